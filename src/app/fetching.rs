@@ -16,6 +16,7 @@ use crate::app::form::FormState;
 use crate::app::notices::{Notice, NoticeAction};
 use crate::app::state::Severity;
 use crate::download::{self, Hub, Options, Order, Progress};
+use crate::telemetry::host;
 
 /// How far it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -177,7 +178,7 @@ impl Errand {
         download::ensure_space(&self.orders, &quotes)?;
         Ok(Some(Quoted {
             left_bytes: quotes.iter().map(|quote| quote.left_bytes()).sum(),
-            free_bytes: download::free_bytes(&self.folder),
+            free_bytes: host::free_bytes(&self.folder),
         }))
     }
 }

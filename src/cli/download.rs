@@ -19,6 +19,7 @@ use serde_json::json;
 use super::generate::{self, CANCELLED, cancel_on_interrupt, print_event, say};
 use super::{Surroundings, out};
 use crate::download::{self, Hub, Options, Order, Phase, Progress, Quote};
+use crate::telemetry::host;
 
 /// How often progress is told to programs.
 const TELL_EVERY: Duration = Duration::from_millis(500);
@@ -166,7 +167,7 @@ impl<'a> Download<'a> {
             .map(|((source, order), quote)| (source, order, quote))
             .collect();
         let left: u64 = quotes.iter().map(|quote| quote.left_bytes()).sum();
-        let free = download::free_bytes(&self.models);
+        let free = host::free_bytes(&self.models);
         let here = || entry.sources.iter().filter(|source| source.here.is_some());
         if self.args.json {
             let files = all.iter().map(|(source, order, quote)| {

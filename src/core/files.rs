@@ -1,11 +1,14 @@
 //! Writing files so that nothing half-written is ever seen: to a temporary name beside the target,
 //! then renamed.
 //!
-//! Also keeping those that nobody can read. It does not read files and knows no format.
+//! Also JSON files that only help, and keeping those that nobody can read. It knows nobody's format.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// The temporary name under which `path` is written: in the same folder, so that a rename suffices.
 pub fn partial_path(path: &Path) -> PathBuf {
@@ -21,6 +24,21 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
         file.sync_data()
     });
     finish_partial(&partial, path, written)
+}
+
+/// Writes a value as JSON, as a whole or not at all, and makes the folder where it is missing.
+pub fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    write_atomically(path, &serde_json::to_vec(value)?)
+}
+
+/// What a JSON file says; the default where there is none, or it cannot be read: for what only helps.
+pub fn read_json_or_default<T: DeserializeOwned + Default>(path: &Path) -> T {
+    let read = fs::read(path).ok();
+    read.and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default()
 }
 
 /// Copies a JSON file that is not read whole beside itself, before a new one takes its place; gives the copy.

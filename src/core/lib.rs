@@ -15,6 +15,7 @@ pub mod lora;
 pub mod media;
 pub mod memory;
 pub mod model;
+mod named;
 pub mod naming;
 pub mod networks;
 pub mod presets;

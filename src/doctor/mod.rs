@@ -37,8 +37,6 @@ use crate::worker::{ProcessLauncher, probe_engine};
 
 /// An engine that has not said what it is by then is not waited for: loading a GPU runtime from a cold disk is slow.
 const ENGINE_LIMIT: Duration = Duration::from_mins(1);
-/// A driver that has not answered by then hangs.
-const DRIVER_LIMIT: Duration = Duration::from_secs(5);
 /// Looking through folders of models on a disk that is slow or gone.
 const CATALOG_LIMIT: Duration = Duration::from_secs(30);
 
@@ -181,12 +179,10 @@ pub struct Machine {
 
 impl Machine {
     pub fn of_this_user() -> Self {
-        let nvidia = within(DRIVER_LIMIT, "nvml", nvidia::report)
-            .unwrap_or_else(|| Err("the driver does not answer".to_owned()));
         Self {
             roots: Roots::of_this_machine(),
             variables: environment::inherited(),
-            nvidia,
+            nvidia: nvidia::report(),
         }
     }
 }

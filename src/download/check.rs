@@ -7,11 +7,11 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::statvfs;
 use safelight_core::job::CancelToken;
 use sha2::{Digest as _, Sha256};
 
 use super::DownloadError;
+use crate::telemetry::host::room_in;
 
 const PIECE_BYTES: usize = 4 << 20;
 /// Left free on the disk: full disks break other programs.
@@ -36,8 +36,7 @@ pub(super) fn space<'a>(
         *wanted = wanted.saturating_add(bytes);
     }
     for (folder, bytes) in disks.into_values().filter(|(_, bytes)| *bytes > 0) {
-        let stat = statvfs(&folder).map_err(|err| DownloadError::disk(err.into(), &folder))?;
-        let found = stat.f_bavail.saturating_mul(stat.f_frsize);
+        let found = room_in(&folder).map_err(|source| DownloadError::disk(source, &folder))?;
         let expected = bytes.saturating_add(SPARE_BYTES);
         if found < expected {
             return Err(DownloadError::NoSpace {
@@ -48,13 +47,6 @@ pub(super) fn space<'a>(
         }
     }
     Ok(())
-}
-
-/// Bytes that a user may still write into a folder, which need not be there yet.
-pub fn free_bytes(folder: &Path) -> Option<u64> {
-    let there = folder.ancestors().find(|folder| folder.is_dir())?;
-    let stat = statvfs(there).ok()?;
-    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 /// The file's SHA-256 in lower-case hexadecimal; `None` when cancelled.

@@ -24,7 +24,6 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use safelight_core::job::CancelToken;
 
-pub use check::free_bytes;
 pub use error::DownloadError;
 pub use hub::Hub;
 pub use order::{Order, orders};
@@ -66,6 +65,14 @@ impl Options {
     /// How long to wait after so many failures in a row.
     fn pause_after(&self, failures: u32) -> Duration {
         self.pause * 2_u32.pow(failures.saturating_sub(1).min(6))
+    }
+
+    /// Waits so long, unless there is nothing to wait for any more.
+    fn wait_after(&self, failures: u32, is_stopped: impl Fn() -> bool) {
+        let until = Instant::now() + self.pause_after(failures);
+        while Instant::now() < until && !is_stopped() {
+            thread::sleep(LOOK_EVERY.min(self.pause));
+        }
     }
 }
 
@@ -211,10 +218,7 @@ fn ask(
             None => return Ok(None),
             Some(Err(err)) if err.may_pass() && failures < options.retries => {
                 failures += 1;
-                let until = Instant::now() + options.pause_after(failures);
-                while Instant::now() < until && !cancel.is_cancelled() {
-                    thread::sleep(LOOK_EVERY.min(options.pause));
-                }
+                options.wait_after(failures, || cancel.is_cancelled());
             }
             Some(answer) => break answer?,
         }

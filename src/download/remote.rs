@@ -4,7 +4,8 @@ use std::io::Read;
 
 use ureq::config::Config;
 use ureq::http::{HeaderMap, Response, StatusCode, header};
-use ureq::{Agent, Body};
+use ureq::typestate::WithoutBody;
+use ureq::{Agent, Body, RequestBuilder};
 
 use super::{DownloadError, Options};
 
@@ -85,12 +86,16 @@ impl Remote {
         })
     }
 
-    fn head(&self, agent: &Agent, url: &str) -> Result<Response<Body>, DownloadError> {
-        let mut request = agent.head(url);
-        if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    fn with_token(&self, request: RequestBuilder<WithoutBody>) -> RequestBuilder<WithoutBody> {
+        match &self.token {
+            Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {token}")),
+            None => request,
         }
-        request.call().map_err(|err| unreachable_server(&err, url))
+    }
+
+    fn head(&self, agent: &Agent, url: &str) -> Result<Response<Body>, DownloadError> {
+        let answer = self.with_token(agent.head(url)).call();
+        answer.map_err(|err| unreachable_server(&err, url))
     }
 
     /// The bytes from `start` up to `end`, or from 0 where the server gives no pieces.
@@ -100,10 +105,7 @@ impl Remote {
         file: &RemoteFile,
         (start, end): (u64, u64),
     ) -> Result<impl Read + use<>, DownloadError> {
-        let mut request = self.following.get(url);
-        if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
+        let mut request = self.with_token(self.following.get(url));
         let is_part = file.has_pieces && (start, end) != (0, file.bytes);
         if is_part {
             request = request.header(header::RANGE, format!("bytes={start}-{}", end - 1));

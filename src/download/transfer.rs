@@ -160,17 +160,10 @@ impl Shared {
                         url: self.one.order.url.clone(),
                     });
                 }
-                _ => self.pause(failures),
+                _ => self.options.wait_after(failures, || self.is_stopped()),
             }
         }
         Ok(())
-    }
-
-    fn pause(&self, failures: u32) {
-        let until = Instant::now() + self.options.pause_after(failures);
-        while Instant::now() < until && !self.is_stopped() {
-            thread::sleep(Duration::from_millis(20).min(self.options.pause));
-        }
     }
 
     fn try_piece(&self, piece: u64, (start, end): (u64, u64)) -> Result<(), DownloadError> {

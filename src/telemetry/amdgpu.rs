@@ -13,7 +13,7 @@ use safelight_core::units::GIB;
 
 const AMD: &str = "0x1002";
 /// No machine of today has as much memory: what is more is a driver's mistake.
-const MOST_BYTES: u64 = 1 << 45;
+pub(super) const MOST_BYTES: u64 = 1 << 45;
 
 /// Chips that share their memory with the processor, by compute target.
 const SHARING: [&str; 13] = [

@@ -3,7 +3,6 @@
 //! A chip is known by its place on the bus and its compute target, never by a name for people.
 
 use std::path::Path;
-use std::time::Duration;
 
 use safelight_core::job::DeviceChoice;
 use safelight_core::memory::{DeviceClass, DeviceFacts};
@@ -12,11 +11,7 @@ use super::Roots;
 use super::amdgpu::{self, AmdCard, pci_place};
 use super::budget::budget;
 use super::host::{self, HostMemory};
-use super::limit::within;
 use super::nvidia::{self, NvidiaCard};
-
-/// A driver that has not answered by then is broken.
-const DRIVER_LIMIT: Duration = Duration::from_secs(5);
 
 /// The device that is asked about, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,8 +65,7 @@ pub fn device(roots: &Roots, query: &DeviceQuery) -> Device {
             |card| of_amd(card, host, query),
         );
     }
-    let report = within(DRIVER_LIMIT, "nvml", nvidia::report);
-    let cards = report.and_then(Result::ok).unwrap_or_default().cards;
+    let cards = nvidia::report().unwrap_or_default().cards;
     chosen_nvidia(&cards, query).map_or_else(
         || of_driver_alone(host, query),
         |card| of_nvidia(card, host),

@@ -1,6 +1,7 @@
 //! The machine itself: its memory, its kernel, the room on its disks.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 /// Main memory, in bytes.
@@ -82,8 +83,13 @@ pub fn kernel_version(release: &str) -> Option<(u32, u32, u32)> {
 /// Bytes that this user can still write under a folder, or under the nearest one above that exists.
 pub fn free_bytes(folder: &Path) -> Option<u64> {
     let existing = folder.ancestors().find(|path| path.exists())?;
-    let stat = rustix::fs::statvfs(existing).ok()?;
-    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+    room_in(existing).ok()
+}
+
+/// The same of a folder that is there.
+pub fn room_in(folder: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(folder)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 #[cfg(test)]

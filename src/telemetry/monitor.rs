@@ -27,7 +27,8 @@ const STALE: Duration = Duration::from_secs(1);
 /// How long the end of a job waits for its record.
 const WRITE_LIMIT: Duration = Duration::from_secs(3);
 
-enum Order {
+/// What the thread is told.
+pub enum Order {
     Begin(Box<Record>),
     Watch(Box<DeviceQuery>, String),
     Engine(MemorySample),
@@ -92,18 +93,6 @@ impl Monitor {
         joined(class, sample, machine)
     }
 
-    pub fn stage(&self, stage: Stage) {
-        self.tell(Order::Stage(stage));
-    }
-
-    pub fn stage_end(&self) {
-        self.tell(Order::StageEnd);
-    }
-
-    pub fn reclaimed(&self, reclaim: Reclaim) {
-        self.tell(Order::Reclaimed(reclaim));
-    }
-
     /// Ends the job and writes its record. Waits for it, but not for ever.
     pub fn end(&self) {
         let (done, written) = bounded(1);
@@ -113,7 +102,7 @@ impl Monitor {
         }
     }
 
-    fn tell(&self, order: Order) {
+    pub fn tell(&self, order: Order) {
         // Full: the thread is stuck in a driver, and the job must not wait for that.
         self.orders.try_send(order).ok();
     }
@@ -245,7 +234,7 @@ mod tests {
         let monitor = Monitor::start(roots, Some(folder.clone())).unwrap();
         monitor.begin(JobId(3), "a model");
         monitor.watch(DeviceQuery::default(), "CPU, 2 threads");
-        monitor.stage(Stage::Denoise);
+        monitor.tell(Order::Stage(Stage::Denoise));
         let joined = monitor.join(MemorySample {
             used_bytes: 5,
             allocated_bytes: 4,
@@ -253,12 +242,12 @@ mod tests {
             ..MemorySample::default()
         });
         assert_eq!(joined.used_bytes, 5);
-        monitor.reclaimed(Reclaim {
+        monitor.tell(Order::Reclaimed(Reclaim {
             boundary: "post-vae-decode".to_owned(),
             before_bytes: 4,
             after_bytes: 1,
-        });
-        monitor.stage_end();
+        }));
+        monitor.tell(Order::StageEnd);
         monitor.end();
         let record = Record::load(&folder, JobId(3)).unwrap();
         assert_eq!(
@@ -281,7 +270,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("records");
         let monitor = Monitor::start(Roots::under(root.path()), Some(folder.clone())).unwrap();
-        monitor.stage(Stage::Denoise);
+        monitor.tell(Order::Stage(Stage::Denoise));
         monitor.end();
         monitor.end();
         assert!(!folder.exists());

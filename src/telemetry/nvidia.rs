@@ -1,10 +1,14 @@
 //! NVIDIA GPUs through the driver's own library, which is looked for at run time.
 //!
-//! Where there is no such driver, that is said and nothing else happens. A call into a broken driver can hang: who
-//! asks does so on a thread that may be left behind.
+//! Where there is no such driver, that is said and nothing else happens. A call into a broken driver can hang, so it is
+//! asked on a thread that may be left behind.
+
+use std::time::Duration;
 
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
+
+use super::limit::within;
 
 /// One card as its driver shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +35,16 @@ pub struct NvidiaReport {
     pub cards: Vec<NvidiaCard>,
 }
 
-/// Asks the driver; the error is a sentence part that says why there is none to ask.
+/// A driver that has not answered by then is broken.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Asks the driver; the error is a sentence part that says why there is none to ask, or that it hangs.
 pub fn report() -> Result<NvidiaReport, String> {
+    let answer = within(LIMIT, "nvml", ask);
+    answer.unwrap_or_else(|| Err("the driver does not answer".to_owned()))
+}
+
+fn ask() -> Result<NvidiaReport, String> {
     let nvml = Nvml::init().map_err(|err| err.to_string())?;
     let count = nvml.device_count().map_err(|err| err.to_string())?;
     let cards = (0..count)

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use safelight_core::files::write_atomically;
+use safelight_core::files::{write_atomically, write_json};
 use safelight_core::job::{JobId, MemorySample, Reclaim, Stage};
 use serde::{Deserialize, Serialize};
 
@@ -204,9 +204,8 @@ impl Record {
 
     /// Writes it into the folder of records and removes the oldest ones there.
     pub fn save(&self, folder: &Path) -> io::Result<PathBuf> {
-        fs::create_dir_all(folder)?;
         let path = path_of(folder, self.job);
-        write_atomically(&path, &serde_json::to_vec(self)?)?;
+        write_json(&path, self)?;
         forget_old(folder);
         Ok(path)
     }

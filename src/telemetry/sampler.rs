@@ -14,14 +14,12 @@ use safelight_core::job::{DeviceChoice, MachineSample, MemorySample};
 use safelight_core::memory::DeviceClass;
 
 use super::Roots;
-use super::amdgpu::{self, AmdMemory};
+use super::amdgpu::{self, AmdMemory, MOST_BYTES};
 use super::device::{DeviceQuery, chosen_amd};
 use super::host::{parse_meminfo, parse_number};
 
 /// After so many samples a device that is gone is looked for again.
 const RETRY_AFTER: u32 = 10;
-/// No machine has more: see `amdgpu`.
-const MOST_BYTES: u64 = 1 << 45;
 
 /// NVIDIA's library, opened when it is first needed and then kept; `None` where there is none.
 pub type KeptNvml = OnceCell<Option<Nvml>>;

@@ -81,8 +81,7 @@ impl Walk<'_> {
             Trouble::Failed(err) => &err.details,
         };
         tracing::warn!("{text}\n{why}");
-        self.events.certain(JobUpdate::Warning(text.clone()));
-        gathered.warnings.push(text);
+        self.warn(text, gathered);
         true
     }
 

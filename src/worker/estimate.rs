@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use safelight_core::files::write_atomically;
+use safelight_core::files::{read_json_or_default, write_json};
 use safelight_core::job::{GenerateRequest, Recipe, Stage, StageTime, first_step};
 
 /// Seconds of each stage, by kind of job; seconds a megapixel, by what decides the pace.
@@ -18,11 +18,8 @@ pub struct Estimates {
 
 impl Estimates {
     pub fn load(file: Option<PathBuf>) -> Self {
-        let known = file
-            .as_ref()
-            .and_then(|path| std::fs::read(path).ok())
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .unwrap_or_default();
+        let known = file.as_deref().map(read_json_or_default);
+        let known = known.unwrap_or_default();
         Self { file, known }
     }
 
@@ -42,9 +39,9 @@ impl Estimates {
                 entry.insert(stage.to_owned(), secs);
             }
         }
-        if let (Some(file), Ok(json)) = (&self.file, serde_json::to_vec_pretty(&self.known)) {
+        if let Some(file) = &self.file {
             // Only a guess is lost when it cannot be written.
-            write_atomically(file, &json).ok();
+            write_json(file, &self.known).ok();
         }
     }
 

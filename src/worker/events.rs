@@ -13,7 +13,7 @@ use safelight_core::settings::kind_of;
 
 use super::handle::WorkerEvent;
 use crate::telemetry::DeviceQuery;
-use crate::telemetry::monitor::Monitor;
+use crate::telemetry::monitor::{Monitor, Order};
 
 /// Called after each event, on the worker thread; the window's asks for a repaint.
 pub type Wake = Box<dyn Fn() + Send>;
@@ -112,9 +112,11 @@ impl JobEvents<'_> {
         };
         match &update {
             JobUpdate::Memory(sample) => return JobUpdate::Memory(monitor.join(*sample)),
-            JobUpdate::Stage { stage, .. } => monitor.stage(*stage),
-            JobUpdate::StageEnded(_) => monitor.stage_end(),
-            JobUpdate::Reclaimed(reclaim) => monitor.reclaimed(reclaim.clone()),
+            JobUpdate::Stage { stage, .. } => monitor.tell(Order::Stage(*stage)),
+            JobUpdate::StageEnded(_) => monitor.tell(Order::StageEnd),
+            JobUpdate::Reclaimed(reclaim) => {
+                monitor.tell(Order::Reclaimed(reclaim.clone()));
+            }
             // Written before the end is told, so that whoever hears of it finds it.
             JobUpdate::Ended(_) => monitor.end(),
             _ => {}

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::files::write_atomically;
+use safelight_core::files::{read_json_or_default, write_json};
 use safelight_core::job::{
     Clip, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder, SEEN_FRAMES,
 };
@@ -80,11 +80,11 @@ impl Inputs {
 
     /// The inputs of a job that goes on in its folder: those that were copied there.
     pub(super) fn reopen(request: &GenerateRequest, folder: &JobFolder) -> Result<Self, JobError> {
-        let mut inputs = Self::default();
-        // Without them the clip only says less of what it was made of.
-        if let Ok(text) = std::fs::read(folder.inputs_file()) {
-            inputs.fingerprints = serde_json::from_slice(&text).unwrap_or_default();
-        }
+        let mut inputs = Self {
+            // Without them the clip only says less of what it was made of.
+            fingerprints: read_json_or_default(&folder.inputs_file()),
+            ..Self::default()
+        };
         if let Some(clip) = &request.extend {
             let copy = folder.extended().join(clip.file_name().unwrap_or_default());
             let info = media::clip_info(&copy).map_err(|err| unusable(&err))?;
@@ -98,8 +98,7 @@ impl Inputs {
 
     /// Notes what is known of them, for a job that goes on when this program has ended.
     pub(super) fn keep(&self, folder: &JobFolder) {
-        let json = serde_json::to_vec(&self.fingerprints).unwrap_or_default();
-        if let Err(err) = write_atomically(&folder.inputs_file(), &json) {
+        if let Err(err) = write_json(&folder.inputs_file(), &self.fingerprints) {
             tracing::warn!("what is known of a job's pictures could not be noted: {err}");
         }
     }

@@ -21,7 +21,7 @@ use safelight_core::settings::{
 
 use super::environment::{self, EngineTarget};
 use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords, ProbeOrder};
-use crate::telemetry::Roots;
+use crate::telemetry::{Roots, host};
 
 /// How many of the engine's last lines are kept for a report.
 const KEPT_LINES: usize = 40;
@@ -316,9 +316,8 @@ impl EngineControl for ProcessControl {
 /// What decides how an AMD GPU computes, besides libtorch: the kernel with its driver, the driver's own version where
 /// it is not the kernel's, and the HIP runtime beside libtorch.
 fn driver_versions(runtime: &Runtime) -> String {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
-    let kernel = read("/proc/sys/kernel/osrelease");
-    let module = read("/sys/module/amdgpu/version");
+    let kernel = host::kernel_release(Path::new("/proc"));
+    let module = std::fs::read_to_string("/sys/module/amdgpu/version").ok();
     // libamdhip64.so.7 is a link to libamdhip64.so.7.1.52802.
     let names = std::fs::read_dir(&runtime.lib).ok().into_iter().flatten();
     let mut hip: Vec<String> = names

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::files::write_atomically;
+use safelight_core::files::{read_json_or_default, write_atomically};
 use safelight_core::job::{Climb, Clip, GenerateRequest, JobError, JobErrorKind};
 use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError, Picture};
 use safelight_core::protocol::EngineReport;
@@ -62,9 +62,7 @@ pub(super) fn check_frames(request: &GenerateRequest, num_frames: usize) -> Resu
 
 /// Whether a JSON file holds the settings of one of our results.
 fn is_ours(path: &Path) -> bool {
-    let read = std::fs::read(path).ok();
-    let json: Option<Value> = read.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    json.is_some_and(|json| json["app"] == APP)
+    read_json_or_default::<Value>(path)["app"] == APP
 }
 
 /// What made the clip.

@@ -89,8 +89,7 @@ impl Walk<'_> {
         let problem = growing.write(self.request, clip, inputs, self.made());
         if let Some(err) = problem {
             let text = format!("the clip so far could not be written: {}", err.summary);
-            self.events.certain(JobUpdate::Warning(text.clone()));
-            gathered.warnings.push(text);
+            self.warn(text, gathered);
         }
     }
 

@@ -166,14 +166,10 @@ fn run(
     limit: Duration,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Option<TierEnd> {
-    let shape = match key.shape {
-        ShapeClass::Small => "small",
-        ShapeClass::Large => "large",
-    };
     command
         .args(["probe", "--json", "--device", &device.to_string()])
         .args(["--tier", tier.name()])
-        .args(["--shape", shape])
+        .args(["--shape", key.shape.name()])
         .args(["--dtype", &key.dtype]);
     let mut found = None;
     let ended = child::run(command, limit, is_cancelled, &mut |line| {

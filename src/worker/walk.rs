@@ -313,11 +313,15 @@ impl Walk<'_> {
             tracing::info!("{}", checked.line());
             self.events.certain(JobUpdate::Lora(checked.clone()));
             if checked.coverage.is_poor() {
-                let text = checked.line();
-                self.events.certain(JobUpdate::Warning(text.clone()));
-                gathered.warnings.push(text);
+                self.warn(checked.line(), gathered);
             }
         }
+    }
+
+    /// Says at once, and in the job's outcome, what is done otherwise than asked.
+    pub(super) fn warn(&self, text: String, gathered: &mut Gathered) {
+        self.events.certain(JobUpdate::Warning(text.clone()));
+        gathered.warnings.push(text);
     }
 
     fn warn_of_resume(&self, stage: Stage, reason: &str, gathered: &mut Gathered) {
@@ -327,8 +331,7 @@ impl Walk<'_> {
             stage.label()
         );
         tracing::warn!("{text}\n{reason}");
-        self.events.certain(JobUpdate::Warning(text.clone()));
-        gathered.warnings.push(text);
+        self.warn(text, gathered);
     }
 
     fn save(
@@ -356,8 +359,7 @@ impl Walk<'_> {
         let written = save::write(self.request, &clip, inputs, self.made())?;
         for text in written.warnings {
             // The clip is there, and carries the same settings.
-            self.events.certain(JobUpdate::Warning(text.clone()));
-            gathered.warnings.push(text);
+            self.warn(text, gathered);
         }
         let time = StageTime {
             stage,

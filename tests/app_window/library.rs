@@ -32,7 +32,7 @@ fn bench() -> Bench {
                     example: "wan_2.1_vae.safetensors from Comfy-Org".into(),
                 }],
                 summary: "expected a Wan 2.1 VAE beside it".into(),
-                advice: "Put it there",
+                advice: "Put it there".to_owned(),
                 fetch: Some(wan),
             }],
             missing: known,

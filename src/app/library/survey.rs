@@ -17,8 +17,7 @@ use safelight_core::units::{gib_text, size_text};
 
 use crate::app::form::FormState;
 use crate::app::inputs::Sources;
-use crate::download;
-use crate::telemetry::{self, Device, DeviceQuery, Roots};
+use crate::telemetry::{self, Device, DeviceQuery, Roots, host};
 
 /// Beside the weights of a model that nobody has planned.
 const BESIDE_WEIGHTS_BYTES: u64 = 3 << 30;
@@ -132,7 +131,7 @@ pub fn examine(paths: Paths) -> Examine {
             libtorch: runtime
                 .map(|runtime| runtime.folder)
                 .map_err(|err| err.to_string()),
-            free_bytes: download::free_bytes(&models),
+            free_bytes: host::free_bytes(&models),
             is_writable: can_write(&models),
             models,
             device: device.clone(),

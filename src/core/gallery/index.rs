@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Stamp;
 use super::facts::Facts;
-use crate::files::write_atomically;
+use crate::files::write_json;
 use crate::naming;
 use crate::uri::{decoded, encoded};
 
@@ -87,7 +87,7 @@ pub(super) fn save(path: &Path, known: &HashMap<PathBuf, Known>) -> io::Result<(
         version: VERSION,
         records,
     };
-    write(path, &index)
+    write_json(path, &index)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -134,16 +134,8 @@ pub(super) fn save_favourites(
     let file = FavouritesFile {
         favourites: favourites.iter().map(|path| encoded(path)).collect(),
     };
-    write(path, &file).map_err(|source| IndexError::Unwritable {
+    write_json(path, &file).map_err(|source| IndexError::Unwritable {
         source,
         path: path.to_path_buf(),
     })
-}
-
-fn write(path: &Path, content: &impl Serialize) -> io::Result<()> {
-    let bytes = serde_json::to_vec(content).map_err(io::Error::other)?;
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    write_atomically(path, &bytes)
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{GenerateRequest, JobId, Recipe, Stage};
-use crate::files::write_atomically;
+use crate::files::write_json;
 
 /// The folder of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,9 +17,7 @@ impl JobFolder {
     /// Makes the folder of a new job under `jobs` and writes its request there.
     pub fn create(jobs: &Path, id: JobId, request: &GenerateRequest) -> io::Result<Self> {
         let folder = Self(jobs.join(id.to_string()));
-        let json = serde_json::to_vec_pretty(request).map_err(io::Error::other)?;
-        fs::create_dir_all(&folder.0)?;
-        match write_atomically(&folder.0.join("request.json"), &json) {
+        match write_json(&folder.0.join("request.json"), request) {
             Ok(()) => Ok(folder),
             Err(err) => {
                 folder.remove().ok(); // The first error is the one that matters.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{DeviceChoice, GenerateRequest, JobError, JobId};
-use crate::files::write_atomically;
+use crate::files::write_json;
 
 /// What this program writes, and the newest that it reads.
 const VERSION: u64 = 1;
@@ -137,11 +137,7 @@ impl QueueFile {
             "jobs": self.jobs,
             "forgotten": self.forgotten,
         });
-        let text = serde_json::to_vec(&json).map_err(io::Error::other)?;
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        write_atomically(path, &text)
+        write_json(path, &json)
     }
 }
 

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::GenerateRequest;
+use crate::named::named;
 
 /// One stage of a job. Stages are run one at a time and leave their results on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -31,49 +32,19 @@ pub enum Stage {
     Save,
 }
 
+named!(Stage {
+    EncodeText: "encode_text", "Reading the prompt";
+    EncodeImage: "encode_image", "Reading the picture";
+    EncodeVision: "encode_vision", "Looking at the picture";
+    Denoise: "denoise", "Developing";
+    DenoiseHigh: "denoise_high", "Developing the composition";
+    DenoiseLow: "denoise_low", "Developing the details";
+    Unload: "unload", "Unloading the transformer";
+    Decode: "decode", "Decoding frames";
+    Save: "save", "Saving";
+});
+
 impl Stage {
-    pub const ALL: [Self; 9] = [
-        Self::EncodeText,
-        Self::EncodeImage,
-        Self::EncodeVision,
-        Self::Denoise,
-        Self::DenoiseHigh,
-        Self::DenoiseLow,
-        Self::Unload,
-        Self::Decode,
-        Self::Save,
-    ];
-
-    /// The name in messages between processes and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::EncodeText => "encode_text",
-            Self::EncodeImage => "encode_image",
-            Self::EncodeVision => "encode_vision",
-            Self::Denoise => "denoise",
-            Self::DenoiseHigh => "denoise_high",
-            Self::DenoiseLow => "denoise_low",
-            Self::Unload => "unload",
-            Self::Decode => "decode",
-            Self::Save => "save",
-        }
-    }
-
-    /// What the interface says while the stage runs.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::EncodeText => "Reading the prompt",
-            Self::EncodeImage => "Reading the picture",
-            Self::EncodeVision => "Looking at the picture",
-            Self::Denoise => "Developing",
-            Self::DenoiseHigh => "Developing the composition",
-            Self::DenoiseLow => "Developing the details",
-            Self::Unload => "Unloading the transformer",
-            Self::Decode => "Decoding frames",
-            Self::Save => "Saving",
-        }
-    }
-
     /// Whether a transformer makes steps in it.
     pub fn is_denoising(self) -> bool {
         matches!(self, Self::Denoise | Self::DenoiseHigh | Self::DenoiseLow)

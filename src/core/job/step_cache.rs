@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::named::{named, parsed};
+
 /// How a step may take over what an earlier one computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -19,27 +21,14 @@ pub enum StepCacheKind {
     FirstBlock,
 }
 
+named!(StepCacheKind {
+    TeaCache: "teacache", "TeaCache";
+    MagCache: "magcache", "MagCache";
+    FirstBlock: "first_block", "First block";
+});
+parsed!(StepCacheKind, "a step cache");
+
 impl StepCacheKind {
-    pub const ALL: [Self; 3] = [Self::TeaCache, Self::MagCache, Self::FirstBlock];
-
-    /// The name on the command line and in metadata.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::TeaCache => "teacache",
-            Self::MagCache => "magcache",
-            Self::FirstBlock => "first_block",
-        }
-    }
-
-    /// The name in the interface.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::TeaCache => "TeaCache",
-            Self::MagCache => "MagCache",
-            Self::FirstBlock => "First block",
-        }
-    }
-
     /// The threshold that its authors, or those who brought it to FramePack, recommend.
     pub fn usual_threshold(self) -> f64 {
         match self {
@@ -78,10 +67,8 @@ impl FromStr for StepCache {
         let (name, threshold) = text
             .split_once(':')
             .map_or((text, None), |(name, threshold)| (name, Some(threshold)));
-        let kind = StepCacheKind::ALL
-            .into_iter()
-            .find(|kind| kind.name().eq_ignore_ascii_case(name));
-        let usual = kind.map(Self::from);
+        let kind = name.parse::<StepCacheKind>();
+        let usual = kind.ok().map(Self::from);
         let read = match threshold {
             None => usual,
             Some(text) => usual.and_then(|usual| {

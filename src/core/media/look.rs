@@ -8,35 +8,13 @@ use std::path::Path;
 use image::ImageReader;
 
 use super::kind::{self, Kind};
-use super::source::{clip_info, first_frame};
-use super::{MAX_PIXELS, MediaError, Picture, open_picture};
+use super::open::check_size;
+use super::source::{ClipInfo, clip_info, first_frame};
+use super::{MediaError, Picture, open_picture};
 
-/// What is known of a picture or a clip without decoding it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MediaInfo {
-    /// Pixels.
-    pub width: u32,
-    /// Pixels.
-    pub height: u32,
-    /// 1: a picture.
-    pub num_frames: u32,
-    /// Frames a second; 0 of a picture.
-    pub fps: f64,
-}
-
-impl MediaInfo {
-    fn picture(width: u32, height: u32) -> Self {
-        Self {
-            width,
-            height,
-            num_frames: 1,
-            fps: 0.0,
-        }
-    }
-}
-
-/// Size and length of the picture or clip at `path`. A numbered picture is looked at alone.
-pub fn media_info(path: &Path) -> Result<MediaInfo, MediaError> {
+/// Size and length of the picture or clip at `path`; a picture is one frame, of 0 frames a second. A numbered picture is
+/// looked at alone.
+pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
     let opened = kind::open_file(path, "read the file")?;
     if opened.len == 0 {
         return Err(MediaError::Empty {
@@ -46,11 +24,10 @@ pub fn media_info(path: &Path) -> Result<MediaInfo, MediaError> {
     match opened.kind {
         Kind::Mp4 | Kind::WebM | Kind::Gif | Kind::WebP => {
             let info = clip_info(path)?;
-            Ok(MediaInfo {
-                width: info.width,
-                height: info.height,
-                num_frames: info.num_frames,
-                fps: if info.num_frames > 1 { info.fps } else { 0.0 },
+            Ok(if info.num_frames > 1 {
+                info
+            } else {
+                ClipInfo::picture(info.width, info.height)
             })
         }
         Kind::Png | Kind::Jpeg | Kind::Bmp | Kind::Tiff => {
@@ -65,15 +42,8 @@ pub fn media_info(path: &Path) -> Result<MediaInfo, MediaError> {
                 .map_err(|err| MediaError::from_io("read the picture", err, path))?
                 .into_dimensions()
                 .map_err(|err| damaged(err.to_string()))?;
-            if u64::from(width) * u64::from(height) > MAX_PIXELS {
-                return Err(MediaError::TooManyPixels {
-                    max_megapixels: MAX_PIXELS / 1_000_000,
-                    width,
-                    height,
-                    path: path.to_path_buf(),
-                });
-            }
-            Ok(MediaInfo::picture(width, height))
+            check_size(width, height).map_err(|failure| failure.into_error(kind, path))?;
+            Ok(ClipInfo::picture(width, height))
         }
         Kind::Json | Kind::Other(_) => Err(MediaError::NotAPicture {
             found: opened.kind.described().to_owned(),
@@ -122,7 +92,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a_0001.png");
         write_png(&path, &Picture::from_fn(7, 5, |_, _| [9; 3]).unwrap()).unwrap();
-        assert_eq!(media_info(&path).unwrap(), MediaInfo::picture(7, 5));
+        assert_eq!(media_info(&path).unwrap(), ClipInfo::picture(7, 5));
         assert_eq!(first_picture(&path).unwrap().pixel(0, 0), [9; 3]);
         let other = folder.path().join("b.png");
         for (bytes, told) in [

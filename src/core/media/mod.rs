@@ -26,7 +26,7 @@ pub use endings::{CLIP_ENDINGS, PICTURE_ENDINGS, has_clip_name, has_picture_name
 pub use error::MediaError;
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
 pub(crate) use kind::{Kind, sniff};
-pub use look::{MediaInfo, first_picture, media_info};
+pub use look::{first_picture, media_info};
 pub use mask::{Area, Brush, Mask, mask_of_picture, open_mask, softened, write_mask};
 #[cfg(test)]
 pub(crate) use metadata::test_files;

@@ -4,14 +4,14 @@
 //! first guess; a broken one is as none.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
-use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
 use super::DeviceClass;
 use crate::families::Family;
-use crate::files::write_atomically;
+use crate::files::{read_json_or_default, write_json};
 use crate::job::Stage;
 
 /// A formula that is further off than this is wrong, and not to be mended by a factor.
@@ -54,10 +54,7 @@ impl Measured<'_> {
 impl Corrections {
     /// What a file says; nothing where there is none or it is broken.
     pub fn load(file: &Path) -> Self {
-        let read = fs::read(file)
-            .ok()
-            .and_then(|bytes| serde_json::from_slice::<Self>(&bytes).ok());
-        let mut loaded = read.unwrap_or_default();
+        let mut loaded: Self = read_json_or_default(file);
         if loaded.factors.len() > MAX_ENTRIES {
             return Self::default();
         }
@@ -66,7 +63,7 @@ impl Corrections {
     }
 
     pub fn save(&self, file: &Path) -> io::Result<()> {
-        write_atomically(file, &serde_json::to_vec_pretty(self)?)
+        write_json(file, self)
     }
 
     /// What the formula's answer is to be multiplied with: the device's own factor, else that of its class.
@@ -100,6 +97,8 @@ impl Corrections {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const OF: Measured<'_> = Measured {

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::Rung;
-use crate::files::write_atomically;
+use crate::files::{read_json_or_default, write_json};
 
 /// By the device's own name. Kept in [`Paths::memory_counters`](crate::settings::Paths::memory_counters).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,14 +38,11 @@ pub struct Tally {
 impl Counters {
     /// Nothing where there is no file, or none that can be read.
     pub fn load(file: &Path) -> Self {
-        let read = std::fs::read(file).ok();
-        read.and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .unwrap_or_default()
+        read_json_or_default(file)
     }
 
     pub fn save(&self, file: &Path) -> io::Result<()> {
-        let json = serde_json::to_vec_pretty(self).map_err(io::Error::other)?;
-        write_atomically(file, &json)
+        write_json(file, self)
     }
 
     /// Of a device that something happened on.

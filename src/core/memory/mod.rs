@@ -33,6 +33,7 @@ pub use report::{AllocationReport, HostMemory, Shortage, explain_shortage};
 pub use suggest::{Alternative, Change, PreservedRow, Suggestion, preserved_table, suggestions};
 pub use verdict::Verdict;
 
+use crate::named::named;
 use tiers::{AttentionChoice, ConvolutionTier};
 
 /// How a device's memory relates to the host's.
@@ -98,28 +99,16 @@ pub enum Rung {
     OnCpu,
 }
 
+named!(Rung {
+    Ground: "ground",
+    FreeAndRetry: "free_and_retry",
+    StreamMore: "stream_more",
+    Tiles512: "tiles512",
+    Tiles256: "tiles256",
+    OnCpu: "on_cpu",
+});
+
 impl Rung {
-    pub const ALL: [Self; 6] = [
-        Self::Ground,
-        Self::FreeAndRetry,
-        Self::StreamMore,
-        Self::Tiles512,
-        Self::Tiles256,
-        Self::OnCpu,
-    ];
-
-    /// The name in files, in JSON and in `SAFELIGHT_ENGINE_FAULT`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ground => "ground",
-            Self::FreeAndRetry => "free_and_retry",
-            Self::StreamMore => "stream_more",
-            Self::Tiles512 => "tiles512",
-            Self::Tiles256 => "tiles256",
-            Self::OnCpu => "on_cpu",
-        }
-    }
-
     /// The edge of the tiles in which the VAE works from this rung on, in pixels.
     pub fn tile(self) -> Option<u32> {
         match self {

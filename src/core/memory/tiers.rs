@@ -4,13 +4,13 @@
 //! Probes nothing: the worker starts the probe, the engine runs it. Where the file lies says
 //! [`Paths::tiers_file`](crate::settings::Paths::tiers_file).
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::write_atomically;
+use crate::files::{read_json_or_default, write_json};
+use crate::named::named;
 
 /// How the convolutions over time of an autoencoder are computed, in the order in which tiers give way to each other.
 #[derive(
@@ -29,21 +29,16 @@ pub enum ConvolutionTier {
     Cpu,
 }
 
-impl ConvolutionTier {
-    pub const ALL: [Self; 4] = [Self::Direct, Self::NoMiopen, Self::Frames, Self::Cpu];
+named!(ConvolutionTier {
+    Direct: "direct",
+    NoMiopen: "no_miopen",
+    Frames: "frames",
+    Cpu: "cpu",
+});
 
+impl ConvolutionTier {
     /// Those that a device can be probed for.
     pub const ON_DEVICE: [Self; 3] = [Self::Direct, Self::NoMiopen, Self::Frames];
-
-    /// As in settings, files and arguments.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Direct => "direct",
-            Self::NoMiopen => "no_miopen",
-            Self::Frames => "frames",
-            Self::Cpu => "cpu",
-        }
-    }
 
     /// In the words of a sentence: "convolutions …".
     pub fn label(self) -> &'static str {
@@ -53,10 +48,6 @@ impl ConvolutionTier {
             Self::Frames => "frame by frame",
             Self::Cpu => "on the CPU",
         }
-    }
-
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|tier| tier.name() == name)
     }
 }
 
@@ -74,14 +65,6 @@ pub enum ConvolutionChoice {
 }
 
 impl ConvolutionChoice {
-    pub const ALL: [Self; 5] = [
-        Self::Auto,
-        Self::Direct,
-        Self::NoMiopen,
-        Self::Frames,
-        Self::Cpu,
-    ];
-
     /// `None`: whatever is best.
     pub fn tier(self) -> Option<ConvolutionTier> {
         match self {
@@ -109,19 +92,12 @@ pub enum AttentionChoice {
     Sliced,
 }
 
-impl AttentionChoice {
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Flash, Self::Efficient, Self::Sliced];
-
-    /// As in settings and arguments.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Flash => "flash",
-            Self::Efficient => "efficient",
-            Self::Sliced => "sliced",
-        }
-    }
-}
+named!(AttentionChoice {
+    Auto: "auto",
+    Flash: "flash",
+    Efficient: "efficient",
+    Sliced: "sliced",
+});
 
 /// Sizes of frames for which one tier is taken to be the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -132,9 +108,12 @@ pub enum ShapeClass {
     Large,
 }
 
-impl ShapeClass {
-    pub const ALL: [Self; 2] = [Self::Small, Self::Large];
+named!(ShapeClass {
+    Small: "small",
+    Large: "large",
+});
 
+impl ShapeClass {
     /// `width`, `height`: pixels of what the autoencoder works on at a time.
     pub fn of_pixels(width: u32, height: u32) -> Self {
         if u64::from(width) * u64::from(height) <= 512 * 512 {
@@ -264,16 +243,11 @@ pub struct TierFile {
 impl TierFile {
     /// What is remembered; nothing where there is no file or a broken one, which costs a probe.
     pub fn load(path: &Path) -> Self {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        serde_json::from_str(&text).unwrap_or_default()
+        read_json_or_default(path)
     }
 
     pub fn save(&self, path: &Path) -> io::Result<()> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let text = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
-        write_atomically(path, text.as_bytes())
+        write_json(path, self)
     }
 
     pub fn find(&mut self, key: &TierKey) -> Option<&mut Verdict> {
@@ -289,6 +263,8 @@ impl TierFile {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn key(shape: ShapeClass) -> TierKey {

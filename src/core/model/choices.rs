@@ -9,6 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::InputUse;
+use crate::named::{named, parsed};
 
 /// How the latents walk from noise to picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,54 +32,15 @@ pub enum Sampler {
     Lcm,
 }
 
-impl Sampler {
-    pub const ALL: [Self; 6] = [
-        Self::UniPc,
-        Self::UniPcBh1,
-        Self::Euler,
-        Self::Heun,
-        Self::DpmPp2m,
-        Self::Lcm,
-    ];
-
-    /// The name on the command line, in settings and in metadata.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::UniPc => "unipc",
-            Self::UniPcBh1 => "unipc_bh1",
-            Self::Euler => "euler",
-            Self::Heun => "heun",
-            Self::DpmPp2m => "dpmpp_2m",
-            Self::Lcm => "lcm",
-        }
-    }
-
-    /// The name in the interface.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::UniPc => "UniPC",
-            Self::UniPcBh1 => "UniPC bh1",
-            Self::Euler => "Euler",
-            Self::Heun => "Heun",
-            Self::DpmPp2m => "DPM++ 2M",
-            Self::Lcm => "LCM",
-        }
-    }
-}
-
-impl FromStr for Sampler {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|sampler| sampler.name().eq_ignore_ascii_case(text))
-            .ok_or_else(|| {
-                let names = Self::ALL.map(Self::name).join(", ");
-                format!("expected a sampler ({names}), found {text:?}")
-            })
-    }
-}
+named!(Sampler {
+    UniPc: "unipc", "UniPC";
+    UniPcBh1: "unipc_bh1", "UniPC bh1";
+    Euler: "euler", "Euler";
+    Heun: "heun", "Heun";
+    DpmPp2m: "dpmpp_2m", "DPM++ 2M";
+    Lcm: "lcm", "LCM";
+});
+parsed!(Sampler, "a sampler");
 
 /// How the sigmas of a walk are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,43 +57,13 @@ pub enum SigmaSchedule {
     Exponential,
 }
 
-impl SigmaSchedule {
-    pub const ALL: [Self; 4] = [Self::Simple, Self::Beta, Self::Karras, Self::Exponential];
-
-    /// The name on the command line, in settings and in metadata.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Simple => "simple",
-            Self::Beta => "beta",
-            Self::Karras => "karras",
-            Self::Exponential => "exponential",
-        }
-    }
-
-    /// The name in the interface.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Simple => "Simple",
-            Self::Beta => "Beta",
-            Self::Karras => "Karras",
-            Self::Exponential => "Exponential",
-        }
-    }
-}
-
-impl FromStr for SigmaSchedule {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|schedule| schedule.name().eq_ignore_ascii_case(text))
-            .ok_or_else(|| {
-                let names = Self::ALL.map(Self::name).join(", ");
-                format!("expected a sigma schedule ({names}), found {text:?}")
-            })
-    }
-}
+named!(SigmaSchedule {
+    Simple: "simple", "Simple";
+    Beta: "beta", "Beta";
+    Karras: "karras", "Karras";
+    Exponential: "exponential", "Exponential";
+});
+parsed!(SigmaSchedule, "a sigma schedule");
 
 /// In which order sections are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -145,30 +77,17 @@ pub enum SectionOrder {
     F1,
 }
 
+named!(SectionOrder {
+    Original: "original", "Back to front";
+    F1: "f1", "Front to back (F1)";
+});
+
 impl SectionOrder {
-    pub const ALL: [Self; 2] = [Self::Original, Self::F1];
-
-    /// The name on the command line and in metadata.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Original => "original",
-            Self::F1 => "f1",
-        }
-    }
-
     /// Whether a clip may end on a given picture: only where its end is made first.
     pub fn end_image(self) -> InputUse {
         match self {
             Self::Original => InputUse::Optional,
             Self::F1 => InputUse::No,
-        }
-    }
-
-    /// The name in the interface.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Original => "Back to front",
-            Self::F1 => "Front to back (F1)",
         }
     }
 }
@@ -305,29 +224,13 @@ pub enum DtypeChoice {
     F16,
 }
 
-impl DtypeChoice {
-    pub const ALL: [Self; 4] = [Self::Auto, Self::F32, Self::Bf16, Self::F16];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
-        }
-    }
-}
-
-impl FromStr for DtypeChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|dtype| dtype.name() == text)
-            .ok_or_else(|| format!("expected a dtype (auto, f32, bf16, f16), found {text:?}"))
-    }
-}
+named!(DtypeChoice {
+    Auto: "auto",
+    F32: "f32",
+    Bf16: "bf16",
+    F16: "f16",
+});
+parsed!(DtypeChoice, "a dtype");
 
 /// How a start picture of another aspect comes to the clip's size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -340,14 +243,8 @@ pub enum Fit {
     Crop,
 }
 
-impl FromStr for Fit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "stretch" => Ok(Self::Stretch),
-            "crop" => Ok(Self::Crop),
-            _ => Err(format!("expected a fit (stretch, crop), found {text:?}")),
-        }
-    }
-}
+named!(Fit {
+    Stretch: "stretch",
+    Crop: "crop",
+});
+parsed!(Fit, "a fit");

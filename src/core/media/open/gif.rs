@@ -66,7 +66,7 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
     })
 }
 
-fn failure(err: gif::DecodingError) -> Failure {
+pub(in crate::media) fn failure(err: gif::DecodingError) -> Failure {
     match err {
         gif::DecodingError::Io(err) => Failure::from_io(&err),
         err => Failure::from_words(&err.to_string()),

@@ -6,7 +6,7 @@
 //! frame is taken. One difference is on purpose: 16-bit grey keeps its high byte, where Pillow turns
 //! everything above 255 white. Colour profiles are not applied, and clips are not opened.
 
-mod gif;
+pub(super) mod gif;
 mod jpeg;
 pub(super) mod other;
 mod png;

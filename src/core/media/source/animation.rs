@@ -14,7 +14,7 @@ use image::{AnimationDecoder as _, Frames, ImageDecoder as _, ImageResult, Limit
 use super::{ClipInfo, Sink, fps_from_times};
 use crate::formats::{ByteSource, webp};
 use crate::media::open::{Failure, MAX_PIXELS, check_size, drop_alpha, other, picture_from_rgb};
-use crate::media::{MediaError, Picture};
+use crate::media::{MediaError, Picture, open};
 
 /// What a decoder may hold at once.
 const MAX_DECODER_BYTES: u64 = 2_000_000_000;
@@ -100,20 +100,16 @@ fn frames(file: Input, format: Format) -> ImageResult<Frames<'static>> {
 }
 
 fn scan_gif(file: Input) -> Result<ClipInfo, Failure> {
-    let failed = |err: gif::DecodingError| match err {
-        gif::DecodingError::Io(err) => Failure::from_io(&err),
-        err => Failure::from_words(&err.to_string()),
-    };
     let mut options = gif::DecodeOptions::new();
     options.skip_frame_decoding(true);
     if let Some(limit) = NonZeroU64::new(MAX_PIXELS) {
         options.set_memory_limit(gif::MemoryLimit::Bytes(limit));
     }
-    let mut decoder = options.read_info(file).map_err(failed)?;
+    let mut decoder = options.read_info(file).map_err(open::gif::failure)?;
     let (width, height) = (decoder.width().into(), decoder.height().into());
     check_size(width, height)?;
     let mut times = Times::default();
-    while let Some(frame) = decoder.next_frame_info().map_err(failed)? {
+    while let Some(frame) = decoder.next_frame_info().map_err(open::gif::failure)? {
         times.add(u64::from(frame.delay) * 10);
     }
     times.info(width, height, 10)

@@ -41,13 +41,25 @@ pub struct ClipInfo {
     pub num_frames: u32,
 }
 
+impl ClipInfo {
+    /// What is said of a single picture.
+    pub(super) fn picture(width: u32, height: u32) -> Self {
+        Self {
+            width,
+            height,
+            fps: 0.0,
+            num_frames: 1,
+        }
+    }
+}
+
 /// All frames of the clip at `path`, whatever its extension says.
 pub fn open_clip(path: &Path) -> Result<Clip, MediaError> {
     let mut source = Source::open(path)?;
     let info = source.info();
     check_amount(info.num_frames, info.width, info.height, path)?;
     let mut frames = Vec::new();
-    source.read(false, &mut |frame| {
+    source.read_from(0, &mut |_, frame| {
         // Headers may promise less than there is.
         check_amount(frames.len() as u32 + 1, frame.width, frame.height, path)?;
         frames.push(Arc::new(frame));
@@ -68,10 +80,10 @@ pub fn clip_info(path: &Path) -> Result<ClipInfo, MediaError> {
 /// The last frame of the clip at `path`, exactly as [`open_clip`] gives it.
 pub fn last_frame(path: &Path) -> Result<Picture, MediaError> {
     let mut last = None;
-    let mut count = 0;
-    Source::open(path)?.read(true, &mut |frame| {
-        count += 1;
-        check_amount(count, frame.width, frame.height, path)?;
+    let mut source = Source::open(path)?;
+    let first = source.certain_frames().saturating_sub(1);
+    source.read_from(first, &mut |number, frame| {
+        check_amount(number + 1 - first, frame.width, frame.height, path)?;
         last = Some(frame);
         Ok(())
     })?;
@@ -87,7 +99,7 @@ pub(super) fn first_frame(path: &Path) -> Result<Picture, MediaError> {
     };
     let mut first = None;
     // The error only ends the reading.
-    let read = Source::open(path)?.read(false, &mut |frame| {
+    let read = Source::open(path)?.read_from(0, &mut |_, frame| {
         first = Some(frame);
         Err(none())
     });
@@ -174,16 +186,11 @@ impl Source {
         }
     }
 
-    /// Gives the frames to `sink` in order; with `is_end_enough` it may leave out earlier ones.
-    fn read(&mut self, is_end_enough: bool, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+    /// How many frames there are for certain: those that have an index. Headers may promise more than there are.
+    fn certain_frames(&self) -> u32 {
         match self {
-            Self::Animation(animation) => animation.read(sink),
-            Self::Movie(movie) => movie.read(is_end_enough, sink),
-            Self::WebM(webm) => webm.read(last_or_all(is_end_enough, webm.info), sink),
-            Self::Numbered(numbered) => {
-                numbered.read(last_or_all(is_end_enough, numbered.info), sink)
-            }
-            Self::Ffmpeg(ffmpeg) => ffmpeg.read(sink),
+            Self::Movie(_) | Self::WebM(_) | Self::Numbered(_) => self.info().num_frames,
+            Self::Animation(_) | Self::Ffmpeg(_) => 0,
         }
     }
 
@@ -212,14 +219,6 @@ impl Source {
             Self::Numbered(numbered) => numbered.read(first as usize, &mut count_up),
             Self::Movie(_) => Ok(()),
         }
-    }
-}
-
-fn last_or_all(is_end_enough: bool, info: ClipInfo) -> usize {
-    if is_end_enough {
-        info.num_frames.saturating_sub(1) as usize
-    } else {
-        0
     }
 }
 

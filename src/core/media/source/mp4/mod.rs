@@ -83,32 +83,6 @@ impl Movie {
         })
     }
 
-    pub fn read(&mut self, is_end_enough: bool, sink: &mut Sink<'_>) -> Result<(), MediaError> {
-        if is_end_enough
-            && let Some(from) = self.last_entrance()
-            && self.read_from(from, sink).is_ok()
-        {
-            return Ok(());
-        }
-        self.read_from(0, sink)
-    }
-
-    /// The last sample from which everything up to the end can be decoded.
-    fn last_entrance(&self) -> Option<usize> {
-        let is_shown = |sample: &&Sample| self.track.is_shown(sample.shown_at);
-        let last_time = self.track.samples.iter().filter(is_shown);
-        let last_time = last_time.map(|sample| sample.shown_at).max()?;
-        let samples = &self.track.samples;
-        let entrance = |at: &usize| samples[*at].is_sync && samples[*at].shown_at <= last_time;
-        let from = (0..samples.len()).rev().find(entrance)?;
-        // An entrance in the middle of frames that are shown before it would leave some of them out.
-        let begin = samples[from].shown_at;
-        let is_clean = samples[from..]
-            .iter()
-            .all(|sample| sample.shown_at >= begin);
-        (from > 0 && is_clean).then_some(from)
-    }
-
     fn read_from(&mut self, from: usize, sink: &mut Sink<'_>) -> Result<(), MediaError> {
         let path = self.path.clone();
         let failed = |failure: Failure| failure.into_error("MP4", &path);

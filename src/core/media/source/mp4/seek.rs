@@ -1,6 +1,6 @@
 //! Reading a movie from one of its frames on: from the nearest entrance before it.
 //!
-//! The last frame alone is [`Movie::read`]'s.
+//! Decodes nothing itself.
 
 use super::Movie;
 use crate::media::source::NumberedSink;

@@ -54,12 +54,7 @@ pub(super) enum NoTrack {
 impl Track {
     /// The first video track in the content of a `moov` box.
     pub fn first_video(movie: &[u8]) -> Result<Self, NoTrack> {
-        let movie_timescale = child(movie, *b"mvhd").and_then(|header| {
-            let mut bytes = Bytes(header);
-            let (version, _) = bytes.version()?;
-            bytes.skip(if version == 1 { 16 } else { 8 })?;
-            bytes.u32()
-        });
+        let movie_timescale = child(movie, *b"mvhd").and_then(timescale_of);
         let track = boxes(movie)
             .filter(|(name, _)| name == b"trak")
             .map(|(_, content)| content)
@@ -76,7 +71,7 @@ impl Track {
         let (id, orientation) =
             track_header(header).ok_or(NoTrack::Broken("its track's header is cut"))?;
         let timescale = descend(track, &[*b"mdia", *b"mdhd"])
-            .and_then(media_timescale)
+            .and_then(timescale_of)
             .filter(|timescale| *timescale > 0)
             .ok_or(NoTrack::Broken("its track has no clock"))?;
         let table = descend(track, &[*b"mdia", *b"minf", *b"stbl"])
@@ -135,7 +130,8 @@ fn track_header(header: &[u8]) -> Option<(u32, Orientation)> {
     Some((id, orientation))
 }
 
-fn media_timescale(header: &[u8]) -> Option<u32> {
+/// The units a second in the header of a movie or a track's media.
+fn timescale_of(header: &[u8]) -> Option<u32> {
     let mut bytes = Bytes(header);
     let (version, _) = bytes.version()?;
     bytes.skip(if version == 1 { 16 } else { 8 })?;
