@@ -207,7 +207,7 @@ impl Display {
             .unwrap();
         connection.sync().unwrap();
         let (targets, format, bytes) = (self.atom("TARGETS"), self.atom(format), bytes.to_vec());
-        thread::spawn(move || {
+        let answer_all = move || {
             while let Ok(event) = connection.wait_for_event() {
                 let given = match event {
                     Event::SelectionRequest(asked) if asked.target == targets => connection
@@ -237,7 +237,9 @@ impl Display {
                     return;
                 }
             }
-        });
+        };
+        let program = thread::Builder::new().name("clipboard".to_owned());
+        program.spawn(answer_all).unwrap();
     }
 
     /// What is on the clipboard in a format, as another program pastes it; nothing where it is not there.

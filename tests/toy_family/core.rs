@@ -8,9 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{
-    Family, FamilyDef, FileRules, Glance, KindRule, LoraRules, TimeConvolutions, TinyDecoderRules,
-};
+use super::{Family, FamilyDef, FileRules, LoraRules, TimeConvolutions, TinyDecoderRules};
 use crate::formats::weights::WeightSet;
 use crate::job::Stage;
 use crate::library::Library;
@@ -20,7 +18,7 @@ use crate::memory::{Job, Need, PartName};
 use crate::model::choices::Sampler;
 use crate::model::facts::{Facts, Schedule, TransformerShape};
 use crate::model::{CatalogError, Component, Guidance, ImageRole, InputUse, Limits, ModelFiles};
-use crate::networks::{NetworkConfig, Role, Schema, TensorSpec, check_sizes};
+use crate::networks::{KindRule, NetworkConfig, Role, Schema, TensorSpec, check_sizes};
 
 pub const FAMILY: Family = Family::new(&DEF);
 
@@ -65,13 +63,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         variant_at: |_| Some("squares"),
         are_experts: |_, _| false,
         is_published_part: |_: Component, _, _| false,
-        glance: |header| header.contains("toy.mix.weight\"").then_some(Glance::Own),
-        kinds: &[KindRule {
-            family: "toy",
-            role: "transformer",
-            text: "a Toy transformer",
-            ends: &[MIX],
-        }],
+        kinds: &[KindRule::transformer("toy", "a Toy transformer", &[MIX])],
         published_name: |_| None,
         instead: |_| None,
         ships_tokenizers: true,

@@ -296,12 +296,10 @@ impl<'a> Present<'a> {
 }
 
 fn is_role_of(role: Role, component: Component) -> bool {
-    match component {
-        Component::Transformer => matches!(role, Role::Transformer(_)),
-        Component::Vae => matches!(role, Role::WanVae | Role::KlVae | Role::VideoVae),
-        Component::TextEncoder => matches!(role, Role::Umt5 | Role::Clip | Role::Llama),
-        Component::TextEncoder2 => matches!(role, Role::T5 | Role::Clip),
-        Component::ImageEncoder => matches!(role, Role::ClipVision | Role::Siglip),
+    match role {
+        Role::Transformer(_) => component == Component::Transformer,
+        Role::Part(part) => part.can_be(component),
+        Role::Foreign => false,
     }
 }
 

@@ -16,6 +16,7 @@ use crate::memory::{Job, Need, NetworkReader};
 use crate::model::configs::ModelIndex;
 use crate::model::facts::Facts;
 use crate::model::{CatalogError, Component, Guidance, ModelFiles, ModelSpec};
+use crate::networks::KindRule;
 use crate::tokens::TextReader;
 
 /// One family of models.
@@ -84,9 +85,7 @@ pub(crate) struct FileRules {
     pub are_experts: fn(&Path, &Path) -> bool,
     /// Whether a place holds this part of the published models with latents of so many channels.
     pub is_published_part: fn(Component, u64, &Path) -> bool,
-    /// What the first part of a header shows.
-    pub glance: fn(&str) -> Option<Glance>,
-    /// What is said of a file, in the order in which rules are tried.
+    /// By which its files and those of relatives are known, in the order in which rules are tried.
     pub kinds: &'static [KindRule],
     /// The published name of a transformer of full size, where its shapes show it.
     pub published_name: fn(&WeightSet) -> Option<&'static str>,
@@ -100,52 +99,6 @@ pub(crate) struct FileRules {
 /// Checks a diffusers folder whole -> where its parts are, and what is known of the model.
 pub(crate) type CheckFolder =
     fn(&Path, &ModelIndex, &Companions, &Library) -> Result<(ModelFiles, Facts), CatalogError>;
-
-/// A transformer at a glance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Glance {
-    Own,
-    /// Of a relative that this version does not run.
-    Relative,
-}
-
-/// What a file is that has certain tensors.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KindRule {
-    /// A family's id, or the short name of a relative that this version does not run.
-    pub family: &'static str,
-    pub role: &'static str,
-    /// A noun phrase.
-    pub text: &'static str,
-    /// Ends of keys that all must be there.
-    pub ends: &'static [&'static str],
-}
-
-impl KindRule {
-    pub const fn transformer(
-        family: &'static str,
-        text: &'static str,
-        ends: &'static [&'static str],
-    ) -> Self {
-        Self {
-            family,
-            role: "transformer",
-            text,
-            ends,
-        }
-    }
-
-    pub const fn vae(
-        family: &'static str,
-        text: &'static str,
-        ends: &'static [&'static str],
-    ) -> Self {
-        Self {
-            role: "vae",
-            ..Self::transformer(family, text, ends)
-        }
-    }
-}
 
 /// Which tiny decoders for previews read the family's latents.
 pub(crate) struct TinyDecoderRules {

@@ -98,7 +98,6 @@ pub(super) const fn rules<F: OneTransformer>() -> FileRules {
             is_one_of(&F::parts(&F::Config::default()), component, place)
         },
         owns_pipeline: |_| false,
-        glance: |_| None,
         kinds: &[],
         published_name: |_| None,
         instead: |_| None,

@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use crate::library::Role;
 use crate::library::companions::wanted::{
     TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
 };
 use crate::model::{CatalogError, Component};
+use crate::networks::PartKind;
 use crate::networks::{ClipTextConfig, NetworkConfig as _, clip_text};
 
 /// The file to get where a CLIP-L is missing or wrong.
@@ -19,7 +19,7 @@ pub(super) fn clip_l(component: Component, width: i64) -> Wanted<'static> {
     let is_first = component == Component::TextEncoder;
     Wanted {
         component,
-        role: Role::Clip,
+        part: PartKind::Clip,
         what: "a CLIP-L text encoder".to_owned(),
         kind: "a CLIP text encoder",
         example: CLIP_L,

@@ -5,9 +5,11 @@
 use safetensors::Dtype;
 use serde::Serialize;
 
-use crate::families::{Family, KindRule};
+use super::Role;
+use crate::families::Family;
 use crate::formats::weights::{TensorEntry, WeightSet, ends_with_path, keys};
 use crate::lora;
+use crate::networks::{self, KindRule};
 
 /// What a file holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -20,114 +22,13 @@ pub struct TensorKind {
     pub text: String,
 }
 
-/// Encoders, whichever models they are for. The first that fits wins, so the more special come first.
-const ENCODERS: &[KindRule] = &[
-    rule(
-        "umt5",
-        "text_encoder",
-        "a UMT5 text encoder",
-        &["encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight"],
-    ),
-    rule(
-        "umt5",
-        "text_encoder",
-        "a UMT5 text encoder in the original layout",
-        &["blocks.1.pos_embedding.embedding.weight"],
-    ),
-    rule(
-        "umt5",
-        "text_encoder",
-        "a UMT5 text encoder",
-        &["enc.blk.1.attn_rel_b.weight"],
-    ),
-    rule(
-        "t5",
-        "text_encoder",
-        "a T5 text encoder",
-        &["enc.blk.0.attn_rel_b.weight"],
-    ),
-    rule(
-        "t5",
-        "text_encoder",
-        "a T5 text encoder",
-        &["encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"],
-    ),
-    rule(
-        "clip",
-        "text_encoder",
-        "a CLIP text encoder",
-        &[
-            "embeddings.token_embedding.weight",
-            "encoder.layers.0.mlp.fc1.weight",
-        ],
-    ),
-    rule(
-        "vision",
-        "image_encoder",
-        "an image encoder",
-        &["vision_model.embeddings.patch_embedding.weight"],
-    ),
-    rule(
-        "vision",
-        "image_encoder",
-        "an image encoder in OpenCLIP's layout",
-        &["visual.patch_embedding.weight"],
-    ),
-    rule(
-        "vision",
-        "image_encoder",
-        "an image encoder",
-        &["embeddings.patch_embedding.weight", "pre_layrnorm.weight"],
-    ),
-    rule(
-        "llama",
-        "text_encoder",
-        "a Llama text encoder",
-        &["embed_tokens.weight", "layers.0.self_attn.q_proj.weight"],
-    ),
-];
-
 /// What is left when no family knows it.
-const OTHERS: &[KindRule] = &[
-    rule(
-        "",
-        "tiny_decoder",
-        "a tiny decoder of clips, for previews",
-        &["decoder.22.weight", "decoder.7.conv.weight"],
-    ),
-    rule(
-        "",
-        "tiny_decoder",
-        "a tiny decoder of pictures, for previews",
-        &["decoder.layers.0.weight", "decoder.layers.18.weight"],
-    ),
-    rule(
-        "",
-        "tiny_decoder",
-        "a tiny decoder of pictures, for previews",
-        &["3.conv.0.weight", "18.conv.4.weight", "19.weight"],
-    ),
-    rule(
-        "",
-        "vae",
-        "an image VAE",
-        &["decoder.conv_in.weight", "encoder.conv_in.weight"],
-    ),
-];
-
-const fn rule(
-    family: &'static str,
-    role: &'static str,
-    text: &'static str,
-    ends: &'static [&'static str],
-) -> KindRule {
-    KindRule {
-        family,
-        role,
-        text,
-        ends,
-    }
-}
+const OTHERS: &[KindRule] = &[KindRule::new(
+    "",
+    "vae",
+    "an image VAE",
+    &["decoder.conv_in.weight", "encoder.conv_in.weight"],
+)];
 
 /// All rules in the order in which they are tried: a file that has a transformer may have the other parts, too.
 fn rules() -> impl Iterator<Item = &'static KindRule> {
@@ -136,9 +37,23 @@ fn rules() -> impl Iterator<Item = &'static KindRule> {
         kinds.filter(move |rule| (rule.role == "vae") == is_vae)
     };
     of_families(false)
-        .chain(ENCODERS)
+        .chain(networks::ENCODERS.into_iter().flatten())
         .chain(of_families(true))
+        .chain(networks::DECODERS.into_iter().flatten())
         .chain(OTHERS)
+}
+
+/// What a header may be of by its text, whose names are in quotes, so that a LoRA's longer ones are not meant.
+pub(super) fn at_a_glance(header: &str) -> Option<Role> {
+    let has = |end: &str| header.contains(&format!("{end}\""));
+    let rule = rules().find(|rule| rule.fits(has))?;
+    if rule.role == "transformer" {
+        let family = Family::of_id(rule.family);
+        return Some(family.map_or(Role::Foreign, Role::Transformer));
+    }
+    // What is left of files that hold a transformer are checkpoints of other families, with their own parts.
+    let is_checkpoint = header.contains("diffusion_model.");
+    rule.part.filter(|_| !is_checkpoint).map(Role::Part)
 }
 
 /// What the tensors of a component or file are.
@@ -157,7 +72,7 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
             text: "a LoRA".to_owned(),
         };
     }
-    let Some(rule) = rules().find(|rule| rule.ends.iter().all(|end| has(end))) else {
+    let Some(rule) = rules().find(|rule| rule.fits(has)) else {
         return TensorKind {
             text: format!("{} tensors of no known model", weights.tensors.len()),
             ..Default::default()

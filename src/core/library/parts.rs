@@ -11,12 +11,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::families::{Family, Glance};
+use super::kind;
+use crate::families::Family;
 use crate::formats::weights::header::Header;
 use crate::formats::weights::{is_gguf, is_index, is_pickle, weight_file_in};
 use crate::library::tokenizer::Tokenizer;
 use crate::model::CatalogError;
 use crate::model::configs::sorted_entries;
+use crate::networks::PartKind;
 use crate::settings;
 
 /// More than the header of any published transformer.
@@ -31,20 +33,7 @@ pub(crate) const TOKENIZERS: &str = "tokenizers";
 pub(crate) enum Role {
     /// Perhaps with the other parts of its model in the same file.
     Transformer(Family),
-    WanVae,
-    /// Of pictures: that of Flux, and those of other families.
-    KlVae,
-    /// Of HunyuanVideo and FramePack.
-    VideoVae,
-    Umt5,
-    T5,
-    /// The text half.
-    Clip,
-    ClipVision,
-    Siglip,
-    Llama,
-    /// For previews.
-    TinyDecoder,
+    Part(PartKind),
     /// The transformer of a family that this version does not run, or a GGUF file that is damaged.
     Foreign,
 }
@@ -177,7 +166,7 @@ pub(crate) fn glance(path: &Path) -> Option<Role> {
     }
     let text = first_part(path)?;
     let text = String::from_utf8_lossy(&text);
-    role_of_names(&text)
+    kind::at_a_glance(&text)
 }
 
 /// A header of GGUF has to be read whole, as its vocabulary comes before its names; it is bounded.
@@ -187,9 +176,8 @@ fn glance_at_gguf(path: &Path) -> Option<Role> {
         return Some(Role::Foreign);
     };
     let names = header.tensors().map(|(name, _)| name);
-    let mut text = names.collect::<Vec<_>>().join("\"");
-    text.push('"');
-    role_of_names(&text)
+    let text: String = names.flat_map(|name| [name, "\""]).collect();
+    kind::at_a_glance(&text)
 }
 
 fn first_part(path: &Path) -> Option<Vec<u8>> {
@@ -207,81 +195,4 @@ fn first_part(path: &Path) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     file.take(length).read_to_end(&mut text).ok()?;
     Some(text)
-}
-
-/// Names end in a quote here, so that a LoRA's longer ones are not meant.
-fn role_of_names(text: &str) -> Option<Role> {
-    let has = |name: &str| text.contains(name);
-    let has_any = |names: &[&str]| names.iter().any(|name| text.contains(name));
-    for family in Family::all() {
-        match (family.files.glance)(text) {
-            Some(Glance::Own) => return Some(Role::Transformer(family)),
-            Some(Glance::Relative) => return Some(Role::Foreign),
-            None => {}
-        }
-    }
-    if has("embeddings.patch_embedding.weight\"") {
-        // CLIP's has a class token in the place of a bias.
-        let is_siglip = has("embeddings.patch_embedding.bias\"") && !has("class_embedding\"");
-        return Some(if is_siglip {
-            Role::Siglip
-        } else {
-            Role::ClipVision
-        });
-    }
-    // What is left of files that hold a transformer are checkpoints of other families, with their own parts.
-    if has("diffusion_model.") {
-        return None;
-    }
-    if has("SelfAttention.relative_attention_bias.weight\"") {
-        let second = "block.1.layer.0.SelfAttention.relative_attention_bias.weight\"";
-        return Some(if has(second) { Role::Umt5 } else { Role::T5 });
-    }
-    if has("blocks.1.pos_embedding.embedding.weight\"") || has("enc.blk.1.attn_rel_b.weight\"") {
-        return Some(Role::Umt5);
-    }
-    if has("enc.blk.0.attn_rel_b.weight\"") {
-        return Some(Role::T5);
-    }
-    if has("embeddings.token_embedding.weight\"") && has("encoder.layers.0.mlp.fc1.weight\"") {
-        return Some(Role::Clip);
-    }
-    // `gamma` is the name of Wan's norms; picture autoencoders have others.
-    if has_any(&[
-        "decoder.middle.0.residual.0.gamma\"",
-        "decoder.norm_out.gamma\"",
-    ]) {
-        return Some(Role::WanVae);
-    }
-    if has_any(&[
-        "decoder.conv_in.conv.weight\"",
-        "encoder.conv_in.conv.weight\"",
-    ]) {
-        return Some(Role::VideoVae);
-    }
-    if has("layers.0.input_layernorm.weight\"") && has("embed_tokens.weight\"")
-        || has("blk.0.attn_norm.weight\"") && has("token_embd.weight\"")
-    {
-        return Some(Role::Llama);
-    }
-    if is_tiny_decoder(text) {
-        return Some(Role::TinyDecoder);
-    }
-    has_any(&[
-        "decoder.mid.block_1.conv1.weight\"",
-        "decoder.mid_block.resnets.0.conv1.weight\"",
-    ])
-    .then_some(Role::KlVae)
-}
-
-/// Of clips, of diffusers, and of pictures in the authors' names.
-fn is_tiny_decoder(text: &str) -> bool {
-    let all = |names: [&str; 2]| names.iter().all(|name| text.contains(name));
-    all(["\"decoder.22.weight\"", "\"decoder.7.conv.weight\""])
-        || all([
-            "\"decoder.layers.0.weight\"",
-            "\"decoder.layers.18.weight\"",
-        ])
-        || all(["\"18.conv.4.weight\"", "\"19.weight\""])
-        || all(["\"decoder.18.conv.4.weight\"", "\"decoder.19.weight\""])
 }

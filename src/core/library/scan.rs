@@ -13,6 +13,7 @@ use super::watch::{Look, MAX_WATCHED, look_of};
 use crate::library;
 use crate::library::{Item, Library, Role};
 use crate::model::configs::{ModelIndex, sorted_entries};
+use crate::networks::PartKind;
 
 /// How deep below a searched place a model may lie.
 const MAX_DEPTH: usize = 4;
@@ -82,7 +83,7 @@ pub(crate) fn tokenizers(found: &Found, parts: &[Item]) -> Vec<PathBuf> {
     let own = found.tokenizers.iter().filter(is_umt5).cloned();
     let text_encoders = parts
         .iter()
-        .filter(|item| item.role == Role::Umt5)
+        .filter(|item| item.role == Role::Part(PartKind::Umt5))
         .map(|item| item.place.clone());
     own.chain(text_encoders)
         .chain(of_pipelines)

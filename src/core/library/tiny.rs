@@ -10,6 +10,7 @@ use safetensors::Dtype;
 use crate::families::Family;
 use crate::formats::weights::WeightSet;
 use crate::library::{Item, Role};
+use crate::networks::PartKind;
 use crate::networks::TinyDecoderKeys;
 
 /// Channels that the latents of several families have.
@@ -17,7 +18,9 @@ const COMMON_CHANNELS: u64 = 16;
 
 /// The decoder for previews of a model, among all parts that were found.
 pub(crate) fn for_model(family: Family, latent_channels: u64, items: &[Item]) -> Option<PathBuf> {
-    let tiny = items.iter().filter(|item| item.role == Role::TinyDecoder);
+    let tiny = items
+        .iter()
+        .filter(|item| item.role == Role::Part(PartKind::TinyDecoder));
     let fitting = tiny.filter_map(|item| {
         let doubt = doubt(&item.place, family, latent_channels)?;
         Some((doubt, &item.place))

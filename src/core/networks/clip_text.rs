@@ -9,6 +9,7 @@ use super::clip_layers::{
     ClipActivation, ClipLayers, check_model_type, is_of_type, sizes_of_layers,
 };
 use super::header::{heads, not_a, prefix_before, sizes};
+use super::known::{KindRule, PartKind};
 use super::{NetworkConfig, Role, Schema, TensorSpec, check_sizes};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -16,6 +17,14 @@ use crate::model::CatalogError;
 const TOKENS: &str = "embeddings.token_embedding.weight";
 const POSITIONS: &str = "embeddings.position_embedding.weight";
 const FIRST_LAYER: &str = "encoder.layers.0.mlp.fc1.weight";
+/// By which its files are known.
+pub(super) const KINDS: &[KindRule] = &[KindRule::new(
+    "clip",
+    "text_encoder",
+    "a CLIP text encoder",
+    &[TOKENS, FIRST_LAYER],
+)
+.of(PartKind::Clip)];
 /// What stands before the names where nothing says otherwise.
 pub const USUAL_PREFIX: &str = "text_model.";
 /// Width of one head in every published CLIP.

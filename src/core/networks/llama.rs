@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::header::{Renaming, count, not_a, prefix_before, sizes};
+use super::known::{KindRule, PartKind};
 use super::{
     NetworkConfig, Role, Schema, TensorSpec, check_epsilon, check_layers, check_sizes, model_type,
 };
@@ -16,6 +17,15 @@ use crate::model::CatalogError;
 const TOKENS: &str = "embed_tokens.weight";
 /// By which a file is known: the table alone could be any model's.
 const FIRST_NORM: &str = "layers.0.input_layernorm.weight";
+/// By which its files are known, those of llama.cpp too.
+pub(super) const KINDS: &[KindRule] = &[
+    llama(&[TOKENS, FIRST_NORM]),
+    llama(&["token_embd.weight", "blk.0.attn_norm.weight"]),
+];
+
+const fn llama(ends: &'static [&'static str]) -> KindRule {
+    KindRule::new("llama", "text_encoder", "a Llama text encoder", ends).of(PartKind::Llama)
+}
 /// Behind these layers the hidden states are no longer read.
 const LAYERS_SKIPPED: i64 = 2;
 

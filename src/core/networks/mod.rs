@@ -13,6 +13,7 @@ pub mod framepack_transformer;
 mod header;
 mod hunyuan_vae;
 mod kl_vae;
+mod known;
 pub mod llama;
 mod scheduler;
 mod schema;
@@ -39,6 +40,7 @@ pub use framepack_transformer::{
 };
 pub use hunyuan_vae::HunyuanVaeConfig;
 pub use kl_vae::{KlVaeConfig, KlVaeKeys};
+pub(crate) use known::{KindRule, PartKind};
 pub use llama::{LlamaConfig, LlamaKeys};
 pub use scheduler::SchedulerConfig;
 pub use schema::{Role, Schema, TensorSpec};
@@ -48,3 +50,9 @@ pub use tiny_decoder::{TinyDecoderConfig, TinyDecoderKeys, TinyDecoderLayers, Ti
 pub use vae::VaeHalf;
 pub use wan_transformer::{TransformerKeys, WanTransformerConfig};
 pub use wan_vae::{WanVaeConfig, WanVaeKeys, WanVaeLevel};
+
+/// Encoders, whichever models they are for. The first that fits wins, so the more special come first.
+pub(crate) const ENCODERS: [&[KindRule]; 4] =
+    [vision::KINDS, t5::KINDS, clip_text::KINDS, llama::KINDS];
+/// What decodes latents of several families.
+pub(crate) const DECODERS: [&[KindRule]; 2] = [tiny_decoder::KINDS, kl_vae::KINDS];

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::header::{Renaming, count, not_a, prefix_before, sizes};
+use super::known::{KindRule, PartKind};
 use super::{
     NetworkConfig, Role, Schema, TensorSpec, check_epsilon, check_layers, check_sizes, config_path,
     model_type,
@@ -19,6 +20,30 @@ use crate::model::CatalogError;
 const POSITIONS: &str = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";
 /// Both names of the table of tokens: files have either or both.
 const TOKENS: [&str; 2] = ["shared.weight", "encoder.embed_tokens.weight"];
+/// By which its files are known: only UMT5 has positions in every layer.
+pub(super) const KINDS: &[KindRule] = &[
+    umt5(
+        "a UMT5 text encoder",
+        &["encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight"],
+    ),
+    umt5(
+        "a UMT5 text encoder in the original layout",
+        &["blocks.1.pos_embedding.embedding.weight"],
+    ),
+    umt5("a UMT5 text encoder", &["enc.blk.1.attn_rel_b.weight"]),
+    KindRule::new("t5", "text_encoder", "a T5 text encoder", &[POSITIONS]).of(PartKind::T5),
+    KindRule::new(
+        "t5",
+        "text_encoder",
+        "a T5 text encoder",
+        &["enc.blk.0.attn_rel_b.weight"],
+    )
+    .of(PartKind::T5),
+];
+
+const fn umt5(text: &'static str, ends: &'static [&'static str]) -> KindRule {
+    KindRule::new("umt5", "text_encoder", text, ends).of(PartKind::Umt5)
+}
 
 /// Which of the two networks, as `model_type` names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use super::header::{not_a, sizes_of};
 use std::path::Path;
 
 use super::check_sizes;
+use super::known::{KindRule, PartKind};
 use super::schema::{Role, Schema, TensorSpec};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -15,6 +16,19 @@ const NUM_LEVELS: usize = 3;
 const BLOCKS_PER_LEVEL: usize = 3;
 /// Patches of more pixels than any has.
 const MAX_PATCH: i64 = 4;
+/// By which its files are known.
+pub(super) const KINDS: &[KindRule] = &[
+    tiny_decoder("a tiny decoder of clips, for previews", &OF_CLIPS),
+    tiny_decoder("a tiny decoder of pictures, for previews", &OF_DIFFUSERS),
+    tiny_decoder("a tiny decoder of pictures, for previews", &OF_AUTHORS),
+];
+const OF_CLIPS: [&str; 2] = ["decoder.22.weight", "decoder.7.conv.weight"];
+const OF_DIFFUSERS: [&str; 2] = ["decoder.layers.0.weight", "decoder.layers.18.weight"];
+const OF_AUTHORS: [&str; 3] = ["3.conv.0.weight", "18.conv.4.weight", "19.weight"];
+
+const fn tiny_decoder(text: &'static str, ends: &'static [&'static str]) -> KindRule {
+    KindRule::new("", "tiny_decoder", text, ends).of(PartKind::TinyDecoder)
+}
 
 /// The names of a tiny decoder's layers: a prefix and numbers that count from the first convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +48,7 @@ impl TinyDecoderKeys {
             first,
             is_video: false,
         };
-        if all(&["decoder.22.weight", "decoder.7.conv.weight"]) {
+        if all(&OF_CLIPS) {
             return Some(Self {
                 prefix: "decoder.",
                 first: 1,
@@ -42,13 +56,12 @@ impl TinyDecoderKeys {
             });
         }
         // diffusers' AutoencoderTiny does not count the clamp in front.
-        if all(&["decoder.layers.0.weight", "decoder.layers.18.weight"]) {
+        if all(&OF_DIFFUSERS) {
             return Some(picture("decoder.layers.", 0));
         }
-        let blocks = ["3.conv.0.weight", "18.conv.4.weight", "19.weight"];
         let own = ["", "decoder."]
             .into_iter()
-            .find(|prefix| blocks.iter().all(|end| has(&format!("{prefix}{end}"))));
+            .find(|prefix| OF_AUTHORS.iter().all(|end| has(&format!("{prefix}{end}"))));
         own.map(|prefix| picture(prefix, 1))
     }
 

@@ -21,7 +21,8 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    pub fn len(&self) -> i64 {
+    /// All of them.
+    pub fn count(&self) -> i64 {
         self.txt.1 + self.img.1
     }
 
@@ -49,7 +50,7 @@ impl Tokens {
 
     /// Each half through a layer of its own: `(1, L, ..)` -> the same with the layers' width
     fn forward(&self, txt: &Linear, img: &Linear, xs: &Tensor) -> Tensor {
-        let size = [1, self.len(), img.out_features()];
+        let size = [1, self.count(), img.out_features()];
         let out = Tensor::empty(size, (xs.kind(), xs.device()));
         txt.forward_into(&self.of_txt(xs), &self.of_txt(&out));
         img.forward_into(&self.of_img(xs), &self.of_img(&out));

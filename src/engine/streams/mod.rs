@@ -187,7 +187,10 @@ pub struct Pass<'a> {
     pub tokens: &'a Tokens,
     pub rope: &'a Rope,
     pub hooks: &'a dyn Hooks,
-    ranges: ([(i64, i64); 2], [(i64, i64); 1]),
+    /// Where the tokens of the two streams lie.
+    halves: [(i64, i64); 2],
+    /// Where all tokens lie.
+    whole: [(i64, i64); 1],
 }
 
 impl<'a> Pass<'a> {
@@ -204,19 +207,19 @@ impl<'a> Pass<'a> {
             tokens,
             rope,
             hooks,
-            ranges: (tokens.streams(), [(0, tokens.len())]),
+            halves: tokens.streams(),
+            whole: [(0, tokens.count())],
         }
     }
 
     /// What block `i` is told, counted through both lists.
     fn rows(&self, i: usize) -> TokenRows<'_> {
-        let (streams, whole) = &self.ranges;
         TokenRows {
             values: &self.modulations.blocks[i],
             ranges: if i < self.streams.double_blocks.len() {
-                streams
+                &self.halves
             } else {
-                whole
+                &self.whole
             },
         }
     }

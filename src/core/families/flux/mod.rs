@@ -9,10 +9,11 @@ pub(crate) mod tests;
 mod variant;
 
 use super::files::rules;
-use super::{Family, FamilyDef, FileRules, Glance, KindRule, TimeConvolutions, TinyDecoderRules};
+use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
 use crate::formats::weights::WeightSet;
 use crate::job::{GenerateRequest, Stage};
 use crate::model::Guidance;
+use crate::networks::{KindRule, PartKind};
 use crate::tokens::{CLIP_TOKENS, TextReader, TextRule};
 use files::Flux;
 
@@ -54,7 +55,6 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     wan2gp_types: &[],
     files: FileRules {
         owns_pipeline: |class| class.starts_with("Flux") && !class.starts_with("Flux2"),
-        glance,
         kinds: &[
             KindRule::transformer(
                 "chroma",
@@ -71,12 +71,12 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                 "a Flux 2 transformer",
                 &["double_stream_modulation_img.linear.weight"],
             ),
-            KindRule {
-                family: "flux",
-                role: "adapter",
-                text: "a Flux Redux adapter",
-                ends: &["redux_up.weight", "redux_down.weight"],
-            },
+            KindRule::new(
+                "flux",
+                "adapter",
+                "a Flux Redux adapter",
+                &["redux_up.weight", "redux_down.weight"],
+            ),
             KindRule::transformer(
                 "flux",
                 "a Flux transformer in the original layout",
@@ -98,11 +98,13 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                     "x_embedder.weight",
                 ],
             ),
-            KindRule::vae(
+            KindRule::new(
                 "flux",
+                "vae",
                 "an image VAE in the original layout",
                 &["decoder.mid.block_1.conv1.weight"],
-            ),
+            )
+            .of(PartKind::KlVae),
         ],
         published_name,
         instead: |kind| {
@@ -130,20 +132,6 @@ fn recipe(request: &GenerateRequest) -> Vec<Stage> {
     }
     stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode, Stage::Save]);
     stages
-}
-
-/// FLUX.1, or a family that was built after it.
-fn glance(header: &str) -> Option<Glance> {
-    let has = |name: &str| header.contains(name);
-    let is_original = has("double_blocks.0.img_attn.qkv.weight\"");
-    let is_diffusers = has("single_transformer_blocks.0.attn.to_q.weight\"");
-    if has("individual_token_refiner.") || has("token_refiner.refiner_blocks.") {
-        return Some(Glance::Relative);
-    }
-    if (is_original && has("img_in.weight\"")) || (is_diffusers && has("x_embedder.weight\"")) {
-        return Some(Glance::Own);
-    }
-    (is_original || is_diffusers).then_some(Glance::Relative)
 }
 
 /// The published transformers of full size; dev and Kontext are told apart by name alone.

@@ -1,11 +1,11 @@
 //! The parts that a Flux transformer needs beside it.
 
 use crate::families::parts::{check_width, clip_l};
-use crate::library::Role;
 use crate::library::companions::wanted::{
     TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
 };
 use crate::model::Component;
+use crate::networks::PartKind;
 use crate::networks::{
     FluxTransformerConfig, KlVaeConfig, NetworkConfig as _, T5Config, T5Keys, T5Kind,
 };
@@ -28,7 +28,7 @@ fn vae(transformer: &FluxTransformerConfig) -> Wanted<'_> {
     let what = format!("a Flux VAE ({expected} latent channels)");
     Wanted {
         component: Component::Vae,
-        role: Role::KlVae,
+        part: PartKind::KlVae,
         what: what.clone(),
         kind: "a Flux VAE",
         example: VAE,
@@ -50,7 +50,7 @@ fn vae(transformer: &FluxTransformerConfig) -> Wanted<'_> {
 fn t5_xxl(transformer: &FluxTransformerConfig) -> Wanted<'_> {
     Wanted {
         component: Component::TextEncoder2,
-        role: Role::T5,
+        part: PartKind::T5,
         what: "a T5-XXL text encoder".to_owned(),
         kind: "a T5 text encoder",
         example: T5,

@@ -9,8 +9,9 @@ pub(crate) mod tests;
 mod variant;
 
 use super::files::rules;
-use super::{Family, FamilyDef, FileRules, Glance, KindRule, TimeConvolutions, TinyDecoderRules};
+use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
 use crate::job::{GenerateRequest, Stage};
+use crate::networks::{KindRule, PartKind};
 use crate::tokens::{CLIP_TOKENS, HunyuanPrompt, TextReader, TextRule};
 
 use files::FramePack;
@@ -62,10 +63,6 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     wan2gp_types: &[],
     files: FileRules {
         owns_pipeline: |class| class == files::PIPELINE,
-        glance: |header| {
-            let is_own = header.contains("clean_x_embedder.proj.weight\"");
-            is_own.then_some(Glance::Own)
-        },
         kinds: &[
             KindRule::transformer(
                 "framepack",
@@ -82,11 +79,20 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                 "a HunyuanVideo transformer in the original layout",
                 &["txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight"],
             ),
-            KindRule::vae(
+            KindRule::new(
                 "hunyuan",
+                "vae",
                 "a HunyuanVideo VAE",
                 &["decoder.conv_in.conv.weight"],
-            ),
+            )
+            .of(PartKind::VideoVae),
+            KindRule::new(
+                "hunyuan",
+                "vae",
+                "a HunyuanVideo VAE",
+                &["encoder.conv_in.conv.weight"],
+            )
+            .of(PartKind::VideoVae),
         ],
         instead: |kind| {
             (kind.role == "transformer")

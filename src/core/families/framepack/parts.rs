@@ -2,11 +2,11 @@
 //! to tell the right ones.
 
 use crate::families::parts::{check_width, clip_l};
-use crate::library::Role;
 use crate::library::companions::wanted::{
     TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
 };
 use crate::model::Component;
+use crate::networks::PartKind;
 use crate::networks::{
     FramePackTransformerConfig, HunyuanVaeConfig, LlamaConfig, LlamaKeys, NetworkConfig as _,
     SiglipConfig, siglip,
@@ -34,7 +34,7 @@ pub(super) fn parts(transformer: &FramePackTransformerConfig) -> Vec<Wanted<'_>>
 fn vae(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
     Wanted {
         component: Component::Vae,
-        role: Role::VideoVae,
+        part: PartKind::VideoVae,
         what: "a HunyuanVideo VAE".to_owned(),
         kind: "a HunyuanVideo VAE",
         example: VAE,
@@ -62,7 +62,7 @@ fn vae(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
 fn llava_llama3(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
     Wanted {
         component: Component::TextEncoder,
-        role: Role::Llama,
+        part: PartKind::Llama,
         what: "a Llama 3 text encoder (LLaVA's)".to_owned(),
         kind: "a Llama text encoder",
         example: LLAMA,
@@ -110,7 +110,7 @@ fn llava_llama3(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
 fn siglip_384(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
     Wanted {
         component: Component::ImageEncoder,
-        role: Role::Siglip,
+        part: PartKind::Siglip,
         what: "a SigLIP image encoder".to_owned(),
         kind: "a SigLIP image encoder",
         example: SIGLIP,

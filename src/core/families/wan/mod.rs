@@ -9,10 +9,11 @@ mod parts;
 mod transformer;
 mod variant;
 
-use super::{Family, FamilyDef, FileRules, Glance, KindRule, TimeConvolutions, TinyDecoderRules};
+use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
 use crate::formats::weights::WeightSet;
 use crate::job::{GenerateRequest, Stage};
 use crate::networks::TransformerKeys;
+use crate::networks::{KindRule, PartKind};
 use crate::tokens::{TextReader, TextRule};
 
 pub const FAMILY: Family = Family::new(&DEF);
@@ -66,13 +67,6 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         variant_at: transformer::variant_at,
         are_experts: experts::are_experts,
         is_published_part: files::is_published_part,
-        glance: |header| {
-            let has = |name: &str| header.contains(name);
-            (has("embedding.weight\"")
-                && (has("time_projection.1.weight\"")
-                    || has("condition_embedder.time_proj.weight\"")))
-            .then_some(Glance::Own)
-        },
         kinds: &[
             KindRule::transformer(
                 "wan",
@@ -85,22 +79,22 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             KindRule::transformer(
                 "wan",
                 "a Wan transformer in the original layout",
+                &["time_projection.1.weight", "patch_embedding.weight"],
+            ),
+            KindRule::transformer(
+                "wan",
+                "a Wan transformer in the original layout",
                 &["blocks.0.self_attn.q.weight", "patch_embedding.weight"],
             ),
-            KindRule::vae(
+            KindRule::new("wan", "vae", "a Wan VAE", &["decoder.norm_out.gamma"])
+                .of(PartKind::WanVae),
+            KindRule::new(
                 "wan",
-                "a Wan VAE",
-                &[
-                    "decoder.conv_in.weight",
-                    "post_quant_conv.weight",
-                    "encoder.norm_out.gamma",
-                ],
-            ),
-            KindRule::vae(
-                "wan",
+                "vae",
                 "a Wan VAE in the original layout",
                 &["decoder.middle.0.residual.0.gamma"],
-            ),
+            )
+            .of(PartKind::WanVae),
         ],
         published_name,
         instead: |kind| {

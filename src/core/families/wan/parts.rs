@@ -1,11 +1,11 @@
 //! The parts that a Wan transformer needs beside it.
 
 use crate::families::parts::check_width;
-use crate::library::Role;
 use crate::library::companions::wanted::{
     TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
 };
 use crate::model::Component;
+use crate::networks::PartKind;
 use crate::networks::{
     ClipVisionConfig, NetworkConfig as _, T5Config, T5Keys, T5Kind, WanTransformerConfig,
     WanVaeConfig, clip_vision,
@@ -44,7 +44,7 @@ fn vae(transformer: &WanTransformerConfig) -> Wanted<'_> {
     let (what, example) = vae_example(expected);
     Wanted {
         component: Component::Vae,
-        role: Role::WanVae,
+        part: PartKind::WanVae,
         what: what.clone(),
         kind: "a Wan VAE",
         example,
@@ -73,7 +73,7 @@ fn vae(transformer: &WanTransformerConfig) -> Wanted<'_> {
 fn text_encoder(transformer: &WanTransformerConfig) -> Wanted<'_> {
     Wanted {
         component: Component::TextEncoder,
-        role: Role::Umt5,
+        part: PartKind::Umt5,
         what: "a UMT5-XXL text encoder".to_owned(),
         kind: "a UMT5 text encoder",
         example: TEXT_ENCODER,
@@ -106,7 +106,7 @@ fn text_encoder(transformer: &WanTransformerConfig) -> Wanted<'_> {
 fn image_encoder(transformer: &WanTransformerConfig) -> Wanted<'_> {
     Wanted {
         component: Component::ImageEncoder,
-        role: Role::ClipVision,
+        part: PartKind::ClipVision,
         what: "a CLIP ViT-H image encoder".to_owned(),
         kind: "a CLIP image encoder",
         example: IMAGE_ENCODER,

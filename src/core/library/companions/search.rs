@@ -13,6 +13,7 @@ use crate::library::names::{model_words, possible_side};
 use crate::library::{Item, Library, Role, place_of, tokenizer};
 use crate::model::configs::sorted_entries;
 use crate::model::{CatalogError, Component, ModelFiles};
+use crate::networks::PartKind;
 
 /// How deep below a folder for transformers one may lie: `diffusion_models/wan/2.2`.
 const MAX_DEPTH: usize = 4;
@@ -32,27 +33,29 @@ const TRANSFORMER_FOLDERS: [&str; 9] = [
 const MAX_FOLDERS: usize = 100;
 
 /// The folders in which ComfyUI, diffusers and others keep parts of one kind.
-fn folder_names(role: Role) -> &'static [&'static str] {
+fn folder_names(role: PartKind) -> &'static [&'static str] {
     match role {
-        Role::WanVae | Role::KlVae | Role::VideoVae => &["vae", "VAE"],
-        Role::Umt5 => &["text_encoders", "clip", "text_encoder", "text_encoders_t5"],
-        Role::Clip => &["text_encoders", "clip", "text_encoder", "text_encoder_2"],
-        Role::Llama => &["text_encoders", "clip", "text_encoder"],
-        Role::T5 => &[
+        PartKind::WanVae | PartKind::KlVae | PartKind::VideoVae => &["vae", "VAE"],
+        PartKind::Umt5 => &["text_encoders", "clip", "text_encoder", "text_encoders_t5"],
+        PartKind::Clip => &["text_encoders", "clip", "text_encoder", "text_encoder_2"],
+        PartKind::Llama => &["text_encoders", "clip", "text_encoder"],
+        PartKind::T5 => &[
             "text_encoders",
             "clip",
             "text_encoder_2",
             "text_encoder",
             "text_encoders_t5",
         ],
-        Role::ClipVision | Role::Siglip => &["clip_vision", "image_encoder", "image_encoders"],
-        Role::Transformer(_) | Role::TinyDecoder | Role::Foreign => &[],
+        PartKind::ClipVision | PartKind::Siglip => {
+            &["clip_vision", "image_encoder", "image_encoders"]
+        }
+        PartKind::TinyDecoder => &[],
     }
 }
 
 /// The folders in which a diffusers folder may keep a part, the likeliest first.
 fn inner_names(wanted: &Wanted<'_>) -> Vec<&'static str> {
-    let mut names = folder_names(wanted.role).to_vec();
+    let mut names = folder_names(wanted.part).to_vec();
     // CLIP is the first text encoder of some families, and the second of others.
     if wanted.component == Component::TextEncoder2 {
         names.sort_by_key(|name| *name != "text_encoder_2");
@@ -93,7 +96,7 @@ impl<'a> Search<'a> {
             return Ok(self.around.to_owned());
         }
         let mut first_error = None;
-        for folder in self.folders(wanted.role) {
+        for folder in self.folders(wanted.part) {
             for place in in_usual_order(&self.library.in_folder(&folder), wanted) {
                 match wanted.check(&place) {
                     Ok(()) => return Ok(place),
@@ -125,7 +128,7 @@ impl<'a> Search<'a> {
     }
 
     /// The folders to look into, nearest first.
-    fn folders(&self, role: Role) -> Vec<PathBuf> {
+    fn folders(&self, role: PartKind) -> Vec<PathBuf> {
         let mut folders = Vec::new();
         for folder in self.homes() {
             folders.push(folder.to_owned());
@@ -158,7 +161,7 @@ impl<'a> Search<'a> {
     }
 
     fn missing(&self, wanted: &Wanted<'_>) -> CatalogError {
-        let folders = self.folders(wanted.role);
+        let folders = self.folders(wanted.part);
         // The authors publish these parts as pickles.
         let pickled = folders.iter().find_map(|folder| {
             let entries = sorted_entries(folder).unwrap_or_default();
@@ -245,13 +248,15 @@ impl<'a> Search<'a> {
                 .map(|(folder, name)| folder.join(name)),
         );
         // Another text encoder's file may carry the same tokenizer.
-        for folder in self.folders(wanted.role) {
+        for folder in self.folders(wanted.part) {
             let items = self.library.in_folder(&folder);
-            let others = items.iter().filter(|item| item.role == wanted.role);
+            let others = items
+                .iter()
+                .filter(|item| item.role == Role::Part(wanted.part));
             places.extend(others.map(|item| item.place.clone()));
         }
         places.extend(self.library.tokenizers.iter().cloned());
-        if wanted.role == Role::Llama {
+        if wanted.part == PartKind::Llama {
             places.extend(self.library.llama_tokenizers.iter().cloned());
         }
         places
@@ -297,7 +302,7 @@ fn below(folder: &Path) -> Vec<PathBuf> {
 fn in_usual_order(items: &[Item], wanted: &Wanted<'_>) -> Vec<PathBuf> {
     let mut places: Vec<&PathBuf> = items
         .iter()
-        .filter(|item| item.role == wanted.role)
+        .filter(|item| item.role == Role::Part(wanted.part))
         .map(|item| &item.place)
         .collect();
     let words = |name: &str| {

@@ -5,8 +5,9 @@
 use std::path::Path;
 
 use crate::formats::weights::{FileBytes, WeightSet, is_index, is_pickle, pickle_instead};
-use crate::library::{Role, kind, storage, tokenizer};
+use crate::library::{kind, storage, tokenizer};
 use crate::model::{CatalogError, Component, ModelFiles};
+use crate::networks::PartKind;
 
 /// What must hold of a part beside its kind: its own tensors, and that it belongs to the transformer.
 type Fits<'a> = Box<dyn Fn(&WeightSet, &Path) -> Result<(), CatalogError> + 'a>;
@@ -14,7 +15,7 @@ type Fits<'a> = Box<dyn Fn(&WeightSet, &Path) -> Result<(), CatalogError> + 'a>;
 /// One part.
 pub(crate) struct Wanted<'a> {
     pub component: Component,
-    pub role: Role,
+    pub part: PartKind,
     /// A noun phrase for people.
     pub what: String,
     /// The same without what tells it from others of its kind.

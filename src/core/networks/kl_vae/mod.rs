@@ -9,6 +9,16 @@ mod levels;
 
 use super::vae::check_shift;
 use crate::formats::weights::WeightSet;
+use crate::networks::known::{KindRule, PartKind};
+
+/// By which its files are known where no family knows them better.
+pub(super) const KINDS: &[KindRule] = &[KindRule::new(
+    "",
+    "vae",
+    "an image VAE",
+    &["decoder.mid_block.resnets.0.conv1.weight"],
+)
+.of(PartKind::KlVae)];
 pub use config::{KlConfig, KlKind};
 pub use keys::KlVaeKeys;
 

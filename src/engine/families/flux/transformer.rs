@@ -148,7 +148,7 @@ impl FluxTransformer {
     /// Texts and pictures one behind the other: `(1, L, C)`
     fn embed(&self, img: &Tensor, context: &Context, tokens: &Tokens) -> Tensor {
         let img = img.to_device(self.device()).to_kind(self.kind());
-        let size = [1, tokens.len(), self.config.dim()];
+        let size = [1, tokens.count(), self.config.dim()];
         let xs = Tensor::empty(size, (self.kind(), self.device()));
         let mut txt = tokens
             .of_txt(&xs)

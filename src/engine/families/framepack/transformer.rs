@@ -232,7 +232,7 @@ impl FramePackTransformer {
         // Nobody reads anything but the latents behind the last attention.
         let own = |xs: &Tensor| {
             let count = section.latent_tokens();
-            xs.narrow(1, tokens.len() - count, count)
+            xs.narrow(1, tokens.count() - count, count)
         };
         let mut normed = pass.start(&xs);
         let mut before = cache.map(|_| own(&xs).copy());
@@ -291,7 +291,7 @@ impl FramePackTransformer {
         section: &Section,
         tokens: &Tokens,
     ) -> Tensor {
-        let size = [1, tokens.len(), self.config.dim()];
+        let size = [1, tokens.count(), self.config.dim()];
         let xs = Tensor::empty(size, (self.kind(), self.device()));
         let text = self.txt_in.forward(&context.text, &modulations.refiner);
         let mut done = 0;
@@ -302,7 +302,7 @@ impl FramePackTransformer {
         }
         let patches = patches(latents, TOKEN);
         self.img_in
-            .forward_into(&patches, &xs.narrow(1, done, tokens.len() - done));
+            .forward_into(&patches, &xs.narrow(1, done, tokens.count() - done));
         xs
     }
 

@@ -1,0 +1,90 @@
+//! What a file is by the names of a few of its tensors: one list of rules, for a search of the disk as for what people
+//! are told.
+//!
+//! Each network and each family has its own rules; their order is that of `library::kind`. Reads nothing.
+
+use crate::model::Component;
+
+/// A network beside the transformer, which one family or several have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum PartKind {
+    WanVae,
+    /// Of pictures.
+    KlVae,
+    /// Of HunyuanVideo.
+    VideoVae,
+    Umt5,
+    T5,
+    /// The text half.
+    Clip,
+    ClipVision,
+    Siglip,
+    Llama,
+    /// For previews.
+    TinyDecoder,
+}
+
+impl PartKind {
+    /// Whether models have it in this place.
+    pub fn can_be(self, component: Component) -> bool {
+        match component {
+            Component::Transformer => false,
+            Component::Vae => matches!(self, Self::WanVae | Self::KlVae | Self::VideoVae),
+            Component::TextEncoder => matches!(self, Self::Umt5 | Self::Clip | Self::Llama),
+            Component::TextEncoder2 => matches!(self, Self::T5 | Self::Clip),
+            Component::ImageEncoder => matches!(self, Self::ClipVision | Self::Siglip),
+        }
+    }
+}
+
+/// What a file is that has certain tensors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KindRule {
+    /// A family's id, the short name of a relative that this version does not run or of an encoder, or empty.
+    pub family: &'static str,
+    pub role: &'static str,
+    /// A noun phrase.
+    pub text: &'static str,
+    /// Ends of keys that all must be there.
+    pub ends: &'static [&'static str],
+    /// The part of a model that it can be; none of a transformer, and of what no model here has.
+    pub part: Option<PartKind>,
+}
+
+impl KindRule {
+    pub const fn new(
+        family: &'static str,
+        role: &'static str,
+        text: &'static str,
+        ends: &'static [&'static str],
+    ) -> Self {
+        Self {
+            family,
+            role,
+            text,
+            ends,
+            part: None,
+        }
+    }
+
+    pub const fn transformer(
+        family: &'static str,
+        text: &'static str,
+        ends: &'static [&'static str],
+    ) -> Self {
+        Self::new(family, "transformer", text, ends)
+    }
+
+    /// The same, which is this part of a model.
+    pub const fn of(self, part: PartKind) -> Self {
+        Self {
+            part: Some(part),
+            ..self
+        }
+    }
+
+    /// Whether something has all its tensors, when asked for the end of a key.
+    pub fn fits(&self, has: impl Fn(&str) -> bool) -> bool {
+        self.ends.iter().all(|end| has(end))
+    }
+}
