@@ -469,3 +469,17 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
         })
         .collect()
 }
+
+#[test]
+fn one_form_holds_what_a_job_is_asked_for() {
+    let mut of_second_guidance = Vec::new();
+    for file in rust_files("src") {
+        let text = read(&file);
+        assert!(!text.contains("FormState"), "{file}");
+        if text.contains("guidance_scale_2") {
+            of_second_guidance.push(file);
+        }
+    }
+    // A field of the form is named where it is defined, chosen, checked and told, and nowhere else.
+    assert!(of_second_guidance.len() <= 7, "{of_second_guidance:#?}");
+}

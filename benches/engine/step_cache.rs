@@ -185,7 +185,7 @@ impl Section {
         let mut solver = section_solver(&self.request, self.shape.tokens())?;
         let state = DenoiseState::first(&solver, solver.initial(noise));
         let guidance = GuidanceScales {
-            distilled: self.request.guidance_scale,
+            distilled: self.request.sampling.guidance_scale,
             scale: 1.0,
         };
         let skips = Skips::default();

@@ -7,12 +7,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use safelight_core::catalog::CatalogEntry;
-use safelight_core::job::{CancelToken, JobError, JobErrorKind};
+use safelight_core::job::{CancelToken, GenerateForm, JobError, JobErrorKind};
 
 use crate::app::App;
 use crate::app::background::{Answer, Background};
 use crate::app::commands::AppCommand;
-use crate::app::form::FormState;
 use crate::app::notices::{Notice, NoticeAction};
 use crate::app::state::Severity;
 use crate::download::{self, Hub, Options, Order, Progress};
@@ -68,7 +67,7 @@ pub struct Fetch {
     pub state: FetchState,
     pub board: Board,
     /// What stood in the form when it was begun.
-    form: FormState,
+    form: GenerateForm,
     /// Of the thread at work; an answer of an earlier one does not count.
     number: u64,
     cancel: CancelToken,
@@ -81,7 +80,7 @@ impl Fetch {
             folder,
             state: FetchState::Shown,
             board: Board::default(),
-            form: FormState::default(),
+            form: GenerateForm::default(),
             number: 0,
             cancel: CancelToken::default(),
         }
@@ -123,7 +122,7 @@ impl Fetch {
 pub struct Arriving {
     pub id: String,
     /// What stood in the form when the fetch was begun.
-    form: FormState,
+    form: GenerateForm,
 }
 
 /// What a thread is asked to do.

@@ -5,12 +5,12 @@
 use std::time::Instant;
 
 use egui::Context;
-use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobOutput, JobUpdate};
+use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobOutcome, JobOutput, JobUpdate};
 
 use crate::app::App;
 use crate::app::background::{Answer, FoundModels};
 use crate::app::commands::AppCommand;
-use crate::app::form::FormState;
+use crate::app::form::whole_form;
 use crate::app::inputs::Placing;
 use crate::app::notices::Notice;
 use crate::app::queue::editing::Editing;
@@ -264,12 +264,12 @@ impl App {
         }
     }
 
-    fn is_here(&self, form: &FormState) -> bool {
+    fn is_here(&self, form: &GenerateForm) -> bool {
         self.session.model(form).is_some()
     }
 
     /// What is remembered of the form: what its user wrote, also while a job is changed or its model is not found.
-    pub(super) fn own_form(&self) -> &FormState {
+    pub(super) fn own_form(&self) -> &GenerateForm {
         let editing = self.session.queue.editing.as_ref();
         let form = editing.map_or(&self.state.form, Editing::own_form);
         let aside = self.session.aside.as_ref();
@@ -281,7 +281,7 @@ impl App {
     fn check_form(&mut self) {
         let checked = self.session.model(&self.state.form).map(|spec| {
             let sources = self.session.inputs.sources();
-            self.state.form.to_request(spec, sources, &self.settings)
+            whole_form(&self.state.form, spec, sources, &self.settings).first_job(spec)
         });
         let request = checked.as_ref().and_then(|checked| checked.as_ref().ok());
         let request = request.map(|checked| checked.request.clone());

@@ -37,7 +37,7 @@ use std::time::Instant;
 use std::path::PathBuf;
 
 use crossbeam_channel::Receiver;
-use safelight_core::job::{JobError, JobErrorKind, random_seed};
+use safelight_core::job::{JobError, JobErrorKind, SeedMode, random_seed};
 use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings};
 
 use crate::download::Hub;
@@ -49,7 +49,6 @@ use commands::AppCommand;
 use desktop::DesktopLinks;
 use desktop::instance::Instance;
 use doctor::Examine;
-use form::SeedMode;
 use inputs::SHOWN;
 use inputs::wayland_drop::{self, FileDrag};
 use memory::planning::ReadPlan;
@@ -227,7 +226,7 @@ impl App {
         app.open_desktop(instance);
         if app.state.form.seed_mode == SeedMode::Random {
             // The stored one belongs to a clip of an earlier day.
-            app.state.form.seed = random_seed().to_string();
+            app.state.form.set_seed(random_seed());
         }
         if files.is_empty() && app.state.page != Page::Watch {
             app.show_page(app.state.page);

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use egui::{ColorImage, Context};
 use safelight_core::catalog::CatalogEntry;
-use safelight_core::job::{FieldError, JobError, JobId, Notice as FieldNotice};
+use safelight_core::job::Notice as FieldNotice;
+use safelight_core::job::{FieldError, GenerateForm, JobError, JobId};
 use safelight_core::library::SearchedPlace;
 use safelight_core::media::Picture;
 use safelight_core::model::ModelSpec;
@@ -15,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use crate::app::desktop::Desktop;
 use crate::app::doctor::DoctorPage;
 use crate::app::fetching::{Arriving, Fetch};
-use crate::app::form::FormState;
 use crate::app::gallery::{GalleryLook, GalleryPage};
 use crate::app::inputs::{Inputs, Placing};
 use crate::app::library::{Library, Remembered};
@@ -37,7 +37,7 @@ use crate::app::settings::SettingsPage;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
-    pub form: FormState,
+    pub form: GenerateForm,
     pub is_advanced_open: bool,
     pub is_graph_open: bool,
     /// What is wrong with models is unfolded.
@@ -58,7 +58,7 @@ pub struct State {
 impl Default for State {
     fn default() -> Self {
         Self {
-            form: FormState::default(),
+            form: GenerateForm::default(),
             is_advanced_open: false,
             is_graph_open: true,
             are_problems_open: true,
@@ -94,8 +94,8 @@ impl Models {
 /// place.
 #[derive(Clone, Debug)]
 pub(in crate::app) struct Aside {
-    pub form: FormState,
-    pub stand_in: FormState,
+    pub form: GenerateForm,
+    pub stand_in: GenerateForm,
 }
 
 /// What is known of files that are held over the window.
@@ -265,7 +265,7 @@ impl Session {
     }
 
     /// The model that the form is for.
-    pub fn model(&self, form: &FormState) -> Option<&ModelSpec> {
+    pub fn model(&self, form: &GenerateForm) -> Option<&ModelSpec> {
         self.models
             .all()
             .iter()

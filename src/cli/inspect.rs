@@ -145,8 +145,8 @@ fn can_make(spec: &ModelSpec) -> String {
             limits.size_multiple,
             defaults.width,
             defaults.height,
-            defaults.num_steps,
-            defaults.guidance_scale,
+            defaults.sampling.num_steps,
+            defaults.sampling.guidance_scale,
         );
     }
     format!(
@@ -157,8 +157,8 @@ fn can_make(spec: &ModelSpec) -> String {
         defaults.width,
         defaults.height,
         defaults.num_frames,
-        defaults.num_steps,
-        defaults.guidance_scale,
+        defaults.sampling.num_steps,
+        defaults.sampling.guidance_scale,
     )
 }
 

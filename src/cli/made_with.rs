@@ -51,11 +51,11 @@ pub(super) fn as_text(path: &Path, found: &Found) -> String {
         Found::Own(carried) => {
             let request = &carried.request;
             Restored {
-                num_steps: Some(request.num_steps),
-                sampler: Some(request.sampler),
-                sigma_schedule: Some(request.sigma_schedule),
-                cfg_scale: Some(request.guidance_scale),
-                shift: request.shift,
+                num_steps: Some(request.sampling.num_steps),
+                sampler: Some(request.sampling.sampler),
+                sigma_schedule: Some(request.sampling.sigma_schedule),
+                cfg_scale: Some(request.sampling.guidance_scale),
+                shift: request.sampling.shift,
                 ..Restored::from(request)
             }
         }

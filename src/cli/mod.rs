@@ -19,7 +19,6 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub use generate::GenerateArgs;
-pub(crate) use safelight_core::job::random_seed;
 pub use surroundings::Surroundings;
 
 use crate::starting;

@@ -84,7 +84,7 @@ struct Planned {
 fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobError> {
     let (mut generate, _) = args.generate.with_carried(surroundings)?;
     // What is read changes nothing of what is needed.
-    if generate.prompts_file.is_none() {
+    if generate.prompts_file.is_none() && generate.base.prompt.is_empty() {
         generate.prompt = generate.prompt.or_else(|| Some("a plan".to_owned()));
     }
     let device = generate.device;

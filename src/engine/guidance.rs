@@ -23,8 +23,8 @@ impl GuidanceScales {
     /// What a request for such a model asks for.
     pub fn of(request: &GenerateRequest) -> Self {
         Self {
-            distilled: request.guidance_scale,
-            scale: request.true_cfg_scale.unwrap_or(1.0),
+            distilled: request.sampling.guidance_scale,
+            scale: request.sampling.true_cfg_scale.unwrap_or(1.0),
         }
     }
 }

@@ -253,6 +253,28 @@ pub fn own_row<R>(
     .inner
 }
 
+/// As [`own_row`], of a value that the model has one of by itself: `contents` changes what is shown, and what is changed
+/// counts until it is put back.
+pub fn default_row<T: Clone + PartialEq>(
+    ui: &mut Ui,
+    (label, name, explanation): (&str, &'static str, &str),
+    value: &mut Option<T>,
+    (default, words): (T, impl Into<String>),
+    contents: impl FnOnce(&mut Ui, egui::Id, &mut T),
+) {
+    let mut shown = value.clone().unwrap_or_else(|| default.clone());
+    let before = shown.clone();
+    let own = Own::of(name, &shown, &default, words);
+    let reset = own_row(ui, label, explanation, &own, |ui, label| {
+        contents(ui, label, &mut shown);
+    });
+    if reset {
+        *value = None;
+    } else if shown != before {
+        *value = Some(shown);
+    }
+}
+
 /// A quiet button that puts a field back; nothing while there is nothing to put back.
 pub fn reset_button(ui: &mut Ui, own: &Own) -> bool {
     let Some(value) = &own.value else {

@@ -143,7 +143,7 @@ fn pace_of_job(request: &GenerateRequest, device: &str) -> String {
     format!(
         "{} {}{}{} on {device}",
         request.model,
-        request.sampler.name(),
+        request.sampling.sampler.name(),
         if request.vae_tile.is_some() {
             " tiled"
         } else {
@@ -174,11 +174,14 @@ fn work(request: &GenerateRequest, stage: Stage) -> f64 {
 }
 
 fn num_steps(request: &GenerateRequest) -> u32 {
-    let skipped = request
-        .strength
-        .map_or(0, |strength| first_step(request.num_steps, strength));
-    let end = request.end_step.unwrap_or(request.num_steps);
-    end.saturating_sub(request.start_step.max(skipped))
+    let skipped = request.sampling.strength.map_or(0, |strength| {
+        first_step(request.sampling.num_steps, strength)
+    });
+    let end = request
+        .sampling
+        .end_step
+        .unwrap_or(request.sampling.num_steps);
+    end.saturating_sub(request.sampling.start_step.max(skipped))
 }
 
 #[cfg(test)]

@@ -208,10 +208,13 @@ fn a_model_that_arrives_while_another_is_worked_with_is_offered() {
     });
     bench.app().push(AppCommand::BeginFetch);
     bench.harness.step();
-    bench.app().state.form.num_steps = 7;
+    bench.app().state.form.sampling.num_steps = Some(7);
     bench.until("it is offered", |bench| bench.has("Switch to it"));
     let form = &bench.app().state.form;
-    assert_eq!((form.model.clone(), form.num_steps), (Some(spec().id), 7));
+    assert_eq!(
+        (form.model.clone(), form.sampling.num_steps),
+        (Some(spec().id), Some(7))
+    );
     bench.press("Switch to it");
     assert_eq!(bench.app().state.form.model.as_deref(), Some("tiny"));
     assert!(bench.app().session.notices.is_empty());

@@ -6,9 +6,8 @@ use eframe::App as _;
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::background::FoundModels;
-use safelight::app::form::SizeChoice;
 use safelight::app::inputs::Slot;
-use safelight_core::job::{JobOutcome, JobUpdate};
+use safelight_core::job::{JobOutcome, JobUpdate, SizeChoice};
 use safelight_core::model::InputUse;
 
 use crate::harness::{Bench, spec};
@@ -103,7 +102,7 @@ fn a_model_without_pictures_says_so() {
 fn a_size_that_the_model_cannot_make_is_explained_beside_it_and_not_sent() {
     let mut bench = Bench::new();
     let form = &mut bench.app().state.form;
-    (form.size, form.width, form.height) = (SizeChoice::Custom, 0, 256);
+    (form.size, form.width, form.height) = (SizeChoice::Custom, Some(0), Some(256));
     bench.settle();
     bench.assert_shows("Expected a width that is a multiple of 32 for Little World, found 0");
     let button = bench
@@ -112,7 +111,7 @@ fn a_size_that_the_model_cannot_make_is_explained_beside_it_and_not_sent() {
     assert!(button.accesskit_node().is_disabled());
     button.click();
     bench.assert_no_job();
-    bench.app().state.form.width = 288;
+    bench.app().state.form.width = Some(288);
     bench.settle();
     assert!(!bench.has("Expected a width"));
     bench.press("Generate");
@@ -124,7 +123,7 @@ fn a_size_that_the_model_cannot_make_is_explained_beside_it_and_not_sent() {
 fn a_size_between_two_that_the_model_makes_snaps_with_a_notice() {
     let mut bench = Bench::new();
     let form = &mut bench.app().state.form;
-    (form.size, form.width, form.height) = (SizeChoice::Custom, 250, 256);
+    (form.size, form.width, form.height) = (SizeChoice::Custom, Some(250), Some(256));
     bench.settle();
     let notice = "The width was changed from 250 to 256";
     bench.assert_shows(notice);
@@ -132,7 +131,7 @@ fn a_size_between_two_that_the_model_makes_snaps_with_a_notice() {
     let request = bench.next_job().request;
     assert_eq!((request.width, request.height), (256, 256));
     // The field has the new value now, and a card says why.
-    assert_eq!(bench.app().state.form.width, 256);
+    assert_eq!(bench.app().state.form.width, Some(256));
     assert!(bench.app().session.field_notices.is_empty());
     bench.assert_shows(notice);
     bench.press("Dismiss");
@@ -143,20 +142,20 @@ fn a_size_between_two_that_the_model_makes_snaps_with_a_notice() {
 fn a_length_snaps_to_what_the_model_makes_and_is_shown_in_seconds() {
     let mut bench = Bench::new();
     bench.assert_shows("2.1 s at 8 frames a second");
-    bench.app().state.form.num_frames = 16;
+    bench.app().state.form.num_frames = Some(16);
     bench.settle();
     bench.assert_shows("2.0 s at 8 frames a second");
     bench.assert_shows("The number of frames was changed from 16 to 17");
     bench.press("Generate");
     assert_eq!(bench.next_job().request.num_frames, 17);
-    assert_eq!(bench.app().state.form.num_frames, 17);
+    assert_eq!(bench.app().state.form.num_frames, Some(17));
     bench.assert_shows("2.1 s at 8 frames a second");
 }
 
 #[test]
 fn a_length_far_beyond_the_model_is_refused() {
     let mut bench = Bench::new();
-    bench.app().state.form.num_frames = 500;
+    bench.app().state.form.num_frames = Some(500);
     bench.settle();
     bench.assert_shows("Expected a number of frames of the form 4n+1 up to 81");
     bench.press("Generate");
@@ -166,7 +165,7 @@ fn a_length_far_beyond_the_model_is_refused() {
 #[test]
 fn one_frame_is_a_picture_file() {
     let mut bench = Bench::new();
-    bench.app().state.form.num_frames = 1;
+    bench.app().state.form.num_frames = Some(1);
     bench.settle();
     bench.assert_shows("A single picture");
     bench.press("Generate");
@@ -197,13 +196,13 @@ fn a_seed_is_new_for_every_clip_or_stays_or_counts_on() {
     let first = seed_of_next_job(&mut bench);
     let second = seed_of_next_job(&mut bench);
     assert_ne!(first, second);
-    assert_eq!(bench.app().state.form.seed, second.to_string());
+    assert_eq!(bench.app().state.form.seed, second);
     choose_seed_mode(&mut bench, "Fixed");
     assert_eq!(seed_of_next_job(&mut bench), second);
     assert_eq!(seed_of_next_job(&mut bench), second);
     choose_seed_mode(&mut bench, "Increment");
     assert_eq!(seed_of_next_job(&mut bench), second.wrapping_add(1));
-    bench.app().state.form.batch_size = 3;
+    bench.app().state.form.batch_size = Some(3);
     assert_eq!(seed_of_next_job(&mut bench), second.wrapping_add(2));
     for _ in 0..2 {
         let rest = bench.next_job();
@@ -214,7 +213,7 @@ fn a_seed_is_new_for_every_clip_or_stays_or_counts_on() {
         let rest = bench.next_job();
         bench.say(rest.id, JobUpdate::Ended(JobOutcome::Cancelled));
     }
-    bench.app().state.form.batch_size = 1;
+    bench.app().state.form.batch_size = Some(1);
     choose_seed_mode(&mut bench, "Random");
     let last = seed_of_next_job(&mut bench);
     assert!(last.wrapping_sub(second) > 16);
@@ -225,16 +224,16 @@ fn the_dice_rolls_the_seed_of_the_next_clip() {
     let mut bench = Bench::new();
     let first = seed_of_next_job(&mut bench);
     bench.press("Roll a new seed");
-    let rolled = bench.app().state.form.seed.clone();
-    assert_ne!(rolled, first.to_string());
-    assert_eq!(seed_of_next_job(&mut bench).to_string(), rolled);
+    let rolled = bench.app().state.form.seed;
+    assert_ne!(rolled, first);
+    assert_eq!(seed_of_next_job(&mut bench), rolled);
 }
 
 #[test]
 fn a_typed_seed_is_used_even_when_seeds_are_not_locked() {
     let mut bench = Bench::new();
     seed_of_next_job(&mut bench);
-    bench.app().state.form.seed.clear();
+    bench.app().state.form.type_seed(String::new());
     let field = bench.harness.get_by_role_and_label(Role::TextInput, "Seed");
     field.focus();
     bench.settle();
@@ -249,7 +248,7 @@ fn a_typed_seed_is_used_even_when_seeds_are_not_locked() {
 #[test]
 fn a_seed_that_is_no_number_is_explained() {
     let mut bench = Bench::new();
-    bench.app().state.form.seed = "lucky".into();
+    bench.app().state.form.type_seed("lucky".into());
     bench.settle();
     bench.assert_shows("Expected a whole number from 0 to 18446744073709551615 as the seed");
 }
@@ -261,7 +260,7 @@ fn another_model_brings_its_own_values_and_keeps_the_prompt() {
         other.id = "other".into();
         other.name = "Other model".into();
         other.defaults.num_frames = 5;
-        other.defaults.num_steps = 30;
+        other.defaults.sampling.num_steps = 30;
         startup.models = Some(FoundModels {
             specs: vec![spec(), other],
             problems: Vec::new(),
@@ -276,7 +275,7 @@ fn another_model_brings_its_own_values_and_keeps_the_prompt() {
         (
             request.model.as_str(),
             request.num_frames,
-            request.num_steps
+            request.sampling.num_steps
         ),
         ("other", 5, 30)
     );
@@ -290,19 +289,29 @@ fn advanced_values_reach_the_job_and_can_be_reset() {
     bench.harness.get_by_label("Advanced").click();
     bench.settle();
     let form = &mut bench.app().state.form;
-    (form.num_steps, form.guidance_scale, form.shift, form.fps) = (20, 1.0, None, 12.0);
+    (
+        form.sampling.num_steps,
+        form.sampling.guidance_scale,
+        form.sampling.shift,
+        form.fps,
+    ) = (Some(20), Some(1.0), None, Some(12.0));
     bench.settle();
     bench.press("Generate");
     let request = bench.next_job().request;
     assert_eq!(
-        (request.num_steps, request.guidance_scale, request.fps),
+        (
+            request.sampling.num_steps,
+            request.sampling.guidance_scale,
+            request.fps
+        ),
         (20, 1.0, 12.0)
     );
     let reset = bench.harness.get_by_label("Reset to the model's defaults");
     reset.scroll_to_me();
     bench.settle();
     bench.press("Reset to the model's defaults");
-    assert_eq!(bench.app().state.form.num_steps, 12);
+    let form = &bench.app().state.form;
+    assert_eq!(form.sampling_for(&spec()).num_steps, 12);
 }
 
 #[test]

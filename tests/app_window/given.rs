@@ -104,10 +104,10 @@ fn the_main_button_says_how_many_results_it_makes() {
         bench.finish_job(&sent, 2);
     }
     let form = &mut bench.app().state.form;
-    (form.is_one_a_line, form.batch_size) = (false, 4);
+    (form.is_one_a_line, form.batch_size) = (false, Some(4));
     bench.settle();
     bench.assert_shows("Generate 4 clips");
-    bench.app().state.form.batch_size = 1;
+    bench.app().state.form.batch_size = Some(1);
     bench.settle();
     bench.press("Generate");
 }

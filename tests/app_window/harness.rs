@@ -16,7 +16,7 @@ use safelight::worker::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 use safelight_core::families::{flux, framepack, wan};
 use safelight_core::job::{
     CancelToken, Clip, GenerateRequest, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample,
-    Recipe, Sampler, SectionOrder, StageTime,
+    PartialSampling, Recipe, Sampler, Sampling, SectionOrder, StageTime,
 };
 use safelight_core::media::{ClipOptions, Picture, write_clip};
 use safelight_core::model::{
@@ -49,14 +49,12 @@ pub fn spec() -> ModelSpec {
             height: 256,
             num_frames: 17,
             fps: 8.0,
-            num_steps: 12,
-            guidance_scale: 4.0,
-            guidance_scale_2: None,
-            shift: Some(3.0),
+            sampling: Sampling {
+                shift: Some(3.0),
+                ..Sampling::plain(12, 4.0)
+            },
             small_shift: None,
-            sampler: Sampler::UniPc,
             negative_prompt: String::new(),
-            strength: None,
         },
         limits: Limits {
             size_multiple: 32,
@@ -85,15 +83,18 @@ pub fn pair_spec() -> ModelSpec {
     spec.end_image = InputUse::Optional;
     spec.files.transformer_2 = Some("transformer_2".into());
     spec.limits.fixed_size = false;
-    spec.defaults.guidance_scale_2 = Some(3.0);
+    spec.defaults.sampling.guidance_scale_2 = Some(3.0);
     spec.presets = vec![Preset {
         id: "fast-4".into(),
         name: "Fast 4 steps".into(),
         note: "Needs the lightx2v LoRAs".into(),
-        num_steps: 4,
-        guidance_scale: 1.0,
-        shift: Some(5.0),
-        sampler: Sampler::Euler,
+        sampling: PartialSampling {
+            num_steps: Some(4),
+            guidance_scale: Some(1.0),
+            shift: Some(5.0),
+            sampler: Some(Sampler::Euler),
+            ..PartialSampling::default()
+        },
     }];
     spec
 }
@@ -110,9 +111,9 @@ pub fn flux_spec() -> ModelSpec {
     spec.guidance = Guidance::Distilled;
     let defaults = &mut spec.defaults;
     (defaults.width, defaults.height, defaults.num_frames) = (1024, 1024, 1);
-    (defaults.num_steps, defaults.guidance_scale) = (28, 3.5);
-    (defaults.strength, defaults.shift) = (Some(0.6), None);
-    defaults.sampler = Sampler::Euler;
+    defaults.sampling = Sampling::plain(28, 3.5);
+    defaults.sampling.strength = Some(0.6);
+    defaults.sampling.sampler = Sampler::Euler;
     let limits = &mut spec.limits;
     (limits.size_multiple, limits.max_pixels, limits.fixed_size) = (16, 1 << 22, false);
     (limits.frame_stride, limits.max_frames, limits.max_batch) = (1, 1, 8);
@@ -133,8 +134,8 @@ pub fn framepack_spec() -> ModelSpec {
     let defaults = &mut spec.defaults;
     (defaults.width, defaults.height) = (640, 608);
     (defaults.num_frames, defaults.fps) = (145, 30.0);
-    (defaults.num_steps, defaults.guidance_scale) = (25, 10.0);
-    (defaults.shift, defaults.sampler) = (None, Sampler::UniPcBh1);
+    defaults.sampling = Sampling::plain(25, 10.0);
+    defaults.sampling.sampler = Sampler::UniPcBh1;
     let limits = &mut spec.limits;
     (limits.size_multiple, limits.max_pixels, limits.fixed_size) = (16, 1 << 21, false);
     limits.max_frames = 3601;

@@ -6,9 +6,8 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::background::FoundModels;
 use safelight::app::commands::AppCommand;
-use safelight::app::form::SizeChoice;
 use safelight::app::state::Models;
-use safelight_core::job::JobOutcome;
+use safelight_core::job::{JobOutcome, SizeChoice};
 use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::harness::{Bench, output, pair_spec, spec};
@@ -278,7 +277,7 @@ fn an_earlier_clips_pictures_and_size_come_back_with_its_settings() {
     let first = drop_picture(&mut bench, "first.png", "Start picture");
     let last = drop_picture(&mut bench, "last.png", "End picture");
     let form = &mut bench.app().state.form;
-    (form.size, form.width, form.height) = (SizeChoice::Custom, 128, 96);
+    (form.size, form.width, form.height) = (SizeChoice::Custom, Some(128), Some(96));
     let sent = bench.start_job();
     bench.finish_job(&sent, 5);
     bench.press("Remove end picture");

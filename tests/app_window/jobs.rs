@@ -2,7 +2,7 @@
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::form::SeedMode;
+use safelight_core::job::SeedMode;
 use safelight_core::job::{Frame, JobId, JobOutcome, JobUpdate, Stage, StageTime};
 
 use crate::harness::{Bench, picture, sample};
@@ -15,7 +15,10 @@ fn pressing_generate_sends_exactly_one_job_with_what_the_form_says() {
     let sent = bench.next_job();
     assert_eq!(sent.request.prompt, "a blue fish swims left");
     assert_eq!((sent.request.width, sent.request.height), (256, 256));
-    assert_eq!((sent.request.num_frames, sent.request.num_steps), (17, 12));
+    assert_eq!(
+        (sent.request.num_frames, sent.request.sampling.num_steps),
+        (17, 12)
+    );
     assert_eq!(sent.request.image, None);
     let folder = bench.home.path().join("videos/Safelight");
     assert_eq!(sent.request.out.parent(), Some(folder.as_path()));

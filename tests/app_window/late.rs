@@ -184,7 +184,7 @@ fn with_a_model_that_goes() -> (Bench, Arc<AtomicBool>) {
         startup.load_models = Arc::new(move |_| found());
     });
     run(&mut bench, [AppCommand::ChooseModel("pair".into())]);
-    bench.app().state.form.num_steps = 7;
+    bench.app().state.form.sampling.num_steps = Some(7);
     (bench, is_here)
 }
 
@@ -215,10 +215,13 @@ fn a_form_whose_model_is_not_found_for_a_while_comes_back_with_it() {
 fn a_form_that_was_changed_since_its_model_went_stays() {
     let (mut bench, is_here) = with_a_model_that_goes();
     look_anew(&mut bench, &is_here, false);
-    bench.app().state.form.num_steps = 9;
+    bench.app().state.form.sampling.num_steps = Some(9);
     look_anew(&mut bench, &is_here, true);
     let form = &bench.app().state.form;
-    assert_eq!((form.model.clone(), form.num_steps), (Some(spec().id), 9));
+    assert_eq!(
+        (form.model.clone(), form.sampling.num_steps),
+        (Some(spec().id), Some(9))
+    );
 }
 
 #[test]
@@ -231,7 +234,10 @@ fn a_job_that_is_changed_keeps_its_model_while_that_is_not_found() {
     run(&mut bench, [edit(id)]);
     look_anew(&mut bench, &is_here, false);
     let form = bench.app().state.form.clone();
-    assert_eq!((form.model.as_deref(), form.num_steps), (Some("pair"), 7));
+    assert_eq!(
+        (form.model.as_deref(), form.sampling.num_steps),
+        (Some("pair"), Some(7))
+    );
     bench
         .app()
         .push(AppCommand::Queue(QueueCommand::CancelEdit));

@@ -10,7 +10,7 @@ use crate::harness::{Bench, sample};
 fn running() -> (Bench, crate::harness::Sent) {
     let mut bench = Bench::new();
     let form = &mut bench.app().state.form;
-    form.seed = "1234".into();
+    form.seed = 1234;
     let sent = bench.start_job();
     bench.say(sent.id, JobUpdate::Device("Computing on the CPU".into()));
     let stages = [
@@ -56,7 +56,7 @@ fn running() -> (Bench, crate::harness::Sent) {
 #[test]
 fn the_fresh_window_looks_as_it_did() {
     let mut bench = Bench::new();
-    bench.app().state.form.seed = "1234".into();
+    bench.app().state.form.seed = 1234;
     bench.settle();
     bench.harness.snapshot("fresh");
 }
@@ -71,9 +71,9 @@ fn a_running_job_looks_as_it_did() {
 fn every_input_has_a_name_in_every_state() {
     let (mut bench, sent) = running();
     bench.harness.check_accessibility();
-    bench.app().state.form.size = safelight::app::form::SizeChoice::Custom;
+    bench.app().state.form.size = safelight_core::job::SizeChoice::Custom;
     bench.app().state.is_advanced_open = true;
-    bench.app().state.form.shift = None;
+    bench.app().state.form.sampling.shift = None;
     let path = bench.picture_file("boat.png", 64, 32);
     bench.drop_file(&path);
     bench.until("the picture is there", |bench| {

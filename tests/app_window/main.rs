@@ -16,6 +16,7 @@ mod loras;
 mod mask;
 mod models;
 mod notices;
+mod old_files;
 mod pictures;
 mod planning;
 mod playback;

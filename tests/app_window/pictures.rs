@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::form::SizeChoice;
-use safelight_core::job::{GenerateRequest, JobOutcome, JobUpdate, SigmaSchedule, Stage};
+use safelight_core::job::{
+    GenerateRequest, JobOutcome, JobUpdate, SigmaSchedule, SizeChoice, Stage,
+};
 use safelight_core::media;
 use safelight_core::model::{Guidance, ImageRole, InputUse, ModelSpec};
 
@@ -15,7 +16,7 @@ fn fill_spec() -> ModelSpec {
     let mut spec = flux_spec();
     spec.image_role = ImageRole::Canvas;
     (spec.start_image, spec.mask) = (InputUse::Required, InputUse::Required);
-    spec.defaults.strength = None;
+    spec.defaults.sampling.strength = None;
     spec
 }
 
@@ -61,7 +62,10 @@ fn a_model_of_pictures_has_no_frames_and_says_picture() {
     assert_eq!((request.width, request.height), (1024, 1024));
     assert_eq!((request.num_frames, request.batch_size), (1, 1));
     assert_eq!(
-        (request.guidance_scale, request.true_cfg_scale),
+        (
+            request.sampling.guidance_scale,
+            request.sampling.true_cfg_scale
+        ),
         (3.5, None)
     );
     assert_eq!(request.out.extension().unwrap(), "png");
@@ -102,10 +106,10 @@ fn the_strength_is_there_with_a_start_picture_where_it_acts() {
         .harness
         .get_by_role_and_label(Role::SpinButton, "Strength");
     assert_eq!(slider.value().as_deref(), Some("0.60"));
-    bench.app().state.form.strength = 0.25;
+    bench.app().state.form.sampling.strength = Some(0.25);
     let request = request_of(&mut bench);
-    assert_eq!(request.strength, Some(0.25));
-    bench.app().state.form.strength = 0.0;
+    assert_eq!(request.sampling.strength, Some(0.25));
+    bench.app().state.form.sampling.strength = Some(0.0);
     bench.settle();
     bench.assert_shows("Expected a strength that leaves at least one of 28 steps");
     let mut filled = Bench::of(fill_spec());
@@ -182,34 +186,34 @@ fn real_guidance_brings_the_negative_prompt_and_needs_it() {
     for name in ["Guidance", "Real guidance (CFG)"] {
         bench.harness.get_by_role_and_label(Role::SpinButton, name);
     }
-    bench.app().state.form.true_cfg_scale = 2.5;
+    bench.app().state.form.sampling.true_cfg_scale = Some(2.5);
     bench.settle();
     bench.assert_shows("Negative prompt");
     bench.assert_shows("The real guidance is off: it needs a negative prompt");
-    bench.app().state.form.negative_prompt = "blurry".into();
+    bench.app().state.form.negative_prompt = Some("blurry".into());
     bench.settle();
     assert!(!bench.has("The real guidance is off"));
     let request = request_of(&mut bench);
-    assert_eq!(request.true_cfg_scale, Some(2.5));
+    assert_eq!(request.sampling.true_cfg_scale, Some(2.5));
     assert_eq!(request.negative_prompt, "blurry");
     // Turned off again, the text that is not seen any more is not spoken of either.
-    bench.app().state.form.true_cfg_scale = 1.0;
+    bench.app().state.form.sampling.true_cfg_scale = Some(1.0);
     let request = request_of(&mut bench);
-    assert_eq!(request.true_cfg_scale, None);
+    assert_eq!(request.sampling.true_cfg_scale, None);
     assert!(bench.app().session.notices.is_empty());
 }
 
 #[test]
 fn a_model_without_a_guidance_shows_the_real_one_alone() {
     let mut spec = flux_spec();
-    (spec.guidance, spec.defaults.guidance_scale) = (Guidance::None, 0.0);
+    (spec.guidance, spec.defaults.sampling.guidance_scale) = (Guidance::None, 0.0);
     let mut bench = Bench::of(spec);
     open_advanced(&mut bench);
     assert!(bench.harness.query_by_label("Guidance").is_none());
     bench
         .harness
         .get_by_role_and_label(Role::SpinButton, "Real guidance (CFG)");
-    assert_eq!(request_of(&mut bench).guidance_scale, 0.0);
+    assert_eq!(request_of(&mut bench).sampling.guidance_scale, 0.0);
     let mut clips = Bench::new();
     open_advanced(&mut clips);
     assert!(!clips.has("Real guidance"));
@@ -231,7 +235,7 @@ fn every_schedule_can_be_chosen() {
             .get_all_by_role_and_label(Role::Button, schedule.label());
         entries.collect::<Vec<_>>()[0].click();
         bench.settle();
-        assert_eq!(request_of(&mut bench).sigma_schedule, schedule);
+        assert_eq!(request_of(&mut bench).sampling.sigma_schedule, schedule);
     }
 }
 
@@ -239,7 +243,7 @@ fn every_schedule_can_be_chosen() {
 fn batch() -> (Bench, Vec<PathBuf>) {
     let mut bench = Bench::of(flux_spec());
     let form = &mut bench.app().state.form;
-    (form.batch_size, form.seed) = (3, "40".into());
+    (form.batch_size, form.seed) = (Some(3), 40);
     let sent = bench.start_job();
     assert_eq!((sent.request.batch_size, sent.request.seed), (3, 40));
     let mut made = output(&sent, 3);
@@ -283,7 +287,7 @@ fn the_picture_that_is_looked_at_becomes_the_start_picture_and_gives_its_seed() 
     bench.press("Picture 2 of 3");
     bench.press("Use these settings");
     let form = &bench.app().state.form;
-    assert_eq!((form.seed.as_str(), form.batch_size), ("41", 1));
+    assert_eq!((form.seed, form.batch_size), (41, Some(1)));
     bench.press("Use as start picture");
     let name = paths[1].file_name().unwrap().to_str().unwrap().to_owned();
     bench.until("it is taken over", |bench| {
@@ -308,7 +312,7 @@ fn a_picture_whose_file_is_gone_is_used_all_the_same() {
 #[test]
 fn a_batch_is_counted_while_it_is_decoded() {
     let mut bench = Bench::of(flux_spec());
-    bench.app().state.form.batch_size = 4;
+    bench.app().state.form.batch_size = Some(4);
     let sent = bench.start_job();
     let stage = Stage::Decode;
     let resumed = false;
@@ -337,7 +341,7 @@ fn a_batch_is_counted_while_it_is_decoded() {
 fn several_clips_are_several_jobs_with_seeds_that_count_on() {
     let mut bench = Bench::of(spec());
     let form = &mut bench.app().state.form;
-    (form.batch_size, form.seed) = (3, "7".into());
+    (form.batch_size, form.seed) = (Some(3), 7);
     bench.press("Generate");
     let mut files = Vec::new();
     for seed in 7..10 {
@@ -372,7 +376,7 @@ fn a_batch_looks_as_it_did() {
     let mut bench = Bench::of(flux_spec());
     let form = &mut bench.app().state.form;
     form.prompt = "a lake between mountains, evening light".into();
-    (form.batch_size, form.seed) = (4, "1234".into());
+    (form.batch_size, form.seed) = (Some(4), 1234);
     let paths = ["lake.png", "mask.png"].map(|name| bench.home.path().join(name));
     media::write_png(&paths[0], &lake(300, 200, 0)).expect("a picture is written");
     let is_white = |x: u32, y: u32| x.abs_diff(150) < 70 && y.abs_diff(110) < 50;
@@ -408,7 +412,7 @@ fn a_batch_looks_as_it_did() {
 fn every_input_of_a_model_of_pictures_has_a_name() {
     let (mut bench, _) = batch();
     bench.app().state.is_advanced_open = true;
-    bench.app().state.form.true_cfg_scale = 2.0;
+    bench.app().state.form.sampling.true_cfg_scale = Some(2.0);
     bench.harness.set_size(egui::vec2(1100.0, 1500.0));
     drop_as(&mut bench, "boat.png", "Start picture");
     bench.assert_shows("Choose a mask");

@@ -111,9 +111,9 @@ fn a_search_for_models_has_plans_made_anew() {
 #[test]
 fn a_suggestion_is_a_button_that_makes_the_job_fit() {
     let mut bench = on_card(3 << 10);
-    bench.app().state.form.num_frames = 81;
-    bench.app().state.form.size = safelight::app::form::SizeChoice::Custom;
-    (bench.app().state.form.width, bench.app().state.form.height) = (4096, 4096);
+    bench.app().state.form.num_frames = Some(81);
+    bench.app().state.form.size = safelight_core::job::SizeChoice::Custom;
+    (bench.app().state.form.width, bench.app().state.form.height) = (Some(4096), Some(4096));
     bench.until("the plan is made", |bench| bench.has("Does not fit: "));
     let suggestion = bench.app().session.planning.planned().unwrap().suggestions[0].clone();
     bench.press(&suggestion.text);
@@ -124,9 +124,9 @@ fn a_suggestion_is_a_button_that_makes_the_job_fit() {
 #[test]
 fn a_job_that_does_not_fit_says_so_above_generate_while_the_memory_is_folded() {
     let mut bench = on_card(3 << 10);
-    bench.app().state.form.num_frames = 81;
-    bench.app().state.form.size = safelight::app::form::SizeChoice::Custom;
-    (bench.app().state.form.width, bench.app().state.form.height) = (4096, 4096);
+    bench.app().state.form.num_frames = Some(81);
+    bench.app().state.form.size = safelight_core::job::SizeChoice::Custom;
+    (bench.app().state.form.width, bench.app().state.form.height) = (Some(4096), Some(4096));
     bench.press("Hide memory");
     bench.until("the plan is made", |bench| bench.has("Does not fit: "));
     let generate = bench

@@ -243,13 +243,13 @@ fn the_settings_of_a_clip_come_back_into_the_form() {
     let request = bench.app().queue.results[0].request.clone();
     let form = &mut bench.app().state.form;
     form.prompt = "something else".into();
-    form.num_steps = 50;
+    form.sampling.num_steps = Some(50);
     bench.press("Use these settings");
     bench.press("Generate");
     let again = bench.next_job().request;
     assert_eq!(again.seed, request.seed);
     assert_eq!(again.prompt, request.prompt);
-    assert_eq!(again.num_steps, request.num_steps);
+    assert_eq!(again.sampling.num_steps, request.sampling.num_steps);
     assert_ne!(again.out, request.out);
 }
 

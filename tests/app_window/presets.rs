@@ -4,7 +4,7 @@ use std::fs;
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::form::SizeChoice;
+use safelight_core::job::SizeChoice;
 use safelight_core::job::{Sampler, StepCacheKind};
 use safelight_core::settings::Paths;
 
@@ -51,19 +51,25 @@ fn every_model_has_a_draft_its_own_way_and_a_final() {
     let mut bench = Bench::of(flux_spec());
     press(&mut bench, "Draft");
     let form = bench.app().state.form.clone();
-    assert_eq!((form.num_steps, form.size), (14, SizeChoice::Custom));
-    assert_eq!((form.width, form.height), (688, 688));
+    assert_eq!(
+        (form.sampling.num_steps, form.size),
+        (Some(14), SizeChoice::Custom)
+    );
+    assert_eq!((form.width, form.height), (Some(688), Some(688)));
     press(&mut bench, "Final");
     let form = bench.app().state.form.clone();
-    assert_eq!((form.num_steps, form.size), (42, SizeChoice::Auto));
+    assert_eq!(
+        (form.sampling.num_steps, form.size),
+        (Some(42), SizeChoice::Auto)
+    );
     press(&mut bench, "Balanced");
-    assert_eq!(bench.app().state.form.num_steps, 28);
+    assert_eq!(bench.app().state.form.sampling.num_steps, Some(28));
     // A second click gives back what stood before the first.
-    bench.app().state.form.num_steps = 20;
+    bench.app().state.form.sampling.num_steps = Some(20);
     bench.settle();
     press(&mut bench, "Draft");
     press(&mut bench, "Draft");
-    assert_eq!(bench.app().state.form.num_steps, 28);
+    assert_eq!(bench.app().state.form.sampling.num_steps, Some(28));
 }
 
 #[test]
@@ -73,7 +79,10 @@ fn a_draft_keeps_the_aspect_and_a_final_gives_it_its_full_size() {
     bench.settle();
     press(&mut bench, "Draft");
     let form = &bench.app().state.form;
-    assert!(form.width > form.height && form.width < 1000, "{form:?}");
+    assert!(
+        form.width > form.height && form.width < Some(1000),
+        "{form:?}"
+    );
     press(&mut bench, "Balanced");
     assert_eq!(bench.app().state.form.size, SizeChoice::Aspect(16, 9));
 }
@@ -84,10 +93,10 @@ fn a_draft_of_a_size_of_ones_own_grows_to_full_size_and_a_smaller_one_stays() {
     let edges = |bench: &mut Bench| {
         let form = &bench.app().state.form;
         assert_eq!(form.size, SizeChoice::Custom);
-        (form.width, form.height)
+        form.width.zip(form.height).unwrap()
     };
     let form = &mut bench.app().state.form;
-    (form.size, form.width, form.height) = (SizeChoice::Custom, 1248, 592);
+    (form.size, form.width, form.height) = (SizeChoice::Custom, Some(1248), Some(592));
     bench.settle();
     press(&mut bench, "Draft");
     let (width, height) = edges(&mut bench);
@@ -97,7 +106,7 @@ fn a_draft_of_a_size_of_ones_own_grows_to_full_size_and_a_smaller_one_stays() {
     assert!(width > 1300 && height > 600, "{width} × {height}");
 
     let form = &mut bench.app().state.form;
-    (form.width, form.height) = (512, 384);
+    (form.width, form.height) = (Some(512), Some(384));
     bench.settle();
     press(&mut bench, "Draft");
     assert_eq!(edges(&mut bench), (512, 384));
@@ -116,8 +125,8 @@ fn a_draft_in_sections_skips_steps_and_a_final_does_not() {
 #[test]
 fn a_preset_of_ones_own_is_saved_applied_updated_renamed_and_deleted() {
     let mut bench = Bench::of(flux_spec());
-    bench.app().state.form.num_steps = 33;
-    bench.app().state.form.sampler = Sampler::Heun;
+    bench.app().state.form.sampling.num_steps = Some(33);
+    bench.app().state.form.sampling.sampler = Some(Sampler::Heun);
     bench.settle();
     press(&mut bench, "Preset menu");
     type_into(&mut bench, "Preset name", "Ink & paper");
@@ -134,17 +143,24 @@ fn a_preset_of_ones_own_is_saved_applied_updated_renamed_and_deleted() {
 
     close_menu(&mut bench);
     press(&mut bench, "Balanced");
-    assert_eq!(bench.app().state.form.num_steps, 28);
+    assert_eq!(bench.app().state.form.sampling.num_steps, Some(28));
     press(&mut bench, "Ink & paper");
     let form = &bench.app().state.form;
-    assert_eq!((form.num_steps, form.sampler), (33, Sampler::Heun));
+    assert_eq!(
+        (form.sampling.num_steps, form.sampling.sampler),
+        (Some(33), Some(Sampler::Heun))
+    );
 
-    bench.app().state.form.num_steps = 35;
+    bench.app().state.form.sampling.num_steps = Some(35);
     bench.settle();
     press(&mut bench, "Preset menu");
     bench.press("Update preset Ink & paper");
     bench.until("it is updated", |bench| {
-        bench.app().session.presets.list[0].values.steps == Some(35)
+        bench.app().session.presets.list[0]
+            .values
+            .sampling
+            .num_steps
+            == Some(35)
     });
     bench.press("Rename preset Ink & paper");
     type_into(&mut bench, "New preset name", " 2");
@@ -194,15 +210,15 @@ fn a_field_is_put_back_by_the_button_beside_it() {
     assert_eq!(none(&bench), 1);
     let form = &mut bench.app().state.form;
     form.size = SizeChoice::Aspect(1, 1);
-    form.num_frames = 33;
-    form.batch_size = 3;
-    form.num_steps = 20;
-    (form.start_step, form.end_step) = (2, Some(9));
-    (form.guidance_scale, form.guidance_scale_2) = (5.0, 2.0);
-    form.sampler = Sampler::Lcm;
-    form.sigma_schedule = safelight_core::job::SigmaSchedule::Karras;
-    form.shift = None;
-    form.fps = 24.0;
+    form.num_frames = Some(33);
+    form.batch_size = Some(3);
+    form.sampling.num_steps = Some(20);
+    (form.sampling.start_step, form.sampling.end_step) = (Some(2), Some(9));
+    (form.sampling.guidance_scale, form.sampling.guidance_scale_2) = (Some(5.0), Some(2.0));
+    form.sampling.sampler = Some(Sampler::Lcm);
+    form.sampling.sigma_schedule = Some(safelight_core::job::SigmaSchedule::Karras);
+    form.sampling.shift = None;
+    form.fps = Some(24.0);
     form.vae_tile = Some(256);
     bench.settle();
     for name in [
@@ -229,11 +245,11 @@ fn fields_of_other_models_are_put_back_too() {
     let mut bench = Bench::of(framepack_spec());
     open_advanced(&mut bench);
     let form = &mut bench.app().state.form;
-    form.secs = 9.0;
+    form.secs = Some(9.0);
     form.section_order = Some(safelight_core::job::SectionOrder::F1);
     form.step_cache = Some(StepCacheKind::MagCache.into());
-    form.guidance_scale = 3.0;
-    form.true_cfg_scale = 2.0;
+    form.sampling.guidance_scale = Some(3.0);
+    form.sampling.true_cfg_scale = Some(2.0);
     bench.settle();
     for name in ["length", "order", "step cache", "guidance", "real guidance"] {
         let button = format!("Reset {name}");

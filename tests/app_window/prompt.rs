@@ -7,7 +7,7 @@ use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::StartupOptions;
-use safelight::app::form::SeedMode;
+use safelight_core::job::SeedMode;
 use safelight_core::job::{JobOutcome, JobUpdate};
 use safelight_core::settings::Paths;
 use safelight_core::tokens::TextTokenizer;
@@ -209,7 +209,7 @@ fn each_line_becomes_a_job_where_that_is_wanted() {
     let mut bench = bench();
     let form = &mut bench.app().state.form;
     form.prompt = "a red boat\n\n# not this\n  a green hill  \n".into();
-    form.seed = "7".into();
+    form.seed = 7;
     form.seed_mode = SeedMode::Increment;
     bench.press("One job a line");
     bench.press("Generate 2 clips");
@@ -238,11 +238,11 @@ fn where_a_negative_prompt_does_not_act_it_says_what_brings_it() {
             .is_some()
     };
     assert!(field(&bench) && !bench.has("No negative prompt"));
-    bench.app().state.form.guidance_scale = 1.0;
+    bench.app().state.form.sampling.guidance_scale = Some(1.0);
     bench.settle();
     assert!(!field(&bench));
     bench.assert_shows("No negative prompt: it acts with a guidance above 1");
-    bench.app().state.form.negative_prompt = "fog".into();
+    bench.app().state.form.negative_prompt = Some("fog".into());
     bench.settle();
     bench.assert_shows("The negative prompt is kept and does not act");
     let flux = Bench::of(flux_spec());

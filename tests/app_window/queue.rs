@@ -3,11 +3,11 @@
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::AppCommand;
-use safelight::app::form::SeedMode;
 use safelight::app::inputs::Slot;
 use safelight::app::queue::after::AfterQueue;
 use safelight::app::queue::commands::QueueCommand;
 use safelight::worker::WorkerCommand;
+use safelight_core::job::SeedMode;
 use safelight_core::job::{
     JobError, JobErrorKind, JobFolder, JobOutcome, JobUpdate, Recipe, Stage,
 };
@@ -124,14 +124,14 @@ fn a_job_that_is_changed_keeps_its_place_and_the_form_gets_its_own_back() {
         "what is changed does not start"
     );
     bench.app().state.form.prompt = "one, but better".into();
-    bench.app().state.form.num_steps = 7;
+    bench.app().state.form.sampling.num_steps = Some(7);
     bench.press("Save as this job");
     assert_eq!(bench.app().state.form.prompt, "in the form");
     assert_eq!(order(&mut bench), ["one, but better"]);
     cancelled(&mut bench, &second);
     let request = bench.next_job().request;
     assert_eq!(
-        (request.prompt.as_str(), request.num_steps),
+        (request.prompt.as_str(), request.sampling.num_steps),
         ("one, but better", 7)
     );
     let name = request

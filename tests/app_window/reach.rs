@@ -290,7 +290,7 @@ fn the_next_run_is_told_the_page() {
 #[test]
 fn a_seed_of_nine_digits_is_seen_whole() {
     let mut bench = Bench::new();
-    bench.app().state.form.seed = "888888888".into();
+    bench.app().state.form.seed = 888888888;
     bench.settle();
     let field = bench
         .harness

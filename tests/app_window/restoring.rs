@@ -7,9 +7,9 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::background::FoundModels;
 use safelight::app::commands::AppCommand;
-use safelight::app::form::{SeedMode, SizeChoice};
 use safelight::app::inputs::Slot;
 use safelight_core::job::{Sampler, SigmaSchedule};
+use safelight_core::job::{SeedMode, SizeChoice};
 use safelight_core::media::{ClipOptions, Picture, write_clip};
 use safelight_core::settings::Paths;
 
@@ -68,25 +68,25 @@ fn a_picture_that_says_how_it_was_made_is_a_start_picture_and_offers_its_setting
     assert_eq!(bench.app().state.form.prompt, "");
     bench.press("Use its settings");
     bench.until("it is taken over", |bench| {
-        bench.app().state.form.num_steps == 9
+        bench.app().state.form.sampling.num_steps == Some(9)
     });
     let form = bench.app().state.form.clone();
     assert_eq!(form.model.as_deref(), Some("flux"));
     assert_eq!(form.prompt, "a fox");
-    assert_eq!(form.negative_prompt, "fog");
+    assert_eq!(form.negative_prompt.as_deref(), Some("fog"));
     assert_eq!(
-        (form.sampler, form.sigma_schedule),
-        (Sampler::Heun, SigmaSchedule::Beta)
+        (form.sampling.sampler, form.sampling.sigma_schedule),
+        (Some(Sampler::Heun), Some(SigmaSchedule::Beta))
     );
-    assert_eq!((form.guidance_scale, form.true_cfg_scale), (2.5, 1.0));
+    assert_eq!(
+        (form.sampling.guidance_scale, form.sampling.true_cfg_scale),
+        (Some(2.5), Some(1.0))
+    );
     assert_eq!(
         (form.size, form.width, form.height),
-        (SizeChoice::Custom, 640, 832)
+        (SizeChoice::Custom, Some(640), Some(832))
     );
-    assert_eq!(
-        (form.seed.as_str(), form.seed_mode),
-        ("77", SeedMode::Fixed)
-    );
+    assert_eq!((form.seed, form.seed_mode), (77, SeedMode::Fixed));
     // It was made from words alone.
     assert!(bench.app().session.inputs.is_empty());
     assert!(!bench.has("Use its settings"));
@@ -114,10 +114,19 @@ fn a_json_file_that_is_dropped_restores_at_once() {
     });
     let form = bench.app().state.form.clone();
     assert_eq!(form.model.as_deref(), Some("pair"));
-    assert_eq!((form.num_frames, form.num_steps), (33, 7));
-    assert_eq!((form.guidance_scale, form.guidance_scale_2), (2.0, 1.0));
-    assert_eq!((form.shift, form.sampler), (Some(4.0), Sampler::DpmPp2m));
-    assert_eq!((form.width, form.height), (256, 320));
+    assert_eq!(
+        (form.num_frames, form.sampling.num_steps),
+        (Some(33), Some(7))
+    );
+    assert_eq!(
+        (form.sampling.guidance_scale, form.sampling.guidance_scale_2),
+        (Some(2.0), Some(1.0))
+    );
+    assert_eq!(
+        (form.sampling.shift, form.sampling.sampler),
+        (Some(4.0), Some(Sampler::DpmPp2m))
+    );
+    assert_eq!((form.width, form.height), (Some(256), Some(320)));
     assert!(bench.app().session.inputs.is_empty());
     // Nothing was left out.
     bench.assert_shows("The settings of clip.json (Wan2GP) are in the form");
@@ -153,7 +162,7 @@ fn our_own_file_brings_everything_back_and_names_a_model_that_is_gone() {
     bench.app().state.form.prompt = "something else".into();
     use_file(&mut bench, &path);
     bench.until("it is taken over", |bench| {
-        bench.app().state.form.num_steps == 5
+        bench.app().state.form.sampling.num_steps == Some(5)
     });
     assert_eq!(bench.app().state.form.prompt, "a lighthouse");
     assert!(!bench.has("but not all"));
@@ -163,7 +172,7 @@ fn our_own_file_brings_everything_back_and_names_a_model_that_is_gone() {
     let path = written(&bench, "gone.png", &request);
     use_file(&mut bench, &path);
     bench.until("it is taken over", |bench| {
-        bench.app().state.form.num_steps == 6
+        bench.app().state.form.sampling.num_steps == Some(6)
     });
     bench.assert_shows("wan9-gone, which is not here");
 }
@@ -197,8 +206,12 @@ fn a_model_of_another_family_leaves_the_chosen_one() {
     // Numbers that mean something to that family alone.
     let own = spec().defaults;
     assert_eq!(
-        (form.num_steps, form.guidance_scale, form.seed.as_str()),
-        (own.num_steps, own.guidance_scale, "3")
+        (
+            form.sampling_for(&spec()).num_steps,
+            form.sampling_for(&spec()).guidance_scale,
+            form.seed
+        ),
+        (own.sampling.num_steps, own.sampling.guidance_scale, 3)
     );
     bench.assert_shows("no model of its family is here: Little World stays chosen");
     bench.assert_shows("Its sampler, Euler a, is none of Safelight's");
@@ -212,7 +225,7 @@ fn the_order_of_sections_is_not_taken_over_to_a_model_of_another_one() {
     let path = write(&bench, "dance.json", text);
     bench.drop_file(&path);
     bench.until("it is taken over", |bench| {
-        bench.app().state.form.num_steps == 21
+        bench.app().state.form.sampling.num_steps == Some(21)
     });
     let form = bench.app().state.form.clone();
     assert_eq!(form.model.as_deref(), Some("framepack"));
@@ -238,7 +251,7 @@ fn a_picture_that_was_made_from_one_stays_beside_its_settings() {
     bench.until("it is offered", |bench| bench.has("says how it was made"));
     bench.press("Use its settings");
     bench.until("it is taken over", |bench| {
-        bench.app().state.form.num_steps == 9
+        bench.app().state.form.sampling.num_steps == Some(9)
     });
     assert!(bench.app().session.inputs.get(Slot::Start).is_some());
 }

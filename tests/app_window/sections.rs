@@ -49,7 +49,7 @@ fn a_clip_has_seconds_and_an_order_that_its_sections_are_made_in() {
     assert_eq!(sent.request.sections, Some(expected));
     bench.assert_shows("4 sections, 4.8 s at 30 frames a second");
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
-    bench.app().state.form.secs = 12.0;
+    bench.app().state.form.secs = Some(12.0);
     bench.app().state.form.section_order = Some(SectionOrder::F1);
     bench.settle();
     bench.assert_shows("10 sections, 12.0 s at 30 frames a second");

@@ -5,7 +5,7 @@ use egui_kittest::kittest::Queryable as _;
 use safelight_core::job::{JobUpdate, Sampler, Stage, StageTime};
 use safelight_core::model::{InputUse, ModelSpec};
 
-use crate::harness::{Bench, pair_spec, sample};
+use crate::harness::{Bench, pair_spec, sample, spec};
 
 /// A model of two experts that needs no picture.
 fn experts() -> ModelSpec {
@@ -24,7 +24,7 @@ fn open_advanced(bench: &mut Bench) {
 #[test]
 fn a_preset_sets_several_fields_and_reset_gives_them_back() {
     let mut bench = Bench::of(experts());
-    bench.app().state.form.num_steps = 30;
+    bench.app().state.form.sampling.num_steps = Some(30);
     bench.settle();
     assert!(!bench.has("Needs the lightx2v LoRAs"));
     bench.scroll_to("Fast 4 steps");
@@ -33,19 +33,29 @@ fn a_preset_sets_several_fields_and_reset_gives_them_back() {
     bench.press("Generate");
     let request = bench.next_job().request;
     assert_eq!(
-        (request.num_steps, request.sampler, request.shift),
+        (
+            request.sampling.num_steps,
+            request.sampling.sampler,
+            request.sampling.shift
+        ),
         (4, Sampler::Euler, Some(5.0))
     );
     assert_eq!(
-        (request.guidance_scale, request.low_guidance_scale()),
+        (
+            request.sampling.guidance_scale,
+            request.sampling.low_guidance_scale()
+        ),
         (1.0, 1.0)
     );
     // A change of one's own does not take the way back.
-    bench.app().state.form.num_steps = 6;
+    bench.app().state.form.sampling.num_steps = Some(6);
     bench.settle();
     bench.press("Reset");
     let form = &bench.app().state.form;
-    assert_eq!((form.num_steps, form.guidance_scale), (30, 4.0));
+    assert_eq!(
+        (form.sampling.num_steps, form.sampling.guidance_scale),
+        (Some(30), Some(4.0))
+    );
     assert!(
         bench
             .harness
@@ -78,12 +88,16 @@ fn two_experts_have_two_guidances() {
         .count();
     assert!(high > 0 && low > 0);
     let form = &mut bench.app().state.form;
-    assert_eq!((form.guidance_scale, form.guidance_scale_2), (4.0, 3.0));
-    (form.guidance_scale, form.guidance_scale_2) = (2.5, 1.5);
+    let own = form.sampling_for(&experts());
+    assert_eq!((own.guidance_scale, own.low_guidance_scale()), (4.0, 3.0));
+    (form.sampling.guidance_scale, form.sampling.guidance_scale_2) = (Some(2.5), Some(1.5));
     bench.press("Generate");
     let request = bench.next_job().request;
     assert_eq!(
-        (request.guidance_scale, request.guidance_scale_2),
+        (
+            request.sampling.guidance_scale,
+            request.sampling.guidance_scale_2
+        ),
         (2.5, Some(1.5))
     );
 }
@@ -93,9 +107,9 @@ fn one_transformer_has_one_guidance() {
     let mut bench = Bench::new();
     open_advanced(&mut bench);
     assert!(!bench.has("low noise"));
-    bench.app().state.form.guidance_scale_2 = 9.0;
+    bench.app().state.form.sampling.guidance_scale_2 = Some(9.0);
     bench.press("Generate");
-    assert_eq!(bench.next_job().request.guidance_scale_2, None);
+    assert_eq!(bench.next_job().request.sampling.guidance_scale_2, None);
 }
 
 #[test]
@@ -103,10 +117,10 @@ fn the_negative_prompt_is_shown_where_it_acts() {
     let mut bench = Bench::of(experts());
     bench.assert_shows("Negative prompt");
     let form = &mut bench.app().state.form;
-    (form.guidance_scale, form.guidance_scale_2) = (1.0, 1.0);
+    (form.sampling.guidance_scale, form.sampling.guidance_scale_2) = (Some(1.0), Some(1.0));
     bench.settle();
     assert!(!bench.has("Negative prompt"));
-    bench.app().state.form.guidance_scale_2 = 2.0;
+    bench.app().state.form.sampling.guidance_scale_2 = Some(2.0);
     bench.settle();
     bench.assert_shows("Negative prompt");
 }
@@ -128,7 +142,8 @@ fn every_sampler_can_be_chosen() {
             .collect();
         entries[0].click();
         bench.settle();
-        assert_eq!(bench.app().state.form.sampler, sampler);
+        let form = &bench.app().state.form;
+        assert_eq!(form.sampling_for(&spec()).sampler, sampler);
     }
 }
 
@@ -147,10 +162,13 @@ fn a_part_of_the_steps_and_the_vaes_tiles_reach_the_job() {
         .harness
         .get_by_role_and_label(Role::SpinButton, "VAE tile");
     let form = &mut bench.app().state.form;
-    (form.start_step, form.end_step) = (3, Some(9));
+    (form.sampling.start_step, form.sampling.end_step) = (Some(3), Some(9));
     bench.press("Generate");
     let request = bench.next_job().request;
-    assert_eq!((request.start_step, request.end_step), (3, Some(9)));
+    assert_eq!(
+        (request.sampling.start_step, request.sampling.end_step),
+        (3, Some(9))
+    );
     assert_eq!(request.vae_tile, Some(512));
 }
 
@@ -159,7 +177,7 @@ fn a_part_that_is_none_is_explained() {
     let mut bench = Bench::new();
     open_advanced(&mut bench);
     let form = &mut bench.app().state.form;
-    (form.start_step, form.end_step) = (9, Some(9));
+    (form.sampling.start_step, form.sampling.end_step) = (Some(9), Some(9));
     bench.settle();
     bench.assert_shows("Expected a start before step 9");
 }

@@ -3,12 +3,12 @@
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::AppCommand;
-use safelight::app::form::SeedMode;
 use safelight::app::player::commands::PlayerCommand;
 use safelight::app::player::compare::CompareMode;
 use safelight::app::player::zoom::Zoom;
 use safelight::app::player::{Playback, Repeat};
 use safelight::app::state::Viewing;
+use safelight_core::job::SeedMode;
 use safelight_core::job::{Frame, JobUpdate, Stage};
 use safelight_core::media::{ClipOptions, Picture, open_picture, read_settings, write_clip};
 
@@ -22,7 +22,7 @@ fn finished(count: usize) -> (Bench, Vec<Sent>) {
     let mut sent = Vec::new();
     for index in 0..count {
         bench.app().state.form.prompt = format!("clip {index}");
-        bench.app().state.form.seed = (100 + index).to_string();
+        bench.app().state.form.seed = 100 + index as u64;
         bench.app().state.form.seed_mode = SeedMode::Fixed;
         let job = bench.start_job();
         bench.finish_job(&job, 3 + index as u8);

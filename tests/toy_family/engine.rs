@@ -86,7 +86,7 @@ impl EngineFamily for Toy {
             mix,
             prompt: prompt.to_device(place.device).view([1, channels, 1, 1, 1]),
         };
-        let num_steps = request.num_steps as usize;
+        let num_steps = request.sampling.num_steps as usize;
         let sigmas = (0..num_steps).map(|step| 1.0 - step as f64 / num_steps as f64);
         let euler = Algorithm::along(Sampler::Euler, sigmas.collect(), 1000, request.seed);
         let Some(mut solver) = Solver::new(euler, 0..num_steps) else {

@@ -11,7 +11,7 @@ use safelight::worker::{
 };
 use safelight_core::job::{
     CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobId, JobOutcome, JobUpdate,
-    PreviewChoice,
+    PartialSampling, PreviewChoice,
 };
 use safelight_core::media;
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
@@ -174,7 +174,10 @@ fn a_family_of_one_folder_shows_previews_of_its_latents() {
     let spec = ModelSpec::open(&toy_in(&home)).unwrap();
     let form = GenerateForm {
         prompt: "a boat".to_owned(),
-        num_steps: Some(4),
+        sampling: PartialSampling {
+            num_steps: Some(4),
+            ..PartialSampling::default()
+        },
         preview: PreviewChoice::Linear,
         out: home.path().join("shown.png"),
         ..GenerateForm::default()

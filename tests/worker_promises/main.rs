@@ -20,7 +20,7 @@ use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions
 use safelight_core::families::wan;
 use safelight_core::job::{
     CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
-    JobUpdate, PreviewChoice, Sampler, SigmaSchedule, Stage,
+    JobUpdate, PreviewChoice, Sampling, Stage,
 };
 use safelight_core::library::Companions;
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
@@ -122,7 +122,6 @@ impl Rig {
             last_image: None,
             extend: None,
             mask: None,
-            strength: None,
             fit: Fit::Stretch,
             width: 32,
             height: 32,
@@ -131,18 +130,9 @@ impl Rig {
             num_frames: 5,
             fps: 8.0,
             batch_size: 1,
-            num_steps: 2,
-            guidance_scale: 1.0,
-            true_cfg_scale: None,
-            guidance_scale_2: None,
-            start_step: 0,
-            end_step: None,
+            sampling: Sampling::plain(2, 1.0),
             vae_tile: None,
             memory: MemoryChoice::default(),
-            shift: None,
-            dynamic_shift: false,
-            sampler: Sampler::UniPc,
-            sigma_schedule: SigmaSchedule::Simple,
             seed: 0,
             max_sequence_length: None,
             loras: Vec::new(),

@@ -19,7 +19,7 @@ use safelight::worker::{self, WorkerCommand, WorkerHandle, WorkerOptions};
 use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
 use safelight_core::job::{
     CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId,
-    JobOutcome, JobUpdate, MemorySample, StartPicture,
+    JobOutcome, JobUpdate, MemorySample, Sampling, StartPicture,
 };
 use safelight_core::library::Companions;
 use safelight_core::media::{ClipOptions, ClipWriter, Picture};
@@ -217,7 +217,10 @@ impl<'a> Soak<'a> {
             } else {
                 card.num_frames
             },
-            num_steps: card.num_steps,
+            sampling: Sampling {
+                num_steps: card.num_steps,
+                ..request.sampling
+            },
             image: request
                 .image
                 .clone()

@@ -75,21 +75,22 @@ fn find_output(wish: OutputWish, taken: &mut HashSet<PathBuf>) -> Result<FoundOu
     let OutputWish {
         id: _,
         folder,
-        mut form,
+        mut request,
         wildcards,
-        extension,
     } = wish;
-    let expanded = wildcards.map(|wildcards| form.expand_prompts(&wildcards));
+    let expanded = wildcards.map(|wildcards| request.expand_prompts(&wildcards));
     let notices = expanded.transpose().map_err(|errors| {
         let messages: Vec<String> = errors.into_iter().map(|err| err.message).collect();
         JobError::new(JobErrorKind::InvalidRequest, messages.join("; "))
     })?;
     fs::create_dir_all(&folder).map_err(|err| folder_error(&folder, &err))?;
-    let slug = naming::slug(&form.prompt);
-    let stem = format!("{}_{slug}_{}", naming::timestamp(), form.seed);
+    let slug = naming::slug(&request.prompt);
+    let stem = format!("{}_{slug}_{}", naming::timestamp(), request.seed);
+    let extension = request.out.extension().unwrap_or_default();
+    let extension = extension.to_string_lossy().into_owned();
+    request.out = naming::free_path(&folder, &stem, &extension, taken);
     Ok(FoundOutput {
-        path: naming::free_path(&folder, &stem, &extension, taken),
-        form,
+        request,
         notices: notices.unwrap_or_default(),
     })
 }

@@ -19,7 +19,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use egui::ColorImage;
 use safelight_core::catalog::{Catalog, CatalogEntry, UnusableModel};
 use safelight_core::job::prompt::WildcardFolders;
-use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobId, Notice};
+use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobId, Notice};
 use safelight_core::library::{SearchedPlace, Watch};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings, own_runtime};
@@ -144,19 +144,16 @@ pub enum Task {
 pub struct OutputWish {
     pub id: JobId,
     pub folder: PathBuf,
-    /// The prompts and the seed; nothing else of it counts.
-    pub form: Box<GenerateForm>,
+    pub request: Box<GenerateRequest>,
     /// Nothing where the prompts are settled already.
     pub wildcards: Option<WildcardFolders>,
-    pub extension: String,
 }
 
 /// What came of them.
 #[derive(Clone, Debug)]
 pub struct FoundOutput {
-    pub path: PathBuf,
-    /// The prompts with their templates.
-    pub form: Box<GenerateForm>,
+    /// With settled prompts and a file of its own.
+    pub request: Box<GenerateRequest>,
     pub notices: Vec<Notice>,
 }
 

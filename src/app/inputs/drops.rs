@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use egui::{Context, Event, HoveredFile, RawInput, pos2};
-use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::job::{GenerateForm, JobError, JobErrorKind, SizeChoice};
 use safelight_core::media::has_clip_name;
 
 use crate::app::App;
 use crate::app::background::{Answer, Task};
 use crate::app::commands::AppCommand;
-use crate::app::form::{FormState, SizeChoice, thing_of};
+use crate::app::form::thing_of;
 use crate::app::inputs::folders::{Given, unfold};
 use crate::app::inputs::opening::{OpenedInputs, continue_file, opened_one};
 use crate::app::inputs::wayland_drop::FileDrag;
@@ -161,7 +161,7 @@ impl App {
 
     /// The form that a file was opened for, and its places: the shown one, or the user's own while a job is changed. None
     /// where nobody waits for it any more.
-    fn awaiting(&mut self, ticket: &Ticket) -> Option<(&mut FormState, &mut Inputs)> {
+    fn awaiting(&mut self, ticket: &Ticket) -> Option<(&mut GenerateForm, &mut Inputs)> {
         let shown = (&mut self.state.form, &mut self.session.inputs);
         let editing = self.session.queue.editing.as_mut();
         let forms = [Some(shown), editing.map(Editing::own)];
@@ -236,7 +236,7 @@ impl App {
         self.settle_offers();
     }
 
-    fn say_left_out(&mut self, form: &FormState, num_files: usize, taken: &[String]) {
+    fn say_left_out(&mut self, form: &GenerateForm, num_files: usize, taken: &[String]) {
         let model = self.session.model(form);
         let thing = thing_of(model);
         let reason = match model.and_then(second_slot) {

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use rustix::fs::{Access, access};
 use safelight_core::catalog::CatalogEntry;
-use safelight_core::job::StartPicture;
+use safelight_core::job::{GenerateForm, StartPicture};
 use safelight_core::memory::{Corrections, DeviceClass, ModelWeights, Plan, Planner};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings, own_runtime};
 use safelight_core::units::{gib_text, size_text};
 
-use crate::app::form::FormState;
+use crate::app::form::whole_form;
 use crate::app::inputs::Sources;
 use crate::telemetry::{self, Device, DeviceQuery, Roots, host};
 
@@ -178,8 +178,6 @@ fn of_spec(
     corrections: &Corrections,
     settings: &Settings,
 ) -> Option<Fit> {
-    let mut form = FormState::default();
-    form.reset_to(spec);
     // What a model cannot do without: its size is all that counts.
     let picture = StartPicture {
         path: PathBuf::new(),
@@ -193,8 +191,12 @@ fn of_spec(
         mask: needed(spec.mask).then_some(&picture),
         extend: None,
     };
-    form.prompt = "a plan".to_owned();
-    let request = form.to_request(spec, sources, settings).ok()?.request;
+    let form = GenerateForm {
+        prompt: "a plan".to_owned(),
+        ..GenerateForm::default()
+    };
+    let form = whole_form(&form, spec, sources, settings);
+    let request = form.validate(spec).ok()?.request;
     let weights = ModelWeights::read(spec.family, &spec.files, &[]).ok()?;
     let planner = Planner {
         weights: &weights,

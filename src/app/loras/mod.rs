@@ -8,13 +8,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::job::{FieldError, JobError, JobErrorKind};
+use safelight_core::job::{ChosenLora, FieldError, GenerateForm, JobError, JobErrorKind};
 use safelight_core::lora::{CheckedLora, Coverage, Fit, FoundLora};
 
 use crate::app::App;
 use crate::app::background::Answer;
 use crate::app::commands::AppCommand;
-use crate::app::form::{ChosenLora, FormState};
 use crate::app::notices::Notice;
 use crate::app::prompt::PromptCommand;
 use crate::app::state::Severity;
@@ -118,9 +117,8 @@ impl LoraShelf {
     }
 
     /// What is wrong with chosen files that are switched on.
-    pub(in crate::app) fn errors(&self, form: &FormState) -> Vec<FieldError> {
-        let acting = form.loras.iter().filter(|lora| lora.is_on);
-        acting
+    pub(in crate::app) fn errors(&self, form: &GenerateForm) -> Vec<FieldError> {
+        form.acting_loras()
             .filter_map(|lora| {
                 // Why, its own card says.
                 self.objection(lora)?;

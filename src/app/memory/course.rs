@@ -131,8 +131,11 @@ fn is_long(stage: Stage) -> bool {
 }
 
 fn streaming_secs(plan: &Plan, request: &GenerateRequest, recipe: &Recipe) -> f64 {
-    let end = request.end_step.unwrap_or(request.num_steps);
-    let num_steps = f64::from(end.saturating_sub(request.start_step));
+    let end = request
+        .sampling
+        .end_step
+        .unwrap_or(request.sampling.num_steps);
+    let num_steps = f64::from(end.saturating_sub(request.sampling.start_step));
     let denoising = recipe.stages.iter().filter(|stage| stage.is_denoising());
     let per_step: f64 = denoising
         .filter_map(|stage| plan.of_stage(*stage))

@@ -15,7 +15,6 @@ use safelight_core::units::{from_gib, in_gib};
 
 use crate::app::App;
 use crate::app::background::Task;
-use crate::app::form::SizeChoice;
 use crate::app::memory::course::Course;
 use crate::telemetry::{self, Device, DeviceQuery, Roots};
 use crate::worker::Estimates;
@@ -202,13 +201,10 @@ impl App {
                 settings.memory.preserved_gib = Some(rounded_up(*bytes));
             }
             Change::UnloadBetween => settings.memory.keep_loaded = false,
-            Change::Batch { batch_size } => form.batch_size = *batch_size,
+            Change::Batch { batch_size } => form.batch_size = Some(*batch_size),
             Change::Tile { pixels } => form.vae_tile = Some(*pixels),
-            Change::Frames { num_frames } => form.num_frames = *num_frames,
-            Change::Size { width, height } => {
-                form.size = SizeChoice::Custom;
-                (form.width, form.height) = (*width, *height);
-            }
+            Change::Frames { num_frames } => form.num_frames = Some(*num_frames),
+            Change::Size { width, height } => form.set_size((*width, *height)),
             Change::Model { id, .. } => form.model = Some(id.clone()),
         }
         self.change_settings(ctx, settings);

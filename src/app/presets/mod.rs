@@ -1,6 +1,6 @@
 //! The presets that can be chosen, and keeping the user's own.
 //!
-//! Their file is read and changed on the file thread; what a preset does to the form is in [`crate::app::form`].
+//! Their file is read and changed on the file thread; what a preset does to the form is in [`safelight_core::presets`].
 
 use std::path::Path;
 
@@ -12,7 +12,6 @@ use safelight_core::presets::{
 
 use crate::app::App;
 use crate::app::background::{Answer, Task};
-use crate::app::form::values_of;
 use crate::app::state::Severity;
 
 /// Which preset.
@@ -94,7 +93,7 @@ impl OwnPresets {
             key: PresetKey::Model(preset.id.clone()),
             name: preset.name.clone(),
             note: preset.note.clone(),
-            values: values_of(preset, spec),
+            values: PresetValues::of_model(preset, spec),
         });
         let own = self.list.iter().map(|preset| PresetChoice {
             key: PresetKey::Own(preset.name.clone()),
@@ -116,8 +115,8 @@ impl App {
             (PresetsCommand::Apply(key), Some(spec)) => {
                 let mut choices = self.session.presets.choices(&spec).into_iter();
                 if let Some(choice) = choices.find(|choice| choice.key == key) {
-                    let sources = self.session.inputs.sources();
-                    self.state.form.apply_values(&choice.values, &spec, sources);
+                    let source = self.session.inputs.sources().size();
+                    self.state.form.apply_preset(&choice.values, &spec, source);
                 }
             }
             (PresetsCommand::Undo, Some(spec)) => self.state.form.undo_preset(&spec),

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use egui::Context;
+use safelight_core::job::GenerateForm;
 use safelight_core::job::prompt::{self, PromptError};
 use safelight_core::model::ModelSpec;
 use safelight_core::tokens::{CountWish, PromptCount, TextReader, TokenCounter};
@@ -13,7 +14,6 @@ use safelight_core::tokens::{CountWish, PromptCount, TextReader, TokenCounter};
 use crate::app::App;
 use crate::app::background::Answer;
 use crate::app::background::guard::{NOT_SURVIVED, guarded};
-use crate::app::form::FormState;
 use crate::app::prompt::PromptAnswer;
 
 /// Who writes faster is not counted behind.
@@ -157,11 +157,11 @@ impl App {
             wildcards: self.wildcard_folders(),
             has_times: spec.section_order.is_some(),
         };
-        let negative = &form.negative_prompt;
-        let is_negative_read = form.is_guided(spec) && !negative.trim().is_empty();
+        let negative = form.negative_prompt.as_ref();
+        let negative = negative.filter(|text| form.is_guided(spec) && !text.trim().is_empty());
         Wish {
             prompt: of(written(form)),
-            negative: is_negative_read.then(|| of(vec![negative.clone()])),
+            negative: negative.map(|text| of(vec![text.clone()])),
         }
     }
 
@@ -199,7 +199,7 @@ impl App {
 }
 
 /// The prompts as they are written; none while the field is empty.
-fn written(form: &FormState) -> Vec<String> {
+fn written(form: &GenerateForm) -> Vec<String> {
     if form.is_one_a_line {
         return prompt::lines(&form.prompt);
     }

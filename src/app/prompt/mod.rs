@@ -12,12 +12,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use safelight_core::job::prompt::{WildcardFile, WildcardFolders};
-use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::job::{GenerateForm, JobError, JobErrorKind};
 use safelight_core::model::ModelSpec;
 
 use crate::app::App;
 use crate::app::background::{Answer, Task};
-use crate::app::form::FormState;
 use crate::app::state::Severity;
 use counting::{Counted, Counting};
 use history::{History, PromptEntry};
@@ -140,7 +139,11 @@ impl App {
         let entry = PromptEntry {
             prompt: form.prompt.trim().to_owned(),
             negative: if form.is_guided(spec) {
-                form.negative_prompt.trim().to_owned()
+                form.negative_prompt
+                    .as_deref()
+                    .unwrap_or_default()
+                    .trim()
+                    .to_owned()
             } else {
                 String::new()
             },
@@ -203,7 +206,7 @@ impl App {
         self.begin_prompt();
         let current = PromptEntry {
             prompt: self.state.form.prompt.clone(),
-            negative: self.state.form.negative_prompt.clone(),
+            negative: self.state.form.negative_prompt.clone().unwrap_or_default(),
         };
         if let Some(entry) = step(&mut self.session.prompt.history, &current) {
             self.put_prompt(&entry);
@@ -211,14 +214,14 @@ impl App {
     }
 
     fn put_prompt(&mut self, entry: &PromptEntry) {
-        let FormState {
+        let GenerateForm {
             prompt,
             negative_prompt,
             ..
         } = &mut self.state.form;
         prompt.clone_from(&entry.prompt);
         if !entry.negative.is_empty() {
-            negative_prompt.clone_from(&entry.negative);
+            *negative_prompt = Some(entry.negative.clone());
         }
         self.session.prompt.typing.go_to_end(prompt);
         self.session.prompt.counting.begin();

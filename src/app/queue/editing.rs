@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobId, random_seed};
+use safelight_core::job::{GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId};
 
 use crate::app::App;
-use crate::app::form::{FormState, SeedMode};
 use crate::app::inputs::{Inputs, Placing, Slot};
 use crate::app::queue::WaitingJob;
 use crate::app::queue::list::Removed;
@@ -14,19 +13,19 @@ use crate::app::state::Severity;
 /// The job that is changed, and what stood in the form before.
 pub struct Editing {
     pub id: JobId,
-    form: FormState,
+    form: GenerateForm,
     inputs: Inputs,
     is_seed_used: bool,
 }
 
 impl Editing {
     /// What its user wrote before, and gets back.
-    pub(in crate::app) fn own_form(&self) -> &FormState {
+    pub(in crate::app) fn own_form(&self) -> &GenerateForm {
         &self.form
     }
 
     /// The same with its places, where a file may still arrive.
-    pub(in crate::app) fn own(&mut self) -> (&mut FormState, &mut Inputs) {
+    pub(in crate::app) fn own(&mut self) -> (&mut GenerateForm, &mut Inputs) {
         (&mut self.form, &mut self.inputs)
     }
 }
@@ -117,14 +116,8 @@ impl App {
             .file_name()
             .map(Into::into)
             .unwrap_or(request.out);
-        match self.state.form.seed_mode {
-            SeedMode::Random => request.seed = random_seed(),
-            SeedMode::Fixed => {}
-            SeedMode::Increment => {
-                let num_used = u64::from(request.batch_size.max(1));
-                request.seed = request.seed.wrapping_add(num_used);
-            }
-        }
+        let num_used = u64::from(request.batch_size.max(1));
+        request.seed = self.state.form.seed_mode.next(request.seed, num_used);
         let copy = WaitingJob {
             is_held: job.is_held,
             ..WaitingJob::new(request, job.device)
@@ -137,7 +130,7 @@ impl App {
 
     /// Fills the form with what a result was made of, its pictures included.
     pub(in crate::app) fn take_over_request(&mut self, request: &GenerateRequest) {
-        self.state.form.take_over(request);
+        self.state.form = GenerateForm::from(request);
         self.session.is_seed_used = false;
         // What is on its way belongs to what stood here before.
         self.session.inputs.forget_opening();

@@ -224,8 +224,11 @@ impl RunningJob {
     /// A step as one of all that both experts make, whether the engine counts over both or in each.
     fn whole_step(&self, stage: Stage, step: u32, num_steps: u32) -> (u32, u32) {
         let request = &self.request;
-        let end = request.end_step.unwrap_or(request.num_steps);
-        let all = end.saturating_sub(request.start_step);
+        let end = request
+            .sampling
+            .end_step
+            .unwrap_or(request.sampling.num_steps);
+        let all = end.saturating_sub(request.sampling.start_step);
         match stage {
             Stage::DenoiseHigh if num_steps < all => (step, all),
             Stage::DenoiseLow if num_steps < all => (step + (all - num_steps), all),

@@ -5,12 +5,14 @@
 use std::path::{Path, PathBuf};
 
 use egui::Context;
-use safelight_core::job::{CancelToken, JobError, JobErrorKind, StartPicture};
+use safelight_core::job::{
+    CancelToken, GenerateForm, JobError, JobErrorKind, SeedMode, SizeChoice, StartPicture,
+};
 use safelight_core::model::ModelSpec;
 
 use crate::app::App;
 use crate::app::background::Answer;
-use crate::app::form::{FormState, SeedMode, SizeChoice};
+use crate::app::form::{whole_form, window_jobs};
 use crate::app::inputs::opening::{OpenedInput, open_input};
 use crate::app::inputs::{Placing, Slot, Source, Sources, second_slot};
 use crate::app::queue::desk::{QueueAnswer, no_folder};
@@ -49,7 +51,7 @@ pub struct Opening {
     num_jobs: usize,
     num_seeds: u64,
     problems: Vec<JobError>,
-    form: FormState,
+    form: GenerateForm,
     spec: ModelSpec,
     last_image: Option<StartPicture>,
     mask: Option<StartPicture>,
@@ -167,8 +169,8 @@ impl App {
                 Source::Picture(picture) => sources.image = Some(picture),
                 Source::Clip(clip) => sources.extend = Some(clip),
             }
-            let made = form.to_requests(&opening.spec, sources, &self.settings);
-            let made = made.map_err(|errors| {
+            let whole = whole_form(&form, &opening.spec, sources, &self.settings);
+            let made = window_jobs(&whole, &opening.spec).map_err(|errors| {
                 let first = errors.into_iter().next();
                 let why = first.map_or_else(String::new, |err| err.message);
                 let what = format!("{why}: {}", path.display());
@@ -178,11 +180,10 @@ impl App {
         });
         match made {
             Ok((made, thumb)) => {
-                let requests = made.requests;
-                opening.num_jobs += requests.len();
+                opening.num_jobs += made.jobs.len();
                 opening.num_seeds += made.num_seeds;
                 self.session.queue.thumbs.put(ctx, path, &thumb);
-                self.queue_requests(requests);
+                self.queue_requests(made.jobs.into_iter().map(|job| job.request).collect());
             }
             Err(err) => opening.problems.push(err),
         }

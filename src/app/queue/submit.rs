@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use safelight_core::job::{
-    FieldError, GenerateRequest, JobError, JobErrorKind, Notice, random_seed,
+    FieldError, GenerateRequest, JobError, JobErrorKind, Jobs, Notice, random_seed,
 };
 
 use crate::app::App;
-use crate::app::form::MadeJobs;
+use crate::app::form::{whole_form, window_jobs};
 use crate::app::queue::WaitingJob;
 use crate::app::queue::desk::no_folder;
 use crate::app::state::{Page, Severity};
@@ -35,20 +35,26 @@ impl App {
             self.session.is_seed_used = false;
         }
         let sources = self.session.inputs.sources();
-        let made = match self.state.form.to_requests(&spec, sources, &self.settings) {
+        let form = whole_form(&self.state.form, &spec, sources, &self.settings);
+        let Jobs { jobs, num_seeds } = match window_jobs(&form, &spec) {
             Ok(made) => made,
             Err(errors) => {
                 self.say_refused(&errors);
                 return;
             }
         };
-        let MadeJobs {
-            requests,
-            notices,
-            num_seeds,
-        } = made;
-        let makes_picture = self.state.form.makes_picture(&spec);
-        if self.output_folder(makes_picture).is_none() {
+        let mut notices = Vec::new();
+        let mut requests = Vec::new();
+        for job in jobs {
+            requests.push(job.request);
+            for notice in job.notices {
+                // The same of each job is said once.
+                if !notices.contains(&notice) {
+                    notices.push(notice);
+                }
+            }
+        }
+        if self.output_folder(form.makes_picture(&spec)).is_none() {
             self.session.notify(Severity::Error, no_folder());
             return;
         }
@@ -139,7 +145,7 @@ impl App {
     }
 
     pub(in crate::app) fn roll_seed(&mut self) {
-        self.state.form.seed = random_seed().to_string();
+        self.state.form.set_seed(random_seed());
         self.session.is_seed_used = false;
     }
 }

@@ -1,6 +1,6 @@
 //! Whose turn it is: a waiting job gets its file's name, then the worker, and at its end the next one follows.
 
-use safelight_core::job::{CancelToken, GenerateForm, JobError, JobErrorKind, JobId};
+use safelight_core::job::{CancelToken, JobError, JobErrorKind, JobId};
 
 use crate::app::App;
 use crate::app::background::{FoundOutput, OutputWish, Task};
@@ -23,24 +23,16 @@ impl App {
         let Some(folder) = self.output_folder(request.makes_pictures()) else {
             return;
         };
-        let form = GenerateForm {
-            prompt: request.prompt.clone(),
-            negative_prompt: Some(request.negative_prompt.clone()),
-            seed: request.seed,
-            ..GenerateForm::default()
-        };
         let wildcards = (!job.has_prompts).then(|| {
             let paths = self.paths.as_ref();
             let folders = paths.map(|paths| self.settings.wildcard_folders(paths));
             folders.unwrap_or_default()
         });
-        let extension = request.out.extension().unwrap_or_default();
         let wish = OutputWish {
             id: job.id,
             folder,
-            form: Box::new(form),
+            request: Box::new(request.clone()),
             wildcards,
-            extension: extension.to_string_lossy().into_owned(),
         };
         let id = job.id;
         if self.background.run(Task::FindOutput(wish)) {
@@ -57,7 +49,8 @@ impl App {
         match found {
             Ok(found) => {
                 let job = &mut self.queue.waiting[at];
-                job.settle(&found);
+                job.request = *found.request;
+                job.has_output = true;
                 let model = job.request.model.clone();
                 self.say_changes(&model, &found.notices);
             }
@@ -153,23 +146,6 @@ impl App {
             self.find_left();
         }
         "Paused; it can go on".clone_into(&mut self.session.last_word);
-    }
-}
-
-impl WaitingJob {
-    /// Takes over its file's name, and its prompts unless they were settled before.
-    fn settle(&mut self, found: &FoundOutput) {
-        let (request, form) = (&mut self.request, &found.form);
-        request.out.clone_from(&found.path);
-        self.has_output = true;
-        if self.has_prompts {
-            return;
-        }
-        request.prompt.clone_from(&form.prompt);
-        request.prompt_template.clone_from(&form.prompt_template);
-        request.negative_prompt = form.negative_prompt.clone().unwrap_or_default();
-        let template = &form.negative_prompt_template;
-        request.negative_prompt_template.clone_from(template);
     }
 }
 

@@ -1,21 +1,20 @@
 //! Filling the form with what a file says of how it was made, and offering that for files that are dropped as pictures.
 //!
-//! Files are read on threads of their own by [`safelight_core::restore`]; what the form takes over is `form`'s.
-
-mod form;
+//! Files are read on threads of their own by [`safelight_core::restore`]; what fits a model is said there, too.
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobId};
+use safelight_core::job::{
+    ChosenLora, GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, SeedMode,
+};
 use safelight_core::lora;
 use safelight_core::media::media_info;
-use safelight_core::model::InputUse;
+use safelight_core::model::{InputUse, ModelSpec};
 use safelight_core::restore::{self, Found, Restored, match_model};
 
 use crate::app::App;
 use crate::app::background::Answer;
 use crate::app::commands::AppCommand;
-use crate::app::form::FormState;
 use crate::app::inputs::{Input, Slot};
 use crate::app::notices::{Notice, NoticeAction};
 use crate::app::state::{Models, Session, Severity};
@@ -71,7 +70,7 @@ pub struct Restoring {
 
 /// The form as it was, to be had back.
 struct Before {
-    form: FormState,
+    form: GenerateForm,
     inputs: [Option<Input>; Slot::ALL.len()],
     /// The job whose settings it held.
     edit: Option<JobId>,
@@ -331,8 +330,47 @@ impl App {
         if !restored.from_picture && spec.start_image != InputUse::Required {
             self.session.inputs.remove_file(path);
         }
-        let notes = self.state.form.take_restored(&fitting, &spec, lora_files);
-        note.into_iter().chain(notes).collect()
+        let (form, notes) = fitting.form_for(&spec);
+        let mut notes: Vec<String> = note.into_iter().chain(notes).collect();
+        let (found, missing) = fitting.find_loras(lora_files);
+        self.fill_form(&fitting, form, &spec);
+        self.state.form.loras = found.iter().map(ChosenLora::from).collect();
+        if !missing.is_empty() {
+            notes.push(format!(
+                "LoRAs that are not on this machine: {}",
+                missing.join(", ")
+            ));
+        }
+        notes
+    }
+
+    /// The model's own values, and over them what a file said; what it did not say of prompt and seed stays.
+    fn fill_form(&mut self, restored: &Restored, said: GenerateForm, spec: &ModelSpec) {
+        let form = &mut self.state.form;
+        form.reset_to(spec);
+        if restored.prompt.is_some() {
+            form.prompt = said.prompt;
+            form.is_one_a_line = false;
+        }
+        if let Some(seed) = restored.seed {
+            form.set_seed(seed);
+            form.seed_mode = SeedMode::Fixed;
+        }
+        let own_order = spec.section_order;
+        let order = said.section_order;
+        *form = GenerateForm {
+            negative_prompt: said.negative_prompt.or(form.negative_prompt.take()),
+            size: said.size,
+            width: said.width,
+            height: said.height,
+            num_frames: said.num_frames,
+            secs: said.secs.or(form.secs),
+            section_order: order.filter(|order| Some(*order) != own_order),
+            step_cache: said.step_cache,
+            fps: said.fps,
+            sampling: said.sampling.or(form.sampling),
+            ..std::mem::take(form)
+        };
     }
 
     fn offer_settings(&mut self, offer: Offer) {

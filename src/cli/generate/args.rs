@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use safelight_core::job::{
-    DeviceChoice, DtypeChoice, Fit, GenerateForm, JobError, JobErrorKind, Lora, PreviewChoice,
-    Sampler, SectionOrder, SigmaSchedule, SourceClip, StartPicture, StepCache,
+    ChosenLora, DeviceChoice, DtypeChoice, Fit, GenerateForm, JobError, JobErrorKind, Lora,
+    PartialSampling, PreviewChoice, SectionOrder, SeedMode, SizeChoice, SourceClip, StartPicture,
+    StepCache, prompt, random_seed,
 };
 use safelight_core::library::Companions;
 use safelight_core::media::{self, MediaError};
@@ -15,7 +16,7 @@ use safelight_core::model::ModelSpec;
 use safelight_core::settings::Settings;
 
 use super::memory::MemoryArgs;
-use super::shift::Shift;
+use super::sampling::SamplingArgs;
 
 /// Make a clip or a picture.
 #[derive(Args, Debug, Default)]
@@ -30,12 +31,6 @@ pub struct GenerateArgs {
     /// A text file with a prompt in each line: one job for each that is not empty
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub prompts_file: Option<PathBuf>,
-    /// What the carried prompt was made of: itself where it was written so. It is not made anew.
-    #[arg(skip)]
-    pub prompt_template: Option<String>,
-    /// As `prompt_template`.
-    #[arg(skip)]
-    pub negative_template: Option<String>,
     /// What to steer away from; acts when --guidance (Wan) or --true-cfg (Flux, FramePack) is above 1 [default: the model's own]
     #[arg(long, value_name = "TEXT")]
     pub negative: Option<String>,
@@ -51,9 +46,6 @@ pub struct GenerateArgs {
     /// Which part of the picture is made anew, for models that can: white is, black stays
     #[arg(long, value_name = "FILE")]
     pub mask: Option<PathBuf>,
-    /// How much of the picture is made anew, for models that begin on the way to it: above 0, 1 is all [default: the model's own]
-    #[arg(long, value_name = "X")]
-    pub strength: Option<f64>,
     /// How pictures of another aspect come to the size that is made: stretch or crop [default: stretch; crop for FramePack where no size is given]
     #[arg(long)]
     pub fit: Option<Fit>,
@@ -72,14 +64,12 @@ pub struct GenerateArgs {
     /// Seconds of a clip that is made section by section (FramePack), 1 to 120; the nearest number of whole sections is made [default: 5]
     #[arg(long, value_name = "X", conflicts_with = "frames")]
     pub seconds: Option<f64>,
-    #[arg(skip)]
-    pub num_sections: Option<u32>,
     /// Latent frames of a section, of 4 frames each [default: 9]
     #[arg(long, value_name = "N")]
     pub window: Option<u32>,
     /// In which order FramePack makes sections: original (back to front) or f1 (front to back) [default: what the model's name says]
-    #[arg(long, value_name = "ORDER")]
-    pub sampling: Option<SectionOrder>,
+    #[arg(long = "sampling", value_name = "ORDER")]
+    pub sampling_order: Option<SectionOrder>,
     /// Skip steps that would change little (FramePack): teacache, magcache or first_block, perhaps with a threshold such as teacache:0.15; twice as fast, with a loss [default: every step is computed]
     #[arg(long, value_name = "CACHE[:X]")]
     pub step_cache: Option<StepCache>,
@@ -89,33 +79,8 @@ pub struct GenerateArgs {
     /// How many to make, with the seeds S, S+1 and so on: at once with models of pictures, one after the other with others
     #[arg(long, value_name = "N")]
     pub batch: Option<u32>,
-    /// Denoising steps
-    #[arg(long, value_name = "N")]
-    pub steps: Option<u32>,
-    /// How strictly the prompt is followed: classifier-free guidance in Wan, where 1 turns it off; in Flux the number that its distilled models are told, and FramePack
-    #[arg(long, value_name = "X")]
-    pub guidance: Option<f64>,
-    /// Classifier-free guidance of models whose own guidance is another thing, by a second pass with the negative prompt; 1 turns it off
-    #[arg(long, value_name = "X")]
-    pub true_cfg: Option<f64>,
-    /// As --guidance for the low-noise expert of models that have one [default: as the other]
-    #[arg(long, value_name = "X")]
-    pub guidance_2: Option<f64>,
-    /// The first step to make, counted from 0
-    #[arg(long, value_name = "N")]
-    pub start_step: Option<u32>,
-    /// The step to end before; what noise is left then stays
-    #[arg(long, value_name = "N")]
-    pub end_step: Option<u32>,
-    /// Shift of the noise schedule, or dynamic for one by the number of tokens (Flux, FramePack) [default: the model's own]
-    #[arg(long, value_name = "X")]
-    pub shift: Option<Shift>,
-    /// unipc, unipc_bh1, euler, heun, dpmpp_2m or lcm [default: the model's own]
-    #[arg(long, value_name = "NAME")]
-    pub sampler: Option<Sampler>,
-    /// How the noise levels of the steps are spaced: simple, beta, karras or exponential [default: simple, the model's own]
-    #[arg(long, value_name = "NAME")]
-    pub schedule: Option<SigmaSchedule>,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
     /// Tokens of the prompt that are read, for models that can read fewer [default: the model's own]
     #[arg(long, value_name = "N")]
     pub max_sequence_length: Option<u32>,
@@ -163,6 +128,9 @@ pub struct GenerateArgs {
     /// Repeat what made this file, with its pictures and the parts of the model that were named; other arguments change it. Of files of other programs (ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack) what can be had is taken over
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
+    /// What that file says; arguments stand over it
+    #[arg(skip)]
+    pub base: GenerateForm,
     /// Write memory, temperature, power and stages of the jobs, ten times a second (.csv or .json)
     #[arg(long, value_name = "FILE")]
     pub telemetry: Option<PathBuf>,
@@ -191,66 +159,104 @@ impl GenerateArgs {
         }
     }
 
-    /// The kind of file that a result without a name gets.
-    pub fn extension<'a>(&self, spec: &ModelSpec, settings: &'a Settings) -> &'a str {
-        let is_one = self.frames == Some(1) && spec.section_order.is_none();
-        if spec.family.makes_pictures || is_one {
-            "png"
-        } else {
-            &settings.output.format
-        }
-    }
-
     /// Whether nothing says what to make.
     pub fn lacks_prompt(&self) -> bool {
         self.prompt.is_none() && self.from.is_none() && self.prompts_file.is_none()
     }
 
-    /// The form but for what each of several jobs has of its own: prompt, seed and file. Reads the sizes of
-    /// pictures and clips from their files.
-    pub fn form(&self, settings: &Settings) -> Result<GenerateForm, JobError> {
-        Ok(GenerateForm {
-            negative_prompt: self.negative.clone(),
-            negative_prompt_template: self.negative_template.clone(),
-            image: self.image.as_deref().map(start_picture).transpose()?,
-            last_image: self.last_image.as_deref().map(start_picture).transpose()?,
-            extend: self.extend.as_deref().map(source_clip).transpose()?,
-            mask: self.mask.as_deref().map(start_picture).transpose()?,
-            strength: self.strength,
-            fit: self.fit,
+    /// These arguments over what `--from` gave. Reads the sizes of pictures and clips from their files, and the prompts
+    /// from theirs.
+    pub fn form(&self, spec: &ModelSpec, settings: &Settings) -> Result<GenerateForm, JobError> {
+        let mut form = self.base.clone();
+        if let Some(file) = &self.prompts_file {
+            (form.prompt, form.is_one_a_line) = (prompts_of(file)?, true);
+            form.prompt_template = None;
+        } else if let Some(prompt) = &self.prompt {
+            form.prompt.clone_from(prompt);
+            form.prompt_template = None;
+        }
+        if let Some(negative) = &self.negative {
+            form.negative_prompt = Some(negative.clone());
+            form.negative_prompt_template = None;
+        }
+        if !self.loras.is_empty() {
+            form.loras = self.loras.iter().map(ChosenLora::from).collect();
+        }
+        form.image = self.image.as_deref().map(start_picture).transpose()?;
+        form.last_image = self.last_image.as_deref().map(start_picture).transpose()?;
+        form.extend = self.extend.as_deref().map(source_clip).transpose()?;
+        form.mask = self.mask.as_deref().map(start_picture).transpose()?;
+        if self.width.is_some() || self.height.is_some() {
+            form.size = SizeChoice::Custom;
+        }
+        if self.frames.is_some() || self.seconds.is_some() {
+            (form.num_frames, form.secs) = (self.frames, self.seconds);
+            form.num_sections = None;
+        }
+        // A preset stands for all but the strength.
+        if self.preset.is_some() {
+            form.sampling = PartialSampling {
+                strength: form.sampling.strength,
+                ..PartialSampling::default()
+            };
+        }
+        form.sampling = PartialSampling::from(self.sampling).or(form.sampling);
+        // A seed that nobody chose is another for each prompt.
+        if self.seed.is_some() {
+            form.seed_mode = SeedMode::Fixed;
+        }
+        let of_base = (form.seed_mode == SeedMode::Fixed).then_some(form.seed);
+        let dtype = if self.from.is_some() {
+            form.dtype
+        } else {
+            settings.runtime.dtype
+        };
+        form.take_settings(settings);
+        let mut form = GenerateForm {
+            fit: self.fit.or(form.fit),
             preset: self.preset.clone(),
-            width: self.width,
-            height: self.height,
-            num_frames: self.frames,
-            secs: self.seconds,
-            num_sections: self.num_sections,
-            window: self.window,
-            section_order: self.sampling,
-            step_cache: self.step_cache,
-            fps: self.fps,
+            width: self.width.or(form.width),
+            height: self.height.or(form.height),
+            window: self.window.or(form.window),
+            section_order: self.sampling_order.or(form.section_order),
+            step_cache: self.step_cache.or(form.step_cache),
+            fps: self.fps.or(form.fps),
             batch_size: self.batch,
-            num_steps: self.steps,
-            guidance_scale: self.guidance,
-            true_cfg_scale: self.true_cfg,
-            guidance_scale_2: self.guidance_2,
-            start_step: self.start_step,
-            end_step: self.end_step,
-            vae_tile: self.vae_tile,
+            seed: self.seed.or(of_base).unwrap_or_else(random_seed),
+            vae_tile: self.vae_tile.or(form.vae_tile),
+            max_sequence_length: self.max_sequence_length.or(form.max_sequence_length),
             memory: self.memory.choice(&settings.memory),
-            loras: self.loras.clone(),
-            shift: self.shift.and_then(Shift::number),
-            dynamic_shift: self.shift == Some(Shift::Dynamic),
-            sampler: self.sampler,
-            sigma_schedule: self.schedule.unwrap_or_default(),
-            max_sequence_length: self.max_sequence_length,
             // Nobody sees pictures in a terminal.
             preview: PreviewChoice::Off,
-            dtype: self.dtype.unwrap_or(settings.runtime.dtype),
+            dtype: self.dtype.unwrap_or(dtype),
             capture: self.capture.clone(),
             sidecar: self.sidecar || settings.output.sidecar,
-            ..GenerateForm::default()
-        })
+            ..form
+        };
+        let extension = form.extension(spec, settings);
+        let unnamed = || PathBuf::from("result").with_extension(extension);
+        form.out = self.out.clone().unwrap_or_else(unnamed);
+        Ok(form)
     }
+}
+
+/// The lines of a file of prompts, of which at least one is neither empty nor a comment.
+fn prompts_of(file: &Path) -> Result<String, JobError> {
+    let refused = |why: String| JobError::new(JobErrorKind::InvalidRequest, why);
+    let text = std::fs::read_to_string(file).map_err(|err| {
+        refused(format!(
+            "the file with prompts cannot be read ({err}): {}",
+            file.display()
+        ))
+    })?;
+    let text = text.trim_start_matches('\u{feff}');
+    if prompt::lines(text).is_empty() {
+        return Err(refused(format!(
+            "expected at least one line with a prompt, found none: {}",
+            file.display()
+        )));
+    }
+    Ok(text.to_owned())
 }
 
 fn start_picture(path: &Path) -> Result<StartPicture, JobError> {

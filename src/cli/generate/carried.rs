@@ -5,13 +5,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use safelight_core::job::{GenerateRequest, JobError, Lora};
+use safelight_core::job::{GenerateForm, GenerateRequest, JobError, Lora};
 use safelight_core::media;
 use safelight_core::restore::{self, Carried, Found};
 
 use super::args::{GenerateArgs, unusable};
 use super::restored::says_nothing;
-use super::shift::Shift;
 use crate::cli::Surroundings;
 
 impl GenerateArgs {
@@ -36,64 +35,24 @@ impl GenerateArgs {
         let mut warnings = self.take_inputs(&request, &inputs);
         warnings.extend(self.take_companions(&request, &inputs));
         warnings.extend(self.take_loras(&request, &inputs));
-        self.model = self.model.or(Some(request.model));
-        if self.prompt.is_none() {
-            let template = request.prompt_template;
-            self.prompt_template = template.or_else(|| Some(request.prompt.clone()));
-            self.prompt = Some(request.prompt);
-        }
+        self.model = self.model.or_else(|| Some(request.model.clone()));
+        let form = GenerateForm::from(&request);
         // An empty one turns off the default of models that have one; elsewhere it says nothing.
         let is_idle = request.negative_prompt.is_empty()
             && request.family.makes_pictures
-            && request.true_cfg_scale.is_none();
-        if self.negative.is_none() && !is_idle {
-            let template = request.negative_prompt_template;
-            self.negative_template = template.or_else(|| Some(request.negative_prompt.clone()));
-            self.negative = Some(request.negative_prompt);
-        }
-        self.strength = self.strength.or(request.strength);
-        self.fit = self.fit.or(Some(request.fit));
-        self.width = self.width.or(Some(request.width));
-        self.height = self.height.or(Some(request.height));
-        match &request.sections {
-            Some(sections) if self.seconds.is_none() && self.frames.is_none() => {
-                self.num_sections = Some(sections.count);
-            }
-            Some(_) => {}
-            None => {
-                // Seconds say it again for a model that counts in sections.
-                let is_open = self.seconds.is_none();
-                let carried = is_open.then_some(request.num_frames);
-                self.frames = self.frames.or(carried);
-            }
-        }
-        if let Some(sections) = &request.sections {
-            self.window = self.window.or(Some(sections.window));
-            self.sampling = self.sampling.or(Some(sections.order));
-        }
-        self.step_cache = self.step_cache.or(request.step_cache);
-        self.fps = self.fps.or(Some(request.fps));
-        // A preset stands for all of these.
-        if self.preset.is_none() {
-            self.steps = self.steps.or(Some(request.num_steps));
-            self.guidance = self.guidance.or(Some(request.guidance_scale));
-            self.guidance_2 = self.guidance_2.or(request.guidance_scale_2);
-            self.true_cfg = self.true_cfg.or(request.true_cfg_scale);
-            self.start_step = self.start_step.or(Some(request.start_step));
-            self.end_step = self.end_step.or(request.end_step);
-            let carried = if request.dynamic_shift {
-                Some(Shift::Dynamic)
-            } else {
-                request.shift.map(Shift::Fixed)
-            };
-            self.shift = self.shift.or(carried);
-            self.sampler = self.sampler.or(Some(request.sampler));
-            self.schedule = self.schedule.or(Some(request.sigma_schedule));
-        }
-        self.max_sequence_length = self.max_sequence_length.or(request.max_sequence_length);
-        self.vae_tile = self.vae_tile.or(request.vae_tile);
-        self.seed = self.seed.or(Some(request.seed));
-        self.dtype = self.dtype.or(Some(request.dtype));
+            && request.sampling.true_cfg_scale.is_none();
+        self.base = GenerateForm {
+            // Both are settled, whatever they look like.
+            prompt_template: form.prompt_template.or(Some(request.prompt)),
+            negative_prompt: form.negative_prompt.filter(|_| !is_idle),
+            negative_prompt_template: form
+                .negative_prompt_template
+                .or(Some(request.negative_prompt)),
+            // The number of sections says it.
+            num_frames: form.num_frames.filter(|_| request.sections.is_none()),
+            secs: None,
+            ..form
+        };
         (self, warnings)
     }
 
@@ -207,17 +166,16 @@ impl GenerateArgs {
         warnings
     }
 
-    /// Takes over the carried LoRAs, and tells which are not what they were. One that is gone is told where it is
+    /// Tells which of the carried LoRAs are not what they were. One that is gone is told where it is
     /// opened: without it the result would be another.
     fn take_loras(
-        &mut self,
+        &self,
         request: &GenerateRequest,
         fingerprints: &BTreeMap<String, String>,
     ) -> Vec<String> {
         if !self.loras.is_empty() {
             return Vec::new();
         }
-        self.loras.clone_from(&request.loras);
         let is_other = |(index, lora): &(usize, &Lora)| {
             let then = fingerprints.get(&lora.fingerprint_name(*index));
             let now = media::component_fingerprint(&lora.path).ok();

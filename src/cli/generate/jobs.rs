@@ -1,22 +1,17 @@
-//! From the arguments to the jobs: one for each prompt of a file, and one for each of a batch with models that make
-//! one at a time. All of them are checked before the first begins.
+//! From the arguments to jobs that can begin: checked, with settled prompts, names and absolute paths. All of them are
+//! before the first begins.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
 use safelight_core::job::{
-    FieldError, GenerateForm, GenerateRequest, JobError, JobErrorKind, Notice, Validated, prompt,
+    FieldError, GenerateRequest, JobError, JobErrorKind, Notice, Validated, jobs_of,
 };
-use safelight_core::model::ModelSpec;
-use safelight_core::settings::Settings;
 use safelight_core::{media, naming};
 
 use super::GenerateArgs;
 use crate::cli::Surroundings;
-
-/// How many jobs one prompt may become: all are checked, and kept, before the first begins.
-const MAX_REPEATS: u32 = 1000;
 
 /// The jobs that these arguments ask for, or all that is wrong with the first wrong one.
 pub(super) fn of(
@@ -29,14 +24,9 @@ pub(super) fn of(
     let spec = catalog
         .open_with(wanted, &args.companions())
         .map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice()))?;
-    let mut forms = forms(args, &spec, settings)?;
+    let form = args.form(&spec, settings)?;
+    let made = jobs_of(&form, &spec).map_err(|errors| invalid(&errors))?;
     let wildcards = settings.wildcard_folders(&surroundings.paths);
-    let mut notices = Vec::new();
-    for form in &mut forms {
-        let said = form.expand_prompts(&wildcards);
-        notices.push(said.map_err(|errors| invalid(&errors))?);
-    }
-    name_files(&mut forms, args, args.extension(&spec, settings));
     let (companions, unused) = args.companions().of_model(&spec.files);
     let unused: Vec<Notice> = unused
         .into_iter()
@@ -45,110 +35,27 @@ pub(super) fn of(
             message: format!("--{field} is not used: {} has no such part", spec.name),
         })
         .collect();
-    let jobs = forms.into_iter().zip(notices).map(|(form, notices)| {
-        let mut checked = form.validate(&spec).map_err(|errors| invalid(&errors))?;
-        checked
-            .notices
-            .splice(0..0, unused.iter().cloned().chain(notices));
-        checked.request.companions = companions.clone();
-        settle_paths(&mut checked.request)?;
-        Ok(checked)
+    let is_single = made.jobs.len() == 1;
+    let mut taken = HashSet::new();
+    let jobs = made.jobs.into_iter().enumerate().map(|(index, mut job)| {
+        let request = &mut job.request;
+        let expanded = request.expand_prompts(&wildcards);
+        let expanded = expanded.map_err(|errors| invalid(&errors))?;
+        // As asked for, numbered where they are several; else named by the prompt, as no file here is.
+        if args.out.is_none() {
+            let stem = format!("{}_{}", naming::slug(&request.prompt), request.seed);
+            let extension = form.extension(&spec, settings);
+            request.out = naming::free_path(Path::new(""), &stem, extension, &mut taken);
+        } else if !is_single {
+            request.out = media::numbered_path(&form.out, index + 1);
+        }
+        request.companions = companions.clone();
+        settle_paths(request)?;
+        let said = unused.iter().cloned().chain(expanded);
+        job.notices.splice(0..0, said);
+        Ok(job)
     });
     jobs.collect()
-}
-
-/// A form for each prompt and, where batches are several jobs, for each seed; without the file to write.
-fn forms(
-    args: &GenerateArgs,
-    spec: &ModelSpec,
-    settings: &Settings,
-) -> Result<Vec<GenerateForm>, JobError> {
-    let (prompts, template) = match &args.prompts_file {
-        Some(file) => (prompts_of(file)?, None),
-        None => (
-            vec![args.prompt.clone().unwrap_or_default()],
-            args.prompt_template.clone(),
-        ),
-    };
-    let mut form = args.form(settings)?;
-    // Each picture of a batch is to choose for itself; a carried prompt has chosen already.
-    let negative = args.negative.iter();
-    let chooses = template.is_none()
-        && prompts
-            .iter()
-            .chain(negative)
-            .any(|it| prompt::has_choices(it));
-    let is_batch = args.batch.is_some_and(|size| size > 1);
-    let is_split = is_batch && (spec.limits.max_batch <= 1 || chooses);
-    let repeats = if is_split {
-        form.batch_size.take().unwrap_or(1)
-    } else {
-        1
-    };
-    if !(1..=MAX_REPEATS).contains(&repeats) {
-        return Err(JobError::new(
-            JobErrorKind::InvalidRequest,
-            format!("expected a batch between 1 and {MAX_REPEATS}, found {repeats}"),
-        ));
-    }
-    let mut forms = Vec::new();
-    for prompt in prompts {
-        let first_seed = args.seed.unwrap_or_else(crate::cli::random_seed);
-        if first_seed.checked_add(u64::from(repeats) - 1).is_none() {
-            return Err(JobError::new(
-                JobErrorKind::InvalidRequest,
-                format!(
-                    "expected a seed of at most {} for a batch of {repeats}, which counts on from it, found {first_seed}",
-                    u64::MAX - u64::from(repeats) + 1
-                ),
-            ));
-        }
-        for index in 0..repeats {
-            forms.push(GenerateForm {
-                prompt: prompt.clone(),
-                prompt_template: template.clone(),
-                seed: first_seed + u64::from(index),
-                ..form.clone()
-            });
-        }
-    }
-    Ok(forms)
-}
-
-/// Gives every form its file: the one that was asked for, numbered where they are several, else one here that no
-/// file has.
-fn name_files(forms: &mut [GenerateForm], args: &GenerateArgs, extension: &str) {
-    let is_single = forms.len() == 1;
-    let mut taken = HashSet::new();
-    for (index, form) in forms.iter_mut().enumerate() {
-        form.out = match &args.out {
-            Some(out) if is_single => out.clone(),
-            Some(out) => media::numbered_path(out, index + 1),
-            None => {
-                let stem = format!("{}_{}", naming::slug(&form.prompt), form.seed);
-                naming::free_path(Path::new(""), &stem, extension, &mut taken)
-            }
-        };
-    }
-}
-
-/// The lines of a file of prompts that are neither empty nor comments.
-fn prompts_of(file: &Path) -> Result<Vec<String>, JobError> {
-    let refused = |why: String| JobError::new(JobErrorKind::InvalidRequest, why);
-    let text = std::fs::read_to_string(file).map_err(|err| {
-        refused(format!(
-            "the file with prompts cannot be read ({err}): {}",
-            file.display()
-        ))
-    })?;
-    let prompts = prompt::lines(text.trim_start_matches('\u{feff}'));
-    if prompts.is_empty() {
-        return Err(refused(format!(
-            "expected at least one line with a prompt, found none: {}",
-            file.display()
-        )));
-    }
-    Ok(prompts)
 }
 
 /// The job goes on when its caller's folder is gone, and its metadata names files from anywhere.

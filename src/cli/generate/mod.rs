@@ -7,7 +7,7 @@ mod memory;
 mod report;
 mod restored;
 pub mod resume;
-mod shift;
+mod sampling;
 mod telemetry;
 
 use std::path::PathBuf;

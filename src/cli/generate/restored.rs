@@ -5,13 +5,12 @@
 use std::path::Path;
 
 use safelight_core::catalog::Catalog;
-use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::job::{ChosenLora, JobError, JobErrorKind};
 use safelight_core::lora::find;
 use safelight_core::model::ModelSpec;
 use safelight_core::restore::{Restored, match_model};
 
 use super::args::GenerateArgs;
-use super::shift::Shift;
 use crate::cli::Surroundings;
 
 impl GenerateArgs {
@@ -30,39 +29,20 @@ impl GenerateArgs {
             None => nearest(restored, &catalog, &mut warnings)?,
         };
         self.model = Some(spec.id.clone());
-        let (form, notes) = restored.form_for(&spec);
+        let (mut form, notes) = restored.form_for(&spec);
         warnings.extend(notes);
-        if self.prompt.is_none() && self.prompts_file.is_none() {
-            self.prompt = restored.prompt.clone();
+        if self.image.is_none() {
+            form.sampling.strength = None;
         }
-        self.negative = self.negative.or(form.negative_prompt);
-        self.strength = self
-            .strength
-            .or_else(|| form.strength.filter(|_| self.image.is_some()));
-        if self.width.is_none() && self.height.is_none() {
-            (self.width, self.height) = (form.width, form.height);
+        // One edge of another size goes with the model's aspect, and not with the file's.
+        if self.width.is_some() || self.height.is_some() {
+            (form.width, form.height) = (None, None);
         }
-        if self.frames.is_none() && self.seconds.is_none() {
-            (self.frames, self.seconds) = (form.num_frames, form.secs);
-        }
-        self.sampling = self.sampling.or(form.section_order);
-        self.step_cache = self.step_cache.or(form.step_cache);
-        self.fps = self.fps.or(form.fps);
-        // A preset stands for all of these.
-        if self.preset.is_none() {
-            self.steps = self.steps.or(form.num_steps);
-            self.guidance = self.guidance.or(form.guidance_scale);
-            self.guidance_2 = self.guidance_2.or(form.guidance_scale_2);
-            self.true_cfg = self.true_cfg.or(form.true_cfg_scale);
-            self.shift = self.shift.or_else(|| form.shift.map(Shift::Fixed));
-            self.sampler = self.sampler.or(form.sampler);
-            self.schedule = self.schedule.or(restored.sigma_schedule);
-        }
-        self.seed = self.seed.or(restored.seed);
+        self.base = form;
         if self.loras.is_empty() && !restored.loras.is_empty() {
             let files = find(&surroundings.paths, surroundings.settings());
             let (found, missing) = restored.find_loras(&files);
-            self.loras = found;
+            self.base.loras = found.iter().map(ChosenLora::from).collect();
             if !missing.is_empty() {
                 warnings.push(format!(
                     "LoRAs that are not on this machine are left out, give them with --lora FILE:STRENGTH: {}",

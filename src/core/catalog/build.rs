@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use super::details::{Details, PartialDefaults};
 use super::entry::{self, Entry};
-use crate::job::{GenerateForm, StartPicture, form};
+use crate::job::{GenerateForm, SizeChoice, StartPicture, form};
 use crate::library::single::Assembled;
 use crate::library::{Item, tiny};
 use crate::model::choices::Sampler;
 use crate::model::facts::{Facts, Schedule};
 use crate::model::{
-    CatalogError, Defaults, InputUse, LatentRgb, Limits, ModelFiles, ModelSpec, configs,
+    CatalogError, Defaults, InputUse, LatentRgb, Limits, ModelFiles, ModelSpec, PartialSampling,
+    Sampling, configs,
 };
 
 /// The entry that a model is: by the place that the user gave, else by its name where its shape fits.
@@ -134,8 +135,11 @@ fn with_schedule(defaults: &PartialDefaults, schedule: Option<Schedule>) -> Part
         return defaults.clone();
     };
     PartialDefaults {
-        sampler: Some(schedule.sampler),
-        shift: schedule.shift,
+        sampling: PartialSampling {
+            sampler: Some(schedule.sampler),
+            shift: schedule.shift,
+            ..defaults.sampling
+        },
         small_shift: None,
         ..defaults.clone()
     }
@@ -153,14 +157,12 @@ fn plain_defaults(limits: &Limits, schedule: Option<Schedule>) -> Defaults {
             * (limits.max_frames.saturating_sub(1) / limits.frame_stride).min(4)
             + 1,
         fps: 24.0,
-        num_steps: 20,
-        guidance_scale: 5.0,
-        guidance_scale_2: None,
-        shift: None,
+        sampling: Sampling {
+            sampler: schedule.map_or_else(Sampler::default, |schedule| schedule.sampler),
+            ..Sampling::plain(20, 5.0)
+        },
         small_shift: None,
-        sampler: schedule.map_or_else(Sampler::default, |schedule| schedule.sampler),
         negative_prompt: String::new(),
-        strength: None,
     }
 }
 
@@ -185,6 +187,7 @@ fn check_spec(spec: &ModelSpec, facts: &Facts, path: &Path) -> Result<(), Catalo
         image: (spec.start_image == InputUse::Required).then(picture),
         mask: (spec.mask == InputUse::Required).then(picture),
         last_image: (spec.end_image == InputUse::Required).then(picture),
+        size: SizeChoice::Custom,
         width: Some(width),
         height: Some(height),
         out: PathBuf::from(if spec.family.makes_pictures {

@@ -2,8 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::model::choices::Sampler;
-use crate::model::{Defaults, LatentRgb, Limits, Preset, SmallShift};
+use crate::model::{Defaults, LatentRgb, Limits, PartialSampling, Preset, SmallShift};
 
 /// What can be said about a model beyond its configs. Each layer may leave anything out.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -27,14 +26,10 @@ pub(super) struct PartialDefaults {
     pub height: Option<u32>,
     pub num_frames: Option<u32>,
     pub fps: Option<f64>,
-    pub num_steps: Option<u32>,
-    pub guidance_scale: Option<f64>,
-    pub guidance_scale_2: Option<f64>,
-    pub shift: Option<f64>,
+    #[serde(flatten)]
+    pub sampling: PartialSampling,
     pub small_shift: Option<SmallShift>,
-    pub sampler: Option<Sampler>,
     pub negative_prompt: Option<String>,
-    pub strength: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -72,17 +67,12 @@ impl PartialDefaults {
             height: over.height.or(self.height),
             num_frames: over.num_frames.or(self.num_frames),
             fps: over.fps.or(self.fps),
-            num_steps: over.num_steps.or(self.num_steps),
-            guidance_scale: over.guidance_scale.or(self.guidance_scale),
-            guidance_scale_2: over.guidance_scale_2.or(self.guidance_scale_2),
             // Whoever states a shift means it at every size, unless it says more.
             small_shift: over
                 .small_shift
-                .or_else(|| self.small_shift.filter(|_| over.shift.is_none())),
-            shift: over.shift.or(self.shift),
-            sampler: over.sampler.or(self.sampler),
+                .or_else(|| self.small_shift.filter(|_| over.sampling.shift.is_none())),
+            sampling: over.sampling.or(self.sampling),
             negative_prompt: over.negative_prompt.or(self.negative_prompt),
-            strength: over.strength.or(self.strength),
         }
     }
 
@@ -93,14 +83,9 @@ impl PartialDefaults {
             height: self.height.unwrap_or(base.height),
             num_frames: self.num_frames.unwrap_or(base.num_frames),
             fps: self.fps.unwrap_or(base.fps),
-            num_steps: self.num_steps.unwrap_or(base.num_steps),
-            guidance_scale: self.guidance_scale.unwrap_or(base.guidance_scale),
-            guidance_scale_2: self.guidance_scale_2.or(base.guidance_scale_2),
-            shift: self.shift.or(base.shift),
+            sampling: self.sampling.over(base.sampling),
             small_shift: self.small_shift.or(base.small_shift),
-            sampler: self.sampler.unwrap_or(base.sampler),
             negative_prompt: self.negative_prompt.unwrap_or(base.negative_prompt),
-            strength: self.strength.or(base.strength),
         }
     }
 }

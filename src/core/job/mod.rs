@@ -20,11 +20,13 @@ mod update;
 pub use crate::model::choices::{
     DeviceChoice, DtypeChoice, Fit, Lora, Sampler, SectionOrder, SigmaSchedule,
 };
+pub use crate::model::{PartialSampling, Sampling};
 pub use cancel::CancelToken;
 pub use error::{JobError, JobErrorKind};
 pub use folder::JobFolder;
 pub use form::{
-    FieldError, GenerateForm, Notice, SourceClip, StartPicture, Validated, random_seed,
+    ASPECTS, ChosenLora, DEFAULT_SECS, FieldError, GenerateForm, Jobs, Notice, SeedMode,
+    SizeChoice, SourceClip, StartPicture, Validated, jobs_of, random_seed,
 };
 pub use preview::PreviewChoice;
 pub use queue_file::{QueueError, QueueFile, QueuedJob, QueuedState};

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::prompt::SectionPrompts;
-use super::{PreviewChoice, Sections, StepCache};
+use super::{PreviewChoice, Sampling, Sections, StepCache};
 use crate::families::Family;
 use crate::library::Companions;
 use crate::memory::MemoryChoice;
-use crate::model::choices::{DtypeChoice, Fit, Lora, Sampler, SigmaSchedule};
+use crate::model::choices::{DtypeChoice, Fit, Lora};
 use crate::model::{ImageRole, LatentRgb, ModelFiles};
 
 /// A validated request. The engine need not check it again.
@@ -56,9 +56,6 @@ pub struct GenerateRequest {
     /// its own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<PathBuf>,
-    /// How much of `image` is made anew, 0 to 1, for models that begin on the way to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strength: Option<f64>,
     #[serde(default)]
     pub fit: Fit,
     /// Pixels.
@@ -75,32 +72,8 @@ pub struct GenerateRequest {
     /// Pictures made at once, with the seeds `seed`, `seed + 1` and so on. Always 1 for clips.
     #[serde(default = "one")]
     pub batch_size: u32,
-    pub num_steps: u32,
-    /// What the family calls guidance: classifier-free in Wan (two passes a step when above 1), the number that
-    /// a distilled model is told in Flux and FramePack.
-    pub guidance_scale: f64,
-    /// Classifier-free guidance of models whose `guidance_scale` is another thing; two passes a step when above 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub true_cfg_scale: Option<f64>,
-    /// The low-noise expert's guidance; that of the high-noise one when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guidance_scale_2: Option<f64>,
-    /// The first step of the schedule that is made, counted from 0.
-    #[serde(default)]
-    pub start_step: u32,
-    /// The step before which the schedule is left; what noise is left then stays. The end when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end_step: Option<u32>,
-    /// The schedule's shift; the model's own when absent, which in families that shift by the number of tokens is
-    /// that (Flux dev, FramePack).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shift: Option<f64>,
-    /// The shift goes with the number of tokens though the model's scheduler has a fixed one. Not beside `shift`.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub dynamic_shift: bool,
-    pub sampler: Sampler,
-    #[serde(default)]
-    pub sigma_schedule: SigmaSchedule,
+    #[serde(flatten)]
+    pub sampling: Sampling,
     pub seed: u64,
     /// Tokens that the longest text encoder reads; the model's own when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,12 +123,9 @@ impl GenerateRequest {
 
     /// Whether any step needs a second pass for the negative prompt.
     pub fn is_guided(&self) -> bool {
-        if self.family.guidance_is_cfg {
-            let has_low = self.files.transformer_2.is_some();
-            self.guidance_scale > 1.0 || (has_low && self.low_guidance_scale() > 1.0)
-        } else {
-            self.true_cfg_scale.is_some_and(|scale| scale > 1.0)
-        }
+        let has_two_experts = self.files.transformer_2.is_some();
+        self.sampling
+            .is_guided(self.family.guidance_is_cfg, has_two_experts)
     }
 
     /// How many frames the decoder gives: those of the clip, or one for each picture of the batch.
@@ -175,11 +145,6 @@ impl GenerateRequest {
             batch_size: 1,
             ..self.clone()
         }
-    }
-
-    /// The guidance of the low-noise expert.
-    pub fn low_guidance_scale(&self) -> f64 {
-        self.guidance_scale_2.unwrap_or(self.guidance_scale)
     }
 
     /// What each section is told, by the times in the prompt; `None` for families without sections. The error is a

@@ -8,6 +8,7 @@ pub(crate) mod configs;
 mod error;
 pub(crate) mod facts;
 mod files;
+mod sampling;
 mod spec;
 
 pub use component::Component;
@@ -15,6 +16,7 @@ pub use configs::read_json;
 pub(crate) use error::line_and_column;
 pub use error::{CatalogError, format_name};
 pub use files::ModelFiles;
+pub use sampling::{PartialSampling, Sampling};
 #[cfg(test)]
 pub(crate) use spec::test_spec;
 pub use spec::{

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::ModelFiles;
-use super::choices::{Sampler, SectionOrder};
+use super::choices::SectionOrder;
+use super::{ModelFiles, PartialSampling, Sampling};
 use crate::families::Family;
 
 /// A model that is on this disk and can be asked for clips.
@@ -101,10 +101,8 @@ pub struct Preset {
     pub name: String,
     /// What it is for and what it needs, one sentence.
     pub note: String,
-    pub num_steps: u32,
-    pub guidance_scale: f64,
-    pub shift: Option<f64>,
-    pub sampler: Sampler,
+    #[serde(flatten)]
+    pub sampling: PartialSampling,
 }
 
 /// What a request gets where its user said nothing.
@@ -114,24 +112,14 @@ pub struct Defaults {
     pub height: u32,
     pub num_frames: u32,
     pub fps: f64,
-    pub num_steps: u32,
-    pub guidance_scale: f64,
-    /// The low-noise expert's, in models that have one; as the other when absent.
-    #[serde(default)]
-    pub guidance_scale_2: Option<f64>,
-    /// The scheduler's own when absent.
-    #[serde(default)]
-    pub shift: Option<f64>,
+    /// Its shift is the scheduler's own when absent; a strength is absent in models to which that means nothing.
+    #[serde(flatten)]
+    pub sampling: Sampling,
     /// Instead of `shift`, where frames are small.
     #[serde(default)]
     pub small_shift: Option<SmallShift>,
     #[serde(default)]
-    pub sampler: Sampler,
-    #[serde(default)]
     pub negative_prompt: String,
-    /// How much of a start picture is made anew; absent in models to which that means nothing.
-    #[serde(default)]
-    pub strength: Option<f64>,
 }
 
 /// A shift of the schedule for frames of at most so many pixels.
@@ -149,7 +137,7 @@ impl Defaults {
         self.small_shift
             .filter(|small| pixels <= small.max_pixels)
             .map(|small| small.shift)
-            .or(self.shift)
+            .or(self.sampling.shift)
     }
 }
 
@@ -188,6 +176,16 @@ impl ModelSpec {
     pub fn has_buckets(&self) -> bool {
         let default = (self.defaults.width, self.defaults.height);
         self.family.trained_sizes.contains(&default)
+    }
+
+    /// Whether one transformer works on high noise and another on low noise.
+    pub fn has_two_experts(&self) -> bool {
+        self.files.transformer_2.is_some()
+    }
+
+    /// Whether a batch is one job; with other models it is several.
+    pub fn takes_batches(&self) -> bool {
+        self.limits.max_batch > 1
     }
 
     /// The size with the default's area that is nearest to an aspect (width / height).
@@ -252,14 +250,12 @@ pub(crate) fn test_spec() -> ModelSpec {
             height: 256,
             num_frames: 17,
             fps: 8.0,
-            num_steps: 12,
-            guidance_scale: 4.0,
-            guidance_scale_2: None,
-            shift: Some(3.0),
+            sampling: Sampling {
+                shift: Some(3.0),
+                ..Sampling::plain(12, 4.0)
+            },
             small_shift: None,
-            sampler: Sampler::UniPc,
             negative_prompt: String::new(),
-            strength: None,
         },
         limits: Limits {
             size_multiple: 32,

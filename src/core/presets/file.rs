@@ -13,6 +13,7 @@ use toml_edit::{ArrayOfTables, Document, DocumentMut, Item, Table};
 
 use super::PresetValues;
 use crate::files::write_atomically;
+use crate::job::PartialSampling;
 use crate::model::line_and_column;
 
 const HEAD: &str = "\
@@ -219,6 +220,11 @@ fn preset_of(table: &Table) -> Result<OwnPreset, String> {
     }
     let mut values = table.clone();
     values.retain(|key, _| KEYS.contains(&key));
+    for (key, name) in PartialSampling::PRESET_KEYS {
+        if let Some(item) = values.remove(key) {
+            values.insert(name, item);
+        }
+    }
     let text = |table: &Table| DocumentMut::from(table.clone()).to_string();
     let names: Names =
         toml::from_str(&text(table)).map_err(|err| err.message().replace('\n', ", "))?;
@@ -298,7 +304,12 @@ fn change(document: &mut DocumentMut, edit: &PresetEdit, path: &Path) -> Result<
 fn fill(table: &mut Table, name: &str, preset: &OwnPreset) {
     // Numbers and words alone cannot fail to be written, nor what was written to be read.
     let known = toml::to_string(&preset.values).unwrap_or_default();
-    let known: DocumentMut = known.parse().unwrap_or_default();
+    let mut known: DocumentMut = known.parse().unwrap_or_default();
+    for (key, name) in PartialSampling::PRESET_KEYS {
+        if let Some(item) = known.remove(name) {
+            known.insert(key, item);
+        }
+    }
     // What an earlier version of the preset set, and this one does not.
     for key in KEYS {
         if !known.contains_key(key) {
@@ -312,8 +323,10 @@ fn fill(table: &mut Table, name: &str, preset: &OwnPreset) {
             table.remove("model");
         }
     }
-    for (key, item) in known.iter() {
-        table[key] = item.clone();
+    for key in KEYS {
+        if let Some(item) = known.get(key) {
+            table[key] = item.clone();
+        }
     }
 }
 

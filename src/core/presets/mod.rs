@@ -3,6 +3,7 @@
 //!
 //! The presets of distilled models are in the catalogue. What the form does with a preset is the app's.
 
+mod apply;
 mod file;
 mod quality;
 
@@ -11,7 +12,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::{Sampler, SigmaSchedule, StepCache};
+use crate::job::{PartialSampling, StepCache};
 
 pub use file::{LoadedPresets, OwnPreset, PresetEdit, PresetsError, edit, load};
 pub use quality::{Quality, draft_size};
@@ -29,28 +30,9 @@ pub struct PresetValues {
     pub seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fps: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub steps: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_step: Option<u32>,
-    /// 0: the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub end_step: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub guidance: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub guidance_2: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub true_cfg: Option<f64>,
-    /// 0: the model's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shift: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sampler: Option<Sampler>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub schedule: Option<SigmaSchedule>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub strength: Option<f64>,
+    /// An end or a shift of 0 is the model's own.
+    #[serde(flatten)]
+    pub sampling: PartialSampling,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_cache: Option<CacheChoice>,
     /// Pixels; 0: whole frames.
@@ -163,41 +145,9 @@ impl PresetValues {
         if let Some(fps) = self.fps {
             say(format!("{fps} frames a second"));
         }
-        if let Some(steps) = self.steps {
-            say(format!("{steps} steps"));
-        }
-        let is_part = self.start_step.is_some_and(|start| start > 0)
-            || self.end_step.is_some_and(|end| end > 0);
-        if is_part {
-            let (start, end) = (self.start_step.unwrap_or(0), self.end_step.unwrap_or(0));
-            let end = if end == 0 {
-                "the end".to_owned()
-            } else {
-                end.to_string()
-            };
-            say(format!("made from step {start} up to {end}"));
-        }
-        match (self.guidance, self.guidance_2) {
-            (Some(high), Some(low)) if high != low => say(format!("guidance {high} and {low}")),
-            (Some(guidance), _) => say(format!("guidance {guidance}")),
-            _ => {}
-        }
-        if let Some(scale) = self.true_cfg.filter(|scale| *scale > 1.0) {
-            say(format!("real guidance {scale}"));
-        }
-        match self.shift {
-            Some(0.0) => say("the model's own shift".to_owned()),
-            Some(shift) => say(format!("shift {shift}")),
-            None => {}
-        }
-        if let Some(sampler) = self.sampler {
-            say(format!("sampler {}", sampler.label()));
-        }
-        if let Some(schedule) = self.schedule {
-            say(format!("schedule {}", schedule.label()));
-        }
-        if let Some(strength) = self.strength {
-            say(format!("strength {strength}"));
+        let sampling = self.sampling.described();
+        if !sampling.is_empty() {
+            say(sampling);
         }
         match self.step_cache {
             Some(CacheChoice(Some(cache))) => say(format!("step cache {}", cache.kind.label())),

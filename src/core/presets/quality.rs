@@ -1,7 +1,7 @@
 //! Draft, balanced and final: what each means for a model.
 
 use super::{CacheChoice, PresetSize, PresetValues};
-use crate::job::{SigmaSchedule, StepCacheKind};
+use crate::job::{PartialSampling, StepCacheKind};
 use crate::model::{ModelSpec, nearest_multiple};
 
 /// Models with so few steps are distilled to them: fewer give noise.
@@ -42,7 +42,7 @@ impl Quality {
 
     /// What it sets for a model.
     pub fn values(self, spec: &ModelSpec) -> PresetValues {
-        let defaults = &spec.defaults;
+        let defaults = spec.defaults.sampling;
         let own = defaults.num_steps;
         let is_distilled = own <= FEW_STEPS;
         let steps = match self {
@@ -62,15 +62,11 @@ impl Quality {
         });
         PresetValues {
             size: (!spec.limits.fixed_size).then_some(size),
-            steps: Some(steps),
-            start_step: Some(0),
-            end_step: Some(0),
-            guidance: Some(defaults.guidance_scale),
-            guidance_2: Some(defaults.guidance_scale_2.unwrap_or(defaults.guidance_scale)),
-            true_cfg: Some(1.0),
-            shift: Some(defaults.shift.unwrap_or(0.0)),
-            sampler: Some(defaults.sampler),
-            schedule: Some(SigmaSchedule::default()),
+            sampling: PartialSampling {
+                num_steps: Some(steps),
+                strength: None,
+                ..defaults.spelled_out()
+            },
             step_cache,
             ..PresetValues::default()
         }

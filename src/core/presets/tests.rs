@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::job::{SectionOrder, StepCacheKind};
+use crate::job::{Sampler, SectionOrder, StepCacheKind};
 use crate::model::test_spec;
 
 fn own(name: &str, steps: u32) -> OwnPreset {
@@ -12,9 +12,12 @@ fn own(name: &str, steps: u32) -> OwnPreset {
         model: Some("flux1-dev".to_owned()),
         values: PresetValues {
             size: Some(PresetSize::Exact(832, 480)),
-            steps: Some(steps),
-            shift: Some(0.0),
-            sampler: Some(Sampler::DpmPp2m),
+            sampling: PartialSampling {
+                num_steps: Some(steps),
+                shift: Some(0.0),
+                sampler: Some(Sampler::DpmPp2m),
+                ..PartialSampling::default()
+            },
             step_cache: Some(CacheChoice(Some(StepCacheKind::MagCache.into()))),
             ..PresetValues::default()
         },
@@ -26,8 +29,8 @@ fn a_draft_is_smaller_and_shorter_and_a_final_is_longer() {
     let mut spec = test_spec();
     spec.limits.fixed_size = false;
     (spec.defaults.width, spec.defaults.height) = (832, 480);
-    spec.defaults.num_steps = 30;
-    let steps = Quality::ALL.map(|quality| quality.values(&spec).steps);
+    spec.defaults.sampling.num_steps = 30;
+    let steps = Quality::ALL.map(|quality| quality.values(&spec).sampling.num_steps);
     assert_eq!(steps, [Some(15), Some(30), Some(45)]);
     let draft = Quality::Draft.values(&spec);
     assert_eq!(draft.size, Some(PresetSize::Smaller));
@@ -46,9 +49,9 @@ fn a_draft_is_smaller_and_shorter_and_a_final_is_longer() {
 #[test]
 fn a_distilled_model_keeps_its_few_steps_in_a_draft_and_one_of_a_fixed_size_its_size() {
     let mut spec = test_spec();
-    spec.defaults.num_steps = 4;
+    spec.defaults.sampling.num_steps = 4;
     let draft = Quality::Draft.values(&spec);
-    assert_eq!((draft.steps, draft.size), (Some(4), None));
+    assert_eq!((draft.sampling.num_steps, draft.size), (Some(4), None));
     assert_eq!(draft_size(&spec, 2.0), (256, 256));
 }
 

@@ -2,7 +2,7 @@
 //! and a sentence for what does not.
 
 use super::{Restored, RestoredLora};
-use crate::job::GenerateForm;
+use crate::job::{GenerateForm, PartialSampling, SeedMode};
 use crate::model::{Guidance, ModelSpec};
 
 /// More steps nobody meant.
@@ -28,24 +28,27 @@ impl Restored {
         }
     }
 
-    /// The form for this model, and what was left out. The seed, where there was one, is in it; `sigma_schedule` is
-    /// the plain one where nothing else was said.
+    /// The form for this model, and what was left out. The seed, where there was one, is in it.
     pub fn form_for(&self, spec: &ModelSpec) -> (GenerateForm, Vec<String>) {
         let mut notes = self.notes.clone();
         let mut form = GenerateForm {
             prompt: self.prompt.clone().unwrap_or_default(),
-            num_steps: self.num_steps.filter(|steps| *steps <= MAX_STEPS),
-            shift: within(self.shift, 0.01, 100.0),
-            sampler: self.sampler,
-            sigma_schedule: self.sigma_schedule.unwrap_or_default(),
+            sampling: PartialSampling {
+                num_steps: self.num_steps.filter(|steps| *steps <= MAX_STEPS),
+                shift: within(self.shift, 0.01, 100.0),
+                sampler: self.sampler,
+                sigma_schedule: self.sigma_schedule,
+                ..PartialSampling::default()
+            },
             seed: self.seed.unwrap_or_default(),
+            seed_mode: self.seed.map_or(SeedMode::Random, |_| SeedMode::Fixed),
             ..GenerateForm::default()
         };
         self.guide(&mut form, spec);
         self.measure(&mut form, spec, &mut notes);
         self.time(&mut form, spec, &mut notes);
-        if spec.defaults.strength.is_some() {
-            form.strength = within(self.strength, 0.001, 1.0);
+        if spec.defaults.sampling.strength.is_some() {
+            form.sampling.strength = within(self.strength, 0.001, 1.0);
         }
         (form, notes)
     }
@@ -54,18 +57,17 @@ impl Restored {
     fn guide(&self, form: &mut GenerateForm, spec: &ModelSpec) {
         let cfg = within(self.cfg_scale, 0.0, 100.0);
         let distilled = within(self.distilled_guidance, 0.0, 100.0);
+        let sampling = &mut form.sampling;
         match spec.guidance {
             Guidance::Cfg => {
-                form.guidance_scale = cfg;
-                if spec.files.transformer_2.is_some() {
-                    form.guidance_scale_2 = within(self.cfg_scale_2, 0.0, 100.0).or(cfg);
-                }
+                let low = within(self.cfg_scale_2, 0.0, 100.0).or(cfg);
+                sampling.guide_experts(cfg, low.filter(|_| spec.has_two_experts()));
             }
             Guidance::Distilled => {
-                form.guidance_scale = distilled;
-                form.true_cfg_scale = cfg;
+                sampling.guidance_scale = distilled;
+                sampling.true_cfg_scale = cfg;
             }
-            Guidance::None => form.true_cfg_scale = cfg,
+            Guidance::None => sampling.true_cfg_scale = cfg,
         }
         // An empty one is the wish for none where it acts, and says nothing elsewhere.
         let acts = spec.guidance == Guidance::Cfg || cfg.is_some_and(|cfg| cfg > 1.0);
@@ -96,7 +98,7 @@ impl Restored {
             ));
         }
         if !limits.fixed_size {
-            (form.width, form.height) = (Some(size.0), Some(size.1));
+            form.set_size(size);
         }
     }
 
@@ -149,7 +151,7 @@ impl From<&crate::job::GenerateRequest> for Restored {
             num_frames: sections.is_none().then_some(request.num_frames),
             secs: sections.map(|sections| sections.secs()),
             fps: Some(request.fps),
-            strength: request.strength,
+            strength: request.sampling.strength,
             from_picture: request.image.is_some() || request.extend.is_some(),
             ..Self::of("Safelight")
         }

@@ -81,7 +81,10 @@ impl FlowSchedule {
         steps: Range<usize>,
     ) -> Result<Solver, EngineError> {
         let own = self.of_request(request);
-        let (num_steps, shift) = (request.num_steps as usize, own.shift_factor(tokens));
+        let (num_steps, shift) = (
+            request.sampling.num_steps as usize,
+            own.shift_factor(tokens),
+        );
         check_schedule(num_steps, shift)?;
         Solver::of_steps(own.algorithm(request, tokens), steps, num_steps)
     }
@@ -90,27 +93,29 @@ impl FlowSchedule {
     pub fn of_request(&self, request: &GenerateRequest) -> Self {
         let mut own = self.clone();
         let config = &mut own.config;
-        config.shift = request.shift.or(config.shift);
-        config.use_dynamic_shifting =
-            request.shift.is_none() && (config.use_dynamic_shifting || request.dynamic_shift);
+        config.shift = request.sampling.shift.or(config.shift);
+        config.use_dynamic_shifting = request.sampling.shift.is_none()
+            && (config.use_dynamic_shifting || request.sampling.dynamic_shift);
         own
     }
 
     /// Its sigmas for a picture of so many tokens, as the request wants them spaced, without the 0 at the end.
     pub fn spaced(&self, request: &GenerateRequest, tokens: i64) -> Vec<f64> {
-        let mut simple = self.schedule(request.num_steps as usize, tokens).sigmas;
+        let mut simple = self
+            .schedule(request.sampling.num_steps as usize, tokens)
+            .sigmas;
         simple.pop();
         let simple = simple.into_iter().map(f64::from).collect();
-        spaced(request.sigma_schedule, simple)
+        spaced(request.sampling.sigma_schedule, simple)
     }
 
     fn algorithm(&self, request: &GenerateRequest, tokens: i64) -> Algorithm {
-        let num_steps = request.num_steps as usize;
-        let (sampler, seed) = (request.sampler, request.seed);
+        let num_steps = request.sampling.num_steps as usize;
+        let (sampler, seed) = (request.sampling.sampler, request.seed);
         match sampler {
             Sampler::UniPc | Sampler::UniPcBh1 | Sampler::DpmPp2m => {
                 let spacing = Spacing {
-                    schedule: request.sigma_schedule,
+                    schedule: request.sampling.sigma_schedule,
                     num_steps,
                     shift: self.shift_factor(tokens),
                     num_train_timesteps: self.config.num_train_timesteps,

@@ -89,8 +89,11 @@ impl Algorithm {
 
 /// The steps that a request wants of its schedule.
 pub fn wanted_steps(request: &GenerateRequest) -> Range<usize> {
-    let end = request.end_step.unwrap_or(request.num_steps);
-    request.start_step as usize..end as usize
+    let end = request
+        .sampling
+        .end_step
+        .unwrap_or(request.sampling.num_steps);
+    request.sampling.start_step as usize..end as usize
 }
 
 /// Whether there is a schedule of so many steps with such a shift.

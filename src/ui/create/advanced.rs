@@ -1,14 +1,13 @@
 //! Under "Advanced": everything else that a model can be told.
 
 use egui::{ComboBox, DragValue, Slider, SliderClamping, Ui};
-use safelight_core::job::{Sampler, SigmaSchedule, StepCache, StepCacheKind};
+use safelight_core::job::{GenerateForm, Sampler, SigmaSchedule, StepCache, StepCacheKind};
 use safelight_core::model::ModelSpec;
 
 use crate::app::commands::AppCommand;
-use crate::app::form::{FormState, has_dynamic_shift};
 use crate::ui::View;
 use crate::ui::create::guidance::guidance_ui;
-use crate::ui::widgets::{Own, field_error, field_note, own_row, wide_slider};
+use crate::ui::widgets::{Own, default_row, field_error, field_note, own_row, wide_slider};
 
 /// A tile of a size that suits most memory, for who turns tiles on.
 const USUAL_TILE_PX: u32 = 512;
@@ -16,7 +15,7 @@ const USUAL_TILE_PX: u32 = 512;
 pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     steps_ui(ui, &mut view.state.form, spec);
     said_ui(ui, view, &["steps"]);
-    part_ui(ui, view);
+    part_ui(ui, view, spec);
     said_ui(ui, view, &["start-step", "end-step"]);
     guidance_ui(ui, &mut view.state.form, spec);
     said_ui(
@@ -59,85 +58,115 @@ pub(super) fn said_ui(ui: &mut Ui, view: &View<'_>, fields: &[&str]) {
     }
 }
 
-fn steps_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
+fn steps_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let explanation = "How many times the picture is refined. More is slower and cleaner";
-    let default = spec.defaults.num_steps;
-    let own = Own::of("steps", &form.num_steps, &default, default.to_string());
-    let reset = own_row(ui, "Steps", explanation, &own, |ui, label| {
-        let slider = Slider::new(&mut form.num_steps, 1..=100).clamping(SliderClamping::Never);
-        let response = wide_slider(ui, slider, explanation).labelled_by(label);
-        if response.changed() {
-            form.settle_part();
-        }
-    });
-    if reset {
-        form.num_steps = default;
-        form.settle_part();
+    let default = spec.defaults.sampling.num_steps;
+    let before = form.sampling.num_steps;
+    default_row(
+        ui,
+        ("Steps", "steps", explanation),
+        &mut form.sampling.num_steps,
+        (default, default.to_string()),
+        |ui, label, num_steps| {
+            let slider = Slider::new(num_steps, 1..=100).clamping(SliderClamping::Never);
+            wide_slider(ui, slider, explanation).labelled_by(label);
+        },
+    );
+    if form.sampling.num_steps != before {
+        form.settle_part(spec);
     }
 }
 
-fn part_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn part_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let explanation = format!(
         "Which part of the steps is made. Leaving early leaves noise in the {}, for another model to go on from; starting late begins from noise as if earlier steps were done",
         view.thing()
     );
-    let form = &mut view.state.form;
-    let part = (form.start_step, form.end_step);
+    let num_steps = view.state.form.sampling_for(spec).num_steps;
+    let sampling = &mut view.state.form.sampling;
+    let part = (sampling.start_step.unwrap_or(0), sampling.end_step);
+    let (mut start, mut end) = (part.0, part.1.unwrap_or(num_steps));
     let own = Own::of("made steps", &part, &(0, None), "all of them");
     let reset = own_row(ui, "Made steps", &explanation, &own, |ui, _| {
-        let num_steps = form.num_steps;
         ui.label("from");
-        ui.add(DragValue::new(&mut form.start_step).speed(0.1))
+        let response = ui
+            .add(DragValue::new(&mut start).speed(0.1))
             .on_hover_text("The first step that is made, counted from 0")
             .accessible_name("Start step");
+        if response.changed() {
+            sampling.start_step = Some(start);
+        }
         ui.label("up to");
-        let mut end = form.end_step.unwrap_or(num_steps);
         let response = ui
             .add(DragValue::new(&mut end).speed(0.1))
             .on_hover_text("The step before which to stop; the number of steps for all of them")
             .accessible_name("End step");
         if response.changed() {
-            form.end_step = (end != num_steps).then_some(end);
+            sampling.end_step = (end != num_steps).then_some(end);
         }
     });
     if reset {
-        (form.start_step, form.end_step) = (0, None);
+        (sampling.start_step, sampling.end_step) = (None, None);
     }
 }
 
-fn sampler_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
-    let explanation = "How noise becomes a picture";
+fn sampler_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
+    let default = spec.defaults.sampling.sampler;
     let text = |sampler: Sampler| {
         let text = sampler_text(sampler);
-        if sampler == spec.defaults.sampler {
+        if sampler == default {
             format!("{text}. The model's own, and the best choice when in doubt")
         } else {
             text.to_owned()
         }
     };
-    let default = spec.defaults.sampler;
-    let own = Own::of("sampler", &form.sampler, &default, default.label());
-    let reset = own_row(ui, "Sampler", explanation, &own, |ui, label| {
-        ComboBox::from_id_salt("sampler")
-            .selected_text(form.sampler.label())
+    choice_ui(
+        ui,
+        ("Sampler", "sampler", "How noise becomes a picture"),
+        (&mut form.sampling.sampler, default),
+        &Sampler::ALL.map(|sampler| (sampler, sampler.label(), text(sampler))),
+    );
+}
+
+fn schedule_ui(ui: &mut Ui, form: &mut GenerateForm) {
+    let text = |schedule| schedule_text(schedule).to_owned();
+    choice_ui(
+        ui,
+        (
+            "Schedule",
+            "schedule",
+            "How the noise levels of the steps are spaced",
+        ),
+        (&mut form.sampling.sigma_schedule, SigmaSchedule::default()),
+        &SigmaSchedule::ALL.map(|schedule| (schedule, schedule.label(), text(schedule))),
+    );
+}
+
+/// One of several, each with its name and what speaks for it.
+fn choice_ui<T: Copy + PartialEq>(
+    ui: &mut Ui,
+    words: (&str, &'static str, &str),
+    (value, default): (&mut Option<T>, T),
+    choices: &[(T, &str, String)],
+) {
+    let (_, id, explanation) = words;
+    let named = |value: T| choices.iter().find(|(choice, ..)| *choice == value);
+    let own = named(default).map_or("", |(_, name, _)| name);
+    default_row(ui, words, value, (default, own), |ui, label, value| {
+        let (name, text) = named(*value).map_or(("", ""), |(_, name, text)| (*name, text.as_str()));
+        ComboBox::from_id_salt(id)
+            .selected_text(name)
             .width(ui.available_width())
             .show_ui(ui, |ui| {
-                for sampler in Sampler::ALL {
-                    ui.selectable_value(&mut form.sampler, sampler, sampler.label())
-                        .on_hover_text(text(sampler));
+                for (choice, name, text) in choices {
+                    ui.selectable_value(value, *choice, *name)
+                        .on_hover_text(text);
                 }
             })
             .response
             .labelled_by(label)
-            .on_hover_text(format!(
-                "{explanation}. {}: {}",
-                form.sampler.label(),
-                text(form.sampler)
-            ));
+            .on_hover_text(format!("{explanation}. {name}: {text}"));
     });
-    if reset {
-        form.sampler = default;
-    }
 }
 
 /// What speaks for a sampler.
@@ -152,34 +181,6 @@ fn sampler_text(sampler: Sampler) -> &'static str {
     }
 }
 
-fn schedule_ui(ui: &mut Ui, form: &mut FormState) {
-    let explanation = "How the noise levels of the steps are spaced";
-    let default = SigmaSchedule::default();
-    let own = Own::of("schedule", &form.sigma_schedule, &default, default.label());
-    let reset = own_row(ui, "Schedule", explanation, &own, |ui, label| {
-        ComboBox::from_id_salt("schedule")
-            .selected_text(form.sigma_schedule.label())
-            .width(ui.available_width())
-            .show_ui(ui, |ui| {
-                for schedule in SigmaSchedule::ALL {
-                    let current = &mut form.sigma_schedule;
-                    ui.selectable_value(current, schedule, schedule.label())
-                        .on_hover_text(schedule_text(schedule));
-                }
-            })
-            .response
-            .labelled_by(label)
-            .on_hover_text(format!(
-                "{explanation}. {}: {}",
-                form.sigma_schedule.label(),
-                schedule_text(form.sigma_schedule)
-            ));
-    });
-    if reset {
-        form.sigma_schedule = default;
-    }
-}
-
 /// What a schedule is.
 fn schedule_text(schedule: SigmaSchedule) -> &'static str {
     match schedule {
@@ -190,24 +191,23 @@ fn schedule_text(schedule: SigmaSchedule) -> &'static str {
     }
 }
 
-fn shift_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
+fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let explanation = "Where the steps are spent: higher on the composition, lower on the details";
-    let default = spec.defaults.shift;
+    let default = spec.defaults.sampling.shift;
     let words = default.map_or_else(|| "the model's own".to_owned(), |shift| shift.to_string());
-    let own = Own::of("shift", &form.shift, &default, words);
+    let own = Own::of("shift", &form.sampling.shift, &default, words);
     let reset = own_row(ui, "Shift", explanation, &own, |ui, label| {
-        let mut is_own = form.shift.is_some();
+        let mut is_own = form.sampling.shift.is_some();
         let toggle = ui
             .checkbox(&mut is_own, "")
             .on_hover_text("Off: the model's own schedule")
             .accessible_name("Set the shift");
         if toggle.changed() {
-            let defaults = &spec.defaults;
-            let (width, height) = form.size(spec).unwrap_or((defaults.width, defaults.height));
-            let own = defaults.shift_at(width, height).unwrap_or(3.0);
-            form.shift = is_own.then_some(own);
+            let (width, height) = form.shown_size(spec, None);
+            let own = spec.defaults.shift_at(width, height).unwrap_or(3.0);
+            form.sampling.shift = is_own.then_some(own);
         }
-        match &mut form.shift {
+        match &mut form.sampling.shift {
             Some(shift) => {
                 ui.add(
                     DragValue::new(shift)
@@ -218,8 +218,8 @@ fn shift_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
                 .on_hover_text(explanation)
                 .labelled_by(label);
             }
-            None if has_dynamic_shift(spec) => {
-                ui.checkbox(&mut form.dynamic_shift, "by size").on_hover_text(
+            None if spec.family.has_dynamic_shift => {
+                ui.checkbox(&mut form.sampling.dynamic_shift, "by size").on_hover_text(
                     "More of the steps go into the composition the larger the picture or clip is, whatever the model's own schedule says",
                 );
             }
@@ -229,7 +229,7 @@ fn shift_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
         }
     });
     if reset {
-        form.shift = default;
+        form.sampling.shift = default;
     }
 }
 
@@ -238,26 +238,32 @@ fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         "Frames a second of the written clip. It changes how fast it plays, not what is made";
     let clip_fps = view.session.inputs.clip().map(|clip| clip.info.fps);
     let default = spec.defaults.fps;
-    let form_fps = clip_fps.map_or(view.state.form.fps, |_| default);
-    let own = Own::of("frame rate", &form_fps, &default, default.to_string());
-    let reset = own_row(ui, "Frame rate", explanation, &own, |ui, label| {
-        let mut fps = clip_fps.unwrap_or(view.state.form.fps);
-        let value = DragValue::new(&mut fps)
-            .range(0.0..=240.0)
-            .speed(0.1)
-            .max_decimals(3)
-            .suffix(" fps");
-        let response = ui
-            .add_enabled(clip_fps.is_none(), value)
-            .on_hover_text(explanation)
-            .on_disabled_hover_text("The clip goes on at its own rate")
-            .labelled_by(label);
-        if response.changed() {
-            view.state.form.fps = fps;
-        }
-    });
-    if reset {
-        view.state.form.fps = default;
+    let form = &mut view.state.form;
+    // The clip's rate is no choice of the user's.
+    let mut rate = form.fps.filter(|_| clip_fps.is_none());
+    default_row(
+        ui,
+        ("Frame rate", "frame rate", explanation),
+        &mut rate,
+        (default, default.to_string()),
+        |ui, label, fps| {
+            let mut shown = clip_fps.unwrap_or(*fps);
+            let value = DragValue::new(&mut shown)
+                .range(0.0..=240.0)
+                .speed(0.1)
+                .max_decimals(3)
+                .suffix(" fps");
+            ui.add_enabled(clip_fps.is_none(), value)
+                .on_hover_text(explanation)
+                .on_disabled_hover_text("The clip goes on at its own rate")
+                .labelled_by(label);
+            if clip_fps.is_none() {
+                *fps = shown;
+            }
+        },
+    );
+    if clip_fps.is_none() {
+        form.fps = rate;
     }
 }
 

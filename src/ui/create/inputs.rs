@@ -9,12 +9,11 @@ use safelight_core::job::{Fit, first_step};
 use safelight_core::model::{ImageRole, InputUse, ModelSpec};
 
 use crate::app::commands::AppCommand;
-use crate::app::form::end_image;
 use crate::app::inputs::{Slot, second_slot};
 use crate::ui::create::advanced::said_ui;
 use crate::ui::create::slot::{Words, paint_button, slot_ui};
 use crate::ui::widgets::{
-    Own, field_hint, group_label, icon_button, own_row, palette, row, wide_note, wide_slider,
+    default_row, field_hint, group_label, icon_button, palette, row, wide_note, wide_slider,
     with_icon,
 };
 use crate::ui::{View, icons, theme};
@@ -55,7 +54,7 @@ fn input_use(view: &View<'_>, slot: Slot) -> InputUse {
     let form = &view.state.form;
     let of = |spec: &ModelSpec| match slot {
         Slot::Start => spec.start_image,
-        Slot::End => end_image(form, spec),
+        Slot::End => form.end_image(spec),
         Slot::Mask => spec.mask,
     };
     // Before the models are known, a picture can be dropped already.
@@ -168,49 +167,57 @@ fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
     );
     let stretch = format!("Stretch to the new {}", view.thing());
     row(ui, "Fit", &explanation, |ui, label| {
-        let fit = &mut view.state.form.fit;
+        let mut fit = view.state.form.fit.unwrap_or(Fit::Crop);
+        let before = fit;
         let name = |fit: Fit| match fit {
             Fit::Crop => "Crop around the middle",
             Fit::Stretch => stretch.as_str(),
         };
         ComboBox::from_id_salt("fit")
-            .selected_text(name(*fit))
+            .selected_text(name(fit))
             .width(ui.available_width())
             .show_ui(ui, |ui| {
                 for choice in [Fit::Crop, Fit::Stretch] {
-                    ui.selectable_value(fit, choice, name(choice));
+                    ui.selectable_value(&mut fit, choice, name(choice));
                 }
             })
             .response
             .labelled_by(label)
             .on_hover_text(&explanation);
+        if fit != before {
+            view.state.form.fit = Some(fit);
+        }
     });
 }
 
 /// Where the walk begins on the way to a picture: how far from it.
 fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let spec = view.session.model(&view.state.form);
-    let Some(default) = spec.and_then(|spec| spec.defaults.strength) else {
+    let Some(spec) = view.session.model(&view.state.form).cloned() else {
+        return;
+    };
+    let Some(default) = spec.defaults.sampling.strength else {
         return;
     };
     if view.session.inputs.sources().image.is_none() {
         return;
     }
     let explanation = "How much of the picture is made anew: a little changes its details, a half keeps its composition, 1 leaves nothing of it";
-    let strength = &mut view.state.form.strength;
-    let own = Own::of("strength", strength, &default, format!("{default:.2}"));
-    let reset = own_row(ui, "Strength", explanation, &own, |ui, label| {
-        let slider = Slider::new(strength, 0.0..=1.0)
-            .step_by(0.01)
-            .max_decimals(2);
-        wide_slider(ui, slider, explanation).labelled_by(label);
-    });
-    if reset {
-        *strength = default;
-    }
-    let form = &view.state.form;
-    let num_steps = form.num_steps;
-    let num_made = num_steps.saturating_sub(first_step(num_steps, form.strength));
+    default_row(
+        ui,
+        ("Strength", "strength", explanation),
+        &mut view.state.form.sampling.strength,
+        (default, format!("{default:.2}")),
+        |ui, label, strength| {
+            let slider = Slider::new(strength, 0.0..=1.0)
+                .step_by(0.01)
+                .max_decimals(2);
+            wide_slider(ui, slider, explanation).labelled_by(label);
+        },
+    );
+    let sampling = view.state.form.sampling_for(&spec);
+    let num_steps = sampling.num_steps;
+    let strength = sampling.strength.unwrap_or(default);
+    let num_made = num_steps.saturating_sub(first_step(num_steps, strength));
     field_hint(ui, &format!("{num_made} of {num_steps} steps are made"));
     said_ui(ui, view, &["strength"]);
 }

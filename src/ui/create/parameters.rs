@@ -1,15 +1,16 @@
 //! Size, length, presets and seed; everything else is folded away under "Advanced".
 
 use egui::{CollapsingHeader, ComboBox, DragValue, Slider, Ui};
-use safelight_core::job::{SectionOrder, Sections, WINDOW};
+use safelight_core::job::{
+    ASPECTS, DEFAULT_SECS, GenerateForm, SectionOrder, Sections, SizeChoice, WINDOW,
+};
 use safelight_core::model::ModelSpec;
 use safelight_core::units::seconds_text;
 
-use crate::app::form::{ASPECTS, DEFAULT_SECS, FormState, SizeChoice, takes_batches};
 use crate::ui::create::advanced::{advanced_ui, said_ui};
 use crate::ui::create::presets::presets_ui;
 use crate::ui::create::seed::seed_ui;
-use crate::ui::widgets::{Own, field_hint, own_row, row, wide_slider};
+use crate::ui::widgets::{Own, default_row, field_hint, own_row, row, wide_slider};
 use crate::ui::{View, theme};
 
 /// As many jobs come of one click, where each makes one clip.
@@ -47,7 +48,7 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         let before = view
             .state
             .form
-            .shown_size(spec, view.session.inputs.sources());
+            .shown_size(spec, view.session.inputs.sources().size());
         let form = &mut view.state.form;
         let selected = match form.size {
             SizeChoice::Auto => auto.clone(),
@@ -70,8 +71,7 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
                     .selectable_label(form.size == SizeChoice::Custom, "Custom…")
                     .clicked()
                 {
-                    form.size = SizeChoice::Custom;
-                    (form.width, form.height) = before;
+                    form.set_size(before);
                 }
             });
         response
@@ -88,11 +88,13 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     said_ui(ui, view, &["width", "height"]);
 }
 
-fn custom_size_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
+fn custom_size_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let multiple = spec.limits.size_multiple;
     let explanation = format!("In pixels, a multiple of {multiple}");
     row(ui, "", &explanation, |ui, _| {
-        for (name, value) in [("Width", &mut form.width), ("Height", &mut form.height)] {
+        let edges = [("Width", &mut form.width), ("Height", &mut form.height)];
+        for (name, value) in edges {
+            let value = value.get_or_insert_default();
             if name == "Height" {
                 ui.label("×");
             }
@@ -111,8 +113,8 @@ fn custom_size_ui(ui: &mut Ui, form: &mut FormState, spec: &ModelSpec) {
 /// What the model makes by itself: its own size, or that of its area nearest to the picture's aspect.
 fn auto_text(spec: &ModelSpec, view: &View<'_>) -> String {
     let sources = view.session.inputs.sources();
-    let auto = FormState::default();
-    let (width, height) = auto.shown_size(spec, sources);
+    let auto = GenerateForm::default();
+    let (width, height) = auto.shown_size(spec, sources.size());
     let size = format!("{width} × {height}");
     if sources.size().is_none() || spec.limits.fixed_size {
         size
@@ -134,22 +136,22 @@ fn aspect_text(spec: &ModelSpec, across: u32, down: u32) -> String {
 
 /// How many are made with one click.
 fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let (most, explanation) = if takes_batches(spec) {
+    let (most, explanation) = if spec.takes_batches() {
         let explanation = "How many pictures are made at once, each with the next seed. More at once need more memory";
         (spec.limits.max_batch, explanation)
     } else {
         let explanation = "How many are made one after the other, each with the next seed";
         (MAX_REPEATS, explanation)
     };
-    let form = &mut view.state.form;
-    let own = Own::of("how many", &form.batch_size, &1, "1");
-    let reset = own_row(ui, "How many", explanation, &own, |ui, label| {
-        let slider = Slider::new(&mut form.batch_size, 1..=most);
-        wide_slider(ui, slider, explanation).labelled_by(label);
-    });
-    if reset {
-        form.batch_size = 1;
-    }
+    default_row(
+        ui,
+        ("How many", "how many", explanation),
+        &mut view.state.form.batch_size,
+        (1, "1"),
+        |ui, label, count| {
+            wide_slider(ui, Slider::new(count, 1..=most), explanation).labelled_by(label);
+        },
+    );
     said_ui(ui, view, &["batch"]);
 }
 
@@ -157,20 +159,20 @@ fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 fn sections_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let explanation =
         "How long the clip is. It is made in sections, each of which can be seen at once";
-    let secs = view.state.form.secs;
-    let words = seconds_text(DEFAULT_SECS);
-    let own = Own::of("length", &secs, &DEFAULT_SECS, words);
-    let reset = own_row(ui, "Length", explanation, &own, |ui, label| {
-        let slider = Slider::new(&mut view.state.form.secs, 1.0..=120.0)
-            .logarithmic(true)
-            .fixed_decimals(1)
-            .suffix(" s");
-        wide_slider(ui, slider, explanation).labelled_by(label);
-    });
-    if reset {
-        view.state.form.secs = DEFAULT_SECS;
-    }
-    field_hint(ui, &sections_text(view));
+    default_row(
+        ui,
+        ("Length", "length", explanation),
+        &mut view.state.form.secs,
+        (DEFAULT_SECS, seconds_text(DEFAULT_SECS)),
+        |ui, label, secs| {
+            let slider = Slider::new(secs, 1.0..=120.0)
+                .logarithmic(true)
+                .fixed_decimals(1)
+                .suffix(" s");
+            wide_slider(ui, slider, explanation).labelled_by(label);
+        },
+    );
+    field_hint(ui, &sections_text(view, spec));
     said_ui(ui, view, &["seconds", "frames"]);
     order_ui(ui, view, spec);
 }
@@ -182,91 +184,92 @@ fn order_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     };
     let explanation =
         "Which section is made first. Models are made for one order; their files do not say which";
-    let form = &mut view.state.form;
-    let own = Own::of("order", &form.section_order, &None, default.label());
-    let reset = own_row(ui, "Order", explanation, &own, |ui, label| {
-        let mut order = form.section_order.unwrap_or(default);
-        ComboBox::from_id_salt("order")
-            .selected_text(order.label())
-            .width(ui.available_width())
-            .show_ui(ui, |ui| {
-                for choice in SectionOrder::ALL {
-                    ui.selectable_value(&mut order, choice, choice.label());
-                }
-            })
-            .response
-            .labelled_by(label)
-            .on_hover_text(explanation);
-        form.section_order = (order != default).then_some(order);
-    });
-    if reset {
-        form.section_order = None;
-    }
+    default_row(
+        ui,
+        ("Order", "order", explanation),
+        &mut view.state.form.section_order,
+        (default, default.label()),
+        |ui, label, order| {
+            ComboBox::from_id_salt("order")
+                .selected_text(order.label())
+                .width(ui.available_width())
+                .show_ui(ui, |ui| {
+                    for choice in SectionOrder::ALL {
+                        ui.selectable_value(order, choice, choice.label());
+                    }
+                })
+                .response
+                .labelled_by(label)
+                .on_hover_text(explanation);
+        },
+    );
     said_ui(ui, view, &["sampling", "extend"]);
 }
 
 /// How many sections there are, and how long they are together.
-fn sections_text(view: &View<'_>) -> String {
+fn sections_text(view: &View<'_>, spec: &ModelSpec) -> String {
     let form = &view.state.form;
-    let count = Sections::in_secs(form.secs, WINDOW);
+    let fps = form.fps_for(spec);
+    let count = Sections::in_secs(form.secs_or_default(), WINDOW);
     let sections = Sections {
         count,
         window: WINDOW,
         order: SectionOrder::default(),
         lead: 1,
     };
-    let secs = seconds_text(f64::from(sections.num_frames()) / form.fps);
+    let secs = seconds_text(f64::from(sections.num_frames()) / fps);
     let noun = if count == 1 { "section" } else { "sections" };
-    format!("{count} {noun}, {secs} at {} frames a second", form.fps)
+    format!("{count} {noun}, {secs} at {fps} frames a second")
 }
 
 fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let explanation = "How long the clip is. One frame is a picture";
-    let form = &mut view.state.form;
     let default = spec.defaults.num_frames;
-    let words = format!("{default} frames");
-    let own = Own::of("length", &form.num_frames, &default, words);
-    let reset = own_row(ui, "Length", explanation, &own, |ui, label| {
-        let stride = spec.limits.frame_stride.max(1);
-        // In whole groups, and told in frames.
-        let whole = |num_frames: u32| num_frames.saturating_sub(1) / stride * stride + 1;
-        let mut frames = whole(form.num_frames);
-        ui.spacing_mut().slider_width = (ui.available_width() - 106.0).max(40.0);
-        let slider = Slider::new(&mut frames, 1..=whole(spec.limits.max_frames))
-            .step_by(f64::from(stride))
-            .show_value(false);
-        if ui
-            .add(slider)
-            .on_hover_text(explanation)
-            .labelled_by(label)
-            .changed()
-        {
-            form.num_frames = frames;
-        }
-        ui.add(
-            DragValue::new(&mut form.num_frames)
-                .range(0..=100_000)
-                .speed(f64::from(stride) / 8.0)
-                .suffix(" frames"),
-        )
-        .on_hover_text(format!("A multiple of {stride}, plus one"))
-        .accessible_name("Frames");
-    });
-    if reset {
-        form.num_frames = default;
-    }
-    field_hint(ui, &length_text(view));
+    default_row(
+        ui,
+        ("Length", "length", explanation),
+        &mut view.state.form.num_frames,
+        (default, format!("{default} frames")),
+        |ui, label, num_frames| {
+            let stride = spec.limits.frame_stride.max(1);
+            // In whole groups, and told in frames.
+            let whole = |num_frames: u32| num_frames.saturating_sub(1) / stride * stride + 1;
+            let mut frames = whole(*num_frames);
+            ui.spacing_mut().slider_width = (ui.available_width() - 106.0).max(40.0);
+            let slider = Slider::new(&mut frames, 1..=whole(spec.limits.max_frames))
+                .step_by(f64::from(stride))
+                .show_value(false);
+            if ui
+                .add(slider)
+                .on_hover_text(explanation)
+                .labelled_by(label)
+                .changed()
+            {
+                *num_frames = frames;
+            }
+            ui.add(
+                DragValue::new(num_frames)
+                    .range(0..=100_000)
+                    .speed(f64::from(stride) / 8.0)
+                    .suffix(" frames"),
+            )
+            .on_hover_text(format!("A multiple of {stride}, plus one"))
+            .accessible_name("Frames");
+        },
+    );
+    field_hint(ui, &length_text(view, spec));
     said_ui(ui, view, &["frames"]);
 }
 
 /// The clip's length in seconds.
-fn length_text(view: &View<'_>) -> String {
+fn length_text(view: &View<'_>, spec: &ModelSpec) -> String {
     let form = &view.state.form;
+    let (num_frames, fps) = (form.num_frames_for(spec), form.fps_for(spec));
     let secs = |num_frames: u32, fps: f64| seconds_text(f64::from(num_frames) / fps);
     if let Some(clip) = view.session.inputs.clip() {
         let info = &clip.info;
         // The new part begins with the old one's last frame.
-        let num_new = form.num_frames.saturating_sub(1);
+        let num_new = num_frames.saturating_sub(1);
         return format!(
             "{} more, {} in all at {} frames a second",
             secs(num_new, info.fps),
@@ -274,13 +277,9 @@ fn length_text(view: &View<'_>) -> String {
             (info.fps * 100.0).round() / 100.0
         );
     }
-    if form.num_frames == 1 {
+    if num_frames == 1 {
         "A single picture".to_owned()
     } else {
-        format!(
-            "{} at {} frames a second",
-            secs(form.num_frames, form.fps),
-            form.fps
-        )
+        format!("{} at {fps} frames a second", secs(num_frames, fps))
     }
 }

@@ -14,11 +14,11 @@ use crate::ui::{View, icons, theme};
 
 pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let choices = view.session.presets.choices(spec);
-    let sources = view.session.inputs.sources();
+    let source = view.session.inputs.sources().size();
     let form = &view.state.form;
     let chosen = choices.iter().position(|choice| {
         // One that sets nothing stands everywhere.
-        choice.values != PresetValues::default() && form.has_values(&choice.values, spec, sources)
+        choice.values != PresetValues::default() && form.has_values(&choice.values, spec, source)
     });
     let can_undo =
         form.before_preset.is_some() || chosen.is_some_and(|at| !is_own_way(&choices[at]));

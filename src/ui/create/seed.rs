@@ -2,8 +2,9 @@
 
 use egui::{ComboBox, Margin, TextEdit, Ui};
 
+use safelight_core::job::SeedMode;
+
 use crate::app::commands::AppCommand;
-use crate::app::form::SeedMode;
 use crate::ui::create::advanced::said_ui;
 use crate::ui::widgets::{icon_button, row};
 use crate::ui::{View, icons, theme};
@@ -23,18 +24,21 @@ pub(super) fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
         let others = theme::SEED_MODE_WIDTH + theme::SEED_DICE_WIDTH + 2.0 * theme::SMALL_GAP;
         let width = ui.available_width() - others - 2.0 * f32::from(MARGIN);
-        let edit = TextEdit::singleline(&mut view.state.form.seed)
+        let mut text = view.state.form.seed_text();
+        let edit = TextEdit::singleline(&mut text)
             .id_salt("seed")
             .margin(Margin::symmetric(MARGIN, 2))
             .desired_width(width);
         let response = ui.add(edit).labelled_by(label).on_hover_ui(|ui| {
             // A longer one is cut off in its field.
-            if view.state.form.seed.len() > SEEN_DIGITS {
-                ui.label(&view.state.form.seed);
+            let text = view.state.form.seed_text();
+            if text.len() > SEEN_DIGITS {
+                ui.label(text);
             }
             ui.label(&explanation);
         });
         if response.changed() {
+            view.state.form.type_seed(text);
             view.session.is_seed_used = false;
         }
         let mode = &mut view.state.form.seed_mode;

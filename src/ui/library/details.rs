@@ -149,7 +149,7 @@ fn facts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
             "By default",
             format!(
                 "{} × {}{length}, {} steps",
-                defaults.width, defaults.height, defaults.num_steps
+                defaults.width, defaults.height, defaults.sampling.num_steps
             ),
         ),
         ("On disk", size_text(spec.bytes)),

@@ -144,7 +144,7 @@ pub(super) fn facts_ui(
         "{} · seed {} · {} steps",
         short_facts(view, request),
         request.seed,
-        request.num_steps
+        request.sampling.num_steps
     ));
     for path in missing {
         let amber = palette(ui).amber;

@@ -2,6 +2,8 @@
 
 use clap::CommandFactory as _;
 
+use safelight_core::job::{Sampler, SigmaSchedule};
+
 use super::*;
 
 fn help() -> String {

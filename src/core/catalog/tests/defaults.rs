@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::published::{catalog_of, write_all};
 use crate::catalog::Catalog;
 use crate::families::wan;
-use crate::job::{GenerateForm, Sampler, StartPicture};
+use crate::job::{GenerateForm, PartialSampling, Sampler, SizeChoice, StartPicture};
 use crate::model::{Component, ModelSpec};
 use crate::networks::TransformerKeys;
 use crate::settings::Settings;
@@ -31,7 +31,11 @@ fn wan_2_1_image_to_video_has_its_lower_shift_at_480_lines_in_either_checkpoint(
             image: Some(picture),
             width: (width > 0).then_some(width),
             height: (height > 0).then_some(height),
-            shift: own,
+            size: SizeChoice::Custom,
+            sampling: PartialSampling {
+                shift: own,
+                ..PartialSampling::default()
+            },
             preset: preset.map(str::to_owned),
             out: "a.mp4".into(),
             ..GenerateForm::default()
@@ -39,6 +43,7 @@ fn wan_2_1_image_to_video_has_its_lower_shift_at_480_lines_in_either_checkpoint(
         form.validate(&catalog.find(id).unwrap())
             .unwrap()
             .request
+            .sampling
             .shift
     };
     for id in ["wan2.1-i2v-14b-480p", "wan2.1-i2v-14b-720p"] {
@@ -123,8 +128,8 @@ fn the_scheduler_of_a_folder_that_no_entry_knows_says_the_sampler_and_the_shift(
     let with = |scheduler: Value| {
         write_json(&folder.join("scheduler/scheduler_config.json"), &scheduler);
         let defaults = ModelSpec::open(&folder).unwrap().defaults;
-        assert_eq!((defaults.num_steps, defaults.width), (50, 1280));
-        (defaults.sampler, defaults.shift)
+        assert_eq!((defaults.sampling.num_steps, defaults.width), (50, 1280));
+        (defaults.sampling.sampler, defaults.sampling.shift)
     };
     let euler = json!({"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 8.0});
     assert_eq!(with(euler), (Sampler::Euler, Some(8.0)));

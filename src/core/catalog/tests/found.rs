@@ -185,12 +185,15 @@ fn an_unknown_model_takes_sizes_from_its_configs_and_small_defaults() {
         (defaults.width, defaults.height, defaults.num_frames),
         (256, 256, 17)
     );
-    assert_eq!((defaults.shift, defaults.sampler), (None, Sampler::UniPc));
+    assert_eq!(
+        (defaults.sampling.shift, defaults.sampling.sampler),
+        (None, Sampler::UniPc)
+    );
     edit_json(&folder.join("scheduler/scheduler_config.json"), |cfg| {
         *cfg = json!({"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 3.0});
     });
     assert_eq!(
-        ModelSpec::open(&folder).unwrap().defaults.sampler,
+        ModelSpec::open(&folder).unwrap().defaults.sampling.sampler,
         Sampler::Euler
     );
 }
@@ -215,7 +218,10 @@ fn a_folders_own_file_says_what_configs_cannot() {
         (64, 96, 8.0)
     );
     assert_eq!(
-        (spec.defaults.num_steps, spec.defaults.shift),
+        (
+            spec.defaults.sampling.num_steps,
+            spec.defaults.sampling.shift
+        ),
         (20, Some(2.0))
     );
     assert!(spec.limits.fixed_size && spec.latent_rgb.is_some());
@@ -262,7 +268,7 @@ fn the_users_catalogue_adds_places_and_changes_entries() {
     let steps: Vec<u32> = catalog
         .available
         .iter()
-        .map(|spec| spec.defaults.num_steps)
+        .map(|spec| spec.defaults.sampling.num_steps)
         .collect();
     assert_eq!(steps, [7, 5]);
     assert_eq!(catalog.available[1].name, "Little World");

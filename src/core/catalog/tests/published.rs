@@ -96,8 +96,14 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_official_defa
         assert_eq!(summary(&catalog.find(id).unwrap()), expected, "{id}");
     }
     let fast = &catalog.find("wan2.2-t2v-a14b").unwrap().presets[0];
-    assert_eq!((fast.num_steps, fast.guidance_scale), (4, 1.0));
-    assert_eq!((fast.shift, fast.sampler), (Some(5.0), Sampler::UniPc));
+    assert_eq!(
+        (fast.sampling.num_steps, fast.sampling.guidance_scale),
+        (Some(4), Some(1.0))
+    );
+    assert_eq!(
+        (fast.sampling.shift, fast.sampling.sampler),
+        (Some(5.0), Some(Sampler::UniPc))
+    );
 }
 
 /// Inputs, size, frames, steps, guidance of both experts, shift and presets.
@@ -117,9 +123,9 @@ fn summary(spec: &ModelSpec) -> String {
         defaults.height,
         defaults.num_frames,
         defaults.fps,
-        defaults.num_steps,
-        defaults.guidance_scale,
-        defaults.guidance_scale_2,
+        defaults.sampling.num_steps,
+        defaults.sampling.guidance_scale,
+        defaults.sampling.guidances()[1].1,
         defaults.shift_at(defaults.width, defaults.height).unwrap(),
         presets.join(", "),
     )
@@ -154,7 +160,7 @@ fn every_published_model_comes_with_the_parts_that_it_was_trained_with() {
         );
         let negative = &spec.defaults.negative_prompt;
         assert_eq!(negative.starts_with("镜头切换，色调"), variant == "FLF2V");
-        assert!(negative.ends_with("倒着走") && spec.defaults.sampler == Sampler::UniPc);
+        assert!(negative.ends_with("倒着走") && spec.defaults.sampling.sampler == Sampler::UniPc);
         assert!(spec.name.starts_with("Wan 2.") && !spec.example_prompts.is_empty());
         assert_eq!(spec.licence, "Apache-2.0");
     }
@@ -389,7 +395,7 @@ fn a_file_of_no_published_shape_takes_plain_defaults_and_one_of_known_shape_its_
     assert_eq!(
         (
             spec.name.as_str(),
-            spec.defaults.num_steps,
+            spec.defaults.sampling.num_steps,
             spec.defaults.width
         ),
         ("mine", 20, 256)

@@ -107,9 +107,9 @@ fn transformer(job: &Job<'_>, part: PartName) -> Option<Need> {
     let [dim, ffn] = [config.dim(), config.ffn_dim].map(|it| it as f64);
     let size = job.number_bytes() as f64;
     let guidance = if part == PartName::Transformer2 {
-        job.request.low_guidance_scale()
+        job.request.sampling.low_guidance_scale()
     } else {
-        job.request.guidance_scale
+        job.request.sampling.guidance_scale
     };
     let is_guided = guidance > 1.0;
     let pass = sizes.tokens * (8.0 * dim + 2.0 * ffn) * size;

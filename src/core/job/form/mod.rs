@@ -4,97 +4,136 @@
 //! where they are opened. Sizes and numbers of frames that a model cannot make become the nearest
 //! that it can, with a notice; everything else that is wrong is an error.
 
+mod choices;
 mod guidance;
 mod inputs;
+mod jobs;
 mod pictures;
-mod prompts;
 mod ranges;
 mod sections;
+mod seed;
 mod snap;
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use super::{
-    DtypeChoice, Fit, GenerateRequest, Lora, PreviewChoice, Sampler, SectionOrder, SigmaSchedule,
-    StepCache,
+    DtypeChoice, Fit, GenerateRequest, Lora, PartialSampling, PreviewChoice, Sampling,
+    SectionOrder, StepCache,
 };
 use crate::library::Companions;
 use crate::media::ClipInfo;
 use crate::memory::MemoryChoice;
 use crate::model::{ModelSpec, Preset};
+use crate::presets::PresetValues;
 
+pub use choices::{ASPECTS, ChosenLora, DEFAULT_SECS, SizeChoice};
+pub use jobs::{Jobs, jobs_of};
 pub(crate) use ranges::wrong_shift;
+pub use seed::{SeedMode, random_seed};
 
-/// A wish, not yet checked. `None` means the model's default.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What the widgets and arguments hold: a wish, not yet checked. `None` means the model's default.
+///
+/// The window keeps its pictures and settings apart, and has them filled in when it asks for jobs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GenerateForm {
-    /// What was written, until [`GenerateForm::expand_prompts`] has made of it what is read.
+    /// The id of the model that it is for.
+    pub model: Option<String>,
     pub prompt: String,
-    /// What was written, once `prompt` is made of it; the same where nothing is to be made of that.
+    /// Each line of the prompt is a job of its own.
+    pub is_one_a_line: bool,
+    /// What `prompt` was made of, where its choices and wildcards are settled already.
+    #[serde(skip_serializing_if = "is_default")]
     pub prompt_template: Option<String>,
-    /// As `prompt`.
     pub negative_prompt: Option<String>,
     /// As `prompt_template`.
+    #[serde(skip_serializing_if = "is_default")]
     pub negative_prompt_template: Option<String>,
+    /// What changes the model, in order.
+    pub loras: Vec<ChosenLora>,
+    #[serde(skip_serializing_if = "is_default")]
     pub image: Option<StartPicture>,
+    #[serde(skip_serializing_if = "is_default")]
     pub last_image: Option<StartPicture>,
-    /// A clip to go on from; stands in the start picture's place.
+    /// A clip to extend; stands in the start picture's place.
+    #[serde(skip_serializing_if = "is_default")]
     pub extend: Option<SourceClip>,
-    /// Which part of the picture is made anew: white is, black stays.
+    /// Which part of the picture is regenerated: white is, black stays.
+    #[serde(skip_serializing_if = "is_default")]
     pub mask: Option<StartPicture>,
-    pub strength: Option<f64>,
     /// Stretched where absent, as diffusers does; cropped where the size is one of a few for its aspect.
     pub fit: Option<Fit>,
     /// The id of one of the model's presets: its values stand where this form has none.
+    #[serde(skip_serializing_if = "is_default")]
     pub preset: Option<String>,
+    pub size: SizeChoice,
+    /// Used when the size is custom.
     pub width: Option<u32>,
+    /// As `width`.
     pub height: Option<u32>,
     pub num_frames: Option<u32>,
     /// Of a clip that is made in sections.
     pub secs: Option<f64>,
     /// As many as another clip had; wins over seconds and frames.
+    #[serde(skip_serializing_if = "is_default")]
     pub num_sections: Option<u32>,
     /// Latent frames of a section.
+    #[serde(skip_serializing_if = "is_default")]
     pub window: Option<u32>,
     pub section_order: Option<SectionOrder>,
     /// Every step is computed when absent.
     pub step_cache: Option<StepCache>,
     pub fps: Option<f64>,
+    /// How many to make.
     pub batch_size: Option<u32>,
-    pub num_steps: Option<u32>,
-    pub guidance_scale: Option<f64>,
-    pub true_cfg_scale: Option<f64>,
-    pub guidance_scale_2: Option<f64>,
-    pub start_step: Option<u32>,
-    pub end_step: Option<u32>,
+    #[serde(flatten)]
+    pub sampling: PartialSampling,
+    /// What stood before a preset was taken over.
+    #[serde(deserialize_with = "choices::before_preset")]
+    pub before_preset: Option<Box<PresetValues>>,
+    /// Edge of the VAE's tiles in pixels; whole frames when absent.
     pub vae_tile: Option<u32>,
-    pub memory: MemoryChoice,
-    pub shift: Option<f64>,
-    /// By the number of tokens, whatever the model's scheduler says.
-    pub dynamic_shift: bool,
-    pub sampler: Option<Sampler>,
-    pub sigma_schedule: SigmaSchedule,
+    /// Of the first result.
+    #[serde(deserialize_with = "seed::read")]
     pub seed: u64,
+    /// What stands in the seed's field while that is no number.
+    #[serde(skip_serializing_if = "is_default")]
+    pub typed_seed: Option<String>,
+    pub seed_mode: SeedMode,
+    #[serde(skip_serializing_if = "is_default")]
     pub max_sequence_length: Option<u32>,
-    pub loras: Vec<Lora>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub memory: MemoryChoice,
+    #[serde(skip_serializing_if = "is_default")]
     pub preview: PreviewChoice,
+    #[serde(skip_serializing_if = "is_default")]
     pub dtype: DtypeChoice,
+    #[serde(skip_serializing_if = "is_default")]
     pub capture: Option<PathBuf>,
+    /// The file to write, or one of its kind.
+    #[serde(skip_serializing_if = "is_default")]
     pub out: PathBuf,
+    #[serde(skip_serializing_if = "is_default")]
     pub sidecar: bool,
 }
 
+/// What no form says is not written.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// A start or end picture and its size as the user sees it (after EXIF rotation).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartPicture {
     pub path: PathBuf,
     pub width: u32,
     pub height: u32,
 }
 
-/// A clip to go on from, and what is known of it without decoding it.
-#[derive(Clone, Debug, PartialEq)]
+/// A clip to extend, and what is known of it without decoding it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceClip {
     pub path: PathBuf,
     pub info: ClipInfo,
@@ -157,12 +196,20 @@ impl GenerateForm {
         };
         inputs::check(self, spec, num_frames, &mut found);
         pictures::check(self, spec, &mut found);
-        let guidance = guidance::choose(self, spec, preset, &mut found);
-        let num_steps = self
-            .num_steps
-            .or_else(|| preset.map(|preset| preset.num_steps))
-            .unwrap_or(spec.defaults.num_steps);
-        let strength = pictures::strength(self, spec, num_steps, &mut found);
+        if let Some(typed) = &self.typed_seed {
+            found.fail("seed", seed::wrong(typed));
+        }
+        let defaults = Sampling {
+            shift: spec.defaults.shift_at(width, height),
+            ..spec.defaults.sampling
+        };
+        let wish = preset.map_or(self.sampling, |preset| self.sampling.or(preset.sampling));
+        let mut sampling = wish.over(defaults);
+        guidance::settle(self, spec, &mut sampling, &mut found);
+        sampling.dynamic_shift = ranges::dynamic_shift(self, spec, &mut found);
+        sampling.strength = pictures::strength(self, spec, sampling.num_steps, &mut found);
+        self.settle_start(&mut sampling, &mut found);
+        let negative_prompt = self.negative_prompt.as_ref();
         let request = GenerateRequest {
             model: spec.id.clone(),
             family: spec.family,
@@ -172,17 +219,15 @@ impl GenerateForm {
             preview: self.preview,
             image_role: spec.image_role,
             prompt: self.prompt.clone(),
-            prompt_template: template(self.prompt_template.as_ref(), &self.prompt),
-            negative_prompt: guidance.negative_prompt,
-            negative_prompt_template: template(
-                self.negative_prompt_template.as_ref(),
-                self.negative_prompt.as_deref().unwrap_or_default(),
-            ),
+            prompt_template: self.prompt_template.clone(),
+            negative_prompt: negative_prompt
+                .unwrap_or(&spec.defaults.negative_prompt)
+                .clone(),
+            negative_prompt_template: self.negative_prompt_template.clone(),
             image: self.image.as_ref().map(|image| image.path.clone()),
             last_image: self.last_image.as_ref().map(|image| image.path.clone()),
             extend: self.extend.as_ref().map(|clip| clip.path.clone()),
             mask: self.mask.as_ref().map(|mask| mask.path.clone()),
-            strength,
             fit: self.fit.unwrap_or_else(|| snap::own_fit(self, spec)),
             width,
             height,
@@ -190,28 +235,12 @@ impl GenerateForm {
             sections,
             fps: self.effective_fps(spec, &mut found),
             batch_size: self.batch_size.unwrap_or(1),
-            num_steps,
-            guidance_scale: guidance.guidance_scale,
-            true_cfg_scale: guidance.true_cfg_scale,
-            guidance_scale_2: guidance.guidance_scale_2,
-            start_step: self.effective_start(strength, &mut found),
-            end_step: self.end_step,
+            sampling,
+            seed: self.seed,
             vae_tile: self.vae_tile,
             memory: self.memory,
-            shift: self
-                .shift
-                .or_else(|| preset.and_then(|preset| preset.shift))
-                .or_else(|| spec.defaults.shift_at(width, height))
-                .filter(|_| !self.dynamic_shift || self.shift.is_some()),
-            dynamic_shift: ranges::dynamic_shift(self, spec, &mut found),
-            sampler: self
-                .sampler
-                .or_else(|| preset.map(|preset| preset.sampler))
-                .unwrap_or(spec.defaults.sampler),
-            sigma_schedule: self.sigma_schedule,
-            seed: self.seed,
             max_sequence_length: self.sequence_length(spec, &mut found),
-            loras: self.loras.clone(),
+            loras: self.acting_loras().map(Lora::from).collect(),
             step_cache: sections::step_cache(self, spec, &mut found),
             dtype: self.dtype,
             capture: self.capture.clone(),
@@ -228,14 +257,12 @@ impl GenerateForm {
     }
 
     /// Where a strength says where to begin, nothing else does.
-    fn effective_start(&self, strength: Option<f64>, found: &mut Findings) -> u32 {
-        let start = self.start_step.unwrap_or(0);
-        if strength.is_some() && start > 0 {
+    fn settle_start(&self, sampling: &mut Sampling, found: &mut Findings) {
+        if sampling.strength.is_some() && sampling.start_step > 0 {
             let why = "The start step is not used: the strength says where to begin";
             found.note("start-step", why.to_owned());
-            return 0;
+            sampling.start_step = 0;
         }
-        start
     }
 
     /// The tokens that are read, for the families that can read fewer.
@@ -291,17 +318,6 @@ impl GenerateForm {
             (None, None) => spec.defaults.fps,
         }
     }
-}
-
-/// What a request keeps of a prompt's template: nothing where that is the prompt itself.
-fn template(template: Option<&String>, prompt: &str) -> Option<String> {
-    template.filter(|written| *written != prompt).cloned()
-}
-
-/// A seed that nobody chose; short enough to be read out and typed again.
-pub fn random_seed() -> u64 {
-    // Each `RandomState` has keys of its own: no crate is needed for one number.
-    RandomState::new().build_hasher().finish() % 1_000_000_000
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //!
 //! Looks at no file.
 
+use super::seed::beyond_last;
 use super::{Findings, GenerateForm};
 use crate::job::first_step;
 use crate::media::ClipFormat;
@@ -109,15 +110,8 @@ fn check_batch(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
             ),
         };
         found.fail("batch", what);
-    } else if form.seed.checked_add(u64::from(size) - 1).is_none() {
-        found.fail(
-            "seed",
-            format!(
-                "expected a seed of at most {} for a batch of {size}, which counts on from it, found {}",
-                u64::MAX - u64::from(size) + 1,
-                form.seed
-            ),
-        );
+    } else if let Some(problem) = beyond_last(form.seed, size) {
+        found.fail("seed", problem);
     }
 }
 
@@ -129,9 +123,9 @@ pub(super) fn strength(
     found: &mut Findings,
 ) -> Option<f64> {
     let has_base = form.image.is_some() && spec.image_role != ImageRole::FirstFrame;
-    let Some(default) = spec.defaults.strength.filter(|_| has_base) else {
-        if form.strength.is_some() {
-            let why = match spec.defaults.strength {
+    let Some(default) = spec.defaults.sampling.strength.filter(|_| has_base) else {
+        if form.sampling.strength.is_some() {
+            let why = match spec.defaults.sampling.strength {
                 Some(_) => "there is no start picture".to_owned(),
                 None => format!("{} does not begin on the way to a picture", spec.name),
             };
@@ -139,7 +133,7 @@ pub(super) fn strength(
         }
         return None;
     };
-    let strength = form.strength.unwrap_or(default);
+    let strength = form.sampling.strength.unwrap_or(default);
     if !(0.0..=1.0).contains(&strength) {
         found.fail(
             "strength",

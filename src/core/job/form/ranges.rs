@@ -3,7 +3,7 @@
 //! Sizes and frames are [`super::snap`]'s.
 
 use super::{Findings, GenerateForm};
-use crate::job::{GenerateRequest, first_step};
+use crate::job::{GenerateRequest, Sampling, first_step};
 use crate::model::ModelSpec;
 
 /// Slowest and fastest rate of a written clip.
@@ -27,21 +27,17 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut Fin
             format!("expected between {slowest} and {fastest} frames a second, found {fps}"),
         );
     }
-    let num_steps = request.num_steps;
+    let sampling = &request.sampling;
+    let num_steps = sampling.num_steps;
     if (1..=1000).contains(&num_steps) {
-        check_part(request, found);
+        check_part(sampling, found);
     } else {
         found.fail(
             "steps",
             format!("expected between 1 and 1000 steps, found {num_steps}"),
         );
     }
-    let guidances = [
-        ("guidance", Some(request.guidance_scale)),
-        ("guidance-2", request.guidance_scale_2),
-        ("true-cfg", request.true_cfg_scale),
-    ];
-    for (field, scale) in guidances {
+    for (field, scale) in sampling.guidances() {
         if let Some(scale) = scale
             && !(scale >= 0.0 && scale <= 100.0)
         {
@@ -51,7 +47,7 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut Fin
             );
         }
     }
-    if let Some(problem) = request.shift.and_then(wrong_shift) {
+    if let Some(problem) = sampling.shift.and_then(wrong_shift) {
         found.fail("shift", problem);
     }
     if let Some(tile) = request.vae_tile {
@@ -96,7 +92,7 @@ fn check_loras(request: &GenerateRequest, found: &mut Findings) {
 /// A shift by the number of tokens, for the families that have one.
 pub(super) fn dynamic_shift(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) -> bool {
     let has_one = spec.family.has_dynamic_shift;
-    match (form.dynamic_shift, form.shift) {
+    match (form.sampling.dynamic_shift, form.sampling.shift) {
         (true, Some(_)) => found.fail(
             "shift",
             "expected either a number as the shift or that of the tokens, found both".to_owned(),
@@ -118,15 +114,15 @@ pub(crate) fn wrong_shift(shift: f64) -> Option<String> {
 }
 
 /// The part of the schedule that is made: at least one step of it.
-fn check_part(request: &GenerateRequest, found: &mut Findings) {
-    let num_steps = request.num_steps;
-    let end = request.end_step.unwrap_or(num_steps);
+fn check_part(sampling: &Sampling, found: &mut Findings) {
+    let num_steps = sampling.num_steps;
+    let end = sampling.end_step.unwrap_or(num_steps);
     if end == 0 || end > num_steps {
         found.fail(
             "end-step",
             format!("expected an end between step 1 and step {num_steps}, found {end}"),
         );
-    } else if let Some(strength) = request.strength
+    } else if let Some(strength) = sampling.strength
         && (end..num_steps).contains(&first_step(num_steps, strength))
     {
         found.fail(
@@ -136,12 +132,12 @@ fn check_part(request: &GenerateRequest, found: &mut Findings) {
                 first_step(num_steps, strength)
             ),
         );
-    } else if request.start_step >= end {
+    } else if sampling.start_step >= end {
         found.fail(
             "start-step",
             format!(
                 "expected a start before step {end}, counted from 0, found {}",
-                request.start_step
+                sampling.start_step
             ),
         );
     }

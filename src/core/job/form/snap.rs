@@ -52,7 +52,7 @@ pub(super) fn size(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) 
 
 /// How a picture comes to the size where nobody said it: cropped to a bucket that was chosen for it, else stretched.
 pub(super) fn own_fit(form: &GenerateForm, spec: &ModelSpec) -> Fit {
-    let is_open = form.width.is_none() && form.height.is_none();
+    let is_open = form.edges(spec) == (None, None);
     if is_open && spec.has_buckets() {
         Fit::Crop
     } else {
@@ -88,7 +88,8 @@ fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
         .or_else(|| sizes.next());
     let default = (spec.defaults.width, spec.defaults.height);
     let aspect = source.map(|(width, height)| f64::from(width) / f64::from(height.max(1)));
-    match (form.width, form.height, aspect) {
+    let (width, height) = form.edges(spec);
+    match (width, height, aspect) {
         (Some(width), Some(height), _) => (width, height),
         (None, None, Some(aspect)) => within(spec.size_for_aspect(aspect), &spec.limits),
         (Some(width), None, Some(aspect)) if !spec.limits.fixed_size => (

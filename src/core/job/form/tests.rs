@@ -6,12 +6,14 @@ mod sections;
 mod sizes;
 
 use super::*;
+use crate::job::Sampler;
 use crate::model::{InputUse, test_spec};
 
 fn form() -> GenerateForm {
     GenerateForm {
         prompt: "a red boat".into(),
         out: "clip.mp4".into(),
+        size: SizeChoice::Custom,
         ..Default::default()
     }
 }
@@ -76,7 +78,7 @@ fn an_empty_form_takes_the_models_defaults() {
         (spec.defaults.width, spec.defaults.height)
     );
     assert_eq!(request.num_frames, spec.defaults.num_frames);
-    assert_eq!(request.num_steps, spec.defaults.num_steps);
+    assert_eq!(request.sampling.num_steps, spec.defaults.sampling.num_steps);
     assert_eq!(checked.notices, []);
 }
 
@@ -85,10 +87,13 @@ fn every_wrong_field_is_named_with_what_was_expected_and_found() {
     let wrong = GenerateForm {
         width: Some(0),
         num_frames: Some(0),
-        num_steps: Some(0),
         fps: Some(f64::NAN),
-        guidance_scale: Some(-1.0),
-        shift: Some(0.0),
+        sampling: PartialSampling {
+            num_steps: Some(0),
+            guidance_scale: Some(-1.0),
+            shift: Some(0.0),
+            ..PartialSampling::default()
+        },
         vae_tile: Some(63),
         ..form()
     };
@@ -173,10 +178,13 @@ fn a_picture_that_is_too_long_for_the_image_encoder_is_refused_at_once() {
 #[test]
 fn a_shift_is_between_a_hundredth_and_a_hundred() {
     for shift in [0.01, 1.0, 100.0] {
-        assert!(changed(|form| form.shift = Some(shift)).is_ok(), "{shift}");
+        assert!(
+            changed(|form| form.sampling.shift = Some(shift)).is_ok(),
+            "{shift}"
+        );
     }
     for shift in [1e-300, 0.0, 0.009, -1.0, 101.0, f64::NAN] {
-        let text = problems(|form| form.shift = Some(shift));
+        let text = problems(|form| form.sampling.shift = Some(shift));
         assert!(
             text.starts_with("shift: expected a shift between 0.01 and 100, found"),
             "{text}"
@@ -303,10 +311,13 @@ fn with_preset() -> ModelSpec {
         id: "fast-4".into(),
         name: "Fast 4 steps".into(),
         note: String::new(),
-        num_steps: 4,
-        guidance_scale: 1.0,
-        shift: Some(5.0),
-        sampler: Sampler::Lcm,
+        sampling: PartialSampling {
+            num_steps: Some(4),
+            guidance_scale: Some(1.0),
+            shift: Some(5.0),
+            sampler: Some(Sampler::Lcm),
+            ..PartialSampling::default()
+        },
     }];
     spec
 }
@@ -315,15 +326,22 @@ fn with_preset() -> ModelSpec {
 fn a_preset_gives_what_the_form_leaves_open() {
     let wish = GenerateForm {
         preset: Some("fast-4".into()),
-        num_steps: Some(6),
+        sampling: PartialSampling {
+            num_steps: Some(6),
+            ..PartialSampling::default()
+        },
         ..form()
     };
     let request = wish.validate(&with_preset()).unwrap().request;
     assert_eq!(
-        (request.num_steps, request.guidance_scale, request.shift),
+        (
+            request.sampling.num_steps,
+            request.sampling.guidance_scale,
+            request.sampling.shift
+        ),
         (6, 1.0, Some(5.0))
     );
-    assert_eq!(request.sampler, Sampler::Lcm);
+    assert_eq!(request.sampling.sampler, Sampler::Lcm);
     let unknown = GenerateForm {
         preset: Some("slow".into()),
         ..form()
@@ -341,18 +359,22 @@ fn a_preset_gives_what_the_form_leaves_open() {
 fn the_low_noise_experts_guidance_is_the_other_one_where_only_that_was_chosen() {
     let mut spec = with_preset();
     spec.files.transformer_2 = Some("low".into());
-    spec.defaults.guidance_scale_2 = Some(3.0);
+    spec.defaults.sampling.guidance_scale_2 = Some(3.0);
     let low = |change: &dyn Fn(&mut GenerateForm)| {
         let mut wish = form();
         change(&mut wish);
-        wish.validate(&spec).unwrap().request.low_guidance_scale()
+        wish.validate(&spec)
+            .unwrap()
+            .request
+            .sampling
+            .low_guidance_scale()
     };
     assert_eq!(low(&|_| {}), 3.0);
-    assert_eq!(low(&|form| form.guidance_scale = Some(1.0)), 1.0);
-    assert_eq!(low(&|form| form.guidance_scale_2 = Some(2.0)), 2.0);
+    assert_eq!(low(&|form| form.sampling.guidance_scale = Some(1.0)), 1.0);
+    assert_eq!(low(&|form| form.sampling.guidance_scale_2 = Some(2.0)), 2.0);
     assert_eq!(low(&|form| form.preset = Some("fast-4".into())), 1.0);
-    let one = changed(|form| form.guidance_scale_2 = Some(2.0)).unwrap();
-    assert_eq!(one.request.guidance_scale_2, None);
+    let one = changed(|form| form.sampling.guidance_scale_2 = Some(2.0)).unwrap();
+    assert_eq!(one.request.sampling.guidance_scale_2, None);
     assert_eq!(
         told(&one),
         ["The second guidance is not used: Test model has one transformer"]
@@ -363,8 +385,8 @@ fn the_low_noise_experts_guidance_is_the_other_one_where_only_that_was_chosen() 
 fn the_part_of_the_schedule_has_at_least_one_step() {
     let part = |start, end| {
         changed(|form| {
-            form.num_steps = Some(10);
-            (form.start_step, form.end_step) = (start, end);
+            form.sampling.num_steps = Some(10);
+            (form.sampling.start_step, form.sampling.end_step) = (start, end);
         })
     };
     for (start, end) in [

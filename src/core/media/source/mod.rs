@@ -30,7 +30,7 @@ use crate::job::Clip;
 pub const MAX_CLIP_PIXELS: u64 = 1_000_000_000;
 
 /// What is known of a clip without decoding it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ClipInfo {
     /// Pixels, upright.
     pub width: u32,

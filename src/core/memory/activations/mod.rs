@@ -115,8 +115,9 @@ impl<'a> Job<'a> {
 
     /// Steps that are made, of both experts where there are two.
     pub fn steps(&self) -> u32 {
-        let end = self.request.end_step.unwrap_or(self.request.num_steps);
-        end.saturating_sub(self.request.start_step).max(1)
+        let sampling = &self.request.sampling;
+        let end = sampling.end_step.unwrap_or(sampling.num_steps);
+        end.saturating_sub(sampling.start_step).max(1)
     }
 
     /// Calls of a transformer in the stage's steps. `passes` a step.

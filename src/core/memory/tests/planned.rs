@@ -207,7 +207,7 @@ fn predicted_peaks_are_within_a_tenth_of_what_was_measured() {
             request.batch_size = batch;
         } else {
             // Two texts go together where there is guidance.
-            request.guidance_scale = f64::from(batch);
+            request.sampling.guidance_scale = f64::from(batch);
         }
         let plan = case.plan(&request, card(141));
         let predicted = plan.of_stage(stage).unwrap().peak_bytes as f64 / GIB as f64;
@@ -369,10 +369,8 @@ fn guidance_batches_and_tiles_count_and_the_precision_doubles_the_numbers() {
             .unwrap()
     };
     let small = case.request(320, 320, 17);
-    let alone = GenerateRequest {
-        guidance_scale: 1.0,
-        ..small.clone()
-    };
+    let mut alone = small.clone();
+    alone.sampling.guidance_scale = 1.0;
     assert!(
         denoise(&small, card(24)).activation_bytes > denoise(&alone, card(24)).activation_bytes
     );
@@ -453,7 +451,7 @@ fn absurd_sizes_are_answered_and_nothing_panics() {
         ] {
             let mut request = case.request(width, height, frames);
             request.batch_size = u32::MAX;
-            request.num_steps = u32::MAX;
+            request.sampling.num_steps = u32::MAX;
             for tile in [None, Some(0), Some(u32::MAX)] {
                 request.vae_tile = tile;
                 for facts in [card(0), card(24), cpu(0)] {

@@ -118,12 +118,16 @@ fn a_form_has_what_the_model_can_be_told_and_says_the_rest() {
     spec.limits.fixed_size = false;
     let (form, notes) = restored.form_for(&spec);
     assert_eq!(
-        (form.guidance_scale, form.true_cfg_scale),
+        (form.sampling.guidance_scale, form.sampling.true_cfg_scale),
         (Some(1.0), None)
     );
     assert_eq!((form.width, form.num_frames), (Some(640), Some(257)));
     assert_eq!(
-        (form.shift, form.num_steps, form.strength),
+        (
+            form.sampling.shift,
+            form.sampling.num_steps,
+            form.sampling.strength
+        ),
         (None, None, None)
     );
     assert_eq!(form.negative_prompt.as_deref(), Some(""));
@@ -134,7 +138,7 @@ fn a_form_has_what_the_model_can_be_told_and_says_the_rest() {
     (restored.width, restored.height) = (Some(90_000), Some(90_000));
     let (form, notes) = restored.form_for(&spec);
     assert_eq!(
-        (form.guidance_scale, form.true_cfg_scale),
+        (form.sampling.guidance_scale, form.sampling.true_cfg_scale),
         (Some(3.0), Some(1.0))
     );
     assert_eq!((form.secs, form.negative_prompt), (Some(120.0), None));

@@ -117,14 +117,14 @@ impl Job<'_> {
 
     /// The steps that the request wants, of those that its strength leaves.
     fn steps(&self) -> Result<Range<usize>, EngineError> {
-        let num_steps = self.request.num_steps as usize;
+        let num_steps = self.request.sampling.num_steps as usize;
         let mut first = 0;
         if self.starts_from_image() {
-            let strength = self.request.strength.unwrap_or(match self.role {
+            let strength = self.request.sampling.strength.unwrap_or(match self.role {
                 Role::Canvas => CANVAS_STRENGTH,
                 Role::Base | Role::Reference => BASE_STRENGTH,
             });
-            first = first_step(self.request.num_steps, strength) as usize;
+            first = first_step(self.request.sampling.num_steps, strength) as usize;
             if first >= num_steps {
                 return Err(EngineError::request(format!(
                     "a strength of {strength} leaves none of {num_steps} steps to make"

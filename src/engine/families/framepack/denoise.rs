@@ -155,11 +155,11 @@ fn conditions(
 /// goes with the number of tokens. The other samplers are diffusers', with the shift of the scheduler that the model
 /// comes with (HunyuanVideo's is fixed), and else as UniPC.
 pub fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineError> {
-    let is_own = matches!(request.sampler, Sampler::UniPc | Sampler::UniPcBh1);
+    let is_own = matches!(request.sampling.sampler, Sampler::UniPc | Sampler::UniPcBh1);
     let folder = request.files.scheduler.as_deref();
     let mut scheduler = FlowSchedule::read(folder.filter(|_| !is_own), true)?;
     scheduler.largest_mu = Some(LARGEST_SHIFT.ln());
-    let num_steps = request.num_steps as usize;
+    let num_steps = request.sampling.num_steps as usize;
     let steps = wanted_steps(request);
     if !is_own || num_steps == 0 {
         return scheduler.solver(request, tokens, steps);
@@ -173,6 +173,6 @@ pub fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineEr
         ..UniPcOptions::default()
     };
     let schedule = Schedule::of_sigmas(sigmas, scheduler.num_train_timesteps());
-    let algorithm = Algorithm::UniPc(UniPc::along(schedule, options.of(request.sampler)));
+    let algorithm = Algorithm::UniPc(UniPc::along(schedule, options.of(request.sampling.sampler)));
     Solver::of_steps(algorithm, steps, num_steps)
 }

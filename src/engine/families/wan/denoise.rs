@@ -273,7 +273,7 @@ fn expert_of<'a>(
         return Ok((
             &config.transformer,
             &files.transformer,
-            request.guidance_scale,
+            request.sampling.guidance_scale,
         ));
     }
     let second = config
@@ -282,7 +282,7 @@ fn expert_of<'a>(
         .zip(files.transformer_2.as_deref());
     let (network, folder) =
         second.ok_or_else(|| EngineError::internal("this model has no low-noise expert"))?;
-    Ok((network, folder, request.low_guidance_scale()))
+    Ok((network, folder, request.sampling.low_guidance_scale()))
 }
 
 /// Latents that replace the noise of the first frame, in models where each token has a timestep of its own.

@@ -15,14 +15,15 @@ pub fn new_solver(
     scheduler: &SchedulerConfig,
     request: &GenerateRequest,
 ) -> Result<Solver, EngineError> {
-    let num_steps = request.num_steps as usize;
+    let num_steps = request.sampling.num_steps as usize;
     let shift = request
+        .sampling
         .shift
         .or_else(|| scheduler.stated_shift())
         .unwrap_or(1.0);
     check_schedule(num_steps, shift)?;
     let spacing = Spacing {
-        schedule: request.sigma_schedule,
+        schedule: request.sampling.sigma_schedule,
         num_steps,
         shift,
         num_train_timesteps: scheduler.num_train_timesteps,
@@ -38,6 +39,6 @@ pub fn new_solver(
         },
         disable_corrector: scheduler.disable_corrector.clone(),
     };
-    let algorithm = Algorithm::spaced(request.sampler, &spacing, unipc, request.seed);
+    let algorithm = Algorithm::spaced(request.sampling.sampler, &spacing, unipc, request.seed);
     Solver::of_steps(algorithm, wanted_steps(request), num_steps)
 }

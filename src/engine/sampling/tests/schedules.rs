@@ -204,9 +204,9 @@ fn every_solver_gets_to_the_picture_along_every_schedule() {
 fn a_shift_of_the_request_is_a_fixed_one_and_nonsense_is_refused() {
     let config = FlowSchedule::read(None, true).unwrap();
     let mut request = request(Sampler::Euler, SigmaSchedule::Simple, 4);
-    request.shift = Some(3.0);
+    request.sampling.shift = Some(3.0);
     for sampler in Sampler::ALL {
-        request.sampler = sampler;
+        request.sampling.sampler = sampler;
         let of = |tokens| {
             let solver = config.solver(&request, tokens, 0..4).unwrap();
             solver.sigmas().to_vec()
@@ -217,9 +217,9 @@ fn a_shift_of_the_request_is_a_fixed_one_and_nonsense_is_refused() {
     }
     assert!(config.solver(&request, 256, 3..5).is_err());
     for shift in [0.0, -1.0, f64::NAN] {
-        request.shift = Some(shift);
+        request.sampling.shift = Some(shift);
         assert!(config.solver(&request, 256, 0..4).is_err(), "{shift}");
     }
-    (request.shift, request.num_steps) = (None, 0);
+    (request.sampling.shift, request.sampling.num_steps) = (None, 0);
     assert!(config.solver(&request, 256, 0..0).is_err());
 }

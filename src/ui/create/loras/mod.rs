@@ -5,11 +5,11 @@ pub(in crate::ui) mod shelf;
 use egui::{
     Align, Button, Checkbox, Frame, Label, Layout, Margin, RichText, Slider, SliderClamping, Ui,
 };
+use safelight_core::job::ChosenLora;
 use safelight_core::lora::{Coverage, Fit, FoundLora};
 use safelight_core::model::ModelSpec;
 
 use crate::app::commands::AppCommand;
-use crate::app::form::{ChosenLora, has_two_experts};
 use crate::app::loras::{LoraShelf, LorasCommand};
 use crate::ui::create::advanced::said_ui;
 use crate::ui::widgets::{
@@ -110,8 +110,8 @@ fn strengths_ui(
     let explanation =
         "How strongly it acts: 1 as it was made, 0 not at all, below 0 the other way round";
     let expert = known.and_then(|known| known.card.as_ref()?.expert);
-    if !has_two_experts(spec) || expert.is_some() {
-        let label = match expert.filter(|_| has_two_experts(spec)) {
+    if !spec.has_two_experts() || expert.is_some() {
+        let label = match expert.filter(|_| spec.has_two_experts()) {
             Some("high-noise") => "High noise",
             Some(_) => "Low noise",
             None => "Strength",

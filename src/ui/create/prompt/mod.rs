@@ -145,7 +145,9 @@ fn negative_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     } else {
         "Needed: what to steer away from"
     };
-    let edit = TextEdit::multiline(&mut view.state.form.negative_prompt)
+    let negative = &mut view.state.form.negative_prompt;
+    let negative = negative.get_or_insert_with(|| spec.defaults.negative_prompt.clone());
+    let edit = TextEdit::multiline(negative)
         .id_salt("negative prompt")
         .hint_text(RichText::new(hint))
         .desired_rows(1)
@@ -169,7 +171,8 @@ fn idle_negative_text(view: &View<'_>, spec: &ModelSpec) -> String {
     } else {
         "with this model it acts with a real guidance (CFG) above 1, and each step then takes twice as long"
     };
-    if view.state.form.negative_prompt.trim().is_empty() {
+    let negative = view.state.form.negative_prompt.as_deref();
+    if negative.unwrap_or_default().trim().is_empty() {
         format!("No negative prompt: {how}, see Advanced")
     } else {
         format!("The negative prompt is kept and does not act: {how}, see Advanced")

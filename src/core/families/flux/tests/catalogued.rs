@@ -133,9 +133,9 @@ pub(crate) fn summary(spec: &ModelSpec) -> String {
         spec.guidance,
         defaults.width,
         defaults.height,
-        defaults.num_steps,
-        defaults.guidance_scale,
-        defaults.strength,
+        defaults.sampling.num_steps,
+        defaults.sampling.guidance_scale,
+        defaults.sampling.strength,
         presets.join(", "),
     )
 }
@@ -185,7 +185,7 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_defaults() {
             (flux::FAMILY, licence)
         );
         assert_eq!(spec.latent_rgb.as_ref().unwrap().factors.len(), 16);
-        assert_eq!(spec.defaults.sampler, Sampler::Euler);
+        assert_eq!(spec.defaults.sampling.sampler, Sampler::Euler);
         assert!(spec.defaults.negative_prompt.is_empty());
         assert!(!spec.example_prompts.is_empty());
         let limits = &spec.limits;
@@ -294,7 +294,7 @@ fn a_diffusers_folder_is_a_model_by_its_class_and_channels() {
         assert_eq!(files.tokenizer_2_class.as_deref(), Some("T5TokenizerFast"));
         assert_eq!(files.scheduler, Some(folder.join("scheduler")));
         assert_eq!(
-            (spec.defaults.sampler, spec.defaults.shift),
+            (spec.defaults.sampling.sampler, spec.defaults.sampling.shift),
             (Sampler::Euler, None)
         );
         let card = IdentityCard::read(&folder).unwrap();

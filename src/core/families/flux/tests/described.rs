@@ -136,8 +136,14 @@ fn a_model_of_no_published_shape_takes_what_goes_with_its_variant_and_a_small_si
     );
     let defaults = &spec.defaults;
     assert_eq!((defaults.width, defaults.height), (256, 256));
-    assert_eq!((defaults.num_steps, defaults.strength), (4, Some(0.6)));
-    assert_eq!((defaults.num_frames, defaults.sampler), (1, Sampler::Euler));
+    assert_eq!(
+        (defaults.sampling.num_steps, defaults.sampling.strength),
+        (4, Some(0.6))
+    );
+    assert_eq!(
+        (defaults.num_frames, defaults.sampling.sampler),
+        (1, Sampler::Euler)
+    );
     assert!(spec.latent_rgb.is_some() && spec.presets.is_empty());
 }
 

@@ -130,9 +130,15 @@ fn both_published_models_are_offered_from_a_comfyui_folder_with_their_defaults()
         assert_eq!(spec.guidance, Guidance::Distilled);
         assert!(spec.licence.contains("Tencent Hunyuan") && spec.licence.contains("Llama 3"));
         let defaults = &spec.defaults;
-        assert_eq!((defaults.num_steps, defaults.guidance_scale), (25, 10.0));
         assert_eq!(
-            (defaults.sampler, defaults.shift),
+            (
+                defaults.sampling.num_steps,
+                defaults.sampling.guidance_scale
+            ),
+            (25, 10.0)
+        );
+        assert_eq!(
+            (defaults.sampling.sampler, defaults.sampling.shift),
             (Sampler::UniPcBh1, None)
         );
         assert_eq!((defaults.fps, defaults.num_frames), (30.0, 145));
@@ -165,7 +171,7 @@ fn a_transformer_is_the_same_in_every_dialect_and_its_config_is_the_published_on
             (spec.name.as_str(), spec.variant.as_str()),
             ("any name", "I2V")
         );
-        assert_eq!(spec.defaults.num_steps, 25);
+        assert_eq!(spec.defaults.sampling.num_steps, 25);
         let config = config_of(framepack::FAMILY, Component::Transformer, &place).unwrap();
         for (key, value) in [
             ("in_channels", json!(16)),
@@ -233,7 +239,7 @@ fn a_diffusers_folder_is_a_model_with_its_own_schedule_and_refused_where_a_part_
     let spec = ModelSpec::open(&folder).unwrap();
     let defaults = &spec.defaults;
     assert_eq!(
-        (defaults.sampler, defaults.shift),
+        (defaults.sampling.sampler, defaults.sampling.shift),
         (Sampler::Euler, Some(7.0))
     );
     assert_eq!(
@@ -250,7 +256,10 @@ fn a_diffusers_folder_is_a_model_with_its_own_schedule_and_refused_where_a_part_
     edit_json(&scheduler, |config| {
         config["use_dynamic_shifting"] = json!(true);
     });
-    assert_eq!(ModelSpec::open(&folder).unwrap().defaults.shift, None);
+    assert_eq!(
+        ModelSpec::open(&folder).unwrap().defaults.sampling.shift,
+        None
+    );
     for (file, key, value, part) in [
         (
             "transformer/config.json",

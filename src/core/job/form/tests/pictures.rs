@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::families::flux;
-use crate::job::Lora;
 use crate::model::{Guidance, ImageRole};
 
 /// As Flux dev: of any size up to 4 megapixels, begins on the way to a picture, and takes a mask.
@@ -14,8 +13,11 @@ fn dev() -> ModelSpec {
     spec.guidance = Guidance::Distilled;
     let defaults = &mut spec.defaults;
     (defaults.width, defaults.height, defaults.num_frames) = (1024, 1024, 1);
-    (defaults.num_steps, defaults.guidance_scale) = (28, 3.5);
-    (defaults.strength, defaults.shift) = (Some(0.6), None);
+    (
+        defaults.sampling.num_steps,
+        defaults.sampling.guidance_scale,
+    ) = (28, 3.5);
+    (defaults.sampling.strength, defaults.sampling.shift) = (Some(0.6), None);
     let limits = &mut spec.limits;
     (limits.size_multiple, limits.max_pixels, limits.fixed_size) = (16, 1 << 22, false);
     (limits.frame_stride, limits.max_frames, limits.max_batch) = (1, 1, 8);
@@ -26,7 +28,10 @@ fn dev() -> ModelSpec {
 fn schnell() -> ModelSpec {
     let mut spec = dev();
     spec.guidance = Guidance::None;
-    (spec.defaults.guidance_scale, spec.defaults.num_steps) = (0.0, 4);
+    (
+        spec.defaults.sampling.guidance_scale,
+        spec.defaults.sampling.num_steps,
+    ) = (0.0, 4);
     spec
 }
 
@@ -35,7 +40,7 @@ fn fill() -> ModelSpec {
     let mut spec = dev();
     spec.image_role = ImageRole::Canvas;
     (spec.start_image, spec.mask) = (InputUse::Required, InputUse::Required);
-    spec.defaults.strength = None;
+    spec.defaults.sampling.strength = None;
     spec
 }
 
@@ -68,10 +73,16 @@ fn a_picture_needs_nothing_but_a_prompt() {
         assert_eq!(text, "");
         assert_eq!((request.num_frames, request.batch_size), (1, 1));
         assert_eq!(
-            (request.guidance_scale, request.true_cfg_scale),
+            (
+                request.sampling.guidance_scale,
+                request.sampling.true_cfg_scale
+            ),
             (guidance, None)
         );
-        assert_eq!((request.strength, request.shift), (None, None));
+        assert_eq!(
+            (request.sampling.strength, request.sampling.shift),
+            (None, None)
+        );
     }
 }
 
@@ -79,7 +90,7 @@ fn a_picture_needs_nothing_but_a_prompt() {
 fn what_was_carried_says_nothing_that_was_not_wished() {
     let spec = schnell();
     let (_, text) = noted(&spec, |form| {
-        form.guidance_scale = Some(spec.defaults.guidance_scale);
+        form.sampling.guidance_scale = Some(spec.defaults.sampling.guidance_scale);
         form.fps = Some(spec.defaults.fps);
         form.num_frames = Some(1);
         form.negative_prompt = Some(spec.defaults.negative_prompt.clone());
@@ -133,13 +144,16 @@ fn a_strength_acts_on_the_way_to_a_picture_and_leaves_a_step_to_make() {
     let with = |strength: Option<f64>| {
         move |form: &mut GenerateForm| {
             form.image = Some(picture(64, 64));
-            form.strength = strength;
+            form.sampling.strength = strength;
         }
     };
-    assert_eq!(noted(&dev(), with(None)).0.strength, Some(0.6));
+    assert_eq!(noted(&dev(), with(None)).0.sampling.strength, Some(0.6));
     for strength in [0.01, 0.5, 1.0] {
         let (request, text) = noted(&dev(), with(Some(strength)));
-        assert_eq!((request.strength, text.as_str()), (Some(strength), ""));
+        assert_eq!(
+            (request.sampling.strength, text.as_str()),
+            (Some(strength), "")
+        );
     }
     for strength in [-0.1, 1.01, f64::NAN] {
         let text = asked(&dev(), with(Some(strength))).unwrap_err();
@@ -149,24 +163,24 @@ fn a_strength_acts_on_the_way_to_a_picture_and_leaves_a_step_to_make() {
         asked(&dev(), with(Some(0.0))).unwrap_err(),
         "strength: expected a strength that leaves at least one of 28 steps to make, found 0"
     );
-    let (request, text) = noted(&dev(), |form| form.strength = Some(0.3));
-    assert_eq!(request.strength, None);
+    let (request, text) = noted(&dev(), |form| form.sampling.strength = Some(0.3));
+    assert_eq!(request.sampling.strength, None);
     assert_eq!(text, "The strength is not used: there is no start picture");
     let (request, text) = noted(&fill(), |form| {
         with(Some(0.3))(form);
         form.mask = Some(picture(64, 64));
     });
-    assert_eq!(request.strength, None);
+    assert_eq!(request.sampling.strength, None);
     assert!(text.starts_with("The strength is not used: Test model does not"));
     let (request, text) = noted(&dev(), |form| {
         with(Some(0.5))(form);
-        form.start_step = Some(3);
+        form.sampling.start_step = Some(3);
     });
-    assert_eq!(request.start_step, 0);
+    assert_eq!(request.sampling.start_step, 0);
     assert!(text.starts_with("The start step is not used"));
     let text = asked(&dev(), |form| {
         with(Some(0.5))(form);
-        form.end_step = Some(14);
+        form.sampling.end_step = Some(14);
     });
     assert!(text.unwrap_err().contains("an end behind step 14"));
 }
@@ -176,26 +190,29 @@ fn the_real_guidance_needs_a_negative_prompt_and_a_model_whose_own_is_another() 
     let wish = |scale: f64, negative: Option<&str>| {
         let negative = negative.map(str::to_owned);
         move |form: &mut GenerateForm| {
-            form.true_cfg_scale = Some(scale);
+            form.sampling.true_cfg_scale = Some(scale);
             form.negative_prompt = negative;
         }
     };
     for spec in [dev(), schnell()] {
         let (request, text) = noted(&spec, wish(2.0, Some("blurry")));
-        assert_eq!((request.true_cfg_scale, text.as_str()), (Some(2.0), ""));
+        assert_eq!(
+            (request.sampling.true_cfg_scale, text.as_str()),
+            (Some(2.0), "")
+        );
         assert!(request.is_guided());
         let (request, text) = noted(&spec, wish(2.0, None));
-        assert_eq!(request.true_cfg_scale, None);
+        assert_eq!(request.sampling.true_cfg_scale, None);
         assert!(text.starts_with("The real guidance is off: it needs a negative prompt"));
         let (request, text) = noted(&spec, wish(1.0, None));
-        assert_eq!((request.true_cfg_scale, text.as_str()), (None, ""));
+        assert_eq!((request.sampling.true_cfg_scale, text.as_str()), (None, ""));
     }
     for scale in [-1.0, 101.0, f64::NAN] {
         let text = asked(&dev(), wish(scale, Some("blurry"))).unwrap_err();
         assert!(text.starts_with("true-cfg: expected a guidance"), "{text}");
     }
     let (request, text) = noted(&test_spec(), wish(2.0, Some("blurry")));
-    assert_eq!(request.true_cfg_scale, None);
+    assert_eq!(request.sampling.true_cfg_scale, None);
     assert!(
         text.ends_with("is the classifier-free one already"),
         "{text}"
@@ -204,15 +221,15 @@ fn the_real_guidance_needs_a_negative_prompt_and_a_model_whose_own_is_another() 
 
 #[test]
 fn a_guidance_and_a_negative_prompt_that_cannot_act_are_told() {
-    let (request, text) = noted(&schnell(), |form| form.guidance_scale = Some(7.0));
-    assert_eq!(request.guidance_scale, 0.0);
+    let (request, text) = noted(&schnell(), |form| form.sampling.guidance_scale = Some(7.0));
+    assert_eq!(request.sampling.guidance_scale, 0.0);
     assert!(text.starts_with("The guidance is not used"), "{text}");
     let negative = |form: &mut GenerateForm| form.negative_prompt = Some("blurry".into());
     let (_, text) = noted(&dev(), negative);
     assert!(text.starts_with("The negative prompt is not used: it acts when the real guidance"));
     let (_, text) = noted(&test_spec(), |form| {
         negative(form);
-        form.guidance_scale = Some(1.0);
+        form.sampling.guidance_scale = Some(1.0);
     });
     assert!(text.starts_with("The negative prompt is not used: it acts when the guidance"));
     assert_eq!(noted(&test_spec(), negative).1, "");
@@ -305,10 +322,10 @@ fn tokens_and_loras_have_their_ranges() {
     assert_eq!(tokens(&test_spec(), 9), Ok(None), "with a notice");
     let lora = |strength, strength_2| {
         asked(&dev(), |form| {
-            form.loras = vec![Lora {
-                path: "style.safetensors".into(),
+            form.loras = vec![ChosenLora {
                 strength,
                 strength_2,
+                ..ChosenLora::new("style.safetensors".into())
             }];
         })
     };

@@ -21,7 +21,10 @@ fn texts_become_the_embeddings_of_the_reference() {
             &expected.prompt.prompt,
             TEXT_LIMIT,
         );
-        assert_eq!(embeds.negative.is_some(), run.request.guidance_scale > 1.0);
+        assert_eq!(
+            embeds.negative.is_some(),
+            run.request.sampling.guidance_scale > 1.0
+        );
         if let Some(negative) = &embeds.negative {
             let expected = expected.negative.unwrap();
             assert_close(name, &negative.prompt, &expected.prompt, TEXT_LIMIT);
@@ -92,7 +95,7 @@ fn one_call_of_the_transformer_is_that_of_the_reference() {
         let embeds = run.embeds();
         let prompt = transformer.context(&embeds.prompt.prompt, None);
         let solver = new_solver(&run.config.scheduler, &run.request).unwrap();
-        for step in 0..run.request.num_steps as usize {
+        for step in 0..run.request.sampling.num_steps as usize {
             let timesteps = run.timesteps(solver.timestep(step));
             let per_token = run.step(step, "transformer.in.timestep").unwrap();
             assert!(timesteps.per_token().equal(per_token));
@@ -110,7 +113,7 @@ fn one_call_of_the_transformer_is_that_of_the_reference() {
                 let negative = transformer.context(&negative.prompt, None);
                 let uncond = call(&negative);
                 assert_close(name, &uncond, expected, CALL_LIMIT);
-                let guided = &uncond + (cond - &uncond) * run.request.guidance_scale;
+                let guided = &uncond + (cond - &uncond) * run.request.sampling.guidance_scale;
                 let expected = run.step(step, "noise_pred").unwrap();
                 assert_close(name, &guided, expected, GUIDED_LIMIT);
             }
@@ -124,7 +127,7 @@ fn one_step_of_a_sampler_is_that_of_the_reference() {
         let run = Run::open(name);
         let mut solver = new_solver(&run.config.scheduler, &run.request).unwrap();
         let mut latents = run.get("latents.initial").shallow_clone();
-        for step in 0..run.request.num_steps as usize {
+        for step in 0..run.request.sampling.num_steps as usize {
             let velocity = run.step(step, "noise_pred").unwrap();
             let next = solver.step(step, velocity, &latents);
             let expected = run.step(step, "latents").unwrap();

@@ -6,7 +6,7 @@ use super::*;
 fn a_resumed_loop_gives_the_same_latents_bit_for_bit() {
     for (name, num_steps) in [("text_to_video", 6), ("image_to_video", 7), ("euler", 5)] {
         let mut run = Run::open(name);
-        run.request.num_steps = num_steps;
+        run.request.sampling.num_steps = num_steps;
         let keeper = Keeper::default();
         let whole = run.denoise(None, &mut Capture::off(), &keeper).unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -30,7 +30,7 @@ fn a_resumed_loop_gives_the_same_latents_bit_for_bit() {
 #[test]
 fn a_resumed_run_records_what_a_whole_one_does() {
     let mut run = Run::open("text_to_video");
-    run.request.num_steps = 6;
+    run.request.sampling.num_steps = 6;
     let names = |resume: bool| {
         let dir = tempfile::tempdir().unwrap();
         let mut record = Capture::stage(dir.path(), "denoise").unwrap();

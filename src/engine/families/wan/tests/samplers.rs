@@ -8,8 +8,8 @@ use super::*;
 fn every_sampler_counts_steps_and_goes_on_bit_for_bit() {
     for sampler in Sampler::ALL {
         let mut run = Run::open("text_to_video");
-        run.request.sampler = sampler;
-        run.request.num_steps = 9;
+        run.request.sampling.sampler = sampler;
+        run.request.sampling.num_steps = 9;
         let keeper = Keeper::default();
         let whole = run.denoise(None, &mut Capture::off(), &keeper).unwrap();
         let told: Vec<_> = (1..=9).map(|step| (step, 9)).collect();
@@ -27,10 +27,10 @@ fn every_sampler_counts_steps_and_goes_on_bit_for_bit() {
 fn every_sampler_walks_the_sigma_schedule_that_is_asked_for() {
     for sampler in Sampler::ALL {
         let mut run = Run::open("text_to_video");
-        (run.request.sampler, run.request.num_steps) = (sampler, 9);
+        (run.request.sampling.sampler, run.request.sampling.num_steps) = (sampler, 9);
         let mut walks: Vec<Vec<f32>> = Vec::new();
         for schedule in SigmaSchedule::ALL {
-            run.request.sigma_schedule = schedule;
+            run.request.sampling.sigma_schedule = schedule;
             let solver = new_solver(&run.config.scheduler, &run.request).unwrap();
             assert_eq!(solver.num_steps(), 9);
             let sigmas = solver.sigmas().to_vec();
@@ -47,10 +47,10 @@ fn every_sampler_walks_the_sigma_schedule_that_is_asked_for() {
 fn a_part_of_the_schedule_begins_and_ends_at_its_own_noise() {
     for sampler in Sampler::ALL {
         let mut run = Run::open("text_to_video");
-        run.request.sampler = sampler;
-        run.request.num_steps = 8;
-        run.request.start_step = 2;
-        run.request.end_step = Some(5);
+        run.request.sampling.sampler = sampler;
+        run.request.sampling.num_steps = 8;
+        run.request.sampling.start_step = 2;
+        run.request.sampling.end_step = Some(5);
         let solver = new_solver(&run.config.scheduler, &run.request).unwrap();
         let keeper = Keeper::default();
         let folder = tempfile::tempdir().unwrap();
@@ -74,7 +74,10 @@ fn a_part_of_the_schedule_begins_and_ends_at_its_own_noise() {
         assert!(made.into_iter().eq(&expected), "{}", sampler.name());
     }
     let mut run = Run::open("text_to_video");
-    (run.request.start_step, run.request.end_step) = (3, Some(3));
+    (
+        run.request.sampling.start_step,
+        run.request.sampling.end_step,
+    ) = (3, Some(3));
     let refused = new_solver(&run.config.scheduler, &run.request)
         .err()
         .unwrap();

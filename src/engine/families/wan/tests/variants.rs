@@ -120,7 +120,7 @@ fn every_variant_denoises_as_the_reference_does() {
         record.finish().unwrap();
         let found = store::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
         let found: BTreeMap<_, _> = found.into_iter().collect();
-        let num_steps = run.request.num_steps as usize;
+        let num_steps = run.request.sampling.num_steps as usize;
         let told: Vec<_> = (1..=num_steps).map(|step| (step, num_steps)).collect();
         assert_eq!(*keeper.steps.borrow(), told, "{name}");
         for (key, expected) in &run.tensors {
@@ -158,7 +158,7 @@ fn the_experts_share_the_steps_at_the_boundary_and_neither_makes_the_others() {
 fn an_expert_that_dies_goes_on_where_it_was() {
     let mut variant = VariantRun::open("t2v22");
     let run = &mut variant.run;
-    run.request.num_steps = 20;
+    run.request.sampling.num_steps = 20;
     let keeper = Keeper::default();
     let whole = denoise_all(run, &mut Capture::off(), &keeper);
     let high = run
@@ -191,7 +191,7 @@ fn an_expert_that_dies_goes_on_where_it_was() {
 fn guidance_of_one_expert_alone_asks_twice_only_there() {
     let mut variant = VariantRun::open("t2v22");
     let run = &mut variant.run;
-    run.request.guidance_scale_2 = Some(1.0);
+    run.request.sampling.guidance_scale_2 = Some(1.0);
     let folder = tempfile::tempdir().unwrap();
     let mut record = Capture::stage(folder.path(), "denoise").unwrap();
     denoise_all(run, &mut record, &NoHooks);

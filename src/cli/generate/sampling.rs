@@ -1,0 +1,81 @@
+//! The arguments that say how noise becomes a result.
+
+use std::str::FromStr;
+
+use clap::Args;
+use safelight_core::job::{PartialSampling, Sampler, SigmaSchedule};
+
+/// Steps, guidance, shift and sampler.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct SamplingArgs {
+    /// How much of the picture is made anew, for models that begin on the way to it: above 0, 1 is all [default: the model's own]
+    #[arg(long, value_name = "X")]
+    strength: Option<f64>,
+    /// Denoising steps
+    #[arg(long, value_name = "N")]
+    steps: Option<u32>,
+    /// How strictly the prompt is followed: classifier-free guidance in Wan, where 1 turns it off; in Flux the number that its distilled models are told, and FramePack
+    #[arg(long, value_name = "X")]
+    guidance: Option<f64>,
+    /// Classifier-free guidance of models whose own guidance is another thing, by a second pass with the negative prompt; 1 turns it off
+    #[arg(long, value_name = "X")]
+    true_cfg: Option<f64>,
+    /// As --guidance for the low-noise expert of models that have one [default: as the other]
+    #[arg(long, value_name = "X")]
+    guidance_2: Option<f64>,
+    /// The first step to make, counted from 0
+    #[arg(long, value_name = "N")]
+    start_step: Option<u32>,
+    /// The step to end before; what noise is left then stays
+    #[arg(long, value_name = "N")]
+    end_step: Option<u32>,
+    /// Shift of the noise schedule, or dynamic for one by the number of tokens (Flux, FramePack) [default: the model's own]
+    #[arg(long, value_name = "X")]
+    shift: Option<Shift>,
+    /// unipc, unipc_bh1, euler, heun, dpmpp_2m or lcm [default: the model's own]
+    #[arg(long, value_name = "NAME")]
+    sampler: Option<Sampler>,
+    /// How the noise levels of the steps are spaced: simple, beta, karras or exponential [default: simple, the model's own]
+    #[arg(long, value_name = "NAME")]
+    schedule: Option<SigmaSchedule>,
+}
+
+impl From<SamplingArgs> for PartialSampling {
+    fn from(args: SamplingArgs) -> Self {
+        Self {
+            num_steps: args.steps,
+            start_step: args.start_step,
+            end_step: args.end_step,
+            guidance_scale: args.guidance,
+            guidance_scale_2: args.guidance_2,
+            true_cfg_scale: args.true_cfg,
+            shift: match args.shift {
+                Some(Shift::Fixed(number)) => Some(number),
+                Some(Shift::Dynamic) | None => None,
+            },
+            dynamic_shift: args.shift == Some(Shift::Dynamic),
+            sampler: args.sampler,
+            sigma_schedule: args.schedule,
+            strength: args.strength,
+        }
+    }
+}
+
+/// The shift as it is written: a number, or by the number of tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shift {
+    Fixed(f64),
+    Dynamic,
+}
+
+impl FromStr for Shift {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "dynamic" {
+            return Ok(Self::Dynamic);
+        }
+        let number = text.parse().ok().map(Self::Fixed);
+        number.ok_or_else(|| format!("expected a number or dynamic, found {text:?}"))
+    }
+}

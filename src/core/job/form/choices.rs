@@ -1,0 +1,315 @@
+//! What a form chooses with: its size, its LoRAs, and the values that a model stands in for.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use super::GenerateForm;
+use crate::job::{GenerateRequest, Lora, PartialSampling, Sampling, SectionOrder};
+use crate::model::{Guidance, InputUse, ModelSpec};
+use crate::presets::PresetValues;
+use crate::settings::Settings;
+
+/// How the size was chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SizeChoice {
+    /// The model's own; with a start picture, its aspect where the model can make that.
+    #[default]
+    Auto,
+    /// About the model's area in this aspect.
+    Aspect(u32, u32),
+    /// By the form's width and height; one that is absent follows from the other.
+    Custom,
+}
+
+/// The aspects that are offered, across and down, with their names.
+pub const ASPECTS: [(u32, u32, &str); 9] = [
+    (1, 1, "Square"),
+    (4, 3, "Landscape"),
+    (3, 2, "Photo"),
+    (16, 9, "Wide"),
+    (21, 9, "Cinema"),
+    (3, 4, "Portrait"),
+    (2, 3, "Tall photo"),
+    (9, 16, "Tall"),
+    (9, 21, "Tower"),
+];
+
+/// How long a clip that is made in sections is at first.
+pub const DEFAULT_SECS: f64 = 5.0;
+
+/// A LoRA of the form, which may be switched off and stay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChosenLora {
+    pub path: PathBuf,
+    pub is_on: bool,
+    /// 1 as trained.
+    pub strength: f64,
+    /// The low-noise expert's, where it is another one.
+    #[serde(default)]
+    pub strength_2: Option<f64>,
+}
+
+impl ChosenLora {
+    pub fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            is_on: true,
+            strength: 1.0,
+            strength_2: None,
+        }
+    }
+
+    /// The file's name without its ending.
+    pub fn name(&self) -> String {
+        let stem = self.path.file_stem().unwrap_or(self.path.as_os_str());
+        stem.to_string_lossy().into_owned()
+    }
+}
+
+impl From<&Lora> for ChosenLora {
+    fn from(lora: &Lora) -> Self {
+        Self {
+            strength: lora.strength,
+            strength_2: lora.strength_2,
+            ..Self::new(lora.path.clone())
+        }
+    }
+}
+
+impl From<&ChosenLora> for Lora {
+    fn from(chosen: &ChosenLora) -> Self {
+        Self {
+            path: chosen.path.clone(),
+            strength: chosen.strength,
+            strength_2: chosen.strength_2,
+        }
+    }
+}
+
+impl GenerateForm {
+    /// The model's own values for everything but the prompt, the LoRAs and the seed.
+    pub fn reset_to(&mut self, spec: &ModelSpec) {
+        let old = std::mem::take(self);
+        *self = Self {
+            model: Some(spec.id.clone()),
+            prompt: old.prompt,
+            is_one_a_line: old.is_one_a_line,
+            loras: old.loras,
+            negative_prompt: Some(spec.defaults.negative_prompt.clone()),
+            fit: old.fit,
+            // Models differ in many things, and the wish for a length in none.
+            secs: old.secs,
+            sampling: PartialSampling {
+                shift: spec.defaults.sampling.shift,
+                ..PartialSampling::default()
+            },
+            seed: old.seed,
+            typed_seed: old.typed_seed,
+            seed_mode: old.seed_mode,
+            ..Self::default()
+        };
+    }
+
+    /// What the settings say of every job.
+    pub fn take_settings(&mut self, settings: &Settings) {
+        self.memory = settings.memory.choice();
+        self.preview = settings.interface.preview;
+        self.dtype = settings.runtime.dtype;
+        self.sidecar = settings.output.sidecar;
+    }
+
+    /// Only what the window shows for this model, with an answer to everything that it asks there.
+    #[must_use]
+    pub fn as_shown(mut self, spec: &ModelSpec) -> Self {
+        let makes_pictures = spec.family.makes_pictures;
+        let has_sections = spec.section_order.is_some();
+        let negative = self.negative_prompt.take();
+        let is_empty = negative.as_ref().is_none_or(|text| text.trim().is_empty());
+        let is_idle = is_empty && spec.guidance != Guidance::Cfg;
+        self.negative_prompt = negative.filter(|_| self.is_guided(spec) && !is_idle);
+        self.num_frames = (!makes_pictures && !has_sections).then(|| self.num_frames_for(spec));
+        self.secs = has_sections.then(|| self.secs_or_default());
+        self.section_order = self.section_order.filter(|_| has_sections);
+        self.step_cache = self.step_cache.filter(|_| has_sections);
+        self.fps = (!makes_pictures && self.extend.is_none()).then(|| self.fps_for(spec));
+        self.sampling = self.sampling.for_model(spec);
+        if self.image.is_none() {
+            self.sampling.strength = None;
+        }
+        (self.num_sections, self.window) = (None, None);
+        self.max_sequence_length = None;
+        (self.prompt_template, self.negative_prompt_template) = (None, None);
+        self.fit = self.fit.or(Some(super::Fit::Crop));
+        if !spec.has_two_experts() {
+            for lora in &mut self.loras {
+                lora.strength_2 = None;
+            }
+        }
+        self
+    }
+
+    /// The sampling with the model's own values where the form has none.
+    pub fn sampling_for(&self, spec: &ModelSpec) -> Sampling {
+        self.sampling.over(spec.defaults.sampling)
+    }
+
+    pub fn num_frames_for(&self, spec: &ModelSpec) -> u32 {
+        self.num_frames.unwrap_or(spec.defaults.num_frames)
+    }
+
+    pub fn fps_for(&self, spec: &ModelSpec) -> f64 {
+        self.fps.unwrap_or(spec.defaults.fps)
+    }
+
+    pub fn secs_or_default(&self) -> f64 {
+        self.secs.unwrap_or(DEFAULT_SECS)
+    }
+
+    /// Whether a negative prompt counts in any step.
+    pub fn is_guided(&self, spec: &ModelSpec) -> bool {
+        let sampling = self.sampling_for(spec);
+        sampling.is_guided(spec.guidance == Guidance::Cfg, spec.has_two_experts())
+    }
+
+    /// Whether a clip of this form may end on a picture: with sections it goes by their order.
+    pub fn end_image(&self, spec: &ModelSpec) -> InputUse {
+        let chosen = self.section_order.filter(|_| spec.section_order.is_some());
+        chosen.map_or(spec.end_image, SectionOrder::end_image)
+    }
+
+    /// Whether a picture comes of it, and no clip. Nobody has to ask for the one picture of a model of pictures.
+    pub fn makes_picture(&self, spec: &ModelSpec) -> bool {
+        let is_one = self.num_frames == Some(1) && spec.section_order.is_none();
+        is_one || spec.family.makes_pictures
+    }
+
+    /// The ending of the file: a picture's for a single frame, else what the settings say.
+    pub fn extension<'a>(&self, spec: &ModelSpec, settings: &'a Settings) -> &'a str {
+        if self.makes_picture(spec) {
+            "png"
+        } else {
+            &settings.output.format
+        }
+    }
+
+    /// What will be asked for: the prompt, or the model's first example while there is none.
+    pub fn effective_prompt<'a>(&'a self, spec: &'a ModelSpec) -> &'a str {
+        if self.prompt.trim().is_empty() {
+            spec.example_prompts.first().map_or("", String::as_str)
+        } else {
+            &self.prompt
+        }
+    }
+
+    /// Width and height that were given, or that a chosen aspect stands for.
+    pub(super) fn edges(&self, spec: &ModelSpec) -> (Option<u32>, Option<u32>) {
+        match self.size {
+            SizeChoice::Auto => (None, None),
+            SizeChoice::Aspect(across, down) => {
+                let aspect = f64::from(across) / f64::from(down.max(1));
+                let (width, height) = spec.size_for_aspect(aspect);
+                (Some(width), Some(height))
+            }
+            SizeChoice::Custom => (self.width, self.height),
+        }
+    }
+
+    /// The size that a result would have, for what is shown of it, with a start picture of this size.
+    pub fn shown_size(&self, spec: &ModelSpec, source: Option<(u32, u32)>) -> (u32, u32) {
+        let (width, height) = self.edges(spec);
+        let (own_width, own_height) = match source {
+            Some((width, height)) => {
+                spec.size_for_aspect(f64::from(width) / f64::from(height.max(1)))
+            }
+            None => (spec.defaults.width, spec.defaults.height),
+        };
+        (width.unwrap_or(own_width), height.unwrap_or(own_height))
+    }
+
+    pub fn set_size(&mut self, (width, height): (u32, u32)) {
+        self.size = SizeChoice::Custom;
+        (self.width, self.height) = (Some(width), Some(height));
+    }
+
+    /// The LoRAs that a job gets.
+    pub fn acting_loras(&self) -> impl Iterator<Item = &ChosenLora> {
+        self.loras.iter().filter(|lora| lora.is_on)
+    }
+
+    /// Keeps the part of the schedule that is made within it, when there are fewer steps now.
+    pub fn settle_part(&mut self, spec: &ModelSpec) {
+        let num_steps = self.sampling_for(spec).num_steps;
+        let sampling = &mut self.sampling;
+        sampling.end_step = sampling.end_step.filter(|end| *end < num_steps);
+        let last = sampling.end_step.unwrap_or(num_steps).saturating_sub(1);
+        sampling.start_step = sampling.start_step.map(|start| start.min(last));
+    }
+
+    /// Takes over what a checked form was changed to.
+    pub fn settle(&mut self, request: &GenerateRequest) {
+        if self.num_frames.is_some() {
+            self.num_frames = Some(request.num_frames);
+        }
+        if self.size == SizeChoice::Custom {
+            self.set_size((request.width, request.height));
+        }
+    }
+}
+
+/// Everything as it was for an earlier result, its LoRAs and its seed included, which stays. Its pictures are only
+/// named: whoever wants them opens them.
+impl From<&GenerateRequest> for GenerateForm {
+    fn from(request: &GenerateRequest) -> Self {
+        let mut form = Self {
+            model: Some(request.model.clone()),
+            prompt: request.prompt.clone(),
+            prompt_template: request.prompt_template.clone(),
+            negative_prompt: Some(request.negative_prompt.clone()),
+            negative_prompt_template: request.negative_prompt_template.clone(),
+            loras: request.loras.iter().map(ChosenLora::from).collect(),
+            fit: Some(request.fit),
+            num_frames: Some(request.num_frames),
+            secs: request.sections.map(|sections| sections.secs()),
+            num_sections: request.sections.map(|sections| sections.count),
+            window: request.sections.map(|sections| sections.window),
+            section_order: request.sections.map(|sections| sections.order),
+            step_cache: request.step_cache,
+            fps: Some(request.fps),
+            batch_size: Some(request.batch_size),
+            sampling: request.sampling.into(),
+            vae_tile: request.vae_tile,
+            seed: request.seed,
+            seed_mode: super::SeedMode::Fixed,
+            max_sequence_length: request.max_sequence_length,
+            dtype: request.dtype,
+            ..Self::default()
+        };
+        form.set_size((request.width, request.height));
+        form
+    }
+}
+
+/// Earlier versions wrote every value of the form, in a shape of its own.
+pub(super) fn before_preset<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Box<PresetValues>>, D::Error> {
+    let Some(mut found) = Option::<Map<String, Value>>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    if let Some(Value::Object(sampling)) = found.remove("sampling") {
+        found.extend(sampling);
+        if let Some(Value::Array(edges)) = found.remove("edges")
+            && let [width, height] = edges.as_slice()
+        {
+            found.insert("width".to_owned(), width.clone());
+            found.insert("height".to_owned(), height.clone());
+        }
+        let form: GenerateForm =
+            serde_json::from_value(Value::Object(found)).map_err(serde::de::Error::custom)?;
+        return Ok(Some(Box::new(form.said_values())));
+    }
+    let values = serde_json::from_value(Value::Object(found)).map_err(serde::de::Error::custom)?;
+    Ok(Some(Box::new(values)))
+}

@@ -1,0 +1,178 @@
+//! From a form to its jobs, for the window and the command line alike: one job a line of the prompt where that is wanted,
+//! and one a result where a batch is not made at once. First every job is checked ([`jobs_of`]); then what is read from
+//! files follows: wildcards ([`GenerateRequest::expand_prompts`]), and a free name for the result (`crate::naming`).
+
+use super::seed::beyond_last;
+use super::{FieldError, GenerateForm, Notice, SeedMode, Validated};
+use crate::job::GenerateRequest;
+use crate::job::prompt::{self, Timeline, WildcardFolders};
+use crate::model::ModelSpec;
+
+/// How many jobs one prompt may become: all are checked, and kept, before the first begins.
+const MAX_REPEATS: u32 = 1000;
+
+/// What a form stands for.
+pub struct Jobs {
+    /// In the order in which they are made.
+    pub jobs: Vec<Validated>,
+    /// How many seeds are used, counted from the first.
+    pub num_seeds: u64,
+}
+
+/// All jobs that a form stands for, or all that is wrong with the first wrong one.
+pub fn jobs_of(form: &GenerateForm, spec: &ModelSpec) -> Result<Jobs, Vec<FieldError>> {
+    let prompts = form.prompts();
+    let is_single = prompts.len() == 1;
+    let seeds_each = form.batch_size.unwrap_or(1).max(1);
+    let mut made = Jobs {
+        jobs: Vec::new(),
+        num_seeds: 0,
+    };
+    for (index, prompt) in prompts.into_iter().enumerate() {
+        let one = GenerateForm {
+            prompt,
+            seed: match form.seed_mode {
+                SeedMode::Increment => form.seed_mode.next(form.seed, made.num_seeds),
+                mode if index > 0 => mode.next(form.seed, 0),
+                _ => form.seed,
+            },
+            ..form.clone()
+        };
+        let jobs = jobs_of_prompt(one, spec).map_err(|mut errors| {
+            for err in errors.iter_mut().filter(|_| !is_single) {
+                err.message = format!("job {}: {}", index + 1, err.message);
+            }
+            errors
+        })?;
+        made.num_seeds += u64::from(seeds_each);
+        made.jobs.extend(jobs);
+    }
+    Ok(made)
+}
+
+/// One job for a whole batch, or one for each result, with the seeds from the form's on.
+fn jobs_of_prompt(
+    form: GenerateForm,
+    spec: &ModelSpec,
+) -> Result<impl Iterator<Item = Validated>, Vec<FieldError>> {
+    let (first, num_repeats) = checked(form, spec)?;
+    Ok((0..u64::from(num_repeats)).map(move |index| {
+        let mut job = first.clone();
+        job.request.seed += index;
+        job
+    }))
+}
+
+/// The first job of a form with one prompt, and how many jobs it stands for.
+fn checked(mut form: GenerateForm, spec: &ModelSpec) -> Result<(Validated, u32), Vec<FieldError>> {
+    let fail = |field, message| Err(vec![FieldError { field, message }]);
+    // Each picture of a batch is to choose for itself; what is settled has chosen already.
+    let chooses = [
+        (Some(&form.prompt), &form.prompt_template),
+        (
+            form.negative_prompt.as_ref(),
+            &form.negative_prompt_template,
+        ),
+    ];
+    let chooses = chooses.into_iter().any(|(text, template)| {
+        template.is_none() && text.is_some_and(|text| prompt::has_choices(text))
+    });
+    let num_repeats = if spec.takes_batches() && !chooses {
+        1
+    } else {
+        form.batch_size.take().unwrap_or(1)
+    };
+    if !(1..=MAX_REPEATS).contains(&num_repeats) {
+        let problem = format!("expected a batch between 1 and {MAX_REPEATS}, found {num_repeats}");
+        return fail("batch", problem);
+    }
+    if let Some(problem) = beyond_last(form.seed, num_repeats) {
+        return fail("seed", problem);
+    }
+    Ok((form.validate(spec)?, num_repeats))
+}
+
+impl GenerateForm {
+    /// The first of its jobs, or all that is wrong with it: what its fields are told while somebody fills them in.
+    pub fn first_job(&self, spec: &ModelSpec) -> Result<Validated, Vec<FieldError>> {
+        let one = Self {
+            prompt: self.prompts().into_iter().next().unwrap_or_default(),
+            ..self.clone()
+        };
+        Ok(checked(one, spec)?.0)
+    }
+
+    /// The prompts: one, or one for each line.
+    pub fn prompts(&self) -> Vec<String> {
+        let lines = if self.is_one_a_line {
+            prompt::lines(&self.prompt)
+        } else {
+            Vec::new()
+        };
+        if lines.is_empty() {
+            vec![self.prompt.clone()]
+        } else {
+            lines
+        }
+    }
+
+    /// How many results its jobs make.
+    pub fn num_results(&self, spec: &ModelSpec) -> usize {
+        let most = if spec.takes_batches() {
+            spec.limits.max_batch
+        } else {
+            u32::MAX
+        };
+        let each = self.batch_size.unwrap_or(1).clamp(1, most);
+        self.prompts().len().saturating_mul(each as usize)
+    }
+}
+
+impl GenerateRequest {
+    /// Settles the choices, wildcards and comments in both prompts by the seed, and keeps what was written as their
+    /// templates.
+    ///
+    /// A prompt that has a template already is made of it and stays: what a file carries is repeated to the letter,
+    /// whatever has become of the wildcards. Whoever wants another choice puts the template in the prompt's place.
+    pub fn expand_prompts(
+        &mut self,
+        wildcards: &WildcardFolders,
+    ) -> Result<Vec<Notice>, Vec<FieldError>> {
+        let (mut notices, mut errors) = (Vec::new(), Vec::new());
+        let fail = |field, message| FieldError { field, message };
+        for (field, text, template) in [
+            ("prompt", &mut self.prompt, &mut self.prompt_template),
+            (
+                "negative",
+                &mut self.negative_prompt,
+                &mut self.negative_prompt_template,
+            ),
+        ] {
+            if template.is_none() {
+                match prompt::expand(text, self.seed, wildcards) {
+                    Ok(expanded) => {
+                        *text = expanded.prompt;
+                        *template = expanded.template;
+                        let messages = expanded.notices.into_iter();
+                        notices.extend(messages.map(|message| Notice { field, message }));
+                    }
+                    Err(err) => errors.push(fail(field, err.to_string())),
+                }
+            }
+            // Where nothing was to be settled there is nothing to repeat it from.
+            template.take_if(|template| template == text);
+        }
+        // A choice may have brought times along.
+        if self.sections.is_some()
+            && errors.is_empty()
+            && let Err(problem) = Timeline::parse(&self.prompt)
+        {
+            errors.push(fail("prompt", problem));
+        }
+        if errors.is_empty() {
+            Ok(notices)
+        } else {
+            Err(errors)
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Which seed a job gets, and which one comes after it.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::GenerateForm;
+
+/// Where the next job's seed comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SeedMode {
+    /// A new one each time.
+    #[default]
+    Random,
+    /// The same again.
+    Fixed,
+    /// The next number.
+    Increment,
+}
+
+impl SeedMode {
+    pub const ALL: [Self; 3] = [Self::Random, Self::Fixed, Self::Increment];
+
+    /// The name in the interface.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Random => "Random",
+            Self::Fixed => "Fixed",
+            Self::Increment => "Increment",
+        }
+    }
+
+    /// What it does, for `thing`s.
+    pub fn meaning(self, thing: &str) -> String {
+        match self {
+            Self::Random => format!("Every new {thing} gets a new seed"),
+            Self::Fixed => format!("Every {thing} uses this seed, until you change it"),
+            Self::Increment => format!("Every new {thing} gets the next number, one more"),
+        }
+    }
+
+    /// The seed that follows `seed`, when `num_used` have been used from that on.
+    pub fn next(self, seed: u64, num_used: u64) -> u64 {
+        match self {
+            Self::Random => random_seed(),
+            Self::Fixed => seed,
+            Self::Increment => seed.wrapping_add(num_used),
+        }
+    }
+}
+
+/// A seed that nobody chose; short enough to be read out and typed again.
+pub fn random_seed() -> u64 {
+    // Each `RandomState` has keys of its own: no crate is needed for one number.
+    RandomState::new().build_hasher().finish() % 1_000_000_000
+}
+
+impl GenerateForm {
+    pub fn set_seed(&mut self, seed: u64) {
+        self.seed = seed;
+        self.typed_seed = None;
+    }
+
+    /// Takes what somebody types; what is no number stays until it is one.
+    pub fn type_seed(&mut self, text: String) {
+        match text.trim().parse() {
+            Ok(seed) => self.set_seed(seed),
+            Err(_) => self.typed_seed = Some(text),
+        }
+    }
+
+    /// What the seed's field shows.
+    pub fn seed_text(&self) -> String {
+        let typed = self.typed_seed.clone();
+        typed.unwrap_or_else(|| self.seed.to_string())
+    }
+
+    /// Goes on to the next seed, when those from this one on have been used. What is no number stays, except where
+    /// every seed is a new one.
+    pub fn advance_seed(&mut self, num_used: u64) {
+        if self.typed_seed.is_none() || self.seed_mode == SeedMode::Random {
+            self.set_seed(self.seed_mode.next(self.seed, num_used.max(1)));
+        }
+    }
+}
+
+/// What is wrong with a text that is no seed.
+pub(super) fn wrong(text: &str) -> String {
+    format!(
+        "expected a whole number from 0 to {} as the seed, found {text:?}",
+        u64::MAX
+    )
+}
+
+/// What is wrong with the first of so many seeds that are counted up from it.
+pub(crate) fn beyond_last(first: u64, count: u32) -> Option<String> {
+    let more = u64::from(count.saturating_sub(1));
+    first.checked_add(more).is_none().then(|| {
+        format!(
+            "expected a seed of at most {} for a batch of {count}, which counts on from it, found {first}",
+            u64::MAX - more
+        )
+    })
+}
+
+/// Earlier versions kept the text of the field.
+pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Found {
+        Number(u64),
+        Text(String),
+    }
+    Ok(match Found::deserialize(deserializer)? {
+        Found::Number(seed) => seed,
+        Found::Text(text) => text.trim().parse().unwrap_or_else(|_| random_seed()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(mode: SeedMode, seed: &str, num_used: u64) -> String {
+        let mut form = GenerateForm {
+            seed_mode: mode,
+            ..GenerateForm::default()
+        };
+        form.type_seed(seed.to_owned());
+        form.advance_seed(num_used);
+        form.seed_text()
+    }
+
+    #[test]
+    fn a_used_seed_is_followed_as_its_mode_says() {
+        assert_eq!(after(SeedMode::Fixed, "7", 4), "7");
+        assert_eq!(after(SeedMode::Increment, " 7 ", 4), "11");
+        assert_eq!(after(SeedMode::Increment, "18446744073709551615", 1), "0");
+        assert_eq!(after(SeedMode::Increment, "seven", 1), "seven");
+        assert_ne!(after(SeedMode::Random, "7", 1), "7");
+    }
+
+    #[test]
+    fn a_seed_that_was_kept_as_text_is_read() {
+        let read = |json: &str| serde_json::from_str::<GenerateForm>(json).unwrap().seed;
+        assert_eq!(read("{\"seed\": \"4321\"}"), 4321);
+        assert_eq!(read("{\"seed\": 18446744073709551615}"), u64::MAX);
+    }
+}

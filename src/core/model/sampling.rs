@@ -1,0 +1,267 @@
+//! How noise becomes a result: steps, guidance, shift and sampler, and the same as far as somebody has said it.
+//!
+//! A model's defaults and a request know every value ([`Sampling`]); forms, presets, arguments and the files of other
+//! programs leave some to the model ([`PartialSampling`]). Whether a value can be used is for a form's check.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use super::choices::{Sampler, SigmaSchedule};
+use super::{Guidance, ModelSpec};
+
+/// How noise becomes a result, in full.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sampling {
+    pub num_steps: u32,
+    /// The first step of the schedule that is made, counted from 0.
+    #[serde(default)]
+    pub start_step: u32,
+    /// The step before which the schedule is left; what noise is left then stays. The end when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_step: Option<u32>,
+    /// What the family calls guidance: classifier-free in Wan (two passes a step when above 1), the number that
+    /// a distilled model is told in Flux and FramePack.
+    pub guidance_scale: f64,
+    /// The low-noise expert's guidance; that of the high-noise one when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guidance_scale_2: Option<f64>,
+    /// Classifier-free guidance of models whose `guidance_scale` is another thing; two passes a step when above 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub true_cfg_scale: Option<f64>,
+    /// The schedule's shift; the model's own when absent, which in families that shift by the number of tokens is
+    /// that (Flux dev, FramePack).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shift: Option<f64>,
+    /// The shift goes with the number of tokens though the model's scheduler has a fixed one. Not beside `shift`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dynamic_shift: bool,
+    pub sampler: Sampler,
+    #[serde(default)]
+    pub sigma_schedule: SigmaSchedule,
+    /// How much of a start picture is regenerated, 0 to 1, for models that begin on the way to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strength: Option<f64>,
+}
+
+/// The same as far as somebody has said it. `None` is the model's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PartialSampling {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_steps: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_step: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_step: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guidance_scale: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guidance_scale_2: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub true_cfg_scale: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shift: Option<f64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dynamic_shift: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampler: Option<Sampler>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sigma_schedule: Option<SigmaSchedule>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strength: Option<f64>,
+}
+
+impl Sampling {
+    /// All steps, with one guidance and the plainest of everything else.
+    pub fn plain(num_steps: u32, guidance_scale: f64) -> Self {
+        Self {
+            num_steps,
+            start_step: 0,
+            end_step: None,
+            guidance_scale,
+            guidance_scale_2: None,
+            true_cfg_scale: None,
+            shift: None,
+            dynamic_shift: false,
+            sampler: Sampler::default(),
+            sigma_schedule: SigmaSchedule::default(),
+            strength: None,
+        }
+    }
+
+    /// The guidance of the low-noise expert.
+    pub fn low_guidance_scale(&self) -> f64 {
+        self.guidance_scale_2.unwrap_or(self.guidance_scale)
+    }
+
+    /// Every value spelled out, as presets say it: an end and a shift of 0 are the model's own.
+    pub(crate) fn spelled_out(self) -> PartialSampling {
+        PartialSampling {
+            end_step: self.end_step.or(Some(0)),
+            guidance_scale_2: Some(self.low_guidance_scale()),
+            true_cfg_scale: self.true_cfg_scale.or(Some(1.0)),
+            shift: self.shift.or(Some(0.0)),
+            dynamic_shift: false,
+            ..self.into()
+        }
+    }
+
+    /// Every guidance, by the name of its argument.
+    pub(crate) fn guidances(&self) -> [(&'static str, Option<f64>); 3] {
+        [
+            ("guidance", Some(self.guidance_scale)),
+            ("guidance-2", self.guidance_scale_2),
+            ("true-cfg", self.true_cfg_scale),
+        ]
+    }
+
+    /// Whether any step of a model needs a second pass for the negative prompt.
+    pub fn is_guided(&self, guidance_is_cfg: bool, has_two_experts: bool) -> bool {
+        if guidance_is_cfg {
+            self.guidance_scale > 1.0 || (has_two_experts && self.low_guidance_scale() > 1.0)
+        } else {
+            self.true_cfg_scale.is_some_and(|scale| scale > 1.0)
+        }
+    }
+}
+
+impl From<Sampling> for PartialSampling {
+    fn from(all: Sampling) -> Self {
+        Self {
+            num_steps: Some(all.num_steps),
+            start_step: Some(all.start_step),
+            end_step: all.end_step,
+            guidance_scale: Some(all.guidance_scale),
+            guidance_scale_2: all.guidance_scale_2,
+            true_cfg_scale: all.true_cfg_scale,
+            shift: all.shift,
+            dynamic_shift: all.dynamic_shift,
+            sampler: Some(all.sampler),
+            sigma_schedule: Some(all.sigma_schedule),
+            strength: all.strength,
+        }
+    }
+}
+
+impl PartialSampling {
+    /// Keys of `presets.toml` and the names of the values that they are.
+    pub(crate) const PRESET_KEYS: [(&str, &str); 5] = [
+        ("steps", "num_steps"),
+        ("guidance", "guidance_scale"),
+        ("guidance_2", "guidance_scale_2"),
+        ("true_cfg", "true_cfg_scale"),
+        ("schedule", "sigma_schedule"),
+    ];
+
+    /// One guidance for each of two experts.
+    pub fn guide_experts(&mut self, high: Option<f64>, low: Option<f64>) {
+        (self.guidance_scale, self.guidance_scale_2) = (high, low);
+    }
+
+    /// These, and `other` where they leave something open.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            num_steps: self.num_steps.or(other.num_steps),
+            start_step: self.start_step.or(other.start_step),
+            end_step: self.end_step.or(other.end_step),
+            guidance_scale: self.guidance_scale.or(other.guidance_scale),
+            guidance_scale_2: self.guidance_scale_2.or(other.guidance_scale_2),
+            true_cfg_scale: self.true_cfg_scale.or(other.true_cfg_scale),
+            shift: self.shift.or(other.shift.filter(|_| !self.dynamic_shift)),
+            dynamic_shift: self.dynamic_shift || (other.dynamic_shift && self.shift.is_none()),
+            sampler: self.sampler.or(other.sampler),
+            sigma_schedule: self.sigma_schedule.or(other.sigma_schedule),
+            strength: self.strength.or(other.strength),
+        }
+    }
+
+    /// These, and `base` where they leave something open. Whoever states one guidance alone means both experts.
+    pub fn over(self, base: Sampling) -> Sampling {
+        let base = Sampling {
+            guidance_scale_2: base
+                .guidance_scale_2
+                .filter(|_| self.guidance_scale.is_none()),
+            ..base
+        };
+        let all = self.or(base.into());
+        Sampling {
+            num_steps: all.num_steps.unwrap_or(base.num_steps),
+            start_step: all.start_step.unwrap_or_default(),
+            end_step: all.end_step,
+            guidance_scale: all.guidance_scale.unwrap_or(base.guidance_scale),
+            guidance_scale_2: all.guidance_scale_2,
+            true_cfg_scale: all.true_cfg_scale,
+            shift: all.shift,
+            dynamic_shift: all.dynamic_shift,
+            sampler: all.sampler.unwrap_or(base.sampler),
+            sigma_schedule: all.sigma_schedule.unwrap_or_default(),
+            strength: all.strength,
+        }
+    }
+
+    /// Without what means nothing to a model.
+    #[must_use]
+    pub fn for_model(mut self, spec: &ModelSpec) -> Self {
+        if spec.guidance == Guidance::None {
+            self.guidance_scale = None;
+        }
+        if !spec.has_two_experts() {
+            self.guidance_scale_2 = None;
+        }
+        if spec.guidance == Guidance::Cfg {
+            self.true_cfg_scale = None;
+        }
+        if spec.defaults.sampling.strength.is_none() {
+            self.strength = None;
+        }
+        self.dynamic_shift &= self.shift.is_none() && spec.family.has_dynamic_shift;
+        self
+    }
+
+    /// For people: `12 steps, guidance 3.5, sampler Euler`. A shift or an end of 0 is the model's own.
+    pub fn described(&self) -> String {
+        let mut text = String::new();
+        let mut say = |part: String| {
+            let comma = if text.is_empty() { "" } else { ", " };
+            // Writing to a string cannot fail.
+            write!(text, "{comma}{part}").ok();
+        };
+        if let Some(steps) = self.num_steps {
+            say(format!("{steps} steps"));
+        }
+        let (start, end) = (self.start_step.unwrap_or(0), self.end_step.unwrap_or(0));
+        if start > 0 || end > 0 {
+            let end = if end == 0 {
+                "the end".to_owned()
+            } else {
+                end.to_string()
+            };
+            say(format!("made from step {start} up to {end}"));
+        }
+        match (self.guidance_scale, self.guidance_scale_2) {
+            (Some(high), Some(low)) if high != low => say(format!("guidance {high} and {low}")),
+            (Some(guidance), _) => say(format!("guidance {guidance}")),
+            _ => {}
+        }
+        if let Some(scale) = self.true_cfg_scale.filter(|scale| *scale > 1.0) {
+            say(format!("real guidance {scale}"));
+        }
+        match self.shift {
+            Some(0.0) => say("the model's own shift".to_owned()),
+            Some(shift) => say(format!("shift {shift}")),
+            None => {}
+        }
+        if let Some(sampler) = self.sampler {
+            say(format!("sampler {}", sampler.label()));
+        }
+        if let Some(schedule) = self.sigma_schedule {
+            say(format!("schedule {}", schedule.label()));
+        }
+        if let Some(strength) = self.strength {
+            say(format!("strength {strength}"));
+        }
+        text
+    }
+}
