@@ -33,6 +33,20 @@ pub enum FolderSetting {
     Wildcards,
 }
 
+impl FolderSetting {
+    /// The one that a key of the settings names.
+    pub fn of_key(key: &str) -> Option<Self> {
+        Some(match key {
+            "output.folder" => Self::Output,
+            "output.pictures_folder" => Self::Pictures,
+            "runtime.libtorch" => Self::Libtorch,
+            "models.folders" => Self::Models,
+            "models.wildcards" => Self::Wildcards,
+            _ => return None,
+        })
+    }
+}
+
 /// One wish of the user.
 #[derive(Clone, Debug)]
 pub enum AppCommand {

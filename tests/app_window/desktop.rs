@@ -325,7 +325,7 @@ fn at_three_times_the_size_form_and_pages_take_turns_and_nothing_is_cut_off() {
     bench.press("Settings");
     fits(&bench, "Close the settings");
     bench.app().settings.output.sidecar = true;
-    for row in safelight::ui::settings::rows() {
+    for row in safelight_core::settings::table::settings() {
         for node in bench.harness.query_all_by_label(row.name) {
             let rect = node.rect();
             assert!(rect.max.x <= size.x, "{}: {rect:?}", row.name);

@@ -2,12 +2,9 @@
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight_core::settings::{Settings, Theme};
+use safelight_core::settings::{Settings, Theme, default_file, table};
 
 use crate::harness::Bench;
-
-/// As the window writes it at first, with all its comments.
-const DEFAULT_FILE: &str = include_str!("../../src/core/settings/default.toml");
 
 /// With a settings file and the page open.
 fn with_file(text: &str) -> (Bench, std::path::PathBuf) {
@@ -34,11 +31,11 @@ fn read(file: &std::path::Path) -> String {
 fn every_key_of_the_settings_file_has_a_row_with_a_control_of_its_name() {
     let mut bench = Bench::new();
     bench.press("Settings");
-    let file: toml::Table = DEFAULT_FILE.parse().unwrap();
+    let file: toml::Table = default_file().parse().unwrap();
     for (section, table) in &file {
         for key in table.as_table().unwrap().keys() {
             let key = format!("{section}.{key}");
-            let row = safelight::ui::settings::rows().find(|row| row.key == key);
+            let row = table::settings().find(|row| row.key == key);
             let row = row.unwrap_or_else(|| panic!("{key} has no row"));
             assert!(!row.explanation.is_empty(), "{key}");
             let controls = [

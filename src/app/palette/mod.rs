@@ -4,6 +4,8 @@
 
 mod fuzzy;
 
+use safelight_core::settings::table;
+
 use crate::app::App;
 use crate::app::commands::AppCommand;
 use crate::app::desktop::DesktopCommand;
@@ -151,7 +153,7 @@ impl App {
             let command = AppCommand::ChooseModel(spec.id.clone());
             entry(format!("model:{}", spec.id), &spec.name, "Model", command)
         }));
-        entries.extend(crate::ui::settings::rows().map(|row| {
+        entries.extend(table::settings().map(|row| {
             let command = AppCommand::Settings(SettingsCommand::Show(row.key));
             entry(format!("setting:{}", row.key), row.name, "Setting", command)
         }));

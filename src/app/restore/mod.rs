@@ -359,7 +359,7 @@ impl App {
         let own_order = spec.section_order;
         let order = said.section_order;
         *form = GenerateForm {
-            negative_prompt: said.negative_prompt.or(form.negative_prompt.take()),
+            negative_prompt: said.negative_prompt.or_else(|| form.negative_prompt.take()),
             size: said.size,
             width: said.width,
             height: said.height,

@@ -13,7 +13,7 @@ use crossbeam_channel::Sender;
 use egui::Context;
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::{
-    LoadedSettings, Settings, SettingsError, SettingsFile, SettingsNews,
+    LoadedSettings, Settings, SettingsError, SettingsFile, SettingsNews, table,
 };
 
 use crate::app::App;
@@ -176,8 +176,7 @@ impl App {
     /// For the command palette, which offers the settings that somebody plays with.
     fn remember_changed(&mut self, settings: &Settings) {
         let changed = self.settings.changed_keys(settings);
-        let known =
-            crate::ui::settings::rows().filter(|row| changed.iter().any(|key| row.holds(key)));
+        let known = table::settings().filter(|row| changed.iter().any(|key| row.holds(key)));
         for row in known {
             let recent = &mut self.state.recent_settings;
             recent.retain(|key| key != row.key);

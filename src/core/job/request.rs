@@ -123,9 +123,8 @@ impl GenerateRequest {
 
     /// Whether any step needs a second pass for the negative prompt.
     pub fn is_guided(&self) -> bool {
-        let has_two_experts = self.files.transformer_2.is_some();
         self.sampling
-            .is_guided(self.family.guidance_is_cfg, has_two_experts)
+            .is_guided(self.family.guidance_is_cfg, &self.files)
     }
 
     /// How many frames the decoder gives: those of the clip, or one for each picture of the batch.

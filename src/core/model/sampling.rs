@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use super::choices::{Sampler, SigmaSchedule};
-use super::{Guidance, ModelSpec};
+use super::{Guidance, ModelFiles, ModelSpec};
 
 /// How noise becomes a result, in full.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,9 +117,10 @@ impl Sampling {
     }
 
     /// Whether any step of a model needs a second pass for the negative prompt.
-    pub fn is_guided(&self, guidance_is_cfg: bool, has_two_experts: bool) -> bool {
+    pub fn is_guided(&self, guidance_is_cfg: bool, files: &ModelFiles) -> bool {
         if guidance_is_cfg {
-            self.guidance_scale > 1.0 || (has_two_experts && self.low_guidance_scale() > 1.0)
+            self.guidance_scale > 1.0
+                || (files.transformer_2.is_some() && self.low_guidance_scale() > 1.0)
         } else {
             self.true_cfg_scale.is_some_and(|scale| scale > 1.0)
         }
@@ -169,7 +170,9 @@ impl PartialSampling {
             guidance_scale: self.guidance_scale.or(other.guidance_scale),
             guidance_scale_2: self.guidance_scale_2.or(other.guidance_scale_2),
             true_cfg_scale: self.true_cfg_scale.or(other.true_cfg_scale),
-            shift: self.shift.or(other.shift.filter(|_| !self.dynamic_shift)),
+            shift: self
+                .shift
+                .or_else(|| other.shift.filter(|_| !self.dynamic_shift)),
             dynamic_shift: self.dynamic_shift || (other.dynamic_shift && self.shift.is_none()),
             sampler: self.sampler.or(other.sampler),
             sigma_schedule: self.sigma_schedule.or(other.sigma_schedule),

@@ -9,12 +9,9 @@ use std::{fs, io};
 use thiserror::Error;
 use toml_edit::{DocumentMut, Item};
 
-use super::{OutputSettings, Settings, edit};
+use super::{OutputSettings, Settings, edit, table};
 use crate::files::write_atomically;
 use crate::model::line_and_column;
-
-/// Every setting with its default and a comment: what a first save writes.
-const DEFAULT_FILE: &str = include_str!("default.toml");
 
 #[derive(Debug, Error)]
 pub enum SettingsError {
@@ -99,7 +96,7 @@ impl Settings {
         };
         let (text, is_new) = match fs::read_to_string(path) {
             Ok(text) => (text, false),
-            Err(err) if err.kind() == io::ErrorKind::NotFound => (DEFAULT_FILE.to_owned(), true),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => (table::default_file(), true),
             Err(source) => {
                 return Err(SettingsError::Read {
                     source,
@@ -251,7 +248,7 @@ fn key_span(text: &str, section: &str, key: &str) -> Option<std::ops::Range<usiz
 fn unknown_keys(text: &str) -> Vec<String> {
     let (Ok(document), Ok(known)) = (
         text.parse::<DocumentMut>(),
-        DEFAULT_FILE.parse::<DocumentMut>(),
+        table::default_file().parse::<DocumentMut>(),
     ) else {
         return Vec::new();
     };

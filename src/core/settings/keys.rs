@@ -64,6 +64,26 @@ impl Settings {
         Self::from_leaves(ours).unwrap_or_else(|| self.clone())
     }
 
+    /// What the file would say, by keys such as `interface.theme`; nothing when a path in them is no text.
+    pub fn values(&self) -> BTreeMap<String, Value> {
+        let leaves = self.leaves().unwrap_or_default().into_iter();
+        leaves.map(|(key, value)| (key.join("."), value)).collect()
+    }
+
+    /// With another value of one key, or with none; as before where the key cannot have it.
+    #[must_use]
+    pub fn with_value(&self, key: &str, value: Option<Value>) -> Self {
+        let Some(mut leaves) = self.leaves() else {
+            return self.clone();
+        };
+        let key: Key = key.split('.').map(str::to_owned).collect();
+        match value {
+            Some(value) => leaves.insert(key, value),
+            None => leaves.remove(&key),
+        };
+        Self::from_leaves(leaves).unwrap_or_else(|| self.clone())
+    }
+
     /// `None` when a path in them is no text.
     pub(super) fn leaves(&self) -> Option<Leaves> {
         let table = Table::try_from(self).ok()?;

@@ -8,6 +8,7 @@ mod keys;
 mod live;
 mod paths;
 mod runtime;
+pub mod table;
 mod watch;
 
 pub use file::{LoadedSettings, SettingsError};
@@ -15,6 +16,7 @@ pub use live::LiveSettings;
 pub(crate) use paths::find_assets;
 pub use paths::{Paths, ProgramPaths};
 pub use runtime::{Runtime, RuntimeMissing, kind_of, own_runtime};
+pub use table::default_file;
 pub use watch::{SettingsFile, SettingsNews, SettingsWatch};
 
 use std::collections::BTreeMap;

@@ -21,10 +21,10 @@ fn without_a_file_everything_has_its_default() {
 
 #[test]
 fn the_commented_default_file_says_exactly_the_defaults_and_all_of_them() {
-    let (settings, warnings) = Settings::parse(DEFAULT_FILE, Path::new("")).unwrap();
+    let (settings, warnings) = Settings::parse(&table::default_file(), Path::new("")).unwrap();
     assert_eq!(settings, Settings::default());
     assert_eq!(warnings, [""; 0]);
-    let known = DEFAULT_FILE.parse::<DocumentMut>().unwrap();
+    let known = table::default_file().parse::<DocumentMut>().unwrap();
     let written = Settings {
         runtime: super::super::RuntimeSettings {
             libtorch: Some("a".into()),
@@ -71,7 +71,11 @@ fn a_first_save_writes_the_comments_too() {
     settings.interface.theme = Theme::Light;
     settings.save(&path).unwrap();
     let text = fs::read_to_string(&path).unwrap();
-    assert!(text.contains("which follows the desktop.\ntheme = \"light\""));
+    assert!(
+        text.contains("# Dark as a darkroom, light as day"),
+        "{text}"
+    );
+    assert!(text.contains("\ntheme = \"light\"\n"), "{text}");
     assert_eq!(Settings::load(&path).settings, settings);
 }
 
@@ -103,9 +107,9 @@ fn saving_keeps_comments_order_and_unknown_keys() {
 
 #[test]
 fn saving_what_was_loaded_changes_no_byte_that_a_user_wrote() {
-    let (_folder, path) = file_with(DEFAULT_FILE);
+    let (_folder, path) = file_with(&table::default_file());
     Settings::load(&path).settings.save(&path).unwrap();
-    assert_eq!(fs::read_to_string(&path).unwrap(), DEFAULT_FILE);
+    assert_eq!(fs::read_to_string(&path).unwrap(), table::default_file());
 }
 
 #[test]

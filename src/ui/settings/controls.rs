@@ -2,10 +2,10 @@
 //!
 //! A path counts when its field is left, a number at once: nobody wants a search for each letter of a folder.
 
-use std::path::PathBuf;
-
 use egui::{ComboBox, DragValue, Label, Response, Slider, TextEdit, Ui};
 use safelight_core::job::DeviceChoice;
+use safelight_core::settings::OutputSettings;
+use safelight_core::settings::table::{Control, Value};
 
 use super::Edit;
 use crate::app::commands::{AppCommand, FolderSetting};
@@ -13,63 +13,122 @@ use crate::ui::widgets::{field_width, icon_button};
 use crate::ui::{icons, theme};
 
 impl Edit<'_> {
+    /// The control of the row: what it changes is in the settings afterwards.
+    pub(super) fn control(&mut self, ui: &mut Ui) {
+        let own = self.values.get(self.row.key).cloned();
+        let before = own.clone();
+        let after = match self.row.control {
+            Control::Switch(text) => {
+                let is_on = own.and_then(|value| value.as_bool()).unwrap_or_default();
+                Some(self.switch(ui, is_on, text).into())
+            }
+            Control::Choice(choices) => {
+                let text = own.as_ref().and_then(Value::as_str).unwrap_or_default();
+                Some(self.choice(ui, text, choices).into())
+            }
+            Control::Secs { least } => {
+                let mut secs = own.and_then(|value| value.as_integer()).unwrap_or_default();
+                let least = i64::try_from(least).unwrap_or_default();
+                let drag = DragValue::new(&mut secs).range(least..=86_400).suffix(" s");
+                self.called(ui.add(drag));
+                Some(secs.into())
+            }
+            Control::Gib(automatic) => {
+                let gib = own.and_then(|value| value.as_float());
+                self.gib(ui, gib, automatic).map(Value::from)
+            }
+            Control::Quality => {
+                let mut crf = own.and_then(|value| value.as_integer()).unwrap_or_default();
+                self.quality(ui, &mut crf);
+                Some(crf.into())
+            }
+            Control::Scale => {
+                ui.horizontal_wrapped(|ui| self.scale(ui));
+                return;
+            }
+            Control::Device => {
+                self.device(ui);
+                return;
+            }
+            Control::Variables => {
+                self.variables(ui);
+                return;
+            }
+            Control::Folder(hint) => {
+                let folder = own.as_ref().and_then(Value::as_str).unwrap_or_default();
+                Some(self.folder(ui, folder, hint).into())
+            }
+            Control::Folders => {
+                let folders = own.as_ref().and_then(Value::as_array);
+                let folders = folders.into_iter().flatten().filter_map(Value::as_str);
+                Some(
+                    self.folders(ui, folders.map(str::to_owned).collect())
+                        .into(),
+                )
+            }
+        };
+        // A path that is not set is nothing, and is written as an empty text.
+        let is_none = |value: &Option<Value>| {
+            value
+                .as_ref()
+                .is_none_or(|value| value.as_str() == Some(""))
+        };
+        if after != before && !(is_none(&after) && is_none(&before)) {
+            *self.settings = self.settings.with_value(self.row.key, after);
+        }
+    }
+
     /// One of several.
-    pub(super) fn choice<T: Clone + PartialEq>(
-        &self,
-        ui: &mut Ui,
-        value: &mut T,
-        choices: &[(T, &str)],
-    ) {
-        let chosen = choices.iter().find(|(choice, _)| choice == value);
+    fn choice(&self, ui: &mut Ui, value: &str, choices: &[(&str, &str)]) -> String {
+        let mut value = value;
+        let chosen = choices.iter().find(|(choice, _)| *choice == value);
         ComboBox::from_id_salt(self.row.key)
             .selected_text(chosen.map_or("", |(_, text)| text))
             .width(field_width(ui, theme::CHOICE_WIDTH))
             .show_ui(ui, |ui| {
                 for (choice, text) in choices {
-                    ui.selectable_value(value, choice.clone(), *text);
+                    ui.selectable_value(&mut value, *choice, *text);
                 }
             })
             .response
             .on_hover_text(self.row.explanation)
             .labelled_by(self.label);
+        value.to_owned()
     }
 
     /// On or off, with what that means beside it.
-    pub(super) fn switch(&self, ui: &mut Ui, value: &mut bool, text: &str) {
-        ui.checkbox(value, text)
+    fn switch(&self, ui: &mut Ui, mut is_on: bool, text: &str) -> bool {
+        ui.checkbox(&mut is_on, text)
             .on_hover_text(self.row.explanation)
             .accessible_name(self.row.name);
-    }
-
-    pub(super) fn secs(&self, ui: &mut Ui, value: &mut u64, least: u64) {
-        let drag = DragValue::new(value).range(least..=86_400).suffix(" s");
-        self.called(ui.add(drag));
+        is_on
     }
 
     /// A number of GiB, or what stands in its place.
-    pub(super) fn gib(&self, ui: &mut Ui, gib: &mut Option<f64>, automatic: &str) {
+    fn gib(&self, ui: &mut Ui, mut gib: Option<f64>, automatic: &str) -> Option<f64> {
         ui.horizontal_wrapped(|ui| {
             let mut is_automatic = gib.is_none();
             let name = format!("{}: {automatic}", self.row.name);
             let checkbox = ui.checkbox(&mut is_automatic, automatic);
             if checkbox.accessible_name(name).changed() {
-                *gib = (!is_automatic).then_some(8.0);
+                gib = (!is_automatic).then_some(8.0);
             }
-            if let Some(gib) = gib {
+            if let Some(gib) = &mut gib {
                 let drag = DragValue::new(gib).range(0.0..=4096.0).speed(0.1);
                 self.called(ui.add(drag.fixed_decimals(1).suffix(" GiB")));
             }
         });
+        gib
     }
 
     /// The constant rate factor, with words on its ends.
-    pub(super) fn quality(&self, ui: &mut Ui, crf: &mut u8) {
+    fn quality(&self, ui: &mut Ui, crf: &mut i64) {
         ui.horizontal_wrapped(|ui| {
             ui.spacing_mut().slider_width = field_width(ui, theme::SETTINGS_SLIDER_WIDTH);
-            let response = ui.add(Slider::new(crf, 0..=51));
+            let response = ui.add(Slider::new(crf, 0..=i64::from(OutputSettings::WORST_CRF)));
             self.called(response);
             let words = match *crf {
-                0..=10 => "hardly any loss, large",
+                ..=10 => "hardly any loss, large",
                 11..=18 => "looks like the original",
                 19..=27 => "small",
                 _ => "visibly worse",
@@ -79,7 +138,7 @@ impl Edit<'_> {
     }
 
     /// Counts when it is let go or left: the window does not grow while it is dragged.
-    pub(super) fn scale(&mut self, ui: &mut Ui) {
+    fn scale(&mut self, ui: &mut Ui) {
         let current = f64::from(self.settings.interface.scale) * 100.0;
         let mut percent = self.page.scale_draft.unwrap_or(current);
         let drag = DragValue::new(&mut percent)
@@ -107,20 +166,21 @@ impl Edit<'_> {
         }
     }
 
-    pub(super) fn device(&mut self, ui: &mut Ui) {
+    fn device(&mut self, ui: &mut Ui) {
         let mut device = self.settings.runtime.device;
         let gpu = match device {
             DeviceChoice::Cuda(index) => index,
             _ => 0,
         };
-        let first = format!("GPU {gpu}");
+        let (numbered, name) = (DeviceChoice::Cuda(gpu).to_string(), format!("GPU {gpu}"));
         let choices = [
-            (DeviceChoice::Auto, "Automatic"),
-            (DeviceChoice::Cpu, "CPU"),
-            (DeviceChoice::Cuda(gpu), first.as_str()),
+            ("auto", "Automatic"),
+            ("cpu", "CPU"),
+            (numbered.as_str(), name.as_str()),
         ];
         ui.horizontal_wrapped(|ui| {
-            self.choice(ui, &mut device, &choices);
+            let chosen = self.choice(ui, &device.to_string(), &choices);
+            device = chosen.parse().unwrap_or(device);
             if let DeviceChoice::Cuda(index) = &mut device {
                 ui.add(DragValue::new(index).range(0..=15).prefix("number "))
                     .on_hover_text("As libtorch counts them, from 0")
@@ -131,28 +191,26 @@ impl Edit<'_> {
     }
 
     /// A path that can be typed or chosen; without one it is what the hint says.
-    pub(super) fn folder(
-        &mut self,
-        ui: &mut Ui,
-        folder: Option<PathBuf>,
-        purpose: FolderSetting,
-        hint: &str,
-    ) -> Option<PathBuf> {
-        let shown = folder.as_ref().map(|path| path.display().to_string());
-        let mut chosen = folder;
+    fn folder(&mut self, ui: &mut Ui, folder: &str, hint: &str) -> String {
+        let mut chosen = folder.to_owned();
         ui.horizontal(|ui| {
             let room = theme::RESET_WIDTH + ui.spacing().item_spacing.x;
             let width = field_width(ui, theme::PATH_WIDTH + room) - room;
-            let typed = self.typed(ui, "", shown.as_deref().unwrap_or_default(), hint, width);
-            if let Some(text) = typed {
-                chosen = (!text.trim().is_empty()).then(|| PathBuf::from(text.trim()));
+            if let Some(text) = self.typed(ui, "", folder, hint, width) {
+                text.trim().clone_into(&mut chosen);
             }
             let name = format!("Choose: {}", self.row.name);
             if icon_button(ui, icons::FOLDER_OPEN, &name, "Choose a folder…").clicked() {
-                self.wishes.push(AppCommand::PickFolder(purpose));
+                self.pick_folder();
             }
         });
         chosen
+    }
+
+    /// Asks for a folder in a dialog.
+    pub(super) fn pick_folder(&mut self) {
+        let purpose = FolderSetting::of_key(self.row.key);
+        self.wishes.extend(purpose.map(AppCommand::PickFolder));
     }
 
     /// A text that counts when its field is left; `part` tells several fields of one row apart.

@@ -3,34 +3,26 @@
 //! An entry counts when its field is left.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use egui::Ui;
 
 use super::Edit;
-use crate::app::commands::{AppCommand, FolderSetting};
 use crate::ui::widgets::{field_width, icon_button};
 use crate::ui::{icons, theme};
 
 impl Edit<'_> {
     /// A field for each folder, and a way to add one.
-    pub(super) fn folders(
-        &mut self,
-        ui: &mut Ui,
-        mut folders: Vec<PathBuf>,
-        purpose: FolderSetting,
-    ) -> Vec<PathBuf> {
+    pub(super) fn folders(&mut self, ui: &mut Ui, mut folders: Vec<String>) -> Vec<String> {
         ui.vertical(|ui| {
             let mut removed = None;
             for (index, folder) in folders.iter_mut().enumerate() {
                 ui.horizontal(|ui| {
                     let room = theme::RESET_WIDTH + ui.spacing().item_spacing.x;
                     let width = field_width(ui, theme::PATH_WIDTH + room) - room;
-                    let shown = folder.display().to_string();
                     let part = format!(" {}", index + 1);
-                    match self.typed(ui, &part, &shown, "", width) {
+                    match self.typed(ui, &part, folder, "", width) {
                         Some(text) if text.trim().is_empty() => removed = Some(index),
-                        Some(text) => *folder = PathBuf::from(text.trim()),
+                        Some(text) => text.trim().clone_into(folder),
                         None => {}
                     }
                     let name = format!("Remove: {} {}", self.row.name, index + 1);
@@ -48,7 +40,7 @@ impl Edit<'_> {
                 .button("Add a folder…")
                 .on_hover_text(self.row.explanation);
             if button.accessible_name(name).clicked() {
-                self.wishes.push(AppCommand::PickFolder(purpose));
+                self.pick_folder();
             }
         });
         folders

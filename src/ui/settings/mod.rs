@@ -1,13 +1,15 @@
 //! The settings page: every key of the settings file as a row with a name, an explanation, a control and its default.
 //!
-//! Changes act at once; the app writes them. The rows themselves are in `rows`, their controls in `controls`.
+//! Changes act at once; the app writes them. The settings are [`safelight_core::settings::table`]'s, their controls in `controls` and `lists`.
 
 mod controls;
 mod lists;
-mod rows;
+
+use std::collections::BTreeMap;
 
 use egui::{Align, Button, Frame, Layout, Margin, RichText, ScrollArea, TextEdit, Ui, vec2};
 use safelight_core::settings::Settings;
+use safelight_core::settings::table::{self, Setting, Value};
 
 use crate::app::commands::AppCommand;
 use crate::app::settings::{SettingsCommand, SettingsPage};
@@ -15,34 +17,10 @@ use crate::app::state::Page;
 use crate::ui::widgets::{field_width, icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
-/// One setting.
-#[derive(Clone, Copy)]
-pub struct Row {
-    /// As in the file: `section.key`.
-    pub key: &'static str,
-    pub name: &'static str,
-    pub explanation: &'static str,
-    draw: fn(&mut Ui, &mut Edit<'_>),
-}
-
-impl Row {
-    /// Whether the full name of a value, such as `runtime.environment.HOME`, is of this row.
-    pub fn holds(&self, key: &str) -> bool {
-        key.strip_prefix(self.key)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    }
-
-    fn is_found(&self, section: &str, words: &str) -> bool {
-        let text =
-            format!("{section} {} {} {}", self.name, self.key, self.explanation).to_lowercase();
-        words.split_whitespace().all(|word| text.contains(word))
-    }
-}
-
-/// Rows that belong together.
-struct Section {
-    name: &'static str,
-    rows: &'static [Row],
+/// Whether a setting has these words in its name, its explanation or its key.
+fn is_found(row: &Setting, section: &str, words: &str) -> bool {
+    let text = format!("{section} {} {} {}", row.name, row.key, row.explanation).to_lowercase();
+    words.split_whitespace().all(|word| text.contains(word))
 }
 
 /// What a row's control may change, and how it is called.
@@ -50,14 +28,11 @@ struct Edit<'a> {
     settings: &'a mut Settings,
     page: &'a mut SettingsPage,
     wishes: &'a mut Vec<AppCommand>,
-    row: &'a Row,
+    /// What the settings were before the controls were drawn, by key.
+    values: &'a BTreeMap<String, Value>,
+    row: &'a Setting,
     /// The row's label, for screen readers.
     label: egui::Id,
-}
-
-/// Every setting that has a row.
-pub fn rows() -> impl Iterator<Item = &'static Row> {
-    rows::SECTIONS.iter().flat_map(|section| section.rows)
 }
 
 pub(super) fn settings_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -134,14 +109,15 @@ fn place_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
     let mut settings = view.settings.clone();
     let mut wishes = Vec::new();
+    let values = settings.values();
     let changed = settings.changed_keys(&Settings::default());
     let words = view.session.settings.search.trim().to_lowercase();
     let mut is_any = false;
-    for section in rows::SECTIONS {
+    for section in table::SECTIONS {
         let mut found = section
-            .rows
+            .settings
             .iter()
-            .filter(|row| row.is_found(section.name, &words))
+            .filter(|row| is_found(row, section.name, &words))
             .peekable();
         if found.peek().is_none() {
             continue;
@@ -156,6 +132,7 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
                 ui,
                 row,
                 is_default,
+                &values,
                 &mut settings,
                 &mut view.session.settings,
                 &mut wishes,
@@ -178,8 +155,9 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
 /// The name, the control and the way back to the default; the control below its name where there is little room.
 fn row_ui(
     ui: &mut Ui,
-    row: &Row,
+    row: &Setting,
     is_default: bool,
+    values: &BTreeMap<String, Value>,
     settings: &mut Settings,
     page: &mut SettingsPage,
     wishes: &mut Vec<AppCommand>,
@@ -193,16 +171,17 @@ fn row_ui(
                     settings: &mut *settings,
                     page: &mut *page,
                     wishes: &mut *wishes,
+                    values,
                     row,
                     label,
                 };
                 if is_narrow {
-                    (row.draw)(ui, &mut edit);
+                    edit.control(ui);
                 } else {
                     ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
                         reset_ui(ui, &mut edit, is_default);
                         ui.with_layout(Layout::left_to_right(Align::TOP), |ui| {
-                            (row.draw)(ui, &mut edit);
+                            edit.control(ui);
                         });
                     });
                     return;
@@ -222,7 +201,7 @@ fn row_ui(
     }
 }
 
-fn name_ui(ui: &mut Ui, row: &Row, is_default: bool) -> egui::Id {
+fn name_ui(ui: &mut Ui, row: &Setting, is_default: bool) -> egui::Id {
     let palette = palette(ui);
     let colour = if is_default {
         palette.weak

@@ -170,7 +170,7 @@ impl GenerateForm {
     /// Whether a negative prompt counts in any step.
     pub fn is_guided(&self, spec: &ModelSpec) -> bool {
         let sampling = self.sampling_for(spec);
-        sampling.is_guided(spec.guidance == Guidance::Cfg, spec.has_two_experts())
+        sampling.is_guided(spec.guidance == Guidance::Cfg, &spec.files)
     }
 
     /// Whether a clip of this form may end on a picture: with sections it goes by their order.

@@ -83,7 +83,7 @@ fn note_idle_negative(
     }
     let is_cfg = spec.guidance == Guidance::Cfg;
     let (acts, which) = if is_cfg {
-        let acts = sampling.is_guided(is_cfg, spec.has_two_experts());
+        let acts = sampling.is_guided(is_cfg, &spec.files);
         (acts, "guidance")
     } else {
         let acts = sampling.true_cfg_scale.is_some();

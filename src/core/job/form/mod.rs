@@ -208,7 +208,7 @@ impl GenerateForm {
         guidance::settle(self, spec, &mut sampling, &mut found);
         sampling.dynamic_shift = ranges::dynamic_shift(self, spec, &mut found);
         sampling.strength = pictures::strength(self, spec, sampling.num_steps, &mut found);
-        self.settle_start(&mut sampling, &mut found);
+        settle_start(&mut sampling, &mut found);
         let negative_prompt = self.negative_prompt.as_ref();
         let request = GenerateRequest {
             model: spec.id.clone(),
@@ -253,15 +253,6 @@ impl GenerateForm {
             Ok(Validated { request, notices })
         } else {
             Err(found.errors)
-        }
-    }
-
-    /// Where a strength says where to begin, nothing else does.
-    fn settle_start(&self, sampling: &mut Sampling, found: &mut Findings) {
-        if sampling.strength.is_some() && sampling.start_step > 0 {
-            let why = "The start step is not used: the strength says where to begin";
-            found.note("start-step", why.to_owned());
-            sampling.start_step = 0;
         }
     }
 
@@ -317,6 +308,15 @@ impl GenerateForm {
             }
             (None, None) => spec.defaults.fps,
         }
+    }
+}
+
+/// Where a strength says where to begin, nothing else does.
+fn settle_start(sampling: &mut Sampling, found: &mut Findings) {
+    if sampling.strength.is_some() && sampling.start_step > 0 {
+        let why = "The start step is not used: the strength says where to begin";
+        found.note("start-step", why.to_owned());
+        sampling.start_step = 0;
     }
 }
 

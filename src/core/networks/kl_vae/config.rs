@@ -122,8 +122,8 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
             latent_channels: latents,
             scaling_factor,
             shift_factor,
-            use_quant_conv: has("quant_conv.weight"),
-            use_post_quant_conv: has("post_quant_conv.weight"),
+            use_quant_conv: K::IS_VIDEO || has("quant_conv.weight"),
+            use_post_quant_conv: K::IS_VIDEO || has("post_quant_conv.weight"),
             mid_block_add_attention: VaeHalf::BOTH
                 .iter()
                 .any(|half| has(&format!("{}.mid.attn_1.q.weight", half.name()))),

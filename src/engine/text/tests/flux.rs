@@ -210,18 +210,13 @@ fn the_header_of_a_file_shows_the_numbers_of_a_clip() {
     );
     let text = write(100).unwrap_err().to_string();
     assert!(
-        text.contains("a width of 100") && text.contains("clip_l.safetensors"),
+        text.contains("found 100") && text.contains("clip_l.safetensors"),
         "{text}"
     );
     // A folder that has no config is read as its file is.
     fs::rename(&path, dir.path().join("model.safetensors")).unwrap();
     let of_folder = ClipTextConfig::read(dir.path());
-    assert!(
-        of_folder
-            .unwrap_err()
-            .to_string()
-            .contains("a width of 100")
-    );
+    assert!(of_folder.unwrap_err().to_string().contains("found 100"));
     // The config of another component lies beside loose files; that of the encoder counts only for its own file.
     fs::write(
         dir.path().join("config.json"),

@@ -70,7 +70,7 @@ fn a_scheduler_that_lies_beside_the_model_is_for_diffusers_samplers() {
     let factor = 0.5_f64.exp();
     let mut dynamic = request("2", "euler", None);
     dynamic.files.scheduler = Some(folder.path().to_owned());
-    dynamic.dynamic_shift = true;
+    dynamic.sampling.dynamic_shift = true;
     let solver = solver(&dynamic, 256).unwrap();
     assert!((f64::from(solver.sigmas()[1]) - factor / (factor + 1.0)).abs() < 1e-6);
     assert!((second("unipc_bh1") - factor / (factor + 1.0)).abs() < 1e-6);

@@ -1,0 +1,454 @@
+//! Every setting once: its key, its name, what it does, its control, and how its value is written.
+//!
+//! The settings page, the commented file, the command palette and `docs/settings.md` are made from this table. What a
+//! control looks like is the window's; defaults are those of [`Settings`].
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::Settings;
+
+pub use toml::Value;
+
+/// Settings that belong together on the page.
+pub struct Section {
+    pub name: &'static str,
+    pub settings: &'static [Setting],
+}
+
+/// One setting.
+#[derive(Clone, Copy)]
+pub struct Setting {
+    /// As in the file: `table.key`.
+    pub key: &'static str,
+    pub name: &'static str,
+    /// What it does, for the page.
+    pub explanation: &'static str,
+    /// How its value is written, for the file; empty where the control says it all.
+    pub written: &'static str,
+    pub control: Control,
+}
+
+/// How a value is chosen.
+#[derive(Clone, Copy)]
+pub enum Control {
+    /// On or off, with what that means beside it.
+    Switch(&'static str),
+    /// One of several texts, each with its name.
+    Choice(&'static [(&'static str, &'static str)]),
+    /// At least so many seconds.
+    Secs { least: u64 },
+    /// A number of GiB, or what stands in its place.
+    Gib(&'static str),
+    /// A constant rate factor.
+    Quality,
+    /// The size of everything, 1 is 100 %.
+    Scale,
+    /// `auto`, `cpu` or `cuda:N`.
+    Device,
+    /// A path, or what stands in its place.
+    Folder(&'static str),
+    /// Any number of paths.
+    Folders,
+    /// Names and values.
+    Variables,
+}
+
+impl Setting {
+    /// Whether the full name of a value, such as `runtime.environment.HOME`, is of this setting.
+    pub fn holds(&self, key: &str) -> bool {
+        key.strip_prefix(self.key)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
+    /// What the file and the documentation say of it.
+    fn comment(&self) -> String {
+        let mut text = format!("{}.", self.explanation.trim_end_matches('.'));
+        if let Control::Choice(choices) = self.control
+            && self.written.is_empty()
+        {
+            let named = choices.iter().map(|(value, name)| {
+                if value.eq_ignore_ascii_case(name) {
+                    format!("{value:?}")
+                } else {
+                    format!("{value:?} ({name})")
+                }
+            });
+            let named: Vec<String> = named.collect();
+            // Writing to a string cannot fail.
+            write!(text, " One of {}.", named.join(", ")).ok();
+        }
+        if !self.written.is_empty() {
+            write!(text, " {}.", self.written.trim_end_matches('.')).ok();
+        }
+        text
+    }
+
+    /// Its default as the file says it.
+    fn default_text(&self, defaults: &BTreeMap<String, Value>) -> String {
+        let value = defaults.get(self.key);
+        value.map_or_else(|| "\"\"".to_owned(), |value| value.to_string())
+    }
+}
+
+/// Every setting, in reading order.
+pub fn settings() -> impl Iterator<Item = &'static Setting> {
+    SECTIONS.iter().flat_map(|section| section.settings)
+}
+
+/// Every setting with its default and a comment: what a first save writes.
+pub fn default_file() -> String {
+    const TABLES: [&str; 5] = ["runtime", "memory", "output", "models", "interface"];
+    let defaults = Settings::default().values();
+    let mut text =
+        "# Safelight's settings. Whatever is left out has the value shown here.\n".to_owned();
+    for table in TABLES {
+        write!(text, "\n[{table}]\n").ok();
+        let of_table = settings().filter_map(|setting| {
+            let (own, key) = setting.key.split_once('.')?;
+            (own == table).then_some((setting, key))
+        });
+        // A table of its own ends the one that it is in.
+        let (inner, plain): (Vec<_>, Vec<_>) =
+            of_table.partition(|(setting, _)| matches!(setting.control, Control::Variables));
+        for (setting, key) in plain {
+            comment_out(&mut text, &setting.comment());
+            writeln!(text, "{key} = {}", setting.default_text(&defaults)).ok();
+        }
+        for (setting, _) in inner {
+            write!(text, "\n[{}]\n", setting.key).ok();
+            comment_out(&mut text, &setting.comment());
+        }
+    }
+    text
+}
+
+/// In lines that an editor shows whole.
+fn comment_out(text: &mut String, comment: &str) {
+    const MAX_CHARS: usize = 110;
+    let mut line = String::from("#");
+    for word in comment.split_whitespace() {
+        if line.chars().count() + word.chars().count() >= MAX_CHARS {
+            writeln!(text, "{line}").ok();
+            line = String::from("#");
+        }
+        write!(line, " {word}").ok();
+    }
+    writeln!(text, "{line}").ok();
+}
+
+/// The documentation: a table of all settings, in Markdown.
+#[cfg(test)]
+fn documentation() -> String {
+    let defaults = Settings::default().values();
+    let mut text = "# Settings\n\nThe settings page and `settings.toml` have these. \
+        A test writes this file: it is made from `src/core/settings/table.rs`.\n"
+        .to_owned();
+    for section in SECTIONS {
+        write!(
+            text,
+            "\n## {}\n\n| Setting | Key | Default | What it does |\n|---|---|---|---|\n",
+            section.name
+        )
+        .ok();
+        for setting in section.settings {
+            let default = match setting.control {
+                Control::Variables => String::new(),
+                _ => format!("`{}`", setting.default_text(&defaults)),
+            };
+            writeln!(
+                text,
+                "| {} | `{}` | {default} | {} |",
+                setting.name,
+                setting.key,
+                setting.comment()
+            )
+            .ok();
+        }
+    }
+    text
+}
+
+pub const SECTIONS: &[Section] = &[
+    Section {
+        name: "Looks and desktop",
+        settings: &[
+            Setting {
+                key: "interface.theme",
+                name: "Look",
+                explanation: "Dark as a darkroom, light as day, or as your desktop has it at the moment",
+                written: "",
+                control: Control::Choice(&[
+                    ("dark", "Darkroom"),
+                    ("light", "Daylight"),
+                    ("system", "As the desktop"),
+                ]),
+            },
+            Setting {
+                key: "interface.scale",
+                name: "Scale",
+                explanation: "How large everything is, from 50 to 300 %. Ctrl and + or - do the same anywhere",
+                written: "1.0 is 100 %",
+                control: Control::Scale,
+            },
+            Setting {
+                key: "interface.preview",
+                name: "Preview",
+                explanation: "How a picture or clip is shown while it develops. A tiny decoder makes it sharp where one lies among your models, in ComfyUI's folder vae_approx for example: taef1 for Flux, taew2_1 or taew2_2 for Wan, taehv for FramePack",
+                written: "",
+                control: Control::Choice(&[
+                    ("auto", "Sharp where possible"),
+                    ("linear", "Coarse"),
+                    ("off", "None"),
+                ]),
+            },
+            Setting {
+                key: "interface.notifications",
+                name: "Notifications",
+                explanation: "The desktop tells when a job has failed, and when half a minute of work and more is done, while you do something else",
+                written: "",
+                control: Control::Switch("Tell me when jobs have ended"),
+            },
+        ],
+    },
+    Section {
+        name: "Results",
+        settings: &[
+            Setting {
+                key: "output.folder",
+                name: "Folder for clips",
+                explanation: "Where clips are written. Empty: the folder Safelight in your videos",
+                written: "",
+                control: Control::Folder("Videos/Safelight"),
+            },
+            Setting {
+                key: "output.pictures_folder",
+                name: "Folder for pictures",
+                explanation: "Where pictures are written. Empty: the folder Safelight in your pictures",
+                written: "",
+                control: Control::Folder("Pictures/Safelight"),
+            },
+            Setting {
+                key: "output.format",
+                name: "Format of clips",
+                explanation: "The kind of file for clips. A picture is always a PNG",
+                written: "",
+                control: Control::Choice(&[
+                    ("mp4", "MP4 (H.264), plays everywhere"),
+                    ("gif", "GIF"),
+                    ("webp", "Animated WebP"),
+                    ("png", "Numbered PNG frames, lossless"),
+                ]),
+            },
+            Setting {
+                key: "output.crf",
+                name: "Quality of clips",
+                explanation: "Of MP4 and WebP, on the scale that x264 calls CRF: 0 is best and largest, 51 worst, 16 looks like the original",
+                written: "",
+                control: Control::Quality,
+            },
+            Setting {
+                key: "output.sidecar",
+                name: "Settings beside results",
+                explanation: "They are inside the file too, where its format can carry them",
+                written: "true also writes them beside the file, as .json",
+                control: Control::Switch("Also write them as a JSON file"),
+            },
+        ],
+    },
+    Section {
+        name: "Models and prompts",
+        settings: &[
+            Setting {
+                key: "models.folders",
+                name: "Model folders",
+                explanation: "Where models are looked for, besides the usual places. May be a folder of ComfyUI or another program, or a list such as extra_model_paths.yaml",
+                written: "`safelight models` names the usual places",
+                control: Control::Folders,
+            },
+            Setting {
+                key: "models.search_installs",
+                name: "Other programs",
+                explanation: "ComfyUI, SwarmUI, Forge, A1111, Wan2GP, FramePack, Stability Matrix and Pinokio, where they usually are. Nothing is copied or moved",
+                written: "true also looks in their folders",
+                control: Control::Switch("Also look in their folders"),
+            },
+            Setting {
+                key: "models.wildcards",
+                name: "Wildcard folders",
+                explanation: "Folders with files name.txt, a choice a line, for prompts with __name__; besides the folder wildcards beside the settings file",
+                written: "SwarmUI's is Data/Wildcards, that of A1111's Dynamic Prompts wildcards",
+                control: Control::Folders,
+            },
+        ],
+    },
+    Section {
+        name: "Memory",
+        settings: &[
+            Setting {
+                key: "memory.preserved_gib",
+                name: "Preserved memory",
+                explanation: "Memory of the device kept free for what a model makes besides its weights. More is safer and slower",
+                written: "In GiB; \"\" means computed for each job",
+                control: Control::Gib("Computed for each job"),
+            },
+            Setting {
+                key: "memory.cap_gib",
+                name: "Memory cap",
+                explanation: "Memory of the device that is never gone beyond, other programs' use included",
+                written: "In GiB; \"\" means by the kind of the device",
+                control: Control::Gib("By the kind of the device"),
+            },
+            Setting {
+                key: "memory.keep_loaded",
+                name: "Between stages",
+                explanation: "Otherwise each model is unloaded before the next, which always fits more",
+                written: "true keeps models loaded where they fit together",
+                control: Control::Switch("Keep models loaded where they fit together"),
+            },
+        ],
+    },
+    Section {
+        name: "Device and engine",
+        settings: &[
+            Setting {
+                key: "runtime.device",
+                name: "Device",
+                explanation: "Where clips and pictures are computed, from the next job on",
+                written: "\"auto\" is the GPU of the libtorch where there is one; else \"cpu\", or \"cuda:0\" for the first GPU (AMD's count as cuda too)",
+                control: Control::Device,
+            },
+            Setting {
+                key: "runtime.libtorch",
+                name: "libtorch folder",
+                explanation: "A folder with libtorch 2.11.0 (CPU, CUDA or ROCm). Empty: the one that set-up prepared",
+                written: "",
+                control: Control::Folder("The prepared one"),
+            },
+            Setting {
+                key: "runtime.dtype",
+                name: "Precision",
+                explanation: "The numbers that the transformer computes with. Automatic: bf16 on a GPU, f32 on the CPU",
+                written: "",
+                control: Control::Choice(&[
+                    ("auto", "Automatic"),
+                    ("f32", "f32"),
+                    ("bf16", "bf16"),
+                    ("f16", "f16"),
+                ]),
+            },
+        ],
+    },
+    Section {
+        name: "For experts",
+        settings: &[
+            Setting {
+                key: "runtime.attention",
+                name: "Attention",
+                explanation: "How attention is computed on a GPU. Automatic: the fastest kernel; in slices is slower and always works",
+                written: "",
+                control: Control::Choice(&[
+                    ("auto", "Automatic"),
+                    ("flash", "Flash"),
+                    ("efficient", "Memory-efficient"),
+                    ("sliced", "In slices"),
+                ]),
+            },
+            Setting {
+                key: "runtime.convolution",
+                name: "Convolutions",
+                explanation: "How the autoencoders of clips are computed. Automatic: the fastest that works, which AMD GPUs are tried for",
+                written: "",
+                control: Control::Choice(&[
+                    ("auto", "Automatic"),
+                    ("direct", "By cuDNN or MIOpen"),
+                    ("no_miopen", "Without cuDNN or MIOpen"),
+                    ("frames", "Frame by frame"),
+                    ("cpu", "On the CPU"),
+                ]),
+            },
+            Setting {
+                key: "runtime.allocator",
+                name: "Allocator",
+                explanation: "How libtorch keeps GPU memory. Growing segments lose less between tensors, but some ROCm builds hang at them",
+                written: "",
+                control: Control::Choice(&[
+                    ("", "As libtorch does by itself"),
+                    ("expandable", "Segments that grow"),
+                    ("small-card", "Tight, for cards of up to 24 GiB"),
+                ]),
+            },
+            Setting {
+                key: "runtime.stall_limit_secs",
+                name: "Hang limit",
+                explanation: "An engine that makes no progress for so long is restarted",
+                written: "In seconds",
+                control: Control::Secs { least: 1 },
+            },
+            Setting {
+                key: "runtime.cancel_grace_secs",
+                name: "Cancel grace",
+                explanation: "How long a cancelled stage may take to stop by itself",
+                written: "In seconds",
+                control: Control::Secs { least: 0 },
+            },
+            Setting {
+                key: "runtime.verbose_miopen",
+                name: "MIOpen's log",
+                explanation: "What AMD's convolutions do, in the engine's log: for reports of faults",
+                written: "true lets MIOpen write to it",
+                control: Control::Switch("Let MIOpen write to the log"),
+            },
+            Setting {
+                key: "runtime.environment",
+                name: "Engine's variables",
+                explanation: "More variables for the engine, over those that Safelight gives it by itself. An empty value takes one away",
+                written: "`safelight doctor` names those. For example: MIOPEN_FIND_MODE = \"1\"",
+                control: Control::Variables,
+            },
+        ],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::OutputSettings;
+    use super::*;
+
+    #[test]
+    fn every_choice_can_be_read_and_its_default_is_among_them() {
+        let defaults = Settings::default();
+        for setting in settings() {
+            let Control::Choice(choices) = setting.control else {
+                continue;
+            };
+            let own = &defaults.values()[setting.key];
+            let is_there = choices
+                .iter()
+                .any(|(value, _)| own.as_str() == Some(*value));
+            assert!(is_there, "{}", setting.key);
+            for (value, _) in choices {
+                let changed = defaults.with_value(setting.key, Some(Value::from(*value)));
+                let read = &changed.values()[setting.key];
+                assert_eq!(read.as_str(), Some(*value), "{}", setting.key);
+            }
+        }
+        let formats = OutputSettings::FORMATS;
+        let known = settings().find(|setting| setting.key == "output.format");
+        let Some(Control::Choice(choices)) = known.map(|setting| setting.control) else {
+            panic!("the format is chosen");
+        };
+        assert!(choices.iter().map(|(value, _)| *value).eq(formats));
+    }
+
+    #[test]
+    fn the_documentation_says_what_the_table_says() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let expected = documentation();
+        if text != expected {
+            std::fs::write(path, &expected).unwrap();
+        }
+        assert_eq!(text, expected, "docs/settings.md is written anew");
+    }
+}
