@@ -10,6 +10,23 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+/// What is wrong with a file, in a sentence that ends in its path.
+#[derive(Debug, thiserror::Error)]
+#[error("{sentence}: {}", path.display())]
+pub struct FileError {
+    sentence: String,
+    path: PathBuf,
+}
+
+impl FileError {
+    pub(crate) fn new(sentence: impl Into<String>, path: &Path) -> Self {
+        Self {
+            sentence: sentence.into(),
+            path: path.to_owned(),
+        }
+    }
+}
+
 /// The temporary name under which `path` is written: in the same folder, so that a rename suffices.
 pub fn partial_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -32,6 +49,20 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
         fs::create_dir_all(folder)?;
     }
     write_atomically(path, &serde_json::to_vec(value)?)
+}
+
+/// What lies in a folder, in a steady order.
+pub(crate) fn sorted_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    let mut paths = entries.collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// Whether a file's name ends on one of these, in capitals or not.
+pub(crate) fn has_ending(path: &Path, endings: &[&str]) -> bool {
+    path.extension()
+        .is_some_and(|end| endings.iter().any(|known| end.eq_ignore_ascii_case(known)))
 }
 
 /// What a JSON file says; the default where there is none, or it cannot be read: for what only helps.

@@ -1,16 +1,37 @@
-//! Enums whose variants are called by fixed names: the list of the variants, their names and their labels, all from
-//! one table.
+//! Enums with the names and labels of their variants, and structs with the defaults of their fields, each as one list.
 //!
 //! The name stands in files, settings, arguments and messages between processes and never changes; the label is what
 //! the interface says.
 
-/// `named!(Sampler { Euler: "euler", "Euler" })` gives `Sampler::ALL`, `name()` and, where a label stands behind the
-/// names, `label()`.
+/// `named! { pub enum Sampler { Euler = "euler", "Euler"; } }` gives the enum with `Sampler::ALL`, `name()` and, where
+/// a label stands behind the names, `label()`.
 macro_rules! named {
-    ($type:ident { $($variant:ident: $name:literal),+ $(,)? }) => {
+    ($(#[$of_all:meta])* pub enum $type:ident {
+        $($(#[$of_one:meta])* $variant:ident = $name:literal,)+
+    }) => {
+        $(#[$of_all])*
+        pub enum $type {
+            $($(#[$of_one])* $variant,)+
+        }
+
         impl $type {
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
-
+        }
+        $crate::named::named!(names of $type { $($variant: $name),+ });
+    };
+    ($(#[$of_all:meta])* pub enum $type:ident {
+        $($(#[$of_one:meta])* $variant:ident = $name:literal, $label:literal;)+
+    }) => {
+        $crate::named::labelled! {
+            $(#[$of_all])*
+            pub enum $type {
+                $($(#[$of_one])* $variant = $label,)+
+            }
+        }
+        $crate::named::named!(names of $type { $($variant: $name),+ });
+    };
+    (names of $type:ident { $($variant:ident: $name:literal),+ }) => {
+        impl $type {
             /// The name in files, in settings and on the command line.
             pub fn name(self) -> &'static str {
                 match self {
@@ -18,11 +39,28 @@ macro_rules! named {
                 }
             }
         }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
     };
-    ($type:ident { $($variant:ident: $name:literal, $label:literal);+ $(;)? }) => {
-        $crate::named::named!($type { $($variant: $name),+ });
+}
+
+/// `labelled! { pub enum Sort { Name = "By name", } }` gives the enum with `Sort::ALL` and `label()`.
+macro_rules! labelled {
+    ($(#[$of_all:meta])* pub enum $type:ident {
+        $($(#[$of_one:meta])* $variant:ident = $label:literal,)+
+    }) => {
+        $(#[$of_all])*
+        pub enum $type {
+            $($(#[$of_one])* $variant,)+
+        }
 
         impl $type {
+            pub const ALL: [Self; [$($label),+].len()] = [$(Self::$variant),+];
+
             /// The name in the interface.
             pub fn label(self) -> &'static str {
                 match self {
@@ -51,4 +89,22 @@ macro_rules! parsed {
     };
 }
 
-pub(crate) use {named, parsed};
+/// A struct whose fields stand beside their defaults, which serde takes for what a file leaves out.
+macro_rules! with_defaults {
+    ($(#[$of_all:meta])* pub struct $type:ident {
+        $($(#[$of_one:meta])* $vis:vis $field:ident: $of:ty = $default:expr,)+
+    }) => {
+        $(#[$of_all])*
+        pub struct $type {
+            $($(#[$of_one])* $vis $field: $of,)+
+        }
+
+        impl Default for $type {
+            fn default() -> Self {
+                Self { $($field: $default,)+ }
+            }
+        }
+    };
+}
+
+pub(crate) use {labelled, named, parsed, with_defaults};

@@ -29,7 +29,6 @@ pub enum EngineCommand {
     Cancel,
 }
 
-/// One stage of one job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageOrder {
     pub job: JobId,
@@ -94,9 +93,7 @@ pub enum EngineMessage {
 pub struct EngineReport {
     pub protocol: u32,
     pub libtorch: String,
-    /// The device in use.
     pub device: DeviceChoice,
-    /// The device's own name.
     pub device_name: String,
     /// The device's place on the bus, such as `0000:c4:00.0`; empty where there is none.
     #[serde(default)]
@@ -120,7 +117,6 @@ pub struct PixelHeader {
     pub height: u32,
 }
 
-/// How a stage ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "snake_case")]
 pub enum StageEnd {

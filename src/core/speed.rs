@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::named::labelled;
+
 /// One line. A `Begin` without an end is what a driver hangs at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpeedLine {
@@ -12,41 +14,24 @@ pub struct SpeedLine {
     pub state: SpeedState,
 }
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SpeedProbe {
-    CopyToDevice,
-    CopyFromPinned,
-    CopyFromDevice,
-    CopyOnDevice,
-    MatrixF32,
-    MatrixBf16,
-    MatrixF16,
-    Attention,
-    Convolution,
-    ConvolutionOverTime,
-}
-
-impl SpeedProbe {
-    /// In the words of a sentence.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::CopyToDevice => "copies to the device",
-            Self::CopyFromPinned => "copies to the device from pinned memory",
-            Self::CopyFromDevice => "copies from the device",
-            Self::CopyOnDevice => "copies within the device",
-            Self::MatrixF32 => "matrices in f32",
-            Self::MatrixBf16 => "matrices in bf16",
-            Self::MatrixF16 => "matrices in f16",
-            Self::Attention => "attention",
-            Self::Convolution => "convolutions",
-            Self::ConvolutionOverTime => "convolutions over time",
-        }
+labelled! {
+    // In the words of a sentence.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum SpeedProbe {
+        CopyToDevice = "copies to the device",
+        CopyFromPinned = "copies to the device from pinned memory",
+        CopyFromDevice = "copies from the device",
+        CopyOnDevice = "copies within the device",
+        MatrixF32 = "matrices in f32",
+        MatrixBf16 = "matrices in bf16",
+        MatrixF16 = "matrices in f16",
+        Attention = "attention",
+        Convolution = "convolutions",
+        ConvolutionOverTime = "convolutions over time",
     }
 }
 
-/// How far it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum SpeedState {

@@ -9,6 +9,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::files::FileError;
 use crate::naming;
 use crate::uri::encoded;
 
@@ -22,24 +23,16 @@ const STICKY: u32 = 0o1000;
 pub enum TrashError {
     #[error("expected a file, but there is none: {path}", path = path.display())]
     Gone { path: PathBuf },
-    #[error("there is no trash on the disk of this file ({reason}): {path}", path = path.display())]
-    NoTrash { reason: String, path: PathBuf },
-    #[error("the file cannot be moved to the trash ({source}): {path}", path = path.display())]
-    Unmovable { source: io::Error, path: PathBuf },
-    #[error("another file stands where this one was: {path}", path = path.display())]
-    Occupied { path: PathBuf },
-    #[error("the file cannot be moved back ({source}): {path}", path = path.display())]
-    Unrestorable { source: io::Error, path: PathBuf },
+    #[error(transparent)]
+    Failed(#[from] FileError),
 }
 
-/// The trash of this user.
 #[derive(Clone, Debug)]
 pub struct Trash {
     /// The one in the home folder; other disks have their own.
     home: PathBuf,
 }
 
-/// A file in the trash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trashed {
     /// Where it was.
@@ -61,12 +54,8 @@ impl Trash {
         Self { home }
     }
 
-    /// Moves one file to the trash.
     pub fn put(&self, path: &Path) -> Result<Trashed, TrashError> {
-        let unmovable = |source| TrashError::Unmovable {
-            source,
-            path: path.to_path_buf(),
-        };
+        let unmovable = |err| unmovable(&err, path);
         let stat = fs::symlink_metadata(path).map_err(|err| match err.kind() {
             io::ErrorKind::NotFound => TrashError::Gone {
                 path: path.to_path_buf(),
@@ -120,12 +109,7 @@ fn place_at(top: PathBuf, user: Option<u32>) -> io::Result<Place> {
     })
 }
 
-/// Moves the file there, with a note of where it was.
 fn put_into(place: &Place, path: &Path, from: PathBuf) -> Result<Trashed, TrashError> {
-    let unmovable = |source| TrashError::Unmovable {
-        source,
-        path: path.to_path_buf(),
-    };
     let named = place
         .top
         .as_deref()
@@ -146,7 +130,7 @@ fn put_into(place: &Place, path: &Path, from: PathBuf) -> Result<Trashed, TrashE
         let mut written = match options.write(true).create_new(true).open(&info) {
             Ok(written) => written,
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => continue,
-            Err(err) => return Err(unmovable(err)),
+            Err(err) => return Err(unmovable(&err, path)),
         };
         if fs::symlink_metadata(&file).is_ok() {
             fs::remove_file(&info).ok(); // Somebody's leftover; the next name is free.
@@ -161,7 +145,7 @@ fn put_into(place: &Place, path: &Path, from: PathBuf) -> Result<Trashed, TrashE
                 fs::remove_file(&info).ok(); // The first error is the one that matters.
                 Err(match err.kind() {
                     io::ErrorKind::CrossesDevices => no_trash(path, &err.to_string()),
-                    _ => unmovable(err),
+                    _ => unmovable(&err, path),
                 })
             }
         };
@@ -170,16 +154,14 @@ fn put_into(place: &Place, path: &Path, from: PathBuf) -> Result<Trashed, TrashE
 }
 
 impl Trashed {
-    /// Puts the file back to where it was.
     pub fn restore(&self) -> Result<(), TrashError> {
-        let failed = |source| TrashError::Unrestorable {
-            source,
-            path: self.from.clone(),
-        };
+        let failed =
+            |err| FileError::new(format!("the file cannot be moved back ({err})"), &self.from);
         if fs::symlink_metadata(&self.from).is_ok() {
-            return Err(TrashError::Occupied {
-                path: self.from.clone(),
-            });
+            Err(FileError::new(
+                "another file stands where this one was",
+                &self.from,
+            ))?;
         }
         if let Some(folder) = self.from.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
@@ -190,16 +172,19 @@ impl Trashed {
     }
 }
 
+fn unmovable(err: &io::Error, path: &Path) -> TrashError {
+    let sentence = format!("the file cannot be moved to the trash ({err})");
+    FileError::new(sentence, path).into()
+}
+
 fn no_trash(path: &Path, reason: &str) -> TrashError {
     let reason = if reason.is_empty() {
         "none can be made"
     } else {
         reason
     };
-    TrashError::NoTrash {
-        reason: reason.to_owned(),
-        path: path.to_path_buf(),
-    }
+    let sentence = format!("there is no trash on the disk of this file ({reason})");
+    FileError::new(sentence, path).into()
 }
 
 /// The path without links in its folders, and with those of the file itself.
@@ -317,10 +302,8 @@ mod tests {
             .collect();
         assert_eq!(names, ["a.tar.png", "a.tar.2.png", "a.tar.3.png"]);
         fs::write(&path, "new").unwrap();
-        assert!(matches!(
-            trashed[0].restore(),
-            Err(TrashError::Occupied { .. })
-        ));
+        let err = trashed[0].restore().unwrap_err().to_string();
+        assert!(err.contains("another file stands"), "{err}");
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read(&trashed[0].file).unwrap(), b"one");
     }

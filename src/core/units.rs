@@ -8,7 +8,6 @@ use std::time::Duration;
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 
-/// Bytes as a number of GiB.
 pub fn in_gib(bytes: u64) -> f64 {
     bytes as f64 / GIB as f64
 }

@@ -13,9 +13,8 @@ use crate::library::identify::Target;
 use crate::library::{Library, identify, kind, single};
 use crate::lora::{LoraCard, LoraFile};
 use crate::model::configs::ModelIndex;
-use crate::model::{CatalogError, ModelFiles, ModelSpec};
+use crate::model::{CatalogError, ModelSpec};
 
-/// What one component of a pipeline is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ComponentCard {
     pub name: String,
@@ -28,7 +27,6 @@ pub struct ComponentCard {
     pub dtypes: BTreeMap<String, u64>,
 }
 
-/// What a folder or file is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IdentityCard {
     pub path: PathBuf,
@@ -87,10 +85,7 @@ impl IdentityCard {
             },
         };
         let card = Self::of_weights(&path, &place, WeightSet::at(&place)?);
-        let is_transformer = card
-            .components
-            .iter()
-            .any(|component| component.name == "transformer");
+        let is_transformer = card.components.iter().any(|it| it.name == "transformer");
         if Family::of_id(&card.family).is_some() && is_transformer {
             return Ok(card.with_model(&place, open(&path)));
         }
@@ -113,10 +108,10 @@ impl IdentityCard {
                 );
                 // In a diffusers folder the parts are that folder's, with a card of its own.
                 if files.scheduler.is_none() {
-                    let cards = part_cards(files);
-                    self.parameters = cards.iter().map(|card| card.parameters).sum();
+                    let cards = spec.part_cards().into_iter();
+                    self.components = cards.map(|(_, card)| card).collect();
+                    self.parameters = self.components.iter().map(|card| card.parameters).sum();
                     self.bytes = spec.bytes;
-                    self.components = cards;
                 }
                 self.variant.clone_from(&spec.variant);
                 self.is_runnable = true;
@@ -158,12 +153,8 @@ impl IdentityCard {
         .with_lora()
     }
 
-    /// What a LoRA says of itself.
     fn with_lora(mut self) -> Self {
-        let is_lora = self
-            .components
-            .iter()
-            .any(|component| component.name == "lora");
+        let is_lora = self.components.iter().any(|it| it.name == "lora");
         if is_lora && let Ok(file) = LoraFile::read(&self.path) {
             let card = LoraCard::of(&file);
             self.what = card.text();
@@ -225,52 +216,32 @@ impl IdentityCard {
 
 impl ModelSpec {
     /// Where each of its parts lies, and how it is stored. Reads headers.
+    /// Each of the tensors that are its own where several lie in one file.
     pub fn part_cards(&self) -> Vec<(PathBuf, ComponentCard)> {
-        let cards = part_cards(&self.files).into_iter();
-        let place = |card: &ComponentCard| match card.name.as_str() {
-            "transformer" => Some(&self.files.transformer),
-            "transformer_2" => self.files.transformer_2.as_ref(),
-            "vae" => Some(&self.files.vae),
-            "text_encoder" => Some(&self.files.text_encoder),
-            "text_encoder_2" => self.files.text_encoder_2.as_ref(),
-            _ => self.files.image_encoder.as_ref(),
-        };
-        cards
-            .map(|card| (place(&card).cloned().unwrap_or_default(), card))
-            .collect()
+        let files = &self.files;
+        let parts = [
+            ("transformer", Some(&files.transformer)),
+            ("transformer_2", files.transformer_2.as_ref()),
+            ("vae", Some(&files.vae)),
+            ("text_encoder", Some(&files.text_encoder)),
+            ("text_encoder_2", files.text_encoder_2.as_ref()),
+            ("image_encoder", files.image_encoder.as_ref()),
+        ];
+        let parts = parts
+            .into_iter()
+            .filter_map(|(name, place)| Some((name, place?)));
+        let cards = parts.clone().filter_map(|(name, place)| {
+            // All of them were opened just before.
+            let mut weights = WeightSet::at(place).ok()?;
+            if parts.clone().filter(|(_, other)| *other == place).count() > 1 {
+                weights = only_part(weights, name);
+            }
+            Some((place.clone(), component_card(name, "", place, &weights)))
+        });
+        cards.collect()
     }
 }
 
-/// The cards of a model's parts, each of the tensors that are its own where several lie in one file.
-fn part_cards(files: &ModelFiles) -> Vec<ComponentCard> {
-    let parts = [
-        ("transformer", Some(&files.transformer)),
-        ("transformer_2", files.transformer_2.as_ref()),
-        ("vae", Some(&files.vae)),
-        ("text_encoder", Some(&files.text_encoder)),
-        ("text_encoder_2", files.text_encoder_2.as_ref()),
-        ("image_encoder", files.image_encoder.as_ref()),
-    ];
-    let parts = parts
-        .into_iter()
-        .filter_map(|(name, place)| Some((name, place?)));
-    let cards = parts.clone().filter_map(|(name, place)| {
-        // All of them were opened just before.
-        let mut weights = WeightSet::at(place).ok()?;
-        if parts.clone().filter(|(_, other)| *other == place).count() > 1 {
-            weights = only_part(weights, name);
-        }
-        Some(component_card(
-            name.to_owned(),
-            String::new(),
-            place,
-            &weights,
-        ))
-    });
-    cards.collect()
-}
-
-/// The tensors of one part of a checkpoint, and their bytes.
 fn only_part(mut weights: WeightSet, part: &str) -> WeightSet {
     weights
         .tensors
@@ -287,16 +258,11 @@ fn own_parts(role: &str, place: &Path, weights: &WeightSet) -> Vec<ComponentCard
         .filter_map(|key| single::part_of_key(key))
         .collect();
     if held.len() < 2 {
-        return vec![component_card(
-            role.to_owned(),
-            String::new(),
-            place,
-            weights,
-        )];
+        return vec![component_card(role, "", place, weights)];
     }
     let card = |part: &&str| {
         let own = only_part(weights.clone(), part);
-        component_card((*part).to_owned(), String::new(), place, &own)
+        component_card(part, "", place, &own)
     };
     held.iter().map(card).collect()
 }
@@ -309,10 +275,7 @@ fn read_component(
 ) -> Result<Option<ComponentCard>, CatalogError> {
     let path = folder.join(name);
     if !path.is_dir() {
-        return Err(CatalogError::Missing {
-            what: format!("the folder {name}"),
-            path,
-        });
+        return Err(CatalogError::missing(format!("the folder {name}"), path));
     }
     let has_no_weights = [
         "Scheduler",
@@ -327,24 +290,17 @@ fn read_component(
         return Ok(None);
     }
     let weights = WeightSet::open(&path)?;
-    Ok(Some(component_card(
-        name.to_owned(),
-        class.to_owned(),
-        &path,
-        &weights,
-    )))
+    Ok(Some(component_card(name, class, &path, &weights)))
 }
 
-fn component_card(name: String, class: String, path: &Path, weights: &WeightSet) -> ComponentCard {
+fn component_card(name: &str, class: &str, path: &Path, weights: &WeightSet) -> ComponentCard {
     let file_name = |file: &PathBuf| {
-        file.file_name()
-            .unwrap_or(path.as_os_str())
-            .to_string_lossy()
-            .into_owned()
+        let name = file.file_name().unwrap_or(path.as_os_str());
+        name.to_string_lossy().into_owned()
     };
     ComponentCard {
-        name,
-        class,
+        name: name.to_owned(),
+        class: class.to_owned(),
         files: weights.files.iter().map(file_name).collect(),
         bytes: weights.bytes,
         parameters: weights.parameters(),

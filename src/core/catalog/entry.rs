@@ -60,7 +60,6 @@ impl CatalogEntry {
         parts.max().unwrap_or(0)
     }
 
-    /// About how much is to be fetched.
     pub fn about_bytes_to_fetch(&self) -> u64 {
         self.to_fetch().map(|source| self.about_bytes(source)).sum()
     }
@@ -102,7 +101,6 @@ struct File {
     model: Vec<RawEntry>,
 }
 
-/// One `[shared.NAME]` as it is written.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Shared {
@@ -221,7 +219,6 @@ impl Entry {
         }
     }
 
-    /// The user's entry of the same id, laid over this one.
     fn take_user(&mut self, user: Self) {
         if user.repository.is_some() {
             self.repository = user.repository;
@@ -261,7 +258,6 @@ impl Entry {
             .any(|known| model_words(known) == wanted)
     }
 
-    /// Whether what is known of variant and shape speaks against a model.
     pub(super) fn may_be(&self, facts: &Facts) -> bool {
         self.family.is_none_or(|family| family == facts.family)
             && self
@@ -332,7 +328,6 @@ pub fn known_models(file: &Path) -> (Vec<CatalogEntry>, Option<CatalogError>) {
     (listed.collect(), problem)
 }
 
-/// The entries that ship with the app.
 pub(super) fn built_in() -> Vec<Entry> {
     shipped().entries
 }
@@ -350,10 +345,8 @@ fn shipped() -> Parsed {
 pub(super) fn with_users(file: &Path) -> (Vec<Entry>, Option<CatalogError>) {
     let shipped = shipped();
     let text = read_capped(file, MAX_BYTES).and_then(|bytes| {
-        String::from_utf8(bytes).map_err(|err| CatalogError::Io {
-            source: io::Error::new(io::ErrorKind::InvalidData, err),
-            path: file.to_owned(),
-        })
+        String::from_utf8(bytes)
+            .map_err(|err| CatalogError::io(io::Error::new(io::ErrorKind::InvalidData, err), file))
     });
     let text = match text {
         Ok(text) => text,
@@ -379,7 +372,6 @@ pub(super) fn with_users(file: &Path) -> (Vec<Entry>, Option<CatalogError>) {
     }
 }
 
-/// What one file says.
 #[derive(Clone)]
 struct Parsed {
     entries: Vec<Entry>,

@@ -124,10 +124,10 @@ impl Catalog {
             scan::search(path, &mut found);
         }
         for place in &found.cut_short {
-            self.problems.push(CatalogError::Config {
-                reason: "too many folders here, so only part of them was searched".to_owned(),
-                path: place.clone(),
-            });
+            self.problems.push(CatalogError::config(
+                "too many folders here, so only part of them was searched",
+                place.clone(),
+            ));
         }
         self.parts = scan::parts(&found, library);
         self.tokenizers = scan::tokenizers(&found, &self.parts);
@@ -215,27 +215,33 @@ impl Catalog {
         }
     }
 
-    /// The embedded model where it is there, else the first that is.
-    pub fn default_model(&self) -> Option<&ModelSpec> {
-        self.available
-            .iter()
-            .find(|spec| spec.id == EMBEDDED_MODEL)
-            .or_else(|| self.available.first())
-    }
-
     fn take(&mut self, candidate: &Candidate) {
         let library = Library::default();
-        let model = pipeline(&candidate.folder, &Companions::default(), &library)
-            .map(|model| (candidate.name.clone(), model));
-        match model.and_then(|(name, model)| self.claim_and_build(&Assembled { name, ..model })) {
+        let name = &candidate.name;
+        let model = pipeline(&candidate.folder, &Companions::default(), &library);
+        let model = model.map(|model| Assembled {
+            name: name.clone(),
+            ..model
+        });
+        self.offer(model, &candidate.folder, |entry| {
+            entry.has_folder_name(name)
+        });
+    }
+
+    /// Takes a model in, or notes what is wrong with it and which known one it would be.
+    fn offer(
+        &mut self,
+        model: Result<Assembled, CatalogError>,
+        place: &Path,
+        is_named: impl Fn(&Entry) -> bool,
+    ) {
+        match model.and_then(|model| self.claim_and_build(&model)) {
             Ok(spec) => self.available.push(spec),
             Err(err @ CatalogError::Unsupported { .. }) => self.unsupported.push(err),
             Err(err) => {
                 self.note(err);
-                let named = |entry: &&Entry| entry.has_folder_name(&candidate.name);
-                if let Some(entry) = self.entries.iter().find(named) {
-                    self.broken
-                        .push((entry.id.clone(), candidate.folder.clone()));
+                if let Some(entry) = self.entries.iter().find(|entry| is_named(entry)) {
+                    self.broken.push((entry.id.clone(), place.to_owned()));
                 }
             }
         }
@@ -264,17 +270,15 @@ impl Catalog {
             }
         }
         if transformers.len() > MAX_SINGLE_FILES {
-            self.problems.push(CatalogError::Config {
-                reason: format!(
+            self.problems.push(CatalogError::config(format!(
                     "expected at most {MAX_SINGLE_FILES} single files with transformers, found {}, so only the first are listed",
                     transformers.len()
-                ),
-                path: transformers[MAX_SINGLE_FILES].clone(),
-            });
+                ), transformers[MAX_SINGLE_FILES].clone()));
         }
         let mut taken: HashSet<PathBuf> = HashSet::new();
         for place in transformers.iter().take(MAX_SINGLE_FILES) {
-            if taken.contains(place) || found.is_in_candidate(place) {
+            let mut folders = found.candidates.iter().map(|candidate| &candidate.folder);
+            if taken.contains(place) || folders.any(|folder| place.starts_with(folder)) {
                 continue;
             }
             let model = single::assemble(place, &Companions::default(), library);
@@ -282,18 +286,8 @@ impl Catalog {
                 taken.insert(model.files.transformer.clone());
                 taken.extend(model.files.transformer_2.clone());
             }
-            match model.and_then(|model| self.claim_and_build(&model)) {
-                Ok(spec) => self.available.push(spec),
-                Err(err @ CatalogError::Unsupported { .. }) => self.unsupported.push(err),
-                Err(err) => {
-                    self.note(err);
-                    let name = single::file_stem(place);
-                    let named = |entry: &&Entry| entry.has_file_name(&name);
-                    if let Some(entry) = self.entries.iter().find(named) {
-                        self.broken.push((entry.id.clone(), place.clone()));
-                    }
-                }
-            }
+            let name = single::file_stem(place);
+            self.offer(model, place, |entry| entry.has_file_name(&name));
         }
     }
 

@@ -49,7 +49,6 @@ impl Source {
     }
 }
 
-/// A source as it is written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSource {
@@ -202,7 +201,6 @@ impl<'a> Present<'a> {
         }
     }
 
-    /// The entry's sources, each with what is here.
     pub(super) fn sources(&mut self, entry: &Entry) -> Vec<Source> {
         let mut sources: Vec<Source> = entry.sources.0.iter().map(|it| it.1.clone()).collect();
         for source in &mut sources {
@@ -303,7 +301,6 @@ fn is_role_of(role: Role, component: Component) -> bool {
     }
 }
 
-/// Whether a file is all there, and stored as the engine can read it.
 fn is_whole(place: &Path) -> bool {
     WeightSet::at(place).is_ok_and(|weights| storage::unreadable(&weights).is_none())
 }

@@ -9,7 +9,6 @@ use super::{Catalog, CatalogEntry, Source};
 use crate::library::names;
 use crate::model::CatalogError;
 
-/// What is the matter with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ailment {
     /// Files are missing beside it.
@@ -20,7 +19,6 @@ pub enum Ailment {
     Unsupported,
 }
 
-/// A file to get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NeededFile {
     /// What it is: `a Wan 2.1 VAE`.
@@ -29,7 +27,6 @@ pub struct NeededFile {
     pub example: String,
 }
 
-/// A model that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnusableModel {
     pub name: String,

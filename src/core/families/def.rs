@@ -19,7 +19,6 @@ use crate::model::{CatalogError, Component, Guidance, ModelFiles, ModelSpec};
 use crate::networks::KindRule;
 use crate::tokens::TextReader;
 
-/// One family of models.
 pub struct FamilyDef {
     /// The name in files and on the command line, which never changes.
     pub id: &'static str,
@@ -27,9 +26,7 @@ pub struct FamilyDef {
     pub label: &'static str,
     /// Its models, in words that fit into a list.
     pub models: &'static str,
-    /// Whether its models make single pictures, not clips.
     pub makes_pictures: bool,
-    /// Whether the shift of the noise schedule can follow the number of tokens.
     pub has_dynamic_shift: bool,
     /// Whether `guidance_scale` is true CFG; where not, `true_cfg_scale` is.
     pub guidance_is_cfg: bool,
@@ -38,7 +35,6 @@ pub struct FamilyDef {
     pub time_convolutions: TimeConvolutions,
     /// The sizes, width and height, that its models were trained at; none where any will do.
     pub trained_sizes: &'static [(u32, u32)],
-    /// The stages of a job, in order.
     pub recipe: fn(&GenerateRequest) -> Vec<Stage>,
     /// The text encoders of a model, first the one that reads the most tokens.
     pub text_readers: fn(&ModelSpec) -> Vec<TextReader>,
@@ -71,7 +67,6 @@ pub enum TimeConvolutions {
 
 /// How the files of a model are recognised, put together and checked.
 pub(crate) struct FileRules {
-    /// Whether diffusers calls a pipeline of the family so.
     pub owns_pipeline: fn(&str) -> bool,
     /// Checks a diffusers folder whole. Parts that the user named stand in for the folder's own.
     pub check_folder: CheckFolder,
@@ -81,7 +76,6 @@ pub(crate) struct FileRules {
     pub assemble: fn(&Path, &WeightSet, &Companions, &Library) -> Result<Assembled, CatalogError>,
     /// The variant of the transformer at a place as far as its header and its name say it.
     pub variant_at: fn(&Path) -> Option<&'static str>,
-    /// Whether two transformers are by their names the experts of one model.
     pub are_experts: fn(&Path, &Path) -> bool,
     /// Whether a place holds this part of the published models with latents of so many channels.
     pub is_published_part: fn(Component, u64, &Path) -> bool,
@@ -91,7 +85,6 @@ pub(crate) struct FileRules {
     pub published_name: fn(&WeightSet) -> Option<&'static str>,
     /// A file with the same weights in a form that is read, and where it is.
     pub instead: fn(&TensorKind) -> Option<&'static str>,
-    /// Whether the tokenizer of its text encoder ships with the app.
     pub ships_tokenizers: bool,
     pub tiny_decoder: TinyDecoderRules,
 }
@@ -108,7 +101,6 @@ pub(crate) struct TinyDecoderRules {
     pub is_f16: bool,
 }
 
-/// What LoRAs for the family are.
 pub(crate) struct LoraRules {
     /// What only layers of its LoRAs, and of relatives', are called, in the order in which signs are tried.
     pub signs: &'static [LoraSign],
@@ -131,7 +123,6 @@ pub(crate) struct LoraRules {
 pub(crate) struct LoraSign {
     /// A family's id, or the short name of a relative.
     pub family: &'static str,
-    /// The name among people.
     pub label: &'static str,
     /// The beginning of a layer's name, where `#` is the number of a block.
     pub start: &'static str,

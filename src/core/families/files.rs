@@ -21,7 +21,6 @@ use crate::model::facts::{Facts, Schedule};
 use crate::model::{CatalogError, Component, ModelFiles};
 use crate::networks::NetworkConfig;
 
-/// A family whose models have one transformer.
 pub(super) trait OneTransformer {
     type Config: NetworkConfig + Default;
     /// What tells the family's models apart.
@@ -56,7 +55,6 @@ pub(super) trait OneTransformer {
     /// Adds what a diffusers folder has beside the usual parts.
     fn add_files(_folder: &Path, _files: &mut ModelFiles) {}
 
-    /// The parts that the transformer needs beside it.
     fn parts(config: &Self::Config) -> Vec<Wanted<'_>>;
 
     /// The defaults of the model's own scheduler.
@@ -116,10 +114,7 @@ fn check_folder<F: OneTransformer>(
     companions: &Companions,
     library: &Library,
 ) -> Result<(ModelFiles, Facts), CatalogError> {
-    let unsupported = |what: String| CatalogError::Unsupported {
-        what,
-        path: folder.to_owned(),
-    };
+    let unsupported = |what: String| CatalogError::unsupported(what, folder);
     F::check_class(&index.class).map_err(unsupported)?;
     check_components(folder, index, F::COMPONENTS, companions)?;
     let mut files = ModelFiles::from_index(folder, index);
@@ -147,10 +142,7 @@ fn assemble<F: OneTransformer>(
     companions: &Companions,
     library: &Library,
 ) -> Result<Assembled, CatalogError> {
-    let unsupported = |what: String| CatalogError::Unsupported {
-        what,
-        path: place.to_owned(),
-    };
+    let unsupported = |what: String| CatalogError::unsupported(what, place);
     if let Some(what) = F::foreign_part(weights) {
         return Err(unsupported(what));
     }
@@ -184,7 +176,6 @@ fn variant_at<F: OneTransformer>(place: &Path) -> Option<&'static str> {
     Some(F::variant_name(variant))
 }
 
-/// Whether a place holds one of these parts for a component.
 pub(super) fn is_one_of(parts: &[Wanted<'_>], component: Component, place: &Path) -> bool {
     let mut parts = parts.iter().filter(|wanted| wanted.component == component);
     parts.any(|wanted| wanted.check(place).is_ok())
@@ -199,7 +190,6 @@ pub(super) fn model_name(place: &Path) -> String {
     }
 }
 
-/// Refuses a model that diffusers quantised.
 pub(super) fn refuse_quantised(
     is_quantised: bool,
     family: Family,
@@ -208,10 +198,10 @@ pub(super) fn refuse_quantised(
     if !is_quantised {
         return Ok(());
     }
-    Err(CatalogError::Unsupported {
-        what: format!("a quantised {} model", family.label),
-        path: transformer.to_owned(),
-    })
+    Err(CatalogError::unsupported(
+        format!("a quantised {} model", family.label),
+        transformer,
+    ))
 }
 
 /// What a transformer with parts that the family's models have not is, as a noun phrase. `prefix`: what stands before
@@ -254,7 +244,6 @@ fn variant_by_names<F: OneTransformer>(
     F::variant(config, &hints)
 }
 
-/// The config of a transformer whose weights this program reads.
 fn read_config<F: OneTransformer>(place: &Path) -> Result<F::Config, CatalogError> {
     let config = F::Config::read(place)?;
     refuse_quantised(F::is_quantised(&config), F::FAMILY, place)?;

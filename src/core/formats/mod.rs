@@ -70,7 +70,6 @@ impl<'a, R: Read + Seek, N> Parts<'a, R, N> {
         }))
     }
 
-    /// What is in the part.
     pub fn content(&mut self, part: &Part<N>) -> io::Result<Vec<u8>> {
         self.source.read_at(part.start, part.len())
     }

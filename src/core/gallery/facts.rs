@@ -24,14 +24,11 @@ pub enum MediaKind {
     Clip,
 }
 
-/// What is known of a picture or clip without its pixels.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Facts {
     pub kind: MediaKind,
-    /// Pixels.
     pub width: u32,
-    /// Pixels.
     pub height: u32,
     pub num_frames: u32,
     /// Frames a second; 0 of a picture.
@@ -45,14 +42,11 @@ pub struct Facts {
     pub guidance_scale: Option<f64>,
     /// How long it took to make.
     pub secs: Option<f64>,
-    /// It carries the settings that made it.
     pub has_settings: bool,
-    /// It is one of the numbered pictures of a clip.
     pub is_frame: bool,
 }
 
 impl Facts {
-    /// Seconds that the clip lasts.
     pub fn clip_secs(&self) -> Option<f64> {
         let secs = f64::from(self.num_frames) / self.fps;
         (self.kind == MediaKind::Clip && secs.is_finite()).then_some(secs)
@@ -87,7 +81,6 @@ pub fn read_facts(path: &Path) -> Result<Facts, MediaError> {
 }
 
 impl Facts {
-    /// What another program's file says.
     fn take_restored(&mut self, restored: Restored) {
         let text = |text: Option<String>, max: usize| -> String {
             text.unwrap_or_default().chars().take(max).collect()

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Stamp;
 use super::facts::Facts;
-use crate::files::write_json;
+use crate::files::{FileError, write_json};
 use crate::naming;
 use crate::uri::{decoded, encoded};
 
@@ -25,12 +25,10 @@ const MAX_RECORDS: usize = 200_000;
 /// Why something was not kept or found again.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    #[error("the list of favourites is damaged and was put aside: {aside}", aside = aside.display())]
-    Favourites { aside: PathBuf },
-    #[error("the list of favourites cannot be read ({source}): {path}", path = path.display())]
-    Unreadable { source: io::Error, path: PathBuf },
-    #[error("the list of favourites cannot be kept ({source}): {path}", path = path.display())]
-    Unwritable { source: io::Error, path: PathBuf },
+    #[error(transparent)]
+    Unreadable(FileError),
+    #[error(transparent)]
+    Other(FileError),
 }
 
 /// What came of reading a file.
@@ -95,18 +93,11 @@ struct FavouritesFile {
     favourites: Vec<String>,
 }
 
-/// The favourites, and what went wrong with them.
 pub(super) fn load_favourites(path: &Path) -> (BTreeSet<PathBuf>, Option<IndexError>) {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Default::default(),
-        Err(source) => {
-            let path = path.to_path_buf();
-            return (
-                BTreeSet::new(),
-                Some(IndexError::Unreadable { source, path }),
-            );
-        }
+        Err(err) => return (BTreeSet::new(), Some(unreadable(&err, path))),
     };
     if let Ok(file) = serde_json::from_slice::<FavouritesFile>(&bytes) {
         let paths = file.favourites.iter().map(|text| decoded(text));
@@ -118,11 +109,11 @@ pub(super) fn load_favourites(path: &Path) -> (BTreeSet<PathBuf>, Option<IndexEr
     let aside = naming::free_path(folder, &stem, "json", &mut HashSet::new());
     let moved = fs::rename(path, &aside);
     let problem = match moved {
-        Ok(()) => IndexError::Favourites { aside },
-        Err(source) => IndexError::Unreadable {
-            source,
-            path: path.to_path_buf(),
-        },
+        Ok(()) => IndexError::Other(FileError::new(
+            "the list of favourites is damaged and was put aside",
+            &aside,
+        )),
+        Err(err) => unreadable(&err, path),
     };
     (BTreeSet::new(), Some(problem))
 }
@@ -134,8 +125,13 @@ pub(super) fn save_favourites(
     let file = FavouritesFile {
         favourites: favourites.iter().map(|path| encoded(path)).collect(),
     };
-    write_json(path, &file).map_err(|source| IndexError::Unwritable {
-        source,
-        path: path.to_path_buf(),
+    write_json(path, &file).map_err(|err| {
+        let sentence = format!("the list of favourites cannot be kept ({err})");
+        IndexError::Other(FileError::new(sentence, path))
     })
+}
+
+fn unreadable(err: &io::Error, path: &Path) -> IndexError {
+    let sentence = format!("the list of favourites cannot be read ({err})");
+    IndexError::Unreadable(FileError::new(sentence, path))
 }

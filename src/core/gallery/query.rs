@@ -4,51 +4,28 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Which comes first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Sort {
-    #[default]
-    Newest,
-    Oldest,
-    Name,
-}
+use crate::named::labelled;
 
-impl Sort {
-    pub const ALL: [Self; 3] = [Self::Newest, Self::Oldest, Self::Name];
-
-    /// The name in the interface.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Newest => "Newest first",
-            Self::Oldest => "Oldest first",
-            Self::Name => "By name",
-        }
+labelled! {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum Sort {
+        #[default]
+        Newest = "Newest first",
+        Oldest = "Oldest first",
+        Name = "By name",
     }
 }
 
-/// Of which kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Show {
-    #[default]
-    All,
-    Pictures,
-    Clips,
-}
-
-impl Show {
-    pub const ALL: [Self; 3] = [Self::All, Self::Pictures, Self::Clips];
-
-    /// The name in the interface.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::All => "All",
-            Self::Pictures => "Pictures",
-            Self::Clips => "Clips",
-        }
+labelled! {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Show {
+        #[default]
+        All = "All",
+        Pictures = "Pictures",
+        Clips = "Clips",
     }
 }
 
-/// What is looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     /// All of them must be found.

@@ -29,7 +29,9 @@ const CLOCK_STEP: Duration = Duration::from_millis(50);
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 /// When a file was changed, and how long it is: another one under the same name differs in one of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Stamp {
     /// Nanoseconds since 1970.
     pub modified_ns: i64,
@@ -44,10 +46,6 @@ impl Stamp {
             bytes: stat.len(),
         }
     }
-
-    pub fn modified_secs(self) -> i64 {
-        self.modified_ns.div_euclid(1_000_000_000)
-    }
 }
 
 /// A file that may be a result.
@@ -57,19 +55,6 @@ pub struct Found {
     pub stamp: Stamp,
 }
 
-impl PartialOrd for Stamp {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Stamp {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.modified_ns, self.bytes).cmp(&(other.modified_ns, other.bytes))
-    }
-}
-
-/// What a look found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     pub files: Vec<Found>,
@@ -79,7 +64,6 @@ pub struct Scan {
     pub is_whole: bool,
 }
 
-/// Looks at folders again and again.
 #[derive(Debug, Default)]
 pub struct Scanner {
     folders: Vec<PathBuf>,
@@ -252,7 +236,6 @@ impl Walk {
     }
 }
 
-/// The names that results and other people's pictures and clips have.
 fn has_known_name(path: &Path) -> bool {
     has_picture_name(path) || has_clip_name(path)
 }

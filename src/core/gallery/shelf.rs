@@ -17,14 +17,12 @@ use crate::naming;
 /// What is known of what is in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
-    /// Its turn comes.
     Unread,
     Read(Arc<Facts>),
     /// Why it cannot be read, a sentence.
     Broken(String),
 }
 
-/// One result.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub path: PathBuf,
@@ -34,7 +32,6 @@ pub struct Entry {
     pub is_favourite: bool,
     /// When it was made, for people to read.
     pub made: String,
-    /// Everything that is searched.
     searched: String,
     name: String,
 }
@@ -94,7 +91,6 @@ impl Entry {
     }
 }
 
-/// All of them.
 #[derive(Default)]
 pub struct Shelf {
     entries: HashMap<PathBuf, Arc<Entry>>,
@@ -117,7 +113,7 @@ impl Shelf {
             favourites,
             index_file,
             favourites_file,
-            are_favourites_unread: matches!(problem, Some(IndexError::Unreadable { .. })),
+            are_favourites_unread: matches!(problem, Some(IndexError::Unreadable(_))),
             ..Self::default()
         };
         (shelf, problem)
@@ -131,7 +127,6 @@ impl Shelf {
         self.entries.is_empty()
     }
 
-    /// How many have not been read yet.
     pub fn num_unread(&self) -> usize {
         self.num_unread
     }
@@ -154,7 +149,7 @@ impl Shelf {
         }
         let secs: Vec<i64> = new
             .iter()
-            .map(|found| found.stamp.modified_secs())
+            .map(|found| found.stamp.modified_ns.div_euclid(1_000_000_000))
             .collect();
         let mut unread = Vec::new();
         for (found, made) in new.into_iter().zip(naming::local_times(&secs)) {
@@ -239,7 +234,7 @@ impl Shelf {
             return Ok(());
         }
         let (favourites, problem) = index::load_favourites(&self.favourites_file);
-        self.are_favourites_unread = matches!(problem, Some(IndexError::Unreadable { .. }));
+        self.are_favourites_unread = matches!(problem, Some(IndexError::Unreadable(_)));
         for path in &favourites {
             if let Some(entry) = self.entries.get_mut(path) {
                 Arc::make_mut(entry).is_favourite = true;
@@ -298,7 +293,6 @@ impl Shelf {
         list
     }
 
-    /// The lowest number of each clip of numbered pictures.
     fn first_frames(&self) -> HashMap<(&Path, &str), u64> {
         let mut firsts = HashMap::new();
         let is_frame = |entry: &Entry| entry.facts().is_some_and(|facts| facts.is_frame);

@@ -24,8 +24,8 @@ const QUALITY: f32 = 82.0;
 const MAX_BYTES: u64 = 512 << 20;
 
 /// The name of a file's small picture.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ThumbKey([u8; 16]);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThumbKey(u128);
 
 impl ThumbKey {
     pub fn of(path: &Path, stamp: Stamp) -> Self {
@@ -33,31 +33,21 @@ impl ThumbKey {
         hash.update(encoded(path));
         hash.update(stamp.modified_ns.to_le_bytes());
         hash.update(stamp.bytes.to_le_bytes());
-        let mut key = [0; 16];
-        for (to, from) in key.iter_mut().zip(hash.finalize()) {
-            *to = from;
-        }
-        Self(key)
+        let first = hash.finalize().into_iter().take(16);
+        Self(first.fold(0, |key, byte| key << 8 | u128::from(byte)))
     }
 }
 
 impl fmt::Display for ThumbKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{:032x}", self.0)
     }
 }
 
-impl fmt::Debug for ThumbKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
-/// The folder of the small pictures.
 #[derive(Clone, Debug)]
 pub struct ThumbFolder {
     folder: PathBuf,
-    max_bytes: u64,
+    pub(super) max_bytes: u64,
 }
 
 impl ThumbFolder {
@@ -66,12 +56,6 @@ impl ThumbFolder {
             folder,
             max_bytes: MAX_BYTES,
         }
-    }
-
-    /// With room for less.
-    #[must_use]
-    pub fn of_at_most(self, max_bytes: u64) -> Self {
-        Self { max_bytes, ..self }
     }
 
     /// The small picture of a file: the one that is kept, else a new one.
@@ -105,7 +89,6 @@ impl ThumbFolder {
         finish_partial(&partial, path, written)
     }
 
-    /// Removes the oldest until there is room again.
     pub fn prune(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else {
             return;

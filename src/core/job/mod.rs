@@ -29,7 +29,7 @@ pub use form::{
     SizeChoice, SourceClip, StartPicture, Validated, jobs_of, random_seed,
 };
 pub use preview::PreviewChoice;
-pub use queue_file::{QueueError, QueueFile, QueuedJob, QueuedState};
+pub use queue_file::{QueueFile, QueuedJob, QueuedState};
 pub use recipe::{Recipe, Stage};
 pub use request::{GenerateRequest, first_step};
 pub use sections::{SEEN_FRAMES, SectionFrames, Sections, WINDOW};

@@ -8,41 +8,31 @@ use serde::{Deserialize, Serialize};
 use super::GenerateRequest;
 use crate::named::named;
 
-/// One stage of a job. Stages are run one at a time and leave their results on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// Prompt and negative prompt to embeddings.
-    EncodeText,
-    /// Start and end pictures to latents, through the VAE's encoder.
-    EncodeImage,
-    /// Start and end pictures to embeddings, through the image encoder.
-    EncodeVision,
-    /// Noise to latents, through the only transformer.
-    Denoise,
-    /// Noise to half-made latents, through the high-noise expert.
-    DenoiseHigh,
-    /// Half-made latents to latents, through the low-noise expert.
-    DenoiseLow,
-    /// Drop every weight of the transformer, and prove it.
-    Unload,
-    /// Latents to frames, through the VAE's decoder.
-    Decode,
-    /// Frames to a file. The one stage that needs no engine.
-    Save,
+named! {
+    /// One stage of a job. Stages are run one at a time and leave their results on disk.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Stage {
+        /// Prompt and negative prompt to embeddings.
+        EncodeText = "encode_text", "Reading the prompt";
+        /// Start and end pictures to latents, through the VAE's encoder.
+        EncodeImage = "encode_image", "Reading the picture";
+        /// Start and end pictures to embeddings, through the image encoder.
+        EncodeVision = "encode_vision", "Looking at the picture";
+        /// Noise to latents, through the only transformer.
+        Denoise = "denoise", "Developing";
+        /// Noise to half-made latents, through the high-noise expert.
+        DenoiseHigh = "denoise_high", "Developing the composition";
+        /// Half-made latents to latents, through the low-noise expert.
+        DenoiseLow = "denoise_low", "Developing the details";
+        /// Drop every weight of the transformer, and prove it.
+        Unload = "unload", "Unloading the transformer";
+        /// Latents to frames, through the VAE's decoder.
+        Decode = "decode", "Decoding frames";
+        /// Frames to a file. The one stage that needs no engine.
+        Save = "save", "Saving";
+    }
 }
-
-named!(Stage {
-    EncodeText: "encode_text", "Reading the prompt";
-    EncodeImage: "encode_image", "Reading the picture";
-    EncodeVision: "encode_vision", "Looking at the picture";
-    Denoise: "denoise", "Developing";
-    DenoiseHigh: "denoise_high", "Developing the composition";
-    DenoiseLow: "denoise_low", "Developing the details";
-    Unload: "unload", "Unloading the transformer";
-    Decode: "decode", "Decoding frames";
-    Save: "save", "Saving";
-});
 
 impl Stage {
     /// Whether a transformer makes steps in it.

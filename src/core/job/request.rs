@@ -58,9 +58,7 @@ pub struct GenerateRequest {
     pub mask: Option<PathBuf>,
     #[serde(default)]
     pub fit: Fit,
-    /// Pixels.
     pub width: u32,
-    /// Pixels.
     pub height: u32,
     /// 4n + 1; 1 is a picture. With sections those of all of them, see [`Sections::num_frames`].
     pub num_frames: u32,
@@ -70,7 +68,7 @@ pub struct GenerateRequest {
     /// Frames a second of the written clip.
     pub fps: f64,
     /// Pictures made at once, with the seeds `seed`, `seed + 1` and so on. Always 1 for clips.
-    #[serde(default = "one")]
+    #[serde(default = "crate::model::one")]
     pub batch_size: u32,
     #[serde(flatten)]
     pub sampling: Sampling,
@@ -101,10 +99,6 @@ pub struct GenerateRequest {
     /// Also write the settings beside the file, as `.json`.
     #[serde(default)]
     pub sidecar: bool,
-}
-
-fn one() -> u32 {
-    1
 }
 
 /// The first step that is made of a given picture, from 0: the less `strength`, 0 to 1, the later. `num_steps`,

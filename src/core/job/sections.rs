@@ -40,39 +40,29 @@ struct Written {
     count: u32,
     window: u32,
     order: SectionOrder,
-    #[serde(default = "one")]
+    #[serde(default = "crate::model::one")]
     lead: u32,
-}
-
-fn one() -> u32 {
-    1
 }
 
 impl TryFrom<Written> for Sections {
     type Error = String;
 
     fn try_from(written: Written) -> Result<Self, String> {
-        let Written {
-            count,
-            window,
-            order,
-            lead,
-        } = written;
-        let within = |what, range: &RangeInclusive<u32>, found| {
-            let (least, most) = (range.start(), range.end());
-            let is_within = range.contains(&found);
-            is_within
-                .then_some(())
-                .ok_or_else(|| format!("expected {least} to {most} {what}, found {found}"))
-        };
-        within("sections", &COUNTS, count)?;
-        within("latent frames a section", &WINDOWS, window)?;
-        within("latent frames in front", &(0..=window), lead)?;
+        for (what, range, found) in [
+            ("sections", COUNTS, written.count),
+            ("latent frames a section", WINDOWS, written.window),
+            ("latent frames in front", 0..=written.window, written.lead),
+        ] {
+            if !range.contains(&found) {
+                let (least, most) = range.into_inner();
+                return Err(format!("expected {least} to {most} {what}, found {found}"));
+            }
+        }
         Ok(Self {
-            count,
-            window,
-            order,
-            lead,
+            count: written.count,
+            window: written.window,
+            order: written.order,
+            lead: written.lead,
         })
     }
 }
@@ -128,7 +118,6 @@ impl Sections {
         FRAMES_A_LATENT * self.lead.saturating_sub(1) + 1
     }
 
-    /// Frames that a section adds.
     pub fn frames_a_section(&self) -> u32 {
         FRAMES_A_LATENT * self.window
     }

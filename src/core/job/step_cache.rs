@@ -9,23 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::named::{named, parsed};
 
-/// How a step may take over what an earlier one computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StepCacheKind {
-    /// By how far the modulated input of the first block moved (TeaCache).
-    TeaCache,
-    /// By how much the residual of the whole stack is known to grow from step to step (MagCache).
-    MagCache,
-    /// By how far the residual of the first block moved.
-    FirstBlock,
+named! {
+    /// How a step may take over what an earlier one computed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum StepCacheKind {
+        /// By how far the modulated input of the first block moved (TeaCache).
+        TeaCache = "teacache", "TeaCache";
+        /// By how much the residual of the whole stack is known to grow from step to step (MagCache).
+        MagCache = "magcache", "MagCache";
+        /// By how far the residual of the first block moved.
+        FirstBlock = "first_block", "First block";
+    }
 }
 
-named!(StepCacheKind {
-    TeaCache: "teacache", "TeaCache";
-    MagCache: "magcache", "MagCache";
-    FirstBlock: "first_block", "First block";
-});
 parsed!(StepCacheKind, "a step cache");
 
 impl StepCacheKind {

@@ -14,7 +14,6 @@ use crate::model::configs::{ModelIndex, read_json, sorted_entries};
 use crate::model::facts::Facts;
 use crate::model::{CatalogError, ModelFiles};
 
-/// What a path leads to.
 #[derive(Debug)]
 pub(crate) enum Target {
     /// A diffusers folder.
@@ -26,20 +25,14 @@ pub(crate) enum Target {
 /// What a path leads to. The `model_index.json` of a diffusers folder and its transformer are as good as
 /// the folder.
 pub(crate) fn target(path: &Path) -> Result<Target, CatalogError> {
-    let absolute = std::path::absolute(path).map_err(|source| CatalogError::Io {
-        source,
-        path: path.to_owned(),
-    })?;
+    let absolute = std::path::absolute(path).map_err(|source| CatalogError::io(source, path))?;
     let stat = fs::metadata(&absolute).map_err(|source| {
         if source.kind() == std::io::ErrorKind::NotFound {
             CatalogError::NoSuchPath {
                 path: absolute.clone(),
             }
         } else {
-            CatalogError::Io {
-                source,
-                path: absolute.clone(),
-            }
+            CatalogError::io(source, absolute.clone())
         }
     })?;
     let parent = absolute.parent().map(Path::to_owned).unwrap_or_default();
@@ -96,10 +89,10 @@ pub(crate) fn check_folder(
     let index = ModelIndex::read(folder)?;
     match family_of_pipeline(&index.class) {
         Some(family) => (family.files.check_folder)(folder, &index, companions, library),
-        None => Err(CatalogError::Unsupported {
-            what: pipeline_name(&index.class),
-            path: folder.to_owned(),
-        }),
+        None => Err(CatalogError::unsupported(
+            pipeline_name(&index.class),
+            folder,
+        )),
     }
 }
 
@@ -125,39 +118,35 @@ fn check_component(
 ) -> Result<(), CatalogError> {
     let index_path = || folder.join("model_index.json");
     let Some(class) = index.components.get(component) else {
-        return Err(CatalogError::Config {
-            reason: format!("expected a {component} in model_index.json, found none"),
-            path: index_path(),
-        });
+        return Err(CatalogError::config(
+            format!("expected a {component} in model_index.json, found none"),
+            index_path(),
+        ));
     };
     if let Some(expected) = expected
         // A class with a projection on top has the same layers below.
         && class.strip_suffix("WithProjection").unwrap_or(class) != expected
     {
-        return Err(CatalogError::Config {
-            reason: format!("expected a {component} of class {expected}, found {class}"),
-            path: index_path(),
-        });
+        return Err(CatalogError::config(
+            format!("expected a {component} of class {expected}, found {class}"),
+            index_path(),
+        ));
     }
     let path = folder.join(component);
     if !path.is_dir() {
-        return Err(CatalogError::Missing {
-            what: format!("the folder {component}"),
+        return Err(CatalogError::missing(
+            format!("the folder {component}"),
             path,
-        });
+        ));
     }
     // Without it a header would have to be believed, and the download is not whole anyway.
     let config = path.join("config.json");
     if expected.is_some() && !config.exists() {
-        return Err(CatalogError::Missing {
-            what: "the file config.json".to_owned(),
-            path: config,
-        });
+        return Err(CatalogError::missing("the file config.json", config));
     }
     Ok(())
 }
 
-/// What a pipeline's class is called among people.
 pub(crate) fn pipeline_name(class: &str) -> String {
     let families = [
         ("Flux2", "a Flux 2 model"),
@@ -183,10 +172,7 @@ pub(crate) fn pipeline_name(class: &str) -> String {
 
 /// A folder without `model_index.json`: one component, an original checkpoint, or no model at all.
 pub(crate) fn without_index(folder: &Path) -> CatalogError {
-    let unsupported = |what: String| CatalogError::Unsupported {
-        what,
-        path: folder.to_owned(),
-    };
+    let unsupported = |what: String| CatalogError::unsupported(what, folder);
     let config: BTreeMap<String, Value> =
         read_json(&folder.join("config.json")).unwrap_or_default();
     match config.get("_class_name").and_then(Value::as_str) {
@@ -215,8 +201,5 @@ pub(crate) fn foreign_file(path: &Path) -> CatalogError {
         Ok(weights) => format!("a single file with {}", kind::of_tensors(&weights).text),
         Err(err) => return err,
     };
-    CatalogError::Unsupported {
-        what,
-        path: path.to_owned(),
-    }
+    CatalogError::unsupported(what, path)
 }

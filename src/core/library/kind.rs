@@ -11,7 +11,6 @@ use crate::formats::weights::{TensorEntry, WeightSet, ends_with_path, keys};
 use crate::lora;
 use crate::networks::{self, KindRule};
 
-/// What a file holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TensorKind {
     /// The id of a family, the short name of a relative or of an encoder (`umt5`, `t5`, `clip`, `llama`, `vision`), or empty.
@@ -56,7 +55,6 @@ pub(super) fn at_a_glance(header: &str) -> Option<Role> {
     rule.part.filter(|_| !is_checkpoint).map(Role::Part)
 }
 
-/// What the tensors of a component or file are.
 pub fn of_tensors(weights: &WeightSet) -> TensorKind {
     let keys: Vec<String> = weights
         .tensors

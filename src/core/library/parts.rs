@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use super::kind;
 use crate::families::Family;
+use crate::files::has_ending;
 use crate::formats::weights::header::Header;
 use crate::formats::weights::{is_gguf, is_index, is_pickle, weight_file_in};
 use crate::library::tokenizer::Tokenizer;
@@ -110,11 +111,7 @@ impl Library {
 pub(crate) fn weight_files(entries: &[PathBuf]) -> Vec<PathBuf> {
     let has_index = entries.iter().any(|path| is_index(path));
     let files = entries.iter().filter(|path| {
-        let is_weights = path.extension().is_some_and(|end| {
-            ["safetensors", "sft", "gguf"]
-                .iter()
-                .any(|known| end.eq_ignore_ascii_case(known))
-        });
+        let is_weights = has_ending(path, &["safetensors", "sft", "gguf"]);
         is_index(path) || (is_weights && !(has_index && is_shard(path)))
     });
     files.take(MAX_FILES).cloned().collect()
@@ -150,7 +147,6 @@ pub(crate) fn place_of(file: &Path) -> PathBuf {
     }
 }
 
-/// The file that is all of a component folder's weights.
 fn own_file(folder: &Path) -> Option<PathBuf> {
     let has_config = folder.join("config.json").is_file();
     has_config.then(|| weight_file_in(folder).ok()).flatten()

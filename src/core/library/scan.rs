@@ -28,7 +28,6 @@ pub(crate) struct Candidate {
     pub name: String,
 }
 
-/// What a search found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub candidates: Vec<Candidate>,
@@ -43,14 +42,6 @@ pub(crate) struct Found {
     /// Places with more folders than the search goes through.
     pub cut_short: Vec<PathBuf>,
     seen: HashSet<(u64, u64)>,
-}
-
-impl Found {
-    /// Whether a place is part of a diffusers folder.
-    pub(crate) fn is_in_candidate(&self, place: &Path) -> bool {
-        let mut candidates = self.candidates.iter();
-        candidates.any(|candidate| place.starts_with(&candidate.folder))
-    }
 }
 
 /// What the files that a search found are at a glance, with the parts of diffusers folders behind them.
@@ -72,13 +63,7 @@ pub(crate) fn parts(found: &Found, library: &Library) -> Vec<Item> {
 
 /// Where tokenizers of UMT5 lie: in their own folders, in Wan's diffusers folders, within text encoders.
 pub(crate) fn tokenizers(found: &Found, parts: &[Item]) -> Vec<PathBuf> {
-    let of_pipelines = found
-        .candidates
-        .iter()
-        .filter(|candidate| {
-            ModelIndex::read(&candidate.folder).is_ok_and(|index| index.class.starts_with("Wan"))
-        })
-        .map(|candidate| candidate.folder.join("tokenizer"));
+    let of_pipelines = tokenizers_of(found, "Wan");
     let is_umt5 = |folder: &&PathBuf| folder.to_string_lossy().to_lowercase().contains("umt5");
     let own = found.tokenizers.iter().filter(is_umt5).cloned();
     let text_encoders = parts
@@ -93,14 +78,7 @@ pub(crate) fn tokenizers(found: &Found, parts: &[Item]) -> Vec<PathBuf> {
 
 /// Where tokenizers of Llama 3 lie: in folders named after it, and in those of HunyuanVideo and FramePack.
 pub(crate) fn llama_tokenizers(found: &Found) -> Vec<PathBuf> {
-    let of_pipelines = found
-        .candidates
-        .iter()
-        .filter(|candidate| {
-            let index = ModelIndex::read(&candidate.folder);
-            index.is_ok_and(|index| index.class.starts_with("HunyuanVideo"))
-        })
-        .map(|candidate| candidate.folder.join("tokenizer"));
+    let of_pipelines = tokenizers_of(found, "HunyuanVideo");
     let is_llama = |folder: &&PathBuf| {
         let path = folder.to_string_lossy().to_lowercase();
         ["llama", "hunyuanvideo", "framepack"]
@@ -112,6 +90,16 @@ pub(crate) fn llama_tokenizers(found: &Found) -> Vec<PathBuf> {
     own.chain(of_pipelines)
         .filter(|place| tokenizer::is_place(place))
         .collect()
+}
+
+/// Where the pipelines whose class begins so have theirs.
+fn tokenizers_of<'a>(found: &'a Found, class: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
+    let is_of = move |folder: &Path| {
+        ModelIndex::read(folder).is_ok_and(|index| index.class.starts_with(class))
+    };
+    let folders = found.candidates.iter().map(|candidate| &candidate.folder);
+    let folders = folders.filter(move |folder| is_of(folder));
+    folders.map(|folder| folder.join("tokenizer"))
 }
 
 /// Looks through one place. A folder that was seen before, under whatever name, is not looked at again.
@@ -166,7 +154,6 @@ pub(crate) fn search(place: &Path, found: &mut Found) {
     }
 }
 
-/// Whether models may lie in a folder of this name.
 fn may_hold(path: &Path) -> bool {
     const OTHER_THINGS: [&str; 14] = [
         "blobs",

@@ -12,7 +12,6 @@ use crate::library::{Library, Role, kind, place_of};
 use crate::model::facts::Facts;
 use crate::model::{CatalogError, ModelFiles};
 
-/// A model put together from single files.
 pub(crate) struct Assembled {
     /// The transformer's file, or the folder that holds the model.
     pub place: PathBuf,
@@ -21,7 +20,6 @@ pub(crate) struct Assembled {
     pub facts: Facts,
 }
 
-/// The model of the transformer at a place.
 pub(crate) fn assemble(
     place: &Path,
     companions: &Companions,
@@ -77,10 +75,7 @@ pub(crate) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
             what: before_comma(&kind.text).to_owned(),
             path,
         },
-        _ => CatalogError::Unsupported {
-            what: format!("a single file with {}", kind.text),
-            path,
-        },
+        _ => CatalogError::unsupported(format!("a single file with {}", kind.text), path),
     }
 }
 
@@ -125,14 +120,14 @@ pub(crate) fn transformer_at(path: &Path, library: &Library) -> Result<PathBuf, 
         }),
         _ => {
             let names: Vec<String> = places.iter().map(|place| file_stem(place)).collect();
-            Err(CatalogError::Config {
-                reason: format!(
+            Err(CatalogError::config(
+                format!(
                     "expected the file of one model, found a folder with {}: {}",
                     names.len(),
                     names.join(", ")
                 ),
-                path: path.to_owned(),
-            })
+                path,
+            ))
         }
     }
 }

@@ -40,10 +40,10 @@ const MXFP8: &str = "fp8 with a scale for each block (mxfp8)";
 pub(crate) fn check(weights: &WeightSet, what: &str) -> Result<(), CatalogError> {
     match unreadable(weights) {
         None => Ok(()),
-        Some(storage) => Err(CatalogError::Unsupported {
-            what: format!("{what} stored as {storage} (get {})", instead(weights)),
-            path: weights.files.first().cloned().unwrap_or_default(),
-        }),
+        Some(storage) => Err(CatalogError::unsupported(
+            format!("{what} stored as {storage} (get {})", instead(weights)),
+            weights.files.first().cloned().unwrap_or_default(),
+        )),
     }
 }
 
@@ -193,7 +193,6 @@ fn is_table(layer: &str) -> bool {
         || name.ends_with("bias")
 }
 
-/// A file with the same model that works, and where it is.
 fn instead(weights: &WeightSet) -> &'static str {
     let found = kind::of_tensors(weights);
     let of_kind = |family: &Family| {

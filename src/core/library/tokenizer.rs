@@ -101,8 +101,8 @@ pub(crate) fn is_place(place: &Path) -> bool {
         FILES.iter().any(|name| place.join(name).is_file())
             || PAIRS.iter().all(|name| place.join(name).is_file())
     } else {
-        Header::open(place).is_ok_and(|(_, header)| match header.as_gguf() {
-            Some(header) => of_gguf(header).is_some(),
+        Header::open(place).is_ok_and(|(_, header)| match &header.gguf {
+            Some(metadata) => of_gguf(metadata).is_some(),
             None => header.info(EMBEDDED).is_some(),
         })
     }
@@ -120,10 +120,7 @@ pub(crate) fn check(
     form: TokenizerForm,
 ) -> Result<(), CatalogError> {
     let found = Tokenizer::read(place)?;
-    let wrong = |reason: String| CatalogError::Config {
-        reason,
-        path: place.to_owned(),
-    };
+    let wrong = |reason: String| CatalogError::config(reason, place);
     if found.form != form {
         return Err(wrong(match form {
             TokenizerForm::Pieces => {
@@ -154,7 +151,6 @@ pub(crate) struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads what lies at a place.
     pub(crate) fn read(place: &Path) -> Result<Self, CatalogError> {
         let [json, spiece] = FILES.map(|name| place.join(name));
         let [vocab, merges] = PAIRS.map(|name| place.join(name));
@@ -163,7 +159,8 @@ impl Tokenizer {
         } else if json.exists() {
             (Some(count_json(&json)?), json)
         } else if vocab.exists() && merges.exists() {
-            (Some(count_pairs(&vocab)?), vocab)
+            let Vocabulary { num_ids, form } = read_sound(&vocab)?;
+            (Some(Self { num_ids, form }), vocab)
         } else if spiece.exists() {
             let text = read_capped(&spiece, MAX_TOKENIZER_BYTES)?;
             (of_pieces(count_pieces(&text)), spiece)
@@ -173,10 +170,10 @@ impl Tokenizer {
         };
         match found {
             Some(found) if found.num_ids > 0 => Ok(found),
-            _ => Err(CatalogError::Config {
-                reason: "not a sound tokenizer: it has no pieces".to_owned(),
+            _ => Err(CatalogError::config(
+                "not a sound tokenizer: it has no pieces",
                 path,
-            }),
+            )),
         }
     }
 
@@ -201,17 +198,10 @@ fn count_json(path: &Path) -> Result<Tokenizer, CatalogError> {
     })
 }
 
-fn count_pairs(path: &Path) -> Result<Tokenizer, CatalogError> {
-    let Vocabulary { num_ids, form } = read_sound(path)?;
-    Ok(Tokenizer { num_ids, form })
-}
-
 fn read_sound<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
     let text = read_capped(path, MAX_TOKENIZER_BYTES)?;
-    serde_json::from_slice(&text).map_err(|err| CatalogError::Config {
-        reason: format!("not a sound tokenizer: {err}"),
-        path: path.to_owned(),
-    })
+    serde_json::from_slice(&text)
+        .map_err(|err| CatalogError::config(format!("not a sound tokenizer: {err}"), path))
 }
 
 fn of_pieces(count: Option<u64>) -> Option<Tokenizer> {
@@ -222,7 +212,7 @@ fn of_pieces(count: Option<u64>) -> Option<Tokenizer> {
 }
 
 /// A GGUF file's own tokenizer, where that is one for these text encoders.
-fn of_gguf(header: &gguf::Header) -> Option<Tokenizer> {
+fn of_gguf(header: &gguf::Metadata) -> Option<Tokenizer> {
     let tokens = header.list("tokenizer.ggml.tokens")?;
     let splitter = header.text("tokenizer.ggml.pre").unwrap_or_default();
     let form = match header.text("tokenizer.ggml.model")? {
@@ -242,22 +232,19 @@ fn read_in_weights(path: &Path) -> Result<Option<Tokenizer>, CatalogError> {
         reason,
         path: path.to_owned(),
     };
-    let failed = |source| CatalogError::Io {
-        source,
-        path: path.to_owned(),
-    };
+    let failed = |source| CatalogError::io(source, path);
     let (file, header) = Header::open(path).map_err(|err| match err {
         HeaderError::Io(source) => failed(source),
         HeaderError::Unsound(reason) => wrong(reason),
     })?;
-    if let Some(header) = header.as_gguf() {
-        return Ok(of_gguf(header));
+    if let Some(metadata) = &header.gguf {
+        return Ok(of_gguf(metadata));
     }
     let Some(info) = header.info(EMBEDDED) else {
-        return Err(CatalogError::Missing {
-            what: format!("the tensor {EMBEDDED}"),
-            path: path.to_owned(),
-        });
+        return Err(CatalogError::missing(
+            format!("the tensor {EMBEDDED}"),
+            path,
+        ));
     };
     if info.bytes > MAX_TOKENIZER_BYTES {
         return Err(wrong(format!("its {EMBEDDED} has {} bytes", info.bytes)));

@@ -24,7 +24,6 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches from now on.
     pub fn new(paths: Vec<PathBuf>) -> Self {
         let looks = looks(&paths);
         Self::since(paths.into_iter().zip(looks))

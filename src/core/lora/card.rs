@@ -14,7 +14,6 @@ use crate::formats::weights::WeightSet;
 /// How many trained words are named.
 const MAX_WORDS: usize = 12;
 
-/// The card of a LoRA.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LoraCard {
     /// `wan`, `flux`, another family's short name, or empty.

@@ -35,7 +35,6 @@ pub struct Coverage {
     pub text_encoder: usize,
     pub unknown: Vec<String>,
     pub misfits: Vec<Misfit>,
-    /// How many layers are changed.
     pub changed_layers: usize,
 }
 

@@ -33,7 +33,6 @@ pub struct LoraFile {
     scaling: Vec<Scaling>,
 }
 
-/// What PEFT notes of the scaling of one network's layers.
 #[derive(Clone, Debug)]
 struct Scaling {
     /// `transformer`, `text_encoder`; all where empty.
@@ -45,10 +44,7 @@ impl LoraFile {
     /// Reads the header of a file, or of the only weights in a folder. Fails for what is no LoRA.
     pub fn read(path: &Path) -> Result<Self, CatalogError> {
         if !path.exists() {
-            return Err(CatalogError::Lora {
-                reason: "there is no such LoRA".to_owned(),
-                path: path.to_owned(),
-            });
+            return Err(CatalogError::lora("there is no such LoRA", path));
         }
         let weights = WeightSet::at(path)?;
         let mut layers: BTreeMap<String, BTreeMap<Leaf, String>> = BTreeMap::new();
@@ -77,10 +73,10 @@ impl LoraFile {
                 .any(|leaf| parts.contains_key(leaf))
         };
         if !layers.values().any(is_update) {
-            return Err(CatalogError::Lora {
-                reason: format!("expected a LoRA, found {}", kind::of_tensors(&weights).text),
-                path: path.to_owned(),
-            });
+            return Err(CatalogError::lora(
+                format!("expected a LoRA, found {}", kind::of_tensors(&weights).text),
+                path,
+            ));
         }
         Ok(Self {
             scaling: scaling(path, &weights),
@@ -91,7 +87,6 @@ impl LoraFile {
         })
     }
 
-    /// The shape of a tensor of this file.
     pub fn shape(&self, key: &str) -> &[u64] {
         self.weights
             .tensors
@@ -99,7 +94,6 @@ impl LoraFile {
             .map_or(&[], |entry| &entry.shape)
     }
 
-    /// How many numbers it has.
     pub fn numel(&self, key: &str) -> u64 {
         let sizes = self.shape(key).iter();
         sizes.fold(1, |all: u64, &size| all.saturating_mul(size))
@@ -145,7 +139,6 @@ impl Scaling {
     }
 }
 
-/// What the file, or PEFT's config beside it, notes.
 fn scaling(path: &Path, weights: &WeightSet) -> Vec<Scaling> {
     if let Some(Value::Object(entries)) = weights.json_note(PEFT_NOTE) {
         // `transformer.r`, `transformer.lora_alpha`, `text_encoder.r`

@@ -137,10 +137,10 @@ pub fn check(
         .iter()
         .map(|lora| {
             if !lora.strength.is_finite() || lora.strength_2.is_some_and(|low| !low.is_finite()) {
-                return Err(CatalogError::Lora {
-                    reason: "expected a number for the strength of a LoRA".to_owned(),
-                    path: lora.path.clone(),
-                });
+                return Err(CatalogError::lora(
+                    "expected a number for the strength of a LoRA",
+                    lora.path.clone(),
+                ));
             }
             let file = LoraFile::read(&lora.path)?;
             let coverage = fitting_plan(&file, family, &tables)?.coverage;
@@ -158,10 +158,7 @@ pub fn fitting_plan(
     family: Family,
     tables: &[Table],
 ) -> Result<Plan, CatalogError> {
-    let wrong = |reason: String| CatalogError::Lora {
-        reason,
-        path: file.path.clone(),
-    };
+    let wrong = |reason: String| CatalogError::lora(reason, file.path.clone());
     let origin = Origin::of(file);
     if !origin.family.is_empty() && !(family.lora.accepts)(origin.family, tables) {
         return Err(wrong(format!(

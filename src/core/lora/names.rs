@@ -62,7 +62,6 @@ impl Names {
         format!("{}{name}", self.own.replace("{}", &block.to_string()))
     }
 
-    /// Whether there is a block of this number, by whether it has a tensor.
     pub(super) fn has_block(&self, block: u64, has: &dyn Fn(&str) -> bool) -> bool {
         (block == 0 || self.own.contains("{}")) && has(&self.in_block(self.mark, block))
     }

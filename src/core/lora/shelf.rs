@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Coverage, LoraCard, LoraFile, Table, fitting_plan};
 use crate::families::Family;
+use crate::files::has_ending;
 use crate::library::{Places, is_for_loras};
 use crate::model::configs::sorted_entries;
 use crate::model::{CatalogError, ModelFiles, ModelSpec};
@@ -18,7 +19,6 @@ const MAX_DEPTH: usize = 6;
 const MAX_FOLDERS: usize = 20_000;
 const MAX_FILES: usize = 20_000;
 
-/// A LoRA file, and what is known of it before a job.
 #[derive(Clone, Debug)]
 pub struct FoundLora {
     pub path: PathBuf,
@@ -30,7 +30,6 @@ pub struct FoundLora {
     haystack: String,
 }
 
-/// Whether a LoRA is for a model.
 #[derive(Clone, Debug)]
 pub enum Fit {
     /// As far as the header says, so much of it acts.
@@ -160,7 +159,10 @@ impl Search {
                     if depth < MAX_DEPTH {
                         waiting.push((path, is_lora, depth + 1));
                     }
-                } else if is_lora && is_weights(&path) && self.found.len() < MAX_FILES {
+                } else if is_lora
+                    && has_ending(&path, &["safetensors"])
+                    && self.found.len() < MAX_FILES
+                {
                     let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
                     if self.seen.insert(real) {
                         self.found.push(path);
@@ -174,9 +176,4 @@ impl Search {
 fn is_hidden(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with('.') || name == "node_modules" || name == "venv"
-}
-
-fn is_weights(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|end| end.eq_ignore_ascii_case("safetensors"))
 }

@@ -12,7 +12,6 @@ use super::names::{self, Names};
 /// More than any network has.
 const MAX_BLOCKS: u64 = 10_000;
 
-/// A network that LoRAs change.
 #[derive(Clone, Copy)]
 pub struct Network {
     /// What tells it apart.
@@ -157,7 +156,6 @@ impl Table {
         }
     }
 
-    /// The layer that a LoRA's name means, and which of its rows.
     pub fn find(&self, candidates: &[String]) -> Option<(&Layer, Rows)> {
         let found = candidates.iter().find_map(|name| self.names.get(name));
         found.map(|&(index, rows)| (&self.layers[index], rows))

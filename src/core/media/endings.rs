@@ -4,24 +4,19 @@
 
 use std::path::Path;
 
+use crate::files::has_ending;
+
 /// Of pictures, some of which move.
 pub const PICTURE_ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"];
 /// Of clips and nothing else.
 pub const CLIP_ENDINGS: [&str; 5] = ["mp4", "m4v", "mov", "webm", "mkv"];
 
-/// Whether the name is that of a picture.
 pub fn has_picture_name(path: &Path) -> bool {
-    ends_on(path, &PICTURE_ENDINGS)
+    has_ending(path, &PICTURE_ENDINGS)
 }
 
-/// Whether the name is that of a clip.
 pub fn has_clip_name(path: &Path) -> bool {
-    ends_on(path, &CLIP_ENDINGS)
-}
-
-fn ends_on(path: &Path, endings: &[&str]) -> bool {
-    path.extension()
-        .is_some_and(|end| endings.iter().any(|known| end.eq_ignore_ascii_case(known)))
+    has_ending(path, &CLIP_ENDINGS)
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::MediaError;
 use super::source::clip_files;
+use crate::files::sorted_entries;
 
 /// FNV-1a of 64 bits.
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
@@ -39,10 +40,8 @@ pub fn component_fingerprint(path: &Path) -> Result<String, MediaError> {
 }
 
 fn of_folder(mut hash: u64, folder: &Path, depth: usize) -> Result<u64, MediaError> {
-    let mut places: Vec<PathBuf> = std::fs::read_dir(folder)
-        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
+    let places = sorted_entries(folder)
         .map_err(|err| MediaError::from_io("read the folder", err, folder))?;
-    places.sort();
     for place in places {
         let name = place.file_name().unwrap_or_default().to_string_lossy();
         if place.is_file() {

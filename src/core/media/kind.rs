@@ -25,6 +25,22 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// What its files are called, such as `PNG`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Png => "PNG",
+            Self::Jpeg => "JPEG",
+            Self::WebP => "WebP",
+            Self::Gif => "GIF",
+            Self::Bmp => "BMP",
+            Self::Tiff => "TIFF",
+            Self::Mp4 => "MP4",
+            Self::WebM => "WebM",
+            Self::Json => "JSON",
+            Self::Other(words) => words,
+        }
+    }
+
     /// In words that fit behind "found".
     pub fn described(self) -> &'static str {
         match self {
@@ -72,7 +88,6 @@ const MAGIC: [(&[u8], Kind); 20] = [
     (b"qoif", Kind::Other("a QOI picture")),
 ];
 
-/// Tells from its first bytes what a file is.
 pub(crate) fn sniff(head: &[u8]) -> Kind {
     if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
         return *kind;

@@ -8,7 +8,7 @@ use std::path::Path;
 use image::ImageReader;
 
 use super::kind::{self, Kind};
-use super::open::check_size;
+use super::open::{EMPTY, Failure, check_size};
 use super::source::{ClipInfo, clip_info, first_frame};
 use super::{MediaError, Picture, open_picture};
 
@@ -17,9 +17,7 @@ use super::{MediaError, Picture, open_picture};
 pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
     let opened = kind::open_file(path, "read the file")?;
     if opened.len == 0 {
-        return Err(MediaError::Empty {
-            path: path.to_path_buf(),
-        });
+        return Err(MediaError::said(EMPTY, path));
     }
     match opened.kind {
         Kind::Mp4 | Kind::WebM | Kind::Gif | Kind::WebP => {
@@ -31,18 +29,13 @@ pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
             })
         }
         Kind::Png | Kind::Jpeg | Kind::Bmp | Kind::Tiff => {
-            let kind = opened.kind.described();
-            let damaged = |detail: String| MediaError::Damaged {
-                kind,
-                detail,
-                path: path.to_path_buf(),
-            };
+            let failed = |failure: Failure| failure.into_error(opened.kind.name(), path);
             let (width, height) = ImageReader::new(BufReader::new(opened.file))
                 .with_guessed_format()
                 .map_err(|err| MediaError::from_io("read the picture", err, path))?
                 .into_dimensions()
-                .map_err(|err| damaged(err.to_string()))?;
-            check_size(width, height).map_err(|failure| failure.into_error(kind, path))?;
+                .map_err(|err| failed(Failure::Damaged(err.to_string())))?;
+            check_size(width, height).map_err(failed)?;
             Ok(ClipInfo::picture(width, height))
         }
         Kind::Json | Kind::Other(_) => Err(MediaError::NotAPicture {

@@ -19,20 +19,17 @@ impl Picture {
     /// Takes over `rgb`, which must hold exactly three bytes a pixel, row by row from the top.
     pub fn new(width: u32, height: u32, rgb: Vec<u8>) -> Result<Self, MediaError> {
         if width == 0 || height == 0 {
-            return Err(MediaError::NoPixels { width, height });
+            return Err(MediaError::no_pixels(width, height));
         }
         let picture = Self { width, height, rgb };
         if picture.is_consistent() {
             return Ok(picture);
         }
-        let pixels = u64::from(width) * u64::from(height);
-        let (expected, found) = (pixels.saturating_mul(3), picture.rgb.len() as u64);
-        Err(MediaError::PixelCount {
-            expected,
-            found,
-            width,
-            height,
-        })
+        let expected = (u64::from(width) * u64::from(height)).saturating_mul(3);
+        let found = picture.rgb.len();
+        Err(MediaError::Other(format!(
+            "expected {expected} bytes of pixels for {width} × {height}, found {found}"
+        )))
     }
 
     /// A picture whose pixel at column `x` and row `y` is `colour(x, y)`.
@@ -48,7 +45,6 @@ impl Picture {
         Self::new(width, height, rgb)
     }
 
-    /// Whether the buffer has the length that the size says.
     pub(super) fn is_consistent(&self) -> bool {
         let pixels = u64::from(self.width) * u64::from(self.height);
         pixels > 0 && pixels.checked_mul(3) == Some(self.rgb.len() as u64)

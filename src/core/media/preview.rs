@@ -13,10 +13,7 @@ pub fn thumbnail(
     max_height: u32,
 ) -> Result<Picture, MediaError> {
     if max_width == 0 || max_height == 0 {
-        return Err(MediaError::NoPixels {
-            width: max_width,
-            height: max_height,
-        });
+        return Err(MediaError::no_pixels(max_width, max_height));
     }
     let scale_x = f64::from(max_width) / f64::from(picture.width);
     let scale_y = f64::from(max_height) / f64::from(picture.height);

@@ -53,7 +53,7 @@ pub(super) fn resample(
     filter: Filter,
 ) -> Result<Picture, MediaError> {
     if width == 0 || height == 0 {
-        return Err(MediaError::NoPixels { width, height });
+        return Err(MediaError::no_pixels(width, height));
     }
     let (old_width, old_height) = (picture.width as usize, picture.height as usize);
     let (new_width, new_height) = (width as usize, height as usize);
@@ -154,7 +154,7 @@ fn resample_columns(rgb: &[u8], stride: usize, spans: &[Span]) -> Vec<u8> {
 /// The largest part of `picture` from its middle that has the shape of `width × height`.
 pub fn crop_to_aspect(picture: &Picture, width: u32, height: u32) -> Result<Picture, MediaError> {
     if width == 0 || height == 0 {
-        return Err(MediaError::NoPixels { width, height });
+        return Err(MediaError::no_pixels(width, height));
     }
     let (old_width, old_height) = (u64::from(picture.width), u64::from(picture.height));
     let (width, height) = (u64::from(width), u64::from(height));

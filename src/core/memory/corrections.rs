@@ -28,7 +28,6 @@ pub struct Corrections {
     factors: BTreeMap<String, f64>,
 }
 
-/// Whose factor it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured<'a> {
     /// The device's own name; empty where it is not known.
@@ -40,14 +39,9 @@ pub struct Measured<'a> {
 
 impl Measured<'_> {
     fn keys(&self) -> [String; 2] {
-        let class = match self.class {
-            DeviceClass::Unified => "unified",
-            DeviceClass::Discrete => "discrete",
-            DeviceClass::Cpu => "cpu",
-        };
         let key =
             |device: &str| format!("{device} | {} | {}", self.family.label, self.stage.name());
-        [key(self.device), key(class)]
+        [key(self.device), key(self.class.name())]
     }
 }
 

@@ -16,7 +16,6 @@ use crate::files::{read_json_or_default, write_json};
 #[serde(transparent)]
 pub struct Counters(BTreeMap<String, DeviceCounters>);
 
-/// What happened on one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceCounters {
@@ -50,14 +49,12 @@ impl Counters {
         self.0.get(name)
     }
 
-    /// All devices, by name.
     pub fn devices(&self) -> impl Iterator<Item = (&str, &DeviceCounters)> {
         self.0
             .iter()
             .map(|(name, counters)| (name.as_str(), counters))
     }
 
-    /// For counting.
     pub fn device_mut(&mut self, name: &str) -> &mut DeviceCounters {
         self.0.entry(name.to_owned()).or_default()
     }

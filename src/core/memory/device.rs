@@ -16,7 +16,6 @@ pub const FIRST_CONTEXT_BYTES: u64 = 560 * MIB;
 /// The engine without tensors, on the CPU.
 const PROCESS_BYTES: u64 = 300 * MIB;
 
-/// The memory of one device at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
     pub class: DeviceClass,

@@ -99,17 +99,14 @@ impl Fault {
         let text = message.to_lowercase();
         let text = text.split(FRAMES).next().unwrap_or_default();
         let says = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
-        if says(&RUNTIME_MEMORY) {
-            Some(Self::RuntimeMemory)
-        } else if says(&DEVICE) {
-            Some(Self::Device)
-        } else if says(&HOST_MEMORY) {
-            Some(Self::HostMemory)
-        } else if says(&DEVICE_MEMORY) {
-            Some(Self::DeviceMemory)
-        } else {
-            None
-        }
+        let signs: [(&[&str], Self); 4] = [
+            (&RUNTIME_MEMORY, Self::RuntimeMemory),
+            (&DEVICE, Self::Device),
+            (&HOST_MEMORY, Self::HostMemory),
+            (&DEVICE_MEMORY, Self::DeviceMemory),
+        ];
+        let found = signs.into_iter().find(|(signs, _)| says(signs));
+        found.map(|(_, fault)| fault)
     }
 
     /// What the last lines of a process that ended say: the last of them that says anything.

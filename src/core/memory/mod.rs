@@ -36,16 +36,16 @@ pub use verdict::Verdict;
 use crate::named::named;
 use tiers::{AttentionChoice, ConvolutionTier};
 
-/// How a device's memory relates to the host's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DeviceClass {
-    /// One pool for the CPU and the GPU (gfx1151 and other APUs): unloading means dropping.
-    Unified,
-    /// A card with memory of its own.
-    Discrete,
-    /// No GPU.
-    Cpu,
+named! {
+    /// How a device's memory relates to the host's.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum DeviceClass {
+        /// One pool for the CPU and the GPU (gfx1151 and other APUs): unloading means dropping.
+        Unified = "unified",
+        Discrete = "discrete",
+        Cpu = "cpu",
+    }
 }
 
 /// How much of the device a job may use. `None` is what the plan computes.
@@ -78,35 +78,27 @@ pub struct StageMemory {
     pub attention: AttentionChoice,
 }
 
-/// How far a stage has climbed since its memory ran out; each rung includes those before it that the stage has.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Rung {
-    /// As asked.
-    #[default]
-    Ground,
-    /// Everything given back, and once more.
-    FreeAndRetry,
-    /// No weights stay on the device that can stream.
-    StreamMore,
-    /// The VAE in tiles of 512 pixels.
-    Tiles512,
-    /// The VAE in tiles of 256 pixels.
-    Tiles256,
-    /// On the CPU.
-    OnCpu,
+named! {
+    /// How far a stage has climbed since its memory ran out; each rung includes those before it that the stage has.
+    #[derive(
+        Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    )]
+    #[serde(rename_all = "snake_case")]
+    pub enum Rung {
+        /// As asked.
+        #[default]
+        Ground = "ground",
+        /// Everything given back, and once more.
+        FreeAndRetry = "free_and_retry",
+        /// No weights stay on the device that can stream.
+        StreamMore = "stream_more",
+        /// The VAE in tiles of 512 pixels.
+        Tiles512 = "tiles512",
+        /// The VAE in tiles of 256 pixels.
+        Tiles256 = "tiles256",
+        OnCpu = "on_cpu",
+    }
 }
-
-named!(Rung {
-    Ground: "ground",
-    FreeAndRetry: "free_and_retry",
-    StreamMore: "stream_more",
-    Tiles512: "tiles512",
-    Tiles256: "tiles256",
-    OnCpu: "on_cpu",
-});
 
 impl Rung {
     /// The edge of the tiles in which the VAE works from this rung on, in pixels.

@@ -51,7 +51,6 @@ pub(crate) struct NetworkReader {
 }
 
 impl NetworkReader {
-    /// The network at a place, whose config is read there too.
     pub(crate) fn read<C: NetworkConfig + Any + Send + Sync>(
         &mut self,
         part: PartName,
@@ -60,7 +59,6 @@ impl NetworkReader {
         self.with_config(part, place, C::read(place)?)
     }
 
-    /// The network at a place, with a config that has been read.
     pub(crate) fn with_config<C: NetworkConfig + Any + Send + Sync>(
         &mut self,
         part: PartName,
@@ -115,7 +113,7 @@ pub struct Network {
     /// Matrices of which some rows are looked up.
     pub tables: Tally,
     /// The largest matrix of a product.
-    largest: Tally,
+    pub largest: Tally,
     /// The most numbers of one matrix that is expanded for its product.
     expanded: u64,
     config: Arc<dyn Any + Send + Sync>,
@@ -126,11 +124,6 @@ impl Network {
         let all = [self.fixed, self.often, self.seldom, self.tables];
         let bytes = all.iter().map(|tally| tally.bytes(number_bytes));
         bytes.fold(0, u64::saturating_add)
-    }
-
-    /// Of the largest matrix that can stream.
-    pub fn largest_bytes(&self, number_bytes: u64) -> u64 {
-        self.largest.bytes(number_bytes)
     }
 
     /// What the largest matrix of narrow numbers takes while it is used: it is expanded in one pass.
@@ -198,14 +191,12 @@ impl Network {
     }
 }
 
-/// All networks of one model.
 #[derive(Clone, Debug, Default)]
 pub struct ModelWeights {
     parts: BTreeMap<PartName, Network>,
-    /// Numbers of the LoRAs.
-    lora_numbers: u64,
+    pub(super) lora_numbers: u64,
     /// Numbers of the tiny decoder for previews.
-    preview_numbers: u64,
+    pub(super) preview_numbers: u64,
 }
 
 impl ModelWeights {
@@ -231,15 +222,5 @@ impl ModelWeights {
 
     pub fn part(&self, part: PartName) -> Option<&Network> {
         self.parts.get(&part)
-    }
-
-    /// Of the tiny decoder for previews; 0 where there is none.
-    pub(super) fn preview_numbers(&self) -> u64 {
-        self.preview_numbers
-    }
-
-    /// What the LoRAs of a transformer take.
-    pub fn lora_bytes(&self, number_bytes: u64) -> u64 {
-        self.lora_numbers.saturating_mul(number_bytes)
     }
 }

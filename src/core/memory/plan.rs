@@ -102,7 +102,6 @@ impl StagePlan {
     }
 }
 
-/// A whole job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     pub device: DeviceFacts,
@@ -171,7 +170,6 @@ pub struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// The plan of a request.
     pub fn plan(&self, request: &GenerateRequest) -> Plan {
         let budget = self.facts.budget(&request.memory);
         let stages: Vec<StagePlan> = stages_of(request)
@@ -299,7 +297,7 @@ impl Planner<'_> {
         let size = need.number_bytes;
         let is_transformer = need.is_transformer();
         let lora = if is_transformer {
-            self.weights.lora_bytes(size)
+            self.weights.lora_numbers.saturating_mul(size)
         } else {
             0
         };
@@ -408,6 +406,6 @@ fn window(network: &Network, need: &Need) -> u64 {
         .often
         .bytes(size)
         .saturating_add(network.seldom.bytes(size));
-    let two = network.largest_bytes(size).saturating_mul(2);
+    let two = network.largest.bytes(size).saturating_mul(2);
     WINDOW_BYTES.max(two).min(all)
 }

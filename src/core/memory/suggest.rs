@@ -19,7 +19,6 @@ pub struct Alternative {
     pub weights: ModelWeights,
 }
 
-/// What is to be changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum Change {
@@ -49,7 +48,6 @@ pub enum Change {
     },
 }
 
-/// A change that helps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suggestion {
     #[serde(flatten)]
@@ -194,7 +192,6 @@ fn of_model(
     tried(with.plan(&changed), rank, change, request)
 }
 
-/// The longest clip that fits.
 fn fewer_frames(planner: &Planner<'_>, request: &GenerateRequest, rank: u8) -> Option<Suggestion> {
     let change = |groups: u32| Change::Frames {
         num_frames: groups.saturating_mul(4).saturating_add(1),

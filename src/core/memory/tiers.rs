@@ -12,43 +12,30 @@ use serde::{Deserialize, Serialize};
 use crate::files::{read_json_or_default, write_json};
 use crate::named::named;
 
-/// How the convolutions over time of an autoencoder are computed, in the order in which tiers give way to each other.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum ConvolutionTier {
-    /// By the vendor's library, cuDNN or MIOpen.
-    #[default]
-    Direct,
-    /// By libtorch's own kernels: the vendor's library is off, for pictures too.
-    NoMiopen,
-    /// Each as convolutions of pictures, by the vendor's library.
-    Frames,
-    /// Where the device can do none of them.
-    Cpu,
+named! {
+    // The label stands in a sentence: "convolutions …".
+    /// How the convolutions over time of an autoencoder are computed, in the order in which tiers give way to each
+    /// other.
+    #[derive(
+        Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    )]
+    #[serde(rename_all = "snake_case")]
+    pub enum ConvolutionTier {
+        /// By the vendor's library, cuDNN or MIOpen.
+        #[default]
+        Direct = "direct", "directly by cuDNN or MIOpen";
+        /// By libtorch's own kernels: the vendor's library is off, for pictures too.
+        NoMiopen = "no_miopen", "without cuDNN or MIOpen";
+        /// Each as convolutions of pictures, by the vendor's library.
+        Frames = "frames", "frame by frame";
+        /// Where the device can do none of them.
+        Cpu = "cpu", "on the CPU";
+    }
 }
-
-named!(ConvolutionTier {
-    Direct: "direct",
-    NoMiopen: "no_miopen",
-    Frames: "frames",
-    Cpu: "cpu",
-});
 
 impl ConvolutionTier {
     /// Those that a device can be probed for.
     pub const ON_DEVICE: [Self; 3] = [Self::Direct, Self::NoMiopen, Self::Frames];
-
-    /// In the words of a sentence: "convolutions …".
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Direct => "directly by cuDNN or MIOpen",
-            Self::NoMiopen => "without cuDNN or MIOpen",
-            Self::Frames => "frame by frame",
-            Self::Cpu => "on the CPU",
-        }
-    }
 }
 
 /// What a user wants of [`ConvolutionTier`].
@@ -77,41 +64,33 @@ impl ConvolutionChoice {
     }
 }
 
-/// How attention is computed on a GPU. Never by the scores of all tokens at once, whatever is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AttentionChoice {
-    /// The fastest fused kernel that libtorch has for it, else slices.
-    #[default]
-    Auto,
-    /// Flash attention alone, else slices.
-    Flash,
-    /// Memory-efficient attention alone, else slices.
-    Efficient,
-    /// A few rows of the scores at a time, without any fused kernel; on the CPU too.
-    Sliced,
+named! {
+    /// How attention is computed on a GPU. Never by the scores of all tokens at once, whatever is chosen.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum AttentionChoice {
+        /// The fastest fused kernel that libtorch has for it, else slices.
+        #[default]
+        Auto = "auto",
+        /// Flash attention alone, else slices.
+        Flash = "flash",
+        /// Memory-efficient attention alone, else slices.
+        Efficient = "efficient",
+        /// A few rows of the scores at a time, without any fused kernel; on the CPU too.
+        Sliced = "sliced",
+    }
 }
 
-named!(AttentionChoice {
-    Auto: "auto",
-    Flash: "flash",
-    Efficient: "efficient",
-    Sliced: "sliced",
-});
-
-/// Sizes of frames for which one tier is taken to be the best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ShapeClass {
-    /// Up to 512 × 512 pixels, or tiles of that size.
-    Small,
-    Large,
+named! {
+    /// Sizes of frames for which one tier is taken to be the best.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ShapeClass {
+        /// Up to 512 × 512 pixels, or tiles of that size.
+        Small = "small",
+        Large = "large",
+    }
 }
-
-named!(ShapeClass {
-    Small: "small",
-    Large: "large",
-});
 
 impl ShapeClass {
     /// `width`, `height`: pixels of what the autoencoder works on at a time.
@@ -218,7 +197,6 @@ impl Verdict {
         self.choose();
     }
 
-    /// Whether a probe found the tier right.
     pub fn is_right(&self, tier: ConvolutionTier) -> bool {
         let mut records = self.records.iter();
         records.any(|record| record.tier == tier && matches!(record.probe, TierEnd::Right { .. }))
@@ -254,7 +232,6 @@ impl TierFile {
         self.verdicts.iter_mut().find(|verdict| verdict.key == *key)
     }
 
-    /// Takes a verdict in the place of the one that there was.
     pub fn put(&mut self, verdict: Verdict) {
         self.verdicts.retain(|known| known.key != verdict.key);
         self.verdicts.push(verdict);

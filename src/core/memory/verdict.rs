@@ -12,7 +12,6 @@ use super::parts::PartName;
 use super::plan::StagePlan;
 use crate::units::gib_text;
 
-/// Whether a job fits, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     pub fits: bool,

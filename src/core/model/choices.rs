@@ -11,76 +11,61 @@ use serde::{Deserialize, Serialize};
 use super::InputUse;
 use crate::named::{named, parsed};
 
-/// How the latents walk from noise to picture.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Sampler {
-    /// UniPC, order 2, `bh2`, on flow sigmas: Wan's own.
-    #[default]
-    UniPc,
-    /// UniPC with `B(h) = h`.
-    #[serde(rename = "unipc_bh1")]
-    UniPcBh1,
-    /// Flow-match Euler.
-    Euler,
-    /// Flow-match Heun: second order, two calls of the model a step.
-    Heun,
-    /// DPM-Solver++, second order, multistep.
-    #[serde(rename = "dpmpp_2m")]
-    DpmPp2m,
-    /// For models distilled to a few steps: new noise between steps.
-    Lcm,
+named! {
+    /// How the latents walk from noise to picture.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Sampler {
+        /// UniPC, order 2, `bh2`, on flow sigmas: Wan's own.
+        #[default]
+        UniPc = "unipc", "UniPC";
+        /// UniPC with `B(h) = h`.
+        #[serde(rename = "unipc_bh1")]
+        UniPcBh1 = "unipc_bh1", "UniPC bh1";
+        Euler = "euler", "Euler";
+        /// Flow-match Heun: second order, two calls of the model a step.
+        Heun = "heun", "Heun";
+        /// DPM-Solver++, second order, multistep.
+        #[serde(rename = "dpmpp_2m")]
+        DpmPp2m = "dpmpp_2m", "DPM++ 2M";
+        /// For models distilled to a few steps: new noise between steps.
+        Lcm = "lcm", "LCM";
+    }
 }
 
-named!(Sampler {
-    UniPc: "unipc", "UniPC";
-    UniPcBh1: "unipc_bh1", "UniPC bh1";
-    Euler: "euler", "Euler";
-    Heun: "heun", "Heun";
-    DpmPp2m: "dpmpp_2m", "DPM++ 2M";
-    Lcm: "lcm", "LCM";
-});
 parsed!(Sampler, "a sampler");
 
-/// How the sigmas of a walk are spaced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SigmaSchedule {
-    /// The model's own: timesteps as far from each other, shifted.
-    #[default]
-    Simple,
-    /// Close together at both ends, by a beta distribution's quantiles (alpha and beta 0.6).
-    Beta,
-    /// Karras and others 2022, with a rho of 7.
-    Karras,
-    /// As far from each other in the logarithm of sigma.
-    Exponential,
+named! {
+    /// How the sigmas of a walk are spaced.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum SigmaSchedule {
+        /// The model's own: timesteps as far from each other, shifted.
+        #[default]
+        Simple = "simple", "Simple";
+        /// Close together at both ends, by a beta distribution's quantiles (alpha and beta 0.6).
+        Beta = "beta", "Beta";
+        /// Karras and others 2022, with a rho of 7.
+        Karras = "karras", "Karras";
+        /// As far from each other in the logarithm of sigma.
+        Exponential = "exponential", "Exponential";
+    }
 }
 
-named!(SigmaSchedule {
-    Simple: "simple", "Simple";
-    Beta: "beta", "Beta";
-    Karras: "karras", "Karras";
-    Exponential: "exponential", "Exponential";
-});
 parsed!(SigmaSchedule, "a sigma schedule");
 
-/// In which order sections are made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SectionOrder {
-    /// The last section first, each next one before it, so that the start picture holds all together
-    /// ("inverted anti-drifting": the first FramePack).
-    #[default]
-    Original,
-    /// The first section first, each next one behind it ("vanilla": FramePack-F1).
-    F1,
+named! {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum SectionOrder {
+        /// The last section first, each next one before it, so that the start picture holds all together
+        /// ("inverted anti-drifting": the first FramePack).
+        #[default]
+        Original = "original", "Back to front";
+        /// The first section first, each next one behind it ("vanilla": FramePack-F1).
+        F1 = "f1", "Front to back (F1)";
+    }
 }
-
-named!(SectionOrder {
-    Original: "original", "Back to front";
-    F1: "f1", "Front to back (F1)";
-});
 
 impl SectionOrder {
     /// Whether a clip may end on a given picture: only where its end is made first.
@@ -89,12 +74,6 @@ impl SectionOrder {
             Self::Original => InputUse::Optional,
             Self::F1 => InputUse::No,
         }
-    }
-}
-
-impl fmt::Display for SectionOrder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 
@@ -159,7 +138,6 @@ impl FromStr for Lora {
     }
 }
 
-/// Which device computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum DeviceChoice {
@@ -212,39 +190,33 @@ impl From<DeviceChoice> for String {
     }
 }
 
-/// The type that the transformer computes in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DtypeChoice {
-    /// bf16 on a GPU, f32 on the CPU.
-    #[default]
-    Auto,
-    F32,
-    Bf16,
-    F16,
+named! {
+    /// The type that the transformer computes in.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum DtypeChoice {
+        /// bf16 on a GPU, f32 on the CPU.
+        #[default]
+        Auto = "auto",
+        F32 = "f32",
+        Bf16 = "bf16",
+        F16 = "f16",
+    }
 }
 
-named!(DtypeChoice {
-    Auto: "auto",
-    F32: "f32",
-    Bf16: "bf16",
-    F16: "f16",
-});
 parsed!(DtypeChoice, "a dtype");
 
-/// How a start picture of another aspect comes to the clip's size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Fit {
-    /// Stretched to the size, as diffusers does.
-    #[default]
-    Stretch,
-    /// Cropped around its middle to the clip's aspect, then resized.
-    Crop,
+named! {
+    /// How a start picture of another aspect comes to the clip's size.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Fit {
+        /// Stretched to the size, as diffusers does.
+        #[default]
+        Stretch = "stretch",
+        /// Cropped around its middle to the clip's aspect, then resized.
+        Crop = "crop",
+    }
 }
 
-named!(Fit {
-    Stretch: "stretch",
-    Crop: "crop",
-});
 parsed!(Fit, "a fit");

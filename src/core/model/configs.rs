@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::CatalogError;
+use crate::files;
 
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
 /// `model_index.json`: which pipeline this is, and which class each component has.
@@ -28,10 +29,10 @@ impl ModelIndex {
         let path = folder.join("model_index.json");
         let fields: BTreeMap<String, Value> = read_json(&path)?;
         let Some(Value::String(class)) = fields.get("_class_name") else {
-            return Err(CatalogError::Config {
-                reason: "expected '_class_name' with a pipeline's name, found none".to_owned(),
+            return Err(CatalogError::config(
+                "expected '_class_name' with a pipeline's name, found none",
                 path,
-            });
+            ));
         };
         let components = fields
             .iter()
@@ -52,31 +53,16 @@ impl ModelIndex {
 /// Reads a JSON file of a sensible size into `T`.
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
     let text = read_capped(path, MAX_CONFIG_BYTES)?;
-    serde_json::from_slice(&text).map_err(|err| CatalogError::Config {
-        reason: format!("not a sound config: {err}"),
-        path: path.to_owned(),
-    })
+    serde_json::from_slice(&text)
+        .map_err(|err| CatalogError::config(format!("not a sound config: {err}"), path))
 }
 
 /// Reads a whole file that must be a plain one of at most `max_bytes`.
 pub(crate) fn read_capped(path: &Path, max_bytes: u64) -> Result<Vec<u8>, CatalogError> {
-    let wrong = |reason: String| CatalogError::Config {
-        reason,
-        path: path.to_owned(),
-    };
-    let failed = |source: std::io::Error| {
-        if source.kind() == std::io::ErrorKind::NotFound {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            CatalogError::Missing {
-                what: format!("the file {name}"),
-                path: path.to_owned(),
-            }
-        } else {
-            CatalogError::Io {
-                source,
-                path: path.to_owned(),
-            }
-        }
+    let wrong = |reason: String| CatalogError::config(reason, path);
+    let failed = |source| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        CatalogError::unread(&format!("the file {name}"), source, path)
     };
     let stat = fs::metadata(path).map_err(failed)?;
     if !stat.is_file() {
@@ -96,23 +82,6 @@ pub(crate) fn read_capped(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Catalo
 
 /// What lies in a folder, in a steady order.
 pub(crate) fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>, CatalogError> {
-    let failed = |source: std::io::Error| {
-        if source.kind() == std::io::ErrorKind::NotFound {
-            CatalogError::Missing {
-                what: "the folder".to_owned(),
-                path: folder.to_owned(),
-            }
-        } else {
-            CatalogError::Io {
-                source,
-                path: folder.to_owned(),
-            }
-        }
-    };
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        paths.push(entry.map_err(failed)?.path());
-    }
-    paths.sort();
-    Ok(paths)
+    files::sorted_entries(folder)
+        .map_err(|source| CatalogError::unread("the folder", source, folder))
 }

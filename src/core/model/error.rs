@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::families::Family;
+use crate::files::has_ending;
 use crate::units::size_text;
 
 #[derive(Debug, Error)]
@@ -106,6 +107,46 @@ pub enum CatalogError {
 }
 
 impl CatalogError {
+    pub fn config(reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        let (reason, path) = (reason.into(), path.into());
+        Self::Config { reason, path }
+    }
+
+    pub fn missing(what: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        let (what, path) = (what.into(), path.into());
+        Self::Missing { what, path }
+    }
+
+    pub fn unsupported(what: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        let (what, path) = (what.into(), path.into());
+        Self::Unsupported { what, path }
+    }
+
+    pub fn expert(reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        let (reason, path) = (reason.into(), path.into());
+        Self::Expert { reason, path }
+    }
+
+    pub fn lora(reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        let (reason, path) = (reason.into(), path.into());
+        Self::Lora { reason, path }
+    }
+
+    pub fn io(source: io::Error, path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        Self::Io { source, path }
+    }
+
+    /// Of a place whose reading failed: `what` is missing where nothing is there.
+    pub(crate) fn unread(what: &str, source: io::Error, path: &Path) -> Self {
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::missing(what, path),
+            _ => Self::io(source, path),
+        }
+    }
+}
+
+impl CatalogError {
     /// What the user can do; empty when the sentence itself says it.
     pub fn advice(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
@@ -144,7 +185,6 @@ impl CatalogError {
     }
 }
 
-/// Which models run here, as the families say it.
 fn choose_a_model() -> String {
     let models: Vec<&str> = Family::all().map(|family| family.models).collect();
     format!(
@@ -204,10 +244,11 @@ pub(crate) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
 
 /// The format that a weight file is by its name.
 pub fn format_name(path: &Path) -> &'static str {
-    let is_gguf = path
-        .extension()
-        .is_some_and(|end| end.eq_ignore_ascii_case("gguf"));
-    if is_gguf { "GGUF" } else { "safetensors" }
+    if has_ending(path, &["gguf"]) {
+        "GGUF"
+    } else {
+        "safetensors"
+    }
 }
 
 fn and_size(bytes: u64) -> String {

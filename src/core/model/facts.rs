@@ -25,7 +25,6 @@ pub(crate) struct Facts {
     /// Channels of the latents.
     pub latent_channels: u64,
     pub limits: Limits,
-    /// What the model's own scheduler says, where it has one.
     pub schedule: Option<Schedule>,
     /// Bytes of all weight files.
     pub bytes: u64,

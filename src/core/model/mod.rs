@@ -22,4 +22,4 @@ pub(crate) use spec::test_spec;
 pub use spec::{
     Defaults, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset, SmallShift,
 };
-pub(crate) use spec::{nearest_multiple, usable_aspect};
+pub(crate) use spec::{nearest_multiple, one, usable_aspect};

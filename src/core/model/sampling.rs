@@ -3,8 +3,6 @@
 //! A model's defaults and a request know every value ([`Sampling`]); forms, presets, arguments and the files of other
 //! programs leave some to the model ([`PartialSampling`]). Whether a value can be used is for a form's check.
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize};
 
 use super::choices::{Sampler, SigmaSchedule};
@@ -90,7 +88,6 @@ impl Sampling {
         }
     }
 
-    /// The guidance of the low-noise expert.
     pub fn low_guidance_scale(&self) -> f64 {
         self.guidance_scale_2.unwrap_or(self.guidance_scale)
     }
@@ -225,15 +222,8 @@ impl PartialSampling {
 
     /// For people: `12 steps, guidance 3.5, sampler Euler`. A shift or an end of 0 is the model's own.
     pub fn described(&self) -> String {
-        let mut text = String::new();
-        let mut say = |part: String| {
-            let comma = if text.is_empty() { "" } else { ", " };
-            // Writing to a string cannot fail.
-            write!(text, "{comma}{part}").ok();
-        };
-        if let Some(steps) = self.num_steps {
-            say(format!("{steps} steps"));
-        }
+        let mut parts: Vec<String> = Vec::new();
+        parts.extend(self.num_steps.map(|steps| format!("{steps} steps")));
         let (start, end) = (self.start_step.unwrap_or(0), self.end_step.unwrap_or(0));
         if start > 0 || end > 0 {
             let end = if end == 0 {
@@ -241,30 +231,27 @@ impl PartialSampling {
             } else {
                 end.to_string()
             };
-            say(format!("made from step {start} up to {end}"));
+            parts.push(format!("made from step {start} up to {end}"));
         }
         match (self.guidance_scale, self.guidance_scale_2) {
-            (Some(high), Some(low)) if high != low => say(format!("guidance {high} and {low}")),
-            (Some(guidance), _) => say(format!("guidance {guidance}")),
+            (Some(high), Some(low)) if high != low => {
+                parts.push(format!("guidance {high} and {low}"));
+            }
+            (Some(guidance), _) => parts.push(format!("guidance {guidance}")),
             _ => {}
         }
-        if let Some(scale) = self.true_cfg_scale.filter(|scale| *scale > 1.0) {
-            say(format!("real guidance {scale}"));
-        }
-        match self.shift {
-            Some(0.0) => say("the model's own shift".to_owned()),
-            Some(shift) => say(format!("shift {shift}")),
-            None => {}
-        }
-        if let Some(sampler) = self.sampler {
-            say(format!("sampler {}", sampler.label()));
-        }
-        if let Some(schedule) = self.sigma_schedule {
-            say(format!("schedule {}", schedule.label()));
-        }
-        if let Some(strength) = self.strength {
-            say(format!("strength {strength}"));
-        }
-        text
+        let real = self.true_cfg_scale.filter(|scale| *scale > 1.0);
+        parts.extend(real.map(|scale| format!("real guidance {scale}")));
+        parts.extend(self.shift.map(|shift| match shift {
+            0.0 => "the model's own shift".to_owned(),
+            shift => format!("shift {shift}"),
+        }));
+        parts.extend(self.sampler.map(|it| format!("sampler {}", it.label())));
+        parts.extend(
+            self.sigma_schedule
+                .map(|it| format!("schedule {}", it.label())),
+        );
+        parts.extend(self.strength.map(|strength| format!("strength {strength}")));
+        parts.join(", ")
     }
 }

@@ -63,11 +63,9 @@ impl InputUse {
     }
 }
 
-/// What a model does with a start picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageRole {
-    /// It is the clip's first frame.
     #[default]
     FirstFrame,
     /// The walk begins on the way to it, as far as `strength` says.
@@ -97,7 +95,6 @@ pub enum Guidance {
 pub struct Preset {
     /// The name on the command line, such as `fast-4`.
     pub id: String,
-    /// The name in the interface.
     pub name: String,
     /// What it is for and what it needs, one sentence.
     pub note: String,
@@ -141,7 +138,6 @@ impl Defaults {
     }
 }
 
-/// What the model can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Width and height are multiples of this: the VAE's factor times the transformer's patch.
@@ -159,7 +155,7 @@ pub struct Limits {
     pub max_batch: u32,
 }
 
-fn one() -> u32 {
+pub(crate) fn one() -> u32 {
     1
 }
 
@@ -178,7 +174,6 @@ impl ModelSpec {
         self.family.trained_sizes.contains(&default)
     }
 
-    /// Whether one transformer works on high noise and another on low noise.
     pub fn has_two_experts(&self) -> bool {
         self.files.transformer_2.is_some()
     }

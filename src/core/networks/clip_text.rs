@@ -13,6 +13,7 @@ use super::known::{KindRule, PartKind};
 use super::{NetworkConfig, Role, Schema, TensorSpec, check_sizes};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
+use crate::named::with_defaults;
 
 const TOKENS: &str = "embeddings.token_embedding.weight";
 const POSITIONS: &str = "embeddings.position_embedding.weight";
@@ -31,36 +32,21 @@ pub const USUAL_PREFIX: &str = "text_model.";
 const HEAD_DIM: i64 = 64;
 const MODEL_TYPE: &str = "clip_text_model";
 
-/// `text_encoder/config.json`, with the defaults of `transformers`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ClipTextConfig {
-    pub model_type: String,
-    pub vocab_size: i64,
-    pub hidden_size: i64,
-    pub intermediate_size: i64,
-    pub num_hidden_layers: i64,
-    pub num_attention_heads: i64,
-    pub max_position_embeddings: i64,
-    pub layer_norm_eps: f64,
-    pub hidden_act: ClipActivation,
-    pub eos_token_id: i64,
-}
-
-impl Default for ClipTextConfig {
-    fn default() -> Self {
-        Self {
-            model_type: String::new(),
-            vocab_size: 49408,
-            hidden_size: 512,
-            intermediate_size: 2048,
-            num_hidden_layers: 12,
-            num_attention_heads: 8,
-            max_position_embeddings: 77,
-            layer_norm_eps: 1e-5,
-            hidden_act: ClipActivation::QuickGelu,
-            eos_token_id: 49407,
-        }
+with_defaults! {
+    /// `text_encoder/config.json`, with the defaults of `transformers`.
+    #[derive(Clone, Debug, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct ClipTextConfig {
+        pub model_type: String = String::new(),
+        pub vocab_size: i64 = 49408,
+        pub hidden_size: i64 = 512,
+        pub intermediate_size: i64 = 2048,
+        pub num_hidden_layers: i64 = 12,
+        pub num_attention_heads: i64 = 8,
+        pub max_position_embeddings: i64 = 77,
+        pub layer_norm_eps: f64 = 1e-5,
+        pub hidden_act: ClipActivation = ClipActivation::QuickGelu,
+        pub eos_token_id: i64 = 49407,
     }
 }
 
@@ -123,7 +109,6 @@ impl ClipTextConfig {
         }
     }
 
-    /// Every tensor that is read.
     pub fn schema(&self, prefix: &str) -> Vec<TensorSpec> {
         let mut schema = Schema::default();
         schema.add(TOKENS, &[self.vocab_size, self.hidden_size], Role::Table);

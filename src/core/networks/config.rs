@@ -45,7 +45,9 @@ pub trait NetworkConfig: DeserializeOwned {
 
     /// Checks that a file has all that is read, in the shapes that the config says, and nothing that it leaves out.
     fn check_weights(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        weights.expect_all(&self.tensors(weights))?;
+        for tensor in self.tensors(weights) {
+            weights.expect(&tensor.name, &tensor.shape)?;
+        }
         self.check_spare(weights)
     }
 
@@ -56,10 +58,7 @@ pub trait NetworkConfig: DeserializeOwned {
         let config = read_unchecked::<Self>(place)?;
         match config.check() {
             Ok(()) => Ok(config),
-            Err(reason) => Err(CatalogError::Config {
-                reason,
-                path: config_path(place),
-            }),
+            Err(reason) => Err(CatalogError::config(reason, config_path(place))),
         }
     }
 }
@@ -87,26 +86,23 @@ fn read_unchecked<T: NetworkConfig>(place: &Path) -> Result<T, CatalogError> {
     let mut authors = None;
     if is_own && file.exists() {
         let config: Value = read_json(&file)?;
-        if is_authors(&config) {
+        // Wan's authors publish theirs in a layout of their own.
+        if class_name(&config) == Some("WanModel") {
             authors = Some(config);
         } else if is_folder || T::is_described_by(&config) {
             return of_json(config, place);
         }
     }
     let weights = WeightSet::at(place)?;
-    T::of_header(&weights, authors.as_ref()).map_err(|reason| CatalogError::Config {
-        reason,
-        path: place.to_owned(),
-    })
+    T::of_header(&weights, authors.as_ref()).map_err(|reason| CatalogError::config(reason, place))
 }
 
 fn of_json<T: NetworkConfig>(mut config: Value, place: &Path) -> Result<T, CatalogError> {
     if let Some(inner @ Value::Object(_)) = T::PART.and_then(|part| config.get_mut(part)) {
         config = inner.take();
     }
-    serde_json::from_value(config).map_err(|err| CatalogError::Config {
-        reason: format!("not a sound config: {err}"),
-        path: config_path(place),
+    serde_json::from_value(config).map_err(|err| {
+        CatalogError::config(format!("not a sound config: {err}"), config_path(place))
     })
 }
 
@@ -124,7 +120,6 @@ pub(crate) fn check_sizes(sizes: &[(&str, i64)]) -> Result<(), String> {
     check_range(sizes, LARGEST_SIZE)
 }
 
-/// The same for how many layers or blocks there are.
 pub(crate) fn check_layers(counts: &[(&str, i64)]) -> Result<(), String> {
     check_range(counts, MOST_LAYERS)
 }
@@ -154,9 +149,4 @@ pub(super) fn class_name(config: &Value) -> Option<&str> {
 /// The same of `transformers`.
 pub(super) fn model_type(config: &Value) -> Option<&str> {
     config.get("model_type")?.as_str()
-}
-
-/// Whether a config is in the terms of Wan's authors, who publish theirs in a layout of their own.
-fn is_authors(config: &Value) -> bool {
-    class_name(config) == Some("WanModel")
 }

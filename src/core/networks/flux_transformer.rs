@@ -12,50 +12,34 @@ use super::stream_blocks::{GUIDANCE, SINGLE, SINUSOIDS};
 use super::{NetworkConfig, Schema, TensorSpec, check_layers, check_sizes, class_name};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
+use crate::named::with_defaults;
 
 /// How much wider the feed-forward layers are.
 const MLP_RATIO: i64 = 4;
 
-/// `transformer/config.json`, with diffusers' defaults where a key is left out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct FluxTransformerConfig {
-    pub patch_size: i64,
-    /// Of a token: noise, and in models that fill, picture and mask beside it.
-    pub in_channels: i64,
-    pub out_channels: Option<i64>,
-    /// Double blocks.
-    pub num_layers: i64,
-    pub num_single_layers: i64,
-    pub attention_head_dim: i64,
-    pub num_attention_heads: i64,
-    /// Width of the text's embeddings.
-    pub joint_attention_dim: i64,
-    /// Width of the pooled text.
-    pub pooled_projection_dim: i64,
-    /// Whether guidance is an input of the model: dev has it, schnell does not.
-    pub guidance_embeds: bool,
-    /// How many numbers of a head turn with each of a token's ids.
-    pub axes_dims_rope: [i64; 3],
-    pub quantization_config: Option<Value>,
-}
-
-impl Default for FluxTransformerConfig {
-    fn default() -> Self {
-        Self {
-            patch_size: 1,
-            in_channels: 64,
-            out_channels: None,
-            num_layers: 19,
-            num_single_layers: 38,
-            attention_head_dim: HEAD_DIM,
-            num_attention_heads: 24,
-            joint_attention_dim: 4096,
-            pooled_projection_dim: 768,
-            guidance_embeds: false,
-            axes_dims_rope: AXES,
-            quantization_config: None,
-        }
+with_defaults! {
+    /// `transformer/config.json`, with diffusers' defaults where a key is left out.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct FluxTransformerConfig {
+        pub patch_size: i64 = 1,
+        /// Of a token: noise, and in models that fill, picture and mask beside it.
+        pub in_channels: i64 = 64,
+        pub out_channels: Option<i64> = None,
+        /// Double blocks.
+        pub num_layers: i64 = 19,
+        pub num_single_layers: i64 = 38,
+        pub attention_head_dim: i64 = HEAD_DIM,
+        pub num_attention_heads: i64 = 24,
+        /// Width of the text's embeddings.
+        pub joint_attention_dim: i64 = 4096,
+        /// Width of the pooled text.
+        pub pooled_projection_dim: i64 = 768,
+        /// Whether guidance is an input of the model: dev has it, schnell does not.
+        pub guidance_embeds: bool = false,
+        /// How many numbers of a head turn with each of a token's ids.
+        pub axes_dims_rope: [i64; 3] = AXES,
+        pub quantization_config: Option<Value> = None,
     }
 }
 
@@ -162,7 +146,6 @@ impl FluxTransformerConfig {
     }
 }
 
-/// How the tensors of one file or folder are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FluxTransformerKeys {
     pub prefix: &'static str,
@@ -235,7 +218,6 @@ impl FluxTransformerKeys {
         }
     }
 
-    /// What the file calls the lists of double and single blocks.
     pub fn block_names(self) -> [String; 2] {
         [DOUBLE, SINGLE].map(|(list, diffusers, _)| {
             let name = if self.is_diffusers { diffusers } else { list };
@@ -275,7 +257,6 @@ impl FluxTransformerKeys {
     }
 }
 
-/// Every tensor, as the file calls it.
 pub fn schema(config: &FluxTransformerConfig, keys: FluxTransformerKeys) -> Vec<TensorSpec> {
     let dim = config.dim();
     let mut schema = Schema::default();

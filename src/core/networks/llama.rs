@@ -77,7 +77,7 @@ pub struct RopeParameters {
     pub rope_type: Option<String>,
 }
 
-fn default_epsilon() -> f64 {
+pub(super) fn default_epsilon() -> f64 {
     1e-6
 }
 
@@ -198,7 +198,6 @@ impl LlamaConfig {
         self.num_key_value_heads.unwrap_or(self.num_attention_heads)
     }
 
-    /// Numbers of a head.
     pub fn head_dim(&self) -> i64 {
         self.head_dim
             .unwrap_or_else(|| self.hidden_size / self.num_attention_heads.max(1))
@@ -217,7 +216,6 @@ impl LlamaConfig {
         (self.num_hidden_layers - LAYERS_SKIPPED).max(0)
     }
 
-    /// Every tensor that is read.
     pub fn schema(&self, keys: &LlamaKeys) -> Vec<TensorSpec> {
         let (hidden, inner) = (self.hidden_size, self.intermediate_size);
         let queries = self.num_attention_heads * self.head_dim();
@@ -254,7 +252,6 @@ fn heads_in_notes(weights: &WeightSet) -> Option<[i64; 2]> {
 /// How one file names the tensors of a Llama.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LlamaKeys {
-    /// What stands before all names.
     pub prefix: String,
     /// The names of GGUF files, which also order the numbers of heads in another way; those of `transformers` otherwise.
     pub is_llama_cpp: bool,

@@ -8,72 +8,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::CatalogError;
 use crate::model::configs::read_json;
+use crate::named::with_defaults;
 
 const FLOW_MATCH_EULER: &str = "FlowMatchEulerDiscreteScheduler";
 const UNIPC: &str = "UniPCMultistepScheduler";
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SchedulerConfig {
-    #[serde(rename = "_class_name")]
-    pub class_name: String,
-    pub num_train_timesteps: u32,
-    /// UniPC's name for the shift.
-    pub flow_shift: Option<f64>,
-    /// Flow-match Euler's.
-    pub shift: Option<f64>,
-    pub use_dynamic_shifting: bool,
-    pub base_shift: f64,
-    pub max_shift: f64,
-    pub base_image_seq_len: i64,
-    pub max_image_seq_len: i64,
-    pub time_shift_type: String,
-    pub solver_order: usize,
-    pub solver_type: String,
-    pub lower_order_final: bool,
-    pub disable_corrector: Vec<usize>,
-    pub final_sigmas_type: String,
-    prediction_type: String,
-    predict_x0: bool,
-    use_flow_sigmas: bool,
-    use_karras_sigmas: bool,
-    use_exponential_sigmas: bool,
-    use_beta_sigmas: bool,
-    invert_sigmas: bool,
-    stochastic_sampling: bool,
-    thresholding: bool,
-    shift_terminal: Option<f64>,
-}
-
-impl Default for SchedulerConfig {
-    fn default() -> Self {
-        Self {
-            class_name: String::new(),
-            num_train_timesteps: 1000,
-            flow_shift: None,
-            shift: None,
-            use_dynamic_shifting: false,
-            base_shift: 0.5,
-            max_shift: 1.15,
-            base_image_seq_len: 256,
-            max_image_seq_len: 4096,
-            time_shift_type: "exponential".to_owned(),
-            solver_order: 2,
-            solver_type: "bh2".to_owned(),
-            lower_order_final: true,
-            disable_corrector: Vec::new(),
-            final_sigmas_type: "zero".to_owned(),
-            prediction_type: "epsilon".to_owned(),
-            predict_x0: true,
-            use_flow_sigmas: false,
-            use_karras_sigmas: false,
-            use_exponential_sigmas: false,
-            use_beta_sigmas: false,
-            invert_sigmas: false,
-            stochastic_sampling: false,
-            thresholding: false,
-            shift_terminal: None,
-        }
+with_defaults! {
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct SchedulerConfig {
+        #[serde(rename = "_class_name")]
+        pub class_name: String = String::new(),
+        pub num_train_timesteps: u32 = 1000,
+        /// UniPC's name for the shift.
+        pub flow_shift: Option<f64> = None,
+        /// Flow-match Euler's.
+        pub shift: Option<f64> = None,
+        pub use_dynamic_shifting: bool = false,
+        pub base_shift: f64 = 0.5,
+        pub max_shift: f64 = 1.15,
+        pub base_image_seq_len: i64 = 256,
+        pub max_image_seq_len: i64 = 4096,
+        pub time_shift_type: String = "exponential".to_owned(),
+        pub solver_order: usize = 2,
+        pub solver_type: String = "bh2".to_owned(),
+        pub lower_order_final: bool = true,
+        pub disable_corrector: Vec<usize> = Vec::new(),
+        pub final_sigmas_type: String = "zero".to_owned(),
+        prediction_type: String = "epsilon".to_owned(),
+        predict_x0: bool = true,
+        use_flow_sigmas: bool = false,
+        use_karras_sigmas: bool = false,
+        use_exponential_sigmas: bool = false,
+        use_beta_sigmas: bool = false,
+        invert_sigmas: bool = false,
+        stochastic_sampling: bool = false,
+        thresholding: bool = false,
+        shift_terminal: Option<f64> = None,
     }
 }
 
@@ -120,7 +91,7 @@ impl SchedulerConfig {
         let config: Self = read_json(&path)?;
         match check_kind(&config).and_then(|()| config.check()) {
             Ok(()) => Ok(config),
-            Err(reason) => Err(CatalogError::Config { reason, path }),
+            Err(reason) => Err(CatalogError::config(reason, path)),
         }
     }
 

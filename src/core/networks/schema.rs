@@ -18,7 +18,6 @@ pub enum Role {
     Fixed,
 }
 
-/// One tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
     pub name: String,

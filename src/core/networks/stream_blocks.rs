@@ -256,7 +256,6 @@ pub(super) fn add_blocks(
     }
 }
 
-/// Checks that a file's lists of blocks are no longer than the config says.
 pub(super) fn check_blocks(
     weights: &WeightSet,
     lists: &[String],
@@ -275,8 +274,8 @@ pub(super) fn check_guidance(
     if is_stated || !weights.has(key) {
         return Ok(());
     }
-    Err(CatalogError::Config {
-        reason: format!("expected no guidance by the config, found the tensor '{key}'"),
-        path: weights.files.first().cloned().unwrap_or_default(),
-    })
+    Err(CatalogError::config(
+        format!("expected no guidance by the config, found the tensor '{key}'"),
+        weights.files.first().cloned().unwrap_or_default(),
+    ))
 }

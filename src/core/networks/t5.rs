@@ -81,7 +81,7 @@ pub struct T5Config {
     pub relative_attention_num_buckets: i64,
     #[serde(default = "default_distance")]
     pub relative_attention_max_distance: i64,
-    #[serde(default = "default_epsilon")]
+    #[serde(default = "super::llama::default_epsilon")]
     pub layer_norm_epsilon: f64,
     #[serde(default = "gated_gelu")]
     pub feed_forward_proj: String,
@@ -95,10 +95,6 @@ fn default_buckets() -> i64 {
 
 fn default_distance() -> i64 {
     128
-}
-
-fn default_epsilon() -> f64 {
-    1e-6
 }
 
 fn gated_gelu() -> String {
@@ -135,7 +131,7 @@ impl NetworkConfig for T5Config {
             num_heads,
             relative_attention_num_buckets: buckets,
             relative_attention_max_distance: default_distance(),
-            layer_norm_epsilon: default_epsilon(),
+            layer_norm_epsilon: super::llama::default_epsilon(),
             feed_forward_proj: gated_gelu(),
             quantization_config: None,
         })
@@ -185,14 +181,14 @@ impl T5Config {
     pub fn read_as(kind: T5Kind, place: &Path) -> Result<Self, CatalogError> {
         let config = Self::read(place)?;
         match config.model_type {
-            Some(found) if found != kind => Err(CatalogError::Config {
-                reason: format!(
+            Some(found) if found != kind => Err(CatalogError::config(
+                format!(
                     "expected the model_type {}, found {}",
                     kind.model_type(),
                     found.model_type()
                 ),
-                path: config_path(place),
-            }),
+                config_path(place),
+            )),
             _ => Ok(Self {
                 model_type: Some(kind),
                 ..config
@@ -205,7 +201,6 @@ impl T5Config {
         block == 0 || self.model_type == Some(T5Kind::Umt5)
     }
 
-    /// Every tensor that is read.
     pub fn schema(&self, keys: &T5Keys) -> Vec<TensorSpec> {
         let (width, inner) = (self.d_model, self.num_heads * self.d_kv);
         let mut schema = Schema::default();
@@ -245,10 +240,8 @@ pub enum T5Names {
     LlamaCpp,
 }
 
-/// How one file names the tensors of a T5 or UMT5.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct T5Keys {
-    /// What stands before all names.
     pub prefix: String,
     pub names: T5Names,
     /// By the tables of positions. A UMT5 of one block is taken for a T5; the published ones have 24.

@@ -108,7 +108,6 @@ pub struct TinyDecoderLevel {
     pub conv: String,
 }
 
-/// The names of the layers behind the first convolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TinyDecoderLayers {
     pub levels: [TinyDecoderLevel; NUM_LEVELS],
@@ -131,13 +130,9 @@ pub struct TinyDecoderConfig {
 }
 
 impl TinyDecoderConfig {
-    /// The numbers of a file, or of the folder of a diffusers component.
     pub fn read(place: &Path) -> Result<Self, CatalogError> {
         let config = Self::of_header(&WeightSet::at(place)?);
-        config.map_err(|reason| CatalogError::Config {
-            reason,
-            path: place.to_owned(),
-        })
+        config.map_err(|reason| CatalogError::config(reason, place))
     }
 
     pub(super) fn of_header(weights: &WeightSet) -> Result<Self, String> {
@@ -181,7 +176,6 @@ impl TinyDecoderConfig {
         3 * self.patch_size * self.patch_size
     }
 
-    /// All tensors as a file names them.
     pub fn schema(&self) -> Vec<TensorSpec> {
         let mut schema = Schema::default();
         let first = [self.widths[0], self.latent_channels, 3, 3];

@@ -42,7 +42,6 @@ pub(super) fn check_class(expected: &str, found: &str) -> Result<(), String> {
     }
 }
 
-/// Checks what latents are multiplied or divided by.
 pub(super) fn check_scale(name: &str, found: f64) -> Result<(), String> {
     if SCALES.contains(&found) {
         return Ok(());
@@ -53,7 +52,6 @@ pub(super) fn check_scale(name: &str, found: f64) -> Result<(), String> {
     ))
 }
 
-/// Checks what is added to latents or subtracted from them.
 pub(super) fn check_shift(name: &str, found: f64) -> Result<(), String> {
     let most = SCALES.end();
     if found.abs() <= *most {

@@ -10,63 +10,42 @@ use super::header::{Renaming, count, heads, not_a, sizes};
 use super::{NetworkConfig, Role, Schema, TensorSpec, check_layers, check_sizes, class_name};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
+use crate::named::with_defaults;
 
 /// Width of one head in every published file.
 const HEAD_DIM: i64 = 128;
 /// How queries and keys are normalised in all of them.
 const QK_NORM: &str = "rms_norm_across_heads";
 
-/// `transformer/config.json`, with diffusers' defaults where a key is left out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct WanTransformerConfig {
-    /// Latents that make one token: over time, height and width.
-    pub patch_size: [i64; 3],
-    pub num_attention_heads: i64,
-    pub attention_head_dim: i64,
-    pub in_channels: i64,
-    pub out_channels: i64,
-    /// Width of the text's embeddings.
-    pub text_dim: i64,
-    /// Width of the sinusoids of timesteps.
-    pub freq_dim: i64,
-    /// Width inside the feed-forward layers.
-    pub ffn_dim: i64,
-    pub num_layers: i64,
-    pub cross_attn_norm: bool,
-    pub qk_norm: Option<String>,
-    pub eps: f64,
-    /// Places along each axis.
-    pub rope_max_seq_len: i64,
-    /// Width of the image encoder's embeddings, in models that read them.
-    pub image_dim: Option<i64>,
-    pub added_kv_proj_dim: Option<i64>,
-    /// Places of the embeddings of two pictures together.
-    pub pos_embed_seq_len: Option<i64>,
-    pub quantization_config: Option<Value>,
-}
-
-impl Default for WanTransformerConfig {
-    fn default() -> Self {
-        Self {
-            patch_size: [1, 2, 2],
-            num_attention_heads: 40,
-            attention_head_dim: HEAD_DIM,
-            in_channels: 16,
-            out_channels: 16,
-            text_dim: 4096,
-            freq_dim: 256,
-            ffn_dim: 13824,
-            num_layers: 40,
-            cross_attn_norm: true,
-            qk_norm: Some(QK_NORM.to_owned()),
-            eps: 1e-6,
-            rope_max_seq_len: 1024,
-            image_dim: None,
-            added_kv_proj_dim: None,
-            pos_embed_seq_len: None,
-            quantization_config: None,
-        }
+with_defaults! {
+    /// `transformer/config.json`, with diffusers' defaults where a key is left out.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct WanTransformerConfig {
+        /// Latents that make one token: over time, height and width.
+        pub patch_size: [i64; 3] = [1, 2, 2],
+        pub num_attention_heads: i64 = 40,
+        pub attention_head_dim: i64 = HEAD_DIM,
+        pub in_channels: i64 = 16,
+        pub out_channels: i64 = 16,
+        /// Width of the text's embeddings.
+        pub text_dim: i64 = 4096,
+        /// Width of the sinusoids of timesteps.
+        pub freq_dim: i64 = 256,
+        /// Width inside the feed-forward layers.
+        pub ffn_dim: i64 = 13824,
+        pub num_layers: i64 = 40,
+        pub cross_attn_norm: bool = true,
+        pub qk_norm: Option<String> = Some(QK_NORM.to_owned()),
+        pub eps: f64 = 1e-6,
+        /// Places along each axis.
+        pub rope_max_seq_len: i64 = 1024,
+        /// Width of the image encoder's embeddings, in models that read them.
+        pub image_dim: Option<i64> = None,
+        pub added_kv_proj_dim: Option<i64> = None,
+        /// Places of the embeddings of two pictures together.
+        pub pos_embed_seq_len: Option<i64> = None,
+        pub quantization_config: Option<Value> = None,
     }
 }
 
@@ -171,7 +150,6 @@ fn heads_of(dim: i64, num_heads: Option<i64>) -> Result<i64, String> {
 }
 
 impl WanTransformerConfig {
-    /// Whether what it says about pictures fits together.
     fn check_pictures(&self) -> Result<(), String> {
         if self.image_dim.is_some() != self.added_kv_proj_dim.is_some() {
             return Err(
@@ -238,7 +216,6 @@ const TRANSFORMER_PREFIXES: [&str; 5] = [
     "model.",
     "transformer.",
 ];
-/// How one file names the tensors of Wan's transformer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransformerKeys {
     pub prefix: &'static str,
@@ -282,7 +259,6 @@ impl TransformerKeys {
     }
 }
 
-/// Every tensor, as the file calls it.
 pub fn schema(config: &WanTransformerConfig, keys: TransformerKeys) -> Vec<TensorSpec> {
     let dim = config.dim();
     let [pt, ph, pw] = config.patch_size;

@@ -52,7 +52,6 @@ impl GenerateForm {
         }
     }
 
-    /// Whether the form has a preset's values.
     pub fn has_values(
         &self,
         values: &PresetValues,

@@ -12,7 +12,7 @@ use thiserror::Error;
 use toml_edit::{ArrayOfTables, Document, DocumentMut, Item, Table};
 
 use super::PresetValues;
-use crate::files::write_atomically;
+use crate::files::{FileError, write_atomically};
 use crate::job::PartialSampling;
 use crate::model::line_and_column;
 
@@ -50,26 +50,14 @@ const NAMES: [&str; 2] = ["name", "model"];
 
 #[derive(Debug, Error)]
 pub enum PresetsError {
-    #[error("cannot read the presets: {source}: {}", path.display())]
-    Read { source: io::Error, path: PathBuf },
-    #[error("line {line}, column {column} of the presets: {reason}: {}", path.display())]
-    Broken {
-        line: usize,
-        column: usize,
-        reason: String,
-        path: PathBuf,
-    },
-    #[error("cannot save the presets: {source}: {}", path.display())]
-    Write { source: io::Error, path: PathBuf },
+    #[error(transparent)]
+    Broken(FileError),
+    #[error(transparent)]
+    Other(#[from] FileError),
     #[error("expected a name of 1 to {MAX_NAME} letters for the preset, found {found:?}")]
     Name { found: String },
-    #[error("expected a preset called {name:?}, found none: {}", path.display())]
-    Missing { name: String, path: PathBuf },
-    #[error("there is a preset called {name:?} already: {}", path.display())]
-    Taken { name: String, path: PathBuf },
 }
 
-/// One preset of the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnPreset {
     pub name: String,
@@ -78,7 +66,6 @@ pub struct OwnPreset {
     pub values: PresetValues,
 }
 
-/// What the file gave.
 #[derive(Debug, Default)]
 pub struct LoadedPresets {
     pub presets: Vec<OwnPreset>,
@@ -88,7 +75,6 @@ pub struct LoadedPresets {
     pub error: Option<PresetsError>,
 }
 
-/// A change of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PresetEdit {
     /// Adds a preset, or gives the one of this name these values.
@@ -148,13 +134,10 @@ pub fn load(path: &Path) -> LoadedPresets {
 
 /// Changes the file. Where it is broken it is moved aside first, and the answer is where to.
 pub fn edit(path: &Path, edit: &PresetEdit) -> Result<Option<PathBuf>, PresetsError> {
-    let write_failed = |source| PresetsError::Write {
-        source,
-        path: path.to_owned(),
-    };
+    let write_failed = |err| FileError::new(format!("cannot save the presets: {err}"), path);
     let (mut document, aside) = match read(path) {
         Ok(document) => (document, None),
-        Err(PresetsError::Broken { .. }) => (DocumentMut::new(), Some(free_name(path))),
+        Err(PresetsError::Broken(_)) => (DocumentMut::new(), Some(free_name(path))),
         Err(err) => return Err(err),
     };
     change(&mut document, edit, path)?;
@@ -169,11 +152,9 @@ pub fn edit(path: &Path, edit: &PresetEdit) -> Result<Option<PathBuf>, PresetsEr
 }
 
 fn read(path: &Path) -> Result<DocumentMut, PresetsError> {
-    let broken = |line, column, reason: String| PresetsError::Broken {
-        line,
-        column,
-        reason,
-        path: path.to_owned(),
+    let broken = |line, column, reason: String| {
+        let sentence = format!("line {line}, column {column} of the presets: {reason}");
+        PresetsError::Broken(FileError::new(sentence, path))
     };
     let bytes = match fs::metadata(path) {
         Ok(meta) if meta.len() > MAX_BYTES => {
@@ -184,12 +165,10 @@ fn read(path: &Path) -> Result<DocumentMut, PresetsError> {
     let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(DocumentMut::new()),
-        Err(source) => {
-            return Err(PresetsError::Read {
-                source,
-                path: path.to_owned(),
-            });
-        }
+        Err(err) => Err(FileError::new(
+            format!("cannot read the presets: {err}"),
+            path,
+        ))?,
     };
     let text = String::from_utf8(bytes)
         .map_err(|err| broken(1, 1, format!("expected UTF-8, found {}", err.utf8_error())))?;
@@ -251,9 +230,9 @@ fn checked_name(name: &str) -> Result<String, PresetsError> {
 }
 
 fn change(document: &mut DocumentMut, edit: &PresetEdit, path: &Path) -> Result<(), PresetsError> {
-    let missing = |name: &str| PresetsError::Missing {
-        name: name.to_owned(),
-        path: path.to_owned(),
+    let missing = |name: &str| {
+        let sentence = format!("expected a preset called {name:?}, found none");
+        FileError::new(sentence, path)
     };
     let item = document
         .entry("preset")
@@ -285,8 +264,8 @@ fn change(document: &mut DocumentMut, edit: &PresetEdit, path: &Path) -> Result<
             let to = checked_name(to)?;
             let index = place(tables, from).ok_or_else(|| missing(from))?;
             if place(tables, &to).is_some_and(|taken| taken != index) {
-                let path = path.to_owned();
-                return Err(PresetsError::Taken { name: to, path });
+                let sentence = format!("there is a preset called {to:?} already");
+                Err(FileError::new(sentence, path))?;
             }
             if let Some(table) = tables.get_mut(index) {
                 table["name"] = toml_edit::value(to);
@@ -300,7 +279,6 @@ fn change(document: &mut DocumentMut, edit: &PresetEdit, path: &Path) -> Result<
     Ok(())
 }
 
-/// Puts the values into a table; keys that are not known stay.
 fn fill(table: &mut Table, name: &str, preset: &OwnPreset) {
     // Numbers and words alone cannot fail to be written, nor what was written to be read.
     let known = toml::to_string(&preset.values).unwrap_or_default();
@@ -330,7 +308,6 @@ fn fill(table: &mut Table, name: &str, preset: &OwnPreset) {
     }
 }
 
-/// A name beside the file that is free.
 fn free_name(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     (1_u32..10_000)

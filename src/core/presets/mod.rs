@@ -7,7 +7,6 @@ mod apply;
 mod file;
 mod quality;
 
-use std::fmt::Write as _;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -122,44 +121,27 @@ impl From<CacheChoice> for String {
 impl PresetValues {
     /// What it sets, for people: `12 steps, guidance 3.5, sampler Euler`.
     pub fn described(&self) -> String {
-        let mut text = String::new();
-        let mut say = |part: String| {
-            let comma = if text.is_empty() { "" } else { ", " };
-            // Writing to a string cannot fail.
-            write!(text, "{comma}{part}").ok();
-        };
-        match self.size {
-            Some(PresetSize::Auto) => say("the model's own size".to_owned()),
-            Some(PresetSize::Smaller) => say("two thirds of the size".to_owned()),
-            Some(PresetSize::Full) => say("full size".to_owned()),
-            Some(PresetSize::Aspect(across, down)) => say(format!("size {across}:{down}")),
-            Some(PresetSize::Exact(width, height)) => say(format!("{width} × {height} pixels")),
-            None => {}
-        }
-        if let Some(frames) = self.frames {
-            say(format!("{frames} frames"));
-        }
-        if let Some(seconds) = self.seconds {
-            say(format!("{seconds} seconds"));
-        }
-        if let Some(fps) = self.fps {
-            say(format!("{fps} frames a second"));
-        }
-        let sampling = self.sampling.described();
-        if !sampling.is_empty() {
-            say(sampling);
-        }
-        match self.step_cache {
-            Some(CacheChoice(Some(cache))) => say(format!("step cache {}", cache.kind.label())),
-            Some(CacheChoice(None)) => say("no step cache".to_owned()),
-            None => {}
-        }
-        match self.vae_tile {
-            Some(0) => say("no VAE tiles".to_owned()),
-            Some(tile) => say(format!("VAE tiles of {tile} pixels")),
-            None => {}
-        }
-        text
+        let mut parts: Vec<String> = Vec::new();
+        parts.extend(self.size.map(|size| match size {
+            PresetSize::Auto => "the model's own size".to_owned(),
+            PresetSize::Smaller => "two thirds of the size".to_owned(),
+            PresetSize::Full => "full size".to_owned(),
+            PresetSize::Aspect(across, down) => format!("size {across}:{down}"),
+            PresetSize::Exact(width, height) => format!("{width} × {height} pixels"),
+        }));
+        parts.extend(self.frames.map(|frames| format!("{frames} frames")));
+        parts.extend(self.seconds.map(|seconds| format!("{seconds} seconds")));
+        parts.extend(self.fps.map(|fps| format!("{fps} frames a second")));
+        parts.extend(Some(self.sampling.described()).filter(|it| !it.is_empty()));
+        parts.extend(self.step_cache.map(|cache| match cache.0 {
+            Some(cache) => format!("step cache {}", cache.kind.label()),
+            None => "no step cache".to_owned(),
+        }));
+        parts.extend(self.vae_tile.map(|tile| match tile {
+            0 => "no VAE tiles".to_owned(),
+            tile => format!("VAE tiles of {tile} pixels"),
+        }));
+        parts.join(", ")
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{CacheChoice, PresetSize, PresetValues};
 use crate::job::{PartialSampling, StepCacheKind};
 use crate::model::{ModelSpec, nearest_multiple};
+use crate::named::labelled;
 
 /// Models with so few steps are distilled to them: fewer give noise.
 const FEW_STEPS: u32 = 8;
@@ -11,26 +12,17 @@ const DRAFT_EDGE: f64 = 2.0 / 3.0;
 /// Smaller frames show nothing.
 const MIN_EDGE_PX: u32 = 192;
 
-/// How much time a result may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Quality {
-    Draft,
-    Balanced,
-    Final,
+labelled! {
+    /// How much time a result may take.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Quality {
+        Draft = "Draft",
+        Balanced = "Balanced",
+        Final = "Final",
+    }
 }
 
 impl Quality {
-    pub const ALL: [Self; 3] = [Self::Draft, Self::Balanced, Self::Final];
-
-    /// The name in the interface.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Draft => "Draft",
-            Self::Balanced => "Balanced",
-            Self::Final => "Final",
-        }
-    }
-
     /// What it is for, one sentence.
     pub fn note(self) -> &'static str {
         match self {
@@ -40,7 +32,6 @@ impl Quality {
         }
     }
 
-    /// What it sets for a model.
     pub fn values(self, spec: &ModelSpec) -> PresetValues {
         let defaults = spec.defaults.sampling;
         let own = defaults.num_steps;

@@ -18,8 +18,9 @@ pub(super) fn read(text: &str) -> Option<Restored> {
         return None;
     }
     // The prompt may have the same words in it.
+    let is_line_start = |at: usize| at == 0 || words[..at].ends_with('\n');
     let mut marks = words.rmatch_indices(NEGATIVE);
-    let (prompt, negative) = match marks.find(|(at, _)| is_line_start(words, *at)) {
+    let (prompt, negative) = match marks.find(|(at, _)| is_line_start(*at)) {
         Some((at, _)) => (&words[..at], Some(&words[at + NEGATIVE.len()..])),
         None => (words, None),
     };
@@ -60,10 +61,6 @@ fn split(text: &str) -> Option<(&str, &str)> {
     // Other writers begin with another setting; then it is the last line.
     let at = at.or_else(|| text.rfind('\n').map(|at| at + 1))?;
     Some(text.split_at(at))
-}
-
-fn is_line_start(text: &str, at: usize) -> bool {
-    at == 0 || text[..at].ends_with('\n')
 }
 
 /// `Name: value, Name: "a value, quoted", …`. What is no pair is passed over.
@@ -165,8 +162,7 @@ fn take(restored: &mut Restored, name: &str, value: &str) {
             restored.note("It was made larger in a second pass, which is not made here");
         }
         "mask blur" | "inpaint area" => {
-            restored.from_picture = true;
-            restored.note("It was made with a mask, which the file does not carry");
+            restored.note_picture("It was made with a mask, which the file does not carry");
         }
         _ if name.starts_with("controlnet") => {
             restored.note("It was led by a ControlNet, which is not made here");

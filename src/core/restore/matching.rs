@@ -26,24 +26,17 @@ const MARKS: [&[&str]; 5] = [
     &["2.1", "2.2"],
 ];
 
-/// The installed model that comes nearest to the file's.
 pub fn match_model<'a>(restored: &Restored, specs: &'a [ModelSpec]) -> Option<Match<'a>> {
     let names = [&restored.model, &restored.model_2];
     let names: Vec<&str> = names.into_iter().flatten().map(String::as_str).collect();
     let is_named = |spec: &&ModelSpec| names.iter().any(|name| has_name(spec, name));
-    if let Some(spec) = specs.iter().find(is_named) {
-        let is_same = true;
-        return Some(Match { spec, is_same });
-    }
     let words: Vec<Vec<String>> = names.iter().map(|name| words_of(name)).collect();
     let is_like = |spec: &&ModelSpec| {
-        let known = known_names(spec);
-        known.iter().any(|known| {
-            let known = words_of(known);
-            !known.is_empty() && words.contains(&known)
-        })
+        let mut known = known_names(spec).into_iter().map(|known| words_of(&known));
+        known.any(|known| !known.is_empty() && words.contains(&known))
     };
-    if let Some(spec) = specs.iter().find(is_like) {
+    let same = specs.iter().find(is_named);
+    if let Some(spec) = same.or_else(|| specs.iter().find(is_like)) {
         let is_same = true;
         return Some(Match { spec, is_same });
     }
@@ -64,15 +57,10 @@ pub fn match_model<'a>(restored: &Restored, specs: &'a [ModelSpec]) -> Option<Ma
             .sum::<i32>()
     };
     // The first of equals, which is the catalogue's order.
-    let best = specs
-        .iter()
-        .filter(|spec| spec.family == family)
-        .rev()
-        .max_by_key(likeness)?;
-    Some(Match {
-        spec: best,
-        is_same: false,
-    })
+    let of_family = specs.iter().filter(|spec| spec.family == family);
+    let spec = of_family.rev().max_by_key(likeness)?;
+    let is_same = false;
+    Some(Match { spec, is_same })
 }
 
 /// Names by which a model may be called.

@@ -51,7 +51,6 @@ impl Found {
 /// The settings of another program's file: what is absent was not said, or means nothing here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Restored {
-    /// The program's name.
     pub tool: String,
     pub prompt: Option<String>,
     pub negative_prompt: Option<String>,
@@ -74,9 +73,7 @@ pub struct Restored {
     /// The number that distilled models are told.
     pub distilled_guidance: Option<f64>,
     pub shift: Option<f64>,
-    /// Pixels.
     pub width: Option<u32>,
-    /// Pixels.
     pub height: Option<u32>,
     pub num_frames: Option<u32>,
     pub fps: Option<f64>,
@@ -92,7 +89,6 @@ pub struct Restored {
     pub notes: Vec<String>,
 }
 
-/// A LoRA as another program names it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RestoredLora {
     pub name: String,
@@ -135,10 +131,9 @@ impl Restored {
     /// Whether there is anything that makes a difference.
     fn is_empty(&self) -> bool {
         let nothing = Self {
-            tool: self.tool.clone(),
             from_picture: self.from_picture,
             notes: self.notes.clone(),
-            ..Self::default()
+            ..Self::of(&self.tool)
         };
         *self == nothing
     }
@@ -174,29 +169,32 @@ impl Restored {
         }
     }
 
-    /// Takes a sampler's name, or says that it is none of ours.
     fn take_sampler(&mut self, name: &str) {
         let (sampler, schedule) = names::sampler(name);
         self.sampler = self.sampler.or(sampler);
         self.sigma_schedule = self.sigma_schedule.or(schedule);
-        if sampler.is_none() && !names::is_automatic(name) {
+        self.note_foreign("sampler", name, sampler.is_some());
+    }
+
+    fn take_schedule(&mut self, name: &str) {
+        let schedule = names::schedule(name);
+        self.sigma_schedule = self.sigma_schedule.or(schedule);
+        self.note_foreign("schedule", name, schedule.is_some());
+    }
+
+    fn note_foreign(&mut self, what: &str, name: &str, is_known: bool) {
+        if !is_known && !names::is_automatic(name) {
+            let name = short(name);
             self.note(format!(
-                "Its sampler, {}, is none of Safelight's: the model's own is used",
-                short(name)
+                "Its {what}, {name}, is none of Safelight's: the model's own is used"
             ));
         }
     }
 
-    /// Takes a schedule's name, or says that it is none of ours.
-    fn take_schedule(&mut self, name: &str) {
-        let schedule = names::schedule(name);
-        self.sigma_schedule = self.sigma_schedule.or(schedule);
-        if schedule.is_none() && !names::is_automatic(name) {
-            self.note(format!(
-                "Its schedule, {}, is none of Safelight's: the model's own is used",
-                short(name)
-            ));
-        }
+    /// Its pictures were not written with it.
+    fn note_picture(&mut self, sentence: impl Into<String>) {
+        self.from_picture = true;
+        self.note(sentence);
     }
 
     fn take_size(&mut self, size: Option<(u32, u32)>) {
@@ -215,38 +213,17 @@ impl Restored {
         if self.loras.is_empty() {
             self.loras = other.loras;
         }
-        Self {
-            tool: self.tool,
-            prompt: self.prompt.or(other.prompt),
-            negative_prompt: self.negative_prompt.or(other.negative_prompt),
-            model: self.model.or(other.model),
-            model_2: self.model_2.or(other.model_2),
-            model_hash: self.model_hash.or(other.model_hash),
-            family: self.family.or(other.family),
-            seed: self.seed.or(other.seed),
-            num_steps: self.num_steps.or(other.num_steps),
-            sampler: self.sampler.or(other.sampler),
-            sigma_schedule: self.sigma_schedule.or(other.sigma_schedule),
-            cfg_scale: self.cfg_scale.or(other.cfg_scale),
-            cfg_scale_2: self.cfg_scale_2.or(other.cfg_scale_2),
-            distilled_guidance: self.distilled_guidance.or(other.distilled_guidance),
-            shift: self.shift.or(other.shift),
-            width: self.width,
-            height: self.height,
-            num_frames: self.num_frames.or(other.num_frames),
-            fps: self.fps.or(other.fps),
-            secs: self.secs.or(other.secs),
-            strength: self.strength.or(other.strength),
-            section_order: self.section_order.or(other.section_order),
-            step_cache: self.step_cache.or(other.step_cache),
-            loras: self.loras,
-            from_picture: self.from_picture || other.from_picture,
-            notes: if self.notes.is_empty() {
-                other.notes
-            } else {
-                self.notes
-            },
+        if self.notes.is_empty() {
+            self.notes = other.notes;
         }
+        self.from_picture |= other.from_picture;
+        macro_rules! fill {
+            ($($field:ident)*) => { $(self.$field = self.$field.or(other.$field);)* };
+        }
+        fill!(prompt negative_prompt model model_2 model_hash family seed num_steps sampler);
+        fill!(sigma_schedule cfg_scale cfg_scale_2 distilled_guidance shift num_frames fps secs);
+        fill!(strength section_order step_cache);
+        self
     }
 }
 
@@ -270,7 +247,6 @@ pub fn read(path: &Path) -> Result<Option<Found>, MediaError> {
     }))
 }
 
-/// What to tell of a file in which nothing was found.
 pub fn says_nothing(path: &Path) -> JobError {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let summary = format!("the file {name} does not say how it was made");
@@ -301,17 +277,13 @@ fn of_text(text: &Text) -> Option<Restored> {
     }
     // FramePack Studio's own texts in a PNG, beside those of graphs with the same names.
     let plain = |text: &str| (!text.trim_start().starts_with(['{', '['])).then(|| text.to_owned());
+    let mut studio = Restored::of("FramePack Studio");
     match text.name.as_str() {
-        "prompt" => Some(Restored {
-            prompt: plain(&text.text),
-            ..Restored::of("FramePack Studio")
-        }),
-        "seed" => Some(Restored {
-            seed: text.text.trim().parse().ok(),
-            ..Restored::of("FramePack Studio")
-        }),
-        _ => a1111::read(&text.text),
+        "prompt" => studio.prompt = plain(&text.text),
+        "seed" => studio.seed = text.text.trim().parse().ok(),
+        _ => return a1111::read(&text.text),
     }
+    Some(studio)
 }
 
 /// The last part of a path in either system's writing.

@@ -12,7 +12,6 @@ fn plain(name: &str) -> String {
         .collect()
 }
 
-/// Whether the name leaves the choice to the program.
 pub(super) fn is_automatic(name: &str) -> bool {
     matches!(
         plain(name).as_str(),

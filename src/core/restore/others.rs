@@ -82,11 +82,10 @@ fn swarm(params: Fields<'_>, all: Fields<'_>) -> Restored {
     if let Some(name) = params.name(&["scheduler", "comfyuischeduler"]) {
         restored.take_schedule(&name);
     }
-    let loras = words_of(params.get(&["loras"]));
-    let weights = words_of(params.get(&["loraweights"]));
-    for (index, name) in loras.iter().enumerate() {
-        let strength = weights.get(index).and_then(|weight| weight.parse().ok());
-        restored.add_lora(RestoredLora::new(name, strength.unwrap_or(1.0)));
+    let mut weights = words_of(params.get(&["loraweights"])).into_iter();
+    for name in words_of(params.get(&["loras"])) {
+        let strength = weights.next().and_then(|weight| weight.parse().ok());
+        restored.add_lora(RestoredLora::new(&name, strength.unwrap_or(1.0)));
     }
     // The hash of the model itself among all files that were used.
     let model = restored.model.clone().unwrap_or_default();
@@ -97,8 +96,7 @@ fn swarm(params: Fields<'_>, all: Fields<'_>) -> Restored {
         is_model.then(|| file.name(&["hash"])).flatten()
     });
     if params.has("initimage") {
-        restored.from_picture = true;
-        restored.note("Its start picture is not in the file: drop it as well");
+        restored.note_picture("Its start picture is not in the file: drop it as well");
     }
     restored
 }
@@ -153,17 +151,12 @@ fn wan2gp(fields: Fields<'_>) -> Restored {
     }
     restored.distilled_guidance = fields.number(&["embedded_guidance_scale"]);
     restored.shift = fields.number(&["flow_shift"]);
-    restored.strength = fields
-        .number(&["denoising_strength"])
-        .filter(|strength| *strength < 1.0);
-    if let Some(name) = fields.name(&["sample_solver"]) {
-        restored.take_sampler(&name);
-    }
+    restored.strength = below_one(fields, "denoising_strength");
+    take_names(&mut restored, fields, &["sample_solver"], &[]);
     wan2gp_loras(fields, &mut restored);
     for name in ["image_start", "image_end", "video_source", "video_guide"] {
         if fields.name(&[name]).is_some() || !fields.list(&[name]).is_empty() {
-            restored.from_picture = true;
-            restored.note("Its pictures or clips are not taken over: drop them as well");
+            restored.note_picture("Its pictures or clips are not taken over: drop them as well");
         }
     }
     if fields.number(&["repeat_generation"]).unwrap_or(1.0) > 1.0 {
@@ -188,8 +181,7 @@ fn wan2gp_family(fields: Fields<'_>, model: Option<&str>) -> Option<Family> {
 fn wan2gp_loras(fields: Fields<'_>, restored: &mut Restored) {
     let strengths = match fields.get(&["loras_multipliers"]) {
         Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(_)) => words_of(fields.get(&["loras_multipliers"])).join(" "),
-        _ => String::new(),
+        list => words_of(list).join(" "),
     };
     let mut strengths = strengths
         .lines()
@@ -263,14 +255,26 @@ fn framepack(fields: Fields<'_>) -> Restored {
         _ => {}
     }
     if fields.is_on("has_input_image") || fields.name(&["input_image_path"]).is_some() {
-        restored.from_picture = true;
-        restored.note("Its start picture is not in the file: drop it as well");
+        restored.note_picture("Its start picture is not in the file: drop it as well");
     }
     if fields.is_on("end_frame_used") {
-        restored.from_picture = true;
-        restored.note("Its end picture is not in the file: drop it as well");
+        restored.note_picture("Its end picture is not in the file: drop it as well");
     }
     restored
+}
+
+fn take_names(restored: &mut Restored, fields: Fields<'_>, samplers: &[&str], schedules: &[&str]) {
+    if let Some(name) = fields.name(samplers) {
+        restored.take_sampler(&name);
+    }
+    if let Some(name) = fields.name(schedules) {
+        restored.take_schedule(&name);
+    }
+}
+
+/// A strength of 1 makes everything anew.
+fn below_one(fields: Fields<'_>, name: &str) -> Option<f64> {
+    fields.number(&[name]).filter(|strength| *strength < 1.0)
 }
 
 fn take_lora(lora: &Value, restored: &mut Restored) {
@@ -298,12 +302,8 @@ fn draw_things(fields: Fields<'_>) -> Restored {
     if let Some(text) = fields.text(&["size"]) {
         restored.take_size(size(&text));
     }
-    restored.strength = fields
-        .number(&["strength"])
-        .filter(|strength| *strength < 1.0);
-    if let Some(name) = fields.name(&["sampler"]) {
-        restored.take_sampler(&name);
-    }
+    restored.strength = below_one(fields, "strength");
+    take_names(&mut restored, fields, &["sampler"], &[]);
     for lora in fields.list(&["lora", "loras"]) {
         take_lora(lora, &mut restored);
     }
@@ -319,12 +319,8 @@ fn invoke(fields: Fields<'_>) -> Restored {
     restored.model_hash = model.and_then(|model| model.name(&["hash"]));
     restored.cfg_scale = fields.number(&["cfg_scale"]);
     restored.distilled_guidance = fields.number(&["guidance"]);
-    restored.strength = fields
-        .number(&["strength"])
-        .filter(|strength| *strength < 1.0);
-    if let Some(name) = fields.name(&["scheduler"]) {
-        restored.take_sampler(&name);
-    }
+    restored.strength = below_one(fields, "strength");
+    take_names(&mut restored, fields, &["scheduler"], &[]);
     for lora in fields.list(&["loras"]) {
         take_lora(lora, &mut restored);
     }
@@ -345,12 +341,12 @@ fn plain(fields: Fields<'_>) -> Option<Restored> {
     restored.distilled_guidance = fields.number(&["distilled_guidance", "guidance"]);
     restored.shift = fields.number(&["shift", "flow_shift"]);
     restored.strength = fields.number(&["strength", "denoising_strength"]);
-    if let Some(name) = fields.name(&["sampler", "sampler_name", "sample_method"]) {
-        restored.take_sampler(&name);
-    }
-    if let Some(name) = fields.name(&["scheduler", "schedule"]) {
-        restored.take_schedule(&name);
-    }
+    take_names(
+        &mut restored,
+        fields,
+        &["sampler", "sampler_name", "sample_method"],
+        &["scheduler", "schedule"],
+    );
     for lora in fields.list(&["loras", "lora"]) {
         take_lora(lora, &mut restored);
     }

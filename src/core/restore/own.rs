@@ -8,7 +8,6 @@ use serde::Deserialize;
 use crate::job::GenerateRequest;
 use crate::media::{self, MAX_SETTINGS_BYTES, MediaError};
 
-/// What our files carry.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Carried {
     pub request: GenerateRequest,
@@ -32,10 +31,10 @@ pub(super) fn read(path: &Path) -> Result<Option<Carried>, MediaError> {
     };
     match serde_json::from_str(&text) {
         Ok(carried) => Ok(Some(carried)),
-        Err(err) if is_ours(&text) => Err(MediaError::UnknownSettings {
-            detail: err.to_string(),
-            path: path.to_path_buf(),
-        }),
+        Err(err) if is_ours(&text) => Err(MediaError::said(
+            format_args!("the settings in the file cannot be understood ({err})"),
+            path,
+        )),
         Err(_) => Ok(None),
     }
 }

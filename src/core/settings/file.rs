@@ -28,7 +28,6 @@ pub enum SettingsError {
     Write { source: io::Error, path: PathBuf },
 }
 
-/// What a settings file gave.
 #[derive(Debug, Default)]
 pub struct LoadedSettings {
     /// Defaults where there is no file, or a broken one.
@@ -145,7 +144,8 @@ impl Settings {
             ));
         }
         if let Some((section, key, reason)) = settings.first_out_of_range() {
-            let span = key_span(text, section, key);
+            let document = toml_edit::Document::parse(text).ok();
+            let span = document.and_then(|it| it.get(section)?.get(key)?.span());
             return Err(broken(text, span, &reason, path));
         }
         Ok((settings, warnings))
@@ -239,12 +239,6 @@ fn broken(
     }
 }
 
-fn key_span(text: &str, section: &str, key: &str) -> Option<std::ops::Range<usize>> {
-    let document = toml_edit::Document::parse(text).ok()?;
-    document.get(section)?.get(key)?.span()
-}
-
-/// Sections and keys that are in the text and not in the defaults.
 fn unknown_keys(text: &str) -> Vec<String> {
     let (Ok(document), Ok(known)) = (
         text.parse::<DocumentMut>(),

@@ -28,9 +28,9 @@ use crate::job::prompt::WildcardFolders;
 use crate::job::{DeviceChoice, DtypeChoice, PreviewChoice};
 use crate::memory::MemoryChoice;
 use crate::memory::tiers::{AttentionChoice, ConvolutionChoice};
+use crate::named::with_defaults;
 use crate::units::from_gib;
 
-/// Everything that a user can set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
@@ -59,27 +59,29 @@ impl Settings {
     }
 }
 
-/// Which libtorch computes, where, and how long it may be silent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RuntimeSettings {
-    /// A folder with libtorch 2.11.0 (CPU, CUDA or ROCm); empty: the one that set-up prepared.
-    #[serde(deserialize_with = "none_when_empty")]
-    pub libtorch: Option<PathBuf>,
-    pub device: DeviceChoice,
-    pub dtype: DtypeChoice,
-    /// How the convolutions of autoencoders for clips are computed.
-    pub convolution: ConvolutionChoice,
-    pub attention: AttentionChoice,
-    /// Seconds without any progress after which the engine counts as hung and is restarted.
-    pub stall_limit_secs: u64,
-    /// Seconds that a cancelled stage gets before its engine is ended.
-    pub cancel_grace_secs: u64,
-    pub allocator: AllocatorChoice,
-    /// MIOpen tells what it does in the engine's log.
-    pub verbose_miopen: bool,
-    /// More variables for the engine, over those that Safelight gives it by itself; an empty one is taken away.
-    pub environment: BTreeMap<String, String>,
+with_defaults! {
+    /// Which libtorch computes, where, and how long it may be silent.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct RuntimeSettings {
+        /// A folder with libtorch 2.11.0 (CPU, CUDA or ROCm); empty: the one that set-up prepared.
+        #[serde(deserialize_with = "none_when_empty")]
+        pub libtorch: Option<PathBuf> = None,
+        pub device: DeviceChoice = DeviceChoice::Auto,
+        pub dtype: DtypeChoice = DtypeChoice::Auto,
+        /// How the convolutions of autoencoders for clips are computed.
+        pub convolution: ConvolutionChoice = ConvolutionChoice::Auto,
+        pub attention: AttentionChoice = AttentionChoice::Auto,
+        /// Seconds without any progress after which the engine counts as hung and is restarted.
+        pub stall_limit_secs: u64 = 600,
+        /// Seconds that a cancelled stage gets before its engine is ended.
+        pub cancel_grace_secs: u64 = 5,
+        pub allocator: AllocatorChoice = AllocatorChoice::Default,
+        /// MIOpen tells what it does in the engine's log.
+        pub verbose_miopen: bool = false,
+        /// More variables for the engine, over those that Safelight gives it by itself; an empty one is taken away.
+        pub environment: BTreeMap<String, String> = BTreeMap::new(),
+    }
 }
 
 /// How libtorch keeps GPU memory.
@@ -97,24 +99,6 @@ pub enum AllocatorChoice {
     SmallCard,
 }
 
-impl Default for RuntimeSettings {
-    fn default() -> Self {
-        Self {
-            libtorch: None,
-            device: DeviceChoice::Auto,
-            dtype: DtypeChoice::Auto,
-            convolution: ConvolutionChoice::Auto,
-            attention: AttentionChoice::Auto,
-            stall_limit_secs: 600,
-            cancel_grace_secs: 5,
-            allocator: AllocatorChoice::Default,
-            verbose_miopen: false,
-            environment: BTreeMap::new(),
-        }
-    }
-}
-
-/// How much memory jobs may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemorySettings {
@@ -139,26 +123,26 @@ impl MemorySettings {
     }
 }
 
-/// Where results go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct OutputSettings {
-    /// For clips. Empty: the folder `Safelight` in the user's videos folder.
-    #[serde(deserialize_with = "none_when_empty")]
-    pub folder: Option<PathBuf>,
-    /// For pictures. Empty: the folder `Safelight` in the user's pictures folder.
-    #[serde(deserialize_with = "none_when_empty")]
-    pub pictures_folder: Option<PathBuf>,
-    /// `mp4`, `gif`, `webp` or `png`.
-    pub format: String,
-    /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst.
-    pub crf: u8,
-    /// Also write the settings of each result beside it, as `.json`.
-    pub sidecar: bool,
+with_defaults! {
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct OutputSettings {
+        /// For clips. Empty: the folder `Safelight` in the user's videos folder.
+        #[serde(deserialize_with = "none_when_empty")]
+        pub folder: Option<PathBuf> = None,
+        /// For pictures. Empty: the folder `Safelight` in the user's pictures folder.
+        #[serde(deserialize_with = "none_when_empty")]
+        pub pictures_folder: Option<PathBuf> = None,
+        /// `mp4`, `gif`, `webp` or `png`.
+        pub format: String = "mp4".to_owned(),
+        /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst.
+        pub crf: u8 = 16,
+        /// Also write the settings of each result beside it, as `.json`.
+        pub sidecar: bool = false,
+    }
 }
 
 impl OutputSettings {
-    /// The file kinds that results can have.
     pub const FORMATS: [&str; 4] = ["mp4", "gif", "webp", "png"];
     /// The end of the scale of rate factors.
     pub const WORST_CRF: u8 = 51;
@@ -178,38 +162,18 @@ impl OutputSettings {
     }
 }
 
-impl Default for OutputSettings {
-    fn default() -> Self {
-        Self {
-            folder: None,
-            pictures_folder: None,
-            format: "mp4".to_owned(),
-            crf: 16,
-            sidecar: false,
-        }
-    }
-}
-
-/// Where models are looked for, besides the one that ships with the app.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ModelSettings {
-    /// Folders of models, folders of programs with models, and lists such as ComfyUI's
-    /// `extra_model_paths.yaml`.
-    pub folders: Vec<PathBuf>,
-    /// Also look into other programs' folders where those usually lie.
-    pub search_installs: bool,
-    /// Folders with wildcard files for prompts, besides `wildcards` beside the settings.
-    pub wildcards: Vec<PathBuf>,
-}
-
-impl Default for ModelSettings {
-    fn default() -> Self {
-        Self {
-            folders: Vec::new(),
-            search_installs: true,
-            wildcards: Vec::new(),
-        }
+with_defaults! {
+    /// Where models are looked for, besides the one that ships with the app.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct ModelSettings {
+        /// Folders of models, folders of programs with models, and lists such as ComfyUI's
+        /// `extra_model_paths.yaml`.
+        pub folders: Vec<PathBuf> = Vec::new(),
+        /// Also look into other programs' folders where those usually lie.
+        pub search_installs: bool = true,
+        /// Folders with wildcard files for prompts, besides `wildcards` beside the settings.
+        pub wildcards: Vec<PathBuf> = Vec::new(),
     }
 }
 
@@ -223,27 +187,18 @@ pub enum Theme {
     System,
 }
 
-/// How the window looks and what it tells.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct InterfaceSettings {
-    pub theme: Theme,
-    /// 1.0 is 100 %.
-    pub scale: f32,
-    /// How jobs show themselves while they develop.
-    pub preview: PreviewChoice,
-    /// The desktop tells when a job has failed or long work is done and the window is not looked at.
-    pub notifications: bool,
-}
-
-impl Default for InterfaceSettings {
-    fn default() -> Self {
-        Self {
-            theme: Theme::Dark,
-            scale: 1.0,
-            preview: PreviewChoice::Auto,
-            notifications: true,
-        }
+with_defaults! {
+    /// How the window looks and what it tells.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct InterfaceSettings {
+        pub theme: Theme = Theme::Dark,
+        /// 1.0 is 100 %.
+        pub scale: f32 = 1.0,
+        /// How jobs show themselves while they develop.
+        pub preview: PreviewChoice = PreviewChoice::Auto,
+        /// The desktop tells when a job has failed or long work is done and the window is not looked at.
+        pub notifications: bool = true,
     }
 }
 

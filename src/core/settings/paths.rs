@@ -23,9 +23,7 @@ pub struct Paths {
     pub huggingface: Option<PathBuf>,
     /// Where other programs with models may lie; `None`: they are not looked for.
     pub programs: Option<ProgramPaths>,
-    /// The user's videos.
     pub videos: PathBuf,
-    /// The user's pictures.
     pub pictures: PathBuf,
 }
 
@@ -51,7 +49,11 @@ impl Paths {
             data: base.data_dir().join("safelight"),
             cache,
             assets: find_assets(),
-            huggingface: Some(find_huggingface(&base.cache_dir(), base.home_dir())),
+            huggingface: Some(huggingface_named_by(
+                &variable,
+                &base.cache_dir(),
+                base.home_dir(),
+            )),
             programs: Some(ProgramPaths {
                 home: base.home_dir().to_owned(),
                 config: base.config_dir(),
@@ -67,7 +69,6 @@ impl Paths {
         self.config.join("settings.toml")
     }
 
-    /// The user's own presets.
     pub fn presets_file(&self) -> PathBuf {
         self.config.join("presets.toml")
     }
@@ -115,7 +116,6 @@ impl Paths {
         self.data.join("state.json")
     }
 
-    /// What was measured during the last jobs.
     pub fn telemetry(&self) -> PathBuf {
         self.data.join("telemetry")
     }
@@ -145,17 +145,14 @@ impl Paths {
         self.data.join("gallery.json")
     }
 
-    /// The results that the user likes.
     pub fn favourites_file(&self) -> PathBuf {
         self.data.join("favourites.json")
     }
 
-    /// The gallery's small pictures.
     pub fn thumbnails(&self) -> PathBuf {
         self.cache.join("thumbnails")
     }
 
-    /// The desktop's trash in this user's home.
     pub fn trash(&self) -> PathBuf {
         self.data.with_file_name("Trash")
     }
@@ -203,11 +200,6 @@ fn folder_named_in(text: &str, key: &str, home: &Path) -> Option<PathBuf> {
         Some(rest) if !rest.is_empty() => Some(home.join(rest)),
         _ => Some(PathBuf::from(value)).filter(|path| path.is_absolute()),
     }
-}
-
-/// The cache as Hugging Face's own tools find it.
-fn find_huggingface(cache: &Path, home: &Path) -> PathBuf {
-    huggingface_named_by(&variable, cache, home)
 }
 
 fn huggingface_named_by(

@@ -18,10 +18,8 @@ const MAX_COUNTED: usize = 1 << 16;
 /// Letters of a usual token, for an encoder whose tokenizer is not at hand.
 const LETTERS_A_TOKEN: usize = 4;
 
-/// One text encoder of a model, as far as it counts tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextReader {
-    /// What people call the encoder.
     pub name: &'static str,
     tokenizer: PathBuf,
     class: Option<String>,
@@ -39,12 +37,10 @@ pub enum TextRule {
 }
 
 impl TextReader {
-    /// The text encoders of a model, first the one that reads the most.
     pub fn of_model(spec: &ModelSpec) -> Vec<Self> {
         (spec.family.text_readers)(spec)
     }
 
-    /// A model's first text encoder.
     pub(crate) fn first(spec: &ModelSpec, name: &'static str, limit: u32, rule: TextRule) -> Self {
         Self {
             name,
@@ -55,7 +51,6 @@ impl TextReader {
         }
     }
 
-    /// Its second, if it has one.
     pub(crate) fn second(spec: &ModelSpec, name: &'static str, limit: u32) -> Option<Self> {
         Some(Self {
             name,
@@ -84,7 +79,6 @@ impl TextReader {
     }
 }
 
-/// What is to be counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountWish {
     pub readers: Vec<TextReader>,
@@ -95,7 +89,6 @@ pub struct CountWish {
     pub has_times: bool,
 }
 
-/// What a text encoder makes of the prompts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenCount {
     pub name: &'static str,
@@ -113,7 +106,6 @@ impl TokenCount {
     }
 }
 
-/// All of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptCount {
     /// As the readers of the wish.
@@ -122,7 +114,6 @@ pub struct PromptCount {
     pub varies: bool,
     /// Into how many texts the times divide a prompt; 1 without times.
     pub num_parts: usize,
-    /// How many prompts there are.
     pub num_prompts: usize,
 }
 
@@ -179,7 +170,6 @@ impl TokenCounter {
         }
     }
 
-    /// Opens the tokenizers of these readers, unless they are open.
     fn settle(&mut self, readers: &[TextReader]) {
         let mut before = std::mem::take(&mut self.open);
         for reader in readers {

@@ -6,13 +6,13 @@ use std::fs::File;
 use std::path::Path;
 
 use super::error::TokensError;
-use crate::formats::weights::gguf::{Element, Header as GgufHeader, List};
+use crate::formats::weights::gguf::{Element, List, Metadata as Entries};
 use crate::formats::weights::header::Header;
 
 /// A file's tokenizer, which is of the kind that was asked for.
 pub(super) struct Metadata<'a> {
     file: File,
-    header: &'a GgufHeader,
+    header: &'a Entries,
     path: &'a Path,
 }
 
@@ -23,10 +23,8 @@ pub(super) fn tokenizer_inside<T>(
     read: impl FnOnce(&Metadata<'_>) -> Result<T, TokensError>,
 ) -> Result<Option<T>, TokensError> {
     let (file, header) = Header::open(path).map_err(|err| TokensError::of_header(err, path))?;
-    let found = header
-        .as_gguf()
-        .filter(|header| header.text("tokenizer.ggml.model") == Some(kind));
-    let Some(header) = found else {
+    let is_kind = |header: &&Entries| header.text("tokenizer.ggml.model") == Some(kind);
+    let Some(header) = header.gguf.as_ref().filter(is_kind) else {
         return Ok(None);
     };
     read(&Metadata { file, header, path }).map(Some)
@@ -83,7 +81,6 @@ impl Metadata<'_> {
         Ok(kinds.map(|kinds| kinds.into_iter().map(u32::from_le_bytes).collect()))
     }
 
-    /// The bytes of a list of numbers.
     pub(super) fn bytes(
         &self,
         name: &str,

@@ -33,7 +33,7 @@ enum Token {
     Added(Flags),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 struct Flags {
     content: String,
     #[serde(default)]
@@ -197,11 +197,9 @@ impl SpecialTokens {
 fn legacy_token(content: String, special: bool) -> Token {
     Token::Added(Flags {
         content,
-        single_word: false,
-        lstrip: false,
-        rstrip: false,
         normalized: Some(!special),
         special,
+        ..Flags::default()
     })
 }
 

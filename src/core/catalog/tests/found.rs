@@ -138,7 +138,6 @@ fn models_are_found_in_every_place_once_each() {
         catalog.available[3].folder,
         repository.join("snapshots/new")
     );
-    assert_eq!(catalog.default_model().unwrap().id, EMBEDDED_MODEL);
     assert_eq!(catalog.missing.len(), built_in().len() - 1);
     let by_id = catalog.find(EMBEDDED_MODEL).unwrap();
     assert_eq!(by_id.folder, root.path().join("assets/little-world"));
@@ -378,7 +377,7 @@ fn a_known_model_that_is_there_and_broken_says_what_is_wrong_with_it() {
     )
     .unwrap();
     let catalog = Catalog::load(&paths, &Settings::default());
-    assert!(catalog.default_model().is_none());
+    assert!(catalog.available.is_empty());
     let err = catalog.find(EMBEDDED_MODEL).unwrap_err();
     assert!(matches!(err, CatalogError::Weights { .. }), "{err}");
 }

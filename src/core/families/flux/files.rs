@@ -82,7 +82,7 @@ impl OneTransformer for Flux {
             None => hints
                 .names
                 .iter()
-                .any(|name| Variant::is_kontext_named(name)),
+                .any(|name| name.to_lowercase().contains("kontext")),
         };
         Variant::of(config, is_kontext)
     }
@@ -111,6 +111,7 @@ impl OneTransformer for Flux {
         checked: Checked,
     ) -> Result<Facts, CatalogError> {
         let vae = KlVaeConfig::read(&files.vae)?;
+        let (start_image, image_role, mask) = variant.inputs();
         Ok(Facts {
             family: Self::FAMILY,
             variant: variant.name(),
@@ -120,9 +121,9 @@ impl OneTransformer for Flux {
                 layers: config.num_layers + config.num_single_layers,
                 channels: config.in_channels,
             },
-            start_image: variant.start_image(),
-            image_role: variant.image_role(),
-            mask: variant.mask(),
+            start_image,
+            image_role,
+            mask,
             end_image: InputUse::No,
             guidance: variant.guidance(),
             section_order: None,

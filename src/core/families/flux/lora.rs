@@ -108,52 +108,18 @@ fn is_of_control(misfit: &Misfit) -> bool {
 }
 
 /// What only some LoRA tools call a layer.
-const EXTRA: [(&str, &[(&str, Share)]); 12] = [
-    (
-        "img_attn.qkv",
-        &[
-            ("attn.to_qkv", Share::All),
-            ("processor.qkv_lora1", Share::All),
-        ],
-    ),
-    (
-        "txt_attn.qkv",
-        &[
-            ("attn.to_added_qkv", Share::All),
-            ("processor.qkv_lora2", Share::All),
-        ],
-    ),
-    (
-        "img_attn.norm.query_norm.scale",
-        &[("img_attn.norm.query_norm", Share::All)],
-    ),
-    (
-        "img_attn.norm.key_norm.scale",
-        &[("img_attn.norm.key_norm", Share::All)],
-    ),
-    (
-        "txt_attn.norm.query_norm.scale",
-        &[("txt_attn.norm.query_norm", Share::All)],
-    ),
-    (
-        "txt_attn.norm.key_norm.scale",
-        &[("txt_attn.norm.key_norm", Share::All)],
-    ),
-    (
-        "img_attn.proj",
-        &[
-            ("attn.to_out", Share::All),
-            ("processor.proj_lora1", Share::All),
-        ],
-    ),
-    ("txt_attn.proj", &[("processor.proj_lora2", Share::All)]),
-    ("linear1", &[("processor.qkv_lora", Share::QkvOfSeven)]),
-    ("linear2", &[("processor.proj_lora", Share::All)]),
-    ("norm.query_norm.scale", &[("norm.query_norm", Share::All)]),
-    ("norm.key_norm.scale", &[("norm.key_norm", Share::All)]),
+const EXTRA: [(&str, &str, Share); 9] = [
+    ("img_attn.qkv", "attn.to_qkv", Share::All),
+    ("img_attn.qkv", "processor.qkv_lora1", Share::All),
+    ("txt_attn.qkv", "attn.to_added_qkv", Share::All),
+    ("txt_attn.qkv", "processor.qkv_lora2", Share::All),
+    ("img_attn.proj", "attn.to_out", Share::All),
+    ("img_attn.proj", "processor.proj_lora1", Share::All),
+    ("txt_attn.proj", "processor.proj_lora2", Share::All),
+    ("linear1", "processor.qkv_lora", Share::QkvOfSeven),
+    ("linear2", "processor.proj_lora", Share::All),
 ];
 
-/// The layers, one entry for each kind of block.
 fn names(is_diffusers: bool) -> Vec<Names> {
     let config = FluxTransformerConfig {
         num_layers: 1,
@@ -173,12 +139,12 @@ fn names(is_diffusers: bool) -> Vec<Names> {
     let schema = flux_transformer::schema(&config, FluxTransformerKeys::ORIGINAL);
     let mut all = of_schema(&schema, &lists, &[diffusers], is_diffusers);
     for layer in all.iter_mut().flat_map(|names| &mut names.layers) {
-        for (_, extra) in EXTRA.iter().filter(|(own, _)| *own == layer.own) {
-            let extra = extra
-                .iter()
-                .map(|(name, share)| ((*name).to_owned(), *share));
-            layer.others.extend(extra);
-        }
+        let extra = EXTRA.iter().filter(|(own, ..)| *own == layer.own);
+        let extra = extra.map(|(_, name, share)| ((*name).to_owned(), *share));
+        // Norms are called without their end, too.
+        let bare = layer.own.strip_suffix(".scale");
+        let bare = bare.map(|name| (name.to_owned(), Share::All));
+        layer.others.extend(extra.chain(bare));
     }
     all
 }

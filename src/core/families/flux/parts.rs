@@ -14,7 +14,6 @@ use crate::networks::{
 const VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
 const T5: &str = "t5xxl_fp16.safetensors from comfyanonymous/flux_text_encoders";
 
-/// All of them.
 pub(super) fn parts(transformer: &FluxTransformerConfig) -> Vec<Wanted<'_>> {
     vec![
         vae(transformer),

@@ -21,7 +21,6 @@ pub(super) enum Variant {
 }
 
 impl Variant {
-    /// The name in the catalogue and in the interface.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dev => "dev",
@@ -49,31 +48,13 @@ impl Variant {
         }
     }
 
-    /// Whether a name says that a model is Kontext.
-    pub fn is_kontext_named(name: &str) -> bool {
-        name.to_lowercase().contains("kontext")
-    }
-
-    pub fn start_image(self) -> InputUse {
+    /// Whether it takes a start picture, what becomes of that, and whether it takes a mask.
+    pub fn inputs(self) -> (InputUse, ImageRole, InputUse) {
+        use InputUse::{No, Optional, Required};
         match self {
-            Self::Dev | Self::Schnell | Self::Kontext => InputUse::Optional,
-            Self::Fill => InputUse::Required,
-        }
-    }
-
-    pub fn image_role(self) -> ImageRole {
-        match self {
-            Self::Dev | Self::Schnell => ImageRole::Base,
-            Self::Fill => ImageRole::Canvas,
-            Self::Kontext => ImageRole::Reference,
-        }
-    }
-
-    pub fn mask(self) -> InputUse {
-        match self {
-            Self::Dev | Self::Schnell => InputUse::Optional,
-            Self::Fill => InputUse::Required,
-            Self::Kontext => InputUse::No,
+            Self::Dev | Self::Schnell => (Optional, ImageRole::Base, Optional),
+            Self::Fill => (Required, ImageRole::Canvas, Required),
+            Self::Kontext => (Optional, ImageRole::Reference, No),
         }
     }
 

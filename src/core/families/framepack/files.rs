@@ -18,7 +18,6 @@ use crate::networks::{
     SchedulerConfig,
 };
 
-/// What diffusers calls the pipeline.
 pub(super) const PIPELINE: &str = "HunyuanVideoFramepackPipeline";
 /// About twice each edge that the models were trained at.
 const MAX_PIXELS: u64 = 1 << 21;

@@ -21,7 +21,6 @@ const SIGLIP: &str = "sigclip_vision_patch14_384.safetensors from Comfy-Org/sigc
 const LLAMA3_WORDS: std::ops::RangeInclusive<i64> = 128_256..=128_512;
 const LLAMA3_WIDTH: i64 = 4096;
 
-/// All of them.
 pub(super) fn parts(transformer: &FramePackTransformerConfig) -> Vec<Wanted<'_>> {
     vec![
         vae(transformer),

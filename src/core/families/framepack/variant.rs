@@ -2,7 +2,6 @@
 
 use crate::model::choices::SectionOrder;
 
-/// The name of a model in the catalogue and in the interface.
 pub(super) fn name(order: SectionOrder) -> &'static str {
     match order {
         SectionOrder::Original => "I2V",

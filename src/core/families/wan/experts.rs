@@ -23,7 +23,6 @@ use crate::model::{CatalogError, ModelFiles};
 /// The width of the transformers of 14 billion weights, to which all experts belong.
 const WIDTH_14B: i64 = 5120;
 
-/// The model of the transformer at a place.
 pub(super) fn assemble(
     place: &Path,
     companions: &Companions,
@@ -61,7 +60,6 @@ pub(super) fn assemble(
     })
 }
 
-/// Whether two files are by their names the experts of one model.
 pub(super) fn are_experts(one: &Path, two: &Path) -> bool {
     side_beside(&file_stem(one), &file_stem(two)).is_some()
 }
@@ -179,7 +177,6 @@ fn others(place: &Path, library: &Library) -> Vec<(Side, PathBuf)> {
     found
 }
 
-/// What is said of one expert without the other.
 fn lone_expert(named: &Transformer) -> CatalogError {
     let file_name = named
         .place
@@ -206,8 +203,5 @@ fn lone_expert(named: &Transformer) -> CatalogError {
             "this is one of two experts of a Wan 2.2 {variant} model; expected both, with high_noise and low_noise in their names, found this one"
         ),
     };
-    CatalogError::Expert {
-        reason,
-        path: named.place.clone(),
-    }
+    CatalogError::expert(reason, named.place.clone())
 }

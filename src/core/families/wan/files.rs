@@ -36,10 +36,7 @@ pub(super) fn check_folder(
     let variant = match of_index(index, transformer.as_ref()) {
         Ok(variant) => variant,
         Err(what) => {
-            return Err(CatalogError::Unsupported {
-                what,
-                path: folder.to_owned(),
-            });
+            return Err(CatalogError::unsupported(what, folder));
         }
     };
     let mut components = vec![
@@ -89,10 +86,10 @@ pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, Catal
     variant.check_boundary(files)?;
     check_image_encoder(files, &config)?;
     if let Some(reason) = wrong_transformer(&config, variant, &vae) {
-        return Err(CatalogError::Config {
+        return Err(CatalogError::config(
             reason,
-            path: config_path(&files.transformer),
-        });
+            config_path(&files.transformer),
+        ));
     }
     let mut transformers = vec![files.transformer.as_path()];
     if let Some((place, second)) = &second {
@@ -183,13 +180,13 @@ fn check_image_encoder(
     // Both pictures' tokens, one after the other.
     let tokens = image.num_tokens();
     match transformer.pos_embed_seq_len {
-        Some(positions) if positions != 2 * tokens => Err(CatalogError::Config {
-            reason: format!(
+        Some(positions) if positions != 2 * tokens => Err(CatalogError::config(
+            format!(
                 "expected an image encoder of {} tokens, half the transformer's pos_embed_seq_len, found {tokens}",
                 positions / 2
             ),
-            path: config_path(place),
-        }),
+            config_path(place),
+        )),
         _ => Ok(()),
     }
 }
@@ -214,12 +211,12 @@ pub(super) fn same_experts(
         ),
     ] {
         if expected != found {
-            return Err(CatalogError::Expert {
-                reason: format!(
+            return Err(CatalogError::expert(
+                format!(
                     "expected a low-noise expert of the same kind as the high-noise one, with a {name} of {expected}, found {found}"
                 ),
-                path: second_place.to_owned(),
-            });
+                second_place,
+            ));
         }
     }
     Ok(())

@@ -9,27 +9,21 @@ use crate::library::names::{Side, possible_side, side_at_end};
 /// `wan_high_quality` means none, and a Wan 2.2 without such a word is one that was merged into one file.
 pub(super) fn implied_side(name: &str, folder: &str, is_14b: bool) -> Option<Side> {
     match generation(name).or_else(|| generation(folder)) {
-        Some(Generation::Wan22) => possible_side(name),
+        Some("2.2") => possible_side(name),
         None if is_14b => side_at_end(name),
-        Some(Generation::Wan21) | None => None,
+        _ => None,
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Generation {
-    Wan21,
-    Wan22,
-}
-
 /// `Wan2_2-T2V`, `wan22`, `t2v-A14B`: which generation of Wan a name states.
-fn generation(name: &str) -> Option<Generation> {
+fn generation(name: &str) -> Option<&'static str> {
     let letters: String = name.chars().filter(|c| c.is_alphanumeric()).collect();
     let letters = letters.to_lowercase();
     let mut parts = name.split(|c: char| !c.is_alphanumeric());
     if letters.contains("wan21") {
-        Some(Generation::Wan21)
+        Some("2.1")
     } else if letters.contains("wan22") || parts.any(|part| part.eq_ignore_ascii_case("a14b")) {
-        Some(Generation::Wan22)
+        Some("2.2")
     } else {
         None
     }

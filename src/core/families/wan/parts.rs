@@ -30,7 +30,6 @@ fn vae_example(channels: i64) -> (String, &'static str) {
     }
 }
 
-/// All of them.
 pub(super) fn parts(transformer: &WanTransformerConfig) -> Vec<Wanted<'_>> {
     let mut parts = vec![vae(transformer), text_encoder(transformer)];
     if transformer.image_dim.is_some() {

@@ -73,10 +73,7 @@ impl Transformer {
     /// storages are named and refused.
     pub fn read(place: &Path) -> Result<Self, CatalogError> {
         let weights = WeightSet::at(place)?;
-        let unsupported = |what: String| CatalogError::Unsupported {
-            what,
-            path: place.to_owned(),
-        };
+        let unsupported = |what: String| CatalogError::unsupported(what, place);
         let kind_of = kind::of_tensors(&weights);
         let keys = TransformerKeys::detect(|key| weights.has(key));
         if let Some(what) = keys.and_then(|keys| foreign_part(&weights, keys)) {

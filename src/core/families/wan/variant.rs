@@ -21,7 +21,6 @@ pub(super) enum Variant {
 }
 
 impl Variant {
-    /// The name in the catalogue and in the interface.
     pub fn name(self) -> &'static str {
         match self {
             Self::T2v => "T2V",
@@ -81,13 +80,13 @@ impl Variant {
         let found = files
             .boundary_ratio
             .map_or_else(|| "none".to_owned(), |ratio| ratio.to_string());
-        Err(CatalogError::Config {
-            reason: format!(
+        Err(CatalogError::config(
+            format!(
                 "expected a boundary_ratio between 0 and 1 for two experts, such as {}, found {found}",
                 self.boundary_ratio().unwrap_or(0.9)
             ),
-            path: files.transformer.clone(),
-        })
+            files.transformer.clone(),
+        ))
     }
 }
 

@@ -9,11 +9,11 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::{fmt, io};
 
-use safetensors::Dtype;
+use ::safetensors::Dtype;
 use thiserror::Error;
 
 use super::gguf::{self, BlockType};
-use super::safetensors as plain;
+use super::safetensors;
 
 /// What can be wrong with a header. The caller knows the path.
 #[derive(Debug, Error)]
@@ -79,9 +79,13 @@ pub struct TensorInfo {
 
 /// The checked header of one file: every tensor lies within the file, and none overlaps another.
 #[derive(Debug)]
-pub enum Header {
-    Safetensors(plain::Header),
-    Gguf(gguf::Header),
+pub struct Header {
+    /// By name; types that this version cannot expand are among them.
+    pub(super) tensors: BTreeMap<String, TensorInfo>,
+    /// What the file says about itself in a few words.
+    pub notes: BTreeMap<String, String>,
+    pub file_bytes: u64,
+    pub gguf: Option<gguf::Metadata>,
 }
 
 impl Header {
@@ -97,61 +101,25 @@ impl Header {
         let mut magic = [0; 4];
         let is_gguf = file.read_exact_at(&mut magic, 0).is_ok() && magic == gguf::MAGIC;
         let header = if is_gguf {
-            Self::Gguf(gguf::Header::of_file(&file)?)
+            gguf::read_header(&file)?
         } else {
-            Self::Safetensors(plain::Header::of_file(&file)?)
+            safetensors::read_header(&file)?
         };
         Ok((file, header))
     }
 
     /// All tensors, sorted by name.
-    pub fn tensors(&self) -> Box<dyn Iterator<Item = (&str, &TensorInfo)> + '_> {
-        match self {
-            Self::Safetensors(header) => {
-                let tensors = header.tensors().iter();
-                Box::new(tensors.map(|(name, info)| (name.as_str(), info)))
-            }
-            Self::Gguf(header) => {
-                let tensors = header.tensors().iter();
-                Box::new(tensors.map(|(name, info)| (name.as_str(), info)))
-            }
-        }
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, &TensorInfo)> {
+        self.tensors
+            .iter()
+            .map(|(name, info)| (name.as_str(), info))
     }
 
     pub fn info(&self, name: &str) -> Option<&TensorInfo> {
-        match self {
-            Self::Safetensors(header) => header.info(name),
-            Self::Gguf(header) => header.tensors().get(name),
-        }
+        self.tensors.get(name)
     }
 
-    /// Bytes of all tensors.
     pub fn data_bytes(&self) -> u64 {
-        match self {
-            Self::Safetensors(header) => header.data_bytes(),
-            Self::Gguf(header) => header.tensors().values().map(|info| info.bytes).sum(),
-        }
-    }
-
-    pub fn file_bytes(&self) -> u64 {
-        match self {
-            Self::Safetensors(header) => header.file_bytes,
-            Self::Gguf(header) => header.file_bytes,
-        }
-    }
-
-    /// What the file says about itself in a few words.
-    pub fn notes(&self) -> BTreeMap<String, String> {
-        match self {
-            Self::Safetensors(header) => header.notes().clone(),
-            Self::Gguf(header) => header.notes(),
-        }
-    }
-
-    pub fn as_gguf(&self) -> Option<&gguf::Header> {
-        match self {
-            Self::Safetensors(_) => None,
-            Self::Gguf(header) => Some(header),
-        }
+        self.tensors.values().map(|info| info.bytes).sum()
     }
 }

@@ -16,9 +16,9 @@ use std::{fmt, fs};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::files::has_ending;
 use crate::model::CatalogError;
 use crate::model::configs::{read_capped, sorted_entries};
-use crate::networks::TensorSpec;
 use header::{Header, HeaderError};
 pub use header::{TensorInfo, TensorType};
 pub(crate) use keys::ends_with_path;
@@ -32,7 +32,6 @@ const MAX_INDEX_BYTES: u64 = 64 << 20;
 const MAX_NOTE_BYTES: usize = 2 << 20;
 const PICKLES: [&str; 6] = ["bin", "ckpt", "pickle", "pkl", "pt", "pth"];
 
-/// One tensor as its header describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorEntry {
     pub dtype: TensorType,
@@ -51,7 +50,6 @@ pub struct WeightSet {
     /// Bytes of all files.
     pub bytes: u64,
     pub notes: BTreeMap<String, String>,
-    /// Whether it is a file of GGUF.
     pub is_gguf: bool,
 }
 
@@ -72,7 +70,6 @@ impl WeightSet {
         }
     }
 
-    /// Reads the headers of all weight files in a component's folder.
     pub fn open(folder: &Path) -> Result<Self, CatalogError> {
         let path = weight_file_in(folder)?;
         if is_index(&path) {
@@ -82,7 +79,6 @@ impl WeightSet {
         }
     }
 
-    /// Reads the header of one file.
     pub fn from_file(path: &Path) -> Result<Self, CatalogError> {
         let mut set = Self::default();
         set.add(path)?;
@@ -91,10 +87,7 @@ impl WeightSet {
 
     /// Reads the headers of all shards, and finds every tensor where the index says that it is.
     fn from_index(index_path: &Path) -> Result<Self, CatalogError> {
-        let bad = |reason: String| CatalogError::Config {
-            reason,
-            path: index_path.to_owned(),
-        };
+        let bad = |reason: String| CatalogError::config(reason, index_path);
         let text = read_capped(index_path, MAX_INDEX_BYTES)?;
         let index: Index = serde_json::from_slice(&text)
             .map_err(|err| bad(format!("not a sound weight index: {err}")))?;
@@ -139,16 +132,10 @@ impl WeightSet {
         let header = match Header::open(path) {
             Ok((_, header)) => header,
             Err(HeaderError::Io(err)) if err.kind() == std::io::ErrorKind::NotFound => {
-                return Err(CatalogError::Missing {
-                    what: "a weight file".to_owned(),
-                    path: path.to_owned(),
-                });
+                return Err(CatalogError::missing("a weight file", path));
             }
             Err(HeaderError::Io(source)) => {
-                return Err(CatalogError::Io {
-                    source,
-                    path: path.to_owned(),
-                });
+                return Err(CatalogError::io(source, path));
             }
             Err(HeaderError::Unsound(reason)) => {
                 let path = path.to_owned();
@@ -174,14 +161,13 @@ impl WeightSet {
         } else {
             self.tensors.extend(entries);
         }
-        self.bytes = self.bytes.saturating_add(header.file_bytes());
-        self.notes.extend(header.notes());
-        self.is_gguf = header.as_gguf().is_some();
+        self.bytes = self.bytes.saturating_add(header.file_bytes);
+        self.is_gguf = header.gguf.is_some();
+        self.notes.extend(header.notes);
         self.files.push(path.to_owned());
         Ok(file)
     }
 
-    /// Checks that a tensor is there and has exactly this shape.
     pub fn expect(&self, key: &str, expected: &[u64]) -> Result<(), CatalogError> {
         let Some(entry) = self.tensors.get(key) else {
             return Err(CatalogError::MissingTensor {
@@ -201,13 +187,6 @@ impl WeightSet {
         Ok(())
     }
 
-    /// The same of every tensor of a network.
-    pub(crate) fn expect_all(&self, schema: &[TensorSpec]) -> Result<(), CatalogError> {
-        schema
-            .iter()
-            .try_for_each(|tensor| self.expect(&tensor.name, &tensor.shape))
-    }
-
     /// A config that says fewer layers than the weights have would quietly make another picture: `next` is what
     /// the names of one layer more would begin with.
     pub(crate) fn no_more_layers(
@@ -216,12 +195,10 @@ impl WeightSet {
         expected: impl fmt::Display,
     ) -> Result<(), CatalogError> {
         match self.tensors.keys().find(|key| key.starts_with(next)) {
-            Some(key) => Err(CatalogError::Config {
-                reason: format!(
-                    "expected {expected} layers by the config, found the tensor '{key}'"
-                ),
-                path: self.files.first().cloned().unwrap_or_default(),
-            }),
+            Some(key) => Err(CatalogError::config(
+                format!("expected {expected} layers by the config, found the tensor '{key}'"),
+                self.files.first().cloned().unwrap_or_default(),
+            )),
             None => Ok(()),
         }
     }
@@ -238,7 +215,6 @@ impl WeightSet {
         is_sensible.then(|| serde_json::from_str(text).ok())?
     }
 
-    /// The shape of the tensor under a key.
     pub fn shape(&self, key: &str) -> Option<Vec<u64>> {
         self.tensors.get(key).map(|entry| entry.shape.clone())
     }
@@ -251,7 +227,6 @@ impl WeightSet {
         found.map(|(_, entry)| &entry.shape[..])
     }
 
-    /// The names of all tensors.
     pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.tensors.keys().map(String::as_str)
     }
@@ -272,7 +247,6 @@ impl WeightSet {
         tensors.filter_map(|(key, entry)| (!is_aside(key)).then_some(entry))
     }
 
-    /// How the weights are stored: the number of weights of each type.
     pub fn dtypes(&self) -> BTreeMap<String, u64> {
         let mut dtypes = BTreeMap::new();
         for entry in self.own_tensors() {
@@ -333,19 +307,18 @@ pub(crate) fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
         path.extension().is_some_and(|end| end == "safetensors") && fs::metadata(path).is_err()
     });
     if let Some(path) = dangling {
-        return Err(CatalogError::Missing {
-            what: "the file that this link leads to".to_owned(),
-            path: path.clone(),
-        });
+        return Err(CatalogError::missing(
+            "the file that this link leads to",
+            path.clone(),
+        ));
     }
     if let Some(path) = paths.iter().find(|path| is_pickle(path)) {
         return Err(pickle(path));
     }
-    Err(CatalogError::Missing {
-        what: "a weight file (.safetensors, .safetensors.index.json with its shards, or .gguf)"
-            .to_owned(),
-        path: folder.to_owned(),
-    })
+    Err(CatalogError::missing(
+        "a weight file (.safetensors, .safetensors.index.json with its shards, or .gguf)",
+        folder,
+    ))
 }
 
 /// Whether `file`, a weight file or an index, is what its folder is read from.
@@ -358,11 +331,7 @@ pub(crate) fn is_index(path: &Path) -> bool {
 }
 
 pub(crate) fn is_pickle(path: &Path) -> bool {
-    path.extension().is_some_and(|end| {
-        PICKLES
-            .iter()
-            .any(|pickle| end.eq_ignore_ascii_case(pickle))
-    })
+    has_ending(path, &PICKLES)
 }
 
 pub(crate) fn pickle(path: &Path) -> CatalogError {

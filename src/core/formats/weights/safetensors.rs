@@ -12,7 +12,7 @@ use safetensors::Dtype;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::header::{HeaderError, TensorInfo, TensorType};
+use super::header::{Header, HeaderError, TensorInfo, TensorType};
 
 /// The format's own limit.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
@@ -26,92 +26,57 @@ const MAX_NOTES: usize = 1 << 13;
 /// Of all notes; what has no room is left out.
 const MAX_NOTE_BYTES: usize = 8 << 20;
 
-/// The checked header of one file: every tensor lies within the file, none overlaps another, and
-/// together they fill it to its last byte.
-#[derive(Debug)]
-pub struct Header {
-    /// Sorted by name.
-    tensors: Vec<(String, TensorInfo)>,
-    notes: BTreeMap<String, String>,
-    data_bytes: u64,
-    pub file_bytes: u64,
-}
-
-impl Header {
-    /// Reads the header of an open file, whose position does not matter and does not move.
-    pub(super) fn of_file(file: &File) -> Result<Self, HeaderError> {
-        let unsound = |reason: String| Err(HeaderError::Unsound(reason));
-        let file_bytes = file.metadata()?.len();
-        if file_bytes < 8 {
-            return unsound(format!(
-                "expected a header of at least 8 bytes, the file has {file_bytes}"
-            ));
-        }
-        let mut length = [0; 8];
-        file.read_exact_at(&mut length, 0)?;
-        let header_bytes = u64::from_le_bytes(length);
-        if header_bytes > MAX_HEADER_BYTES || header_bytes > file_bytes - 8 {
-            return unsound(format!(
-                "its header claims {header_bytes} bytes, the file has {file_bytes}: it is cut off or no safetensors file"
-            ));
-        }
-        let mut text = vec![0; header_bytes as usize];
-        file.read_exact_at(&mut text, 8)?;
-        let wrong = |err: &dyn fmt::Display| format!("its header is wrong: {err}");
-        if text.len() > SUSPICIOUS_BYTES && longest_text(&text) > MAX_TEXT_BYTES {
-            return unsound(wrong(&"a text in it has no end"));
-        }
-        let Parsed { mut tensors, notes } = match serde_json::from_slice(&text) {
-            Ok(parsed) => parsed,
-            Err(err) => return unsound(wrong(&err)),
-        };
-        drop(text);
-        let data_start = 8 + header_bytes;
-        let data_bytes = match place(&mut tensors, data_start) {
-            Ok(data_bytes) => data_bytes,
-            Err(reason) => return unsound(wrong(&reason)),
-        };
-        // Offsets are as hostile as the rest: their sum may not fit.
-        let expected = data_start.checked_add(data_bytes);
-        if expected != Some(file_bytes) {
-            let expected = expected.map_or_else(|| "too many".to_owned(), |n| n.to_string());
-            return unsound(format!(
-                "its header describes {expected} bytes, the file has {file_bytes}: it is cut off or damaged"
-            ));
-        }
-        tensors.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        if let Some(pair) = tensors.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return unsound(wrong(&format!("it has '{}' twice", pair[0].0)));
-        }
-        Ok(Self {
-            tensors,
-            notes,
-            data_bytes,
-            file_bytes,
-        })
+/// Reads the header of an open file, whose position does not matter and does not move.
+pub(super) fn read_header(file: &File) -> Result<Header, HeaderError> {
+    let unsound = |reason: String| Err(HeaderError::Unsound(reason));
+    let file_bytes = file.metadata()?.len();
+    if file_bytes < 8 {
+        return unsound(format!(
+            "expected a header of at least 8 bytes, the file has {file_bytes}"
+        ));
     }
-
-    /// All tensors, sorted by name.
-    pub fn tensors(&self) -> &[(String, TensorInfo)] {
-        &self.tensors
+    let mut length = [0; 8];
+    file.read_exact_at(&mut length, 0)?;
+    let header_bytes = u64::from_le_bytes(length);
+    if header_bytes > MAX_HEADER_BYTES || header_bytes > file_bytes - 8 {
+        return unsound(format!(
+            "its header claims {header_bytes} bytes, the file has {file_bytes}: it is cut off or no safetensors file"
+        ));
     }
-
-    pub fn info(&self, name: &str) -> Option<&TensorInfo> {
-        let found = self
-            .tensors
-            .binary_search_by(|(own, _)| own.as_str().cmp(name));
-        found.ok().map(|index| &self.tensors[index].1)
+    let mut text = vec![0; header_bytes as usize];
+    file.read_exact_at(&mut text, 8)?;
+    let wrong = |err: &dyn fmt::Display| format!("its header is wrong: {err}");
+    if text.len() > SUSPICIOUS_BYTES && longest_text(&text) > MAX_TEXT_BYTES {
+        return unsound(wrong(&"a text in it has no end"));
     }
-
-    /// Bytes of all tensors.
-    pub fn data_bytes(&self) -> u64 {
-        self.data_bytes
+    let Parsed { mut tensors, notes } = match serde_json::from_slice(&text) {
+        Ok(parsed) => parsed,
+        Err(err) => return unsound(wrong(&err)),
+    };
+    drop(text);
+    let data_start = 8 + header_bytes;
+    let data_bytes = match place(&mut tensors, data_start) {
+        Ok(data_bytes) => data_bytes,
+        Err(reason) => return unsound(wrong(&reason)),
+    };
+    // Offsets are as hostile as the rest: their sum may not fit.
+    let expected = data_start.checked_add(data_bytes);
+    if expected != Some(file_bytes) {
+        let expected = expected.map_or_else(|| "too many".to_owned(), |n| n.to_string());
+        return unsound(format!(
+            "its header describes {expected} bytes, the file has {file_bytes}: it is cut off or damaged"
+        ));
     }
-
-    /// The free text that the file carries about itself.
-    pub fn notes(&self) -> &BTreeMap<String, String> {
-        &self.notes
+    tensors.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    if let Some(pair) = tensors.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        return unsound(wrong(&format!("it has '{}' twice", pair[0].0)));
     }
+    Ok(Header {
+        tensors: tensors.into_iter().collect(),
+        notes,
+        file_bytes,
+        gguf: None,
+    })
 }
 
 /// A header's text, not yet checked; starts count from the start of the data.
@@ -153,7 +118,6 @@ impl<'de> Deserialize<'de> for Parsed {
     }
 }
 
-/// One tensor as it is written.
 #[derive(Deserialize)]
 struct RawTensor {
     dtype: Dtype,
@@ -305,7 +269,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.safetensors");
         fs::write(&path, bytes).unwrap();
-        Header::of_file(&File::open(&path).unwrap())
+        read_header(&File::open(&path).unwrap())
     }
 
     fn file(json: &str, data_bytes: usize) -> Vec<u8> {
@@ -320,10 +284,10 @@ mod tests {
     #[test]
     fn a_sound_header_tells_names_shapes_and_notes() {
         let header = read(&file(ONE, 24)).unwrap();
-        assert_eq!(header.tensors().len(), 1);
+        assert_eq!(header.tensors.len(), 1);
         assert_eq!(header.info("a").unwrap().shape, [2, 3]);
         assert_eq!(header.data_bytes(), 24);
-        assert_eq!(header.notes()["format"], "pt");
+        assert_eq!(header.notes["format"], "pt");
     }
 
     #[test]
@@ -383,10 +347,7 @@ mod tests {
                 .map(|i| format!(r#""{i:x}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#));
             format!("{{{}}}", each.collect::<Vec<_>>().join(","))
         };
-        assert_eq!(
-            read(&file(&many(40_000), 0)).unwrap().tensors().len(),
-            40_000
-        );
+        assert_eq!(read(&file(&many(40_000), 0)).unwrap().tensors.len(), 40_000);
         let err = read(&file(&many(MAX_TENSORS + 1), 0))
             .unwrap_err()
             .to_string();
@@ -397,7 +358,7 @@ mod tests {
         let note = "x".repeat(MAX_NOTE_BYTES / 2);
         let noted = format!(r#"{{"__metadata__":{{"a":"{note}","b":"{note}","c":"d"}}}}"#);
         let header = read(&file(&noted, 0)).unwrap();
-        assert_eq!(header.notes().keys().collect::<Vec<_>>(), ["a", "c"]);
+        assert_eq!(header.notes.keys().collect::<Vec<_>>(), ["a", "c"]);
         assert_eq!(longest_text(br#"{"a\"b": "cd", "e"#), 5);
     }
 

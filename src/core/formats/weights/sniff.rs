@@ -5,12 +5,12 @@ use std::io::Read as _;
 use std::path::Path;
 
 use super::gguf;
+use crate::files::has_ending;
 use crate::media::{self, Kind};
 
 /// As many bytes as tell kinds of files apart.
 const HEAD_BYTES: u64 = 512;
 
-/// Whether a file begins as GGUF does.
 pub(crate) fn is_gguf(path: &Path) -> bool {
     head(path).starts_with(&gguf::MAGIC)
 }
@@ -19,9 +19,7 @@ pub(crate) fn is_gguf(path: &Path) -> bool {
 /// it may be a weight file that is cut off or damaged.
 pub(crate) fn other_than_weights(path: &Path) -> Option<&'static str> {
     let head = head(path);
-    let is_gguf_by_name = path
-        .extension()
-        .is_some_and(|end| end.eq_ignore_ascii_case("gguf"));
+    let is_gguf_by_name = has_ending(path, &["gguf"]);
     // The length of a header, which may begin as another format does, and the header.
     let is_safetensors = head.get(5..9) == Some(b"\0\0\0{");
     if is_gguf_by_name && (is_safetensors || head.is_empty()) {
@@ -42,7 +40,6 @@ pub(crate) fn other_than_weights(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// The first bytes of a plain file; none where it cannot be read.
 fn head(path: &Path) -> Vec<u8> {
     let mut head = Vec::new();
     // Opening a pipe would wait for its writer.

@@ -11,7 +11,6 @@ use crate::model::{Guidance, InputUse, ModelSpec};
 use crate::presets::PresetValues;
 use crate::settings::Settings;
 
-/// How the size was chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SizeChoice {
     /// The model's own; with a start picture, its aspect where the model can make that.
@@ -150,7 +149,6 @@ impl GenerateForm {
         self
     }
 
-    /// The sampling with the model's own values where the form has none.
     pub fn sampling_for(&self, spec: &ModelSpec) -> Sampling {
         self.sampling.over(spec.defaults.sampling)
     }
@@ -167,7 +165,6 @@ impl GenerateForm {
         self.secs.unwrap_or(DEFAULT_SECS)
     }
 
-    /// Whether a negative prompt counts in any step.
     pub fn is_guided(&self, spec: &ModelSpec) -> bool {
         let sampling = self.sampling_for(spec);
         sampling.is_guided(spec.guidance == Guidance::Cfg, &spec.files)

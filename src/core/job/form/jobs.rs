@@ -116,7 +116,6 @@ impl GenerateForm {
         }
     }
 
-    /// How many results its jobs make.
     pub fn num_results(&self, spec: &ModelSpec) -> usize {
         let most = if spec.takes_batches() {
             spec.limits.max_batch

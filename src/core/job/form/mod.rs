@@ -86,7 +86,6 @@ pub struct GenerateForm {
     /// Every step is computed when absent.
     pub step_cache: Option<StepCache>,
     pub fps: Option<f64>,
-    /// How many to make.
     pub batch_size: Option<u32>,
     #[serde(flatten)]
     pub sampling: PartialSampling,
@@ -139,7 +138,6 @@ pub struct SourceClip {
     pub info: ClipInfo,
 }
 
-/// One thing that is wrong with a form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FieldError {
@@ -149,16 +147,13 @@ pub struct FieldError {
     pub message: String,
 }
 
-/// One thing that is done differently than the form says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// As [`FieldError::field`].
     pub field: &'static str,
-    /// One sentence with what it was, what it is now, and why.
     pub message: String,
 }
 
-/// A request, and what it does differently than the form says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Validated {
     pub request: GenerateRequest,

@@ -119,7 +119,6 @@ fn note_rate(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
     }
 }
 
-/// As many as were asked for in one way or another.
 fn count(
     form: &GenerateForm,
     spec: &ModelSpec,

@@ -5,31 +5,19 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::GenerateForm;
+use crate::named::labelled;
 
-/// Where the next job's seed comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SeedMode {
-    /// A new one each time.
-    #[default]
-    Random,
-    /// The same again.
-    Fixed,
-    /// The next number.
-    Increment,
+labelled! {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum SeedMode {
+        #[default]
+        Random = "Random",
+        Fixed = "Fixed",
+        Increment = "Increment",
+    }
 }
 
 impl SeedMode {
-    pub const ALL: [Self; 3] = [Self::Random, Self::Fixed, Self::Increment];
-
-    /// The name in the interface.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Random => "Random",
-            Self::Fixed => "Fixed",
-            Self::Increment => "Increment",
-        }
-    }
-
     /// What it does, for `thing`s.
     pub fn meaning(self, thing: &str) -> String {
         match self {
@@ -69,7 +57,6 @@ impl GenerateForm {
         }
     }
 
-    /// What the seed's field shows.
     pub fn seed_text(&self) -> String {
         let typed = self.typed_seed.clone();
         typed.unwrap_or_else(|| self.seed.to_string())

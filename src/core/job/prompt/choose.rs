@@ -4,10 +4,8 @@
 
 use super::parse::{self, Choice, Part};
 use super::wildcards::{Lookup, WildcardFolders};
-use super::{MAX_BYTES, PromptError, comments};
+use super::{PromptError, check_length, comments};
 
-/// Wildcards that lead to wildcards.
-const MAX_WILDCARDS_DEEP: usize = 12;
 /// Choices and wildcards of one prompt, those in wildcards included.
 const MAX_CHOICES: usize = 10_000;
 
@@ -20,9 +18,7 @@ pub(super) fn settle(
     let parts = parse::template(&comments::without(template))?;
     let mut settling = Settling {
         draws: Draws(seed),
-        lookup: Lookup::of(wildcards),
-        names: Vec::new(),
-        num_choices: 0,
+        lookup: Lookup::of(wildcards, MAX_CHOICES),
         text: String::new(),
     };
     settling.parts(&parts)?;
@@ -32,9 +28,6 @@ pub(super) fn settle(
 struct Settling<'a> {
     draws: Draws,
     lookup: Lookup<'a>,
-    /// The wildcards that are being read, outermost first.
-    names: Vec<String>,
-    num_choices: usize,
     /// What is settled so far.
     text: String,
 }
@@ -47,13 +40,13 @@ impl Settling<'_> {
                 Part::Choice(choice) => self.choice(choice)?,
                 Part::Wildcard(name) => self.wildcard(name, None)?,
             }
-            self.check_length()?;
+            check_length(&self.text)?;
         }
         Ok(())
     }
 
     fn choice(&mut self, choice: &Choice) -> Result<(), PromptError> {
-        self.count()?;
+        self.lookup.count()?;
         // Several of one wildcard are several of its lines.
         if let (Some(_), [only]) = (choice.count, &choice.options[..])
             && let [Part::Wildcard(name)] = &only.parts[..]
@@ -68,14 +61,7 @@ impl Settling<'_> {
 
     /// A line of a wildcard, or as many as `choice` says.
     fn wildcard(&mut self, name: &str, choice: Option<&Choice>) -> Result<(), PromptError> {
-        self.count()?;
-        let is_circle = self.names.iter().any(|outer| outer == name);
-        self.names.push(name.to_owned());
-        if is_circle || self.names.len() > MAX_WILDCARDS_DEEP {
-            let names = self.names.clone();
-            return Err(PromptError::WildcardCircle { names });
-        }
-        let lines = self.lookup.lines(name)?;
+        let lines = self.lookup.enter(name)?;
         let weights: Vec<f64> = lines.iter().map(|line| line.weight).collect();
         let one = Choice {
             written: format!("__{name}__"),
@@ -86,7 +72,7 @@ impl Settling<'_> {
         self.several(&weights, choice.unwrap_or(&one), |settling, chosen| {
             settling.parts(&parse::template(&lines[chosen].text)?)
         })?;
-        self.names.pop();
+        self.lookup.leave();
         Ok(())
     }
 
@@ -124,22 +110,7 @@ impl Settling<'_> {
             let trimmed = self.text[start..].trim().to_owned();
             self.text.truncate(start);
             self.text.push_str(&trimmed);
-            self.check_length()?;
-        }
-        Ok(())
-    }
-
-    fn check_length(&self) -> Result<(), PromptError> {
-        if self.text.len() > MAX_BYTES {
-            return Err(PromptError::TooLong { limit: MAX_BYTES });
-        }
-        Ok(())
-    }
-
-    fn count(&mut self) -> Result<(), PromptError> {
-        self.num_choices += 1;
-        if self.num_choices > MAX_CHOICES {
-            return Err(PromptError::TooManyChoices { limit: MAX_CHOICES });
+            check_length(&self.text)?;
         }
         Ok(())
     }

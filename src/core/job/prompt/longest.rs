@@ -5,10 +5,8 @@
 
 use super::parse::{self, Choice, Part};
 use super::wildcards::{Lookup, WildcardFolders};
-use super::{MAX_BYTES, PromptError, comments, weights};
+use super::{PromptError, check_length, comments, weights};
 
-/// Wildcards that lead to wildcards.
-const MAX_WILDCARDS_DEEP: usize = 12;
 /// Lines of a wildcard, and options of a choice, that are measured.
 const MAX_MEASURED: usize = 24;
 /// Choices and wildcards that are followed, those within others included.
@@ -28,28 +26,21 @@ pub fn longest(
     wildcards: &WildcardFolders,
     measure: &mut dyn FnMut(&str) -> usize,
 ) -> Result<Longest, PromptError> {
-    if template.len() > MAX_BYTES {
-        return Err(PromptError::TooLong { limit: MAX_BYTES });
-    }
+    check_length(template)?;
     let parts = parse::template(&comments::without(template))?;
     let mut following = Following {
-        lookup: Lookup::of(wildcards),
-        names: Vec::new(),
-        num_followed: 0,
+        lookup: Lookup::of(wildcards, MAX_FOLLOWED),
         measure,
     };
     let text = following.parts(&parts)?;
     Ok(Longest {
         text: weights::without(&text).text,
-        varies: following.num_followed > 0,
+        varies: following.lookup.num_choices > 0,
     })
 }
 
 struct Following<'a> {
     lookup: Lookup<'a>,
-    /// The wildcards that are being read, outermost first.
-    names: Vec<String>,
-    num_followed: usize,
     measure: &'a mut dyn FnMut(&str) -> usize,
 }
 
@@ -62,15 +53,13 @@ impl Following<'_> {
                 Part::Choice(choice) => text.push_str(&self.choice(choice)?),
                 Part::Wildcard(name) => text.push_str(&self.wildcard(name, None)?),
             }
-            if text.len() > MAX_BYTES {
-                return Err(PromptError::TooLong { limit: MAX_BYTES });
-            }
+            check_length(&text)?;
         }
         Ok(text)
     }
 
     fn choice(&mut self, choice: &Choice) -> Result<String, PromptError> {
-        self.count()?;
+        self.lookup.count()?;
         if let (Some(_), [only]) = (choice.count, &choice.options[..])
             && let [Part::Wildcard(name)] = &only.parts[..]
         {
@@ -90,14 +79,7 @@ impl Following<'_> {
     }
 
     fn wildcard(&mut self, name: &str, choice: Option<&Choice>) -> Result<String, PromptError> {
-        self.count()?;
-        let is_circle = self.names.iter().any(|outer| outer == name);
-        self.names.push(name.to_owned());
-        if is_circle || self.names.len() > MAX_WILDCARDS_DEEP {
-            let names = self.names.clone();
-            return Err(PromptError::WildcardCircle { names });
-        }
-        let lines = self.lookup.lines(name)?;
+        let lines = self.lookup.enter(name)?;
         let mut written: Vec<&str> = lines
             .iter()
             .filter(|line| line.weight > 0.0)
@@ -113,7 +95,7 @@ impl Following<'_> {
         for text in written.into_iter().take(MAX_MEASURED) {
             texts.push(self.parts(&parse::template(text)?)?);
         }
-        self.names.pop();
+        self.lookup.leave();
         let count = choice.and_then(|choice| choice.count);
         let separator = choice.map_or("", |choice| choice.separator.as_str());
         Ok(self.most(texts, count, separator))
@@ -139,16 +121,6 @@ impl Following<'_> {
             .map(|text| text.trim().to_owned())
             .collect();
         trimmed.join(separator)
-    }
-
-    fn count(&mut self) -> Result<(), PromptError> {
-        self.num_followed += 1;
-        if self.num_followed > MAX_FOLLOWED {
-            return Err(PromptError::TooManyChoices {
-                limit: MAX_FOLLOWED,
-            });
-        }
-        Ok(())
     }
 }
 

@@ -37,7 +37,6 @@ pub use wildcards::{WildcardFile, WildcardFolders};
 /// Far more than any encoder reads, in bytes: of a template, and of what becomes of it.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// What became of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expanded {
     /// What the text encoders are to read.
@@ -48,7 +47,6 @@ pub struct Expanded {
     pub notices: Vec<String>,
 }
 
-/// Why a template cannot become a prompt.
 #[derive(Debug, Error)]
 pub enum PromptError {
     #[error(
@@ -83,9 +81,7 @@ pub fn expand(
     seed: u64,
     wildcards: &WildcardFolders,
 ) -> Result<Expanded, PromptError> {
-    if template.len() > MAX_BYTES {
-        return Err(PromptError::TooLong { limit: MAX_BYTES });
-    }
+    check_length(template)?;
     let chosen = choose::settle(template, seed, wildcards)?;
     let read = weights::without(&chosen);
     let mut notices = Vec::new();
@@ -105,6 +101,13 @@ pub fn expand(
         prompt: read.text,
         notices,
     })
+}
+
+fn check_length(text: &str) -> Result<(), PromptError> {
+    if text.len() > MAX_BYTES {
+        return Err(PromptError::TooLong { limit: MAX_BYTES });
+    }
+    Ok(())
 }
 
 /// Whether another seed may choose another text. Text that only looks like a choice may count as one.

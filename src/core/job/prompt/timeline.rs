@@ -10,7 +10,6 @@ const LEAST_SHARE: f64 = 0.05;
 /// Longer than any clip, in seconds.
 const MAX_SECS: f64 = 3600.0;
 
-/// A part of a prompt, and when it is said.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimedPrompt {
     /// Seconds from the clip's start.
@@ -20,7 +19,6 @@ pub struct TimedPrompt {
     pub text: String,
 }
 
-/// A prompt with times in it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
     /// Said at all times.
@@ -38,7 +36,6 @@ pub struct PromptShare {
     pub share: f64,
 }
 
-/// What each section is told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SectionPrompts {
     /// What the text encoders read, none of it twice; one text where the prompt has no times.
@@ -161,7 +158,6 @@ impl SectionPrompts {
     }
 }
 
-/// Whether what stands in brackets is a time and its words.
 pub(super) fn is_timed(inside: &str) -> bool {
     let times = inside.split_once(':').map(|(times, _)| times);
     times.is_some_and(|times| secs(times.split(['-', '–']).next().unwrap_or_default()).is_some())

@@ -13,6 +13,8 @@ use super::parse::weight_of;
 
 /// A file of a hundred thousand long lines has a tenth of this.
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// Wildcards that lead to wildcards.
+const MAX_WILDCARDS_DEEP: usize = 12;
 /// Folders in folders.
 const MAX_DEPTH: usize = 8;
 const MAX_FILES: usize = 100_000;
@@ -94,6 +96,11 @@ impl WildcardFile {
 pub(super) struct Lookup<'a> {
     folders: &'a [PathBuf],
     read: BTreeMap<String, Rc<Vec<Line>>>,
+    /// The wildcards that are being read, outermost first.
+    names: Vec<String>,
+    /// Choices and wildcards so far, those within others included.
+    pub num_choices: usize,
+    max_choices: usize,
 }
 
 /// A choice of a wildcard file.
@@ -104,15 +111,43 @@ pub(super) struct Line {
 }
 
 impl<'a> Lookup<'a> {
-    pub fn of(folders: &'a WildcardFolders) -> Self {
+    pub fn of(folders: &'a WildcardFolders, max_choices: usize) -> Self {
         Self {
             folders: &folders.0,
             read: BTreeMap::new(),
+            names: Vec::new(),
+            num_choices: 0,
+            max_choices,
         }
     }
 
-    /// The choices of a wildcard, at least one.
-    pub fn lines(&mut self, name: &str) -> Result<Rc<Vec<Line>>, PromptError> {
+    /// One more choice or wildcard of this prompt.
+    pub fn count(&mut self) -> Result<(), PromptError> {
+        self.num_choices += 1;
+        if self.num_choices > self.max_choices {
+            let limit = self.max_choices;
+            return Err(PromptError::TooManyChoices { limit });
+        }
+        Ok(())
+    }
+
+    /// The choices of a wildcard, at least one; it is being read until [`Self::leave`].
+    pub fn enter(&mut self, name: &str) -> Result<Rc<Vec<Line>>, PromptError> {
+        self.count()?;
+        let is_circle = self.names.iter().any(|outer| outer == name);
+        self.names.push(name.to_owned());
+        if is_circle || self.names.len() > MAX_WILDCARDS_DEEP {
+            let names = self.names.clone();
+            return Err(PromptError::WildcardCircle { names });
+        }
+        self.lines(name)
+    }
+
+    pub fn leave(&mut self) {
+        self.names.pop();
+    }
+
+    fn lines(&mut self, name: &str) -> Result<Rc<Vec<Line>>, PromptError> {
         if let Some(lines) = self.read.get(name) {
             return Ok(Rc::clone(lines));
         }

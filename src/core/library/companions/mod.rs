@@ -69,7 +69,6 @@ impl Companions {
         }
     }
 
-    /// The tokenizer of a text encoder.
     pub(crate) fn tokenizer_of(&self, text_encoder: Component) -> Option<&PathBuf> {
         match text_encoder {
             Component::TextEncoder => self.tokenizer.as_ref(),

@@ -63,7 +63,6 @@ fn inner_names(wanted: &Wanted<'_>) -> Vec<&'static str> {
     names
 }
 
-/// The places around one transformer.
 pub(crate) struct Search<'a> {
     library: &'a Library,
     companions: &'a Companions,
@@ -112,7 +111,6 @@ impl<'a> Search<'a> {
         Err(first_error.unwrap_or_else(|| self.missing(wanted)))
     }
 
-    /// Adds the tokenizer of a part that needs one.
     pub(crate) fn add_tokenizer(
         &self,
         files: &mut ModelFiles,
@@ -167,7 +165,7 @@ impl<'a> Search<'a> {
             let entries = sorted_entries(folder).unwrap_or_default();
             entries.into_iter().find(|path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                is_pickle(path) && wanted.is_named_in(&name)
+                is_pickle(path) && name.to_lowercase().contains(wanted.word)
             })
         });
         if let Some(path) = pickled {
@@ -263,7 +261,6 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Folders as part of a sentence: those that are there.
 fn looked_in(folders: &[PathBuf]) -> String {
     let mut text = String::new();
     let there: Vec<&PathBuf> = folders.iter().filter(|folder| folder.is_dir()).collect();
@@ -298,7 +295,6 @@ fn below(folder: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The candidates of one kind, those with the usual name first.
 fn in_usual_order(items: &[Item], wanted: &Wanted<'_>) -> Vec<PathBuf> {
     let mut places: Vec<&PathBuf> = items
         .iter()
@@ -322,10 +318,7 @@ fn in_usual_order(items: &[Item], wanted: &Wanted<'_>) -> Vec<PathBuf> {
 
 /// The place that a user means by a path: a file, a component's folder, or the model folder around one.
 fn named_place(path: &Path, inner: &[&str], wanted: &Wanted<'_>) -> Result<PathBuf, CatalogError> {
-    let path = std::path::absolute(path).map_err(|source| CatalogError::Io {
-        source,
-        path: path.to_owned(),
-    })?;
+    let path = std::path::absolute(path).map_err(|source| CatalogError::io(source, path))?;
     if !path.exists() {
         return Err(CatalogError::NoSuchPath { path });
     }
@@ -347,10 +340,7 @@ fn named_place(path: &Path, inner: &[&str], wanted: &Wanted<'_>) -> Result<PathB
 }
 
 fn named_tokenizer(path: &Path, wanted: &WantedTokenizer) -> Result<PathBuf, CatalogError> {
-    let absolute = std::path::absolute(path).map_err(|source| CatalogError::Io {
-        source,
-        path: path.to_owned(),
-    })?;
+    let absolute = std::path::absolute(path).map_err(|source| CatalogError::io(source, path))?;
     let is_own_file = absolute.file_name().is_some_and(tokenizer::is_own_file);
     let folder = absolute.parent().filter(|_| is_own_file);
     let inner = wanted.folders.iter().map(|name| absolute.join(name));
@@ -363,11 +353,7 @@ fn named_tokenizer(path: &Path, wanted: &WantedTokenizer) -> Result<PathBuf, Cat
         .find(|place| tokenizer::is_place(place))
         .ok_or_else(|| {
             if absolute.exists() {
-                CatalogError::Missing {
-                    what: "a tokenizer.json, a spiece.model, a vocab.json with its merges.txt or a weight file with a tokenizer in it"
-                        .to_owned(),
-                    path: absolute.clone(),
-                }
+                CatalogError::missing("a tokenizer.json, a spiece.model, a vocab.json with its merges.txt or a weight file with a tokenizer in it", absolute.clone())
             } else {
                 CatalogError::NoSuchPath {
                     path: absolute.clone(),

@@ -12,7 +12,6 @@ use crate::networks::PartKind;
 /// What must hold of a part beside its kind: its own tensors, and that it belongs to the transformer.
 type Fits<'a> = Box<dyn Fn(&WeightSet, &Path) -> Result<(), CatalogError> + 'a>;
 
-/// One part.
 pub(crate) struct Wanted<'a> {
     pub component: Component,
     pub part: PartKind,
@@ -33,7 +32,6 @@ pub(crate) struct Wanted<'a> {
     pub tokenizer: Option<WantedTokenizer>,
 }
 
-/// The tokenizer of a text encoder.
 #[derive(Clone, Copy)]
 pub(crate) struct WantedTokenizer {
     /// A noun phrase for people.
@@ -78,11 +76,6 @@ impl Wanted<'_> {
             return Err(self.wrong(&kind::of_tensors(&weights).text, place));
         }
         (self.fits)(&weights, place)
-    }
-
-    /// Whether a pickle of this name is likely this part.
-    pub(crate) fn is_named_in(&self, name: &str) -> bool {
-        name.to_lowercase().contains(self.word)
     }
 
     fn wrong(&self, found: &str, place: &Path) -> CatalogError {
@@ -145,13 +138,9 @@ pub(crate) fn check_model(
     for wanted in parts {
         if let Some(own) = &wanted.tokenizer {
             let text_encoder = place_of(files, wanted)?;
-            let place =
-                files
-                    .tokenizer_of(wanted.component)
-                    .ok_or_else(|| CatalogError::Missing {
-                        what: own.what.to_owned(),
-                        path: text_encoder.to_owned(),
-                    })?;
+            let place = files
+                .tokenizer_of(wanted.component)
+                .ok_or_else(|| CatalogError::missing(own.what.to_owned(), text_encoder))?;
             tokenizer::check(place, (own.vocab_size)(text_encoder)?, own.form)?;
         }
     }

@@ -45,7 +45,6 @@ pub(crate) struct Surroundings<'a> {
     pub variable: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// One section of a file.
 #[derive(Debug, Default)]
 struct Section {
     base: Option<String>,
@@ -55,26 +54,11 @@ struct Section {
     lora_folders: Vec<String>,
 }
 
-/// The folders with models that a file names, those of its default sections first. No file, no folders.
+/// The folders with models, or with LoRAs, that a file names, those of its default sections first. No file, no folders.
 pub(crate) fn read(
     file: &Path,
     surroundings: &Surroundings<'_>,
-) -> Result<Vec<PathBuf>, CatalogError> {
-    read_folders(file, surroundings, |section| &section.folders)
-}
-
-/// The same for folders with LoRAs.
-pub(crate) fn read_loras(
-    file: &Path,
-    surroundings: &Surroundings<'_>,
-) -> Result<Vec<PathBuf>, CatalogError> {
-    read_folders(file, surroundings, |section| &section.lora_folders)
-}
-
-fn read_folders(
-    file: &Path,
-    surroundings: &Surroundings<'_>,
-    folders: impl Fn(&Section) -> &[String],
+    of_loras: bool,
 ) -> Result<Vec<PathBuf>, CatalogError> {
     if !file.is_file() {
         return Ok(Vec::new());
@@ -91,23 +75,25 @@ fn read_folders(
             })?;
     sections.sort_by_key(|section| !section.is_default);
     let beside = file.parent().unwrap_or_else(|| Path::new(""));
-    let places = sections
-        .iter()
-        .flat_map(|section| places(section, folders(section), beside, surroundings));
+    let places = sections.iter().flat_map(|section| {
+        let folders = if of_loras {
+            &section.lora_folders
+        } else {
+            &section.folders
+        };
+        places(section, folders, beside, surroundings)
+    });
     Ok(places.take(MAX_PLACES).collect())
 }
 
 fn text_of(file: &Path) -> Result<String, CatalogError> {
-    let failed = |source| CatalogError::Io {
-        source,
-        path: file.to_owned(),
-    };
+    let failed = |source| CatalogError::io(source, file);
     let bytes = fs::metadata(file).map_err(failed)?.len();
     if bytes > MAX_BYTES {
-        return Err(CatalogError::Config {
-            reason: format!("expected at most {MAX_BYTES} bytes, found {bytes}"),
-            path: file.to_owned(),
-        });
+        return Err(CatalogError::config(
+            format!("expected at most {MAX_BYTES} bytes, found {bytes}"),
+            file,
+        ));
     }
     let mut text = String::new();
     let mut opened = File::open(file).map_err(failed)?.take(MAX_BYTES);
@@ -320,7 +306,7 @@ mod tests {
             home: Some(Path::new("/home/me")),
             variable: &|name| (name == "DISK").then(|| "/disk".to_owned()),
         };
-        let read = read(&file, &surroundings);
+        let read = read(&file, &surroundings, false);
         (folder, read)
     }
 
@@ -358,7 +344,7 @@ mod tests {
             home: None,
             variable: &|_| None,
         };
-        let found = read(&file, &surroundings).unwrap();
+        let found = read(&file, &surroundings, false).unwrap();
         let at = |path: &str| folder.path().join(path);
         assert_eq!(
             found,
@@ -424,9 +410,9 @@ mod tests {
             variable: &|_| None,
         };
         fs::write(&file, [0xff, 0xfe, 0]).unwrap();
-        assert!(read(&file, &surroundings).is_err());
+        assert!(read(&file, &surroundings, false).is_err());
         File::create(&file).unwrap().set_len(1 << 40).unwrap();
-        assert!(read(&file, &surroundings).is_err());
+        assert!(read(&file, &surroundings, false).is_err());
     }
 
     #[test]

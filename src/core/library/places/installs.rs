@@ -131,11 +131,6 @@ pub(crate) fn extra_paths_in(install: &Path) -> PathBuf {
     install.join("extra_model_paths.yaml")
 }
 
-/// The same of ComfyUI Desktop, which keeps it among its settings.
-pub(crate) fn desktop_extra_paths(programs: &ProgramPaths) -> PathBuf {
-    programs.config.join("ComfyUI/extra_models_config.yaml")
-}
-
 /// Where in a program's folder its models lie; nowhere in a folder that is no program's.
 pub(crate) fn model_folders(install: &Path) -> Vec<PathBuf> {
     let is_kind = |path: &PathBuf| KINDS.contains(&plain_name(path).as_str()) && path.is_dir();
@@ -174,7 +169,6 @@ fn swarm_roots(install: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The folders that Wan2GP's settings name.
 fn wan2gp_folders(install: &Path) -> Vec<PathBuf> {
     let config = small_text(&install.join("wgp_config.json")).unwrap_or_default();
     let config: Value = serde_json::from_str(&config).unwrap_or_default();

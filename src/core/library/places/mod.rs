@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::files::has_ending;
 use crate::model::CatalogError;
 use crate::model::configs::sorted_entries;
 use crate::settings::{Paths, Settings};
@@ -60,7 +61,8 @@ impl Places {
             for install in installs::known(programs) {
                 places.add_install(&install);
             }
-            places.add_listed(&installs::desktop_extra_paths(programs));
+            // ComfyUI Desktop keeps it among its settings.
+            places.add_listed(&programs.config.join("ComfyUI/extra_models_config.yaml"));
         }
         if let Some(path) = &paths.huggingface {
             places.add(path, None);
@@ -74,7 +76,7 @@ impl Places {
         let surroundings = self.surroundings();
         let listed = self.lists.iter().flat_map(|list| {
             // What is wrong with a list is told with the models.
-            extra_paths::read_loras(list, &surroundings).unwrap_or_default()
+            extra_paths::read(list, &surroundings, true).unwrap_or_default()
         });
         let places = self.all.iter().map(|place| place.path.clone());
         let beside = self.all.iter().filter_map(|place| place.path.parent());
@@ -115,10 +117,10 @@ impl Places {
             return;
         }
         if !folder.is_dir() {
-            self.problems.push(CatalogError::Missing {
-                what: "a folder named in the setting models.folders".to_owned(),
-                path: folder.to_owned(),
-            });
+            self.problems.push(CatalogError::missing(
+                "a folder named in the setting models.folders",
+                folder,
+            ));
         }
         // Before the folder itself, so that each is searched to its full depth.
         self.add_install(folder);
@@ -145,10 +147,9 @@ impl Places {
         }
     }
 
-    /// The places that a list of ComfyUI names.
     fn add_listed(&mut self, list: &Path) {
         self.lists.push(list.to_owned());
-        match extra_paths::read(list, &self.surroundings()) {
+        match extra_paths::read(list, &self.surroundings(), false) {
             Ok(listed) => {
                 for path in listed {
                     self.add(&path, Some(list));
@@ -159,7 +160,6 @@ impl Places {
     }
 }
 
-/// Whether a file or folder of this name has to do with LoRAs.
 pub(crate) fn is_for_loras(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // In the middle of a word it is part of another: exploration, floral.
@@ -170,11 +170,4 @@ pub(crate) fn is_for_loras(path: &Path) -> bool {
             .iter()
             .any(|sign| word.starts_with(sign) || word.ends_with(sign))
     })
-}
-
-fn has_ending(path: &Path, endings: &[&str]) -> bool {
-    let ending = path.extension().unwrap_or_default();
-    endings
-        .iter()
-        .any(|known| ending.eq_ignore_ascii_case(known))
 }

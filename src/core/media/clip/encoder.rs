@@ -30,14 +30,12 @@ pub(super) struct Settings {
     pub frames_between_keyframes: u32,
 }
 
-/// One encoded frame.
 pub(super) struct Frame {
     pub is_keyframe: bool,
     /// The frame's units, each without its start code.
     pub units: Vec<Vec<u8>>,
 }
 
-/// An initialised encoder for frames of one size.
 pub(super) struct Encoder {
     raw: *mut ISVCEncoder,
     width: usize,

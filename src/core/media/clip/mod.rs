@@ -15,12 +15,14 @@ mod webp;
 mod yuv;
 
 use std::collections::HashSet;
-use std::ops::RangeInclusive;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use super::metadata::{MAX_SETTINGS_BYTES, is_json_object};
 use super::place::{self, Pending, PendingFiles};
 use super::{MediaError, Picture};
+use crate::files::has_ending;
+use crate::named::{named, with_defaults};
 use crate::naming;
 use crate::units::size_text;
 
@@ -34,16 +36,17 @@ const MAX_FPS: f64 = 240.0;
 /// The ending of a format that was written once and is only read now.
 const WEBM: &str = "webm";
 
-/// What kind of file a clip becomes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClipFormat {
-    Mp4,
-    Gif,
-    WebP,
-    /// One frame, or a numbered file a frame.
-    Png,
-    /// The same, with a little loss.
-    Jpeg,
+named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ClipFormat {
+        Mp4 = "MP4",
+        Gif = "GIF",
+        WebP = "WebP",
+        /// One frame, or a numbered file a frame.
+        Png = "PNG",
+        /// The same, with a little loss.
+        Jpeg = "JPEG",
+    }
 }
 
 impl ClipFormat {
@@ -58,23 +61,19 @@ impl ClipFormat {
             Some("webp") => Ok(Self::WebP),
             Some("png") => Ok(Self::Png),
             Some("jpg" | "jpeg") => Ok(Self::Jpeg),
-            Some(WEBM) => Err(MediaError::WebMOut {
-                path: path.to_path_buf(),
-            }),
-            other => Err(MediaError::UnknownExtension {
-                found: other.map_or_else(|| "none".to_owned(), |other| format!(".{other}")),
-                path: path.to_path_buf(),
-            }),
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mp4 => "MP4",
-            Self::Gif => "GIF",
-            Self::WebP => "WebP",
-            Self::Png => "PNG",
-            Self::Jpeg => "JPEG",
+            Some(WEBM) => Err(MediaError::said(
+                "expected a file name that ends in .mp4, or in .webp or .gif for a web page, found .webm, which is no longer written",
+                path,
+            )),
+            other => {
+                let found = other.map_or_else(|| "none".to_owned(), |other| format!(".{other}"));
+                Err(MediaError::said(
+                    format_args!(
+                        "expected a file name that ends in .mp4, .gif, .webp, .png or .jpg, found {found}"
+                    ),
+                    path,
+                ))
+            }
         }
     }
 
@@ -86,14 +85,6 @@ impl ClipFormat {
     /// Whether a single picture in it is a picture to every program, rather than a clip of one frame.
     pub fn holds_pictures(self) -> bool {
         self.is_still() || self == Self::WebP
-    }
-
-    /// The rate factors that make a difference in this format, if it has a quality to choose.
-    pub fn rate_factors(self) -> Option<RangeInclusive<u8>> {
-        match self {
-            Self::Mp4 | Self::WebP => Some(0..=51),
-            Self::Gif | Self::Png | Self::Jpeg => None,
-        }
     }
 
     /// What the format allows for a frame's size, when `width × height` is more.
@@ -110,43 +101,30 @@ impl ClipFormat {
     }
 }
 
-/// How a clip is written.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClipOptions {
-    /// Frames a second.
-    pub fps: f64,
-    /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst,
-    /// 16 looks like the original. [`ClipFormat::rate_factors`] tells what a format makes of it.
-    pub crf: u8,
-    /// What made the clip, as a JSON object that goes into the file.
-    pub settings: Option<String>,
-}
-
-impl Default for ClipOptions {
-    fn default() -> Self {
-        Self {
-            fps: 24.0,
-            crf: 16,
-            settings: None,
-        }
+with_defaults! {
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ClipOptions {
+        /// Frames a second.
+        pub fps: f64 = 24.0,
+        /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst,
+        /// 16 looks like the original.
+        pub crf: u8 = 16,
+        /// What made the clip, as a JSON object that goes into the file.
+        pub settings: Option<String> = None,
     }
 }
 
 impl ClipOptions {
     fn check(&self, path: &Path) -> Result<(), MediaError> {
         if !(MIN_FPS..=MAX_FPS).contains(&self.fps) {
-            return Err(MediaError::FrameRate {
-                min: MIN_FPS,
-                max: MAX_FPS,
-                found: self.fps,
-            });
+            return Err(MediaError::Other(format!(
+                "expected a frame rate between {MIN_FPS} and {MAX_FPS}, found {}",
+                self.fps
+            )));
         }
         let wrong = |found: String| {
-            Err(MediaError::Settings {
-                max_bytes: MAX_SETTINGS_BYTES,
-                found,
-                path: path.to_path_buf(),
-            })
+            let path = path.to_path_buf();
+            Err(MediaError::Settings { found, path })
         };
         match &self.settings {
             Some(settings) if settings.len() as u64 > MAX_SETTINGS_BYTES => {
@@ -182,13 +160,11 @@ pub fn check_frame_size(path: &Path, width: u32, height: u32) -> Result<(), Medi
     let format = ClipFormat::from_path(path)?;
     match format.broken_limit(width, height) {
         None => Ok(()),
-        Some(limit) => Err(MediaError::FrameTooLarge {
-            kind: format.name(),
-            limit,
-            width,
-            height,
-            path: path.to_path_buf(),
-        }),
+        Some(limit) => {
+            let expected = format!("expected a frame that fits {} ({limit})", format.name());
+            let sentence = format_args!("{expected}, found {width} × {height}");
+            Err(MediaError::said(sentence, path))
+        }
     }
 }
 
@@ -222,8 +198,7 @@ pub struct ClipWriter {
 }
 
 struct Started {
-    width: u32,
-    height: u32,
+    size: (u32, u32),
     encoder: Encoder,
 }
 
@@ -249,7 +224,6 @@ impl ClipWriter {
         })
     }
 
-    /// Adds a frame behind the others.
     pub fn push(&mut self, picture: &Picture) -> Result<(), MediaError> {
         let (width, height) = (picture.width, picture.height);
         if !picture.is_consistent() {
@@ -260,29 +234,21 @@ impl ClipWriter {
             Some(started) => started,
             None => self.start(width, height)?,
         };
-        if (started.width, started.height) != (width, height) {
-            return Err(MediaError::FrameSize {
-                expected_width: started.width,
-                expected_height: started.height,
-                width,
-                height,
-                path: self.path.clone(),
-            });
+        if started.size != (width, height) {
+            return Err(MediaError::frame_size(started.size, picture, &self.path));
         }
         let pushed = match &mut started.encoder {
             Encoder::Mp4(mp4) => mp4.push(picture),
             Encoder::Gif(gif) => gif.push(picture),
             Encoder::WebP(webp) => webp.push(picture),
-            Encoder::Stills(files) => match self.encode_still(picture) {
-                Ok(bytes) => {
-                    let mut file = Pending::new(&self.path)?;
-                    file.write(&bytes)?;
-                    file.complete()?;
-                    files.push(file);
-                    Ok(())
-                }
-                Err(detail) => Err(detail),
-            },
+            Encoder::Stills(files) => {
+                let bytes = self.encode_still(picture);
+                let mut file = Pending::new(&self.path)?;
+                file.write(&bytes.map_err(|detail| self.failed(detail))?)?;
+                file.complete()?;
+                files.push(file);
+                Ok(())
+            }
         };
         pushed.map_err(|detail| self.failed(detail))?;
         self.started = Some(started);
@@ -292,9 +258,7 @@ impl ClipWriter {
     /// Writes what is left, gives the file its name, and tells which files there are now.
     pub fn finish(mut self) -> Result<Vec<PathBuf>, MediaError> {
         let Some(started) = self.started.take() else {
-            return Err(MediaError::NoFrames {
-                path: self.path.clone(),
-            });
+            return Err(MediaError::no_frames(&self.path));
         };
         let settings = self.options.settings.as_deref();
         let parts = match started.encoder {
@@ -324,11 +288,9 @@ impl ClipWriter {
             ClipFormat::WebP => Ok(Encoder::WebP(webp::WebP::new(width, height, fps, crf))),
             ClipFormat::Png | ClipFormat::Jpeg => Ok(Encoder::Stills(PendingFiles::default())),
         };
-        let encoder = encoder.map_err(|detail| self.failed(detail))?;
         Ok(Started {
-            width,
-            height,
-            encoder,
+            size: (width, height),
+            encoder: encoder.map_err(|detail| self.failed(detail))?,
         })
     }
 
@@ -370,12 +332,12 @@ impl ClipWriter {
         Ok(named)
     }
 
-    fn failed(&self, detail: String) -> MediaError {
-        MediaError::Encoder {
-            kind: self.format.name(),
-            detail,
-            path: self.path.clone(),
-        }
+    fn failed(&self, detail: impl Display) -> MediaError {
+        let kind = self.format.name();
+        MediaError::said(
+            format_args!("the {kind} encoder failed ({detail})"),
+            &self.path,
+        )
     }
 }
 
@@ -393,8 +355,7 @@ pub fn numbered_path(path: &Path, number: usize) -> PathBuf {
 /// Where a result goes that was to become a WebM, which is no longer written: to a free name that ends in `.mp4`. Nothing
 /// for other names.
 pub fn instead_of_webm(out: &Path) -> Option<PathBuf> {
-    let extension = out.extension()?;
-    extension.eq_ignore_ascii_case(WEBM).then(|| {
+    has_ending(out, &[WEBM]).then(|| {
         let folder = out.parent().unwrap_or_else(|| Path::new(""));
         let stem = out.file_stem().unwrap_or_default().to_string_lossy();
         naming::free_path(folder, &stem, "mp4", &mut HashSet::new())

@@ -164,7 +164,6 @@ impl Moments {
     }
 }
 
-/// The part of the squares that the mean accounts for.
 fn gathered([count, r, g, b, _]: [f64; 5]) -> f64 {
     if count > 0.0 {
         (r * r + g * g + b * b) / count

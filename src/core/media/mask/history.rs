@@ -116,7 +116,6 @@ fn place_of(column: u32, row: u32, width: u32, height: u32) -> Area {
     }
 }
 
-/// The parts of the mask's rows that lie in an area.
 fn rows(area: Area, width: u32) -> impl Iterator<Item = std::ops::Range<usize>> {
     (area.top..area.bottom).map(move |y| {
         let row = y as usize * width as usize;
@@ -135,7 +134,6 @@ fn read(area: Area, width: u32, values: &[u8]) -> Square {
     Square::Pixels(pixels.into())
 }
 
-/// Puts a step's squares back, and gives what stood there.
 fn put(step: Step, width: u32, height: u32, values: &mut [u8]) -> (Area, Step) {
     let mut touched = Area::default();
     let mut inverse = Step::default();

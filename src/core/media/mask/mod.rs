@@ -170,11 +170,6 @@ impl Mask {
         means
     }
 
-    /// Whether nothing at all is made anew.
-    pub fn is_clear(&self) -> bool {
-        self.values.iter().all(|value| *value == 0)
-    }
-
     pub fn can_undo(&self) -> bool {
         self.history.can_undo()
     }

@@ -15,7 +15,6 @@ const XP_COMMENT: Tag = Tag(Context::Tiff, 0x9c9c);
 /// Where programs that know no directories put the user's comment.
 const OUTER_COMMENT: Tag = Tag(Context::Tiff, Tag::UserComment.1);
 
-/// The tags with texts, and what they are called.
 const TAGS: [(Tag, &str); 6] = [
     (Tag::ImageDescription, "ImageDescription"),
     (Tag::Make, "Make"),

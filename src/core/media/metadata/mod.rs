@@ -47,7 +47,6 @@ pub struct Text {
     pub text: String,
 }
 
-/// What has been found.
 #[derive(Default)]
 struct Texts {
     /// The name of the settings where nothing else is looked for.
@@ -70,7 +69,6 @@ impl Texts {
         }
     }
 
-    /// Whether looking further would find nothing more.
     fn is_complete(&self) -> bool {
         let most = self.wanted.map_or(MAX_TEXTS, |_| 1);
         self.found.len() >= most
@@ -90,13 +88,9 @@ pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
     if opened.len == 0 {
         return no_carrier("an empty file");
     }
-    let (container, name) = match opened.kind {
-        Kind::Png => ("PNG", OWN_NAME),
-        Kind::Jpeg => ("JPEG", OWN_NAME),
-        Kind::WebP => ("WebP", OWN_NAME),
-        Kind::Gif => ("GIF", COMMENT),
-        Kind::Mp4 => ("MP4", COMMENT),
-        Kind::WebM => ("WebM", COMMENT),
+    let name = match opened.kind {
+        Kind::Png | Kind::Jpeg | Kind::WebP => OWN_NAME,
+        Kind::Gif | Kind::Mp4 | Kind::WebM => COMMENT,
         // Pictures of others, which are never ours.
         Kind::Bmp | Kind::Tiff => return Ok(None),
         Kind::Json => return read_json(opened.file, opened.len, path).map(Some),
@@ -110,7 +104,7 @@ pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
     match search(opened.kind, &mut source, &mut texts) {
         Ok(()) => Ok(texts.found.pop().map(|settings| settings.text)),
         Err(err) if err.kind() == io::ErrorKind::UnexpectedEof => Err(MediaError::Truncated {
-            kind: container,
+            kind: opened.kind.name(),
             path: path.to_path_buf(),
         }),
         Err(err) => Err(MediaError::from_io("read the settings", err, path)),
@@ -130,7 +124,6 @@ pub fn read_texts(path: &Path) -> Result<Vec<Text>, MediaError> {
     }
 }
 
-/// Goes through the parts of the file that may hold texts.
 fn search(kind: Kind, source: &mut ByteSource<File>, texts: &mut Texts) -> io::Result<()> {
     match kind {
         Kind::Png => png::texts(source, texts),
@@ -158,7 +151,6 @@ fn is_of_disk(err: &io::Error) -> bool {
 
 fn read_json(file: File, len: u64, path: &Path) -> Result<String, MediaError> {
     let wrong = |found: String| MediaError::Settings {
-        max_bytes: MAX_SETTINGS_BYTES,
         found,
         path: path.to_path_buf(),
     };
@@ -189,18 +181,15 @@ pub(super) fn is_json_object(text: &str) -> bool {
 /// UTF-8 where it is that, else Latin-1: careless programs write both into the same places.
 fn text_of(bytes: &[u8]) -> String {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
-    let text = match str::from_utf8(bytes) {
+    let mut text = match str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
         Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect(),
     };
     // C programs count the byte behind a text to it.
-    match text.trim_end_matches('\0').len() {
-        len if len == text.len() => text,
-        len => text[..len].to_owned(),
-    }
+    text.truncate(text.trim_end_matches('\0').len());
+    text
 }
 
-/// Whether the part is short enough to hold a text.
 fn is_short<N>(part: &Part<N>) -> bool {
     part.len() <= MAX_PART_BYTES
 }
@@ -215,10 +204,9 @@ fn xmp(packet: &[u8], texts: &mut Texts) {
         ("exif:UserComment", "exif:UserComment"),
         ("dc:description", "dc:description"),
     ] {
-        let Some((_, rest)) = packet.split_once(&format!("<{element}>")) else {
-            continue;
-        };
-        let Some((inside, _)) = rest.split_once(&format!("</{element}>")) else {
+        let behind = packet.split_once(&format!("<{element}>"));
+        let inside = behind.and_then(|(_, rest)| rest.split_once(&format!("</{element}>")));
+        let Some((inside, _)) = inside else {
             continue;
         };
         // `<rdf:Alt><rdf:li xml:lang="x-default">…</rdf:li></rdf:Alt>`

@@ -15,14 +15,13 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
     if let Some(limit) = NonZeroU64::new(MAX_PIXELS) {
         options.set_memory_limit(MemoryLimit::Bytes(limit));
     }
-    let mut decoder = options.read_info(file).map_err(failure)?;
+    let mut decoder = options.read_info(file)?;
     let (canvas_width, canvas_height) = (decoder.width(), decoder.height());
     check_size(canvas_width.into(), canvas_height.into())?;
     let global = decoder.global_palette().map(<[u8]>::to_vec);
     let background = decoder.bg_color();
     let frame = decoder
-        .read_next_frame()
-        .map_err(failure)?
+        .read_next_frame()?
         .ok_or_else(|| Failure::Damaged("it has no frame".to_owned()))?;
     let palette = frame
         .palette
@@ -59,16 +58,17 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
             pixel.copy_from_slice(&colour(usize::from(*index)));
         }
     }
-    let picture = picture_from_rgb(canvas_width as u32, canvas_height as u32, rgb)?;
     Ok(Decoded {
-        picture,
+        picture: picture_from_rgb(canvas_width as u32, canvas_height as u32, rgb)?,
         orientation: Orientation::NoTransforms,
     })
 }
 
-pub(in crate::media) fn failure(err: gif::DecodingError) -> Failure {
-    match err {
-        gif::DecodingError::Io(err) => Failure::from_io(&err),
-        err => Failure::from_words(&err.to_string()),
+impl From<gif::DecodingError> for Failure {
+    fn from(err: gif::DecodingError) -> Self {
+        match err {
+            gif::DecodingError::Io(err) => err.into(),
+            err => Self::from_words(&err.to_string()),
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::io::{Cursor, Read as _};
 use image::codecs::jpeg::JpegDecoder;
 use image::{DynamicImage, ImageDecoder as _};
 
-use super::other::{failure, rgb_picture};
+use super::other::rgb_picture;
 use super::{Decoded, Failure, Input, check_size};
 
 /// A JPEG is held in memory as a whole; one of the largest permitted picture is far smaller.
@@ -21,13 +21,12 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
     if !has_end(&bytes) {
         return Err(Failure::Truncated);
     }
-    let mut decoder = JpegDecoder::new(Cursor::new(bytes)).map_err(failure)?;
+    let mut decoder = JpegDecoder::new(Cursor::new(bytes))?;
     let (width, height) = decoder.dimensions();
     check_size(width, height)?;
-    let orientation = decoder.orientation().map_err(failure)?;
-    let decoded = DynamicImage::from_decoder(decoder).map_err(failure)?;
+    let orientation = decoder.orientation()?;
     Ok(Decoded {
-        picture: rgb_picture(decoded)?,
+        picture: rgb_picture(DynamicImage::from_decoder(decoder)?)?,
         orientation,
     })
 }
@@ -44,8 +43,7 @@ fn has_end(bytes: &[u8]) -> bool {
             (0xff, 0xff) => 1,
             (0xff, 0x00 | 0x01 | 0xd0..=0xd8) => 2,
             (0xff, _) => {
-                let Some(&length) = bytes.get(at + 2..at + 4).and_then(|two| two.first_chunk())
-                else {
+                let Some(&length) = bytes.get(at + 2..).and_then(|rest| rest.first_chunk()) else {
                     return false;
                 };
                 in_scan = marker == 0xda;

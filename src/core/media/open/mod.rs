@@ -6,7 +6,7 @@
 //! frame is taken. One difference is on purpose: 16-bit grey keeps its high byte, where Pillow turns
 //! everything above 255 white. Colour profiles are not applied, and clips are not opened.
 
-pub(super) mod gif;
+mod gif;
 mod jpeg;
 pub(super) mod other;
 mod png;
@@ -22,6 +22,7 @@ use image::{DynamicImage, RgbImage};
 use super::kind::{self, Kind};
 use super::{MediaError, Picture};
 use crate::formats::{ByteSource, webp};
+use crate::units::size_text;
 
 /// Larger pictures are refused from their header, before anything is allocated for them.
 pub const MAX_PIXELS: u64 = 200_000_000;
@@ -32,29 +33,27 @@ const MAX_FILE_BYTES: u64 = 2_000_000_000;
 /// What a decoder may allocate: the largest permitted picture at 8 bytes a pixel.
 const MAX_DECODED_BYTES: u64 = MAX_PIXELS * 8;
 
+pub(super) const EMPTY: &str = "expected a picture, found an empty file";
+
 /// Opens the picture at `path`, whatever its extension says, upright and as plain RGB.
 pub fn open_picture(path: &Path) -> Result<Picture, MediaError> {
     let opened = kind::open_file(path, "read the picture")?;
     if opened.len == 0 {
-        return Err(MediaError::Empty {
-            path: path.to_path_buf(),
-        });
+        return Err(MediaError::said(EMPTY, path));
     }
     if opened.len > MAX_FILE_BYTES {
-        return Err(MediaError::FileTooLarge {
-            max_bytes: MAX_FILE_BYTES,
-            found_bytes: opened.len,
-            path: path.to_path_buf(),
-        });
+        let (most, found) = (size_text(MAX_FILE_BYTES), size_text(opened.len));
+        let sentence = format_args!("expected a file of at most {most}, found {found}");
+        return Err(MediaError::said(sentence, path));
     }
     let file = BufReader::new(opened.file);
-    let (kind, decoded) = match opened.kind {
-        Kind::Png => ("PNG", png::decode(file)),
-        Kind::Jpeg => ("JPEG", jpeg::decode(file)),
-        Kind::Gif => ("GIF", gif::decode(file)),
-        Kind::WebP => ("WebP", decode_webp(file, opened.len)),
-        Kind::Bmp => ("BMP", other::decode(file, image::ImageFormat::Bmp)),
-        Kind::Tiff => ("TIFF", tiff::decode(file)),
+    let decoded = match opened.kind {
+        Kind::Png => png::decode(file),
+        Kind::Jpeg => jpeg::decode(file),
+        Kind::Gif => gif::decode(file),
+        Kind::WebP => decode_webp(file, opened.len),
+        Kind::Bmp => other::decode(file, image::ImageFormat::Bmp),
+        Kind::Tiff => tiff::decode(file),
         Kind::Mp4 | Kind::WebM | Kind::Json | Kind::Other(_) => {
             let found = opened.kind.described().to_owned();
             return Err(MediaError::NotAPicture {
@@ -64,18 +63,14 @@ pub fn open_picture(path: &Path) -> Result<Picture, MediaError> {
         }
     };
     match decoded {
-        Ok(Decoded {
-            picture,
-            orientation,
-        }) => upright(picture, orientation),
-        Err(failure) => Err(failure.into_error(kind, path)),
+        Ok(decoded) => upright(decoded.picture, decoded.orientation),
+        Err(failure) => Err(failure.into_error(opened.kind.name(), path)),
     }
 }
 
 /// The decoder would call a cut-off file damaged: the length in the header tells.
 fn decode_webp(mut file: Input, len: u64) -> Result<Decoded, Failure> {
-    let end = webp::end(&mut ByteSource::new(&mut file, len));
-    if end.map_err(|err| Failure::from_io(&err))? > len {
+    if webp::end(&mut ByteSource::new(&mut file, len))? > len {
         return Err(Failure::Truncated);
     }
     file.rewind().map_err(Failure::Io)?;
@@ -101,29 +96,34 @@ pub(super) enum Failure {
 
 impl Failure {
     pub(super) fn into_error(self, kind: &'static str, path: &Path) -> MediaError {
-        let path = path.to_path_buf();
+        let whole_path = path.to_path_buf();
         match self {
-            Self::Truncated => MediaError::Truncated { kind, path },
-            Self::TooManyPixels { width, height } => MediaError::TooManyPixels {
-                max_megapixels: MAX_PIXELS / 1_000_000,
-                width,
-                height,
-                path,
+            Self::Truncated => MediaError::Truncated {
+                kind,
+                path: whole_path,
             },
-            Self::Unsupported(detail) => MediaError::Unsupported { kind, detail, path },
-            Self::Damaged(detail) => MediaError::Damaged { kind, detail, path },
-            Self::Io(err) => MediaError::from_io("read the picture", err, &path),
+            Self::TooManyPixels { width, height } => {
+                let most = MAX_PIXELS / 1_000_000;
+                let expected = format_args!("expected a picture of at most {most} megapixels");
+                MediaError::said(format_args!("{expected}, found {width} × {height}"), path)
+            }
+            Self::Unsupported(detail) => MediaError::said(
+                format_args!(
+                    "expected a {kind} picture of a usual make, found one that cannot be read ({detail})"
+                ),
+                path,
+            ),
+            Self::Damaged(detail) => MediaError::Damaged {
+                kind,
+                detail,
+                path: whole_path,
+            },
+            Self::Io(err) => MediaError::from_io("read the picture", err, path),
         }
     }
 
-    pub(super) fn from_io(err: &io::Error) -> Self {
-        match err.kind() {
-            io::ErrorKind::UnexpectedEof => Self::Truncated,
-            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other => {
-                Self::from_words(&err.to_string())
-            }
-            kind => Self::Io(kind.into()),
-        }
+    fn too_much_memory() -> Self {
+        Self::Unsupported("it needs too much memory".to_owned())
     }
 
     /// Some decoders report the end of the file as wrong content, in the words of the standard
@@ -139,6 +139,18 @@ impl Failure {
             return Self::Truncated;
         }
         Self::Damaged(one_line(words))
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(err: io::Error) -> Self {
+        match err.kind() {
+            io::ErrorKind::UnexpectedEof => Self::Truncated,
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other => {
+                Self::from_words(&err.to_string())
+            }
+            kind => Self::Io(kind.into()),
+        }
     }
 }
 
@@ -195,7 +207,7 @@ pub(super) fn upright(picture: Picture, orientation: Orientation) -> Result<Pict
     }
     let (width, height) = (picture.width, picture.height);
     let buffer = RgbImage::from_raw(width, height, picture.rgb)
-        .ok_or(MediaError::NoPixels { width, height })?;
+        .ok_or_else(|| MediaError::no_pixels(width, height))?;
     let mut turned = DynamicImage::ImageRgb8(buffer);
     turned.apply_orientation(orientation);
     Picture::new(

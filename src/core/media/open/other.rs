@@ -18,16 +18,15 @@ pub(in crate::media) fn decode(
 ) -> Result<Decoded, Failure> {
     let mut reader = ImageReader::with_format(file, format);
     reader.limits(limits());
-    let mut decoder = reader.into_decoder().map_err(failure)?;
+    let mut decoder = reader.into_decoder()?;
     let (width, height) = decoder.dimensions();
     check_size(width, height)?;
     if decoder.total_bytes() > MAX_DECODED_BYTES {
-        return Err(Failure::Unsupported("it needs too much memory".to_owned()));
+        return Err(Failure::too_much_memory());
     }
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    let decoded = DynamicImage::from_decoder(decoder).map_err(failure)?;
     Ok(Decoded {
-        picture: rgb_picture(decoded)?,
+        picture: rgb_picture(DynamicImage::from_decoder(decoder)?)?,
         orientation,
     })
 }
@@ -41,12 +40,14 @@ fn limits() -> Limits {
     limits
 }
 
-pub(in crate::media) fn failure(err: ImageError) -> Failure {
-    match err {
-        ImageError::Unsupported(err) => Failure::Unsupported(one_line(&err.to_string())),
-        ImageError::Limits(_) => Failure::Unsupported("it needs too much memory".to_owned()),
-        ImageError::IoError(err) => Failure::from_io(&err),
-        err => Failure::from_words(&err.to_string()),
+impl From<ImageError> for Failure {
+    fn from(err: ImageError) -> Self {
+        match err {
+            ImageError::Unsupported(err) => Self::Unsupported(one_line(&err.to_string())),
+            ImageError::Limits(_) => Self::too_much_memory(),
+            ImageError::IoError(err) => err.into(),
+            err => Self::from_words(&err.to_string()),
+        }
     }
 }
 

@@ -16,15 +16,15 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
     decoder.set_ignore_iccp_chunk(true);
     // Palette and few bits become 8 bits; of 16 bits the high byte stays, as in Pillow.
     decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
-    let header = decoder.read_header_info().map_err(failure)?;
+    let header = decoder.read_header_info()?;
     check_size(header.width, header.height)?;
-    let mut reader = decoder.read_info().map_err(failure)?;
+    let mut reader = decoder.read_info()?;
     let (width, height) = reader.info().size();
     let bytes = reader
         .output_buffer_size()
         .ok_or(Failure::TooManyPixels { width, height })?;
     let mut pixels = vec![0; bytes];
-    let frame = reader.next_frame(&mut pixels).map_err(failure)?;
+    let frame = reader.next_frame(&mut pixels)?;
     pixels.truncate(frame.buffer_size());
     // The rotation may stand behind the pixels; what is wrong there harms no pixel.
     reader.finish().ok();
@@ -35,19 +35,18 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
         .and_then(Orientation::from_exif_chunk)
         .unwrap_or(Orientation::NoTransforms);
     let rgb = drop_alpha(pixels, frame.color_type.samples());
-    let picture = picture_from_rgb(frame.width, frame.height, rgb)?;
     Ok(Decoded {
-        picture,
+        picture: picture_from_rgb(frame.width, frame.height, rgb)?,
         orientation,
     })
 }
 
-fn failure(err: DecodingError) -> Failure {
-    match err {
-        DecodingError::LimitsExceeded => {
-            Failure::Unsupported("it needs too much memory".to_owned())
+impl From<DecodingError> for Failure {
+    fn from(err: DecodingError) -> Self {
+        match err {
+            DecodingError::LimitsExceeded => Self::too_much_memory(),
+            DecodingError::IoError(err) => err.into(),
+            err => Self::from_words(&err.to_string()),
         }
-        DecodingError::IoError(err) => Failure::from_io(&err),
-        err => Failure::from_words(&err.to_string()),
     }
 }

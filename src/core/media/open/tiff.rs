@@ -12,8 +12,8 @@ use tiff::tags::Tag;
 use tiff::{ColorType, TiffError};
 
 use super::{
-    Decoded, Failure, Input, MAX_DECODED_BYTES, MAX_FILE_BYTES, check_size, drop_alpha, other,
-    picture_from_rgb,
+    Decoded, Failure, Input, MAX_DECODED_BYTES, MAX_FILE_BYTES, check_size, drop_alpha, one_line,
+    other, picture_from_rgb,
 };
 
 /// The tag that says what the samples mean, and two of its values.
@@ -28,10 +28,7 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
         .map_err(Failure::Io)?;
     // The decoder knows no palettes, but it reads the same samples when they are called grey.
     let has_palette = retag_palette(&mut bytes);
-    let mut decoder = match Decoder::new(Cursor::new(&bytes)) {
-        Ok(decoder) => decoder.with_limits(limits()),
-        Err(err) => return Err(failure(&err)),
-    };
+    let mut decoder = Decoder::new(Cursor::new(&bytes))?.with_limits(limits());
     let samples = match decoder.colortype() {
         Ok(ColorType::Gray(8)) if has_palette => 1,
         Ok(ColorType::Multiband {
@@ -45,8 +42,7 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
         }
         _ => return other::decode(Cursor::new(bytes), ImageFormat::Tiff),
     };
-    let wrong = |err: TiffError| failure(&err);
-    let (width, height) = decoder.dimensions().map_err(wrong)?;
+    let (width, height) = decoder.dimensions()?;
     check_size(width, height)?;
     let orientation = decoder
         .find_tag_unsigned::<u8>(Tag::Orientation)
@@ -54,7 +50,7 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
         .flatten()
         .and_then(Orientation::from_exif)
         .unwrap_or(Orientation::NoTransforms);
-    let bytes = match decoder.read_image().map_err(wrong)? {
+    let bytes = match decoder.read_image()? {
         DecodingResult::U8(bytes) => bytes,
         DecodingResult::U16(wide) => wide.iter().map(|sample| (sample >> 8) as u8).collect(),
         _ => {
@@ -65,7 +61,7 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
     };
     let rgb = if has_palette {
         // All reds, then all greens, then all blues, 16 bits each.
-        let map = decoder.get_tag_u16_vec(Tag::ColorMap).map_err(wrong)?;
+        let map = decoder.get_tag_u16_vec(Tag::ColorMap)?;
         coloured(bytes.iter().step_by(samples), &map)
     } else {
         drop_alpha(bytes, samples)
@@ -132,10 +128,12 @@ fn limits() -> Limits {
     limits
 }
 
-fn failure(err: &TiffError) -> Failure {
-    match err {
-        TiffError::IoError(err) => Failure::from_io(err),
-        TiffError::UnsupportedError(err) => Failure::Unsupported(super::one_line(&err.to_string())),
-        err => Failure::from_words(&err.to_string()),
+impl From<TiffError> for Failure {
+    fn from(err: TiffError) -> Self {
+        match err {
+            TiffError::IoError(err) => err.into(),
+            TiffError::UnsupportedError(err) => Self::Unsupported(one_line(&err.to_string())),
+            err => Self::from_words(&err.to_string()),
+        }
     }
 }

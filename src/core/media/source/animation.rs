@@ -3,7 +3,7 @@
 //! Transparency is dropped, as with pictures.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Seek};
+use std::io::{BufReader, Seek as _};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,9 @@ use image::{AnimationDecoder as _, Frames, ImageDecoder as _, ImageResult, Limit
 
 use super::{ClipInfo, Sink, fps_from_times};
 use crate::formats::{ByteSource, webp};
-use crate::media::open::{Failure, MAX_PIXELS, check_size, drop_alpha, other, picture_from_rgb};
-use crate::media::{MediaError, Picture, open};
+use crate::media::MediaError;
+use crate::media::kind::{Kind, Opened};
+use crate::media::open::{Failure, MAX_PIXELS, check_size, drop_alpha, picture_from_rgb};
 
 /// What a decoder may hold at once.
 const MAX_DECODER_BYTES: u64 = 2_000_000_000;
@@ -22,81 +23,61 @@ const MAX_DECODER_BYTES: u64 = 2_000_000_000;
 /// A frame without a time of its own is shown so long, in milliseconds: what browsers do.
 const DEFAULT_MILLIS: u64 = 100;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
-    Gif,
-    WebP,
-}
-
-impl Format {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Gif => "GIF",
-            Self::WebP => "WebP",
-        }
-    }
-}
-
 pub(super) struct Animation {
     path: PathBuf,
-    format: Format,
+    kind: Kind,
     pub info: ClipInfo,
 }
 
 type Input = BufReader<File>;
 
 impl Animation {
-    pub fn open(path: &Path, file: File, len: u64, format: Format) -> Result<Self, MediaError> {
-        let info = match format {
-            Format::Gif => scan_gif(BufReader::new(file)),
-            Format::WebP => scan_webp(&file, len),
+    pub fn open(path: &Path, opened: Opened) -> Result<Self, MediaError> {
+        let Opened { file, len, kind } = opened;
+        let info = match kind {
+            Kind::Gif => scan_gif(BufReader::new(file)),
+            _ => scan_webp(&file, len),
         };
         let path = path.to_path_buf();
         match info {
-            Ok(info) => Ok(Self { path, format, info }),
-            Err(failure) => Err(failure.into_error(format.name(), &path)),
+            Ok(info) => Ok(Self { path, kind, info }),
+            Err(failure) => Err(failure.into_error(kind.name(), &path)),
         }
     }
 
     pub fn read(&self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
-        let failed = |failure: Failure| failure.into_error(self.format.name(), &self.path);
+        let failed = |failure: Failure| failure.into_error(self.kind.name(), &self.path);
         let file = File::open(&self.path)
             .map_err(|err| MediaError::from_io("read the clip", err, &self.path))?;
-        let frames = frames(BufReader::new(file), self.format);
-        for frame in frames.map_err(|err| failed(other::failure(err)))? {
-            let buffer = frame.map_err(|err| failed(other::failure(err)))?;
-            let buffer = buffer.into_buffer();
+        let frames = frames(BufReader::new(file), self.kind);
+        for frame in frames.map_err(|err| failed(err.into()))? {
+            let buffer = frame.map_err(|err| failed(err.into()))?.into_buffer();
             let (width, height) = buffer.dimensions();
             let rgb = drop_alpha(buffer.into_raw(), 4);
-            let picture: Picture = picture_from_rgb(width, height, rgb).map_err(failed)?;
-            sink(picture)?;
+            sink(picture_from_rgb(width, height, rgb).map_err(failed)?)?;
         }
         Ok(())
     }
 }
 
-fn frames(file: Input, format: Format) -> ImageResult<Frames<'static>> {
+fn frames(file: Input, kind: Kind) -> ImageResult<Frames<'static>> {
     let mut limits = Limits::default();
     limits.max_image_width = None;
     limits.max_image_height = None;
     limits.max_alloc = Some(MAX_DECODER_BYTES);
-    match format {
-        Format::Gif => {
-            let mut decoder = GifDecoder::new(file)?;
-            decoder.set_limits(limits)?;
-            Ok(decoder.into_frames())
-        }
-        Format::WebP => {
-            let mut decoder = WebPDecoder::new(file)?;
-            decoder.set_limits(limits)?;
-            if decoder.has_animation() {
-                return Ok(decoder.into_frames());
-            }
-            let picture = image::DynamicImage::from_decoder(decoder)?.into_rgba8();
-            let frame = Ok(image::Frame::new(picture));
-            Ok(Frames::new(Box::new(std::iter::once(frame))))
-        }
+    if kind == Kind::Gif {
+        let mut decoder = GifDecoder::new(file)?;
+        decoder.set_limits(limits)?;
+        return Ok(decoder.into_frames());
     }
+    let mut decoder = WebPDecoder::new(file)?;
+    decoder.set_limits(limits)?;
+    if decoder.has_animation() {
+        return Ok(decoder.into_frames());
+    }
+    let picture = image::DynamicImage::from_decoder(decoder)?.into_rgba8();
+    let frame = Ok(image::Frame::new(picture));
+    Ok(Frames::new(Box::new(std::iter::once(frame))))
 }
 
 fn scan_gif(file: Input) -> Result<ClipInfo, Failure> {
@@ -105,11 +86,11 @@ fn scan_gif(file: Input) -> Result<ClipInfo, Failure> {
     if let Some(limit) = NonZeroU64::new(MAX_PIXELS) {
         options.set_memory_limit(gif::MemoryLimit::Bytes(limit));
     }
-    let mut decoder = options.read_info(file).map_err(open::gif::failure)?;
+    let mut decoder = options.read_info(file)?;
     let (width, height) = (decoder.width().into(), decoder.height().into());
     check_size(width, height)?;
     let mut times = Times::default();
-    while let Some(frame) = decoder.next_frame_info().map_err(open::gif::failure)? {
+    while let Some(frame) = decoder.next_frame_info()? {
         times.add(u64::from(frame.delay) * 10);
     }
     times.info(width, height, 10)
@@ -117,24 +98,21 @@ fn scan_gif(file: Input) -> Result<ClipInfo, Failure> {
 
 /// Walks over the chunks: `VP8X` has the canvas, each `ANMF` a frame's time.
 fn scan_webp(mut file: &File, len: u64) -> Result<ClipInfo, Failure> {
-    let failed = |err: io::Error| Failure::from_io(&err);
     let mut source = ByteSource::new(file, len);
-    if webp::end(&mut source).map_err(failed)? > len {
+    if webp::end(&mut source)? > len {
         return Err(Failure::Truncated);
     }
     let mut times = Times::default();
     let mut canvas = None;
-    let mut chunks = webp::chunks(&mut source).map_err(failed)?;
-    while let Some(chunk) = chunks.next_part().map_err(failed)? {
+    let mut chunks = webp::chunks(&mut source)?;
+    while let Some(chunk) = chunks.next_part()? {
         match &chunk.name {
             b"VP8X" => {
-                let head = chunks.source.array_at(chunk.start).map_err(failed)?;
-                let [_, _, _, _, w0, w1, w2, h0, h1, h2] = head;
+                let [_, _, _, _, w0, w1, w2, h0, h1, h2] = chunks.source.array_at(chunk.start)?;
                 canvas = Some((le24([w0, w1, w2]) + 1, le24([h0, h1, h2]) + 1));
             }
             b"ANMF" => {
-                let head = chunks.source.array_at::<16>(chunk.start);
-                let [.., m0, m1, m2, _] = head.map_err(failed)?;
+                let [.., m0, m1, m2, _] = chunks.source.array_at::<16>(chunk.start)?;
                 times.add(u64::from(le24([m0, m1, m2])));
             }
             _ => {}
@@ -143,17 +121,12 @@ fn scan_webp(mut file: &File, len: u64) -> Result<ClipInfo, Failure> {
     if times.num_frames == 0 {
         // A picture that does not move.
         file.rewind().map_err(Failure::Io)?;
-        canvas = Some(still_size(BufReader::new(file))?);
+        canvas = Some(WebPDecoder::new(BufReader::new(file))?.dimensions());
         times.add(0);
     }
     let (width, height) = canvas.ok_or_else(|| Failure::Damaged("it has no canvas".to_owned()))?;
     check_size(width, height)?;
     times.info(width, height, 1)
-}
-
-fn still_size(file: impl BufRead + Seek) -> Result<(u32, u32), Failure> {
-    let decoder = WebPDecoder::new(file).map_err(other::failure)?;
-    Ok(decoder.dimensions())
 }
 
 fn le24([a, b, c]: [u8; 3]) -> u32 {

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use serde::Deserialize;
 
 use super::{ClipInfo, Sink};
-use crate::media::open::{Failure, check_size};
+use crate::media::open::{Failure, check_size, picture_from_rgb};
 use crate::media::{MediaError, Picture};
 
 /// The rate of a clip that tells none.
@@ -41,9 +41,13 @@ impl Ffmpeg {
     /// Opens a clip of which it is known that nothing else here can read it, and what it is.
     pub fn open(path: &Path, container: &'static str, found: String) -> Result<Self, MediaError> {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        let missing = |found: String| MediaError::NeedsFfmpeg {
-            found,
-            path: path.clone(),
+        let missing = |found: String| {
+            MediaError::said(
+                format_args!(
+                    "expected an MP4 or MOV clip with H.264 of 8 bits and 4:2:0, or one that Safelight made, found {found}, which takes an installed ffmpeg to read"
+                ),
+                &path,
+            )
         };
         let mut probe = Command::new("ffprobe");
         probe
@@ -152,7 +156,7 @@ impl Frames {
     /// The next picture, in the form of a PPM file; `None` behind the last one.
     fn next(&mut self) -> Result<Option<Picture>, MediaError> {
         let path = self.path.clone();
-        let read = || -> Result<Option<Picture>, Failure> {
+        let mut read = || -> Result<Option<Picture>, Failure> {
             let mut numbers = Vec::new();
             // The kind, width and height, and the largest value, each behind a white space.
             for index in 0..4 {
@@ -162,7 +166,7 @@ impl Frames {
                         Ok([]) if index == 0 && word.is_empty() => return Ok(None),
                         Ok([]) => return Err(Failure::Truncated),
                         Ok([byte, ..]) => [*byte],
-                        Err(err) => return Err(Failure::from_io(&err)),
+                        Err(err) => return Err(err.into()),
                     };
                     self.pictures.consume(1);
                     if byte.is_ascii_whitespace() {
@@ -178,11 +182,9 @@ impl Frames {
             let (width, height): (u32, u32) = (numbers[1], numbers[2]);
             check_size(width, height)?;
             let mut rgb = vec![0; width as usize * height as usize * 3];
-            let whole = self.pictures.read_exact(&mut rgb);
-            whole.map_err(|err| Failure::from_io(&err))?;
-            crate::media::open::picture_from_rgb(width, height, rgb).map(Some)
+            self.pictures.read_exact(&mut rgb)?;
+            picture_from_rgb(width, height, rgb).map(Some)
         };
-        let mut read = read;
         read().map_err(|failure| failure.into_error("video", &path))
     }
 

@@ -14,7 +14,7 @@ mod webm;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use animation::{Animation, Format};
+use animation::Animation;
 use ffmpeg::Ffmpeg;
 use mp4::Movie;
 use numbered::Numbered;
@@ -29,7 +29,6 @@ use crate::job::Clip;
 /// bytes each make 3 GB, which is a minute of 1280 × 720 at 18 frames a second.
 pub const MAX_CLIP_PIXELS: u64 = 1_000_000_000;
 
-/// What is known of a clip without decoding it.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ClipInfo {
     /// Pixels, upright.
@@ -87,16 +86,12 @@ pub fn last_frame(path: &Path) -> Result<Picture, MediaError> {
         last = Some(frame);
         Ok(())
     })?;
-    last.ok_or_else(|| MediaError::NoFrames {
-        path: path.to_path_buf(),
-    })
+    last.ok_or_else(|| MediaError::no_frames(path))
 }
 
 /// The first frame of the clip at `path`; the others are not decoded.
 pub(super) fn first_frame(path: &Path) -> Result<Picture, MediaError> {
-    let none = || MediaError::NoFrames {
-        path: path.to_path_buf(),
-    };
+    let none = || MediaError::no_frames(path);
     let mut first = None;
     // The error only ends the reading.
     let read = Source::open(path)?.read_from(0, &mut |_, frame| {
@@ -127,7 +122,6 @@ enum Unread {
     Failed(MediaError),
 }
 
-/// An opened clip.
 enum Source {
     Animation(Animation),
     Movie(Box<Movie>),
@@ -147,14 +141,7 @@ impl Source {
             return Err(not_a_clip("an empty file"));
         }
         let (read, container) = match opened.kind {
-            Kind::Gif => {
-                return Animation::open(path, opened.file, opened.len, Format::Gif)
-                    .map(Self::Animation);
-            }
-            Kind::WebP => {
-                return Animation::open(path, opened.file, opened.len, Format::WebP)
-                    .map(Self::Animation);
-            }
+            Kind::Gif | Kind::WebP => return Animation::open(path, opened).map(Self::Animation),
             Kind::Png => {
                 let numbered = Numbered::open(path)?.map(Self::Numbered);
                 return numbered.ok_or_else(|| not_a_clip("a PNG picture without a number"));
@@ -194,7 +181,6 @@ impl Source {
         }
     }
 
-    /// Gives the frames from number `first` on.
     fn read_from(&mut self, first: u32, sink: &mut NumberedSink<'_>) -> Result<(), MediaError> {
         if let Self::Movie(movie) = self {
             return movie.read_from_frame(first, sink);
@@ -227,35 +213,25 @@ fn check_amount(num_frames: u32, width: u32, height: u32, path: &Path) -> Result
     if pixels <= MAX_CLIP_PIXELS {
         return Ok(());
     }
-    Err(MediaError::ClipTooLarge {
-        max_megapixels: MAX_CLIP_PIXELS / 1_000_000,
-        num_frames,
-        width,
-        height,
-        path: path.to_path_buf(),
-    })
+    let most = MAX_CLIP_PIXELS / 1_000_000;
+    Err(MediaError::said(
+        format_args!(
+            "expected a clip of at most {most} megapixels in all its frames, found {num_frames} frames of {width} × {height}"
+        ),
+        path,
+    ))
 }
 
 /// A clip's frames are all of one size, and there is at least one.
 fn check_sizes(frames: &[Arc<Picture>], path: &Path) -> Result<(), MediaError> {
     let Some(first) = frames.first() else {
-        return Err(MediaError::NoFrames {
-            path: path.to_path_buf(),
-        });
+        return Err(MediaError::no_frames(path));
     };
     let expected = (first.width, first.height);
-    match frames
-        .iter()
-        .find(|frame| (frame.width, frame.height) != expected)
-    {
+    let is_other = |frame: &&Arc<Picture>| (frame.width, frame.height) != expected;
+    match frames.iter().find(is_other) {
         None => Ok(()),
-        Some(other) => Err(MediaError::FrameSize {
-            expected_width: expected.0,
-            expected_height: expected.1,
-            width: other.width,
-            height: other.height,
-            path: path.to_path_buf(),
-        }),
+        Some(other) => Err(MediaError::frame_size(expected, other, path)),
     }
 }
 

@@ -63,12 +63,10 @@ impl Numbered {
         Ok(Some(Self { files, info }))
     }
 
-    /// All files of the clip, in order.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
-    /// Gives the frames from this one on.
     pub fn read(&self, first: usize, sink: &mut Sink<'_>) -> Result<(), MediaError> {
         for file in self.files.get(first..).unwrap_or_default() {
             sink(open_picture(file)?)?;

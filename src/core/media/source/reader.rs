@@ -12,7 +12,6 @@ use crate::media::{MediaError, Picture};
 /// Takes one decoded frame and its number; breaks off when it wants no more.
 pub type TakeFrame<'a> = dyn FnMut(u32, Picture) -> ControlFlow<()> + 'a;
 
-/// An opened clip.
 pub struct ClipReader {
     source: Source,
     path: PathBuf,
@@ -44,7 +43,7 @@ impl ClipReader {
             if take(number, picture).is_break() {
                 has_broken_off = true;
                 // Ends the reading, and is told to nobody.
-                return Err(MediaError::NoFrames { path: path.clone() });
+                return Err(MediaError::no_frames(&path));
             }
             Ok(())
         });

@@ -26,7 +26,6 @@ pub(super) struct WebM {
     pub info: ClipInfo,
 }
 
-/// What is gathered on the way through the file.
 #[derive(Default)]
 struct Scan {
     /// Number, type, codec and nanoseconds a frame of the track that is being read.
@@ -47,7 +46,7 @@ impl WebM {
     pub fn open(path: &Path, file: File, len: u64) -> Result<Self, Unread> {
         let failed = |failure: Failure| Unread::Failed(failure.into_error("WebM", path));
         let mut source = ByteSource::new(file, len);
-        let scan = scan(&mut source).map_err(|err| failed(Failure::from_io(&err)))?;
+        let scan = scan(&mut source).map_err(|err| failed(err.into()))?;
         let Some((_, codec, nanos)) = &scan.video else {
             return Err(failed(Failure::Damaged("it has no video track".to_owned())));
         };
@@ -55,14 +54,12 @@ impl WebM {
             return Err(Unread::Codec(codec_name(codec)));
         }
         let Some(first) = scan.frames.first().copied() else {
-            return Err(Unread::Failed(MediaError::NoFrames {
-                path: path.to_path_buf(),
-            }));
+            return Err(Unread::Failed(MediaError::no_frames(path)));
         };
         for (at, _) in &scan.frames {
             let [byte] = source
                 .array_at::<1>(*at)
-                .map_err(|err| failed(Failure::from_io(&err)))?;
+                .map_err(|err| failed(err.into()))?;
             // The lowest bit of a frame says that it depends on others.
             if byte & 1 == 1 {
                 return Err(Unread::Codec(
@@ -86,12 +83,11 @@ impl WebM {
         })
     }
 
-    /// Gives the frames from this one on.
     pub fn read(&mut self, first: usize, sink: &mut Sink<'_>) -> Result<(), MediaError> {
         for &(at, size) in self.frames.get(first..).unwrap_or_default() {
             let frame = self.source.read_at(at, size);
             let decoded = frame
-                .map_err(|err| Failure::from_io(&err))
+                .map_err(Failure::from)
                 .and_then(|frame| other::decode(webp_from_vp8(&frame), ImageFormat::WebP))
                 .map(|decoded| decoded.picture);
             sink(decoded.map_err(|failure| failure.into_error("WebM", &self.path))?)?;
@@ -172,9 +168,7 @@ fn frame_size<R: Read + Seek>(
     source: &mut ByteSource<R>,
     (at, size): (u64, u64),
 ) -> Result<(u32, u32), Failure> {
-    let [_, _, _, code @ .., w0, w1, h0, h1] = source
-        .array_at::<10>(at)
-        .map_err(|err| Failure::from_io(&err))?;
+    let [_, _, _, code @ .., w0, w1, h0, h1] = source.array_at::<10>(at)?;
     if size < 10 || code != [0x9d, 0x01, 0x2a] {
         return Err(Failure::Damaged(
             "its first frame is none of VP8".to_owned(),

@@ -13,7 +13,6 @@ pub(crate) struct Clip {
     pub(crate) width: f64,
     pub(crate) height: f64,
     pub(crate) frames: f64,
-    /// Edge of tiles.
     pub(crate) tile: Option<f64>,
 }
 

@@ -13,7 +13,7 @@ const NUMBERS_A_PIXEL: f64 = 64.0 * 12.25;
 
 /// A transformer's need with that of watching.
 pub(super) fn watched(job: &Job<'_>, need: Need) -> Need {
-    let numbers = job.weights.preview_numbers();
+    let numbers = job.weights.preview_numbers;
     if job.request.preview != PreviewChoice::Auto || numbers == 0 || !need.is_transformer() {
         return need;
     }

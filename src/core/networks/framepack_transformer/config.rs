@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::keys::FramePackTransformerKeys;
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
+use crate::named::with_defaults;
 use crate::networks::header::{not_a, sizes};
 use crate::networks::stream_blocks::{self, AXES, BlockWidths, GUIDANCE, HEAD_DIM};
 use crate::networks::{NetworkConfig, TensorSpec, check_layers, check_sizes, class_name};
@@ -16,65 +17,39 @@ use crate::networks::{NetworkConfig, TensorSpec, check_layers, check_sizes, clas
 /// Latents along an edge of a token; in time it is one.
 pub const PATCH: i64 = 2;
 
-/// `transformer/config.json`, with diffusers' defaults where a key is left out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct FramePackTransformerConfig {
-    pub in_channels: i64,
-    pub out_channels: Option<i64>,
-    pub num_attention_heads: i64,
-    pub attention_head_dim: i64,
-    /// Double blocks.
-    pub num_layers: i64,
-    pub num_single_layers: i64,
-    pub num_refiner_layers: i64,
-    pub mlp_ratio: f64,
-    pub patch_size: i64,
-    pub patch_size_t: i64,
-    pub qk_norm: Option<String>,
-    /// Whether guidance is an input of the model.
-    pub guidance_embeds: bool,
-    /// Width of the text's embeddings.
-    pub text_embed_dim: i64,
-    /// Width of the pooled text.
-    pub pooled_projection_dim: i64,
-    pub rope_theta: f64,
-    /// How many numbers of a head turn with frame, row and column.
-    pub rope_axes_dim: [i64; 3],
-    pub image_condition_type: Option<String>,
-    pub has_image_proj: bool,
-    /// Width of the picture's embeddings.
-    pub image_proj_dim: i64,
-    pub has_clean_x_embedder: bool,
-    pub quantization_config: Option<Value>,
-}
-
-impl Default for FramePackTransformerConfig {
-    fn default() -> Self {
-        Self {
-            in_channels: 16,
-            out_channels: Some(16),
-            num_attention_heads: 24,
-            attention_head_dim: HEAD_DIM,
-            num_layers: 20,
-            num_single_layers: 40,
-            num_refiner_layers: 2,
-            mlp_ratio: 4.0,
-            patch_size: 2,
-            patch_size_t: 1,
-            qk_norm: Some(QK_NORM.to_owned()),
-            guidance_embeds: true,
-            text_embed_dim: 4096,
-            pooled_projection_dim: 768,
-            rope_theta: 256.0,
-            rope_axes_dim: AXES,
-            image_condition_type: None,
-            // diffusers says no, and every published file has both. Whether they are there the schema says.
-            has_image_proj: true,
-            image_proj_dim: 1152,
-            has_clean_x_embedder: true,
-            quantization_config: None,
-        }
+with_defaults! {
+    /// `transformer/config.json`, with diffusers' defaults where a key is left out.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct FramePackTransformerConfig {
+        pub in_channels: i64 = 16,
+        pub out_channels: Option<i64> = Some(16),
+        pub num_attention_heads: i64 = 24,
+        pub attention_head_dim: i64 = HEAD_DIM,
+        /// Double blocks.
+        pub num_layers: i64 = 20,
+        pub num_single_layers: i64 = 40,
+        pub num_refiner_layers: i64 = 2,
+        pub mlp_ratio: f64 = 4.0,
+        pub patch_size: i64 = 2,
+        pub patch_size_t: i64 = 1,
+        pub qk_norm: Option<String> = Some(QK_NORM.to_owned()),
+        /// Whether guidance is an input of the model.
+        pub guidance_embeds: bool = true,
+        /// Width of the text's embeddings.
+        pub text_embed_dim: i64 = 4096,
+        /// Width of the pooled text.
+        pub pooled_projection_dim: i64 = 768,
+        pub rope_theta: f64 = 256.0,
+        /// How many numbers of a head turn with frame, row and column.
+        pub rope_axes_dim: [i64; 3] = AXES,
+        pub image_condition_type: Option<String> = None,
+        // diffusers says no, and every published file has both. Whether they are there the schema says.
+        pub has_image_proj: bool = true,
+        /// Width of the picture's embeddings.
+        pub image_proj_dim: i64 = 1152,
+        pub has_clean_x_embedder: bool = true,
+        pub quantization_config: Option<Value> = None,
     }
 }
 
@@ -179,7 +154,6 @@ impl NetworkConfig for FramePackTransformerConfig {
 }
 
 impl FramePackTransformerConfig {
-    /// Whether it is a network as all published ones are.
     fn check_kind(&self) -> Result<(), String> {
         Err(if (self.patch_size, self.patch_size_t) != (PATCH, 1) {
             format!(

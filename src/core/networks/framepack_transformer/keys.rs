@@ -17,7 +17,6 @@ pub enum FramePackDialect {
     Diffusers,
 }
 
-/// How the tensors of one file or folder are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FramePackTransformerKeys {
     pub prefix: &'static str,

@@ -5,7 +5,6 @@ use super::keys::FramePackTransformerKeys;
 use crate::networks::stream_blocks::{self, SINUSOIDS};
 use crate::networks::{Schema, TensorSpec};
 
-/// Every tensor, as the file calls it.
 pub fn schema(
     config: &FramePackTransformerConfig,
     keys: FramePackTransformerKeys,

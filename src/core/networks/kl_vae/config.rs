@@ -248,7 +248,6 @@ impl<K: KlKind> KlConfig<K> {
         self.block_out_channels[self.block_out_channels.len() - 1]
     }
 
-    /// Whether a file has such an autoencoder at all, whole or not.
     pub(crate) fn is_in(weights: &WeightSet) -> bool {
         K::keys(weights).is_some_and(|keys| keys.has_norms(weights))
     }

@@ -18,7 +18,6 @@ enum Dialect {
     OldDiffusers,
 }
 
-/// How one file names the tensors of an autoencoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KlVaeKeys {
     /// What comes before every name: `vae.`, or nothing.

@@ -15,7 +15,6 @@ pub(super) const MAX_LEVELS: usize = 8;
 const ATTENTION: [&str; 2] = [".attn_1.", ".attentions.0."];
 
 impl<K: KlKind> KlConfig<K> {
-    /// The tensors of one half as a file names them.
     pub fn schema(&self, half: VaeHalf, keys: &KlVaeKeys) -> Vec<TensorSpec> {
         let mut table = Table {
             schema: Schema::default(),
@@ -148,13 +147,13 @@ pub(super) fn check_tensors(
         weights.expect(name, if is_matrix { &shape[..2] } else { shape })?;
     }
     if keys.levels > levels {
-        return Err(CatalogError::Config {
-            reason: format!(
+        return Err(CatalogError::config(
+            format!(
                 "expected {levels} levels by the config, found {}",
                 keys.levels
             ),
-            path: weights.files.first().cloned().unwrap_or_default(),
-        });
+            weights.files.first().cloned().unwrap_or_default(),
+        ));
     }
     Ok(())
 }

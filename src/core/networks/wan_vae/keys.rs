@@ -15,7 +15,6 @@ const MARKS: [&str; 4] = [
     "encoder.conv_in.weight",
 ];
 
-/// How one file names the tensors of an autoencoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WanVaeKeys {
     /// What comes before every name: `vae.`, or nothing.

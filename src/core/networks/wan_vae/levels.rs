@@ -23,7 +23,6 @@ pub struct WanVaeLevel {
     pub frames: i64,
     /// The step to the next level, which halves or doubles the edges: whether time too. The last level has none.
     pub step: Option<bool>,
-    /// Whether there is attention behind each residual block.
     pub has_attention: bool,
     /// Whether a shortcut without parameters leads around all of it.
     pub has_shortcut: bool,
@@ -150,7 +149,6 @@ impl WanVaeConfig {
         levels.collect()
     }
 
-    /// The tensors of one half as a file names them.
     pub fn schema(&self, half: VaeHalf, keys: &WanVaeKeys) -> Vec<TensorSpec> {
         let mut table = Table(Schema::default());
         match half {

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::vae::{VaeHalf, check_class, check_scale, check_shift};
 use super::{AutoencoderConfig, NetworkConfig, TensorSpec, check_layers, check_sizes, class_name};
 use crate::formats::weights::WeightSet;
+use crate::named::with_defaults;
 use header::{MEAN_16, STD_16};
 pub use keys::WanVaeKeys;
 pub use levels::WanVaeLevel;
@@ -21,57 +22,37 @@ const CLASS: &str = "AutoencoderKLWan";
 const MAX_LEVELS: usize = 8;
 const MAX_PATCH: i64 = 64;
 
-/// `vae/config.json`, with diffusers' defaults, those of Wan 2.1, where a key is left out.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct WanVaeConfig {
-    #[serde(rename = "_class_name")]
-    pub class: String,
-    pub base_dim: i64,
-    pub decoder_base_dim: Option<i64>,
-    /// Channels of the latents.
-    pub z_dim: i64,
-    /// Width of each level, in multiples of the base.
-    pub dim_mult: Vec<i64>,
-    /// Residual blocks of a level of the encoder; the decoder has one more.
-    pub num_res_blocks: i64,
-    /// The scales, 1 for whole frames, at which the encoder of a Wan 2.1 has attention behind its residual blocks.
-    pub attn_scales: Vec<f64>,
-    /// Which of the encoder's steps between levels also halve time; the decoder's go the other way round.
-    pub temperal_downsample: Vec<bool>,
-    pub latents_mean: Option<Vec<f64>>,
-    pub latents_std: Option<Vec<f64>>,
-    /// Wan 2.2: levels with a shortcut around them, all of one width. In Wan 2.1 the step to the next level halves the
-    /// width on the way up, and there are no shortcuts.
-    pub is_residual: bool,
-    pub in_channels: i64,
-    pub out_channels: i64,
-    /// Pixels of a square that become channels before the first convolution.
-    pub patch_size: Option<i64>,
-    pub scale_factor_temporal: Option<i64>,
-    pub scale_factor_spatial: Option<i64>,
-}
-
-impl Default for WanVaeConfig {
-    fn default() -> Self {
-        Self {
-            class: CLASS.to_owned(),
-            base_dim: 96,
-            decoder_base_dim: None,
-            z_dim: 16,
-            dim_mult: vec![1, 2, 4, 4],
-            num_res_blocks: 2,
-            attn_scales: Vec::new(),
-            temperal_downsample: vec![false, true, true],
-            latents_mean: None,
-            latents_std: None,
-            is_residual: false,
-            in_channels: 3,
-            out_channels: 3,
-            patch_size: None,
-            scale_factor_temporal: None,
-            scale_factor_spatial: None,
-        }
+with_defaults! {
+    /// `vae/config.json`, with diffusers' defaults, those of Wan 2.1, where a key is left out.
+    #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+    #[serde(default)]
+    pub struct WanVaeConfig {
+        #[serde(rename = "_class_name")]
+        pub class: String = CLASS.to_owned(),
+        pub base_dim: i64 = 96,
+        pub decoder_base_dim: Option<i64> = None,
+        /// Channels of the latents.
+        pub z_dim: i64 = 16,
+        /// Width of each level, in multiples of the base.
+        pub dim_mult: Vec<i64> = vec![1, 2, 4, 4],
+        /// Residual blocks of a level of the encoder; the decoder has one more.
+        pub num_res_blocks: i64 = 2,
+        /// The scales, 1 for whole frames, at which the encoder of a Wan 2.1 has attention behind its residual blocks.
+        pub attn_scales: Vec<f64> = Vec::new(),
+        /// Which of the encoder's steps between levels also halve time; the decoder's go the other way round.
+        pub temperal_downsample: Vec<bool> = vec![false, true, true],
+        pub latents_mean: Option<Vec<f64>> = None,
+        pub latents_std: Option<Vec<f64>> = None,
+        /// Wan 2.2: levels with a shortcut around them, all of one width. In Wan 2.1 the step to the next level halves
+        /// the
+        /// width on the way up, and there are no shortcuts.
+        pub is_residual: bool = false,
+        pub in_channels: i64 = 3,
+        pub out_channels: i64 = 3,
+        /// Pixels of a square that become channels before the first convolution.
+        pub patch_size: Option<i64> = None,
+        pub scale_factor_temporal: Option<i64> = None,
+        pub scale_factor_spatial: Option<i64> = None,
     }
 }
 

@@ -21,7 +21,6 @@ const MAX_NODES: usize = 20_000;
 /// The number or name of a node.
 type Id = String;
 
-/// Nodes and what goes into them.
 #[derive(Debug, Default)]
 struct Graph {
     nodes: BTreeMap<Id, Node>,

@@ -94,9 +94,9 @@ fn nearest_sampler<'a>(
 
 fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) {
     // The parts of a sampler may be nodes of their own.
-    let noise = walk.linked(sampler, "noise").map(|found| found.1);
-    let guider = walk.linked(sampler, "guider").map(|found| found.1);
-    let select = walk.linked(sampler, "sampler").map(|found| found.1);
+    let noise = walk.linked(sampler, "noise");
+    let guider = walk.linked(sampler, "guider");
+    let select = walk.linked(sampler, "sampler");
     let sigmas = scheduler(walk, sampler);
     let parts = [Some(sampler), noise, guider, select, sigmas];
     let parts = || parts.into_iter().flatten();
@@ -119,7 +119,6 @@ fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored)
     restored.strength = strength.filter(|strength| *strength < 1.0);
 }
 
-/// The sampler's and the schedule's names.
 fn read_names<'a>(walk: &Walk<'a>, parts: &[&'a Node], sampler: &'a Node, restored: &mut Restored) {
     let name = |wanted: &[&str]| parts.iter().find_map(|part| walk.text(part, wanted));
     if sampler.class.starts_with("WanVideo") {
@@ -139,10 +138,10 @@ fn read_names<'a>(walk: &Walk<'a>, parts: &[&'a Node], sampler: &'a Node, restor
 
 /// The node that has the steps of a sampler's sigmas, behind those that cut them.
 fn scheduler<'a>(walk: &Walk<'a>, sampler: &'a Node) -> Option<&'a Node> {
-    let mut node = walk.linked(sampler, "sigmas")?.1;
+    let mut node = walk.linked(sampler, "sigmas")?;
     for _ in 0..MAX_CHAIN {
         match walk.linked(node, "sigmas") {
-            Some((_, next, _)) if !node.has("steps") => node = next,
+            Some(next) if !node.has("steps") => node = next,
             _ => break,
         }
     }
@@ -157,7 +156,7 @@ fn read_model<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
         let link = ["model", "MODEL", "unet"]
             .iter()
             .find_map(|name| walk.linked(at, name));
-        let Some((_, next, _)) = link else {
+        let Some(next) = link else {
             break;
         };
         at = next;
@@ -208,7 +207,7 @@ fn loras_of<'a>(walk: &Walk<'a>, node: &'a Node, loras: &mut Vec<RestoredLora>) 
     // A chain of its own beside the model.
     let mut chain = walk.linked(node, "lora");
     for _ in 0..MAX_LORAS {
-        let Some((_, link, _)) = chain.filter(|_| loras.len() < MAX_LORAS) else {
+        let Some(link) = chain.filter(|_| loras.len() < MAX_LORAS) else {
             break;
         };
         if let Some(name) = walk.text(link, &["lora", "lora_0", "lora_name"]) {
@@ -221,7 +220,7 @@ fn loras_of<'a>(walk: &Walk<'a>, node: &'a Node, loras: &mut Vec<RestoredLora>) 
 
 /// The prompts, the guidance among them, and a size that stands on their way.
 fn read_words<'a>(walk: &Walk<'a>, guided: &'a Node, restored: &mut Restored) {
-    if let Some((_, words, _)) = walk.linked(guided, "text_embeds") {
+    if let Some(words) = walk.linked(guided, "text_embeds") {
         restored.prompt = walk.text(words, &["positive_prompt"]);
         restored.negative_prompt = walk.text(words, &["negative_prompt"]);
     }
@@ -248,7 +247,7 @@ fn words<'a>(
 ) -> Option<String> {
     let (mut id, mut slot) = (id, slot);
     for _ in 0..MAX_CHAIN {
-        let (_, node, from_slot) = walk.node(id, slot)?;
+        let (node, from_slot) = walk.node(id, slot)?;
         if is_positive && restored.distilled_guidance.is_none() {
             restored.distilled_guidance = walk.number(node, &["guidance"]);
         }
@@ -284,14 +283,13 @@ fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
         restored.num_frames = walk.count(node, &["length", "num_frames"]);
     }
     for name in ["start_image", "image", "pixels", "end_image", "reference"] {
-        let Some((_, source, _)) = walk.linked(node, name) else {
+        let Some(source) = walk.linked(node, name) else {
             continue;
         };
         if let Some(image) = walk.text(source, &["image"]) {
             let image = short(file_name(&image));
             let which = if name == "end_image" { "end" } else { "start" };
-            restored.from_picture = true;
-            restored.note(format!(
+            restored.note_picture(format!(
                 "Its {which} picture, {image}, is not in the file: drop it as well"
             ));
         }
@@ -302,7 +300,7 @@ fn read_latents<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored)
     let mut node = sampler;
     for _ in 0..MAX_CHAIN {
         let next = LATENTS.iter().find_map(|name| walk.linked(node, name));
-        let Some((_, next, _)) = next else {
+        let Some(next) = next else {
             break;
         };
         if is_sampler(next) {
@@ -348,7 +346,6 @@ fn read_second<'a>(walk: &Walk<'a>, first: &'a Node, last: &'a Node, restored: &
     }
 }
 
-/// The rate at which the clip is written.
 fn read_rate(walk: &Walk<'_>, restored: &mut Restored) {
     let writers = walk.graph.nodes.values().filter(|node| !node.is_bypassed);
     let mut rates = writers.filter_map(|node| walk.number(node, &["fps", "frame_rate"]));

@@ -17,26 +17,9 @@ const MAX_DEPTH: u32 = 100;
 const MAX_TEXT: usize = 1 << 20;
 
 /// What nodes call the value that they only hand on.
-const HELD: [&str; 16] = [
-    "value",
-    "text",
-    "string",
-    "prompt",
-    "seed",
-    "int",
-    "float",
-    "number",
-    "Value",
-    "Text",
-    "String",
-    "INT",
-    "FLOAT",
-    "STRING",
-    "wildcard_text",
-    "populated_text",
-];
+const HELD: &str = "value text string prompt seed int float number Value Text String INT FLOAT STRING \
+                    wildcard_text populated_text";
 
-/// A graph that is being read.
 pub(super) struct Walk<'a> {
     pub graph: &'a Graph,
     left: Cell<u32>,
@@ -58,15 +41,15 @@ impl<'a> Walk<'a> {
     }
 
     /// The node, where it is one that does something: those that only pass on are stepped through.
-    pub fn node(&self, id: &Id, slot: u64) -> Option<(&'a Id, &'a Node, u64)> {
+    pub fn node(&self, id: &Id, slot: u64) -> Option<(&'a Node, u64)> {
         let (mut id, mut slot) = (id, slot);
         for _ in 0..MAX_DEPTH {
             if !self.may_go_on() {
                 return None;
             }
-            let (key, node) = self.graph.nodes.get_key_value(id)?;
-            if !passes_on(node) {
-                return Some((key, node, slot));
+            let node = self.graph.nodes.get(id)?;
+            if !(node.is_bypassed || node.class.starts_with("Reroute")) {
+                return Some((node, slot));
             }
             // One that is passed by gives what goes in at the same place, else the first.
             let nth = usize::try_from(slot).unwrap_or(0);
@@ -77,9 +60,9 @@ impl<'a> Walk<'a> {
     }
 
     /// What a node's input is linked to.
-    pub fn linked(&self, node: &'a Node, name: &str) -> Option<(&'a Id, &'a Node, u64)> {
+    pub fn linked(&self, node: &'a Node, name: &str) -> Option<&'a Node> {
         let (id, slot) = node.link(name)?;
-        self.node(id, slot)
+        Some(self.node(id, slot)?.0)
     }
 
     /// The value of an input, from wherever it comes.
@@ -97,10 +80,10 @@ impl<'a> Walk<'a> {
             Input::Value(value) if value.is_array() || value.is_object() || value.is_null() => None,
             Input::Value(value) => Some(value.clone()),
             Input::Link { from, slot } => {
-                let (_, node, slot) = self.node(from, *slot)?;
+                let (node, slot) = self.node(from, *slot)?;
                 self.joined(node, depth).or_else(|| {
-                    let by_name = HELD.iter().find_map(|name| {
-                        let input = node.inputs.get(*name)?;
+                    let by_name = HELD.split(' ').find_map(|name| {
+                        let input = node.inputs.get(name)?;
                         self.resolve(input, depth - 1)
                     });
                     by_name.or_else(|| self.only_value(node, slot, depth))
@@ -162,9 +145,4 @@ impl<'a> Walk<'a> {
     pub fn seed(&self, node: &'a Node, names: &[&str]) -> Option<u64> {
         fields::seed(&self.value(node, names)?)
     }
-}
-
-/// Whether a node hands on what goes in, unchanged.
-fn passes_on(node: &Node) -> bool {
-    node.is_bypassed || node.class.starts_with("Reroute")
 }

@@ -8,90 +8,46 @@ use super::Input;
 use crate::restore::fields::Fields;
 
 /// The widgets of nodes that matter, in their order; for drawings that do not name them.
-const ORDERS: &[(&str, &[&str])] = &[
-    (
-        "KSampler",
-        &[
-            "seed",
-            "steps",
-            "cfg",
-            "sampler_name",
-            "scheduler",
-            "denoise",
-        ],
-    ),
+const ORDERS: &[(&str, &str)] = &[
+    ("KSampler", "seed steps cfg sampler_name scheduler denoise"),
     (
         "KSamplerAdvanced",
-        &[
-            "add_noise",
-            "noise_seed",
-            "steps",
-            "cfg",
-            "sampler_name",
-            "scheduler",
-            "start_at_step",
-            "end_at_step",
-            "return_with_leftover_noise",
-        ],
+        "add_noise noise_seed steps cfg sampler_name scheduler start_at_step end_at_step \
+         return_with_leftover_noise",
     ),
-    ("SamplerCustom", &["add_noise", "noise_seed", "cfg"]),
-    ("RandomNoise", &["noise_seed"]),
-    ("BasicScheduler", &["scheduler", "steps", "denoise"]),
-    ("KSamplerSelect", &["sampler_name"]),
-    ("CFGGuider", &["cfg"]),
-    ("FluxGuidance", &["guidance"]),
-    ("ModelSamplingSD3", &["shift"]),
-    ("ModelSamplingAuraFlow", &["shift"]),
-    ("CLIPTextEncode", &["text"]),
-    ("CLIPTextEncodeFlux", &["clip_l", "t5xxl", "guidance"]),
-    ("EmptyLatentImage", &["width", "height", "batch_size"]),
-    ("EmptySD3LatentImage", &["width", "height", "batch_size"]),
-    (
-        "EmptyHunyuanLatentVideo",
-        &["width", "height", "length", "batch_size"],
-    ),
-    (
-        "Wan22ImageToVideoLatent",
-        &["width", "height", "length", "batch_size"],
-    ),
-    (
-        "WanImageToVideo",
-        &["width", "height", "length", "batch_size"],
-    ),
-    (
-        "WanFirstLastFrameToVideo",
-        &["width", "height", "length", "batch_size"],
-    ),
-    (
-        "LoraLoader",
-        &["lora_name", "strength_model", "strength_clip"],
-    ),
-    ("LoraLoaderModelOnly", &["lora_name", "strength_model"]),
-    ("UNETLoader", &["unet_name", "weight_dtype"]),
-    ("UnetLoaderGGUF", &["unet_name"]),
-    ("CheckpointLoaderSimple", &["ckpt_name"]),
-    ("LoadImage", &["image"]),
-    ("CreateVideo", &["fps"]),
-    ("SaveAnimatedWEBP", &["filename_prefix", "fps"]),
-    ("SaveWEBM", &["filename_prefix", "codec", "fps", "crf"]),
-    ("PrimitiveNode", &["value"]),
-    ("WanVideoModelLoader", &["model"]),
-    ("WanVideoLoraSelect", &["lora", "strength"]),
-    (
-        "WanVideoTextEncode",
-        &["positive_prompt", "negative_prompt"],
-    ),
-    ("WanVideoEmptyEmbeds", &["width", "height", "num_frames"]),
+    ("SamplerCustom", "add_noise noise_seed cfg"),
+    ("RandomNoise", "noise_seed"),
+    ("BasicScheduler", "scheduler steps denoise"),
+    ("KSamplerSelect", "sampler_name"),
+    ("CFGGuider", "cfg"),
+    ("FluxGuidance", "guidance"),
+    ("ModelSamplingSD3", "shift"),
+    ("ModelSamplingAuraFlow", "shift"),
+    ("CLIPTextEncode", "text"),
+    ("CLIPTextEncodeFlux", "clip_l t5xxl guidance"),
+    ("EmptyLatentImage", "width height batch_size"),
+    ("EmptySD3LatentImage", "width height batch_size"),
+    ("EmptyHunyuanLatentVideo", "width height length batch_size"),
+    ("Wan22ImageToVideoLatent", "width height length batch_size"),
+    ("WanImageToVideo", "width height length batch_size"),
+    ("WanFirstLastFrameToVideo", "width height length batch_size"),
+    ("LoraLoader", "lora_name strength_model strength_clip"),
+    ("LoraLoaderModelOnly", "lora_name strength_model"),
+    ("UNETLoader", "unet_name weight_dtype"),
+    ("UnetLoaderGGUF", "unet_name"),
+    ("CheckpointLoaderSimple", "ckpt_name"),
+    ("LoadImage", "image"),
+    ("CreateVideo", "fps"),
+    ("SaveAnimatedWEBP", "filename_prefix fps"),
+    ("SaveWEBM", "filename_prefix codec fps crf"),
+    ("PrimitiveNode", "value"),
+    ("WanVideoModelLoader", "model"),
+    ("WanVideoLoraSelect", "lora strength"),
+    ("WanVideoTextEncode", "positive_prompt negative_prompt"),
+    ("WanVideoEmptyEmbeds", "width height num_frames"),
     (
         "WanVideoSampler",
-        &[
-            "steps",
-            "cfg",
-            "shift",
-            "seed",
-            "force_offload",
-            "scheduler",
-        ],
+        "steps cfg shift seed force_offload scheduler",
     ),
 ];
 
@@ -113,23 +69,21 @@ pub(super) fn values(class: &str, node: Fields<'_>) -> BTreeMap<String, Input> {
         })
         .collect();
     let order = ORDERS.iter().find(|(known, _)| *known == class);
-    let known = order.map_or(&[][..], |(_, order)| order);
+    let known = order.map_or("", |(_, order)| order);
+    let known: Vec<&str> = known.split_whitespace().collect();
     // Where only some widgets were made inputs, as in older drawings, they name too few.
-    let names = if named.len() >= known.len() {
-        &named
-    } else {
+    let names = if named.len() < known.len() {
         known
+    } else {
+        named
     };
-    let mut names = names.iter().copied();
+    let mut names = names.into_iter();
     let mut found = BTreeMap::new();
     let mut is_behind_seed = false;
     for it in row {
         // Behind a seed stands what becomes of it.
-        let is_control = is_behind_seed
-            && matches!(
-                it.as_str(),
-                Some("fixed" | "increment" | "decrement" | "randomize")
-            );
+        let controls = ["fixed", "increment", "decrement", "randomize"];
+        let is_control = is_behind_seed && controls.iter().any(|control| it == control);
         is_behind_seed = false;
         if is_control {
             continue;

@@ -35,7 +35,8 @@ fn fix_line(line: &str, may_unescape: bool) -> String {
         text = decoding::fix_encoding(&text);
         text = text.chars().map(decoding::fix_c1_control).collect();
         text = spell_out(&text);
-        text = fix_line_breaks(&text);
+        text = text.replace("\r\n", "\n");
+        text = text.replace(['\r', '\u{2028}', '\u{2029}', '\u{85}'], "\n");
         text = remove_terminal_escapes(&text);
         text.retain(|c| !is_useless_control(c));
         text = normalize(&text, NormalizedString::nfc);
@@ -63,31 +64,16 @@ fn spell_out(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '\u{0132}' => out.push_str("IJ"),
-            '\u{0133}' => out.push_str("ij"),
             // The apostrophe of this one is then a quote.
             '\u{0149}' => out.push_str("'n"),
-            '\u{01F1}' => out.push_str("DZ"),
-            '\u{01F2}' => out.push_str("Dz"),
-            '\u{01F3}' => out.push_str("dz"),
-            '\u{01C4}' => out.push_str("D\u{017D}"),
-            '\u{01C5}' => out.push_str("D\u{017E}"),
-            '\u{01C6}' => out.push_str("d\u{017E}"),
-            '\u{01C7}' => out.push_str("LJ"),
-            '\u{01C8}' => out.push_str("Lj"),
-            '\u{01C9}' => out.push_str("lj"),
-            '\u{01CA}' => out.push_str("NJ"),
-            '\u{01CB}' => out.push_str("Nj"),
-            '\u{01CC}' => out.push_str("nj"),
-            '\u{FB00}' => out.push_str("ff"),
-            '\u{FB01}' => out.push_str("fi"),
-            '\u{FB02}' => out.push_str("fl"),
-            '\u{FB03}' => out.push_str("ffi"),
-            '\u{FB04}' => out.push_str("ffl"),
             '\u{FB05}' => out.push_str("\u{017F}t"),
-            '\u{FB06}' => out.push_str("st"),
-            '\u{3000}' => out.push(' '),
-            '\u{FF01}'..='\u{FFEF}' => {
+            '\u{0132}'
+            | '\u{0133}'
+            | '\u{01C4}'..='\u{01CC}'
+            | '\u{01F1}'..='\u{01F3}'
+            | '\u{FB00}'..='\u{FB06}'
+            | '\u{3000}'
+            | '\u{FF01}'..='\u{FFEF}' => {
                 out.push_str(&normalize(
                     c.encode_utf8(&mut [0; 4]),
                     NormalizedString::nfkc,
@@ -99,11 +85,6 @@ fn spell_out(text: &str) -> String {
         }
     }
     out
-}
-
-fn fix_line_breaks(text: &str) -> String {
-    text.replace("\r\n", "\n")
-        .replace(['\r', '\u{2028}', '\u{2029}', '\u{85}'], "\n")
 }
 
 /// `ESC [ 31;1 m` and its like.

@@ -25,10 +25,8 @@ pub const C1: &str = "\u{80}-\u{9f}";
 /// Almost always a sign of wrong decoding.
 pub const BAD: &str = "¦¤¨¬¯¸ƒˆˇ˘˛˜†‡‰⌐◊�ªº";
 
-/// Of legal texts.
 pub const LAW: &str = "¶§";
 
-/// Of money.
 pub const CURRENCY: &str = "¢£¥₧€";
 
 /// In front of words.
@@ -43,10 +41,8 @@ pub const NUMERIC: &str = "²³¹±¼½¾×µ÷⁄∂∆∏∑√∞∩∫≈≠
 /// Letters that make faces.
 pub const KAOMOJI: &str = "Ò-ÖÙ-Üò-öø-üŐŌŪŲ°";
 
-/// Capital letters with marks.
 pub const UPPER_ACCENTED: &str = "À-ÑØÜÝĂĀĄĆČĎĐĘĚĒĖĞĢİĪĶĹĽŁĻŃŇŅŒŘŚŞŠŢŤŮŰŸŹŻŽҐ";
 
-/// Small letters with marks.
 pub const LOWER_ACCENTED: &str = "ßà-ñăąāćčďđęěēėğģįīķĺľłļœŕśşšťüźżžґﬁﬂ";
 
 /// Capital letters of other alphabets.

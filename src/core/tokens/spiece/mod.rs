@@ -27,6 +27,7 @@ pub use self::export::T5Pieces;
 use self::normalizer::Normalizer;
 use self::pieces::Pieces;
 pub use self::proto::{Model, NormalizerSpec, Piece, PieceKind};
+use crate::files::has_ending;
 use crate::formats::weights::header::Header;
 use crate::tokens::error::TokensError;
 
@@ -40,7 +41,6 @@ const UNIGRAM: u64 = 1;
 /// How much worse than the worst piece an unknown character is.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
-/// A SentencePiece model, ready to encode.
 pub struct SpieceModel {
     normalizer: Normalizer,
     /// Pieces that are found in texts, and nothing else.
@@ -306,8 +306,7 @@ fn bytes_inside(path: &Path) -> Result<Option<Vec<u8>>, TokensError> {
 }
 
 pub(super) fn has_end(path: &Path, end: &str) -> bool {
-    path.extension()
-        .is_some_and(|found| found.eq_ignore_ascii_case(end))
+    has_ending(path, &[end])
 }
 
 /// How many bytes the character has that begins with `byte`.

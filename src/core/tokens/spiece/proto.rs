@@ -2,7 +2,8 @@
 //!
 //! No message inside is followed deeper than its two levels, so nothing in a file can make this recurse.
 
-/// What a piece is for.
+use crate::named::with_defaults;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceKind {
     Normal,
@@ -35,44 +36,23 @@ pub struct Piece {
     pub kind: PieceKind,
 }
 
-pub struct Trainer {
-    pub model_type: u64,
-    pub treat_whitespace_as_suffix: bool,
-    pub byte_fallback: bool,
-    pub eos_piece: Vec<u8>,
-    pub pad_piece: Vec<u8>,
-}
-
-impl Default for Trainer {
-    /// The proto's defaults.
-    fn default() -> Self {
-        Self {
-            model_type: 1,
-            treat_whitespace_as_suffix: false,
-            byte_fallback: false,
-            eos_piece: b"</s>".to_vec(),
-            pad_piece: b"<pad>".to_vec(),
-        }
+with_defaults! {
+    pub struct Trainer {
+        pub model_type: u64 = 1,
+        pub treat_whitespace_as_suffix: bool = false,
+        pub byte_fallback: bool = false,
+        pub eos_piece: Vec<u8> = b"</s>".to_vec(),
+        pub pad_piece: Vec<u8> = b"<pad>".to_vec(),
     }
 }
 
-#[derive(Clone)]
-pub struct NormalizerSpec {
-    pub precompiled_charsmap: Vec<u8>,
-    pub add_dummy_prefix: bool,
-    pub remove_extra_whitespaces: bool,
-    pub escape_whitespaces: bool,
-}
-
-impl Default for NormalizerSpec {
-    /// The proto's defaults.
-    fn default() -> Self {
-        Self {
-            precompiled_charsmap: Vec::new(),
-            add_dummy_prefix: true,
-            remove_extra_whitespaces: true,
-            escape_whitespaces: true,
-        }
+with_defaults! {
+    #[derive(Clone)]
+    pub struct NormalizerSpec {
+        pub precompiled_charsmap: Vec<u8> = Vec::new(),
+        pub add_dummy_prefix: bool = true,
+        pub remove_extra_whitespaces: bool = true,
+        pub escape_whitespaces: bool = true,
     }
 }
 
@@ -158,7 +138,6 @@ enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a protocol buffer message, in their order.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

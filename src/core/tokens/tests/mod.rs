@@ -69,6 +69,13 @@ fn any_prompt_is_cleaned_as_the_reference_cleans_it() {
 }
 
 #[test]
+fn letters_of_several_are_spelled_out_as_the_reference_has_them() {
+    let letters = "ĲĳŉǱǲǳǄǅǆǇǈǉǊǋǌﬀﬁﬂﬃﬄﬅﬆ\u{3000}Ａ｡";
+    let expected = "IJij'nDZDzdzDŽDždžLJLjljNJNjnjfffiflffifflſtst A。";
+    assert_eq!(clean_wan_prompt(letters), expected);
+}
+
+#[test]
 fn a_long_text_is_cut_and_still_ends() {
     let tokens = tokenizer(8).encode(&"boat ".repeat(600)).unwrap();
     assert_eq!((tokens.ids.len(), tokens.ids[7]), (8, 1));

@@ -5,81 +5,52 @@
 use safetensors::Dtype;
 
 use crate::formats::weights::TensorType;
+use crate::named::named;
 
-/// Numbers that share scales, as this version can expand them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum BlockType {
-    Q4_0,
-    Q4_1,
-    Q5_0,
-    Q5_1,
-    Q8_0,
-    Q2K,
-    Q3K,
-    Q4K,
-    Q5K,
-    Q6K,
-    Iq4Nl,
-    Iq4Xs,
+named! {
+    /// Numbers that share scales, as this version can expand them.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum BlockType {
+        Q4_0 = "Q4_0",
+        Q4_1 = "Q4_1",
+        Q5_0 = "Q5_0",
+        Q5_1 = "Q5_1",
+        Q8_0 = "Q8_0",
+        Q2K = "Q2_K",
+        Q3K = "Q3_K",
+        Q4K = "Q4_K",
+        Q5K = "Q5_K",
+        Q6K = "Q6_K",
+        Iq4Nl = "IQ4_NL",
+        Iq4Xs = "IQ4_XS",
+    }
 }
 
 impl BlockType {
-    pub const ALL: [Self; 12] = [
-        Self::Q4_0,
-        Self::Q4_1,
-        Self::Q5_0,
-        Self::Q5_1,
-        Self::Q8_0,
-        Self::Q2K,
-        Self::Q3K,
-        Self::Q4K,
-        Self::Q5K,
-        Self::Q6K,
-        Self::Iq4Nl,
-        Self::Iq4Xs,
-    ];
-
-    /// The name that people know it by.
-    pub fn name(self) -> &'static str {
+    /// Numbers and bytes of one block.
+    fn sizes(self) -> (usize, usize) {
         match self {
-            Self::Q4_0 => "Q4_0",
-            Self::Q4_1 => "Q4_1",
-            Self::Q5_0 => "Q5_0",
-            Self::Q5_1 => "Q5_1",
-            Self::Q8_0 => "Q8_0",
-            Self::Q2K => "Q2_K",
-            Self::Q3K => "Q3_K",
-            Self::Q4K => "Q4_K",
-            Self::Q5K => "Q5_K",
-            Self::Q6K => "Q6_K",
-            Self::Iq4Nl => "IQ4_NL",
-            Self::Iq4Xs => "IQ4_XS",
+            Self::Q4_0 | Self::Iq4Nl => (32, 18),
+            Self::Q4_1 => (32, 20),
+            Self::Q5_0 => (32, 22),
+            Self::Q5_1 => (32, 24),
+            Self::Q8_0 => (32, 34),
+            Self::Q2K => (256, 84),
+            Self::Q3K => (256, 110),
+            Self::Q4K => (256, 144),
+            Self::Q5K => (256, 176),
+            Self::Q6K => (256, 210),
+            Self::Iq4Xs => (256, 136),
         }
     }
 
     /// Numbers in one block.
     pub fn block_len(self) -> usize {
-        match self {
-            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 | Self::Iq4Nl => 32,
-            Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K | Self::Iq4Xs => 256,
-        }
+        self.sizes().0
     }
 
-    /// Bytes of one block.
     pub fn block_bytes(self) -> usize {
-        match self {
-            Self::Q4_0 | Self::Iq4Nl => 18,
-            Self::Q4_1 => 20,
-            Self::Q5_0 => 22,
-            Self::Q5_1 => 24,
-            Self::Q8_0 => 34,
-            Self::Q2K => 84,
-            Self::Q3K => 110,
-            Self::Q4K => 144,
-            Self::Q5K => 176,
-            Self::Q6K => 210,
-            Self::Iq4Xs => 136,
-        }
+        self.sizes().1
     }
 }
 
@@ -125,6 +96,6 @@ pub(super) fn type_of_id(id: u32) -> Option<(TensorType, u64, u64)> {
         23 => BlockType::Iq4Xs,
         _ => return None,
     };
-    let (len, bytes) = (block.block_len() as u64, block.block_bytes() as u64);
-    Some((TensorType::Blocks(block), len, bytes))
+    let (len, bytes) = block.sizes();
+    Some((TensorType::Blocks(block), len as u64, bytes as u64))
 }

@@ -65,7 +65,6 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// The next `len` bytes.
     pub(super) fn bytes(&mut self, len: u64) -> Result<Vec<u8>, HeaderError> {
         self.check(len)?;
         let mut bytes = vec![0; len as usize];

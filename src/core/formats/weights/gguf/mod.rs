@@ -18,7 +18,7 @@ pub use self::block_type::BlockType;
 use self::block_type::type_of_id;
 use self::cursor::Cursor;
 pub use self::value::{Element, List, Value};
-use super::header::{HeaderError, TensorInfo};
+use super::header::{Header, HeaderError, TensorInfo};
 
 /// The first bytes of every such file.
 pub const MAGIC: [u8; 4] = *b"GGUF";
@@ -34,66 +34,58 @@ const DEFAULT_ALIGNMENT: u64 = 32;
 /// What a note shows of a text.
 const MAX_NOTE_CHARS: usize = 1000;
 
-/// The checked header of one file: every tensor lies within the file, and none overlaps another.
-#[derive(Debug)]
-pub struct Header {
-    metadata: BTreeMap<String, Value>,
-    tensors: BTreeMap<String, TensorInfo>,
-    pub file_bytes: u64,
+/// Reads the header of an open file, whose position does not matter and does not move.
+pub(super) fn read_header(file: &File) -> Result<Header, HeaderError> {
+    let file_bytes = file.metadata()?.len();
+    let mut cursor = Cursor::new(file, 4, file_bytes.min(MAX_HEADER_BYTES));
+    check_version(cursor.u32()?)?;
+    let num_tensors = cursor.u64()?;
+    let num_entries = cursor.u64()?;
+    for (what, count, max) in [
+        ("tensors", num_tensors, MAX_TENSORS),
+        ("entries of metadata", num_entries, MAX_ENTRIES),
+    ] {
+        if count > max {
+            return unsound(format!("expected at most {max} {what}, found {count}"));
+        }
+    }
+    let mut metadata = BTreeMap::new();
+    for _ in 0..num_entries {
+        let key = cursor.text("a key of its metadata", MAX_NAME_BYTES)?;
+        let value = Value::read(&mut cursor, &key)?;
+        if metadata.contains_key(&key) {
+            return unsound(format!("it has '{key}' twice"));
+        }
+        metadata.insert(key, value);
+    }
+    check_split(&metadata)?;
+    let mut tensors = BTreeMap::new();
+    for _ in 0..num_tensors {
+        let (name, info) = read_tensor(&mut cursor)?;
+        if tensors.contains_key(&name) {
+            return unsound(format!("it has the tensor '{name}' twice"));
+        }
+        tensors.insert(name, info);
+    }
+    let data_start = cursor.position().next_multiple_of(alignment_of(&metadata)?);
+    place(&mut tensors, data_start, file_bytes)?;
+    let metadata = Metadata(metadata);
+    metadata.reshape(&mut tensors, file)?;
+    Ok(Header {
+        tensors,
+        notes: metadata.notes(),
+        file_bytes,
+        gguf: Some(metadata),
+    })
 }
 
-impl Header {
-    /// Reads the header of an open file, whose position does not matter and does not move.
-    pub(super) fn of_file(file: &File) -> Result<Self, HeaderError> {
-        let file_bytes = file.metadata()?.len();
-        let mut cursor = Cursor::new(file, 4, file_bytes.min(MAX_HEADER_BYTES));
-        check_version(cursor.u32()?)?;
-        let num_tensors = cursor.u64()?;
-        let num_entries = cursor.u64()?;
-        for (what, count, max) in [
-            ("tensors", num_tensors, MAX_TENSORS),
-            ("entries of metadata", num_entries, MAX_ENTRIES),
-        ] {
-            if count > max {
-                return unsound(format!("expected at most {max} {what}, found {count}"));
-            }
-        }
-        let mut metadata = BTreeMap::new();
-        for _ in 0..num_entries {
-            let key = cursor.text("a key of its metadata", MAX_NAME_BYTES)?;
-            let value = Value::read(&mut cursor, &key)?;
-            if metadata.contains_key(&key) {
-                return unsound(format!("it has '{key}' twice"));
-            }
-            metadata.insert(key, value);
-        }
-        check_split(&metadata)?;
-        let mut tensors = BTreeMap::new();
-        for _ in 0..num_tensors {
-            let (name, info) = read_tensor(&mut cursor)?;
-            if tensors.contains_key(&name) {
-                return unsound(format!("it has the tensor '{name}' twice"));
-            }
-            tensors.insert(name, info);
-        }
-        let data_start = cursor.position().next_multiple_of(alignment_of(&metadata)?);
-        place(&mut tensors, data_start, file_bytes)?;
-        let mut header = Self {
-            metadata,
-            tensors,
-            file_bytes,
-        };
-        header.reshape(file)?;
-        Ok(header)
-    }
+/// What a file says besides its tensors, by key.
+#[derive(Debug)]
+pub struct Metadata(BTreeMap<String, Value>);
 
-    /// By name; types that this version cannot expand are among them.
-    pub fn tensors(&self) -> &BTreeMap<String, TensorInfo> {
-        &self.tensors
-    }
-
+impl Metadata {
     pub fn value(&self, key: &str) -> Option<&Value> {
-        self.metadata.get(key)
+        self.0.get(key)
     }
 
     pub fn text(&self, key: &str) -> Option<&str> {
@@ -145,8 +137,8 @@ impl Header {
     }
 
     /// What the file says about itself, without its lists.
-    pub fn notes(&self) -> BTreeMap<String, String> {
-        let entries = self.metadata.iter();
+    fn notes(&self) -> BTreeMap<String, String> {
+        let entries = self.0.iter();
         let notes = entries.filter_map(|(key, value)| {
             let text = match value {
                 Value::Unsigned(number) => number.to_string(),
@@ -164,18 +156,19 @@ impl Header {
     }
 
     /// Gives tensors the shapes that they had before they were written.
-    fn reshape(&mut self, file: &File) -> Result<(), HeaderError> {
-        shapes::unfold(&mut self.tensors);
-        let mut originals = Vec::new();
-        for (key, value) in &self.metadata {
-            if let (Some(name), Value::List(list)) =
-                (key.strip_prefix(shapes::ORIGINAL_SHAPE), value)
-            {
-                originals.push((name.to_owned(), self.sizes(file, *list)?));
-            }
-        }
-        for (name, shape) in originals {
-            let Some(info) = self.tensors.get_mut(&name) else {
+    fn reshape(
+        &self,
+        tensors: &mut BTreeMap<String, TensorInfo>,
+        file: &File,
+    ) -> Result<(), HeaderError> {
+        shapes::unfold(tensors);
+        for (key, value) in &self.0 {
+            let (Some(name), Value::List(list)) = (key.strip_prefix(shapes::ORIGINAL_SHAPE), value)
+            else {
+                continue;
+            };
+            let shape = self.sizes(file, *list)?;
+            let Some(info) = tensors.get_mut(name) else {
                 continue;
             };
             if product(&shape) != product(&info.shape) {

@@ -5,7 +5,7 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::*;
-use crate::formats::weights::{TensorType, header};
+use crate::formats::weights::TensorType;
 
 /// Bytes of a header, put together by hand.
 #[derive(Clone, Default)]
@@ -49,18 +49,17 @@ impl Writer {
     }
 }
 
-fn read(bytes: &[u8]) -> Result<header::Header, HeaderError> {
+fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.gguf");
     fs::write(&path, bytes).unwrap();
-    header::Header::open(&path).map(|(_, header)| header)
+    Header::open(&path).map(|(_, header)| header)
 }
 
-fn gguf(bytes: &[u8]) -> Header {
-    match read(bytes).unwrap() {
-        header::Header::Gguf(header) => header,
-        header::Header::Safetensors(_) => panic!("it begins as GGUF does"),
-    }
+fn gguf(bytes: &[u8]) -> (Header, Metadata) {
+    let mut header = read(bytes).unwrap();
+    let metadata = header.gguf.take().unwrap();
+    (header, metadata)
 }
 
 /// Two tensors and an entry of each sort.
@@ -98,17 +97,17 @@ fn whole() -> Vec<u8> {
 #[test]
 fn a_sound_header_tells_types_shapes_places_and_metadata() {
     let bytes = whole();
-    let header = gguf(&bytes);
-    assert_eq!(header.text("general.architecture"), Some("wan"));
-    assert_eq!(header.number("general.file_type"), Some(7));
-    let a = &header.tensors()["a"];
+    let (header, metadata) = gguf(&bytes);
+    assert_eq!(metadata.text("general.architecture"), Some("wan"));
+    assert_eq!(metadata.number("general.file_type"), Some(7));
+    let a = &header.tensors["a"];
     assert_eq!((a.shape.as_slice(), a.bytes), (&[2, 3][..], 24));
-    let b = &header.tensors()["b"];
+    let b = &header.tensors["b"];
     assert_eq!(b.dtype, TensorType::Blocks(BlockType::Q8_0));
     assert_eq!((b.shape.as_slice(), b.bytes), (&[4, 16][..], 68));
     assert_eq!(b.start, a.start + 32);
     assert_eq!(b.start + b.bytes, bytes.len() as u64);
-    let notes = header.notes();
+    let notes = header.notes;
     assert_eq!(notes["tokens"], "a list of 2");
     assert!(!notes.keys().any(|key| key.contains("orig_shape")));
 }
@@ -118,8 +117,8 @@ fn lists_are_read_when_they_are_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.gguf");
     fs::write(&path, whole()).unwrap();
-    let (file, header) = header::Header::open(&path).unwrap();
-    let header = header.as_gguf().unwrap();
+    let (file, header) = Header::open(&path).unwrap();
+    let header = header.gguf.unwrap();
     let mut texts = Vec::new();
     let tokens = header.list("tokens").unwrap();
     header
@@ -142,7 +141,7 @@ fn both_versions_are_read_and_an_own_alignment_counts() {
     let start = bytes.0.len().next_multiple_of(8);
     let mut bytes = bytes.0;
     bytes.resize(start + 8, 0);
-    assert_eq!(gguf(&bytes).tensors()["a"].start, start as u64);
+    assert_eq!(gguf(&bytes).0.tensors["a"].start, start as u64);
 }
 
 #[test]
@@ -153,8 +152,8 @@ fn what_ggml_folds_or_forgets_has_its_own_shape_again() {
         .tensor("blocks.0.modulation", &[4, 6], 0, 224)
         .tensor("blocks.0.self_attn.q.weight", &[4, 4], 0, 320)
         .data(384);
-    let header = gguf(&bytes);
-    let shape = |name: &str| header.tensors()[name].shape.clone();
+    let (header, _) = gguf(&bytes);
+    let shape = |name: &str| header.tensors[name].shape.clone();
     assert_eq!(shape("patch_embedding.weight"), [4, 3, 1, 2, 2]);
     assert_eq!(shape("blocks.0.modulation"), [1, 6, 4]);
     assert_eq!(shape("blocks.0.self_attn.q.weight"), [4, 4]);
@@ -163,8 +162,8 @@ fn what_ggml_folds_or_forgets_has_its_own_shape_again() {
 #[test]
 fn types_that_cannot_be_expanded_are_named() {
     let bytes = Writer::new(3, 1, 0).tensor("a", &[256], 16, 0).data(66);
-    let header = gguf(&bytes);
-    assert_eq!(header.tensors()["a"].dtype.to_string(), "IQ2_XXS");
+    let (header, _) = gguf(&bytes);
+    assert_eq!(header.tensors["a"].dtype.to_string(), "IQ2_XXS");
 }
 
 #[test]
@@ -244,7 +243,7 @@ fn a_long_list_that_is_not_there_costs_nothing() {
     fs::write(&path, bytes.0).unwrap();
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_len(1 << 42).unwrap();
-    let text = header::Header::open(&path).unwrap_err().to_string();
+    let text = Header::open(&path).unwrap_err().to_string();
     assert!(text.contains("cut off"), "{text}");
 }
 

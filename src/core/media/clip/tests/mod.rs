@@ -78,9 +78,7 @@ fn a_finer_rate_factor_is_truer_and_larger() {
             write_clip(&path, &[noise.clone(), noise.clone()], options).unwrap();
             fs::metadata(&path).unwrap().len()
         };
-        let format = ClipFormat::from_path(&path).unwrap();
-        let range = format.rate_factors().unwrap();
-        let sizes: Vec<u64> = [*range.start(), 8, 16, 30, *range.end()].map(size).to_vec();
+        let sizes: Vec<u64> = [0, 8, 16, 30, 51].map(size).to_vec();
         assert!(sizes.is_sorted_by(|a, b| a > b), "{extension}: {sizes:?}");
     }
 }

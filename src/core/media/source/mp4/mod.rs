@@ -11,7 +11,6 @@ mod sps;
 mod track;
 
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use colour::Colour;
@@ -61,9 +60,7 @@ impl Movie {
         times.sort_unstable();
         let shown = times.iter().filter(|time| track.is_shown(**time)).count();
         if shown == 0 {
-            return Err(Unread::Failed(MediaError::NoFrames {
-                path: path.to_path_buf(),
-            }));
+            return Err(Unread::Failed(MediaError::no_frames(path)));
         }
         let is_turned = swaps_sides(track.orientation);
         let info = ClipInfo {
@@ -91,11 +88,8 @@ impl Movie {
         let mut index = from;
         // Pictures come in the order of their times, which stand beside them in the file.
         let mut show = |picture, index: usize, movie: &Self| {
-            if movie
-                .times
-                .get(index)
-                .is_some_and(|time| movie.track.is_shown(*time))
-            {
+            let time = movie.times.get(index);
+            if time.is_some_and(|time| movie.track.is_shown(*time)) {
                 sink(upright(picture, movie.track.orientation)?)?;
             }
             Ok::<_, MediaError>(())
@@ -121,25 +115,23 @@ impl Movie {
     }
 }
 
-/// Walks over the file's outer boxes and puts the track together.
 fn read_track(source: &mut ByteSource<File>) -> Result<Track, Failure> {
-    let failed = |err: io::Error| Failure::from_io(&err);
     let mut movie: Option<Vec<u8>> = None;
     let mut fragments: Option<Fragments> = None;
     let mut boxes = file_boxes(source);
     let mut end = 0;
-    while let Some(part) = boxes.next_part().map_err(failed)? {
+    while let Some(part) = boxes.next_part()? {
         let begin = end;
         end = part.end;
         match &part.name {
-            b"moov" if movie.is_none() => movie = Some(boxes.content(&part).map_err(failed)?),
+            b"moov" if movie.is_none() => movie = Some(boxes.content(&part)?),
             b"moof" => {
                 let Some(movie) = &movie else {
                     return Err(Failure::Damaged(
                         "a fragment stands before its header".to_owned(),
                     ));
                 };
-                let content = boxes.content(&part).map_err(failed)?;
+                let content = boxes.content(&part)?;
                 let gathered = match &mut fragments {
                     Some(gathered) => gathered,
                     None => fragments.insert(Fragments::new(movie, first_video(movie)?.id)),
@@ -168,8 +160,7 @@ fn first_video(movie: &[u8]) -> Result<Track, Failure> {
 }
 
 fn sample_bytes(source: &mut ByteSource<File>, sample: Sample) -> Result<Vec<u8>, Failure> {
-    let bytes = source.read_at(sample.offset, sample.size.into());
-    bytes.map_err(|err| Failure::from_io(&err))
+    Ok(source.read_at(sample.offset, sample.size.into())?)
 }
 
 /// The sequence parameter set: in the header, or in the first sample.

@@ -61,12 +61,8 @@ impl Sps {
             map_rows.checked_mul(16)?.checked_mul(fields)?,
         );
         if bits.flag()? {
-            let [left, right, top, bottom] = [
-                bits.exp_golomb()?,
-                bits.exp_golomb()?,
-                bits.exp_golomb()?,
-                bits.exp_golomb()?,
-            ];
+            let mut edge = || bits.exp_golomb();
+            let [left, right, top, bottom] = [edge()?, edge()?, edge()?, edge()?];
             let has_planes = chroma_format != 0 && !is_separate;
             let unit_x = 1 + u32::from(has_planes && chroma_format != 3);
             let unit_y = fields * (1 + u32::from(has_planes && chroma_format == 1));
