@@ -43,7 +43,6 @@ pub struct DownloadArgs {
     json: bool,
 }
 
-/// Runs the command.
 pub fn run(args: &DownloadArgs, surroundings: &Surroundings) -> ExitCode {
     match Download::new(args, surroundings).and_then(|download| download.run()) {
         Ok(code) => ExitCode::from(code),
@@ -57,11 +56,9 @@ pub fn run(args: &DownloadArgs, surroundings: &Surroundings) -> ExitCode {
     }
 }
 
-/// One run of the command.
 struct Download<'a> {
     args: &'a DownloadArgs,
     surroundings: &'a Surroundings,
-    /// The folder for models.
     models: PathBuf,
 }
 
@@ -83,7 +80,6 @@ impl<'a> Download<'a> {
         })
     }
 
-    /// The exit code.
     fn run(&self) -> Result<u8, JobError> {
         let (catalog, _) = self.catalog();
         if let Some(spec) = catalog.available.iter().find(|it| it.id == self.args.model) {
@@ -158,7 +154,6 @@ impl<'a> Download<'a> {
         (Catalog::load(paths, &with_folder), false)
     }
 
-    /// Says what will be fetched.
     fn list(&self, entry: &CatalogEntry, orders: &[Order], quotes: &[Quote]) {
         let all: Vec<(&Source, &Order, &Quote)> = entry
             .to_fetch()

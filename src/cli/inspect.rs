@@ -66,28 +66,19 @@ fn as_text(card: &IdentityCard) -> String {
     // Writing to a string cannot fail.
     let mut text = format!("{}\n", card.path.display());
     let roles = |role: &str| card.components.iter().any(|part| part.name == role);
-    let runs = if card.lora.is_some() {
-        "use it with `safelight generate --lora`"
-    } else if card.is_runnable {
-        "this version runs it"
-    } else if !card.variant.is_empty() {
-        "this version runs it once it is whole"
-    } else if ["vae", "text_encoder", "image_encoder"]
+    let is_part = ["vae", "text_encoder", "image_encoder"]
         .into_iter()
-        .any(roles)
-    {
-        "a part that goes with a transformer"
-    } else {
-        "this version does not run it"
+        .any(roles);
+    let runs = match (card.is_runnable, card.variant.is_empty()) {
+        _ if card.lora.is_some() => "use it with `safelight generate --lora`",
+        (true, _) => "this version runs it",
+        (false, false) => "this version runs it once it is whole",
+        (false, true) if is_part => "a part that goes with a transformer",
+        (false, true) => "this version does not run it",
     };
     writeln!(text, "  {}: {}; {runs}", card.kind, card.what).ok();
-    writeln!(
-        text,
-        "  {} of weights, {} parameters",
-        size_text(card.bytes),
-        count_text(card.parameters)
-    )
-    .ok();
+    let (size, count) = (size_text(card.bytes), count_text(card.parameters));
+    writeln!(text, "  {size} of weights, {count} parameters").ok();
     if let Some(spec) = &card.model {
         text.push_str(&can_make(spec));
     }
@@ -120,10 +111,8 @@ fn changes(lora: &LoraCard) -> String {
         (false, true) => "text encoders",
         _ => "transformer",
     };
-    let mut text = format!(
-        "  changes {} layers of the {parts} ({} keys)\n",
-        lora.layers, lora.keys
-    );
+    let (layers, keys) = (lora.layers, lora.keys);
+    let mut text = format!("  changes {layers} layers of the {parts} ({keys} keys)\n");
     let said = [("title", &lora.title), ("made with", &lora.base_model)];
     for (name, value) in said {
         if let Some(value) = value {
@@ -139,27 +128,18 @@ fn changes(lora: &LoraCard) -> String {
 
 fn can_make(spec: &ModelSpec) -> String {
     let (limits, defaults) = (spec.limits, &spec.defaults);
-    if spec.family.makes_pictures {
-        return format!(
-            "  makes pictures, sizes are multiples of {}; by default {}x{}, {} steps, guidance {}\n",
-            limits.size_multiple,
-            defaults.width,
-            defaults.height,
-            defaults.sampling.num_steps,
-            defaults.sampling.guidance_scale,
-        );
-    }
-    format!(
-        "  sizes are multiples of {}, frames {}n+1 up to {}; by default {}x{}, {} frames, {} steps, guidance {}\n",
-        limits.size_multiple,
-        limits.frame_stride,
-        limits.max_frames,
-        defaults.width,
-        defaults.height,
-        defaults.num_frames,
-        defaults.sampling.num_steps,
-        defaults.sampling.guidance_scale,
-    )
+    let (kind, range, frames) = if spec.family.makes_pictures {
+        ("makes pictures, ", String::new(), String::new())
+    } else {
+        let (stride, most) = (limits.frame_stride, limits.max_frames);
+        let range = format!(", frames {stride}n+1 up to {most}");
+        ("", range, format!("{} frames, ", defaults.num_frames))
+    };
+    let sizes = format!("sizes are multiples of {}{range}", limits.size_multiple);
+    let size = format!("{}x{}", defaults.width, defaults.height);
+    let sampling = &defaults.sampling;
+    let (steps, guidance) = (sampling.num_steps, sampling.guidance_scale);
+    format!("  {kind}{sizes}; by default {size}, {frames}{steps} steps, guidance {guidance}\n")
 }
 
 fn component_row(card: &ComponentCard) -> Vec<String> {

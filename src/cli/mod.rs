@@ -50,7 +50,6 @@ enum Command {
     Doctor(doctor::DoctorArgs),
 }
 
-/// The whole program.
 pub fn main() -> ExitCode {
     starting::begin();
     let arguments = Arguments::try_parse()

@@ -83,29 +83,22 @@ fn as_text(catalog: &Catalog) -> String {
 
 fn available(spec: &ModelSpec) -> String {
     let defaults = &spec.defaults;
+    let (frames, fps) = (defaults.num_frames, defaults.fps);
+    let frames = format!(", {frames} frames at {fps} a second");
     let frames = if spec.family.makes_pictures {
-        String::new()
+        ""
     } else {
-        format!(
-            ", {} frames at {} a second",
-            defaults.num_frames, defaults.fps
-        )
+        &frames
     };
+    let (family, variant, licence) = (spec.family.label, &spec.variant, &spec.licence);
+    let (bytes, size) = (size_text(spec.bytes), (defaults.width, defaults.height));
+    let what = format!("{family} {variant}, {bytes}, licence {licence}");
     let mut rows = vec![
         vec![spec.id.clone(), spec.name.clone()],
         vec![String::new(), spec.description.clone()],
         vec![
             String::new(),
-            format!(
-                "{} {}, {}, licence {}; {}x{}{} by default",
-                spec.family.label,
-                spec.variant,
-                size_text(spec.bytes),
-                spec.licence,
-                defaults.width,
-                defaults.height,
-                frames,
-            ),
+            format!("{what}; {}x{}{frames} by default", size.0, size.1),
         ],
     ];
     let folder = spec.folder.display().to_string();

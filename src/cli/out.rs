@@ -18,7 +18,6 @@ pub fn print(text: &str, code: u8) -> ExitCode {
     }
 }
 
-/// Writes one JSON object and a line's end.
 pub fn print_json(value: &Value, code: u8) -> ExitCode {
     print(&format!("{value}\n"), code)
 }

@@ -25,6 +25,11 @@ const DOES_NOT_FIT: u8 = 4;
 const TABLE_GIB: u32 = 18;
 /// Other models that are looked at.
 const MAX_ALTERNATIVES: usize = 16;
+const CLASSES: [(&str, DeviceClass); 3] = [
+    ("discrete", DeviceClass::Discrete),
+    ("unified", DeviceClass::Unified),
+    ("cpu", DeviceClass::Cpu),
+];
 
 /// Say what a job needs of memory and whether it fits, without running it: the arguments of generate, and those below
 #[derive(Args, Debug)]
@@ -46,14 +51,9 @@ pub struct PlanArgs {
 }
 
 fn class(text: &str) -> Result<DeviceClass, String> {
-    match text {
-        "discrete" => Ok(DeviceClass::Discrete),
-        "unified" => Ok(DeviceClass::Unified),
-        "cpu" => Ok(DeviceClass::Cpu),
-        _ => Err(format!(
-            "expected a class (discrete, unified, cpu), found {text:?}"
-        )),
-    }
+    let found = CLASSES.iter().find(|(name, _)| *name == text);
+    let wrong = || format!("expected a class (discrete, unified, cpu), found {text:?}");
+    found.map(|(_, class)| *class).ok_or_else(wrong)
 }
 
 /// Runs the command: 0 where the job fits, 4 where it does not.
@@ -72,7 +72,6 @@ pub fn run(args: PlanArgs, surroundings: &Surroundings) -> ExitCode {
     }
 }
 
-/// All that is printed.
 struct Planned {
     request: GenerateRequest,
     device: String,
@@ -218,37 +217,21 @@ impl Planned {
         } else {
             format!("{} frames", request.num_frames)
         };
+        let (width, height) = (request.width, request.height);
         // Writing to a string cannot fail.
-        writeln!(
-            text,
-            "{}, {}×{}, {frames}",
-            request.model, request.width, request.height
-        )
-        .ok();
+        writeln!(text, "{}, {width}×{height}, {frames}", request.model).ok();
         let budget = &plan.budget;
-        let class = match plan.device.class {
-            DeviceClass::Discrete => "discrete",
-            DeviceClass::Unified => "unified",
-            DeviceClass::Cpu => "cpu",
-        };
-        writeln!(
-            text,
-            "{class} {}: {} GiB, cap {}, others use {}, {} free for tensors\n",
-            self.device,
-            gib_text(budget.total_bytes),
-            gib_text(budget.cap_bytes),
-            gib_text(budget.used_by_others_bytes),
-            gib_text(budget.available_bytes)
-        )
-        .ok();
+        let class = CLASSES.iter().find(|(_, it)| *it == plan.device.class);
+        let device = format!("{} {}", class.map_or("", |(name, _)| name), self.device);
+        let [total, cap] = [budget.total_bytes, budget.cap_bytes].map(gib_text);
+        let [others, free] = [budget.used_by_others_bytes, budget.available_bytes].map(gib_text);
+        let memory =
+            format!("{total} GiB, cap {cap}, others use {others}, {free} free for tensors");
+        writeln!(text, "{device}: {memory}\n").ok();
         text.push_str(&out::table(&self.stage_rows()));
         writeln!(text, "\n{}", plan.verdict.text).ok();
-        writeln!(
-            text,
-            "Suggested preserved memory: {} GiB",
-            gib_text(plan.suggested_preserved_bytes)
-        )
-        .ok();
+        let suggested = gib_text(plan.suggested_preserved_bytes);
+        writeln!(text, "Suggested preserved memory: {suggested} GiB").ok();
         for suggestion in &self.suggestions {
             writeln!(text, "- {} ({})", suggestion.text, suggestion.verdict).ok();
         }
@@ -260,17 +243,8 @@ impl Planned {
     }
 
     fn stage_rows(&self) -> Vec<Vec<String>> {
-        let head = [
-            "stage",
-            "network",
-            "weights",
-            "beside",
-            "peak",
-            "stays",
-            "a step reads",
-            "",
-        ];
-        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        let head = "stage,network,weights,beside,peak,stays,a step reads,";
+        let mut rows = vec![head.split(',').map(str::to_owned).collect::<Vec<_>>()];
         let with_networks = self.plan.stages.iter().filter(|stage| stage.part.is_some());
         for stage in with_networks {
             let tile = stage.tile.map(|tile| format!("in tiles of {tile}"));
@@ -294,15 +268,8 @@ impl Planned {
     }
 
     fn preserved_rows(&self) -> Vec<Vec<String>> {
-        let head = [
-            "preserved",
-            "stays",
-            "a step reads",
-            "at most s more",
-            "peak",
-            "",
-        ];
-        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        let head = "preserved,stays,a step reads,at most s more,peak,";
+        let mut rows = vec![head.split(',').map(str::to_owned).collect::<Vec<_>>()];
         for row in &self.table {
             rows.push(vec![
                 row.preserved_gib.to_string(),

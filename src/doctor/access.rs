@@ -26,10 +26,8 @@ pub(super) fn all(roots: &Roots) -> Vec<Check> {
         .collect();
     let missing = missing_groups(roots);
     if !refused.is_empty() {
-        let check = Check::warn(
-            "gpu access",
-            format!("the GPU cannot be opened: {}", refused.join("; ")),
-        );
+        let message = format!("the GPU cannot be opened: {}", refused.join("; "));
+        let check = Check::warn("gpu access", message);
         return vec![if missing.is_empty() || !is_there {
             check
                 .advise("Load the driver, and in a container pass /dev/kfd and /dev/dri on")
@@ -45,13 +43,10 @@ pub(super) fn all(roots: &Roots) -> Vec<Check> {
     } else {
         format!("the groups {} are not needed here", missing.join(" and "))
     };
-    vec![Check::ok(
-        "gpu access",
-        format!("/dev/kfd and the render nodes can be opened; {groups}"),
-    )]
+    let message = format!("/dev/kfd and the render nodes can be opened; {groups}");
+    vec![Check::ok("gpu access", message)]
 }
 
-/// `/dev/kfd`, and the render nodes that there are.
 fn devices(dev: &Path) -> Vec<std::path::PathBuf> {
     let mut devices = vec![dev.join("kfd")];
     let entries = fs::read_dir(dev.join("dri")).into_iter().flatten();

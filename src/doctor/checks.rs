@@ -6,6 +6,7 @@ use std::path::Path;
 
 use safelight_core::catalog::Catalog;
 use safelight_core::job::JobError;
+use safelight_core::model::CatalogError;
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::{LoadedSettings, Runtime, RuntimeMissing};
 use safelight_core::units::size_text;
@@ -36,15 +37,12 @@ pub(super) fn settings(loaded: &LoadedSettings, file: &Path) -> Vec<Check> {
         };
         return loaded.warnings.iter().map(warn).collect();
     }
-    let message = if file.exists() {
-        format!("read: {}", file.display())
+    let what = if file.exists() {
+        "read"
     } else {
-        format!(
-            "no file yet, so everything has its default: {}",
-            file.display()
-        )
+        "no file yet, so everything has its default"
     };
-    vec![Check::ok("settings", message)]
+    vec![Check::ok("settings", format!("{what}: {}", file.display()))]
 }
 
 pub(super) fn runtime(runtime: &Result<Runtime, RuntimeMissing>) -> Vec<Check> {
@@ -55,22 +53,16 @@ pub(super) fn runtime(runtime: &Result<Runtime, RuntimeMissing>) -> Vec<Check> {
         }
     };
     let place = format!("{} ({})", runtime.folder.display(), runtime.source);
+    let warn = |message: String| Check::warn("libtorch", format!("{message}: {place}"));
     let check = match runtime.version() {
-        Some(version) if version.split('+').next() == Some(LIBTORCH) => Check::ok(
-            "libtorch",
-            format!("{version}, {}: {place}", runtime.kind()),
+        Some(version) if version.split('+').next() == Some(LIBTORCH) => {
+            let kind = runtime.kind();
+            Check::ok("libtorch", format!("{version}, {kind}: {place}"))
+        }
+        Some(version) => warn(format!("expected version {LIBTORCH}, found {version}")).advise(
+            format!("The engine is built for libtorch {LIBTORCH} and may not start with another"),
         ),
-        Some(version) => Check::warn(
-            "libtorch",
-            format!("expected version {LIBTORCH}, found {version}: {place}"),
-        )
-        .advise(format!(
-            "The engine is built for libtorch {LIBTORCH} and may not start with another"
-        )),
-        None => Check::warn(
-            "libtorch",
-            format!("the folder does not say its version: {place}"),
-        ),
+        None => warn("the folder does not say its version".to_owned()),
     };
     std::iter::once(check).chain(gpu_half(runtime)).collect()
 }
@@ -98,29 +90,18 @@ fn gpu_half(runtime: &Runtime) -> Option<Check> {
         .partition(|(_, found)| found.is_some());
     let found: Vec<String> = found.into_iter().filter_map(|(_, found)| found).collect();
     let release = rocm_release(runtime).map_or_else(String::new, |it| format!(", ROCm {it}"));
+    let kind = runtime.kind();
     if missing.is_empty() {
-        let message = format!(
-            "its {} half is whole: {}{release}",
-            runtime.kind(),
-            found.join(", ")
-        );
+        let message = format!("its {kind} half is whole: {}{release}", found.join(", "));
         return Some(Check::ok("libtorch", message));
     }
     let missing: Vec<&str> = missing.into_iter().map(|(library, _)| *library).collect();
-    Some(
-        Check::warn(
-            "libtorch",
-            format!(
-                "its {} half lacks {}, which must come from elsewhere{release}",
-                runtime.kind(),
-                missing.join(", ")
-            ),
-        )
-        .advise("Install the drivers' own libraries, or get a libtorch that brings all of its own"),
-    )
+    let lacks = format!("its {kind} half lacks {}", missing.join(", "));
+    let advice = "Install the drivers' own libraries, or get a libtorch that brings all of its own";
+    let message = format!("{lacks}, which must come from elsewhere{release}");
+    Some(Check::warn("libtorch", message).advise(advice))
 }
 
-/// The system's ROCm, where it says its release.
 fn rocm_release(runtime: &Runtime) -> Option<String> {
     if runtime.kind() != "rocm" {
         return None;
@@ -145,26 +126,19 @@ pub(super) fn models(catalog: Option<&Catalog>) -> Vec<Check> {
                 .advise("Take the folder out of the setting models.folders, or mend its disk"),
         ];
     };
-    let mut checks = Vec::new();
-    let names: Vec<&str> = catalog
-        .available
-        .iter()
-        .map(|spec| spec.name.as_str())
-        .collect();
-    checks.push(if names.is_empty() {
+    let available = catalog.available.iter();
+    let names: Vec<&str> = available.map(|spec| spec.name.as_str()).collect();
+    let first = if names.is_empty() {
         Check::fail("models", "no model was found")
             .advise("Run `safelight models` to see where models are looked for")
             .mend("safelight models")
     } else {
-        Check::ok(
-            "models",
-            format!("{} found: {}", names.len(), names.join(", ")),
-        )
-    });
-    for problem in &catalog.problems {
-        checks.push(Check::warn("models", problem.to_string()).advise(problem.advice()));
-    }
-    checks
+        let message = format!("{} found: {}", names.len(), names.join(", "));
+        Check::ok("models", message)
+    };
+    let problem = |it: &CatalogError| Check::warn("models", it.to_string()).advise(it.advice());
+    let problems = catalog.problems.iter().map(problem);
+    std::iter::once(first).chain(problems).collect()
 }
 
 /// Whether results can be written, tried in the folder itself or in the one that it would be made in.
@@ -179,40 +153,31 @@ pub(super) fn output_folder(folder: &Path) -> Check {
         .open(&trial)
         .and_then(|mut file| file.write_all(b"trial"));
     fs::remove_file(&trial).ok();
-    match written {
-        Ok(()) if existing == folder => Check::ok(
-            "output",
-            format!("results can be written: {}", folder.display()),
-        ),
-        Ok(()) => Check::ok(
-            "output",
-            format!("the folder for results can be made: {}", folder.display()),
-        ),
-        Err(err) => Check::fail(
-            "output",
-            format!("results cannot be written: {err}: {}", existing.display()),
-        )
-        .advise("Choose another folder in the settings output.folder and output.pictures_folder"),
-    }
+    let what = match written {
+        Ok(()) if existing == folder => "results can be written",
+        Ok(()) => "the folder for results can be made",
+        Err(err) => {
+            let message = format!("results cannot be written: {err}: {}", existing.display());
+            let advice =
+                "Choose another folder in the settings output.folder and output.pictures_folder";
+            return Check::fail("output", message).advise(advice);
+        }
+    };
+    Check::ok("output", format!("{what}: {}", folder.display()))
 }
 
 pub(super) fn disk(folder: &Path) -> Check {
+    let place = folder.display();
     let Some(free) = host::free_bytes(folder) else {
-        return Check::warn(
-            "disk",
-            format!("free space is not known: {}", folder.display()),
-        );
+        return Check::warn("disk", format!("free space is not known: {place}"));
     };
     let status = match free {
         ..FULL_DISK_BYTES => Status::Fail,
         FULL_DISK_BYTES..ROOMY_DISK_BYTES => Status::Warn,
         _ => Status::Ok,
     };
-    let check = Check::new(
-        "disk",
-        status,
-        format!("{} free for jobs: {}", size_text(free), folder.display()),
-    );
+    let message = format!("{} free for jobs: {place}", size_text(free));
+    let check = Check::new("disk", status, message);
     if status == Status::Ok {
         check
     } else {
@@ -224,11 +189,8 @@ pub(super) fn memory(proc: &Path) -> Check {
     let Some(memory) = host::memory(proc) else {
         return Check::warn("memory", "the kernel does not say how much memory there is");
     };
-    let message = format!(
-        "{} available of {}",
-        size_text(memory.available_bytes),
-        size_text(memory.total_bytes)
-    );
+    let [available, total] = [memory.available_bytes, memory.total_bytes].map(size_text);
+    let message = format!("{available} available of {total}");
     if memory.available_bytes < ROOMY_MEMORY_BYTES {
         Check::warn("memory", message)
             .advise("Close other programs: even the embedded model needs about 3 GB")

@@ -34,26 +34,22 @@ fn worked(name: &str, successes: u64, attempts: u64) -> String {
 }
 
 fn helped(device: &str, counters: &DeviceCounters) -> Option<Check> {
-    let DeviceCounters {
-        rungs,
-        engine_restarts: restarts,
-        given_up,
-    } = counters;
-    let rungs = rungs.iter();
+    let (restarts, given_up) = (counters.engine_restarts, counters.given_up);
+    let rungs = counters.rungs.iter();
     let mut parts: Vec<String> = rungs
         .map(|(rung, tally)| worked(rung.name(), tally.successes, tally.attempts))
         .collect();
-    if *restarts > 0 {
+    if restarts > 0 {
         parts.push(format!("the engine was replaced {restarts} times"));
     }
-    if parts.is_empty() && *given_up == 0 {
+    if parts.is_empty() && given_up == 0 {
         return None;
     }
     let message = format!(
         "{device}: where memory ran out, these helped: {}",
         parts.join(", ")
     );
-    Some(if *given_up > 0 {
+    Some(if given_up > 0 {
         Check::warn(
             NAME,
             format!("{message}; {given_up} jobs could not be saved"),
@@ -70,15 +66,11 @@ fn chosen(verdict: &Verdict) -> Check {
         .iter()
         .map(|record| worked(record.tier.name(), record.successes, record.attempts))
         .collect();
+    let (shape, tier) = (key.shape.name(), tier.name().replace('_', " "));
+    let what = format!("{}: {shape} convolutions in {}", key.device, key.dtype);
+    let worked = records.join(", ");
     Check::ok(
         NAME,
-        format!(
-            "{}: {} convolutions in {} take the way '{}' (worked: {})",
-            key.device,
-            key.shape.name(),
-            key.dtype,
-            tier.name().replace('_', " "),
-            records.join(", ")
-        ),
+        format!("{what} take the way '{tier}' (worked: {worked})"),
     )
 }

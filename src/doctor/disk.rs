@@ -15,6 +15,7 @@ use rustix::fs::OFlags;
 use super::Check;
 use crate::telemetry::limit::within;
 
+const NAME: &str = "disk speed";
 const LIMIT: Duration = Duration::from_secs(15);
 /// Below this much of a file, what is measured is the disk's first answer.
 const MIN_BYTES: u64 = 8 << 20;
@@ -27,7 +28,6 @@ const PIECE_BYTES: usize = 4 << 20;
 const PAGE: usize = 4096;
 /// Slower than this, loading a model takes minutes.
 const SLOW_MB: f64 = 300.0;
-/// So many files are looked at.
 const MAX_FILES: usize = 2000;
 const MAX_DEPTH: usize = 4;
 
@@ -37,23 +37,19 @@ pub(super) fn all(folders: Vec<PathBuf>) -> Vec<Check> {
         let rate = measure(&file);
         Some((file, rate))
     });
+    let secs = LIMIT.as_secs();
+    let late = format!("the disk with the models did not answer within {secs} s");
+    let none = "no weight file is large enough to measure the disk with";
     vec![match measured {
-        None => Check::fail(
-            "disk speed",
-            format!(
-                "the disk with the models did not answer within {} s",
-                LIMIT.as_secs()
-            ),
-        )
-        .mend("sudo dmesg | tail -n 50"),
-        Some(None) => Check::ok(
-            "disk speed",
-            "no weight file is large enough to measure the disk with",
-        ),
-        Some(Some((file, Err(err)))) => Check::warn(
-            "disk speed",
-            format!("a weight file cannot be read: {err}: {}", file.display()),
-        ),
+        None => Check::fail(NAME, late).mend("sudo dmesg | tail -n 50"),
+        Some(None) => Check::ok(NAME, none),
+        Some(Some((file, Err(err)))) => {
+            let place = file.display();
+            Check::warn(
+                NAME,
+                format!("a weight file cannot be read: {err}: {place}"),
+            )
+        }
         Some(Some((file, Ok(rate)))) => judge(&file, rate),
     }]
 }
@@ -61,22 +57,18 @@ pub(super) fn all(folders: Vec<PathBuf>) -> Vec<Check> {
 fn judge(file: &Path, rate: f64) -> Check {
     let megabytes = rate / 1e6;
     let folder = file.parent().unwrap_or(file);
-    let message = format!(
-        "reading models: {} a second ({})",
-        size_text(rate as u64),
-        folder.display()
-    );
+    let (size, place) = (size_text(rate as u64), folder.display());
+    let message = format!("reading models: {size} a second ({place})");
     let is_large = fs::metadata(file).is_ok_and(|meta| meta.len() >= JUDGED_BYTES);
     let check = if megabytes < SLOW_MB && is_large {
-        Check::warn("disk speed", message)
+        Check::warn(NAME, message)
             .advise("Loading a large model takes minutes from here: move models to a faster disk")
     } else {
-        Check::ok("disk speed", message)
+        Check::ok(NAME, message)
     };
     check.measured((megabytes * 10.0).round() / 10.0, "MB/s")
 }
 
-/// Bytes a second.
 fn measure(path: &Path) -> io::Result<f64> {
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
     // Some file systems refuse to read directly.

@@ -8,7 +8,7 @@ use safelight_core::units::size_text;
 
 use super::{Check, Machine, access};
 use crate::telemetry::amdgpu::{self, AmdCard, AmdMemory};
-use crate::telemetry::budget::{Budget, Growth, budget};
+use crate::telemetry::budget::{Growth, budget};
 use crate::telemetry::device::{chosen_amd, is_display_only, rocm_order};
 use crate::telemetry::nvidia::{NvidiaCard, NvidiaReport};
 use crate::telemetry::{DeviceQuery, Roots, host};
@@ -26,10 +26,8 @@ pub(super) fn all(machine: &Machine, runtime: Option<&Runtime>, query: &DeviceQu
             Err(reason) => format!(" (NVIDIA's driver: {reason})"),
             Ok(_) => String::new(),
         };
-        return vec![Check::ok(
-            "gpu",
-            format!("no driver shows an AMD or NVIDIA GPU, so the CPU computes{driver}"),
-        )];
+        let message = format!("no driver shows an AMD or NVIDIA GPU, so the CPU computes{driver}");
+        return vec![Check::ok("gpu", message)];
     }
     if !cards.is_empty() {
         checks.extend(access::all(roots));
@@ -64,16 +62,13 @@ fn nvidia(report: &Result<NvidiaReport, String>, runtime: Option<&Runtime>) -> V
 /// The check on a card, which is well only when the chosen libtorch can use it.
 fn used_by(runtime: Option<&Runtime>, kind: &str, message: String) -> Check {
     match runtime {
-        Some(runtime) if runtime.kind() != kind => Check::warn(
-            "gpu",
-            format!(
-                "{message}; the chosen libtorch is for {} and does not use it",
-                runtime.kind()
-            ),
-        )
-        .advise(format!(
-            "Name a libtorch 2.11.0 for {kind} in the setting runtime.libtorch"
-        )),
+        Some(runtime) if runtime.kind() != kind => {
+            let other = runtime.kind();
+            let advice =
+                format!("Name a libtorch 2.11.0 for {kind} in the setting runtime.libtorch");
+            let what = format!("the chosen libtorch is for {other} and does not use it");
+            Check::warn("gpu", format!("{message}; {what}")).advise(advice)
+        }
         _ => Check::ok("gpu", message),
     }
 }
@@ -90,10 +85,8 @@ fn amd(card: &AmdCard, cards: &[AmdCard], runtime: Option<&Runtime>) -> Check {
         card.device_id, card.pci
     );
     if is_display_only(card, cards) {
-        return Check::ok(
-            "gpu",
-            format!("{message}; it draws the desktop, and jobs get the other card"),
-        );
+        let message = format!("{message}; it draws the desktop, and jobs get the other card");
+        return Check::ok("gpu", message);
     }
     if card.compute.is_none() {
         let message = format!("{message}; the kernel's compute driver does not list it");
@@ -125,12 +118,10 @@ fn choice(roots: &Roots, query: &DeviceQuery) -> Option<Check> {
         return None;
     }
     let order = rocm_order(&roots.sysfs)?;
-    Some(Check::ok(
-        "gpu choice",
-        format!(
-            "jobs get the strongest GPU: ROCm shows them in the order {order}; the setting runtime.device names another"
-        ),
-    ))
+    let message = format!(
+        "jobs get the strongest GPU: ROCm shows them in the order {order}; the setting runtime.device names another"
+    );
+    Some(Check::ok("gpu choice", message))
 }
 
 /// What the computing card can have, and what does not fit together.
@@ -140,45 +131,37 @@ fn memory(card: &AmdCard, roots: &Roots, query: &DeviceQuery) -> Option<Check> {
     let driver =
         (query.is_gpu() && query.driver_total_bytes > 0).then_some(query.driver_total_bytes);
     let budget = budget(card.class, card.memory()?, driver, host);
-    let Budget {
-        total_bytes,
-        sources,
-        conflicts,
-        growth,
-    } = &budget;
-    let sources: Vec<String> = sources
+    let sources: Vec<String> = budget
+        .sources
         .iter()
         .map(|source| format!("{} {}", source.name, size_text(source.bytes)))
         .collect();
     let mut message = format!(
         "the GPU may use {}, the least of: {}",
-        size_text(*total_bytes),
+        size_text(budget.total_bytes),
         sources.join(", ")
     );
     if let Some(host) = host.filter(|_| card.class == DeviceClass::Unified) {
         let available = size_text(host.available_bytes);
         message = format!("{message}; {available} of main memory are free now");
     }
-    let check = if conflicts.is_empty() {
+    let check = if budget.conflicts.is_empty() {
         Check::ok("gpu memory", message)
     } else {
-        Check::warn("gpu memory", format!("{message}; {}", conflicts.join("; ")))
+        let message = format!("{message}; {}", budget.conflicts.join("; "));
+        Check::warn("gpu memory", message)
     };
-    Some(match growth {
+    Some(match &budget.growth {
         Some(growth) => advise_growth(check, growth, roots),
         None => check,
     })
 }
 
 fn advise_growth(check: Check, growth: &Growth, roots: &Roots) -> Check {
-    let Growth {
-        gib,
-        pages_limit,
-        has_large_carve_out,
-    } = growth;
+    let (gib, pages_limit) = (growth.gib, growth.pages_limit);
     let now = amdgpu::ttm_pages_limit(&roots.sysfs)
         .map_or_else(String::new, |pages| format!(" (now {pages})"));
-    let first = if *has_large_carve_out {
+    let first = if growth.has_large_carve_out {
         "Make the carve-out (UMA frame buffer) as small as the firmware lets you, then "
     } else {
         "To let it have more, "

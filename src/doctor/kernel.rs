@@ -46,13 +46,8 @@ fn kernel(cards: &[AmdCard], roots: &Roots) -> Check {
         )
         .advise("Safelight reads files another way and is not slow with it; other programs are, and a newer kernel mends it");
     }
-    Check::ok(
-        "kernel",
-        match halo {
-            Some(_) => format!("{release} has what gfx1151 needs"),
-            None => release,
-        },
-    )
+    let has = halo.map_or("", |_| " has what gfx1151 needs");
+    Check::ok("kernel", format!("{release}{has}"))
 }
 
 /// 7.0.0-28 and 7.0.12 are named in reports; the change that they lack came later in the series.

@@ -11,7 +11,6 @@ use safelight_core::units::size_text;
 
 use super::Check;
 
-/// So many files are counted.
 const MAX_FILES: usize = 100_000;
 
 /// Where it keeps things: found kernels beside the user's settings, compiled ones among the caches.

@@ -101,7 +101,6 @@ pub struct Figure {
     pub unit: String,
 }
 
-/// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     pub group: Group,

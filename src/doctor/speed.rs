@@ -39,12 +39,8 @@ pub(super) fn all(
         } => {
             begun = None;
             rates.insert(probe, rate);
-            let message = format!(
-                "{}: {} ({size}, {})",
-                probe.label(),
-                figure(rate, probe.unit()),
-                time(secs)
-            );
+            let (figure, time) = (figure(rate, probe.unit()), time(secs));
+            let message = format!("{}: {figure} ({size}, {time})", probe.label());
             let check = judge(probe, rate, keeps_scores, message, &rates, target);
             tell(check.measured(rate, probe.unit()));
         }

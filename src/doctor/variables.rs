@@ -26,10 +26,8 @@ pub(super) fn all(
     let variables = environment::variables(target.unwrap_or(&plain), settings, inherited);
     let mut checks: Vec<Check> = variables.iter().filter_map(hurtful).collect();
     if checks.is_empty() {
-        checks.push(Check::ok(
-            "environment",
-            "no inherited variable is known to trouble the engine",
-        ));
+        let message = "no inherited variable is known to trouble the engine";
+        checks.push(Check::ok("environment", message));
     }
     checks.extend(variables.iter().filter_map(given));
     checks
@@ -37,15 +35,12 @@ pub(super) fn all(
 
 /// A variable that came from elsewhere.
 fn hurtful(variable: &Variable) -> Option<Check> {
-    let Variable {
-        name,
-        value,
-        inherited,
-        origin,
-        why,
-    } = variable;
-    let found = inherited.as_ref().filter(|found| !found.is_empty())?;
-    let (message, advice) = match origin {
+    let (name, value, why) = (&variable.name, &variable.value, &variable.why);
+    let found = variable
+        .inherited
+        .as_ref()
+        .filter(|found| !found.is_empty())?;
+    let (message, advice) = match variable.origin {
         Origin::Removed => (
             format!("{name}={found} is set and kept from the engine: it {why}"),
             "Unless other programs need it, take it out of your shell's start-up files; the table [runtime.environment] of the settings gives it to the engine on purpose",
@@ -72,18 +67,12 @@ fn hurtful(variable: &Variable) -> Option<Check> {
 
 /// A variable that the engine gets from us or from the settings.
 fn given(variable: &Variable) -> Option<Check> {
-    let Variable {
-        name,
-        value,
-        origin,
-        why,
-        ..
-    } = variable;
-    let what = match value {
+    let (name, why) = (&variable.name, &variable.why);
+    let what = match &variable.value {
         Some(value) => format!("the engine gets {name}={value}"),
         None => format!("the engine does not get {name}"),
     };
-    match origin {
+    match variable.origin {
         Origin::Safelight => Some(Check::ok("environment", format!("{what}: {why}"))),
         Origin::Settings => Some(Check::ok("environment", format!("{what}, as {why}"))),
         Origin::Removed | Origin::Inherited => None,

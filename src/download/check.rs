@@ -68,7 +68,6 @@ pub(super) fn sha256(file: &File, cancel: &CancelToken) -> io::Result<Option<Str
     Ok(Some(hex(&hash.finalize())))
 }
 
-/// Bytes in lower-case hexadecimal.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").ok(); // Writing to a string cannot fail.

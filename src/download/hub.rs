@@ -7,7 +7,6 @@ use std::{env, fs};
 
 use safelight_core::uri;
 
-/// A hub of repositories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hub {
     endpoint: String,

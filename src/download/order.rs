@@ -7,7 +7,6 @@ use safelight_core::job::{JobError, JobErrorKind};
 
 use super::{DownloadError, Hub};
 
-/// One file to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     pub url: String,

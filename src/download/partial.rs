@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use super::DownloadError;
 use super::remote::RemoteFile;
 
-/// What the note says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     /// Which state of the server's file these are pieces of.
@@ -65,7 +64,6 @@ impl Note {
     }
 }
 
-/// A file on its way.
 pub(super) struct Partial {
     to: PathBuf,
     file: File,
@@ -119,7 +117,6 @@ impl Partial {
         &self.file
     }
 
-    /// Bytes that are there.
     pub(super) fn bytes(&self) -> u64 {
         self.note().here()
     }
@@ -191,7 +188,6 @@ impl Partial {
         Ok(())
     }
 
-    /// Deletes what has come.
     pub(super) fn discard(&self) {
         fs::remove_file(note_path(&self.to)).ok(); // Without the note the next attempt starts anew.
         fs::remove_file(part_path(&self.to)).ok();

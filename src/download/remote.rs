@@ -9,7 +9,6 @@ use ureq::{Agent, Body, RequestBuilder};
 
 use super::{DownloadError, Options};
 
-/// The state of a file on its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RemoteFile {
     pub(super) bytes: u64,
@@ -23,7 +22,6 @@ pub(super) struct RemoteFile {
     pub(super) has_pieces: bool,
 }
 
-/// A way to servers.
 pub(super) struct Remote {
     /// Shows where a server leads on to.
     asking: Agent,
@@ -120,38 +118,30 @@ impl Remote {
             file.bytes.to_string()
         };
         let etag = text(answer.headers(), "etag").map(|tag| unquoted(&tag));
+        let url = url.to_owned();
         if etag.is_some() && file.etag.is_some() && etag != file.etag {
-            return Err(DownloadError::Changed {
-                url: url.to_owned(),
-            });
+            return Err(DownloadError::Changed { url });
         }
-        let name = if is_part {
-            "content-range"
+        let (status, name) = if is_part {
+            (StatusCode::PARTIAL_CONTENT, "content-range")
         } else {
-            "content-length"
+            (StatusCode::OK, "content-length")
         };
         let found = text(answer.headers(), name);
-        let has_status = answer.status()
-            == if is_part {
-                StatusCode::PARTIAL_CONTENT
-            } else {
-                StatusCode::OK
-            };
+        let has_status = answer.status() == status;
         match found {
             Some(found) if has_status && found == expected => {}
             // Another size of the whole is another state of the file.
             Some(found)
                 if has_status && found.rsplit('/').next() != expected.rsplit('/').next() =>
             {
-                return Err(DownloadError::Changed {
-                    url: url.to_owned(),
-                });
+                return Err(DownloadError::Changed { url });
             }
             found => {
                 return Err(DownloadError::WrongPart {
                     expected,
                     found: found.unwrap_or_else(|| "all or none".to_owned()),
-                    url: url.to_owned(),
+                    url,
                 });
             }
         }

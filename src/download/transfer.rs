@@ -18,8 +18,8 @@ const NOTE_EVERY: Duration = Duration::from_secs(5);
 /// What connections get to end by themselves; silent ones are left to their own patience.
 const GRACE: Duration = Duration::from_millis(100);
 const BUFFER_BYTES: usize = 256 << 10;
+const EARLY: &str = "it ended early";
 
-/// What the connections of one file share.
 struct Shared {
     partial: Arc<Partial>,
     one: Arc<Asked>,
@@ -79,10 +79,7 @@ pub(super) fn run(
     if cancel.is_cancelled() {
         return Ok(None);
     }
-    Err(DownloadError::Broken {
-        reason: "it ended early".to_owned(),
-        url: one.order.url.clone(),
-    })
+    Err(shared.broken(EARLY.to_owned()))
 }
 
 /// Reports until all connections have ended, or until those that are left do not count any more. The first error is
@@ -135,6 +132,11 @@ impl Shared {
         self.cancel.is_cancelled() || self.is_over.load(Ordering::Relaxed)
     }
 
+    fn broken(&self, reason: String) -> DownloadError {
+        let url = self.one.order.url.clone();
+        DownloadError::Broken { reason, url }
+    }
+
     /// Fetches a piece, again and again while something of it comes.
     fn fetch_piece(&self, piece: u64) -> Result<(), DownloadError> {
         let mut failures = 0;
@@ -153,12 +155,8 @@ impl Shared {
                 Ok(()) if !is_stuck => {}
                 Err(err) if !err.may_pass() => return Err(err),
                 tried if failures > self.options.retries => {
-                    let reason =
-                        tried.map_or_else(DownloadError::reason, |()| "it ended early".to_owned());
-                    return Err(DownloadError::Broken {
-                        reason,
-                        url: self.one.order.url.clone(),
-                    });
+                    let reason = tried.map_or_else(DownloadError::reason, |()| EARLY.to_owned());
+                    return Err(self.broken(reason));
                 }
                 _ => self.options.wait_after(failures, || self.is_stopped()),
             }
@@ -169,12 +167,9 @@ impl Shared {
     fn try_piece(&self, piece: u64, (start, end): (u64, u64)) -> Result<(), DownloadError> {
         let url = &self.one.order.url;
         // A server without pieces begins at the beginning; what is there already is passed over.
-        let has_pieces = self.one.remote.has_pieces;
-        let from = if has_pieces { start } else { 0 };
-        let to = if has_pieces {
-            end
-        } else {
-            self.one.remote.bytes
+        let (from, to) = match &self.one.remote {
+            remote if remote.has_pieces => (start, end),
+            remote => (0, remote.bytes),
         };
         let mut reader = self.remote.read(url, &self.one.remote, (from, to))?;
         let mut buffer = vec![0; BUFFER_BYTES];
@@ -186,10 +181,8 @@ impl Shared {
                 Ok(0) => return Ok(()),
                 Ok(len) => len,
                 Err(err) => {
-                    return Err(DownloadError::Unreachable {
-                        reason: err.to_string(),
-                        url: url.clone(),
-                    });
+                    let (reason, url) = (err.to_string(), url.clone());
+                    return Err(DownloadError::Unreachable { reason, url });
                 }
             };
             let new = (start.saturating_sub(at) as usize).min(len);

@@ -14,6 +14,7 @@ use crate::store;
 const MERGED_NAME: &str = "capture.safetensors";
 
 /// What one stage records. Dropping it without [`Capture::finish`] records nothing more.
+#[derive(Default)]
 pub struct Capture {
     path: Option<PathBuf>,
     tensors: BTreeMap<String, Tensor>,
@@ -25,13 +26,8 @@ pub struct Capture {
 const OF_SECTIONS: [&str; 3] = ["step.", "transformer.in.", "latents.initial"];
 
 impl Capture {
-    /// Records nothing.
     pub fn off() -> Self {
-        Self {
-            path: None,
-            tensors: BTreeMap::new(),
-            section: None,
-        }
+        Self::default()
     }
 
     /// Records into `folder/capture.<stage>.safetensors`, going on with what a run that died has recorded.
@@ -45,7 +41,7 @@ impl Capture {
         Ok(Self {
             path: Some(path),
             tensors,
-            section: None,
+            ..Self::off()
         })
     }
 
@@ -82,7 +78,6 @@ impl Capture {
         self.tensors.insert(name, copy.contiguous().copy());
     }
 
-    /// Writes what is recorded so far.
     pub fn finish(&self) -> Result<(), EngineError> {
         let Some(path) = &self.path else {
             return Ok(());

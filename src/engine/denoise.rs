@@ -11,7 +11,7 @@ use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::fault::{self, Site};
 use crate::hooks::Hooks;
-use crate::place::Placement;
+use crate::place::{Placement, dtype_name};
 use crate::runtime::distrust_fused_attention;
 use crate::sampling::Solver;
 use crate::store::{self, Named};
@@ -41,7 +41,6 @@ pub trait Denoiser {
     fn shown(&self, x0: &Tensor) -> Tensor;
 }
 
-/// One call of the model.
 pub struct Call {
     /// Counted from 0 in the whole schedule.
     pub index: usize,
@@ -103,7 +102,6 @@ pub struct DenoiseState {
 }
 
 impl DenoiseState {
-    /// Before the solver's first call.
     pub fn first(solver: &Solver, latents: Tensor) -> Self {
         Self {
             step: solver.all_calls().start,
@@ -171,7 +169,6 @@ impl DenoiseState {
     }
 }
 
-/// Records with what a walk begins.
 pub fn record_start(latents: &Tensor, solver: &Solver, capture: &mut Capture) {
     capture.put("latents.initial", latents);
     capture.put("timesteps", &solver.timesteps());
@@ -204,8 +201,7 @@ pub fn fits(xs: &Tensor, size: &[i64]) -> bool {
     found.len() == size.len() && found.iter().zip(size).all(same) && xs.numel() > 0
 }
 
-/// Makes the solver's calls from `state` on to the one before `end` -> the state behind them, on the device; `None`
-/// when cancelled.
+/// Makes the solver's calls from `state` on to the one before `end` -> the state behind them, on the device.
 pub fn walk(
     model: &dyn Denoiser,
     state: &DenoiseState,
@@ -214,12 +210,12 @@ pub fn walk(
     place: Placement,
     capture: &mut Capture,
     hooks: &dyn Hooks,
-) -> Result<Option<DenoiseState>, EngineError> {
+) -> Result<DenoiseState, EngineError> {
     let (wanted, calls) = (solver.steps(), solver.all_calls());
     let mut latents = state.latents.to_device(place.device);
     for index in state.step..end {
         if hooks.cancelled() {
-            return Ok(None);
+            return Err(EngineError::Cancelled);
         }
         let call = Call {
             index,
@@ -228,19 +224,18 @@ pub fn walk(
             told: solver.timesteps().get(index as i64),
         };
         capture.put(call.name("timestep"), &call.told);
-        let Some(mut velocity) = model.velocity(&latents, &call, capture) else {
-            return Ok(None);
+        let mut ask = || {
+            let velocity = model.velocity(&latents, &call, capture);
+            velocity.ok_or(EngineError::Cancelled)
         };
+        let mut velocity = ask()?;
         // Some kernels of attention are wrong on some GPUs, from the first call on.
         if index == state.step && !is_finite(&velocity) && distrust_fused_attention() {
             hooks.warn(
                 "the first step gave no numbers: it is computed again with sliced attention, and all that follow"
                     .to_owned(),
             );
-            let Some(again) = model.velocity(&latents, &call, capture) else {
-                return Ok(None);
-            };
-            velocity = again;
+            velocity = ask()?;
         }
         fault::at(Site::Sampler);
         let next = solver.step(index, &velocity, &latents);
@@ -270,11 +265,11 @@ pub fn walk(
             });
         }
     }
-    Ok(Some(DenoiseState {
+    Ok(DenoiseState {
         step: end,
         latents,
         history: solver.history(),
-    }))
+    })
 }
 
 fn is_finite(xs: &Tensor) -> bool {
@@ -286,11 +281,7 @@ fn check_numbers(latents: &Tensor, place: Placement) -> Result<(), EngineError> 
     if is_finite(latents) {
         return Ok(());
     }
-    let numbers = match place.kind {
-        Kind::Half => "f16",
-        Kind::BFloat16 => "bf16",
-        _ => "f32",
-    };
+    let numbers = dtype_name(place.kind);
     Err(EngineError::request(format!(
         "the latents are no numbers any more, computed in {numbers}: try another dtype, the model's own shift, and no LoRA"
     )))
@@ -355,7 +346,7 @@ mod tests {
         };
         let (mut capture, hooks) = (Capture::off(), Warnings::default());
         let end = walk(&model, &state, 3, &mut solver, place, &mut capture, &hooks);
-        let end = end.map(|state| state.unwrap().latents);
+        let end = end.map(|state| state.latents);
         (end, model.calls.get(), hooks.0.into_inner())
     }
 

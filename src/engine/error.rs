@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::media::MediaError;
 use safelight_core::memory::{Fault, HostMemory, explain_shortage};
 use safelight_core::model::CatalogError;
 use safelight_core::tokens::TokensError;
@@ -17,6 +18,9 @@ use crate::weights::{StreamFailure, WeightsError};
 
 #[derive(Debug, Error)]
 pub enum EngineError {
+    /// No failure: it only ends a stage that nobody wants any more.
+    #[error("cancelled")]
+    Cancelled,
     /// The message is libtorch's own: it says how much was asked for.
     #[error("out of memory: {message}")]
     OutOfMemory {
@@ -92,7 +96,6 @@ impl EngineError {
         Self::from_message(message)
     }
 
-    /// The error as its user can act on it.
     pub fn to_job_error(&self) -> JobError {
         let (kind, advice) = match self {
             Self::OutOfMemory { .. } => (
@@ -113,7 +116,9 @@ impl EngineError {
                 JobErrorKind::Disk,
                 "Free some space or choose another folder",
             ),
-            Self::Internal { .. } => (JobErrorKind::Internal, "Please report it with the details"),
+            Self::Internal { .. } | Self::Cancelled => {
+                (JobErrorKind::Internal, "Please report it with the details")
+            }
         };
         let mut error = JobError::from_error(kind, self)
             .advise(advice)
@@ -155,6 +160,12 @@ fn host_memory() -> HostMemory {
     HostMemory {
         available: meminfo_bytes("MemAvailable"),
         page_cache: meminfo_bytes("Cached"),
+    }
+}
+
+impl From<MediaError> for EngineError {
+    fn from(err: MediaError) -> Self {
+        Self::request(err.to_string())
     }
 }
 

@@ -36,14 +36,9 @@ pub struct Guidance<C> {
 }
 
 enum Passes<C> {
-    /// Not guided: the prompt alone.
     Single(C),
-    /// Prompt and negative prompt in one batch.
     Joined(C),
-    Separate {
-        prompt: C,
-        negative: C,
-    },
+    Separate { prompt: C, negative: C },
 }
 
 impl<C> Guidance<C> {

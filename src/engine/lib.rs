@@ -30,3 +30,4 @@ pub mod text;
 pub mod vae;
 pub mod vision;
 pub mod weights;
+pub mod work;

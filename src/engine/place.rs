@@ -8,8 +8,16 @@ use tch::{Device, Kind};
 
 use crate::error::EngineError;
 use crate::hooks::Hooks;
-use crate::memory::Lent;
 use crate::weights::{Weights, WeightsError, warn_unused_updates};
+
+/// As in settings.
+pub fn dtype_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::BFloat16 => "bf16",
+        Kind::Half => "f16",
+        _ => "f32",
+    }
+}
 
 /// Where a stage computes, and in which kind of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,31 +46,6 @@ impl Placement {
         let weights = Weights::open(place, self.kind, self.device)?;
         Ok(weights.with_residency(self.resident_bytes))
     }
-
-    /// Opens a component and gives what [`made`] makes of it.
-    pub fn load<T>(
-        self,
-        component: &str,
-        home: &Path,
-        hooks: &dyn Hooks,
-        new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
-        unexpected: fn(&Weights) -> Vec<String>,
-    ) -> Result<T, EngineError> {
-        made(&self.open(home)?, component, hooks, new, unexpected)
-    }
-
-    /// The same for the decoder of an autoencoder, which may stay loaded when its stage ends.
-    pub fn decoder<T: 'static>(
-        self,
-        home: &Path,
-        hooks: &dyn Hooks,
-        new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
-        unexpected: fn(&Weights) -> Vec<String>,
-    ) -> Result<Lent<T>, EngineError> {
-        self.network("decoder", home, &[], || {
-            self.load("autoencoder", home, hooks, new, unexpected)
-        })
-    }
 }
 
 /// The network that `new` makes of a component's weights. Warns of tensors that nothing asked for, which `unexpected`
@@ -75,17 +58,13 @@ pub fn made<T>(
     unexpected: fn(&Weights) -> Vec<String>,
 ) -> Result<T, EngineError> {
     let network = new(weights)?;
-    warn_unexpected(&unexpected(weights), component, hooks);
-    warn_unused_updates(weights, hooks);
-    Ok(network)
-}
-
-/// Tells of tensors that nobody asked for.
-fn warn_unexpected(keys: &[String], component: &str, hooks: &dyn Hooks) {
-    if let [first, ..] = keys {
+    let unexpected = unexpected(weights);
+    if let [first, ..] = &unexpected[..] {
+        let count = unexpected.len();
         hooks.warn(format!(
-            "the {component} has {} tensors that are not used, such as '{first}'",
-            keys.len()
+            "the {component} has {count} tensors that are not used, such as '{first}'"
         ));
     }
+    warn_unused_updates(weights, hooks);
+    Ok(network)
 }

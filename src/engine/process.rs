@@ -47,7 +47,6 @@ impl ProcessError {
     }
 }
 
-/// The whole process, by the arguments that it was started with.
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).peekable();
     match arguments.peek().map(String::as_str) {

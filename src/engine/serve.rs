@@ -43,17 +43,12 @@ pub fn serve(
         Err(err) => {
             let error = JobError::from_error(JobErrorKind::InvalidRequest, &err)
                 .advise("Choose another device, or set runtime.libtorch to a libtorch for it");
-            messages
-                .send((EngineMessage::Refused(error), Vec::new()))
-                .ok();
+            tell(&messages, EngineMessage::Refused(error));
             return false;
         }
     };
     tracing::info!("{}", runtime.line);
-    if messages
-        .send((EngineMessage::Ready(report(&runtime)), Vec::new()))
-        .is_err()
-    {
+    if !tell(&messages, EngineMessage::Ready(report(&runtime))) {
         return true;
     }
 
@@ -91,6 +86,11 @@ pub fn serve(
     true
 }
 
+/// `false` when nobody listens any more.
+fn tell(messages: &Sender<Outgoing>, message: EngineMessage) -> bool {
+    messages.send((message, Vec::new())).is_ok()
+}
+
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     thread::Builder::new()
         .name(name.to_owned())
@@ -116,7 +116,6 @@ fn report(runtime: &Runtime) -> EngineReport {
     }
 }
 
-/// What the threads of one engine share.
 struct Shared {
     device: Device,
     /// Live bytes before anything was loaded.
@@ -137,11 +136,7 @@ impl Shared {
             let end = self.run(&order, is_first, cancel);
             self.is_busy.store(false, Ordering::Relaxed);
             self.send_pulse();
-            if self
-                .messages
-                .send((EngineMessage::StageEnded(end), Vec::new()))
-                .is_err()
-            {
+            if !tell(&self.messages, EngineMessage::StageEnded(end)) {
                 break;
             }
         }
@@ -164,20 +159,24 @@ impl Shared {
         runtime::reset_peaks(self.device);
         let result = catch_unwind(AssertUnwindSafe(|| stages::run(&context)))
             .unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())));
-        let result = result.map_err(|err| self.with_drained_device(err));
+        let result = result.map_err(|err| match err {
+            EngineError::Cancelled => err,
+            err => {
+                let err = self.with_drained_device(err);
+                forget_all();
+                err
+            }
+        });
         if result.is_err() {
-            forget_all();
-        }
-        if !matches!(result, Ok(Some(()))) {
             context.reclaim(Boundary::ExceptionCleanup);
         }
         runtime::trim_host();
         match result {
-            Ok(Some(())) => StageEnd::Finished {
+            Ok(()) => StageEnd::Finished {
                 secs: started.elapsed().as_secs_f64(),
                 peak_bytes: runtime::memory_peaks(self.device).allocated,
             },
-            Ok(None) => StageEnd::Cancelled,
+            Err(EngineError::Cancelled) => StageEnd::Cancelled,
             Err(err) => {
                 let error = err.to_job_error();
                 tracing::error!("{}: {}", order.stage.name(), error.details);

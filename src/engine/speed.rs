@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use safelight_core::job::DeviceChoice;
@@ -22,17 +23,18 @@ const LONG_ENOUGH: Duration = Duration::from_millis(20);
 const BUDGET: Duration = Duration::from_millis(300);
 const MAX_RUNS: usize = 20;
 
-const ORDER: [SpeedProbe; 10] = [
-    SpeedProbe::CopyToDevice,
-    SpeedProbe::CopyFromPinned,
-    SpeedProbe::CopyFromDevice,
-    SpeedProbe::CopyOnDevice,
-    SpeedProbe::MatrixF32,
-    SpeedProbe::MatrixBf16,
-    SpeedProbe::MatrixF16,
-    SpeedProbe::Attention,
-    SpeedProbe::Convolution,
-    SpeedProbe::ConvolutionOverTime,
+/// In their order, with the smallest and the largest size of each; of copies in MiB.
+const PROBES: [(SpeedProbe, i64, i64); 10] = [
+    (SpeedProbe::CopyToDevice, 16, 512),
+    (SpeedProbe::CopyFromPinned, 16, 512),
+    (SpeedProbe::CopyFromDevice, 16, 512),
+    (SpeedProbe::CopyOnDevice, 16, 512),
+    (SpeedProbe::MatrixF32, 256, 8192),
+    (SpeedProbe::MatrixBf16, 256, 8192),
+    (SpeedProbe::MatrixF16, 256, 8192),
+    (SpeedProbe::Attention, 512, 16384),
+    (SpeedProbe::Convolution, 32, 1024),
+    (SpeedProbe::ConvolutionOverTime, 32, 512),
 ];
 
 /// Measures everything and writes a line before and after each probe.
@@ -40,17 +42,18 @@ pub fn run(device: DeviceChoice, out: &mut impl Write) -> Result<(), ProcessErro
     count_cpu_tensors();
     let runtime = Runtime::open(device)?;
     let device = runtime.device;
-    for probe in ORDER {
+    for (probe, smallest, largest) in PROBES {
         if device == Device::Cpu && !is_of_cpu(probe) {
             continue;
         }
         say(out, probe, SpeedState::Begin)?;
-        let state = tch::no_grad(|| measure(probe, device)).unwrap_or_else(|err| {
-            let text = err.to_string();
-            SpeedState::Failed {
-                reason: text.lines().next().unwrap_or_default().to_owned(),
-            }
-        });
+        let state =
+            tch::no_grad(|| measure(probe, device, smallest..=largest)).unwrap_or_else(|err| {
+                let text = err.to_string();
+                SpeedState::Failed {
+                    reason: text.lines().next().unwrap_or_default().to_owned(),
+                }
+            });
         empty_cache(device);
         say(out, probe, state)?;
     }
@@ -84,14 +87,20 @@ struct Case {
 }
 
 /// Doubles the size until a run takes long enough, then times it.
-fn measure(probe: SpeedProbe, device: Device) -> Result<SpeedState, TchError> {
-    let mut size = smallest(probe);
+fn measure(
+    probe: SpeedProbe,
+    device: Device,
+    sizes: RangeInclusive<i64>,
+) -> Result<SpeedState, TchError> {
+    let is_cpu_attention = probe == SpeedProbe::Attention && device == Device::Cpu;
+    let largest = if is_cpu_attention { 4096 } else { *sizes.end() };
+    let mut size = *sizes.start();
     loop {
         let case = case(probe, device, size)?;
         // The first run loads kernels.
         once(&case, device)?;
         let quick = once(&case, device)?;
-        if quick < LONG_ENOUGH && size < largest(probe, device) {
+        if quick < LONG_ENOUGH && size < largest {
             size *= 2;
             continue;
         }
@@ -135,28 +144,6 @@ fn keeps_scores(case: &Case, device: Device, tokens: i64) -> Result<bool, TchErr
     Ok(grown >= scores)
 }
 
-fn smallest(probe: SpeedProbe) -> i64 {
-    match probe {
-        SpeedProbe::Attention => 512,
-        SpeedProbe::MatrixF32 | SpeedProbe::MatrixBf16 | SpeedProbe::MatrixF16 => 256,
-        SpeedProbe::Convolution | SpeedProbe::ConvolutionOverTime => 32,
-        // MiB.
-        _ => 16,
-    }
-}
-
-fn largest(probe: SpeedProbe, device: Device) -> i64 {
-    let is_cpu = device == Device::Cpu;
-    match probe {
-        SpeedProbe::Attention if is_cpu => 4096,
-        SpeedProbe::Attention => 16384,
-        SpeedProbe::MatrixF32 | SpeedProbe::MatrixBf16 | SpeedProbe::MatrixF16 => 8192,
-        SpeedProbe::Convolution => 1024,
-        // MiB for copies.
-        _ => 512,
-    }
-}
-
 const HEADS: i64 = 8;
 const HEAD_WIDTH: i64 = 128;
 const CHANNELS: i64 = 128;
@@ -187,10 +174,8 @@ fn random(size: &[i64], kind: Kind, device: Device) -> Result<Tensor, TchError> 
 }
 
 fn matrix(device: Device, kind: Kind, side: i64) -> Result<Case, TchError> {
-    let [a, b] = [
-        random(&[side, side], kind, device)?,
-        random(&[side, side], kind, device)?,
-    ];
+    let one = || random(&[side, side], kind, device);
+    let [a, b] = [one()?, one()?];
     Ok(Case {
         call: Box::new(move || a.f_matmul(&b).map(drop)),
         amount: 2.0 * (side as f64).powi(3),
@@ -282,7 +267,8 @@ mod tests {
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        let expected: Vec<SpeedProbe> = ORDER.into_iter().filter(|it| is_of_cpu(*it)).collect();
+        let probes = PROBES.into_iter().map(|(probe, ..)| probe);
+        let expected: Vec<SpeedProbe> = probes.filter(|it| is_of_cpu(*it)).collect();
         assert_eq!(lines.len(), expected.len() * 2);
         for (pair, probe) in lines.chunks(2).zip(expected) {
             assert_eq!((pair[0].probe, pair[1].probe), (probe, probe));

@@ -54,7 +54,6 @@ pub fn read(path: &Path) -> Result<Vec<(String, Tensor)>, EngineError> {
     Ok(Weights::read_all(path)?)
 }
 
-/// One tensor alone, such as final latents.
 pub fn write_one(path: &Path, name: &str, tensor: &Tensor) -> Result<(), EngineError> {
     write(path, [(&name, tensor)])
 }

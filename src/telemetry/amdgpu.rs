@@ -26,7 +26,6 @@ const ON_CARDS: [&str; 16] = [
     "gfx1031", "gfx1032", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201",
 ];
 
-/// One card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmdCard {
     /// `card0`.
@@ -47,7 +46,6 @@ pub struct AmdCard {
 pub struct ComputeNode {
     /// The node's number, by which ROCm counts its GPUs.
     pub node: u32,
-    /// Such as `gfx1151`.
     pub gfx: String,
     /// Vector units: two a compute unit on RDNA.
     pub num_simds: u64,
@@ -147,7 +145,6 @@ fn class_of(folder: &Path, compute: Option<&ComputeNode>) -> DeviceClass {
     }
 }
 
-/// All AMD cards, in the order of their numbers.
 pub fn cards(sysfs: &Path) -> Vec<AmdCard> {
     let nodes = compute_nodes(sysfs);
     let entries = fs::read_dir(sysfs.join("class/drm"))

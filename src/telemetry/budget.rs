@@ -31,7 +31,6 @@ pub struct Budget {
     pub sources: Vec<Source>,
     /// What contradicts what, one sentence part each.
     pub conflicts: Vec<String>,
-    /// How the GPU could have more.
     pub growth: Option<Growth>,
 }
 

@@ -32,7 +32,6 @@ impl DeviceQuery {
     }
 }
 
-/// A device, and the memory that it can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Such as `AMD gfx1151` or `NVIDIA H200`.

@@ -4,7 +4,6 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Main memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostMemory {
     pub total_bytes: u64,
@@ -52,7 +51,6 @@ fn kib(rest: &[u8]) -> Option<u64> {
     parse_number(rest.strip_suffix(b"kB")?.trim_ascii())?.checked_mul(1024)
 }
 
-/// Decimal digits and nothing else.
 pub(super) fn parse_number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -63,7 +61,6 @@ pub(super) fn parse_number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// The kernel's release, such as `6.18.4-1-generic`.
 pub fn kernel_release(proc: &Path) -> Option<String> {
     let text = fs::read_to_string(proc.join("sys/kernel/osrelease")).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())

@@ -16,7 +16,7 @@ pub mod nvidia;
 pub mod record;
 pub mod sampler;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use device::{Device, DeviceQuery, device, device_class, device_facts};
 
@@ -25,32 +25,29 @@ pub use device::{Device, DeviceQuery, device, device_class, device_facts};
 pub struct Roots {
     /// `/sys`.
     pub sysfs: PathBuf,
-    /// `/proc`.
     pub proc: PathBuf,
-    /// `/dev`.
     pub dev: PathBuf,
-    /// `/etc`.
     pub etc: PathBuf,
 }
 
 impl Roots {
     /// The kernel's own, or for trials of the interface what `SAFELIGHT_SYSFS_ROOT` and its like name.
     pub fn of_this_machine() -> Self {
-        let root = |variable: &str, own: &str| {
-            std::env::var_os(variable)
-                .filter(|value| !value.is_empty())
-                .map_or_else(|| PathBuf::from(own), PathBuf::from)
+        let own = Self::under(Path::new("/"));
+        let root = |variable: &str, own: PathBuf| {
+            let named = std::env::var_os(variable).filter(|value| !value.is_empty());
+            named.map_or(own, PathBuf::from)
         };
         Self {
-            sysfs: root("SAFELIGHT_SYSFS_ROOT", "/sys"),
-            proc: root("SAFELIGHT_PROC_ROOT", "/proc"),
-            dev: root("SAFELIGHT_DEV_ROOT", "/dev"),
-            etc: root("SAFELIGHT_ETC_ROOT", "/etc"),
+            sysfs: root("SAFELIGHT_SYSFS_ROOT", own.sysfs),
+            proc: root("SAFELIGHT_PROC_ROOT", own.proc),
+            dev: root("SAFELIGHT_DEV_ROOT", own.dev),
+            etc: root("SAFELIGHT_ETC_ROOT", own.etc),
         }
     }
 
     /// All of them under one folder.
-    pub fn under(root: &std::path::Path) -> Self {
+    pub fn under(root: &Path) -> Self {
         Self {
             sysfs: root.join("sys"),
             proc: root.join("proc"),

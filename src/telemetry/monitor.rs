@@ -27,7 +27,6 @@ const STALE: Duration = Duration::from_secs(1);
 /// How long the end of a job waits for its record.
 const WRITE_LIMIT: Duration = Duration::from_secs(3);
 
-/// What the thread is told.
 pub enum Order {
     Begin(Box<Record>),
     Watch(Box<DeviceQuery>, String),
@@ -39,7 +38,6 @@ pub enum Order {
     End(Option<PathBuf>, Sender<()>),
 }
 
-/// The near end.
 pub struct Monitor {
     orders: Sender<Order>,
     latest: Arc<Mutex<Latest>>,
@@ -108,7 +106,6 @@ impl Monitor {
     }
 }
 
-/// One job as the thread sees it.
 struct Watching<'n> {
     record: Box<Record>,
     sampler: Sampler<'n>,

@@ -10,7 +10,6 @@ use nvml_wrapper::{Device, Nvml};
 
 use super::limit::within;
 
-/// One card as its driver shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvidiaCard {
     pub name: String,
@@ -19,14 +18,12 @@ pub struct NvidiaCard {
     pub memory: Option<NvidiaMemory>,
 }
 
-/// Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NvidiaMemory {
     pub total_bytes: u64,
     pub used_bytes: u64,
 }
 
-/// The driver and its cards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NvidiaReport {
     pub driver: String,

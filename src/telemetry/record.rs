@@ -37,7 +37,6 @@ const COLUMNS: [&str; 18] = [
     "after_bytes",
 ];
 
-/// A stage's place in time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedStage {
     pub stage: Stage,
@@ -45,7 +44,6 @@ pub struct RecordedStage {
     pub to_secs: Option<f64>,
 }
 
-/// Memory given back, and when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedReclaim {
     pub at_secs: f64,
@@ -125,14 +123,10 @@ impl Record {
             }
         }
         for RecordedReclaim { at_secs, reclaim } in &self.reclaims {
-            let Reclaim {
-                boundary,
-                before_bytes,
-                after_bytes,
-            } = reclaim;
+            let (before_bytes, after_bytes) = (reclaim.before_bytes, reclaim.after_bytes);
             let stage = self.stage_at(*at_secs);
             // A boundary is one of a few names of ours; commas cannot be in it.
-            let boundary = boundary.replace([',', '\n', '"'], " ");
+            let boundary = reclaim.boundary.replace([',', '\n', '"'], " ");
             let row = format!(
                 "{job},{at_secs:.3},reclaim,{stage},,,,,,,,,,,,{boundary},{before_bytes},{after_bytes}"
             );

@@ -24,7 +24,6 @@ const RETRY_AFTER: u32 = 10;
 /// NVIDIA's library, opened when it is first needed and then kept; `None` where there is none.
 pub type KeptNvml = OnceCell<Option<Nvml>>;
 
-/// What is looked at.
 pub struct Sampler<'n> {
     meminfo: Option<File>,
     device: Watched<'n>,

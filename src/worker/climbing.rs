@@ -13,11 +13,8 @@ use super::walk::{Gathered, Walk};
 /// What the CPU is called where times are kept.
 const CPU: &str = "CPU";
 
-/// A stage that did not end well.
 pub(super) enum Trouble {
-    /// Its engine is gone.
     Lost { reason: String },
-    /// The engine said so.
     Failed(JobError),
 }
 
@@ -126,7 +123,6 @@ impl Walk<'_> {
     }
 }
 
-/// Where a stage stands.
 fn place<'a>(
     request: &'a GenerateRequest,
     (stage, section): (Stage, u32),
@@ -145,13 +141,10 @@ fn place<'a>(
 
 fn lost_twice(stage: Stage, reason: &str) -> JobError {
     let first_line = reason.lines().next().unwrap_or_default();
-    JobError::new(
-        JobErrorKind::EngineLost,
-        format!(
-            "the engine ended twice, the second time in the stage '{}' ({first_line})",
-            stage.label()
-        ),
-    )
-    .advise("See the details and `safelight doctor`; a smaller size may help")
-    .detail(reason)
+    let stage = stage.label();
+    let what =
+        format!("the engine ended twice, the second time in the stage '{stage}' ({first_line})");
+    JobError::new(JobErrorKind::EngineLost, what)
+        .advise("See the details and `safelight doctor`; a smaller size may help")
+        .detail(reason)
 }

@@ -35,7 +35,6 @@ pub(super) const START_LIMIT: Duration = Duration::from_mins(3);
 pub(super) type PlanStage<'a> =
     dyn Fn(&EngineReport, Option<&MemorySample>) -> Result<Planned, JobError> + 'a;
 
-/// One stage to run.
 pub(super) struct StageRun<'a> {
     pub(super) id: JobId,
     pub(super) stage: Stage,
@@ -65,7 +64,6 @@ pub(super) enum StageResult {
     },
 }
 
-/// What a stage brought.
 pub(super) struct StageReport {
     pub(super) result: StageResult,
     pub(super) frames: Vec<Arc<Picture>>,
@@ -75,7 +73,6 @@ pub(super) struct StageReport {
     pub(super) allocated_bytes: u64,
 }
 
-/// The place for one engine.
 pub(super) struct EngineSlot {
     launcher: Box<dyn EngineLauncher>,
     running: Option<Running>,
@@ -89,7 +86,6 @@ pub(super) struct EngineSlot {
 struct Running {
     link: EngineLink,
     device: DeviceChoice,
-    /// The libtorch it was started on.
     runtime: Option<PathBuf>,
     /// What the settings said of its environment.
     environment: String,
@@ -107,7 +103,6 @@ impl EngineSlot {
         }
     }
 
-    /// What the last engine said of itself.
     pub(super) fn report(&self) -> Option<&EngineReport> {
         self.last_report.as_ref()
     }
@@ -142,7 +137,6 @@ impl EngineSlot {
         }
     }
 
-    /// Ends the engine, if one runs.
     pub(super) fn drop_engine(&mut self) {
         self.running = None;
     }
@@ -170,14 +164,13 @@ impl EngineSlot {
         if let (Some(report), Some(running)) = (&self.last_report, &self.running) {
             run.events.watch(report, running.runtime.as_deref());
         }
-        let planned = match &self.last_report {
+        let mut planned = match &self.last_report {
             Some(engine) => (run.planned)(engine, self.last_memory.as_ref())?,
             None => Planned::default(),
         };
         let Some(running) = self.running.as_mut() else {
             return Ok(report);
         };
-        let mut planned = planned;
         planned.memory.convolution = tier.tier;
         planned.memory.attention = run.limits.attention;
         let mut watch = Watch {
@@ -198,10 +191,10 @@ impl EngineSlot {
         if let Some(key) = &tier.key
             && !matches!(result, Ok(StageResult::Cancelled))
         {
-            let has_worked = matches!(result, Ok(StageResult::Finished { .. }));
-            let lost = match &result {
-                Ok(StageResult::Lost { reason }) => Some(reason.as_str()),
-                _ => None,
+            let (has_worked, lost) = match &result {
+                Ok(StageResult::Finished { .. }) => (true, None),
+                Ok(StageResult::Lost { reason }) => (false, Some(reason.as_str())),
+                _ => (false, None),
             };
             self.tiers.count(key, tier.tier, has_worked, lost);
         }
@@ -277,16 +270,12 @@ impl EngineSlot {
                     })));
                 }
                 Ok((EngineMessage::Ready(report), _)) => {
-                    return Err(JobError::new(
-                        JobErrorKind::Internal,
-                        format!(
-                            "expected an engine of protocol {PROTOCOL_VERSION}, found {}",
-                            report.protocol
-                        ),
-                    )
-                    .advise(
-                        "Install Safelight again: its two executables are of different versions",
-                    ));
+                    let found = report.protocol;
+                    let what =
+                        format!("expected an engine of protocol {PROTOCOL_VERSION}, found {found}");
+                    let advice =
+                        "Install Safelight again: its two executables are of different versions";
+                    return Err(JobError::new(JobErrorKind::Internal, what).advise(advice));
                 }
                 Ok((EngineMessage::Refused(error), _)) => return Err(error),
                 Ok(_) => {}
@@ -334,7 +323,6 @@ pub(super) fn explain_start(words: &str) -> Option<JobError> {
     )
 }
 
-/// One stage being watched.
 struct Watch<'a> {
     run: StageRun<'a>,
     device_name: String,

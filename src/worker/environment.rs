@@ -61,13 +61,11 @@ impl EngineTarget {
     }
 }
 
-/// Where a variable's value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// The class of the device needs it.
     Safelight,
-    /// The user's settings.
     Settings,
     /// It was there, hurts, and is not passed on.
     Removed,
@@ -75,7 +73,6 @@ pub enum Origin {
     Inherited,
 }
 
-/// One variable of the engine's, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Variable {
     pub name: String,
@@ -156,114 +153,114 @@ const SET: &[Set] = &[
 ];
 
 struct Known {
-    /// The beginning of names when it ends in `*`.
-    name: &'static str,
+    /// Beginnings of names where they end in `*`.
+    names: &'static [&'static str],
     when: When,
     /// Not passed on.
     is_removed: bool,
     why: &'static str,
 }
 
+/// libtorch's own, which have the same effect under three names.
+const ALLOCATORS: &[&str] = &[
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_HIP_ALLOC_CONF",
+];
 const ALLOCATOR: &str = "changes how libtorch keeps GPU memory and can hang on ROCm (the setting runtime.allocator does it on purpose)";
-const HIDES: &str = "hides GPUs or changes their numbers";
-const BLOCKS: &str = "makes the processor wait for every step of the GPU";
-const CONVOLUTIONS: &str =
-    "changes how convolutions are chosen on AMD, which can take minutes or hang";
+const CHOSEN_GPUS: [&str; 3] = [
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEVICES",
+];
 
 /// Inherited variables that hurt, the particular before the general.
 const KNOWN: &[Known] = &[
-    known(
-        "HSA_OVERRIDE_GFX_VERSION",
-        When::Has("gfx1151"),
-        true,
-        "makes ROCm take the GPU for another one, which crashes gfx1151",
-    ),
-    known(
-        "HSA_OVERRIDE_GFX_VERSION",
-        When::Always,
-        false,
+    Known {
+        names: &["HSA_OVERRIDE_GFX_VERSION"],
+        when: When::Has("gfx1151"),
+        is_removed: true,
+        why: "makes ROCm take the GPU for another one, which crashes gfx1151",
+    },
+    passed_on(
+        &["HSA_OVERRIDE_GFX_VERSION"],
         "makes ROCm take the GPU for another one",
     ),
-    known("PYTORCH_ALLOC_CONF", When::Gpu, true, ALLOCATOR),
-    known("PYTORCH_CUDA_ALLOC_CONF", When::Gpu, true, ALLOCATOR),
-    known("PYTORCH_HIP_ALLOC_CONF", When::Gpu, true, ALLOCATOR),
-    known("PYTORCH_ALLOC_CONF", When::Always, false, ALLOCATOR),
-    known("PYTORCH_CUDA_ALLOC_CONF", When::Always, false, ALLOCATOR),
-    known("PYTORCH_HIP_ALLOC_CONF", When::Always, false, ALLOCATOR),
-    known(
-        "PYTORCH_NO_CUDA_MEMORY_CACHING",
-        When::Always,
-        true,
-        "makes every allocation on the GPU slow",
-    ),
-    known(
-        "PYTORCH_NO_HIP_MEMORY_CACHING",
-        When::Always,
-        true,
-        "makes every allocation on the GPU slow",
-    ),
-    known(
-        "MIOPEN_FIND_ENFORCE",
-        When::Always,
-        true,
-        "searches for convolutions again and again, for minutes each",
-    ),
-    known(
-        "MIOPEN_LOG_LEVEL",
-        When::Always,
-        false,
+    Known {
+        names: ALLOCATORS,
+        when: When::Gpu,
+        is_removed: true,
+        why: ALLOCATOR,
+    },
+    passed_on(ALLOCATORS, ALLOCATOR),
+    Known {
+        names: &[
+            "PYTORCH_NO_CUDA_MEMORY_CACHING",
+            "PYTORCH_NO_HIP_MEMORY_CACHING",
+        ],
+        when: When::Always,
+        is_removed: true,
+        why: "makes every allocation on the GPU slow",
+    },
+    Known {
+        names: &["MIOPEN_FIND_ENFORCE"],
+        when: When::Always,
+        is_removed: true,
+        why: "searches for convolutions again and again, for minutes each",
+    },
+    passed_on(
+        &["MIOPEN_LOG_LEVEL", "MIOPEN_ENABLE_LOGGING"],
         "makes MIOpen write to the log",
     ),
-    known(
-        "MIOPEN_ENABLE_LOGGING",
-        When::Always,
-        false,
-        "makes MIOpen write to the log",
-    ),
-    known(
-        "MIOPEN_DEBUG_3D_CONV_IMPLICIT_GEMM_HIP_*",
-        When::Always,
-        false,
+    passed_on(
+        &["MIOPEN_DEBUG_3D_CONV_IMPLICIT_GEMM_HIP_*"],
         "does nothing on Radeon GPUs: it is for the matrix cores of Instinct",
     ),
-    known("MIOPEN_*", When::Always, false, CONVOLUTIONS),
-    known(
-        "HSA_ENABLE_SDMA",
-        When::Always,
-        false,
+    passed_on(
+        &["MIOPEN_*"],
+        "changes how convolutions are chosen on AMD, which can take minutes or hang",
+    ),
+    passed_on(
+        &["HSA_ENABLE_SDMA"],
         "turns copies beside the computation on or off",
     ),
-    known(
-        "HSA_XNACK",
-        When::Always,
-        false,
+    passed_on(
+        &["HSA_XNACK"],
         "changes how GPU memory is mapped, which may be slow",
     ),
-    known("CUDA_VISIBLE_DEVICES", When::Always, false, HIDES),
-    known("HIP_VISIBLE_DEVICES", When::Always, false, HIDES),
-    known("ROCR_VISIBLE_DEVICES", When::Always, false, HIDES),
-    known("GPU_DEVICE_ORDINAL", When::Always, false, HIDES),
-    known("CUDA_LAUNCH_BLOCKING", When::Always, false, BLOCKS),
-    known("HIP_LAUNCH_BLOCKING", When::Always, false, BLOCKS),
-    known("AMD_SERIALIZE_KERNEL", When::Always, false, BLOCKS),
-    known("AMD_SERIALIZE_COPY", When::Always, false, BLOCKS),
+    passed_on(&CHOSEN_GPUS, "hides GPUs or changes their numbers"),
+    passed_on(
+        &["GPU_DEVICE_ORDINAL"],
+        "hides GPUs or changes their numbers",
+    ),
+    passed_on(
+        &[
+            "CUDA_LAUNCH_BLOCKING",
+            "HIP_LAUNCH_BLOCKING",
+            "AMD_SERIALIZE_KERNEL",
+            "AMD_SERIALIZE_COPY",
+        ],
+        "makes the processor wait for every step of the GPU",
+    ),
 ];
 
-const fn known(name: &'static str, when: When, is_removed: bool, why: &'static str) -> Known {
+const fn passed_on(names: &'static [&'static str], why: &'static str) -> Known {
     Known {
-        name,
-        when,
-        is_removed,
+        names,
+        when: When::Always,
+        is_removed: false,
         why,
     }
 }
 
 impl Known {
     fn fits(&self, name: &str) -> bool {
-        match self.name.strip_suffix('*') {
-            Some(start) => name.starts_with(start),
-            None => name == self.name,
-        }
+        self.names
+            .iter()
+            .any(|known| match known.strip_suffix('*') {
+                Some(start) => name.starts_with(start),
+                None => name == *known,
+            })
     }
 }
 
@@ -294,7 +291,8 @@ pub fn variables(
         };
         found.insert(name.to_owned(), variable);
     };
-    for (name, value) in inherited.iter().filter(|(_, value)| !value.is_empty()) {
+    let is_set = |name: &str| inherited.get(name).is_some_and(|value| !value.is_empty());
+    for (name, value) in inherited.iter().filter(|(name, _)| is_set(name)) {
         let mut rows = KNOWN.iter();
         if let Some(row) = rows.find(|row| row.fits(name) && row.when.holds(target)) {
             if row.is_removed {
@@ -305,48 +303,31 @@ pub fn variables(
         }
     }
     for row in SET.iter().filter(|row| row.when.holds(target)) {
-        let is_there = inherited.get(row.name).is_some_and(|it| !it.is_empty());
-        if !(row.yields && is_there) {
+        if !(row.yields && is_set(row.name)) {
             put(row.name, Some(row.value), Origin::Safelight, row.why);
         }
     }
-    let has_chosen_gpus = [
-        "ROCR_VISIBLE_DEVICES",
-        "HIP_VISIBLE_DEVICES",
-        "CUDA_VISIBLE_DEVICES",
-    ]
-    .iter()
-    .any(|name| inherited.get(*name).is_some_and(|value| !value.is_empty()));
-    if let Some(order) = target.rocm_order.as_deref().filter(|_| !has_chosen_gpus) {
+    let order = target.rocm_order.as_deref();
+    if let Some(order) = order.filter(|_| !CHOSEN_GPUS.into_iter().any(is_set)) {
         let why = "the strongest GPU comes first, and one that only draws the desktop is left out";
         put("ROCR_VISIBLE_DEVICES", Some(order), Origin::Safelight, why);
     }
-    let by_setting = "the settings say so";
+    let mut put = |name: &str, value: Option<&str>| {
+        put(name, value, Origin::Settings, "the settings say so");
+    };
     if let Some(value) = allocator(settings.allocator).filter(|_| target.kind != "cpu") {
-        put(
-            "PYTORCH_ALLOC_CONF",
-            Some(value),
-            Origin::Settings,
-            by_setting,
-        );
+        put("PYTORCH_ALLOC_CONF", Some(value));
     }
     if settings.verbose_miopen && target.kind == "rocm" {
-        put(
-            "MIOPEN_ENABLE_LOGGING",
-            Some("1"),
-            Origin::Settings,
-            by_setting,
-        );
-        put("MIOPEN_LOG_LEVEL", Some("5"), Origin::Settings, by_setting);
+        put("MIOPEN_ENABLE_LOGGING", Some("1"));
+        put("MIOPEN_LOG_LEVEL", Some("5"));
     }
     for (name, value) in &settings.environment {
-        let value = Some(value.as_str()).filter(|value| !value.is_empty());
-        put(name, value, Origin::Settings, by_setting);
+        put(name, Some(value.as_str()).filter(|value| !value.is_empty()));
     }
     found.into_values().collect()
 }
 
-/// Gives a command all of it.
 pub fn apply(variables: &[Variable], command: &mut Command) {
     for Variable { name, value, .. } in variables {
         match value {

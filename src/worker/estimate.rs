@@ -27,12 +27,10 @@ impl Estimates {
     pub(super) fn learn(&mut self, request: &GenerateRequest, device: &str, times: &[StageTime]) {
         for time in times {
             let stage = time.stage.name();
+            let pace = time.secs / work(request, time.stage);
             let seen = [
                 (kind_of_job(request, device), time.secs),
-                (
-                    pace_of_job(request, device),
-                    time.secs / work(request, time.stage),
-                ),
+                (pace_of_job(request, device), pace),
             ];
             for (kind, secs) in seen {
                 let entry = self.known.entry(kind).or_default();
@@ -127,30 +125,18 @@ impl Progress {
 
 /// Jobs with one key take about the same time.
 fn kind_of_job(request: &GenerateRequest, device: &str) -> String {
-    format!(
-        "{}x{}x{}x{} {} steps {}",
-        request.width,
-        request.height,
-        request.num_frames,
-        request.batch_size,
-        num_steps(request),
-        pace_of_job(request, device)
-    )
+    let (width, height) = (request.width, request.height);
+    let (frames, batch, steps) = (request.num_frames, request.batch_size, num_steps(request));
+    let pace = pace_of_job(request, device);
+    format!("{width}x{height}x{frames}x{batch} {steps} steps {pace}")
 }
 
 /// Jobs with one key take about the same time a megapixel.
 fn pace_of_job(request: &GenerateRequest, device: &str) -> String {
-    format!(
-        "{} {}{}{} on {device}",
-        request.model,
-        request.sampling.sampler.name(),
-        if request.vae_tile.is_some() {
-            " tiled"
-        } else {
-            ""
-        },
-        if request.is_guided() { " guided" } else { "" }
-    )
+    let (model, sampler) = (&request.model, request.sampling.sampler.name());
+    let tiled = request.vae_tile.map_or("", |_| " tiled");
+    let guided = if request.is_guided() { " guided" } else { "" };
+    format!("{model} {sampler}{tiled}{guided} on {device}")
 }
 
 /// What a stage's time grows with: megapixels of all frames, those of each step while denoising.

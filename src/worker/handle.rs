@@ -21,7 +21,6 @@ pub enum WorkerCommand {
     },
 }
 
-/// What the worker tells.
 #[derive(Clone, Debug)]
 pub struct WorkerEvent {
     pub id: JobId,
@@ -79,7 +78,6 @@ impl WorkerHandle {
             .map_err(TrySendError::into_inner)
     }
 
-    /// All events that have arrived.
     pub fn drain(&self) -> impl Iterator<Item = WorkerEvent> + '_ {
         self.events.try_iter()
     }

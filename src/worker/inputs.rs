@@ -18,7 +18,6 @@ use safelight_core::media::{self, MediaError, Picture};
 
 use super::save;
 
-/// What a job starts from.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inputs {
     /// Fingerprints of the files by the names of their fields in the request.
@@ -27,7 +26,6 @@ pub(super) struct Inputs {
     pub(super) loras: Vec<CheckedLora>,
     /// The copy of the clip that is extended.
     extended: Option<PathBuf>,
-    /// How many frames it has.
     pub(super) num_extended: usize,
 }
 

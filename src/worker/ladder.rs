@@ -46,7 +46,6 @@ impl Ladder {
         }
     }
 
-    /// What was tried so far, in order.
     pub(super) fn climbs(&self) -> &[Climb] {
         &self.climbs
     }
@@ -228,7 +227,6 @@ pub(super) fn announce(place: Place<'_>, fault: Fault, rung: Rung, cpu_secs: f64
     format!("{what} while {doing}; {next}")
 }
 
-/// A rough duration.
 fn about(secs: f64) -> String {
     let minutes = (secs / 60.0).ceil();
     match minutes {

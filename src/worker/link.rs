@@ -27,7 +27,6 @@ pub trait EngineControl: Send {
     fn last_words(&mut self) -> LastWords;
 }
 
-/// What is known of an engine's end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LastWords {
     /// Its exit status in the first line, then its last lines.
@@ -36,7 +35,6 @@ pub struct LastWords {
     pub is_out_of_memory: bool,
 }
 
-/// Starts engines.
 pub trait EngineLauncher: Send {
     fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError>;
 

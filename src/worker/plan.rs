@@ -22,7 +22,6 @@ use crate::telemetry::{Roots, host};
 /// Where corrections are kept: beside the times of earlier jobs.
 const CORRECTIONS_FILE: &str = "memory.json";
 
-/// What a stage is told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Planned {
     pub(super) memory: StageMemory,
@@ -30,7 +29,6 @@ pub(super) struct Planned {
     pub(super) tile: Option<u32>,
 }
 
-/// One job's plan.
 pub(super) struct JobPlan {
     weights: Option<ModelWeights>,
     corrections: Corrections,
@@ -39,7 +37,6 @@ pub(super) struct JobPlan {
     measured: Vec<(Stage, u64)>,
 }
 
-/// The plan, and for which device.
 struct Settled {
     plan: Plan,
     device: String,
@@ -99,7 +96,6 @@ impl JobPlan {
         Ok(Some(&settled.plan))
     }
 
-    /// What a stage is told.
     pub(super) fn of_stage(&self, stage: Stage) -> Planned {
         let Some(Settled { plan, .. }) = self.settled.get() else {
             return Planned::default();

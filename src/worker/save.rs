@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 use super::inputs::Inputs;
 
-/// Who made the file.
 const APP: &str = "Safelight";
 
 /// Refuses, before anything is computed, what could not be written in the end.
@@ -45,7 +44,6 @@ pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
     Ok(())
 }
 
-/// The file to write, or those of a batch.
 fn outs(request: &GenerateRequest) -> Vec<PathBuf> {
     match request.batch_size {
         0 | 1 => vec![request.out.clone()],
@@ -65,7 +63,6 @@ fn is_ours(path: &Path) -> bool {
     read_json_or_default::<Value>(path)["app"] == APP
 }
 
-/// What made the clip.
 #[derive(Clone, Copy)]
 pub(super) struct Made<'a> {
     pub(super) engine: Option<&'a EngineReport>,

@@ -21,7 +21,6 @@ use crate::child::{self, Ended};
 /// How long one tier may take: loading libtorch from a cold disk, and the search of a library for its algorithms.
 const PROBE_LIMIT: Duration = Duration::from_mins(1);
 
-/// What is remembered of devices.
 pub(super) struct Tiers {
     file: Option<PathBuf>,
     known: TierFile,
@@ -109,7 +108,6 @@ impl Tiers {
     }
 }
 
-/// Whether a stage has convolutions over time.
 pub(super) fn has_convolutions(stage: Stage, family: Family) -> bool {
     family.time_convolutions != TimeConvolutions::None
         && matches!(stage, Stage::Decode | Stage::EncodeImage)

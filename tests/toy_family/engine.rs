@@ -9,7 +9,6 @@ use super::{Done, EngineFamily};
 use crate::capture::Capture;
 use crate::denoise::{Call, DenoiseState, Denoiser, walk};
 use crate::error::EngineError;
-use crate::hooks::Hooks as _;
 use crate::pixels::rgb8_from_pixels;
 use crate::sampling::{Algorithm, Solver, noise};
 use crate::stages::StageContext;
@@ -66,8 +65,7 @@ impl EngineFamily for Toy {
         // A prompt of no letters means nothing.
         let prompt =
             rows.sum_dim_intlist(&[0_i64][..], false, Kind::Float) / (prompt.len().max(1) as f64);
-        store::write_one(&context.own_result(), "prompt", &prompt)?;
-        Ok(Some(()))
+        store::write_one(&context.own_result(), "prompt", &prompt)
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
@@ -95,7 +93,8 @@ impl EngineFamily for Toy {
             });
         };
         let checkpoint = context.checkpoint();
-        let state = context.part(|capture, hooks| {
+        let state = context.part(|work| {
+            let (capture, hooks) = (&mut *work.capture, work.hooks);
             let resumed =
                 checkpoint.and_then(|state| state.resumed(&size, &mut solver, place.device, hooks));
             let state = match resumed {
@@ -116,9 +115,7 @@ impl EngineFamily for Toy {
                 hooks,
             )
         })?;
-        state
-            .map(|state| store::write_one(&context.own_result(), "latents", &state.latents))
-            .transpose()
+        store::write_one(&context.own_result(), "latents", &state.latents)
     }
 
     fn decode(&self, context: &StageContext<'_>) -> Done {
@@ -130,9 +127,9 @@ impl EngineFamily for Toy {
         let pixels = colours
             .repeat_interleave_self_int(factor, 3, None)
             .repeat_interleave_self_int(factor, 4, None);
-        context.part(|_, hooks| {
-            hooks.frames(&rgb8_from_pixels(&pixels));
-            Ok(Some(()))
+        context.part(|work| {
+            work.hooks.frames(&rgb8_from_pixels(&pixels));
+            Ok(())
         })
     }
 }

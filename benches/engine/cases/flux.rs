@@ -5,7 +5,7 @@ use safelight_engine::error::EngineError;
 use safelight_engine::families::flux::{FluxTransformer, LatentShape, image_ids, text_ids};
 use safelight_engine::hooks::NoHooks;
 use safelight_engine::text::{ClipTextEncoder, T5Encoder};
-use safelight_engine::vae::{Bands, KlVaeDecoder, Tiling};
+use safelight_engine::vae::{Bands, KlVaeDecoder, KlWay, Tiling};
 use serde_json::json;
 use tch::Kind;
 
@@ -154,12 +154,12 @@ fn vae_decode(bench: &Bench, side: i64, form: Form) -> Result<Measured, EngineEr
         bench.weights.kind(),
     );
     bench.timed(&mut || {
-        let pixels = match form {
-            Form::Tiles => decoder.decode_tiled(&latents, tiling, &|| false),
-            Form::Bands => decoder.decode_in_bands(&latents, Bands::default(), &|| false),
-            Form::Whole => decoder.decode(&latents, &|| false),
+        let way = match form {
+            Form::Tiles => KlWay::Tiles(tiling),
+            Form::Bands => KlWay::Bands(Bands::default()),
+            Form::Whole => KlWay::Whole,
         };
-        pixels.map(drop)
+        decoder.decode(&latents, way, &|| false).map(drop)
     })
 }
 

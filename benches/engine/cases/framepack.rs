@@ -1,10 +1,11 @@
 //! FramePack at full size: a step of a section, the decoding of one, and Llama.
 
 use safelight_core::networks::{FramePackTransformerConfig, HunyuanVaeConfig, LlamaConfig};
+use safelight_core::tokens::HunyuanPrompt;
 use safelight_engine::error::EngineError;
 use safelight_engine::families::framepack::{FramePackTransformer, History, Layout};
 use safelight_engine::hooks::NoHooks;
-use safelight_engine::text::{HunyuanTemplate, LlamaEncoder};
+use safelight_engine::text::LlamaEncoder;
 use safelight_engine::vae::{HunyuanVaeDecoder, Tiling};
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
@@ -98,7 +99,7 @@ fn section_step(bench: &Bench) -> Result<Measured, EngineError> {
     let modulations = transformer.modulations(&[500.0; STEPS], &context);
     bench.timed_answer(&mut || {
         let told = &modulations[0];
-        transformer.forward(&latents, told, &context, &section, &rope, &NoHooks)
+        transformer.forward(&latents, told, &context, &section, &rope, None, &NoHooks)
     })
 }
 
@@ -161,7 +162,7 @@ fn llama(bench: &Bench) -> Result<Measured, EngineError> {
     })?;
     let num_layers = config.num_read_layers();
     let encoder = bench.built(LlamaEncoder::new(&config, num_layers, &bench.weights))?;
-    let length = HunyuanTemplate::LENGTH as i64;
+    let length = HunyuanPrompt::LENGTH as i64;
     let ids = bench.random_ids(config.vocab_size.min(128_000), length);
     let mask = Tensor::ones([1, length], (Kind::Int64, Device::Cpu));
     bench.timed_answer(&mut || encoder.forward(&ids, &mask, &NoHooks))

@@ -166,10 +166,7 @@ fn vae_decode(
     let tile = bench.sizes.tile.or(tile);
     let tile = tile.map(|tile| if bench.small { SMALL_TILE } else { tile });
     let tiling = tile.map(|tile| Tiling::of_size(tile / config.patch()));
-    bench.timed(&mut || match tiling {
-        Some(tiling) => decoder.decode_tiled(&latents, tiling, &|| false, &mut drop),
-        None => decoder.decode(&latents, &|| false, &mut drop),
-    })
+    bench.timed(&mut || decoder.decode(&latents, tiling, &|| false, &mut drop))
 }
 
 /// Frames to latents. The clip lies outside of the device, as in a job.
@@ -191,13 +188,7 @@ fn vae_encode(bench: &Bench, vae: Vae, clip: Clip) -> Result<Measured, EngineErr
         .sizes
         .tile
         .map(|tile| Tiling::of_size(tile / config.patch()));
-    bench.timed(&mut || {
-        let posterior = match tiling {
-            Some(tiling) => encoder.encode_tiled(&pixels, tiling, &|| false),
-            None => encoder.encode(&pixels, &|| false),
-        };
-        posterior.map(drop)
-    })
+    bench.timed(&mut || encoder.encode(&pixels, tiling, &|| false).map(drop))
 }
 
 fn umt5(bench: &Bench) -> Result<Measured, EngineError> {

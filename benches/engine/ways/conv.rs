@@ -39,10 +39,10 @@ fn one(
     };
     let trial = Trial::new(layer, setting.kind, setting.device)?;
     let ready = trial.layer(tier);
-    let error = trial.error(&ready.run());
+    let error = trial.error(&ready());
     let runs = setting.arguments.runs;
     let measured = timed(setting.device, 1, runs, 0, &mut || {
-        drop(ready.run());
+        drop(ready());
         Some(())
     })?;
     Ok(Found::new(measured, error, None))

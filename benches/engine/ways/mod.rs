@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use clap::Parser;
 use safelight_core::job::DeviceChoice;
 use safelight_engine::error::EngineError;
-use safelight_engine::probe::dtype_name;
+use safelight_engine::place::dtype_name;
 use safelight_engine::runtime::{self, LIBTORCH_VERSION, Runtime};
 use serde::Serialize;
 use tch::{Device, Kind};

@@ -1,5 +1,8 @@
 //! What the engine does for each family of models: one folder a family, and the registry of them.
 //!
+//! A stage is a function of its own, because each may run in a process of its own: it loads what it needs and has dropped
+//! it when it returns. What comes between stages (files, unloading, messages) is the caller's.
+//!
 //! A family implements `EngineFamily` over shared networks, samplers and stores. Nothing outside of this folder names
 //! a family; how its files are recognised and planned stands in `safelight_core::families`.
 
@@ -15,8 +18,7 @@ use safelight_core::job::Stage;
 use crate::error::EngineError;
 use crate::stages::StageContext;
 
-/// `None` when the stage was cancelled.
-pub(crate) type Done = Result<Option<()>, EngineError>;
+pub(crate) type Done = Result<(), EngineError>;
 
 /// The stages of one family's recipes. Each reads what earlier ones left in the job's folder and leaves its own result
 /// there.
@@ -24,15 +26,12 @@ pub(crate) trait EngineFamily: Sync {
     /// The id of the family in `safelight_core::families`.
     fn id(&self) -> &'static str;
 
-    /// Prompt and negative prompt to embeddings.
     fn encode_text(&self, context: &StageContext<'_>) -> Done;
 
-    /// Given pictures to latents.
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
         Err(context.no_such_stage())
     }
 
-    /// Given pictures to embeddings.
     fn encode_vision(&self, context: &StageContext<'_>) -> Done {
         Err(context.no_such_stage())
     }
@@ -40,7 +39,6 @@ pub(crate) trait EngineFamily: Sync {
     /// Noise to latents; `stage` says through which transformer.
     fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Done;
 
-    /// Latents to frames.
     fn decode(&self, context: &StageContext<'_>) -> Done;
 }
 

@@ -24,24 +24,8 @@ use super::{Site, kind};
 
 const VARIABLE: &str = "SAFELIGHT_ENGINE_FAULT";
 
-const SITES: [(&str, Site); 12] = [
-    ("start", Site::Start),
-    ("look", Site::Look),
-    ("weights", Site::Weights),
-    ("staging", Site::Staging),
-    ("block", Site::Block),
-    ("sampler", Site::Sampler),
-    ("vae_decode", Site::VaeDecode),
-    ("vae_encode", Site::VaeEncode),
-    ("text", Site::Text),
-    ("vision", Site::Vision),
-    ("frames", Site::Frames),
-    ("saving", Site::Saving),
-];
-
 fn site_named(name: &str) -> Option<Site> {
-    let found = SITES.iter().find(|(known, _)| *known == name);
-    found.map(|(_, site)| *site)
+    serde_json::from_value(name.into()).ok()
 }
 
 /// One fault of the variable, in one stage.

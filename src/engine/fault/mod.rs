@@ -10,35 +10,29 @@ mod kind;
 #[cfg(not(feature = "fault-injection"))]
 mod none;
 
+use serde::Deserialize;
+
 #[cfg(feature = "fault-injection")]
 pub use injection::{Armed, arm, at, claims_gpu};
 #[cfg(not(feature = "fault-injection"))]
 pub use none::{Armed, arm, at, claims_gpu};
 
 /// The places where stages allocate, by class, and two moments of theirs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Site {
-    /// The stage begins.
     Start,
-    /// The stage looks at its cancel flag.
     Look,
-    /// A tensor of a model's file is wanted.
     Weights,
     /// It is brought from the file to where it is computed with.
     Staging,
-    /// A block of a transformer.
     Block,
-    /// A step of a sampler.
     Sampler,
     /// A tile, a band or a latent frame in the VAE's decoder.
     VaeDecode,
-    /// The same in its encoder.
     VaeEncode,
-    /// A block of a text encoder.
     Text,
-    /// A block of an image encoder.
     Vision,
-    /// Pixels on their way to the host.
     Frames,
     /// A stage's result or a checkpoint on its way to the disk.
     Saving,

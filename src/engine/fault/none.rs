@@ -5,15 +5,12 @@ use safelight_core::memory::Rung;
 
 use super::Site;
 
-/// Nothing is armed.
 pub struct Armed;
 
-/// Arms nothing.
 pub fn arm(_stage: Stage, _rung: Rung) -> Armed {
     Armed
 }
 
-/// Nothing strikes.
 pub fn at(_site: Site) {}
 
 /// The engine never claims a GPU that it does not have.

@@ -1,7 +1,8 @@
 //! One safe function for each pass, from tensors to a launch; `None` where the kernel does not fit the tensors.
 //!
 //! Everything that a kernel takes for granted is checked here: device, kind, sizes, strides, alignment. What a pass
-//! changes in place it changes behind a shared reference, as libtorch does.
+//! changes in place it changes behind a shared reference, as libtorch does. What it gives is said by the function of
+//! its name in `twins.rs`.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -76,7 +77,6 @@ pub(super) struct RowsOf {
 }
 
 impl Kernels {
-    /// See [`super::twins::layer_norm`].
     pub(super) fn layer_norm(&self, xs: &Tensor, norm: &Norm<'_>, eps: f64) -> Option<Tensor> {
         self.add_and_norm(xs, None, Some((norm, eps)))
     }

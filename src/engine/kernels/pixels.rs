@@ -30,7 +30,6 @@ const MIN_PIXELS: usize = 8;
 /// Threads that share a row of scores.
 const SOFTMAX_THREADS: u32 = 512;
 
-/// `MomentsArgs` of the source.
 #[repr(C)]
 struct MomentsArgs {
     xs: *const c_void,
@@ -41,7 +40,6 @@ struct MomentsArgs {
     per_part: u32,
 }
 
-/// `JoinArgs` of the source.
 #[repr(C)]
 struct JoinArgs {
     means: *const c_void,
@@ -54,7 +52,6 @@ struct JoinArgs {
     per_part: u32,
 }
 
-/// `AffineArgs` of the source.
 #[repr(C)]
 struct AffineArgs {
     xs: *const c_void,
@@ -67,7 +64,6 @@ struct AffineArgs {
     with_silu: i32,
 }
 
-/// `PlaceArgs` of the source.
 #[repr(C)]
 struct PlaceArgs {
     corners: *const c_void,
@@ -79,7 +75,6 @@ struct PlaceArgs {
     channels: u32,
 }
 
-/// `SoftmaxArgs` of the source.
 #[repr(C)]
 struct SoftmaxArgs {
     scores: *const c_void,
@@ -89,7 +84,6 @@ struct SoftmaxArgs {
 }
 
 impl Kernels {
-    /// See [`super::twins::channel_moments`].
     pub(super) fn channel_moments(&self, xs: &Tensor) -> Option<(Tensor, Tensor)> {
         let shape = self.whole_rows(xs)?;
         let threads = self.pixel_threads(&shape)?;
@@ -131,7 +125,6 @@ impl Kernels {
         Some((mean, variance))
     }
 
-    /// See [`super::twins::scaled_channels`].
     pub(super) fn scaled_channels(
         &self,
         xs: &Tensor,
@@ -144,7 +137,6 @@ impl Kernels {
         Some(out)
     }
 
-    /// See [`super::twins::add_to_pixels`].
     pub(super) fn add_to_pixels(
         &self,
         xs: &Tensor,
@@ -183,7 +175,6 @@ impl Kernels {
         self.launch_single(SingleKernel::Affine, grid, &mut args)
     }
 
-    /// See [`super::twins::placed_corners`].
     pub(super) fn placed_corners(&self, corners: &Tensor, bias: Option<&Tensor>) -> Option<Tensor> {
         self.whole_rows(corners)?;
         let &[frames, rows, columns, all] = &corners.size()[..] else {
@@ -208,7 +199,6 @@ impl Kernels {
         Some(out)
     }
 
-    /// See [`super::twins::softmax_to`].
     pub(super) fn softmax_to(&self, scores: &Tensor, scale: f64) -> Option<Tensor> {
         let &[rows, columns] = &scores.size()[..] else {
             return None;

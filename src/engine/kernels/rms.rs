@@ -11,7 +11,6 @@ use super::loaded::{Kernels, RowKernel};
 use super::ops::{RowsOf, is_aligned, rows_of};
 use super::twins::SHORTEST_PIXEL;
 
-/// `RmsArgs` of the source.
 #[repr(C)]
 struct RmsArgs {
     xs: *const c_void,
@@ -86,7 +85,6 @@ impl Kernels {
         self.launch_rows(RowKernel::Rms, &shape, &mut args)
     }
 
-    /// See [`super::twins::head_norm_rope`].
     pub(super) fn head_norm_rope(
         &self,
         xs: &Tensor,
@@ -156,7 +154,6 @@ impl Kernels {
         fits.then(|| turns.data_ptr().cast_const())
     }
 
-    /// See [`super::twins::pixel_norm`].
     pub(super) fn pixel_norm(
         &self,
         xs: &Tensor,

@@ -1,5 +1,5 @@
 //! The definition of every pass in libtorch's own operations: what runs where the kernels do not, and what
-//! they are checked against.
+//! they are checked against. The functions of the same names in [`kernels`](super) say what each does.
 //!
 //! In half precision sums and products are in f32 and rounded once, as in diffusers; passes over memory are few,
 //! but not one.
@@ -9,7 +9,6 @@ use tch::{Device, Kind, Tensor};
 pub use super::block_twins::expand_blocks;
 use super::terms::{Gate, Norm, TokenRows};
 
-/// Layer norm over the last dimension: `xs`: `(B, L, C)` -> the same
 pub fn layer_norm(xs: &Tensor, norm: &Norm<'_>, eps: f64) -> Tensor {
     match *norm {
         Norm::Plain => normed(xs, None, None, eps),
@@ -45,7 +44,6 @@ fn parts(rows: &TokenRows<'_>) -> impl Iterator<Item = (usize, i64, i64)> {
     ranges.map(|(u, &(start, len))| (u, start, len))
 }
 
-/// `xs += ys * gate` in place: both `(B, L, C)`
 pub fn gated_add(xs: &mut Tensor, ys: &Tensor, gate: Option<Gate<'_>>) {
     let Some(Gate { rows, index }) = gate else {
         drop(xs.g_add_(ys));
@@ -57,9 +55,6 @@ pub fn gated_add(xs: &mut Tensor, ys: &Tensor, gate: Option<Gate<'_>>) {
     }
 }
 
-/// Root mean square over the last dimension, then the turns of neighbouring pairs.
-///
-/// `xs`: `(B, L, C)`, `weight`: `(C)`, `turns`: `(L, 1, D / 2)` complex for heads of `D` -> the same as `xs`
 pub fn rms_norm_rope(xs: &Tensor, weight: &Tensor, eps: f64, turns: Option<&Tensor>) -> Tensor {
     let kind = xs.kind();
     let channels = weight.size();
@@ -85,9 +80,6 @@ fn turned(xs: &Tensor, turns: &Tensor) -> Tensor {
     (pairs * turns).view_as_real().reshape(size)
 }
 
-/// Root mean square over each head, then the turns of neighbouring pairs, in place.
-///
-/// `xs`: `(B, L, H, D)`, `weights`: `(N, D)`, each for an equal share of the heads, `turns`: `(L, 1, D / 2)` complex
 pub fn head_norm_rope(xs: &mut Tensor, weights: &Tensor, eps: f64, turns: &Tensor) {
     let (heads, head_dim) = (xs.size()[2], xs.size()[3]);
     let share = heads / weights.size()[0];
@@ -100,19 +92,14 @@ pub fn head_norm_rope(xs: &mut Tensor, weights: &Tensor, eps: f64, turns: &Tenso
     }
 }
 
-/// `xs`: any shape -> the same, in place
 pub fn gelu_tanh(xs: &mut Tensor) {
     drop(xs.gelu_("tanh"));
 }
 
-/// `xs`: any shape -> the same, in place
 pub fn silu(xs: &mut Tensor) {
     drop(xs.silu_());
 }
 
-/// Each pixel's channels over their length, times `factor`, then SiLU where it is asked for.
-///
-/// `xs`: `(.., C)`, `factor`: `(C)` -> the same as `xs`
 pub fn pixel_norm(xs: &Tensor, factor: &Tensor, with_silu: bool) -> Tensor {
     let wide = xs.to_kind(Kind::Float);
     let length = wide
@@ -131,7 +118,6 @@ pub(super) const SHORTEST_PIXEL: f64 = 1e-12;
 /// Only keeps the root from being divided by zero, and is taken off again.
 const TINY: f64 = 1e-12;
 
-/// Mean and variance of each channel over all pixels, both `(C)` in f32: `xs`: `(.., C)`, without gaps
 pub fn channel_moments(xs: &Tensor) -> (Tensor, Tensor) {
     if let Device::Cuda(_) = xs.device() {
         // One pass, in f32 whatever comes in; there is none on the CPU.
@@ -151,9 +137,6 @@ fn channels_second(xs: &Tensor) -> Tensor {
     xs.view([1, -1, 1, channels]).permute([0, 3, 1, 2])
 }
 
-/// `xs * scale + shift`, then SiLU where it is asked for.
-///
-/// `xs`: `(.., C)`, without gaps, `scale`, `shift`: `(C)` in f32 -> the same as `xs`
 pub fn scaled_channels(xs: &Tensor, scale: &Tensor, shift: &Tensor, with_silu: bool) -> Tensor {
     // A batch norm that no longer learns: one pass, in f32 and rounded once whatever the kind of `xs` is.
     let (mean, variance) = (shift.zeros_like(), scale.ones_like());
@@ -175,7 +158,6 @@ pub fn scaled_channels(xs: &Tensor, scale: &Tensor, shift: &Tensor, with_silu: b
     ys
 }
 
-/// `xs += ys + bias` in place, or one of the two: `xs`, `ys`: `(.., C)`, `bias`: `(C)` in f32
 pub fn add_to_pixels(xs: &mut Tensor, ys: Option<&Tensor>, bias: Option<&Tensor>) {
     if let Some(ys) = ys {
         drop(xs.g_add_(ys));
@@ -185,9 +167,6 @@ pub fn add_to_pixels(xs: &mut Tensor, ys: Option<&Tensor>, bias: Option<&Tensor>
     }
 }
 
-/// Puts the four pixels that one becomes where they belong, with `bias`, `(C)` in f32, added to all.
-///
-/// `corners`: `(T, H + 1, W + 1, 4 * C)` -> `(T, 2 * H, 2 * W, C)`
 pub fn placed_corners(corners: &Tensor, bias: Option<&Tensor>) -> Tensor {
     let size = corners.size();
     let (height, width, outputs) = (size[1] - 1, size[2] - 1, size[3] / 4);
@@ -204,12 +183,10 @@ pub fn placed_corners(corners: &Tensor, bias: Option<&Tensor>) -> Tensor {
     placed
 }
 
-/// The softmax of `scores * scale` over the last dimension, in `kind`: `scores`: `(R, S)` in f32 -> `(R, S)`
 pub fn softmax_to(scores: &Tensor, scale: f64, kind: Kind) -> Tensor {
     (scores * scale).softmax(-1, Kind::Float).to_kind(kind)
 }
 
-/// `numbers` of fp8 times `scale`, of the same size in `kind`
 pub fn expand_fp8(numbers: &Tensor, scale: f32, kind: Kind) -> Tensor {
     let mut expanded = numbers.to_kind(kind);
     if scale.to_bits() != 1_f32.to_bits() {

@@ -40,7 +40,6 @@ struct Key {
     loras: Vec<(FileState, u64, Option<u64>)>,
 }
 
-/// A file as it was.
 #[derive(Clone, Debug, PartialEq)]
 struct FileState {
     path: PathBuf,
@@ -62,12 +61,8 @@ impl FileState {
 impl Key {
     fn new(component: &'static str, place: Placement, home: &Path, loras: &[Lora]) -> Self {
         let lora = |lora: &Lora| {
-            let strength_2 = lora.strength_2.map(f64::to_bits);
-            (
-                FileState::of(lora.path.clone()),
-                lora.strength.to_bits(),
-                strength_2,
-            )
+            let (one, two) = (lora.strength.to_bits(), lora.strength_2.map(f64::to_bits));
+            (FileState::of(lora.path.clone()), one, two)
         };
         Self {
             component,
@@ -153,13 +148,11 @@ fn take(component: &str) -> Option<Slot> {
     })
 }
 
-/// Drops everything that is kept.
 pub fn forget_all() {
     let all = KEPT.with(|kept| std::mem::take(&mut *kept.borrow_mut()));
     drop(all);
 }
 
-/// The components that are kept.
 #[cfg(test)]
 pub fn kept_components() -> Vec<&'static str> {
     KEPT.with(|kept| {

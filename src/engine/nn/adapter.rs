@@ -9,7 +9,6 @@ use tch::{Kind, Tensor};
 
 use crate::weights::{LayerDelta, LayerUpdate};
 
-/// The updates of one layer.
 pub(super) struct Adapter {
     /// All of low rank, one below the other: `(R, in)`
     down: Option<Tensor>,
@@ -88,7 +87,7 @@ impl Gathered<'_> {
             return;
         };
         let delta = match update.dora_scale {
-            None => scaled(delta, strength),
+            None => with_rows(delta, |xs| xs * strength),
             Some(norms) => {
                 let own = (self.base)(rows.0, rows.1);
                 let (delta, scale) = decomposed(delta, &norms, &own, strength);
@@ -274,22 +273,31 @@ fn dense(delta: &LayerDelta) -> Tensor {
     }
 }
 
-fn scaled(delta: LayerDelta, factor: f64) -> LayerDelta {
+/// The same with `own` of that one of its matrices whose rows are its own, or make them, and `other` of the others.
+fn mapped(
+    delta: LayerDelta,
+    own: impl Fn(Tensor) -> Tensor,
+    other: impl Fn(Tensor) -> Tensor,
+) -> LayerDelta {
     match delta {
-        LayerDelta::LowRank { up, down } => LayerDelta::LowRank {
-            up: up * factor,
-            down,
-        },
-        LayerDelta::Hadamard { w1: [a, b], w2 } => LayerDelta::Hadamard {
-            w1: [a * factor, b],
-            w2,
-        },
-        LayerDelta::Kronecker { w1, w2 } => LayerDelta::Kronecker {
-            w1: w1 * factor,
-            w2,
-        },
-        LayerDelta::Whole(delta) => LayerDelta::Whole(delta * factor),
+        LayerDelta::LowRank { up, down } => {
+            let (up, down) = (own(up), other(down));
+            LayerDelta::LowRank { up, down }
+        }
+        LayerDelta::Hadamard { w1: [a, b], w2 } => {
+            let (w1, w2) = ([own(a), other(b)], w2.map(other));
+            LayerDelta::Hadamard { w1, w2 }
+        }
+        LayerDelta::Kronecker { w1, w2 } => {
+            let (w1, w2) = (own(w1), other(w2));
+            LayerDelta::Kronecker { w1, w2 }
+        }
+        LayerDelta::Whole(delta) => LayerDelta::Whole(own(delta)),
     }
+}
+
+fn with_rows(delta: LayerDelta, change: impl Fn(Tensor) -> Tensor) -> LayerDelta {
+    mapped(delta, change, |xs| xs)
 }
 
 /// DoRA: the rows (or columns) of `base + delta` get the norms that were trained. Between the layer as it is and as it
@@ -314,15 +322,8 @@ fn decomposed(
     let gain = norms / norm_over(1, false);
     let rows = (&gain * strength).unsqueeze(1);
     let delta = match delta {
-        LayerDelta::LowRank { up, down } => LayerDelta::LowRank {
-            up: up * rows,
-            down,
-        },
-        LayerDelta::Hadamard { w1: [a, b], w2 } => LayerDelta::Hadamard {
-            w1: [a * rows, b],
-            w2,
-        },
         LayerDelta::Kronecker { .. } | LayerDelta::Whole(_) => LayerDelta::Whole(change * rows),
+        delta => with_rows(delta, |xs| xs * &rows),
     };
     (delta, Some((gain - 1.0) * strength))
 }
@@ -351,20 +352,6 @@ fn unswapped(update: LayerUpdate) -> LayerUpdate {
 }
 
 fn as_kind(delta: LayerDelta, kind: Kind) -> LayerDelta {
-    let pair = |[a, b]: [Tensor; 2]| [a.to_kind(kind), b.to_kind(kind)];
-    match delta {
-        LayerDelta::LowRank { up, down } => LayerDelta::LowRank {
-            up: up.to_kind(kind),
-            down: down.to_kind(kind),
-        },
-        LayerDelta::Hadamard { w1, w2 } => LayerDelta::Hadamard {
-            w1: pair(w1),
-            w2: pair(w2),
-        },
-        LayerDelta::Kronecker { w1, w2 } => LayerDelta::Kronecker {
-            w1: w1.to_kind(kind),
-            w2: w2.to_kind(kind),
-        },
-        LayerDelta::Whole(delta) => LayerDelta::Whole(delta.to_kind(kind)),
-    }
+    let of = |xs: Tensor| xs.to_kind(kind);
+    mapped(delta, of, of)
 }

@@ -12,7 +12,6 @@ use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::weights::{Weights, WeightsError};
 
-/// All layers of a transformer.
 pub struct ClipTower(Vec<ClipLayer>);
 
 impl ClipTower {

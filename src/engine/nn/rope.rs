@@ -31,7 +31,6 @@ impl Rope {
         Self { turns }
     }
 
-    /// The turns of `len` tokens from `start` on.
     pub fn narrow(&self, start: i64, len: i64) -> Self {
         Self {
             turns: self.turns.narrow(0, start, len),

@@ -38,7 +38,6 @@ enum Way {
     Linear(LatentPreview),
 }
 
-/// Pictures to show.
 pub struct Shown {
     /// `(f, H, W, 3)` bytes on the CPU, one a latent frame.
     pub pictures: Tensor,

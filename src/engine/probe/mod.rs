@@ -14,12 +14,15 @@ use safelight_core::memory::tiers::{
 use tch::{Device, Kind};
 
 use crate::error::EngineError;
+use crate::place::dtype_name;
 use crate::process::ProcessError;
 use crate::runtime::{self, Runtime};
 use crate::vae::{Trial, TrialLayer};
 
 /// Timed runs of a layer behind one that is not: the first may search for algorithms.
 const RUNS: usize = 3;
+
+const KINDS: [Kind; 3] = [Kind::BFloat16, Kind::Half, Kind::Float];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeArguments {
@@ -50,13 +53,20 @@ impl ProbeArguments {
                     .and_then(|text| text.parse())
                     .map(|device| parsed.device = device),
                 "--tier" => value()
-                    .and_then(|text| tier(&text))
+                    .and_then(|text| {
+                        one_of(
+                            "tier",
+                            ConvolutionTier::ON_DEVICE,
+                            ConvolutionTier::name,
+                            &text,
+                        )
+                    })
                     .map(|tier| parsed.tiers = vec![tier]),
                 "--shape" => value()
-                    .and_then(|text| shape(&text))
+                    .and_then(|text| one_of("shape", ShapeClass::ALL, ShapeClass::name, &text))
                     .map(|shape| parsed.shapes = vec![shape]),
                 "--dtype" => value()
-                    .and_then(|text| kind(&text))
+                    .and_then(|text| one_of("dtype", KINDS, dtype_name, &text))
                     .map(|kind| parsed.kind = Some(kind)),
                 // There is no other form.
                 "--json" => Ok(()),
@@ -70,28 +80,15 @@ impl ProbeArguments {
     }
 }
 
-fn tier(text: &str) -> Result<ConvolutionTier, String> {
-    let mut tiers = ConvolutionTier::ON_DEVICE.into_iter();
-    tiers
-        .find(|tier| tier.name() == text)
-        .ok_or_else(|| format!("expected a tier (direct, no_miopen, frames), found {text:?}"))
-}
-
-fn shape(text: &str) -> Result<ShapeClass, String> {
-    match text {
-        "small" => Ok(ShapeClass::Small),
-        "large" => Ok(ShapeClass::Large),
-        _ => Err(format!("expected a shape (small, large), found {text:?}")),
-    }
-}
-
-fn kind(text: &str) -> Result<Kind, String> {
-    match text {
-        "bf16" => Ok(Kind::BFloat16),
-        "f16" => Ok(Kind::Half),
-        "f32" => Ok(Kind::Float),
-        _ => Err(format!("expected a dtype (bf16, f16, f32), found {text:?}")),
-    }
+fn one_of<T: Copy, const N: usize>(
+    what: &str,
+    all: [T; N],
+    name: fn(T) -> &'static str,
+    text: &str,
+) -> Result<T, String> {
+    let found = all.into_iter().find(|one| name(*one) == text);
+    let names = || all.map(name).join(", ");
+    found.ok_or_else(|| format!("expected a {what} ({}), found {text:?}", names()))
 }
 
 /// Probes what `arguments` ask for. `false` when a tier did not work; its line says why.
@@ -146,11 +143,11 @@ fn probe(
         };
         let trial = Trial::new(layer, kind, device)?;
         let ready = trial.layer(tier);
-        error = f64::max(error, trial.error(&ready.run()));
+        error = f64::max(error, trial.error(&ready()));
         let mut least = f64::INFINITY;
         for _ in 0..RUNS {
             let started = Instant::now();
-            drop(ready.run());
+            drop(ready());
             if !runtime::synchronize(device) {
                 return Err(EngineError::Device {
                     reason: "the device failed at it".to_owned(),
@@ -175,15 +172,6 @@ fn tolerance(kind: Kind) -> f64 {
         Kind::BFloat16 => 2e-2,
         Kind::Half => 5e-3,
         _ => 3e-3,
-    }
-}
-
-/// As in the lines and settings.
-pub fn dtype_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::BFloat16 => "bf16",
-        Kind::Half => "f16",
-        _ => "f32",
     }
 }
 

@@ -53,7 +53,6 @@ struct GpuHalf {
     integrated: c_int,
 }
 
-/// The device in use.
 #[derive(Clone, Debug)]
 pub struct Runtime {
     pub device: Device,
@@ -67,7 +66,6 @@ pub struct Runtime {
     pub line: String,
 }
 
-/// The device that was asked for is not there.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("expected the device {wanted}, found {found}")]
 pub struct RuntimeError {
@@ -76,7 +74,6 @@ pub struct RuntimeError {
 }
 
 impl Runtime {
-    /// Settles on a device.
     pub fn open(wanted: DeviceChoice) -> Result<Self, RuntimeError> {
         if wanted == DeviceChoice::Cpu {
             return Ok(Self::cpu("as asked"));

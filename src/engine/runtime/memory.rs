@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tch::Device;
 
 use super::pools;
-use crate::weights::Weights;
+use crate::weights::Mapping;
 
 /// What a driver and its libraries take beside libtorch's allocator, once kernels of every kind are loaded, beyond what
 /// they have from the start: 0.3 GiB on an H200 with CUDA 13.
@@ -59,7 +59,6 @@ pub fn count_cpu_tensors() {
     }
 }
 
-/// The counts of a device.
 pub fn memory_counts(device: Device) -> MemoryCounts {
     match device {
         Device::Cuda(index) => accelerator_counts(index),
@@ -74,7 +73,7 @@ pub fn memory_peaks(device: Device) -> MemoryPeaks {
         // SAFETY: no requirements.
         let peak = unsafe { safelight_cpu_peak_bytes() };
         // The two need not have been at once: rather too much than too little.
-        let peak = u64::try_from(peak).unwrap_or(0) + Weights::mapped_bytes_peak();
+        let peak = u64::try_from(peak).unwrap_or(0) + Mapping::peak_bytes();
         return MemoryPeaks {
             allocated: peak,
             reserved: peak,
@@ -104,7 +103,7 @@ pub fn reset_peaks(device: Device) {
         }
     }
     if device == Device::Cpu {
-        Weights::reset_mapped_peak();
+        Mapping::reset_peak();
     }
 }
 
@@ -222,7 +221,7 @@ fn cpu_counts() -> MemoryCounts {
     #[expect(unsafe_code, reason = "reads one atomic number")]
     // SAFETY: no requirements.
     let live = unsafe { safelight_cpu_live_bytes() };
-    let allocated = u64::try_from(live).unwrap_or(0) + Weights::mapped_bytes_live();
+    let allocated = u64::try_from(live).unwrap_or(0) + Mapping::live_bytes();
     let used = resident_bytes().unwrap_or(allocated);
     MemoryCounts {
         allocated,
@@ -239,7 +238,6 @@ fn resident_bytes() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// A line of `/proc/meminfo`, in bytes.
 pub(crate) fn meminfo_bytes(name: &str) -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let mut lines = info.lines().filter_map(|line| line.split_once(':'));

@@ -11,7 +11,6 @@ use libloading::os::unix::Library;
 type GetPool = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
 type TrimTo = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
 
-/// What the vendors call them, with one signature.
 const NAMES: [[&CStr; 2]; 2] = [
     [c"cudaDeviceGetDefaultMemPool", c"cudaMemPoolTrimTo"],
     [c"hipDeviceGetDefaultMemPool", c"hipMemPoolTrimTo"],

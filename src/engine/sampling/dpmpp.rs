@@ -6,27 +6,21 @@
 use tch::Tensor;
 
 use super::schedule::lambda;
-use super::{Schedule, Stepped};
+use super::{At, Method, Stepped};
 
-pub struct DpmPp2m {
-    pub(super) schedule: Schedule,
+/// Behind a sigma of 1, which is endlessly far in the time of this solver and which [`Schedule::dpm`] does not have, the
+/// second step is first order too.
+///
+/// [`Schedule::dpm`]: super::Schedule::dpm
+#[derive(Default)]
+pub(super) struct DpmPp2m {
     /// What the step before predicted as x0.
     last_prediction: Option<Tensor>,
 }
 
-impl DpmPp2m {
-    /// Along any schedule. Behind a sigma of 1, which is endlessly far in the time of this solver and which
-    /// [`Schedule::dpm`] does not have, the second step is first order too.
-    pub fn along(schedule: Schedule) -> Self {
-        Self {
-            schedule,
-            last_prediction: None,
-        }
-    }
-
-    pub fn step(&mut self, call: usize, velocity: &Tensor, latents: &Tensor) -> Stepped {
-        let sigmas = &self.schedule.sigmas;
-        let (curr, next) = (sigmas[call], sigmas[call + 1]);
+impl Method for DpmPp2m {
+    fn step(&mut self, at: &At<'_>, velocity: &Tensor, latents: &Tensor) -> Stepped {
+        let (curr, next) = at.sigmas();
         let x0 = latents - velocity * f64::from(curr);
         let h = lambda(next) - lambda(curr);
         let weight = (1.0 - next) * ((-h).exp() - 1.0);
@@ -34,7 +28,7 @@ impl DpmPp2m {
         if let Some(last) = &self.last_prediction
             && next > 0.0
         {
-            let ratio = (lambda(curr) - lambda(sigmas[call - 1])) / h;
+            let ratio = (lambda(curr) - lambda(at.schedule.sigmas[at.call - 1])) / h;
             let change = (&x0 - last) * f64::from(1.0 / ratio);
             stepped -= change * f64::from(0.5 * weight);
         }
@@ -45,14 +39,13 @@ impl DpmPp2m {
         }
     }
 
-    pub fn history(&self) -> Vec<Tensor> {
+    fn history(&self) -> Vec<Tensor> {
         let last = self.last_prediction.iter();
         last.map(Tensor::shallow_clone).collect()
     }
 
-    /// `done`: how many calls made the history.
-    pub fn restore(&mut self, done: usize, mut history: Vec<Tensor>) -> bool {
-        let is_sound = history.len() == done.min(1);
+    fn restore(&mut self, at: &At<'_>, mut history: Vec<Tensor>) -> bool {
+        let is_sound = history.len() == at.done.min(1);
         self.last_prediction = history.pop();
         is_sound
     }

@@ -5,25 +5,22 @@
 
 use tch::Tensor;
 
-use super::{Schedule, Stepped};
+use super::{At, Method, Stepped};
 
-pub struct Heun {
-    pub(super) schedule: Schedule,
+/// Along a schedule that has every sigma [twice](super::Schedule::twice).
+#[derive(Default)]
+pub(super) struct Heun {
     /// After the first call of a step: the latents that it began with and their slope.
     begun: Option<(Tensor, Tensor)>,
 }
 
-impl Heun {
-    /// Along a schedule that has every sigma [`Schedule::twice`].
-    pub fn along(schedule: Schedule) -> Self {
-        Self {
-            schedule,
-            begun: None,
-        }
+impl Method for Heun {
+    fn calls_per_step(&self) -> usize {
+        2
     }
 
-    pub fn step(&mut self, call: usize, velocity: &Tensor, latents: &Tensor) -> Stepped {
-        let sigmas = &self.schedule.sigmas;
+    fn step(&mut self, at: &At<'_>, velocity: &Tensor, latents: &Tensor) -> Stepped {
+        let (sigmas, call) = (&at.schedule.sigmas, at.call);
         // The sigma of this call, and its slope by way of x0: that rounds as the reference does.
         let sigma = f64::from(sigmas[call]);
         let x0 = latents - velocity * sigma;
@@ -33,7 +30,7 @@ impl Heun {
             start + slope * f64::from(sigmas[call] - sigmas[call - 1])
         } else {
             let next = latents + &slope * f64::from(sigmas[call + 1] - sigmas[call]);
-            if call + 1 < self.schedule.timesteps.count() {
+            if call + 1 < at.schedule.timesteps.count() {
                 self.begun = Some((latents.shallow_clone(), slope));
             }
             next
@@ -41,7 +38,7 @@ impl Heun {
         Stepped { latents: next, x0 }
     }
 
-    pub fn history(&self) -> Vec<Tensor> {
+    fn history(&self) -> Vec<Tensor> {
         self.begun
             .as_ref()
             .map_or_else(Vec::new, |(latents, slope)| {
@@ -49,8 +46,8 @@ impl Heun {
             })
     }
 
-    pub fn restore(&mut self, call: usize, history: Vec<Tensor>) -> bool {
-        let is_second = call % 2 == 1 && call < self.schedule.timesteps.count();
+    fn restore(&mut self, at: &At<'_>, history: Vec<Tensor>) -> bool {
+        let is_second = at.call % 2 == 1 && at.call < at.schedule.timesteps.count();
         let is_sound = history.len() == if is_second { 2 } else { 0 };
         let mut history = history.into_iter();
         self.begun = history.next().zip(history.next());

@@ -8,48 +8,23 @@
 use tch::Tensor;
 
 use super::noise::Generator;
-use super::{Schedule, Stepped};
+use super::{At, Method, Stepped};
 
-pub struct Lcm {
-    pub(super) schedule: Schedule,
+pub(super) struct Lcm {
     seed: u64,
     /// How often a generator was asked before the first call.
-    pub(super) draws_before: usize,
+    draws_before: usize,
     /// What draws, one for each picture, and how often it has.
     generators: (Vec<Generator>, usize),
 }
 
 impl Lcm {
     /// `seed`: the one that the initial latents were drawn with.
-    pub fn along(schedule: Schedule, seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self {
-            schedule,
             seed,
             draws_before: 1,
             generators: (Vec::new(), 0),
-        }
-    }
-
-    /// `done`: how many calls were made since the initial latents.
-    pub fn step(
-        &mut self,
-        call: usize,
-        done: usize,
-        velocity: &Tensor,
-        latents: &Tensor,
-    ) -> Stepped {
-        let (curr, next) = (self.schedule.sigmas[call], self.schedule.sigmas[call + 1]);
-        let x0 = latents - velocity * f64::from(curr);
-        if next == 0.0 {
-            let latents = x0.shallow_clone();
-            return Stepped { latents, x0 };
-        }
-        let noise = self
-            .noise(done, &latents.size())
-            .to_device(latents.device());
-        Stepped {
-            latents: &x0 * f64::from(1.0 - next) + noise * f64::from(next),
-            x0,
         }
     }
 
@@ -78,5 +53,26 @@ impl Lcm {
         let noise = draw();
         *drawn = number + 1;
         noise
+    }
+}
+
+impl Method for Lcm {
+    fn step(&mut self, at: &At<'_>, velocity: &Tensor, latents: &Tensor) -> Stepped {
+        let (curr, next) = at.sigmas();
+        let x0 = latents - velocity * f64::from(curr);
+        if next == 0.0 {
+            let latents = x0.shallow_clone();
+            return Stepped { latents, x0 };
+        }
+        let noise = self.noise(at.done, &latents.size());
+        let noise = noise.to_device(latents.device());
+        Stepped {
+            latents: &x0 * f64::from(1.0 - next) + noise * f64::from(next),
+            x0,
+        }
+    }
+
+    fn set_draws_before(&mut self, draws: usize) {
+        self.draws_before = draws;
     }
 }

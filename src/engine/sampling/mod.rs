@@ -20,50 +20,91 @@ use std::ops::Range;
 use safelight_core::job::{GenerateRequest, Sampler};
 use tch::Tensor;
 
-pub use dpmpp::DpmPp2m;
-pub use euler::Euler;
 pub use flow::FlowSchedule;
-pub use heun::Heun;
-pub use lcm::Lcm;
 pub use noise::{Generator, noise};
 pub use schedule::{End, Schedule, Spacing, Timesteps, linspace};
 pub use spacing::spaced;
-pub use unipc::{UniPc, UniPcOptions};
+pub use unipc::UniPcOptions;
 
 use crate::error::EngineError;
+use dpmpp::DpmPp2m;
+use euler::Euler;
+use heun::Heun;
+use lcm::Lcm;
+use unipc::UniPc;
 
-/// What one call gives.
 pub struct Stepped {
-    /// The latents of the next call.
     pub latents: Tensor,
     /// Where the velocity points: the latents without any noise.
     pub x0: Tensor,
 }
 
-/// The arithmetic of a step, with its schedule.
-pub enum Algorithm {
-    UniPc(UniPc),
-    Euler(Euler),
-    Heun(Heun),
-    DpmPp2m(DpmPp2m),
-    Lcm(Lcm),
+/// A call, of those along a schedule.
+struct At<'a> {
+    schedule: &'a Schedule,
+    call: usize,
+    /// How many calls were made since the initial latents.
+    done: usize,
+}
+
+impl At<'_> {
+    fn sigmas(&self) -> (f32, f32) {
+        let sigmas = &self.schedule.sigmas;
+        (sigmas[self.call], sigmas[self.call + 1])
+    }
+}
+
+/// The arithmetic of calls, and what it keeps between two of them.
+trait Method {
+    fn step(&mut self, at: &At<'_>, velocity: &Tensor, latents: &Tensor) -> Stepped;
+
+    /// Oldest first.
+    fn history(&self) -> Vec<Tensor> {
+        Vec::new()
+    }
+
+    /// Takes back what [`Self::history`] gave before a call; `false` when it cannot be that.
+    fn restore(&mut self, _at: &At<'_>, history: Vec<Tensor>) -> bool {
+        history.is_empty()
+    }
+
+    fn calls_per_step(&self) -> usize {
+        1
+    }
+
+    fn set_draws_before(&mut self, _draws: usize) {}
+}
+
+/// The arithmetic of a sampler, with its schedule.
+pub struct Algorithm {
+    schedule: Schedule,
+    method: Box<dyn Method>,
 }
 
 impl Algorithm {
-    /// Along the sigmas that diffusers' scheduler of the sampler makes, which are not quite the same for each of
-    /// them. `seed`: what the initial latents were drawn with.
-    pub fn spaced(sampler: Sampler, spacing: &Spacing, unipc: UniPcOptions, seed: u64) -> Self {
-        let flow_match = || Schedule::flow_match(spacing);
-        match sampler {
+    /// Along any schedule; UniPC's needs sigmas below 1. `seed`: what the initial latents were drawn with.
+    pub fn of(sampler: Sampler, schedule: Schedule, unipc: UniPcOptions, seed: u64) -> Self {
+        let (schedule, method): (_, Box<dyn Method>) = match sampler {
             Sampler::UniPc | Sampler::UniPcBh1 => {
-                let schedule = Schedule::unipc(spacing, unipc.end);
-                Self::UniPc(UniPc::along(schedule, unipc.of(sampler)))
+                (schedule, Box::new(UniPc::new(unipc.of(sampler))))
             }
-            Sampler::Euler => Self::Euler(Euler::along(flow_match())),
-            Sampler::Heun => Self::Heun(Heun::along(flow_match().twice())),
-            Sampler::DpmPp2m => Self::DpmPp2m(DpmPp2m::along(Schedule::dpm(spacing))),
-            Sampler::Lcm => Self::Lcm(Lcm::along(flow_match(), seed)),
-        }
+            Sampler::Euler => (schedule, Box::new(Euler)),
+            Sampler::Heun => (schedule.twice(), Box::new(Heun::default())),
+            Sampler::DpmPp2m => (schedule, Box::new(DpmPp2m::default())),
+            Sampler::Lcm => (schedule, Box::new(Lcm::new(seed))),
+        };
+        Self { schedule, method }
+    }
+
+    /// Along the sigmas that diffusers' scheduler of the sampler makes, which are not quite the same for each of
+    /// them.
+    pub fn spaced(sampler: Sampler, spacing: &Spacing, unipc: UniPcOptions, seed: u64) -> Self {
+        let schedule = match sampler {
+            Sampler::UniPc | Sampler::UniPcBh1 => Schedule::unipc(spacing, unipc.end),
+            Sampler::DpmPp2m => Schedule::dpm(spacing),
+            Sampler::Euler | Sampler::Heun | Sampler::Lcm => Schedule::flow_match(spacing),
+        };
+        Self::of(sampler, schedule, unipc, seed)
     }
 
     /// Along sigmas that are given, shifted already and without the 0 at the end: the same for every sampler.
@@ -71,19 +112,17 @@ impl Algorithm {
     /// Diffusers' Euler, LCM and UniPC take such too and make the same of them. Its Heun and DPM++ do not; here they
     /// are what they are along their own, with timesteps as exact as Euler's.
     pub fn along(sampler: Sampler, sigmas: Vec<f64>, num_train_timesteps: u32, seed: u64) -> Self {
-        let unipc = UniPcOptions::default().of(sampler);
-        let rounded = sigmas.iter().map(|sigma| *sigma as f32).collect();
-        let given = Schedule::of_sigmas(rounded, num_train_timesteps);
-        match sampler {
+        let unipc = UniPcOptions::default();
+        let schedule = match sampler {
             Sampler::UniPc | Sampler::UniPcBh1 => {
-                let schedule = Schedule::unipc_of_sigmas(sigmas, num_train_timesteps, unipc.end);
-                Self::UniPc(UniPc::along(schedule, unipc))
+                Schedule::unipc_of_sigmas(sigmas, num_train_timesteps, unipc.end)
             }
-            Sampler::Euler => Self::Euler(Euler::along(given)),
-            Sampler::Heun => Self::Heun(Heun::along(given.twice())),
-            Sampler::DpmPp2m => Self::DpmPp2m(DpmPp2m::along(given)),
-            Sampler::Lcm => Self::Lcm(Lcm::along(given, seed)),
-        }
+            _ => {
+                let sigmas = sigmas.into_iter().map(|sigma| sigma as f32).collect();
+                Schedule::of_sigmas(sigmas, num_train_timesteps)
+            }
+        };
+        Self::of(sampler, schedule, unipc, seed)
     }
 }
 
@@ -106,10 +145,8 @@ pub fn check_schedule(num_steps: usize, shift: f64) -> Result<(), EngineError> {
     )))
 }
 
-/// A sampler in the middle of its schedule.
 pub struct Solver {
     algorithm: Algorithm,
-    /// The steps to make.
     steps: Range<usize>,
 }
 
@@ -138,17 +175,14 @@ impl Solver {
     /// How often each picture's generator was asked before the first call: once for noise alone, which is what counts
     /// unless this says otherwise. Only of interest to samplers that draw themselves.
     pub fn set_draws_before(&mut self, draws: usize) {
-        if let Algorithm::Lcm(solver) = &mut self.algorithm {
-            solver.draws_before = draws;
-        }
+        self.algorithm.method.set_draws_before(draws);
     }
 
-    /// How many steps the whole schedule has.
     pub fn num_steps(&self) -> usize {
         self.schedule()
             .timesteps
             .count()
-            .div_ceil(self.calls_per_step())
+            .div_ceil(self.algorithm.method.calls_per_step())
     }
 
     /// The steps to make, of those of the whole schedule.
@@ -156,14 +190,13 @@ impl Solver {
         self.steps.clone()
     }
 
-    /// The calls of all steps to make.
     pub fn all_calls(&self) -> Range<usize> {
         self.calls(self.steps.start).start..self.calls(self.steps.end - 1).end
     }
 
     /// The calls of `step`: two for Heun but in its last, one for all others.
     pub fn calls(&self, step: usize) -> Range<usize> {
-        let each = self.calls_per_step();
+        let each = self.algorithm.method.calls_per_step();
         let all = self.schedule().timesteps.count();
         step * each..((step + 1) * each).min(all)
     }
@@ -173,10 +206,9 @@ impl Solver {
         if call >= self.schedule().timesteps.count() {
             return self.num_steps();
         }
-        call / self.calls_per_step()
+        call / self.algorithm.method.calls_per_step()
     }
 
-    /// Whether a step is whole with `call`.
     pub fn is_step_end(&self, call: usize) -> bool {
         self.step_of(call + 1) > self.step_of(call)
     }
@@ -196,7 +228,6 @@ impl Solver {
         self.schedule().timesteps.get(call)
     }
 
-    /// The same of every call.
     pub fn all_timesteps(&self) -> Vec<f32> {
         let count = self.schedule().timesteps.count();
         (0..count).map(|call| self.timestep(call)).collect()
@@ -213,24 +244,13 @@ impl Solver {
 
     /// Does `call`, which must follow the one before.
     pub fn step(&mut self, call: usize, velocity: &Tensor, latents: &Tensor) -> Stepped {
-        let done = call - self.all_calls().start;
-        match &mut self.algorithm {
-            Algorithm::UniPc(solver) => solver.step(call, velocity, latents),
-            Algorithm::Euler(solver) => solver.step(call, velocity, latents),
-            Algorithm::Heun(solver) => solver.step(call, velocity, latents),
-            Algorithm::DpmPp2m(solver) => solver.step(call, velocity, latents),
-            Algorithm::Lcm(solver) => solver.step(call, done, velocity, latents),
-        }
+        let (at, method) = self.at(call);
+        method.step(&at, velocity, latents)
     }
 
     /// What has to survive between two calls, oldest first. Between two steps Heun needs nothing.
     pub fn history(&self) -> Vec<Tensor> {
-        match &self.algorithm {
-            Algorithm::UniPc(solver) => solver.history(),
-            Algorithm::Heun(solver) => solver.history(),
-            Algorithm::DpmPp2m(solver) => solver.history(),
-            Algorithm::Euler(_) | Algorithm::Lcm(_) => Vec::new(),
-        }
+        self.algorithm.method.history()
     }
 
     /// Takes back what [`Solver::history`] gave before `call`; `false` when it cannot be that.
@@ -240,30 +260,23 @@ impl Solver {
         if call < calls.start || call > calls.end {
             return false;
         }
-        let done = call - calls.start;
-        match &mut self.algorithm {
-            Algorithm::UniPc(solver) => solver.restore(done, history),
-            Algorithm::Heun(solver) => solver.restore(call, history),
-            Algorithm::DpmPp2m(solver) => solver.restore(done, history),
-            Algorithm::Euler(_) | Algorithm::Lcm(_) => history.is_empty(),
-        }
+        let (at, method) = self.at(call);
+        method.restore(&at, history)
+    }
+
+    fn at(&mut self, call: usize) -> (At<'_>, &mut dyn Method) {
+        let done = call - self.all_calls().start;
+        let Algorithm { schedule, method } = &mut self.algorithm;
+        let at = At {
+            schedule,
+            call,
+            done,
+        };
+        (at, method.as_mut())
     }
 
     fn schedule(&self) -> &Schedule {
-        match &self.algorithm {
-            Algorithm::UniPc(solver) => &solver.schedule,
-            Algorithm::Euler(solver) => &solver.schedule,
-            Algorithm::Heun(solver) => &solver.schedule,
-            Algorithm::DpmPp2m(solver) => &solver.schedule,
-            Algorithm::Lcm(solver) => &solver.schedule,
-        }
-    }
-
-    fn calls_per_step(&self) -> usize {
-        match self.algorithm {
-            Algorithm::Heun(_) => 2,
-            _ => 1,
-        }
+        &self.algorithm.schedule
     }
 }
 

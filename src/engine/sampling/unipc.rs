@@ -7,7 +7,7 @@ use safelight_core::job::Sampler;
 use tch::Tensor;
 
 use super::schedule::lambda;
-use super::{End, Schedule, Stepped};
+use super::{At, End, Method, Schedule, Stepped};
 
 #[derive(Clone, Debug)]
 pub struct UniPcOptions {
@@ -48,9 +48,9 @@ impl UniPcOptions {
     }
 }
 
-pub struct UniPc {
+/// Along a schedule whose sigmas are below 1, such as [`Schedule::unipc`] gives.
+pub(super) struct UniPc {
     options: UniPcOptions,
-    pub(super) schedule: Schedule,
     /// The predictions of x0 so far, newest last, no more than the order.
     predictions: Vec<Tensor>,
     /// The latents that the last predictor started from.
@@ -58,58 +58,19 @@ pub struct UniPc {
 }
 
 impl UniPc {
-    /// Along a schedule whose sigmas are below 1, such as [`Schedule::unipc`] gives.
-    pub fn along(schedule: Schedule, options: UniPcOptions) -> Self {
+    pub(super) fn new(options: UniPcOptions) -> Self {
         Self {
             options,
-            schedule,
             predictions: Vec::new(),
             last_latents: None,
         }
     }
 
-    pub fn step(&mut self, call: usize, velocity: &Tensor, latents: &Tensor) -> Stepped {
-        let x0 = latents - velocity * f64::from(self.schedule.sigmas[call]);
-        let latents = match &self.last_latents {
-            Some(last) if !self.options.disable_corrector.contains(&(call - 1)) => {
-                self.correct(call, last, &x0)
-            }
-            _ => latents.shallow_clone(),
-        };
-        if self.predictions.len() == self.options.order {
-            drop(self.predictions.remove(0));
-        }
-        self.predictions.push(x0.shallow_clone());
-        let next = self.predict(call, &latents);
-        self.last_latents = Some(latents);
-        Stepped { latents: next, x0 }
-    }
-
-    pub fn history(&self) -> Vec<Tensor> {
-        let last = self.last_latents.iter();
-        let tensors = self.predictions.iter().chain(last);
-        tensors.map(Tensor::shallow_clone).collect()
-    }
-
-    /// `done`: how many calls made the history.
-    pub fn restore(&mut self, done: usize, mut history: Vec<Tensor>) -> bool {
-        let expected = match done.min(self.options.order) {
-            0 => 0,
-            predictions => predictions + 1,
-        };
-        if history.len() != expected {
-            return false;
-        }
-        self.last_latents = history.pop();
-        self.predictions = history;
-        true
-    }
-
     /// The order that a call's step had or will have, with the predictions up to its own: fewer near the end.
-    fn order_of(&self, call: usize) -> usize {
-        let left = self.schedule.timesteps.count() - call;
+    fn order_of(&self, schedule: &Schedule, call: usize) -> usize {
+        let left = schedule.timesteps.count() - call;
         let order = self.options.order.min(self.predictions.len());
-        if self.schedule.sigmas[call + 1] == 0.0 {
+        if schedule.sigmas[call + 1] == 0.0 {
             1
         } else if self.options.lower_order_final {
             order.min(left)
@@ -119,9 +80,9 @@ impl UniPc {
     }
 
     /// UniC: the latents of a call again, now that the model has seen them.
-    fn correct(&self, call: usize, last_latents: &Tensor, x0: &Tensor) -> Tensor {
-        let order = self.order_of(call - 1);
-        let c = self.coefficients(call - 1, call, order);
+    fn correct(&self, at: &At<'_>, last_latents: &Tensor, x0: &Tensor) -> Tensor {
+        let order = self.order_of(at.schedule, at.call - 1);
+        let c = self.coefficients(at.schedule, [at.call - 1, at.call], order);
         let newest = self.newest_prediction();
         let weights = if order == 1 {
             vec![0.5]
@@ -136,9 +97,9 @@ impl UniPc {
     }
 
     /// UniP: the latents of the call after `call`.
-    fn predict(&self, call: usize, latents: &Tensor) -> Tensor {
-        let order = self.order_of(call);
-        let c = self.coefficients(call, call + 1, order);
+    fn predict(&self, at: &At<'_>, latents: &Tensor) -> Tensor {
+        let order = self.order_of(at.schedule, at.call);
+        let c = self.coefficients(at.schedule, [at.call, at.call + 1], order);
         let newest = self.newest_prediction();
         let weights = match order {
             1 => Vec::new(),
@@ -168,8 +129,12 @@ impl UniPc {
     }
 
     /// From the sigma of call `from` to that of call `to`, with the history before `from`.
-    fn coefficients(&self, from: usize, to: usize, order: usize) -> Coefficients {
-        let sigmas = &self.schedule.sigmas;
+    fn coefficients(
+        &self,
+        Schedule { sigmas, .. }: &Schedule,
+        [from, to]: [usize; 2],
+        order: usize,
+    ) -> Coefficients {
         let is_of_sigma = self.options.is_of_sigma;
         let lambda = |call: usize| {
             if is_of_sigma {
@@ -202,6 +167,44 @@ impl UniPc {
             ratios,
             b,
         }
+    }
+}
+
+impl Method for UniPc {
+    fn step(&mut self, at: &At<'_>, velocity: &Tensor, latents: &Tensor) -> Stepped {
+        let x0 = latents - velocity * f64::from(at.sigmas().0);
+        let latents = match &self.last_latents {
+            Some(last) if !self.options.disable_corrector.contains(&(at.call - 1)) => {
+                self.correct(at, last, &x0)
+            }
+            _ => latents.shallow_clone(),
+        };
+        if self.predictions.len() == self.options.order {
+            drop(self.predictions.remove(0));
+        }
+        self.predictions.push(x0.shallow_clone());
+        let next = self.predict(at, &latents);
+        self.last_latents = Some(latents);
+        Stepped { latents: next, x0 }
+    }
+
+    fn history(&self) -> Vec<Tensor> {
+        let last = self.last_latents.iter();
+        let tensors = self.predictions.iter().chain(last);
+        tensors.map(Tensor::shallow_clone).collect()
+    }
+
+    fn restore(&mut self, at: &At<'_>, mut history: Vec<Tensor>) -> bool {
+        let expected = match at.done.min(self.options.order) {
+            0 => 0,
+            predictions => predictions + 1,
+        };
+        if history.len() != expected {
+            return false;
+        }
+        self.last_latents = history.pop();
+        self.predictions = history;
+        true
     }
 }
 

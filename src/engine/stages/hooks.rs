@@ -82,13 +82,8 @@ impl Hooks for StageHooks<'_> {
 
     fn step(&self, step: usize, num_steps: usize) {
         self.is_last_step.set(step == num_steps);
-        self.send(
-            EngineMessage::Step {
-                step: step as u32,
-                num_steps: num_steps as u32,
-            },
-            Vec::new(),
-        );
+        let (step, num_steps) = (step as u32, num_steps as u32);
+        self.send(EngineMessage::Step { step, num_steps }, Vec::new());
     }
 
     fn preview(&self, x0_latents: &Tensor) {

@@ -37,9 +37,9 @@ use crate::runtime::{self, enter_ways};
 use crate::serve::Outgoing;
 use crate::store;
 use crate::text::PromptEmbeds;
+use crate::work::Work;
 use hooks::StageHooks;
 
-/// What a stage works with.
 pub struct StageContext<'a> {
     pub order: &'a StageOrder,
     pub device: Device,
@@ -61,8 +61,7 @@ pub fn on_its_rung(mut order: StageOrder) -> StageOrder {
     order
 }
 
-/// Runs the stage; `None` when it was cancelled.
-pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
+pub fn run(context: &StageContext<'_>) -> Result<(), EngineError> {
     let stage = context.order.stage;
     let _armed = fault::arm(stage, context.order.memory.rung);
     fault::at(Site::Start);
@@ -82,27 +81,23 @@ pub fn run(context: &StageContext<'_>) -> Result<Option<()>, EngineError> {
     if needs_all_memory(stage) && !context.keeps_loaded() {
         assert_unloaded(context.device, context.baseline)?;
     }
-    let done = match stage {
-        Stage::Unload => Some(()),
-        _ => families::run(context, stage)?,
-    };
-    if done.is_some() {
-        match stage {
-            // Of no use any more, and gone with the folder anyway.
-            Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => {
-                fs::remove_file(context.checkpoint_file()).ok();
-            }
-            Stage::Decode => context.deliver_capture(),
-            _ => {}
-        }
-        if let Some(boundary) = boundary_behind(stage) {
-            context.reclaim(boundary);
-        }
+    if stage != Stage::Unload {
+        families::run(context, stage)?;
     }
-    Ok(done)
+    match stage {
+        // Of no use any more, and gone with the folder anyway.
+        Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => {
+            fs::remove_file(context.checkpoint_file()).ok();
+        }
+        Stage::Decode => context.deliver_capture(),
+        _ => {}
+    }
+    if let Some(boundary) = boundary_behind(stage) {
+        context.reclaim(boundary);
+    }
+    Ok(())
 }
 
-/// Where a transformer is loaded.
 fn makes_latents(stage: Stage) -> bool {
     matches!(
         stage,
@@ -231,42 +226,43 @@ impl StageContext<'_> {
     /// The family's part of this stage, with what it records.
     pub(crate) fn part<T>(
         &self,
-        part: impl FnOnce(&mut Capture, &StageHooks<'_>) -> Result<Option<T>, EngineError>,
-    ) -> Result<Option<T>, EngineError> {
+        part: impl FnOnce(&mut Work<'_>) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
         let mut capture = if self.order.capture {
             Capture::stage(&self.order.folder, self.order.stage.name())?
         } else {
             Capture::off()
         };
         let hooks = StageHooks::new(self);
-        let done = part(&mut capture, &hooks)?;
-        if done.is_some() {
-            warn_unwritten(capture.finish(), &hooks);
-        }
+        let done = part(&mut Work {
+            request: self.request(),
+            place: self.placement(),
+            capture: &mut capture,
+            hooks: &hooks,
+        })?;
+        warn_unwritten(capture.finish(), &hooks);
         Ok(done)
     }
 
     /// The family's stage of texts: leaves what it read, and gives memory back.
     pub(crate) fn texts(
         &self,
-        part: impl FnOnce(&mut Capture, &StageHooks<'_>) -> Result<Option<PromptEmbeds>, EngineError>,
+        part: impl FnOnce(&mut Work<'_>) -> Result<PromptEmbeds, EngineError>,
     ) -> Done {
-        let embeds = self.part(part)?;
-        self.reclaim(Boundary::PostUnloadTextEncoder);
-        embeds
-            .map(|embeds| embeds.save(&self.own_result()))
-            .transpose()
+        let embeds = self.part(part);
+        if matches!(embeds, Ok(_) | Err(EngineError::Cancelled)) {
+            self.reclaim(Boundary::PostUnloadTextEncoder);
+        }
+        embeds?.save(&self.own_result())
     }
 
     /// A family's stage whose result is one tensor.
     pub(crate) fn tensor(
         &self,
         name: &str,
-        part: impl FnOnce(&mut Capture, &StageHooks<'_>) -> Result<Option<Tensor>, EngineError>,
+        part: impl FnOnce(&mut Work<'_>) -> Result<Tensor, EngineError>,
     ) -> Done {
-        self.part(part)?
-            .map(|tensor| store::write_one(&self.own_result(), name, &tensor))
-            .transpose()
+        store::write_one(&self.own_result(), name, &self.part(part)?)
     }
 
     /// Where an earlier run of this stage got to.

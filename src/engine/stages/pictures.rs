@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use safelight_core::job::{Fit, GenerateRequest, JobFolder, SEEN_FRAMES};
-use safelight_core::media::{self, MediaError, Picture};
+use safelight_core::media::{self, Picture};
 use tch::Tensor;
 
 use crate::capture::Capture;
@@ -67,18 +67,17 @@ pub(crate) fn seen_of_job(
         if !path.exists() {
             break;
         }
-        let frame = media::open_picture(&path).map_err(|err| error_of(&err))?;
+        let frame = media::open_picture(&path)?;
         frames.push(pixels_from_rgb8(&frame.rgb, request.width, request.height)?);
     }
     Ok((!frames.is_empty()).then(|| Tensor::stack(&frames, 2)))
 }
 
 fn open(path: &Path, request: &GenerateRequest) -> Result<GivenPicture, EngineError> {
-    let source = media::open_picture(path).map_err(|err| error_of(&err))?;
+    let source = media::open_picture(path)?;
     let fitted = match request.fit {
         Fit::Stretch => source.clone(),
-        Fit::Crop => media::crop_to_aspect(&source, request.width, request.height)
-            .map_err(|err| error_of(&err))?,
+        Fit::Crop => media::crop_to_aspect(&source, request.width, request.height)?,
     };
     Ok(GivenPicture { source, fitted })
 }
@@ -87,22 +86,21 @@ impl GivenPicture {
     /// Records the picture as it was opened, under the reference's name for it.
     pub(crate) fn record(&self, name: &str, capture: &mut Capture) {
         if let Ok(bytes) = Tensor::f_from_slice(&self.source.rgb) {
-            let size = [
-                i64::from(self.source.height),
-                i64::from(self.source.width),
-                3,
-            ];
-            capture.put(format!("{name}.source_u8"), &bytes.reshape(size));
+            let [height, width] = [self.source.height, self.source.width].map(i64::from);
+            capture.put(
+                format!("{name}.source_u8"),
+                &bytes.reshape([height, width, 3]),
+            );
         }
     }
 
     /// As large as the clip.
     fn resized(&self, request: &GenerateRequest) -> Result<Picture, EngineError> {
-        media::resize_lanczos(&self.fitted, request.width, request.height)
-            .map_err(|err| error_of(&err))
+        let fitted = &self.fitted;
+        Ok(media::resize_lanczos(
+            fitted,
+            request.width,
+            request.height,
+        )?)
     }
-}
-
-fn error_of(err: &MediaError) -> EngineError {
-    EngineError::request(err.to_string())
 }

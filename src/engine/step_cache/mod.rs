@@ -50,7 +50,6 @@ pub struct StepCache {
 pub struct Walk {
     pub num_calls: usize,
     pub order: SectionOrder,
-    /// Mean of width and height in pixels.
     pub side: u32,
 }
 

@@ -21,7 +21,6 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// All of them.
     pub fn count(&self) -> i64 {
         self.txt.1 + self.img.1
     }

@@ -102,7 +102,6 @@ impl Streams {
         })
     }
 
-    /// What it computes in.
     pub fn kind(&self) -> Kind {
         self.kind
     }

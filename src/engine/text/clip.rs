@@ -15,7 +15,6 @@ use crate::hooks::Hooks;
 use crate::nn::{ClipTower, LayerNorm};
 use crate::weights::{Weights, WeightsError};
 
-/// What the network makes of a prompt.
 pub struct ClipTextEmbeds {
     /// `(B, L, C)`
     pub last_hidden_state: Tensor,

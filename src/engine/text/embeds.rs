@@ -107,7 +107,6 @@ impl TextEmbeds {
     }
 }
 
-/// The texts of a job.
 #[derive(Debug)]
 pub struct PromptEmbeds {
     /// Of the prompt's first text, which is the only one where the prompt has no times.
@@ -119,9 +118,12 @@ pub struct PromptEmbeds {
 }
 
 impl PromptEmbeds {
-    /// `embeds`: of each of `texts`, whose first is the prompt's; `None` where there are none. Records those that are
-    /// to be recorded.
-    pub fn of(texts: &[Text], embeds: Vec<TextEmbeds>, capture: &mut Capture) -> Option<Self> {
+    /// `embeds`: of each of `texts`, whose first is the prompt's. Records those that are to be recorded.
+    pub fn of(
+        texts: &[Text],
+        embeds: Vec<TextEmbeds>,
+        capture: &mut Capture,
+    ) -> Result<Self, EngineError> {
         let mut all: Option<Self> = None;
         for (text, embeds) in texts.iter().zip(embeds) {
             let prefix = if text.is_negative() { NEGATIVE } else { "" };
@@ -142,7 +144,7 @@ impl PromptEmbeds {
                 }
             }
         }
-        all
+        all.ok_or_else(|| EngineError::internal("there is no text to read"))
     }
 
     pub fn save(&self, path: &Path) -> Result<(), EngineError> {
@@ -171,7 +173,6 @@ impl PromptEmbeds {
         })
     }
 
-    /// What a section is told.
     pub fn of_section(&self, shares: &[PromptShare]) -> Result<TextEmbeds, EngineError> {
         let text = |number: usize| match number.checked_sub(1) {
             None => Some(&self.prompt),

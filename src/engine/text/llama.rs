@@ -7,6 +7,7 @@
 //! Shapes: `B` prompts, `L` tokens, `C` width, `H` heads of `D`, `G` heads of keys and values.
 
 use safelight_core::networks::{LlamaConfig, LlamaKeys};
+use safelight_core::tokens::HunyuanPrompt;
 use tch::{Device, Kind, Tensor};
 
 use crate::encoder_home;
@@ -15,7 +16,6 @@ use crate::hooks::Hooks;
 use crate::nn::{Linear, T5Norm, attention, join_heads, lowest, silu, split_heads};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
-/// What a layer has.
 const LAYER: [&str; 9] = [
     "input_layernorm",
     "self_attn.q_proj",
@@ -278,4 +278,11 @@ impl GatedFeedForward {
         let gated = silu(self.gate_proj.forward(xs)) * self.up_proj.forward(xs);
         self.down_proj.forward(&gated)
     }
+}
+
+/// What HunyuanVideo and FramePack read of a prompt, of hidden states `(1, L, C)` or a mask `(1, L)` -> its own 256
+/// tokens, padding among them
+pub fn of_hunyuan_prompt(xs: &Tensor) -> Tensor {
+    let before = HunyuanPrompt::TOKENS_BEFORE as i64;
+    xs.narrow(1, before, xs.size()[1] - before)
 }

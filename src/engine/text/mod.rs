@@ -5,7 +5,6 @@
 
 mod clip;
 mod embeds;
-mod hunyuan;
 mod llama;
 mod reading;
 mod t5;
@@ -13,11 +12,10 @@ mod tokenizer;
 
 pub use clip::{ClipTextEmbeds, ClipTextEncoder};
 pub use embeds::{PromptEmbeds, TextEmbeds};
-pub use hunyuan::HunyuanTemplate;
-pub use llama::LlamaEncoder;
+pub use llama::{LlamaEncoder, of_hunyuan_prompt};
 pub use reading::{EncoderFiles, Text, read_clip};
 pub use t5::T5Encoder;
-pub use tokenizer::{TextTokenizer, Tokens};
+pub use tokenizer::Tokens;
 
 use safelight_core::job::Lora;
 use safelight_core::lora::{LoraExpert, Network};

@@ -9,22 +9,22 @@ use safelight_core::job::GenerateRequest;
 use safelight_core::lora::{self, Network};
 use safelight_core::model::ModelFiles;
 use safelight_core::networks::{ClipTextConfig, NetworkConfig as _};
+use safelight_core::tokens::TextTokenizer;
 use tch::{Device, Tensor};
 
-use super::{ClipTextEncoder, TextTokenizer, Tokens, with_loras};
+use super::{ClipTextEncoder, Tokens, with_loras};
 use crate::capture::Capture;
 use crate::error::EngineError;
-use crate::hooks::Hooks;
 use crate::memory::Lent;
-use crate::place::{Placement, made};
+use crate::place::made;
 use crate::weights::{Weights, WeightsError};
+use crate::work::Work;
 
 /// Ids of a text that CLIP reads.
 const CLIP_LENGTH: i64 = 77;
 
 const NEGATIVE: &str = "negative";
 
-/// A text that a job needs.
 pub struct Text {
     /// What it is for: `prompt` or `negative`.
     pub role: &'static str,
@@ -72,7 +72,6 @@ impl Text {
     }
 }
 
-/// One of a model's text encoders with its tokenizer.
 #[derive(Clone, Copy)]
 pub struct EncoderFiles<'a> {
     /// What messages call it.
@@ -125,50 +124,40 @@ impl<'a> EncoderFiles<'a> {
     /// The encoder with what the request's LoRAs do to it, where they can change a `network` of its kind.
     pub fn encoder<T: 'static>(
         &self,
-        request: &GenerateRequest,
         network: Network,
-        place: Placement,
-        hooks: &dyn Hooks,
+        work: &Work<'_>,
         new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
         unexpected: fn(&Weights) -> Vec<String>,
     ) -> Result<Lent<T>, EngineError> {
-        place.network(self.component, self.home, &request.loras, || {
-            let weights = with_loras(&place.open(self.home)?, &request.loras, network)?;
-            made(&weights, self.component, hooks, new, unexpected)
+        let (place, loras) = (work.place, &work.request.loras);
+        place.network(self.component, self.home, loras, || {
+            let weights = with_loras(&place.open(self.home)?, loras, network)?;
+            made(&weights, self.component, work.hooks, new, unexpected)
         })
     }
 }
 
-/// One vector of each text, `(1, C)` on the CPU, of the CLIP that `files` are; `None` when cancelled.
+/// One vector of each text, `(1, C)` on the CPU, of the CLIP that `files` are.
 pub fn read_clip(
     files: &EncoderFiles<'_>,
-    request: &GenerateRequest,
     texts: &[Text],
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<Vec<Tensor>>, EngineError> {
+    work: &mut Work<'_>,
+) -> Result<Vec<Tensor>, EngineError> {
     let config = ClipTextConfig::read(files.home)?;
     let length = CLIP_LENGTH.min(config.max_position_embeddings) as usize;
     let tokenizer = files.tokenizer(length, config.vocab_size)?;
-    let encoder = files.encoder(
-        request,
-        lora::CLIP,
-        place,
-        hooks,
-        |w| ClipTextEncoder::new(&config, w),
-        ClipTextEncoder::unexpected_keys,
-    )?;
+    let new = |w: &_| ClipTextEncoder::new(&config, w);
+    let encoder = files.encoder(lora::CLIP, work, new, ClipTextEncoder::unexpected_keys)?;
     let pooled = texts.iter().map(|text| {
-        let tokens = tokenizer.encode(&text.text)?;
-        let Some(embeds) = encoder.forward(&tokens.ids, hooks) else {
-            return Ok(None);
-        };
+        let tokens = Tokens::of(&text.text, &tokenizer)?;
+        let embeds = encoder.forward(&tokens.ids, work.hooks);
+        let embeds = embeds.ok_or(EngineError::Cancelled)?;
+        let capture = &mut *work.capture;
         text.record_tokens(files, &tokens, capture);
         let states = &embeds.last_hidden_state;
         text.record(files, "last_hidden_state", states, capture);
         text.record(files, "pooler_output", &embeds.pooler_output, capture);
-        Ok(Some(embeds.pooler_output.to_device(Device::Cpu)))
+        Ok(embeds.pooler_output.to_device(Device::Cpu))
     });
     pooled.collect()
 }

@@ -17,7 +17,6 @@ use crate::nn::{Linear, T5Norm, attention, gelu_tanh, join_heads, lowest, split_
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 pub struct T5Encoder {
-    /// The table of the tokens.
     shared: StoredMatrix,
     block: Vec<Block>,
     final_layer_norm: T5Norm,

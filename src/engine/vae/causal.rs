@@ -11,6 +11,7 @@ use crate::runtime::{convolution_tier, is_rocm};
 use crate::weights::{Weights, WeightsError};
 
 /// What the convolutions of one network remember from chunk to chunk, in the order in which they run.
+#[derive(Default)]
 pub(super) struct FrameCache {
     slots: Vec<Option<Tensor>>,
     next: usize,
@@ -18,18 +19,10 @@ pub(super) struct FrameCache {
 }
 
 impl FrameCache {
-    pub(super) fn new() -> Self {
-        Self {
-            slots: Vec::new(),
-            next: 0,
-            first_chunk: true,
-        }
-    }
-
-    /// To be called between two chunks.
-    pub(super) fn rewind(&mut self) {
+    /// To be called before each chunk, which are counted from 0.
+    pub(super) fn begin(&mut self, chunk: usize) {
         self.next = 0;
-        self.first_chunk = false;
+        self.first_chunk = chunk == 0;
     }
 
     pub(super) fn is_first_chunk(&self) -> bool {
@@ -378,7 +371,7 @@ impl CausalConv3d {
 }
 
 /// After a first chunk of one frame only that is there to be remembered.
-fn with_zeros_in_front(frames: Tensor, count: i64) -> Tensor {
+pub(super) fn with_zeros_in_front(frames: Tensor, count: i64) -> Tensor {
     let missing = count - frames.size()[0];
     if missing > 0 {
         frames.constant_pad_nd([0, 0, 0, 0, 0, 0, missing, 0])
@@ -404,10 +397,27 @@ pub(super) fn convolve_pictures(
     bias: Option<&Tensor>,
     padding: [i64; 2],
 ) -> Tensor {
+    convolve_strided(xs, weight, bias, padding, 1)
+}
+
+/// The same of each `stride`-th pixel along both edges.
+pub(super) fn convolve_strided(
+    xs: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    padding: [i64; 2],
+    stride: i64,
+) -> Tensor {
     // t h w c -> t c h w and back: strides only
     let ys = xs.permute([0, 3, 1, 2]);
-    let ys = ys.conv2d(weight, bias, [1, 1], padding, [1, 1], 1);
+    let ys = ys.conv2d(weight, bias, [stride; 2], padding, [1, 1], 1);
     ys.permute([0, 2, 3, 1]).contiguous()
+}
+
+/// `(O, C, h, w)` with channels innermost in memory, as in frames: the same size
+pub(super) fn channels_innermost(weight: &Tensor) -> Tensor {
+    let rows = weight.permute([0, 2, 3, 1]).contiguous();
+    rows.permute([0, 3, 1, 2])
 }
 
 /// `(stride · (T - 1) + taps, H, W, C)` → `(T, H, W, taps · C)`: every frame behind those before it.

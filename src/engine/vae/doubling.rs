@@ -4,19 +4,14 @@
 //! the outputs and 4 taps in place of 9, whose results are then put where they belong: by libtorch wherever the frames
 //! are, or together with a shortcut by our own code, for f32 on the CPU.
 
-#![expect(
-    clippy::inline_always,
-    reason = "inner loops must be compiled with the vectors of their caller"
-)]
-
 use std::ops::Range;
 
 use tch::{Device, Kind, Tensor};
 
 use crate::kernels;
 
-use super::slices::{SharedMut, VectorWork, floats, vectorized};
-use crate::runtime::for_each_range;
+use super::causal::{channels_innermost, convolve_pictures};
+use super::slices::{SharedMut, SharedWork, floats};
 
 /// The four pixels that one becomes.
 const CORNERS: i64 = 4;
@@ -64,17 +59,12 @@ impl DoublingConv {
             .collect();
         let weight = Tensor::cat(&corners, 0).to_kind(kind);
         Self {
-            // Channels innermost in memory, as in the frames.
-            weight: weight
-                .permute([0, 2, 3, 1])
-                .contiguous()
-                .permute([0, 3, 1, 2]),
+            weight: channels_innermost(&weight),
             bias: bias.repeat([CORNERS]),
             apart: (bias.device() != Device::Cpu).then(|| bias.to_kind(Kind::Float)),
         }
     }
 
-    /// The same weights, not a copy of them.
     pub(super) fn shallow_clone(&self) -> Self {
         Self {
             weight: self.weight.shallow_clone(),
@@ -85,30 +75,28 @@ impl DoublingConv {
 
     /// `xs`: `(T, H, W, C)` → `(T, 2H, 2W, O)`
     pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
-        kernels::placed_corners(&self.corners(xs), self.apart.as_ref())
+        kernels::placed_corners(&self.corners(xs, 1), self.apart.as_ref())
     }
 
     /// The same where what lies around the frames is there, one pixel on each side, and not zero:
     /// `(T, H + 2, W + 2, C)` → `(T, 2H, 2W, O)`
     pub(super) fn forward_bordered(&self, xs: &Tensor) -> Tensor {
-        let bias = self.apart.is_none().then_some(&self.bias);
-        let corners = super::causal::convolve_pictures(xs, &self.weight, bias, [0, 0]);
-        kernels::placed_corners(&corners, self.apart.as_ref())
+        kernels::placed_corners(&self.corners(xs, 0), self.apart.as_ref())
     }
 
     fn outputs(&self) -> i64 {
         self.bias.numel() as i64 / CORNERS
     }
 
-    /// One position more than pixels in each direction: `(T, H, W, C)` → `(T, H + 1, W + 1, corners · O)`
-    fn corners(&self, xs: &Tensor) -> Tensor {
+    /// With a `border` of one pixel of zeros `(T, H, W, C)` → `(T, H + 1, W + 1, corners · O)`
+    fn corners(&self, xs: &Tensor, border: i64) -> Tensor {
         let bias = self.apart.is_none().then_some(&self.bias);
-        super::causal::convolve_pictures(xs, &self.weight, bias, [1, 1])
+        convolve_pictures(xs, &self.weight, bias, [border; 2])
     }
 
     /// `xs`: `(T, H, W, C)` → `(T, 2H, 2W, O)`, with the shortcut added; for f32 on the CPU.
     pub(super) fn forward_with(&self, xs: &Tensor, shortcut: &Spread<'_>) -> Tensor {
-        let corners = self.corners(xs);
+        let corners = self.corners(xs, 1);
         let size = xs.size();
         let outputs = self.outputs();
         let size = [size[0], 2 * size[1], 2 * size[2], outputs];
@@ -127,7 +115,7 @@ impl DoublingConv {
         };
         let rows = xs.size()[0] as usize * placing.height;
         let grain = NUMBERS_PER_TURN / (CORNERS as usize * placing.width * placing.outputs).max(1);
-        for_each_range(rows, grain, &|rows| vectorized(Rows(&placing, rows)));
+        placing.run_all(rows, grain);
         doubled
     }
 }
@@ -145,18 +133,6 @@ fn sources(shortcut: &Spread<'_>, outputs: i64) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// The rows that one thread puts in place at a time.
-struct Rows<'a>(&'a Placing<'a>, Range<usize>);
-
-impl VectorWork for Rows<'_> {
-    #[inline(always)]
-    fn run<const FUSED: bool>(self) {
-        for row in self.1 {
-            self.0.row(row);
-        }
-    }
-}
-
 struct Placing<'a> {
     corners: &'a [f32],
     doubled: SharedMut<'a>,
@@ -168,6 +144,15 @@ struct Placing<'a> {
     width: usize,
     outputs: usize,
     inputs: usize,
+}
+
+impl SharedWork for Placing<'_> {
+    #[inline(always)]
+    fn run<const FUSED: bool>(&self, rows: Range<usize>) {
+        for row in rows {
+            self.row(row);
+        }
+    }
 }
 
 impl Placing<'_> {

@@ -2,6 +2,11 @@
 //!
 //! Knows neither prompts nor transformers nor files of pictures, and does not choose where a model lives.
 
+#![expect(
+    clippy::inline_always,
+    reason = "inner loops must be compiled with the vectors of their caller"
+)]
+
 mod attention;
 mod causal;
 mod doubling;
@@ -17,14 +22,16 @@ mod toom;
 mod trial;
 pub mod wan;
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
+
+use crate::capture::Capture;
 
 pub use self::causal::ConvForm;
 pub use self::hunyuan::{HunyuanVaeDecoder, HunyuanVaeEncoder};
-pub use self::kl::{Bands, KlVaeDecoder, KlVaeEncoder};
+pub use self::kl::{Bands, KlVaeDecoder, KlVaeEncoder, KlWay};
 pub use self::tiles::{TileScheme, Tiling};
 pub use self::tiny::TinyDecoder;
-pub use self::trial::{TRIAL_LAYERS, Trial, TrialLayer, TrialRun};
+pub use self::trial::{TRIAL_LAYERS, Trial, TrialLayer};
 pub use self::wan::{WanVaeDecoder, WanVaeEncoder};
 
 /// What an encoder says about the latents, both of their size: a normal distribution for each number.
@@ -44,5 +51,19 @@ impl Posterior {
             // As diffusers limits it.
             logvar: moments.narrow(1, channels, channels).clamp(-30.0, 20.0),
         }
+    }
+
+    /// In f32, and recorded as that of a job's `number`-th picture.
+    pub fn recorded(&self, number: usize, capture: &mut Capture) -> Self {
+        let [mean, logvar] = [&self.mean, &self.logvar].map(|xs| xs.to_kind(Kind::Float));
+        capture.put(format!("vae.encode.{number}.mean"), &mean);
+        capture.put(format!("vae.encode.{number}.logvar"), &logvar);
+        Self { mean, logvar }
+    }
+
+    /// Latents around the mean. `draws`: of the normal distribution, one for each of them
+    pub fn sample(&self, draws: &Tensor) -> Tensor {
+        let deviation = (&self.logvar * 0.5).exp();
+        &self.mean + deviation * draws.to_device(self.mean.device())
     }
 }

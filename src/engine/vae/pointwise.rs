@@ -3,18 +3,13 @@
 //! For f32 on the CPU, where each operation of libtorch would read and write all frames again. Frames and planes
 //! are `(T, H, W, C)`, contiguous; a pixel's channels in all frames fit the innermost cache.
 
-#![expect(
-    clippy::inline_always,
-    reason = "inner loops must be compiled with the vectors of their caller"
-)]
-
 use std::ops::Range;
 
 use tch::{Device, Kind, Tensor};
 
-use super::slices::{SharedMut, VectorWork, floats, multiply_add, vectorized};
+use super::causal::with_zeros_in_front;
+use super::slices::{SharedMut, SharedWork, floats, multiply_add};
 use super::toom::TimeTransform;
-use crate::runtime::for_each_range;
 
 /// Frames that a convolution remembers.
 const REMEMBERED: usize = 2;
@@ -69,7 +64,8 @@ pub(super) fn planes_from(
     let planes = scratch.tensor([transform.planes() as i64, height, width, channels]);
     // Frames before the first are zero.
     let memory = match history.take() {
-        Some(frames) => with_all_remembered(&frames),
+        // After the first chunk only one frame is there to be remembered.
+        Some(frames) => with_zeros_in_front(frames, REMEMBERED as i64).contiguous(),
         None => buffer([REMEMBERED as i64, height, width, channels]).zero_(),
     };
     let sink = Sink::Planes {
@@ -112,9 +108,7 @@ pub(super) fn activated(xs: &Tensor, gamma: &Tensor) -> Tensor {
         out: SharedMut::new(&out),
     };
     let grain = NUMBERS_PER_TURN.div_ceil(channels.max(1));
-    for_each_range(xs.numel() / channels.max(1), grain, &|pixels| {
-        vectorized(ActivatedPixels(&pass, pixels));
-    });
+    pass.run_all(xs.numel() / channels.max(1), grain);
     out
 }
 
@@ -124,23 +118,19 @@ struct Activation<'a> {
     out: SharedMut<'a>,
 }
 
-/// The pixels that one thread handles at a time.
-struct ActivatedPixels<'a>(&'a Activation<'a>, Range<usize>);
-
-impl VectorWork for ActivatedPixels<'_> {
+impl SharedWork for Activation<'_> {
     #[expect(
         unsafe_code,
         reason = "threads write to different pixels of the same tensor"
     )]
     #[inline(always)]
-    fn run<const FUSED: bool>(self) {
-        let Self(pass, pixels) = self;
-        let channels = pass.gamma.len();
+    fn run<const FUSED: bool>(&self, pixels: Range<usize>) {
+        let channels = self.gamma.len();
         for start in pixels.map(|pixel| pixel * channels) {
             // SAFETY: this pixel is written here alone.
-            let row = unsafe { pass.out.row(start, channels) };
-            copy(row, &pass.xs[start..][..channels]);
-            normalize_and_activate::<FUSED>(row, pass.gamma);
+            let row = unsafe { self.out.row(start, channels) };
+            copy(row, &self.xs[start..][..channels]);
+            normalize_and_activate::<FUSED>(row, self.gamma);
         }
     }
 }
@@ -150,16 +140,6 @@ where
     [i64; N]: tch::Shape,
 {
     Tensor::empty(size, (Kind::Float, Device::Cpu))
-}
-
-/// After the first chunk only one frame is there to be remembered; the one before it is zero.
-fn with_all_remembered(frames: &Tensor) -> Tensor {
-    let missing = REMEMBERED as i64 - frames.size()[0];
-    if missing > 0 {
-        frames.constant_pad_nd([0, 0, 0, 0, 0, 0, missing, 0])
-    } else {
-        frames.contiguous()
-    }
 }
 
 impl Source<'_> {
@@ -215,21 +195,15 @@ fn run(source: Source<'_>, sink: &Sink<'_>, transform: &TimeTransform) {
         channels,
     };
     let grain = NUMBERS_PER_TURN.div_ceil(channels.max(1));
-    for_each_range(pass.pixels, grain, &|pixels| {
-        vectorized(Pixels(&pass, pixels));
-    });
+    pass.run_all(pass.pixels, grain);
 }
 
-/// The pixels that one thread handles at a time.
-struct Pixels<'a>(&'a Pass<'a>, Range<usize>);
-
-impl VectorWork for Pixels<'_> {
+impl SharedWork for Pass<'_> {
     #[inline(always)]
-    fn run<const FUSED: bool>(self) {
-        let Self(pass, pixels) = self;
-        match pass.transform.frames {
-            2 => pass.run::<2, 4, FUSED>(pixels),
-            4 => pass.run::<4, 6, FUSED>(pixels),
+    fn run<const FUSED: bool>(&self, pixels: Range<usize>) {
+        match self.transform.frames {
+            2 => self.of_frames::<2, 4, FUSED>(pixels),
+            4 => self.of_frames::<4, 6, FUSED>(pixels),
             other => unreachable!("no transform is made for {other} frames"),
         }
     }
@@ -242,7 +216,7 @@ impl Pass<'_> {
         reason = "threads write to different pixels of the same tensors"
     )]
     #[inline(always)]
-    fn run<const N: usize, const P: usize, const FUSED: bool>(&self, pixels: Range<usize>) {
+    fn of_frames<const N: usize, const P: usize, const FUSED: bool>(&self, pixels: Range<usize>) {
         let channels = self.channels;
         // Two remembered frames, then the new ones.
         let mut pixel = vec![0.0; P * channels];

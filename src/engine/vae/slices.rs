@@ -2,14 +2,12 @@
 //!
 //! Only for contiguous f32 tensors on the CPU: anything else is a bug and panics.
 
-#![expect(
-    clippy::inline_always,
-    reason = "inner loops must be compiled with the vectors of their caller"
-)]
-
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use tch::{Device, Kind, Tensor};
+
+use crate::runtime::for_each_range;
 
 fn assert_plain(tensor: &Tensor) {
     assert!(
@@ -75,6 +73,26 @@ impl<'a> SharedMut<'a> {
 pub(crate) trait VectorWork {
     /// Must be `inline(always)` down to its loops. `FUSED`: whether `a · b + c` is one instruction.
     fn run<const FUSED: bool>(self);
+}
+
+/// The same, of which threads take a range each.
+pub(super) trait SharedWork: Sync {
+    /// As [`VectorWork::run`].
+    fn run<const FUSED: bool>(&self, range: Range<usize>);
+
+    /// All of `0..len`, a thread at most `grain` at a time.
+    fn run_all(&self, len: usize, grain: usize) {
+        for_each_range(len, grain, &|range| vectorized(Share(self, range)));
+    }
+}
+
+struct Share<'a, W: ?Sized>(&'a W, Range<usize>);
+
+impl<W: SharedWork + ?Sized> VectorWork for Share<'_, W> {
+    #[inline(always)]
+    fn run<const FUSED: bool>(self) {
+        self.0.run::<FUSED>(self.1);
+    }
 }
 
 /// Runs `work` with the widest vectors of this machine.

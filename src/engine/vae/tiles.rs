@@ -68,7 +68,6 @@ pub(super) struct Grid {
     scheme: TileScheme,
 }
 
-/// One tile, in latents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tile {
     pub(super) row: usize,
@@ -104,7 +103,6 @@ impl Grid {
         (height > size || width > size).then_some(grid)
     }
 
-    /// Row by row.
     pub(super) fn tiles(self) -> impl Iterator<Item = Tile> {
         (0..self.rows()).flat_map(move |row| {
             (0..self.columns()).map(move |column| {
@@ -119,21 +117,6 @@ impl Grid {
                 }
             })
         })
-    }
-
-    /// What `of_tile` makes of each tile, `(T, h, w, C)`, as one result with `cell` pixels to a latent, `(T, H, W, C)`;
-    /// `None` as soon as `of_tile` gives that.
-    pub(super) fn put_together(
-        self,
-        cell: i64,
-        of_tile: &dyn Fn(&Tile) -> Option<Tensor>,
-    ) -> Option<Tensor> {
-        let mut mosaic = Mosaic::new(self, cell);
-        let mut whole = None;
-        for tile in self.tiles() {
-            whole = mosaic.put(&tile, 0, &of_tile(&tile)?);
-        }
-        whole
     }
 
     fn rows(self) -> usize {
@@ -161,6 +144,31 @@ impl Grid {
     fn is_last(self, tile: &Tile) -> bool {
         tile.row + 1 == self.rows() && tile.column + 1 == self.columns()
     }
+}
+
+/// What `of_tile` makes of each tile of `xs`, `(T, h, w, C)`, put together to `(T, H, W, C)`, or of all of it where one
+/// tile holds it; `None` as soon as `of_tile` gives that.
+///
+/// `dim`: the axis of height, before that of width; `factor`: the tiling's unit along an edge of one latent;
+/// `[cell, result_cell]`: the same of what goes in and of what comes out.
+pub(super) fn in_tiles(
+    xs: &Tensor,
+    dim: i64,
+    tiling: Option<Tiling>,
+    factor: i64,
+    [cell, result_cell]: [i64; 2],
+    of_tile: &dyn Fn(&Tensor) -> Option<Tensor>,
+) -> Option<Tensor> {
+    let latents = [dim, dim + 1].map(|dim| xs.size()[dim as usize] / cell);
+    let Some(grid) = tiling.and_then(|tiling| Grid::new(tiling, factor, latents)) else {
+        return of_tile(xs);
+    };
+    let mut mosaic = Mosaic::new(grid, result_cell);
+    let mut whole = None;
+    for tile in grid.tiles() {
+        whole = mosaic.put(&tile, 0, &of_tile(&tile.cut(xs, dim, cell))?);
+    }
+    whole
 }
 
 /// The results of tiles, `(T, h, w, C)` a chunk of frames at a time, on their way to whole frames.
@@ -272,8 +280,8 @@ fn last_of(xs: &Tensor, dim: i64, count: i64) -> Tensor {
     xs.narrow(dim, len - count, count)
 }
 
-/// Lets `edge`, the end of the tile before, pass over into the start of `result` along axis `dim`.
-fn blend(edge: &Tensor, result: &Tensor, dim: i64, overlap: i64, scheme: TileScheme) {
+/// Lets `edge`, the end of the tile before, pass over into the start of `result` along axis `dim`, in place.
+pub(super) fn blend(edge: &Tensor, result: &Tensor, dim: i64, overlap: i64, scheme: TileScheme) {
     let extent = overlap.min(result.size()[dim as usize]);
     let edge = last_of(edge, dim, extent);
     let extent = edge.size()[dim as usize];
@@ -289,9 +297,9 @@ fn blend(edge: &Tensor, result: &Tensor, dim: i64, overlap: i64, scheme: TileSch
         }
         TileScheme::Separate => place / extent,
     };
-    let mut shape = [1; 4];
+    let mut shape = vec![1; result.dim()];
     shape[dim as usize] = extent;
-    let weight = weight.view(shape);
+    let weight = weight.view(&shape[..]);
     let mut start = result.narrow(dim, 0, extent);
     let edge = edge.to_device(result.device()) * (1.0 - &weight);
     // In f32 also for halves, and rounded once.

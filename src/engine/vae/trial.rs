@@ -87,14 +87,12 @@ impl Trial {
         })
     }
 
-    /// The layer as a network of this tier would have it. For [`ConvolutionTier::NoMiopen`] the caller throws the
-    /// switch.
-    pub fn layer(&self, tier: ConvolutionTier) -> TrialRun<'_> {
+    /// The layer as a network of this tier would have it, ready to run -> `(frames, H, W, C)`. For
+    /// [`ConvolutionTier::NoMiopen`] the caller throws the switch.
+    pub fn layer(&self, tier: ConvolutionTier) -> impl Fn() -> Tensor {
         let form = ConvForm::of_tier(tier);
-        TrialRun {
-            frames: &self.xs,
-            conv: CausalConv3d::of_tensors(&self.weight, self.bias.shallow_clone(), form),
-        }
+        let conv = CausalConv3d::of_tensors(&self.weight, self.bias.shallow_clone(), form);
+        move || conv.convolve(&self.xs, 1)
     }
 
     /// How far `ys`, what a run gave, is from the definition in f32 on the CPU, relatively, at the top, the middle
@@ -129,20 +127,6 @@ impl Trial {
     }
 }
 
-/// One tier of a trial, ready to run.
-#[derive(Debug)]
-pub struct TrialRun<'a> {
-    frames: &'a Tensor,
-    conv: CausalConv3d,
-}
-
-impl TrialRun<'_> {
-    /// `(frames, H, W, C)`
-    pub fn run(&self) -> Tensor {
-        self.conv.convolve(self.frames, 1)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,7 +138,7 @@ mod tests {
         for layer in TRIAL_LAYERS.map(TrialLayer::small).map(TrialLayer::small) {
             let trial = Trial::new(layer, Kind::Float, CPU).unwrap();
             for tier in ConvolutionTier::ON_DEVICE {
-                let ys = trial.layer(tier).run();
+                let ys = trial.layer(tier)();
                 let size = [layer.frames, layer.height, layer.width, layer.channels];
                 assert_eq!(ys.size(), size);
                 let off = trial.error(&ys);
@@ -171,7 +155,7 @@ mod tests {
         let layer = TrialLayer::new("border", 8, 2, [40, 12]);
         let trial = Trial::new(layer, Kind::Float, CPU).unwrap();
         for row in [0, 39] {
-            let ys = trial.layer(ConvolutionTier::Frames).run();
+            let ys = trial.layer(ConvolutionTier::Frames)();
             drop(ys.narrow(1, row, 1).fill_(0.0));
             assert!(trial.error(&ys) > 1e-2, "row {row}");
         }

@@ -6,7 +6,6 @@
 use std::path::{Path, PathBuf};
 
 use safelight_core::model::read_json;
-use safelight_core::networks::ClipVisionConfig;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tch::{Kind, Tensor};
@@ -22,7 +21,6 @@ const MAX_RESIZED: i64 = 1 << 28;
 #[derive(Clone, Debug)]
 pub struct ClipImageProcessor {
     resize: Option<(Size, Filter)>,
-    /// Height and width
     crop: Option<[i64; 2]>,
     rescale_factor: Option<f64>,
     /// Mean and deviation of red, green and blue
@@ -120,12 +118,8 @@ impl ClipImageProcessor {
         Self::from_written(&written).map_err(|reason| EngineError::Config { reason, path })
     }
 
-    /// Whether every picture comes out as large as `encoder` reads it. `place`: where the processor was read, for the error
-    pub fn check(&self, encoder: &ClipVisionConfig, place: &Path) -> Result<(), EngineError> {
-        self.check_size(encoder.image_size, place)
-    }
-
-    pub(super) fn check_size(&self, image_size: i64, place: &Path) -> Result<(), EngineError> {
+    /// Whether every picture comes out as large as an encoder reads it. `place`: where the processor was read, for the error
+    pub fn check(&self, image_size: i64, place: &Path) -> Result<(), EngineError> {
         let expected = [image_size; 2];
         let found = match (self.crop, self.resize) {
             (Some(size), _) | (None, Some((Size::Exact(size), _))) => Some(size),

@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-use safelight_core::networks::SiglipConfig;
 use serde_json::json;
 use tch::Tensor;
 
@@ -29,9 +28,9 @@ impl SiglipImageProcessor {
         ClipImageProcessor::read_over(place, published).map(Self)
     }
 
-    /// Whether every picture comes out as large as `encoder` reads it. `place`: where the processor was read, for the error
-    pub fn check(&self, encoder: &SiglipConfig, place: &Path) -> Result<(), EngineError> {
-        self.0.check_size(encoder.image_size, place)
+    /// As [`ClipImageProcessor::check`].
+    pub fn check(&self, image_size: i64, place: &Path) -> Result<(), EngineError> {
+        self.0.check(image_size, place)
     }
 
     /// `picture`: `(1, 3, H, W)` in [-1, 1], f32 on the CPU, as the autoencoder gets it -> `(1, 3, 384, 384)` (or what

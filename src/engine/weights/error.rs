@@ -1,10 +1,12 @@
 //! What can be wrong with a weight file. Says nothing about what to do next: the caller knows that.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use safelight_core::model::{CatalogError, format_name};
 use thiserror::Error;
+
+use super::lane::StagingError;
 
 #[derive(Debug, Error)]
 pub enum WeightsError {
@@ -52,4 +54,36 @@ pub enum WeightsError {
         source: tch::TchError,
         path: PathBuf,
     },
+}
+
+impl WeightsError {
+    pub(super) fn io(path: &Path) -> impl Fn(io::Error) -> Self {
+        |source| Self::Io {
+            source,
+            path: path.to_owned(),
+        }
+    }
+
+    pub(super) fn header(reason: impl Into<String>, path: &Path) -> Self {
+        Self::Header {
+            reason: reason.into(),
+            path: path.to_owned(),
+        }
+    }
+
+    pub(super) fn tensor(key: &str, path: &Path) -> impl Fn(tch::TchError) -> Self {
+        move |source| Self::Tensor {
+            key: key.to_owned(),
+            source,
+            path: path.to_owned(),
+        }
+    }
+
+    /// What kept a tensor from its device.
+    pub(super) fn staging(err: StagingError, key: &str, path: &Path) -> Self {
+        match err {
+            StagingError::Io(source) => Self::io(path)(source),
+            StagingError::Tensor(source) => Self::tensor(key, path)(source),
+        }
+    }
 }

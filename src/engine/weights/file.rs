@@ -12,7 +12,6 @@ use safelight_core::formats::weights::header::{Header, HeaderError, TensorInfo, 
 use safetensors::Dtype;
 use tch::{Device, Kind, Tensor};
 
-use super::lane::StagingError;
 use super::mapping::Mapping;
 use super::staging::{Place, Staging, Stored};
 use super::stream::Source;
@@ -30,17 +29,10 @@ pub(super) struct WeightFile {
 
 impl WeightFile {
     pub(super) fn open(path: &Path, device: Device) -> Result<Self, WeightsError> {
-        let io = |source| WeightsError::Io {
-            source,
-            path: path.to_owned(),
-        };
-        let bad = |reason: String| WeightsError::Header {
-            reason,
-            path: path.to_owned(),
-        };
+        let io = WeightsError::io(path);
         let (file, header) = Header::open(path).map_err(|err| match err {
             HeaderError::Io(source) => io(source),
-            HeaderError::Unsound(reason) => bad(reason),
+            HeaderError::Unsound(reason) => WeightsError::header(reason, path),
         })?;
         let mapping = if device == Device::Cpu && header.data_bytes() > 0 {
             Some(Arc::new(Mapping::new(&file).map_err(io)?))
@@ -82,7 +74,6 @@ impl WeightFile {
         self.header.tensors().map(|(name, _)| name)
     }
 
-    /// Where the bytes of a tensor lie.
     pub(super) fn source(&self, info: &TensorInfo) -> Source {
         Source {
             file: Arc::clone(&self.file),
@@ -102,8 +93,7 @@ impl WeightFile {
 
     /// `None` when the file has no such key.
     pub(super) fn shape(&self, key: &str) -> Option<Vec<i64>> {
-        let info = self.header.info(key)?;
-        Some(info.shape.iter().map(|&n| n as i64).collect())
+        Some(shape_of(self.header.info(key)?))
     }
 
     pub(super) fn stored_kind(&self, key: &str, info: &TensorInfo) -> Result<Kind, WeightsError> {
@@ -124,10 +114,7 @@ impl WeightFile {
             return Ok(None);
         };
         let read = self.file.read_exact_at(bytes, info.start);
-        read.map_err(|source| WeightsError::Io {
-            source,
-            path: self.path.clone(),
-        })?;
+        read.map_err(WeightsError::io(&self.path))?;
         let stored = self.stored_kind(key, info)?;
         let is_plain = matches!(
             stored,
@@ -145,8 +132,7 @@ impl WeightFile {
         device: Device,
     ) -> Result<Tensor, WeightsError> {
         let stored = self.stored_kind(key, info)?;
-        let shape: Vec<i64> = info.shape.iter().map(|&n| n as i64).collect();
-        self.bring(key, info, &shape, [stored, kind], device)
+        self.bring(key, info, &shape_of(info), [stored, kind], device)
     }
 
     /// The blocks of a tensor of GGUF as they are: flat bytes on `device`.
@@ -170,22 +156,18 @@ impl WeightFile {
         device: Device,
     ) -> Result<Tensor, WeightsError> {
         fault::at(Site::Staging);
-        let torch = |source| WeightsError::Tensor {
-            key: key.to_owned(),
-            source,
-            path: self.path.clone(),
-        };
+        let torch = WeightsError::tensor(key, &self.path);
         if info.bytes == 0 {
-            return Tensor::f_zeros(shape, (kind, device)).map_err(torch);
+            return Tensor::f_zeros(shape, (kind, device)).map_err(&torch);
         }
         if let Some(mapping) = &self.mapping {
             let view = mapping
                 .tensor(info.start as usize, shape, stored)
-                .map_err(torch)?;
+                .map_err(&torch)?;
             if kind == stored {
                 return Ok(view);
             }
-            return view.f_to_kind(kind).map_err(torch);
+            return view.f_to_kind(kind).map_err(&torch);
         }
         let stored = Stored {
             start: info.start,
@@ -193,33 +175,23 @@ impl WeightFile {
             kind: stored,
         };
         let Some((staging, number)) = &self.staging else {
-            return Err(WeightsError::Header {
-                reason: format!("'{key}' was to go to another device"),
-                path: self.path.clone(),
-            });
+            let reason = format!("'{key}' was to go to another device");
+            return Err(WeightsError::header(reason, &self.path));
         };
         let numbers = staging.bring(*number, stored, shape, kind, device);
-        numbers.map_err(|err| match err {
-            StagingError::Io(source) => WeightsError::Io {
-                source,
-                path: self.path.clone(),
-            },
-            StagingError::Tensor(source) => torch(source),
-        })
+        numbers.map_err(|err| WeightsError::staging(err, key, &self.path))
     }
 
     /// `key`, which the file has, on the CPU in its own type; in f32 where that is one of blocks.
     pub(super) fn stored_tensor(&self, key: &str) -> Result<Tensor, WeightsError> {
         let Some(info) = self.header.info(key) else {
-            return Err(WeightsError::Header {
-                reason: format!("it has no '{key}'"),
-                path: self.path.clone(),
-            });
+            let reason = format!("it has no '{key}'");
+            return Err(WeightsError::header(reason, &self.path));
         };
         if let Some(block) = info.dtype.blocks() {
             let bytes = self.blocks(key, info, Device::Cpu)?;
-            let shape: Vec<i64> = info.shape.iter().map(|&n| n as i64).collect();
-            return Ok(gguf::expand(&bytes, block, Kind::Float).view(&shape[..]));
+            let numbers = gguf::expand(&bytes, block, Kind::Float);
+            return Ok(numbers.view(&shape_of(info)[..]));
         }
         let stored = kind_from_dtype(info.dtype).unwrap_or(Kind::Float);
         self.tensor(key, info, stored, Device::Cpu)
@@ -228,6 +200,10 @@ impl WeightFile {
     pub(super) fn info(&self, key: &str) -> Option<&TensorInfo> {
         self.header.info(key)
     }
+}
+
+fn shape_of(info: &TensorInfo) -> Vec<i64> {
+    info.shape.iter().map(|&n| n as i64).collect()
 }
 
 /// `None` for types that libtorch has no arithmetic for.

@@ -66,10 +66,7 @@ fn open_files(path: &Path, device: Device) -> Result<Opened, WeightsError> {
 
 /// The names that diffusers and transformers write come first; otherwise a folder must leave no choice.
 fn file_in_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
-    let io = |source| WeightsError::Io {
-        source,
-        path: folder.to_owned(),
-    };
+    let io = WeightsError::io(folder);
     for stem in ["diffusion_pytorch_model", "model"] {
         for end in ["safetensors", "safetensors.index.json"] {
             let path = folder.join(format!("{stem}.{end}"));
@@ -79,8 +76,8 @@ fn file_in_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
         }
     }
     let mut paths = Vec::new();
-    for entry in fs::read_dir(folder).map_err(io)? {
-        paths.push(entry.map_err(io)?.path());
+    for entry in fs::read_dir(folder).map_err(&io)? {
+        paths.push(entry.map_err(&io)?.path());
     }
     paths.sort();
     let with_end = |end: &str| -> Vec<&PathBuf> {
@@ -101,15 +98,12 @@ fn file_in_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
 }
 
 fn open_shards(index_path: &Path, device: Device) -> Result<Opened, WeightsError> {
-    let io = |source| WeightsError::Io {
-        source,
-        path: index_path.to_owned(),
-    };
+    let io = WeightsError::io(index_path);
     let bad = |reason: String| WeightsError::Index {
         reason,
         path: index_path.to_owned(),
     };
-    let len = fs::metadata(index_path).map_err(io)?.len();
+    let len = fs::metadata(index_path).map_err(&io)?.len();
     if len > MAX_INDEX_BYTES {
         return Err(bad(format!("it has {len} bytes")));
     }

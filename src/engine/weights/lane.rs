@@ -9,7 +9,6 @@ use tch::{Device, Kind, TchError, Tensor};
 
 use crate::kernels::{CopyLane, KernelError, Mark};
 
-/// Why bytes did not get to their device.
 pub(super) enum StagingError {
     Io(io::Error),
     Tensor(TchError),

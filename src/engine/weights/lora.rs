@@ -19,7 +19,6 @@ use super::file::WeightFile;
 use super::{Weights, WeightsError, folder};
 use crate::hooks::Hooks;
 
-/// The LoRAs of one network.
 #[derive(Default)]
 pub(super) struct Loras {
     files: Vec<OpenFile>,
@@ -221,27 +220,18 @@ pub fn warn_unused_updates(weights: &Weights, hooks: &dyn Hooks) {
 }
 
 impl OpenFile {
-    /// In f32 on the CPU.
     fn tensor(&self, key: &str) -> Result<Tensor, WeightsError> {
         let file = self.keys.get(key).and_then(|&file| self.files.get(file));
         let Some(file) = file else {
             return Err(self.unsound(key, "is missing"));
         };
         let stored = file.stored_tensor(key)?;
-        stored
-            .f_to_kind(Kind::Float)
-            .map_err(|source| WeightsError::Tensor {
-                key: key.to_owned(),
-                source,
-                path: self.path.clone(),
-            })
+        let exact = stored.f_to_kind(Kind::Float);
+        exact.map_err(WeightsError::tensor(key, &self.path))
     }
 
     fn unsound(&self, key: &str, what: &str) -> WeightsError {
-        WeightsError::Header {
-            reason: format!("its '{key}' {what}"),
-            path: self.path.clone(),
-        }
+        WeightsError::header(format!("its '{key}' {what}"), &self.path)
     }
 
     fn load(

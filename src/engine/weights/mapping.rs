@@ -31,7 +31,7 @@ unsafe extern "C" {
     ) -> *mut c_void;
 }
 
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     map: Mmap,
 }
 
@@ -87,15 +87,17 @@ impl Mapping {
         Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
     }
 
-    pub(super) fn live_bytes() -> u64 {
+    /// Bytes of weight files that are mapped into this process at the moment, by anybody.
+    pub(crate) fn live_bytes() -> u64 {
         LIVE_BYTES.load(Ordering::Relaxed)
     }
 
-    pub(super) fn peak_bytes() -> u64 {
+    /// The most of them since [`reset_peak`](Self::reset_peak).
+    pub(crate) fn peak_bytes() -> u64 {
         PEAK_BYTES.load(Ordering::Relaxed)
     }
 
-    pub(super) fn reset_peak() {
+    pub(crate) fn reset_peak() {
         PEAK_BYTES.store(Self::live_bytes(), Ordering::Relaxed);
     }
 }

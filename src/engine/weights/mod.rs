@@ -36,7 +36,7 @@ use self::file::WeightFile;
 use self::gguf::BlockMatrix;
 use self::lora::Loras;
 pub use self::lora::{LayerDelta, LayerUpdate, warn_unused_updates};
-use self::mapping::Mapping;
+pub(crate) use self::mapping::Mapping;
 use self::random::RandomTensors;
 pub use self::read_ahead::ReadAhead;
 pub use self::stored::StoredMatrix;
@@ -156,7 +156,6 @@ impl Weights {
         self.device
     }
 
-    /// The file or folder that was opened.
     pub fn path(&self) -> &Path {
         &self.source.path
     }
@@ -173,13 +172,6 @@ impl Weights {
     pub fn translated(&self, translate: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self {
             translate: Some(Arc::new(translate)),
-            ..self.clone()
-        }
-    }
-
-    pub fn sub(&self, name: impl Display) -> Self {
-        Self {
-            prefix: self.full_name(&name),
             ..self.clone()
         }
     }
@@ -247,11 +239,7 @@ impl Weights {
         let key = self.file_key(name);
         if let Some(random) = &self.source.random {
             let made = random.tensor(&key, shape, self.kind, self.device);
-            return made.map_err(|source| WeightsError::Tensor {
-                key,
-                source,
-                path: self.source.path.clone(),
-            });
+            return made.map_err(WeightsError::tensor(&key, &self.source.path));
         }
         let (file, info) = self.find(&key, shape)?;
         if let Some(block) = info.dtype.blocks() {
@@ -279,8 +267,8 @@ impl Weights {
     /// storage where it has one, and is otherwise what [`tensor`](Self::tensor) gives; or it stays in its file.
     pub fn matrix(&self, name: &str, size: [i64; 2]) -> Result<StoredMatrix, WeightsError> {
         if let Some(stream) = &self.stream {
-            let (key, source, form) = self.in_file(name, size)?;
-            let matrix = StreamedMatrix::new(self, stream, &key, source, form, size);
+            let matrix = self.in_file(stream, name, size)?;
+            stream.know(&matrix);
             return Ok(StoredMatrix::streamed(matrix));
         }
         if self.source.random.is_none() {
@@ -309,23 +297,22 @@ impl Weights {
         let Some(stream) = &self.stream else {
             return self.matrix(name, size);
         };
-        let (key, source, form) = self.in_file(name, size)?;
-        let matrix = StreamedMatrix::table(self, stream, &key, source, form, size);
-        Ok(StoredMatrix::streamed(matrix))
+        self.in_file(stream, name, size).map(StoredMatrix::streamed)
     }
 
-    /// Where a matrix lies and how, without reading it; that counts as asking for it.
+    /// A matrix that is in its file until its stream knows of it; that counts as asking for it.
     fn in_file(
         &self,
+        stream: &Rc<Stream>,
         name: &str,
         size: [i64; 2],
-    ) -> Result<(String, stream::Source, Form), WeightsError> {
+    ) -> Result<Rc<StreamedMatrix>, WeightsError> {
         let key = self.file_key(name);
         let (file, info) = self.find(&key, &size)?;
         let form = self.form_of(&key, file, info)?;
         let source = file.source(info);
         self.asked().insert(key.clone());
-        Ok((key, source, form))
+        Ok(StreamedMatrix::new(self, stream, key, source, form, size))
     }
 
     fn form_of(
@@ -407,20 +394,6 @@ impl Weights {
         keys
     }
 
-    /// Bytes of weight files that are mapped into this process at the moment, by anybody.
-    pub fn mapped_bytes_live() -> u64 {
-        Mapping::live_bytes()
-    }
-
-    /// The most of them since [`reset_mapped_peak`](Self::reset_mapped_peak).
-    pub fn mapped_bytes_peak() -> u64 {
-        Mapping::peak_bytes()
-    }
-
-    pub fn reset_mapped_peak() {
-        Mapping::reset_peak();
-    }
-
     fn full_name(&self, name: &impl Display) -> String {
         if self.prefix.is_empty() {
             name.to_string()
@@ -476,7 +449,10 @@ impl<S: Display> Div<S> for &Weights {
     type Output = Weights;
 
     fn div(self, name: S) -> Weights {
-        self.sub(name)
+        Weights {
+            prefix: self.full_name(&name),
+            ..self.clone()
+        }
     }
 }
 
@@ -484,7 +460,7 @@ impl<S: Display> Div<S> for Weights {
     type Output = Self;
 
     fn div(self, name: S) -> Self {
-        self.sub(name)
+        &self / name
     }
 }
 

@@ -222,7 +222,7 @@ impl StoredMatrix {
 mod tests {
     use super::*;
     use crate::weights::tests::made_up::write;
-    use crate::weights::{Weights, WeightsError};
+    use crate::weights::{Mapping, Weights, WeightsError};
 
     fn numbers(rows: i64, columns: i64, kind: Kind) -> Tensor {
         let flat = Tensor::arange(rows * columns, (Kind::Float, Device::Cpu)).sin();
@@ -242,7 +242,7 @@ mod tests {
         for kind in [Kind::Float8e4m3fn, Kind::Float8e5m2] {
             let stored = numbers(6, 8, kind);
             let (_folder, weights) = written(&[("a.weight", &stored)]);
-            let mapped = Weights::mapped_bytes_live();
+            let mapped = Mapping::live_bytes();
             let matrix = weights.matrix("a.weight", [6, 8]).unwrap();
             assert_eq!(
                 (matrix.rows(), matrix.columns(), matrix.bytes()),
@@ -255,7 +255,7 @@ mod tests {
             let tensor = weights.tensor("a.weight", &[6, 8]).unwrap();
             assert!(tensor.equal(&exact) && weights.finish().is_empty());
             assert!(weights.matrix("a.weight", [8, 6]).is_err());
-            assert!(mapped > 0 && Weights::mapped_bytes_live() > 0);
+            assert!(mapped > 0 && Mapping::live_bytes() > 0);
         }
     }
 

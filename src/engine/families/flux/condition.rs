@@ -3,21 +3,20 @@
 //! Opening and cropping pictures is the caller's.
 
 use safelight_core::job::GenerateRequest;
-use safelight_core::media::{self, MediaError, Picture};
+use safelight_core::media::{self, Picture};
 use safelight_core::model::ImageRole;
 use safelight_core::networks::{KlVaeConfig, NetworkConfig as _};
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
-use super::decode::bands;
+use super::decode::way;
 use super::prepare::{Draws, LatentShape, reference_size, seeds};
 use super::state::GivenImage;
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::fault::Site;
-use crate::hooks::Hooks;
 use crate::pixels::pixels_from_rgb8;
-use crate::place::Placement;
-use crate::vae::{KlVaeEncoder, Posterior, Tiling, kl};
+use crate::vae::{KlVaeEncoder, Posterior, kl};
+use crate::work::Work;
 
 /// The luma of a mask's pixel from which on it is made anew.
 const MASKED_FROM: u32 = 128;
@@ -42,13 +41,11 @@ impl Role {
 
 /// `picture` and `mask`: as they were opened, or cropped to the picture's aspect.
 pub fn encode_image(
-    request: &GenerateRequest,
     picture: &Picture,
     mask: Option<&Picture>,
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<GivenImage>, EngineError> {
+    work: &mut Work<'_>,
+) -> Result<GivenImage, EngineError> {
+    let request = work.request;
     let role = Role::of(request);
     check(role, mask.is_some())?;
     let (width, height) = match role {
@@ -56,43 +53,39 @@ pub fn encode_image(
         Role::Reference => reference_size(picture.width, picture.height),
     };
     let pixels = resized(picture, width, height)?;
-    capture.put("image.preprocessed", &pixels);
+    work.capture.put("image.preprocessed", &pixels);
     let mask = mask
         .map(|mask| binary_mask(mask, width, height))
         .transpose()?;
 
-    let autoencoder = Autoencoder::open(request, place, hooks)?;
+    let autoencoder = Autoencoder::open(work)?;
     let shape = LatentShape::new(autoencoder.config.latent_channels, width, height)?;
-    let Some(posterior) = autoencoder.encode(&pixels, 0, capture) else {
-        return Ok(None);
-    };
+    let posterior = autoencoder.encode(&pixels, 0, work)?;
     if role == Role::Reference {
         let latents = kl::normalize(&autoencoder.config, &posterior.mean);
-        capture.put("image_latents", &latents);
-        return Ok(Some(GivenImage {
+        work.capture.put("image_latents", &latents);
+        return Ok(GivenImage {
             latents,
             mask: None,
             masked: None,
-        }));
+        });
     }
     let draws = Draws::new(shape, 2 + usize::from(mask.is_some()), seeds(request))?;
-    let latents = autoencoder.sample(&posterior, draws.posterior.as_ref(), 0, capture);
-    capture.put("image_latents", &latents);
+    let latents = autoencoder.sample(&posterior, draws.posterior.as_ref(), 0, work.capture);
+    work.capture.put("image_latents", &latents);
     let masked = match (&mask, role) {
         (Some(mask), Role::Canvas) => {
             let left = &pixels * (1.0 - mask);
-            let Some(posterior) = autoencoder.encode(&left, 1, capture) else {
-                return Ok(None);
-            };
-            Some(autoencoder.sample(&posterior, draws.masked.as_ref(), 2, capture))
+            let posterior = autoencoder.encode(&left, 1, work)?;
+            Some(autoencoder.sample(&posterior, draws.masked.as_ref(), 2, work.capture))
         }
         _ => None,
     };
-    Ok(Some(GivenImage {
+    Ok(GivenImage {
         latents,
         mask,
         masked,
-    }))
+    })
 }
 
 fn check(role: Role, has_mask: bool) -> Result<(), EngineError> {
@@ -104,56 +97,35 @@ fn check(role: Role, has_mask: bool) -> Result<(), EngineError> {
     Err(EngineError::request(reason))
 }
 
-/// The encoder's half, where it computes.
-struct Autoencoder<'a> {
+struct Autoencoder {
     encoder: KlVaeEncoder,
     config: KlVaeConfig,
-    tile: Option<u32>,
-    place: Placement,
-    hooks: &'a dyn Hooks,
 }
 
-impl<'a> Autoencoder<'a> {
-    fn open(
-        request: &GenerateRequest,
-        place: Placement,
-        hooks: &'a dyn Hooks,
-    ) -> Result<Self, EngineError> {
-        let home = &request.files.vae;
+impl Autoencoder {
+    fn open(work: &Work<'_>) -> Result<Self, EngineError> {
+        let home = &work.request.files.vae;
         let config = KlVaeConfig::read(home)?;
         let new = |w: &_| KlVaeEncoder::new(&config, w);
-        let unexpected = KlVaeEncoder::unexpected_keys;
-        let encoder = place.load("autoencoder", home, hooks, new, unexpected)?;
-        Ok(Self {
-            encoder,
-            config,
-            tile: request.vae_tile,
-            place,
-            hooks,
-        })
+        let encoder = work.load("autoencoder", home, new, KlVaeEncoder::unexpected_keys)?;
+        Ok(Self { encoder, config })
     }
 
-    /// `pixels`: `(1, 3, H, W)`, the `number`-th picture of the job -> of f32; `None` when cancelled
-    fn encode(&self, pixels: &Tensor, number: usize, capture: &mut Capture) -> Option<Posterior> {
-        let name = |part: &str| format!("vae.encode.{number}.{part}");
-        capture.put(name("input"), pixels);
-        let cancelled = || self.hooks.go_on(Site::VaeEncode).is_none();
-        let found = match (self.tile, bands(pixels, 1, self.place)) {
-            (Some(tile), _) => {
-                let tiling = Tiling::of_size(i64::from(tile));
-                self.encoder.encode_tiled(pixels, tiling, &cancelled)
-            }
-            (None, Some(bands)) => self.encoder.encode_in_bands(pixels, bands, &cancelled),
-            (None, None) => self.encoder.encode(pixels, &cancelled),
-        };
-        let found = found?;
-        let posterior = Posterior {
-            mean: found.mean.to_kind(Kind::Float),
-            logvar: found.logvar.to_kind(Kind::Float),
-        };
-        capture.put(name("mean"), &posterior.mean);
-        capture.put(name("logvar"), &posterior.logvar);
-        Some(posterior)
+    /// `pixels`: `(1, 3, H, W)`, the `number`-th picture of the job -> of f32
+    fn encode(
+        &self,
+        pixels: &Tensor,
+        number: usize,
+        work: &mut Work<'_>,
+    ) -> Result<Posterior, EngineError> {
+        let name = format!("vae.encode.{number}.input");
+        work.capture.put(name, pixels);
+        let cancelled = work.cancelled(Site::VaeEncode);
+        let found = self
+            .encoder
+            .encode(pixels, way(pixels, 1, work), &cancelled);
+        let found = found.ok_or(EngineError::Cancelled)?;
+        Ok(found.recorded(number, work.capture))
     }
 
     /// Latents around the posterior's mean, one for each draw, which is the `number`-th of its seed.
@@ -168,21 +140,19 @@ impl<'a> Autoencoder<'a> {
             return kl::normalize(&self.config, &posterior.mean);
         };
         capture.put(format!("noise.{number}"), draws);
-        let deviation = (&posterior.logvar * 0.5).exp();
-        let draws = draws.to_device(posterior.mean.device());
-        kl::normalize(&self.config, &(&posterior.mean + deviation * draws))
+        kl::normalize(&self.config, &posterior.sample(draws))
     }
 }
 
 /// `(1, 3, H, W)` in -1..1
 fn resized(picture: &Picture, width: u32, height: u32) -> Result<Tensor, EngineError> {
-    let picture = media::resize_lanczos(picture, width, height).map_err(|err| error_of(&err))?;
+    let picture = media::resize_lanczos(picture, width, height)?;
     pixels_from_rgb8(&picture.rgb, width, height)
 }
 
 /// 1 for pixels that are nearer to white than to black, else 0: `(1, 1, H, W)` in f32
 fn binary_mask(mask: &Picture, width: u32, height: u32) -> Result<Tensor, EngineError> {
-    let mask = media::resize_lanczos(mask, width, height).map_err(|err| error_of(&err))?;
+    let mask = media::resize_lanczos(mask, width, height)?;
     let (pixels, _) = mask.rgb.as_chunks::<3>();
     let values: Vec<f32> = pixels
         .iter()
@@ -196,10 +166,6 @@ fn binary_mask(mask: &Picture, width: u32, height: u32) -> Result<Tensor, Engine
 fn luma([red, green, blue]: [u8; 3]) -> u32 {
     let [red, green, blue] = [red, green, blue].map(u32::from);
     (19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16
-}
-
-fn error_of(err: &MediaError) -> EngineError {
-    EngineError::request(err.to_string())
 }
 
 #[cfg(test)]

@@ -1,30 +1,21 @@
 //! The last stage: latents to pictures, one after the other.
 
-use safelight_core::job::GenerateRequest;
 use safelight_core::networks::{KlVaeConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 
-use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::fault::Site;
-use crate::hooks::Hooks;
 use crate::pixels::rgb8_from_pixels;
-use crate::place::Placement;
-use crate::vae::{Bands, KlVaeDecoder, Tiling, kl};
+use crate::vae::{Bands, KlVaeDecoder, KlWay, kl};
+use crate::work::Work;
 
 /// Pixels that a CPU takes at once: bands cost it time.
 const LARGEST_WHOLE: i64 = 1 << 20;
 
 /// `latents`: `(B, C, h, w)`, what [`denoise`](super::denoise()) gave. Each picture goes to [`Hooks::frames`] as it is
 /// made.
-pub fn decode(
-    request: &GenerateRequest,
-    latents: &Tensor,
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<()>, EngineError> {
-    let home = &request.files.vae;
+pub fn decode(latents: &Tensor, work: &mut Work<'_>) -> Result<(), EngineError> {
+    let home = &work.request.files.vae;
     let config = KlVaeConfig::read(home)?;
     let size = latents.size();
     if size.len() != 4 || size[1] != config.latent_channels || latents.numel() == 0 {
@@ -32,37 +23,22 @@ pub fn decode(
             "these are no latents of this model: {size:?}"
         )));
     }
-    let decoder = place.decoder(
-        home,
-        hooks,
-        |w| KlVaeDecoder::new(&config, w),
-        KlVaeDecoder::unexpected_keys,
-    )?;
+    let new = |w: &_| KlVaeDecoder::new(&config, w);
+    let decoder = work.decoder(home, new, KlVaeDecoder::unexpected_keys)?;
     let latents = kl::denormalize(&config, &latents.to_kind(Kind::Float));
-    capture.put("vae.decode.0.input", &latents);
-    let cancelled = || hooks.go_on(Site::VaeDecode).is_none();
+    work.capture.put("vae.decode.0.input", &latents);
     let mut recorded = Vec::new();
     for one in latents.split(1, 0) {
-        let pixels = match (
-            request.vae_tile,
-            bands(&one, config.spatial_factor(), place),
-        ) {
-            (Some(tile), _) => {
-                let tiling = Tiling::of_size(i64::from(tile));
-                decoder.decode_tiled(&one, tiling, &cancelled)
-            }
-            (None, Some(bands)) => decoder.decode_in_bands(&one, bands, &cancelled),
-            (None, None) => decoder.decode(&one, &cancelled),
-        };
-        let Some(pixels) = pixels else {
-            return Ok(None);
-        };
-        hooks.frames(&rgb8_from_pixels(&pixels.unsqueeze(2)));
-        if capture.is_on() {
+        let way = way(&one, config.spatial_factor(), work);
+        let pixels = decoder.decode(&one, way, &work.cancelled(Site::VaeDecode));
+        let pixels = pixels.ok_or(EngineError::Cancelled)?;
+        work.hooks.frames(&rgb8_from_pixels(&pixels.unsqueeze(2)));
+        if work.capture.is_on() {
             recorded.push(pixels.to_device(Device::Cpu).to_kind(Kind::Float));
         }
     }
-    if capture.is_on() {
+    if work.capture.is_on() {
+        let capture = &mut *work.capture;
         let pixels = Tensor::cat(&recorded, 0);
         capture.put("vae.decode.0.output", &pixels);
         capture.put("pixels", &pixels);
@@ -70,13 +46,16 @@ pub fn decode(
         let bytes = rgb8_from_pixels(&pixels.transpose(0, 1).unsqueeze(0));
         capture.put("output_u8", &bytes);
     }
-    Ok(Some(()))
+    Ok(())
 }
 
-/// The bands in which the autoencoder goes over a picture, `(1, C, H, W)` with `factor` pixels to each number along an
-/// edge; `None` where it takes the picture at once.
-pub(super) fn bands(picture: &Tensor, factor: i64, place: Placement) -> Option<Bands> {
+/// How the autoencoder goes over a picture, `(1, C, H, W)` with `factor` pixels to each number along an edge.
+pub(super) fn way(picture: &Tensor, factor: i64, work: &Work<'_>) -> KlWay {
     let size = picture.size();
     let pixels = size[2] * size[3] * factor * factor;
-    (place.device != Device::Cpu || pixels > LARGEST_WHOLE).then(Bands::default)
+    match work.tiling() {
+        Some(tiling) => KlWay::Tiles(tiling),
+        None if work.place.device == Device::Cpu && pixels <= LARGEST_WHOLE => KlWay::Whole,
+        None => KlWay::Bands(Bands::default()),
+    }
 }

@@ -17,10 +17,9 @@ use crate::capture::Capture;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
-use crate::hooks::Hooks;
-use crate::place::{Placement, made};
 use crate::sampling::{FlowSchedule, Solver, wanted_steps};
 use crate::text::PromptEmbeds;
+use crate::work::Work;
 
 /// What is made anew of a given picture where the request does not say: as in the pipelines of diffusers.
 const BASE_STRENGTH: f64 = 0.6;
@@ -29,14 +28,12 @@ const CANVAS_STRENGTH: f64 = 1.0;
 /// `image`: what [`encode_image`](super::encode_image) gave; `resume`: where an earlier run got to -> the latents,
 /// `(B, C, h, w)` on the CPU.
 pub fn denoise(
-    request: &GenerateRequest,
     embeds: PromptEmbeds,
     image: Option<&GivenImage>,
     resume: Option<DenoiseState>,
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<Tensor>, EngineError> {
+    work: &mut Work<'_>,
+) -> Result<Tensor, EngineError> {
+    let (request, place, hooks) = (work.request, work.place, work.hooks);
     let home = &request.files.transformer;
     let weights = super::with_loras(&place.open(home)?, &request.loras)?;
     let config = FluxTransformerConfig::read(home)?;
@@ -64,16 +61,11 @@ pub fn denoise(
         Some(state) => state,
         None => job.start(&draws, &solver),
     };
-    job.record(&draws, &conditions, capture);
+    job.record(&draws, &conditions, work.capture);
 
-    let transformer = place.network("transformer", home, &request.loras, || {
-        let new = |w: &_| FluxTransformer::new(&config, w);
-        let unexpected = FluxTransformer::unexpected_keys;
-        let transformer = made(&weights, "transformer", hooks, new, unexpected)?;
-        weights.settle()?;
-        Ok(transformer)
-    })?;
-    drop(weights);
+    let new = |w: &_| FluxTransformer::new(&config, w);
+    let unexpected = FluxTransformer::unexpected_keys;
+    let transformer = work.transformer("transformer", home, || Ok(weights), new, unexpected)?;
     let behind = sample(
         &transformer,
         shape,
@@ -81,10 +73,10 @@ pub fn denoise(
         GuidanceScales::of(request),
         &mut solver,
         &state,
-        capture,
+        work.capture,
         hooks,
     )?;
-    Ok(behind.map(|behind| shape.unpack(&behind.latents)))
+    Ok(shape.unpack(&behind.latents))
 }
 
 /// What a request and its picture make of noise.

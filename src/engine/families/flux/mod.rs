@@ -1,14 +1,12 @@
 //! FLUX.1 dev, schnell, Fill and Kontext: text to image, image to image, filling, editing.
 //!
-//! The stages of a job, each a function of its own, because each may run in a process of its own:
+//! The stages of a job:
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
 //! 2. [`encode_image`]: a given picture and a mask of it to [`GivenImage`],
 //! 3. [`denoise()`]: noise to latents, of which [`sample()`] is the part behind files,
 //! 4. [`decode()`]: latents to pictures.
 //!
-//! Each stage loads what it needs and has dropped it when it returns. `Ok(None)` means cancelled.
-//! What comes between stages (files, unloading, messages) is the caller's.
 //! The reference is `FluxPipeline`, `FluxImg2ImgPipeline`, `FluxInpaintPipeline`, `FluxFillPipeline` and
 //! `FluxKontextPipeline` of diffusers 0.42.1.
 //!

@@ -34,7 +34,6 @@ const REFERENCE_SIZES: [(u32, u32); 17] = [
     (1568, 672),
 ];
 
-/// The sizes of one picture's latents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatentShape {
     pub channels: i64,
@@ -148,7 +147,6 @@ impl Draws {
     }
 }
 
-/// The seeds of a job's pictures.
 pub fn seeds(request: &GenerateRequest) -> impl Iterator<Item = u64> {
     let first = request.seed;
     (0..u64::from(request.batch_size)).map(move |i| first.wrapping_add(i))

@@ -45,7 +45,6 @@ pub struct Kept {
     pub mask: Tensor,
 }
 
-/// What all steps share.
 struct Loop<'a> {
     transformer: &'a FluxTransformer,
     guidance: Guidance<Asked>,
@@ -68,8 +67,7 @@ struct Asked {
 }
 
 /// Makes the solver's steps from `state` on. At the beginning that is the solver's first call with the packed latents
-/// `(B, tokens, 4 C)` in f32 and no history; otherwise a checkpoint's -> the state behind the last step, on the CPU;
-/// `None` when cancelled.
+/// `(B, tokens, 4 C)` in f32 and no history; otherwise a checkpoint's -> the state behind the last step, on the CPU.
 pub fn sample(
     transformer: &FluxTransformer,
     shape: LatentShape,
@@ -79,7 +77,7 @@ pub fn sample(
     state: &DenoiseState,
     capture: &mut Capture,
     hooks: &dyn Hooks,
-) -> Result<Option<DenoiseState>, EngineError> {
+) -> Result<DenoiseState, EngineError> {
     tch::no_grad(|| {
         check(transformer, shape, conditions, state)?;
         let place = Placement::new(transformer.device(), transformer.kind());
@@ -97,8 +95,7 @@ pub fn sample(
         )?;
         run.record(conditions, scales, capture);
         let end = solver.all_calls().end;
-        let behind = walk(&run, state, end, solver, place, capture, hooks)?;
-        Ok(behind.map(DenoiseState::last))
+        walk(&run, state, end, solver, place, capture, hooks).map(DenoiseState::last)
     })
 }
 
@@ -194,7 +191,6 @@ impl<'a> Loop<'a> {
         })
     }
 
-    /// The model's answer to one text.
     fn ask(&self, asked: &Asked, input: &Tensor, call: usize) -> Option<Tensor> {
         let make = |timesteps: &[f32]| self.transformer.modulations(timesteps, &asked.context);
         let told = asked.told.at(call, &self.timesteps, make);
@@ -207,7 +203,6 @@ impl<'a> Loop<'a> {
         Some(Tensor::cat(&answers.collect::<Option<Vec<_>>>()?, 0))
     }
 
-    /// What the model is told in every call.
     fn record(&self, conditions: &Conditions, scales: GuidanceScales, capture: &mut Capture) {
         if !capture.is_on() {
             return;

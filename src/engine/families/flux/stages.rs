@@ -17,41 +17,35 @@ impl EngineFamily for Flux {
     }
 
     fn encode_text(&self, context: &StageContext<'_>) -> Done {
-        let (request, place) = (context.request(), context.placement());
-        context.texts(|capture, hooks| flux::encode_text(request, place, capture, hooks))
+        context.texts(flux::encode_text)
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
-        let (request, place) = (context.request(), context.placement());
+        let request = context.request();
         let (picture, _) = pictures::of_job(&context.folder(), request)?;
         let mask = pictures::mask_of_job(&context.folder(), request)?;
-        let image = context.part(|capture, hooks| {
-            picture.record("image", capture);
+        let image = context.part(|work| {
+            picture.record("image", work.capture);
             if let Some(mask) = &mask {
-                mask.record("mask", capture);
+                mask.record("mask", work.capture);
             }
             let mask = mask.as_ref().map(|mask| &mask.fitted);
-            flux::encode_image(request, &picture.fitted, mask, place, capture, hooks)
+            flux::encode_image(&picture.fitted, mask, work)
         })?;
-        image
-            .map(|image| image.save(&context.own_result()))
-            .transpose()
+        image.save(&context.own_result())
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
-        let (request, place) = (context.request(), context.placement());
         let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
         let image = context.earlier(Stage::EncodeImage, GivenImage::load)?;
         let resume = context.checkpoint();
-        context.tensor("latents", |capture, hooks| {
-            let image = image.as_ref();
-            flux::denoise(request, embeds, image, resume, place, capture, hooks)
+        context.tensor("latents", |work| {
+            flux::denoise(embeds, image.as_ref(), resume, work)
         })
     }
 
     fn decode(&self, context: &StageContext<'_>) -> Done {
         let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
-        let (request, place) = (context.request(), context.placement());
-        context.part(|capture, hooks| flux::decode(request, &latents, place, capture, hooks))
+        context.part(|work| flux::decode(&latents, work))
     }
 }

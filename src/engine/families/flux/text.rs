@@ -7,31 +7,20 @@ use safelight_core::lora;
 use safelight_core::networks::{FluxTransformerConfig, NetworkConfig as _, T5Config, T5Kind};
 use tch::Tensor;
 
-use crate::capture::Capture;
 use crate::error::EngineError;
-use crate::hooks::Hooks;
-use crate::place::Placement;
-use crate::text::{EncoderFiles, PromptEmbeds, T5Encoder, Text, TextEmbeds, read_clip};
+use crate::text::{EncoderFiles, PromptEmbeds, T5Encoder, Text, TextEmbeds, Tokens, read_clip};
+use crate::work::Work;
 
 /// Ids of a text that T5 reads: in models that are told a guidance, and in the others.
 const T5_LENGTHS: (usize, usize) = (512, 256);
 
-pub fn encode_text(
-    request: &GenerateRequest,
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<PromptEmbeds>, EngineError> {
-    let texts = Text::all_of(request)?;
+pub fn encode_text(work: &mut Work<'_>) -> Result<PromptEmbeds, EngineError> {
+    let texts = Text::all_of(work.request)?;
     tch::no_grad(|| {
         // CLIP is gone before T5 is there.
-        let clip = EncoderFiles::first(&request.files);
-        let Some(pooled) = read_clip(&clip, request, &texts, place, capture, hooks)? else {
-            return Ok(None);
-        };
-        let Some(prompts) = read_t5(request, &texts, place, capture, hooks)? else {
-            return Ok(None);
-        };
+        let clip = EncoderFiles::first(&work.request.files);
+        let pooled = read_clip(&clip, &texts, work)?;
+        let prompts = read_t5(&texts, work)?;
         let embeds = prompts
             .into_iter()
             .zip(pooled)
@@ -40,42 +29,30 @@ pub fn encode_text(
                 mask: None,
                 pooled: Some(pooled),
             });
-        Ok(PromptEmbeds::of(&texts, embeds.collect(), capture))
+        PromptEmbeds::of(&texts, embeds.collect(), work.capture)
     })
 }
 
 /// What the transformer attends to.
-fn read_t5(
-    request: &GenerateRequest,
-    texts: &[Text],
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<Vec<Tensor>>, EngineError> {
+fn read_t5(texts: &[Text], work: &mut Work<'_>) -> Result<Vec<Tensor>, EngineError> {
+    let request = work.request;
     let files = EncoderFiles::second(&request.files)?;
     let config = T5Config::read_as(T5Kind::T5, files.home)?;
     let length = t5_length(request, &request.files.transformer)?;
     let tokenizer = files.tokenizer(length, config.vocab_size)?;
-    let encoder = files.encoder(
-        request,
-        lora::T5,
-        place,
-        hooks,
-        |w| T5Encoder::new(&config, w),
-        T5Encoder::unexpected_keys,
-    )?;
+    let new = |w: &_| T5Encoder::new(&config, w);
+    let encoder = files.encoder(lora::T5, work, new, T5Encoder::unexpected_keys)?;
     let embeds = texts.iter().map(|text| {
-        let tokens = tokenizer.encode(&text.text)?;
+        let tokens = Tokens::of(&text.text, &tokenizer)?;
         if let Some(notice) = tokens.cut_notice(text.role) {
-            hooks.warn(notice);
+            work.hooks.warn(notice);
         }
         // Without a mask: Flux was trained to attend to padding.
-        let Some(embeds) = encoder.forward(&tokens.ids, None, hooks) else {
-            return Ok(None);
-        };
-        text.record_tokens(&files, &tokens, capture);
-        text.record(&files, "last_hidden_state", &embeds, capture);
-        Ok(Some(embeds))
+        let embeds = encoder.forward(&tokens.ids, None, work.hooks);
+        let embeds = embeds.ok_or(EngineError::Cancelled)?;
+        text.record_tokens(&files, &tokens, work.capture);
+        text.record(&files, "last_hidden_state", &embeds, work.capture);
+        Ok(embeds)
     });
     embeds.collect()
 }

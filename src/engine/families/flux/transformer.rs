@@ -67,7 +67,6 @@ impl FluxTransformer {
         &self.config
     }
 
-    /// What it computes in.
     pub fn kind(&self) -> Kind {
         self.streams.kind()
     }

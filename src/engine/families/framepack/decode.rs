@@ -2,7 +2,7 @@
 //!
 //! Frames go out as they are decoded. Keeps of them only where the next section will join.
 
-use safelight_core::job::{GenerateRequest, SectionOrder, Sections};
+use safelight_core::job::{SectionOrder, Sections};
 use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 
@@ -15,8 +15,8 @@ use crate::memory::Lent;
 use crate::pixels::rgb8_from_pixels;
 use crate::place::Placement;
 use crate::vae::{HunyuanVaeDecoder, Tiling, hunyuan};
+use crate::work::Work;
 
-/// What earlier stages made.
 pub struct Latents<'a> {
     /// What stands in front of the first section, as [`super::GivenImages::lead`]: `(1, C, f, h, w)`
     pub lead: &'a Tensor,
@@ -30,36 +30,29 @@ pub struct Latents<'a> {
 }
 
 /// The frames of `section`, all of them to [`Hooks::frames`] -> those that the next one will join, as
-/// [`Latents::overlap`]; `None` when cancelled.
+/// [`Latents::overlap`].
 pub fn decode(
-    request: &GenerateRequest,
     section: u32,
     latents: &Latents<'_>,
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<Tensor>, EngineError> {
+    work: &mut Work<'_>,
+) -> Result<Tensor, EngineError> {
+    let request = work.request;
     let sections = sections(request)?;
-    let place = in_halves(place);
+    work.place = in_halves(work.place);
     let home = &request.files.vae;
     let config = HunyuanVaeConfig::read(home)?;
     check(&config, &sections, section, latents)?;
-    let decoder = place.decoder(
-        home,
-        hooks,
-        |w| HunyuanVaeDecoder::new(&config, w),
-        HunyuanVaeDecoder::unexpected_keys,
-    )?;
+    let new = |w: &_| HunyuanVaeDecoder::new(&config, w);
+    let decoder = work.decoder(home, new, HunyuanVaeDecoder::unexpected_keys)?;
     let job = Job {
         config,
         decoder,
         sections,
         lead: latents.lead,
-        tiling: request
-            .vae_tile
-            .map(|tile| Tiling::of_size(i64::from(tile))),
-        hooks,
+        tiling: work.tiling(),
+        hooks: work.hooks,
     };
+    let capture = &mut *work.capture;
     let before = match (section.checked_sub(1), &latents.overlap) {
         (None, _) => latents.given.as_ref().map(Tensor::shallow_clone),
         (Some(_), Some(overlap)) => Some(overlap.shallow_clone()),
@@ -67,30 +60,22 @@ pub fn decode(
             // Decoded before by a process that is gone, or never: once more, for these frames alone.
             let mut join = Join::new(&sections, before, None);
             let newest = &latents.newest[1..];
-            if job
-                .each(before, newest, &mut Capture::off(), &mut |frames| {
-                    drop(join.pass(frames));
-                })
-                .is_none()
-            {
-                return Ok(None);
-            }
+            job.each(before, newest, &mut Capture::off(), &mut |frames| {
+                drop(join.pass(frames));
+            })?;
             Some(join.kept())
         }
     };
     let mut join = Join::new(&sections, section, before);
     let mut recorded = Vec::new();
     let is_on = capture.is_on();
-    let done = job.each(section, latents.newest, capture, &mut |frames| {
+    job.each(section, latents.newest, capture, &mut |frames| {
         if is_on {
             // A copy, as what comes is written to.
             recorded.push(frames.to_device(Device::Cpu).to_kind(Kind::Float).copy());
         }
-        hooks.frames(&rgb8_from_pixels(&join.pass(frames)));
-    });
-    if done.is_none() {
-        return Ok(None);
-    }
+        job.hooks.frames(&rgb8_from_pixels(&join.pass(frames)));
+    })?;
     if is_on {
         let output = Tensor::cat(&recorded, 2);
         capture.put(format!("vae.decode.{section}.output"), &output);
@@ -101,7 +86,7 @@ pub fn decode(
             capture,
         );
     }
-    Ok(Some(join.kept()))
+    Ok(join.kept())
 }
 
 /// FramePack decodes with f16: bf16 would lose two bits of every pixel, and nothing here is too large for it.
@@ -158,21 +143,22 @@ impl Job<'_> {
         newest: &[Tensor],
         capture: &mut Capture,
         frames: &mut dyn FnMut(Tensor),
-    ) -> Option<()> {
+    ) -> Result<(), EngineError> {
         let before = newest.get(1).filter(|_| section > 0);
         let latents = decoded_latents(&self.sections, section, self.lead, &newest[0], before);
         let latents = hunyuan::denormalize(&self.config, &latents.to_kind(Kind::Float));
         capture.put(format!("vae.decode.{section}.input"), &latents);
         let cancelled = || self.hooks.go_on(Site::VaeDecode).is_none();
-        self.decoder
-            .decode(&latents, self.tiling, &cancelled, frames)
+        let done = self
+            .decoder
+            .decode(&latents, self.tiling, &cancelled, frames);
+        done.ok_or(EngineError::Cancelled)
     }
 }
 
 /// A section's frames on their way out: where they pass over into the section before, and what the next will need.
 struct Join {
     order: SectionOrder,
-    /// Frames of the section.
     len: i64,
     /// Frames that the next section will share.
     overlap: i64,

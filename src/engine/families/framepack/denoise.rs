@@ -10,21 +10,16 @@ use super::prepare::{Draws, LatentShape, history, layout, sections};
 use super::sample::{Conditions, sample};
 use super::state::GivenImages;
 use super::transformer::FramePackTransformer;
-use crate::capture::Capture;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
-use crate::hooks::Hooks;
-use crate::place::{Placement, made};
-use crate::sampling::{
-    Algorithm, FlowSchedule, Schedule, Solver, UniPc, UniPcOptions, wanted_steps,
-};
+use crate::sampling::{Algorithm, FlowSchedule, Schedule, Solver, UniPcOptions, wanted_steps};
 use crate::text::{PromptEmbeds, TextEmbeds};
+use crate::work::Work;
 
 /// `exp(mu)` is never larger: the schedule of no section is shifted more.
 const LARGEST_SHIFT: f64 = 7.0;
 
-/// What earlier stages made.
 pub struct Given<'a> {
     pub embeds: &'a PromptEmbeds,
     pub images: &'a GivenImages,
@@ -37,15 +32,13 @@ pub struct Given<'a> {
 /// The section after those of `given.earlier`. `resume`: where an earlier run of it got to -> its latents,
 /// `(1, C, f, h, w)` in f32 on the CPU.
 pub fn denoise(
-    request: &GenerateRequest,
     given: &Given<'_>,
     resume: Option<DenoiseState>,
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<Tensor>, EngineError> {
+    work: &mut Work<'_>,
+) -> Result<Tensor, EngineError> {
+    let (request, place, hooks) = (work.request, work.place, work.hooks);
     let (sections, section) = (sections(request)?, given.earlier.len() as u32);
-    capture.set_section(section);
+    work.capture.set_section(section);
     let home = &request.files.transformer;
     let weights = super::with_loras(&place.open(home)?, &request.loras)?;
     let config = FramePackTransformerConfig::read(home)?;
@@ -53,7 +46,8 @@ pub fn denoise(
     check(given, shape)?;
     let mut solver = solver(request, shape.tokens())?;
     let noise = noise(request, given, shape)?;
-    capture.put(format!("noise.{}", num_pictures(given) + section), &noise);
+    let name = format!("noise.{}", num_pictures(given) + section);
+    work.capture.put(name, &noise);
     let conditions = conditions(request, given, section, shape)?;
     // What a step cache kept is not in a checkpoint: a section with one is made from its beginning, and so the same.
     let resume = resume.filter(|_| request.step_cache.is_none());
@@ -61,14 +55,9 @@ pub fn denoise(
         resume.and_then(|state| state.resumed(&shape.size(), &mut solver, place.device, hooks));
     let state = resumed.unwrap_or_else(|| DenoiseState::first(&solver, solver.initial(noise)));
 
-    let transformer = place.network("transformer", home, &request.loras, || {
-        let new = |w: &_| FramePackTransformer::new(&config, w);
-        let unexpected = FramePackTransformer::unexpected_keys;
-        let transformer = made(&weights, "transformer", hooks, new, unexpected)?;
-        weights.settle()?;
-        Ok(transformer)
-    })?;
-    drop(weights);
+    let new = |w: &_| FramePackTransformer::new(&config, w);
+    let unexpected = FramePackTransformer::unexpected_keys;
+    let transformer = work.transformer("transformer", home, || Ok(weights), new, unexpected)?;
     tracing::debug!("section {} of {}", section + 1, sections.count);
     let behind = sample(
         &transformer,
@@ -76,10 +65,10 @@ pub fn denoise(
         GuidanceScales::of(request),
         &mut solver,
         &state,
-        capture,
+        work.capture,
         hooks,
     )?;
-    Ok(behind.map(|behind| behind.latents))
+    Ok(behind.latents)
 }
 
 /// What comes from files of other stages is checked before anything is loaded.
@@ -173,6 +162,6 @@ pub fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineEr
         ..UniPcOptions::default()
     };
     let schedule = Schedule::of_sigmas(sigmas, scheduler.num_train_timesteps());
-    let algorithm = Algorithm::UniPc(UniPc::along(schedule, options.of(request.sampling.sampler)));
+    let algorithm = Algorithm::of(request.sampling.sampler, schedule, options, request.seed);
     Solver::of_steps(algorithm, steps, num_steps)
 }

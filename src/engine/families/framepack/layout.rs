@@ -89,7 +89,6 @@ impl Turns {
         }
     }
 
-    /// One behind the other.
     pub(super) fn joined(parts: &[&Self]) -> Self {
         let join = |of: fn(&Self) -> &Tensor| {
             Tensor::cat(&parts.iter().map(|p| of(p)).collect::<Vec<_>>(), 0)

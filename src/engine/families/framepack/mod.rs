@@ -1,14 +1,12 @@
 //! FramePack, original and F1: a picture becomes a video, section by section, in little memory.
 //!
-//! The stages of a job, each a function of its own, because each may run in a process of its own:
+//! The stages of a job:
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
 //! 2. [`encode_image`]: start and end picture to [`GivenImages`],
 //! 3. [`encode_vision`]: what SigLIP sees in the start picture,
 //! 4. for each section [`denoise()`], of which [`sample()`] is the part behind files, and [`decode()`].
 //!
-//! Each stage loads what it needs and has dropped it when it returns. `Ok(None)` means cancelled.
-//! What comes between stages (files, unloading, messages) is the caller's.
 //! The reference is `HunyuanVideoFramepackPipeline` of diffusers 0.42.1, and the authors' own code for what that lacks
 //! (<https://github.com/lllyasviel/FramePack>).
 //!

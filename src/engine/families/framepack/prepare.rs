@@ -18,7 +18,6 @@ const NEAR: i64 = 1;
 const MIDDLE: i64 = 2;
 const FAR: i64 = 16;
 
-/// The sizes of one section's latents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatentShape {
     pub channels: i64,
@@ -109,9 +108,7 @@ pub fn layout(sections: &Sections, section: u32) -> Layout {
             (latents, take(NEAR), take(MIDDLE), take(FAR))
         }
         SectionOrder::F1 => {
-            let far = take(FAR);
-            let middle = take(MIDDLE);
-            let near = take(NEAR);
+            let [far, middle, near] = [FAR, MIDDLE, NEAR].map(&mut take);
             (take(window), near, middle, far)
         }
     };
@@ -131,16 +128,11 @@ pub fn history(
     earlier: &[Tensor],
     shape: LatentShape,
 ) -> History {
-    let missing = Tensor::zeros(
-        [
-            1,
-            shape.channels,
-            NEAR + MIDDLE + FAR,
-            shape.height,
-            shape.width,
-        ],
-        (Kind::Float, Device::Cpu),
-    );
+    let past = LatentShape {
+        frames: NEAR + MIDDLE + FAR,
+        ..shape
+    };
+    let missing = Tensor::zeros(past.size(), (Kind::Float, Device::Cpu));
     let all: Vec<&Tensor> = match order {
         // The newest stands first in the clip.
         SectionOrder::Original => earlier.iter().rev().chain([&missing]).collect(),
@@ -153,7 +145,7 @@ pub fn history(
     let all = Tensor::cat(&all, 2);
     let mut at = match order {
         SectionOrder::Original => 0,
-        SectionOrder::F1 => all.size()[2] - (NEAR + MIDDLE + FAR),
+        SectionOrder::F1 => all.size()[2] - past.frames,
     };
     let mut take = |count: i64| {
         at += count;
@@ -162,9 +154,8 @@ pub fn history(
     let (near, history_2x, history_4x) = match order {
         SectionOrder::Original => (take(NEAR), take(MIDDLE), take(FAR)),
         SectionOrder::F1 => {
-            let far = take(FAR);
-            let middle = take(MIDDLE);
-            (take(NEAR), middle, far)
+            let [far, middle, near] = [FAR, MIDDLE, NEAR].map(take);
+            (near, middle, far)
         }
     };
     // An end picture is what the section made first is shown in the place of its successor.
@@ -194,10 +185,7 @@ pub fn decoded_latents(
             let lead = sections.is_last(section).then_some(lead);
             [lead, Some(own), before].into_iter().flatten().collect()
         }
-        SectionOrder::F1 => [before.or(Some(lead)), Some(own)]
-            .into_iter()
-            .flatten()
-            .collect(),
+        SectionOrder::F1 => vec![before.unwrap_or(lead), own],
     };
     Tensor::cat(&parts, 2)
 }

@@ -82,7 +82,6 @@ impl TokenRefiner {
 }
 
 impl Embedded {
-    /// Tokens of the text.
     pub(super) fn len(&self) -> i64 {
         self.tokens.size()[1]
     }

@@ -33,8 +33,7 @@ pub struct Conditions {
 }
 
 /// Makes the solver's steps from `state` on. At the beginning that is the solver's first call with the noise,
-/// `(1, C, f, h, w)` in f32, and no history; otherwise a checkpoint's -> the state behind the last step, on the CPU;
-/// `None` when cancelled.
+/// `(1, C, f, h, w)` in f32, and no history; otherwise a checkpoint's -> the state behind the last step, on the CPU.
 pub fn sample(
     transformer: &FramePackTransformer,
     conditions: &Conditions,
@@ -43,7 +42,7 @@ pub fn sample(
     state: &DenoiseState,
     capture: &mut Capture,
     hooks: &dyn Hooks,
-) -> Result<Option<DenoiseState>, EngineError> {
+) -> Result<DenoiseState, EngineError> {
     tch::no_grad(|| {
         check(transformer, conditions, state)?;
         let place = Placement::new(transformer.device(), transformer.kind());
@@ -53,12 +52,12 @@ pub fn sample(
         let run = Loop::new(transformer, conditions, scales, timesteps, state, hooks)?;
         run.record(conditions, scales, capture);
         let end = solver.all_calls().end;
-        let behind = walk(&run, state, end, solver, place, capture, hooks)?;
+        let behind = walk(&run, state, end, solver, place, capture, hooks);
         if let Some(cache) = &run.guidance.first().cache {
             tracing::info!("{} of {num_calls} steps were skipped", cache.num_skipped());
             hooks.skipped(cache.num_skipped(), num_calls);
         }
-        Ok(behind.map(DenoiseState::last))
+        behind.map(DenoiseState::last)
     })
 }
 
@@ -69,9 +68,7 @@ fn check(
     state: &DenoiseState,
 ) -> Result<(), EngineError> {
     let config = transformer.config();
-    let Conditions {
-        history, layout, ..
-    } = conditions;
+    let (history, layout) = (&conditions.history, &conditions.layout);
     let channels = config.in_channels;
     let size = state.latents.size();
     let [height, width] = [3, 4].map(|axis: usize| size.get(axis).copied().unwrap_or(0));
@@ -117,7 +114,6 @@ struct Asked {
     told: Told<Modulations>,
 }
 
-/// What all steps share.
 struct Loop<'a> {
     transformer: &'a FramePackTransformer,
     section: Section,
@@ -178,11 +174,10 @@ impl<'a> Loop<'a> {
         })
     }
 
-    /// The model's answer to one text.
     fn ask(&self, asked: &Asked, latents: &Tensor, call: usize) -> Option<Tensor> {
         let make = |timesteps: &[f32]| self.transformer.modulations(timesteps, &asked.context);
         let told = asked.told.at(call, &self.timesteps, make);
-        self.transformer.forward_cached(
+        self.transformer.forward(
             latents,
             &told,
             &asked.context,
@@ -193,14 +188,11 @@ impl<'a> Loop<'a> {
         )
     }
 
-    /// What the model is told in every call.
     fn record(&self, conditions: &Conditions, scales: GuidanceScales, capture: &mut Capture) {
         if !capture.is_on() {
             return;
         }
-        let Conditions {
-            history, layout, ..
-        } = conditions;
+        let (history, layout) = (&conditions.history, &conditions.layout);
         let negative = conditions.negative.as_ref();
         let negative = negative.filter(|_| self.guidance.is_guided());
         for (branch, text) in [("cond", Some(&conditions.prompt)), ("uncond", negative)] {

@@ -22,40 +22,35 @@ impl EngineFamily for FramePack {
     }
 
     fn encode_text(&self, context: &StageContext<'_>) -> Done {
-        let (request, place) = (context.request(), context.placement());
-        context.texts(|capture, hooks| framepack::encode_text(request, place, capture, hooks))
+        context.texts(framepack::encode_text)
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
-        let (request, place) = (context.request(), context.placement());
-        let images = context.part(|capture, hooks| {
-            let (start, end) = pictures::frames_of_job(&context.folder(), request, capture)?;
-            let clip = pictures::seen_of_job(&context.folder(), request)?;
+        let images = context.part(|work| {
+            let folder = &context.folder();
+            let (start, end) = pictures::frames_of_job(folder, work.request, work.capture)?;
+            let clip = pictures::seen_of_job(folder, work.request)?;
             let pixels = GivenPixels {
                 start: &start.rgb,
                 end: end.as_ref().map(|end| &end.rgb[..]),
                 clip: clip.as_ref(),
             };
-            framepack::encode_image(request, &pixels, place, capture, hooks)
+            framepack::encode_image(&pixels, work)
         })?;
-        images
-            .map(|images| images.save(&context.own_result()))
-            .transpose()
+        images.save(&context.own_result())
     }
 
     fn encode_vision(&self, context: &StageContext<'_>) -> Done {
-        let (request, place) = (context.request(), context.placement());
-        context.tensor("image_embeds", |capture, hooks| {
+        context.tensor("image_embeds", |work| {
             // Recorded with the latents.
             let off = &mut Capture::off();
-            let (start, end) = pictures::frames_of_job(&context.folder(), request, off)?;
+            let (start, end) = pictures::frames_of_job(&context.folder(), work.request, off)?;
             let end = end.as_ref().map(|end| &end.rgb[..]);
-            framepack::encode_vision(request, &start.rgb, end, place, capture, hooks)
+            framepack::encode_vision(&start.rgb, end, work)
         })
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
-        let (request, place) = (context.request(), context.placement());
         let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
         let images = GivenImages::load(&context.result(Stage::EncodeImage))?;
         let image_embeds = store::read_one(&context.result(Stage::EncodeVision), "image_embeds")?;
@@ -69,17 +64,11 @@ impl EngineFamily for FramePack {
             earlier: &earlier,
         };
         let resume = context.checkpoint();
-        context.tensor("latents", |capture, hooks| {
-            framepack::denoise(request, &given, resume, place, capture, hooks)
-        })
+        context.tensor("latents", |work| framepack::denoise(&given, resume, work))
     }
 
     fn decode(&self, context: &StageContext<'_>) -> Done {
-        let (request, place, section) = (
-            context.request(),
-            context.placement(),
-            context.order.section,
-        );
+        let section = context.order.section;
         let images = GivenImages::load(&context.result(Stage::EncodeImage))?;
         let newest = (section.saturating_sub(2)..=section)
             .rev()
@@ -89,7 +78,8 @@ impl EngineFamily for FramePack {
         // Whatever is wrong with that file, its frames can be made again.
         let before = section.checked_sub(1).map(overlap);
         let before = before.and_then(|path| store::read_one(&path, "frames").ok());
-        let lead = request.sections.map_or(1, |sections| sections.lead);
+        let sections = context.request().sections;
+        let lead = sections.map_or(1, |sections| sections.lead);
         // A record of the whole clip begins with them each time.
         let given = if section == 0 || context.order.capture {
             end_of_clip(context)?
@@ -102,19 +92,14 @@ impl EngineFamily for FramePack {
             overlap: before,
             given,
         };
-        let kept = context.part(|capture, hooks| {
-            framepack::decode(request, section, &latents, place, capture, hooks)
-        })?;
-        let Some(kept) = kept else {
-            return Ok(None);
-        };
+        let kept = context.part(|work| framepack::decode(section, &latents, work))?;
         if let Err(err) = store::write_one(&overlap(section), "frames", &kept) {
             tracing::warn!("the frames for the next section could not be kept: {err}");
         }
         if let Some(old) = section.checked_sub(2) {
             fs::remove_file(overlap(old)).ok(); // Of no use any more, and gone with the folder anyway.
         }
-        Ok(Some(()))
+        Ok(())
     }
 }
 

@@ -2,64 +2,48 @@
 //!
 //! A prompt with times in it is several texts; which section hears which is decided later.
 
-use safelight_core::job::GenerateRequest;
 use safelight_core::networks::{LlamaConfig, NetworkConfig as _};
+use safelight_core::tokens::HunyuanPrompt;
 use tch::{Device, Kind, Tensor};
 
-use crate::capture::Capture;
 use crate::error::EngineError;
-use crate::hooks::Hooks;
-use crate::place::{Placement, made};
 use crate::text::{
-    EncoderFiles, HunyuanTemplate, LlamaEncoder, PromptEmbeds, Text, TextEmbeds, read_clip,
+    EncoderFiles, LlamaEncoder, PromptEmbeds, Text, TextEmbeds, Tokens, of_hunyuan_prompt,
+    read_clip,
 };
+use crate::work::Work;
 
-pub fn encode_text(
-    request: &GenerateRequest,
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<PromptEmbeds>, EngineError> {
-    let texts = Text::all_of(request)?;
+pub fn encode_text(work: &mut Work<'_>) -> Result<PromptEmbeds, EngineError> {
+    let texts = Text::all_of(work.request)?;
     tch::no_grad(|| {
         // Llama is gone before CLIP is there.
-        let Some(prompts) = read_llama(request, &texts, place, capture, hooks)? else {
-            return Ok(None);
-        };
-        let clip = EncoderFiles::second(&request.files)?;
-        let Some(pooled) = read_clip(&clip, request, &texts, place, capture, hooks)? else {
-            return Ok(None);
-        };
+        let prompts = read_llama(&texts, work)?;
+        let clip = EncoderFiles::second(&work.request.files)?;
+        let pooled = read_clip(&clip, &texts, work)?;
         let embeds = prompts.into_iter().zip(pooled);
         let embeds = embeds.map(|((prompt, mask), pooled)| TextEmbeds {
             prompt,
             mask: Some(mask),
             pooled: Some(pooled),
         });
-        Ok(PromptEmbeds::of(&texts, embeds.collect(), capture))
+        PromptEmbeds::of(&texts, embeds.collect(), work.capture)
     })
 }
 
 /// What the transformer attends to, each with its mask, on the CPU.
-fn read_llama(
-    request: &GenerateRequest,
-    texts: &[Text],
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<Vec<(Tensor, Tensor)>>, EngineError> {
-    let files = EncoderFiles::first(&request.files);
+fn read_llama(texts: &[Text], work: &mut Work<'_>) -> Result<Vec<(Tensor, Tensor)>, EngineError> {
+    let files = EncoderFiles::first(&work.request.files);
     let config = LlamaConfig::read(files.home)?;
-    let tokenizer = files.tokenizer(HunyuanTemplate::LENGTH, config.vocab_size)?;
+    let tokenizer = files.tokenizer(HunyuanPrompt::LENGTH, config.vocab_size)?;
     let num_layers = config.num_read_layers();
     // What is recorded is behind all layers too.
-    let is_whole = capture.is_on();
+    let is_whole = work.capture.is_on();
     let name = if is_whole {
         "whole text encoder"
     } else {
         files.component
     };
-    let encoder = place.network(name, files.home, &[], || {
+    let encoder = work.place.network(name, files.home, &[], || {
         let new = |w: &_| {
             if is_whole {
                 LlamaEncoder::whole(&config, w)
@@ -67,36 +51,33 @@ fn read_llama(
                 LlamaEncoder::new(&config, num_layers, w)
             }
         };
-        let weights = place.open(files.home)?;
-        made(
-            &weights,
+        work.load(
             files.component,
-            hooks,
+            files.home,
             new,
             LlamaEncoder::unexpected_keys,
         )
     })?;
     let embeds = texts.iter().map(|text| {
-        let tokens = tokenizer.encode(&HunyuanTemplate::around(&text.text))?;
-        if let Some(notice) = HunyuanTemplate::cut_notice(&tokens, text.role) {
-            hooks.warn(notice);
+        let tokens = Tokens::of(&HunyuanPrompt::around(&text.text), &tokenizer)?;
+        if let Some(notice) = HunyuanPrompt::cut_notice(tokens.num_cut, text.role) {
+            work.hooks.warn(notice);
         }
         let mut states = None;
         let mut each = |number: usize, found: &Tensor| {
             if number as i64 == num_layers {
                 states = Some(found.shallow_clone());
             }
-            text.record(&files, &format!("hidden_states.{number}"), found, capture);
+            let name = format!("hidden_states.{number}");
+            text.record(&files, &name, found, work.capture);
         };
-        let last = encoder.forward_each(&tokens.ids, &tokens.mask, hooks, &mut each);
-        let (Some(last), Some(states)) = (last, states) else {
-            return Ok(None);
-        };
-        text.record_tokens(&files, &tokens, capture);
-        text.record(&files, "last_hidden_state", &last, capture);
-        let prompt = HunyuanTemplate::of_prompt(&states).to_device(Device::Cpu);
-        let mask = HunyuanTemplate::of_prompt(&tokens.mask).to_kind(Kind::Int64);
-        Ok(Some((prompt, mask)))
+        let last = encoder.forward_each(&tokens.ids, &tokens.mask, work.hooks, &mut each);
+        let (last, states) = last.zip(states).ok_or(EngineError::Cancelled)?;
+        text.record_tokens(&files, &tokens, work.capture);
+        text.record(&files, "last_hidden_state", &last, work.capture);
+        let prompt = of_hunyuan_prompt(&states).to_device(Device::Cpu);
+        let mask = of_hunyuan_prompt(&tokens.mask).to_kind(Kind::Int64);
+        Ok((prompt, mask))
     });
     embeds.collect()
 }

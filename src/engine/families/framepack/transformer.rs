@@ -107,7 +107,6 @@ impl FramePackTransformer {
         &self.config
     }
 
-    /// What it computes in.
     pub fn kind(&self) -> Kind {
         self.streams.kind()
     }
@@ -174,7 +173,6 @@ impl FramePackTransformer {
         }
     }
 
-    /// The turns of all tokens.
     pub fn rope(&self, context: &Context, section: &Section) -> Rope {
         let without = Turns::none(context.len(), &section.turns);
         let turns = Turns::joined(&[&without, &section.turns]);
@@ -197,25 +195,14 @@ impl FramePackTransformer {
 
     /// `latents`: `(1, C, frames, h, w)`, `modulations`: the timestep's, made with the same context, `rope`: what
     /// [`rope`](Self::rope) gave for both -> velocity, as large and in f32; `None` when cancelled
-    pub fn forward(
-        &self,
-        latents: &Tensor,
-        modulations: &Modulations,
-        context: &Context,
-        section: &Section,
-        rope: &Rope,
-        hooks: &dyn Hooks,
-    ) -> Option<Tensor> {
-        self.forward_cached(latents, modulations, context, section, rope, None, hooks)
-    }
-
-    /// The same where what an earlier call added may stand in for blocks of this one: `cache` with the number of the
+    ///
+    /// What an earlier call added may stand in for blocks of this one where there is a `cache`, with the number of the
     /// call in its walk.
     #[expect(
         clippy::too_many_arguments,
         reason = "what a call is given, made by as many others"
     )]
-    pub fn forward_cached(
+    pub fn forward(
         &self,
         latents: &Tensor,
         modulations: &Modulations,
@@ -342,7 +329,6 @@ impl Context {
 }
 
 impl Section {
-    /// `N`
     fn latent_tokens(&self) -> i64 {
         let [frames, height, width] = self.size;
         frames * (height / PATCH) * (width / PATCH)

@@ -2,22 +2,19 @@
 //!
 //! Opening, cropping and resizing pictures is the caller's.
 
-use safelight_core::job::GenerateRequest;
 use safelight_core::media::Picture;
 use tch::{Kind, Tensor};
 
 use super::config::WanConfig;
 use super::prepare::{LatentShape, clip_of_given, given_frames_mask};
 use super::tiling;
-use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::fault::Site;
-use crate::hooks::Hooks;
 use crate::pixels::pixels_from_rgb8;
-use crate::place::Placement;
 use crate::vae::WanVaeEncoder;
 use crate::vae::wan::normalize;
 use crate::vision::{ClipImageProcessor, ClipVisionEncoder, pixel_values};
+use crate::work::Work;
 
 /// Stage 2. `start` and `end`: the first and last frame, already as large as the clip, RGB bytes row by row.
 ///
@@ -25,36 +22,32 @@ use crate::vision::{ClipImageProcessor, ClipVisionEncoder, pixel_values};
 /// in f32: which frames are given, and the latents of a clip that is grey between them.
 pub fn encode_image(
     config: &WanConfig,
-    request: &GenerateRequest,
     start: &[u8],
     end: Option<&[u8]>,
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<Tensor>, EngineError> {
+    work: &mut Work<'_>,
+) -> Result<Tensor, EngineError> {
+    let request = work.request;
     let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
     check(config, shape, end.is_some())?;
     let pixels = |rgb| pixels_from_rgb8(rgb, request.width, request.height);
     let start = pixels(start)?;
     let end = end.map(pixels).transpose()?;
-    capture.put("image.preprocessed", &start);
+    work.capture.put("image.preprocessed", &start);
     if let Some(end) = &end {
-        capture.put("last_image.preprocessed", end);
+        work.capture.put("last_image.preprocessed", end);
     }
     let clip = if config.files.expand_timesteps {
         start.unsqueeze(2)
     } else {
         clip_of_given(&start, end.as_ref(), i64::from(request.num_frames))
     };
-    let Some(latents) = encode(config, request, &clip, place, capture, hooks)? else {
-        return Ok(None);
-    };
+    let latents = encode(config, &clip, work)?;
     if config.files.expand_timesteps {
-        return Ok(Some(latents));
+        return Ok(latents);
     }
     let per_latent = config.vae.temporal_factor();
     let mask = given_frames_mask(shape, per_latent, end.is_some()).to_device(latents.device());
-    Ok(Some(Tensor::cat(&[mask, latents], 1)))
+    Ok(Tensor::cat(&[mask, latents], 1))
 }
 
 fn check(config: &WanConfig, shape: LatentShape, has_end: bool) -> Result<(), EngineError> {
@@ -72,29 +65,16 @@ fn check(config: &WanConfig, shape: LatentShape, has_end: bool) -> Result<(), En
 }
 
 /// `clip`: `(1, 3, F, H, W)` -> its latents as the transformer has them, `(1, C, f, h, w)` in f32
-fn encode(
-    config: &WanConfig,
-    request: &GenerateRequest,
-    clip: &Tensor,
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<Tensor>, EngineError> {
-    capture.put("vae.encode.0.input", clip);
+fn encode(config: &WanConfig, clip: &Tensor, work: &mut Work<'_>) -> Result<Tensor, EngineError> {
+    work.capture.put("vae.encode.0.input", clip);
     let new = |w: &_| WanVaeEncoder::new(&config.vae, w);
-    let unexpected = WanVaeEncoder::unexpected_keys;
-    let encoder = place.load("autoencoder", &config.files.vae, hooks, new, unexpected)?;
-    let cancelled = || hooks.go_on(Site::VaeEncode).is_none();
-    let posterior = match tiling(config, request) {
-        Some(tiling) => encoder.encode_tiled(clip, tiling, &cancelled),
-        None => encoder.encode(clip, &cancelled),
-    };
-    let Some(posterior) = posterior else {
-        return Ok(None);
-    };
-    capture.put("vae.encode.0.mean", &posterior.mean);
-    capture.put("vae.encode.0.logvar", &posterior.logvar);
-    Ok(Some(normalize(&config.vae, &posterior.mean)))
+    let (home, unexpected) = (&config.files.vae, WanVaeEncoder::unexpected_keys);
+    let encoder = work.load("autoencoder", home, new, unexpected)?;
+    let cancelled = work.cancelled(Site::VaeEncode);
+    let posterior = encoder.encode(clip, tiling(config, work.request), &cancelled);
+    let posterior = posterior.ok_or(EngineError::Cancelled)?;
+    let posterior = posterior.recorded(0, work.capture);
+    Ok(normalize(&config.vae, &posterior.mean))
 }
 
 /// Stage 3. `pictures`: the start picture and, where there is one, the end picture, as they were opened -> what the
@@ -104,10 +84,8 @@ fn encode(
 pub fn encode_vision(
     config: &WanConfig,
     pictures: &[Picture],
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<Tensor>, EngineError> {
+    work: &mut Work<'_>,
+) -> Result<Tensor, EngineError> {
     let files = &config.files;
     let Some((network, folder)) = config
         .image_encoder
@@ -127,23 +105,21 @@ pub fn encode_vision(
         )));
     }
     let processor = ClipImageProcessor::read(files.image_processor.as_deref())?;
-    processor.check(network, files.image_processor.as_deref().unwrap_or(folder))?;
+    let read_at = files.image_processor.as_deref().unwrap_or(folder);
+    processor.check(network.image_size, read_at)?;
     let pixels: Vec<Tensor> = pictures
         .iter()
         .map(|picture| pixel_values(&picture.rgb, picture.width, picture.height, &processor))
         .collect::<Result<_, _>>()?;
     let pixels = Tensor::cat(&pixels, 0);
-    capture.put("image_encoder.image.pixel_values", &pixels);
-    let exact = Placement {
-        kind: Kind::Float,
-        ..place
-    };
+    work.place.kind = Kind::Float;
     let new = |w: &_| ClipVisionEncoder::new(network, w);
     let unexpected = ClipVisionEncoder::unexpected_keys;
-    let encoder = exact.load("image encoder", folder, hooks, new, unexpected)?;
-    let Some(embeds) = tch::no_grad(|| encoder.encode_pictures(&pixels, hooks)) else {
-        return Ok(None);
-    };
+    let encoder = work.load("image encoder", folder, new, unexpected)?;
+    let embeds = tch::no_grad(|| encoder.encode_pictures(&pixels, work.hooks));
+    let embeds = embeds.ok_or(EngineError::Cancelled)?;
+    let capture = &mut *work.capture;
+    capture.put("image_encoder.image.pixel_values", &pixels);
     capture.put("image_embeds", &embeds);
     if capture.is_on() {
         let whole = encoder.finish(&embeds);
@@ -153,5 +129,5 @@ pub fn encode_vision(
         );
         capture.put("image_encoder.image.pooler_output", &whole.pooler_output);
     }
-    Ok(Some(embeds))
+    Ok(embeds)
 }

@@ -10,7 +10,16 @@ use safelight_core::networks::{
 
 use crate::error::EngineError;
 
-/// A model's files and what its configuration says.
+/// What of the components has to be equal.
+const PAIRS: [&str; 6] = [
+    "text encoder's width and the transformer's text width",
+    "autoencoder's channels and the transformer's output channels",
+    "transformer's input channels and those that it can be given",
+    "image encoder's width and that which the transformer reads",
+    "patches of the two experts",
+    "input channels of the two experts",
+];
+
 #[derive(Clone, Debug)]
 pub struct WanConfig {
     pub files: ModelFiles,
@@ -60,45 +69,22 @@ impl WanConfig {
         }
         let experts = self.transformer_2.iter().chain([&self.transformer]);
         for transformer in experts {
-            let z_dim = self.vae.z_dim;
+            let (z_dim, own) = (self.vae.z_dim, transformer);
+            let given = match own.condition_channels() {
+                0 => z_dim,
+                _ => 2 * z_dim + self.vae.temporal_factor(),
+            };
+            let image_encoder = self.image_encoder.as_ref();
+            let image_width = image_encoder.map_or(0, |clip| clip.hidden_size);
             let pairs = [
-                (
-                    "text encoder's width and the transformer's text width",
-                    self.text_encoder.d_model,
-                    transformer.text_dim,
-                ),
-                (
-                    "autoencoder's channels and the transformer's output channels",
-                    z_dim,
-                    transformer.out_channels,
-                ),
-                (
-                    "transformer's input channels and those that it can be given",
-                    transformer.in_channels,
-                    match transformer.condition_channels() {
-                        0 => z_dim,
-                        _ => 2 * z_dim + self.vae.temporal_factor(),
-                    },
-                ),
-                (
-                    "image encoder's width and that which the transformer reads",
-                    self.image_encoder
-                        .as_ref()
-                        .map_or(0, |clip| clip.hidden_size),
-                    transformer.image_dim.unwrap_or(0),
-                ),
-                (
-                    "patches of the two experts",
-                    transformer.patch_size[0],
-                    self.transformer.patch_size[0],
-                ),
-                (
-                    "input channels of the two experts",
-                    transformer.in_channels,
-                    self.transformer.in_channels,
-                ),
+                (self.text_encoder.d_model, own.text_dim),
+                (z_dim, own.out_channels),
+                (own.in_channels, given),
+                (image_width, own.image_dim.unwrap_or(0)),
+                (own.patch_size[0], self.transformer.patch_size[0]),
+                (own.in_channels, self.transformer.in_channels),
             ];
-            for (what, one, other) in pairs {
+            for (what, (one, other)) in PAIRS.into_iter().zip(pairs) {
                 if one != other {
                     return Err(EngineError::Config {
                         reason: format!("the {what} should be equal, but are {one} and {other}"),

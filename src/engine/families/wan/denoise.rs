@@ -23,10 +23,11 @@ use crate::guidance::Guidance;
 use crate::hooks::Hooks;
 use crate::memory::Lent;
 use crate::nn::Rope;
-use crate::place::{Placement, made};
+use crate::place::Placement;
 use crate::sampling::{Solver, noise};
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::weights::{ReadAhead, Weights};
+use crate::work::Work;
 
 /// Whose steps are made. Wan 2.2 A14B has two transformers, and only one of them is loaded at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,6 @@ pub struct Conditions<'a> {
     pub image_embeds: Option<&'a Tensor>,
 }
 
-/// What all steps of one expert share.
 struct Loop<'a> {
     transformer: Lent<WanTransformer>,
     guidance: Guidance<Context>,
@@ -68,14 +68,12 @@ struct Loop<'a> {
 /// the last of this expert's steps, on the CPU.
 pub fn denoise(
     config: &WanConfig,
-    request: &GenerateRequest,
     expert: Expert,
     conditions: &Conditions<'_>,
     resume: Option<DenoiseState>,
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<DenoiseState>, EngineError> {
+    work: &mut Work<'_>,
+) -> Result<DenoiseState, EngineError> {
+    let (request, place, hooks) = (work.request, work.place, work.hooks);
     tch::no_grad(|| {
         let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
         check_inputs(config, request, conditions, shape)?;
@@ -88,15 +86,13 @@ pub fn denoise(
             ));
         }
         if expert != Expert::LowNoise {
-            record_start(capture, config, conditions, shape, request, &solver)?;
+            record_start(work, config, conditions, shape, &solver)?;
         }
         let behind = if state.step < calls.end {
-            let run = Loop::load(config, request, expert, conditions, shape, place, hooks)?;
+            let run = Loop::load(config, expert, conditions, shape, work)?;
             let _read_ahead = read_ahead(config, expert, &solver, place);
-            match walk(&run, &state, calls.end, &mut solver, place, capture, hooks)? {
-                Some(behind) => behind,
-                None => return Ok(None),
-            }
+            let (end, capture) = (calls.end, &mut *work.capture);
+            walk(&run, &state, end, &mut solver, place, capture, hooks)?
         } else {
             state
         };
@@ -105,14 +101,14 @@ pub fn denoise(
         let history = behind.history.iter().filter(|_| !is_last);
         let first_frame = first_frame(config, conditions).filter(|_| is_last);
         let latents = behind.latents.to_device(Device::Cpu);
-        Ok(Some(DenoiseState {
+        Ok(DenoiseState {
             step: behind.step,
             latents: match first_frame {
                 Some(first) => with_first_frame(&latents, first),
                 None => latents,
             },
             history: history.map(|past| past.to_device(Device::Cpu)).collect(),
-        }))
+        })
     })
 }
 
@@ -148,26 +144,20 @@ fn calls_of(config: &WanConfig, expert: Expert, solver: &Solver) -> Range<usize>
 impl<'a> Loop<'a> {
     fn load(
         config: &WanConfig,
-        request: &GenerateRequest,
         expert: Expert,
         conditions: &Conditions<'_>,
         shape: LatentShape,
-        place: Placement,
-        hooks: &'a dyn Hooks,
+        work: &Work<'a>,
     ) -> Result<Self, EngineError> {
+        let (request, place, hooks) = (work.request, work.place, work.hooks);
         let (network, folder, guidance_scale) = expert_of(config, request, expert)?;
         let component = match expert {
             Expert::LowNoise => "second transformer",
             Expert::Only | Expert::HighNoise => "transformer",
         };
-        let transformer = place.network(component, folder, &request.loras, || {
-            let weights = open_transformer(folder, place, &request.loras, expert)?;
-            let new = |w: &_| WanTransformer::new(network, w);
-            let transformer = made(&weights, "transformer", hooks, new, Weights::finish)?;
-            // What is free from here on is free of weights.
-            weights.settle()?;
-            Ok(transformer)
-        })?;
+        let open = || open_transformer(folder, place, &request.loras, expert);
+        let new = |w: &_| WanTransformer::new(network, w);
+        let transformer = work.transformer(component, folder, open, new, Weights::finish)?;
         let (per_frame, frames) = shape.tokens(network.patch_size);
         let guidance = guidance(
             &transformer,
@@ -361,17 +351,17 @@ fn fit_image_embeds(network: &WanTransformerConfig, embeds: Option<&Tensor>) -> 
 }
 
 fn record_start(
-    capture: &mut Capture,
+    work: &mut Work<'_>,
     config: &WanConfig,
     conditions: &Conditions<'_>,
     shape: LatentShape,
-    request: &GenerateRequest,
     solver: &Solver,
 ) -> Result<(), EngineError> {
+    let capture = &mut *work.capture;
     if !capture.is_on() {
         return Ok(());
     }
-    let drawn = noise(&shape.size(), request.seed)?;
+    let drawn = noise(&shape.size(), work.request.seed)?;
     capture.put("noise.0", &drawn);
     record_walk(&solver.initial(drawn), solver, capture);
     let embeds = conditions.embeds;

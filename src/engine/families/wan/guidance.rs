@@ -8,7 +8,6 @@ use super::transformer::{Context, WanTransformer};
 use crate::error::EngineError;
 use crate::guidance::Guidance;
 use crate::runtime::free_bytes;
-use crate::text::PromptEmbeds;
 
 /// What one pass may need at most to be worth joining with the other: beyond, it fills a GPU by itself.
 const LARGEST_JOINED_PASS: u64 = 1 << 30;
@@ -23,9 +22,7 @@ pub(super) fn guidance(
     device: Device,
 ) -> Result<Guidance<Context>, EngineError> {
     let context = |embeds: &Tensor| transformer.context(embeds, conditions.image_embeds);
-    let PromptEmbeds {
-        prompt, negative, ..
-    } = conditions.embeds;
+    let (prompt, negative) = (&conditions.embeds.prompt, &conditions.embeds.negative);
     match negative {
         None if scale > 1.0 => Err(EngineError::internal(
             "the negative prompt has not been read",

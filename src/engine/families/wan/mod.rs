@@ -1,6 +1,6 @@
 //! Wan 2.1 and 2.2: text to video, image to video, first and last frame to video, text to image.
 //!
-//! The stages of a job, each a function of its own, because each may run in a process of its own:
+//! The stages of a job:
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
 //! 2. [`encode_image`]: given first and last frames to latents,
@@ -8,8 +8,6 @@
 //! 4. [`denoise()`]: noise to latents, through the transformer, or through one expert and then the other,
 //! 5. [`decode`]: latents to frames.
 //!
-//! Each stage loads what it needs and has dropped it when it returns. `Ok(None)` means cancelled.
-//! What comes between stages (files, unloading, messages) is the caller's.
 //! The reference is `WanPipeline` and `WanImageToVideoPipeline` of diffusers 0.42.1.
 //!
 //! Shapes: `C` latent channels; `F`, `H`, `W` frames and pixels; `f`, `h`, `w` the same in latents; `L` tokens.
@@ -27,14 +25,12 @@ mod transformer;
 use safelight_core::job::GenerateRequest;
 use tch::{Device, Kind, Tensor};
 
-use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::fault::Site;
-use crate::hooks::Hooks;
 use crate::pixels::rgb8_from_pixels;
-use crate::place::Placement;
 use crate::vae::wan::denormalize;
 use crate::vae::{Tiling, WanVaeDecoder};
+use crate::work::Work;
 
 pub use condition::{encode_image, encode_vision};
 pub use config::WanConfig;
@@ -54,51 +50,43 @@ pub const TEXT_LENGTH: usize = 512;
 /// Stage 5. `latents`: what [`denoise()`] gave. Frames go to [`Hooks::frames`] while they are made.
 pub fn decode(
     config: &WanConfig,
-    request: &GenerateRequest,
     latents: &Tensor,
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<()>, EngineError> {
+    work: &mut Work<'_>,
+) -> Result<(), EngineError> {
     if latents.dim() != 5 || latents.size()[..2] != [1, config.vae.z_dim] {
         return Err(EngineError::internal(format!(
             "these are no latents of this model: {:?}",
             latents.size()
         )));
     }
-    let home = &config.files.vae;
-    let decoder = place.decoder(
-        home,
-        hooks,
-        |w| WanVaeDecoder::new(&config.vae, w),
-        WanVaeDecoder::unexpected_keys,
-    )?;
+    let Work { place, hooks, .. } = *work;
+    let new = |w: &_| WanVaeDecoder::new(&config.vae, w);
+    let decoder = work.decoder(&config.files.vae, new, WanVaeDecoder::unexpected_keys)?;
+    let (cancelled, tiling) = (
+        work.cancelled(Site::VaeDecode),
+        tiling(config, work.request),
+    );
+    let capture = &mut *work.capture;
     let latents = latents.to_device(place.device).to_kind(place.kind);
     let latents = denormalize(&config.vae, &latents);
     capture.put("vae.decode.0.input", &latents);
     let mut recorded = Vec::new();
     let recording = capture.is_on();
-    let cancelled = || hooks.go_on(Site::VaeDecode).is_none();
     let mut take = |pixels: Tensor| {
         hooks.frames(&rgb8_from_pixels(&pixels));
         if recording {
             recorded.push(pixels.to_device(Device::Cpu).to_kind(Kind::Float));
         }
     };
-    let done = match tiling(config, request) {
-        Some(tiling) => decoder.decode_tiled(&latents, tiling, &cancelled, &mut take),
-        None => decoder.decode(&latents, &cancelled, &mut take),
-    };
-    if done.is_none() {
-        return Ok(None);
-    }
+    let done = decoder.decode(&latents, tiling, &cancelled, &mut take);
+    done.ok_or(EngineError::Cancelled)?;
     if recording {
         let pixels = Tensor::cat(&recorded, 2);
         capture.put("vae.decode.0.output", &pixels);
         capture.put("pixels", &pixels);
         capture.put("output_u8", &rgb8_from_pixels(&pixels).unsqueeze(0));
     }
-    Ok(Some(()))
+    Ok(())
 }
 
 /// The tiles that the request wants the autoencoder to work in. They are counted in its own patches.

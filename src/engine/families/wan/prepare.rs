@@ -141,12 +141,11 @@ impl TokenTimesteps {
     /// Start and number of the tokens of each value.
     pub fn ranges(&self) -> Vec<(i64, i64)> {
         let mut start = 0;
-        let mut ranges = Vec::with_capacity(self.runs.len());
-        for &(_, count) in &self.runs {
-            ranges.push((start, count));
+        let range = |&(_, count): &(f32, i64)| {
             start += count;
-        }
-        ranges
+            (start - count, count)
+        };
+        self.runs.iter().map(range).collect()
     }
 }
 

@@ -20,17 +20,16 @@ impl EngineFamily for Wan {
 
     fn encode_text(&self, context: &StageContext<'_>) -> Done {
         let config = config(context)?;
-        let (request, place) = (context.request(), context.placement());
-        context.texts(|capture, hooks| wan::encode_text(&config, request, place, capture, hooks))
+        context.texts(|work| wan::encode_text(&config, work))
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
         let config = config(context)?;
-        let (request, place) = (context.request(), context.placement());
-        context.tensor("image_latents", |capture, hooks| {
-            let (start, end) = pictures::frames_of_job(&context.folder(), request, capture)?;
+        context.tensor("image_latents", |work| {
+            let folder = &context.folder();
+            let (start, end) = pictures::frames_of_job(folder, work.request, work.capture)?;
             let end = end.as_ref().map(|end| &end.rgb[..]);
-            wan::encode_image(&config, request, &start.rgb, end, place, capture, hooks)
+            wan::encode_image(&config, &start.rgb, end, work)
         })
     }
 
@@ -42,9 +41,8 @@ impl EngineFamily for Wan {
             .flatten()
             .map(|picture| picture.fitted)
             .collect();
-        let place = context.placement();
-        context.tensor("image_embeds", |capture, hooks| {
-            wan::encode_vision(&config, &pictures, place, capture, hooks)
+        context.tensor("image_embeds", |work| {
+            wan::encode_vision(&config, &pictures, work)
         })
     }
 
@@ -67,38 +65,21 @@ impl EngineFamily for Wan {
             image_latents: image_latents.as_ref(),
             image_embeds: image_embeds.as_ref(),
         };
-        let (request, place) = (context.request(), context.placement());
         let resume = resume_point(context, expert);
-        let state = context.part(|capture, hooks| {
-            wan::denoise(
-                &config,
-                request,
-                expert,
-                &conditions,
-                resume,
-                place,
-                capture,
-                hooks,
-            )
-        })?;
-        let Some(state) = state else {
-            return Ok(None);
-        };
+        let state =
+            context.part(|work| wan::denoise(&config, expert, &conditions, resume, work))?;
         let result = context.own_result();
         if expert == Expert::HighNoise {
-            state.save(&result)?;
+            state.save(&result)
         } else {
-            store::write_one(&result, "latents", &state.latents)?;
+            store::write_one(&result, "latents", &state.latents)
         }
-        Ok(Some(()))
     }
 
     fn decode(&self, context: &StageContext<'_>) -> Done {
         let config = config(context)?;
         let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
-        let (request, place) = (context.request(), context.placement());
-        context
-            .part(|capture, hooks| wan::decode(&config, request, &latents, place, capture, hooks))
+        context.part(|work| wan::decode(&config, &latents, work))
     }
 }
 

@@ -1,47 +1,39 @@
 //! Stage 1: prompts, cleaned as Wan's authors clean them, to what UMT5 makes of them.
 
-use safelight_core::job::GenerateRequest;
 use safelight_core::tokens::{SpieceModel, clean_wan_prompt};
 use tch::{Tensor, no_grad};
 
 use super::{TEXT_LENGTH, WanConfig};
-use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
-use crate::place::{Placement, made};
 use crate::text::{EncoderFiles, PromptEmbeds, T5Encoder, Text, TextEmbeds, Tokens};
 use crate::weights::Weights;
+use crate::work::Work;
 
-pub fn encode_text(
-    config: &WanConfig,
-    request: &GenerateRequest,
-    place: Placement,
-    capture: &mut Capture,
-    hooks: &dyn Hooks,
-) -> Result<Option<PromptEmbeds>, EngineError> {
+pub fn encode_text(config: &WanConfig, work: &mut Work<'_>) -> Result<PromptEmbeds, EngineError> {
+    let hooks = work.hooks;
     let files = EncoderFiles::first(&config.files);
     let tokenizer = files.tokenizer(TEXT_LENGTH, config.text_encoder.vocab_size)?;
-    let encoder = place.network(files.component, files.home, &[], || {
-        let new = |w: &_| T5Encoder::new(&config.text_encoder, w);
-        let weights = place.open(files.home)?;
-        made(&weights, files.component, hooks, new, Weights::finish)
+    let new = |w: &_| T5Encoder::new(&config.text_encoder, w);
+    let encoder = work.place.network(files.component, files.home, &[], || {
+        work.load(files.component, files.home, new, Weights::finish)
     })?;
+    let capture = &mut *work.capture;
     // The published form of the tokenizer, where there is one; only for the record.
     let spiece = if capture.is_on() {
         SpieceModel::find(&config.files.tokenizer)?
     } else {
         None
     };
-    let texts = Text::all_of(request)?;
+    let texts = Text::all_of(work.request)?;
     let embeds = texts.iter().map(|text| {
         let cleaned = clean_wan_prompt(&text.text);
-        let tokens = tokenizer.encode(&cleaned)?;
+        let tokens = Tokens::of(&cleaned, &tokenizer)?;
         if let Some(notice) = tokens.cut_notice(text.role) {
             hooks.warn(notice);
         }
-        let Some(prompt) = no_grad(|| embed(&encoder, &tokens, hooks)) else {
-            return Ok(None);
-        };
+        let prompt = no_grad(|| embed(&encoder, &tokens, hooks));
+        let prompt = prompt.ok_or(EngineError::Cancelled)?;
         if capture.is_on() {
             if let Some(spiece) = &spiece {
                 let ids = Tensor::from_slice(&spiece.encode(&cleaned)).unsqueeze(0);
@@ -50,19 +42,17 @@ pub fn encode_text(
             text.record_tokens(&files, &tokens, capture);
             // The reference encodes the padding too. Nobody reads that.
             let whole = no_grad(|| encoder.forward(&tokens.ids, Some(&tokens.mask), hooks));
-            let Some(whole) = whole else {
-                return Ok(None);
-            };
+            let whole = whole.ok_or(EngineError::Cancelled)?;
             text.record(&files, "last_hidden_state", &whole, capture);
         }
-        Ok(Some(TextEmbeds {
+        Ok(TextEmbeds {
             prompt,
             mask: None,
             pooled: None,
-        }))
+        })
     });
-    let embeds: Result<Option<Vec<TextEmbeds>>, EngineError> = embeds.collect();
-    Ok(embeds?.and_then(|embeds| PromptEmbeds::of(&texts, embeds, capture)))
+    let embeds: Result<Vec<TextEmbeds>, EngineError> = embeds.collect();
+    PromptEmbeds::of(&texts, embeds?, capture)
 }
 
 /// Only what is not padding is encoded, which gives the same numbers for it, and much sooner: `(1, 512, C)`, zero behind

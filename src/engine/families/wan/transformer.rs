@@ -154,14 +154,10 @@ impl WanTransformer {
             // The last pass of a block is also the first of the next one, or of the head.
             let next = Norm::modulated(rows(i + 1), 0);
             let kept = context.kept.as_ref().map(|kept| &kept[i]);
-            let made = match kept {
-                Some(_) => None,
-                None => Some(
-                    block
-                        .cross_attn
-                        .context(&context.text, context.image.as_ref()),
-                ),
-            };
+            let (attention, images) = (&block.cross_attn, context.image.as_ref());
+            let made = kept
+                .is_none()
+                .then(|| attention.context(&context.text, images));
             let context = kept.or(made.as_ref())?;
             normed = block.forward(&mut xs, normed, rows(i), &next, context, rope);
         }

@@ -191,7 +191,7 @@ impl Job {
 
     pub(super) fn stage(&self, stage: Stage, capture: bool) -> Told {
         let (done, told) = try_stage(&self.order(stage, capture), &|_, _| {});
-        assert_eq!(done.unwrap(), Some(()), "{stage:?}");
+        done.unwrap_or_else(|err| panic!("{stage:?}: {err}"));
         // Recorded runs read fewer tokens than their prompts have, to be small.
         let mut others = told
             .warnings
@@ -222,7 +222,7 @@ impl Job {
 pub(super) fn try_stage(
     order: &StageOrder,
     watch: &(dyn Fn(&EngineMessage, &CancelToken) + Sync),
-) -> (Result<Option<()>, EngineError>, Told) {
+) -> (Result<(), EngineError>, Told) {
     // A message is taken only when the one before it has been seen.
     let (messages, received) = crossbeam_channel::bounded(0);
     let cancel = CancelToken::default();

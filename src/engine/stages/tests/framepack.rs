@@ -152,7 +152,7 @@ impl Job {
         stage: Stage,
         section: u32,
         cancel: &CancelToken,
-    ) -> Result<(Option<()>, Sent), EngineError> {
+    ) -> (Result<(), EngineError>, Sent) {
         let order = StageOrder {
             job: JobId(1),
             stage,
@@ -172,7 +172,7 @@ impl Job {
             ticks: Arc::default(),
             messages,
         };
-        let done = run(&context)?;
+        let done = run(&context);
         let mut sent = Sent::default();
         for (message, payload) in received.try_iter() {
             match message {
@@ -185,14 +185,12 @@ impl Job {
                 _ => {}
             }
         }
-        Ok((done, sent))
+        (done, sent)
     }
 
     fn run(&self, stage: Stage, section: u32) -> Sent {
-        let (done, sent) = self
-            .try_run(stage, section, &CancelToken::default())
-            .unwrap();
-        assert_eq!(done, Some(()));
+        let (done, sent) = self.try_run(stage, section, &CancelToken::default());
+        done.unwrap();
         assert_eq!(sent.warnings, [""; 0], "{}", stage.name());
         sent
     }
@@ -387,15 +385,14 @@ impl Earlier {
             earlier: &[],
         };
         let hooks = Stops::default();
-        let done = crate::families::framepack::denoise(
-            &job.request,
-            &given,
-            None,
+        let work = &mut crate::work::Work {
+            request: &job.request,
             place,
-            &mut Capture::off(),
-            &hooks,
-        );
-        assert!(done.unwrap().is_none());
+            capture: &mut Capture::off(),
+            hooks: &hooks,
+        };
+        let done = crate::families::framepack::denoise(&given, None, work);
+        assert!(matches!(done, Err(EngineError::Cancelled)));
         hooks.0.take().unwrap()
     }
 }
@@ -409,8 +406,8 @@ fn a_cancelled_section_leaves_nothing_and_the_ones_before_it_stay() {
     cancel.cancel();
     for stage in [Stage::Denoise, Stage::Decode] {
         let section = u32::from(stage == Stage::Denoise);
-        let (done, sent) = job.try_run(stage, section, &cancel).unwrap();
-        assert_eq!(done, None);
+        let (done, sent) = job.try_run(stage, section, &cancel);
+        assert!(matches!(done, Err(EngineError::Cancelled)));
         assert!(sent.frames.is_empty());
     }
     assert!(!job.result(Stage::Denoise, 1).exists());
@@ -420,8 +417,8 @@ fn a_cancelled_section_leaves_nothing_and_the_ones_before_it_stay() {
 #[test]
 fn what_is_not_of_the_job_is_refused_before_anything_is_loaded() {
     let refused = |job: &Job, stage: Stage, section: u32| {
-        let found = job.try_run(stage, section, &CancelToken::default());
-        found.map(|(done, _)| done).unwrap_err().to_string()
+        let (done, _) = job.try_run(stage, section, &CancelToken::default());
+        done.unwrap_err().to_string()
     };
     let job = Job::changed("f1", |request| request["width"] = json!(40));
     assert!(refused(&job, Stage::EncodeImage, 0).contains("multiples of 16"));

@@ -76,7 +76,7 @@ fn a_clip_whose_capture_cannot_be_written_is_decoded_with_a_warning_and_no_file_
     );
     store::write_one(&context.result(Stage::Denoise), "latents", &latents).unwrap();
 
-    assert_eq!(run(&context).unwrap(), Some(()));
+    run(&context).unwrap();
     let mut frames = Vec::new();
     let mut warnings = Vec::new();
     for (message, _) in received.try_iter() {

@@ -4,14 +4,14 @@ use std::fs;
 use std::path::PathBuf;
 
 use safelight_core::networks::{T5Config, T5Keys, T5Kind, T5Names};
-use safelight_core::tokens::SpieceModel;
 use safelight_core::tokens::spiece::Model;
+use safelight_core::tokens::{SpieceModel, TextTokenizer};
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
 use super::{assets, fixtures, ids, published, used_ids};
 use crate::hooks::NoHooks;
-use crate::text::{T5Encoder, TextTokenizer};
+use crate::text::{T5Encoder, Tokens};
 use crate::weights::Weights;
 use crate::weights::tests::made_up_gguf::{GgufFile, both_forms};
 
@@ -87,7 +87,7 @@ fn a_vocabulary_of_a_t5_is_read_as_its_spiece_model_is() {
     let (_dir, path) = written(&with_tokenizer(GgufFile::default(), &model, 500));
     let tokenizer = TextTokenizer::open(&path, None, 512).unwrap();
     for row in kept["rows"].as_array().unwrap() {
-        let tokens = tokenizer.encode(row["text"].as_str().unwrap()).unwrap();
+        let tokens = Tokens::of(row["text"].as_str().unwrap(), &tokenizer).unwrap();
         assert_eq!(used_ids(&tokens), ids(&row["t5"]), "{}", row["text"]);
     }
 }
@@ -163,7 +163,7 @@ fn a_umt5_of_gguf_gives_what_its_numbers_give() {
     let all = Weights::read_all(&assets().join("../text_encoder")).unwrap();
     let keys = T5Keys::in_names(T5Names::LlamaCpp);
     let places = both_forms(dir.path(), &all, |name| keys.file_key(name));
-    let tokens = super::tokenizer(16).encode("a red boat").unwrap();
+    let tokens = Tokens::of("a red boat", &super::tokenizer(16)).unwrap();
     let [found, expected] = places.map(|place| {
         let config = T5Config::read_as(T5Kind::Umt5, &place).unwrap();
         let weights = Weights::open(&place, Kind::Float, Device::Cpu).unwrap();

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use safelight_core::networks::{LlamaConfig, NetworkConfig as _};
+use safelight_core::tokens::{HunyuanPrompt, TextTokenizer};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
@@ -14,7 +15,7 @@ use super::published::json_of;
 use super::{ids, used_ids};
 use crate::closeness::assert_close;
 use crate::hooks::{Hooks, NoHooks};
-use crate::text::{HunyuanTemplate, LlamaEncoder, TextTokenizer};
+use crate::text::{LlamaEncoder, Tokens, of_hunyuan_prompt};
 use crate::weights::Weights;
 use crate::weights::tests::made_up::{self, made_up};
 
@@ -124,19 +125,19 @@ fn sentence(place: &Path) -> String {
 fn prompts_give_the_embeddings_that_framepack_reads() {
     let folder = folder();
     let encoder = encoder(folder.path());
-    let tokenizer = tokenizer(HunyuanTemplate::LENGTH);
+    let tokenizer = tokenizer(HunyuanPrompt::LENGTH);
     let facts = facts();
     let rows = Tensor::from_slice(&ids(&facts["kept_rows"]));
     for (name, prompt) in facts["prompts"].as_object().unwrap() {
-        let text = HunyuanTemplate::around(prompt.as_str().unwrap());
-        let tokens = tokenizer.encode(&text).unwrap();
+        let text = HunyuanPrompt::around(prompt.as_str().unwrap());
+        let tokens = Tokens::of(&text, &tokenizer).unwrap();
         let states = encoder
             .forward(&tokens.ids, &tokens.mask, &NoHooks)
             .unwrap();
-        let embeds = HunyuanTemplate::of_prompt(&states);
+        let embeds = of_hunyuan_prompt(&states);
         assert_eq!(embeds.size(), [1, 256, 48]);
         let mask = recorded(&format!("{name}.prompt_attention_mask"));
-        assert_eq!(HunyuanTemplate::of_prompt(&tokens.mask), mask, "{name}");
+        assert_eq!(of_hunyuan_prompt(&tokens.mask), mask, "{name}");
         let expected = recorded(&format!("{name}.prompt_embeds"));
         assert_close(name, &embeds.index_select(1, &rows), &expected, 2e-6);
     }
@@ -166,7 +167,7 @@ fn any_text_gives_the_ids_of_the_reference() {
     let tokenizer = tokenizer(351);
     for row in facts()["rows"].as_array().unwrap() {
         let text = row["text"].as_str().unwrap();
-        let tokens = tokenizer.encode(text).unwrap();
+        let tokens = Tokens::of(text, &tokenizer).unwrap();
         assert_eq!(used_ids(&tokens), ids(&row["ids"]), "{text:?}");
         assert_eq!(tokens.ids.size(), [1, 351]);
         let padding = tokens.ids.slice(1, tokens.num_tokens, None, 1);
@@ -176,11 +177,11 @@ fn any_text_gives_the_ids_of_the_reference() {
 
 #[test]
 fn only_what_is_cut_of_the_prompt_itself_is_told() {
-    let tokenizer = tokenizer(HunyuanTemplate::LENGTH);
+    let tokenizer = tokenizer(HunyuanPrompt::LENGTH);
     let notice = |count: usize| {
-        let text = HunyuanTemplate::around(&"1 ".repeat(count));
-        let tokens = tokenizer.encode(&text).unwrap();
-        HunyuanTemplate::cut_notice(&tokens, "prompt")
+        let text = HunyuanPrompt::around(&"1 ".repeat(count));
+        let tokens = Tokens::of(&text, &tokenizer).unwrap();
+        HunyuanPrompt::cut_notice(tokens.num_cut, "prompt")
     };
     assert_eq!(notice(100), None);
     let told = notice(600).unwrap();
@@ -291,10 +292,8 @@ fn a_tokenizer_without_padding_pads_with_the_end() {
     let added = file["added_tokens"].as_array_mut().unwrap();
     added.retain(|token| token["content"] != "<pad>");
     fs::write(&path, file.to_string()).unwrap();
-    let tokens = TextTokenizer::open(&path, CLASS, 8)
-        .unwrap()
-        .encode("a")
-        .unwrap();
+    let tokenizer = TextTokenizer::open(&path, CLASS, 8).unwrap();
+    let tokens = Tokens::of("a", &tokenizer).unwrap();
     assert_eq!(tokens.num_tokens, 2);
     let found: Vec<i64> = tokens
         .ids

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use safelight_core::networks::{
     ClipTextConfig, LlamaConfig, LlamaKeys, T5Config, T5Keys, T5Kind, TensorSpec, clip_text,
 };
+use safelight_core::tokens::TextTokenizer;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
-use super::{ClipTextEncoder, LlamaEncoder, T5Encoder, TextTokenizer, Tokens};
+use super::{ClipTextEncoder, LlamaEncoder, T5Encoder, Tokens};
 use crate::hooks::NoHooks;
 use crate::weights::Weights;
 
@@ -65,7 +66,7 @@ fn a_text_encoder_is_read_in_the_names_of_its_authors_and_of_transformers() {
     let all = Weights::read_all(&folder).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("umt5.safetensors");
-    let tokens = tokenizer(16).encode("a red boat").unwrap();
+    let tokens = Tokens::of("a red boat", &tokenizer(16)).unwrap();
     let embeds = |place: &Path| {
         let weights = Weights::open(place, Kind::Float, Device::Cpu).unwrap();
         let encoder = T5Encoder::new(&config, &weights).unwrap();

@@ -3,30 +3,17 @@
 use safelight_core::networks::HunyuanVaeConfig;
 use tch::Tensor;
 
-use super::conv::{CausalConv, PointConv};
+use super::conv::{CausalConv, GoOn, PointConv};
 use crate::kernels;
 use crate::vae::attention::{AttentionBlock, as_picture};
 use crate::vae::kl::norm::{GroupNorm, Moments};
 use crate::weights::{Weights, WeightsError};
-
-/// One clip's way through a network.
-pub(super) struct Pass<'a> {
-    pub(super) cancelled: &'a dyn Fn() -> bool,
-}
-
-impl Pass<'_> {
-    /// `None` once the job is cancelled, so that `?` leaves the network between any two parts of a layer.
-    pub(super) fn go_on(&self) -> Option<()> {
-        (!(self.cancelled)()).then_some(())
-    }
-}
 
 /// Statistics of all frames together: `(T, H, W, C)`
 fn moments(clip: &Tensor) -> Moments {
     Moments::of(&as_picture(clip))
 }
 
-/// norm, SiLU, convolution.
 #[derive(Debug)]
 pub(super) struct NormedConv {
     norm: GroupNorm,
@@ -34,23 +21,25 @@ pub(super) struct NormedConv {
 }
 
 impl NormedConv {
+    /// `end`: of the names of both.
     pub(super) fn new(
-        norm: &Weights,
-        conv: &Weights,
+        w: &Weights,
+        end: &str,
         [input, output]: [i64; 2],
         cfg: &HunyuanVaeConfig,
     ) -> Result<Self, WeightsError> {
+        let [norm, conv] = ["norm", "conv"].map(|name| w / format!("{name}{end}"));
         Ok(Self {
-            norm: GroupNorm::new(norm, input, cfg.norm_num_groups)?,
+            norm: GroupNorm::new(&norm, input, cfg.norm_num_groups)?,
             conv: CausalConv::new(&(conv / "conv"), [input, output])?,
         })
     }
 
     /// `(T, H, W, C)` → `(T, H, W, O)`
-    pub(super) fn forward(&self, clip: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
+    pub(super) fn forward(&self, clip: &Tensor, go_on: GoOn<'_>) -> Option<Tensor> {
         let moments = moments(clip);
         let activate = |xs: &Tensor| self.activate(xs, &moments, None);
-        self.conv.forward(clip, &activate, &|| pass.go_on())
+        self.conv.forward(clip, &activate, go_on)
     }
 
     /// Norm and SiLU of some of the frames. `lacking`: of `xs`, see [`CausalConv::lacking`].
@@ -60,7 +49,6 @@ impl NormedConv {
     }
 }
 
-/// norm, SiLU, convolution, twice, around a shortcut.
 #[derive(Debug)]
 pub(super) struct ResidualBlock {
     first: NormedConv,
@@ -74,27 +62,21 @@ impl ResidualBlock {
         [input, output]: [i64; 2],
         cfg: &HunyuanVaeConfig,
     ) -> Result<Self, WeightsError> {
-        let part = |index, widths| {
-            let [norm, conv] = ["norm", "conv"].map(|name| w / format!("{name}{index}"));
-            NormedConv::new(&norm, &conv, widths, cfg)
-        };
         let shortcut = || PointConv::new(&(w / "nin_shortcut" / "conv"), [input, output]);
         Ok(Self {
-            first: part(1, [input, output])?,
-            second: part(2, [output, output])?,
+            first: NormedConv::new(w, "1", [input, output], cfg)?,
+            second: NormedConv::new(w, "2", [output, output], cfg)?,
             shortcut: (input != output).then(shortcut).transpose()?,
         })
     }
 
     /// `clip`: `(T, H, W, C)`, whose memory the result may take → `(T, H, W, O)`
-    pub(super) fn forward(&self, clip: Tensor, pass: &Pass<'_>) -> Option<Tensor> {
+    pub(super) fn forward(&self, clip: Tensor, go_on: GoOn<'_>) -> Option<Tensor> {
         let (first, second) = (&self.first, &self.second);
         let inside = {
             let moments = moments(&clip);
             let activate = |xs: &Tensor| first.activate(xs, &moments, None);
-            first
-                .conv
-                .forward_bare(&clip, &activate, &|| pass.go_on())?
+            first.conv.forward_bare(&clip, &activate, go_on)?
         };
         let sum = match &self.shortcut {
             Some(shortcut) => shortcut.forward(&clip),
@@ -103,7 +85,7 @@ impl ResidualBlock {
         let moments = moments(&inside);
         let activate = |xs: &Tensor| second.activate(xs, &moments, first.conv.lacking());
         second.conv.over(&inside, &activate, &mut |range, ys| {
-            pass.go_on()?;
+            go_on()?;
             let mut part = sum.narrow(0, range.start, range.end - range.start);
             kernels::add_to_pixels(&mut part, Some(&ys), second.conv.lacking());
             Some(())
@@ -112,7 +94,6 @@ impl ResidualBlock {
     }
 }
 
-/// Residual block, attention, residual block at the width of the latents' end.
 #[derive(Debug)]
 pub(super) struct Middle {
     before: ResidualBlock,
@@ -133,11 +114,11 @@ impl Middle {
     }
 
     /// `(T, H, W, C)` → the same size
-    pub(super) fn forward(&self, clip: Tensor, pass: &Pass<'_>) -> Option<Tensor> {
-        let mut clip = self.before.forward(clip, pass)?;
+    pub(super) fn forward(&self, clip: Tensor, go_on: GoOn<'_>) -> Option<Tensor> {
+        let mut clip = self.before.forward(clip, go_on)?;
         if let Some(attention) = &self.attention {
-            clip = attention.forward(&clip, None, &|| pass.go_on())?;
+            clip = attention.forward(&clip, None, go_on)?;
         }
-        self.after.forward(clip, pass)
+        self.after.forward(clip, go_on)
     }
 }

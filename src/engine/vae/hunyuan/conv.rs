@@ -10,7 +10,7 @@ use std::ops::Range;
 use tch::{Device, Kind, Tensor};
 
 use crate::kernels;
-use crate::vae::causal::convolve_pictures;
+use crate::vae::causal::{channels_innermost, convolve_strided};
 use crate::vae::doubling::DoublingConv;
 use crate::weights::{Weights, WeightsError};
 
@@ -18,6 +18,9 @@ const TAPS: i64 = 3;
 
 /// Numbers that frames with their predecessors and borders may be at a time: 512 MB in halves.
 const MAX_GATHERED: i64 = 1 << 28;
+
+/// `None` once the job is cancelled, so that `?` leaves the network between any two parts of a layer.
+pub(super) type GoOn<'a> = &'a dyn Fn() -> Option<()>;
 
 /// What becomes of a clip's frames before they are convolved: `(n, H, W, C)` → the same size.
 pub(super) type Prepare<'a> = &'a dyn Fn(&Tensor) -> Tensor;
@@ -101,7 +104,7 @@ impl CausalConv {
         &self,
         clip: &Tensor,
         prepare: Prepare<'_>,
-        go_on: &dyn Fn() -> Option<()>,
+        go_on: GoOn<'_>,
     ) -> Option<Tensor> {
         self.collected(clip, prepare, go_on, true)
     }
@@ -111,7 +114,7 @@ impl CausalConv {
         &self,
         clip: &Tensor,
         prepare: Prepare<'_>,
-        go_on: &dyn Fn() -> Option<()>,
+        go_on: GoOn<'_>,
     ) -> Option<Tensor> {
         self.collected(clip, prepare, go_on, false)
     }
@@ -120,7 +123,7 @@ impl CausalConv {
         &self,
         clip: &Tensor,
         prepare: Prepare<'_>,
-        go_on: &dyn Fn() -> Option<()>,
+        go_on: GoOn<'_>,
         is_whole: bool,
     ) -> Option<Tensor> {
         let frames = (clip.size()[0] - 1) / self.time_step + 1;
@@ -138,12 +141,7 @@ impl CausalConv {
 
     fn convolve(&self, rows: &Tensor, weight: &Tensor) -> Tensor {
         let bias = self.apart.is_none().then_some(&self.bias);
-        if self.space_step == 1 {
-            return convolve_pictures(rows, weight, bias, [0, 0]);
-        }
-        let ys = rows.permute([0, 3, 1, 2]);
-        let ys = ys.conv2d(weight, bias, [self.space_step; 2], [0, 0], [1, 1], 1);
-        ys.permute([0, 2, 3, 1]).contiguous()
+        convolve_strided(rows, weight, bias, [0, 0], self.space_step)
     }
 }
 
@@ -176,7 +174,7 @@ impl UpConv {
     }
 
     /// `(T, H, W, C)` → `(T, 2H, 2W, C)` or `(2T - 1, 2H, 2W, C)`
-    pub(super) fn forward(&self, clip: &Tensor, go_on: &dyn Fn() -> Option<()>) -> Option<Tensor> {
+    pub(super) fn forward(&self, clip: &Tensor, go_on: GoOn<'_>) -> Option<Tensor> {
         let size = clip.size();
         let frames = size[0];
         let frame = |at: i64| clip.get(at.clamp(0, frames - 1));
@@ -320,14 +318,6 @@ fn read(w: &Weights, [inputs, outputs]: [i64; 2]) -> Result<(Tensor, Tensor), We
 fn taps_as_channels(weight: &Tensor) -> Tensor {
     // o c t h w -> o (t c) h w
     channels_innermost(&weight.transpose(1, 2).flatten(1, 2))
-}
-
-/// The same with channels innermost in memory: `(O, C, h, w)`
-fn channels_innermost(weight: &Tensor) -> Tensor {
-    weight
-        .permute([0, 2, 3, 1])
-        .contiguous()
-        .permute([0, 3, 1, 2])
 }
 
 /// Ranges of `count` frames of results, each made of about as much as may be at hand: `copies` of the clip's frames.

@@ -5,12 +5,12 @@
 use safelight_core::networks::{HunyuanVaeConfig, VaeHalf};
 use tch::{Device, Kind, Tensor};
 
-use super::blocks::{Middle, NormedConv, Pass, ResidualBlock};
-use super::conv::{CausalConv, PointConv, UpConv};
+use super::blocks::{Middle, NormedConv, ResidualBlock};
+use super::conv::{CausalConv, GoOn, PointConv, UpConv};
 use super::time_tiles::{Splice, TimeTiles};
 use crate::vae::keys;
 use crate::vae::level::Level;
-use crate::vae::tiles::{Grid, Tiling};
+use crate::vae::tiles::{Tiling, in_tiles};
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
@@ -18,9 +18,7 @@ pub struct HunyuanVaeDecoder {
     post_quant_conv: PointConv,
     conv_in: CausalConv,
     mid: Middle,
-    /// From latents to pixels.
     up: Vec<Level<ResidualBlock, UpConv>>,
-    /// `norm_out` and `conv_out`
     head: NormedConv,
     spatial_factor: i64,
     temporal_factor: i64,
@@ -45,12 +43,7 @@ impl HunyuanVaeDecoder {
             conv_in: CausalConv::new(&(&w / "conv_in" / "conv"), [latents, cfg.widest()])?,
             mid: Middle::new(&(&w / "mid"), cfg)?,
             up: up.collect::<Result<_, _>>()?,
-            head: NormedConv::new(
-                &(&w / "norm_out"),
-                &(&w / "conv_out"),
-                [cfg.narrowest(), 3],
-                cfg,
-            )?,
+            head: NormedConv::new(&w, "_out", [cfg.narrowest(), 3], cfg)?,
             spatial_factor: cfg.spatial_factor(),
             temporal_factor: cfg.temporal_factor(),
             device: weights.device(),
@@ -58,7 +51,6 @@ impl HunyuanVaeDecoder {
         })
     }
 
-    /// The keys of the decoder's half that nobody asked for.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         keys::unexpected_of_hunyuan(weights, VaeHalf::Decoder)
     }
@@ -75,21 +67,25 @@ impl HunyuanVaeDecoder {
         cancelled: &dyn Fn() -> bool,
         frames: &mut dyn FnMut(Tensor),
     ) -> Option<()> {
-        let pass = Pass { cancelled };
+        let go_on: GoOn<'_> = &|| (!cancelled()).then_some(());
         let len = latents.size()[2];
         let mut give = |clip: &Tensor| {
             // t h w c -> 1 c t h w
             frames(clip.permute([3, 0, 1, 2]).unsqueeze(0).contiguous());
         };
+        let (tiling, factor) = (tiling.map(Tiling::separate), self.spatial_factor);
+        let decode = |latents: &Tensor| {
+            let tile = |tile: &Tensor| self.decode_tile(tile, go_on);
+            in_tiles(latents, 3, tiling, factor, [1, factor], &tile)
+        };
         tch::no_grad(|| {
             let Some(tiles) = TimeTiles::of_latents(len, self.temporal_factor) else {
-                give(&self.decode_stretch(latents, tiling, &pass)?);
+                give(&decode(latents)?);
                 return Some(());
             };
             let mut splice = Splice::new(tiles);
             for (start, len) in tiles.stretches() {
-                let stretch = latents.narrow(2, start, len);
-                let clip = self.decode_stretch(&stretch, tiling, &pass)?;
+                let clip = decode(&latents.narrow(2, start, len))?;
                 if let Some(own) = splice.put(&clip) {
                     give(&own);
                 }
@@ -98,43 +94,24 @@ impl HunyuanVaeDecoder {
         })
     }
 
-    /// `(1, C, f, h, w)` → `(F, H, W, 3)`
-    fn decode_stretch(
-        &self,
-        latents: &Tensor,
-        tiling: Option<Tiling>,
-        pass: &Pass<'_>,
-    ) -> Option<Tensor> {
-        let size = latents.size();
-        let cell = self.spatial_factor;
-        let grid = tiling.and_then(|tiling| Grid::new(tiling.separate(), cell, [size[3], size[4]]));
-        match grid {
-            None => self.decode_tile(latents, pass),
-            Some(grid) => grid.put_together(cell, &|tile| {
-                self.decode_tile(&tile.cut(latents, 3, 1), pass)
-            }),
-        }
-    }
-
     /// The network: `(1, C, f, h, w)` → `(F, H, W, 3)`
-    fn decode_tile(&self, latents: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
-        pass.go_on()?;
+    fn decode_tile(&self, latents: &Tensor, go_on: GoOn<'_>) -> Option<Tensor> {
+        go_on()?;
         let xs = latents.to_device(self.device).to_kind(self.kind);
         // 1 c t h w -> t h w c
         let xs = xs.squeeze_dim(0).permute([1, 2, 3, 0]).contiguous();
         let xs = self.post_quant_conv.forward(&xs);
         let as_is = |xs: &Tensor| xs.shallow_clone();
-        let xs = self.conv_in.forward(&xs, &as_is, &|| pass.go_on())?;
-        let mut xs = self.mid.forward(xs, pass)?;
+        let xs = self.conv_in.forward(&xs, &as_is, go_on)?;
+        let mut xs = self.mid.forward(xs, go_on)?;
         for level in &self.up {
-            let block = |block: &ResidualBlock, xs| block.forward(xs, pass);
-            let step = |step: &UpConv, xs: Tensor| step.forward(&xs, &|| pass.go_on());
+            let block = |block: &ResidualBlock, xs| block.forward(xs, go_on);
+            let step = |step: &UpConv, xs: Tensor| step.forward(&xs, go_on);
             xs = level.forward(xs, block, step)?;
         }
-        self.head.forward(&xs, pass)
+        self.head.forward(&xs, go_on)
     }
 
-    /// What it computes in.
     pub fn kind(&self) -> Kind {
         self.kind
     }

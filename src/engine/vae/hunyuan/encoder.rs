@@ -5,21 +5,19 @@
 use safelight_core::networks::{HunyuanVaeConfig, VaeHalf};
 use tch::{Device, Kind, Tensor};
 
-use super::blocks::{Middle, NormedConv, Pass, ResidualBlock};
-use super::conv::{CausalConv, PointConv};
+use super::blocks::{Middle, NormedConv, ResidualBlock};
+use super::conv::{CausalConv, GoOn, PointConv};
 use super::time_tiles::{Splice, TimeTiles};
 use crate::vae::level::Level;
-use crate::vae::tiles::{Grid, Tiling};
+use crate::vae::tiles::{Tiling, in_tiles};
 use crate::vae::{Posterior, keys};
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
 pub struct HunyuanVaeEncoder {
     conv_in: CausalConv,
-    /// From pixels to latents.
     down: Vec<Level<ResidualBlock, CausalConv>>,
     mid: Middle,
-    /// `norm_out` and `conv_out`
     head: NormedConv,
     quant_conv: PointConv,
     spatial_factor: i64,
@@ -40,12 +38,7 @@ impl HunyuanVaeEncoder {
             conv_in: CausalConv::new(&(&w / "conv_in" / "conv"), [3, cfg.narrowest()])?,
             down: down.collect::<Result<_, _>>()?,
             mid: Middle::new(&(&w / "mid"), cfg)?,
-            head: NormedConv::new(
-                &(&w / "norm_out"),
-                &(&w / "conv_out"),
-                [cfg.widest(), moments],
-                cfg,
-            )?,
+            head: NormedConv::new(&w, "_out", [cfg.widest(), moments], cfg)?,
             quant_conv: PointConv::new(&(&root / "quant_conv"), [moments; 2])?,
             spatial_factor: cfg.spatial_factor(),
             temporal_factor: cfg.temporal_factor(),
@@ -54,7 +47,6 @@ impl HunyuanVaeEncoder {
         })
     }
 
-    /// The keys of the encoder's half that nobody asked for.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         keys::unexpected_of_hunyuan(weights, VaeHalf::Encoder)
     }
@@ -68,17 +60,21 @@ impl HunyuanVaeEncoder {
         tiling: Option<Tiling>,
         cancelled: &dyn Fn() -> bool,
     ) -> Option<Posterior> {
-        let pass = Pass { cancelled };
+        let go_on: GoOn<'_> = &|| (!cancelled()).then_some(());
         let frames = pixels.size()[2];
+        let (tiling, factor) = (tiling.map(Tiling::separate), self.spatial_factor);
+        let encode = |pixels: &Tensor| {
+            let tile = |tile: &Tensor| self.encode_tile(tile, go_on);
+            in_tiles(pixels, 3, tiling, factor, [factor, 1], &tile)
+        };
         tch::no_grad(|| {
             let moments = match TimeTiles::of_frames(frames, self.temporal_factor) {
-                None => self.encode_stretch(pixels, tiling, &pass)?,
+                None => encode(pixels)?,
                 Some(tiles) => {
                     let mut splice = Splice::new(tiles);
                     let mut parts = Vec::new();
                     for (start, len) in tiles.stretches() {
-                        let stretch = pixels.narrow(2, start, len);
-                        parts.extend(splice.put(&self.encode_stretch(&stretch, tiling, &pass)?));
+                        parts.extend(splice.put(&encode(&pixels.narrow(2, start, len))?));
                     }
                     Tensor::cat(&parts, 0)
                 }
@@ -89,43 +85,23 @@ impl HunyuanVaeEncoder {
         })
     }
 
-    /// `(1, 3, F, H, W)` → `(f, h, w, 2 C)`
-    fn encode_stretch(
-        &self,
-        pixels: &Tensor,
-        tiling: Option<Tiling>,
-        pass: &Pass<'_>,
-    ) -> Option<Tensor> {
-        let size = pixels.size();
-        let factor = self.spatial_factor;
-        let latents = [size[3] / factor, size[4] / factor];
-        let grid = tiling.and_then(|tiling| Grid::new(tiling.separate(), factor, latents));
-        match grid {
-            None => self.encode_tile(pixels, pass),
-            Some(grid) => grid.put_together(1, &|tile| {
-                self.encode_tile(&tile.cut(pixels, 3, factor), pass)
-            }),
-        }
-    }
-
     /// The network: `(1, 3, F, H, W)` → `(f, h, w, 2 C)`
-    fn encode_tile(&self, pixels: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
-        pass.go_on()?;
+    fn encode_tile(&self, pixels: &Tensor, go_on: GoOn<'_>) -> Option<Tensor> {
+        go_on()?;
         let xs = pixels.to_device(self.device).to_kind(self.kind);
         // 1 c t h w -> t h w c
         let xs = xs.squeeze_dim(0).permute([1, 2, 3, 0]).contiguous();
         let as_is = |xs: &Tensor| xs.shallow_clone();
-        let mut xs = self.conv_in.forward(&xs, &as_is, &|| pass.go_on())?;
+        let mut xs = self.conv_in.forward(&xs, &as_is, go_on)?;
         for level in &self.down {
-            let block = |block: &ResidualBlock, xs| block.forward(xs, pass);
-            let step = |step: &CausalConv, xs: Tensor| step.forward(&xs, &as_is, &|| pass.go_on());
+            let block = |block: &ResidualBlock, xs| block.forward(xs, go_on);
+            let step = |step: &CausalConv, xs: Tensor| step.forward(&xs, &as_is, go_on);
             xs = level.forward(xs, block, step)?;
         }
-        let xs = self.mid.forward(xs, pass)?;
-        Some(self.quant_conv.forward(&self.head.forward(&xs, pass)?))
+        let xs = self.mid.forward(xs, go_on)?;
+        Some(self.quant_conv.forward(&self.head.forward(&xs, go_on)?))
     }
 
-    /// What it computes in.
     pub fn kind(&self) -> Kind {
         self.kind
     }

@@ -3,7 +3,9 @@
 //! Every stretch but the first begins one latent early, for what comes before it, and gives that one up again. Then it
 //! is blended into the end of the one before. Knows no network.
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
+
+use crate::vae::tiles::{TileScheme, blend};
 
 /// Latents of a stretch beside its first one.
 const SIZE: i64 = 4;
@@ -11,7 +13,6 @@ const SIZE: i64 = 4;
 /// Latents from one stretch to the next.
 const STRIDE: i64 = 3;
 
-/// The stretches of a clip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TimeTiles {
     /// Of what goes in: frames for the encoder, latents for the decoder.
@@ -45,7 +46,6 @@ impl TimeTiles {
         })
     }
 
-    /// Start and length of each stretch.
     pub(super) fn stretches(self) -> impl Iterator<Item = (i64, i64)> {
         let longest = SIZE * self.unit + 1;
         (0..self.len)
@@ -81,7 +81,8 @@ impl Splice {
             None => own += 1,
             Some(end) => {
                 result = result.narrow(0, 1, result.size()[0] - 1);
-                blend(&end, &result);
+                let extent = end.size()[0];
+                blend(&end, &result, 0, extent, TileScheme::Separate);
             }
         }
         let len = result.size()[0];
@@ -92,22 +93,6 @@ impl Splice {
         self.given += own;
         (own > 0).then(|| result.narrow(0, 0, own))
     }
-}
-
-/// Lets `end` pass over into the start of `result`, evenly, in place.
-fn blend(end: &Tensor, result: &Tensor) {
-    let extent = end.size()[0].min(result.size()[0]);
-    if extent == 0 {
-        return;
-    }
-    let end = end.narrow(0, end.size()[0] - extent, extent);
-    let mut shape = vec![1; result.dim()];
-    shape[0] = extent;
-    let weight = Tensor::arange(extent, (Kind::Float, result.device())) / extent;
-    let weight = weight.view(shape.as_slice());
-    let mut start = result.narrow(0, 0, extent);
-    // In f32 also for halves, and rounded once.
-    start.copy_(&(end * (1.0 - &weight) + &start * &weight));
 }
 
 #[cfg(test)]

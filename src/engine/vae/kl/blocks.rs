@@ -9,7 +9,7 @@ use super::canvas::{Band, Canvas, Pass, Reach};
 use super::norm::{GroupNorm, Moments};
 use crate::kernels;
 use crate::vae::attention::AttentionBlock;
-use crate::vae::causal::convolve_pictures;
+use crate::vae::causal::{channels_innermost, convolve_pictures, convolve_strided};
 use crate::vae::doubling::DoublingConv;
 use crate::weights::{Weights, WeightsError};
 
@@ -32,11 +32,10 @@ impl Conv {
         kernel: i64,
     ) -> Result<Self, WeightsError> {
         let weight = w.tensor("weight", &[outputs, inputs, kernel, kernel])?;
-        let rows = weight.permute([0, 2, 3, 1]).contiguous();
         let bias = w.tensor("bias", &[outputs])?;
         let is_on_gpu = w.device() != Device::Cpu;
         Ok(Self {
-            weight: rows.permute([0, 3, 1, 2]),
+            weight: channels_innermost(&weight),
             apart: is_on_gpu.then(|| bias.to_kind(Kind::Float)),
             bias,
             kernel,
@@ -100,15 +99,17 @@ pub(super) struct NormedConv {
 }
 
 impl NormedConv {
+    /// `end`: of the names of both.
     pub(super) fn new(
-        norm: &Weights,
-        conv: &Weights,
+        w: &Weights,
+        end: &str,
         [input, output]: [i64; 2],
         cfg: &KlVaeConfig,
     ) -> Result<Self, WeightsError> {
+        let [norm, conv] = ["norm", "conv"].map(|name| w / format!("{name}{end}"));
         Ok(Self {
-            norm: GroupNorm::new(norm, input, cfg.norm_num_groups)?,
-            conv: Conv::new(conv, [input, output], 3)?,
+            norm: GroupNorm::new(&norm, input, cfg.norm_num_groups)?,
+            conv: Conv::new(&conv, [input, output], 3)?,
         })
     }
 
@@ -149,13 +150,9 @@ impl ResidualBlock {
         [input, output]: [i64; 2],
         cfg: &KlVaeConfig,
     ) -> Result<Self, WeightsError> {
-        let part = |index, widths| {
-            let [norm, conv] = ["norm", "conv"].map(|name| w / format!("{name}{index}"));
-            NormedConv::new(&norm, &conv, widths, cfg)
-        };
         Ok(Self {
-            first: part(1, [input, output])?,
-            second: part(2, [output, output])?,
+            first: NormedConv::new(w, "1", [input, output], cfg)?,
+            second: NormedConv::new(w, "2", [output, output], cfg)?,
             nin_shortcut: (input != output)
                 .then(|| Conv::new(&(w / "nin_shortcut"), [input, output], 1))
                 .transpose()?,
@@ -233,9 +230,7 @@ impl Downsample {
             let missing = 2 * (band.out.end - band.out.start) + 1 - rows;
             let xs = xs.constant_pad_nd([0, 0, 0, 1, 0, missing]);
             let (weight, bias) = (&conv.weight, conv.fused_bias());
-            let ys = xs.permute([0, 3, 1, 2]);
-            let ys = ys.conv2d(weight, bias, [2, 2], [0, 0], [1, 1], 1);
-            let mut ys = ys.permute([0, 2, 3, 1]).contiguous();
+            let mut ys = convolve_strided(&xs, weight, bias, [0, 0], 2);
             conv.complete(&mut ys, None);
             ys
         };

@@ -211,7 +211,6 @@ fn bands(height: i64, most: i64) -> impl Iterator<Item = Range<i64>> {
 /// What a layer makes of the rows that a band needs.
 pub(super) type Layer<'a> = dyn Fn(&Tensor, &Band) -> Tensor + 'a;
 
-/// All numbers of a picture between two layers.
 pub(super) struct Canvas {
     content: Content,
     /// Where it came in bands.

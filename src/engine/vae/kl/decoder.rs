@@ -6,11 +6,10 @@ use safelight_core::networks::{KlVaeConfig, VaeHalf};
 use tch::Tensor;
 
 use super::blocks::{Conv, Middle, NormedConv, ResidualBlock, Upsample};
-use super::canvas::{Bands, Canvas, Pass};
-use super::half::Half;
+use super::canvas::{Canvas, Pass};
+use super::half::{Half, KlWay};
 use crate::vae::keys;
 use crate::vae::level::Level;
-use crate::vae::tiles::Tiling;
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
@@ -20,7 +19,6 @@ pub struct KlVaeDecoder {
     mid: Middle,
     /// From latents to pixels; the authors number them the other way round.
     up: Vec<Level<ResidualBlock, Upsample>>,
-    /// norm_out and conv_out
     head: NormedConv,
     half: Half,
 }
@@ -46,12 +44,7 @@ impl KlVaeDecoder {
             conv_in,
             mid,
             up: up.collect::<Result<_, _>>()?,
-            head: NormedConv::new(
-                &(&w / "norm_out"),
-                &(&w / "conv_out"),
-                [cfg.narrowest(), 3],
-                cfg,
-            )?,
+            head: NormedConv::new(&w, "_out", [cfg.narrowest(), 3], cfg)?,
             half: Half::decoder(cfg, weights),
         })
     }
@@ -63,34 +56,14 @@ impl KlVaeDecoder {
 
     /// `latents`: `(B, C, h, w)`, not normalised, anywhere and of any kind → `(B, 3, H, W)`, nominally in -1..1, where
     /// the weights are and in their kind. `None` when cancelled.
-    pub fn decode(&self, latents: &Tensor, cancelled: &dyn Fn() -> bool) -> Option<Tensor> {
-        let one = |latents: &Tensor, pass: &Pass<'_>| self.decode_one(latents, pass);
-        self.half.whole(latents, &one, cancelled)
-    }
-
-    /// The same numbers, but for rounding, in less memory: each layer goes over the picture a band at a time.
-    pub fn decode_in_bands(
+    pub fn decode(
         &self,
         latents: &Tensor,
-        bands: Bands,
+        way: KlWay,
         cancelled: &dyn Fn() -> bool,
     ) -> Option<Tensor> {
         let one = |latents: &Tensor, pass: &Pass<'_>| self.decode_one(latents, pass);
-        self.half.in_bands(latents, bands, &one, cancelled)
-    }
-
-    /// With [`TileScheme::Seamless`](crate::vae::TileScheme::Seamless) in bands of as many pixels as a tile has, whose
-    /// rest waits outside of the device where that has no room for it: nothing is cut apart, so there are no seams. With
-    /// [`TileScheme::Separate`](crate::vae::TileScheme::Separate) what diffusers' `tiled_decode` gives where its
-    /// overlap of a quarter is the tiling's.
-    pub fn decode_tiled(
-        &self,
-        latents: &Tensor,
-        tiling: Tiling,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Option<Tensor> {
-        let one = |latents: &Tensor, pass: &Pass<'_>| self.decode_one(latents, pass);
-        self.half.tiled(latents, tiling, &one, cancelled)
+        self.half.over(latents, way, &one, cancelled)
     }
 
     /// `(1, C, h, w)` → `(1, 3, H, W)`

@@ -6,20 +6,17 @@ use safelight_core::networks::{KlVaeConfig, VaeHalf};
 use tch::Tensor;
 
 use super::blocks::{Conv, Downsample, Middle, NormedConv, ResidualBlock};
-use super::canvas::{Bands, Canvas, Pass};
-use super::half::Half;
+use super::canvas::{Canvas, Pass};
+use super::half::{Half, KlWay};
 use crate::vae::level::Level;
-use crate::vae::tiles::Tiling;
 use crate::vae::{Posterior, keys};
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
 pub struct KlVaeEncoder {
     conv_in: Conv,
-    /// From pixels to latents.
     down: Vec<Level<ResidualBlock, Downsample>>,
     mid: Middle,
-    /// norm_out and conv_out
     head: NormedConv,
     quant_conv: Option<Conv>,
     half: Half,
@@ -34,12 +31,11 @@ impl KlVaeEncoder {
         let moments = 2 * cfg.latent_channels;
         let conv_in = Conv::new(&(&w / "conv_in"), [3, cfg.narrowest()], 3)?;
         let down = (0..levels).map(|level| down_level(&(&w / "down" / level), level, cfg));
-        let widths = [cfg.widest(), moments];
         Ok(Self {
             conv_in,
             down: down.collect::<Result<_, _>>()?,
             mid: Middle::new(&(&w / "mid"), cfg.widest(), cfg)?,
-            head: NormedConv::new(&(&w / "norm_out"), &(&w / "conv_out"), widths, cfg)?,
+            head: NormedConv::new(&w, "_out", [cfg.widest(), moments], cfg)?,
             quant_conv: cfg
                 .use_quant_conv
                 .then(|| Conv::new(&(&root / "quant_conv"), [moments; 2], 1))
@@ -55,33 +51,14 @@ impl KlVaeEncoder {
 
     /// `pixels`: `(B, 3, H, W)` in -1..1, edges multiples of the spatial factor, anywhere and of any kind → latents
     /// `(B, C, h, w)`, where the weights are and in their kind. `None` when cancelled.
-    pub fn encode(&self, pixels: &Tensor, cancelled: &dyn Fn() -> bool) -> Option<Posterior> {
-        let one = |pixels: &Tensor, pass: &Pass<'_>| self.encode_one(pixels, pass);
-        let moments = self.half.whole(pixels, &one, cancelled)?;
-        Some(Posterior::of(&moments))
-    }
-
-    /// The same numbers, but for rounding, in less memory: each layer goes over the picture a band at a time.
-    pub fn encode_in_bands(
+    pub fn encode(
         &self,
         pixels: &Tensor,
-        bands: Bands,
+        way: KlWay,
         cancelled: &dyn Fn() -> bool,
     ) -> Option<Posterior> {
         let one = |pixels: &Tensor, pass: &Pass<'_>| self.encode_one(pixels, pass);
-        let moments = self.half.in_bands(pixels, bands, &one, cancelled)?;
-        Some(Posterior::of(&moments))
-    }
-
-    /// As [`KlVaeDecoder::decode_tiled`](super::KlVaeDecoder::decode_tiled).
-    pub fn encode_tiled(
-        &self,
-        pixels: &Tensor,
-        tiling: Tiling,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Option<Posterior> {
-        let one = |pixels: &Tensor, pass: &Pass<'_>| self.encode_one(pixels, pass);
-        let moments = self.half.tiled(pixels, tiling, &one, cancelled)?;
+        let moments = self.half.over(pixels, way, &one, cancelled)?;
         Some(Posterior::of(&moments))
     }
 

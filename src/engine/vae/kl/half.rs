@@ -1,4 +1,4 @@
-//! How one half of the autoencoder goes over pictures: one after the other, whole, in bands, or in tiles.
+//! How one half of the autoencoder goes over pictures: one after the other, each in the way that is asked for.
 //!
 //! Norms are over one picture, so pictures never go through together. Knows no layer.
 
@@ -6,8 +6,22 @@ use safelight_core::networks::KlVaeConfig;
 use tch::{Device, Kind, Tensor};
 
 use super::canvas::{Bands, Pass};
-use crate::vae::tiles::{Grid, Tiling};
+use crate::vae::tiles::{Tiling, in_tiles};
 use crate::weights::Weights;
+
+/// How a half goes over a picture.
+#[derive(Debug, Clone, Copy)]
+pub enum KlWay {
+    /// At once.
+    Whole,
+    /// The same numbers, but for rounding, in less memory: each layer goes over the picture a band at a time.
+    Bands(Bands),
+    /// With [`TileScheme::Seamless`](crate::vae::TileScheme::Seamless) in bands of as many pixels as a tile has, whose
+    /// rest waits outside of the device where that has no room for it: nothing is cut apart, so there are no seams. With
+    /// [`TileScheme::Separate`](crate::vae::TileScheme::Separate) what diffusers' `tiled_decode` and `tiled_encode`
+    /// give where their overlap of a quarter is the tiling's.
+    Tiles(Tiling),
+}
 
 /// What the half makes of one picture, `(1, C, H, W)`; `None` when cancelled.
 pub(super) type One<'a> = &'a dyn Fn(&Tensor, &Pass<'_>) -> Option<Tensor>;
@@ -15,7 +29,6 @@ pub(super) type One<'a> = &'a dyn Fn(&Tensor, &Pass<'_>) -> Option<Tensor>;
 /// Sizes of the autoencoder, and where it computes.
 #[derive(Debug)]
 pub(super) struct Half {
-    /// Channels at the pixels.
     width: i64,
     /// Pixels along an edge of one latent.
     spatial_factor: i64,
@@ -45,54 +58,38 @@ impl Half {
     }
 
     /// `pictures`: `(B, C, H, W)` → what `one` gives of all.
-    pub(super) fn whole(
+    pub(super) fn over(
         &self,
         pictures: &Tensor,
+        way: KlWay,
         one: One<'_>,
         cancelled: &dyn Fn() -> bool,
     ) -> Option<Tensor> {
-        self.each(pictures, &self.pass(cancelled), one)
-    }
-
-    pub(super) fn in_bands(
-        &self,
-        pictures: &Tensor,
-        bands: Bands,
-        one: One<'_>,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Option<Tensor> {
-        let pass = self.pass(cancelled).in_bands(bands, self.width);
-        self.each(pictures, &pass, one)
-    }
-
-    pub(super) fn tiled(
-        &self,
-        pictures: &Tensor,
-        tiling: Tiling,
-        one: One<'_>,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Option<Tensor> {
-        let [cell, result_cell] = self.cells;
-        let latents = [2, 3].map(|dim| pictures.size()[dim] / cell);
-        if tiling.is_seamless() {
-            let pixels = latents.iter().product::<i64>() * self.spatial_factor.pow(2);
-            let bands = Bands::of_tiles(tiling, pixels, self.width, &self.pass(cancelled));
-            return self.in_bands(pictures, bands, one, cancelled);
-        }
-        let Some(grid) = Grid::new(tiling, self.spatial_factor, latents) else {
-            return self.whole(pictures, one, cancelled);
+        let pass = Pass::new(self.device, self.kind, cancelled);
+        let bands = match way {
+            KlWay::Whole => None,
+            KlWay::Bands(bands) => Some(bands),
+            KlWay::Tiles(tiling) if tiling.is_seamless() => {
+                let edges = [2, 3].map(|dim| pictures.size()[dim] / self.cells[0]);
+                let pixels = edges.iter().product::<i64>() * self.spatial_factor.pow(2);
+                Some(Bands::of_tiles(tiling, pixels, self.width, &pass))
+            }
+            KlWay::Tiles(tiling) => {
+                return self.each(pictures, &pass, &|picture, pass| {
+                    let tile = |tile: &Tensor| {
+                        let ys = one(tile, pass)?;
+                        Some(ys.permute([0, 2, 3, 1]).contiguous())
+                    };
+                    let (tiling, factor) = (Some(tiling), self.spatial_factor);
+                    let whole = in_tiles(picture, 2, tiling, factor, self.cells, &tile)?;
+                    Some(whole.permute([0, 3, 1, 2]).contiguous())
+                });
+            }
         };
-        self.each(pictures, &self.pass(cancelled), &|picture, pass| {
-            let whole = grid.put_together(result_cell, &|tile| {
-                let ys = one(&tile.cut(picture, 2, cell), pass)?;
-                Some(ys.permute([0, 2, 3, 1]).contiguous())
-            });
-            Some(whole?.permute([0, 3, 1, 2]).contiguous())
-        })
-    }
-
-    fn pass<'a>(&self, cancelled: &'a dyn Fn() -> bool) -> Pass<'a> {
-        Pass::new(self.device, self.kind, cancelled)
+        match bands {
+            None => self.each(pictures, &pass, one),
+            Some(bands) => self.each(pictures, &pass.in_bands(bands, self.width), one),
+        }
     }
 
     fn each(&self, pictures: &Tensor, pass: &Pass<'_>, one: One<'_>) -> Option<Tensor> {

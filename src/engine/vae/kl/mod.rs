@@ -26,6 +26,7 @@ use tch::Tensor;
 pub use self::canvas::Bands;
 pub use self::decoder::KlVaeDecoder;
 pub use self::encoder::KlVaeEncoder;
+pub use self::half::KlWay;
 
 /// The latents that a diffusion model takes, from those that the encoder gives.
 pub fn normalize(cfg: &KlVaeConfig, latents: &Tensor) -> Tensor {

@@ -3,18 +3,12 @@
 //! For contiguous f32 pictures on the CPU. libtorch has a group norm for channels innermost there, but sums up all
 //! pixels one after the other: at 512 × 512 its variance is off by a ten-thousandth.
 
-#![expect(
-    clippy::inline_always,
-    reason = "inner loops must be compiled with the vectors of their caller"
-)]
-
 use std::ops::Range;
 
 use tch::{Device, Kind, Tensor};
 
-use crate::runtime::for_each_range;
 use crate::vae::pointwise::silu;
-use crate::vae::slices::{SharedMut, VectorWork, floats, multiply_add, vectorized};
+use crate::vae::slices::{SharedMut, SharedWork, floats, multiply_add};
 
 /// Numbers whose statistics are taken together: they stay in a core's own cache while they are read twice.
 const NUMBERS_PER_BLOCK: usize = 32 * 1024;
@@ -24,7 +18,6 @@ pub(super) struct BlockMoments {
     /// Both `(blocks, C)`
     pub(super) means: Tensor,
     pub(super) variances: Tensor,
-    /// Pixels of each block.
     pub(super) pixels: Vec<usize>,
 }
 
@@ -44,7 +37,7 @@ pub(super) fn moments(xs: &Tensor) -> BlockMoments {
         means: SharedMut::new(&means),
         variances: SharedMut::new(&variances),
     };
-    for_each_range(blocks, 1, &|blocks| vectorized(Blocks(&pass, blocks)));
+    pass.run_all(blocks, 1);
     let pixels = (0..blocks).map(|block| per_block.min(total - block * per_block));
     BlockMoments {
         pixels: pixels.collect(),
@@ -67,22 +60,18 @@ struct Statistics<'a> {
     variances: SharedMut<'a>,
 }
 
-/// The blocks that one thread handles at a time.
-struct Blocks<'a>(&'a Statistics<'a>, Range<usize>);
-
-impl VectorWork for Blocks<'_> {
+impl SharedWork for Statistics<'_> {
     #[expect(unsafe_code, reason = "threads write to different rows of one tensor")]
     #[inline(always)]
-    fn run<const FUSED: bool>(self) {
-        let Self(pass, blocks) = self;
-        let channels = pass.channels;
+    fn run<const FUSED: bool>(&self, blocks: Range<usize>) {
+        let channels = self.channels;
         for block in blocks {
-            let start = block * pass.per_block * channels;
-            let end = pass.xs.len().min(start + pass.per_block * channels);
-            let xs = &pass.xs[start..end];
+            let start = block * self.per_block * channels;
+            let end = self.xs.len().min(start + self.per_block * channels);
+            let xs = &self.xs[start..end];
             let share = channels as f32 / xs.len() as f32;
             // SAFETY: each block's rows are written here alone.
-            let means = unsafe { pass.means.row(block * channels, channels) };
+            let means = unsafe { self.means.row(block * channels, channels) };
             for pixel in xs.chunks_exact(channels) {
                 for (sum, x) in means.iter_mut().zip(pixel) {
                     *sum += x;
@@ -92,7 +81,7 @@ impl VectorWork for Blocks<'_> {
                 *mean *= share;
             }
             // SAFETY: as above, of another tensor.
-            let variances = unsafe { pass.variances.row(block * channels, channels) };
+            let variances = unsafe { self.variances.row(block * channels, channels) };
             for pixel in xs.chunks_exact(channels) {
                 for ((sum, x), mean) in variances.iter_mut().zip(pixel).zip(&*means) {
                     let from_mean = x - mean;
@@ -110,47 +99,34 @@ impl VectorWork for Blocks<'_> {
 pub(super) fn scaled(xs: &Tensor, scale: &Tensor, shift: &Tensor, with_silu: bool) -> Tensor {
     let out = xs.empty_like();
     let channels = channels_of(xs);
-    let pass = Scaling {
-        xs: floats(xs),
-        scale: floats(scale),
-        shift: floats(shift),
-        out: SharedMut::new(&out),
-    };
-    let grain = (NUMBERS_PER_BLOCK / channels).max(1);
-    for_each_range(xs.numel() / channels, grain, &|pixels| {
-        if with_silu {
-            vectorized(ScaledPixels::<true>(&pass, pixels));
-        } else {
-            vectorized(ScaledPixels::<false>(&pass, pixels));
-        }
-    });
+    let (count, grain) = (xs.numel() / channels, (NUMBERS_PER_BLOCK / channels).max(1));
+    let (xs, scale, shift) = (floats(xs), floats(scale), floats(shift));
+    let shared = SharedMut::new(&out);
+    if with_silu {
+        Scaling::<true>(xs, scale, shift, shared).run_all(count, grain);
+    } else {
+        Scaling::<false>(xs, scale, shift, shared).run_all(count, grain);
+    }
     out
 }
 
-struct Scaling<'a> {
-    xs: &'a [f32],
-    scale: &'a [f32],
-    shift: &'a [f32],
-    out: SharedMut<'a>,
-}
+/// Pixels, scale and shift, and where the results go.
+struct Scaling<'a, const SILU: bool>(&'a [f32], &'a [f32], &'a [f32], SharedMut<'a>);
 
-/// The pixels that one thread handles at a time.
-struct ScaledPixels<'a, const SILU: bool>(&'a Scaling<'a>, Range<usize>);
-
-impl<const SILU: bool> VectorWork for ScaledPixels<'_, SILU> {
+impl<const SILU: bool> SharedWork for Scaling<'_, SILU> {
     #[expect(
         unsafe_code,
         reason = "threads write to different pixels of one tensor"
     )]
     #[inline(always)]
-    fn run<const FUSED: bool>(self) {
-        let Self(pass, pixels) = self;
-        let channels = pass.scale.len();
+    fn run<const FUSED: bool>(&self, pixels: Range<usize>) {
+        let Self(xs, scale, shift, out) = self;
+        let channels = scale.len();
         for start in pixels.map(|pixel| pixel * channels) {
             // SAFETY: this pixel is written here alone.
-            let out = unsafe { pass.out.row(start, channels) };
-            let xs = &pass.xs[start..start + channels];
-            let terms = pass.scale.iter().zip(pass.shift);
+            let out = unsafe { out.row(start, channels) };
+            let xs = &xs[start..start + channels];
+            let terms = scale.iter().zip(*shift);
             for ((out, x), (scale, shift)) in out.iter_mut().zip(xs).zip(terms) {
                 let y = multiply_add::<FUSED>(*x, *scale, *shift);
                 *out = if SILU { silu::<FUSED>(y) } else { y };

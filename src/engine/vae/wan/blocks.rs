@@ -19,7 +19,7 @@ pub(super) struct Pass<'a> {
 impl<'a> Pass<'a> {
     pub(super) fn new(cancelled: &'a dyn Fn() -> bool) -> Self {
         Self {
-            cache: FrameCache::new(),
+            cache: FrameCache::default(),
             scratch: Scratch::new(),
             cancelled,
         }
@@ -27,7 +27,7 @@ impl<'a> Pass<'a> {
 
     /// To be called between two clips, or two tiles of one.
     pub(super) fn forget(&mut self) {
-        self.cache = FrameCache::new();
+        self.cache = FrameCache::default();
     }
 
     /// `None` once the job is cancelled, so that `?` leaves the network between any two blocks.
@@ -92,7 +92,6 @@ impl RmsNorm {
     }
 }
 
-/// norm, SiLU, convolution.
 #[derive(Debug)]
 struct NormedConv {
     norm: RmsNorm,
@@ -142,7 +141,6 @@ impl NormedConv {
     }
 }
 
-/// norm, SiLU, convolution, twice, around a shortcut.
 #[derive(Debug)]
 pub(super) struct ResidualBlock {
     first: NormedConv,
@@ -240,7 +238,6 @@ impl AttentionBlock {
     }
 }
 
-/// Residual block, attention, residual block at the width of the latents' end.
 #[derive(Debug)]
 pub(super) struct Middle {
     before: ResidualBlock,

@@ -42,56 +42,60 @@ impl WanVaeDecoder {
         let root = keys::wan(weights, cfg);
         let w = &root / "decoder";
         let levels = cfg.decoder_levels();
-        let first = levels
-            .first()
-            .map_or_else(|| cfg.decoder_dim(), |level| level.input);
-        let last = levels
-            .last()
-            .map_or_else(|| cfg.decoder_dim(), |level| level.output);
+        let dim = cfg.decoder_dim();
+        let first = levels.first().map_or(dim, |level| level.input);
+        let last = levels.last().map_or(dim, |level| level.output);
         let feed = |frames| Feed { form, frames };
+        let frames = feed(cfg.temporal_factor());
         let upsamples = levels
             .into_iter()
             .map(|level| UpLevel::new(&root, level, form));
         Ok(Self {
-            entrance: CausalConv3d::new(
-                &(&root / "conv2"),
-                [cfg.z_dim, cfg.z_dim],
-                [1, 1, 1],
-                feed(1),
-            )?,
+            entrance: CausalConv3d::new(&(&root / "conv2"), [cfg.z_dim; 2], [1, 1, 1], feed(1))?,
             conv1: CausalConv3d::new(&(&w / "conv1"), [cfg.z_dim, first], [3, 3, 3], feed(1))?,
             middle: Middle::new(&(&w / "middle"), first, feed(1))?,
             upsamples: upsamples.collect::<Result<_, _>>()?,
-            head: Head::new(
-                &(&w / "head"),
-                [last, cfg.pixel_channels()],
-                feed(cfg.temporal_factor()),
-            )?,
+            head: Head::new(&(&w / "head"), [last, cfg.pixel_channels()], frames)?,
             patch_size: cfg.patch(),
             spatial_factor: cfg.spatial_factor(),
             kind: weights.kind(),
         })
     }
 
-    /// The keys of the decoder's half that nobody asked for.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         keys::unexpected_of_wan(weights, VaeHalf::Decoder)
     }
 
     /// `latents`: `(1, C, f, h, w)`, not normalised. Gives `frames` one chunk a latent frame, `(1, 3, n, H, W)` in
     /// -1..1, in the kind of the weights: first one frame, then as many as the temporal factor. `None` when cancelled.
+    ///
+    /// `tiling`: in overlapping tiles, for less memory on the device, where the frames all come at the end, in order and
+    /// in the same chunks. A clip that fits into one tile is decoded whole.
     pub fn decode(
         &self,
         latents: &Tensor,
+        tiling: Option<Tiling>,
         cancelled: &dyn Fn() -> bool,
         frames: &mut dyn FnMut(Tensor),
     ) -> Option<()> {
+        let size = latents.size();
+        let cell = self.spatial_factor / self.patch_size;
+        let grid = tiling.and_then(|tiling| {
+            let unit = if tiling.is_seamless() {
+                cell
+            } else {
+                self.spatial_factor
+            };
+            let grid = Grid::new(tiling, unit, [size[3], size[4]])?;
+            Some((grid, tiling))
+        });
         tch::no_grad(|| {
             let mut pass = Pass::new(cancelled);
-            for i in 0..latents.size()[2] {
-                if i > 0 {
-                    pass.cache.rewind();
-                }
+            if let Some((grid, tiling)) = grid {
+                return self.decode_tiles(latents, grid, tiling, pass, frames);
+            }
+            for i in 0..size[2] {
+                pass.cache.begin(i as usize);
                 let chunk = self.decode_chunk(&latents.narrow(2, i, 1), &mut pass)?;
                 frames(self.pixels(&chunk));
             }
@@ -99,48 +103,32 @@ impl WanVaeDecoder {
         })
     }
 
-    /// The same in overlapping tiles, for less memory on the device: the frames all come at the end, in order and in
-    /// the same chunks. A clip that fits into one tile is decoded whole.
-    pub fn decode_tiled(
+    fn decode_tiles(
         &self,
         latents: &Tensor,
+        grid: Grid,
         tiling: Tiling,
-        cancelled: &dyn Fn() -> bool,
+        mut pass: Pass<'_>,
         frames: &mut dyn FnMut(Tensor),
     ) -> Option<()> {
-        let size = latents.size();
-        let cell = self.spatial_factor / self.patch_size;
-        let unit = if tiling.is_seamless() {
-            cell
+        let uncut = if tiling.is_seamless() {
+            Uncut::Wholes(self.wholes(latents, &mut pass)?)
         } else {
-            self.spatial_factor
+            Uncut::Latents(latents)
         };
-        let Some(grid) = Grid::new(tiling, unit, [size[3], size[4]]) else {
-            return self.decode(latents, cancelled, frames);
-        };
-        tch::no_grad(|| {
-            let mut pass = Pass::new(cancelled);
-            let uncut = if tiling.is_seamless() {
-                Uncut::Wholes(self.wholes(latents, &mut pass)?)
-            } else {
-                Uncut::Latents(latents)
-            };
-            let mut mosaic = Mosaic::new(grid, cell);
-            for tile in grid.tiles() {
-                pass.forget();
-                for i in 0..size[2] {
-                    if i > 0 {
-                        pass.cache.rewind();
-                    }
-                    let part = self.cut(&uncut, &tile, i, &mut pass)?;
-                    let chunk = self.tiled_part(&part, &mut pass)?;
-                    if let Some(whole) = mosaic.put(&tile, i as usize, &chunk) {
-                        frames(self.pixels(&whole));
-                    }
+        let mut mosaic = Mosaic::new(grid, self.spatial_factor / self.patch_size);
+        for tile in grid.tiles() {
+            pass.forget();
+            for i in 0..latents.size()[2] {
+                pass.cache.begin(i as usize);
+                let part = self.cut(&uncut, &tile, i, &mut pass)?;
+                let chunk = self.tiled_part(&part, &mut pass)?;
+                if let Some(whole) = mosaic.put(&tile, i as usize, &chunk) {
+                    frames(self.pixels(&whole));
                 }
             }
-            Some(())
-        })
+        }
+        Some(())
     }
 
     /// What `tiled_part` takes of latent frame `i` for a tile.
@@ -162,9 +150,7 @@ impl WanVaeDecoder {
     fn wholes(&self, latents: &Tensor, pass: &mut Pass<'_>) -> Option<Vec<Tensor>> {
         (0..latents.size()[2])
             .map(|i| {
-                if i > 0 {
-                    pass.cache.rewind();
-                }
+                pass.cache.begin(i as usize);
                 let whole = self.whole_part(&latents.narrow(2, i, 1), pass)?;
                 Some(on_cpu(&whole))
             })

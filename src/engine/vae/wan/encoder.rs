@@ -52,16 +52,12 @@ impl WanVaeEncoder {
             frames: WanVaeConfig::ENCODER_FRAMES,
         };
         let moments = 2 * cfg.z_dim;
+        let pixels = [cfg.pixel_channels(), cfg.base_dim];
         let downsamples = levels
             .into_iter()
             .map(|level| DownLevel::new(&root, level, form));
         Ok(Self {
-            conv1: CausalConv3d::new(
-                &(&w / "conv1"),
-                [cfg.pixel_channels(), cfg.base_dim],
-                [3, 3, 3],
-                first,
-            )?,
+            conv1: CausalConv3d::new(&(&w / "conv1"), pixels, [3, 3, 3], first)?,
             downsamples: downsamples.collect::<Result<_, _>>()?,
             middle: Middle::new(&(&w / "middle"), widest, feed)?,
             head: Head::new(&(&w / "head"), [widest, moments], feed)?,
@@ -72,7 +68,6 @@ impl WanVaeEncoder {
         })
     }
 
-    /// The keys of the encoder's half that nobody asked for.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         keys::unexpected_of_wan(weights, VaeHalf::Encoder)
     }
@@ -80,15 +75,28 @@ impl WanVaeEncoder {
     /// `pixels`: `(1, 3, F, H, W)` in -1..1, edges multiples of the spatial factor → `None` when cancelled.
     ///
     /// Takes the first frame and then whole groups of four: what is left over is ignored, as in diffusers. The clip may
-    /// be anywhere and of any kind: a chunk at a time is brought to the weights.
-    pub fn encode(&self, pixels: &Tensor, cancelled: &dyn Fn() -> bool) -> Option<Posterior> {
+    /// be anywhere and of any kind: a chunk at a time is brought to the weights. `tiling`: in overlapping tiles, for less
+    /// memory; a clip that fits into one tile is encoded whole.
+    pub fn encode(
+        &self,
+        pixels: &Tensor,
+        tiling: Option<Tiling>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Option<Posterior> {
+        let factor = self.spatial_factor;
+        let latents = [3, 4].map(|dim| pixels.size()[dim] / factor);
+        let grid = tiling.and_then(|tiling| {
+            let grid = Grid::new(tiling, factor / self.patch_size, latents)?;
+            Some((grid, tiling))
+        });
         tch::no_grad(|| {
             let mut pass = Pass::new(cancelled);
+            if let Some((grid, tiling)) = grid {
+                return self.encode_tiles(pixels, grid, tiling, pass);
+            }
             let mut moments = Vec::new();
             for (i, chunk) in chunks(pixels).enumerate() {
-                if i > 0 {
-                    pass.cache.rewind();
-                }
+                pass.cache.begin(i);
                 let xs = self.tiled_part(&chunk, &mut pass)?;
                 moments.push(self.whole_part(&xs, &mut pass)?);
             }
@@ -96,47 +104,34 @@ impl WanVaeEncoder {
         })
     }
 
-    /// The same in overlapping tiles, for less memory. A clip that fits into one tile is encoded whole.
-    pub fn encode_tiled(
+    fn encode_tiles(
         &self,
         pixels: &Tensor,
+        grid: Grid,
         tiling: Tiling,
-        cancelled: &dyn Fn() -> bool,
+        mut pass: Pass<'_>,
     ) -> Option<Posterior> {
-        let factor = self.spatial_factor;
-        let latents = [3, 4].map(|dim| pixels.size()[dim] / factor);
-        let Some(grid) = Grid::new(tiling, factor / self.patch_size, latents) else {
-            return self.encode(pixels, cancelled);
-        };
-        tch::no_grad(|| {
-            let mut mosaic = Mosaic::new(grid, 1);
-            let mut pass = Pass::new(cancelled);
-            let mut wholes = Vec::new();
-            for tile in grid.tiles() {
-                pass.forget();
-                for (i, chunk) in chunks(&tile.cut(pixels, 3, factor)).enumerate() {
-                    if i > 0 {
-                        pass.cache.rewind();
-                    }
-                    let mut xs = self.tiled_part(&chunk, &mut pass)?;
-                    if !tiling.is_seamless() {
-                        xs = self.whole_part(&xs, &mut pass)?;
-                    }
-                    wholes.extend(mosaic.put(&tile, i, &xs));
+        let mut mosaic = Mosaic::new(grid, 1);
+        let mut wholes = Vec::new();
+        for tile in grid.tiles() {
+            pass.forget();
+            for (i, chunk) in chunks(&tile.cut(pixels, 3, self.spatial_factor)).enumerate() {
+                pass.cache.begin(i);
+                let mut xs = self.tiled_part(&chunk, &mut pass)?;
+                if !tiling.is_seamless() {
+                    xs = self.whole_part(&xs, &mut pass)?;
                 }
+                wholes.extend(mosaic.put(&tile, i, &xs));
             }
-            if !tiling.is_seamless() {
-                return Some(posterior(&wholes));
-            }
+        }
+        if tiling.is_seamless() {
             pass.forget();
             for (i, xs) in wholes.iter_mut().enumerate() {
-                if i > 0 {
-                    pass.cache.rewind();
-                }
+                pass.cache.begin(i);
                 *xs = self.whole_part(xs, &mut pass)?;
             }
-            Some(posterior(&wholes))
-        })
+        }
+        Some(posterior(&wholes))
     }
 
     /// `pixels`: `(1, 3, T, H, W)` → the pixels that the level of the latents sees, `(t, h, w, C)`

@@ -6,7 +6,7 @@ use safelight_core::networks::WanVaeLevel;
 use tch::{Kind, Tensor};
 
 use super::blocks::{Pass, four};
-use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
+use crate::vae::causal::{CausalConv3d, ConvForm, Feed, channels_innermost, convolve_strided};
 use crate::vae::doubling::{DoublingConv, Spread};
 use crate::weights::{Weights, WeightsError};
 
@@ -20,22 +20,15 @@ struct Conv2d {
 impl Conv2d {
     fn new(w: &Weights, [inputs, outputs]: [i64; 2]) -> Result<Self, WeightsError> {
         let weight = w.tensor("weight", &[outputs, inputs, 3, 3])?;
-        // Channels innermost in memory, as in the frames.
-        let weight = weight
-            .permute([0, 2, 3, 1])
-            .contiguous()
-            .permute([0, 3, 1, 2]);
         Ok(Self {
-            weight,
+            weight: channels_innermost(&weight),
             bias: w.tensor("bias", &[outputs])?,
         })
     }
 
     fn forward(&self, xs: &Tensor, stride: i64, padding: i64) -> Tensor {
         let (weight, bias) = (&self.weight, Some(&self.bias));
-        let xs = xs.permute([0, 3, 1, 2]);
-        let ys = xs.conv2d(weight, bias, [stride; 2], [padding; 2], [1, 1], 1);
-        ys.permute([0, 2, 3, 1]).contiguous()
+        convolve_strided(xs, weight, bias, [padding; 2], stride)
     }
 }
 
@@ -84,7 +77,6 @@ pub(super) struct Upsample {
     form: ConvForm,
 }
 
-/// How edges are doubled and convolved.
 #[derive(Debug)]
 enum Doubling {
     /// Without making the doubled frames: fewer multiplications and less memory.

@@ -217,11 +217,15 @@ fn another_image_encoder_or_processor_is_refused_in_a_sentence() {
     )
     .unwrap();
     let processor = SiglipImageProcessor::read(Some(dir.path())).unwrap();
-    let err = processor.check(&SiglipConfig::default(), &path);
+    let err = processor.check(SiglipConfig::default().image_size, &path);
     let err = err.unwrap_err().to_string();
     assert!(err.contains("384x384") && err.contains("224x224"), "{err}");
     let published = SiglipImageProcessor::read(None).unwrap();
-    assert!(published.check(&SiglipConfig::default(), &path).is_ok());
+    assert!(
+        published
+            .check(SiglipConfig::default().image_size, &path)
+            .is_ok()
+    );
     fs::write(&path, r#"{"size": "large"}"#).unwrap();
     assert!(SiglipImageProcessor::read(Some(dir.path())).is_err());
 }

@@ -2,16 +2,10 @@
 //!
 //! Every product and difference is rounded by itself, as in the reference, so the bits agree.
 
-#![expect(
-    clippy::inline_always,
-    reason = "inner loops must be compiled with the vectors of their caller"
-)]
-
 use half::f16;
 
 use crate::kernels::IQ4_VALUES;
 
-/// The f16 number at a byte.
 #[inline(always)]
 pub(super) fn half_at(block: &[u8], start: usize) -> f32 {
     f16::from_le_bytes([block[start], block[start + 1]]).to_f32()

@@ -2,11 +2,6 @@
 //!
 //! A block's numbers are made in f32, in registers and the nearest cache, and rounded as they are written.
 
-#![expect(
-    clippy::inline_always,
-    reason = "inner loops must be compiled with the vectors of their caller"
-)]
-
 use std::slice;
 use std::sync::{Mutex, PoisonError};
 

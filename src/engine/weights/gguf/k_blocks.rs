@@ -2,11 +2,6 @@
 //!
 //! A block has parts of 16 or 32 numbers, each with its own scale of a few bits, which the block's scale multiplies.
 
-#![expect(
-    clippy::inline_always,
-    reason = "inner loops must be compiled with the vectors of their caller"
-)]
-
 use super::blocks::{half_at, iq4_part, signed};
 
 #[inline(always)]

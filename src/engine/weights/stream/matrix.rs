@@ -117,32 +117,18 @@ impl Form {
 }
 
 impl StreamedMatrix {
-    /// A matrix of the network, which streams or stays.
+    /// One that stays in its file as long as `stream` does not know of it.
     pub(in crate::weights) fn new(
         w: &Weights,
         stream: &Rc<Stream>,
-        key: &str,
-        source: Source,
-        form: Form,
-        [rows, columns]: [i64; 2],
-    ) -> Rc<Self> {
-        let matrix = Self::table(w, stream, key, source, form, [rows, columns]);
-        stream.know(&matrix);
-        matrix
-    }
-
-    /// One of which only some rows are read: it stays in its file.
-    pub(in crate::weights) fn table(
-        w: &Weights,
-        stream: &Rc<Stream>,
-        key: &str,
+        key: String,
         source: Source,
         form: Form,
         [rows, columns]: [i64; 2],
     ) -> Rc<Self> {
         Rc::new(Self {
             stream: Rc::clone(stream),
-            key: key.to_owned(),
+            key,
             parts: Rc::new(vec![Part { source, form, rows }]),
             columns,
             is_seldom: w.is_seldom,
@@ -353,26 +339,17 @@ impl StreamedMatrix {
     }
 
     pub(super) fn failed(&self, err: StagingError) -> WeightsError {
-        match err {
-            StagingError::Io(source) => WeightsError::Io {
-                source: match source.kind() {
-                    ErrorKind::UnexpectedEof => {
-                        io::Error::new(ErrorKind::UnexpectedEof, "the file is shorter than it was")
-                    }
-                    _ => source,
-                },
-                path: self.parts[0].source.path.clone(),
-            },
-            StagingError::Tensor(source) => self.torch(source),
-        }
+        let err = match err {
+            StagingError::Io(err) if err.kind() == ErrorKind::UnexpectedEof => {
+                io::Error::new(err.kind(), "the file is shorter than it was").into()
+            }
+            err => err,
+        };
+        WeightsError::staging(err, &self.key, &self.parts[0].source.path)
     }
 
     fn torch(&self, source: tch::TchError) -> WeightsError {
-        WeightsError::Tensor {
-            key: self.key.clone(),
-            source,
-            path: self.parts[0].source.path.clone(),
-        }
+        self.failed(source.into())
     }
 }
 

@@ -162,7 +162,7 @@ impl Weights {
 }
 
 impl Stream {
-    fn know(&self, matrix: &Rc<StreamedMatrix>) {
+    pub(super) fn know(&self, matrix: &Rc<StreamedMatrix>) {
         self.state.borrow_mut().known.push(Rc::downgrade(matrix));
     }
 

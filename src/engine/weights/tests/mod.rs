@@ -9,7 +9,7 @@ use std::path::Path;
 
 use tch::{Device, Kind, Tensor};
 
-use super::{Weights, WeightsError};
+use super::{Mapping, Weights, WeightsError};
 
 /// A file from its raw header text and data.
 fn write_raw(path: &Path, header: &[u8], data: &[u8]) {
@@ -36,7 +36,7 @@ fn a_tensor_outlives_its_cursor_and_keeps_the_file_mapped() {
     let weights = open(dir.path()).unwrap();
     let tensor = (&weights / "a").tensor("weight", &[10, 100]).unwrap();
     drop(weights);
-    assert!(Weights::mapped_bytes_live() >= 4000);
+    assert!(Mapping::live_bytes() >= 4000);
     let copy = tensor.shallow_clone();
     drop(tensor);
     assert!(copy.equal(&stored));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::first_step;
+use safelight_core::job::{Sampler, first_step};
 use safelight_core::networks::{FluxTransformerConfig, NetworkConfig as _};
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
@@ -17,7 +17,7 @@ use crate::closeness::{assert_close, distance};
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
-use crate::sampling::{Algorithm, Euler, FlowSchedule, Solver};
+use crate::sampling::{Algorithm, FlowSchedule, Solver, UniPcOptions};
 use crate::store;
 use crate::text::TextEmbeds;
 
@@ -139,8 +139,8 @@ impl Run {
         } else {
             0
         };
-        let solver = Solver::new(Algorithm::Euler(Euler::along(schedule)), first..num_steps);
-        let solver = solver.unwrap();
+        let euler = Algorithm::of(Sampler::Euler, schedule, UniPcOptions::default(), 0);
+        let solver = Solver::new(euler, first..num_steps).unwrap();
         let seeds = std::iter::once(self.number("seed") as u64);
         let draws = Draws::new(self.shape, 1 + usize::from(has_picture), seeds).unwrap();
         let latents = match self.tensors.get("image_latents") {

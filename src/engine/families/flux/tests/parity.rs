@@ -81,7 +81,7 @@ fn the_whole_loop_is_that_of_the_reference() {
             &mut record,
             &NoHooks,
         );
-        let state = found.unwrap().unwrap();
+        let state = found.unwrap();
         record.finish().unwrap();
         let found = store::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
         let found: BTreeMap<_, _> = found.into_iter().collect();

@@ -40,7 +40,7 @@ impl Run {
         &self,
         (mut solver, state): (Solver, DenoiseState),
         hooks: &dyn Hooks,
-    ) -> Result<Option<DenoiseState>, EngineError> {
+    ) -> Result<DenoiseState, EngineError> {
         sample(
             &self.transformer,
             self.shape,
@@ -89,7 +89,7 @@ fn a_run_tells_its_steps_and_goes_on_from_a_checkpoint_bit_for_bit() {
     let mut run = Run::open("dev");
     let keeper = Keeper::default();
     let start = run.start_with_steps(6);
-    let whole = run.denoise(start, &keeper).unwrap().unwrap();
+    let whole = run.denoise(start, &keeper).unwrap();
     let told: Vec<_> = (1..=6).map(|step| (step, 6)).collect();
     assert_eq!(*keeper.steps.borrow(), told);
     let previews = keeper.previews.borrow();
@@ -100,7 +100,7 @@ fn a_run_tells_its_steps_and_goes_on_from_a_checkpoint_bit_for_bit() {
     let state = keeper.states.borrow_mut().pop().unwrap();
     assert_eq!(state.step, 4);
     let (solver, _) = run.start();
-    let again = run.denoise((solver, state), &NoHooks).unwrap().unwrap();
+    let again = run.denoise((solver, state), &NoHooks).unwrap();
     assert_eq!(again.latents, whole.latents);
 }
 
@@ -119,7 +119,7 @@ fn every_step_of_a_long_run_is_told_its_own_timestep() {
         let velocity = transformer.forward(&latents, told, &context, &rope, &NoHooks);
         latents = solver.step(call, &velocity.unwrap(), &latents).latents;
     }
-    let found = run.denoise(run.start(), &NoHooks).unwrap().unwrap();
+    let found = run.denoise(run.start(), &NoHooks).unwrap();
     assert_close("latents", &found.latents, &latents, 1e-5);
 }
 
@@ -127,7 +127,7 @@ fn every_step_of_a_long_run_is_told_its_own_timestep() {
 fn a_run_can_be_stopped_between_blocks() {
     let run = Run::open("true_cfg");
     let whole = Keeper::default();
-    assert!(run.denoise(run.start(), &whole).unwrap().is_some());
+    assert!(run.denoise(run.start(), &whole).is_ok());
     // Two steps, two answers each, several blocks an answer.
     assert!(whole.asked.get() >= 2 * 2 * 3);
     for patience in 0..whole.asked.get() {
@@ -135,20 +135,21 @@ fn a_run_can_be_stopped_between_blocks() {
             patience: Some(patience),
             ..Keeper::default()
         };
-        assert!(run.denoise(run.start(), &keeper).unwrap().is_none());
+        let stopped = run.denoise(run.start(), &keeper);
+        assert!(matches!(stopped, Err(EngineError::Cancelled)));
     }
 }
 
 #[test]
 fn real_guidance_wants_a_scale_above_one_and_a_negative_prompt() {
     let mut run = Run::open("true_cfg");
-    let guided = run.denoise(run.start(), &NoHooks).unwrap().unwrap();
+    let guided = run.denoise(run.start(), &NoHooks).unwrap();
     run.facts["true_cfg"] = json!(1.0);
-    let plain = run.denoise(run.start(), &NoHooks).unwrap().unwrap();
+    let plain = run.denoise(run.start(), &NoHooks).unwrap();
     assert!(distance(&plain.latents, &guided.latents) > 1e-2);
     run.facts["true_cfg"] = json!(2.5);
     let kept = run.tensors.remove("negative_prompt_embeds");
-    let alone = run.denoise(run.start(), &NoHooks).unwrap().unwrap();
+    let alone = run.denoise(run.start(), &NoHooks).unwrap();
     assert_eq!(alone.latents, plain.latents);
     assert!(kept.is_some());
 }
@@ -225,8 +226,8 @@ fn a_model_that_fills_reads_picture_and_mask_beside_the_noise() {
             &NoHooks,
         )
     };
-    let filled = fill(Some(&image)).unwrap().unwrap().latents;
-    let other = fill(Some(&(&image * 2.0))).unwrap().unwrap().latents;
+    let filled = fill(Some(&image)).unwrap().latents;
+    let other = fill(Some(&(&image * 2.0))).unwrap().latents;
     assert!(distance(&other, &filled) > 1e-3);
     let err = fill(None).unwrap_err();
     assert!(err.to_string().contains("320 numbers"), "{err}");
@@ -259,7 +260,7 @@ fn a_picture_that_is_seen_is_seen_by_each_of_a_batch() {
             &mut Capture::off(),
             &NoHooks,
         );
-        found.unwrap().unwrap().latents
+        found.unwrap().latents
     };
     let noise = ["one", "two"].map(|seed| made_up(seed, &[1, run.shape.tokens(), 64]) * 8.0);
     let batch = make(&Tensor::cat(&noise, 0), Some(seen("picture")));

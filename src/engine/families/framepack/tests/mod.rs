@@ -140,7 +140,7 @@ impl Case {
         let told = &transformer.modulations(&timesteps, &context)[1];
         let latents = frames("latents", &layout.latents);
         transformer
-            .forward_cached(&latents, told, &context, &section, &rope, cache, &NoHooks)
+            .forward(&latents, told, &context, &section, &rope, cache, &NoHooks)
             .unwrap()
     }
 }

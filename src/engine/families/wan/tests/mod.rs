@@ -17,7 +17,8 @@ use super::*;
 use crate::capture::{self, Capture};
 use crate::closeness::{assert_close, distance};
 use crate::denoise::DenoiseState;
-use crate::hooks::NoHooks;
+use crate::hooks::{Hooks, NoHooks};
+use crate::place::Placement;
 use crate::sampling::noise;
 use crate::store;
 use crate::text::{PromptEmbeds, TextEmbeds};
@@ -162,6 +163,16 @@ impl Run {
         self.try_part(expert, resume, capture, hooks).unwrap()
     }
 
+    fn work<'a>(&'a self, capture: &'a mut Capture, hooks: &'a dyn Hooks) -> Work<'a> {
+        Work {
+            request: &self.request,
+            place: CPU,
+            capture,
+            hooks,
+        }
+    }
+
+    /// `None` when cancelled.
     fn try_part(
         &self,
         expert: Expert,
@@ -174,16 +185,11 @@ impl Run {
             image_latents: self.tensors.get("condition"),
             image_embeds: self.tensors.get("image_embeds"),
         };
-        denoise(
-            &self.config,
-            &self.request,
-            expert,
-            &conditions,
-            resume,
-            CPU,
-            capture,
-            hooks,
-        )
+        let work = &mut self.work(capture, hooks);
+        match denoise(&self.config, expert, &conditions, resume, work) {
+            Err(EngineError::Cancelled) => Ok(None),
+            state => state.map(Some),
+        }
     }
 }
 

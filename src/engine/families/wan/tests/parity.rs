@@ -8,9 +8,7 @@ fn texts_become_the_embeddings_of_the_reference() {
         let run = Run::open(name);
         let dir = tempfile::tempdir().unwrap();
         let mut record = Capture::stage(dir.path(), "encode_text").unwrap();
-        let embeds = encode_text(&run.config, &run.request, CPU, &mut record, &NoHooks)
-            .unwrap()
-            .unwrap();
+        let embeds = encode_text(&run.config, &mut run.work(&mut record, &NoHooks)).unwrap();
         record.finish().unwrap();
         let path = capture::merge(dir.path()).unwrap();
         let ours: BTreeMap<_, _> = store::read(&path).unwrap().into_iter().collect();
@@ -67,17 +65,8 @@ fn a_picture_becomes_the_latents_of_the_reference() {
     let dir = tempfile::tempdir().unwrap();
     let mut record = Capture::stage(dir.path(), "encode_image").unwrap();
     let rgb = run.picture().unwrap();
-    let latents = encode_image(
-        &run.config,
-        &run.request,
-        &rgb,
-        None,
-        CPU,
-        &mut record,
-        &NoHooks,
-    )
-    .unwrap()
-    .unwrap();
+    let work = &mut run.work(&mut record, &NoHooks);
+    let latents = encode_image(&run.config, &rgb, None, work).unwrap();
     record.finish().unwrap();
     assert_close("condition", &latents, run.get("condition"), ENCODER_LIMIT);
     let path = capture::merge(dir.path()).unwrap();
@@ -170,15 +159,8 @@ fn latents_become_the_frames_of_the_reference() {
             None => run.get("latents.final").shallow_clone(),
         };
         let keeper = Keeper::default();
-        let done = decode(
-            &run.config,
-            &run.request,
-            &latents,
-            CPU,
-            &mut Capture::off(),
-            &keeper,
-        );
-        assert!(done.unwrap().is_some());
+        let off = &mut Capture::off();
+        decode(&run.config, &latents, &mut run.work(off, &keeper)).unwrap();
         let frames = keeper.frames.take();
         assert_eq!(
             frames.len() as i64,

@@ -96,26 +96,20 @@ fn every_stage_stops_soon_when_it_is_asked_to() {
             ..Keeper::default()
         };
         let keeper = impatient();
-        let embeds = encode_text(&run.config, &run.request, CPU, off, &keeper);
-        assert!(embeds.unwrap().is_none());
+        let embeds = encode_text(&run.config, &mut run.work(off, &keeper));
+        assert!(matches!(embeds, Err(EngineError::Cancelled)));
         assert_eq!(keeper.asked.get(), patience + 1);
         let keeper = impatient();
         let rgb = run.picture().unwrap();
-        let latents = encode_image(&run.config, &run.request, &rgb, None, CPU, off, &keeper);
-        assert!(latents.unwrap().is_none());
+        let latents = encode_image(&run.config, &rgb, None, &mut run.work(off, &keeper));
+        assert!(matches!(latents, Err(EngineError::Cancelled)));
         let keeper = impatient();
         assert!(run.denoise(None, off, &keeper).is_none());
         assert_eq!(keeper.asked.get(), patience + 1);
         let keeper = impatient();
-        let frames = decode(
-            &run.config,
-            &run.request,
-            run.get("latents.final"),
-            CPU,
-            off,
-            &keeper,
-        );
-        assert!(frames.unwrap().is_none());
+        let latents = run.get("latents.final");
+        let frames = decode(&run.config, latents, &mut run.work(off, &keeper));
+        assert!(matches!(frames, Err(EngineError::Cancelled)));
     }
 }
 
@@ -268,17 +262,9 @@ fn a_mis_shaped_weight_is_named() {
         image_latents: None,
         image_embeds: None,
     };
-    let err = denoise(
-        &config,
-        &run.request,
-        Expert::Only,
-        &conditions,
-        None,
-        CPU,
-        &mut Capture::off(),
-        &NoHooks,
-    )
-    .unwrap_err();
+    let off = &mut Capture::off();
+    let work = &mut run.work(off, &NoHooks);
+    let err = denoise(&config, Expert::Only, &conditions, None, work).unwrap_err();
     let text = err.to_string();
     assert!(text.contains("'blocks.0.ffn.net.0.proj.weight'"), "{text}");
     assert!(text.contains("expected [97, 64], found [96, 64]"), "{text}");

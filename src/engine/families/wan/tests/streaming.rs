@@ -139,17 +139,14 @@ fn a_whole_stage_that_streams_is_the_same_and_stops_when_it_is_asked_to() {
             image_embeds: None,
         };
         let off = &mut Capture::off();
-        let state = denoise(
-            &run.config,
-            &run.request,
-            Expert::Only,
-            &conditions,
-            None,
+        let work = &mut Work {
             place,
-            off,
-            hooks,
-        );
-        state.unwrap().map(|state| state.latents)
+            ..run.work(off, hooks)
+        };
+        match denoise(&run.config, Expert::Only, &conditions, None, work) {
+            Err(EngineError::Cancelled) => None,
+            state => Some(state.unwrap().latents),
+        }
     };
     assert_eq!(denoise(&NoHooks), Some(expected));
     for patience in [0, 2, 5] {

@@ -215,16 +215,9 @@ fn given_pictures_become_the_latents_of_the_reference() {
         let start = resized("image.source_u8").unwrap();
         let end = resized("last_image.source_u8");
         let off = &mut Capture::off();
-        let found = encode_image(
-            &run.config,
-            &run.request,
-            &start,
-            end.as_deref(),
-            CPU,
-            off,
-            &NoHooks,
-        );
-        assert_close(name, &found.unwrap().unwrap(), run.get("condition"), 1e-5);
+        let work = &mut run.work(off, &NoHooks);
+        let found = encode_image(&run.config, &start, end.as_deref(), work);
+        assert_close(name, &found.unwrap(), run.get("condition"), 1e-5);
     }
 }
 
@@ -236,16 +229,7 @@ fn the_latents_of_every_variant_become_the_frames_of_the_reference() {
         let folder = tempfile::tempdir().unwrap();
         let mut record = Capture::stage(folder.path(), "decode").unwrap();
         let latents = run.get("latents.final");
-        decode(
-            &run.config,
-            &run.request,
-            latents,
-            CPU,
-            &mut record,
-            &NoHooks,
-        )
-        .unwrap()
-        .unwrap();
+        decode(&run.config, latents, &mut run.work(&mut record, &NoHooks)).unwrap();
         record.finish().unwrap();
         let found = store::read(&folder.path().join("capture.decode.safetensors")).unwrap();
         let pixels = found.iter().find(|(key, _)| key == "pixels").unwrap();
@@ -263,14 +247,10 @@ fn given_pictures_become_the_embeddings_of_the_reference() {
             .filter_map(|name| run.picture_of(name))
             .collect();
         let off = &mut Capture::off();
-        let found = encode_vision(&run.config, &pictures, CPU, off, &NoHooks);
-        assert_close(
-            name,
-            &found.unwrap().unwrap(),
-            run.get("image_embeds"),
-            1e-5,
-        );
-        let wrong = encode_vision(&run.config, &[], CPU, off, &NoHooks);
+        let work = &mut run.work(off, &NoHooks);
+        let found = encode_vision(&run.config, &pictures, work);
+        assert_close(name, &found.unwrap(), run.get("image_embeds"), 1e-5);
+        let wrong = encode_vision(&run.config, &[], work);
         assert!(wrong.unwrap_err().to_string().contains("pictures"));
     }
 }

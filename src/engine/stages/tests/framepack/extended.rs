@@ -55,7 +55,7 @@ fn a_job_whose_frames_of_the_clip_are_gone_is_refused_and_no_wrong_clip_is_made(
     fs::remove_dir_all(job.folder().seen()).unwrap();
     job.run(Stage::EncodeImage, 0);
     job.run(Stage::Denoise, 0);
-    let found = job.try_run(Stage::Decode, 0, &CancelToken::default());
-    let text = found.map(|(done, _)| done).unwrap_err().to_string();
+    let (done, _) = job.try_run(Stage::Decode, 0, &CancelToken::default());
+    let text = done.unwrap_err().to_string();
     assert!(text.contains("no latents of section 0"), "{text}");
 }

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use safelight_core::tokens::TextTokenizer;
 use tch::{Device, Kind, Tensor};
 
 use super::{facts, fixtures, folder, some_states, weights, wide_weights};
 use crate::closeness::assert_close;
 use crate::error::EngineError;
-use crate::text::TextTokenizer;
+use crate::text::Tokens;
 use crate::text::tests::published::json_of;
 use crate::text::tests::{ids, used_ids};
 use crate::weights::Weights;
@@ -156,7 +157,7 @@ fn a_vocabulary_in_metadata_gives_the_ids_of_the_tokenizer_that_it_is_from() {
     assert_eq!(tokenizer.vocab_size(), 927);
     for row in facts()["rows"].as_array().unwrap() {
         let text = row["text"].as_str().unwrap();
-        let tokens = tokenizer.encode(text).unwrap();
+        let tokens = Tokens::of(text, &tokenizer).unwrap();
         assert_eq!(used_ids(&tokens), ids(&row["ids"]), "{text:?}");
         let padding = tokens.ids.slice(1, tokens.num_tokens, None, 1);
         assert!(padding.eq(864).all().int64_value(&[]) == 1, "{text:?}");
@@ -172,6 +173,7 @@ fn a_tokenizer_in_metadata_that_is_not_llamas_is_refused_in_a_sentence() {
         let Err(err) = TextTokenizer::open(&path, None, 351) else {
             panic!("it was read");
         };
+        let err = EngineError::from(err);
         assert!(matches!(err, EngineError::Config { .. }), "{err}");
         err.to_string()
     };

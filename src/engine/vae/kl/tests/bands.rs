@@ -5,7 +5,7 @@ use std::cell::Cell;
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    Bands, DECODER_LIMIT, ENCODER_LIMIT, NAMES, TileScheme, Tiling, config, decode, decoder,
+    Bands, DECODER_LIMIT, ENCODER_LIMIT, KlWay, NAMES, TileScheme, Tiling, config, decode, decoder,
     distance, encode, encoder, recorded, weights_of_kind,
 };
 use crate::vae::{KlVaeDecoder, KlVaeEncoder};
@@ -38,10 +38,14 @@ fn bands_of_any_size_give_what_the_whole_picture_gives() {
         let pixels = recorded(name, "encode.input");
         let posterior = encode(&encoder, &pixels);
         for bands in SIZES.map(|size| bands(size, size % 2 == 0)) {
-            let found = decoder.decode_in_bands(&latents, bands, &|| false).unwrap();
+            let found = decoder
+                .decode(&latents, KlWay::Bands(bands), &|| false)
+                .unwrap();
             let off = distance(&found, &whole);
             assert!(off < DECODER_LIMIT, "{name}, {bands:?}: pixels {off}");
-            let found = encoder.encode_in_bands(&pixels, bands, &|| false).unwrap();
+            let found = encoder
+                .encode(&pixels, KlWay::Bands(bands), &|| false)
+                .unwrap();
             let off = distance(&found.mean, &posterior.mean);
             assert!(off < ENCODER_LIMIT, "{name}, {bands:?}: mean {off}");
             let off = distance(&found.logvar, &posterior.logvar);
@@ -57,13 +61,17 @@ fn seamless_tiles_have_no_seams_at_any_size_of_picture() {
         let latents = smooth(16, height, width) * 2.0;
         let whole = decode(&decoder, &latents);
         for tiling in [Tiling::of_size(128), Tiling::default()] {
-            let tiled = decoder.decode_tiled(&latents, tiling, &|| false).unwrap();
+            let tiled = decoder
+                .decode(&latents, KlWay::Tiles(tiling), &|| false)
+                .unwrap();
             let off = distance(&tiled, &whole);
             assert!(off < DECODER_LIMIT, "{height} × {width}: {off}");
         }
         let pixels = smooth(3, 8 * height, 8 * width);
         let tiling = Tiling::of_size(64);
-        let tiled = encoder.encode_tiled(&pixels, tiling, &|| false).unwrap();
+        let tiled = encoder
+            .encode(&pixels, KlWay::Tiles(tiling), &|| false)
+            .unwrap();
         let off = distance(&tiled.mean, &encode(&encoder, &pixels).mean);
         assert!(off < ENCODER_LIMIT, "{height} × {width}: {off}");
     }
@@ -75,7 +83,7 @@ fn bands_of_halves_are_as_near_as_halves_without_bands() {
     let decoder = KlVaeDecoder::new(&config("flux"), &weights).unwrap();
     let latents = recorded("flux", "decode.input");
     let found = decoder
-        .decode_in_bands(&latents, bands(20, true), &|| false)
+        .decode(&latents, KlWay::Bands(bands(20, true)), &|| false)
         .unwrap();
     assert_eq!(found.kind(), Kind::BFloat16);
     let off = distance(&found, &recorded("flux", "decode.output"));
@@ -93,12 +101,12 @@ fn separate_tiles_match_those_of_diffusers() {
     let latents = recorded("flux", "tiled.decode.input");
     let expected = recorded("flux", "tiled.decode.output");
     let pixels = decoder("flux")
-        .decode_tiled(&latents, SEPARATE, &|| false)
+        .decode(&latents, KlWay::Tiles(SEPARATE), &|| false)
         .unwrap();
     let off = distance(&pixels, &expected);
     assert!(off < DECODER_LIMIT, "pixels are off by {off}");
     let found = encoder("flux")
-        .encode_tiled(&(expected * 0.5), SEPARATE, &|| false)
+        .encode(&(expected * 0.5), KlWay::Tiles(SEPARATE), &|| false)
         .unwrap();
     let off = distance(&found.mean, &recorded("flux", "tiled.encode.mean"));
     assert!(off < ENCODER_LIMIT, "the mean is off by {off}");
@@ -133,17 +141,25 @@ fn a_job_is_cancelled_between_layers_bands_and_tiles() {
     let latents = recorded("flux", "tiled.decode.input");
     let pixels = recorded("flux", "tiled.decode.output");
     let (decoder, encoder) = (decoder("flux"), encoder("flux"));
-    let decoding = asks(&|stop| decoder.decode(&latents, stop).is_some());
-    let encoding = asks(&|stop| encoder.encode(&pixels, stop).is_some());
+    let decoding = asks(&|stop| decoder.decode(&latents, KlWay::Whole, stop).is_some());
+    let encoding = asks(&|stop| encoder.encode(&pixels, KlWay::Whole, stop).is_some());
     assert!(decoding > 30 && encoding > 20, "{decoding}, {encoding}");
     let seamless = Tiling {
         scheme: TileScheme::Seamless,
         ..SEPARATE
     };
     for tiling in [SEPARATE, seamless] {
-        let tiled = asks(&|stop| decoder.decode_tiled(&latents, tiling, stop).is_some());
+        let tiled = asks(&|stop| {
+            decoder
+                .decode(&latents, KlWay::Tiles(tiling), stop)
+                .is_some()
+        });
         assert!(tiled > decoding + 10, "{tiling:?}: {tiled}");
-        let tiled = asks(&|stop| encoder.encode_tiled(&pixels, tiling, stop).is_some());
+        let tiled = asks(&|stop| {
+            encoder
+                .encode(&pixels, KlWay::Tiles(tiling), stop)
+                .is_some()
+        });
         assert!(tiled > encoding + 5, "{tiling:?}: {tiled}");
     }
 }
@@ -157,8 +173,14 @@ fn what_goes_in_is_not_written_to() {
     let (_folder, weights) = weights_of_kind("other", Kind::Float);
     let decoder = KlVaeDecoder::new(&config("other"), &weights).unwrap();
     let encoder = KlVaeEncoder::new(&config("other"), &weights).unwrap();
-    let first = decoder.decode_in_bands(&latents, tiny, &|| false).unwrap();
-    encoder.encode_in_bands(&pixels, tiny, &|| false).unwrap();
-    let again = decoder.decode_in_bands(&latents, tiny, &|| false).unwrap();
+    let first = decoder
+        .decode(&latents, KlWay::Bands(tiny), &|| false)
+        .unwrap();
+    encoder
+        .encode(&pixels, KlWay::Bands(tiny), &|| false)
+        .unwrap();
+    let again = decoder
+        .decode(&latents, KlWay::Bands(tiny), &|| false)
+        .unwrap();
     assert!(latents.equal(&before[0]) && pixels.equal(&before[1]) && again.equal(&first));
 }

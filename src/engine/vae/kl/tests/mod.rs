@@ -13,7 +13,7 @@ use safelight_core::networks::{KlVaeConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
-use super::{Bands, KlVaeDecoder, KlVaeEncoder, denormalize, normalize};
+use super::{Bands, KlVaeDecoder, KlVaeEncoder, KlWay, denormalize, normalize};
 use crate::closeness::distance;
 use crate::vae::{Posterior, TileScheme, Tiling};
 use crate::weights::Weights;
@@ -91,11 +91,11 @@ fn decoder(name: &str) -> KlVaeDecoder {
 }
 
 fn encode(encoder: &KlVaeEncoder, pixels: &Tensor) -> Posterior {
-    encoder.encode(pixels, &|| false).unwrap()
+    encoder.encode(pixels, KlWay::Whole, &|| false).unwrap()
 }
 
 fn decode(decoder: &KlVaeDecoder, latents: &Tensor) -> Tensor {
-    decoder.decode(latents, &|| false).unwrap()
+    decoder.decode(latents, KlWay::Whole, &|| false).unwrap()
 }
 
 #[test]

@@ -50,13 +50,13 @@ fn decoder(name: &str) -> WanVaeDecoder {
 }
 
 fn encode(encoder: &WanVaeEncoder, pixels: &Tensor) -> Posterior {
-    encoder.encode(pixels, &|| false).unwrap()
+    encoder.encode(pixels, None, &|| false).unwrap()
 }
 
 fn decode(decoder: &WanVaeDecoder, latents: &Tensor) -> Vec<Tensor> {
     let mut chunks = Vec::new();
     decoder
-        .decode(latents, &|| false, &mut |chunk| chunks.push(chunk))
+        .decode(latents, None, &|| false, &mut |chunk| chunks.push(chunk))
         .unwrap();
     chunks
 }
@@ -200,7 +200,7 @@ fn a_cancelled_decode_stops_between_frames_and_keeps_what_it_gave() {
     let decoder = decoder("residual");
     let latents = recorded("residual", "decode.input");
     let given = Cell::new(0);
-    let result = decoder.decode(&latents, &|| given.get() == 2, &mut |_| {
+    let result = decoder.decode(&latents, None, &|| given.get() == 2, &mut |_| {
         given.set(given.get() + 1);
     });
     assert_eq!(result, None);
@@ -216,7 +216,7 @@ fn a_cancelled_decode_stops_within_a_frame() {
         asked.get() > 3
     };
     let latents = recorded("residual", "decode.input");
-    let result = decoder.decode(&latents, &cancelled, &mut |_| {
+    let result = decoder.decode(&latents, None, &cancelled, &mut |_| {
         panic!("a frame came after the end");
     });
     assert_eq!(result, None);
@@ -231,7 +231,7 @@ fn a_cancelled_encode_gives_nothing() {
         asked.get() > 3
     };
     let pixels = recorded("residual", "encode.input");
-    let result = encoder("residual").encode(&pixels, &cancelled);
+    let result = encoder("residual").encode(&pixels, None, &cancelled);
     assert!(result.is_none());
     assert_eq!(asked.get(), 4);
 }

@@ -30,13 +30,15 @@ fn recorded(name: &str, key: &str) -> Tensor {
 fn decode_tiled(decoder: &WanVaeDecoder, latents: &Tensor, tiling: Tiling) -> Vec<Tensor> {
     let mut chunks = Vec::new();
     decoder
-        .decode_tiled(latents, tiling, &|| false, &mut |chunk| chunks.push(chunk))
+        .decode(latents, Some(tiling), &|| false, &mut |chunk| {
+            chunks.push(chunk);
+        })
         .unwrap();
     chunks
 }
 
 fn encode_tiled(encoder: &WanVaeEncoder, pixels: &Tensor, tiling: Tiling) -> Posterior {
-    encoder.encode_tiled(pixels, tiling, &|| false).unwrap()
+    encoder.encode(pixels, Some(tiling), &|| false).unwrap()
 }
 
 #[test]
@@ -146,13 +148,13 @@ fn a_tiled_job_is_cancelled_within_a_tile() {
         asked.set(asked.get() + 1);
         asked.get() > 150
     };
-    let result = decoder(name).decode_tiled(&latents, tiling, &cancelled, &mut |_| {
+    let result = decoder(name).decode(&latents, Some(tiling), &cancelled, &mut |_| {
         panic!("a frame came after the end");
     });
     assert_eq!((result, asked.get()), (None, 151));
     asked.set(0);
     let pixels = recorded(name, "decode.output");
-    let result = encoder(name).encode_tiled(&pixels, OF_ENCODER, &cancelled);
+    let result = encoder(name).encode(&pixels, Some(OF_ENCODER), &cancelled);
     assert!(result.is_none());
     assert_eq!(asked.get(), 151);
 }

@@ -1,0 +1,81 @@
+//! What a family's stage works with: its request, where it computes, what it records, and who runs it.
+//!
+//! What a stage makes of these is the family's business.
+
+use std::path::Path;
+
+use safelight_core::job::GenerateRequest;
+
+use crate::capture::Capture;
+use crate::error::EngineError;
+use crate::fault::Site;
+use crate::hooks::Hooks;
+use crate::memory::Lent;
+use crate::place::{Placement, made};
+use crate::vae::Tiling;
+use crate::weights::{Weights, WeightsError};
+
+pub struct Work<'a> {
+    pub request: &'a GenerateRequest,
+    pub place: Placement,
+    pub capture: &'a mut Capture,
+    pub hooks: &'a dyn Hooks,
+}
+
+impl<'a> Work<'a> {
+    /// Asked before each part at `site`.
+    pub fn cancelled(&self, site: Site) -> impl Fn() -> bool + use<'a> {
+        let hooks = self.hooks;
+        move || hooks.go_on(site).is_none()
+    }
+
+    /// The tiles that the request wants the autoencoder to work in.
+    pub fn tiling(&self) -> Option<Tiling> {
+        let size = self.request.vae_tile?;
+        Some(Tiling::of_size(i64::from(size)))
+    }
+
+    /// Opens a component and gives what [`made`] makes of it.
+    pub fn load<T>(
+        &self,
+        component: &str,
+        home: &Path,
+        new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
+        unexpected: fn(&Weights) -> Vec<String>,
+    ) -> Result<T, EngineError> {
+        let weights = self.place.open(home)?;
+        made(&weights, component, self.hooks, new, unexpected)
+    }
+
+    /// The same for the decoder of an autoencoder, which may stay loaded when its stage ends.
+    pub fn decoder<T: 'static>(
+        &self,
+        home: &Path,
+        new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
+        unexpected: fn(&Weights) -> Vec<String>,
+    ) -> Result<Lent<T>, EngineError> {
+        self.place.network("decoder", home, &[], || {
+            self.load("autoencoder", home, new, unexpected)
+        })
+    }
+
+    /// The same for a transformer, of which no more than the plan says stays on the device. `weights`: its own, with
+    /// what the request's LoRAs do to them.
+    pub fn transformer<T: 'static>(
+        &self,
+        component: &'static str,
+        home: &Path,
+        weights: impl FnOnce() -> Result<Weights, EngineError>,
+        new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
+        unexpected: fn(&Weights) -> Vec<String>,
+    ) -> Result<Lent<T>, EngineError> {
+        let loras = &self.request.loras;
+        self.place.network(component, home, loras, || {
+            let weights = weights()?;
+            let transformer = made(&weights, "transformer", self.hooks, new, unexpected)?;
+            // What is free from here on is free of weights.
+            weights.settle()?;
+            Ok(transformer)
+        })
+    }
+}
