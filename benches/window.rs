@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 
 use harness::{Bench, Sent, output, picture, sample};
 use rustix::time::{ClockId, clock_gettime};
-use safelight::app::commands::AppCommand;
+use safelight::app::commands::{AppCommand, MaskCommand};
 use safelight::app::inputs::Slot;
-use safelight::app::mask::{MAX_BRUSH, MaskCommand};
 use safelight::app::queue::ResultItem;
 use safelight::app::state::Page;
+use safelight::ui::mask::MAX_BRUSH;
 use safelight::worker::WorkerEvent;
 use safelight_core::job::{Clip, Frame, JobId, JobOutcome, JobUpdate, Stage};
 use safelight_core::media::{ClipOptions, Picture, write_clip};
@@ -92,17 +92,17 @@ fn main() {
         job.request.prompt = format!("wish {number}");
         bench.app().queue.waiting.push_back(job);
     }
-    bench.app().state.queue.is_open = true;
-    bench.app().push(AppCommand::ShowPage(Page::Gallery));
+    bench.app().queue.panel.is_open = true;
+    bench.app().cx.push(AppCommand::Show(Page::Gallery));
     bench.until("all results are read", |bench| {
-        let listing = bench.app().session.gallery.listing.as_ref();
+        let listing = bench.app().gallery.listing.as_ref();
         listing.is_some_and(|listing| listing.num_unread == 0 && !listing.is_looking)
     });
     for (name, page, shows) in SCENES {
         if page == Page::Mask {
             begin_stroke(&mut bench);
         } else {
-            bench.app().push(AppCommand::ShowPage(page));
+            bench.app().cx.push(AppCommand::Show(page));
             bench.settle();
         }
         tell(
@@ -111,7 +111,7 @@ fn main() {
         );
     }
     fill_strip(&mut bench, &sent);
-    bench.app().push(AppCommand::ShowPage(Page::Watch));
+    bench.app().cx.push(AppCommand::Show(Page::Watch));
     bench.settle();
     let frames = (0..NUM_FRAMES).map(|turn| frame(&mut bench, &sent, turn, LINEAR));
     tell("200 results in the strip", frames);
@@ -192,14 +192,13 @@ fn begin_stroke(bench: &mut Bench) {
     let picture = bench.picture_file("large.png", 4096, 4096);
     bench.drop_file(&picture);
     bench.until("the picture is there", |bench| {
-        bench.app().session.inputs.get(Slot::Start).is_some()
+        bench.app().inputs.get(Slot::Start).is_some()
     });
-    bench.app().push(AppCommand::Mask(MaskCommand::Open));
+    bench.app().cx.push(MaskCommand::Open);
     bench.until("it can be painted on", |bench| {
-        bench.app().session.page == Page::Mask
+        bench.app().cx.page == Page::Mask
     });
-    let editor = bench.app().session.masking.editor.as_mut();
-    editor.unwrap().diameter = MAX_BRUSH;
+    bench.panels().mask.diameter = MAX_BRUSH;
     let pos = egui::pos2(700.0, 300.0);
     bench.harness.hover_at(pos);
     bench.harness.step();
@@ -212,7 +211,7 @@ fn begin_stroke(bench: &mut Bench) {
     // One frame asks for the stroke, the next one begins it.
     bench.harness.step();
     bench.harness.step();
-    let editor = bench.app().session.masking.editor.as_ref();
+    let editor = bench.app().masking.editor.as_ref();
     assert!(editor.unwrap().is_painting());
 }
 
@@ -265,7 +264,7 @@ fn frame(bench: &mut Bench, sent: &Sent, turn: u64, shows: Shows) -> (Duration, 
         }
         _ => {}
     }
-    let is_painting = bench.app().session.page == Page::Mask;
+    let is_painting = bench.app().cx.page == Page::Mask;
     let input = bench.harness.input_mut();
     // Back and forth where it paints; elsewhere it rests, and the wheel turns.
     let away = if is_painting { turn % 20 } else { 0 };

@@ -1,7 +1,7 @@
 //! Safelight: a native desktop app that makes images and videos on your own GPU.
 //!
 //! Reading order: [`safelight_core`] says what a job is; [`worker`] walks its recipe and owns the
-//! engine process; [`app`] and [`ui`] are the window, [`cli`] the command line: two fronts on the
+//! engine process; [`app`], [`ui`] and [`window`] are the window, [`cli`] the command line: two fronts on the
 //! same path. [`telemetry`] watches the device.
 //!
 //! Invariant: no tensors here; everything with `tch` lives in the engine process.
@@ -16,4 +16,5 @@ pub mod download;
 pub(crate) mod starting;
 pub mod telemetry;
 pub mod ui;
+pub mod window;
 pub mod worker;

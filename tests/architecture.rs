@@ -2,8 +2,12 @@
 //!
 //! It reads manifests and sources as text. It does not judge style: formatting and lints do.
 
+#[path = "architecture/imports.rs"]
+mod imports;
 #[path = "architecture/source.rs"]
 mod source;
+#[path = "architecture/window.rs"]
+mod window;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -115,8 +119,8 @@ const WALLS: &[Wall] = &[
     Wall {
         folder: "src/app",
         except: &[],
-        forbidden: &["tch", "crate::cli"],
-        because: "tensors stay in the engine's process",
+        forbidden: &["tch", "crate::cli", "crate::ui", "crate::window"],
+        because: "what the window does knows neither tensors nor how it looks",
     },
     Wall {
         folder: "src/cli",

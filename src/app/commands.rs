@@ -1,26 +1,27 @@
-//! What panels may ask for.
+//! What panels may ask for: one enum a part, and [`AppCommand`] for any of them.
 //!
-//! Panels push these; [`super::App`] runs them between two frames. Nothing is done here.
+//! Panels and parts push these; [`super::App`] hands each to its part between two frames. Nothing is done here.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use safelight_core::job::JobId;
+use egui::Modifiers;
+use safelight_core::catalog::CatalogEntry;
+use safelight_core::gallery::Query;
+use safelight_core::job::{GenerateRequest, JobId};
+use safelight_core::media::{Brush, Picture};
 use safelight_core::memory::Change;
 use safelight_core::settings::Settings;
 
-use crate::app::desktop::DesktopCommand;
-use crate::app::gallery::GalleryCommand;
-use crate::app::inputs::{Placing, Slot};
-use crate::app::library::LibraryCommand;
-use crate::app::loras::LorasCommand;
-use crate::app::mask::MaskCommand;
-use crate::app::palette::Entry;
-use crate::app::player::commands::PlayerCommand;
-use crate::app::presets::PresetsCommand;
-use crate::app::prompt::PromptCommand;
-use crate::app::queue::commands::QueueCommand;
-use crate::app::restore::RestoreCommand;
-use crate::app::settings::SettingsCommand;
+use crate::app::gallery::wishes::{ThumbWish, TrashWish, Wanted};
+use crate::app::inputs::slots::{Continued, Placing, Slot};
+use crate::app::mask::tiles::Sight;
+use crate::app::player::compare::CompareMode;
+use crate::app::player::playhead::Playback;
+use crate::app::player::zoom::Zoom;
+use crate::app::presets::choices::PresetKey;
+use crate::app::prompt::history::PromptEntry;
+use crate::app::queue::choices::{AfterQueue, Choice, Place, Several};
 use crate::app::state::Page;
 
 /// Which folder a chosen path is for.
@@ -47,87 +48,386 @@ impl FolderSetting {
     }
 }
 
-/// One wish of the user.
+macro_rules! app_command {
+    ($($part:ident($command:ident)),* $(,)?) => {
+        /// One wish of the user.
+        #[derive(Clone, Debug)]
+        pub enum AppCommand {
+            /// Another page, for which several parts get ready.
+            Show(Page),
+            $($part($command),)*
+        }
+
+        $(impl From<$command> for AppCommand {
+            fn from(command: $command) -> Self {
+                Self::$part(command)
+            }
+        })*
+    };
+}
+
+app_command! {
+    Queue(QueueCommand),
+    Library(LibraryCommand),
+    Fetch(FetchCommand),
+    Inputs(InputsCommand),
+    Mask(MaskCommand),
+    Loras(LorasCommand),
+    Presets(PresetsCommand),
+    Prompt(PromptCommand),
+    Restore(RestoreCommand),
+    Memory(MemoryCommand),
+    Player(PlayerCommand),
+    Gallery(GalleryCommand),
+    Doctor(DoctorCommand),
+    Settings(SettingsCommand),
+    Desktop(DesktopCommand),
+    Palette(PaletteCommand),
+    Notices(NoticesCommand),
+}
+
 #[derive(Clone, Debug)]
-pub enum AppCommand {
+pub enum QueueCommand {
     /// Queue what the form says.
     Submit,
     /// Stop the running job.
     Cancel,
-    /// About the jobs that wait or have stopped, and the whole queue.
-    Queue(QueueCommand),
-    ChooseModel(String),
-    /// The model's own values for everything but the prompt and the LoRAs.
-    ResetForm,
-    UseExample(String),
-    Prompt(PromptCommand),
-    Loras(LorasCommand),
     RollSeed,
-    Presets(PresetsCommand),
-    /// Ask for a picture or clip in a file dialog.
-    PickInput(Slot),
-    /// Open files and put them where they belong.
-    OpenInputs(Vec<PathBuf>, Placing),
-    /// Go on from this clip, of which a numbered picture stands for all of them.
-    ContinueFromFile(PathBuf),
-    RemoveInput(Slot),
-    /// Let start and end picture change places.
-    SwapInputs,
-    /// Choose a model.
-    Library(LibraryCommand),
-    /// Paint a mask.
-    Mask(MaskCommand),
-    /// Go on from the last frame of a finished clip.
-    ContinueFrom(JobId),
-    PickFolder(FolderSetting),
-    ChangeSettings(Box<Settings>),
-    Settings(SettingsCommand),
-    Desktop(DesktopCommand),
-    /// Run what was chosen in the command palette.
-    Choose(Box<Entry>),
-    /// Make a change that the memory plan suggests.
-    ApplyChange(Change),
-    ShowPage(Page),
-    /// Examine the machine anew.
-    Examine,
-    /// Remove what MIOpen keeps on disk.
-    ClearMiopen,
-    /// Ask where the telemetry of a job goes, and write it there.
-    ExportTelemetry(JobId),
-    ReloadModels,
-    /// Look at a known model that is not here, by its id, or at none.
-    ShowMissing(Option<String>),
+    /// The seed was typed: it is used as it is.
+    KeepSeed,
+    /// What these files are for.
+    Ask(Several),
+    /// Show the panel or hide it.
+    Open(bool),
+    /// Show it when it is not on the screen, else hide it.
+    Toggle,
+    Move(JobId, Place),
+    /// Put a job's settings into the form.
+    Edit(JobId),
+    CancelEdit,
+    /// The same once more, right behind it.
+    Duplicate(JobId),
+    Remove(JobId),
+    /// Put back what was taken out last.
+    Undo,
+    /// Let a stopped job go on, or try it again.
+    Restart(JobId),
+    /// Let the jobs of the last run go on.
+    ReleaseHeld,
+    /// Take the jobs of the last run out.
+    ClearHeld,
+    /// Stop the running job so that it can go on, and start no other.
+    PauseAll,
+    /// Start no other job behind the running one.
+    PauseAfter(bool),
+    /// Stop the running job so that it can go on; others start.
+    PauseRunning,
+    /// Start jobs again.
+    GoOn,
+    /// Open a row's picture.
+    WantThumb(PathBuf),
+    /// What the files are for that came together.
+    Take(Choice),
+    /// Open no more of several files.
+    StopOpening(u64),
+    After(AfterQueue),
+    /// Neither quit nor suspend.
+    StopCountdown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LibraryCommand {
+    /// Work with this model, with its own values for everything but the prompt and the LoRAs.
+    Choose(String),
+    /// The chosen model's own values once more.
+    ResetForm,
+    /// Look for models again.
+    Reload,
+    /// Show those that have these words.
+    Search(String),
+    /// Look at the model so many lines further.
+    Step(i64),
+    /// Look at the model with this id.
+    Look(String),
+    /// Work with it, where it can be.
+    Use(String),
+    /// Keep it above all others, or no longer.
+    Favour(String, bool),
+    /// Show the files of one that lacks some to be fetched.
+    Complete(String),
+    ShowFolder(PathBuf),
+    /// Make the first clip with what ships with the app.
+    FirstClip,
+    /// Leave the first page.
+    Leave,
+}
+
+#[derive(Clone, Debug)]
+pub enum FetchCommand {
+    /// Look at the one with this id, or at none.
+    Show(Option<String>),
+    /// The files that this one lacks.
+    Offer(Box<CatalogEntry>),
+    /// Another model was chosen.
+    Leave,
     /// Ask how much there is to fetch.
-    AskFetch,
+    Ask,
     /// Fetch what was agreed to, or go on with it.
-    BeginFetch,
-    PauseFetch,
+    Begin,
+    Pause,
+}
+
+#[derive(Clone, Debug)]
+pub enum InputsCommand {
+    /// Ask for a picture or clip in a file dialog.
+    Pick(Slot),
+    /// Open files and put them where they belong.
+    Open(Vec<PathBuf>, Placing),
+    /// Open files for the form that is shown, as many as it has places for.
+    OpenHere(Vec<PathBuf>, Placing),
+    /// Go on from a finished result.
+    Continue(Continued),
+    /// Put a picture there, which becomes a file in this folder.
+    Take(Slot, Arc<Picture>, PathBuf),
+    /// Fill the form with what a result was made of.
+    TakeOver(Box<GenerateRequest>),
+    /// Go on from this clip, of which a numbered picture stands for all of them.
+    ContinueFrom(PathBuf),
+    Remove(Slot),
+    /// Let start and end picture change places.
+    Swap,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum MaskCommand {
+    /// Paint over the start picture, from the mask that there is.
+    Open,
+    /// The pointer went down here; pixels of the picture.
+    Begin([f32; 2], Brush),
+    /// And on to here.
+    Move([f32; 2], Brush),
+    /// And up.
+    End,
+    Fill,
+    Clear,
+    Invert,
+    /// Soften all edges by so many pixels.
+    Soften(u32),
+    See(Sight),
+    Undo,
+    Redo,
+    /// Keep it as a file and as the Mask input.
+    Use,
+    /// Go back without it.
+    Discard,
+}
+
+#[derive(Clone, Debug)]
+pub enum LorasCommand {
+    /// Open the list of those that are on this machine.
+    Open,
+    Close,
+    /// Look for files again.
+    Look,
+    /// Take those files into the form that are LoRAs and fit.
+    Add(Vec<PathBuf>),
+    /// Ask for a file in a dialog.
+    Pick,
+    /// Take the one in this place out of the form.
+    Remove(usize),
+}
+
+#[derive(Clone, Debug)]
+pub enum PresetsCommand {
+    Apply(PresetKey),
+    /// The values that stood before the preset.
+    Undo,
+    /// Keep the form's values under this name.
+    Save(String),
+    Rename {
+        from: String,
+        to: String,
+    },
+    Delete(String),
+    /// Read the file again: it may have been changed by hand.
+    Reload,
+}
+
+#[derive(Clone, Debug)]
+pub enum PromptCommand {
+    /// Put the cursor into the field.
+    Focus,
+    /// Keep what is being submitted.
+    Remember(PromptEntry),
+    /// Put an example in the field.
+    UseExample(String),
+    /// Somebody begins to write.
+    Begin,
+    /// Put this in the field.
+    Use(PromptEntry),
+    /// What was submitted before the text in the field.
+    Older,
+    /// What was submitted after it, and at last what was being written.
+    Newer,
+    /// Take this out of the history.
+    Forget(PromptEntry),
+    /// Write this where the cursor is.
+    Insert(String),
+    LookAtWildcards,
+    /// The same, unless they were looked at just now.
+    GlanceAtWildcards,
+    /// Show the folder of wildcards in the file manager; it is made if it is missing.
+    OpenWildcardFolder,
+}
+
+#[derive(Clone, Debug)]
+pub enum RestoreCommand {
+    /// Fill the form with what a file says of how it was made.
+    Use(PathBuf),
+    /// Offer what files say of how they were made.
+    LookAt(Vec<PathBuf>),
+    /// Ask for a file in a dialog, and take over its settings.
+    Pick,
+    /// The form that stood before the settings of a file.
+    Undo,
+}
+
+#[derive(Clone, Debug)]
+pub enum MemoryCommand {
+    /// Make a change that the memory plan suggests.
+    Apply(Change),
+    /// The preserved memory in GiB while it is dragged: what it would do is seen before it is kept.
+    DraftPreserved(Option<f64>),
+    /// The same of the cap.
+    DraftCap(Option<f64>),
+    /// Show what is expected of the form's job, though there is one to look back on.
+    ShowPlan(bool),
+    /// Ask where the telemetry of a job goes, and write it there.
+    Export(JobId),
+}
+
+#[derive(Clone, Debug)]
+pub enum PlayerCommand {
     /// Play a finished clip again.
     ShowResult(JobId),
     /// Look at the running job.
     ShowLive,
-    UseSettingsOf(JobId),
-    /// Something of the gallery's.
-    Gallery(GalleryCommand),
-    /// Play a file of the gallery.
+    /// What is made next is looked at.
+    FollowJobs,
+    /// The picture has not the whole window any more.
+    LeaveFull,
     PlayFile(PathBuf),
     /// Two files beside each other.
     CompareFiles(PathBuf, PathBuf),
-    /// Fill the form with what a file says of how it was made.
-    UseSettingsOfFile(PathBuf),
-    Restore(RestoreCommand),
-    OpenFolderOf(JobId),
-    CopyPathOf(JobId),
-    /// Give the text to the clipboard.
-    CopyText(String),
-    DismissNotice(u64),
-    /// All of them.
-    DismissNotices,
-    TogglePlay,
+    Toggle,
     /// Go so many frames on (or back) and stop there.
-    StepFrame(i64),
+    Step(i64),
     /// Go to this frame and stop there.
     ShowFrame(usize),
-    /// About what is watched.
-    Player(PlayerCommand),
+    /// Put a result's settings into the form.
+    UseSettingsOf(JobId),
+    /// Go on from the last frame of a finished clip.
+    ContinueFrom(JobId),
+    OpenFolderOf(JobId),
+    CopyPathOf(JobId),
+    /// Play so from now on.
+    SetPlayback(Playback),
+    /// The other things that can happen at a clip's end, one after the other.
+    NextRepeat,
+    /// Give the picture the whole window, or not any more.
+    ToggleFull,
+    Zoom(Zoom),
+    /// One of its pixels for each of the screen.
+    OwnSize,
+    /// Put another result beside what is shown.
+    CompareWith(JobId),
+    CompareAs(CompareMode),
+    /// Show more of A, or of B, by a share of the picture.
+    MoveDivider(f32),
+    /// Show a difference so many times stronger.
+    Amplify(u8),
+    /// Let A and B change places.
+    SwapSides,
+    LeaveCompare,
+    /// Write the frame that is shown to a file of its own.
+    SaveFrame,
+    CopyFrame,
+    /// Make the next one from the frame that is shown.
+    UseFrame(Slot),
+    OpenFolderOfFile,
+    CopyPathOfFile,
+}
+
+#[derive(Clone, Debug)]
+pub enum GalleryCommand {
+    /// List what is looked for.
+    Ask(Query),
+    /// How large small pictures are drawn, in points.
+    Resize(f32),
+    /// The result at this place was clicked, with these keys held.
+    Click(usize, Modifiers),
+    /// Choose the one so many further, keeping what was chosen from the first one on.
+    Step(isize, bool),
+    ChooseAll,
+    /// These small pictures are drawn.
+    Want(Wanted, Vec<ThumbWish>),
+    /// Make these favourites, or not any more.
+    Favour(Vec<PathBuf>, bool),
+    Trash(Vec<TrashWish>),
+    /// Bring back what was thrown away last.
+    Undo,
+    /// Say nothing more of what was thrown away.
+    LeaveTrash,
+    OpenFolder(PathBuf),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DoctorCommand {
+    Examine,
+    /// Remove what MIOpen keeps on disk.
+    ClearMiopen,
+}
+
+#[derive(Clone, Debug)]
+pub enum SettingsCommand {
+    Change(Box<Settings>),
+    PickFolder(FolderSetting),
+    /// The default of one key, such as `interface.theme`.
+    Reset(&'static str),
+    /// Show the page with this row.
+    Show(&'static str),
+    /// Open the file in the user's editor.
+    OpenFile,
+    Larger,
+    Smaller,
+    NormalSize,
+    SwitchTheme,
+}
+
+#[derive(Clone, Debug)]
+pub enum DesktopCommand {
+    ToggleMemory,
+    /// Close what lies uppermost: what is chosen, compared or large, else the page.
+    Back,
+    /// Make an entry among the desktop's applications.
+    AddToMenu,
+    Quit,
+    /// Where there is no room for both: show what is beside the form, or the form.
+    ShowView(bool),
+    /// Give the text to the clipboard.
+    CopyText(String),
+}
+
+#[derive(Clone, Debug)]
+pub enum PaletteCommand {
+    Toggle,
+    ToggleShortcuts,
+    /// Run what was chosen: the entry with this id.
+    Run(String, Box<AppCommand>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticesCommand {
+    Dismiss(u64),
+    DismissAll,
 }

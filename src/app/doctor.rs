@@ -8,9 +8,10 @@ use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::Paths;
 use safelight_core::units::size_text;
 
-use crate::app::App;
-use crate::app::background::{Answer, Background};
-use crate::app::state::Severity;
+use crate::app::commands::DoctorCommand;
+use crate::app::cx::Cx;
+use crate::app::notices::Severity;
+use crate::app::pending::{Pending, Stream};
 use crate::doctor::{Check, Status, examine_this_machine, miopen};
 use crate::worker::ProcessLauncher;
 
@@ -26,18 +27,29 @@ pub fn examine(paths: Paths) -> Examine {
     })
 }
 
-/// What the page shows.
-#[derive(Debug, Default)]
-pub struct DoctorPage {
-    pub is_examining: bool,
-    /// What is fine is not shown.
-    pub hides_fine: bool,
+/// What was examined so far.
+pub struct Doctor {
     pub checks: Vec<Check>,
-    /// Of the last examination: what an earlier one still says is not heard.
-    number: u64,
+    examine: Examine,
+    examining: Stream<Check>,
+    /// The bytes that MIOpen had kept, or why they are still there.
+    clearing: Pending<Result<u64, String>>,
 }
 
-impl DoctorPage {
+impl Doctor {
+    pub fn new(examine: Examine) -> Self {
+        Self {
+            checks: Vec::new(),
+            examine,
+            examining: Stream::default(),
+            clearing: Pending::default(),
+        }
+    }
+
+    pub fn is_examining(&self) -> bool {
+        self.examining.is_busy()
+    }
+
     /// How many checks came out so.
     pub fn count(&self, status: Status) -> usize {
         let found = self.checks.iter().filter(|check| check.status == status);
@@ -64,80 +76,53 @@ impl DoctorPage {
     }
 }
 
-impl App {
+impl Doctor {
+    /// `is_idle`: no job runs, so that speed can be measured. A second engine would take the running job's memory, and be
+    /// slowed by it.
+    pub fn update(&mut self, command: DoctorCommand, is_idle: bool, cx: &Cx) {
+        match command {
+            DoctorCommand::Examine => {
+                self.checks.clear();
+                let examine = Arc::clone(&self.examine);
+                self.examining = cx.background.stream("doctor", move |postbox| {
+                    examine(is_idle, &mut |check| {
+                        postbox.post(check);
+                    });
+                });
+            }
+            DoctorCommand::ClearMiopen => {
+                if let Some(paths) = cx.paths.clone() {
+                    let clear = move || miopen::clear(&paths).map_err(|err| err.to_string());
+                    self.clearing = cx.background.run("clear-miopen", clear);
+                }
+            }
+        }
+    }
+
     /// The first look at the page examines.
-    pub(super) fn open_doctor(&mut self) {
-        let page = &self.session.doctor;
-        if page.checks.is_empty() && !page.is_examining {
-            self.examine();
+    pub(super) fn open(&mut self, is_idle: bool, cx: &Cx) {
+        if self.checks.is_empty() && !self.is_examining() {
+            self.update(DoctorCommand::Examine, is_idle, cx);
         }
     }
 
-    pub(super) fn examine(&mut self) {
-        let page = &mut self.session.doctor;
-        page.number += 1;
-        page.is_examining = true;
-        page.checks.clear();
-        // A second engine would take the running job's memory, and be slowed by it.
-        let is_measured = self.queue.running.is_none();
-        self.background
-            .examine(page.number, is_measured, Arc::clone(&self.examine));
-    }
-
-    pub(super) fn take_check(&mut self, number: u64, check: Check) {
-        let page = &mut self.session.doctor;
-        if page.number == number {
-            page.checks.push(check);
+    pub fn poll(&mut self, cx: &mut Cx) {
+        while let Some(check) = self.examining.take() {
+            self.checks.push(check);
         }
-    }
-
-    pub(super) fn end_examination(&mut self, number: u64) {
-        let page = &mut self.session.doctor;
-        if page.number == number {
-            page.is_examining = false;
-        }
-    }
-
-    pub(super) fn clear_miopen(&self) {
-        if let Some(paths) = &self.paths {
-            self.background.clear_miopen(paths.clone());
-        }
-    }
-
-    pub(super) fn take_cleared(&mut self, cleared: Result<u64, String>) {
-        match cleared {
-            Ok(bytes) => {
-                self.session.last_word =
-                    format!("MIOpen's cache is empty, {} less", size_text(bytes));
-                self.session
-                    .doctor
-                    .checks
-                    .retain(|check| check.name != "miopen cache");
+        match self.clearing.take() {
+            Some(Ok(bytes)) => {
+                cx.say(format!(
+                    "MIOpen's cache is empty, {} less",
+                    size_text(bytes)
+                ));
+                self.checks.retain(|check| check.name != "miopen cache");
             }
-            Err(reason) => {
+            Some(Err(reason)) => {
                 let what = format!("MIOpen's cache cannot be cleared: {reason}");
-                let err = JobError::new(JobErrorKind::Disk, what);
-                self.session.notify(Severity::Error, err);
+                cx.tell(Severity::Error, JobError::new(JobErrorKind::Disk, what));
             }
+            None => {}
         }
-    }
-}
-
-impl Background {
-    /// Examines the machine, which may take a minute.
-    pub fn examine(&self, number: u64, is_measured: bool, examine: Examine) {
-        self.spawn("doctor", move |postbox| {
-            examine(is_measured, &mut |check| {
-                postbox.post(Answer::Checked(number, Box::new(check)));
-            });
-            postbox.post(Answer::Examined(number));
-        });
-    }
-
-    pub fn clear_miopen(&self, paths: Paths) {
-        self.spawn("clear-miopen", move |postbox| {
-            let cleared = miopen::clear(&paths).map_err(|err| err.to_string());
-            postbox.post(Answer::MiopenCleared(cleared));
-        });
     }
 }

@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::job::{CancelToken, GenerateForm, JobError, JobErrorKind};
 
-use crate::app::App;
-use crate::app::background::{Answer, Background};
-use crate::app::commands::AppCommand;
-use crate::app::notices::{Notice, NoticeAction};
-use crate::app::state::Severity;
+use crate::app::commands::{FetchCommand, LibraryCommand};
+use crate::app::cx::Cx;
+use crate::app::notices::{Cause, Notice, NoticeAction, Severity};
+use crate::app::pending::Pending;
 use crate::download::{self, Hub, Options, Order, Progress};
 use crate::telemetry::host;
 
@@ -68,20 +67,17 @@ pub struct Fetch {
     pub board: Board,
     /// What stood in the form when it was begun.
     form: GenerateForm,
-    /// Of the thread at work; an answer of an earlier one does not count.
-    number: u64,
     cancel: CancelToken,
 }
 
 impl Fetch {
-    pub(in crate::app) fn new(entry: CatalogEntry, folder: PathBuf) -> Self {
+    fn new(entry: CatalogEntry, folder: PathBuf) -> Self {
         Self {
             entry,
             folder,
             state: FetchState::Shown,
             board: Board::default(),
             form: GenerateForm::default(),
-            number: 0,
             cancel: CancelToken::default(),
         }
     }
@@ -93,48 +89,18 @@ impl Fetch {
             FetchState::Asking | FetchState::Running | FetchState::Pausing
         )
     }
-
-    /// Sends one piece of work to a thread of its own.
-    fn send(&mut self, work: Work, hub: &Hub, background: &Background) {
-        self.number += 1;
-        self.cancel = CancelToken::default();
-        self.state = match work {
-            Work::Quote => FetchState::Asking,
-            Work::Fetch => FetchState::Running,
-        };
-        let errand = Errand {
-            number: self.number,
-            orders: download::orders(&self.entry, hub, &self.folder),
-            options: Options {
-                token: hub.token.clone(),
-                ..Options::default()
-            },
-            folder: self.folder.clone(),
-            cancel: self.cancel.clone(),
-            board: self.board.clone(),
-        };
-        background.fetch(work, errand);
-    }
 }
 
 /// A model that was fetched and is looked for.
 #[derive(Clone, Debug)]
-pub struct Arriving {
-    pub id: String,
+struct Arriving {
+    id: String,
     /// What stood in the form when the fetch was begun.
     form: GenerateForm,
 }
 
-/// What a thread is asked to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
-    Quote,
-    Fetch,
-}
-
 /// All that a thread needs for it.
-pub struct Errand {
-    number: u64,
+struct Errand {
     orders: Vec<Order>,
     options: Options,
     folder: PathBuf,
@@ -143,33 +109,23 @@ pub struct Errand {
 }
 
 /// What came of it; `None` and `false` where it was cancelled.
-pub enum Fetched {
+enum Fetched {
     Quoted(Result<Option<Quoted>, JobError>),
     Ended(Result<bool, JobError>),
 }
 
 impl Errand {
-    /// Does it; blocks. `wake` is called whenever there is something new on the board.
-    pub(super) fn run(&self, work: Work, wake: &dyn Fn()) -> Answer {
-        let fetched = match work {
-            Work::Quote => Fetched::Quoted(self.quote().map_err(|err| JobError::from(&err))),
-            Work::Fetch => {
-                let fetched = download::download(
-                    &self.orders,
-                    &self.options,
-                    &self.cancel,
-                    &mut |progress| {
-                        self.board.put(progress);
-                        wake();
-                    },
-                );
-                let is_whole = fetched.map(|files| files.is_some());
-                Fetched::Ended(is_whole.map_err(|err| JobError::from(&err)))
-            }
+    /// Fetches; blocks. `wake` is called whenever there is something new on the board.
+    fn fetch(&self, wake: &dyn Fn()) -> Result<bool, download::DownloadError> {
+        let mut tell = |progress: &Progress| {
+            self.board.put(progress);
+            wake();
         };
-        Answer::Fetched(self.number, fetched)
+        let files = download::download(&self.orders, &self.options, &self.cancel, &mut tell);
+        Ok(files?.is_some())
     }
 
+    /// Asks for sizes; blocks.
     fn quote(&self) -> Result<Option<Quoted>, download::DownloadError> {
         let Some(quotes) = download::quote(&self.orders, &self.options, &self.cancel)? else {
             return Ok(None);
@@ -182,36 +138,109 @@ impl Errand {
     }
 }
 
-impl App {
-    /// Shows a known model that is not here, or none; not while another is on its way.
-    pub(super) fn show_missing(&mut self, id: Option<&str>) {
-        if self.session.fetch.as_ref().is_some_and(Fetch::is_busy) {
-            return;
+/// What is looked at or on its way, and how it gets there.
+pub struct Fetching {
+    pub fetch: Option<Fetch>,
+    /// A model that was fetched and is looked for.
+    arriving: Option<Arriving>,
+    hub: Hub,
+    work: Pending<Fetched>,
+    /// The search for models that was looked at.
+    models_number: u64,
+}
+
+impl Fetching {
+    pub fn new(hub: Hub) -> Self {
+        Self {
+            fetch: None,
+            arriving: None,
+            hub,
+            work: Pending::default(),
+            models_number: 0,
         }
-        let entry = id.and_then(|id| self.session.missing.iter().find(|entry| entry.id == id));
-        self.session.fetch = entry
-            .zip(self.paths.as_ref())
-            .map(|(entry, paths)| Fetch::new(entry.clone(), paths.models()));
     }
 
-    /// Asks for sizes, or begins once they were agreed to.
-    pub(super) fn send_fetch(&mut self, work: Work) {
-        if let Some(fetch) = &mut self.session.fetch
-            && !fetch.is_busy()
-        {
-            fetch.form.clone_from(&self.state.form);
-            fetch.send(work, &self.hub, &self.background);
+    pub fn is_busy(&self) -> bool {
+        self.fetch.as_ref().is_some_and(Fetch::is_busy)
+    }
+
+    pub fn update(&mut self, command: FetchCommand, cx: &mut Cx) {
+        match command {
+            FetchCommand::Show(id) => {
+                let missing = &cx.models.found.missing;
+                let entry = id.and_then(|id| missing.iter().find(|entry| entry.id == id));
+                self.show(entry.cloned(), cx);
+            }
+            FetchCommand::Offer(entry) => self.show(Some(*entry), cx),
+            FetchCommand::Leave => {
+                self.arriving = None;
+                cx.notices
+                    .end_where(|cause| matches!(cause, Cause::Fetched(_)));
+                self.show(None, cx);
+            }
+            FetchCommand::Ask => self.send(FetchState::Asking, cx),
+            FetchCommand::Begin => self.send(FetchState::Running, cx),
+            FetchCommand::Pause => self.pause(),
         }
+    }
+
+    /// `own_model` is that of the form that its user wrote.
+    pub fn poll(&mut self, own_model: Option<&str>, is_editing: bool, cx: &mut Cx) {
+        if let Some(fetched) = self.work.take() {
+            self.take(fetched, cx);
+        }
+        if std::mem::replace(&mut self.models_number, cx.models.number) != cx.models.number {
+            self.settle(own_model, is_editing, cx);
+        }
+    }
+
+    /// Shows a known model that is not here, or none; not while another is on its way.
+    fn show(&mut self, entry: Option<CatalogEntry>, cx: &Cx) {
+        if !self.is_busy() {
+            self.fetch = entry
+                .zip(cx.paths.as_ref())
+                .map(|(entry, paths)| Fetch::new(entry, paths.models()));
+        }
+    }
+
+    /// Asks for sizes, or begins once they were agreed to; on a thread of its own.
+    fn send(&mut self, state: FetchState, cx: &Cx) {
+        let Some(fetch) = self.fetch.as_mut().filter(|fetch| !fetch.is_busy()) else {
+            return;
+        };
+        let is_asking = state == FetchState::Asking;
+        fetch.form.clone_from(&cx.form);
+        fetch.cancel = CancelToken::default();
+        fetch.state = state;
+        let errand = Errand {
+            orders: download::orders(&fetch.entry, &self.hub, &fetch.folder),
+            options: Options {
+                token: self.hub.token.clone(),
+                ..Options::default()
+            },
+            folder: fetch.folder.clone(),
+            cancel: fetch.cancel.clone(),
+            board: fetch.board.clone(),
+        };
+        let ctx = cx.ctx.clone();
+        self.work = cx.background.run("fetch", move || {
+            if is_asking {
+                Fetched::Quoted(errand.quote().map_err(|err| JobError::from(&err)))
+            } else {
+                let is_whole = errand.fetch(&|| ctx.request_repaint());
+                Fetched::Ended(is_whole.map_err(|err| JobError::from(&err)))
+            }
+        });
     }
 
     /// Stops what is on its way. What has come is kept.
-    pub(super) fn pause_fetch(&mut self) {
-        if let Some(fetch) = &mut self.session.fetch {
+    pub(super) fn pause(&mut self) {
+        if let Some(fetch) = &mut self.fetch {
             fetch.cancel.cancel();
             match fetch.state {
                 FetchState::Running => fetch.state = FetchState::Pausing,
                 FetchState::Asking => {
-                    fetch.number += 1;
+                    self.work = Pending::default();
                     fetch.state = FetchState::Shown;
                 }
                 _ => {}
@@ -219,8 +248,8 @@ impl App {
         }
     }
 
-    pub(super) fn take_fetched(&mut self, number: u64, fetched: Fetched) {
-        let Some(fetch) = self.session.fetch.as_mut().filter(|it| it.number == number) else {
+    fn take(&mut self, fetched: Fetched, cx: &mut Cx) {
+        let Some(fetch) = &mut self.fetch else {
             return;
         };
         fetch.state = match fetched {
@@ -229,12 +258,12 @@ impl App {
             Fetched::Quoted(Err(err)) | Fetched::Ended(Err(err)) => FetchState::Stopped(Some(err)),
             Fetched::Ended(Ok(false)) => FetchState::Stopped(None),
             Fetched::Ended(Ok(true)) => {
-                self.session.last_word = format!("All files of {} are here", fetch.entry.name);
-                self.session.arriving = self.session.fetch.take().map(|fetch| Arriving {
+                cx.say(format!("All files of {} are here", fetch.entry.name));
+                self.arriving = self.fetch.take().map(|fetch| Arriving {
                     id: fetch.entry.id,
                     form: fetch.form,
                 });
-                self.load_models();
+                cx.push(LibraryCommand::Reload);
                 return;
             }
         };
@@ -243,33 +272,31 @@ impl App {
     /// Chooses the model that was fetched, once it is among those that are here, unless its user has gone on with another:
     /// then it is offered. A search that began before it was complete does not know it yet; what is wrong with a broken
     /// one stands below the picker.
-    pub(super) fn settle_arriving(&mut self) {
-        let all = self.session.models.all();
-        let is_here = |id: &str| all.iter().any(|spec| spec.id == id);
-        let arriving = self.session.arriving.take_if(|it| is_here(&it.id));
+    fn settle(&mut self, own_model: Option<&str>, is_editing: bool, cx: &mut Cx) {
+        let arriving = self.arriving.take_if(|it| cx.models.get(&it.id).is_some());
         let Some(Arriving { id, form }) = arriving else {
             return;
         };
-        let Some(spec) = all.iter().find(|spec| spec.id == id) else {
+        let Some(spec) = cx.models.get(&id).cloned() else {
             return;
         };
         let text = format!("{} is complete", spec.name);
-        self.session.last_word.clone_from(&text);
-        if self.own_form().model.as_ref() == Some(&id) {
+        cx.say(text.as_str());
+        if own_model == Some(id.as_str()) {
             return;
         }
-        if self.session.queue.editing.is_none() && self.state.form == form {
-            self.state.form.reset_to(spec);
+        if !is_editing && cx.form == form {
+            cx.form.reset_to(&spec);
         } else {
             let card = JobError::new(JobErrorKind::Internal, text)
                 .advise("The form stays with the model that you work with");
             let action = NoticeAction {
                 label: "Switch to it",
                 explanation: "The prompt stays, and other values become the model's own",
-                command: AppCommand::ChooseModel(id),
+                command: LibraryCommand::Choose(id.clone()).into(),
             };
-            self.session
-                .show_notice(Notice::new(Severity::Info, card).with(vec![action]));
+            let notice = Notice::new(Severity::Info, card).with(vec![action]);
+            cx.notices.show(notice.about(Cause::Fetched(id)));
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The window: an [`eframe::App`] in front of the worker.
+//! What the window does, in front of the worker: parts that own their state, and [`App`], which gives each its turn.
 //!
-//! Each round takes in what the worker and the background threads said, runs the commands that the
-//! panels pushed, and saves what changed; then the panels draw. The window's thread never waits and
-//! never touches a file or a tensor. Panels are in [`crate::ui`].
+//! Each round takes in what the worker and the background threads said, runs the commands that the panels pushed, and
+//! saves what changed. The window's thread never waits and never touches a file or a tensor. Nothing here draws.
 
 pub mod background;
 pub mod commands;
+pub mod cx;
 pub mod desktop;
 pub mod doctor;
 pub mod fetching;
@@ -17,48 +17,53 @@ mod logic;
 pub mod loras;
 pub mod mask;
 pub mod memory;
+pub mod models;
 pub mod notices;
 pub mod palette;
+pub mod pending;
 pub mod player;
 pub mod presets;
 pub mod prompt;
 pub mod queue;
 mod remembering;
 pub mod restore;
-mod run_command;
 pub mod settings;
 pub mod shortcuts;
 pub mod state;
-mod window;
-
-use std::sync::Arc;
-use std::time::Instant;
 
 use std::path::PathBuf;
 
 use crossbeam_channel::Receiver;
+use egui::Context;
 use safelight_core::job::{JobError, JobErrorKind, SeedMode, random_seed};
 use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings};
 
 use crate::download::Hub;
-use crate::starting;
-use crate::ui::{self, View, theme};
 use crate::worker::WorkerHandle;
-use background::{Background, CheckEngine, FoundModels, LoadModels, Task};
-use commands::AppCommand;
-use desktop::DesktopLinks;
+use commands::{AppCommand, QueueCommand};
+use cx::Cx;
 use desktop::instance::Instance;
-use doctor::Examine;
-use inputs::SHOWN;
-use inputs::wayland_drop::{self, FileDrag};
-use memory::planning::ReadPlan;
+use desktop::{Desktop, DesktopLinks};
+use doctor::{Doctor, Examine};
+use fetching::Fetching;
+use gallery::Gallery;
+use inputs::drops::{Drops, drop_files};
+use inputs::wayland_drop::FileDrag;
+use inputs::{Inputs, SHOWN};
+use library::{Library, LibraryLinks};
+use loras::LoraShelf;
+use mask::Masking;
+use memory::planning::{Planning, ReadPlan};
+use models::{FoundModels, load_catalog};
+use palette::Palette;
+use player::Watch;
+use presets::OwnPresets;
+use prompt::PromptDesk;
 use queue::JobQueue;
 use remembering::Remembering;
-use state::{Models, Page, Session, Severity, State};
-pub use window::{WindowError, run};
-
-/// Where earlier versions kept [`State`]: a key of the window's own storage.
-const OLD_STATE_KEY: &str = "state";
+use restore::Restoring;
+use settings::SettingsKeeping;
+use state::{Drawn, Page, State};
 
 /// What the window is opened with.
 pub struct StartupOptions {
@@ -69,13 +74,10 @@ pub struct StartupOptions {
     pub remembered: Option<State>,
     /// The models, when they are known already; else they are looked for in the background.
     pub models: Option<FoundModels>,
-    pub load_models: LoadModels,
-    pub check_engine: CheckEngine,
+    pub library: LibraryLinks,
     /// What the doctor's page does.
     pub examine: Examine,
     pub read_plan: ReadPlan,
-    /// What the pages of models know of this machine.
-    pub survey: library::survey::Examine,
     /// Where models are fetched from, when somebody asks for it.
     pub hub: Hub,
     /// Things to tell at once, such as a settings file that could not be read.
@@ -113,11 +115,13 @@ impl StartupOptions {
             live_settings: LiveSettings::new(settings.clone()),
             settings,
             models: None,
-            load_models: background::load_catalog(paths.clone()),
-            check_engine: background::check_runtime(paths.clone()),
+            library: LibraryLinks {
+                load: load_catalog(paths.clone()),
+                check_engine: library::engine::check_runtime(paths.clone()),
+                survey: library::survey::examine(paths.clone()),
+            },
             examine: doctor::examine(paths.clone()),
             read_plan: memory::planning::read_plan(paths.clone()),
-            survey: library::survey::examine(paths.clone()),
             remembered: remembering::read(&paths.state_file()),
             paths: Some(paths),
             hub: Hub::of_environment(),
@@ -130,223 +134,138 @@ impl StartupOptions {
     }
 }
 
-/// The window's state. Nothing else changes it.
+/// All that the window is. Nothing else changes it.
 pub struct App {
-    pub settings: Settings,
-    pub state: State,
-    pub session: Session,
+    pub cx: Cx,
+    pub gallery: Gallery,
+    pub settings: SettingsKeeping,
+    pub watch: Watch,
+    pub loras: LoraShelf,
+    pub presets: OwnPresets,
+    pub prompt: PromptDesk,
+    restoring: Restoring,
+    pub masking: Masking,
+    pub palette: Palette,
+    pub desktop: Desktop,
     pub queue: JobQueue,
+    pub library: Library,
+    pub fetching: Fetching,
+    pub memory: Planning,
+    pub doctor: Doctor,
+    pub inputs: Inputs,
+    pub drops: Drops,
     remembering: Remembering,
-    paths: Option<Paths>,
     worker: WorkerHandle,
-    background: Background,
-    load_models: LoadModels,
-    check_engine: CheckEngine,
-    examine: Examine,
-    read_plan: ReadPlan,
-    survey_with: library::survey::Examine,
-    hub: Hub,
-    /// Seconds, also while the window is hidden.
-    now_secs: f64,
-    /// When egui last told the time, and what it told.
-    last_pass: (f64, Instant),
-    commands: Vec<AppCommand>,
-    /// File drags, where the window library does not report them.
-    drags: Option<Receiver<FileDrag>>,
-    live_settings: LiveSettings,
-    desktop: DesktopLinks,
-    /// The window's place was looked at.
-    is_placed: bool,
+    /// The shortcut for Generate was pressed.
+    is_submit_wanted: bool,
 }
 
 impl App {
     pub fn new(
-        cc: &eframe::CreationContext<'_>,
+        ctx: &Context,
         worker: WorkerHandle,
         startup: StartupOptions,
+        drags: Option<Receiver<FileDrag>>,
     ) -> Self {
-        let StartupOptions {
-            settings,
-            paths,
-            remembered,
-            models,
-            load_models,
-            check_engine,
-            examine,
-            read_plan,
-            survey,
-            hub,
-            problems,
-            broken_settings,
-            live_settings,
-            files,
-            desktop,
-            instance,
-        } = startup;
-        let ctx = &cc.egui_ctx;
-        theme::install(ctx);
-        ui::focus::install(ctx);
-        theme::choose(ctx, settings.interface.theme);
-        // The settings' own keys do it.
-        ctx.options_mut(|options| options.zoom_with_keyboard = false);
-        if settings.interface.scale != 1.0 {
-            ctx.set_zoom_factor(settings.interface.scale.clamp(0.5, 3.0));
+        desktop::appearance::choose(ctx, startup.settings.interface.theme);
+        if startup.settings.interface.scale != 1.0 {
+            ctx.set_zoom_factor(startup.settings.interface.scale.clamp(0.5, 3.0));
         }
-        let old = || eframe::get_value(cc.storage?, OLD_STATE_KEY);
-        let stored: Option<State> = remembered.or_else(old);
-        // Nothing was ever remembered, and nobody came with something in hand.
-        let is_first_start = cc.storage.is_some() && stored.is_none() && files.is_empty();
-        let state = stored.unwrap_or_default();
+        let state = startup.remembered.unwrap_or_default();
+        let (settings, live) = (startup.settings, startup.live_settings);
+        let mut cx = Cx::new(ctx, startup.paths, settings, live, state.form, state.folds);
+        let (problems, broken) = (startup.problems, startup.broken_settings);
+        let settings = SettingsKeeping::open(state.recent_settings, problems, broken, &mut cx);
         let mut app = Self {
+            library: Library::new(startup.library, state.library, &cx),
+            fetching: Fetching::new(startup.hub),
+            memory: Planning::new(startup.read_plan),
+            doctor: Doctor::new(startup.examine),
+            gallery: Gallery::new(state.gallery),
             settings,
+            watch: Watch::new(state.playback),
+            loras: LoraShelf::default(),
+            presets: OwnPresets::open(&cx),
+            prompt: PromptDesk::default(),
+            restoring: Restoring::default(),
+            masking: Masking::default(),
+            palette: Palette::new(state.recent_commands),
+            desktop: Desktop::open(startup.desktop, startup.instance, &cx),
+            queue: JobQueue::of_panel(state.queue),
+            inputs: Inputs::default(),
+            drops: Drops::new(drags),
             remembering: Remembering::default(),
-            state,
-            session: Session::default(),
-            queue: JobQueue::default(),
-            paths,
             worker,
-            background: Background::start(ctx),
-            load_models,
-            check_engine,
-            examine,
-            read_plan,
-            survey_with: survey,
-            hub,
-            commands: Vec::new(),
-            drags: wayland_drop::listen(cc),
-            live_settings,
-            desktop,
-            is_placed: false,
-            now_secs: 0.0,
-            last_pass: (0.0, Instant::now()),
+            is_submit_wanted: false,
+            cx,
         };
-        app.live_settings.set(app.settings.clone());
-        let told = problems.iter().map(|problem| problem.summary.clone());
-        app.open_settings(told.collect(), broken_settings);
-        app.open_desktop(instance);
-        if app.state.form.seed_mode == SeedMode::Random {
+        if app.cx.form.seed_mode == SeedMode::Random {
             // The stored one belongs to a clip of an earlier day.
-            app.state.form.set_seed(random_seed());
+            app.cx.form.set_seed(random_seed());
         }
-        if files.is_empty() && app.state.page != Page::Watch {
-            app.show_page(app.state.page);
+        if startup.files.is_empty() && state.page != Page::Watch {
+            app.show_page(state.page);
         }
-        app.drop_files(files, SHOWN);
-        for problem in problems {
-            app.session.notify(Severity::Warning, problem);
+        drop_files(startup.files, SHOWN, &mut app.cx);
+        app.queue.load(&app.cx);
+        match startup.models {
+            Some(found) => {
+                app.library.take_models(found, &mut app.cx);
+                app.library.settle(false, &mut app.cx);
+            }
+            None => app.library.load(&mut app.cx),
         }
-        if is_first_start {
-            app.session.page = Page::Welcome;
-        }
-        app.load_queue();
-        app.load_presets();
-        match models {
-            Some(found) => app.take_models(found),
-            None => app.load_models(),
-        }
-        app.check_engine();
+        app.library.check_engine(&app.cx);
         // What starting changes need not wake anybody.
-        app.remembering = Remembering::new(app.state.clone());
+        app.remembering = Remembering::new(app.remembered());
         app
     }
 
-    /// As a panel pushes it; carried out before the next frame.
-    pub fn push(&mut self, command: AppCommand) {
-        self.commands.push(command);
-    }
-
-    fn load_models(&mut self) {
-        self.session.models = Models::Loading;
-        self.load_models_quietly();
-    }
-
-    /// The models that are known stay until the search has ended.
-    fn load_models_quietly(&self) {
-        let task = Task::LoadModels(
-            Arc::clone(&self.load_models),
-            Box::new(self.settings.clone()),
-        );
-        self.background.run(task);
-    }
-
-    /// Looks for jobs that can go on.
-    fn find_left(&self) {
-        if let Some(paths) = &self.paths {
-            self.background.run(Task::FindLeft(paths.jobs()));
+    /// What the next run is to know, with the user's own form, also while another one is shown.
+    pub fn remembered(&self) -> State {
+        State {
+            form: self.own_form().clone(),
+            folds: self.cx.folds,
+            library: self.library.remembered.clone(),
+            gallery: self.gallery.look,
+            recent_settings: self.settings.recent.clone(),
+            recent_commands: self.palette.recent.clone(),
+            page: self.cx.page.remembered(),
+            queue: self.queue.panel.clone(),
+            playback: self.watch.playback,
         }
     }
 
-    fn check_engine(&self) {
-        let task = Task::CheckEngine(
-            Arc::clone(&self.check_engine),
-            Box::new(self.settings.clone()),
-        );
-        self.background.run(task);
-    }
-}
-
-impl eframe::App for App {
-    fn logic(&mut self, ctx: &egui::Context, frame: &mut eframe::Frame) {
-        if self.session.ui_calls == 1 {
-            starting::shown();
+    /// A frame was drawn: this is what it showed, and what its panels asked for.
+    pub fn take_frame(&mut self, drawn: Drawn, commands: Vec<AppCommand>) {
+        self.cx.drawn = drawn;
+        let mut is_any = !commands.is_empty();
+        for command in commands {
+            self.cx.push(command);
         }
-        if !std::mem::replace(&mut self.is_placed, true) {
-            desktop::place::correct(ctx, frame);
+        if std::mem::take(&mut self.is_submit_wanted) {
+            self.cx.push(QueueCommand::Submit);
+            is_any = true;
         }
-        self.step(ctx);
-    }
-
-    fn raw_input_hook(&mut self, _ctx: &egui::Context, input: &mut egui::RawInput) {
-        self.forget_stale_hovers(input);
-    }
-
-    fn ui(&mut self, ui: &mut egui::Ui, _frame: &mut eframe::Frame) {
-        self.session.ui_calls += 1;
-        if self.session.ui_calls == 1 {
-            starting::passed("first frame begun");
-        }
-        let num_commands = self.commands.len();
-        ui::draw(
-            ui,
-            &mut View {
-                settings: &self.settings,
-                state: &mut self.state,
-                session: &mut self.session,
-                queue: &self.queue,
-                commands: &mut self.commands,
-            },
-        );
-        self.state.page = self.session.page.remembered();
-        self.session.had_focus = ui.ctx().memory(|memory| memory.focused().is_some());
-        if std::mem::take(&mut self.session.is_submit_wanted) {
-            self.commands.push(AppCommand::Submit);
-        }
-        if self.commands.len() > num_commands {
+        if is_any {
             // They are run in the next round.
-            ui.ctx().request_repaint();
-        }
-        if self.session.ui_calls == 1 {
-            starting::passed("first frame laid out");
+            self.cx.ctx.request_repaint();
         }
     }
 
-    /// What should outlive the window is in [`State`]; a half-scrolled form should not.
-    fn persist_egui_memory(&self) -> bool {
-        false
-    }
-
-    fn on_exit(&mut self) {
-        self.save_settings();
+    /// The window closes: what is not on the disk goes there.
+    pub fn close(&mut self) {
+        self.settings.save(&self.cx);
         if let Some(job) = &self.queue.running {
             // It stays in the queue and can go on.
             job.cancel.pause();
         }
-        for opening in &self.session.queue.opening {
+        for opening in &self.queue.opening {
             opening.stop.cancel();
         }
-        self.keep_queue_at_last();
-        self.remember();
+        self.queue.keep_at_last(&self.cx);
+        self.remembering.write(self.remembered(), &self.cx);
         // What has come is noted every few seconds, and kept.
-        self.pause_fetch();
+        self.fetching.pause();
     }
 }

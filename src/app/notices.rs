@@ -1,17 +1,63 @@
 //! What the user is told on cards: a sentence, what to do, and buttons that do it.
 //!
-//! A card that tells of something passing leaves by itself; who draws it says how long it was seen. Nothing here draws.
+//! A card leaves when what it tells of is over, or was seen for a while where it tells of something passing; who draws it
+//! says how long it was seen. Nothing here draws.
 
-use std::path::Path;
+use std::cell::Cell;
+use std::path::PathBuf;
 
-use safelight_core::job::{JobError, JobId};
+use safelight_core::job::{JobError, JobErrorKind, JobId, Notice as FieldNotice};
 
-use crate::app::commands::AppCommand;
-use crate::app::queue::commands::QueueCommand;
-use crate::app::state::{Session, Severity};
+use crate::app::commands::{AppCommand, QueueCommand};
 
 /// So long a passing card is seen.
 const SEEN_SECS: f64 = 10.0;
+
+/// How serious a notice is; decides its colour and icon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    Info,
+    Warning,
+    Error,
+}
+
+/// What a card tells of: it goes when that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A job. Until its result is thrown away, it is taken from the queue or it runs once more.
+    Job(JobId),
+    /// The folder that results go into.
+    ResultFolder,
+    QueueFile,
+    SettingsFile,
+    /// A line of the settings file that nobody knows.
+    SettingsKey(String),
+    PresetsFile,
+    PromptsFile,
+    FavouritesFile,
+    /// The engine, which could not start.
+    Engine,
+    Models,
+    /// A model that was fetched and can be chosen.
+    Fetched(String),
+    /// Files that cannot be used as an input.
+    Inputs,
+    /// What the form asks for cannot be made.
+    Form,
+    /// A file whose settings can be had.
+    SettingsOf(PathBuf),
+    /// The settings of a file that are in the form.
+    Restored,
+}
+
+/// How long a card stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// It leaves by itself.
+    Passes,
+    /// Until its cause is over, or somebody closes it.
+    Stays,
+}
 
 /// Something to tell the user: a sentence, what to do, and details to copy.
 #[derive(Clone, Debug)]
@@ -24,10 +70,10 @@ pub struct Notice {
     pub details: String,
     /// What can be done about it with one click.
     pub actions: Vec<NoticeAction>,
-    /// It leaves by itself.
-    pub is_passing: bool,
-    /// When it does, on the clock of who draws it; nothing before it was seen.
-    leaves_at: Option<f64>,
+    cause: Option<Cause>,
+    life: Life,
+    /// When a passing one leaves, on the clock of who draws it; nothing before it was seen.
+    leaves_at: Cell<Option<f64>>,
 }
 
 /// A button on a card.
@@ -39,7 +85,7 @@ pub struct NoticeAction {
 }
 
 impl Notice {
-    /// A hint passes by itself; warnings and errors stay until somebody closes them.
+    /// A hint passes by itself; warnings and errors stay until they are over or closed.
     pub fn new(severity: Severity, err: JobError) -> Self {
         let JobError {
             kind: _,
@@ -56,16 +102,20 @@ impl Notice {
             advice,
             details,
             actions: Vec::new(),
-            is_passing: severity == Severity::Info,
-            leaves_at: None,
+            cause: None,
+            life: match severity {
+                Severity::Info => Life::Passes,
+                Severity::Warning | Severity::Error => Life::Stays,
+            },
+            leaves_at: Cell::new(None),
         }
     }
 
     /// A file that cannot be used: whoever came with it is looking, and will come with another one.
     pub fn of_input(err: JobError) -> Self {
         Self {
-            is_passing: true,
-            ..Self::new(Severity::Error, err)
+            life: Life::Passes,
+            ..Self::new(Severity::Error, err).about(Cause::Inputs)
         }
     }
 
@@ -82,14 +132,16 @@ impl Notice {
         let go_on = NoticeAction {
             label,
             explanation,
-            command: AppCommand::Queue(QueueCommand::Restart(id)),
+            command: QueueCommand::Restart(id).into(),
         };
         let open = NoticeAction {
             label: "Open the queue",
             explanation: "The job stands there among those that stopped",
-            command: AppCommand::Queue(QueueCommand::Open(true)),
+            command: QueueCommand::Open(true).into(),
         };
-        Self::new(Severity::Error, err).with(vec![go_on, open])
+        Self::new(Severity::Error, err)
+            .about(Cause::Job(id))
+            .with(vec![go_on, open])
     }
 
     /// The same with buttons.
@@ -99,65 +151,102 @@ impl Notice {
         self
     }
 
+    /// The same, gone as soon as its cause is.
+    #[must_use]
+    pub fn about(mut self, cause: Cause) -> Self {
+        self.cause = Some(cause);
+        self
+    }
+
     /// How long it is still shown: nothing for one that stays, and while it is held.
-    pub fn secs_left(&mut self, now: f64, is_held: bool) -> Option<f64> {
-        if !self.is_passing || is_held {
-            self.leaves_at = None;
+    pub fn secs_left(&self, now: f64, is_held: bool) -> Option<f64> {
+        if self.life == Life::Stays || is_held {
+            self.leaves_at.set(None);
             return None;
         }
-        let leaves_at = *self.leaves_at.get_or_insert(now + SEEN_SECS);
+        let leaves_at = self.leaves_at.get().unwrap_or(now + SEEN_SECS);
+        self.leaves_at.set(Some(leaves_at));
         Some((leaves_at - now).max(0.0))
-    }
-
-    /// The file whose settings a button takes over.
-    pub fn offered_settings(&self) -> Option<&Path> {
-        let mut commands = self.actions.iter().map(|action| &action.command);
-        commands.find_map(|command| match command {
-            AppCommand::UseSettingsOfFile(path) => Some(path.as_path()),
-            _ => None,
-        })
-    }
-
-    /// Whether a button takes over the settings of this file.
-    pub fn offers_settings_of(&self, path: &Path) -> bool {
-        self.offered_settings() == Some(path)
-    }
-
-    /// Whether a button lets this job go on.
-    pub fn offers_restart_of(&self, id: JobId) -> bool {
-        let mut commands = self.actions.iter().map(|action| &action.command);
-        commands.any(|command| {
-            matches!(command, AppCommand::Queue(QueueCommand::Restart(offered)) if *offered == id)
-        })
     }
 }
 
-impl Session {
-    /// Tells something without buttons.
-    pub fn notify(&mut self, severity: Severity, err: JobError) {
-        self.show_notice(Notice::new(severity, err));
+/// The cards, the newest one last.
+#[derive(Debug, Default)]
+pub struct Notices {
+    shown: Vec<Notice>,
+    /// How many there ever were.
+    num_shown: u64,
+}
+
+impl Notices {
+    pub fn all(&self) -> &[Notice] {
+        &self.shown
     }
 
-    /// Shows a card before those that are there.
-    pub fn show_notice(&mut self, notice: Notice) {
-        // The same thing twice is one card.
-        self.notices.retain(|old| old.summary != notice.summary);
-        self.num_notices += 1;
-        let id = self.num_notices;
-        self.notices.push(Notice { id, ..notice });
+    /// Shows a card before those that are there. The same thing twice is one card.
+    pub fn show(&mut self, notice: Notice) {
+        self.shown
+            .retain(|old| old.summary != notice.summary || old.cause != notice.cause);
+        self.num_shown += 1;
+        let id = self.num_shown;
+        self.shown.push(Notice { id, ..notice });
     }
 
-    /// Files can be used: what was said of others that cannot is done with.
-    pub fn forget_refused_inputs(&mut self) {
-        self.notices
-            .retain(|notice| !notice.is_passing || notice.severity != Severity::Error);
+    /// One card with all that is made differently than the form said.
+    pub fn show_changes(&mut self, model: &str, changes: &[FieldNotice]) {
+        let messages: Vec<&str> = changes.iter().map(|it| it.message.as_str()).collect();
+        let (summary, advice) = match messages.as_slice() {
+            [] => return,
+            [one] => ((*one).to_owned(), String::new()),
+            several => (
+                format!(
+                    "{} values were changed to what {model} can make",
+                    several.len()
+                ),
+                several.join("\n"),
+            ),
+        };
+        let err = JobError::new(JobErrorKind::InvalidRequest, summary).advise(advice);
+        self.show(Notice::new(Severity::Info, err));
     }
+
+    /// What these cards tell of is over.
+    pub fn end(&mut self, cause: &Cause) {
+        self.shown
+            .retain(|notice| notice.cause.as_ref() != Some(cause));
+    }
+
+    /// The same for each cause of which this is so.
+    pub fn end_where(&mut self, is_over: impl Fn(&Cause) -> bool) {
+        self.shown
+            .retain(|notice| !notice.cause.as_ref().is_some_and(&is_over));
+    }
+
+    pub fn dismiss(&mut self, id: u64) {
+        self.shown.retain(|notice| notice.id != id);
+    }
+
+    pub fn clear(&mut self) {
+        self.shown.clear();
+    }
+
+    /// Hints about what was made before are done with.
+    pub fn clear_hints(&mut self) {
+        self.shown
+            .retain(|notice| notice.severity != Severity::Info);
+    }
+}
+
+/// The message with a capital letter in front.
+pub fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use safelight_core::job::JobErrorKind;
-
     use super::*;
 
     fn notice(severity: Severity) -> Notice {
@@ -166,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_hint_is_seen_for_ten_seconds_and_its_time_begins_anew_while_somebody_is_at_it() {
-        let mut hint = notice(Severity::Info);
+        let hint = notice(Severity::Info);
         assert_eq!(hint.secs_left(100.0, false), Some(10.0));
         assert_eq!(hint.secs_left(107.0, false), Some(3.0));
         assert_eq!(hint.secs_left(109.0, true), None);
@@ -178,9 +267,9 @@ mod tests {
     fn a_warning_and_a_failed_job_stay_and_a_file_that_cannot_be_used_does_not() {
         let err = || JobError::new(JobErrorKind::Internal, "something");
         assert_eq!(notice(Severity::Warning).secs_left(0.0, false), None);
-        let mut failed = Notice::of_failed(JobId::next(), err());
+        let failed = Notice::of_failed(JobId::next(), err());
         assert_eq!(failed.secs_left(0.0, false), None);
-        let mut refused = Notice::of_input(err());
+        let refused = Notice::of_input(err());
         assert_eq!(refused.secs_left(0.0, false), Some(10.0));
     }
 }

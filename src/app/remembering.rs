@@ -2,17 +2,14 @@
 //!
 //! The file is written as a whole or not at all, by the file thread. The window's place and size are eframe's.
 
-use std::borrow::Cow;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
-use egui::Context;
 use safelight_core::files::{keep_aside, write_atomically};
+use safelight_core::settings::Paths;
 
-use crate::app::App;
-use crate::app::background::Task;
+use crate::app::cx::Cx;
 use crate::app::state::State;
 
 /// A change is written no later than this.
@@ -53,54 +50,37 @@ pub(super) fn read(path: &Path) -> Option<State> {
     Some(state)
 }
 
-impl App {
+impl Remembering {
     /// Has a change written, once there was time for others to follow it.
-    pub(super) fn remember_when_due(&mut self, ctx: &Context) {
-        if self.paths.is_none() {
+    pub fn follow(&mut self, state: State, cx: &Cx) {
+        if cx.paths.is_none() {
             return;
         }
-        if *self.own_state() == self.remembering.written {
-            self.remembering.changed_at = None;
+        if state == self.written {
+            self.changed_at = None;
             return;
         }
-        let changed_at = *self.remembering.changed_at.get_or_insert(self.now_secs);
-        let due = changed_at + WRITE_WITHIN_SECS - self.now_secs;
-        if due > 0.0 {
-            ctx.request_repaint_after(Duration::try_from_secs_f64(due).unwrap_or_default());
-        } else {
-            self.remember();
+        let changed_at = *self.changed_at.get_or_insert(cx.now_secs);
+        if cx.is_due(changed_at + WRITE_WITHIN_SECS) {
+            self.write(state, cx);
         }
     }
 
     /// Has it written, whatever the file says: the last time may have failed.
-    pub(super) fn remember(&mut self) {
-        let Some(paths) = &self.paths else {
+    pub fn write(&mut self, state: State, cx: &Cx) {
+        let Some(path) = cx.paths.as_ref().map(Paths::state_file) else {
             return;
         };
-        let state = self.own_state().into_owned();
-        let (remembered, path) = (state.clone(), paths.state_file());
-        let task = Task::Work(Box::new(move || {
+        let remembered = state.clone();
+        let writing = cx.background.on_files(move || {
             if let Err(err) = write(&remembered, &path) {
                 let place = path.display();
                 tracing::warn!("what the window remembers cannot be written ({err}): {place}");
             }
-            None
-        }));
-        if self.background.run(task) {
-            self.remembering = Remembering::new(state);
+        });
+        if writing.is_some() {
+            *self = Self::new(state);
         }
-    }
-
-    /// The state with the user's own form, also while another one is shown.
-    fn own_state(&self) -> Cow<'_, State> {
-        let form = self.own_form();
-        if std::ptr::eq(form, &raw const self.state.form) {
-            return Cow::Borrowed(&self.state);
-        }
-        Cow::Owned(State {
-            form: form.clone(),
-            ..self.state.clone()
-        })
     }
 }
 

@@ -3,17 +3,16 @@
 //!
 //! What a command does is decided where commands are run.
 
-use egui::{Context, Key, KeyboardShortcut, Modifiers};
+use egui::{Key, KeyboardShortcut, Modifiers};
 
-use crate::app::App;
-use crate::app::commands::AppCommand;
-use crate::app::desktop::DesktopCommand;
+use crate::app::commands::{
+    AppCommand, DesktopCommand, InputsCommand, LibraryCommand, LorasCommand, PaletteCommand,
+    PlayerCommand, PromptCommand, QueueCommand, SettingsCommand,
+};
+use crate::app::cx::Cx;
 use crate::app::inputs::Slot;
-use crate::app::loras::LorasCommand;
-use crate::app::player::commands::PlayerCommand;
-use crate::app::prompt::{self, PromptCommand};
-use crate::app::queue::commands::QueueCommand;
-use crate::app::settings::SettingsCommand;
+use crate::app::player::zoom::Zoom;
+use crate::app::prompt;
 use crate::app::state::Page;
 
 /// Where the list of shortcuts shows a command.
@@ -80,325 +79,73 @@ const fn alt(key: Key) -> KeyboardShortcut {
     KeyboardShortcut::new(Modifiers::ALT, key)
 }
 
-const fn anywhere(
-    group: Group,
-    id: &'static str,
-    name: &'static str,
-    keys: &'static [KeyboardShortcut],
-    command: fn() -> AppCommand,
-) -> Shortcut {
-    Shortcut {
-        id,
-        name,
-        group,
-        scope: Scope::Anywhere,
-        keys,
-        command,
-    }
+macro_rules! shortcuts {
+    ($($group:ident $scope:ident $id:literal $name:literal [$($keys:expr),*] => $command:expr;)*) => {
+        /// All of them, in the order in which they are listed.
+        pub const SHORTCUTS: &[Shortcut] = &[$(Shortcut {
+            id: $id,
+            name: $name,
+            group: Group::$group,
+            scope: Scope::$scope,
+            keys: &[$($keys),*],
+            command: || $command.into(),
+        }),*];
+    };
 }
 
-/// One that counts while the picture is looked at.
-const fn watching(
-    id: &'static str,
-    name: &'static str,
-    keys: &'static [KeyboardShortcut],
-    command: fn() -> AppCommand,
-) -> Shortcut {
-    Shortcut {
-        id,
-        name,
-        group: Group::Watch,
-        scope: Scope::Watching,
-        keys,
-        command,
-    }
+shortcuts! {
+    Make Anywhere "generate" "Generate" [ctrl(Key::Enter)] => QueueCommand::Submit;
+    Make Anywhere "cancel" "Cancel the running job" [ctrl(Key::Period)] => QueueCommand::Cancel;
+    Make Anywhere "pause-queue" "Pause the queue at once" [] => QueueCommand::PauseAll;
+    Make Anywhere "go-on" "Go on with the queue" [] => QueueCommand::GoOn;
+    Make Anywhere "queue" "Show or hide the queue" [ctrl_shift(Key::Q)] => QueueCommand::Toggle;
+    Make Anywhere "prompt" "Write the prompt" [ctrl(Key::L)] => PromptCommand::Focus;
+    Make Prompt "earlier-prompt" "The prompt that was used before" [alt(Key::ArrowUp)] => PromptCommand::Older;
+    Make Prompt "later-prompt" "The prompt that was used after it" [alt(Key::ArrowDown)] => PromptCommand::Newer;
+    Make Anywhere "loras" "Add a LoRA" [] => LorasCommand::Open;
+    Make Anywhere "wildcard-folder" "Open the folder of wildcards" [] => PromptCommand::OpenWildcardFolder;
+    Make Anywhere "open" "Choose a start picture" [ctrl(Key::O)] => InputsCommand::Pick(Slot::Start);
+    Make Anywhere "seed" "Roll another seed" [ctrl(Key::R)] => QueueCommand::RollSeed;
+    Make Anywhere "swap" "Swap start and end picture" [] => InputsCommand::Swap;
+    Make Anywhere "reset-form" "The model's own values for everything but the prompt" [] => LibraryCommand::ResetForm;
+    Make Anywhere "reload-models" "Look for models again" [key(Key::F5)] => LibraryCommand::Reload;
+    Watch Watching "play" "Play or pause" [key(Key::Space)] => PlayerCommand::Toggle;
+    Watch Watching "previous-frame" "One frame back" [key(Key::ArrowLeft)] => PlayerCommand::Step(-1);
+    Watch Watching "next-frame" "One frame on" [key(Key::ArrowRight)] => PlayerCommand::Step(1);
+    Watch Watching "first-frame" "The first frame" [key(Key::Home)] => PlayerCommand::ShowFrame(0);
+    Watch Watching "last-frame" "The last frame" [key(Key::End)] => PlayerCommand::ShowFrame(usize::MAX);
+    Watch Watching "repeat" "Loop, back and forth, or play once" [key(Key::L)] => PlayerCommand::NextRepeat;
+    Watch Watching "full-view" "Give the picture the whole window" [key(Key::F)] => PlayerCommand::ToggleFull;
+    Watch Watching "fit" "All of the picture" [key(Key::Num0)] => PlayerCommand::Zoom(Zoom::Fit);
+    Watch Watching "own-size" "The picture at 100 %" [key(Key::Num1)] => PlayerCommand::OwnSize;
+    Watch Watching "more-of-b" "Compared: more of B" [key(Key::OpenBracket)] => PlayerCommand::MoveDivider(-0.05);
+    Watch Watching "more-of-a" "Compared: more of A" [key(Key::CloseBracket)] => PlayerCommand::MoveDivider(0.05);
+    Watch Watching "save-frame" "Save this frame" [key(Key::S)] => PlayerCommand::SaveFrame;
+    Watch Watching "copy-frame" "Copy this frame" [key(Key::C)] => PlayerCommand::CopyFrame;
+    Watch Watching "continue-from-frame" "Continue from this frame" [] => PlayerCommand::UseFrame(Slot::Start);
+    Watch Watching "end-on-frame" "Use this frame as end picture" [] => PlayerCommand::UseFrame(Slot::End);
+    Watch Anywhere "live" "Look at the running job" [] => PlayerCommand::ShowLive;
+    Watch Anywhere "memory" "Show or hide the memory graph" [ctrl(Key::M)] => DesktopCommand::ToggleMemory;
+    Pages Anywhere "watch" "Picture" [ctrl(Key::Num1)] => AppCommand::Show(Page::Watch);
+    Pages Anywhere "models" "Models" [ctrl_shift(Key::M)] => AppCommand::Show(Page::Models);
+    Pages Anywhere "first-steps" "First steps" [] => AppCommand::Show(Page::Welcome);
+    Pages Anywhere "gallery" "Gallery" [ctrl(Key::Num2)] => AppCommand::Show(Page::Gallery);
+    Pages Anywhere "settings" "Settings" [ctrl(Key::Comma)] => AppCommand::Show(Page::Settings);
+    Pages Anywhere "doctor" "Doctor" [ctrl_shift(Key::D)] => AppCommand::Show(Page::Doctor);
+    Window Anywhere "palette" "All commands" [ctrl(Key::K), ctrl_shift(Key::P)] => PaletteCommand::Toggle;
+    Window Anywhere "shortcuts" "Keyboard shortcuts" [key(Key::F1)] => PaletteCommand::ToggleShortcuts;
+    Window Idle "shortcuts-by-question" "Keyboard shortcuts, while nothing is typed" [key(Key::Questionmark)]
+        => PaletteCommand::ToggleShortcuts;
+    Window Idle "back" "Close what lies uppermost" [key(Key::Escape)] => DesktopCommand::Back;
+    Window Anywhere "larger" "Larger" [ctrl(Key::Plus), ctrl(Key::Equals)] => SettingsCommand::Larger;
+    Window Anywhere "smaller" "Smaller" [ctrl(Key::Minus)] => SettingsCommand::Smaller;
+    Window Anywhere "normal-size" "Normal size" [ctrl(Key::Num0)] => SettingsCommand::NormalSize;
+    Window Anywhere "theme" "Switch between darkroom and daylight" [ctrl_shift(Key::L)]
+        => SettingsCommand::SwitchTheme;
+    Window Anywhere "settings-file" "Open settings file" [] => SettingsCommand::OpenFile;
+    Window Anywhere "quit" "Quit" [ctrl(Key::Q)] => DesktopCommand::Quit;
 }
 
-/// All of them, in the order in which they are listed.
-pub const SHORTCUTS: &[Shortcut] = &[
-    anywhere(
-        Group::Make,
-        "generate",
-        "Generate",
-        &[ctrl(Key::Enter)],
-        || AppCommand::Submit,
-    ),
-    anywhere(
-        Group::Make,
-        "cancel",
-        "Cancel the running job",
-        &[ctrl(Key::Period)],
-        || AppCommand::Cancel,
-    ),
-    anywhere(
-        Group::Make,
-        "pause-queue",
-        "Pause the queue at once",
-        &[],
-        || AppCommand::Queue(QueueCommand::PauseAll),
-    ),
-    anywhere(Group::Make, "go-on", "Go on with the queue", &[], || {
-        AppCommand::Queue(QueueCommand::GoOn)
-    }),
-    anywhere(
-        Group::Make,
-        "queue",
-        "Show or hide the queue",
-        &[ctrl_shift(Key::Q)],
-        || AppCommand::Queue(QueueCommand::Toggle),
-    ),
-    anywhere(
-        Group::Make,
-        "prompt",
-        "Write the prompt",
-        &[ctrl(Key::L)],
-        || AppCommand::Desktop(DesktopCommand::FocusPrompt),
-    ),
-    Shortcut {
-        id: "earlier-prompt",
-        name: "The prompt that was used before",
-        group: Group::Make,
-        scope: Scope::Prompt,
-        keys: &[alt(Key::ArrowUp)],
-        command: || AppCommand::Prompt(PromptCommand::Older),
-    },
-    Shortcut {
-        id: "later-prompt",
-        name: "The prompt that was used after it",
-        group: Group::Make,
-        scope: Scope::Prompt,
-        keys: &[alt(Key::ArrowDown)],
-        command: || AppCommand::Prompt(PromptCommand::Newer),
-    },
-    anywhere(Group::Make, "loras", "Add a LoRA", &[], || {
-        AppCommand::Loras(LorasCommand::Open)
-    }),
-    anywhere(
-        Group::Make,
-        "wildcard-folder",
-        "Open the folder of wildcards",
-        &[],
-        || AppCommand::Prompt(PromptCommand::OpenWildcardFolder),
-    ),
-    anywhere(
-        Group::Make,
-        "open",
-        "Choose a start picture",
-        &[ctrl(Key::O)],
-        || AppCommand::PickInput(Slot::Start),
-    ),
-    anywhere(
-        Group::Make,
-        "seed",
-        "Roll another seed",
-        &[ctrl(Key::R)],
-        || AppCommand::RollSeed,
-    ),
-    anywhere(
-        Group::Make,
-        "swap",
-        "Swap start and end picture",
-        &[],
-        || AppCommand::SwapInputs,
-    ),
-    anywhere(
-        Group::Make,
-        "reset-form",
-        "The model's own values for everything but the prompt",
-        &[],
-        || AppCommand::ResetForm,
-    ),
-    anywhere(
-        Group::Make,
-        "reload-models",
-        "Look for models again",
-        &[key(Key::F5)],
-        || AppCommand::ReloadModels,
-    ),
-    watching("play", "Play or pause", &[key(Key::Space)], || {
-        AppCommand::TogglePlay
-    }),
-    watching(
-        "previous-frame",
-        "One frame back",
-        &[key(Key::ArrowLeft)],
-        || AppCommand::StepFrame(-1),
-    ),
-    watching(
-        "next-frame",
-        "One frame on",
-        &[key(Key::ArrowRight)],
-        || AppCommand::StepFrame(1),
-    ),
-    watching("first-frame", "The first frame", &[key(Key::Home)], || {
-        AppCommand::ShowFrame(0)
-    }),
-    watching("last-frame", "The last frame", &[key(Key::End)], || {
-        AppCommand::ShowFrame(usize::MAX)
-    }),
-    watching(
-        "repeat",
-        "Loop, back and forth, or play once",
-        &[key(Key::L)],
-        || AppCommand::Player(PlayerCommand::NextRepeat),
-    ),
-    watching(
-        "full-view",
-        "Give the picture the whole window",
-        &[key(Key::F)],
-        || AppCommand::Player(PlayerCommand::ToggleFull),
-    ),
-    watching("fit", "All of the picture", &[key(Key::Num0)], || {
-        AppCommand::Player(PlayerCommand::Fit)
-    }),
-    watching(
-        "own-size",
-        "The picture at 100 %",
-        &[key(Key::Num1)],
-        || AppCommand::Player(PlayerCommand::OwnSize),
-    ),
-    watching(
-        "more-of-b",
-        "Compared: more of B",
-        &[key(Key::OpenBracket)],
-        || AppCommand::Player(PlayerCommand::MoveDivider(-0.05)),
-    ),
-    watching(
-        "more-of-a",
-        "Compared: more of A",
-        &[key(Key::CloseBracket)],
-        || AppCommand::Player(PlayerCommand::MoveDivider(0.05)),
-    ),
-    watching("save-frame", "Save this frame", &[key(Key::S)], || {
-        AppCommand::Player(PlayerCommand::SaveFrame)
-    }),
-    watching("copy-frame", "Copy this frame", &[key(Key::C)], || {
-        AppCommand::Player(PlayerCommand::CopyFrame)
-    }),
-    watching(
-        "continue-from-frame",
-        "Continue from this frame",
-        &[],
-        || AppCommand::Player(PlayerCommand::UseFrame(Slot::Start)),
-    ),
-    watching("end-on-frame", "Use this frame as end picture", &[], || {
-        AppCommand::Player(PlayerCommand::UseFrame(Slot::End))
-    }),
-    anywhere(Group::Watch, "live", "Look at the running job", &[], || {
-        AppCommand::ShowLive
-    }),
-    anywhere(
-        Group::Watch,
-        "memory",
-        "Show or hide the memory graph",
-        &[ctrl(Key::M)],
-        || AppCommand::Desktop(DesktopCommand::ToggleMemory),
-    ),
-    anywhere(Group::Pages, "watch", "Picture", &[ctrl(Key::Num1)], || {
-        AppCommand::ShowPage(Page::Watch)
-    }),
-    anywhere(
-        Group::Pages,
-        "models",
-        "Models",
-        &[ctrl_shift(Key::M)],
-        || AppCommand::ShowPage(Page::Models),
-    ),
-    anywhere(Group::Pages, "first-steps", "First steps", &[], || {
-        AppCommand::ShowPage(Page::Welcome)
-    }),
-    anywhere(
-        Group::Pages,
-        "gallery",
-        "Gallery",
-        &[ctrl(Key::Num2)],
-        || AppCommand::ShowPage(Page::Gallery),
-    ),
-    anywhere(
-        Group::Pages,
-        "settings",
-        "Settings",
-        &[ctrl(Key::Comma)],
-        || AppCommand::ShowPage(Page::Settings),
-    ),
-    anywhere(
-        Group::Pages,
-        "doctor",
-        "Doctor",
-        &[ctrl_shift(Key::D)],
-        || AppCommand::ShowPage(Page::Doctor),
-    ),
-    anywhere(
-        Group::Window,
-        "palette",
-        "All commands",
-        &[ctrl(Key::K), ctrl_shift(Key::P)],
-        || AppCommand::Desktop(DesktopCommand::TogglePalette),
-    ),
-    anywhere(
-        Group::Window,
-        "shortcuts",
-        "Keyboard shortcuts",
-        &[key(Key::F1)],
-        || AppCommand::Desktop(DesktopCommand::ToggleShortcuts),
-    ),
-    Shortcut {
-        id: "shortcuts-by-question",
-        name: "Keyboard shortcuts, while nothing is typed",
-        group: Group::Window,
-        scope: Scope::Idle,
-        keys: &[key(Key::Questionmark)],
-        command: || AppCommand::Desktop(DesktopCommand::ToggleShortcuts),
-    },
-    Shortcut {
-        id: "back",
-        name: "Close what lies uppermost",
-        group: Group::Window,
-        scope: Scope::Idle,
-        keys: &[key(Key::Escape)],
-        command: || AppCommand::Desktop(DesktopCommand::Back),
-    },
-    anywhere(
-        Group::Window,
-        "larger",
-        "Larger",
-        &[ctrl(Key::Plus), ctrl(Key::Equals)],
-        || AppCommand::Settings(SettingsCommand::Larger),
-    ),
-    anywhere(
-        Group::Window,
-        "smaller",
-        "Smaller",
-        &[ctrl(Key::Minus)],
-        || AppCommand::Settings(SettingsCommand::Smaller),
-    ),
-    anywhere(
-        Group::Window,
-        "normal-size",
-        "Normal size",
-        &[ctrl(Key::Num0)],
-        || AppCommand::Settings(SettingsCommand::NormalSize),
-    ),
-    anywhere(
-        Group::Window,
-        "theme",
-        "Switch between darkroom and daylight",
-        &[ctrl_shift(Key::L)],
-        || AppCommand::Settings(SettingsCommand::SwitchTheme),
-    ),
-    anywhere(
-        Group::Window,
-        "settings-file",
-        "Open settings file",
-        &[],
-        || AppCommand::Settings(SettingsCommand::OpenFile),
-    ),
-    anywhere(Group::Window, "quit", "Quit", &[ctrl(Key::Q)], || {
-        AppCommand::Desktop(DesktopCommand::Quit)
-    }),
-];
-
-/// The command of this id.
 pub fn of(id: &str) -> Option<&'static Shortcut> {
     SHORTCUTS.iter().find(|shortcut| shortcut.id == id)
 }
@@ -438,37 +185,37 @@ pub fn keys_text(keys: KeyboardShortcut) -> String {
     text
 }
 
-impl App {
-    /// Takes the keys of commands away before any field sees them.
-    pub(super) fn take_shortcuts(&mut self, ctx: &Context) {
-        let is_typing = self.session.had_focus || ctx.memory(|memory| memory.focused().is_some());
-        let is_below = self.session.is_covered(ctx);
-        let is_watching = self.session.page == Page::Watch;
-        // Those with Shift first: a key without it counts with it too.
-        let mut ordered: Vec<&Shortcut> = SHORTCUTS.iter().collect();
-        ordered.sort_by_key(|shortcut| !shortcut.keys.iter().any(|keys| keys.modifiers.shift));
-        for shortcut in ordered {
-            let counts = match shortcut.scope {
-                Scope::Anywhere => true,
-                Scope::Prompt => ctx.memory(|memory| memory.has_focus(prompt::field_id())),
-                Scope::Idle => !is_typing && !is_below,
-                Scope::Watching => !is_typing && !is_below && is_watching,
-            };
-            let is_pressed = counts
-                && shortcut
-                    .keys
-                    .iter()
-                    .any(|keys| ctx.input_mut(|input| input.consume_shortcut(keys)));
-            if !is_pressed {
-                continue;
-            }
-            match (shortcut.command)() {
-                // Carried out after the field has taken what was typed just before.
-                AppCommand::Submit => self.session.is_submit_wanted = true,
-                command => self.commands.push(command),
-            }
+/// Takes the keys of commands away before any field sees them. Whether Generate was pressed: that is carried out after
+/// the field has taken what was typed just before.
+pub(super) fn take_shortcuts(is_below: bool, cx: &mut Cx) -> bool {
+    let ctx = cx.ctx.clone();
+    let mut is_submit_wanted = false;
+    let is_typing = cx.drawn.had_focus || ctx.memory(|memory| memory.focused().is_some());
+    let is_watching = cx.page == Page::Watch;
+    // Those with Shift first: a key without it counts with it too.
+    let mut ordered: Vec<&Shortcut> = SHORTCUTS.iter().collect();
+    ordered.sort_by_key(|shortcut| !shortcut.keys.iter().any(|keys| keys.modifiers.shift));
+    for shortcut in ordered {
+        let counts = match shortcut.scope {
+            Scope::Anywhere => true,
+            Scope::Prompt => ctx.memory(|memory| memory.has_focus(prompt::field_id())),
+            Scope::Idle => !is_typing && !is_below,
+            Scope::Watching => !is_typing && !is_below && is_watching,
+        };
+        let is_pressed = counts
+            && shortcut
+                .keys
+                .iter()
+                .any(|keys| ctx.input_mut(|input| input.consume_shortcut(keys)));
+        if !is_pressed {
+            continue;
+        }
+        match (shortcut.command)() {
+            AppCommand::Queue(QueueCommand::Submit) => is_submit_wanted = true,
+            command => cx.push(command),
         }
     }
+    is_submit_wanted
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The program without a subcommand: the window, in front of a worker thread.
 //!
-//! Only puts the parts together; what the window does is in [`crate::app`].
+//! Only puts the parts together; what the window does is in [`crate::app`] and [`crate::ui`].
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,9 +11,9 @@ use safelight_core::settings::LiveSettings;
 
 use super::Surroundings;
 use super::generate::explain;
+use crate::app::StartupOptions;
 use crate::app::desktop::instance::{self, Start};
-use crate::app::{self, StartupOptions};
-use crate::worker;
+use crate::{window, worker};
 
 /// Opens the window with these files and returns when it is closed; or gives them to the window that is open.
 pub fn run(surroundings: Surroundings, files: Vec<PathBuf>) -> ExitCode {
@@ -36,7 +36,7 @@ pub fn run(surroundings: Surroundings, files: Vec<PathBuf>) -> ExitCode {
         ..StartupOptions::new(surroundings.loaded, surroundings.paths)
     };
     let mut thread: Option<JoinHandle<()>> = None;
-    let opened = app::run(startup, |wake| {
+    let opened = window::run(startup, |wake| {
         let (handle, worker) = worker::spawn(options, launcher, wake)?;
         thread = Some(worker);
         Ok::<_, std::io::Error>(handle)

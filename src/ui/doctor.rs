@@ -6,13 +6,21 @@ use egui::{
     Align, Button, Color32, Frame, Label, Layout, Margin, RichText, ScrollArea, Ui, UiBuilder, vec2,
 };
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::{AppCommand, DesktopCommand, DoctorCommand};
+use crate::app::notices::sentence;
 use crate::app::state::Page;
 use crate::doctor::{Check, Group, Status};
 use crate::ui::widgets::{
-    at_right, group_label, icon_button, page_button, palette, sentence, sign, with_icon,
+    at_right, group_label, icon_button, page_button, palette, sign, with_icon,
 };
 use crate::ui::{View, icons, theme};
+
+/// What the page remembers for itself.
+#[derive(Default)]
+pub struct DoctorPanel {
+    /// What is fine is not shown.
+    hides_fine: bool,
+}
 
 pub(super) fn doctor_ui(ui: &mut Ui, view: &mut View<'_>) {
     Frame::new()
@@ -41,35 +49,35 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
         ui.label(RichText::new("Doctor").heading().strong());
         at_right(ui, "doctor", |ui| {
-            let is_enabled = !view.session.doctor.is_examining;
+            let is_enabled = !view.app.doctor.is_examining();
             let explanation = "Takes some seconds, while the GPU and the disk are measured";
             let again = ui.add_enabled_ui(is_enabled, |ui| {
                 page_button(ui, is_small, icons::RESET, "Examine again", explanation)
             });
             if again.inner.clicked() {
-                view.push(AppCommand::Examine);
+                view.push(DoctorCommand::Examine);
             }
             let explanation = "Everything here as text, for a report of a fault";
             if page_button(ui, is_small, icons::COPY, "Copy report", explanation).clicked() {
-                let report = view.session.doctor.report();
-                view.push(AppCommand::CopyText(report));
+                let report = view.app.doctor.report();
+                view.push(DesktopCommand::CopyText(report));
             }
             if icon_button(ui, icons::X, "Close the doctor", "Back to the picture").clicked() {
-                view.push(AppCommand::ShowPage(Page::Watch));
+                view.push(AppCommand::Show(Page::Watch));
             }
             ui.add_space(theme::GAP);
         });
     });
     ui.horizontal_wrapped(|ui| {
         summary_ui(ui, view);
-        let page = &mut view.session.doctor;
-        ui.checkbox(&mut page.hides_fine, "Show only what needs attention");
+        let hides_fine = &mut view.panels.doctor.hides_fine;
+        ui.checkbox(hides_fine, "Show only what needs attention");
     });
 }
 
 /// How many are how, or that more is to come.
 fn summary_ui(ui: &mut Ui, view: &View<'_>) {
-    let page = &view.session.doctor;
+    let page = &view.app.doctor;
     for (status, one, several) in [
         (Status::Fail, "problem", "problems"),
         (Status::Warn, "note", "notes"),
@@ -85,7 +93,7 @@ fn summary_ui(ui: &mut Ui, view: &View<'_>) {
         ui.label(format!("{count} {word}"));
         ui.add_space(theme::SMALL_GAP);
     }
-    if page.is_examining {
+    if page.is_examining() {
         ui.label(RichText::new("Examining…").color(palette(ui).amber));
         ui.add_space(theme::SMALL_GAP);
     }
@@ -101,9 +109,9 @@ fn verdict(ui: &Ui, status: Status) -> (char, Color32) {
 }
 
 fn group_ui(ui: &mut Ui, view: &mut View<'_>, group: Group) {
-    let hides_fine = view.session.doctor.hides_fine;
+    let hides_fine = view.panels.doctor.hides_fine;
     let checks: Vec<Check> = view
-        .session
+        .app
         .doctor
         .checks
         .iter()
@@ -225,7 +233,7 @@ fn words_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check) {
             .accessible_name("Clear MIOpen's cache")
             .clicked()
         {
-            view.push(AppCommand::ClearMiopen);
+            view.push(DoctorCommand::ClearMiopen);
         }
     } else if !check.command.is_empty() {
         command_ui(ui, view, &check.command);
@@ -271,7 +279,7 @@ fn command_ui(ui: &mut Ui, view: &mut View<'_>, command: &str) {
             )
             .clicked()
             {
-                view.push(AppCommand::CopyText(command.to_owned()));
+                view.push(DesktopCommand::CopyText(command.to_owned()));
             }
             ui.add(Label::new(RichText::new(command).monospace()).wrap());
         });

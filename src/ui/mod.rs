@@ -4,12 +4,12 @@
 //! channel, file or thread. Colours and sizes are in [`theme`] alone.
 
 mod create;
-mod doctor;
+pub mod doctor;
 pub mod focus;
-mod gallery;
+pub mod gallery;
 mod icons;
-mod library;
-mod mask;
+pub mod library;
+pub mod mask;
 mod memory;
 mod narrow;
 mod notices;
@@ -22,39 +22,63 @@ mod watch;
 pub mod widgets;
 
 use egui::{CentralPanel, Context, Frame, Id, LayerId, Margin, Panel, Popup, Rect, RichText, Ui};
-use safelight_core::settings::Settings;
+use safelight_core::job::GenerateForm;
+use safelight_core::model::ModelSpec;
 
-use crate::app::commands::AppCommand;
+use crate::app::App;
+use crate::app::commands::{AppCommand, SettingsCommand};
 use crate::app::form::thing_of;
-use crate::app::queue::JobQueue;
-use crate::app::queue::desk::PanelPlace;
-use crate::app::settings::SettingsCommand;
+use crate::app::prompt::typing::Typing;
 use crate::app::shortcuts;
-use crate::app::state::{Page, Session, State};
+use crate::app::state::{Drawn, Folds, Page, PanelPlace};
 use widgets::palette;
 
 /// What panels may see, and where they leave their wishes.
 pub struct View<'a> {
-    pub settings: &'a Settings,
-    pub state: &'a mut State,
-    pub session: &'a mut Session,
-    pub queue: &'a JobQueue,
-    pub commands: &'a mut Vec<AppCommand>,
+    pub app: &'a App,
+    pub form: &'a mut GenerateForm,
+    /// Where somebody writes in its prompt.
+    pub typing: &'a mut Typing,
+    pub folds: &'a mut Folds,
+    pub panels: &'a mut Panels,
+    /// What this frame has shown so far.
+    pub drawn: Drawn,
+    pub commands: Vec<AppCommand>,
 }
 
-impl View<'_> {
-    pub(crate) fn push(&mut self, command: AppCommand) {
-        self.commands.push(command);
+/// What panels remember for themselves: what is typed, how far they are scrolled.
+#[derive(Default)]
+pub struct Panels {
+    pub doctor: doctor::DoctorPanel,
+    pub gallery: gallery::GalleryPanel,
+    pub library: library::LibraryPanel,
+    pub settings: settings::SettingsPanel,
+    pub watch: watch::WatchPanel,
+    pub loras: create::loras::shelf::ShelfPanel,
+    pub presets: create::presets::PresetsPanel,
+    pub prompt: create::prompt::PromptPanel,
+    pub palette: palette::PalettePanel,
+    pub mask: mask::MaskPanel,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn push(&mut self, command: impl Into<AppCommand>) {
+        self.commands.push(command.into());
+    }
+
+    fn model(&self) -> Option<&'a ModelSpec> {
+        self.app.cx.models.of(self.form)
     }
 
     /// What the chosen model makes, in a word.
     fn thing(&self) -> &'static str {
-        thing_of(self.session.model(&self.state.form))
+        thing_of(self.model())
     }
 
     /// The sentence about a field, when something is wrong with it.
     fn error_of(&self, field: &str) -> Option<String> {
-        self.session
+        self.app
+            .cx
             .field_errors
             .iter()
             .find(|err| err.field == field)
@@ -63,7 +87,8 @@ impl View<'_> {
 
     /// The sentence about what will be done differently than a field says.
     fn notice_of(&self, field: &str) -> Option<String> {
-        self.session
+        self.app
+            .cx
             .field_notices
             .iter()
             .find(|notice| notice.field == field)
@@ -71,16 +96,34 @@ impl View<'_> {
     }
 }
 
-/// Draws the whole window.
-pub fn draw(ui: &mut Ui, view: &mut View<'_>) {
+/// Draws the whole window, of which panels change the form alone. Gives what was seen, and what controls ask for.
+pub fn draw(ui: &mut Ui, app: &mut App, panels: &mut Panels) -> (Drawn, Vec<AppCommand>) {
+    let (mut form, mut typing) = (app.cx.form.clone(), app.cx.typing.clone());
+    let mut folds = app.cx.folds;
+    let mut view = View {
+        app,
+        form: &mut form,
+        typing: &mut typing,
+        folds: &mut folds,
+        panels,
+        drawn: Drawn::default(),
+        commands: Vec::new(),
+    };
+    window_ui(ui, &mut view);
+    let (mut drawn, commands) = (view.drawn, view.commands);
+    drawn.had_focus = ui.ctx().memory(|memory| memory.focused().is_some());
+    (app.cx.form, app.cx.typing, app.cx.folds) = (form, typing, folds);
+    (drawn, commands)
+}
+
+fn window_ui(ui: &mut Ui, view: &mut View<'_>) {
     close_menus(ui.ctx());
     let root = egui::accesskit_root_id();
     ui.ctx().accesskit_node_builder(root, |node| {
         node.set_label("Safelight");
     });
     let palette = palette(ui);
-    let picture = if view.session.watch.is_full && view.session.page == Page::Watch {
-        view.session.queue.place = PanelPlace::Nowhere;
+    let picture = if view.app.watch.is_full && view.app.cx.page == Page::Watch {
         let shown = CentralPanel::default()
             .frame(Frame::new().fill(palette.stage))
             .show(ui, |ui| watch::watch_ui(ui, view));
@@ -132,8 +175,7 @@ fn whole_ui(ui: &mut Ui, view: &mut View<'_>) -> Option<Rect> {
         left: theme::FORM_MARGIN,
         ..Margin::symmetric(0, 10)
     });
-    if is_narrow && !view.session.is_view_shown {
-        view.session.queue.place = PanelPlace::Nowhere;
+    if is_narrow && !view.app.cx.is_view_shown {
         notices::below_ui(ui, view);
         CentralPanel::default()
             .frame(form)
@@ -154,20 +196,20 @@ fn whole_ui(ui: &mut Ui, view: &mut View<'_>) -> Option<Rect> {
 fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) -> Option<Rect> {
     let palette = palette(ui);
     let queue = queue::panel::place(ui.available_width(), view);
-    view.session.queue.place = queue;
+    view.drawn.queue = queue;
     if queue == PanelPlace::Over {
         notices::below_ui(ui, view);
         queue::panel::whole_ui(ui, view);
         return None;
     }
-    if view.state.is_graph_open {
+    if view.folds.is_graph_open {
         narrow::graph_ui(ui, view, bar);
     }
     // Beside what is watched: the memory needs the whole width.
     if queue == PanelPlace::Beside {
         queue::panel::panel_ui(ui, view);
     }
-    if view.session.page != Page::Watch {
+    if view.app.cx.page != Page::Watch {
         notices::below_ui(ui, view);
     }
     let shown = CentralPanel::default()
@@ -177,7 +219,7 @@ fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) -> Option<Rect> 
                 .inner_margin(Margin::same(0)),
         )
         .show(ui, |ui| {
-            match view.session.page {
+            match view.app.cx.page {
                 Page::Watch => {
                     watch::strip::strip_ui(ui, view);
                     return Some(watch::watch_ui(ui, view));
@@ -235,7 +277,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
             };
             let explanation = shortcuts::explained("Switch between darkroom and daylight", "theme");
             if widgets::icon_button(ui, icon, name, &explanation).clicked() {
-                view.push(AppCommand::Settings(SettingsCommand::SwitchTheme));
+                view.push(SettingsCommand::SwitchTheme);
             }
             queue::panel::header_button(ui, view);
             for (page, icon, name, explanation, keys) in PAGES {
@@ -255,17 +297,13 @@ fn page_button(
     name: &str,
     explanation: &str,
 ) {
-    let is_open = view.session.page == page && view.session.queue.place != PanelPlace::Over;
+    let is_open = view.app.cx.page == page && view.drawn.queue != PanelPlace::Over;
     let button = if is_open {
         widgets::icon_toggle(ui, true, icon, name, explanation)
     } else {
         widgets::icon_button(ui, icon, name, explanation)
     };
     if button.clicked() {
-        view.push(AppCommand::ShowPage(if is_open {
-            Page::Watch
-        } else {
-            page
-        }));
+        view.push(AppCommand::Show(if is_open { Page::Watch } else { page }));
     }
 }

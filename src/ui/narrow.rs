@@ -5,6 +5,7 @@
 
 use egui::{Frame, Panel, ScrollArea, Ui};
 
+use crate::app::commands::DesktopCommand;
 use crate::app::state::Page;
 use crate::ui::widgets::choice;
 use crate::ui::{View, memory, theme};
@@ -12,12 +13,12 @@ use crate::ui::{View, memory, theme};
 /// Which of the two is shown.
 pub(super) fn sides_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
-        let is_form = !view.session.is_view_shown;
+        let is_form = !view.app.cx.is_view_shown;
         if choice(ui, is_form, "Form", "What is to be made").clicked() {
-            view.session.is_view_shown = false;
+            view.push(DesktopCommand::ShowView(false));
         }
         if choice(ui, !is_form, "View", "The picture, and the other pages").clicked() {
-            view.session.is_view_shown = true;
+            view.push(DesktopCommand::ShowView(true));
         }
     });
 }
@@ -46,7 +47,7 @@ pub(super) fn graph_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
 
 /// What the memory may have of this height.
 fn room_for_graph(height: f32, view: &View<'_>) -> f32 {
-    if view.session.page != Page::Watch {
+    if view.app.cx.page != Page::Watch {
         return height - theme::PAGE_MIN_HEIGHT;
     }
     let strip = if has_strip(height, view) {
@@ -54,13 +55,13 @@ fn room_for_graph(height: f32, view: &View<'_>) -> f32 {
     } else {
         0.0
     };
-    height - stage_height(height) - view.session.watch.controls_height - strip
+    height - stage_height(height) - view.panels.watch.controls_height - strip
 }
 
 /// Whether there are results, and room for their strip below the picture.
 pub(super) fn has_strip(height: f32, view: &View<'_>) -> bool {
-    let below = view.session.watch.controls_height + theme::STRIP_HEIGHT;
-    !view.queue.results.is_empty() && height - below >= stage_height(height)
+    let below = view.panels.watch.controls_height + theme::STRIP_HEIGHT;
+    !view.app.queue.results.is_empty() && height - below >= stage_height(height)
 }
 
 /// What the picture has at least of this height.

@@ -7,10 +7,11 @@ use egui::{
     RichText, ScrollArea, Ui, vec2,
 };
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::{DesktopCommand, NoticesCommand};
 use crate::app::notices::Notice;
-use crate::app::state::Severity;
-use crate::ui::widgets::{card, icon_button, palette, sentence, with_icon};
+use crate::app::notices::Severity;
+use crate::app::notices::sentence;
+use crate::ui::widgets::{card, icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
 /// Cards seen at once; older ones follow when these are gone.
@@ -24,7 +25,7 @@ const MAX_SHARE: f32 = 0.4;
 
 /// The cards over the picture, which lies in this area.
 pub(super) fn over_ui(ctx: &Context, view: &mut View<'_>, area: Rect) {
-    if view.session.notices.is_empty() {
+    if view.app.cx.notices.all().is_empty() {
         return;
     }
     let room = area.shrink(MARGIN);
@@ -40,7 +41,7 @@ pub(super) fn over_ui(ctx: &Context, view: &mut View<'_>, area: Rect) {
 
 /// The cards below a form or a page.
 pub(super) fn below_ui(ui: &mut Ui, view: &mut View<'_>) {
-    if view.session.notices.is_empty() {
+    if view.app.cx.notices.all().is_empty() {
         return;
     }
     let height = ui.available_height() * MAX_SHARE;
@@ -64,12 +65,12 @@ fn scrolled_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
 }
 
 fn cards_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let mut notices = std::mem::take(&mut view.session.notices);
+    let notices = view.app.cx.notices.all();
     let now = ui.input(|input| input.time);
     if notices.len() > 1 {
         all_ui(ui, view, notices.len());
     }
-    for notice in notices.iter_mut().rev().take(MAX_SHOWN) {
+    for notice in notices.iter().rev().take(MAX_SHOWN) {
         let response = notice_ui(ui, view, notice);
         let is_held = response.contains_pointer() || has_keyboard(ui, response.rect);
         match notice.secs_left(now, is_held) {
@@ -77,14 +78,12 @@ fn cards_ui(ui: &mut Ui, view: &mut View<'_>) {
             Some(secs) if secs > 0.0 => {
                 ui.ctx().request_repaint_after_secs(secs as f32);
             }
-            Some(_) => view.push(AppCommand::DismissNotice(notice.id)),
+            Some(_) => view.push(NoticesCommand::Dismiss(notice.id)),
         }
         ui.add_space(theme::SMALL_GAP);
     }
-    view.session.notices = notices;
 }
 
-/// A control in this place has the keyboard.
 fn has_keyboard(ui: &Ui, place: Rect) -> bool {
     let focused = ui.ctx().memory(egui::Memory::focused);
     let response = focused.and_then(|id| ui.ctx().read_response(id));
@@ -106,7 +105,7 @@ fn all_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 let button = ui.button("Close all");
                 if button.on_hover_text("Close all notices").clicked() {
-                    view.push(AppCommand::DismissNotices);
+                    view.push(NoticesCommand::DismissAll);
                 }
             });
         });
@@ -127,7 +126,7 @@ fn notice_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) -> Response {
             ui.label(RichText::new(icon).size(20.0).color(colour));
             ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
                 if icon_button(ui, icons::X, "Dismiss", "Close this notice").clicked() {
-                    view.push(AppCommand::DismissNotice(notice.id));
+                    view.push(NoticesCommand::Dismiss(notice.id));
                 }
                 ui.with_layout(Layout::top_down(Align::LEFT), |ui| {
                     ui.label(RichText::new(sentence(&notice.summary)).strong());
@@ -155,7 +154,7 @@ fn actions_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) {
         let button = ui.button(action.label).on_hover_text(action.explanation);
         if button.clicked() {
             view.push(action.command.clone());
-            view.push(AppCommand::DismissNotice(notice.id));
+            view.push(NoticesCommand::Dismiss(notice.id));
         }
     }
 }
@@ -171,7 +170,7 @@ fn copy_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) {
         .clicked()
     {
         let text = format!("{}\n{}\n{}", notice.summary, notice.advice, notice.details);
-        view.push(AppCommand::CopyText(text));
+        view.push(DesktopCommand::CopyText(text));
     }
 }
 

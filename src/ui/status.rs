@@ -6,14 +6,13 @@ use safelight_core::job::{Recipe, Stage};
 use safelight_core::units::duration_text;
 
 use crate::app::queue::RunningJob;
-use crate::app::state::Models;
 use crate::ui::widgets::{palette, progress_bar};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn status_ui(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
     ui.horizontal(|ui| {
-        if let Some(job) = &view.queue.running {
+        if let Some(job) = &view.app.queue.running {
             let bar = ProgressBar::new(job.progress())
                 .desired_width(180.0_f32.min(ui.available_width() * 0.25))
                 .desired_height(8.0)
@@ -25,7 +24,7 @@ pub(super) fn status_ui(ui: &mut Ui, view: &mut View<'_>) {
             ui.add_space(theme::SMALL_GAP);
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 text_ui(ui, view);
-                let line = &view.session.device_line;
+                let line = &view.app.queue.device_line;
                 if !line.is_empty() && ui.available_width() > theme::LABEL_WIDTH {
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                         let text = RichText::new(line).small().color(palette.weak);
@@ -39,7 +38,7 @@ pub(super) fn status_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// What happens now. Screen readers tell what changes, but not each step of a job.
 fn text_ui(ui: &mut Ui, view: &View<'_>) {
-    let is_running = view.queue.running.is_some();
+    let is_running = view.app.queue.running.is_some();
     let colour = if is_running {
         palette(ui).amber
     } else {
@@ -54,7 +53,7 @@ fn text_ui(ui: &mut Ui, view: &View<'_>) {
 }
 
 fn memory_button(ui: &mut Ui, view: &mut View<'_>) {
-    let is_open = view.state.is_graph_open;
+    let is_open = view.folds.is_graph_open;
     let (icon, name) = if is_open {
         (icons::CARET_DOWN, "Hide memory")
     } else {
@@ -66,31 +65,31 @@ fn memory_button(ui: &mut Ui, view: &mut View<'_>) {
         .on_hover_text("The memory graph")
         .accessible_name(name);
     if button.clicked() {
-        view.state.is_graph_open = !is_open;
+        view.folds.is_graph_open = !is_open;
     }
 }
 
 /// One line that always says what happens.
 fn status_text(view: &View<'_>) -> String {
-    if let Some(job) = &view.queue.running {
-        return running_text(job, view.queue.waiting.len());
+    if let Some(job) = &view.app.queue.running {
+        return running_text(job, view.app.queue.waiting.len());
     }
-    if view.queue.is_paused {
-        return format!("Paused  ·  {} waiting", view.queue.waiting.len());
+    if view.app.queue.is_paused {
+        return format!("Paused  ·  {} waiting", view.app.queue.waiting.len());
     }
-    if view.queue.next(view.session.queue.edited()).is_some() {
+    if view.app.queue.next(view.app.queue.edited()).is_some() {
         return "Preparing the next job…".to_owned();
     }
-    if matches!(view.session.models, Models::Loading) {
+    if view.app.cx.models.are_loading {
         return "Looking for models…".to_owned();
     }
-    if view.session.models.all().is_empty() {
+    if view.app.cx.models.all().is_empty() {
         return "No model to generate with".to_owned();
     }
-    if view.session.last_word.is_empty() {
+    if view.app.cx.last_word.is_empty() {
         "Ready".to_owned()
     } else {
-        view.session.last_word.clone()
+        view.app.cx.last_word.clone()
     }
 }
 

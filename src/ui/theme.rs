@@ -9,7 +9,6 @@ use egui::{
     vec2,
 };
 use safelight_core::job::Stage;
-use safelight_core::settings::Theme;
 
 /// Width of the column with the form.
 pub const FORM_WIDTH: f32 = 348.0;
@@ -330,32 +329,6 @@ pub fn install(ctx: &Context) {
             )])
             .collect();
         });
-    }
-}
-
-/// Shows the chosen look.
-pub fn choose(ctx: &Context, theme: Theme) {
-    ctx.set_theme(match theme {
-        Theme::Dark => egui::ThemePreference::Dark,
-        Theme::Light => egui::ThemePreference::Light,
-        Theme::System => egui::ThemePreference::System,
-    });
-}
-
-/// How the desktop looks, where the look is to be the desktop's.
-pub fn follow(ctx: &Context, looks: Theme) {
-    let looks = match looks {
-        Theme::Light => egui::Theme::Light,
-        Theme::Dark | Theme::System => egui::Theme::Dark,
-    };
-    ctx.options_mut(|options| options.fallback_theme = looks);
-}
-
-/// The look that is not shown.
-pub fn other(ctx: &Context) -> Theme {
-    match ctx.theme() {
-        egui::Theme::Dark => Theme::Light,
-        egui::Theme::Light => Theme::Dark,
     }
 }
 

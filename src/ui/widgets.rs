@@ -8,6 +8,7 @@ use egui::{
     Margin, ProgressBar, Response, RichText, Sense, Slider, Stroke, TextEdit, Ui, vec2,
 };
 
+use crate::app::notices::sentence;
 use crate::ui::icons;
 use crate::ui::theme::{self, Palette};
 
@@ -113,7 +114,6 @@ pub fn flush(ui: &mut Ui, button: Button<'_>) -> Response {
     .inner
 }
 
-/// An icon before a text.
 pub fn with_icon(icon: char, text: &str) -> String {
     format!("{icon}  {text}")
 }
@@ -357,14 +357,6 @@ pub fn wide_slider(ui: &mut Ui, slider: Slider<'_>, explanation: &str) -> Respon
     ui.spacing_mut().slider_width =
         (ui.available_width() - theme::VALUE_WIDTH).max(theme::LABEL_WIDTH);
     ui.add(slider).on_hover_text(explanation)
-}
-
-/// The message with a capital letter in front.
-pub fn sentence(message: &str) -> String {
-    let mut letters = message.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
 }
 
 /// A raised frame with a coloured edge.

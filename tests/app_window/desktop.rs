@@ -6,6 +6,7 @@ use std::time::Duration;
 use egui::accesskit::Role;
 use egui::{Key, Modifiers, ViewportCommand, ViewportId};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::desktop::appearance;
 use safelight::app::desktop::instance::{self, Start};
 use safelight::app::desktop::{DesktopLinks, Message};
 use safelight::app::shortcuts::{SHORTCUTS, keys_text};
@@ -125,7 +126,7 @@ fn the_title_says_how_far_the_job_is_and_is_the_programs_name_again_afterwards()
 #[test]
 fn a_long_job_is_told_of_only_while_nobody_looks_and_a_click_brings_the_window() {
     let (mut bench, messages) = with_desktop(Duration::ZERO);
-    bench.app().state.form.prompt = "a <red> boat".into();
+    bench.app().cx.form.prompt = "a <red> boat".into();
     let sent = bench.start_job();
     set_focus(&mut bench, true);
     bench.finish_job(&sent, 4);
@@ -151,7 +152,7 @@ fn a_long_job_is_told_of_only_while_nobody_looks_and_a_click_brings_the_window()
         (message.summary.as_str(), message.body.as_str()),
         ("A job failed", "a <red> boat\nMemory ran out")
     );
-    bench.app().settings.interface.notifications = false;
+    bench.app().cx.settings.interface.notifications = false;
     let sent = bench.start_job();
     bench.finish_job(&sent, 4);
     assert!(messages.lock().unwrap().is_empty(), "they are off");
@@ -201,16 +202,16 @@ fn a_queue_that_nobody_looks_at_is_told_of_once_and_its_first_failure_at_once() 
 fn the_keys_for_the_scale_change_the_setting_and_stop_at_its_ends() {
     let mut bench = Bench::new();
     press_keys(&mut bench, Modifiers::COMMAND, Key::Plus);
-    assert_eq!(bench.app().settings.interface.scale, 1.1);
+    assert_eq!(bench.app().cx.settings.interface.scale, 1.1);
     for _ in 0..30 {
         press_keys(&mut bench, Modifiers::COMMAND, Key::Equals);
     }
-    assert_eq!(bench.app().settings.interface.scale, 3.0);
+    assert_eq!(bench.app().cx.settings.interface.scale, 3.0);
     assert_eq!(bench.harness.ctx.zoom_factor(), 3.0);
     press_keys(&mut bench, Modifiers::COMMAND, Key::Num0);
-    assert_eq!(bench.app().settings.interface.scale, 1.0);
+    assert_eq!(bench.app().cx.settings.interface.scale, 1.0);
     press_keys(&mut bench, Modifiers::COMMAND, Key::Minus);
-    assert_eq!(bench.app().settings.interface.scale, 0.9);
+    assert_eq!(bench.app().cx.settings.interface.scale, 0.9);
 }
 
 #[test]
@@ -224,38 +225,30 @@ fn the_palette_finds_a_command_by_a_few_letters_and_enter_runs_it() {
     bench.settle();
     bench.harness.get_by_label("Pages: Doctor (Ctrl+Shift+D)");
     press_keys(&mut bench, Modifiers::NONE, Key::Enter);
-    assert_eq!(bench.app().session.page, Page::Doctor);
-    assert!(bench.app().session.palette.is_none());
+    assert_eq!(bench.app().cx.page, Page::Doctor);
+    assert!(bench.app().palette.entries.is_none());
     // What was used last stands first, and a setting is shown on its page.
     press_keys(&mut bench, Modifiers::COMMAND | Modifiers::SHIFT, Key::P);
-    let first = bench
-        .app()
-        .session
-        .palette
-        .as_mut()
-        .unwrap()
-        .chosen_entry()
-        .unwrap();
-    assert_eq!(first.name, "Doctor");
+    assert_eq!(bench.app().palette.found("")[0].name, "Doctor");
     bench
         .harness
         .get_by_label("Search commands")
         .type_text("setting hang limit");
     bench.settle();
     bench.press("Setting: Hang limit");
-    assert_eq!(bench.app().session.page, Page::Settings);
+    assert_eq!(bench.app().cx.page, Page::Settings);
     press_keys(&mut bench, Modifiers::COMMAND, Key::K);
     press_keys(&mut bench, Modifiers::NONE, Key::ArrowDown);
-    assert_eq!(bench.app().session.palette.as_ref().unwrap().chosen, 1);
+    assert_eq!(bench.panels().palette.chosen, 1);
     press_keys(&mut bench, Modifiers::NONE, Key::Escape);
-    assert!(bench.app().session.palette.is_none());
+    assert!(bench.app().palette.entries.is_none());
     assert_eq!(
-        bench.app().session.page,
+        bench.app().cx.page,
         Page::Settings,
         "one Escape closes one thing"
     );
     press_keys(&mut bench, Modifiers::NONE, Key::Escape);
-    assert_eq!(bench.app().session.page, Page::Watch);
+    assert_eq!(bench.app().cx.page, Page::Watch);
 }
 
 #[test]
@@ -266,16 +259,16 @@ fn the_list_of_shortcuts_shows_every_key_of_the_table() {
         bench.assert_shows(&keys_text(*keys));
     }
     press_keys(&mut bench, Modifiers::NONE, Key::Escape);
-    assert!(!bench.app().session.are_shortcuts_shown);
+    assert!(!bench.app().palette.are_shortcuts_shown);
 }
 
 #[test]
 fn typing_is_no_command_and_commands_with_ctrl_work_while_typing() {
     let mut bench = Bench::new();
     bench.write_prompt("why?");
-    assert!(!bench.app().session.are_shortcuts_shown);
+    assert!(!bench.app().palette.are_shortcuts_shown);
     press_keys(&mut bench, Modifiers::COMMAND, Key::Comma);
-    assert_eq!(bench.app().session.page, Page::Settings);
+    assert_eq!(bench.app().cx.page, Page::Settings);
     press_keys(&mut bench, Modifiers::COMMAND, Key::L);
     let prompt = bench
         .harness
@@ -287,13 +280,13 @@ fn typing_is_no_command_and_commands_with_ctrl_work_while_typing() {
 fn the_window_follows_the_desktops_look_where_it_is_asked_to() {
     let mut bench = Bench::new();
     let ctx = bench.harness.ctx.clone();
-    safelight::ui::theme::follow(&ctx, Theme::Light);
+    appearance::adopt(&ctx, Theme::Light);
     bench.settle();
     assert_eq!(ctx.theme(), egui::Theme::Dark, "dark was chosen");
-    safelight::ui::theme::choose(&ctx, Theme::System);
+    appearance::choose(&ctx, Theme::System);
     bench.settle();
     assert_eq!(ctx.theme(), egui::Theme::Light);
-    safelight::ui::theme::follow(&ctx, Theme::Dark);
+    appearance::adopt(&ctx, Theme::Dark);
     bench.settle();
     assert_eq!(ctx.theme(), egui::Theme::Dark);
 }
@@ -324,7 +317,7 @@ fn at_three_times_the_size_form_and_pages_take_turns_and_nothing_is_cut_off() {
     }
     bench.press("Settings");
     fits(&bench, "Close the settings");
-    bench.app().settings.output.sidecar = true;
+    bench.app().cx.settings.output.sidecar = true;
     for row in safelight_core::settings::table::settings() {
         for node in bench.harness.query_all_by_label(row.name) {
             let rect = node.rect();
@@ -391,11 +384,7 @@ fn the_palette_puts_the_program_among_the_desktops_applications() {
     press_keys(&mut bench, Modifiers::NONE, Key::Enter);
     let entry = data.join("applications/org.safelight.Safelight.desktop");
     bench.until("it is there", |bench| {
-        bench
-            .app()
-            .session
-            .last_word
-            .contains("among the applications")
+        bench.app().cx.last_word.contains("among the applications")
     });
     let entry = std::fs::read_to_string(entry).expect("an entry");
     let program = std::env::current_exe().unwrap();
@@ -407,7 +396,7 @@ fn the_palette_puts_the_program_among_the_desktops_applications() {
 fn what_is_typed_at_once_behind_the_key_for_the_prompt_is_in_it() {
     let mut bench = Bench::new();
     bench.press("Settings");
-    bench.app().state.form.prompt.clear();
+    bench.app().cx.form.prompt.clear();
     let input = bench.harness.input_mut();
     input.events.push(egui::Event::Key {
         key: Key::L,
@@ -418,5 +407,5 @@ fn what_is_typed_at_once_behind_the_key_for_the_prompt_is_in_it() {
     });
     input.events.push(egui::Event::Text("a boat".to_owned()));
     bench.settle();
-    assert_eq!(bench.app().state.form.prompt, "a boat");
+    assert_eq!(bench.app().cx.form.prompt, "a boat");
 }

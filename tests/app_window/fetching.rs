@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use safelight::app::background::FoundModels;
-use safelight::app::commands::AppCommand;
+use safelight::app::commands::FetchCommand;
 use safelight::app::fetching::FetchState;
-use safelight::app::queue::after::AfterQueue;
+use safelight::app::models::FoundModels;
+use safelight::app::queue::choices::AfterQueue;
 use safelight::download::Hub;
 use safelight_core::catalog::Catalog;
 use safelight_core::model::ModelSpec;
@@ -59,7 +59,7 @@ fn bench_of(url: &str) -> Bench {
         });
         startup.hub = hub;
         // The files are of no real model, so the search is a test's own.
-        startup.load_models = Arc::new(move |_| {
+        startup.library.load = Arc::new(move |_| {
             let is_here = paths.models().join("vae/tiny_vae.safetensors").is_file();
             let tiny = ModelSpec {
                 id: "tiny".into(),
@@ -84,7 +84,7 @@ fn look_at_it(bench: &mut Bench) {
 fn state(bench: &mut Bench) -> Option<FetchState> {
     bench
         .app()
-        .session
+        .fetching
         .fetch
         .as_ref()
         .map(|it| it.state.clone())
@@ -141,7 +141,7 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
     is_stalling.store(false, Ordering::Relaxed);
     bench.press("Go on");
     bench.until("the model is chosen", |bench| {
-        bench.app().state.form.model.as_deref() == Some("tiny")
+        bench.app().cx.form.model.as_deref() == Some("tiny")
     });
     assert_eq!(state(&mut bench), None);
     let models = bench.home.path().join("data/models");
@@ -184,9 +184,9 @@ fn the_window_does_not_quit_behind_the_queue_while_a_model_is_on_its_way() {
     look_at_it(&mut bench);
     let sent = bench.start_job();
     bench.press("Queue");
-    bench.app().session.queue.after = AfterQueue::Quit;
+    bench.app().queue.after = AfterQueue::Quit;
     let set = |bench: &mut Bench, state| {
-        let fetch = bench.app().session.fetch.as_mut();
+        let fetch = bench.app().fetching.fetch.as_mut();
         fetch.expect("it is looked at").state = state;
     };
     set(&mut bench, FetchState::Running);
@@ -206,16 +206,16 @@ fn a_model_that_arrives_while_another_is_worked_with_is_offered() {
     bench.until("the sizes are there", |bench| {
         matches!(state(bench), Some(FetchState::Asked(_)))
     });
-    bench.app().push(AppCommand::BeginFetch);
+    bench.app().cx.push(FetchCommand::Begin);
     bench.harness.step();
-    bench.app().state.form.sampling.num_steps = Some(7);
+    bench.app().cx.form.sampling.num_steps = Some(7);
     bench.until("it is offered", |bench| bench.has("Switch to it"));
-    let form = &bench.app().state.form;
+    let form = &bench.app().cx.form;
     assert_eq!(
         (form.model.clone(), form.sampling.num_steps),
         (Some(spec().id), Some(7))
     );
     bench.press("Switch to it");
-    assert_eq!(bench.app().state.form.model.as_deref(), Some("tiny"));
-    assert!(bench.app().session.notices.is_empty());
+    assert_eq!(bench.app().cx.form.model.as_deref(), Some("tiny"));
+    assert!(bench.app().cx.notices.all().is_empty());
 }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use eframe::App as _;
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::background::FoundModels;
 use safelight::app::inputs::Slot;
+use safelight::app::models::FoundModels;
 use safelight_core::job::{JobOutcome, JobUpdate, SizeChoice};
 use safelight_core::model::InputUse;
 
@@ -56,7 +55,7 @@ fn a_file_that_is_no_picture_is_refused_with_a_sentence() {
     bench.assert_shows("Choose another picture, or a clip to go on from");
     let times = bench.harness.query_all_by_label_contains("PNG, JPEG");
     assert_eq!(times.count(), 1, "the kinds of pictures stand there once");
-    assert!(bench.app().session.inputs.is_empty());
+    assert!(bench.app().inputs.is_empty());
     bench.press("Dismiss");
     assert!(!bench.has("found a text file"));
 }
@@ -70,7 +69,7 @@ fn a_pasted_picture_becomes_the_start_picture() {
         .event(egui::Event::PasteImage(std::sync::Arc::new(image)));
     bench.harness.step();
     bench.until("it is there", |bench| bench.has("40 × 30 pixels"));
-    let start = bench.app().session.inputs.get(Slot::Start).unwrap();
+    let start = bench.app().inputs.get(Slot::Start).unwrap();
     let path = start.source.path().to_path_buf();
     assert!(path.starts_with(bench.home.path()) && path.is_file());
 }
@@ -101,7 +100,7 @@ fn a_model_without_pictures_says_so() {
 #[test]
 fn a_size_that_the_model_cannot_make_is_explained_beside_it_and_not_sent() {
     let mut bench = Bench::new();
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     (form.size, form.width, form.height) = (SizeChoice::Custom, Some(0), Some(256));
     bench.settle();
     bench.assert_shows("Expected a width that is a multiple of 32 for Little World, found 0");
@@ -111,7 +110,7 @@ fn a_size_that_the_model_cannot_make_is_explained_beside_it_and_not_sent() {
     assert!(button.accesskit_node().is_disabled());
     button.click();
     bench.assert_no_job();
-    bench.app().state.form.width = Some(288);
+    bench.app().cx.form.width = Some(288);
     bench.settle();
     assert!(!bench.has("Expected a width"));
     bench.press("Generate");
@@ -122,7 +121,7 @@ fn a_size_that_the_model_cannot_make_is_explained_beside_it_and_not_sent() {
 #[test]
 fn a_size_between_two_that_the_model_makes_snaps_with_a_notice() {
     let mut bench = Bench::new();
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     (form.size, form.width, form.height) = (SizeChoice::Custom, Some(250), Some(256));
     bench.settle();
     let notice = "The width was changed from 250 to 256";
@@ -131,8 +130,8 @@ fn a_size_between_two_that_the_model_makes_snaps_with_a_notice() {
     let request = bench.next_job().request;
     assert_eq!((request.width, request.height), (256, 256));
     // The field has the new value now, and a card says why.
-    assert_eq!(bench.app().state.form.width, Some(256));
-    assert!(bench.app().session.field_notices.is_empty());
+    assert_eq!(bench.app().cx.form.width, Some(256));
+    assert!(bench.app().cx.field_notices.is_empty());
     bench.assert_shows(notice);
     bench.press("Dismiss");
     assert!(!bench.has(notice));
@@ -142,20 +141,20 @@ fn a_size_between_two_that_the_model_makes_snaps_with_a_notice() {
 fn a_length_snaps_to_what_the_model_makes_and_is_shown_in_seconds() {
     let mut bench = Bench::new();
     bench.assert_shows("2.1 s at 8 frames a second");
-    bench.app().state.form.num_frames = Some(16);
+    bench.app().cx.form.num_frames = Some(16);
     bench.settle();
     bench.assert_shows("2.0 s at 8 frames a second");
     bench.assert_shows("The number of frames was changed from 16 to 17");
     bench.press("Generate");
     assert_eq!(bench.next_job().request.num_frames, 17);
-    assert_eq!(bench.app().state.form.num_frames, Some(17));
+    assert_eq!(bench.app().cx.form.num_frames, Some(17));
     bench.assert_shows("2.1 s at 8 frames a second");
 }
 
 #[test]
 fn a_length_far_beyond_the_model_is_refused() {
     let mut bench = Bench::new();
-    bench.app().state.form.num_frames = Some(500);
+    bench.app().cx.form.num_frames = Some(500);
     bench.settle();
     bench.assert_shows("Expected a number of frames of the form 4n+1 up to 81");
     bench.press("Generate");
@@ -165,7 +164,7 @@ fn a_length_far_beyond_the_model_is_refused() {
 #[test]
 fn one_frame_is_a_picture_file() {
     let mut bench = Bench::new();
-    bench.app().state.form.num_frames = Some(1);
+    bench.app().cx.form.num_frames = Some(1);
     bench.settle();
     bench.assert_shows("A single picture");
     bench.press("Generate");
@@ -196,13 +195,13 @@ fn a_seed_is_new_for_every_clip_or_stays_or_counts_on() {
     let first = seed_of_next_job(&mut bench);
     let second = seed_of_next_job(&mut bench);
     assert_ne!(first, second);
-    assert_eq!(bench.app().state.form.seed, second);
+    assert_eq!(bench.app().cx.form.seed, second);
     choose_seed_mode(&mut bench, "Fixed");
     assert_eq!(seed_of_next_job(&mut bench), second);
     assert_eq!(seed_of_next_job(&mut bench), second);
     choose_seed_mode(&mut bench, "Increment");
     assert_eq!(seed_of_next_job(&mut bench), second.wrapping_add(1));
-    bench.app().state.form.batch_size = Some(3);
+    bench.app().cx.form.batch_size = Some(3);
     assert_eq!(seed_of_next_job(&mut bench), second.wrapping_add(2));
     for _ in 0..2 {
         let rest = bench.next_job();
@@ -213,7 +212,7 @@ fn a_seed_is_new_for_every_clip_or_stays_or_counts_on() {
         let rest = bench.next_job();
         bench.say(rest.id, JobUpdate::Ended(JobOutcome::Cancelled));
     }
-    bench.app().state.form.batch_size = Some(1);
+    bench.app().cx.form.batch_size = Some(1);
     choose_seed_mode(&mut bench, "Random");
     let last = seed_of_next_job(&mut bench);
     assert!(last.wrapping_sub(second) > 16);
@@ -224,7 +223,7 @@ fn the_dice_rolls_the_seed_of_the_next_clip() {
     let mut bench = Bench::new();
     let first = seed_of_next_job(&mut bench);
     bench.press("Roll a new seed");
-    let rolled = bench.app().state.form.seed;
+    let rolled = bench.app().cx.form.seed;
     assert_ne!(rolled, first);
     assert_eq!(seed_of_next_job(&mut bench), rolled);
 }
@@ -233,7 +232,7 @@ fn the_dice_rolls_the_seed_of_the_next_clip() {
 fn a_typed_seed_is_used_even_when_seeds_are_not_locked() {
     let mut bench = Bench::new();
     seed_of_next_job(&mut bench);
-    bench.app().state.form.type_seed(String::new());
+    bench.app().cx.form.type_seed(String::new());
     let field = bench.harness.get_by_role_and_label(Role::TextInput, "Seed");
     field.focus();
     bench.settle();
@@ -248,7 +247,7 @@ fn a_typed_seed_is_used_even_when_seeds_are_not_locked() {
 #[test]
 fn a_seed_that_is_no_number_is_explained() {
     let mut bench = Bench::new();
-    bench.app().state.form.type_seed("lucky".into());
+    bench.app().cx.form.type_seed("lucky".into());
     bench.settle();
     bench.assert_shows("Expected a whole number from 0 to 18446744073709551615 as the seed");
 }
@@ -288,7 +287,7 @@ fn advanced_values_reach_the_job_and_can_be_reset() {
     bench.scroll_to("Advanced");
     bench.harness.get_by_label("Advanced").click();
     bench.settle();
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     (
         form.sampling.num_steps,
         form.sampling.guidance_scale,
@@ -310,7 +309,7 @@ fn advanced_values_reach_the_job_and_can_be_reset() {
     reset.scroll_to_me();
     bench.settle();
     bench.press("Reset to the model's defaults");
-    let form = &bench.app().state.form;
+    let form = &bench.app().cx.form;
     assert_eq!(form.sampling_for(&spec()).num_steps, 12);
 }
 
@@ -324,10 +323,9 @@ fn files_that_are_never_taken_back_are_forgotten_when_the_pointer_is_free_again(
                 path: Some("late.png".into()),
                 ..Default::default()
             };
-            let ctx = bench.harness.ctx.clone();
             let mut input = std::mem::take(bench.harness.input_mut());
             input.hovered_files = vec![late];
-            bench.app().raw_input_hook(&ctx, &mut input);
+            bench.app().drops.forget_stale(&mut input);
             *bench.harness.input_mut() = input;
             bench.harness.step();
         }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::commands::AppCommand;
-use safelight::app::gallery::{GalleryCommand, TrashWish};
+use safelight::app::commands::{AppCommand, GalleryCommand, LibraryCommand};
+use safelight::app::gallery::wishes::TrashWish;
 use safelight::app::inputs::Slot;
 use safelight::app::state::Page;
 use safelight_core::media::{ClipOptions, Picture, write_clip};
@@ -67,7 +67,6 @@ impl Bench {
         self.until("the results are read", |bench| {
             let is_read = bench
                 .app()
-                .session
                 .gallery
                 .listing
                 .as_ref()
@@ -84,7 +83,7 @@ impl Bench {
     }
 
     fn chosen(&mut self) -> Vec<String> {
-        let chosen = self.app().session.gallery.chosen();
+        let chosen = self.app().gallery.chosen();
         chosen.iter().map(|entry| entry.file_name()).collect()
     }
 
@@ -212,10 +211,10 @@ fn each_undo_brings_back_one_deletion_and_chooses_what_came_back() {
     };
     // The second while the first is under way, and the first once more.
     for name in ["a.png", "b.png", "a.png"] {
-        bench.app().push(wishes(name));
+        bench.app().cx.push(wishes(name));
     }
     bench.until("both have gone", |bench| bench.shown() == ["c, picture"]);
-    assert!(bench.app().session.notices.is_empty());
+    assert!(bench.app().cx.notices.all().is_empty());
     bench.key(Modifiers::COMMAND, Key::Z);
     bench.until("one is back", |bench| {
         bench.shown().len() == 2 && bench.chosen() == ["b.png"]
@@ -293,9 +292,9 @@ fn a_clip_of_numbered_pictures_is_gone_on_from_as_one() {
     bench.choose("a boat, clip");
     bench.press("Continue from last frame");
     bench.until("it is opened", |bench| {
-        bench.app().session.inputs.get(Slot::Start).is_some()
+        bench.app().inputs.get(Slot::Start).is_some()
     });
-    let inputs = &bench.app().session.inputs;
+    let inputs = &bench.app().inputs;
     assert_eq!(inputs.clip().map(|clip| clip.info.num_frames), Some(9));
 }
 
@@ -317,17 +316,18 @@ fn five_thousand_results_draw_only_the_rows_on_the_screen() {
     let count = bench.shown().len();
     assert!((4..60).contains(&count), "{count}");
     bench.until("all are read", |bench| !bench.has("still to read"));
-    bench.app().session.gallery.query.sort = safelight_core::gallery::Sort::Name;
-    bench.app().push(AppCommand::Gallery(GalleryCommand::Ask));
+    let mut query = bench.app().gallery.query.clone();
+    query.sort = safelight_core::gallery::Sort::Name;
+    bench.app().cx.push(GalleryCommand::Ask(query));
     bench.until("they are in order", |bench| {
-        bench.app().session.gallery.items()[0].file_name() == "0000.png"
+        bench.app().gallery.items()[0].file_name() == "0000.png"
     });
     bench.key(Modifiers::NONE, Key::ArrowDown);
     bench.key(Modifiers::NONE, Key::End);
     assert_eq!(bench.chosen(), ["4999.png"]);
     assert!(bench.shown().len() < 60);
     bench.until("it is scrolled to and drawn", |bench| {
-        let page = &bench.app().session.gallery;
+        let page = &bench.app().gallery;
         let last = &page.items()[4999];
         page.wanted.to == 5000 && page.thumbs.contains(last.thumb, 160)
     });
@@ -400,14 +400,14 @@ fn details_tell_what_made_a_result_and_put_it_into_the_form() {
     assert!(bench.harness.query_by_label("Use as mask").is_none());
     bench.press("Use as end picture");
     bench.until("it is opened", |bench| {
-        bench.app().session.inputs.get(Slot::End).is_some()
+        bench.app().inputs.get(Slot::End).is_some()
     });
-    bench.app().push(AppCommand::ChooseModel("flux".into()));
+    bench.app().cx.push(LibraryCommand::Choose("flux".into()));
     bench.settle();
     bench.settle();
     bench.press("Use as mask");
     bench.until("it is opened", |bench| {
-        bench.app().session.inputs.get(Slot::Mask).is_some()
+        bench.app().inputs.get(Slot::Mask).is_some()
     });
 }
 
@@ -427,8 +427,8 @@ fn a_broken_file_is_a_quiet_place_with_its_reason() {
     bench.until_shown(3);
     bench.choose("empty.png, unreadable");
     bench.assert_shows("Expected a picture, found an empty file");
-    assert!(bench.app().session.notices.is_empty());
-    assert_eq!(bench.app().session.page, Page::Gallery);
+    assert!(bench.app().cx.notices.all().is_empty());
+    assert_eq!(bench.app().cx.page, Page::Gallery);
     for name in ["Play", "Use these settings", "Use as start picture"] {
         assert!(bench.is_disabled(name), "{name}");
     }

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use safelight::app::state::{Page, Viewing};
+use safelight::app::player::Viewing;
+use safelight::app::state::Page;
 use safelight_core::settings::Paths;
 
 use crate::harness::{Bench, pair_spec};
@@ -50,9 +51,9 @@ fn a_clip_that_the_program_is_given_plays_and_stands_in_the_form() {
     let mut bench = Bench::with(|startup| startup.files = vec![path]);
     bench.until("it is shown", |bench| bench.has("The file given.mp4"));
     bench.until("it is in the form", |bench| {
-        bench.app().session.inputs.clip().is_some()
+        bench.app().inputs.clip().is_some()
     });
-    assert_eq!(bench.app().session.viewing, Viewing::File);
+    assert_eq!(bench.app().watch.viewing, Viewing::File);
 }
 
 #[test]
@@ -61,9 +62,9 @@ fn a_dropped_clip_leaves_what_is_watched_alone() {
     let clip = bench.clip_file("dropped.mp4", 64, 64, 5);
     bench.drop_file(&clip);
     bench.until("it is in the form", |bench| {
-        bench.app().session.inputs.clip().is_some()
+        bench.app().inputs.clip().is_some()
     });
-    assert_eq!(bench.app().session.viewing, Viewing::Live);
+    assert_eq!(bench.app().watch.viewing, Viewing::Live);
 }
 
 #[test]
@@ -83,17 +84,17 @@ fn results_of_earlier_days_are_offered_where_nothing_is_watched() {
     bench.harness.check_accessibility();
     bench.press("Show new.mp4, clip");
     bench.until("it plays", |bench| bench.has("The file new.mp4"));
-    bench.app().session.page = Page::Watch;
+    bench.app().cx.page = Page::Watch;
     let mut bench = Bench::with(|startup| startup.paths = Some(Paths::under(home.path())));
     bench.until("they are found", |bench| bench.has("Show all 2 results"));
     bench.press("Show all 2 results in the gallery");
-    assert_eq!(bench.app().session.page, Page::Gallery);
+    assert_eq!(bench.app().cx.page, Page::Gallery);
 }
 
 #[test]
 fn the_main_button_says_how_many_results_it_makes() {
     let mut bench = Bench::new();
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     form.prompt = "a boat\n# not this\n\na hill\na moon".into();
     form.is_one_a_line = true;
     bench.settle();
@@ -103,11 +104,11 @@ fn the_main_button_says_how_many_results_it_makes() {
         assert_eq!(sent.request.prompt, prompt);
         bench.finish_job(&sent, 2);
     }
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     (form.is_one_a_line, form.batch_size) = (false, Some(4));
     bench.settle();
     bench.assert_shows("Generate 4 clips");
-    bench.app().state.form.batch_size = Some(1);
+    bench.app().cx.form.batch_size = Some(1);
     bench.settle();
     bench.press("Generate");
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use eframe::App as _;
 use egui::accesskit::Role;
 use egui_kittest::Harness;
 use egui_kittest::kittest::{AccessKitNode, Queryable as _};
-use safelight::app::background::FoundModels;
 use safelight::app::desktop::DesktopLinks;
+use safelight::app::models::FoundModels;
 use safelight::app::{App, StartupOptions};
+use safelight::window::Window;
 use safelight::worker::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 use safelight_core::families::{flux, framepack, wan};
 use safelight_core::job::{
@@ -144,7 +144,7 @@ pub fn framepack_spec() -> ModelSpec {
 
 /// The window, the worker's end of its channels, and a folder that is this user's whole home.
 pub struct Bench {
-    pub harness: Harness<'static, App>,
+    pub harness: Harness<'static, Window>,
     pub far: WorkerFarEnd,
     pub home: TempDir,
 }
@@ -166,7 +166,6 @@ impl Bench {
         Self::with(|startup| {
             startup.models = Some(FoundModels {
                 specs: vec![spec],
-                problems: Vec::new(),
                 ..FoundModels::default()
             });
         })
@@ -183,18 +182,17 @@ impl Bench {
         let mut startup = StartupOptions::new(LoadedSettings::default(), Paths::under(home.path()));
         startup.models = Some(FoundModels {
             specs: vec![spec()],
-            problems: Vec::new(),
             ..FoundModels::default()
         });
-        startup.check_engine = Arc::new(|_| Ok(()));
+        startup.library.check_engine = Arc::new(|_| Ok(()));
         startup.desktop = DesktopLinks::none();
         startup.examine = Arc::new(|_, _| {});
-        startup.survey = Arc::new(|_, _| {});
+        startup.library.survey = Arc::new(|_, _| {});
         change(&mut startup);
         let harness = Harness::builder()
             .with_size(egui::vec2(1100.0, 760.0))
             .with_max_steps(60)
-            .build_eframe(|cc| App::new(cc, worker, startup));
+            .build_eframe(|cc| Window::new(cc, worker, startup));
         let mut bench = Self { harness, far, home };
         bench.settle();
         bench
@@ -202,7 +200,7 @@ impl Bench {
 
     /// Closes the window; gives its home to the next one.
     pub fn close(mut self) -> TempDir {
-        self.app().on_exit();
+        self.app().close();
         self.die()
     }
 
@@ -214,7 +212,11 @@ impl Bench {
     }
 
     pub fn app(&mut self) -> &mut App {
-        self.harness.state_mut()
+        &mut self.harness.state_mut().app
+    }
+
+    pub fn panels(&mut self) -> &mut safelight::ui::Panels {
+        &mut self.harness.state_mut().panels
     }
 
     /// Runs until nothing more asks for an immediate repaint, and checks that every input has a name.

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::background::FoundModels;
-use safelight::app::commands::AppCommand;
-use safelight::app::state::Models;
+use safelight::app::commands::LibraryCommand;
+use safelight::app::models::FoundModels;
 use safelight_core::job::{JobOutcome, SizeChoice};
 use safelight_core::model::{InputUse, ModelSpec};
 
@@ -101,7 +100,7 @@ fn two_files_dropped_together_become_start_and_end() {
     bench.until("both are there", |bench| {
         bench.has("Start picture first.png") && bench.has("End picture last.png")
     });
-    assert!(bench.app().session.notices.is_empty());
+    assert!(bench.app().cx.notices.all().is_empty());
 }
 
 #[test]
@@ -168,7 +167,7 @@ fn the_words_over_the_window_say_where_held_files_will_go() {
 #[test]
 fn a_dropped_picture_picks_the_size_of_its_aspect() {
     let mut bench = pair();
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     form.size = SizeChoice::Aspect(9, 16);
     drop_picture(&mut bench, "wide.png", "Start picture");
     let field = bench.harness.get_by_role_and_label(Role::ComboBox, "Size");
@@ -276,7 +275,7 @@ fn an_earlier_clips_pictures_and_size_come_back_with_its_settings() {
     let mut bench = pair();
     let first = drop_picture(&mut bench, "first.png", "Start picture");
     let last = drop_picture(&mut bench, "last.png", "End picture");
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     (form.size, form.width, form.height) = (SizeChoice::Custom, Some(128), Some(96));
     let sent = bench.start_job();
     bench.finish_job(&sent, 5);
@@ -298,15 +297,15 @@ fn an_earlier_clips_pictures_and_size_come_back_with_its_settings() {
 #[test]
 fn files_that_come_before_the_models_are_known_wait_for_them() {
     let mut bench = Bench::with(|startup| {
-        startup.load_models = Arc::new(|_| FoundModels {
+        startup.library.load = Arc::new(|_| FoundModels {
             specs: vec![pair_spec()],
             ..FoundModels::default()
         });
     });
-    bench.app().session.models = Models::Loading;
+    bench.app().cx.models.are_loading = true;
     let paths = ["first.png", "last.png"].map(|name| bench.picture_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1]]);
-    bench.app().push(AppCommand::ReloadModels);
+    bench.app().cx.push(LibraryCommand::Reload);
     bench.until("both are there", |bench| {
         bench.has("Start picture first.png") && bench.has("End picture last.png")
     });
@@ -315,14 +314,15 @@ fn files_that_come_before_the_models_are_known_wait_for_them() {
 #[test]
 fn nothing_is_made_without_a_picture_that_is_still_being_opened() {
     let mut bench = Bench::new();
-    let ticket = bench.app().session.inputs.ticket();
+    let app = bench.app();
+    let place = app.inputs.expect(&app.cx);
     bench.press("Generate");
     bench.assert_no_job();
     assert_eq!(
-        bench.app().session.last_word,
+        bench.app().cx.last_word,
         "The picture is still being opened"
     );
-    drop(ticket);
+    drop(place);
     bench.press("Generate");
     bench.next_job();
 }

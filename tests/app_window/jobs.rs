@@ -49,20 +49,17 @@ fn a_fresh_window_generates_the_example_that_its_prompt_field_hints_at() {
         sent.request.prompt,
         "a red boat sails to the right at sunset"
     );
-    assert_eq!(bench.app().state.form.prompt, sent.request.prompt);
+    assert_eq!(bench.app().cx.form.prompt, sent.request.prompt);
 }
 
 #[test]
 fn an_example_is_taken_over_with_a_click() {
     let mut bench = Bench::new();
     bench.press("Example: a yellow balloon rises at dawn");
-    assert_eq!(
-        bench.app().state.form.prompt,
-        "a yellow balloon rises at dawn"
-    );
+    assert_eq!(bench.app().cx.form.prompt, "a yellow balloon rises at dawn");
     bench.press("Random example");
     assert_eq!(
-        bench.app().state.form.prompt,
+        bench.app().cx.form.prompt,
         "a red boat sails to the right at sunset"
     );
 }
@@ -152,7 +149,7 @@ fn previews_and_then_frames_are_on_the_screen() {
         picture: picture(16, [90, 20, 10]),
     };
     bench.say(sent.id, JobUpdate::Preview(preview));
-    assert_eq!(bench.app().session.screen.texture().unwrap().1, [16, 16]);
+    assert_eq!(bench.app().watch.screen.texture().unwrap().1, [16, 16]);
     bench.harness.get_by_label("Live preview");
     bench.say(
         sent.id,
@@ -168,7 +165,7 @@ fn previews_and_then_frames_are_on_the_screen() {
         picture: picture(256, [9, 20, 90]),
     };
     bench.say(sent.id, JobUpdate::Frame(frame));
-    assert_eq!(bench.app().session.screen.texture().unwrap().1, [256, 256]);
+    assert_eq!(bench.app().watch.screen.texture().unwrap().1, [256, 256]);
     bench.assert_shows("frame 4 of 17");
 }
 
@@ -184,7 +181,7 @@ fn events_of_another_job_change_nothing() {
     };
     bench.say(stranger, JobUpdate::Preview(frame));
     bench.say(stranger, JobUpdate::Ended(JobOutcome::Cancelled));
-    assert!(bench.app().session.screen.texture().is_none());
+    assert!(bench.app().watch.screen.texture().is_none());
     assert_eq!(bench.app().queue.running.as_ref().unwrap().id, sent.id);
 }
 
@@ -221,7 +218,7 @@ fn the_memory_graph_names_what_is_known_and_leaves_out_the_rest() {
 fn a_second_job_waits_for_the_first_to_end() {
     let mut bench = Bench::new();
     let first = bench.start_job();
-    bench.app().state.form.prompt = "a second wish".into();
+    bench.app().cx.form.prompt = "a second wish".into();
     bench.press("Generate");
     bench.assert_no_job();
     bench.assert_shows("Waiting (1)");
@@ -236,7 +233,7 @@ fn a_waiting_job_can_be_taken_out_of_the_queue() {
     let mut bench = Bench::new();
     let first = bench.start_job();
     for prompt in ["keep me", "drop me"] {
-        bench.app().state.form.prompt = prompt.into();
+        bench.app().cx.form.prompt = prompt.into();
         bench.press("Generate");
     }
     bench.assert_shows("Waiting (2)");
@@ -252,7 +249,7 @@ fn a_waiting_job_can_be_taken_out_of_the_queue() {
 #[test]
 fn two_jobs_of_one_second_and_one_seed_get_two_files() {
     let mut bench = Bench::new();
-    bench.app().state.form.seed_mode = SeedMode::Fixed;
+    bench.app().cx.form.seed_mode = SeedMode::Fixed;
     let first = bench.start_job();
     bench.press("Generate");
     bench.finish_job(&first, 1);
@@ -276,10 +273,9 @@ fn the_keyboard_starts_a_job_from_inside_the_prompt() {
 
 #[test]
 fn closing_the_window_cancels_the_running_job() {
-    use eframe::App as _;
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    bench.app().on_exit();
+    bench.app().close();
     assert!(sent.cancel.is_cancelled());
 }
 
@@ -289,7 +285,7 @@ fn choices_and_wildcards_in_a_prompt_are_settled_before_the_job_begins() {
     let folder = safelight_core::settings::Paths::under(bench.home.path()).wildcards();
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("colour.txt"), "red\n").unwrap();
-    bench.app().state.form.prompt = "a {small|small} __colour__ (boat:1.2)".into();
+    bench.app().cx.form.prompt = "a {small|small} __colour__ (boat:1.2)".into();
     bench.press("Generate");
     let sent = bench.next_job();
     assert_eq!(sent.request.prompt, "a small red boat");
@@ -299,9 +295,9 @@ fn choices_and_wildcards_in_a_prompt_are_settled_before_the_job_begins() {
     );
     bench.assert_shows("Weights such as (boat:1.2) do not act");
     // What was written stays in the field.
-    assert!(bench.app().state.form.prompt.contains("__colour__"));
+    assert!(bench.app().cx.form.prompt.contains("__colour__"));
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
-    bench.app().state.form.prompt = "a __missing__ boat".into();
+    bench.app().cx.form.prompt = "a __missing__ boat".into();
     bench.press("Generate");
     bench.until("it is refused", |bench| {
         bench.has("There is no wildcard file missing.txt")

@@ -5,11 +5,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use safelight::app::background::FoundModels;
-use safelight::app::commands::AppCommand;
+use safelight::app::commands::{
+    AppCommand, InputsCommand, LibraryCommand, PlayerCommand, QueueCommand, RestoreCommand,
+};
 use safelight::app::inputs::{Placing, Slot};
-use safelight::app::queue::commands::QueueCommand;
-use safelight::app::state::{Models, State};
+use safelight::app::models::FoundModels;
+use safelight::app::state::State;
 use safelight::worker::WorkerEvent;
 use safelight_core::job::{JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobUpdate};
 use safelight_core::model::{InputUse, ModelSpec};
@@ -28,7 +29,7 @@ fn bench() -> Bench {
 /// Runs commands in one round.
 fn run(bench: &mut Bench, commands: impl IntoIterator<Item = AppCommand>) {
     for command in commands {
-        bench.app().push(command);
+        bench.app().cx.push(command);
     }
     bench.harness.step();
 }
@@ -38,12 +39,15 @@ fn edit(id: JobId) -> AppCommand {
 }
 
 fn open(path: &std::path::Path) -> AppCommand {
-    AppCommand::OpenInputs(vec![path.to_path_buf()], Placing::default())
+    AppCommand::Inputs(InputsCommand::Open(
+        vec![path.to_path_buf()],
+        Placing::default(),
+    ))
 }
 
 /// The names of the start and the end picture.
 fn names(bench: &mut Bench) -> [Option<String>; 2] {
-    let inputs = &bench.app().session.inputs;
+    let inputs = &bench.app().inputs;
     [Slot::Start, Slot::End].map(|slot| inputs.get(slot).map(|input| input.source.file_name()))
 }
 
@@ -83,7 +87,11 @@ fn a_clip_that_is_gone_on_from_in_an_edit_that_was_cancelled_comes_nowhere() {
     let cancel = AppCommand::Queue(QueueCommand::CancelEdit);
     run(
         &mut bench,
-        [edit(id), AppCommand::ContinueFromFile(path), cancel],
+        [
+            edit(id),
+            AppCommand::Inputs(InputsCommand::ContinueFrom(path)),
+            cancel,
+        ],
     );
     open_behind(&mut bench, "own.png");
     assert_eq!(names(&mut bench), [Some("own.png".into()), None]);
@@ -99,9 +107,12 @@ fn of_two_results_whose_settings_are_used_the_last_one_counts() {
         sent
     };
     let first = finished(&mut bench);
-    run(&mut bench, [AppCommand::RemoveInput(Slot::Start)]);
+    run(
+        &mut bench,
+        [AppCommand::Inputs(InputsCommand::Remove(Slot::Start))],
+    );
     let second = finished(&mut bench);
-    let use_settings = [first.id, second.id].map(AppCommand::UseSettingsOf);
+    let use_settings = [first.id, second.id].map(|id| PlayerCommand::UseSettingsOf(id).into());
     run(&mut bench, use_settings);
     open_behind(&mut bench, "own.png");
     assert_eq!(names(&mut bench), [Some("own.png".into()), None]);
@@ -113,12 +124,18 @@ fn a_picture_that_is_gone_leaves_no_other_in_its_place() {
     open_behind(&mut bench, "gone.png");
     let sent = bench.start_job();
     bench.finish_job(&sent, 2);
-    run(&mut bench, [AppCommand::RemoveInput(Slot::Start)]);
+    run(
+        &mut bench,
+        [AppCommand::Inputs(InputsCommand::Remove(Slot::Start))],
+    );
     open_behind(&mut bench, "another.png");
     std::fs::remove_file(bench.home.path().join("gone.png")).expect("it was there");
-    run(&mut bench, [AppCommand::UseSettingsOf(sent.id)]);
+    run(
+        &mut bench,
+        [AppCommand::Player(PlayerCommand::UseSettingsOf(sent.id))],
+    );
     bench.until("it is told", |bench| {
-        !bench.app().session.notices.is_empty()
+        !bench.app().cx.notices.all().is_empty()
     });
     assert_eq!(names(&mut bench), [None, None]);
 }
@@ -129,9 +146,12 @@ fn settings_that_were_read_for_the_own_form_do_not_come_into_a_job_that_is_chang
     let path = bench.home.path().join("waves.json");
     let text = r#"{"type": "WanGP v9 by DeepBeepMeep - Pair", "prompt": "waves"}"#;
     std::fs::write(&path, text).expect("it is written");
-    run(&mut bench, [AppCommand::UseSettingsOfFile(path), edit(id)]);
+    run(
+        &mut bench,
+        [AppCommand::Restore(RestoreCommand::Use(path)), edit(id)],
+    );
     bench.assert_no_job();
-    assert_ne!(bench.app().state.form.prompt, "waves");
+    assert_ne!(bench.app().cx.form.prompt, "waves");
 }
 
 #[test]
@@ -181,43 +201,44 @@ fn with_a_model_that_goes() -> (Bench, Arc<AtomicBool>) {
     };
     let mut bench = Bench::with(|startup| {
         startup.models = Some(found());
-        startup.load_models = Arc::new(move |_| found());
+        startup.library.load = Arc::new(move |_| found());
     });
-    run(&mut bench, [AppCommand::ChooseModel("pair".into())]);
-    bench.app().state.form.sampling.num_steps = Some(7);
+    run(
+        &mut bench,
+        [AppCommand::Library(LibraryCommand::Choose("pair".into()))],
+    );
+    bench.app().cx.form.sampling.num_steps = Some(7);
     (bench, is_here)
 }
 
 fn look_anew(bench: &mut Bench, is_here: &AtomicBool, value: bool) {
     is_here.store(value, Ordering::Relaxed);
-    run(bench, [AppCommand::ReloadModels]);
-    bench.until("they are found", |bench| {
-        matches!(bench.app().session.models, Models::Ready(_))
-    });
+    run(bench, [AppCommand::Library(LibraryCommand::Reload)]);
+    bench.until("they are found", |bench| !bench.app().cx.models.are_loading);
 }
 
 #[test]
 fn a_form_whose_model_is_not_found_for_a_while_comes_back_with_it() {
     let (mut bench, is_here) = with_a_model_that_goes();
-    let form = bench.app().state.form.clone();
+    let form = bench.app().cx.form.clone();
     look_anew(&mut bench, &is_here, false);
-    assert_eq!(bench.app().state.form.model, Some(spec().id));
+    assert_eq!(bench.app().cx.form.model, Some(spec().id));
     let path = bench.home.path().join("data/state.json");
     bench.until("it is kept for the next window, too", |_| {
         let bytes = std::fs::read(&path).unwrap_or_default();
         serde_json::from_slice::<State>(&bytes).is_ok_and(|state| state.form == form)
     });
     look_anew(&mut bench, &is_here, true);
-    assert_eq!(bench.app().state.form, form);
+    assert_eq!(bench.app().cx.form, form);
 }
 
 #[test]
 fn a_form_that_was_changed_since_its_model_went_stays() {
     let (mut bench, is_here) = with_a_model_that_goes();
     look_anew(&mut bench, &is_here, false);
-    bench.app().state.form.sampling.num_steps = Some(9);
+    bench.app().cx.form.sampling.num_steps = Some(9);
     look_anew(&mut bench, &is_here, true);
-    let form = &bench.app().state.form;
+    let form = &bench.app().cx.form;
     assert_eq!(
         (form.model.clone(), form.sampling.num_steps),
         (Some(spec().id), Some(9))
@@ -229,20 +250,18 @@ fn a_job_that_is_changed_keeps_its_model_while_that_is_not_found() {
     let (mut bench, is_here) = with_a_model_that_goes();
     bench.start_job();
     bench.press("Generate");
-    let own = bench.app().state.form.clone();
+    let own = bench.app().cx.form.clone();
     let id = bench.app().queue.waiting[0].id;
     run(&mut bench, [edit(id)]);
     look_anew(&mut bench, &is_here, false);
-    let form = bench.app().state.form.clone();
+    let form = bench.app().cx.form.clone();
     assert_eq!(
         (form.model.as_deref(), form.sampling.num_steps),
         (Some("pair"), Some(7))
     );
-    bench
-        .app()
-        .push(AppCommand::Queue(QueueCommand::CancelEdit));
+    bench.app().cx.push(QueueCommand::CancelEdit);
     bench.settle();
-    assert_eq!(bench.app().state.form.model, Some(spec().id));
+    assert_eq!(bench.app().cx.form.model, Some(spec().id));
     look_anew(&mut bench, &is_here, true);
-    assert_eq!(bench.app().state.form, own);
+    assert_eq!(bench.app().cx.form, own);
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use egui::Key;
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::background::FoundModels;
-use safelight::app::commands::AppCommand;
+use safelight::app::commands::SettingsCommand;
 use safelight::app::library::survey::{Fit, FitWord, SurveyNews};
+use safelight::app::models::FoundModels;
 use safelight::app::state::Page;
 use safelight_core::catalog::{Ailment, NeededFile, UnusableModel, known_models};
 use safelight_core::model::ModelSpec;
@@ -38,7 +38,7 @@ fn bench() -> Bench {
             missing: known,
             ..FoundModels::default()
         });
-        startup.survey = Arc::new(|wish, tell| {
+        startup.library.survey = Arc::new(|wish, tell| {
             for (spec, word) in wish.specs.iter().zip([FitWord::Fits, FitWord::TooLarge]) {
                 let text = format!("{} of 24 GiB", spec.name);
                 tell(SurveyNews::Fit(spec.id.clone(), Fit { word, text }));
@@ -99,22 +99,19 @@ fn words_and_keys_find_and_use_a_model_without_the_mouse() {
     );
     bench.harness.key_press(Key::Enter);
     bench.settle();
-    assert_eq!(bench.app().state.form.model.as_deref(), Some("flux"));
-    assert_eq!(bench.app().session.page, Page::Watch);
+    assert_eq!(bench.app().cx.form.model.as_deref(), Some("flux"));
+    assert_eq!(bench.app().cx.page, Page::Watch);
     // The one used last stands above the others.
     open(&mut bench);
     bench.assert_shows("Used lately");
     assert_eq!(names(&bench)[0], "Flux");
     bench.harness.key_press(Key::ArrowDown);
     bench.settle();
-    assert_eq!(
-        bench.app().session.library.chosen.as_deref(),
-        Some("little-world")
-    );
+    assert_eq!(bench.app().library.chosen.as_deref(), Some("little-world"));
     bench.harness.key_press(Key::Escape);
     bench.settle();
-    assert_eq!(bench.app().session.page, Page::Watch);
-    assert_eq!(bench.app().state.form.model.as_deref(), Some("flux"));
+    assert_eq!(bench.app().cx.page, Page::Watch);
+    assert_eq!(bench.app().cx.form.model.as_deref(), Some("flux"));
 }
 
 #[test]
@@ -123,16 +120,13 @@ fn keys_in_a_field_of_the_form_choose_no_model() {
     open(&mut bench);
     search(&mut bench, "FLUX picture");
     bench.write_prompt("a boat");
-    let chosen = bench.app().session.library.chosen.clone();
+    let chosen = bench.app().library.chosen.clone();
     for key in [Key::ArrowDown, Key::Enter] {
         bench.harness.key_press(key);
         bench.settle();
     }
-    assert_eq!(bench.app().session.library.chosen, chosen);
-    assert_eq!(
-        bench.app().state.form.model.as_deref(),
-        Some("little-world")
-    );
+    assert_eq!(bench.app().library.chosen, chosen);
+    assert_eq!(bench.app().cx.form.model.as_deref(), Some("little-world"));
 }
 
 #[test]
@@ -148,7 +142,7 @@ fn a_search_that_finds_nothing_has_a_way_back() {
 #[test]
 fn another_cap_tells_anew_what_fits() {
     let mut bench = Bench::with(|startup| {
-        startup.survey = Arc::new(|wish, tell| {
+        startup.library.survey = Arc::new(|wish, tell| {
             let text = format!("Of a cap of {:?}", wish.settings.memory.cap_gib);
             let word = FitWord::TooLarge;
             for spec in &wish.specs {
@@ -164,11 +158,12 @@ fn another_cap_tells_anew_what_fits() {
     bench.until("it is known whether it fits", |bench| {
         bench.has("Of a cap of None")
     });
-    let mut settings = bench.app().settings.clone();
+    let mut settings = bench.app().cx.settings.clone();
     settings.memory.cap_gib = Some(8.0);
     bench
         .app()
-        .push(AppCommand::ChangeSettings(Box::new(settings)));
+        .cx
+        .push(SettingsCommand::Change(Box::new(settings)));
     bench.until("it is asked anew", |bench| {
         bench.has("Of a cap of Some(8.0)")
     });
@@ -193,17 +188,14 @@ fn the_card_says_what_a_model_is_where_it_lies_and_whether_it_fits() {
     let copied = bench.copied_by("Copy path");
     assert_eq!(copied.as_deref(), Some("models/little-world"));
     bench.press("Favourite");
-    assert_eq!(bench.app().state.library.favourites, ["pair"]);
-    bench.app().session.library.query.clear();
+    assert_eq!(bench.app().library.remembered.favourites, ["pair"]);
+    bench.app().library.query.clear();
     bench.harness.key_press(Key::Escape);
     bench.settle();
     open(&mut bench);
     assert_eq!(names(&bench)[0], "Pair");
     // Looking changes nothing.
-    assert_eq!(
-        bench.app().state.form.model.as_deref(),
-        Some("little-world")
-    );
+    assert_eq!(bench.app().cx.form.model.as_deref(), Some("little-world"));
 }
 
 #[test]
@@ -236,7 +228,7 @@ fn hundreds_of_models_are_all_there_and_few_are_drawn() {
     assert_eq!(names(&bench), ["Model number 699"]);
     bench.harness.key_press(Key::Enter);
     bench.settle();
-    assert_eq!(bench.app().state.form.model.as_deref(), Some("model-699"));
+    assert_eq!(bench.app().cx.form.model.as_deref(), Some("model-699"));
     open(&mut bench);
     bench.harness.key_press(Key::ArrowUp);
     bench.settle();

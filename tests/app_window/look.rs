@@ -9,7 +9,7 @@ use crate::harness::{Bench, sample};
 /// A job in the middle of decoding, with a graph of three stages.
 fn running() -> (Bench, crate::harness::Sent) {
     let mut bench = Bench::new();
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     form.seed = 1234;
     let sent = bench.start_job();
     bench.say(sent.id, JobUpdate::Device("Computing on the CPU".into()));
@@ -56,7 +56,7 @@ fn running() -> (Bench, crate::harness::Sent) {
 #[test]
 fn the_fresh_window_looks_as_it_did() {
     let mut bench = Bench::new();
-    bench.app().state.form.seed = 1234;
+    bench.app().cx.form.seed = 1234;
     bench.settle();
     bench.harness.snapshot("fresh");
 }
@@ -71,9 +71,9 @@ fn a_running_job_looks_as_it_did() {
 fn every_input_has_a_name_in_every_state() {
     let (mut bench, sent) = running();
     bench.harness.check_accessibility();
-    bench.app().state.form.size = safelight_core::job::SizeChoice::Custom;
-    bench.app().state.is_advanced_open = true;
-    bench.app().state.form.sampling.shift = None;
+    bench.app().cx.form.size = safelight_core::job::SizeChoice::Custom;
+    bench.app().cx.folds.is_advanced_open = true;
+    bench.app().cx.form.sampling.shift = None;
     let path = bench.picture_file("boat.png", 64, 32);
     bench.drop_file(&path);
     bench.until("the picture is there", |bench| {
@@ -89,7 +89,7 @@ fn every_input_has_a_name_in_every_state() {
     bench.finish_job(&second, 4);
     bench.harness.check_accessibility();
     bench.press("Settings");
-    let settings = &mut bench.app().settings;
+    let settings = &mut bench.app().cx.settings;
     settings.models.folders.push("models".into());
     settings.models.wildcards.push("wildcards".into());
     settings.memory.cap_gib = Some(20.0);
@@ -124,9 +124,9 @@ fn every_input_has_a_name_in_every_state() {
 #[test]
 fn every_input_of_a_model_with_two_places_has_a_name() {
     let mut bench = Bench::of(crate::harness::pair_spec());
-    bench.app().session.model_problems = vec![JobError::new(JobErrorKind::BadModel, "it lacks")];
-    bench.app().state.is_advanced_open = true;
-    bench.app().state.form.vae_tile = Some(256);
+    bench.app().cx.models.found.problems = vec![JobError::new(JobErrorKind::BadModel, "it lacks")];
+    bench.app().cx.folds.is_advanced_open = true;
+    bench.app().cx.form.vae_tile = Some(256);
     bench.harness.set_size(egui::vec2(1100.0, 1400.0));
     bench.settle();
     bench.harness.check_accessibility();

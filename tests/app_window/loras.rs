@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use egui::Key;
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::background::FoundModels;
-use safelight::app::commands::AppCommand;
-use safelight::app::loras::LorasCommand;
+use safelight::app::commands::{AppCommand, LibraryCommand, LorasCommand, QueueCommand};
+use safelight::app::models::FoundModels;
 use safelight::app::state::Page;
 use safelight_core::formats::weights::WeightSet;
 use safelight_core::job::{ChosenLora, JobOutcome, JobUpdate, Lora};
@@ -99,17 +98,17 @@ fn sent_loras(bench: &mut Bench) -> Vec<Lora> {
 #[test]
 fn escape_puts_the_list_away_and_nothing_behind_it() {
     let mut bench = bench();
-    bench.app().push(AppCommand::ShowPage(Page::Gallery));
+    bench.app().cx.push(AppCommand::Show(Page::Gallery));
     bench.settle();
     bench.press("Add LoRA");
     bench.until("it is listed", |bench| bench.has("sea"));
     bench.harness.key_press(Key::Escape);
     bench.settle();
-    assert!(!bench.app().session.loras.is_open);
-    assert_eq!(bench.app().session.page, Page::Gallery);
+    assert!(!bench.app().loras.is_open);
+    assert_eq!(bench.app().cx.page, Page::Gallery);
     bench.harness.key_press(Key::Escape);
     bench.settle();
-    assert_eq!(bench.app().session.page, Page::Watch);
+    assert_eq!(bench.app().cx.page, Page::Watch);
 }
 
 #[test]
@@ -117,14 +116,14 @@ fn loras_on_this_machine_are_listed_and_those_for_other_models_say_so() {
     let mut bench = bench();
     bench.press("Add LoRA");
     bench.until("all are listed", |bench| {
-        bench.has("flux hair") && !bench.app().session.loras.is_looking
+        bench.has("flux hair") && !bench.app().loras.is_looking()
     });
     let entry = |bench: &Bench, name: &str| {
         let entry = bench.harness.get_by_role_and_label(Role::Button, name);
         !entry.accesskit_node().is_disabled()
     };
     assert!(entry(&bench, "sea") && !entry(&bench, "flux hair"));
-    let other = &bench.app().session.loras.found[1];
+    let other = &bench.app().loras.found[1];
     assert!(
         matches!(&other.fit, safelight_core::lora::Fit::No(why) if why.contains("one for Flux"))
     );
@@ -149,7 +148,7 @@ fn loras_on_this_machine_are_listed_and_those_for_other_models_say_so() {
 fn a_chosen_lora_goes_with_the_job_unless_it_is_switched_off() {
     let mut bench = bench();
     add(&mut bench);
-    bench.app().state.form.loras[0].strength = 0.8;
+    bench.app().cx.form.loras[0].strength = 0.8;
     bench.settle();
     bench.harness.get_by_label("Strength of sea");
     let expected = Lora {
@@ -162,7 +161,7 @@ fn a_chosen_lora_goes_with_the_job_unless_it_is_switched_off() {
     bench.settle();
     assert!(sent_loras(&mut bench).is_empty());
     bench.press("Remove sea");
-    assert!(bench.app().state.form.loras.is_empty());
+    assert!(bench.app().cx.form.loras.is_empty());
 }
 
 #[test]
@@ -174,7 +173,7 @@ fn a_model_of_two_experts_has_a_strength_for_each() {
     add(&mut bench);
     bench.harness.get_by_label("Strength of sea, high noise");
     bench.harness.get_by_label("Strength of sea, low noise");
-    let lora = &mut bench.app().state.form.loras[0];
+    let lora = &mut bench.app().cx.form.loras[0];
     (lora.strength, lora.strength_2) = (0.5, Some(1.5));
     bench.settle();
     let [sent] = &sent_loras(&mut bench)[..] else {
@@ -186,11 +185,11 @@ fn a_model_of_two_experts_has_a_strength_for_each() {
 #[test]
 fn a_word_that_it_was_trained_on_is_written_into_the_prompt() {
     let mut bench = bench();
-    bench.app().state.form.prompt = "a picture of".into();
+    bench.app().cx.form.prompt = "a picture of".into();
     bench.settle();
     add(&mut bench);
     bench.press("Insert word: b0at");
-    assert_eq!(bench.app().state.form.prompt, "a picture of b0at");
+    assert_eq!(bench.app().cx.form.prompt, "a picture of b0at");
 }
 
 #[test]
@@ -204,7 +203,7 @@ fn a_dropped_lora_is_added_and_one_for_another_model_is_refused_in_a_sentence() 
     bench.until("it is refused", |bench| {
         bench.has("Expected a LoRA for Wan, found one for Flux")
     });
-    assert_eq!(bench.app().state.form.loras.len(), 1);
+    assert_eq!(bench.app().cx.form.loras.len(), 1);
 }
 
 #[test]
@@ -229,14 +228,14 @@ fn how_much_of_a_lora_a_job_used_is_said_beside_it() {
 fn a_lora_whose_file_is_gone_is_named_and_nothing_is_sent_with_it() {
     let mut bench = bench();
     let gone = bench.home.path().join("gone.safetensors");
-    bench.app().state.form.loras = vec![ChosenLora::new(gone)];
+    bench.app().cx.form.loras = vec![ChosenLora::new(gone)];
     bench.until("it is named", |bench| bench.has("Its file is gone"));
     let button = bench
         .harness
         .get_by_role_and_label(Role::Button, "Generate");
     assert!(button.accesskit_node().is_disabled());
     // As keys and the palette do it.
-    bench.app().push(AppCommand::Submit);
+    bench.app().cx.push(QueueCommand::Submit);
     bench.assert_no_job();
     bench.harness.get_by_label("Use gone").click();
     bench.settle();
@@ -247,13 +246,13 @@ fn a_lora_whose_file_is_gone_is_named_and_nothing_is_sent_with_it() {
 fn the_settings_of_a_result_bring_its_loras_back() {
     let mut bench = bench();
     add(&mut bench);
-    bench.app().state.form.loras[0].strength = -0.5;
+    bench.app().cx.form.loras[0].strength = -0.5;
     let sent = bench.start_job();
     bench.finish_job(&sent, 5);
-    bench.app().state.form.loras.clear();
+    bench.app().cx.form.loras.clear();
     bench.settle();
     bench.press("Use these settings");
-    let loras = &bench.app().state.form.loras;
+    let loras = &bench.app().cx.form.loras;
     assert_eq!((loras.len(), loras[0].strength), (1, -0.5));
 }
 
@@ -268,10 +267,10 @@ fn a_lora_that_was_looked_at_for_another_model_is_looked_at_again() {
     let path = lora_path(&bench, "sea");
     write_fitting(&path);
     let add = LorasCommand::Add(vec![path]);
-    bench.app().push(AppCommand::Loras(add));
-    bench.app().push(AppCommand::ChooseModel("flux".into()));
+    bench.app().cx.push(add);
+    bench.app().cx.push(LibraryCommand::Choose("flux".into()));
     bench.until("it is refused", |bench| {
-        !bench.app().session.notices.is_empty()
+        !bench.app().cx.notices.all().is_empty()
     });
-    assert!(bench.app().state.form.loras.is_empty());
+    assert!(bench.app().cx.form.loras.is_empty());
 }

@@ -60,13 +60,13 @@ fn drag(bench: &mut Bench, button: PointerButton, points: &[Pos2]) {
 /// Uses the mask and goes on painting it; what is in its file.
 fn used(bench: &mut Bench) -> Picture {
     fn file(bench: &mut Bench) -> Option<PathBuf> {
-        let mask = bench.app().session.inputs.get(Slot::Mask);
+        let mask = bench.app().inputs.get(Slot::Mask);
         mask.map(|mask| mask.source.path().to_path_buf())
     }
     let before = file(bench);
     bench.press("Use this mask");
     bench.until("the mask stands in its place", |bench| {
-        bench.app().session.page == Page::Watch && file(bench) != before
+        bench.app().cx.page == Page::Watch && file(bench) != before
     });
     bench.press("Edit mask");
     bench.until("it can be painted on", |bench| bench.has(CANVAS));
@@ -81,9 +81,8 @@ fn values<const N: usize>(bench: &mut Bench, places: [(u32, u32); N]) -> [u8; N]
 }
 
 fn set_brush(bench: &mut Bench, diameter: f32) {
-    let editor = bench.app().session.masking.editor.as_mut();
-    let editor = editor.expect("it is open");
-    (editor.diameter, editor.softness) = (diameter, 0.0);
+    let panel = &mut bench.panels().mask;
+    (panel.diameter, panel.softness) = (diameter, 0.0);
 }
 
 #[test]
@@ -96,11 +95,11 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
     drag(&mut bench, PointerButton::Primary, &points);
     bench.press("Use this mask");
     bench.until("the mask stands in its place", |bench| {
-        bench.app().session.inputs.get(Slot::Mask).is_some()
+        bench.app().inputs.get(Slot::Mask).is_some()
     });
-    assert_eq!(bench.app().session.page, Page::Watch);
+    assert_eq!(bench.app().cx.page, Page::Watch);
     let path = {
-        let inputs = &bench.app().session.inputs;
+        let inputs = &bench.app().inputs;
         let mask = inputs.get(Slot::Mask).expect("it was waited for");
         mask.source.path().to_path_buf()
     };
@@ -124,7 +123,7 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
         assert_eq!(mask.pixel(x, y), [expected; 3], "at {x}, {y}");
     }
     bench.until("nothing is opened", |bench| {
-        !bench.app().session.inputs.is_opening()
+        !bench.app().inputs.is_opening()
     });
     bench.press("Generate");
     assert_eq!(bench.next_job().request.mask, Some(path));
@@ -191,10 +190,7 @@ fn all_of_a_scribble_and_of_clicks_at_once_is_in_the_file() {
 fn brackets_and_the_wheel_change_the_brush_and_ctrl_zooms_at_the_pointer() {
     let mut bench = bench_at(400, 300);
     set_brush(&mut bench, 40.0);
-    let diameter = |bench: &mut Bench| {
-        let editor = bench.app().session.masking.editor.as_ref();
-        editor.expect("it is open").diameter
-    };
+    let diameter = |bench: &mut Bench| bench.panels().mask.diameter;
     bench.harness.key_press(Key::CloseBracket);
     bench.settle();
     let larger = diameter(&mut bench);
@@ -220,9 +216,8 @@ fn brackets_and_the_wheel_change_the_brush_and_ctrl_zooms_at_the_pointer() {
         .harness
         .event_modifiers(Event::Zoom(2.0), Modifiers::CTRL);
     bench.settle();
-    let editor = bench.app().session.masking.editor.as_ref();
-    let look = editor.expect("it is open").look;
-    assert!(look.scale.is_some_and(|scale| scale > 1.0), "{look:?}");
+    let scale = bench.panels().mask.scale;
+    assert!(scale.is_some_and(|scale| scale > 1.0), "{scale:?}");
     // What is painted now lies where it is seen.
     set_brush(&mut bench, 10.0);
     drag(&mut bench, PointerButton::Primary, &[at]);
@@ -270,9 +265,7 @@ fn edges_are_softened_in_the_background() {
     let at = place(&bench, Vec2::new(300.0, 200.0), 150.0, 100.0);
     drag(&mut bench, PointerButton::Primary, &[at]);
     assert_eq!(values(&mut bench, [(185, 100)]), [0]);
-    if let Some(editor) = bench.app().session.masking.editor.as_mut() {
-        editor.soften_by = 20;
-    }
+    bench.panels().mask.soften_by = 20;
     bench.press("Feather");
     bench.until("it is soft", |bench| !bench.has("Softening…"));
     let [edge] = values(&mut bench, [(185, 100)]);

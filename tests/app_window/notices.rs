@@ -1,19 +1,23 @@
 //! Cards: which leave by themselves and which stay, what they offer, and what they never cover.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use egui::accesskit::Role;
 use egui::{Rect, vec2};
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::queue::after::AfterQueue;
-use safelight::app::state::{Page, Severity};
+use safelight::app::commands::SettingsCommand;
+use safelight::app::notices::Severity;
+use safelight::app::queue::choices::AfterQueue;
+use safelight::app::state::Page;
 use safelight_core::job::{JobError, JobErrorKind, JobFolder, JobOutcome, JobUpdate, Stage};
 
 use crate::harness::Bench;
 
 fn tell(bench: &mut Bench, severity: Severity, text: &str) {
     let err = JobError::new(JobErrorKind::Internal, text);
-    bench.app().session.notify(severity, err);
+    bench.app().cx.tell(severity, err);
     bench.settle();
 }
 
@@ -68,9 +72,7 @@ fn a_file_that_can_be_used_takes_what_was_said_of_one_that_cannot_with_it() {
     bench.until("it is refused", |bench| bench.has("found a text file"));
     let good = bench.picture_file("good.png", 64, 64);
     bench.drop_file(&good);
-    bench.until("it is taken", |bench| {
-        !bench.app().session.inputs.is_empty()
-    });
+    bench.until("it is taken", |bench| !bench.app().inputs.is_empty());
     assert!(!bench.has("found a text file"));
 }
 
@@ -88,7 +90,7 @@ fn three_cards_are_seen_the_others_are_counted_and_all_are_closed_at_once() {
     assert_eq!(closing.count(), 3);
     bench.assert_shows("5 notices, 2 more than are seen");
     bench.press("Close all");
-    assert!(bench.app().session.notices.is_empty());
+    assert!(bench.app().cx.notices.all().is_empty());
 }
 
 #[test]
@@ -106,7 +108,7 @@ fn cards_cover_neither_the_queue_nor_the_settings() {
         "{card:?} {heading:?}"
     );
     bench.press("Queue");
-    bench.app().session.page = Page::Settings;
+    bench.app().cx.page = Page::Settings;
     bench.settle();
     let top = rect(&bench, Role::Button, "Close all").top();
     let search = rect(&bench, Role::TextInput, "Search settings");
@@ -121,7 +123,7 @@ fn cards_and_questions_fit_into_a_window_at_the_largest_scale() {
     bench.harness.set_size(size);
     let window = Rect::from_min_size(egui::Pos2::ZERO, size);
     for is_view_shown in [false, true] {
-        bench.app().session.is_view_shown = is_view_shown;
+        bench.app().cx.is_view_shown = is_view_shown;
         tell(
             &mut bench,
             Severity::Warning,
@@ -137,9 +139,9 @@ fn cards_and_questions_fit_into_a_window_at_the_largest_scale() {
             "{close:?} {text:?}"
         );
     }
-    bench.app().session.notices.clear();
-    bench.app().session.queue.after = AfterQueue::Quit;
-    bench.app().session.is_view_shown = false;
+    bench.app().cx.notices.clear();
+    bench.app().queue.after = AfterQueue::Quit;
+    bench.app().cx.is_view_shown = false;
     bench.settle();
     let sent = bench.start_job();
     bench.finish_job(&sent, 1);
@@ -162,7 +164,7 @@ fn a_failed_job_goes_on_from_its_card_without_a_word_of_the_command_line() {
     bench.assert_shows("The engine ended");
     assert!(!bench.has("safelight resume"));
     bench.press("Go on");
-    assert!(bench.app().session.notices.is_empty());
+    assert!(bench.app().cx.notices.all().is_empty());
     let again = bench.next_job();
     assert_eq!(again.id, sent.id, "it is the same job");
 
@@ -172,7 +174,7 @@ fn a_failed_job_goes_on_from_its_card_without_a_word_of_the_command_line() {
     );
     bench.say(again.id, JobUpdate::Ended(JobOutcome::Failed(failure())));
     bench.press("Open the queue");
-    assert!(bench.app().state.queue.is_open);
+    assert!(bench.app().queue.panel.is_open);
     bench.assert_shows("Failed: the engine ended");
 }
 
@@ -185,5 +187,76 @@ fn the_card_of_a_failed_job_goes_when_the_job_is_taken_from_the_queue() {
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
     bench.assert_shows("It broke");
     bench.press(&format!("Remove from queue: {}", sent.request.prompt));
-    assert!(bench.app().session.notices.is_empty());
+    assert!(bench.app().cx.notices.all().is_empty());
+}
+
+#[test]
+fn the_same_warning_of_two_jobs_stays_for_both_until_one_runs_again() {
+    let mut bench = Bench::new();
+    let warning = || JobUpdate::Warning("memory ran out, and tiles were used".to_owned());
+    let first = bench.start_job();
+    bench.say(first.id, warning());
+    bench.finish_job(&first, 1);
+    let second = bench.start_job();
+    bench.say(second.id, warning());
+    let failure = JobError::new(JobErrorKind::Internal, "it broke");
+    bench.say(second.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.assert_shows("3 notices");
+    bench.press("Try again");
+    let told: Vec<String> = bench
+        .app()
+        .cx
+        .notices
+        .all()
+        .iter()
+        .map(|it| it.summary.clone())
+        .collect();
+    assert_eq!(told, ["memory ran out, and tiles were used"]);
+}
+
+#[test]
+fn the_card_of_a_folder_that_cannot_be_made_goes_when_another_is_chosen() {
+    let mut bench = Bench::new();
+    let file = bench.picture_file("file.png", 8, 8);
+    let mut settings = bench.app().cx.settings.clone();
+    settings.output.folder = Some(file.join("below"));
+    bench
+        .app()
+        .cx
+        .push(SettingsCommand::Change(Box::new(settings.clone())));
+    bench.press_generate();
+    bench.until("it is told", |bench| {
+        bench.has("The folder for results cannot be made")
+    });
+    settings.output.folder = Some(bench.home.path().join("results"));
+    bench
+        .app()
+        .cx
+        .push(SettingsCommand::Change(Box::new(settings)));
+    bench.settle();
+    assert!(bench.app().cx.notices.all().is_empty());
+}
+
+#[test]
+fn the_card_of_a_missing_engine_goes_when_it_is_found() {
+    let is_there = Arc::new(AtomicBool::new(false));
+    let known = Arc::clone(&is_there);
+    let mut bench = Bench::with(|startup| {
+        startup.library.check_engine = Arc::new(move |_| {
+            let missing = || JobError::new(JobErrorKind::Device, "libtorch is missing");
+            known
+                .load(Ordering::Relaxed)
+                .then_some(())
+                .ok_or_else(missing)
+        });
+    });
+    bench.until("it is told", |bench| bench.has("Libtorch is missing"));
+    is_there.store(true, Ordering::Relaxed);
+    let mut settings = bench.app().cx.settings.clone();
+    settings.runtime.libtorch = Some(bench.home.path().to_path_buf());
+    bench
+        .app()
+        .cx
+        .push(SettingsCommand::Change(Box::new(settings)));
+    bench.until("it goes", |bench| bench.app().cx.notices.all().is_empty());
 }

@@ -6,9 +6,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safelight::app::background::FoundModels;
-use safelight::app::commands::AppCommand;
-use safelight::app::presets::{PresetKey, PresetsCommand};
+use safelight::app::commands::{AppCommand, LibraryCommand, PresetsCommand, RestoreCommand};
+use safelight::app::models::FoundModels;
+use safelight::app::presets::choices::PresetKey;
 use safelight_core::job::{GenerateRequest, JobOutcome, JobUpdate, QueueFile};
 use safelight_core::model::{InputUse, ModelSpec};
 use safelight_core::restore::{self, Found};
@@ -61,7 +61,7 @@ fn with_model(name: &str, model: &str, place: &str) -> tempfile::TempDir {
 }
 
 fn run(bench: &mut Bench, command: AppCommand) {
-    bench.app().push(command);
+    bench.app().cx.push(command);
     bench.settle();
 }
 
@@ -101,12 +101,13 @@ fn jobs_of_state(model: &str) -> Value {
 fn jobs_of_presets(model: &str) -> Value {
     let mut bench = bench_in(with_model("presets.toml", model, "config/presets.toml"));
     run(&mut bench, AppCommand::Presets(PresetsCommand::Reload));
-    bench.until("they are read", |bench| {
-        bench.app().session.presets.list.len() == 2
-    });
-    run(&mut bench, AppCommand::ChooseModel(model.into()));
-    bench.app().state.form.prompt = "a boat".into();
-    bench.app().state.form.seed = 7;
+    bench.until("they are read", |bench| bench.app().presets.list.len() == 2);
+    run(
+        &mut bench,
+        AppCommand::Library(LibraryCommand::Choose(model.into())),
+    );
+    bench.app().cx.form.prompt = "a boat".into();
+    bench.app().cx.form.seed = 7;
     let picture = bench.picture_file("boat.png", 64, 64);
     bench.drop_file(&picture);
     bench.until("it is there", |bench| bench.has("Start picture boat.png"));
@@ -114,8 +115,8 @@ fn jobs_of_presets(model: &str) -> Value {
     for name in ["Everything", "Nothing special"] {
         let key = PresetKey::Own(name.into());
         run(&mut bench, AppCommand::Presets(PresetsCommand::Apply(key)));
-        bench.app().state.form.seed = 7;
-        bench.app().session.is_seed_used = false;
+        bench.app().cx.form.seed = 7;
+        bench.app().cx.is_seed_used = false;
         jobs.extend(generated(&mut bench));
     }
     jobs.into()
@@ -132,7 +133,7 @@ fn jobs_of_result(model: &str) -> Value {
     fs::write(&path, json.to_string()).expect("it is written");
     let mut bench = bench_in(home);
     let ctx = bench.harness.ctx.clone();
-    bench.app().push(AppCommand::UseSettingsOfFile(path));
+    bench.app().cx.push(RestoreCommand::Use(path));
     ctx.request_repaint();
     bench.until("they are in the form", |bench| bench.has("are in the form"));
     generated(&mut bench).into()
@@ -146,7 +147,7 @@ fn a_windows_state_opens_as_the_form_that_it_was() {
     }
     let mut bench = bench_in(with_model("state.json", "pair", "data/state.json"));
     let mut old = json_of("state.json");
-    let mut now = serde_json::to_value(&bench.app().state).expect("it is JSON");
+    let mut now = serde_json::to_value(bench.app().remembered()).expect("it is JSON");
     // Those that are switched off no job shows.
     assert_eq!(now["form"]["loras"], old["form"]["loras"]);
     for state in [&mut old, &mut now] {

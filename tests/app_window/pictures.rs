@@ -69,7 +69,7 @@ fn a_model_of_pictures_has_no_frames_and_says_picture() {
         (3.5, None)
     );
     assert_eq!(request.out.extension().unwrap(), "png");
-    assert!(bench.app().session.notices.is_empty());
+    assert!(bench.app().cx.notices.all().is_empty());
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn aspects_are_of_the_models_area_lying_and_standing() {
         ((21, 9), (1568, 672)),
         ((9, 16), (768, 1360)),
     ] {
-        bench.app().state.form.size = SizeChoice::Aspect(aspect.0, aspect.1);
+        bench.app().cx.form.size = SizeChoice::Aspect(aspect.0, aspect.1);
         bench.settle();
         let field = bench.harness.get_by_role_and_label(Role::ComboBox, "Size");
         let text = format!("{} × {}", expected.0, expected.1);
@@ -106,10 +106,10 @@ fn the_strength_is_there_with_a_start_picture_where_it_acts() {
         .harness
         .get_by_role_and_label(Role::SpinButton, "Strength");
     assert_eq!(slider.value().as_deref(), Some("0.60"));
-    bench.app().state.form.sampling.strength = Some(0.25);
+    bench.app().cx.form.sampling.strength = Some(0.25);
     let request = request_of(&mut bench);
     assert_eq!(request.sampling.strength, Some(0.25));
-    bench.app().state.form.sampling.strength = Some(0.0);
+    bench.app().cx.form.sampling.strength = Some(0.0);
     bench.settle();
     bench.assert_shows("Expected a strength that leaves at least one of 28 steps");
     let mut filled = Bench::of(fill_spec());
@@ -186,21 +186,21 @@ fn real_guidance_brings_the_negative_prompt_and_needs_it() {
     for name in ["Guidance", "Real guidance (CFG)"] {
         bench.harness.get_by_role_and_label(Role::SpinButton, name);
     }
-    bench.app().state.form.sampling.true_cfg_scale = Some(2.5);
+    bench.app().cx.form.sampling.true_cfg_scale = Some(2.5);
     bench.settle();
     bench.assert_shows("Negative prompt");
     bench.assert_shows("The real guidance is off: it needs a negative prompt");
-    bench.app().state.form.negative_prompt = Some("blurry".into());
+    bench.app().cx.form.negative_prompt = Some("blurry".into());
     bench.settle();
     assert!(!bench.has("The real guidance is off"));
     let request = request_of(&mut bench);
     assert_eq!(request.sampling.true_cfg_scale, Some(2.5));
     assert_eq!(request.negative_prompt, "blurry");
     // Turned off again, the text that is not seen any more is not spoken of either.
-    bench.app().state.form.sampling.true_cfg_scale = Some(1.0);
+    bench.app().cx.form.sampling.true_cfg_scale = Some(1.0);
     let request = request_of(&mut bench);
     assert_eq!(request.sampling.true_cfg_scale, None);
-    assert!(bench.app().session.notices.is_empty());
+    assert!(bench.app().cx.notices.all().is_empty());
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn every_schedule_can_be_chosen() {
 /// A finished batch of three, whose files are there.
 fn batch() -> (Bench, Vec<PathBuf>) {
     let mut bench = Bench::of(flux_spec());
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     (form.batch_size, form.seed) = (Some(3), 40);
     let sent = bench.start_job();
     assert_eq!((sent.request.batch_size, sent.request.seed), (3, 40));
@@ -286,7 +286,7 @@ fn the_picture_that_is_looked_at_becomes_the_start_picture_and_gives_its_seed() 
     let (mut bench, paths) = batch();
     bench.press("Picture 2 of 3");
     bench.press("Use these settings");
-    let form = &bench.app().state.form;
+    let form = &bench.app().cx.form;
     assert_eq!((form.seed, form.batch_size), (41, Some(1)));
     bench.press("Use as start picture");
     let name = paths[1].file_name().unwrap().to_str().unwrap().to_owned();
@@ -312,7 +312,7 @@ fn a_picture_whose_file_is_gone_is_used_all_the_same() {
 #[test]
 fn a_batch_is_counted_while_it_is_decoded() {
     let mut bench = Bench::of(flux_spec());
-    bench.app().state.form.batch_size = Some(4);
+    bench.app().cx.form.batch_size = Some(4);
     let sent = bench.start_job();
     let stage = Stage::Decode;
     let resumed = false;
@@ -340,7 +340,7 @@ fn a_batch_is_counted_while_it_is_decoded() {
 #[test]
 fn several_clips_are_several_jobs_with_seeds_that_count_on() {
     let mut bench = Bench::of(spec());
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     (form.batch_size, form.seed) = (Some(3), 7);
     bench.press("Generate");
     let mut files = Vec::new();
@@ -374,7 +374,7 @@ fn lake(width: u32, height: u32, hour: u32) -> media::Picture {
 #[test]
 fn a_batch_looks_as_it_did() {
     let mut bench = Bench::of(flux_spec());
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     form.prompt = "a lake between mountains, evening light".into();
     (form.batch_size, form.seed) = (Some(4), 1234);
     let paths = ["lake.png", "mask.png"].map(|name| bench.home.path().join(name));
@@ -411,8 +411,8 @@ fn a_batch_looks_as_it_did() {
 #[test]
 fn every_input_of_a_model_of_pictures_has_a_name() {
     let (mut bench, _) = batch();
-    bench.app().state.is_advanced_open = true;
-    bench.app().state.form.sampling.true_cfg_scale = Some(2.0);
+    bench.app().cx.folds.is_advanced_open = true;
+    bench.app().cx.form.sampling.true_cfg_scale = Some(2.0);
     bench.harness.set_size(egui::vec2(1100.0, 1500.0));
     drop_as(&mut bench, "boat.png", "Start picture");
     bench.assert_shows("Choose a mask");

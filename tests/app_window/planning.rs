@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::AppCommand;
+use safelight::app::commands::{LibraryCommand, SettingsCommand};
 use safelight::app::memory::planning::PlanBasis;
-use safelight::app::state::Models;
 use safelight::telemetry::Device;
 use safelight::worker::Estimates;
 use safelight_core::families::wan;
@@ -41,7 +40,7 @@ fn on_card_of(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
         if let Some(models) = &mut startup.models {
             models.specs = vec![spec];
             let found = models.clone();
-            startup.load_models = Arc::new(move |_| found.clone());
+            startup.library.load = Arc::new(move |_| found.clone());
         }
         startup.read_plan = Arc::new(move |settings, _| {
             Some(PlanBasis {
@@ -79,11 +78,12 @@ fn another_libtorch_is_planned_for_at_once() {
         None => 24 << 10,
     });
     bench.until("the plan is made", |bench| bench.has("of 22.5 GiB"));
-    let mut settings = bench.app().settings.clone();
+    let mut settings = bench.app().cx.settings.clone();
     settings.runtime.libtorch = Some("/opt/libtorch-cuda".into());
     bench
         .app()
-        .push(AppCommand::ChangeSettings(Box::new(settings)));
+        .cx
+        .push(SettingsCommand::Change(Box::new(settings)));
     bench.until("it is planned anew", |bench| {
         bench.has("Fits: needs ") && !bench.has("of 22.5 GiB")
     });
@@ -102,7 +102,7 @@ fn a_search_for_models_has_plans_made_anew() {
     });
     bench.until("the plan is made", |bench| bench.has("of 22.5 GiB"));
     is_replaced.store(true, Ordering::Relaxed);
-    bench.app().push(AppCommand::ReloadModels);
+    bench.app().cx.push(LibraryCommand::Reload);
     bench.until("it is planned anew", |bench| {
         bench.has("Fits: needs ") && !bench.has("of 22.5 GiB")
     });
@@ -111,11 +111,11 @@ fn a_search_for_models_has_plans_made_anew() {
 #[test]
 fn a_suggestion_is_a_button_that_makes_the_job_fit() {
     let mut bench = on_card(3 << 10);
-    bench.app().state.form.num_frames = Some(81);
-    bench.app().state.form.size = safelight_core::job::SizeChoice::Custom;
-    (bench.app().state.form.width, bench.app().state.form.height) = (Some(4096), Some(4096));
+    bench.app().cx.form.num_frames = Some(81);
+    bench.app().cx.form.size = safelight_core::job::SizeChoice::Custom;
+    (bench.app().cx.form.width, bench.app().cx.form.height) = (Some(4096), Some(4096));
     bench.until("the plan is made", |bench| bench.has("Does not fit: "));
-    let suggestion = bench.app().session.planning.planned().unwrap().suggestions[0].clone();
+    let suggestion = bench.app().memory.planned().unwrap().suggestions[0].clone();
     bench.press(&suggestion.text);
     bench.until("the plan fits", |bench| bench.has("Fits: needs "));
     assert!(!bench.has("Does not fit"));
@@ -124,9 +124,9 @@ fn a_suggestion_is_a_button_that_makes_the_job_fit() {
 #[test]
 fn a_job_that_does_not_fit_says_so_above_generate_while_the_memory_is_folded() {
     let mut bench = on_card(3 << 10);
-    bench.app().state.form.num_frames = Some(81);
-    bench.app().state.form.size = safelight_core::job::SizeChoice::Custom;
-    (bench.app().state.form.width, bench.app().state.form.height) = (Some(4096), Some(4096));
+    bench.app().cx.form.num_frames = Some(81);
+    bench.app().cx.form.size = safelight_core::job::SizeChoice::Custom;
+    (bench.app().cx.form.width, bench.app().cx.form.height) = (Some(4096), Some(4096));
     bench.press("Hide memory");
     bench.until("the plan is made", |bench| bench.has("Does not fit: "));
     let generate = bench
@@ -136,7 +136,7 @@ fn a_job_that_does_not_fit_says_so_above_generate_while_the_memory_is_folded() {
     assert!(warning.rect().bottom() <= generate.rect().top());
     warning.click();
     bench.settle();
-    assert!(bench.app().state.is_graph_open);
+    assert!(bench.app().cx.folds.is_graph_open);
     bench.harness.get_by_label_contains("Does not fit: ");
     bench.assert_shows("Preserved memory");
 }
@@ -154,7 +154,7 @@ fn the_picture_keeps_most_of_the_height_and_its_place_when_a_job_ends() {
     };
     let before = top(&bench);
     let sent = bench.start_job();
-    let plan = bench.app().session.planning.planned().unwrap().plan.clone();
+    let plan = bench.app().memory.planned().unwrap().plan.clone();
     bench.say(sent.id, JobUpdate::Plan(Box::new(plan)));
     bench.say(sent.id, sample(1.0, 300, 50, 80, 24 << 10));
     assert_eq!(top(&bench), before);
@@ -202,10 +202,10 @@ fn the_queue_has_the_height_that_the_memory_leaves_it() {
 fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
     let mut bench = on_card(24 << 10);
     bench.until("the plan is made", |bench| bench.has("Preserved memory"));
-    let mut settings = bench.app().settings.clone();
+    let mut settings = bench.app().cx.settings.clone();
     settings.memory.preserved_gib = Some(6.5);
     settings.memory.cap_gib = Some(20.0);
-    bench.app().settings = settings;
+    bench.app().cx.settings = settings;
     bench.settle();
     let slider = bench
         .harness
@@ -215,10 +215,10 @@ fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
     assert_eq!(sent.request.memory.preserved_bytes, Some(13 * GIB / 2));
     assert_eq!(sent.request.memory.cap_bytes, Some(20 * GIB));
     // What is computed comes back with one click.
-    let plan = bench.app().session.planning.planned().unwrap().plan.clone();
+    let plan = bench.app().memory.planned().unwrap().plan.clone();
     bench.say(sent.id, JobUpdate::Plan(Box::new(plan)));
     bench.press("Device's own cap");
-    assert_eq!(bench.app().settings.memory.cap_gib, None);
+    assert_eq!(bench.app().cx.settings.memory.cap_gib, None);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn what_a_plan_suggests_is_shown_and_not_made_a_setting() {
     let mut bench = on_card(24 << 10);
     bench.until("the plan is made", |bench| bench.has("Preserved memory"));
     bench.settle();
-    assert_eq!(bench.app().settings.memory, Default::default());
+    assert_eq!(bench.app().cx.settings.memory, Default::default());
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn what_is_expected_is_drawn_before_anything_is_made_and_told_in_words() {
     bench.assert_shows("How long it takes is known once such a job was made here");
     bench.assert_shows("Predicted peak");
     let sent = bench.start_job();
-    let plan = bench.app().session.planning.planned().unwrap().plan.clone();
+    let plan = bench.app().memory.planned().unwrap().plan.clone();
     bench.say(sent.id, JobUpdate::Plan(Box::new(plan)));
     bench.say(sent.id, sample(0.0, 100, 50, 80, 24 << 10));
     bench.say(sent.id, sample(4.0, 300, 50, 80, 24 << 10));
@@ -281,9 +281,8 @@ fn the_plan_of_another_model_does_not_stay() {
     let mut other = pair_spec();
     other.id = "other".into();
     other.files.transformer = "elsewhere".into();
-    let models = Models::Ready(vec![pair_spec(), other.clone()]);
-    bench.app().session.models = models;
-    bench.app().state.form.reset_to(&other);
+    bench.app().cx.models.found.specs = vec![pair_spec(), other.clone()];
+    bench.app().cx.form.reset_to(&other);
     bench.harness.step();
     // It cannot start yet: the model wants a picture.
     assert!(!bench.has("Fits: needs "));
@@ -294,7 +293,7 @@ fn a_slider_is_kept_when_the_mouse_lets_go_and_seen_before() {
     let mut bench = on_card(24 << 10);
     bench.until("the plan is made", |bench| bench.has("Preserved memory"));
     assert_eq!(
-        bench.app().settings.memory.preserved_gib,
+        bench.app().cx.settings.memory.preserved_gib,
         None,
         "nobody asked"
     );
@@ -315,11 +314,11 @@ fn a_slider_is_kept_when_the_mouse_lets_go_and_seen_before() {
     for share in [0.4, 0.5, 0.6] {
         bench.harness.event(egui::Event::PointerMoved(at(share)));
         bench.harness.step();
-        assert_eq!(bench.app().settings.memory.preserved_gib, None);
+        assert_eq!(bench.app().cx.settings.memory.preserved_gib, None);
     }
-    assert!(bench.app().session.planning.preserved_draft.is_some());
+    assert!(bench.app().memory.preserved_draft.is_some());
     bench.harness.event(button(at(0.6), false));
     bench.settle();
-    assert!(bench.app().settings.memory.preserved_gib.is_some());
-    assert!(bench.app().session.planning.preserved_draft.is_none());
+    assert!(bench.app().cx.settings.memory.preserved_gib.is_some());
+    assert!(bench.app().memory.preserved_draft.is_none());
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::AppCommand;
-use safelight::app::state::Viewing;
+use safelight::app::commands::PlayerCommand;
+use safelight::app::player::Viewing;
 use safelight_core::job::{Frame, JobUpdate, Stage};
 
 use crate::harness::{Bench, picture};
@@ -20,7 +20,7 @@ fn finished(num_frames: u8) -> Bench {
 fn index(bench: &mut Bench) -> usize {
     bench
         .app()
-        .session
+        .watch
         .player
         .as_ref()
         .expect("a clip was finished")
@@ -74,12 +74,12 @@ fn the_slider_covers_no_button_and_is_equally_wide_for_each_frame() {
         (1700.0, true),
     ] {
         bench.harness.set_size(egui::vec2(width, 760.0));
-        bench.app().state.queue.is_open = is_queue_open;
+        bench.app().queue.panel.is_open = is_queue_open;
         bench.settle();
         let slider = |bench: &Bench| bench.harness.get_by_label("Position").rect();
         let mut widths = Vec::new();
         for index in [0, 8, 9, 16] {
-            bench.app().push(AppCommand::ShowFrame(index));
+            bench.app().cx.push(PlayerCommand::ShowFrame(index));
             bench.settle();
             widths.push(slider(&bench).width());
         }
@@ -176,7 +176,7 @@ fn frames_are_stepped_and_scrubbed_while_paused() {
     assert_eq!(index(&mut bench), 2);
     bench.assert_shows("3 / 5");
     bench.press("Play");
-    assert!(bench.app().session.player.as_ref().unwrap().is_playing());
+    assert!(bench.app().watch.player.as_ref().unwrap().is_playing());
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn keys_play_and_step_unless_something_is_typed() {
     let mut bench = finished(5);
     bench.harness.key_press(egui::Key::Space);
     bench.settle();
-    assert!(!bench.app().session.player.as_ref().unwrap().is_playing());
+    assert!(!bench.app().watch.player.as_ref().unwrap().is_playing());
     let here = index(&mut bench);
     bench.harness.key_press(egui::Key::ArrowRight);
     bench.settle();
@@ -192,27 +192,27 @@ fn keys_play_and_step_unless_something_is_typed() {
     bench.write_prompt(" ");
     bench.harness.key_press(egui::Key::Space);
     bench.settle();
-    assert!(!bench.app().session.player.as_ref().unwrap().is_playing());
+    assert!(!bench.app().watch.player.as_ref().unwrap().is_playing());
 }
 
 #[test]
 fn earlier_results_are_played_again_with_a_click() {
     let mut bench = finished(3);
     let first = bench.app().queue.results[0].id;
-    bench.app().state.form.prompt = "the second".into();
+    bench.app().cx.form.prompt = "the second".into();
     let sent = bench.start_job();
     bench.finish_job(&sent, 6);
-    assert_eq!(bench.app().session.player.as_ref().unwrap().len(), 6);
+    assert_eq!(bench.app().watch.player.as_ref().unwrap().len(), 6);
     bench.press("Result 1: a red boat sails to the right at sunset");
-    assert_eq!(bench.app().session.viewing, Viewing::Result(first));
-    assert_eq!(bench.app().session.player.as_ref().unwrap().len(), 3);
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(first));
+    assert_eq!(bench.app().watch.player.as_ref().unwrap().len(), 3);
 }
 
 #[test]
 fn a_clip_looked_at_stays_while_the_next_one_is_made() {
     let mut bench = finished(3);
     let sent = bench.start_job();
-    assert_eq!(bench.app().session.viewing, Viewing::Live);
+    assert_eq!(bench.app().watch.viewing, Viewing::Live);
     let first = bench.app().queue.results[0].id;
     bench.press("Result 1: a red boat sails to the right at sunset");
     bench.say(
@@ -229,19 +229,19 @@ fn a_clip_looked_at_stays_while_the_next_one_is_made() {
         picture: picture(256, [9, 20, 90]),
     };
     bench.say(sent.id, JobUpdate::Frame(frame));
-    assert_eq!(bench.app().session.screen.texture().unwrap().1, [64, 64]);
+    assert_eq!(bench.app().watch.screen.texture().unwrap().1, [64, 64]);
     bench.press("Back to the live preview");
-    assert_eq!(bench.app().session.screen.texture().unwrap().1, [256, 256]);
+    assert_eq!(bench.app().watch.screen.texture().unwrap().1, [256, 256]);
     bench.press("Result 1: a red boat sails to the right at sunset");
     bench.finish_job(&sent, 6);
-    assert_eq!(bench.app().session.viewing, Viewing::Result(first));
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(first));
 }
 
 #[test]
 fn the_settings_of_a_clip_come_back_into_the_form() {
     let mut bench = finished(3);
     let request = bench.app().queue.results[0].request.clone();
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     form.prompt = "something else".into();
     form.sampling.num_steps = Some(50);
     bench.press("Use these settings");

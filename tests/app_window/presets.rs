@@ -50,52 +50,52 @@ fn type_into(bench: &mut Bench, name: &str, text: &str) {
 fn every_model_has_a_draft_its_own_way_and_a_final() {
     let mut bench = Bench::of(flux_spec());
     press(&mut bench, "Draft");
-    let form = bench.app().state.form.clone();
+    let form = bench.app().cx.form.clone();
     assert_eq!(
         (form.sampling.num_steps, form.size),
         (Some(14), SizeChoice::Custom)
     );
     assert_eq!((form.width, form.height), (Some(688), Some(688)));
     press(&mut bench, "Final");
-    let form = bench.app().state.form.clone();
+    let form = bench.app().cx.form.clone();
     assert_eq!(
         (form.sampling.num_steps, form.size),
         (Some(42), SizeChoice::Auto)
     );
     press(&mut bench, "Balanced");
-    assert_eq!(bench.app().state.form.sampling.num_steps, Some(28));
+    assert_eq!(bench.app().cx.form.sampling.num_steps, Some(28));
     // A second click gives back what stood before the first.
-    bench.app().state.form.sampling.num_steps = Some(20);
+    bench.app().cx.form.sampling.num_steps = Some(20);
     bench.settle();
     press(&mut bench, "Draft");
     press(&mut bench, "Draft");
-    assert_eq!(bench.app().state.form.sampling.num_steps, Some(28));
+    assert_eq!(bench.app().cx.form.sampling.num_steps, Some(28));
 }
 
 #[test]
 fn a_draft_keeps_the_aspect_and_a_final_gives_it_its_full_size() {
     let mut bench = Bench::of(flux_spec());
-    bench.app().state.form.size = SizeChoice::Aspect(16, 9);
+    bench.app().cx.form.size = SizeChoice::Aspect(16, 9);
     bench.settle();
     press(&mut bench, "Draft");
-    let form = &bench.app().state.form;
+    let form = &bench.app().cx.form;
     assert!(
         form.width > form.height && form.width < Some(1000),
         "{form:?}"
     );
     press(&mut bench, "Balanced");
-    assert_eq!(bench.app().state.form.size, SizeChoice::Aspect(16, 9));
+    assert_eq!(bench.app().cx.form.size, SizeChoice::Aspect(16, 9));
 }
 
 #[test]
 fn a_draft_of_a_size_of_ones_own_grows_to_full_size_and_a_smaller_one_stays() {
     let mut bench = Bench::of(flux_spec());
     let edges = |bench: &mut Bench| {
-        let form = &bench.app().state.form;
+        let form = &bench.app().cx.form;
         assert_eq!(form.size, SizeChoice::Custom);
         form.width.zip(form.height).unwrap()
     };
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     (form.size, form.width, form.height) = (SizeChoice::Custom, Some(1248), Some(592));
     bench.settle();
     press(&mut bench, "Draft");
@@ -105,7 +105,7 @@ fn a_draft_of_a_size_of_ones_own_grows_to_full_size_and_a_smaller_one_stays() {
     let (width, height) = edges(&mut bench);
     assert!(width > 1300 && height > 600, "{width} × {height}");
 
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     (form.width, form.height) = (Some(512), Some(384));
     bench.settle();
     press(&mut bench, "Draft");
@@ -116,24 +116,22 @@ fn a_draft_of_a_size_of_ones_own_grows_to_full_size_and_a_smaller_one_stays() {
 fn a_draft_in_sections_skips_steps_and_a_final_does_not() {
     let mut bench = Bench::of(framepack_spec());
     press(&mut bench, "Draft");
-    let cache = bench.app().state.form.step_cache;
+    let cache = bench.app().cx.form.step_cache;
     assert_eq!(cache.map(|cache| cache.kind), Some(StepCacheKind::TeaCache));
     press(&mut bench, "Final");
-    assert_eq!(bench.app().state.form.step_cache, None);
+    assert_eq!(bench.app().cx.form.step_cache, None);
 }
 
 #[test]
 fn a_preset_of_ones_own_is_saved_applied_updated_renamed_and_deleted() {
     let mut bench = Bench::of(flux_spec());
-    bench.app().state.form.sampling.num_steps = Some(33);
-    bench.app().state.form.sampling.sampler = Some(Sampler::Heun);
+    bench.app().cx.form.sampling.num_steps = Some(33);
+    bench.app().cx.form.sampling.sampler = Some(Sampler::Heun);
     bench.settle();
     press(&mut bench, "Preset menu");
     type_into(&mut bench, "Preset name", "Ink & paper");
     bench.press("Save preset");
-    bench.until("it is kept", |bench| {
-        bench.app().session.presets.list.len() == 1
-    });
+    bench.until("it is kept", |bench| bench.app().presets.list.len() == 1);
     let file = file_of(&bench);
     let text = fs::read_to_string(&file).unwrap();
     assert!(
@@ -143,36 +141,30 @@ fn a_preset_of_ones_own_is_saved_applied_updated_renamed_and_deleted() {
 
     close_menu(&mut bench);
     press(&mut bench, "Balanced");
-    assert_eq!(bench.app().state.form.sampling.num_steps, Some(28));
+    assert_eq!(bench.app().cx.form.sampling.num_steps, Some(28));
     press(&mut bench, "Ink & paper");
-    let form = &bench.app().state.form;
+    let form = &bench.app().cx.form;
     assert_eq!(
         (form.sampling.num_steps, form.sampling.sampler),
         (Some(33), Some(Sampler::Heun))
     );
 
-    bench.app().state.form.sampling.num_steps = Some(35);
+    bench.app().cx.form.sampling.num_steps = Some(35);
     bench.settle();
     press(&mut bench, "Preset menu");
     bench.press("Update preset Ink & paper");
     bench.until("it is updated", |bench| {
-        bench.app().session.presets.list[0]
-            .values
-            .sampling
-            .num_steps
-            == Some(35)
+        bench.app().presets.list[0].values.sampling.num_steps == Some(35)
     });
     bench.press("Rename preset Ink & paper");
     type_into(&mut bench, "New preset name", " 2");
     bench.press("Rename");
     bench.until("it is renamed", |bench| {
-        bench.app().session.presets.list[0].name.contains('2')
+        bench.app().presets.list[0].name.contains('2')
     });
-    let name = bench.app().session.presets.list[0].name.clone();
+    let name = bench.app().presets.list[0].name.clone();
     bench.press(&format!("Delete preset {name}"));
-    bench.until("it is gone", |bench| {
-        bench.app().session.presets.list.is_empty()
-    });
+    bench.until("it is gone", |bench| bench.app().presets.list.is_empty());
     assert!(!fs::read_to_string(&file).unwrap().contains("[[preset]]"));
 }
 
@@ -203,12 +195,12 @@ fn a_broken_file_of_presets_is_named_and_kept() {
 #[test]
 fn a_field_is_put_back_by_the_button_beside_it() {
     let mut bench = Bench::of(pair_spec());
-    let before = bench.app().state.form.clone();
+    let before = bench.app().cx.form.clone();
     open_advanced(&mut bench);
     let none = |bench: &Bench| bench.harness.query_all_by_label_contains("Reset ").count();
     // The button for all of them is always there.
     assert_eq!(none(&bench), 1);
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     form.size = SizeChoice::Aspect(1, 1);
     form.num_frames = Some(33);
     form.batch_size = Some(3);
@@ -237,14 +229,14 @@ fn a_field_is_put_back_by_the_button_beside_it() {
         press(&mut bench, &format!("Reset {name}"));
     }
     assert_eq!(none(&bench), 1);
-    assert_eq!(bench.app().state.form, before);
+    assert_eq!(bench.app().cx.form, before);
 }
 
 #[test]
 fn fields_of_other_models_are_put_back_too() {
     let mut bench = Bench::of(framepack_spec());
     open_advanced(&mut bench);
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     form.secs = Some(9.0);
     form.section_order = Some(safelight_core::job::SectionOrder::F1);
     form.step_cache = Some(StepCacheKind::MagCache.into());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::background::FoundModels;
+use safelight::app::models::FoundModels;
 use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobUpdate};
 use safelight_core::library::{SearchedPlace, Watch};
 use safelight_core::settings::Theme;
@@ -67,7 +67,7 @@ fn warnings_of_a_good_clip_are_shown_beside_it() {
 #[test]
 fn without_libtorch_the_window_opens_and_says_what_to_do() {
     let mut bench = Bench::with(|startup| {
-        startup.check_engine = Arc::new(|_| {
+        startup.library.check_engine = Arc::new(|_| {
             Err(JobError::new(JobErrorKind::Device, "libtorch is missing")
                 .advise("Run `cargo xtask setup`"))
         });
@@ -80,7 +80,7 @@ fn without_libtorch_the_window_opens_and_says_what_to_do() {
 fn a_user_without_an_engine_is_told_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let paths = safelight_core::settings::Paths::under(folder.path());
-    let check = safelight::app::background::check_runtime(paths);
+    let check = safelight::app::library::engine::check_runtime(paths);
     let mut settings = safelight_core::settings::Settings::default();
     settings.runtime.libtorch = Some(folder.path().join("nowhere"));
     // Whichever is missing here, the engine or the libtorch that the settings name.
@@ -116,7 +116,7 @@ fn without_a_model_the_window_says_how_to_get_one() {
 fn models_are_looked_for_in_the_background_and_broken_ones_are_named() {
     let mut bench = Bench::with(|startup| {
         startup.models = None;
-        startup.load_models = Arc::new(|_| FoundModels {
+        startup.library.load = Arc::new(|_| FoundModels {
             specs: vec![crate::harness::spec()],
             problems: vec![JobError::new(
                 JobErrorKind::BadModel,
@@ -138,7 +138,7 @@ fn a_model_that_is_put_where_it_is_looked_for_is_there_soon() {
     let place = file.clone();
     let mut bench = Bench::with(|startup| {
         startup.models = None;
-        startup.load_models = Arc::new(move |_| FoundModels {
+        startup.library.load = Arc::new(move |_| FoundModels {
             specs: place
                 .exists()
                 .then(crate::harness::spec)
@@ -158,13 +158,13 @@ fn a_results_folder_that_cannot_be_made_fails_before_anything_is_computed() {
     let mut bench = Bench::new();
     let file = bench.home.path().join("a-file");
     std::fs::write(&file, "").unwrap();
-    bench.app().settings.output.folder = Some(file.join("below"));
+    bench.app().cx.settings.output.folder = Some(file.join("below"));
     bench.press("Generate");
     bench.until("it is said", |bench| {
         bench.has("The folder for results cannot be made")
     });
     bench.assert_no_job();
-    bench.app().settings.output.folder = None;
+    bench.app().cx.settings.output.folder = None;
     bench.start_job();
 }
 
@@ -184,7 +184,7 @@ fn a_worker_that_is_gone_is_a_sentence_and_not_a_frozen_window() {
 fn the_look_is_switched_and_kept_in_the_settings_file() {
     let mut bench = Bench::new();
     bench.press("Light theme");
-    assert_eq!(bench.app().settings.interface.theme, Theme::Light);
+    assert_eq!(bench.app().cx.settings.interface.theme, Theme::Light);
     let file = bench.home.path().join("config/settings.toml");
     bench.until("it is saved", |_| {
         std::fs::read_to_string(&file).is_ok_and(|text| text.contains("\"light\""))

@@ -31,12 +31,12 @@ fn tokens_of(text: &str) -> usize {
 }
 
 fn prompt(bench: &mut Bench) -> String {
-    bench.app().state.form.prompt.clone()
+    bench.app().cx.form.prompt.clone()
 }
 
 /// Writes a prompt in the place of what is there, and generates.
 fn generate(bench: &mut Bench, text: &str) {
-    text.clone_into(&mut bench.app().state.form.prompt);
+    text.clone_into(&mut bench.app().cx.form.prompt);
     bench.press("Generate");
     let sent = bench.next_job();
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
@@ -70,7 +70,7 @@ fn a_prompt_that_is_too_long_says_how_much_is_not_read() {
     let mut bench = bench();
     bench.write_prompt("x");
     let long = "boat ".repeat(600);
-    bench.app().state.form.prompt.clone_from(&long);
+    bench.app().cx.form.prompt.clone_from(&long);
     let cut = tokens_of(long.trim()) - 512;
     let text = format!("the last {cut} are not read");
     bench.until("it is said", |bench| bench.has(&text));
@@ -85,7 +85,7 @@ fn what_only_the_second_encoder_of_flux_reads_is_said() {
     bench.write_prompt("a red boat");
     bench.until("it is counted", |bench| bench.has("of 512 tokens"));
     assert!(!bench.has("CLIP reads only"));
-    bench.app().state.form.prompt = "boat ".repeat(90);
+    bench.app().cx.form.prompt = "boat ".repeat(90);
     bench.until("it is said", |bench| {
         bench.has("CLIP reads only the first 77")
     });
@@ -134,7 +134,7 @@ fn earlier_prompts_are_listed_searched_used_and_forgotten() {
     bench.press("Earlier prompts");
     bench.press("Forget: a green hill");
     bench.until("it is gone", |bench| {
-        bench.app().session.prompt.history.entries().len() == 2
+        bench.app().prompt.history.entries().len() == 2
     });
     assert!(bench.has("Use: a red boat") && !bench.has("Use: a green hill"));
     let kept = Paths::under(bench.home.path()).data.join("prompts.jsonl");
@@ -147,10 +147,10 @@ fn the_keyboard_steps_through_earlier_prompts_and_back_to_the_draft() {
     let mut bench = bench();
     generate(&mut bench, "first");
     generate(&mut bench, "second");
-    bench.app().state.form.prompt.clear();
+    bench.app().cx.form.prompt.clear();
     bench.write_prompt("half a thou");
     bench.until("they are known", |bench| {
-        bench.app().session.prompt.history.entries().len() == 2
+        bench.app().prompt.history.entries().len() == 2
     });
     let step = |bench: &mut Bench, key| {
         bench.harness.key_press_modifiers(Modifiers::ALT, key);
@@ -188,7 +188,7 @@ fn a_wildcard_that_is_begun_is_completed() {
     wildcard(&bench, "country.txt", "Chile\n");
     bench.write_prompt("a ");
     bench.until("they are known", |bench| {
-        let known = bench.app().session.prompt.wildcards.clone();
+        let known = bench.app().prompt.wildcards.clone();
         known.is_some_and(|known| known.len() == 2)
     });
     bench.write_prompt("__co");
@@ -207,7 +207,7 @@ fn a_wildcard_that_is_begun_is_completed() {
 #[test]
 fn each_line_becomes_a_job_where_that_is_wanted() {
     let mut bench = bench();
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     form.prompt = "a red boat\n\n# not this\n  a green hill  \n".into();
     form.seed = 7;
     form.seed_mode = SeedMode::Increment;
@@ -238,11 +238,11 @@ fn where_a_negative_prompt_does_not_act_it_says_what_brings_it() {
             .is_some()
     };
     assert!(field(&bench) && !bench.has("No negative prompt"));
-    bench.app().state.form.sampling.guidance_scale = Some(1.0);
+    bench.app().cx.form.sampling.guidance_scale = Some(1.0);
     bench.settle();
     assert!(!field(&bench));
     bench.assert_shows("No negative prompt: it acts with a guidance above 1");
-    bench.app().state.form.negative_prompt = Some("fog".into());
+    bench.app().cx.form.negative_prompt = Some("fog".into());
     bench.settle();
     bench.assert_shows("The negative prompt is kept and does not act");
     let flux = Bench::of(flux_spec());
@@ -268,7 +268,7 @@ fn a_wildcard_that_was_made_since_is_completed() {
     let mut bench = bench();
     bench.write_prompt("a boat ");
     bench.until("there are none", |bench| {
-        bench.app().session.prompt.wildcards.is_some()
+        bench.app().prompt.wildcards.is_some()
     });
     wildcard(&bench, "colour.txt", "red\n");
     let folder = Paths::under(bench.home.path()).wildcards();
@@ -312,7 +312,7 @@ fn examples_are_offered_for_an_empty_field_and_replace_nothing_unseen() {
     bench.press("Random example");
     bench.press("Earlier prompts");
     bench.until("it is kept", |bench| bench.has("Use: my own boat"));
-    assert_eq!(bench.app().session.prompt.history.entries().len(), 1);
+    assert_eq!(bench.app().prompt.history.entries().len(), 1);
 }
 
 #[test]

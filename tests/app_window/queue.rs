@@ -2,10 +2,9 @@
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::AppCommand;
+use safelight::app::commands::{InputsCommand, QueueCommand};
 use safelight::app::inputs::Slot;
-use safelight::app::queue::after::AfterQueue;
-use safelight::app::queue::commands::QueueCommand;
+use safelight::app::queue::choices::AfterQueue;
 use safelight::worker::WorkerCommand;
 use safelight_core::job::SeedMode;
 use safelight_core::job::{
@@ -19,7 +18,7 @@ fn waiting(prompts: &[&str]) -> (Bench, Sent) {
     let mut bench = Bench::new();
     let first = bench.start_job();
     for prompt in prompts {
-        bench.app().state.form.prompt = (*prompt).to_owned();
+        bench.app().cx.form.prompt = (*prompt).to_owned();
         bench.press("Generate");
     }
     (bench, first)
@@ -47,14 +46,14 @@ fn cancelled(bench: &mut Bench, sent: &Sent) {
 fn the_panel_opens_by_itself_when_a_second_job_waits_and_stays_closed_for_whoever_closes_it() {
     let mut bench = Bench::new();
     let first = bench.start_job();
-    assert!(!bench.app().state.queue.is_open);
+    assert!(!bench.app().queue.panel.is_open);
     bench.press("Generate");
-    assert!(bench.app().state.queue.is_open);
+    assert!(bench.app().queue.panel.is_open);
     bench.press("Close the queue");
     cancelled(&mut bench, &first);
     bench.next_job();
     bench.press("Generate");
-    assert!(!bench.app().state.queue.is_open);
+    assert!(!bench.app().queue.panel.is_open);
     bench.press("Queue");
     bench.assert_shows("Waiting (1)");
 }
@@ -113,9 +112,9 @@ fn a_job_that_is_dragged_goes_where_it_is_let_go() {
 #[test]
 fn a_job_that_is_changed_keeps_its_place_and_the_form_gets_its_own_back() {
     let (mut bench, first) = waiting(&["one", "two"]);
-    bench.app().state.form.prompt = "in the form".into();
+    bench.app().cx.form.prompt = "in the form".into();
     choose(&mut bench, "one", "Edit");
-    assert_eq!(bench.app().state.form.prompt, "one");
+    assert_eq!(bench.app().cx.form.prompt, "one");
     bench.assert_shows("You are changing a job of the queue");
     cancelled(&mut bench, &first);
     let second = bench.next_job();
@@ -123,10 +122,10 @@ fn a_job_that_is_changed_keeps_its_place_and_the_form_gets_its_own_back() {
         second.request.prompt, "two",
         "what is changed does not start"
     );
-    bench.app().state.form.prompt = "one, but better".into();
-    bench.app().state.form.sampling.num_steps = Some(7);
+    bench.app().cx.form.prompt = "one, but better".into();
+    bench.app().cx.form.sampling.num_steps = Some(7);
     bench.press("Save as this job");
-    assert_eq!(bench.app().state.form.prompt, "in the form");
+    assert_eq!(bench.app().cx.form.prompt, "in the form");
     assert_eq!(order(&mut bench), ["one, but better"]);
     cancelled(&mut bench, &second);
     let request = bench.next_job().request;
@@ -146,11 +145,11 @@ fn a_job_that_is_changed_keeps_its_place_and_the_form_gets_its_own_back() {
 #[test]
 fn an_edit_that_is_cancelled_changes_nothing() {
     let (mut bench, _first) = waiting(&["one"]);
-    bench.app().state.form.prompt = "in the form".into();
+    bench.app().cx.form.prompt = "in the form".into();
     choose(&mut bench, "one", "Edit");
-    bench.app().state.form.prompt = "something else".into();
+    bench.app().cx.form.prompt = "something else".into();
     bench.press("Cancel edit");
-    assert_eq!(bench.app().state.form.prompt, "in the form");
+    assert_eq!(bench.app().cx.form.prompt, "in the form");
     assert_eq!(order(&mut bench), ["one"]);
 }
 
@@ -162,15 +161,13 @@ fn pictures_of_an_edit_that_is_cancelled_at_once_do_not_come_into_the_form() {
     bench.until("it is there", |bench| bench.has("Start picture a.png"));
     bench.press("Generate");
     let id = bench.app().queue.waiting[0].id;
-    bench.app().push(AppCommand::RemoveInput(Slot::Start));
+    bench.app().cx.push(InputsCommand::Remove(Slot::Start));
     for command in [QueueCommand::Edit(id), QueueCommand::CancelEdit] {
-        bench.app().push(AppCommand::Queue(command));
+        bench.app().cx.push(command);
     }
     bench.harness.step();
-    bench.until("it was opened", |bench| {
-        !bench.app().session.inputs.is_opening()
-    });
-    assert!(bench.app().session.inputs.is_empty());
+    bench.until("it was opened", |bench| !bench.app().inputs.is_opening());
+    assert!(bench.app().inputs.is_empty());
 }
 
 #[test]
@@ -179,27 +176,27 @@ fn a_job_that_is_tried_again_while_it_is_changed_is_not_changed_any_more() {
     let first = bench.start_job();
     let failure = JobError::new(JobErrorKind::Internal, "it broke");
     bench.say(first.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
-    bench.app().state.form.prompt = "in the form".into();
+    bench.app().cx.form.prompt = "in the form".into();
     for command in [
         QueueCommand::Edit(first.id),
         QueueCommand::Restart(first.id),
     ] {
-        bench.app().push(AppCommand::Queue(command));
+        bench.app().cx.push(command);
     }
     bench.settle();
-    assert!(bench.app().session.queue.editing.is_none());
-    assert_eq!(bench.app().state.form.prompt, "in the form");
+    assert!(bench.app().queue.editing.is_none());
+    assert_eq!(bench.app().cx.form.prompt, "in the form");
     assert_eq!(bench.next_job().request, first.request);
 }
 
 #[test]
 fn whoever_closes_the_window_while_a_job_is_changed_finds_the_own_form_again() {
     let (mut bench, _first) = waiting(&["one"]);
-    bench.app().state.form.prompt = "in the form".into();
+    bench.app().cx.form.prompt = "in the form".into();
     choose(&mut bench, "one", "Edit");
-    assert_eq!(bench.app().state.form.prompt, "one");
+    assert_eq!(bench.app().cx.form.prompt, "one");
     let mut bench = Bench::in_home(bench.close(), |_| {});
-    assert_eq!(bench.app().state.form.prompt, "in the form");
+    assert_eq!(bench.app().cx.form.prompt, "in the form");
 }
 
 #[test]
@@ -212,7 +209,7 @@ fn a_double_gets_a_new_seed_unless_the_seed_is_fixed() {
     });
     bench.app().queue.waiting[1].request.prompt = "its double".into();
     bench.settle();
-    bench.app().state.form.seed_mode = SeedMode::Fixed;
+    bench.app().cx.form.seed_mode = SeedMode::Fixed;
     choose(&mut bench, "its double", "Duplicate");
     let seeds: Vec<u64> = {
         let waiting = &bench.app().queue.waiting;
@@ -300,7 +297,7 @@ fn a_failed_job_of_which_something_is_finished_goes_on_from_there() {
 #[test]
 fn ten_dropped_pictures_become_ten_jobs_of_their_own_shapes() {
     let mut bench = Bench::of(pair_spec());
-    bench.app().state.form.prompt = "it moves".into();
+    bench.app().cx.form.prompt = "it moves".into();
     let mut paths: Vec<_> = (0..10)
         .map(|index| bench.picture_file(&format!("{index}.png"), 320 + 320 * (index % 2), 320))
         .collect();
@@ -329,10 +326,7 @@ fn ten_dropped_pictures_become_ten_jobs_of_their_own_shapes() {
     assert_eq!(sizes[..2], [(256, 256), (352, 192)]);
     assert_eq!(seeds.len(), 10);
     bench.assert_no_job();
-    assert!(
-        bench.app().session.inputs.is_empty(),
-        "the form stays as it is"
-    );
+    assert!(bench.app().inputs.is_empty(), "the form stays as it is");
 }
 
 #[test]
@@ -344,7 +338,7 @@ fn two_pictures_for_one_place_are_asked_about_and_nothing_may_be_done_with_them(
     bench.press("Never mind");
     assert!(!bench.has("2 files at once"));
     bench.assert_no_job();
-    assert!(bench.app().session.inputs.is_empty());
+    assert!(bench.app().inputs.is_empty());
 }
 
 #[test]
@@ -368,15 +362,15 @@ fn of_five_hundred_jobs_only_those_on_the_screen_are_drawn() {
 #[test]
 fn when_all_is_done_the_window_closes_after_half_a_minute_unless_somebody_says_no() {
     let (mut bench, first) = waiting(&["last"]);
-    bench.app().session.queue.after = AfterQueue::Quit;
+    bench.app().queue.after = AfterQueue::Quit;
     bench.finish_job(&first, 2);
     let last = bench.next_job();
     assert!(!bench.has("Safelight quits"));
     bench.finish_job(&last, 2);
     bench.assert_shows("Safelight quits in ");
     bench.press("Stay open");
-    assert_eq!(bench.app().session.queue.after, AfterQueue::Nothing);
-    bench.app().session.queue.after = AfterQueue::Quit;
+    assert_eq!(bench.app().queue.after, AfterQueue::Nothing);
+    bench.app().queue.after = AfterQueue::Quit;
     bench.until("it closes", |bench| {
         let output = &bench.harness.output().viewport_output[&egui::ViewportId::ROOT];
         output.commands.contains(&egui::ViewportCommand::Close)
@@ -386,16 +380,17 @@ fn when_all_is_done_the_window_closes_after_half_a_minute_unless_somebody_says_n
 #[test]
 fn the_computer_is_suspended_once_and_a_refusal_is_told() {
     let mut bench = Bench::new();
-    bench.app().session.queue.suspend =
-        std::sync::Arc::new(|| Err(JobError::new(JobErrorKind::Device, "somebody forbids it")));
+    bench.app().queue.suspend = Some(std::sync::Arc::new(|| {
+        Err(JobError::new(JobErrorKind::Device, "somebody forbids it"))
+    }));
     let sent = bench.start_job();
     bench.press("Queue");
-    bench.app().session.queue.after = AfterQueue::Suspend;
+    bench.app().queue.after = AfterQueue::Suspend;
     let failure = JobError::new(JobErrorKind::Internal, "it broke");
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
     bench.assert_shows("The computer sleeps in ");
     bench.until("it is told", |bench| bench.has("Somebody forbids it"));
-    assert_eq!(bench.app().session.queue.after, AfterQueue::Nothing);
+    assert_eq!(bench.app().queue.after, AfterQueue::Nothing);
 }
 
 #[test]
@@ -418,7 +413,7 @@ fn a_job_of_a_model_that_is_gone_is_not_put_into_the_form() {
     bench.app().queue.waiting[0].request.model = "elsewhere".into();
     choose(&mut bench, "one", "Edit");
     bench.assert_shows("The model of this job is not here: elsewhere");
-    assert_eq!(bench.app().state.form.model, Some(spec().id));
+    assert_eq!(bench.app().cx.form.model, Some(spec().id));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::queue::after::AfterQueue;
+use safelight::app::queue::choices::AfterQueue;
 use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobOutcome, JobUpdate};
 
 use crate::harness::{Bench, Sent};
@@ -15,13 +15,13 @@ fn fail(bench: &mut Bench, sent: &Sent, kind: JobErrorKind) {
 #[test]
 fn a_job_whose_disk_was_full_is_saved_in_the_folder_of_now_and_stays_the_same_otherwise() {
     let mut bench = Bench::new();
-    bench.app().state.form.prompt = "a {red|blue} boat".into();
+    bench.app().cx.form.prompt = "a {red|blue} boat".into();
     let first = bench.start_job();
     assert!(first.request.prompt_template.is_some());
     bench.press("Queue");
     fail(&mut bench, &first, JobErrorKind::Disk);
     let elsewhere = bench.home.path().join("elsewhere");
-    bench.app().settings.output.folder = Some(elsewhere.clone());
+    bench.app().cx.settings.output.folder = Some(elsewhere.clone());
     bench.press(&format!("Try again: {}", first.request.prompt));
     let again = bench.next_job().request;
     assert!(again.out.starts_with(&elsewhere), "{}", again.out.display());
@@ -62,7 +62,7 @@ fn a_cancelled_job_of_which_something_is_kept_gets_another_file_when_it_is_put_b
 fn a_job_that_keys_move_out_of_sight_stays_under_them() {
     let mut bench = Bench::new();
     bench.start_job();
-    bench.app().state.form.prompt = "moved".into();
+    bench.app().cx.form.prompt = "moved".into();
     bench.press("Generate");
     let job = bench.app().queue.waiting[0].clone();
     for number in 0..40 {
@@ -70,7 +70,7 @@ fn a_job_that_keys_move_out_of_sight_stays_under_them() {
         job.id = safelight_core::job::JobId(number);
         bench.app().queue.waiting.push_back(job);
     }
-    bench.app().state.is_graph_open = true;
+    bench.app().cx.folds.is_graph_open = true;
     bench.settle();
     let row = bench.harness.get_by_label("1. moved");
     row.focus();
@@ -96,7 +96,7 @@ fn a_job_that_keys_move_out_of_sight_stays_under_them() {
 fn the_question_at_the_end_tells_of_jobs_that_have_stopped() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    bench.app().session.queue.after = AfterQueue::Quit;
+    bench.app().queue.after = AfterQueue::Quit;
     fail(&mut bench, &sent, JobErrorKind::Internal);
     bench.assert_shows("but for one job that has stopped");
     assert!(

@@ -11,12 +11,12 @@ use crate::harness::{Bench, spec};
 fn until_kept(bench: &mut Bench, count: usize) {
     let path = Paths::under(bench.home.path()).queue_file();
     bench.until("the queue is written", |_| {
-        QueueFile::load(&path).is_ok_and(|file| file.jobs.len() == count)
+        path.is_file() && QueueFile::load(&path).is_ok_and(|file| file.jobs.len() == count)
     });
 }
 
 fn same_model(startup: &mut safelight::app::StartupOptions) {
-    startup.models = Some(safelight::app::background::FoundModels {
+    startup.models = Some(safelight::app::models::FoundModels {
         specs: vec![spec()],
         ..Default::default()
     });
@@ -27,7 +27,7 @@ fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
     let mut bench = Bench::new();
     let interrupted = bench.start_job().request.prompt;
     for prompt in ["one", "two", "three"] {
-        bench.app().state.form.prompt = prompt.into();
+        bench.app().cx.form.prompt = prompt.into();
         bench.press("Generate");
     }
     bench.until("all have names", |bench| {
@@ -40,7 +40,7 @@ fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
     });
     bench.assert_shows("Unfinished");
     bench.assert_no_job();
-    bench.app().state.form.prompt = "a new one".into();
+    bench.app().cx.form.prompt = "a new one".into();
     bench.press("Generate");
     let new = bench.next_job();
     assert_eq!(

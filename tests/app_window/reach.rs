@@ -3,8 +3,8 @@
 use egui::accesskit::Role;
 use egui::{Key, Modifiers, Vec2, vec2};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::queue::desk::PanelPlace;
 use safelight::app::state::Page;
+use safelight::app::state::PanelPlace;
 use safelight_core::job::{JobUpdate, Recipe};
 
 use crate::harness::{Bench, sample};
@@ -45,7 +45,7 @@ fn busy() -> Bench {
 #[test]
 fn what_tab_goes_to_is_scrolled_into_sight() {
     let mut bench = Bench::new();
-    bench.app().state.is_advanced_open = true;
+    bench.app().cx.folds.is_advanced_open = true;
     bench.harness.set_size(SMALLEST);
     bench.settle();
     press_keys(&mut bench, Modifiers::COMMAND, Key::L);
@@ -75,7 +75,7 @@ fn what_tab_goes_to_is_scrolled_into_sight() {
 #[test]
 fn nothing_scrolls_away_under_a_pointer_that_presses_it() {
     let mut bench = Bench::new();
-    bench.app().state.is_advanced_open = true;
+    bench.app().cx.folds.is_advanced_open = true;
     bench.harness.set_size(SMALLEST);
     bench.settle();
     press_keys(&mut bench, Modifiers::COMMAND, Key::L);
@@ -94,7 +94,7 @@ fn the_keys_of_the_queue_show_it_over_any_page_of_a_small_window_and_hide_it() {
     bench.press("Settings");
     bench.harness.set_size(SMALLEST);
     bench.settle();
-    assert_eq!(bench.app().session.queue.place, PanelPlace::Nowhere);
+    assert_eq!(bench.app().cx.drawn.queue, PanelPlace::Nowhere);
     bench.assert_shows("Open settings file");
     let keys = Modifiers::COMMAND | Modifiers::SHIFT;
     press_keys(&mut bench, keys, Key::Q);
@@ -110,7 +110,7 @@ fn the_keys_of_the_queue_show_it_over_any_page_of_a_small_window_and_hide_it() {
     press_keys(&mut bench, Modifiers::NONE, Key::Escape);
     assert!(!bench.has("Pause after this job"));
     assert_eq!(
-        bench.app().session.page,
+        bench.app().cx.page,
         Page::Gallery,
         "Escape took the queue alone"
     );
@@ -121,10 +121,10 @@ fn a_small_window_keeps_its_picture_where_a_large_one_has_the_queue_beside_it() 
     let mut bench = busy();
     bench.harness.set_size(vec2(1500.0, 900.0));
     bench.settle();
-    assert_eq!(bench.app().session.queue.place, PanelPlace::Beside);
+    assert_eq!(bench.app().cx.drawn.queue, PanelPlace::Beside);
     bench.harness.set_size(SMALLEST);
     bench.settle();
-    assert_eq!(bench.app().session.queue.place, PanelPlace::Nowhere);
+    assert_eq!(bench.app().cx.drawn.queue, PanelPlace::Nowhere);
     bench
         .harness
         .get_by_role_and_label(Role::Image, "Finished clip");
@@ -176,7 +176,8 @@ fn pages_have_their_buttons_within_every_small_window() {
         ] {
             bench
                 .app()
-                .push(safelight::app::commands::AppCommand::ShowPage(page));
+                .cx
+                .push(safelight::app::commands::AppCommand::Show(page));
             bench.settle();
             let mut left = 0.0;
             for name in names {
@@ -247,7 +248,8 @@ fn a_screen_reader_hears_no_icons_and_real_figures() {
     ] {
         bench
             .app()
-            .push(safelight::app::commands::AppCommand::ShowPage(page));
+            .cx
+            .push(safelight::app::commands::AppCommand::Show(page));
         bench.settle();
         for node in bench.harness.root().children_recursive() {
             let node = node.accesskit_node();
@@ -278,10 +280,10 @@ fn a_question_closes_the_menu_that_was_open() {
 fn the_next_run_is_told_the_page() {
     let mut bench = Bench::new();
     bench.press("Settings");
-    assert_eq!(bench.app().state.page, Page::Settings);
+    assert_eq!(bench.app().cx.page.remembered(), Page::Settings);
     bench.press("Doctor");
     assert_eq!(
-        bench.app().state.page,
+        bench.app().cx.page.remembered(),
         Page::Watch,
         "no examination begins by itself"
     );
@@ -290,7 +292,7 @@ fn the_next_run_is_told_the_page() {
 #[test]
 fn a_seed_of_nine_digits_is_seen_whole() {
     let mut bench = Bench::new();
-    bench.app().state.form.seed = 888888888;
+    bench.app().cx.form.seed = 888888888;
     bench.settle();
     let field = bench
         .harness

@@ -11,14 +11,14 @@ fn what_was_written_is_there_again_after_a_close_and_after_a_crash() {
     let mut bench = Bench::new();
     bench.write_prompt("a red boat");
     let mut bench = Bench::in_home(bench.close(), |_| {});
-    assert_eq!(bench.app().state.form.prompt, "a red boat");
+    assert_eq!(bench.app().cx.form.prompt, "a red boat");
     bench.write_prompt(" at sea");
     // It is on the disk a moment later, whatever happens then.
     let path = Paths::under(bench.home.path()).state_file();
     bench.until("it is written", |_| {
         fs::read_to_string(&path).is_ok_and(|text| text.contains("at sea"))
     });
-    let written = bench.app().state.form.prompt.clone();
+    let written = bench.app().cx.form.prompt.clone();
     let mut bench = Bench::in_home(bench.die(), |_| {});
-    assert_eq!(bench.app().state.form.prompt, written);
+    assert_eq!(bench.app().cx.form.prompt, written);
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::background::FoundModels;
-use safelight::app::commands::AppCommand;
+use safelight::app::commands::RestoreCommand;
 use safelight::app::inputs::Slot;
+use safelight::app::models::FoundModels;
 use safelight_core::job::{Sampler, SigmaSchedule};
 use safelight_core::job::{SeedMode, SizeChoice};
 use safelight_core::media::{ClipOptions, Picture, write_clip};
@@ -50,9 +50,7 @@ fn write(bench: &Bench, name: &str, text: &str) -> PathBuf {
 
 fn use_file(bench: &mut Bench, path: &Path) {
     let ctx = bench.harness.ctx.clone();
-    bench
-        .app()
-        .push(AppCommand::UseSettingsOfFile(path.to_path_buf()));
+    bench.app().cx.push(RestoreCommand::Use(path.to_path_buf()));
     ctx.request_repaint();
 }
 
@@ -65,12 +63,12 @@ fn a_picture_that_says_how_it_was_made_is_a_start_picture_and_offers_its_setting
         bench.has("Start picture fox.png")
             && bench.has("The file fox.png says how it was made, with Forge")
     });
-    assert_eq!(bench.app().state.form.prompt, "");
+    assert_eq!(bench.app().cx.form.prompt, "");
     bench.press("Use its settings");
     bench.until("it is taken over", |bench| {
-        bench.app().state.form.sampling.num_steps == Some(9)
+        bench.app().cx.form.sampling.num_steps == Some(9)
     });
-    let form = bench.app().state.form.clone();
+    let form = bench.app().cx.form.clone();
     assert_eq!(form.model.as_deref(), Some("flux"));
     assert_eq!(form.prompt, "a fox");
     assert_eq!(form.negative_prompt.as_deref(), Some("fog"));
@@ -88,7 +86,7 @@ fn a_picture_that_says_how_it_was_made_is_a_start_picture_and_offers_its_setting
     );
     assert_eq!((form.seed, form.seed_mode), (77, SeedMode::Fixed));
     // It was made from words alone.
-    assert!(bench.app().session.inputs.is_empty());
+    assert!(bench.app().inputs.is_empty());
     assert!(!bench.has("Use its settings"));
     bench.assert_shows("flux1-dev-fp8, which is not here: Flux is chosen instead");
 }
@@ -110,9 +108,9 @@ fn a_json_file_that_is_dropped_restores_at_once() {
     let path = write(&bench, "clip.json", text);
     bench.drop_file(&path);
     bench.until("it is taken over", |bench| {
-        bench.app().state.form.prompt == "waves"
+        bench.app().cx.form.prompt == "waves"
     });
-    let form = bench.app().state.form.clone();
+    let form = bench.app().cx.form.clone();
     assert_eq!(form.model.as_deref(), Some("pair"));
     assert_eq!(
         (form.num_frames, form.sampling.num_steps),
@@ -127,16 +125,13 @@ fn a_json_file_that_is_dropped_restores_at_once() {
         (Some(4.0), Some(Sampler::DpmPp2m))
     );
     assert_eq!((form.width, form.height), (Some(256), Some(320)));
-    assert!(bench.app().session.inputs.is_empty());
+    assert!(bench.app().inputs.is_empty());
     // Nothing was left out.
     bench.assert_shows("The settings of clip.json (Wan2GP) are in the form");
     assert!(!bench.has("but not all"));
     bench.press("Undo");
-    assert_eq!(bench.app().state.form.prompt, "");
-    assert_eq!(
-        bench.app().state.form.model.as_deref(),
-        Some("little-world")
-    );
+    assert_eq!(bench.app().cx.form.prompt, "");
+    assert_eq!(bench.app().cx.form.model.as_deref(), Some("little-world"));
     assert!(!bench.has("The settings of clip.json"));
 }
 
@@ -159,12 +154,12 @@ fn our_own_file_brings_everything_back_and_names_a_model_that_is_gone() {
         path
     };
     let path = written(&bench, "ours.png", &request);
-    bench.app().state.form.prompt = "something else".into();
+    bench.app().cx.form.prompt = "something else".into();
     use_file(&mut bench, &path);
     bench.until("it is taken over", |bench| {
-        bench.app().state.form.sampling.num_steps == Some(5)
+        bench.app().cx.form.sampling.num_steps == Some(5)
     });
-    assert_eq!(bench.app().state.form.prompt, "a lighthouse");
+    assert_eq!(bench.app().cx.form.prompt, "a lighthouse");
     assert!(!bench.has("but not all"));
 
     request["model"] = "wan9-gone".into();
@@ -172,7 +167,7 @@ fn our_own_file_brings_everything_back_and_names_a_model_that_is_gone() {
     let path = written(&bench, "gone.png", &request);
     use_file(&mut bench, &path);
     bench.until("it is taken over", |bench| {
-        bench.app().state.form.sampling.num_steps == Some(6)
+        bench.app().cx.form.sampling.num_steps == Some(6)
     });
     bench.assert_shows("wan9-gone, which is not here");
 }
@@ -189,7 +184,7 @@ fn a_file_that_says_nothing_and_one_that_is_not_there_are_told() {
     bench.until("it is told", |bench| {
         bench.has("there is none: /nowhere/a.png")
     });
-    assert_eq!(bench.app().state.form.prompt, "");
+    assert_eq!(bench.app().cx.form.prompt, "");
 }
 
 #[test]
@@ -199,9 +194,9 @@ fn a_model_of_another_family_leaves_the_chosen_one() {
     let path = write(&bench, "fox.txt", text);
     bench.drop_file(&path);
     bench.until("it is taken over", |bench| {
-        bench.app().state.form.prompt == "a fox"
+        bench.app().cx.form.prompt == "a fox"
     });
-    let form = bench.app().state.form.clone();
+    let form = bench.app().cx.form.clone();
     assert_eq!(form.model.as_deref(), Some("little-world"));
     // Numbers that mean something to that family alone.
     let own = spec().defaults;
@@ -225,9 +220,9 @@ fn the_order_of_sections_is_not_taken_over_to_a_model_of_another_one() {
     let path = write(&bench, "dance.json", text);
     bench.drop_file(&path);
     bench.until("it is taken over", |bench| {
-        bench.app().state.form.sampling.num_steps == Some(21)
+        bench.app().cx.form.sampling.num_steps == Some(21)
     });
-    let form = bench.app().state.form.clone();
+    let form = bench.app().cx.form.clone();
     assert_eq!(form.model.as_deref(), Some("framepack"));
     assert_eq!(form.section_order, None);
 }
@@ -251,9 +246,9 @@ fn a_picture_that_was_made_from_one_stays_beside_its_settings() {
     bench.until("it is offered", |bench| bench.has("says how it was made"));
     bench.press("Use its settings");
     bench.until("it is taken over", |bench| {
-        bench.app().state.form.sampling.num_steps == Some(9)
+        bench.app().cx.form.sampling.num_steps == Some(9)
     });
-    assert!(bench.app().session.inputs.get(Slot::Start).is_some());
+    assert!(bench.app().inputs.get(Slot::Start).is_some());
 }
 
 #[test]
@@ -265,9 +260,9 @@ fn loras_of_another_family_are_left_out_and_told() {
     let path = write(&bench, "fox.txt", FORGE);
     bench.drop_file(&path);
     bench.until("it is taken over", |bench| {
-        bench.app().state.form.prompt == "a fox"
+        bench.app().cx.form.prompt == "a fox"
     });
-    assert!(bench.app().state.form.loras.is_empty());
+    assert!(bench.app().cx.form.loras.is_empty());
     bench.assert_shows("Its LoRAs, which are for that family, are left out: ink (0.5)");
 }
 
@@ -290,7 +285,7 @@ fn cards_that_are_not_true_any_more_go() {
         let path = write(&bench, &format!("{name}.txt"), &text);
         bench.drop_file(&path);
         bench.until("it is taken over", |bench| {
-            bench.app().state.form.prompt == name
+            bench.app().cx.form.prompt == name
         });
     }
     bench.assert_shows("The settings of b.txt (Forge) are in the form");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use safelight::app::state::Viewing;
+use safelight::app::player::Viewing;
 use safelight::worker::WorkerCommand;
 use safelight_core::job::{
     Clip, JobFolder, JobId, JobOutcome, JobUpdate, SectionMade, SectionOrder, Sections, Stage,
@@ -49,8 +49,8 @@ fn a_clip_has_seconds_and_an_order_that_its_sections_are_made_in() {
     assert_eq!(sent.request.sections, Some(expected));
     bench.assert_shows("4 sections, 4.8 s at 30 frames a second");
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
-    bench.app().state.form.secs = Some(12.0);
-    bench.app().state.form.section_order = Some(SectionOrder::F1);
+    bench.app().cx.form.secs = Some(12.0);
+    bench.app().cx.form.section_order = Some(SectionOrder::F1);
     bench.settle();
     bench.assert_shows("10 sections, 12.0 s at 30 frames a second");
     let sections = bench.start_job().request.sections.unwrap();
@@ -72,8 +72,8 @@ fn the_clip_so_far_plays_while_the_next_section_is_made() {
     bench.say(sent.id, made(0, 33));
     bench.say(sent.id, stage(Stage::Denoise, 1));
     bench.assert_shows("Developing  ·  section 2 of 4");
-    assert_eq!(bench.app().session.viewing, Viewing::Live);
-    assert!(bench.app().session.screen.texture().is_some());
+    assert_eq!(bench.app().watch.viewing, Viewing::Live);
+    assert!(bench.app().watch.screen.texture().is_some());
     // As often as the clip has frames, not as slowly as a preview.
     assert!(bench.next_repaint().unwrap() <= Duration::from_millis(50));
     let running = bench.app().queue.running.as_ref().unwrap();
@@ -92,7 +92,7 @@ fn what_was_made_until_a_job_was_cancelled_is_a_result_of_its_own() {
     let kept = output(&sent, 5);
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Kept(kept)));
     bench.assert_shows("Cancelled; what was made is kept");
-    assert_eq!(bench.app().session.viewing, Viewing::Result(sent.id));
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent.id));
     assert_eq!(bench.app().queue.results.len(), 1);
 }
 

@@ -68,11 +68,11 @@ fn a_change_acts_at_once_and_is_in_the_file_a_moment_later_with_the_comments() {
         .get_by_role_and_label(Role::CheckBox, "Settings beside results")
         .click();
     bench.settle();
-    assert!(bench.app().settings.output.sidecar);
+    assert!(bench.app().cx.settings.output.sidecar);
     bench.until("it is saved", |_| read(&file).contains("true"));
     assert_eq!(read(&file), "# mine\n[output]\nsidecar = true # never\n");
     bench.press("Reset: Settings beside results");
-    assert!(!bench.app().settings.output.sidecar);
+    assert!(!bench.app().cx.settings.output.sidecar);
     bench.until("it is saved", |_| read(&file).contains("false"));
 }
 
@@ -81,23 +81,24 @@ fn an_edit_of_the_file_acts_at_once_and_is_told_in_one_quiet_line() {
     let (mut bench, file) = with_file("[interface]\ntheme = 'dark'\n");
     write(&file, "[interface]\ntheme = 'light'\n");
     bench.until("it acts", |bench| {
-        bench.app().settings.interface.theme == Theme::Light
+        bench.app().cx.settings.interface.theme == Theme::Light
     });
     assert_eq!(bench.harness.ctx.theme(), egui::Theme::Light);
     bench.assert_shows("Taken from the settings file: interface.theme");
-    assert!(bench.app().session.notices.is_empty());
+    assert!(bench.app().cx.notices.all().is_empty());
     write(
         &file,
         "[interface]\nscale = 2.0\n[models]\nfolders = ['/models']\n[future]\na = 1\n",
     );
     bench.until("it acts", |bench| {
-        bench.app().settings.interface.scale == 2.0
+        bench.app().cx.settings.interface.scale == 2.0
     });
     assert_eq!(bench.harness.ctx.zoom_factor(), 2.0);
     let notices: Vec<String> = bench
         .app()
-        .session
+        .cx
         .notices
+        .all()
         .iter()
         .map(|it| it.summary.clone())
         .collect();
@@ -109,27 +110,28 @@ fn an_edit_of_the_file_acts_at_once_and_is_told_in_one_quiet_line() {
 fn the_card_of_an_unknown_key_goes_when_the_key_goes() {
     let (mut bench, file) = with_file("[interface]\nbogus_key = 1\n");
     bench.until("it is told", |bench| {
-        !bench.app().session.notices.is_empty()
+        !bench.app().cx.notices.all().is_empty()
     });
     // It would leave by itself otherwise.
-    bench.app().session.notices[0].is_passing = false;
+    let card = bench.harness.get_by_label_contains("bogus_key").rect();
+    bench.harness.hover_at(card.center());
     write(&file, "[interface]\nscale = 1.0\n");
-    bench.until("it goes", |bench| bench.app().session.notices.is_empty());
+    bench.until("it goes", |bench| bench.app().cx.notices.all().is_empty());
 }
 
 #[test]
 fn a_broken_edit_keeps_the_settings_and_what_is_changed_meanwhile_until_it_is_mended() {
     let (mut bench, file) = with_file("[interface]\nscale = 1.5\n");
     bench.until("it acts", |bench| {
-        bench.app().settings.interface.scale == 1.5
+        bench.app().cx.settings.interface.scale == 1.5
     });
     let broken = "[interface]\nscale = 1.5\ntheme = purple\n";
     write(&file, broken);
     bench.until("it is told", |bench| {
-        !bench.app().session.notices.is_empty()
+        !bench.app().cx.notices.all().is_empty()
     });
     bench.assert_shows("Line 3, column 9 of the settings");
-    assert_eq!(bench.app().settings.interface.scale, 1.5);
+    assert_eq!(bench.app().cx.settings.interface.scale, 1.5);
     bench
         .harness
         .get_by_role_and_label(Role::CheckBox, "Settings beside results")
@@ -137,7 +139,7 @@ fn a_broken_edit_keeps_the_settings_and_what_is_changed_meanwhile_until_it_is_me
     for _ in 0..20 {
         bench.harness.step();
     }
-    assert!(bench.app().settings.output.sidecar, "it counts");
+    assert!(bench.app().cx.settings.output.sidecar, "it counts");
     assert_eq!(
         read(&file),
         broken,
@@ -145,20 +147,20 @@ fn a_broken_edit_keeps_the_settings_and_what_is_changed_meanwhile_until_it_is_me
     );
     write(&file, "[interface]\nscale = 1.25\n# mended\n");
     bench.until("it is mended", |bench| {
-        bench.app().session.notices.is_empty()
+        bench.app().cx.notices.all().is_empty()
     });
     bench.until("the change is saved", |_| {
         read(&file).contains("sidecar = true")
     });
     assert!(read(&file).contains("# mended"));
-    assert_eq!(bench.app().settings.interface.scale, 1.25);
+    assert_eq!(bench.app().cx.settings.interface.scale, 1.25);
 }
 
 #[test]
 fn a_broken_file_that_is_deleted_stands_in_the_way_no_more() {
     let (mut bench, file) = with_file("[interface]\nscale = = 1\n");
     bench.until("it is told", |bench| {
-        !bench.app().session.notices.is_empty()
+        !bench.app().cx.notices.all().is_empty()
     });
     bench
         .harness
@@ -167,7 +169,7 @@ fn a_broken_file_that_is_deleted_stands_in_the_way_no_more() {
     bench.harness.step();
     std::fs::remove_file(&file).unwrap();
     bench.until("nothing is broken", |bench| {
-        bench.app().session.notices.is_empty()
+        bench.app().cx.notices.all().is_empty()
     });
     bench.until("the change is saved", |_| {
         std::fs::read_to_string(&file).is_ok_and(|text| text.contains("sidecar = true"))
@@ -191,17 +193,17 @@ fn a_folder_counts_when_its_field_is_left_and_pictures_go_to_their_own() {
         .type_text(&text);
     bench.settle();
     assert_eq!(
-        bench.app().settings.output.pictures_folder,
+        bench.app().cx.settings.output.pictures_folder,
         None,
         "it is being typed"
     );
     bench.harness.key_press(egui::Key::Enter);
     bench.settle();
     assert_eq!(
-        bench.app().settings.output.pictures_folder,
+        bench.app().cx.settings.output.pictures_folder,
         Some(folder.clone())
     );
-    bench.app().state.form.prompt = "a boat".into();
+    bench.app().cx.form.prompt = "a boat".into();
     bench.press("Generate");
     let out = bench.next_job().request.out;
     assert_eq!(out.parent(), Some(folder.as_path()));
@@ -211,14 +213,14 @@ fn a_folder_counts_when_its_field_is_left_and_pictures_go_to_their_own() {
 fn the_search_finds_a_setting_by_any_of_its_words_and_hides_the_others() {
     let mut bench = Bench::new();
     bench.press("Settings");
-    bench.app().session.settings.search = "miopen LOG".into();
+    bench.panels().settings.search = "miopen LOG".into();
     bench.settle();
     let shown = |bench: &Bench, name| bench.harness.query_all_by_label(name).count();
     assert_eq!(
         (shown(&bench, "MIOpen's log"), shown(&bench, "Look")),
         (2, 0)
     );
-    bench.app().session.settings.search = "zzz".into();
+    bench.panels().settings.search = "zzz".into();
     bench.settle();
     bench.assert_shows("No setting is called");
 }
@@ -240,12 +242,12 @@ fn a_variable_of_the_engine_is_added_and_taken_away() {
     bench.harness.key_press(egui::Key::Enter);
     bench.settle();
     assert_eq!(
-        bench.app().settings.runtime.environment["MIOPEN_FIND_MODE"],
+        bench.app().cx.settings.runtime.environment["MIOPEN_FIND_MODE"],
         "1"
     );
     bench.scroll_to("Remove: MIOPEN_FIND_MODE");
     bench.press("Remove: MIOPEN_FIND_MODE");
-    assert_eq!(bench.app().settings, Settings::default());
+    assert_eq!(bench.app().cx.settings, Settings::default());
 }
 
 #[test]
@@ -260,6 +262,6 @@ fn what_was_changed_last_is_saved_when_the_window_closes() {
 }
 
 /// As the window library ends it.
-fn eframe_exit(mut harness: egui_kittest::Harness<'static, safelight::app::App>) {
+fn eframe_exit(mut harness: egui_kittest::Harness<'static, safelight::window::Window>) {
     eframe::App::on_exit(harness.state_mut());
 }

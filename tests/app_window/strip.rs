@@ -3,10 +3,9 @@
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::AppCommand;
-use safelight::app::player::commands::PlayerCommand;
+use safelight::app::commands::PlayerCommand;
+use safelight::app::player::Viewing;
 use safelight::app::player::compare::CompareMode;
-use safelight::app::state::Viewing;
 use safelight::worker::WorkerEvent;
 use safelight_core::job::{JobId, JobOutcome, JobUpdate};
 
@@ -56,7 +55,7 @@ fn of_many_results_those_on_the_screen_are_drawn_and_keys_reach_the_others() {
     assert!(place.left() > 0.0 && place.right() < 1100.0, "{place}");
     bench.harness.key_press(Key::Enter);
     bench.settle();
-    assert_eq!(bench.app().session.viewing, Viewing::Result(oldest));
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(oldest));
     bench
         .harness
         .key_press_modifiers(Modifiers::SHIFT, Key::Tab);
@@ -92,12 +91,12 @@ fn a_large_result_and_its_small_picture_come_a_moment_after_the_job_has_ended() 
     };
     bench.far.events.send(event).unwrap();
     bench.harness.step();
-    let session = &bench.app().session;
-    assert_eq!(session.viewing, Viewing::Result(sent.id));
-    assert!(session.screen.texture().is_none());
+    let watch = &bench.app().watch;
+    assert_eq!(watch.viewing, Viewing::Result(sent.id));
+    assert!(watch.screen.texture().is_none());
     assert!(bench.app().queue.results[0].thumbs.is_empty());
     bench.until("both are there", |bench| {
-        let screen = &bench.app().session.screen;
+        let screen = &bench.app().watch.screen;
         let is_shown = screen.texture().is_some_and(|(_, size)| size == [2048; 2]);
         is_shown && bench.app().queue.results[0].thumbs.len() == 1
     });
@@ -110,20 +109,20 @@ fn where_the_difference_is_looked_at_neither_side_is_made_ready() {
     let ids: Vec<JobId> = bench.app().queue.results.iter().map(|it| it.id).collect();
     let compare = |bench: &mut Bench, id| {
         let command = PlayerCommand::CompareWith(id);
-        bench.app().push(AppCommand::Player(command));
+        bench.app().cx.push(command);
         bench.harness.step();
         bench.settle();
     };
-    bench.app().push(AppCommand::ShowResult(ids[0]));
+    bench.app().cx.push(PlayerCommand::ShowResult(ids[0]));
     bench.settle();
     compare(&mut bench, ids[1]);
     bench.press("Difference");
     compare(&mut bench, ids[2]);
-    let compare = bench.app().session.watch.compare.as_ref().unwrap();
+    let compare = bench.app().watch.compare.as_ref().unwrap();
     assert_eq!(compare.mode, CompareMode::Difference);
     assert!(compare.difference.texture().is_some());
     assert!(compare.sides[1].screen.texture().is_none());
     bench.press("Side by side");
-    let compare = bench.app().session.watch.compare.as_ref().unwrap();
+    let compare = bench.app().watch.compare.as_ref().unwrap();
     assert!(compare.sides.iter().all(|it| it.screen.texture().is_some()));
 }

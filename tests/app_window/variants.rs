@@ -24,7 +24,7 @@ fn open_advanced(bench: &mut Bench) {
 #[test]
 fn a_preset_sets_several_fields_and_reset_gives_them_back() {
     let mut bench = Bench::of(experts());
-    bench.app().state.form.sampling.num_steps = Some(30);
+    bench.app().cx.form.sampling.num_steps = Some(30);
     bench.settle();
     assert!(!bench.has("Needs the lightx2v LoRAs"));
     bench.scroll_to("Fast 4 steps");
@@ -48,10 +48,10 @@ fn a_preset_sets_several_fields_and_reset_gives_them_back() {
         (1.0, 1.0)
     );
     // A change of one's own does not take the way back.
-    bench.app().state.form.sampling.num_steps = Some(6);
+    bench.app().cx.form.sampling.num_steps = Some(6);
     bench.settle();
     bench.press("Reset");
-    let form = &bench.app().state.form;
+    let form = &bench.app().cx.form;
     assert_eq!(
         (form.sampling.num_steps, form.sampling.guidance_scale),
         (Some(30), Some(4.0))
@@ -87,7 +87,7 @@ fn two_experts_have_two_guidances() {
         .get_all_by_label("Guidance, low noise")
         .count();
     assert!(high > 0 && low > 0);
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     let own = form.sampling_for(&experts());
     assert_eq!((own.guidance_scale, own.low_guidance_scale()), (4.0, 3.0));
     (form.sampling.guidance_scale, form.sampling.guidance_scale_2) = (Some(2.5), Some(1.5));
@@ -107,7 +107,7 @@ fn one_transformer_has_one_guidance() {
     let mut bench = Bench::new();
     open_advanced(&mut bench);
     assert!(!bench.has("low noise"));
-    bench.app().state.form.sampling.guidance_scale_2 = Some(9.0);
+    bench.app().cx.form.sampling.guidance_scale_2 = Some(9.0);
     bench.press("Generate");
     assert_eq!(bench.next_job().request.sampling.guidance_scale_2, None);
 }
@@ -116,11 +116,11 @@ fn one_transformer_has_one_guidance() {
 fn the_negative_prompt_is_shown_where_it_acts() {
     let mut bench = Bench::of(experts());
     bench.assert_shows("Negative prompt");
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     (form.sampling.guidance_scale, form.sampling.guidance_scale_2) = (Some(1.0), Some(1.0));
     bench.settle();
     assert!(!bench.has("Negative prompt"));
-    bench.app().state.form.sampling.guidance_scale_2 = Some(2.0);
+    bench.app().cx.form.sampling.guidance_scale_2 = Some(2.0);
     bench.settle();
     bench.assert_shows("Negative prompt");
 }
@@ -142,7 +142,7 @@ fn every_sampler_can_be_chosen() {
             .collect();
         entries[0].click();
         bench.settle();
-        let form = &bench.app().state.form;
+        let form = &bench.app().cx.form;
         assert_eq!(form.sampling_for(&spec()).sampler, sampler);
     }
 }
@@ -161,7 +161,7 @@ fn a_part_of_the_steps_and_the_vaes_tiles_reach_the_job() {
     bench
         .harness
         .get_by_role_and_label(Role::SpinButton, "VAE tile");
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     (form.sampling.start_step, form.sampling.end_step) = (Some(3), Some(9));
     bench.press("Generate");
     let request = bench.next_job().request;
@@ -176,7 +176,7 @@ fn a_part_of_the_steps_and_the_vaes_tiles_reach_the_job() {
 fn a_part_that_is_none_is_explained() {
     let mut bench = Bench::new();
     open_advanced(&mut bench);
-    let form = &mut bench.app().state.form;
+    let form = &mut bench.app().cx.form;
     (form.sampling.start_step, form.sampling.end_step) = (Some(9), Some(9));
     bench.settle();
     bench.assert_shows("Expected a start before step 9");

@@ -2,12 +2,11 @@
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::AppCommand;
-use safelight::app::player::commands::PlayerCommand;
+use safelight::app::commands::{AppCommand, PlayerCommand};
+use safelight::app::player::Viewing;
 use safelight::app::player::compare::CompareMode;
 use safelight::app::player::zoom::Zoom;
 use safelight::app::player::{Playback, Repeat};
-use safelight::app::state::Viewing;
 use safelight_core::job::SeedMode;
 use safelight_core::job::{Frame, JobUpdate, Stage};
 use safelight_core::media::{ClipOptions, Picture, open_picture, read_settings, write_clip};
@@ -21,9 +20,9 @@ fn finished(count: usize) -> (Bench, Vec<Sent>) {
     let mut bench = Bench::of(spec);
     let mut sent = Vec::new();
     for index in 0..count {
-        bench.app().state.form.prompt = format!("clip {index}");
-        bench.app().state.form.seed = 100 + index as u64;
-        bench.app().state.form.seed_mode = SeedMode::Fixed;
+        bench.app().cx.form.prompt = format!("clip {index}");
+        bench.app().cx.form.seed = 100 + index as u64;
+        bench.app().cx.form.seed_mode = SeedMode::Fixed;
         let job = bench.start_job();
         bench.finish_job(&job, 3 + index as u8);
         sent.push(job);
@@ -33,16 +32,18 @@ fn finished(count: usize) -> (Bench, Vec<Sent>) {
 
 /// Runs a command as a panel would push it.
 fn run(bench: &mut Bench, command: AppCommand) {
-    bench.app().push(command);
+    bench.app().cx.push(command);
     bench.harness.step();
 }
 
 fn play(bench: &mut Bench, name: &str, num_frames: u8) -> std::path::PathBuf {
     let path = bench.clip_file(name, 48, 32, num_frames);
-    run(bench, AppCommand::PlayFile(path.clone()));
+    run(
+        bench,
+        AppCommand::Player(PlayerCommand::PlayFile(path.clone())),
+    );
     bench.until("the file is shown", |bench| {
-        bench.app().session.viewing == Viewing::File
-            && bench.app().session.screen.texture().is_some()
+        bench.app().watch.viewing == Viewing::File && bench.app().watch.screen.texture().is_some()
     });
     path
 }
@@ -79,12 +80,15 @@ fn a_file_that_is_no_picture_and_no_clip_is_a_card_and_takes_no_place() {
     let (mut bench, sent) = finished(1);
     let path = bench.home.path().join("notes.txt");
     std::fs::write(&path, "just words").unwrap();
-    run(&mut bench, AppCommand::PlayFile(path));
-    bench.until("it is told", |bench| bench.has("found a text file"));
-    assert_eq!(bench.app().session.viewing, Viewing::Result(sent[0].id));
     run(
         &mut bench,
-        AppCommand::PlayFile("/nowhere/at/all.mp4".into()),
+        AppCommand::Player(PlayerCommand::PlayFile(path)),
+    );
+    bench.until("it is told", |bench| bench.has("found a text file"));
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[0].id));
+    run(
+        &mut bench,
+        AppCommand::Player(PlayerCommand::PlayFile("/nowhere/at/all.mp4".into())),
     );
     bench.until("it is told", |bench| bench.has("there is none"));
 }
@@ -94,8 +98,14 @@ fn of_two_files_that_are_asked_for_the_last_one_is_shown() {
     let mut bench = Bench::new();
     let first = bench.clip_file("first.mp4", 48, 32, 5);
     let last = bench.clip_file("last.mp4", 48, 32, 6);
-    run(&mut bench, AppCommand::PlayFile(first));
-    run(&mut bench, AppCommand::PlayFile(last));
+    run(
+        &mut bench,
+        AppCommand::Player(PlayerCommand::PlayFile(first)),
+    );
+    run(
+        &mut bench,
+        AppCommand::Player(PlayerCommand::PlayFile(last)),
+    );
     bench.until("the last is shown", |bench| bench.has("last.mp4"));
     for _ in 0..20 {
         bench.harness.step();
@@ -111,10 +121,10 @@ fn two_results_are_compared_in_step_and_told_apart_in_words() {
         AppCommand::Player(PlayerCommand::CompareWith(sent[0].id)),
     );
     bench.settle();
-    assert_eq!(bench.app().session.viewing, Viewing::Compare);
+    assert_eq!(bench.app().watch.viewing, Viewing::Compare);
     bench.assert_shows("seed 101");
     bench.assert_shows("prompt “clip 0”");
-    let compare = bench.app().session.watch.compare.as_ref().unwrap();
+    let compare = bench.app().watch.compare.as_ref().unwrap();
     assert_eq!(compare.playhead.len(), 4);
     assert!(
         compare
@@ -128,16 +138,16 @@ fn two_results_are_compared_in_step_and_told_apart_in_words() {
         .get_by_role_and_label(Role::Slider, "Divider")
         .set_value_accesskit(0.25);
     bench.settle();
-    let compare = bench.app().session.watch.compare.as_ref().unwrap();
+    let compare = bench.app().watch.compare.as_ref().unwrap();
     assert_eq!((compare.mode, compare.divider), (CompareMode::Wipe, 0.25));
     bench.press("Difference");
     bench.assert_shows("Difference of A and B");
     bench.press("Swap A and B");
-    let compare = bench.app().session.watch.compare.as_ref().unwrap();
+    let compare = bench.app().watch.compare.as_ref().unwrap();
     assert!(compare.differences.a.contains(&"seed 100".to_owned()));
     bench.harness.key_press(egui::Key::Escape);
     bench.settle();
-    assert_eq!(bench.app().session.viewing, Viewing::Result(sent[1].id));
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[1].id));
 }
 
 #[test]
@@ -145,9 +155,9 @@ fn the_compare_button_offers_the_other_results() {
     let (mut bench, sent) = finished(2);
     bench.press("Compare");
     bench.press("1: clip 0, seed 100");
-    assert_eq!(bench.app().session.viewing, Viewing::Compare);
+    assert_eq!(bench.app().watch.viewing, Viewing::Compare);
     bench.press("Leave");
-    assert_eq!(bench.app().session.viewing, Viewing::Result(sent[1].id));
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[1].id));
 }
 
 #[test]
@@ -158,10 +168,10 @@ fn ctrl_click_in_the_strip_compares_and_a_click_shows() {
         .get_by_label("Result 1: clip 0")
         .click_modifiers(egui::Modifiers::COMMAND);
     bench.settle();
-    assert_eq!(bench.app().session.viewing, Viewing::Compare);
+    assert_eq!(bench.app().watch.viewing, Viewing::Compare);
     bench.press("Result 1: clip 0");
-    assert_eq!(bench.app().session.viewing, Viewing::Result(sent[0].id));
-    assert!(bench.app().session.watch.compare.is_none());
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[0].id));
+    assert!(bench.app().watch.compare.is_none());
 }
 
 #[test]
@@ -181,7 +191,10 @@ fn the_pictures_of_a_batch_from_disk_are_looked_at_one_by_one() {
         };
         write_clip(path, &[picture], options).unwrap();
     }
-    run(&mut bench, AppCommand::PlayFile(paths[1].clone()));
+    run(
+        &mut bench,
+        AppCommand::Player(PlayerCommand::PlayFile(paths[1].clone())),
+    );
     bench.until("it is shown", |bench| bench.has("picture 2 of 3"));
     bench.press("Next picture");
     bench.assert_shows("picture 3 of 3");
@@ -196,9 +209,12 @@ fn two_files_of_other_lengths_and_sizes_are_compared() {
     let mut bench = Bench::new();
     let a = bench.clip_file("a.mp4", 48, 32, 5);
     let b = bench.picture_file("b.png", 20, 60);
-    run(&mut bench, AppCommand::CompareFiles(a, b));
+    run(
+        &mut bench,
+        AppCommand::Player(PlayerCommand::CompareFiles(a, b)),
+    );
     bench.until("both are there", |bench| {
-        let compare = bench.app().session.watch.compare.as_ref();
+        let compare = bench.app().watch.compare.as_ref();
         compare.is_some_and(|compare| {
             compare
                 .sides
@@ -213,7 +229,7 @@ fn two_files_of_other_lengths_and_sizes_are_compared() {
     let missing = bench.home.path().join("gone.png");
     run(
         &mut bench,
-        AppCommand::CompareFiles(missing.clone(), missing),
+        AppCommand::Player(PlayerCommand::CompareFiles(missing.clone(), missing)),
     );
     bench.until("it is told", |bench| bench.has("there is none"));
 }
@@ -223,32 +239,16 @@ fn a_frame_is_saved_beside_its_clip_and_it_says_where() {
     let mut bench = Bench::new();
     let path = play(&mut bench, "walk.webp", 6);
     bench.press("Pause");
-    run(&mut bench, AppCommand::ShowFrame(3));
+    run(&mut bench, AppCommand::Player(PlayerCommand::ShowFrame(3)));
     bench.until("the frame is there", |bench| {
-        bench.has("4 / 6")
-            && bench
-                .app()
-                .session
-                .player
-                .as_ref()
-                .unwrap()
-                .exact()
-                .is_some()
+        bench.has("4 / 6") && bench.app().watch.player.as_ref().unwrap().exact().is_some()
     });
     bench.press("Save this frame");
     bench.until("it is said", |bench| {
         bench.has("Frame 4 is saved as walk_frame_0004.png")
     });
     let saved = path.with_file_name("walk_frame_0004.png");
-    let shown: Picture = (*bench
-        .app()
-        .session
-        .player
-        .as_ref()
-        .unwrap()
-        .exact()
-        .unwrap())
-    .clone();
+    let shown: Picture = (*bench.app().watch.player.as_ref().unwrap().exact().unwrap()).clone();
     assert_eq!(open_picture(&saved).unwrap(), shown);
     assert_eq!(read_settings(&saved).unwrap(), None, "the clip has none");
 }
@@ -257,7 +257,7 @@ fn a_frame_is_saved_beside_its_clip_and_it_says_where() {
 fn the_frame_that_is_shown_starts_the_next_one_or_ends_it() {
     let (mut bench, _) = finished(1);
     bench.press("Pause");
-    run(&mut bench, AppCommand::ShowFrame(1));
+    run(&mut bench, AppCommand::Player(PlayerCommand::ShowFrame(1)));
     bench.settle();
     bench.press("Continue from this frame");
     bench.until("it is the start picture", |bench| {
@@ -282,7 +282,7 @@ fn the_end_of_a_clip_and_its_speed_are_chosen_once_for_all() {
     bench.settle();
     bench.assert_shows("At the end: Play once");
     bench.until("it has come to its end", |bench| {
-        !bench.app().session.player.as_ref().unwrap().is_playing()
+        !bench.app().watch.player.as_ref().unwrap().is_playing()
     });
     bench.until("the choice is written and all is still", |bench| {
         bench.next_repaint().is_none()
@@ -296,7 +296,7 @@ fn the_end_of_a_clip_and_its_speed_are_chosen_once_for_all() {
         AppCommand::Player(PlayerCommand::SetPlayback(playback)),
     );
     bench.settle();
-    assert_eq!(bench.app().state.playback, playback);
+    assert_eq!(bench.app().watch.playback, playback);
     bench.assert_shows("0.25×");
 }
 
@@ -304,10 +304,10 @@ fn the_end_of_a_clip_and_its_speed_are_chosen_once_for_all() {
 fn a_picture_is_zoomed_and_given_the_whole_window_and_back() {
     let (mut bench, _) = finished(1);
     bench.press("100 %");
-    assert_ne!(bench.app().session.watch.zoom, Zoom::Fit);
+    assert_ne!(bench.app().watch.zoom, Zoom::Fit);
     bench.harness.key_press(egui::Key::Num0);
     bench.settle();
-    assert_eq!(bench.app().session.watch.zoom, Zoom::Fit);
+    assert_eq!(bench.app().watch.zoom, Zoom::Fit);
     bench.harness.key_press(egui::Key::F);
     bench.settle();
     assert!(bench.harness.query_by_label("Generate").is_none());
@@ -326,11 +326,11 @@ fn what_was_chosen_to_look_at_stays_when_the_next_job_of_the_queue_begins() {
     bench.finish_job(&sent, 4);
     let next = bench.next_job();
     assert_ne!(next.id, sent.id);
-    assert_eq!(bench.app().session.viewing, Viewing::File);
+    assert_eq!(bench.app().watch.viewing, Viewing::File);
     bench.assert_shows(&path.file_name().unwrap().to_string_lossy());
     bench.press("Back to the live preview");
-    assert_eq!(bench.app().session.viewing, Viewing::Live);
-    assert!(bench.app().session.watch.file.is_none());
+    assert_eq!(bench.app().watch.viewing, Viewing::Live);
+    assert!(bench.app().watch.file.is_none());
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::background::FoundModels;
 use safelight::app::library::survey::{Fit, FitWord, Machine, SurveyNews};
+use safelight::app::models::FoundModels;
 use safelight::app::state::Page;
 use safelight::telemetry::Device;
 use safelight_core::catalog::known_models;
@@ -46,8 +46,8 @@ fn bench(specs: Vec<ModelSpec>, engine: Result<(), JobError>, is_writable: bool)
             missing,
             ..FoundModels::default()
         });
-        startup.check_engine = Arc::new(move |_| engine.clone());
-        startup.survey = Arc::new(move |wish, tell| {
+        startup.library.check_engine = Arc::new(move |_| engine.clone());
+        startup.library.survey = Arc::new(move |wish, tell| {
             tell(SurveyNews::Machine(Box::new(machine(is_writable))));
             let ids = wish.specs.iter().map(|spec| spec.id.clone());
             let known = wish.known.iter().map(|entry| entry.id.clone());
@@ -61,9 +61,9 @@ fn bench(specs: Vec<ModelSpec>, engine: Result<(), JobError>, is_writable: bool)
         });
     });
     bench.until("the engine was looked for", |bench| {
-        bench.app().session.library.engine.is_some()
+        bench.app().library.engine.is_some()
     });
-    bench.app().session.notices.clear();
+    bench.app().cx.notices.clear();
     bench
 }
 
@@ -93,7 +93,7 @@ fn one_button_makes_the_first_clip_with_the_example() {
     let request = bench.next_job().request;
     assert_eq!(request.model, "little-world");
     assert_eq!(request.prompt, "a red boat sails to the right at sunset");
-    assert_eq!(bench.app().session.page, Page::Watch);
+    assert_eq!(bench.app().cx.page, Page::Watch);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn without_libtorch_the_page_says_what_to_do_and_the_rest_stays_of_use() {
     bench.assert_no_job();
     // Whoever skips the page is told where the work is.
     bench.press("Skip the first steps");
-    assert_eq!(bench.app().session.notices.len(), 1);
+    assert_eq!(bench.app().cx.notices.all().len(), 1);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn with_models_that_need_a_picture_or_a_disk_that_takes_nothing_there_is_a_way_o
     bench.assert_shows("begin with a picture");
     bench.assert_shows("Nothing can be written here");
     bench.press("See all models");
-    assert_eq!(bench.app().session.page, Page::Models);
+    assert_eq!(bench.app().cx.page, Page::Models);
 }
 
 #[test]

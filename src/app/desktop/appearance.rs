@@ -2,6 +2,7 @@
 //!
 //! The window library does not know it on Linux. Without a portal the window stays as it is.
 
+use egui::{Context, ThemePreference};
 use futures_lite::StreamExt as _;
 use safelight_core::settings::Theme;
 use zbus::zvariant::{OwnedValue, Value};
@@ -18,6 +19,32 @@ const KEY: &str = "color-scheme";
 pub(super) fn follow(tell: impl Fn(Theme)) {
     if let Err(err) = bus::wait(follow_portal(tell)) {
         tracing::debug!("the desktop does not say how it looks: {err}");
+    }
+}
+
+/// Dresses the window so from now on.
+pub fn choose(ctx: &Context, theme: Theme) {
+    ctx.set_theme(match theme {
+        Theme::Dark => ThemePreference::Dark,
+        Theme::Light => ThemePreference::Light,
+        Theme::System => ThemePreference::System,
+    });
+}
+
+/// How the desktop looks, where the look is to be the desktop's.
+pub fn adopt(ctx: &Context, looks: Theme) {
+    let looks = match looks {
+        Theme::Light => egui::Theme::Light,
+        Theme::Dark | Theme::System => egui::Theme::Dark,
+    };
+    ctx.options_mut(|options| options.fallback_theme = looks);
+}
+
+/// The look that is not shown.
+pub fn other(ctx: &Context) -> Theme {
+    match ctx.theme() {
+        egui::Theme::Dark => Theme::Light,
+        egui::Theme::Light => Theme::Dark,
     }
 }
 

@@ -9,12 +9,10 @@ use async_io::Timer;
 use futures_lite::future;
 use zbus::{Connection, MatchRule, MessageStream, message};
 
-/// The bus of this session.
 pub(super) async fn session() -> zbus::Result<Connection> {
     Connection::session().await
 }
 
-/// The signals of one interface.
 pub(super) async fn signals(
     connection: &Connection,
     interface: &'static str,

@@ -3,15 +3,14 @@
 
 use std::time::Instant;
 
-use egui::Context;
 use safelight_core::job::{JobError, JobOutcome};
 use safelight_core::units::duration_text;
 
-use super::{DesktopAnswer, Message, is_looked_at, short};
-use crate::app::App;
-use crate::app::background::Answer;
+use super::{Desktop, Message, is_looked_at, short};
+use crate::app::cx::Cx;
+use crate::app::notices::sentence;
+use crate::app::pending::Pending;
 use crate::app::queue::RunningJob;
-use crate::ui::widgets::sentence;
 
 /// What ended since the window was looked at.
 #[derive(Debug, Default)]
@@ -70,55 +69,50 @@ impl Unseen {
     }
 }
 
-impl App {
-    /// Tells of a job's end when nobody looks at the window.
+impl Desktop {
+    /// Tells of a job's end when nobody looks at the window; `goes_on`: another one follows by itself.
     pub(in crate::app) fn notify_ended(
         &mut self,
-        ctx: &Context,
         job: &RunningJob,
         outcome: &JobOutcome,
+        goes_on: bool,
+        cx: &Cx,
     ) {
-        if !self.settings.interface.notifications || is_looked_at(ctx) {
+        if !cx.settings.interface.notifications || is_looked_at(&cx.ctx) {
             return;
         }
-        let desktop = &mut self.session.desktop;
-        let Some((_, begin)) = desktop.running.filter(|(id, _)| *id == job.id) else {
+        let Some((_, begin)) = self.running.filter(|(id, _)| *id == job.id) else {
             return;
         };
-        let since = *desktop.unseen.since.get_or_insert(begin);
+        let since = *self.unseen.since.get_or_insert(begin);
         match outcome {
-            JobOutcome::Finished(_) => desktop.unseen.count(job),
+            JobOutcome::Finished(_) => self.unseen.count(job),
             JobOutcome::Failed(err) => {
-                desktop.unseen.num_failed += 1;
-                if desktop.unseen.num_failed == 1 {
-                    self.tell(failure(job, err));
+                self.unseen.num_failed += 1;
+                if self.unseen.num_failed == 1 {
+                    self.tell(failure(job, err), cx);
                 }
             }
             // Whoever cancels knows it.
             JobOutcome::Cancelled | JobOutcome::Kept(_) | JobOutcome::Paused => {}
         }
         let took = since.elapsed();
-        let unseen = &self.session.desktop.unseen;
-        let is_told = unseen.num_done == 0 && unseen.num_failed <= 1;
-        if is_told || self.will_go_on() || took < self.desktop.notify_after {
+        let is_told = self.unseen.num_done == 0 && self.unseen.num_failed <= 1;
+        if is_told || goes_on || took < self.links.notify_after {
             return;
         }
-        let unseen = std::mem::take(&mut self.session.desktop.unseen);
+        let unseen = std::mem::take(&mut self.unseen);
         let after = duration_text(took.as_secs_f64());
-        self.tell(unseen.message(job, outcome, &after));
+        self.tell(unseen.message(job, outcome, &after), cx);
     }
 
-    /// Whether another job follows by itself.
-    fn will_go_on(&self) -> bool {
-        let (queue, desk) = (&self.queue, &self.session.queue);
-        let has_more = queue.next(desk.edited()).is_some() || !desk.opening.is_empty();
-        has_more && !queue.is_paused && !queue.pauses_after
-    }
-
-    fn tell(&self, message: Message) {
-        let postbox = self.background.postbox();
-        let raise = move || postbox.post(Answer::Desktop(DesktopAnswer::Raise));
-        (self.desktop.notify)(message, Box::new(raise));
+    fn tell(&mut self, message: Message, cx: &Cx) {
+        let (postbox, click) = Pending::new(&cx.ctx);
+        self.clicks.add(click);
+        let clicked = move || {
+            postbox.post(());
+        };
+        (self.links.notify)(message, Box::new(clicked));
     }
 }
 

@@ -45,7 +45,6 @@ impl Drop for Claim {
     }
 }
 
-/// What became of a start.
 #[derive(Debug)]
 pub enum Start {
     First(Instance),
@@ -65,7 +64,6 @@ pub fn start(files: &[PathBuf]) -> Start {
     start_in(Path::new(&folder), &display.unwrap_or_default(), files)
 }
 
-/// The same in this folder.
 pub fn start_in(folder: &Path, display: &OsStr, files: &[PathBuf]) -> Start {
     let display: String = display
         .to_string_lossy()

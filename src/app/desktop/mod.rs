@@ -3,7 +3,7 @@
 //!
 //! Everything that talks to the desktop has a thread of its own; where the desktop does not answer, nothing is said.
 
-mod appearance;
+pub mod appearance;
 mod bus;
 mod ended;
 pub mod instance;
@@ -20,12 +20,16 @@ use egui::{Context, UserAttentionType, ViewportCommand};
 use safelight_core::job::{JobError, JobErrorKind, JobId};
 use safelight_core::settings::Theme;
 
-use crate::app::App;
-use crate::app::background::{Answer, Background, Task};
+use crate::app::commands::DesktopCommand;
+use crate::app::cx::Cx;
+use crate::app::gallery::Gallery;
 use crate::app::inputs::SHOWN;
-use crate::app::queue::RunningJob;
-use crate::app::queue::desk::PanelPlace;
-use crate::ui::theme;
+use crate::app::inputs::drops::{Drops, drop_files};
+use crate::app::notices::Severity;
+use crate::app::pending::{Pending, Stream};
+use crate::app::player::Watch;
+use crate::app::queue::{JobQueue, RunningJob};
+use crate::app::state::{Page, PanelPlace};
 use ended::Unseen;
 use instance::Instance;
 pub use notification::Message;
@@ -39,34 +43,6 @@ const LONG_WORK: Duration = Duration::from_secs(30);
 const TITLE_EVERY_SECS: f64 = 0.5;
 /// Letters of a prompt in the title and in notifications.
 const MAX_PROMPT: usize = 40;
-
-/// What can be asked of the window itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DesktopCommand {
-    /// Open or close the command palette.
-    TogglePalette,
-    ToggleShortcuts,
-    ToggleMemory,
-    /// Put the cursor into the prompt.
-    FocusPrompt,
-    /// Close what lies uppermost: what is chosen, compared or large, else the page.
-    Back,
-    /// Make an entry among the desktop's applications.
-    AddToMenu,
-    Quit,
-}
-
-/// What the desktop, or another start of the program, has to say.
-pub enum DesktopAnswer {
-    /// The desktop looks so now.
-    Looks(Theme),
-    /// Somebody wants to see the window.
-    Raise,
-    /// Another start was given these files.
-    Handed(Vec<PathBuf>),
-    /// The entry among the applications was made.
-    InMenu(PathBuf),
-}
 
 /// Shows a message, and calls back when it is clicked; must not wait.
 pub type Notify = Arc<dyn Fn(Message, Box<dyn FnOnce() + Send>) + Send + Sync>;
@@ -102,8 +78,8 @@ impl DesktopLinks {
 }
 
 /// What is known of the window's place in the desktop.
-#[derive(Default)]
 pub struct Desktop {
+    links: DesktopLinks,
     /// As the window has it now; empty: as it was opened.
     title: String,
     title_changed_at: f64,
@@ -111,132 +87,140 @@ pub struct Desktop {
     running: Option<(JobId, Instant)>,
     /// What ended since the window was looked at.
     unseen: Unseen,
-    /// The thread that asks how the desktop looks is there.
-    is_following: bool,
-    /// The cursor is to go into the prompt.
-    pub is_prompt_wanted: bool,
+    /// How the desktop looks, once that is asked.
+    looks: Option<Stream<Theme>>,
+    /// A message was clicked: somebody wants to see the window.
+    clicks: Pending<()>,
+    /// Files that other starts were given.
+    handed: Stream<Vec<PathBuf>>,
+    /// The entry among the applications.
+    adding: Pending<io::Result<PathBuf>>,
     /// Keeps other starts from opening a second window.
-    instance: Option<instance::Claim>,
+    _instance: Option<instance::Claim>,
 }
 
-impl App {
+impl Desktop {
     /// Listens to other starts of the program.
-    pub(super) fn open_desktop(&mut self, instance: Option<Instance>) {
-        if let Some(Instance { listener, claim }) = instance {
-            self.session.desktop.instance = Some(claim);
-            self.background.spawn("instance", move |postbox| {
+    pub(super) fn open(links: DesktopLinks, instance: Option<Instance>, cx: &Cx) -> Self {
+        let (listener, claim) = instance.map(|it| (it.listener, it.claim)).unzip();
+        let handed = listener.map(|listener| {
+            cx.background.stream("instance", move |postbox| {
                 instance::serve(&listener, |files| {
-                    postbox.post(Answer::Desktop(DesktopAnswer::Handed(files)));
+                    postbox.post(files);
                 });
-            });
+            })
+        });
+        Self {
+            links,
+            title: String::new(),
+            title_changed_at: 0.0,
+            running: None,
+            unseen: Unseen::default(),
+            looks: None,
+            clicks: Pending::default(),
+            handed: handed.unwrap_or_default(),
+            adding: Pending::default(),
+            _instance: claim,
         }
     }
 
-    pub(super) fn run_desktop_command(&mut self, ctx: &Context, command: DesktopCommand) {
+    pub fn update(
+        &mut self,
+        command: DesktopCommand,
+        gallery: &mut Gallery,
+        watch: &mut Watch,
+        queue: &JobQueue,
+        cx: &mut Cx,
+    ) {
         match command {
-            DesktopCommand::TogglePalette => self.toggle_palette(),
-            DesktopCommand::ToggleShortcuts => {
-                self.session.are_shortcuts_shown = !self.session.are_shortcuts_shown;
-                self.session.palette = None;
-            }
-            DesktopCommand::ToggleMemory => self.state.is_graph_open = !self.state.is_graph_open,
-            DesktopCommand::FocusPrompt => {
-                self.session.is_view_shown = false;
-                self.session.desktop.is_prompt_wanted = true;
-            }
-            DesktopCommand::Back if self.session.queue.place == PanelPlace::Over => {
-                self.session.queue.is_over = false;
+            DesktopCommand::ToggleMemory => cx.folds.is_graph_open = !cx.folds.is_graph_open,
+            DesktopCommand::Back if cx.drawn.queue == PanelPlace::Over => {
+                cx.is_queue_over = false;
             }
             // What is chosen in the gallery lies above it, and so does what is compared above the picture.
-            DesktopCommand::Back if self.unchoose() || self.leave_watched() => {}
-            DesktopCommand::Back => self.session.page = crate::app::state::Page::Watch,
-            DesktopCommand::AddToMenu => self.add_to_menu(),
-            DesktopCommand::Quit => ctx.send_viewport_cmd(ViewportCommand::Close),
+            DesktopCommand::Back if gallery.unchoose() || watch.leave(queue, cx) => {}
+            DesktopCommand::Back => cx.page = Page::Watch,
+            DesktopCommand::AddToMenu => self.add_to_menu(cx),
+            DesktopCommand::CopyText(text) => cx.ctx.copy_text(text),
+            DesktopCommand::ShowView(is_view) => cx.is_view_shown = is_view,
+            DesktopCommand::Quit => cx.ctx.send_viewport_cmd(ViewportCommand::Close),
         }
     }
 
-    fn add_to_menu(&self) {
-        let data = self
-            .paths
-            .as_ref()
-            .and_then(|paths| paths.programs.as_ref());
-        let data = data.map(|programs| programs.data.clone());
-        self.background.run(Task::Work(Box::new(move || {
-            let added = data
-                .ok_or_else(|| io::Error::other("there is no home folder"))
-                .and_then(|data| menu::add(&data, &std::env::current_exe()?));
-            Some(match added {
-                Ok(path) => Answer::Desktop(DesktopAnswer::InMenu(path)),
-                Err(err) => {
-                    let summary = "no entry could be made among the applications";
-                    let problem = JobError::new(JobErrorKind::Disk, summary);
-                    Answer::Problem(problem.detail(err.to_string()))
-                }
-            })
-        })));
-    }
-
-    pub(super) fn take_desktop(&mut self, ctx: &Context, answer: DesktopAnswer) {
-        match answer {
-            DesktopAnswer::Looks(looks) => theme::follow(ctx, looks),
-            DesktopAnswer::Raise => self.raise(ctx),
-            DesktopAnswer::Handed(files) => {
-                self.raise(ctx);
-                self.drop_files(files, SHOWN);
+    pub fn poll(&mut self, drops: &Drops, cx: &mut Cx) {
+        while let Some(looks) = self.looks.as_mut().and_then(Stream::take) {
+            appearance::adopt(&cx.ctx, looks);
+        }
+        while self.clicks.take().is_some() {
+            raise(drops, cx);
+        }
+        while let Some(files) = self.handed.take() {
+            raise(drops, cx);
+            drop_files(files, SHOWN, cx);
+        }
+        match self.adding.take() {
+            Some(Ok(entry)) => cx.say(format!(
+                "Safelight is among the applications: {}",
+                entry.display()
+            )),
+            Some(Err(err)) => {
+                let summary = "no entry could be made among the applications";
+                let problem = JobError::new(JobErrorKind::Disk, summary);
+                cx.tell(Severity::Warning, problem.detail(err.to_string()));
             }
-            DesktopAnswer::InMenu(entry) => {
-                self.session.last_word =
-                    format!("Safelight is among the applications: {}", entry.display());
-            }
+            None => {}
         }
     }
 
-    fn raise(&self, ctx: &Context) {
-        ctx.send_viewport_cmd(ViewportCommand::Visible(true));
-        ctx.send_viewport_cmd(ViewportCommand::Minimized(false));
-        ctx.send_viewport_cmd(ViewportCommand::Focus);
-        if self.drags.is_some() {
-            // On Wayland a window may not raise itself, but ask to be looked at.
-            let attention = UserAttentionType::Informational;
-            ctx.send_viewport_cmd(ViewportCommand::RequestUserAttention(attention));
-        }
+    fn add_to_menu(&mut self, cx: &Cx) {
+        let programs = cx.paths.as_ref().and_then(|paths| paths.programs.as_ref());
+        let data = programs.map(|programs| programs.data.clone());
+        let adding = cx.background.on_files(move || {
+            let data = data.ok_or_else(|| io::Error::other("there is no home folder"))?;
+            menu::add(&data, &std::env::current_exe()?)
+        });
+        self.adding = adding.unwrap_or_default();
     }
 
     /// Between two frames: the title, and what was not asked of the desktop yet.
-    pub(super) fn step_desktop(&mut self, ctx: &Context) {
-        let is_system = self.settings.interface.theme == Theme::System;
-        if is_system && self.desktop.follows_looks && !self.session.desktop.is_following {
-            self.session.desktop.is_following = true;
-            follow_looks(&self.background);
+    pub(super) fn follow(&mut self, queue: &JobQueue, cx: &Cx) {
+        let is_system = cx.settings.interface.theme == Theme::System;
+        if is_system && self.links.follows_looks && self.looks.is_none() {
+            self.looks = Some(cx.background.stream("appearance", |postbox| {
+                appearance::follow(|looks| {
+                    postbox.post(looks);
+                });
+            }));
         }
-        let running = self.queue.running.as_ref().map(|job| job.id);
-        let desktop = &mut self.session.desktop;
-        if is_looked_at(ctx) {
-            desktop.unseen = Unseen::default();
+        let running = queue.running.as_ref().map(|job| job.id);
+        if is_looked_at(&cx.ctx) {
+            self.unseen = Unseen::default();
         }
-        if desktop.running.map(|(id, _)| id) != running {
-            desktop.running = running.map(|id| (id, Instant::now()));
+        if self.running.map(|(id, _)| id) != running {
+            self.running = running.map(|id| (id, Instant::now()));
         }
-        let title = self
-            .queue
-            .running
-            .as_ref()
-            .map_or_else(|| TITLE.to_owned(), title_of);
-        let now = self.now_secs;
-        let is_new = title != desktop.title && !(desktop.title.is_empty() && title == TITLE);
-        let is_due = running.is_none() || now - desktop.title_changed_at >= TITLE_EVERY_SECS;
+        let job = queue.running.as_ref();
+        let title = job.map_or_else(|| TITLE.to_owned(), title_of);
+        let is_new = title != self.title && !(self.title.is_empty() && title == TITLE);
+        let is_due = running.is_none() || cx.now_secs - self.title_changed_at >= TITLE_EVERY_SECS;
         if is_new && is_due {
-            desktop.title.clone_from(&title);
-            desktop.title_changed_at = now;
-            ctx.send_viewport_cmd(ViewportCommand::Title(title));
+            self.title.clone_from(&title);
+            self.title_changed_at = cx.now_secs;
+            cx.ctx.send_viewport_cmd(ViewportCommand::Title(title));
         }
     }
 }
 
-fn follow_looks(background: &Background) {
-    background.spawn("appearance", |postbox| {
-        appearance::follow(|looks| postbox.post(Answer::Desktop(DesktopAnswer::Looks(looks))));
-    });
+fn raise(drops: &Drops, cx: &Cx) {
+    cx.ctx.send_viewport_cmd(ViewportCommand::Visible(true));
+    cx.ctx.send_viewport_cmd(ViewportCommand::Minimized(false));
+    cx.ctx.send_viewport_cmd(ViewportCommand::Focus);
+    if drops.is_on_wayland() {
+        // On Wayland a window may not raise itself, but ask to be looked at.
+        let attention = UserAttentionType::Informational;
+        cx.ctx
+            .send_viewport_cmd(ViewportCommand::RequestUserAttention(attention));
+    }
 }
 
 /// Whether the window has the keyboard and is not hidden. Where the desktop does not say, it is.

@@ -11,9 +11,8 @@ use safelight_core::gallery::{Entry, Facts, Found, Query, Scan, Scanner, Shelf, 
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::Paths;
 
-use crate::app::background::{Answer, Postbox};
-use crate::app::gallery::GalleryAnswer;
 use crate::app::gallery::reading::Desk;
+use crate::app::pending::Postbox;
 
 /// How often the folders are looked at while the gallery is open.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -40,10 +39,17 @@ pub(super) enum Errand {
 pub(super) enum Order {
     /// Look at these folders again and again.
     Watch(Vec<PathBuf>),
-    /// Look at once.
     Look,
     /// Nobody looks at the gallery.
     Rest,
+}
+
+/// What the librarian tells the window.
+pub(super) enum Told {
+    /// For which question.
+    Listed(Query, Listing),
+    /// Favourites are kept, or why not.
+    Favoured(Result<(), JobError>),
 }
 
 /// The results that were asked for.
@@ -105,11 +111,11 @@ impl Librarian {
         asked: &Receiver<Errand>,
         told: &Receiver<Errand>,
         desk: &Desk,
-        postbox: &Postbox,
+        postbox: &Postbox<Told>,
     ) {
         let (shelf, problem) = Shelf::open(paths.gallery_index(), paths.favourites_file());
         if let Some(err) = problem {
-            postbox.post(Answer::Problem(favourites_error(&err)));
+            postbox.post(Told::Favoured(Err(favourites_error(&err))));
         }
         ThumbFolder::new(paths.thumbnails()).prune();
         let mut librarian = Self {
@@ -159,7 +165,7 @@ impl Librarian {
         }
     }
 
-    fn take(&mut self, errand: Errand, desk: &Desk, postbox: &Postbox) {
+    fn take(&mut self, errand: Errand, desk: &Desk, postbox: &Postbox<Told>) {
         match errand {
             Errand::Scanned(scan) => {
                 self.is_looking = !scan.is_whole;
@@ -180,15 +186,16 @@ impl Librarian {
                 self.list(postbox);
             }
             Errand::Favour(paths, is_favourite) => {
-                if let Err(err) = self.shelf.favour(&paths, is_favourite) {
-                    postbox.post(Answer::Problem(favourites_error(&err)));
-                }
+                let favoured = self.shelf.favour(&paths, is_favourite);
+                postbox.post(Told::Favoured(
+                    favoured.map_err(|err| favourites_error(&err)),
+                ));
                 self.list(postbox);
             }
         }
     }
 
-    fn settle(&mut self, postbox: &Postbox) {
+    fn settle(&mut self, postbox: &Postbox<Told>) {
         if self.is_stale {
             if self.listed_at.is_none_or(|at| at.elapsed() >= LIST_EVERY) {
                 self.list(postbox);
@@ -198,7 +205,7 @@ impl Librarian {
         }
     }
 
-    fn list(&mut self, postbox: &Postbox) {
+    fn list(&mut self, postbox: &Postbox<Told>) {
         self.is_stale = false;
         let listing = Listing {
             items: self.shelf.list(&self.query),
@@ -207,8 +214,7 @@ impl Librarian {
             is_looking: self.is_looking,
             problems: self.problems.clone(),
         };
-        let listed = GalleryAnswer::Listed(self.query.clone(), listing);
-        postbox.post(Answer::Gallery(Box::new(listed)));
+        postbox.post(Told::Listed(self.query.clone(), listing));
         self.listed_at = Some(Instant::now());
     }
 

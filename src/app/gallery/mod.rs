@@ -7,97 +7,46 @@ mod reading;
 mod selection;
 mod thumbs;
 mod trashing;
+pub mod wishes;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crossbeam_channel::{Sender, bounded};
-use egui::{ColorImage, Context};
-use safelight_core::gallery::{Entry, Query, Sort, ThumbFolder, ThumbKey};
-use safelight_core::settings::Paths;
-use serde::{Deserialize, Serialize};
+use safelight_core::gallery::{Entry, Query, ThumbFolder};
+use safelight_core::settings::{OutputSettings, Paths};
 
-use crate::app::App;
 use crate::app::background::Background;
-use crate::app::state::{Page, Severity};
+use crate::app::commands::GalleryCommand;
+use crate::app::cx::Cx;
+use crate::app::notices::{Cause, Severity};
+use crate::app::pending::Stream;
+use crate::app::queue::JobQueue;
+use crate::app::state::Page;
 pub use librarian::Listing;
-use librarian::{Errand, Librarian, Order};
-pub use reading::ThumbWish;
-use reading::{Desk, NUM_READERS};
+use librarian::{Errand, Librarian, Order, Told};
+use reading::{Desk, MadeThumb, NUM_READERS};
 pub use selection::Selection;
 pub use thumbs::{Shown, Thumbs};
-pub use trashing::{Bin, RestoredResults, TrashWish, TrashedResults};
+pub use trashing::Bin;
+use wishes::{GalleryLook, Wanted};
 
 /// Errands that may wait for the librarian: readers wait, the window keeps its own.
 const ERRAND_ROOM: usize = 256;
 
-/// What the window remembers of the gallery.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct GalleryLook {
-    /// Of a small picture, in points.
-    pub side: f32,
-    pub sort: Sort,
-}
-
-impl Default for GalleryLook {
-    fn default() -> Self {
-        Self {
-            side: 168.0,
-            sort: Sort::default(),
-        }
-    }
-}
-
-/// Which small pictures a page needs: told when it is other than before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// Of which list.
-    pub generation: u64,
-    /// From this one of the list to before that one.
-    pub from: usize,
-    pub to: usize,
-    /// In pixels.
-    pub side: u32,
-    /// The one with details.
-    pub current: Option<ThumbKey>,
-}
-
-/// What the gallery may ask for.
-#[derive(Clone, Debug)]
-pub enum GalleryCommand {
-    /// List what the page asks for now.
-    Ask,
-    /// These small pictures are drawn.
-    Want(Wanted, Vec<ThumbWish>),
-    /// Make these favourites, or not any more.
-    Favour(Vec<PathBuf>, bool),
-    Trash(Vec<TrashWish>),
-    /// Bring back what was thrown away last.
-    Undo,
-    OpenFolder(PathBuf),
-}
-
-/// What the threads of the gallery say.
-pub enum GalleryAnswer {
-    /// For which question.
-    Listed(Query, Listing),
-    /// A small picture, or why there is none.
-    Thumb(ThumbWish, Result<ColorImage, String>),
-    Trashed(TrashedResults),
-    Restored(RestoredResults),
-}
-
 /// The chosen results, as of these revisions of the choice and of the list.
 type KnownChoice = ((u64, u64), Arc<[Arc<Entry>]>);
 
-/// The page.
+/// All results that are listed, and what is chosen of them.
 #[derive(Default)]
-pub struct GalleryPage {
+pub struct Gallery {
+    pub look: GalleryLook,
     /// Where results lie.
     folders: Vec<PathBuf>,
-    /// What is looked for; the order is in [`GalleryLook`].
+    /// What said so.
+    output: OutputSettings,
+    /// What is looked for; the order is in [`GalleryLook`] too.
     pub query: Query,
     /// Nothing before the first answer.
     pub listing: Option<Listing>,
@@ -109,18 +58,8 @@ pub struct GalleryPage {
     pub wanted: Wanted,
     /// Counts the lists.
     pub generation: u64,
-    /// How many stand in a row, for the keyboard.
-    pub num_columns: usize,
-    /// The keyboard went to where it may not be seen.
-    pub is_cursor_hidden: bool,
-    /// A result has the keyboard, and no field.
-    pub is_cell_focused: bool,
-    /// A field had the keyboard in the last frame.
-    pub is_typing: bool,
-    /// How far the page is scrolled, and how much of it is seen.
-    pub scrolled: (f32, f32),
-    /// The search field gets the keyboard.
-    pub is_search_wanted: bool,
+    /// Counts how often the choice went to where it may not be seen.
+    pub num_moves: u64,
     pub bin: Bin,
     /// It is shown.
     is_open: bool,
@@ -131,7 +70,14 @@ pub struct GalleryPage {
     threads: Option<Threads>,
 }
 
-impl GalleryPage {
+impl Gallery {
+    pub fn new(look: GalleryLook) -> Self {
+        Self {
+            look,
+            ..Self::default()
+        }
+    }
+
     pub fn items(&self) -> &[Arc<Entry>] {
         self.listing.as_ref().map_or(&[], |listing| &listing.items)
     }
@@ -187,6 +133,8 @@ struct Threads {
     desk: Arc<Desk>,
     librarian: Sender<Errand>,
     scanner: Sender<Order>,
+    told: Stream<Told>,
+    made: Vec<Stream<MadeThumb>>,
 }
 
 impl Drop for Threads {
@@ -199,137 +147,168 @@ impl Threads {
     fn start(background: &Background, paths: &Paths) -> Self {
         let desk = Arc::new(Desk::default());
         let (librarian, asked) = bounded(ERRAND_ROOM);
-        let (told, errands) = bounded(ERRAND_ROOM);
+        let (teller, errands) = bounded(ERRAND_ROOM);
         let (scanner, orders) = bounded(ERRAND_ROOM);
         let (own_desk, own_paths) = (Arc::clone(&desk), paths.clone());
-        background.spawn("gallery", move |postbox| {
+        let told = background.stream("gallery", move |postbox| {
             Librarian::run(&own_paths, &asked, &errands, &own_desk, postbox);
         });
-        let found = told.clone();
-        background.spawn("gallery-folders", move |_| librarian::scan(&orders, &found));
-        for _ in 0..NUM_READERS {
-            let (desk, told) = (Arc::clone(&desk), told.clone());
+        let found = teller.clone();
+        // It has nothing to tell anybody else.
+        drop(background.run("gallery-folders", move || librarian::scan(&orders, &found)));
+        let readers = (0..NUM_READERS).map(|_| {
+            let (desk, teller) = (Arc::clone(&desk), teller.clone());
             let thumbs = ThumbFolder::new(paths.thumbnails());
-            background.spawn("gallery-reader", move |postbox| {
-                reading::read(&desk, &thumbs, &told, postbox);
-            });
-        }
+            background.stream("gallery-reader", move |postbox| {
+                reading::read(&desk, &thumbs, &teller, postbox);
+            })
+        });
         Self {
+            made: readers.collect(),
             desk,
             librarian,
             scanner,
+            told,
         }
     }
 }
 
-impl App {
-    /// Watches the folders while the page is shown, however it came about; and looks at them once where there is nothing
-    /// else to watch, for the newest results.
-    pub(super) fn follow_gallery(&mut self) {
-        let has_nothing = self.session.has_nothing_to_watch(&self.queue);
-        let page = &mut self.session.gallery;
-        page.is_open = self.session.page == Page::Gallery;
-        let is_empty = self.session.page == Page::Watch && has_nothing;
-        let is_wanted = page.is_open || (is_empty && !page.is_listed());
-        if is_wanted != page.is_following {
-            page.is_following = is_wanted;
-            if is_wanted {
-                self.open_gallery();
-            } else {
-                self.close_gallery();
+impl Gallery {
+    pub fn update(&mut self, command: GalleryCommand, queue: &JobQueue, cx: &mut Cx) {
+        match command {
+            GalleryCommand::Ask(query) => {
+                self.look.sort = query.sort;
+                self.query = query;
+                self.ask(|query| Errand::Ask(query.clone()));
+            }
+            GalleryCommand::Resize(side) => self.look.side = side,
+            GalleryCommand::Click(index, modifiers) => {
+                if let Some(listing) = &self.listing {
+                    self.selection.click(&listing.items, index, modifiers);
+                }
+            }
+            GalleryCommand::Step(by, extends) => {
+                if let Some(listing) = &self.listing {
+                    self.selection.step(&listing.items, by, extends);
+                    self.num_moves += 1;
+                }
+            }
+            GalleryCommand::ChooseAll => {
+                if let Some(listing) = &self.listing {
+                    self.selection.all(&listing.items);
+                }
+            }
+            GalleryCommand::Want(wanted, mut wishes) => {
+                self.wanted = wanted;
+                if let Some(threads) = &self.threads {
+                    wishes.retain(|wish| !self.thumbs.contains(wish.key, wish.side));
+                    threads.desk.want(wishes);
+                }
+            }
+            GalleryCommand::Favour(paths, is_favourite) => {
+                self.ask(|_| Errand::Favour(paths, is_favourite));
+            }
+            GalleryCommand::Trash(wishes) => self.trash(wishes, queue, cx),
+            GalleryCommand::Undo => self.undo_trash(queue, cx),
+            GalleryCommand::LeaveTrash => self.bin.is_told = false,
+            GalleryCommand::OpenFolder(path) => {
+                if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
+                    cx.background.open_folder(folder.to_path_buf());
+                }
             }
         }
     }
 
-    /// Chooses nothing any more; `false` when nothing was chosen. The key that leaves a field does only that.
-    pub(super) fn unchoose(&mut self) -> bool {
-        let page = &mut self.session.gallery;
-        if page.is_open && page.is_typing {
-            return true;
+    pub fn poll(&mut self, queue: &JobQueue, cx: &mut Cx) {
+        while let Some(told) = self.threads.as_mut().and_then(|it| it.told.take()) {
+            match told {
+                // An older question is not waited for any more.
+                Told::Listed(query, listing) if query == self.query => self.take(listing),
+                Told::Listed(..) => {}
+                Told::Favoured(Ok(())) => cx.notices.end(&Cause::FavouritesFile),
+                Told::Favoured(Err(err)) => {
+                    cx.tell_about(Cause::FavouritesFile, Severity::Warning, err);
+                }
+            }
         }
-        let had_any = page.is_open && !page.selection.is_empty();
+        for made in self.threads.iter_mut().flat_map(|it| &mut it.made) {
+            while let Some((wish, image)) = made.take() {
+                self.thumbs.keep(&cx.ctx, wish.key, wish.side, image);
+            }
+        }
+        self.poll_trash(queue, cx);
+    }
+
+    fn take(&mut self, listing: Listing) {
+        let has_moved = self.selection.settle(&listing.items, self.moves_on);
+        self.num_moves += u64::from(has_moved);
+        self.listing = Some(listing);
+        self.generation += 1;
+        // What is on its way to the trash may still be listed.
+        self.moves_on &= self.bin.is_busy();
+    }
+
+    /// Watches the folders while the page is shown, however it came about; and looks at them once where there is nothing
+    /// else to watch, for the newest results.
+    pub(super) fn follow(&mut self, has_nothing_to_watch: bool, cx: &Cx) {
+        self.is_open = cx.page == Page::Gallery;
+        let is_empty = cx.page == Page::Watch && has_nothing_to_watch;
+        let is_wanted = self.is_open || (is_empty && !self.is_listed());
+        let is_elsewhere = self.is_open && self.output != cx.settings.output;
+        if is_wanted && (!self.is_following || is_elsewhere) {
+            self.open(cx);
+        } else if !is_wanted && self.is_following {
+            self.close();
+        }
+        self.is_following = is_wanted;
+    }
+
+    /// Chooses nothing any more; `false` when nothing was chosen.
+    pub(super) fn unchoose(&mut self) -> bool {
+        let had_any = self.is_open && !self.selection.is_empty();
         if had_any {
-            page.selection.clear();
+            self.selection.clear();
         }
         had_any
     }
 
     /// Looks at the folders from now on.
-    pub(super) fn open_gallery(&mut self) {
-        let Some(paths) = &self.paths else {
-            self.session.gallery.listing = Some(Listing::default());
+    fn open(&mut self, cx: &Cx) {
+        self.output = cx.settings.output.clone();
+        let Some(paths) = &cx.paths else {
+            self.listing = Some(Listing::default());
             return;
         };
-        let folders = self.settings.result_folders(paths);
-        let page = &mut self.session.gallery;
-        page.query.sort = self.state.gallery.sort;
-        page.folders.clone_from(&folders);
+        self.query.sort = self.look.sort;
+        self.folders = cx.settings.result_folders(paths);
         // What was drawn is drawn again.
-        page.wanted = Wanted::default();
-        let threads = page
+        self.wanted = Wanted::default();
+        let threads = self
             .threads
-            .get_or_insert_with(|| Threads::start(&self.background, paths));
-        tell(&threads.scanner, Order::Watch(folders));
-        tell(&threads.librarian, Errand::Ask(page.query.clone()));
+            .get_or_insert_with(|| Threads::start(&cx.background, paths));
+        tell(&threads.scanner, Order::Watch(self.folders.clone()));
+        self.ask(|query| Errand::Ask(query.clone()));
     }
 
     /// Nobody looks at it: nothing is watched any more.
-    fn close_gallery(&mut self) {
-        let page = &mut self.session.gallery;
-        page.wanted = Wanted::default();
-        if let Some(threads) = &page.threads {
+    fn close(&mut self) {
+        self.wanted = Wanted::default();
+        if let Some(threads) = &self.threads {
             tell(&threads.scanner, Order::Rest);
             threads.desk.want(Vec::new());
         }
     }
 
-    pub(super) fn run_gallery_command(&mut self, command: GalleryCommand) {
-        let page = &mut self.session.gallery;
-        match command {
-            GalleryCommand::Ask => {
-                self.state.gallery.sort = page.query.sort;
-                if let Some(threads) = &page.threads {
-                    tell(&threads.librarian, Errand::Ask(page.query.clone()));
-                }
-            }
-            GalleryCommand::Want(wanted, mut wishes) => {
-                page.wanted = wanted;
-                if let Some(threads) = &page.threads {
-                    wishes.retain(|wish| !page.thumbs.contains(wish.key, wish.side));
-                    threads.desk.want(wishes);
-                }
-            }
-            GalleryCommand::Favour(paths, is_favourite) => {
-                if let Some(threads) = &page.threads {
-                    tell(&threads.librarian, Errand::Favour(paths, is_favourite));
-                }
-            }
-            GalleryCommand::Trash(wishes) => self.trash(wishes),
-            GalleryCommand::Undo => self.undo_trash(),
-            GalleryCommand::OpenFolder(path) => {
-                if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
-                    self.background.open_folder(folder.to_path_buf());
-                }
-            }
+    /// Has the librarian do something, once there is one.
+    fn ask(&self, errand: impl FnOnce(&Query) -> Errand) {
+        if let Some(threads) = &self.threads {
+            tell(&threads.librarian, errand(&self.query));
         }
     }
 
-    pub(super) fn take_gallery(&mut self, ctx: &Context, answer: GalleryAnswer) {
-        let page = &mut self.session.gallery;
-        match answer {
-            GalleryAnswer::Listed(query, listing) => {
-                // An older question is not waited for any more.
-                if query == page.query {
-                    page.is_cursor_hidden |= page.selection.settle(&listing.items, page.moves_on);
-                    page.listing = Some(listing);
-                    page.generation += 1;
-                    // What is on its way to the trash may still be listed.
-                    page.moves_on &= page.bin.is_busy();
-                }
-            }
-            GalleryAnswer::Thumb(wish, made) => page.thumbs.keep(ctx, wish.key, wish.side, made),
-            GalleryAnswer::Trashed(results) => self.take_trashed(results),
-            GalleryAnswer::Restored(results) => self.take_restored(results),
+    fn look_again(&self) {
+        if let Some(threads) = &self.threads {
+            tell(&threads.scanner, Order::Look);
         }
     }
 }
@@ -339,14 +318,5 @@ impl App {
 fn tell<T>(thread: &Sender<T>, what: T) {
     if thread.try_send(what).is_err() {
         tracing::warn!("a thread of the gallery does not answer");
-    }
-}
-
-/// A card for each kind of trouble, not for each file.
-fn problem_severity(num_done: usize) -> Severity {
-    if num_done == 0 {
-        Severity::Error
-    } else {
-        Severity::Warning
     }
 }

@@ -3,7 +3,6 @@
 //! Results come from anywhere, so what a decoder does with one must harm no other.
 
 use std::collections::{HashSet, VecDeque};
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::Sender;
@@ -12,9 +11,9 @@ use safelight_core::gallery::{Found, ThumbFolder, ThumbKey, read_facts};
 use safelight_core::media::{self, Picture};
 
 use crate::app::background::guard::{NOT_SURVIVED, guarded};
-use crate::app::background::{Answer, Postbox};
-use crate::app::gallery::GalleryAnswer;
 use crate::app::gallery::librarian::Errand;
+use crate::app::gallery::wishes::ThumbWish;
+use crate::app::pending::Postbox;
 use crate::app::state::color_image;
 
 /// Two, so that one large file does not hold up the screen.
@@ -22,14 +21,8 @@ pub(super) const NUM_READERS: usize = 2;
 /// After so many new small pictures the oldest are looked at.
 const PRUNE_EVERY: usize = 1000;
 
-/// A small picture that is to be drawn.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ThumbWish {
-    pub path: PathBuf,
-    pub key: ThumbKey,
-    /// How long its longer side needs to be, in pixels.
-    pub side: u32,
-}
+/// A small picture, or why there is none.
+pub(super) type MadeThumb = (ThumbWish, Result<ColorImage, String>);
 
 /// What is to be read, for several threads.
 #[derive(Default)]
@@ -123,7 +116,7 @@ pub(super) fn read(
     desk: &Arc<Desk>,
     thumbs: &ThumbFolder,
     librarian: &Sender<Errand>,
-    postbox: &Postbox,
+    postbox: &Postbox<MadeThumb>,
 ) {
     while let Some(job) = desk.next() {
         match job {
@@ -133,8 +126,7 @@ pub(super) fn read(
                     Ok(as_image(picture, wish.side))
                 });
                 let is_pruning_due = desk.end(&wish);
-                let made = GalleryAnswer::Thumb(wish, made);
-                postbox.post(Answer::Gallery(Box::new(made)));
+                postbox.post((wish, made));
                 if is_pruning_due {
                     thumbs.prune();
                 }
@@ -170,6 +162,8 @@ mod tests {
     use std::path::Path;
 
     use safelight_core::gallery::Stamp;
+
+    use std::path::PathBuf;
 
     use super::*;
 

@@ -188,7 +188,7 @@ mod tests {
     use safelight_core::gallery::{Found, Query, Scan, Shelf, Sort, Stamp};
 
     use super::*;
-    use crate::app::gallery::{GalleryPage, Listing};
+    use crate::app::gallery::{Gallery, Listing};
 
     fn items(names: &[&str]) -> Vec<Arc<Entry>> {
         let files = names.iter().map(|name| Found {
@@ -244,9 +244,9 @@ mod tests {
             items: items.to_vec(),
             ..Listing::default()
         };
-        let mut page = GalleryPage {
+        let mut page = Gallery {
             listing: Some(listing(&list)),
-            ..GalleryPage::default()
+            ..Gallery::default()
         };
         page.selection.all(&list);
         let both = page.chosen();

@@ -2,6 +2,7 @@
 //!
 //! It makes none: threads do, and here they are kept until others need the room.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use egui::{ColorImage, Context, TextureHandle, TextureOptions};
@@ -22,7 +23,7 @@ struct Thumb {
     /// As large as was asked for, in pixels.
     side: u32,
     /// In which round it was drawn last.
-    drawn: u64,
+    drawn: Cell<u64>,
 }
 
 /// What there is to draw.
@@ -37,7 +38,7 @@ pub struct Thumbs {
     thumbs: HashMap<ThumbKey, Thumb>,
     bytes: usize,
     max_bytes: usize,
-    round: u64,
+    round: Cell<u64>,
 }
 
 impl Default for Thumbs {
@@ -46,15 +47,15 @@ impl Default for Thumbs {
             thumbs: HashMap::new(),
             bytes: 0,
             max_bytes: MAX_BYTES,
-            round: 0,
+            round: Cell::new(0),
         }
     }
 }
 
 impl Thumbs {
     /// A new frame begins.
-    pub fn begin_round(&mut self) {
-        self.round += 1;
+    pub fn begin_round(&self) {
+        self.round.set(self.round.get() + 1);
     }
 
     /// Whether there is one of this size.
@@ -63,10 +64,10 @@ impl Thumbs {
         thumb.is_some_and(|thumb| thumb.side >= side)
     }
 
-    pub fn get(&mut self, key: ThumbKey) -> Shown<'_> {
-        match self.thumbs.get_mut(&key) {
+    pub fn get(&self, key: ThumbKey) -> Shown<'_> {
+        match self.thumbs.get(&key) {
             Some(thumb) => {
-                thumb.drawn = self.round;
+                thumb.drawn.set(self.round.get());
                 match &thumb.held {
                     Held::Texture(texture) => Shown::Texture(texture),
                     Held::Broken(why) => Shown::Broken(why),
@@ -99,7 +100,7 @@ impl Thumbs {
             held,
             bytes,
             side,
-            drawn: self.round,
+            drawn: self.round.clone(),
         };
         self.bytes += bytes;
         if let Some(old) = self.thumbs.insert(key, thumb) {
@@ -116,7 +117,7 @@ impl Thumbs {
             .thumbs
             .iter()
             .filter(|(_, thumb)| thumb.drawn < self.round)
-            .map(|(key, thumb)| (thumb.drawn, *key))
+            .map(|(key, thumb)| (thumb.drawn.get(), *key))
             .collect();
         old.sort_unstable();
         for (_, key) in old {

@@ -9,21 +9,16 @@ use safelight_core::gallery::files_of;
 use safelight_core::job::{GenerateRequest, JobError, JobErrorKind};
 use safelight_core::trash::{Trash, TrashError, Trashed};
 
-use crate::app::App;
-use crate::app::background::Answer;
-use crate::app::gallery::librarian::{Errand, Order};
-use crate::app::gallery::{GalleryAnswer, problem_severity, tell};
+use crate::app::cx::Cx;
+use crate::app::gallery::Gallery;
+use crate::app::gallery::librarian::Errand;
+use crate::app::gallery::wishes::TrashWish;
+use crate::app::notices::{Cause, Severity};
+use crate::app::pending::Pending;
+use crate::app::queue::JobQueue;
 
 /// So many deletions can be taken back; older ones only with the desktop's own trash.
 const MAX_BATCHES: usize = 100;
-
-/// A result that is to go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrashWish {
-    pub path: PathBuf,
-    /// It stands for all numbered pictures of a clip.
-    pub is_frame: bool,
-}
 
 /// A result in the trash, with all its files.
 #[derive(Debug)]
@@ -54,7 +49,6 @@ pub struct RestoredResults {
     problems: Vec<String>,
 }
 
-/// What is done with the trash.
 enum TrashErrand {
     Put(Vec<TrashWish>),
     Undo,
@@ -66,7 +60,8 @@ pub struct Bin {
     /// What went together comes back together, the last one first.
     batches: Vec<Vec<TrashedResult>>,
     waiting: VecDeque<TrashErrand>,
-    is_busy: bool,
+    trashing: Pending<TrashedResults>,
+    restoring: Pending<RestoredResults>,
     /// What can be taken back is told.
     pub is_told: bool,
 }
@@ -74,11 +69,11 @@ pub struct Bin {
 impl Bin {
     /// There is something to take back, or will be.
     pub fn can_undo(&self) -> bool {
-        self.is_busy || !self.batches.is_empty()
+        self.is_busy() || !self.batches.is_empty()
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        self.is_busy
+        self.trashing.is_busy() || self.restoring.is_busy()
     }
 
     /// What would come back, in words.
@@ -98,167 +93,151 @@ impl Bin {
     }
 }
 
-impl App {
-    pub(super) fn trash(&mut self, wishes: Vec<TrashWish>) {
-        self.do_with_trash(TrashErrand::Put(wishes));
+impl Gallery {
+    pub(super) fn trash(&mut self, wishes: Vec<TrashWish>, queue: &JobQueue, cx: &Cx) {
+        self.do_with_trash(TrashErrand::Put(wishes), queue, cx);
     }
 
-    pub(super) fn undo_trash(&mut self) {
-        self.do_with_trash(TrashErrand::Undo);
+    pub(super) fn undo_trash(&mut self, queue: &JobQueue, cx: &Cx) {
+        self.do_with_trash(TrashErrand::Undo, queue, cx);
     }
 
-    fn do_with_trash(&mut self, errand: TrashErrand) {
-        self.session.gallery.bin.waiting.push_back(errand);
-        self.go_on_with_trash();
+    fn do_with_trash(&mut self, errand: TrashErrand, queue: &JobQueue, cx: &Cx) {
+        self.bin.waiting.push_back(errand);
+        self.go_on_with_trash(queue, cx);
+    }
+
+    pub(super) fn poll_trash(&mut self, queue: &JobQueue, cx: &mut Cx) {
+        if let Some(results) = self.bin.trashing.take() {
+            self.take_trashed(results, queue, cx);
+        }
+        if let Some(results) = self.bin.restoring.take() {
+            self.take_restored(results, cx);
+        }
+        self.go_on_with_trash(queue, cx);
     }
 
     /// Begins with what is wished next, unless something is under way.
-    fn go_on_with_trash(&mut self) {
-        while !self.session.gallery.bin.is_busy {
-            let Some(errand) = self.session.gallery.bin.waiting.pop_front() else {
+    fn go_on_with_trash(&mut self, queue: &JobQueue, cx: &Cx) {
+        while !self.bin.is_busy() {
+            let Some(errand) = self.bin.waiting.pop_front() else {
                 return;
             };
             match errand {
-                TrashErrand::Put(wishes) => self.begin_to_trash(wishes),
-                TrashErrand::Undo => self.begin_to_restore(),
+                TrashErrand::Put(wishes) => self.begin_to_trash(wishes, queue, cx),
+                TrashErrand::Undo => self.begin_to_restore(cx),
             }
         }
     }
 
-    fn begin_to_trash(&mut self, wishes: Vec<TrashWish>) {
-        let Some(paths) = &self.paths else {
+    fn begin_to_trash(&mut self, wishes: Vec<TrashWish>, queue: &JobQueue, cx: &Cx) {
+        let Some(paths) = &cx.paths else {
             return;
         };
         let mut results = TrashedResults::default();
-        let free: Vec<TrashWish> = wishes
+        let running = queue.running.as_ref();
+        let is_being_written =
+            |path: &Path| running.is_some_and(|job| is_written(&job.request, path));
+        let (written, free): (Vec<_>, Vec<_>) = wishes
             .into_iter()
-            .filter(|wish| {
-                let is_written = self.is_being_written(&wish.path);
-                if is_written {
-                    let path = wish.path.display();
-                    let why = format!("the running job writes this file: {path}");
-                    results.problems.push(why);
-                }
-                !is_written
-            })
-            .collect();
+            .partition(|wish| is_being_written(&wish.path));
+        for wish in written {
+            let path = wish.path.display();
+            let why = format!("the running job writes this file: {path}");
+            results.problems.push(why);
+        }
         let trash = Trash::new(paths.trash());
-        let needed = self.needed_files();
-        self.session.gallery.moves_on = true;
-        self.session.gallery.bin.is_busy = true;
-        self.background.spawn("trash", move |postbox| {
+        let needed: HashSet<PathBuf> = queue
+            .unfinished()
+            .flat_map(GenerateRequest::inputs)
+            .cloned()
+            .collect();
+        self.moves_on = true;
+        self.bin.trashing = cx.background.run("trash", move || {
             for wish in free {
                 results.put(&trash, wish, &needed);
             }
-            let answer = GalleryAnswer::Trashed(results);
-            postbox.post(Answer::Gallery(Box::new(answer)));
+            results
         });
     }
 
-    fn begin_to_restore(&mut self) {
-        let Some(batch) = self.session.gallery.bin.batches.pop() else {
+    fn begin_to_restore(&mut self, cx: &Cx) {
+        let Some(batch) = self.bin.batches.pop() else {
             return;
         };
-        self.session.gallery.bin.is_busy = true;
-        self.background.spawn("trash", move |postbox| {
+        self.bin.restoring = cx.background.run("trash", move || {
             let mut results = RestoredResults::default();
             for result in batch {
                 results.bring_back(result);
             }
-            let answer = GalleryAnswer::Restored(results);
-            postbox.post(Answer::Gallery(Box::new(answer)));
+            results
         });
     }
 
-    fn is_being_written(&self, path: &Path) -> bool {
-        let running = self.queue.running.as_ref();
-        running.is_some_and(|job| is_written(&job.request, path))
-    }
-
-    /// The files that jobs begin with.
-    fn needed_files(&self) -> HashSet<PathBuf> {
-        let running = self.queue.running.as_ref().map(|job| &job.request);
-        let waiting = self.queue.waiting.iter();
-        let stopped = self.queue.stopped.iter().map(|stopped| &stopped.job);
-        let waiting = waiting.chain(stopped).map(|job| &job.request);
-        let inputs = |request: &GenerateRequest| {
-            let GenerateRequest {
-                image,
-                last_image,
-                mask,
-                extend,
-                ..
-            } = request;
-            [image, last_image, mask, extend].map(Option::clone)
-        };
-        let inputs = waiting.chain(running).flat_map(inputs);
-        inputs.flatten().collect()
-    }
-
-    pub(super) fn take_trashed(&mut self, results: TrashedResults) {
+    fn take_trashed(&mut self, results: TrashedResults, queue: &JobQueue, cx: &mut Cx) {
         let TrashedResults {
             trashed,
             gone,
             problems,
         } = results;
         let num_results = trashed.len();
-        let page = &mut self.session.gallery;
-        page.bin.is_busy = false;
-        if num_results > 0 {
-            page.bin.keep(trashed);
-            page.bin.is_told = true;
+        // What was said of their jobs is of no use any more.
+        let is_gone = |path: &PathBuf| trashed.iter().any(|result| result.path == *path);
+        let mut items = queue.results.iter();
+        while let Some(item) = items.find(|item| item.output.paths.iter().any(is_gone)) {
+            cx.notices.end(&Cause::Job(item.id));
         }
-        if !gone.is_empty()
-            && let Some(threads) = &page.threads
-        {
-            page.moves_on = true;
-            tell(&threads.librarian, Errand::Gone(gone));
-            tell(&threads.scanner, Order::Look);
+        if num_results > 0 {
+            self.bin.keep(trashed);
+            self.bin.is_told = true;
+        }
+        if !gone.is_empty() {
+            self.moves_on = true;
+            self.ask(|_| Errand::Gone(gone));
+            self.look_again();
         }
         let what = match problems.as_slice() {
-            [] => None,
-            [one] => Some(format!("not deleted: {one}")),
-            [first, ..] => Some(format!(
-                "{} files were not deleted: {first}",
-                problems.len()
-            )),
+            [] => return,
+            [one] => format!("not deleted: {one}"),
+            [first, ..] => format!("{} files were not deleted: {first}", problems.len()),
         };
-        if let Some(what) = what {
-            let err = JobError::new(JobErrorKind::Disk, what)
-                .advise("They are where they were")
-                .detail(problems.join("\n"));
-            self.session.notify(problem_severity(num_results), err);
-        }
-        self.go_on_with_trash();
+        let err = JobError::new(JobErrorKind::Disk, what)
+            .advise("They are where they were")
+            .detail(problems.join("\n"));
+        cx.tell(problem_severity(num_results), err);
     }
 
-    pub(super) fn take_restored(&mut self, results: RestoredResults) {
+    fn take_restored(&mut self, results: RestoredResults, cx: &mut Cx) {
         let RestoredResults {
             restored,
             failed,
             problems,
         } = results;
         let num_results = restored.len();
-        let page = &mut self.session.gallery;
-        page.bin.is_busy = false;
         if !failed.is_empty() {
             // They can be tried again, and do not stand in the way of what went before them.
-            page.bin.batches.insert(0, failed);
+            self.bin.batches.insert(0, failed);
         }
         if num_results > 0 {
-            page.selection.expect(restored);
-            "Back from the trash".clone_into(&mut self.session.last_word);
-            if let Some(threads) = &page.threads {
-                tell(&threads.scanner, Order::Look);
-            }
+            self.selection.expect(restored);
+            cx.say("Back from the trash");
+            self.look_again();
         }
         if let Some(first) = problems.first() {
             let err = JobError::new(JobErrorKind::Disk, format!("not brought back: {first}"))
                 .advise("The desktop's trash still has it")
                 .detail(problems.join("\n"));
-            self.session.notify(problem_severity(num_results), err);
+            cx.tell(problem_severity(num_results), err);
         }
-        self.go_on_with_trash();
+    }
+}
+
+/// A card for each kind of trouble, not for each file.
+fn problem_severity(num_done: usize) -> Severity {
+    if num_done == 0 {
+        Severity::Error
+    } else {
+        Severity::Warning
     }
 }
 

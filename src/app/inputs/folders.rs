@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::media::has_picture_name;
 
-use crate::app::inputs::{Placing, Ticket};
+use crate::app::inputs::slots::Placing;
 
 /// Pictures of one folder that are taken, and may become a job each.
 const MAX_PICTURES: usize = 500;
@@ -19,16 +19,14 @@ pub struct Given {
     pub placing: Placing,
     /// Of folders.
     pub problems: Vec<JobError>,
-    pub ticket: Ticket,
 }
 
 /// Puts the pictures of each folder in its place.
-pub(super) fn unfold(paths: Vec<PathBuf>, placing: Placing, ticket: Ticket) -> Given {
+pub(super) fn unfold(paths: Vec<PathBuf>, placing: Placing) -> Given {
     let mut given = Given {
         paths: Vec::new(),
         placing,
         problems: Vec::new(),
-        ticket,
     };
     for path in paths {
         if !path.is_dir() {
@@ -80,14 +78,9 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::app::inputs::Inputs;
 
     fn given(path: &Path) -> Given {
-        unfold(
-            vec![path.to_owned()],
-            Placing::default(),
-            Inputs::default().ticket(),
-        )
+        unfold(vec![path.to_owned()], Placing::default())
     }
 
     #[test]

@@ -1,61 +1,24 @@
 //! The pictures, the mask and the clip that the next result is made from, and which place a new one takes.
 //!
-//! Opens no file and draws nothing.
+//! Files are opened on the file thread, by `opening`; how they come to their places is in `placing`.
 
-mod drops;
-pub(super) mod folders;
+pub mod drops;
+mod folders;
 pub(super) mod opening;
-pub(super) mod wayland_drop;
+mod placing;
+pub mod slots;
+pub mod wayland_drop;
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
-use egui::{Rect, TextureHandle};
+use egui::TextureHandle;
 use safelight_core::job::{SourceClip, StartPicture};
 use safelight_core::model::{InputUse, ModelSpec};
 
-/// Where a picture can stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
-    Start,
-    End,
-    /// Which part of the start picture is made anew.
-    Mask,
-}
-
-impl Slot {
-    pub const ALL: [Self; 3] = [Self::Start, Self::End, Self::Mask];
-}
-
-/// What was dropped, chosen or pasted.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Source {
-    Picture(StartPicture),
-    /// A clip that is gone on from: its last frame is the start picture.
-    Clip(SourceClip),
-}
-
-impl Source {
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::Picture(picture) => &picture.path,
-            Self::Clip(clip) => &clip.path,
-        }
-    }
-
-    /// Width and height in pixels.
-    pub fn size(&self) -> (u32, u32) {
-        match self {
-            Self::Picture(picture) => (picture.width, picture.height),
-            Self::Clip(clip) => (clip.info.width, clip.info.height),
-        }
-    }
-
-    pub fn file_name(&self) -> String {
-        let name = self.path().file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    }
-}
+use crate::app::pending::Pending;
+use folders::Given;
+use opening::OpenedInputs;
+pub use slots::{Placing, SHOWN, Slot, Source};
 
 /// A source and how it looks.
 #[derive(Clone)]
@@ -82,48 +45,17 @@ impl Sources<'_> {
     }
 }
 
-/// How an opened file gets its place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Placing {
-    /// Where it was dropped or chosen for; else the first free place.
-    pub slot: Option<Slot>,
-    /// The clip's size stays as the form has it, instead of following the picture.
-    pub keeps_size: bool,
-    /// It is looked at, too.
-    pub is_shown: bool,
-}
-
-/// How files get their places that the program was given to open.
-pub const SHOWN: Placing = Placing {
-    slot: None,
-    keeps_size: false,
-    is_shown: true,
-};
-
-impl Placing {
-    /// Where they were dropped.
-    pub fn onto(slot: Option<Slot>) -> Self {
-        Self {
-            slot,
-            ..Self::default()
-        }
-    }
-}
-
-/// Goes with a file that is being opened, and says whose places it is for. As long as there is one, a file is on its way.
-#[derive(Debug)]
-pub struct Ticket(Arc<()>);
-
 /// The chosen inputs. Only the start can be a clip.
 #[derive(Default)]
 pub struct Inputs {
     start: Option<Input>,
     end: Option<Input>,
     mask: Option<Input>,
-    /// What the tickets that count are copies of.
-    tickets: Arc<()>,
-    /// Where the places were last drawn, for files that are dropped onto one.
-    pub rects: [Option<Rect>; Slot::ALL.len()],
+    /// Files that are opened for these places.
+    opening: Pending<OpenedInputs>,
+    /// Files to open, whose folders are looked into.
+    given: Pending<Given>,
+    picking: Pending<Option<(Slot, PathBuf)>>,
 }
 
 impl Inputs {
@@ -147,24 +79,9 @@ impl Inputs {
         *self.place_of(slot) = None;
     }
 
-    /// For a file that will be opened for these places.
-    pub fn ticket(&self) -> Ticket {
-        Ticket(Arc::clone(&self.tickets))
-    }
-
-    /// Whether a file with this ticket is still waited for.
-    pub fn awaits(&self, ticket: &Ticket) -> bool {
-        Arc::ptr_eq(&self.tickets, &ticket.0)
-    }
-
     /// Files are being opened.
     pub fn is_opening(&self) -> bool {
-        Arc::strong_count(&self.tickets) > 1
-    }
-
-    /// Lets nothing in any more that is on its way now.
-    pub fn forget_opening(&mut self) {
-        self.tickets = Arc::default();
+        self.opening.is_busy() || self.given.is_busy()
     }
 
     /// Takes a file out of every place in which it stands.
@@ -239,13 +156,6 @@ impl Inputs {
         if self.can_swap() {
             std::mem::swap(&mut self.start, &mut self.end);
         }
-    }
-
-    /// The place that is drawn here.
-    pub fn slot_at(&self, pos: egui::Pos2) -> Option<Slot> {
-        let is_here = |rect: &Option<Rect>| rect.is_some_and(|rect| rect.contains(pos));
-        let index = self.rects.iter().position(is_here)?;
-        Some(Slot::ALL[index])
     }
 }
 

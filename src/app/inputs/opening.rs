@@ -5,14 +5,13 @@
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use egui::ColorImage;
 use safelight_core::job::{JobError, JobErrorKind, JobId, SourceClip, StartPicture};
 use safelight_core::media::{self, MediaError, Picture};
 
 use crate::app::background::guard::{self, NOT_SURVIVED};
-use crate::app::inputs::{Placing, Source, Ticket};
+use crate::app::inputs::slots::{Continued, Placing, Source};
 
 /// The longer side of a thumbnail, sharp on a screen of double density.
 const THUMB_PX: u32 = 320;
@@ -31,22 +30,15 @@ pub struct OpenedInputs {
     pub problems: Vec<JobError>,
     /// How many there were.
     pub num_files: usize,
-    pub ticket: Ticket,
 }
 
 /// Opens files in order until `room` of them are open.
-pub fn open_inputs(
-    paths: &[PathBuf],
-    placing: Placing,
-    room: usize,
-    ticket: Ticket,
-) -> OpenedInputs {
+pub fn open_inputs(paths: &[PathBuf], placing: Placing, room: usize) -> OpenedInputs {
     let mut found = OpenedInputs {
         placing,
         opened: Vec::new(),
         problems: Vec::new(),
         num_files: paths.len(),
-        ticket,
     };
     for path in paths {
         if found.opened.len() >= room {
@@ -61,11 +53,7 @@ pub fn open_inputs(
 }
 
 /// One picture or clip that is there already.
-pub fn opened_one(
-    opened: Result<OpenedInput, JobError>,
-    placing: Placing,
-    ticket: Ticket,
-) -> OpenedInputs {
+pub fn opened_one(opened: Result<OpenedInput, JobError>, placing: Placing) -> OpenedInputs {
     let (opened, problems) = match opened {
         Ok(input) => (vec![input], Vec::new()),
         Err(err) => (Vec::new(), vec![err]),
@@ -75,7 +63,6 @@ pub fn opened_one(
         opened,
         problems,
         num_files: 1,
-        ticket,
     }
 }
 
@@ -143,15 +130,6 @@ fn open_clip(path: &Path) -> Result<OpenedInput, JobError> {
         }),
         thumb: thumb(&last)?,
     })
-}
-
-/// A finished clip or picture to go on from.
-pub struct Continued {
-    pub path: PathBuf,
-    /// The clip's last frame, or the picture; kept in `folder` where the file cannot be read back.
-    pub frame: Arc<Picture>,
-    pub is_clip: bool,
-    pub folder: PathBuf,
 }
 
 /// Goes on from a finished result: from its file, else from its frame alone.

@@ -1,86 +1,82 @@
 //! Choosing a model, and the first page: what is here, what is known, what this machine can run.
 //!
-//! The list is made anew when models were searched; a model's card and whether it fits are found in the background,
-//! once somebody looks. Fetching is [`crate::app::fetching`]'s.
+//! Models are looked for and folders watched in the background; a model's card and whether it fits are found once
+//! somebody looks. Fetching is [`crate::app::fetching`]'s.
 
+pub mod engine;
+pub mod remembered;
 pub mod rows;
+mod searching;
 pub mod survey;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use safelight_core::catalog::{ComponentCard, EMBEDDED_MODEL, UnusableModel};
-use safelight_core::job::JobError;
+use crossbeam_channel::Sender;
+use safelight_core::catalog::{ComponentCard, EMBEDDED_MODEL};
+use safelight_core::job::{GenerateForm, JobError};
+use safelight_core::library::Watch;
 use safelight_core::model::ModelSpec;
-use serde::{Deserialize, Serialize};
+use safelight_core::settings::Settings;
 
-use crate::app::App;
-use crate::app::background::Answer;
-use crate::app::commands::AppCommand;
-use crate::app::fetching::Fetch;
-use crate::app::state::{Page, Severity};
+use crate::app::commands::{AppCommand, FetchCommand, LibraryCommand, QueueCommand};
+use crate::app::cx::Cx;
+use crate::app::models::{FoundModels, LoadModels};
+use crate::app::pending::{Pending, Stream};
+use crate::app::state::Page;
+use engine::CheckEngine;
+use remembered::Remembered;
 use rows::{Listed, Place, Rows};
-use survey::{Survey, SurveyNews, SurveyWish};
+use survey::{Examine, Survey, SurveyNews, SurveyWish};
 
-/// How many of the models used lately are remembered.
-const MAX_REMEMBERED: usize = 12;
-
-/// What the pages of models ask for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LibraryCommand {
-    /// Look at the model with this id.
-    Look(String),
-    /// Work with it, where it can be.
-    Use(String),
-    /// Keep it above all others, or no longer.
-    Favour(String, bool),
-    /// Show the files of one that lacks some to be fetched.
-    Complete(String),
-    ShowFolder(PathBuf),
-    /// Make the first clip with what ships with the app.
-    FirstClip,
-    /// Leave the first page.
-    Leave,
+/// How the library looks at the machine.
+#[derive(Clone)]
+pub struct LibraryLinks {
+    pub load: LoadModels,
+    pub check_engine: CheckEngine,
+    pub survey: Examine,
 }
 
-/// What threads say.
-pub enum LibraryAnswer {
-    Survey(u64, SurveyNews),
-    /// The parts of the model with this id.
-    Card(String, Vec<(PathBuf, ComponentCard)>),
-}
+/// What a model is made of: its files and what is in them.
+type Card = Vec<(PathBuf, ComponentCard)>;
 
-/// What is remembered of choosing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Remembered {
-    pub favourites: Vec<String>,
-    /// The last one used first.
-    pub recent: Vec<String>,
+/// A form whose model is not found any more: it comes back with the model, unless somebody has changed what stands in its
+/// place.
+struct Aside {
+    form: GenerateForm,
+    stand_in: GenerateForm,
 }
 
 /// Everything of models in one window, beside those that can be used.
-#[derive(Default)]
 pub struct Library {
-    pub unusable: Vec<UnusableModel>,
+    pub remembered: Remembered,
     pub rows: Rows,
     pub query: String,
     /// The id of the one that is looked at.
     pub chosen: Option<String>,
-    /// The search field is to have the keyboard.
-    pub wants_focus: bool,
-    /// Another field had the keyboard in the last frame.
-    pub is_typing: bool,
-    /// The list is to be scrolled to the one that is looked at.
-    pub wants_scroll: bool,
-    /// How far the list is scrolled, in points.
-    pub scroll_offset: f32,
+    /// Counts how often the page was opened.
+    pub num_opened: u64,
+    /// Counts how often the choice went to where it may not be seen.
+    pub num_moves: u64,
     pub survey: Survey,
     /// The parts of models that were looked at; empty while they are read.
-    pub cards: HashMap<String, Vec<(PathBuf, ComponentCard)>>,
+    pub cards: HashMap<String, Card>,
     /// Whether the engine could start; absent before anybody looked.
     pub engine: Option<Result<(), JobError>>,
+    aside: Option<Aside>,
+    links: LibraryLinks,
+    /// The search for models that all of this is of.
+    models_number: u64,
+    /// The settings that all of this was looked for with.
+    looked_with: Settings,
+    loading: Pending<FoundModels>,
+    checking: Pending<Result<(), JobError>>,
+    surveying: Stream<SurveyNews>,
+    reading: Pending<(String, Card)>,
+    /// Tells of changes where models lie.
+    changes: Stream<()>,
+    watching: Sender<Watch>,
 }
 
 impl Library {
@@ -90,16 +86,191 @@ impl Library {
         self.rows.models.iter().find(|model| model.id == *id)
     }
 
+    pub fn update(&mut self, command: LibraryCommand, cx: &mut Cx) {
+        match command {
+            LibraryCommand::Choose(id) => self.choose(&id, cx),
+            LibraryCommand::ResetForm => {
+                if let Some(spec) = cx.model().cloned() {
+                    cx.form.reset_to(&spec);
+                }
+            }
+            LibraryCommand::Reload => self.load(cx),
+            LibraryCommand::Search(query) => {
+                self.query = query;
+                self.search();
+                self.num_moves += 1;
+                if let Some(id) = self.chosen.clone() {
+                    self.look_at(&id, cx);
+                }
+            }
+            LibraryCommand::Step(by) => {
+                let here = self.chosen.as_ref().and_then(|id| self.rows.line_of(id));
+                let next = self.rows.step(here, by);
+                if let Some(model) = next.and_then(|line| self.rows.model_at(line)) {
+                    let id = model.id.clone();
+                    self.look_at(&id, cx);
+                    self.num_moves += 1;
+                }
+            }
+            LibraryCommand::Look(id) => self.look_at(&id, cx),
+            LibraryCommand::Use(id) => self.use_model(&id, cx),
+            LibraryCommand::Favour(id, is_favourite) => {
+                self.remembered.favour(id, is_favourite);
+                self.search();
+            }
+            LibraryCommand::Complete(id) => complete(&id, cx),
+            LibraryCommand::ShowFolder(path) => {
+                let folder = if path.extension().is_some() {
+                    path.parent().map(PathBuf::from).unwrap_or_default()
+                } else {
+                    path
+                };
+                cx.background.open_folder(folder);
+            }
+            LibraryCommand::FirstClip => self.make_first_clip(cx),
+            LibraryCommand::Leave => {
+                cx.push(AppCommand::Show(Page::Watch));
+                self.tell_engine(cx);
+            }
+        }
+    }
+
+    pub fn poll(&mut self, cx: &mut Cx) {
+        let mut has_changed = false;
+        while self.changes.take().is_some() {
+            has_changed = true;
+        }
+        if has_changed {
+            self.load_quietly(cx);
+        }
+        if let Some(found) = self.loading.take() {
+            self.take_models(found, cx);
+        }
+        if let Some(engine) = self.checking.take() {
+            self.take_engine(engine, cx);
+        }
+        while let Some(news) = self.surveying.take() {
+            self.survey.take(news);
+        }
+        while let Some((id, card)) = self.reading.take() {
+            self.cards.insert(id, card);
+        }
+    }
+
+    /// Works with a model that is here.
+    fn choose(&mut self, id: &str, cx: &mut Cx) {
+        if let Some(spec) = cx.models.get(id) {
+            cx.form.reset_to(spec);
+            self.aside = None;
+            self.remembered.use_now(id);
+            cx.push(FetchCommand::Leave);
+        }
+    }
+
+    pub(super) fn open(&mut self, cx: &Cx) {
+        self.query.clear();
+        self.num_opened += 1;
+        self.num_moves += 1;
+        self.chosen.clone_from(&cx.form.model);
+        self.search();
+        self.look_around(cx);
+        if let Some(id) = self.chosen.clone() {
+            self.read_card(&id, cx);
+        }
+    }
+
     /// Searches anew, and keeps looking at a model that is found.
-    pub fn search(&mut self, remembered: &Remembered) {
-        self.rows
-            .search(&self.query, &remembered.favourites, &remembered.recent);
+    fn search(&mut self) {
+        let Remembered { favourites, recent } = &self.remembered;
+        self.rows.search(&self.query, favourites, recent);
         let is_shown = |id: &String| self.rows.line_of(id).is_some();
         if !self.query.is_empty() && !self.chosen.as_ref().is_some_and(is_shown) {
             let first = self.rows.step(None, 0);
             let first = first.and_then(|line| self.rows.model_at(line));
             self.chosen = first.map(|model| model.id.clone());
         }
+    }
+
+    /// Looks at the machine, unless what is known is of today.
+    pub(super) fn look_around(&mut self, cx: &Cx) {
+        if self.survey.machine.is_some() && !self.survey.is_stale {
+            return;
+        }
+        self.survey.is_stale = false;
+        let examine = Arc::clone(&self.links.survey);
+        let wish = SurveyWish {
+            settings: cx.settings.clone(),
+            specs: cx.models.all().to_vec(),
+            known: cx.models.found.missing.clone(),
+        };
+        self.surveying = cx.background.stream("survey", move |postbox| {
+            examine(&wish, &mut |news| {
+                postbox.post(news);
+            });
+        });
+    }
+
+    fn look_at(&mut self, id: &str, cx: &mut Cx) {
+        self.read_card(id, cx);
+        let is_known = self
+            .rows
+            .models
+            .iter()
+            .any(|model| model.id == id && matches!(model.place, Place::Known(_)));
+        self.chosen = Some(id.to_owned());
+        cx.push(FetchCommand::Show(is_known.then(|| id.to_owned())));
+    }
+
+    /// Reads what a model is made of, once.
+    fn read_card(&mut self, id: &str, cx: &Cx) {
+        let spec = cx.models.get(id);
+        let Some(spec) = spec.filter(|_| !self.cards.contains_key(id)).cloned() else {
+            return;
+        };
+        self.cards.insert(id.to_owned(), Vec::new());
+        let id = id.to_owned();
+        let reading = move || (id, spec.part_cards());
+        self.reading.add(cx.background.run("model-card", reading));
+    }
+
+    /// Works with a model that is here; begins to fetch one that is not, shows what another lacks.
+    fn use_model(&mut self, id: &str, cx: &mut Cx) {
+        if cx.models.get(id).is_some() {
+            if cx.form.model.as_deref() != Some(id) {
+                self.choose(id, cx);
+            }
+            self.remembered.use_now(id);
+            cx.push(AppCommand::Show(Page::Watch));
+            return;
+        }
+        self.look_at(id, cx);
+        complete(id, cx);
+    }
+
+    fn make_first_clip(&mut self, cx: &mut Cx) {
+        let Some(spec) = first_model(cx.models.all()).cloned() else {
+            return;
+        };
+        self.remembered.use_now(&spec.id);
+        cx.form.reset_to(&spec);
+        if cx.form.prompt.trim().is_empty()
+            && let Some(example) = spec.example_prompts.first()
+        {
+            cx.form.prompt.clone_from(example);
+        }
+        cx.push(AppCommand::Show(Page::Watch));
+        cx.push(QueueCommand::Submit);
+    }
+}
+
+/// Offers the files that a model lacks.
+fn complete(id: &str, cx: &mut Cx) {
+    let unusable = &cx.models.found.unusable;
+    let model = unusable
+        .iter()
+        .find(|model| model.path.display().to_string() == id);
+    if let Some(entry) = model.and_then(|model| model.fetch.clone()) {
+        cx.push(FetchCommand::Offer(Box::new(entry)));
     }
 }
 
@@ -113,204 +284,4 @@ pub fn first_model(models: &[ModelSpec]) -> Option<&ModelSpec> {
     };
     let embedded = models.iter().find(|spec| spec.id == EMBEDDED_MODEL);
     embedded.or_else(|| models.iter().find(needs_none))
-}
-
-impl App {
-    pub(in crate::app) fn run_library_command(&mut self, command: LibraryCommand) {
-        match command {
-            LibraryCommand::Look(id) => self.look_at_model(&id),
-            LibraryCommand::Use(id) => self.use_model(&id),
-            LibraryCommand::Favour(id, is_favourite) => {
-                let favourites = &mut self.state.library.favourites;
-                favourites.retain(|known| *known != id);
-                if is_favourite {
-                    favourites.insert(0, id);
-                }
-                self.search_library();
-            }
-            LibraryCommand::Complete(id) => self.complete_model(&id),
-            LibraryCommand::ShowFolder(path) => {
-                let folder = if path.extension().is_some() {
-                    path.parent().map(PathBuf::from).unwrap_or_default()
-                } else {
-                    path
-                };
-                self.background.open_folder(folder);
-            }
-            LibraryCommand::FirstClip => self.make_first_clip(),
-            LibraryCommand::Leave => self.leave_welcome(),
-        }
-    }
-
-    /// The page was opened.
-    pub(in crate::app) fn open_library(&mut self) {
-        let library = &mut self.session.library;
-        library.query.clear();
-        library.wants_focus = true;
-        library.wants_scroll = true;
-        library.chosen.clone_from(&self.state.form.model);
-        self.search_library();
-        self.survey();
-        if let Some(id) = self.session.library.chosen.clone() {
-            self.read_card(&id);
-        }
-    }
-
-    fn search_library(&mut self) {
-        self.session.library.search(&self.state.library);
-    }
-
-    /// Models were searched: the list, the cards and what fits are of yesterday.
-    pub(in crate::app) fn renew_library(&mut self, unusable: Vec<UnusableModel>) {
-        let library = &mut self.session.library;
-        library.rows = Rows::take(self.session.models.all(), &unusable, &self.session.missing);
-        library.unusable = unusable;
-        library.cards.clear();
-        self.search_library();
-        self.renew_survey();
-        if self.is_library_shown()
-            && let Some(id) = self.session.library.chosen.clone()
-        {
-            self.read_card(&id);
-        }
-    }
-
-    /// What this machine can run is of yesterday: who looks at it sees it anew.
-    pub(in crate::app) fn renew_survey(&mut self) {
-        self.session.library.survey.is_stale = true;
-        if self.is_library_shown() {
-            self.survey();
-        }
-    }
-
-    fn is_library_shown(&self) -> bool {
-        matches!(self.session.page, Page::Models | Page::Welcome)
-    }
-
-    /// Looks at the machine, unless what is known is of today.
-    pub(in crate::app) fn survey(&mut self) {
-        let survey = &mut self.session.library.survey;
-        if survey.machine.is_some() && !survey.is_stale {
-            return;
-        }
-        survey.is_stale = false;
-        survey.number += 1;
-        let number = survey.number;
-        let examine = Arc::clone(&self.survey_with);
-        let wish = SurveyWish {
-            settings: self.settings.clone(),
-            specs: self.session.models.all().to_vec(),
-            known: self.session.missing.clone(),
-        };
-        self.background.spawn("survey", move |postbox| {
-            examine(&wish, &mut |news| {
-                postbox.post(Answer::Library(LibraryAnswer::Survey(number, news)));
-            });
-        });
-    }
-
-    pub(in crate::app) fn take_library_answer(&mut self, answer: LibraryAnswer) {
-        let library = &mut self.session.library;
-        match answer {
-            LibraryAnswer::Survey(number, news) => library.survey.take(number, news),
-            LibraryAnswer::Card(id, parts) => {
-                library.cards.insert(id, parts);
-            }
-        }
-    }
-
-    fn look_at_model(&mut self, id: &str) {
-        self.read_card(id);
-        let library = &mut self.session.library;
-        let is_known = library
-            .rows
-            .models
-            .iter()
-            .any(|model| model.id == id && matches!(model.place, Place::Known(_)));
-        library.chosen = Some(id.to_owned());
-        self.show_missing(is_known.then_some(id));
-    }
-
-    /// Reads what a model is made of, once.
-    fn read_card(&mut self, id: &str) {
-        let library = &mut self.session.library;
-        let spec = self.session.models.all().iter().find(|spec| spec.id == id);
-        let Some(spec) = spec.filter(|_| !library.cards.contains_key(id)).cloned() else {
-            return;
-        };
-        library.cards.insert(id.to_owned(), Vec::new());
-        let id = id.to_owned();
-        self.background.spawn("model-card", move |postbox| {
-            let parts = spec.part_cards();
-            postbox.post(Answer::Library(LibraryAnswer::Card(id, parts)));
-        });
-    }
-
-    /// Works with a model that is here; begins to fetch one that is not, shows what another lacks.
-    fn use_model(&mut self, id: &str) {
-        if self.session.models.all().iter().any(|spec| spec.id == id) {
-            if self.state.form.model.as_deref() != Some(id) {
-                self.commands.push(AppCommand::ChooseModel(id.to_owned()));
-            }
-            self.remember_model(id);
-            self.show_page(Page::Watch);
-            return;
-        }
-        self.look_at_model(id);
-        self.complete_model(id);
-    }
-
-    pub(in crate::app) fn remember_model(&mut self, id: &str) {
-        let recent = &mut self.state.library.recent;
-        recent.retain(|known| known != id);
-        recent.insert(0, id.to_owned());
-        recent.truncate(MAX_REMEMBERED);
-    }
-
-    /// Offers the files that a model lacks.
-    fn complete_model(&mut self, id: &str) {
-        let is_busy = self.session.fetch.as_ref().is_some_and(Fetch::is_busy);
-        let unusable = &self.session.library.unusable;
-        let model = unusable
-            .iter()
-            .find(|model| model.path.display().to_string() == id);
-        let entry = model.and_then(|model| model.fetch.clone());
-        if let (Some(entry), Some(paths), false) = (entry, &self.paths, is_busy) {
-            self.session.fetch = Some(Fetch::new(entry, paths.models()));
-        }
-    }
-
-    fn make_first_clip(&mut self) {
-        let Some(spec) = first_model(self.session.models.all()).cloned() else {
-            return;
-        };
-        self.remember_model(&spec.id);
-        self.state.form.reset_to(&spec);
-        if self.state.form.prompt.trim().is_empty()
-            && let Some(example) = spec.example_prompts.first()
-        {
-            self.state.form.prompt.clone_from(example);
-        }
-        self.show_page(Page::Watch);
-        self.commands.push(AppCommand::Submit);
-    }
-
-    /// What stood on the first page and is still wrong is said where the work is.
-    fn leave_welcome(&mut self) {
-        self.show_page(Page::Watch);
-        if let Some(Err(err)) = self.session.library.engine.clone() {
-            self.session.notify(Severity::Error, err);
-        }
-    }
-
-    /// Whether the engine could start; on the first page it is said in its place.
-    pub(in crate::app) fn take_engine(&mut self, engine: Result<(), JobError>) {
-        if let Err(err) = &engine
-            && self.session.page != Page::Welcome
-        {
-            self.session.notify(Severity::Error, err.clone());
-        }
-        self.session.library.engine = Some(engine);
-        self.renew_survey();
-    }
 }

@@ -18,11 +18,9 @@ pub enum Place {
     Here(usize),
     /// On this disk, and not to be used.
     Unusable(usize),
-    /// Known, and not on this disk.
     Known(usize),
 }
 
-/// One model of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// The catalogue's id, or a path.

@@ -66,7 +66,6 @@ pub struct Machine {
     pub is_writable: bool,
 }
 
-/// What a survey is to look at.
 pub struct SurveyWish {
     pub settings: Settings,
     pub specs: Vec<ModelSpec>,
@@ -89,17 +88,12 @@ pub type Examine = Arc<dyn Fn(&SurveyWish, &mut dyn FnMut(SurveyNews)) + Send + 
 pub struct Survey {
     pub machine: Option<Machine>,
     pub fits: HashMap<String, Fit>,
-    /// Of the last survey: what an earlier one still says is not heard.
-    pub(super) number: u64,
     /// Models or settings have changed since.
     pub(super) is_stale: bool,
 }
 
 impl Survey {
-    pub(super) fn take(&mut self, number: u64, news: SurveyNews) {
-        if number != self.number {
-            return;
-        }
+    pub(super) fn take(&mut self, news: SurveyNews) {
         match news {
             SurveyNews::Machine(machine) => self.machine = Some(*machine),
             SurveyNews::Fit(id, fit) => {
@@ -250,6 +244,7 @@ pub fn of_known(entry: &CatalogEntry, device: &Device, settings: &Settings) -> F
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::pending::Stream;
     use safelight_core::catalog::known_models;
     use safelight_core::memory::DeviceFacts;
 
@@ -294,16 +289,20 @@ mod tests {
 
     #[test]
     fn what_an_earlier_survey_still_says_is_not_heard() {
-        let mut survey = Survey {
-            number: 2,
-            ..Survey::default()
-        };
+        let ctx = egui::Context::default();
+        let (earlier, mut surveying) = Stream::new(&ctx);
         let fit = Fit {
             word: FitWord::Fits,
             text: "Fits".into(),
         };
-        survey.take(1, SurveyNews::Fit("a".into(), fit.clone()));
-        survey.take(2, SurveyNews::Fit("b".into(), fit));
+        let (later, other) = Stream::new(&ctx);
+        drop(std::mem::replace(&mut surveying, other));
+        earlier.post(SurveyNews::Fit("a".into(), fit.clone()));
+        later.post(SurveyNews::Fit("b".into(), fit));
+        let mut survey = Survey::default();
+        while let Some(news) = surveying.take() {
+            survey.take(news);
+        }
         assert_eq!(survey.word("a"), FitWord::Unknown);
         assert_eq!(survey.word("b"), FitWord::Fits);
     }

@@ -11,104 +11,43 @@ use std::sync::Arc;
 use safelight_core::job::{ChosenLora, FieldError, GenerateForm, JobError, JobErrorKind};
 use safelight_core::lora::{CheckedLora, Coverage, Fit, FoundLora};
 
-use crate::app::App;
-use crate::app::background::Answer;
-use crate::app::commands::AppCommand;
-use crate::app::notices::Notice;
-use crate::app::prompt::PromptCommand;
-use crate::app::state::Severity;
+use crate::app::commands::LorasCommand;
+use crate::app::cx::Cx;
+use crate::app::notices::{Notice, Severity};
+use crate::app::pending::{Pending, Stream};
 
-/// What the list of LoRAs may ask for.
-#[derive(Clone, Debug)]
-pub enum LorasCommand {
-    /// Open the list of those that are on this machine.
-    Open,
-    Close,
-    /// Look for files again.
-    Look,
-    /// Take those files into the form that are LoRAs and fit.
-    Add(Vec<PathBuf>),
-    /// Ask for a file in a dialog.
-    Pick,
-    /// Take the one in this place out of the form.
-    Remove(usize),
-    /// Write a word that a LoRA listens to into the prompt.
-    InsertWord(String),
-}
-
-/// What the threads found.
-pub enum LorasAnswer {
-    /// More files that the search with this number found.
-    Found(u64, Vec<FoundLora>),
-    /// It has ended; or why it cannot be said what fits.
-    Ended(u64, Option<String>),
-    /// What is known of chosen files, for the model with this id.
-    Chosen(String, Vec<FoundLora>),
-    /// What is known of files that somebody wants in the form, for the model with this id.
-    Wanted(String, Vec<FoundLora>),
-    Picked(Vec<PathBuf>),
-}
-
-/// The state of all this until the window closes.
+/// The LoRAs that can be chosen, and what is known of those that are.
 #[derive(Default)]
 pub struct LoraShelf {
     pub is_open: bool,
-    pub search: String,
-    /// Only those for the chosen model.
-    pub hides_others: bool,
     /// What the last search has found so far: first what fits.
-    pub found: Vec<Arc<FoundLora>>,
-    /// What is shown of that; none when it is to be chosen anew.
-    shown: Option<Shown>,
-    pub is_looking: bool,
+    pub found: Arc<Vec<Arc<FoundLora>>>,
     /// Why it cannot be said what fits.
     pub problem: Option<String>,
-    /// Which search that is, and for which model.
-    number: u64,
+    /// More files, or at the end why it cannot be said what fits.
+    search: Stream<Result<Vec<FoundLora>, String>>,
+    /// For which model they were looked for.
     model: Option<String>,
-    /// What is known of chosen files, and for which model.
-    chosen: HashMap<PathBuf, FoundLora>,
+    /// What is known of chosen files, once they were looked at, and for which model.
+    chosen: HashMap<PathBuf, Option<FoundLora>>,
     chosen_for: Option<String>,
-    /// Chosen files that are being looked at.
-    asked: Vec<PathBuf>,
+    looking: Pending<Vec<FoundLora>>,
+    /// Files that somebody wants in the form, looked at for the model with this id.
+    wanted: Pending<(String, Vec<FoundLora>)>,
+    picking: Pending<Option<Vec<PathBuf>>>,
     /// What jobs said.
     coverage: HashMap<PathBuf, Coverage>,
 }
 
-/// A part of what was found, and what it was chosen by.
-struct Shown {
-    search: String,
-    hides_others: bool,
-    loras: Arc<[Arc<FoundLora>]>,
-}
-
 impl LoraShelf {
-    /// What has the words of the search, and is for the model where others are hidden.
-    pub fn shown(&mut self) -> Arc<[Arc<FoundLora>]> {
-        let is_of_now = self.shown.as_ref().is_some_and(|shown| {
-            shown.search == self.search && shown.hides_others == self.hides_others
-        });
-        if !is_of_now {
-            self.shown = None;
-        }
-        let shown = self.shown.get_or_insert_with(|| {
-            let words = self.search.to_lowercase();
-            let found = self
-                .found
-                .iter()
-                .filter(|lora| (!self.hides_others || lora.fits()) && lora.has_words(&words));
-            Shown {
-                search: self.search.clone(),
-                hides_others: self.hides_others,
-                loras: found.cloned().collect(),
-            }
-        });
-        Arc::clone(&shown.loras)
+    /// More files may be found.
+    pub fn is_looking(&self) -> bool {
+        self.search.is_busy()
     }
 
     /// What is known of a chosen file.
     pub fn chosen(&self, path: &Path) -> Option<&FoundLora> {
-        self.chosen.get(path)
+        self.chosen.get(path)?.as_ref()
     }
 
     /// How much of a file the last job with it used.
@@ -144,82 +83,69 @@ impl LoraShelf {
     pub(in crate::app) fn take_checked(&mut self, checked: CheckedLora) {
         self.coverage.insert(checked.lora.path, checked.coverage);
     }
-}
 
-impl App {
-    pub(in crate::app) fn run_loras_command(&mut self, command: LorasCommand) {
+    pub fn update(&mut self, command: LorasCommand, cx: &mut Cx) {
         match command {
             LorasCommand::Open => {
-                self.session.loras.is_open = true;
-                self.look_for_loras();
+                self.is_open = true;
+                self.search(cx);
             }
-            LorasCommand::Close => self.session.loras.is_open = false,
+            LorasCommand::Close => self.is_open = false,
             LorasCommand::Look => {
-                self.session.loras.model = None;
-                self.look_for_loras();
+                self.model = None;
+                self.search(cx);
             }
-            LorasCommand::Add(paths) => self.want_loras(paths),
+            LorasCommand::Add(paths) => self.want(paths, cx),
             LorasCommand::Pick => {
-                self.session.is_picking = true;
-                self.background.pick_loras();
+                self.picking = cx.background.ask(|| {
+                    let dialog = rfd::FileDialog::new().set_title("Choose LoRA files");
+                    dialog.add_filter("LoRAs", &["safetensors"]).pick_files()
+                });
             }
             LorasCommand::Remove(index) => {
-                let loras = &mut self.state.form.loras;
+                let loras = &mut cx.form.loras;
                 if index < loras.len() {
                     loras.remove(index);
                 }
             }
-            LorasCommand::InsertWord(word) => {
-                let command = PromptCommand::Insert(word);
-                self.commands.push(AppCommand::Prompt(command));
-            }
         }
     }
 
-    pub(in crate::app) fn take_loras_answer(&mut self, answer: LorasAnswer) {
-        let shelf = &mut self.session.loras;
-        match answer {
-            LorasAnswer::Found(number, found) if number == shelf.number => {
-                shelf.found.extend(found.into_iter().map(Arc::new));
-                // What fits comes first; among equals the order of names stays.
-                shelf
-                    .found
-                    .sort_by_key(|lora| (!lora.fits(), lora.card.is_none()));
-                shelf.shown = None;
-            }
-            LorasAnswer::Ended(number, problem) if number == shelf.number => {
-                shelf.is_looking = false;
-                shelf.problem = problem;
-            }
-            LorasAnswer::Found(..) | LorasAnswer::Ended(..) => {}
-            LorasAnswer::Chosen(model, found) => {
-                shelf.asked.clear();
-                if shelf.chosen_for.as_ref() == Some(&model) {
-                    let known = found.into_iter().map(|lora| (lora.path.clone(), lora));
-                    shelf.chosen.extend(known);
+    pub fn poll(&mut self, cx: &mut Cx) {
+        while let Some(found) = self.search.take() {
+            match found {
+                Ok(more) => {
+                    let found = Arc::make_mut(&mut self.found);
+                    found.extend(more.into_iter().map(Arc::new));
+                    // What fits comes first; among equals the order of names stays.
+                    found.sort_by_key(|lora| (!lora.fits(), lora.card.is_none()));
                 }
-            }
-            LorasAnswer::Wanted(model, found) => self.add_loras(&model, found),
-            LorasAnswer::Picked(paths) => {
-                self.session.is_picking = false;
-                self.want_loras(paths);
+                Err(problem) => self.problem = Some(problem),
             }
         }
-    }
-
-    /// Takes those that fit; what was looked at for another model is looked at again.
-    fn add_loras(&mut self, model: &str, found: Vec<FoundLora>) {
-        if self.state.form.model.as_deref() == Some(model) {
-            for lora in found {
-                self.add_lora(lora);
+        while let Some(found) = self.looking.take() {
+            let known = found
+                .into_iter()
+                .map(|lora| (lora.path.clone(), Some(lora)));
+            self.chosen.extend(known);
+        }
+        if let Some(Some(paths)) = self.picking.take() {
+            self.want(paths, cx);
+        }
+        while let Some((model, found)) = self.wanted.take() {
+            if cx.form.model.as_ref() == Some(&model) {
+                for lora in found {
+                    self.add(lora, cx);
+                }
+            } else {
+                // What was looked at for another model is looked at again.
+                self.want(found.into_iter().map(|lora| lora.path).collect(), cx);
             }
-        } else {
-            self.want_loras(found.into_iter().map(|lora| lora.path).collect());
         }
     }
 
     /// Puts a file into the form, or says why not.
-    fn add_lora(&mut self, found: FoundLora) {
+    fn add(&mut self, found: FoundLora, cx: &mut Cx) {
         let reason = match &found.fit {
             Fit::Yes(_) => None,
             Fit::No(reason) => Some(reason.clone()),
@@ -228,129 +154,83 @@ impl App {
         if let Some(reason) = reason {
             let err = JobError::new(JobErrorKind::InvalidRequest, reason)
                 .advise(format!("The file is {}", found.path.display()));
-            self.session.show_notice(Notice::of_input(err));
+            cx.notices.show(Notice::of_input(err));
             return;
         }
-        let loras = &mut self.state.form.loras;
+        let loras = &mut cx.form.loras;
         if let Some(known) = loras.iter_mut().find(|lora| lora.path == found.path) {
             known.is_on = true;
         } else {
             loras.push(ChosenLora::new(found.path.clone()));
-            self.session.last_word = format!("Added the LoRA {}", found.name());
+            cx.say(format!("Added the LoRA {}", found.name()));
         }
-        let shelf = &mut self.session.loras;
-        shelf.chosen.insert(found.path.clone(), found);
+        self.chosen.insert(found.path.clone(), Some(found));
     }
 
     /// Lets the chosen files be looked at for the chosen model, unless they are known.
-    pub(in crate::app) fn look_at_chosen_loras(&mut self) {
-        let shelf = &mut self.session.loras;
-        if self.state.form.loras.is_empty() || !shelf.asked.is_empty() {
-            return;
+    pub(in crate::app) fn follow(&mut self, cx: &Cx) {
+        if self.chosen_for != cx.form.model {
+            self.chosen_for.clone_from(&cx.form.model);
+            self.chosen.clear();
+            self.looking = Pending::default();
         }
-        if shelf.chosen_for != self.state.form.model {
-            shelf.chosen_for.clone_from(&self.state.form.model);
-            shelf.chosen.clear();
-        }
-        let paths = self.state.form.loras.iter().map(|lora| &lora.path);
-        let unknown: Vec<PathBuf> = paths
-            .filter(|path| !shelf.chosen.contains_key(*path))
-            .cloned()
-            .collect();
-        if unknown.is_empty() {
-            return;
-        }
-        let Some(spec) = self.session.model(&self.state.form).cloned() else {
+        let paths = cx.form.loras.iter().map(|lora| &lora.path);
+        let unknown = paths.filter(|path| !self.chosen.contains_key(*path));
+        let unknown: Vec<PathBuf> = unknown.cloned().collect();
+        let Some(spec) = cx.model().filter(|_| !unknown.is_empty()).cloned() else {
             return;
         };
-        self.session.loras.asked.clone_from(&unknown);
-        self.background.spawn("loras", move |postbox| {
-            let found = looking::look_at(&spec, &unknown);
-            postbox.post(Answer::Loras(LorasAnswer::Chosen(spec.id, found)));
-        });
+        let asked = unknown.iter().map(|path| (path.clone(), None));
+        self.chosen.extend(asked);
+        let work = move || looking::look_at(&spec, &unknown);
+        self.looking.add(cx.background.run("loras", work));
     }
 
-    /// Looks whether files fit, for [`Self::add_loras`].
-    fn want_loras(&mut self, paths: Vec<PathBuf>) {
+    /// Looks whether files fit, for [`Self::add`].
+    fn want(&mut self, paths: Vec<PathBuf>, cx: &mut Cx) {
         let Some(first) = paths.first() else {
             return;
         };
-        let Some(spec) = self.session.model(&self.state.form).cloned() else {
+        let Some(spec) = cx.model().cloned() else {
             let text = format!(
                 "a LoRA is for a model, and there is none: {}",
                 first.display()
             );
             let err = JobError::new(JobErrorKind::InvalidRequest, text)
                 .advise("Choose a model, then add the LoRA again");
-            self.session.notify(Severity::Warning, err);
+            cx.tell(Severity::Warning, err);
             return;
         };
-        self.background.spawn("loras", move |postbox| {
+        self.wanted.add(cx.background.run("loras", move || {
             let found = looking::look_at(&spec, &paths);
-            postbox.post(Answer::Loras(LorasAnswer::Wanted(spec.id, found)));
-        });
+            (spec.id, found)
+        }));
     }
 
     /// Looks for the files on this machine, unless they were looked for with this model.
-    fn look_for_loras(&mut self) {
-        let Some(spec) = self.session.model(&self.state.form).cloned() else {
+    fn search(&mut self, cx: &Cx) {
+        let Some(spec) = cx.model().cloned() else {
             return;
         };
-        let shelf = &mut self.session.loras;
-        if shelf.model.as_ref() == Some(&spec.id) {
+        if self.model.as_ref() == Some(&spec.id) {
             return;
         }
-        shelf.model = Some(spec.id.clone());
-        shelf.number += 1;
-        shelf.is_looking = true;
-        shelf.found.clear();
-        shelf.shown = None;
-        shelf.problem = None;
+        self.model = Some(spec.id.clone());
+        self.found = Arc::default();
+        self.problem = None;
         // What is chosen may have changed, too.
-        shelf.chosen_for = None;
-        let number = shelf.number;
-        let Some(paths) = self.paths.clone() else {
-            shelf.is_looking = false;
+        self.chosen_for = None;
+        let Some(paths) = cx.paths.clone() else {
             return;
         };
-        let settings = self.settings.clone();
-        self.background.spawn("loras", move |postbox| {
-            looking::look_for(&spec, &paths, &settings, |found| {
-                postbox.post(Answer::Loras(LorasAnswer::Found(number, found)));
-            })
-            .map_or_else(
-                |problem| postbox.post(Answer::Loras(LorasAnswer::Ended(number, Some(problem)))),
-                |()| postbox.post(Answer::Loras(LorasAnswer::Ended(number, None))),
-            );
+        let settings = cx.settings.clone();
+        self.search = cx.background.stream("loras", move |postbox| {
+            let looked = looking::look_for(&spec, &paths, &settings, |found| {
+                postbox.post(Ok(found));
+            });
+            if let Err(problem) = looked {
+                postbox.post(Err(problem));
+            }
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_is_searched_anew_only_when_something_else_is_looked_for() {
-        let lora = |name: &str, fit| {
-            let path = Path::new("/loras").join(name);
-            Arc::new(FoundLora::new(&path, 1, None, fit))
-        };
-        let other = || Fit::No("it is for another model".to_owned());
-        let mut shelf = LoraShelf {
-            found: vec![
-                lora("Ink.safetensors", Fit::Yes(Coverage::default())),
-                lora("ink-old.safetensors", other()),
-                lora("boats.safetensors", other()),
-            ],
-            ..LoraShelf::default()
-        };
-        let all = shelf.shown();
-        assert_eq!(all.len(), 3);
-        assert!(Arc::ptr_eq(&all, &shelf.shown()));
-        shelf.search = "INK ".to_owned();
-        assert_eq!(shelf.shown().len(), 2);
-        shelf.hides_others = true;
-        assert_eq!(shelf.shown().len(), 1);
     }
 }

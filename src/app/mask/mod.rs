@@ -1,4 +1,4 @@
-//! Painting a mask over the start picture: what is open, which brush, and how it becomes the Mask input.
+//! Painting a mask over the start picture: what is open, and how it becomes the Mask input.
 //!
 //! Paints nothing itself: what pointer and buttons ask for goes in order to the mask's own thread, the `painter`.
 
@@ -10,60 +10,34 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use crossbeam_channel::{Sender, bounded};
-use egui::{Context, Rect, Vec2};
+use egui::{Rect, Vec2};
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::media::Brush;
 
-use crate::app::App;
-use crate::app::background::Answer;
 use crate::app::background::guard::survived;
-use crate::app::inputs::Slot;
-use crate::app::state::{Page, Severity};
+use crate::app::commands::MaskCommand;
+use crate::app::cx::Cx;
+use crate::app::inputs::{Inputs, Slot};
+use crate::app::notices::Severity;
+use crate::app::pending::Stream;
+use crate::app::state::Page;
 use opening::Opened;
 use painter::{ORDER_ROOM, Order, Painter};
 use tiles::{Shown, Sight};
 
-/// The brush's diameter in pixels of the picture.
-pub const MIN_BRUSH: f32 = 1.0;
-pub const MAX_BRUSH: f32 = 2000.0;
-/// How far edges may be softened, in pixels of the picture.
-pub const MAX_SOFTEN: u32 = 200;
-
-/// What the page of the mask asks for.
-#[derive(Clone, Debug, PartialEq)]
-pub enum MaskCommand {
-    /// Paint over the start picture, from the mask that there is.
-    Open,
-    /// The pointer went down here; pixels of the picture.
-    Begin([f32; 2], bool),
-    /// And on to here.
-    Move([f32; 2]),
-    /// And up.
-    End,
-    Fill,
-    Clear,
-    Invert,
-    /// Soften all edges by the chosen width.
-    Soften,
-    Undo,
-    Redo,
-    /// Keep it as a file and as the Mask input.
-    Use,
-    /// Go back without it.
-    Discard,
-}
-
-/// What the mask's thread says; the numbers are those of editors.
-pub enum MaskAnswer {
+/// What the mask's thread says.
+enum Said {
+    /// First of all.
     Opened(Result<Box<Editor>, JobError>),
     /// It looks like this now.
-    Painted(u64, Painted),
-    Softened(u64),
+    Painted(Painted),
+    Softened(Result<(), JobError>),
     /// It is in this file, or why not.
-    Kept(u64, Result<PathBuf, JobError>),
+    Kept(Result<PathBuf, JobError>),
 }
 
 /// What there is of a mask after some orders.
+#[derive(Default)]
 pub struct Painted {
     /// What is seen of it, from the back to the front.
     pub shown: Vec<Shown>,
@@ -78,77 +52,47 @@ pub enum Busy {
     Keeping,
 }
 
-/// The part of the picture that is seen.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Look {
-    /// Points of the screen a pixel of the picture; `None`: the whole picture fits.
-    pub scale: Option<f32>,
-    /// From the middle of the place to that of the picture, in points.
-    pub offset: Vec2,
-}
-
 /// One mask that is painted.
 pub struct Editor {
     /// Of this editor among those of the window.
-    number: u64,
+    pub number: u64,
     /// What it lies on, and the mask that it began with or was kept as.
     picture: PathBuf,
     mask_file: Option<PathBuf>,
     width: u32,
     height: u32,
     pub painted: Painted,
-    /// In pixels of the picture.
-    pub diameter: f32,
-    /// The part of the brush's radius over which it fades, in percent.
-    pub softness: f32,
-    pub is_erasing: bool,
-    /// Of the colour over the picture.
-    pub opacity: f32,
-    /// How far [`MaskCommand::Soften`] softens, in pixels.
-    pub soften_by: u32,
-    pub look: Look,
     pub busy: Option<Busy>,
     /// Something was painted since it was opened or kept.
-    pub is_changed: bool,
+    is_changed: bool,
     /// Where the pointer was in the stroke that goes on, and whether that erases.
     stroke: Option<([f32; 2], bool)>,
     /// What the painter has no room for yet.
     waiting: VecDeque<Order>,
     orders: Sender<Order>,
-    /// What the painter was told to show.
+    said: Stream<Said>,
+    /// What is in sight, and what the painter was told of it.
     sight: Option<Sight>,
+    told_sight: Option<Sight>,
 }
 
 impl Editor {
     fn new(number: u64, opened: &Opened, orders: Sender<Order>) -> Self {
-        let (width, height) = (opened.mask.width(), opened.mask.height());
-        let side = width.max(height) as f32;
         Self {
             number,
             picture: opened.picture.clone(),
             mask_file: opened.mask_file.clone(),
-            width,
-            height,
-            painted: Painted {
-                shown: Vec::new(),
-                can_undo: false,
-                can_redo: false,
-            },
-            diameter: (side / 12.0).clamp(8.0, MAX_BRUSH / 4.0).round(),
-            softness: 30.0,
-            is_erasing: false,
-            opacity: 0.55,
-            soften_by: ((side / 100.0) as u32).clamp(2, MAX_SOFTEN),
-            look: Look {
-                scale: None,
-                offset: Vec2::ZERO,
-            },
+            width: opened.mask.width(),
+            height: opened.mask.height(),
+            painted: Painted::default(),
             busy: None,
             is_changed: false,
             stroke: None,
             waiting: VecDeque::new(),
             orders,
+            said: Stream::default(),
             sight: None,
+            told_sight: None,
         }
     }
 
@@ -168,39 +112,15 @@ impl Editor {
         self.stroke.is_some()
     }
 
-    /// A brush one step larger or smaller, with the same feeling at all sizes.
-    pub fn resize_brush(&mut self, steps: f32) {
-        let wanted = self.diameter * 1.15_f32.powf(steps);
-        // Small brushes would stay where they are for ever.
-        let least = if steps > 0.0 { 1.0 } else { -1.0 };
-        let by = wanted - self.diameter;
-        let by = if by.abs() < 1.0 { least } else { by };
-        self.diameter = (self.diameter + by).round().clamp(MIN_BRUSH, MAX_BRUSH);
-    }
-
-    fn brush(&self, erases: bool) -> Brush {
-        Brush {
-            radius: self.diameter / 2.0,
-            softness: self.softness / 100.0,
-            erases,
-        }
-    }
-
-    /// This part of the picture is in sight, with so many dots of the screen a pixel.
-    pub fn see(&mut self, seen: Rect, dots_a_pixel: f32) {
+    /// What is to be seen of it where this part of the picture is in sight, with so many dots of the screen a pixel;
+    /// nothing where that is known.
+    pub fn news_of_sight(&self, seen: Rect, dots_a_pixel: f32) -> Option<Sight> {
         let sight = Sight::of(self.width, self.height, seen, dots_a_pixel);
-        // Strokes that wait do not hold it up. Where there is no room for it either, the painter will soon ask for
-        // another frame, and that sees again.
-        if self.sight.as_ref() != Some(&sight)
-            && self.orders.try_send(Order::Look(sight.clone())).is_ok()
-        {
-            self.sight = Some(sight);
-        }
+        (self.sight.as_ref() != Some(&sight)).then_some(sight)
     }
 
     /// A part of a stroke. Where the pointer tells of more places than a large brush needs, they become one part.
-    fn draw(&mut self, from: [f32; 2], to: [f32; 2], erases: bool) {
-        let brush = self.brush(erases);
+    fn draw(&mut self, from: [f32; 2], to: [f32; 2], brush: Brush) {
         let is_near =
             |a: [f32; 2], b: [f32; 2]| (a[0] - b[0]).hypot(a[1] - b[1]) < brush.radius / 16.0;
         match self.waiting.back_mut() {
@@ -221,6 +141,12 @@ impl Editor {
     /// Gives the painter what waits, as far as there is room. It says when it has done something, and then there is
     /// room again.
     fn hand_over(&mut self) {
+        // Strokes that wait do not hold it up.
+        if let Some(sight) = self.sight.clone().filter(|_| self.sight != self.told_sight)
+            && self.orders.try_send(Order::Look(sight)).is_ok()
+        {
+            self.told_sight.clone_from(&self.sight);
+        }
         while let Some(order) = self.waiting.pop_front() {
             if let Err(err) = self.orders.try_send(order) {
                 self.waiting.push_front(err.into_inner());
@@ -231,14 +157,14 @@ impl Editor {
 
     fn run(&mut self, command: &MaskCommand) {
         match *command {
-            MaskCommand::Begin(at, erases) => {
+            MaskCommand::Begin(at, brush) => {
                 self.change(Order::Begin);
-                self.stroke = Some((at, erases));
-                self.draw(at, at, erases);
+                self.stroke = Some((at, brush.erases));
+                self.draw(at, at, brush);
             }
-            MaskCommand::Move(to) => {
+            MaskCommand::Move(to, brush) => {
                 if let Some((from, erases)) = self.stroke {
-                    self.draw(from, to, erases);
+                    self.draw(from, to, Brush { erases, ..brush });
                     self.stroke = Some((to, erases));
                 }
             }
@@ -246,13 +172,41 @@ impl Editor {
             MaskCommand::Fill => self.change(Order::Fill(255)),
             MaskCommand::Clear => self.change(Order::Fill(0)),
             MaskCommand::Invert => self.change(Order::Invert),
-            MaskCommand::Soften => {
+            MaskCommand::Soften(by) => {
                 self.busy = Some(Busy::Softening);
-                self.change(Order::Soften(self.soften_by));
+                self.change(Order::Soften(by));
             }
             MaskCommand::Undo => self.change(Order::Undo),
             MaskCommand::Redo => self.change(Order::Redo),
-            MaskCommand::Open | MaskCommand::Use | MaskCommand::Discard => {}
+            MaskCommand::Open | MaskCommand::See(_) | MaskCommand::Use | MaskCommand::Discard => {}
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Cx) {
+        while let Some(said) = self.said.take() {
+            match said {
+                Said::Opened(_) => {}
+                Said::Painted(painted) => self.painted = painted,
+                Said::Softened(softened) => {
+                    self.busy = None;
+                    if let Err(err) = softened {
+                        cx.tell(Severity::Warning, err);
+                    }
+                }
+                Said::Kept(Ok(path)) => {
+                    self.busy = None;
+                    self.mask_file = Some(path);
+                    self.is_changed = false;
+                    if cx.page == Page::Mask {
+                        cx.show(Page::Watch);
+                    }
+                    cx.say("The mask is in place");
+                }
+                Said::Kept(Err(err)) => {
+                    self.busy = None;
+                    cx.tell(Severity::Error, err);
+                }
+            }
         }
     }
 }
@@ -261,145 +215,116 @@ impl Editor {
 #[derive(Default)]
 pub struct Masking {
     pub editor: Option<Editor>,
-    pub is_opening: bool,
-    last_number: u64,
+    /// Of the mask that is being opened.
+    opening: Stream<Said>,
+    /// How many were opened: the last one's number.
+    num_opened: u64,
 }
 
-impl App {
-    pub(in crate::app) fn run_mask_command(&mut self, ctx: &Context, command: &MaskCommand) {
+impl Masking {
+    pub fn is_opening(&self) -> bool {
+        self.opening.is_busy()
+    }
+
+    /// Another picture can be opened: none is, and no mask is on its way to its file.
+    pub fn is_free(&self) -> bool {
+        let editor = self.editor.as_ref();
+        !self.is_opening() && editor.is_none_or(|editor| editor.busy != Some(Busy::Keeping))
+    }
+
+    pub fn update(&mut self, command: MaskCommand, inputs: &mut Inputs, cx: &mut Cx) {
         match command {
-            MaskCommand::Open => self.open_mask(ctx),
+            MaskCommand::Open => self.open(inputs, cx),
             MaskCommand::Discard => {
-                self.session.masking.editor = None;
-                self.show_page(Page::Watch);
+                self.editor = None;
+                cx.show(Page::Watch);
             }
-            MaskCommand::Use => self.keep_mask(),
+            MaskCommand::Use => self.keep(inputs, cx),
+            MaskCommand::See(sight) => {
+                if let Some(editor) = &mut self.editor {
+                    editor.sight = Some(sight);
+                }
+            }
             other => {
-                let editor = self.session.masking.editor.as_mut();
+                let editor = self.editor.as_mut();
                 if let Some(editor) = editor.filter(|editor| editor.busy.is_none()) {
-                    editor.run(other);
+                    editor.run(&other);
                 }
             }
         }
     }
 
+    pub fn poll(&mut self, cx: &mut Cx) {
+        match self.opening.take() {
+            Some(Said::Opened(Ok(mut editor))) => {
+                editor.said = std::mem::take(&mut self.opening);
+                self.editor = Some(*editor);
+                cx.show(Page::Mask);
+            }
+            Some(Said::Opened(Err(err))) => cx.tell(Severity::Error, err),
+            _ => {}
+        }
+        if let Some(editor) = &mut self.editor {
+            editor.poll(cx);
+        }
+    }
+
     /// Once a frame, so that places of one frame can become one part of a stroke.
-    pub(in crate::app) fn paint_mask(&mut self) {
-        if let Some(editor) = &mut self.session.masking.editor {
+    pub(super) fn follow(&mut self) {
+        if let Some(editor) = &mut self.editor {
             editor.hand_over();
         }
     }
 
     /// What was painted on this picture goes on; else the picture is opened, and the mask that there is.
-    fn open_mask(&mut self, ctx: &Context) {
-        let inputs = &self.session.inputs;
+    fn open(&mut self, inputs: &Inputs, cx: &mut Cx) {
         let Some(start) = inputs.get(Slot::Start).map(|input| input.source.clone()) else {
             return;
         };
         let mask = inputs.get(Slot::Mask);
         let mask = mask.map(|input| input.source.path().to_path_buf());
-        let masking = &mut self.session.masking;
-        if let Some(editor) = &masking.editor
+        if let Some(editor) = &self.editor
             && editor.picture == start.path()
             && (editor.mask_file == mask || (mask.is_none() && editor.is_changed))
         {
-            self.show_page(Page::Mask);
+            cx.show(Page::Mask);
             return;
         }
-        if !masking.is_free() {
+        if !self.is_free() {
             return;
         }
-        masking.is_opening = true;
-        masking.last_number += 1;
-        let number = masking.last_number;
-        let ctx = ctx.clone();
-        self.background.spawn("mask", move |postbox| {
-            let answer = |answer| postbox.post(Answer::Mask(answer));
+        self.num_opened += 1;
+        let (number, ctx) = (self.num_opened, cx.ctx.clone());
+        self.opening = cx.background.stream("mask", move |postbox| {
             match survived(|| opening::open(&start, mask)) {
                 Ok(opened) => {
                     let (orders, taken) = bounded(ORDER_ROOM);
                     let editor = Editor::new(number, &opened, orders);
-                    answer(MaskAnswer::Opened(Ok(Box::new(editor))));
-                    Painter::new(number, opened, ctx, postbox).run(&taken);
+                    postbox.post(Said::Opened(Ok(Box::new(editor))));
+                    Painter::new(opened, ctx, postbox).run(&taken);
                 }
-                Err(err) => answer(MaskAnswer::Opened(Err(err))),
+                Err(err) => {
+                    postbox.post(Said::Opened(Err(err)));
+                }
             }
         });
     }
 
     /// Writes the mask into the data folder and opens it as the Mask input.
-    fn keep_mask(&mut self) {
-        let editor = self.session.masking.editor.as_mut();
+    fn keep(&mut self, inputs: &mut Inputs, cx: &mut Cx) {
+        let editor = self.editor.as_mut();
         let Some(editor) = editor.filter(|editor| editor.busy.is_none()) else {
             return;
         };
-        let Some(paths) = &self.paths else {
+        let Some(paths) = &cx.paths else {
             let err = JobError::new(JobErrorKind::Disk, "there is no folder to keep a mask in");
-            self.session.notify(Severity::Error, err);
+            cx.tell(Severity::Error, err);
             return;
         };
         editor.busy = Some(Busy::Keeping);
-        let ticket = self.session.inputs.ticket();
+        let keep = Order::Keep(paths.data.join("masks"), inputs.expect(cx));
         // Behind all that was painted.
-        editor
-            .waiting
-            .push_back(Order::Keep(paths.data.join("masks"), ticket));
-    }
-
-    pub(in crate::app) fn take_mask_answer(&mut self, answer: MaskAnswer) {
-        let masking = &mut self.session.masking;
-        match answer {
-            MaskAnswer::Opened(opened) => {
-                masking.is_opening = false;
-                match opened {
-                    Ok(editor) => {
-                        masking.editor = Some(*editor);
-                        self.show_page(Page::Mask);
-                    }
-                    Err(err) => self.session.notify(Severity::Error, err),
-                }
-            }
-            MaskAnswer::Painted(number, painted) => {
-                if let Some(editor) = masking.of_number(number) {
-                    editor.painted = painted;
-                }
-            }
-            MaskAnswer::Softened(number) => {
-                if let Some(editor) = masking.of_number(number) {
-                    editor.busy = None;
-                }
-            }
-            MaskAnswer::Kept(number, kept) => {
-                let Some(editor) = masking.of_number(number) else {
-                    return;
-                };
-                editor.busy = None;
-                match kept {
-                    Ok(path) => {
-                        editor.mask_file = Some(path);
-                        editor.is_changed = false;
-                        if self.session.page == Page::Mask {
-                            self.show_page(Page::Watch);
-                        }
-                        "The mask is in place".clone_into(&mut self.session.last_word);
-                    }
-                    Err(err) => self.session.notify(Severity::Error, err),
-                }
-            }
-        }
-    }
-}
-
-impl Masking {
-    /// Another picture can be opened: none is, and no mask is on its way to its file.
-    pub fn is_free(&self) -> bool {
-        let editor = self.editor.as_ref();
-        !self.is_opening && editor.is_none_or(|editor| editor.busy != Some(Busy::Keeping))
-    }
-
-    fn of_number(&mut self, number: u64) -> Option<&mut Editor> {
-        let editor = self.editor.as_mut();
-        editor.filter(|editor| editor.number == number)
+        editor.waiting.push_back(keep);
     }
 }
 
@@ -420,11 +345,15 @@ mod tests {
         };
         let (orders, taken) = bounded(1);
         let mut editor = Editor::new(1, &opened, orders);
-        let brush = editor.brush(false);
+        let brush = Brush {
+            radius: 4.0,
+            softness: 0.3,
+            erases: false,
+        };
         let at = |x: u32| [x as f32 * brush.radius, 0.0];
-        editor.run(&MaskCommand::Begin(at(0), false));
+        editor.run(&MaskCommand::Begin(at(0), brush));
         for x in 1..=300 {
-            editor.run(&MaskCommand::Move(at(x)));
+            editor.run(&MaskCommand::Move(at(x), brush));
             // A frame, in which nobody waits for the painter.
             editor.hand_over();
         }

@@ -13,11 +13,11 @@ use safelight_core::media::{Area, Brush, Mask, softened};
 
 use super::opening::{self, Opened};
 use super::tiles::{Sight, Tiles};
-use super::{MaskAnswer, Painted};
+use super::{Painted, Said};
 use crate::app::background::guard::survived;
-use crate::app::background::{Answer, Postbox};
-use crate::app::inputs::opening::{open_input, opened_one};
-use crate::app::inputs::{Placing, Slot, Ticket};
+use crate::app::inputs::opening::{OpenedInputs, open_input, opened_one};
+use crate::app::inputs::slots::{Placing, Slot};
+use crate::app::pending::Postbox;
 
 /// Orders that lie ready: more than the parts of strokes of one frame.
 pub(super) const ORDER_ROOM: usize = 32;
@@ -38,25 +38,21 @@ pub(super) enum Order {
     Undo,
     Redo,
     /// Write it into a file of this folder, which becomes the Mask input.
-    Keep(PathBuf, Ticket),
-    /// This is in sight now.
+    Keep(PathBuf, Postbox<OpenedInputs>),
     Look(Sight),
 }
 
 pub(super) struct Painter<'a> {
-    /// The editor's.
-    number: u64,
     picture: PathBuf,
     mask: Mask,
     tiles: Tiles,
     ctx: Context,
-    postbox: &'a Postbox,
+    postbox: &'a Postbox<Said>,
 }
 
 impl<'a> Painter<'a> {
-    pub(super) fn new(number: u64, opened: Opened, ctx: Context, postbox: &'a Postbox) -> Self {
+    pub(super) fn new(opened: Opened, ctx: Context, postbox: &'a Postbox<Said>) -> Self {
         Self {
-            number,
             picture: opened.picture,
             mask: opened.mask,
             tiles: Tiles::new(opened.levels),
@@ -94,8 +90,8 @@ impl<'a> Painter<'a> {
             Order::Soften(radius) => self.soften(radius),
             Order::Undo => self.mask.undo(),
             Order::Redo => self.mask.redo(),
-            Order::Keep(folder, ticket) => {
-                self.keep(&folder, ticket);
+            Order::Keep(folder, place) => {
+                self.keep(&folder, &place);
                 Area::default()
             }
             Order::Look(sight) => {
@@ -116,25 +112,20 @@ impl<'a> Painter<'a> {
             can_undo: self.mask.can_undo(),
             can_redo: self.mask.can_redo(),
         };
-        self.answer(MaskAnswer::Painted(self.number, painted));
+        self.postbox.post(Said::Painted(painted));
         is_whole
     }
 
     fn soften(&mut self, radius: u32) -> Area {
         let mask = &self.mask;
         let soft = survived(|| Ok(softened(mask.width(), mask.height(), mask.values(), radius)));
-        let touched = match soft {
-            Ok(values) => self.mask.replace(&values),
-            Err(err) => {
-                self.postbox.post(Answer::Problem(err));
-                Area::default()
-            }
-        };
-        self.answer(MaskAnswer::Softened(self.number));
-        touched
+        let touched = soft.map(|values| self.mask.replace(&values));
+        let area = touched.as_ref().copied().unwrap_or_default();
+        self.postbox.post(Said::Softened(touched.map(drop)));
+        area
     }
 
-    fn keep(&self, folder: &Path, ticket: Ticket) {
+    fn keep(&self, folder: &Path, place: &Postbox<OpenedInputs>) {
         let kept = survived(|| opening::keep(folder, &self.picture, &self.mask));
         if let Ok(path) = &kept {
             let placing = Placing {
@@ -142,13 +133,8 @@ impl<'a> Painter<'a> {
                 keeps_size: true,
                 ..Placing::default()
             };
-            let opened = opened_one(open_input(path), placing, ticket);
-            self.postbox.post(Answer::Inputs(opened));
+            place.post(opened_one(open_input(path), placing));
         }
-        self.answer(MaskAnswer::Kept(self.number, kept));
-    }
-
-    fn answer(&self, answer: MaskAnswer) {
-        self.postbox.post(Answer::Mask(answer));
+        self.postbox.post(Said::Kept(kept));
     }
 }

@@ -8,7 +8,6 @@ use safelight_core::memory::Plan;
 
 use crate::app::memory::Band;
 
-/// One stage to come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CourseStage {
     pub stage: Stage,

@@ -1,31 +1,34 @@
 //! What the form's job would need of memory, planned anew whenever the form changes.
 //!
-//! Headers and drivers are read on the file thread, once a model; the plan itself is arithmetic. Draws nothing.
+//! Headers and drivers are read in the background, once a model; the plan itself is arithmetic. Draws nothing.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use safelight_core::families::Family;
-use safelight_core::job::{DeviceChoice, GenerateRequest, Lora};
+use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, Lora};
 use safelight_core::memory::{
     Alternative, Change, Corrections, ModelWeights, Plan, Planner, Suggestion, suggestions,
 };
 use safelight_core::model::{ModelFiles, ModelSpec};
-use safelight_core::settings::{Paths, Settings, own_runtime};
+use safelight_core::settings::{Paths, RuntimeSettings, Settings, own_runtime};
 use safelight_core::units::{from_gib, in_gib};
 
-use crate::app::App;
-use crate::app::background::Task;
+use crate::app::commands::{MemoryCommand, SettingsCommand};
+use crate::app::cx::Cx;
 use crate::app::memory::course::Course;
+use crate::app::memory::exporting;
+use crate::app::notices::Severity;
+use crate::app::pending::Pending;
 use crate::telemetry::{self, Device, DeviceQuery, Roots};
 use crate::worker::Estimates;
 
 /// Other models that are looked at.
 const MAX_ALTERNATIVES: usize = 8;
 
-/// Reads what plans are made from; runs on the file thread. `None` where a model's headers cannot be read.
+/// Reads what plans are made from; runs on a thread of its own. `None` where a model's headers cannot be read.
 pub type ReadPlan = Arc<dyn Fn(&Settings, &PlanWish) -> Option<PlanBasis> + Send + Sync>;
 
-/// What a plan is wanted for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanWish {
     pub family: Family,
@@ -36,7 +39,6 @@ pub struct PlanWish {
     pub others: Vec<ModelSpec>,
 }
 
-/// What plans are made from.
 #[derive(Clone, Debug)]
 pub struct PlanBasis {
     pub weights: ModelWeights,
@@ -57,11 +59,14 @@ pub struct Planned {
     pub suggestions: Vec<Suggestion>,
 }
 
-/// Planning of one window.
-#[derive(Default)]
 pub struct Planning {
+    read: ReadPlan,
     /// What was asked for last.
     wish: Option<PlanWish>,
+    reading: Pending<Option<PlanBasis>>,
+    /// The models and the settings that it was asked for with.
+    asked_with: (u64, RuntimeSettings),
+    exporting: Pending<Option<Result<PathBuf, JobError>>>,
     /// What was read, and for which wish.
     basis: Option<(PlanWish, PlanBasis)>,
     planned: Option<Planned>,
@@ -76,14 +81,6 @@ pub struct Planning {
 impl Planning {
     pub fn planned(&self) -> Option<&Planned> {
         self.planned.as_ref()
-    }
-
-    /// What the file thread read for the last wish.
-    pub(in crate::app) fn take(&mut self, wish: &PlanWish, basis: Option<PlanBasis>) {
-        if self.wish.as_ref() == Some(wish) {
-            self.basis = basis.map(|basis| (wish.clone(), basis));
-            self.planned = None;
-        }
     }
 
     /// Lets everything be read anew: another program may use memory now, and a job may have taught something.
@@ -149,66 +146,105 @@ impl Planning {
     }
 }
 
-impl App {
+impl Planning {
+    pub fn new(read: ReadPlan) -> Self {
+        Self {
+            read,
+            wish: None,
+            reading: Pending::default(),
+            asked_with: Default::default(),
+            exporting: Pending::default(),
+            basis: None,
+            planned: None,
+            preserved_draft: None,
+            cap_draft: None,
+            is_shown: false,
+        }
+    }
+
+    pub fn update(&mut self, command: MemoryCommand, cx: &mut Cx) {
+        match command {
+            MemoryCommand::Apply(change) => apply(&change, cx),
+            MemoryCommand::DraftPreserved(gib) => self.preserved_draft = gib,
+            MemoryCommand::DraftCap(gib) => self.cap_draft = gib,
+            MemoryCommand::ShowPlan(is_shown) => self.is_shown = is_shown,
+            MemoryCommand::Export(id) => {
+                if let Some(paths) = &cx.paths {
+                    self.exporting = exporting::export(&cx.background, paths.telemetry(), id);
+                }
+            }
+        }
+    }
+
+    pub fn poll(&mut self, cx: &mut Cx) {
+        if let Some(basis) = self.reading.take() {
+            self.basis = self.wish.clone().zip(basis);
+            self.planned = None;
+        }
+        match self.exporting.take().flatten() {
+            Some(Ok(path)) => cx.say(format!("Telemetry written: {}", path.display())),
+            Some(Err(err)) => cx.tell(Severity::Warning, err),
+            None => {}
+        }
+    }
+
     /// Plans what the form asks for, or nothing while it asks for nothing that can be.
-    pub(in crate::app) fn plan_form(&mut self, request: Option<&GenerateRequest>) {
+    pub(in crate::app) fn plan(&mut self, request: Option<&GenerateRequest>, cx: &Cx) {
         let Some(request) = request else {
             // What the form asks for may be half written, but never another model's plan.
-            let model = self.state.form.model.as_ref();
-            let planning = &mut self.session.planning;
-            let is_stale = planning
-                .planned
-                .as_ref()
-                .is_some_and(|planned| Some(&planned.request.model) != model);
-            if is_stale {
-                planning.planned = None;
+            let planned = self.planned.as_ref();
+            if planned.is_some_and(|planned| Some(&planned.request.model) != cx.form.model.as_ref())
+            {
+                self.planned = None;
             }
             return;
         };
-        let request = &self.session.planning.with_drafts(request);
-        let device = self.settings.runtime.device;
+        let request = &self.with_drafts(request);
+        let runtime = &cx.settings.runtime;
+        if self.asked_with.0 != cx.models.number || self.asked_with.1 != *runtime {
+            self.asked_with = (cx.models.number, runtime.clone());
+            self.forget();
+        }
         let is_of = |wish: &PlanWish| {
-            wish.files == request.files && wish.loras == request.loras && wish.device == device
+            wish.files == request.files
+                && wish.loras == request.loras
+                && wish.device == runtime.device
         };
-        self.session.planning.keep_only(is_of);
-        let is_known = self.session.planning.wish.as_ref().is_some_and(is_of);
-        if !is_known {
+        self.keep_only(is_of);
+        if !self.wish.as_ref().is_some_and(is_of) {
             let wish = PlanWish {
                 family: request.family,
                 files: request.files.clone(),
                 loras: request.loras.clone(),
-                device: self.settings.runtime.device,
-                others: others(self.session.models.all(), request),
+                device: runtime.device,
+                others: others(cx.models.all(), request),
             };
-            let read = Arc::clone(&self.read_plan);
-            let settings = Box::new(self.settings.clone());
-            let task = Task::ReadPlan(read, settings, Box::new(wish.clone()));
+            let (read, settings) = (Arc::clone(&self.read), cx.settings.clone());
+            let wanted = wish.clone();
             // What was not taken is asked for again with the next frame.
-            if self.background.run(task) {
-                self.session.planning.wish = Some(wish);
+            if let Some(reading) = cx.background.search(move || read(&settings, &wanted)) {
+                (self.reading, self.wish) = (reading, Some(wish));
             }
         }
-        self.session.planning.settle(request);
+        self.settle(request);
     }
+}
 
-    /// Makes a suggested change.
-    pub(in crate::app) fn apply_change(&mut self, ctx: &egui::Context, change: &Change) {
-        let form = &mut self.state.form;
-        let mut settings = self.settings.clone();
-        match change {
-            Change::DefaultCap => settings.memory.cap_gib = None,
-            Change::Preserved { bytes } => {
-                settings.memory.preserved_gib = Some(rounded_up(*bytes));
-            }
-            Change::UnloadBetween => settings.memory.keep_loaded = false,
-            Change::Batch { batch_size } => form.batch_size = Some(*batch_size),
-            Change::Tile { pixels } => form.vae_tile = Some(*pixels),
-            Change::Frames { num_frames } => form.num_frames = Some(*num_frames),
-            Change::Size { width, height } => form.set_size((*width, *height)),
-            Change::Model { id, .. } => form.model = Some(id.clone()),
-        }
-        self.change_settings(ctx, settings);
+/// Makes a suggested change.
+fn apply(change: &Change, cx: &mut Cx) {
+    let form = &mut cx.form;
+    let mut settings = cx.settings.clone();
+    match change {
+        Change::DefaultCap => settings.memory.cap_gib = None,
+        Change::Preserved { bytes } => settings.memory.preserved_gib = Some(rounded_up(*bytes)),
+        Change::UnloadBetween => settings.memory.keep_loaded = false,
+        Change::Batch { batch_size } => form.batch_size = Some(*batch_size),
+        Change::Tile { pixels } => form.vae_tile = Some(*pixels),
+        Change::Frames { num_frames } => form.num_frames = Some(*num_frames),
+        Change::Size { width, height } => form.set_size((*width, *height)),
+        Change::Model { id, .. } => form.model = Some(id.clone()),
     }
+    cx.push(SettingsCommand::Change(Box::new(settings)));
 }
 
 /// In GiB with one decimal, never less.

@@ -4,31 +4,29 @@
 
 mod fuzzy;
 
+use egui::{Context, Popup};
 use safelight_core::settings::table;
 
-use crate::app::App;
-use crate::app::commands::AppCommand;
-use crate::app::desktop::DesktopCommand;
-use crate::app::presets::PresetsCommand;
-use crate::app::restore::RestoreCommand;
-use crate::app::settings::SettingsCommand;
+use crate::app::commands::{
+    AppCommand, DesktopCommand, LibraryCommand, PaletteCommand, PresetsCommand, RestoreCommand,
+    SettingsCommand,
+};
+use crate::app::cx::Cx;
+use crate::app::presets::OwnPresets;
+use crate::app::settings::SettingsKeeping;
 use crate::app::shortcuts::{SHORTCUTS, keys_text};
 
 /// Of what was used, so many stand first.
 const MAX_RECENT: usize = 8;
 
-/// The open palette.
+/// The list of all commands, and that of their keys.
 #[derive(Default)]
 pub struct Palette {
-    pub query: String,
-    /// Of those that are found.
-    pub chosen: usize,
-    /// The chosen one has to be scrolled to.
-    pub is_moved: bool,
-    entries: Vec<Entry>,
-    found: Vec<usize>,
-    /// What `found` was found for.
-    found_for: Option<String>,
+    /// Everything that can be chosen, while the list is open.
+    pub entries: Option<Vec<Entry>>,
+    pub are_shortcuts_shown: bool,
+    /// The commands that were used last, newest first.
+    pub recent: Vec<String>,
 }
 
 /// Something that can be chosen.
@@ -37,7 +35,6 @@ pub struct Entry {
     /// Tells it from others between runs of the program.
     pub id: String,
     pub name: String,
-    /// What kind of thing it is.
     pub kind: &'static str,
     /// Its keys, when it has any.
     pub keys: String,
@@ -45,69 +42,60 @@ pub struct Entry {
 }
 
 impl Palette {
-    /// What matches the query, best first.
-    pub fn found(&mut self) -> impl Iterator<Item = &Entry> {
-        if self.found_for.as_ref() != Some(&self.query) {
-            let query = self.query.trim().to_lowercase();
-            let mut scored: Vec<(i32, usize)> = self
-                .entries
-                .iter()
-                .enumerate()
-                .filter_map(|(index, entry)| Some((score(&query, entry)?, index)))
-                .collect();
-            scored.sort_by_key(|(score, index)| (-score, *index));
-            self.found = scored.into_iter().map(|(_, index)| index).collect();
-            self.found_for = Some(self.query.clone());
-            self.chosen = 0;
-        }
-        self.found
-            .iter()
-            .filter_map(|index| self.entries.get(*index))
-    }
-
-    /// How many match.
-    pub fn num_found(&mut self) -> usize {
-        self.found().count()
-    }
-
-    /// The one that Enter runs.
-    pub fn chosen_entry(&mut self) -> Option<Entry> {
-        let chosen = self.chosen;
-        self.found().nth(chosen).cloned()
-    }
-
-    /// Up and down, around the ends.
-    pub fn step(&mut self, by: isize) {
-        let count = self.num_found();
-        if count > 0 {
-            self.chosen = (self.chosen as isize + by).rem_euclid(count as isize) as usize;
-            self.is_moved = true;
+    pub fn new(recent: Vec<String>) -> Self {
+        Self {
+            recent,
+            ..Self::default()
         }
     }
-}
 
-/// In its name; less well in what it is.
-fn score(query: &str, entry: &Entry) -> Option<i32> {
-    let in_name = fuzzy::score(query, &entry.name);
-    let in_both =
-        || fuzzy::score(query, &format!("{} {}", entry.kind, entry.name)).map(|score| score - 4);
-    in_name.or_else(in_both)
-}
+    /// Something lies over the pages and has the keys, Escape above all: a list, a menu or a question.
+    pub fn is_covered(&self, ctx: &Context) -> bool {
+        self.entries.is_some()
+            || self.are_shortcuts_shown
+            || Popup::is_any_open(ctx)
+            || ctx.memory(|memory| memory.top_modal_layer().is_some())
+    }
 
-impl App {
-    pub(super) fn toggle_palette(&mut self) {
-        self.session.are_shortcuts_shown = false;
-        self.session.palette = match self.session.palette {
-            Some(_) => None,
-            None => Some(Palette {
-                entries: self.entries(),
-                ..Palette::default()
-            }),
-        };
+    /// What matches a query, best first.
+    pub fn found(&self, query: &str) -> Vec<&Entry> {
+        let query = query.trim().to_lowercase();
+        let entries = self.entries.iter().flatten();
+        let scored = entries.filter_map(|entry| Some((score(&query, entry)?, entry)));
+        let mut scored: Vec<(i32, &Entry)> = scored.collect();
+        scored.sort_by_key(|(score, _)| -score);
+        scored.into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    pub fn update(
+        &mut self,
+        command: PaletteCommand,
+        presets: &OwnPresets,
+        settings: &SettingsKeeping,
+        cx: &mut Cx,
+    ) {
+        match command {
+            PaletteCommand::Toggle => {
+                self.are_shortcuts_shown = false;
+                let is_open = self.entries.take().is_some();
+                self.entries = (!is_open).then(|| self.all(presets, settings, cx));
+            }
+            PaletteCommand::ToggleShortcuts => {
+                self.are_shortcuts_shown = !self.are_shortcuts_shown;
+                self.entries = None;
+            }
+            PaletteCommand::Run(id, command) => {
+                self.entries = None;
+                self.recent.retain(|known| *known != id);
+                self.recent.insert(0, id);
+                self.recent.truncate(MAX_RECENT);
+                cx.push(*command);
+            }
+        }
     }
 
     /// Everything, with what was used last in front.
-    fn entries(&self) -> Vec<Entry> {
+    fn all(&self, presets: &OwnPresets, settings: &SettingsKeeping, cx: &Cx) -> Vec<Entry> {
         let mut entries: Vec<Entry> = SHORTCUTS
             .iter()
             .filter(|shortcut| !matches!(shortcut.id, "palette" | "back" | "shortcuts-by-question"))
@@ -129,8 +117,8 @@ impl App {
             keys: String::new(),
             command,
         };
-        if let Some(spec) = self.session.model(&self.state.form) {
-            let presets = self.session.presets.choices(spec).into_iter();
+        if let Some(spec) = cx.model() {
+            let presets = presets.choices(spec).into_iter();
             entries.extend(presets.map(|preset| {
                 let id = format!("preset:{}", preset.key.id());
                 let command = AppCommand::Presets(PresetsCommand::Apply(preset.key));
@@ -149,26 +137,16 @@ impl App {
             "Desktop",
             AppCommand::Desktop(DesktopCommand::AddToMenu),
         ));
-        entries.extend(self.session.models.all().iter().map(|spec| {
-            let command = AppCommand::ChooseModel(spec.id.clone());
+        entries.extend(cx.models.all().iter().map(|spec| {
+            let command = AppCommand::Library(LibraryCommand::Choose(spec.id.clone()));
             entry(format!("model:{}", spec.id), &spec.name, "Model", command)
         }));
         entries.extend(table::settings().map(|row| {
             let command = AppCommand::Settings(SettingsCommand::Show(row.key));
             entry(format!("setting:{}", row.key), row.name, "Setting", command)
         }));
-        let recent_settings = self
-            .state
-            .recent_settings
-            .iter()
-            .map(|key| format!("setting:{key}"));
-        let recent: Vec<String> = self
-            .state
-            .recent_commands
-            .iter()
-            .cloned()
-            .chain(recent_settings)
-            .collect();
+        let settings = settings.recent.iter().map(|key| format!("setting:{key}"));
+        let recent: Vec<String> = self.recent.iter().cloned().chain(settings).collect();
         let place = |entry: &Entry| {
             recent
                 .iter()
@@ -178,14 +156,37 @@ impl App {
         entries.sort_by_key(place);
         entries
     }
+}
 
-    /// Runs what was chosen, and closes the palette.
-    pub(super) fn run_entry(&mut self, ctx: &egui::Context, entry: Entry) {
-        self.session.palette = None;
-        let recent = &mut self.state.recent_commands;
-        recent.retain(|id| *id != entry.id);
-        recent.insert(0, entry.id);
-        recent.truncate(MAX_RECENT);
-        self.run_command(ctx, entry.command);
+/// In its name; less well in what it is.
+fn score(query: &str, entry: &Entry) -> Option<i32> {
+    let in_name = fuzzy::score(query, &entry.name);
+    let in_both =
+        || fuzzy::score(query, &format!("{} {}", entry.kind, entry.name)).map(|score| score - 4);
+    in_name.or_else(in_both)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::state::Page;
+
+    #[test]
+    fn what_was_used_last_stands_first_when_the_list_is_opened_again() {
+        let mut cx = Cx::alone();
+        let mut palette = Palette::default();
+        let mut run = |palette: &mut Palette, command| {
+            let (presets, settings) = (OwnPresets::default(), SettingsKeeping::default());
+            palette.update(command, &presets, &settings, &mut cx);
+            cx.next_command()
+        };
+        run(&mut palette, PaletteCommand::Toggle);
+        assert_ne!(palette.found("")[0].name, "Doctor");
+        let Entry { id, command, .. } = palette.found("dctr")[0].clone();
+        let pushed = run(&mut palette, PaletteCommand::Run(id, Box::new(command)));
+        assert!(matches!(pushed, Some(AppCommand::Show(Page::Doctor))));
+        assert!(palette.entries.is_none());
+        run(&mut palette, PaletteCommand::Toggle);
+        assert_eq!(palette.found("")[0].name, "Doctor");
     }
 }

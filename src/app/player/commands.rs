@@ -2,122 +2,148 @@
 //!
 //! Carried out by the modules beside it.
 
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 
-use safelight_core::job::{JobError, JobId};
+use safelight_core::job::JobId;
 
-use crate::app::App;
-use crate::app::inputs::Slot;
+use crate::app::commands::{InputsCommand, PlayerCommand};
+use crate::app::cx::Cx;
+use crate::app::inputs::slots::Continued;
+use crate::app::player::compare::Compare;
 use crate::app::player::zoom::Zoom;
-use crate::app::player::{OpenedFile, Playback};
-use crate::app::state::{Page, Viewing};
+use crate::app::player::{Playhead, Viewing, Watch, saving};
+use crate::app::queue::JobQueue;
+use crate::app::state::Page;
 
-/// One wish about what is watched.
-#[derive(Clone, Debug)]
-pub enum PlayerCommand {
-    /// Play so from now on.
-    SetPlayback(Playback),
-    /// The other things that can happen at a clip's end, one after the other.
-    NextRepeat,
-    /// Give the picture the whole window, or not any more.
-    ToggleFull,
-    /// All of the picture.
-    Fit,
-    /// One of its pixels for each of the screen.
-    OwnSize,
-    /// Show more of A, or of B, by a share of the picture.
-    MoveDivider(f32),
-    /// Put another result beside what is shown.
-    CompareWith(JobId),
-    /// Let A and B change places.
-    SwapSides,
-    LeaveCompare,
-    /// Write the frame that is shown to a file of its own.
-    SaveFrame,
-    CopyFrame,
-    /// Make the next one from the frame that is shown.
-    UseFrame(Slot),
-    OpenFolderOfFile,
-    CopyPathOfFile,
-}
-
-/// What came of them.
-pub enum PlayerAnswer {
-    /// Of the wish with this number.
-    Opened(u64, Result<Box<OpenedFile>, JobError>),
-    Compared(u64, Result<Box<[OpenedFile; 2]>, JobError>),
-    /// The frame with this number, counted from 1, is in this file.
-    Saved(usize, PathBuf),
-}
-
-impl App {
-    pub(in crate::app) fn run_player_command(
-        &mut self,
-        ctx: &egui::Context,
-        command: &PlayerCommand,
-    ) {
-        match *command {
-            PlayerCommand::SetPlayback(playback) => self.state.playback = playback,
-            PlayerCommand::NextRepeat => {
-                self.state.playback.repeat = self.state.playback.repeat.next();
+impl Watch {
+    pub fn update(&mut self, command: PlayerCommand, queue: &mut JobQueue, cx: &mut Cx) {
+        match command {
+            PlayerCommand::ShowResult(id) => {
+                self.show_result(id, queue, cx);
+                self.choose(cx);
             }
-            PlayerCommand::ToggleFull => self.session.watch.is_full ^= true,
-            PlayerCommand::Fit => self.session.watch.zoom = Zoom::Fit,
-            PlayerCommand::OwnSize => {
-                self.session.watch.zoom = Zoom::own_size(ctx.pixels_per_point());
+            PlayerCommand::ShowLive => {
+                self.show_live(queue, cx);
+                self.choose(cx);
             }
-            PlayerCommand::MoveDivider(by) => {
-                if let Some(compare) = &mut self.session.watch.compare {
-                    compare.divider = (compare.divider + by).clamp(0.0, 1.0);
+            PlayerCommand::FollowJobs => self.is_chosen = false,
+            PlayerCommand::PlayFile(path) => self.open(vec![path], cx),
+            PlayerCommand::CompareFiles(a, b) => self.open(vec![a, b], cx),
+            PlayerCommand::Toggle => {
+                if !self.is_still() {
+                    self.playhead(queue, Playhead::toggle);
                 }
             }
-            PlayerCommand::CompareWith(id) => self.choose(|app| app.compare_with(id)),
-            PlayerCommand::SwapSides => {
-                if let Some(compare) = &mut self.session.watch.compare {
-                    compare.swap();
+            PlayerCommand::Step(by) => self.playhead(queue, |playhead| playhead.step(by)),
+            PlayerCommand::ShowFrame(index) => {
+                self.playhead(queue, |playhead| playhead.show(index));
+            }
+            PlayerCommand::UseSettingsOf(id) => {
+                if let Some(item) = queue.result(id) {
+                    let request = item.request.of_one(self.shown_of_batch());
+                    cx.push(InputsCommand::TakeOver(Box::new(request)));
                 }
             }
-            PlayerCommand::LeaveCompare => self.choose(Self::leave_compare),
-            PlayerCommand::SaveFrame => self.save_frame(),
-            PlayerCommand::CopyFrame => self.copy_frame(ctx),
-            PlayerCommand::UseFrame(slot) => self.use_frame(slot),
+            PlayerCommand::ContinueFrom(id) => self.continue_from(id, queue, cx),
+            PlayerCommand::OpenFolderOf(id) => {
+                let item = queue.result(id);
+                if let Some(folder) = item.and_then(|item| item.output.path().parent()) {
+                    cx.background.open_folder(folder.to_path_buf());
+                }
+            }
+            PlayerCommand::CopyPathOf(id) => {
+                if let Some(item) = queue.result(id) {
+                    copy_path(item.path_of(self.shown_of_batch()), cx);
+                }
+            }
+            PlayerCommand::SetPlayback(playback) => self.playback = playback,
+            PlayerCommand::NextRepeat => self.playback.repeat = self.playback.repeat.next(),
+            PlayerCommand::ToggleFull => self.is_full ^= true,
+            PlayerCommand::LeaveFull => self.is_full = false,
+            PlayerCommand::Zoom(zoom) => self.zoom = zoom,
+            PlayerCommand::OwnSize => self.zoom = Zoom::own_size(cx.ctx.pixels_per_point()),
+            PlayerCommand::CompareWith(id) => {
+                self.compare_with(id, queue, cx);
+                self.choose(cx);
+            }
+            PlayerCommand::LeaveCompare => self.leave_compare(queue, cx),
+            PlayerCommand::CompareAs(mode) => self.compared(|compare| compare.mode = mode),
+            PlayerCommand::MoveDivider(by) => self.compared(|compare| {
+                compare.divider = (compare.divider + by).clamp(0.0, 1.0);
+            }),
+            PlayerCommand::Amplify(gain) => self.compared(|compare| compare.gain = gain),
+            PlayerCommand::SwapSides => self.compared(Compare::swap),
+            PlayerCommand::SaveFrame => self.save_frame(queue, cx),
+            PlayerCommand::CopyFrame => self.copy_frame(queue, cx),
+            PlayerCommand::UseFrame(slot) => self.use_frame(slot, queue, cx),
             PlayerCommand::OpenFolderOfFile => {
-                let file = self.session.watch.file.as_ref();
-                let folder = file.and_then(|file| file.path_of(0).parent());
-                if let Some(folder) = folder {
-                    self.background.open_folder(folder.to_path_buf());
+                let file = self.file.as_ref();
+                if let Some(folder) = file.and_then(|file| file.path_of(0).parent()) {
+                    cx.background.open_folder(folder.to_path_buf());
                 }
             }
             PlayerCommand::CopyPathOfFile => {
-                let shown = self.session.shown_of_batch();
-                if let Some(file) = &self.session.watch.file {
-                    ctx.copy_text(file.path_of(shown).display().to_string());
-                    "Path copied".clone_into(&mut self.session.last_word);
+                if let Some(file) = &self.file {
+                    copy_path(file.path_of(self.shown_of_batch()), cx);
                 }
             }
+        }
+    }
+
+    pub fn poll(&mut self, cx: &mut Cx) {
+        self.take_opened(cx);
+        while let Some(saved) = self.saving.take() {
+            saving::tell(saved, cx);
+        }
+    }
+
+    fn compared(&mut self, act: impl FnOnce(&mut Compare)) {
+        if let Some(compare) = &mut self.compare {
+            act(compare);
+        }
+    }
+
+    /// The finished clip becomes the one to go on from, the picture that is looked at the start picture.
+    fn continue_from(&self, id: JobId, queue: &JobQueue, cx: &mut Cx) {
+        let Some(item) = queue.result(id) else {
+            return;
+        };
+        let frames = &item.output.clip.frames;
+        let is_clip = !item.is_pictures() && frames.len() > 1;
+        let shown = if is_clip {
+            frames.len() - 1
+        } else {
+            self.shown_of_batch()
+        };
+        if let Some(frame) = frames.get(shown) {
+            let path = item.path_of(shown).to_path_buf();
+            cx.push(InputsCommand::Continue(Continued {
+                folder: saving::folder_for(&path, cx),
+                path,
+                frame: Arc::clone(frame),
+                is_clip,
+            }));
         }
     }
 
     /// Leaves the full view, or a comparison; whether there was one to leave.
-    pub(in crate::app) fn leave_watched(&mut self) -> bool {
-        if self.session.page != Page::Watch {
+    pub(in crate::app) fn leave(&mut self, queue: &JobQueue, cx: &mut Cx) -> bool {
+        if cx.page != Page::Watch {
             return false;
         }
-        if std::mem::take(&mut self.session.watch.is_full) {
+        if std::mem::take(&mut self.is_full) {
             return true;
         }
-        let is_compared = self.session.viewing == Viewing::Compare;
+        let is_compared = self.viewing == Viewing::Compare;
         if is_compared {
-            self.choose(Self::leave_compare);
+            self.leave_compare(queue, cx);
         }
         is_compared
     }
+}
 
-    pub(in crate::app) fn take_player_answer(&mut self, answer: PlayerAnswer) {
-        match answer {
-            PlayerAnswer::Opened(wish, opened) => self.take_opened_file(wish, opened),
-            PlayerAnswer::Compared(wish, opened) => self.take_compared(wish, opened),
-            PlayerAnswer::Saved(number, path) => self.take_saved(number, &path),
-        }
-    }
+fn copy_path(path: &Path, cx: &mut Cx) {
+    cx.ctx.copy_text(path.display().to_string());
+    cx.say("Path copied");
 }

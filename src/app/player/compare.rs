@@ -32,7 +32,6 @@ pub enum CompareMode {
 pub struct Side {
     /// What it is called: its file's name.
     pub title: String,
-    /// The request that made it.
     pub request: Option<Value>,
     pub(super) frames: Frames,
     pub(super) fps: f64,

@@ -2,13 +2,13 @@
 //!
 //! Time is `playhead`'s, frames of files are `reading`'s; panels are in `ui::watch`.
 
-pub mod commands;
+mod commands;
 pub mod compare;
 pub mod differences;
 pub mod facts;
 mod frames;
 mod opening;
-mod playhead;
+pub mod playhead;
 mod reading;
 mod saving;
 pub mod screen;
@@ -17,11 +17,13 @@ mod sight;
 mod window;
 pub mod zoom;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use safelight_core::job::Clip;
+use safelight_core::job::{Clip, JobError, JobId};
 use safelight_core::media::{MediaError, Picture};
 
+use crate::app::pending::Pending;
 use compare::Compare;
 pub use facts::PlayedFile;
 use frames::Frames;
@@ -30,29 +32,68 @@ pub use playhead::{Playback, Playhead, Repeat, SPEEDS};
 use screen::Screen;
 use zoom::Zoom;
 
-use crate::app::state::Viewing;
+/// What the middle of the window shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Viewing {
+    #[default]
+    Live,
+    Result(JobId),
+    File,
+    /// Two results or files.
+    Compare,
+}
 
-/// Everything about watching that ends with the window.
 #[derive(Default)]
 pub struct Watch {
+    pub viewing: Viewing,
+    /// Of a result or a file.
+    pub player: Option<Player>,
     /// The file whose frames the player has.
     pub file: Option<PlayedFile>,
     pub compare: Option<Compare>,
-    pub zoom: Zoom,
-    /// How high the controls below the picture were in the last frame.
-    pub controls_height: f32,
-    /// The picture has the whole window.
-    pub is_full: bool,
-    /// The user chose what is looked at; the next job does not take its place.
-    pub is_chosen: bool,
+    pub screen: Screen,
     /// The latents in the making, while the clip so far plays.
     pub inset: Screen,
+    pub zoom: Zoom,
+    /// The picture has the whole window.
+    pub is_full: bool,
+    pub playback: Playback,
+    /// The user chose what is looked at; the next job does not take its place.
+    is_chosen: bool,
+    /// The job that ran when the queue was last looked at.
+    running: Option<JobId>,
     /// What is on its way from disk.
-    pub opening: Option<String>,
+    opening: Option<Opening>,
     /// Where a comparison goes back to.
     before_compare: Viewing,
-    /// Answers to earlier wishes are dropped.
-    wish: u64,
+    /// The number of a frame, counted from 1, and its file.
+    saving: Pending<Result<(usize, PathBuf), MediaError>>,
+}
+
+/// One file, or two to be compared.
+struct Opening {
+    name: String,
+    files: Pending<Result<Vec<OpenedFile>, JobError>>,
+}
+
+impl Watch {
+    pub fn new(playback: Playback) -> Self {
+        Self {
+            playback,
+            ..Self::default()
+        }
+    }
+
+    /// The name of the file that is on its way from disk.
+    pub fn opening(&self) -> Option<&str> {
+        self.opening.as_ref().map(|opening| opening.name.as_str())
+    }
+
+    /// Which picture of a batch is looked at; 0 for everything else.
+    pub fn shown_of_batch(&self) -> usize {
+        let player = self.player.as_ref().filter(|player| !player.is_clip());
+        player.map_or(0, Player::index)
+    }
 }
 
 /// A clip and the place in it.

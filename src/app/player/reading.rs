@@ -12,7 +12,6 @@ use safelight_core::media::{ClipReader, MediaError, Picture, thumbnail};
 use crate::app::background::guard::guarded;
 use crate::app::player::window::{BUDGET_BYTES, Window};
 
-/// Wakes the window.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// The near end: dropped, its thread ends.

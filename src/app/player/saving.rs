@@ -11,12 +11,13 @@ use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError, Picture};
 use safelight_core::naming;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::app::background::{Answer, Task};
-use crate::app::inputs::opening::{keep_picture, opened_one};
-use crate::app::inputs::{Placing, Slot};
-use crate::app::player::commands::PlayerAnswer;
-use crate::app::state::{Severity, Viewing, color_image};
+use crate::app::commands::InputsCommand;
+use crate::app::cx::Cx;
+use crate::app::inputs::slots::Slot;
+use crate::app::notices::Severity;
+use crate::app::player::{Viewing, Watch};
+use crate::app::queue::JobQueue;
+use crate::app::state::color_image;
 
 /// The frame that is shown, and where it is from.
 struct ShownFrame {
@@ -26,93 +27,86 @@ struct ShownFrame {
     path: PathBuf,
 }
 
-impl App {
+impl Watch {
     /// What is shown: of a comparison there is none, because there are two.
-    fn shown_frame(&self) -> Option<ShownFrame> {
-        let session = &self.session;
-        let (player, path) = match session.viewing {
+    fn shown_frame(&self, queue: &JobQueue) -> Option<ShownFrame> {
+        let (player, path) = match self.viewing {
             Viewing::Live => {
-                let job = self.queue.running.as_ref()?;
-                (job.growing.as_ref()?, job.request.out.clone())
+                let job = queue.running.as_ref()?;
+                (job.growing.as_ref()?, job.request.out.as_path())
             }
             Viewing::Result(id) => {
-                let player = session.player.as_ref()?;
-                let item = self.queue.result(id)?;
-                (player, item.path_of(player.index()).to_path_buf())
+                let player = self.player.as_ref()?;
+                (player, queue.result(id)?.path_of(player.index()))
             }
             Viewing::File => {
-                let player = session.player.as_ref()?;
-                let file = session.watch.file.as_ref()?;
-                (player, file.path_of(player.index()).to_path_buf())
+                let player = self.player.as_ref()?;
+                (player, self.file.as_ref()?.path_of(player.index()))
             }
             Viewing::Compare => return None,
         };
         Some(ShownFrame {
             picture: player.exact()?,
             index: player.index(),
-            path,
+            path: path.to_path_buf(),
         })
     }
 
-    pub(super) fn save_frame(&mut self) {
-        let Some(frame) = self.shown_frame() else {
+    pub(super) fn save_frame(&mut self, queue: &JobQueue, cx: &mut Cx) {
+        let Some(frame) = self.shown_frame(queue) else {
             return;
         };
-        let number = frame.index + 1;
-        let is_taken = self.background.run(Task::Work(Box::new(move || {
-            Some(match save(&frame) {
-                Ok(path) => Answer::Player(PlayerAnswer::Saved(number, path)),
-                Err(err) => Answer::Problem(save_error(&err)),
-            })
-        })));
-        if !is_taken {
-            let err = JobError::new(
-                JobErrorKind::Disk,
-                "the frame was not saved: files are busy",
-            );
-            let err = err.advise("Try again in a moment");
-            self.session.notify(Severity::Warning, err);
+        let saving = cx
+            .background
+            .on_files(move || save(&frame).map(|path| (frame.index + 1, path)));
+        if let Some(saving) = saving {
+            self.saving.add(saving);
+        } else {
+            let summary = "the frame was not saved: files are busy";
+            let err = JobError::new(JobErrorKind::Disk, summary).advise("Try again in a moment");
+            cx.tell(Severity::Warning, err);
         }
     }
 
-    pub(super) fn take_saved(&mut self, number: usize, path: &Path) {
-        let folder = path.parent().unwrap_or_else(|| Path::new("")).display();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        self.session.last_word = format!("Frame {number} saved: {}", path.display());
-        let told = JobError::new(
-            JobErrorKind::Internal,
-            format!("frame {number} is saved as {name}"),
-        );
-        let told = told.advise(format!("In the folder {folder}"));
-        self.session.notify(Severity::Info, told);
-    }
-
-    pub(super) fn copy_frame(&mut self, ctx: &egui::Context) {
-        if let Some(frame) = self.shown_frame() {
-            ctx.copy_image(color_image(&frame.picture));
-            self.session.last_word = format!("Frame {} copied", frame.index + 1);
+    pub(super) fn copy_frame(&self, queue: &JobQueue, cx: &mut Cx) {
+        if let Some(frame) = self.shown_frame(queue) {
+            cx.ctx.copy_image(color_image(&frame.picture));
+            cx.say(format!("Frame {} copied", frame.index + 1));
         }
     }
 
     /// Makes the frame the start or end picture of the next one.
-    pub(super) fn use_frame(&self, slot: Slot) {
-        let Some(frame) = self.shown_frame() else {
-            return;
-        };
-        let folder = match &self.paths {
-            Some(paths) => paths.data.join("pasted"),
-            None => frame.path.with_file_name(""),
-        };
-        let placing = Placing {
-            slot: Some(slot),
-            ..Placing::default()
-        };
-        let ticket = self.session.inputs.ticket();
-        self.background.run(Task::Work(Box::new(move || {
-            let kept = keep_picture(&frame.picture, &folder, "frame");
-            Some(Answer::Inputs(opened_one(kept, placing, ticket)))
-        })));
+    pub(super) fn use_frame(&self, slot: Slot, queue: &JobQueue, cx: &mut Cx) {
+        if let Some(frame) = self.shown_frame(queue) {
+            let folder = folder_for(&frame.path, cx);
+            cx.push(InputsCommand::Take(slot, frame.picture, folder));
+        }
     }
+}
+
+/// Where a frame of this file is kept that becomes an input.
+pub(super) fn folder_for(path: &Path, cx: &Cx) -> PathBuf {
+    match &cx.paths {
+        Some(paths) => paths.data.join("pasted"),
+        None => path.with_file_name(""),
+    }
+}
+
+/// What came of saving a frame with this number, counted from 1.
+pub(super) fn tell(saved: Result<(usize, PathBuf), MediaError>, cx: &mut Cx) {
+    let (number, path) = match saved {
+        Ok(saved) => saved,
+        Err(err) => return cx.tell(Severity::Warning, save_error(&err)),
+    };
+    let folder = path.parent().unwrap_or_else(|| Path::new("")).display();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let summary = format!("frame {number} is saved as {name}");
+    let told = JobError::new(JobErrorKind::Internal, summary);
+    cx.tell(
+        Severity::Info,
+        told.advise(format!("In the folder {folder}")),
+    );
+    cx.say(format!("Frame {number} saved: {}", path.display()));
 }
 
 /// Writes the frame beside its clip, with the clip's settings and its own number.

@@ -2,79 +2,96 @@
 //!
 //! The running job has it by itself; what its user chose to look at stays until they go back.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use egui::Context;
 use safelight_core::job::{JobError, JobErrorKind, JobId};
 use safelight_core::media::Picture;
 use serde_json::json;
 
-use crate::app::App;
-use crate::app::background::Answer;
 use crate::app::background::guard::survived;
-use crate::app::player::commands::PlayerAnswer;
+use crate::app::cx::Cx;
+use crate::app::notices::Severity;
 use crate::app::player::compare::{Compare, CompareMode, Side};
 use crate::app::player::frames::Frames;
 use crate::app::player::opening::{self, OpenedFile};
 use crate::app::player::reading::Wake;
 use crate::app::player::screen::Screen;
-use crate::app::player::{Player, Playhead};
-use crate::app::queue::RunningJob;
-use crate::app::state::{Page, Severity, Viewing};
+use crate::app::player::{Opening, Player, Playhead, Viewing, Watch};
+use crate::app::queue::{JobQueue, RunningJob};
+use crate::app::state::Page;
 
 /// Pictures a second of an animated latent preview.
 const PREVIEW_FPS: f64 = 4.0;
 
-impl App {
-    /// The place in whatever is shown.
-    pub(in crate::app) fn playhead(&mut self, act: impl FnOnce(&mut Playhead)) {
-        match self.session.viewing {
-            Viewing::Live => {
-                let growing = self.queue.running.as_mut();
-                if let Some(player) = growing.and_then(|job| job.growing.as_mut()) {
-                    act(&mut player.playhead);
+impl Watch {
+    /// Nothing is shown in the middle of the window, and nothing is made.
+    pub fn is_empty(&self, queue: &JobQueue) -> bool {
+        self.viewing == Viewing::Live
+            && queue.running.is_none()
+            && self.opening.is_none()
+            && self.screen.texture().is_none()
+    }
+
+    /// Goes along with the queue: looks at a job that begins, unless something else was chosen, and then at what came of
+    /// it.
+    pub(in crate::app) fn follow(&mut self, queue: &JobQueue, cx: &Cx) {
+        let running = queue.running.as_ref().map(|job| job.id);
+        if self.running != running {
+            let before = std::mem::replace(&mut self.running, running);
+            let last = queue.results.last().map(|item| item.id);
+            if running.is_none() && self.viewing == Viewing::Live {
+                // Its last preview stays until its result is ready to be shown.
+                if last != before {
+                    self.screen.clear();
                 }
+                if let Some(last) = last {
+                    self.show_result(last, queue, cx);
+                }
+            } else if running.is_some() && !self.is_chosen {
+                self.show_live(queue, cx);
+                self.screen.clear();
+            }
+        }
+        // Nobody sees the way out of an empty one.
+        self.is_full &= !self.is_empty(queue);
+    }
+
+    /// The place in whatever is shown.
+    pub(super) fn playhead(&mut self, queue: &mut JobQueue, act: impl FnOnce(&mut Playhead)) {
+        let playhead = match self.viewing {
+            Viewing::Live => {
+                let job = queue.running.as_mut();
+                let growing = job.and_then(|job| job.growing.as_mut());
+                growing.map(|player| &mut player.playhead)
             }
             Viewing::Result(_) | Viewing::File => {
-                if let Some(player) = &mut self.session.player {
-                    act(&mut player.playhead);
-                }
+                self.player.as_mut().map(|player| &mut player.playhead)
             }
-            Viewing::Compare => {
-                if let Some(compare) = &mut self.session.watch.compare {
-                    act(&mut compare.playhead);
-                }
-            }
+            Viewing::Compare => self.compare.as_mut().map(|it| &mut it.playhead),
+        };
+        if let Some(playhead) = playhead {
+            act(playhead);
         }
     }
 
-    /// Plays or pauses what can play.
-    pub(in crate::app) fn toggle_play(&mut self) {
-        let is_still = match self.session.viewing {
-            Viewing::Result(_) | Viewing::File => {
-                let player = self.session.player.as_ref();
-                player.is_some_and(|player| !player.is_clip())
-            }
-            Viewing::Live | Viewing::Compare => false,
-        };
-        if !is_still {
-            self.playhead(Playhead::toggle);
-        }
+    /// Pictures are shown, which do not play.
+    pub(super) fn is_still(&self) -> bool {
+        let is_played = matches!(self.viewing, Viewing::Result(_) | Viewing::File);
+        is_played && self.player.as_ref().is_some_and(|player| !player.is_clip())
     }
 
     /// Goes back to the running job.
-    pub(in crate::app) fn show_live(&mut self) {
-        self.let_go();
-        self.session.viewing = Viewing::Live;
-        if self.queue.running.is_none() {
-            self.session.screen.clear();
+    pub(super) fn show_live(&mut self, queue: &JobQueue, cx: &Cx) {
+        self.let_go(cx);
+        self.viewing = Viewing::Live;
+        if queue.running.is_none() {
+            self.screen.clear();
         }
     }
 
-    pub(in crate::app) fn show_result(&mut self, id: JobId) {
-        let Some(item) = self.queue.result(id) else {
+    pub(super) fn show_result(&mut self, id: JobId, queue: &JobQueue, cx: &Cx) {
+        let Some(item) = queue.result(id) else {
             return;
         };
         let clip = Arc::clone(&item.output.clip);
@@ -83,184 +100,150 @@ impl App {
         } else {
             Player::new(clip)
         };
-        self.let_go();
-        self.session.player = Some(player);
-        self.session.viewing = Viewing::Result(id);
+        self.let_go(cx);
+        self.player = Some(player);
+        self.viewing = Viewing::Result(id);
     }
 
     /// Drops what was shown; the threads of files end with it.
-    fn let_go(&mut self) {
-        let watch = &mut self.session.watch;
-        watch.file = None;
-        watch.zoom = Default::default();
-        let shown = (watch.compare.take(), self.session.player.take());
-        self.session.screen.stop();
-        self.background.free(shown);
+    fn let_go(&mut self, cx: &Cx) {
+        self.file = None;
+        self.zoom = Default::default();
+        self.screen.stop();
+        cx.background
+            .free((self.compare.take(), self.player.take()));
     }
 
     /// The user looks at something else: what is still on its way from disk is not wanted any more.
-    pub(in crate::app) fn choose(&mut self, act: impl FnOnce(&mut Self)) {
-        let watch = &mut self.session.watch;
-        watch.wish += 1;
-        watch.opening = None;
-        act(self);
-        self.session.queue.is_over = false;
-        self.session.watch.is_chosen = self.session.viewing != Viewing::Live;
+    pub(super) fn choose(&mut self, cx: &mut Cx) {
+        self.opening = None;
+        cx.is_queue_over = false;
+        self.is_chosen = self.viewing != Viewing::Live;
     }
 
-    /// Opens a picture, a batch or a clip, and plays it.
-    pub(in crate::app) fn play_file(&mut self, ctx: &Context, path: PathBuf) {
-        let (wish, max_side, wake) = self.begin_opening(ctx, &path);
-        self.background.spawn("open", move |postbox| {
-            let opened = survived(|| opening::open(&path, max_side, &wake).map(Box::new));
-            postbox.post(Answer::Player(PlayerAnswer::Opened(wish, opened)));
+    /// Opens a picture, a batch or a clip and plays it; or two of them, beside each other.
+    pub(super) fn open(&mut self, paths: Vec<PathBuf>, cx: &mut Cx) {
+        cx.page = Page::Watch;
+        cx.is_queue_over = false;
+        let name = paths.first().and_then(|path| path.file_name());
+        let name = name.unwrap_or_default().to_string_lossy().into_owned();
+        let max_side = cx.ctx.input(|input| input.max_texture_side) as u32;
+        let ctx = cx.ctx.clone();
+        let wake: Wake = Arc::new(move || ctx.request_repaint());
+        let files = cx.background.run("open", move || {
+            let open = |path: &PathBuf| opening::open(path, max_side, &wake);
+            survived(|| paths.iter().map(open).collect())
         });
+        self.opening = Some(Opening { name, files });
     }
 
-    /// Opens two files beside each other.
-    pub(in crate::app) fn compare_files(&mut self, ctx: &Context, a: PathBuf, b: PathBuf) {
-        let (wish, max_side, wake) = self.begin_opening(ctx, &a);
-        self.background.spawn("open", move |postbox| {
-            let opened = survived(|| {
-                let a = opening::open(&a, max_side, &wake)?;
-                Ok(Box::new([a, opening::open(&b, max_side, &wake)?]))
-            });
-            postbox.post(Answer::Player(PlayerAnswer::Compared(wish, opened)));
-        });
-    }
-
-    fn begin_opening(&mut self, ctx: &Context, path: &Path) -> (u64, u32, Wake) {
-        self.session.page = Page::Watch;
-        self.session.queue.is_over = false;
-        let watch = &mut self.session.watch;
-        watch.wish += 1;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        watch.opening = Some(name.into_owned());
-        let max_side = ctx.input(|input| input.max_texture_side) as u32;
-        let ctx = ctx.clone();
-        (
-            watch.wish,
-            max_side,
-            Arc::new(move || ctx.request_repaint()),
-        )
-    }
-
-    pub(super) fn take_opened_file(
-        &mut self,
-        wish: u64,
-        opened: Result<Box<OpenedFile>, JobError>,
-    ) {
-        if let Some(opened) = self.of_wish(wish, opened) {
-            let OpenedFile {
-                file,
-                frames,
-                index,
-            } = *opened;
-            let mut player = Player::of_frames(frames, file.fps, file.is_clip);
-            if index > 0 {
-                player.show(index);
+    pub(super) fn take_opened(&mut self, cx: &mut Cx) {
+        let Some(Opening { files, .. }) = &mut self.opening else {
+            return;
+        };
+        let Some(opened) = files.take() else {
+            if !files.is_busy() {
+                self.opening = None;
             }
-            self.let_go();
-            self.session.player = Some(player);
-            self.session.watch.file = Some(file);
-            self.session.watch.is_chosen = true;
-            self.session.viewing = Viewing::File;
+            return;
+        };
+        self.opening = None;
+        let mut opened = match opened {
+            Ok(opened) => opened.into_iter(),
+            Err(err) => return cx.tell(Severity::Error, err),
+        };
+        match (opened.next(), opened.next()) {
+            (Some(a), Some(b)) => {
+                self.begin_compare(a.into_side(), b.into_side(), self.compare_mode());
+            }
+            (Some(file), None) => self.show_file(file, cx),
+            (None, _) => {}
         }
     }
 
-    pub(super) fn take_compared(
-        &mut self,
-        wish: u64,
-        opened: Result<Box<[OpenedFile; 2]>, JobError>,
-    ) {
-        if let Some(opened) = self.of_wish(wish, opened) {
-            let [a, b] = (*opened).map(OpenedFile::into_side);
-            self.begin_compare(a, b, self.compare_mode());
+    fn show_file(&mut self, opened: OpenedFile, cx: &Cx) {
+        let OpenedFile {
+            file,
+            frames,
+            index,
+        } = opened;
+        let mut player = Player::of_frames(frames, file.fps, file.is_clip);
+        if index > 0 {
+            player.show(index);
         }
+        self.let_go(cx);
+        self.player = Some(player);
+        self.file = Some(file);
+        self.is_chosen = true;
+        self.viewing = Viewing::File;
     }
 
     fn compare_mode(&self) -> CompareMode {
-        let compare = self.session.watch.compare.as_ref();
-        compare.map_or_else(CompareMode::default, |compare| compare.mode)
-    }
-
-    /// What was opened, unless something else was wished for since.
-    fn of_wish<T>(&mut self, wish: u64, opened: Result<T, JobError>) -> Option<T> {
-        if wish != self.session.watch.wish {
-            return None;
-        }
-        self.session.watch.opening = None;
-        opened
-            .map_err(|err| self.session.notify(Severity::Error, err))
-            .ok()
+        self.compare
+            .as_ref()
+            .map_or_else(CompareMode::default, |compare| compare.mode)
     }
 
     /// Puts a result beside what is shown.
-    pub(super) fn compare_with(&mut self, id: JobId) {
+    pub(super) fn compare_with(&mut self, id: JobId, queue: &JobQueue, cx: &Cx) {
         let mode = self.compare_mode();
-        let shown = match (self.session.viewing, self.session.watch.compare.take()) {
+        let shown = match (self.viewing, self.compare.take()) {
             (Viewing::Compare, Some(compare)) => {
                 let [a, _] = compare.sides;
                 Some(a)
             }
-            (Viewing::Result(shown), _) if shown != id => self.side_of_result(shown),
+            (Viewing::Result(shown), _) if shown != id => self.side_of_result(shown, queue),
             (Viewing::File, _) => self.side_of_file(),
             _ => None,
         };
-        match (shown, self.side_of_result(id)) {
+        match (shown, self.side_of_result(id, queue)) {
             (Some(a), Some(b)) => self.begin_compare(a, b, mode),
-            _ => self.show_result(id),
+            _ => self.show_result(id, queue, cx),
         }
     }
 
     fn begin_compare(&mut self, a: Side, b: Side, mode: CompareMode) {
-        let watch = &mut self.session.watch;
         let mut compare = Compare::new(a, b);
         compare.mode = mode;
-        watch.compare = Some(compare);
-        watch.zoom = Default::default();
-        watch.is_chosen = true;
-        if self.session.viewing != Viewing::Compare {
-            watch.before_compare = self.session.viewing;
+        self.compare = Some(compare);
+        self.zoom = Default::default();
+        self.is_chosen = true;
+        if self.viewing != Viewing::Compare {
+            self.before_compare = self.viewing;
         }
-        self.session.viewing = Viewing::Compare;
+        self.viewing = Viewing::Compare;
     }
 
     /// Goes back to what was looked at before.
-    pub(super) fn leave_compare(&mut self) {
-        self.background.free(self.session.watch.compare.take());
-        self.session.watch.zoom = Default::default();
-        match self.session.watch.before_compare {
-            Viewing::Result(id) if self.queue.result(id).is_some() => {
-                if self.session.player.is_none() {
-                    self.show_result(id);
+    pub(super) fn leave_compare(&mut self, queue: &JobQueue, cx: &mut Cx) {
+        cx.background.free(self.compare.take());
+        self.zoom = Default::default();
+        match self.before_compare {
+            Viewing::Result(id) if queue.result(id).is_some() => {
+                if self.player.is_none() {
+                    self.show_result(id, queue, cx);
                 }
-                self.session.viewing = Viewing::Result(id);
+                self.viewing = Viewing::Result(id);
             }
-            Viewing::File if self.session.watch.file.is_some() => {
-                self.session.viewing = Viewing::File;
-            }
-            _ => match self.queue.results.last().map(|item| item.id) {
-                Some(id) if self.queue.running.is_none() => self.show_result(id),
-                _ => self.show_live(),
+            Viewing::File if self.file.is_some() => self.viewing = Viewing::File,
+            _ => match queue.results.last().map(|item| item.id) {
+                Some(id) if queue.running.is_none() => self.show_result(id, queue, cx),
+                _ => self.show_live(queue, cx),
             },
         }
+        self.choose(cx);
     }
 
-    fn side_of_result(&self, id: JobId) -> Option<Side> {
-        let item = self.queue.result(id)?;
-        let first = if self.session.viewing == Viewing::Result(id) {
-            self.session.shown_of_batch()
+    fn side_of_result(&self, id: JobId, queue: &JobQueue) -> Option<Side> {
+        let item = queue.result(id)?;
+        let first = if self.viewing == Viewing::Result(id) {
+            self.shown_of_batch()
         } else {
             0
         };
-        let path = item.path_of(first);
+        let title = item.path_of(first).file_name().unwrap_or_default();
         Some(Side {
-            title: path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
+            title: title.to_string_lossy().into_owned(),
             request: Some(json!(item.request.of_one(first))),
             frames: Frames::Memory(Arc::clone(&item.output.clip)),
             fps: item.output.clip.fps,
@@ -271,8 +254,8 @@ impl App {
     }
 
     fn side_of_file(&self) -> Option<Side> {
-        let file = self.session.watch.file.as_ref()?;
-        let player = self.session.player.as_ref()?;
+        let file = self.file.as_ref()?;
+        let player = self.player.as_ref()?;
         let opened = OpenedFile {
             file: file.clone(),
             frames: player.frames.clone(),
@@ -282,79 +265,74 @@ impl App {
     }
 
     /// Puts the picture of this moment on the screen, and asks to be woken for the next one.
-    pub(in crate::app) fn choose_picture(&mut self, ctx: &Context) {
-        let (now, is_visible) = ctx.input(|input| {
+    pub(in crate::app) fn show(&mut self, queue: &mut JobQueue, cx: &mut Cx) {
+        let (now, is_visible) = cx.ctx.input(|input| {
             let viewport = input.viewport();
             let is_hidden = viewport.minimized == Some(true) || viewport.occluded == Some(true);
             (input.time, !is_hidden)
         });
-        if !is_visible || self.session.page != Page::Watch {
+        if !is_visible || cx.page != Page::Watch {
             return;
         }
-        let wait = match self.session.viewing {
-            Viewing::Live => self.choose_live(ctx, now),
-            Viewing::Result(_) | Viewing::File => self.choose_played(ctx, now),
-            Viewing::Compare => self.session.watch.compare.as_mut().and_then(|compare| {
-                let wait = compare.tick(now, self.state.playback);
-                compare.show(ctx);
+        let wait = match self.viewing {
+            Viewing::Live => self.show_growing(queue, now, cx),
+            Viewing::Result(_) | Viewing::File => self.show_played(now, cx),
+            Viewing::Compare => self.compare.as_mut().and_then(|compare| {
+                let wait = compare.tick(now, self.playback);
+                compare.show(&cx.ctx);
                 wait
             }),
         };
-        self.tell_failure();
+        self.tell_failure(cx);
         if let Some(secs) = wait {
-            ctx.request_repaint_after(
-                Duration::try_from_secs_f64(secs).unwrap_or(Duration::from_secs(1)),
-            );
+            cx.wake_in(secs);
         }
     }
 
-    fn choose_played(&mut self, ctx: &Context, now: f64) -> Option<f64> {
-        let player = self.session.player.as_mut()?;
-        player.set_playback(self.state.playback);
+    fn show_played(&mut self, now: f64, cx: &Cx) -> Option<f64> {
+        let player = self.player.as_mut()?;
+        player.set_playback(self.playback);
         let wait = player.tick(now);
         match player.picture() {
-            Some(picture) => self.session.screen.show_picture(ctx, &picture),
+            Some(picture) => self.screen.show_picture(&cx.ctx, &picture),
             // The picture of something else must not stand there.
-            None => self.session.screen.clear(),
+            None => self.screen.clear(),
         }
         wait
     }
 
     /// The clip so far, with what is in the making beside it; else that alone.
-    fn choose_live(&mut self, ctx: &Context, now: f64) -> Option<f64> {
-        let job = self.queue.running.as_mut()?;
+    fn show_growing(&mut self, queue: &mut JobQueue, now: f64, cx: &Cx) -> Option<f64> {
+        let job = queue.running.as_mut()?;
         let Some(clip) = &mut job.growing else {
             let (picture, wait) = live_picture(job, now);
             if let Some(picture) = picture {
-                self.session.screen.show_picture(ctx, picture);
+                self.screen.show_picture(&cx.ctx, picture);
             }
-            self.session.watch.inset.clear();
+            self.inset.clear();
             return wait;
         };
-        clip.set_playback(self.state.playback);
+        clip.set_playback(self.playback);
         let wait = clip.tick(now);
         if let Some(picture) = clip.picture() {
-            self.session.screen.show_picture(ctx, &picture);
+            self.screen.show_picture(&cx.ctx, &picture);
         }
         let is_making = job.stage.is_some_and(|stage| stage.is_denoising());
-        match job
-            .preview((now * PREVIEW_FPS) as usize)
-            .filter(|_| is_making)
-        {
-            Some(picture) => self.session.watch.inset.show_picture(ctx, picture),
-            None => self.session.watch.inset.clear(),
+        let preview = job.preview((now * PREVIEW_FPS) as usize);
+        match preview.filter(|_| is_making) {
+            Some(picture) => self.inset.show_picture(&cx.ctx, picture),
+            None => self.inset.clear(),
         }
         wait
     }
 
-    fn tell_failure(&mut self) {
-        let watch = &self.session.watch;
-        let of_compare = watch.compare.as_ref().and_then(Compare::take_failure);
-        let of_player = self.session.player.as_ref().and_then(Player::take_failure);
+    fn tell_failure(&self, cx: &mut Cx) {
+        let of_compare = self.compare.as_ref().and_then(Compare::take_failure);
+        let of_player = self.player.as_ref().and_then(Player::take_failure);
         if let Some(err) = of_compare.or(of_player) {
             let err = JobError::from_error(JobErrorKind::InvalidRequest, &err)
                 .advise("What comes before the damage can be watched");
-            self.session.notify(Severity::Warning, err);
+            cx.tell(Severity::Warning, err);
         }
     }
 }

@@ -157,7 +157,6 @@ impl Window {
 mod tests {
     use super::*;
 
-    /// A picture of 300 bytes.
     fn picture() -> Arc<Picture> {
         Arc::new(Picture::from_fn(10, 10, |_, _| [1, 2, 3]).unwrap())
     }

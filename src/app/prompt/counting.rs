@@ -3,18 +3,14 @@
 //! Counted on a thread of its own, when the writing pauses for a moment; the tokenizers go along and come back, so
 //! that the largest is opened once. Nothing is counted before the prompt was touched.
 
-use std::time::Duration;
-
-use egui::Context;
 use safelight_core::job::GenerateForm;
 use safelight_core::job::prompt::{self, PromptError};
 use safelight_core::model::ModelSpec;
 use safelight_core::tokens::{CountWish, PromptCount, TextReader, TokenCounter};
 
-use crate::app::App;
-use crate::app::background::Answer;
 use crate::app::background::guard::{NOT_SURVIVED, guarded};
-use crate::app::prompt::PromptAnswer;
+use crate::app::cx::Cx;
+use crate::app::pending::Pending;
 
 /// Who writes faster is not counted behind.
 const PAUSE_SECS: f64 = 0.15;
@@ -30,20 +26,19 @@ struct Wish {
 }
 
 /// What the thread brings back.
-pub struct Counted {
+struct Counted {
     counter: TokenCounter,
     wish: Wish,
     prompt: CountResult,
     negative: Option<CountResult>,
 }
 
-/// Counting of one window.
 #[derive(Default)]
 pub struct Counting {
     has_begun: bool,
     /// Not here while it counts.
     counter: Option<TokenCounter>,
-    is_running: bool,
+    running: Pending<Counted>,
     /// What was counted last, or is being counted.
     wish: Option<Wish>,
     /// What is wanted since then, and when it was first seen.
@@ -72,8 +67,10 @@ impl Counting {
         self.wish = None;
     }
 
-    pub(super) fn take(&mut self, counted: Counted) {
-        self.is_running = false;
+    pub(super) fn poll(&mut self) {
+        let Some(counted) = self.running.take() else {
+            return;
+        };
         self.counter = Some(counted.counter);
         // Of another model it would be a number of another kind.
         let readers = |wish: &Wish| wish.prompt.readers.clone();
@@ -105,7 +102,7 @@ impl Counting {
             }
         };
         let left = PAUSE_SECS - (now - since);
-        if self.is_running {
+        if self.running.is_busy() {
             Due::Nothing
         } else if left > 0.0 {
             Due::In(left)
@@ -123,57 +120,32 @@ enum Due {
     In(f64),
 }
 
-impl App {
+impl Counting {
     /// Counts what the form says, if that is another text than the last one.
-    pub(in crate::app) fn count_tokens(&mut self, ctx: &Context) {
-        if !self.session.prompt.counting.has_begun {
-            return;
-        }
-        let Some(spec) = self.session.model(&self.state.form) else {
+    pub(in crate::app) fn follow(&mut self, cx: &Cx) {
+        let Some(spec) = cx.model().filter(|_| self.has_begun) else {
             return;
         };
-        let wish = self.count_wish(spec);
-        let counting = &mut self.session.prompt.counting;
+        let wish = wish_of(spec, cx);
         if wish.prompt.prompts.is_empty() && wish.negative.is_none() {
-            (counting.prompt, counting.negative) = (None, None);
-            (counting.wish, counting.wanted) = (Some(wish), None);
+            (self.prompt, self.negative) = (None, None);
+            (self.wish, self.wanted) = (Some(wish), None);
             return;
         }
-        match counting.due(wish, self.now_secs) {
+        match self.due(wish, cx.now_secs) {
             Due::Nothing => {}
-            Due::In(secs) => {
-                let wait = Duration::try_from_secs_f64(secs).unwrap_or_default();
-                ctx.request_repaint_after(wait);
-            }
-            Due::Now => self.start_counting(),
+            Due::In(secs) => cx.wake_in(secs),
+            Due::Now => self.start(cx),
         }
     }
 
-    fn count_wish(&self, spec: &ModelSpec) -> Wish {
-        let form = &self.state.form;
-        let of = |prompts: Vec<String>| CountWish {
-            readers: TextReader::of_model(spec),
-            prompts,
-            wildcards: self.wildcard_folders(),
-            has_times: spec.section_order.is_some(),
-        };
-        let negative = form.negative_prompt.as_ref();
-        let negative = negative.filter(|text| form.is_guided(spec) && !text.trim().is_empty());
-        Wish {
-            prompt: of(written(form)),
-            negative: negative.map(|text| of(vec![text.clone()])),
-        }
-    }
-
-    fn start_counting(&mut self) {
-        let counting = &mut self.session.prompt.counting;
-        let Some((wish, _)) = counting.wanted.take() else {
+    fn start(&mut self, cx: &Cx) {
+        let Some((wish, _)) = self.wanted.take() else {
             return;
         };
-        counting.wish = Some(wish.clone());
-        counting.is_running = true;
-        let mut counter = counting.counter.take().unwrap_or_default();
-        self.background.spawn("tokens", move |postbox| {
+        self.wish = Some(wish.clone());
+        let mut counter = self.counter.take().unwrap_or_default();
+        self.running = cx.background.run("tokens", move || {
             let said = |err: PromptError| err.to_string();
             let mut count = |wish: &CountWish| {
                 let counted = guarded(|| counter.count(wish));
@@ -188,13 +160,29 @@ impl App {
             };
             let prompt = count(&wish.prompt);
             let negative = wish.negative.as_ref().map(count);
-            postbox.post(Answer::Prompt(PromptAnswer::Counted(Box::new(Counted {
+            Counted {
                 counter,
                 wish,
                 prompt,
                 negative,
-            }))));
+            }
         });
+    }
+}
+
+fn wish_of(spec: &ModelSpec, cx: &Cx) -> Wish {
+    let of = |prompts: Vec<String>| CountWish {
+        readers: TextReader::of_model(spec),
+        prompts,
+        wildcards: cx.wildcard_folders(),
+        has_times: spec.section_order.is_some(),
+    };
+    let form = &cx.form;
+    let negative = form.negative_prompt.as_ref();
+    let negative = negative.filter(|text| form.is_guided(spec) && !text.trim().is_empty());
+    Wish {
+        prompt: of(written(form)),
+        negative: negative.map(|text| of(vec![text.clone()])),
     }
 }
 
@@ -231,10 +219,12 @@ mod tests {
         assert_eq!(counting.due(wish("ab"), 1.125), Due::In(PAUSE_SECS));
         assert_eq!(counting.due(wish("ab"), 1.5), Due::Now);
         counting.wish = counting.wanted.take().map(|(wish, _)| wish);
-        counting.is_running = true;
+        let (postbox, running) = Pending::new(&egui::Context::default());
+        counting.running = running;
         assert_eq!(counting.due(wish("ab"), 2.0), Due::Nothing);
         assert_eq!(counting.due(wish("abc"), 2.0), Due::Nothing);
-        counting.is_running = false;
+        drop(postbox);
+        counting.poll();
         assert_eq!(counting.due(wish("abc"), 2.5), Due::Now);
     }
 }

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use safelight_core::job::GenerateForm;
+use safelight_core::model::ModelSpec;
 use serde::{Deserialize, Serialize};
 
 /// More are forgotten, oldest first.
@@ -15,6 +17,17 @@ pub struct PromptEntry {
     pub prompt: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub negative: String,
+}
+
+impl PromptEntry {
+    pub fn of(form: &GenerateForm, spec: &ModelSpec) -> Self {
+        let negative = form.negative_prompt.as_deref();
+        let negative = negative.filter(|_| form.is_guided(spec));
+        Self {
+            prompt: form.prompt.trim().to_owned(),
+            negative: negative.unwrap_or_default().trim().to_owned(),
+        }
+    }
 }
 
 /// Puts one in front; no two are the same, and there are never too many.
@@ -32,8 +45,6 @@ pub struct History {
     at: Option<usize>,
     /// What was being written before the first step back.
     draft: PromptEntry,
-    /// What is typed above the list.
-    pub search: String,
     /// The file has been read.
     pub is_known: bool,
 }

@@ -8,7 +8,7 @@ const MAX_OFFERED: usize = 8;
 const MAX_BEGINNING: usize = 60;
 
 /// The cursor in the prompt.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Typing {
     /// Letters before it, when it was last seen.
     pub cursor: Option<usize>,
@@ -22,6 +22,8 @@ pub struct Typing {
     pub is_stale: bool,
     /// The pointer is over what is offered: a click there takes the focus from the field before it is one.
     pub is_pointer_over: bool,
+    /// The cursor is to go into the field.
+    pub is_focus_wanted: bool,
     /// An offer that was declined: where its name begins.
     pub declined: Option<usize>,
 }

@@ -1,14 +1,12 @@
 //! A job's settings in the form again: to change it in place, or to make it once more.
 
-use std::path::PathBuf;
-
 use safelight_core::job::{GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId};
 
-use crate::app::App;
-use crate::app::inputs::{Inputs, Placing, Slot};
-use crate::app::queue::WaitingJob;
-use crate::app::queue::list::Removed;
-use crate::app::state::Severity;
+use crate::app::cx::Cx;
+use crate::app::inputs::Inputs;
+use crate::app::notices::{Cause, Severity};
+use crate::app::queue::JobQueue;
+use crate::app::queue::jobs::{Removed, WaitingJob};
 
 /// The job that is changed, and what stood in the form before.
 pub struct Editing {
@@ -24,9 +22,9 @@ impl Editing {
         &self.form
     }
 
-    /// The same with its places, where a file may still arrive.
-    pub(in crate::app) fn own(&mut self) -> (&mut GenerateForm, &mut Inputs) {
-        (&mut self.form, &mut self.inputs)
+    /// A file may still arrive for what stood there before.
+    pub(super) fn poll(&mut self, cx: &mut Cx) {
+        self.inputs.poll_for(&mut self.form, false, cx);
     }
 }
 
@@ -42,71 +40,69 @@ fn as_written(request: &GenerateRequest) -> GenerateRequest {
     request
 }
 
-impl App {
+impl JobQueue {
     /// Puts a job's settings and inputs into the form. It does not start while it is changed.
-    pub(super) fn edit_job(&mut self, id: JobId) {
-        if self.session.queue.edited() == Some(id) {
+    pub(super) fn edit(&mut self, id: JobId, inputs: &mut Inputs, cx: &mut Cx) {
+        if self.edited() == Some(id) {
             return;
         }
-        self.end_edit();
-        let Some(request) = self.queue.idle_job(id).map(|job| as_written(&job.request)) else {
+        self.end_edit(inputs, cx);
+        let Some(request) = self.idle_job(id).map(|job| as_written(&job.request)) else {
             return;
         };
-        let is_known = |model: &str| {
-            let mut all = self.session.models.all().iter();
-            all.any(|spec| spec.id == model)
-        };
-        if !is_known(&request.model) {
+        if cx.models.get(&request.model).is_none() {
             let text = format!("the model of this job is not here: {}", request.model);
             let err = JobError::new(JobErrorKind::BadModel, text)
                 .advise("Look for the models anew, or take the job out of the queue");
-            self.session.notify(Severity::Warning, err);
+            cx.tell_about(Cause::Models, Severity::Warning, err);
             return;
         }
-        self.session.queue.editing = Some(Editing {
+        self.editing = Some(Editing {
             id,
-            form: self.state.form.clone(),
-            inputs: std::mem::take(&mut self.session.inputs),
-            is_seed_used: self.session.is_seed_used,
+            form: cx.form.clone(),
+            inputs: std::mem::take(inputs),
+            is_seed_used: cx.is_seed_used,
         });
-        self.take_over_request(&request);
+        inputs.take_over(&request, cx);
     }
 
     /// Gives the form back what stood in it before a job was changed.
-    pub(in crate::app) fn end_edit(&mut self) {
-        if let Some(editing) = self.session.queue.editing.take() {
-            self.state.form = editing.form;
-            self.session.inputs = editing.inputs;
-            self.session.is_seed_used = editing.is_seed_used;
-            // What was read for the job's settings is not for these.
-            self.session.restoring.forget();
-            self.settle_model();
+    pub(in crate::app) fn end_edit(&mut self, inputs: &mut Inputs, cx: &mut Cx) {
+        if let Some(editing) = self.editing.take() {
+            cx.replace_form(editing.form);
+            *inputs = editing.inputs;
+            cx.is_seed_used = editing.is_seed_used;
         }
     }
 
     /// Puts new jobs where the changed one stands; one that had stopped goes behind those that wait.
-    pub(super) fn replace_edited(&mut self, jobs: Vec<WaitingJob>) {
-        let Some(id) = self.session.queue.edited() else {
+    pub(super) fn replace_edited(
+        &mut self,
+        jobs: impl Iterator<Item = WaitingJob>,
+        inputs: &mut Inputs,
+        cx: &mut Cx,
+    ) {
+        let Some(id) = self.edited() else {
             return;
         };
-        let (at, is_held) = match self.queue.remove(id) {
+        let (at, is_held) = match self.remove(id) {
             Some(Removed::Waiting(at, job)) => (at, job.is_held),
             Some(Removed::Stopped(..) | Removed::Cancelled(_)) | None => {
-                (self.queue.waiting.len(), false)
+                (self.waiting.len(), false)
             }
         };
-        for (index, mut job) in jobs.into_iter().enumerate() {
+        for (index, mut job) in jobs.enumerate() {
             job.is_held = is_held;
-            self.queue.waiting.insert(at + index, job);
+            self.waiting.insert(at + index, job);
         }
-        self.queue.touch();
-        self.end_edit();
-        "The job is changed".clone_into(&mut self.session.last_word);
+        self.touch();
+        self.end_edit(inputs, cx);
+        cx.say("The job is changed");
     }
 
     /// The same job once more behind the first one, with another seed unless the form keeps its own.
-    pub(super) fn duplicate_job(&mut self, id: JobId) {
-        let Some(job) = self.queue.idle_job(id) else {
+    pub(super) fn duplicate(&mut self, id: JobId, cx: &Cx) {
+        let Some(job) = self.idle_job(id) else {
             return;
         };
         let mut request = as_written(&job.request);
@@ -117,45 +113,36 @@ impl App {
             .map(Into::into)
             .unwrap_or(request.out);
         let num_used = u64::from(request.batch_size.max(1));
-        request.seed = self.state.form.seed_mode.next(request.seed, num_used);
+        request.seed = cx.form.seed_mode.next(request.seed, num_used);
         let copy = WaitingJob {
             is_held: job.is_held,
             ..WaitingJob::new(request, job.device)
         };
-        let at = self.queue.waiting.iter().position(|job| job.id == id);
-        let at = at.map_or(self.queue.waiting.len(), |at| at + 1);
-        self.queue.waiting.insert(at, copy);
-        self.queue.touch();
+        let at = self.waiting.iter().position(|job| job.id == id);
+        let at = at.map_or(self.waiting.len(), |at| at + 1);
+        self.waiting.insert(at, copy);
+        self.touch();
     }
+}
 
-    /// Fills the form with what a result was made of, its pictures included.
-    pub(in crate::app) fn take_over_request(&mut self, request: &GenerateRequest) {
-        self.state.form = GenerateForm::from(request);
-        self.session.is_seed_used = false;
-        // What is on its way belongs to what stood here before.
-        self.session.inputs.forget_opening();
-        self.session.restoring.forget();
-        let start = request.extend.as_ref().or(request.image.as_ref());
-        for (slot, wanted) in [
-            (Slot::Start, start),
-            (Slot::End, request.last_image.as_ref()),
-            (Slot::Mask, request.mask.as_ref()),
-        ] {
-            let shown = self.session.inputs.get(slot);
-            let shown = shown.map(|input| input.source.path());
-            if shown == wanted.map(PathBuf::as_path) {
-                continue;
-            }
-            // Also where the other cannot be opened.
-            self.session.inputs.remove(slot);
-            if let Some(path) = wanted {
-                let placing = Placing {
-                    slot: Some(slot),
-                    keeps_size: true,
-                    ..Placing::default()
-                };
-                self.open_paths(vec![path.clone()], placing);
-            }
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_whose_model_is_gone_is_not_changed_and_the_form_stays() {
+        let (mut queue, mut inputs, mut cx) = (JobQueue::default(), Inputs::default(), Cx::alone());
+        cx.form.prompt = "mine".to_owned();
+        let request = serde_json::from_value(serde_json::json!({
+            "model": "gone", "family": "wan", "prompt": "theirs", "negative_prompt": "", "width": 8, "height": 8,
+            "num_frames": 1, "fps": 8.0, "num_steps": 1, "guidance_scale": 1.0, "sampler": "euler", "seed": 1,
+        }));
+        queue.add(vec![request.unwrap()], &cx);
+        let id = queue.waiting[0].id;
+        queue.edit(id, &mut inputs, &mut cx);
+        assert!(queue.editing.is_none() && cx.form.prompt == "mine");
+        assert!(cx.notices.all()[0].summary.contains("is not here: gone"));
+        queue.duplicate(id, &cx);
+        assert_eq!(queue.waiting.len(), 2);
     }
 }

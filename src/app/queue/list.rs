@@ -2,87 +2,11 @@
 //!
 //! What they mean for the worker and the disk is the app's.
 
-use std::path::PathBuf;
+use safelight_core::job::{GenerateRequest, JobId};
 
-use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId};
-
-use crate::app::queue::{JobQueue, Stopped, StoppedJob, WaitingJob};
-
-/// Where a job is to stand in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    Up,
-    Down,
-    Top,
-    /// Before the job that stands at this number now, from 0.
-    Before(usize),
-}
-
-/// A job that was taken out, and where it stood.
-#[derive(Clone, Debug)]
-pub enum Removed {
-    Waiting(usize, WaitingJob),
-    Stopped(usize, StoppedJob),
-    /// It was running.
-    Cancelled(WaitingJob),
-}
-
-impl Removed {
-    pub fn job(&self) -> &WaitingJob {
-        match self {
-            Self::Waiting(_, job) | Self::Cancelled(job) => job,
-            Self::Stopped(_, stopped) => &stopped.job,
-        }
-    }
-}
-
-impl WaitingJob {
-    /// A new one, whose file has no name yet.
-    pub fn new(request: GenerateRequest, device: DeviceChoice) -> Self {
-        Self {
-            id: JobId::next(),
-            request,
-            device,
-            has_output: false,
-            has_prompts: false,
-            resume: None,
-            is_held: false,
-            missing: Vec::new(),
-        }
-    }
-
-    /// Has its file named anew, in the folder for results of now. Its prompts stay as they were settled.
-    pub fn forget_output(&mut self) {
-        self.has_prompts |= self.has_output;
-        self.has_output = false;
-    }
-
-    /// The picture or clip that it starts from.
-    pub fn picture(&self) -> Option<&PathBuf> {
-        picture_of(&self.request)
-    }
-}
-
-/// The picture or clip that a job starts from.
-pub fn picture_of(request: &GenerateRequest) -> Option<&PathBuf> {
-    let given = [&request.image, &request.extend, &request.last_image];
-    given.into_iter().flatten().next()
-}
-
-/// Whether it may be the file's place that a job failed for: the disk is full, or the folder is gone or protected.
-fn may_be_of_place(err: &JobError) -> bool {
-    matches!(err.kind, JobErrorKind::Disk | JobErrorKind::InvalidRequest)
-}
-
-impl StoppedJob {
-    pub fn new(job: WaitingJob, why: Stopped) -> Self {
-        Self {
-            job,
-            why,
-            progress: String::new(),
-        }
-    }
-}
+use crate::app::queue::JobQueue;
+use crate::app::queue::choices::Place;
+use crate::app::queue::jobs::{Removed, Stopped, StoppedJob, WaitingJob, may_be_of_place};
 
 impl JobQueue {
     /// To be said after each change of what is kept on disk.
@@ -98,10 +22,17 @@ impl JobQueue {
         self.waiting.iter().find(|job| job.id == id)
     }
 
-    /// A job that waits or has stopped.
     pub fn idle_job(&self, id: JobId) -> Option<&WaitingJob> {
         let stopped = self.stopped.iter().map(|stopped| &stopped.job);
         self.waiting.iter().chain(stopped).find(|job| job.id == id)
+    }
+
+    /// What is asked for by all jobs that run, wait or have stopped.
+    pub fn unfinished(&self) -> impl Iterator<Item = &GenerateRequest> {
+        let running = self.running.iter().map(|job| &job.request);
+        let stopped = self.stopped.iter().map(|stopped| &stopped.job);
+        let idle = self.waiting.iter().chain(stopped);
+        running.chain(idle.map(|job| &job.request))
     }
 
     /// The jobs of an earlier run that nobody has let go on: those that were interrupted stand first.

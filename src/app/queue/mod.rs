@@ -1,109 +1,46 @@
-//! The jobs of this session: waiting, the running one with all that it said, those that stopped, and the finished ones.
+//! The jobs of this window: waiting, running, stopped and finished ones, and what is done with them.
 //!
-//! Plain bookkeeping of what the worker reports; it sends nothing and draws nothing.
+//! The order is `list`'s, whose turn it is `turns`', the file `kept`'s; computing is the worker's.
 
 pub mod after;
-pub mod commands;
-pub mod desk;
-pub(in crate::app) mod editing;
+pub mod choices;
+pub mod editing;
+pub mod jobs;
 mod keeping;
-pub mod list;
+mod kept;
+mod list;
+mod naming;
 mod results;
-pub mod several;
+mod running;
+mod several;
 mod submit;
 pub mod thumbs;
 mod turns;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use safelight_core::job::{
-    CancelToken, DeviceChoice, Frame, GenerateRequest, JobError, JobId, JobUpdate, Recipe,
-    SectionOrder, Stage,
-};
-use safelight_core::media::Picture;
-use safelight_core::memory::Plan;
+use egui::ColorImage;
+use safelight_core::job::{JobId, random_seed};
+use safelight_core::settings::OutputSettings;
 
+use crate::app::commands::{PlayerCommand, QueueCommand};
+use crate::app::cx::Cx;
+use crate::app::inputs::Inputs;
+use crate::app::loras::LoraShelf;
 use crate::app::memory::MemoryHistory;
-use crate::app::memory::course::usual_share;
-use crate::app::player::Player;
-pub use results::ResultItem;
-
-/// A job that waits for its turn.
-#[derive(Clone, Debug)]
-pub struct WaitingJob {
-    pub id: JobId,
-    pub request: GenerateRequest,
-    pub device: DeviceChoice,
-    /// Its folder exists and its file name is free.
-    pub has_output: bool,
-    /// Without a name, and with prompts in which no choice is left to settle.
-    pub has_prompts: bool,
-    /// The folder of the same job, where an earlier try left it.
-    pub resume: Option<PathBuf>,
-    /// It is of an earlier run of the program, and waits until somebody lets it go on.
-    pub is_held: bool,
-    /// What it is made from and what was not there when the queue was read.
-    pub missing: Vec<PathBuf>,
-}
-
-/// Why a job stopped.
-#[derive(Clone, Debug)]
-pub enum Stopped {
-    Failed(JobError),
-    Paused,
-    /// The program ended while it ran.
-    Unfinished,
-}
-
-/// A job that does not run again by itself.
-#[derive(Clone, Debug)]
-pub struct StoppedJob {
-    pub job: WaitingJob,
-    pub why: Stopped,
-    /// How far it is, for people; empty where nothing of it is there.
-    pub progress: String,
-}
-
-/// What is to come of the running job when it has paused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PauseWish {
-    /// It alone is paused: it stops and others go on.
-    Job,
-    /// With the whole queue: it is the first one again.
-    Queue,
-}
-
-/// The job that the worker has.
-#[derive(Debug)]
-pub struct RunningJob {
-    pub id: JobId,
-    pub request: GenerateRequest,
-    pub device: DeviceChoice,
-    pub cancel: CancelToken,
-    pub pause: Option<PauseWish>,
-    pub recipe: Option<Recipe>,
-    /// The engine's line about its device.
-    pub device_line: Option<String>,
-    pub stage: Option<Stage>,
-    /// Which time of the stage, counted from 0.
-    pub section: u32,
-    pub has_resumed: bool,
-    /// Step and number of steps of the running stage.
-    pub step: Option<(u32, u32)>,
-    pub secs_left: Option<f64>,
-    pub num_frames_decoded: u32,
-    /// The latents as pictures, by latent frame.
-    previews: Vec<Option<Arc<Picture>>>,
-    /// The newest real frame.
-    pub frame: Option<Frame>,
-    /// The clip so far, where it grows section by section: it plays while the next section is made.
-    pub growing: Option<Player>,
-    pub memory: MemoryHistory,
-    /// What it will need.
-    pub plan: Option<Box<Plan>>,
-}
+use crate::app::notices::Cause;
+use crate::app::pending::{Pending, Stream};
+use crate::app::state::PanelPlace;
+use crate::worker::LeftJob;
+use choices::{AfterQueue, Countdown, QueuePanel, Several, Suspend};
+use editing::Editing;
+pub use jobs::{PauseWish, Removed, ResultItem, Stopped, StoppedJob, WaitingJob, picture_of};
+use keeping::{Keeping, Restored};
+use naming::Named;
+pub use running::RunningJob;
+use several::Opening;
+use thumbs::Thumbs;
 
 /// All of them. The worker holds one at a time; the others wait here.
 #[derive(Default)]
@@ -126,198 +63,212 @@ pub struct JobQueue {
     pub last_memory: MemoryHistory,
     /// Whose that graph is.
     pub last_job: Option<JobId>,
+    /// What is remembered of the panel.
+    pub panel: QueuePanel,
+    /// Whoever has closed the panel does not want it to open by itself.
+    was_closed: bool,
+    pub thumbs: Thumbs,
+    /// The job whose settings are in the form.
+    pub editing: Option<Editing>,
+    /// What was taken out last, to be put back.
+    pub removed: Vec<Removed>,
+    /// Files that came together: what they are for is asked.
+    pub several: Option<Several>,
+    /// Pictures on their way to become a job each.
+    pub opening: Vec<Opening>,
+    /// How many there were: the last one's number.
+    num_openings: u64,
+    /// What happens when all is done.
+    pub after: AfterQueue,
+    pub countdown: Option<Countdown>,
+    /// A job has ended since `after` was chosen.
+    has_worked: bool,
+    /// Sends the machine to sleep in another way than its own.
+    pub suspend: Option<Suspend>,
+    keeping: Keeping,
+    /// What the last run left.
+    restoring: Pending<Restored>,
+    /// Jobs whose folders are there.
+    leftovers: Pending<Vec<LeftJob>>,
+    /// The job whose file name is looked for.
+    naming: Pending<Named>,
+    /// The engine's last line about its device.
+    pub device_line: String,
+    /// Names that were given to jobs.
+    taken: HashSet<PathBuf>,
+    /// Small pictures of results.
+    result_thumbs: Vec<Stream<(JobId, ColorImage)>>,
+    /// The folders that results go into.
+    output: OutputSettings,
 }
 
 impl JobQueue {
+    pub fn of_panel(panel: QueuePanel) -> Self {
+        Self {
+            panel,
+            ..Self::default()
+        }
+    }
+
     /// The graph to show: the running job's, else the last one's.
     pub fn memory(&self) -> &MemoryHistory {
         self.running
             .as_ref()
             .map_or(&self.last_memory, |job| &job.memory)
     }
-}
 
-impl RunningJob {
-    pub fn new(id: JobId, request: GenerateRequest, cancel: CancelToken) -> Self {
-        Self {
-            id,
-            request,
-            device: DeviceChoice::default(),
-            cancel,
-            pause: None,
-            recipe: None,
-            device_line: None,
-            stage: None,
-            section: 0,
-            has_resumed: false,
-            step: None,
-            secs_left: None,
-            num_frames_decoded: 0,
-            previews: Vec::new(),
-            frame: None,
-            growing: None,
-            memory: MemoryHistory::default(),
-            plan: None,
-        }
+    /// The job whose settings are in the form.
+    pub fn edited(&self) -> Option<JobId> {
+        self.editing.as_ref().map(|editing| editing.id)
     }
 
-    /// Takes in what the worker said. The end and warnings are the app's.
-    pub fn apply(&mut self, update: JobUpdate) {
-        match update {
-            JobUpdate::Started(recipe) => self.recipe = Some(recipe),
-            JobUpdate::Device(line) => self.device_line = Some(line),
-            JobUpdate::Plan(plan) => {
-                self.memory.predict(&plan);
-                self.plan = Some(plan);
-            }
-            JobUpdate::Stage {
-                stage,
-                section,
-                resumed,
-            } => {
-                self.stage = Some(stage);
-                self.section = section;
-                if stage == Stage::Denoise {
-                    // The last section's are not this one's.
-                    self.previews.clear();
+    pub fn update(
+        &mut self,
+        command: QueueCommand,
+        inputs: &mut Inputs,
+        loras: &LoraShelf,
+        cx: &mut Cx,
+    ) {
+        match command {
+            QueueCommand::Submit => {
+                if self.running.is_none() && self.waiting.is_empty() {
+                    // What is made now is what is waited for.
+                    cx.push(PlayerCommand::FollowJobs);
                 }
-                self.num_frames_decoded = 0;
-                self.has_resumed |= resumed;
-                if stage != Stage::DenoiseLow {
-                    // The second expert counts on where the first one stopped.
-                    self.step = None;
-                }
-                self.memory.begin(stage, section);
+                self.submit(inputs, loras, cx);
             }
-            JobUpdate::StageEnded(_) => self.memory.end(),
-            JobUpdate::Step {
-                stage,
-                step,
-                num_steps,
-                secs_left,
-            } => {
-                if self.stage == Some(stage) {
-                    self.step = Some(self.whole_step(stage, step, num_steps));
-                }
-                self.secs_left = (secs_left.is_finite() && secs_left >= 0.0).then_some(secs_left);
-            }
-            JobUpdate::Preview(frame) => self.keep_preview(frame),
-            JobUpdate::Frame(frame) => {
-                self.num_frames_decoded = frame.index.saturating_add(1);
-                self.frame = Some(frame);
-            }
-            JobUpdate::Memory(sample) => self.memory.push(sample),
-            JobUpdate::Reclaimed(reclaim) => self.memory.reclaimed(reclaim),
-            JobUpdate::Section(made) => {
-                let sections = self.request.sections;
-                let is_at_front =
-                    sections.is_some_and(|sections| sections.order == SectionOrder::Original);
-                match &mut self.growing {
-                    Some(clip) => clip.grow(made.clip, is_at_front),
-                    None => self.growing = Some(Player::new(made.clip)),
+            QueueCommand::Cancel => {
+                if let Some(job) = &self.running {
+                    job.cancel.cancel();
                 }
             }
-            JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
-        }
-    }
-
-    /// A step as one of all that both experts make, whether the engine counts over both or in each.
-    fn whole_step(&self, stage: Stage, step: u32, num_steps: u32) -> (u32, u32) {
-        let request = &self.request;
-        let end = request
-            .sampling
-            .end_step
-            .unwrap_or(request.sampling.num_steps);
-        let all = end.saturating_sub(request.sampling.start_step);
-        match stage {
-            Stage::DenoiseHigh if num_steps < all => (step, all),
-            Stage::DenoiseLow if num_steps < all => (step + (all - num_steps), all),
-            _ => (step, num_steps),
-        }
-    }
-
-    /// The picture of one latent frame, counted around.
-    pub fn preview(&self, turn: usize) -> Option<&Arc<Picture>> {
-        let known = || self.previews.iter().flatten();
-        let count = known().count();
-        if count == 0 {
-            None
-        } else {
-            known().nth(turn % count)
-        }
-    }
-
-    /// How many latent frames have a picture.
-    pub fn num_previews(&self) -> usize {
-        self.previews.iter().flatten().count()
-    }
-
-    /// How much of the whole is done, from 0 to 1: the stages weighted by what they usually take.
-    pub fn progress(&self) -> f32 {
-        let Some(recipe) = &self.recipe else {
-            return 0.0;
-        };
-        let running = self
-            .stage
-            .and_then(|stage| recipe.position(stage, self.section));
-        let mut done = match (running, self.stage) {
-            (Some(position), Some(stage)) => {
-                let before = recipe.stages.iter().take(position).copied();
-                before.map(weight).sum::<f32>() + weight(stage) * self.stage_progress()
+            QueueCommand::RollSeed => {
+                cx.form.set_seed(random_seed());
+                cx.is_seed_used = false;
             }
-            _ => 0.0,
-        };
-        if let (true, Some((step, num_steps))) = (self.is_with_expert(), self.step) {
-            // One count over both experts, of whom each makes an unknown part.
-            let stages = recipe.stages.iter().copied();
-            let before: f32 = stages
-                .take_while(|stage| *stage != Stage::DenoiseHigh)
-                .map(weight)
-                .sum();
-            let both = weight(Stage::DenoiseHigh) + weight(Stage::DenoiseLow);
-            done = before + both * step as f32 / num_steps.max(1) as f32;
-        }
-        let total: f32 = recipe.stages.iter().copied().map(weight).sum();
-        (done / total.max(f32::EPSILON)).clamp(0.0, 1.0)
-    }
-
-    /// How many frames the running decoding gives.
-    pub fn num_frames_of_stage(&self) -> usize {
-        match &self.request.sections {
-            Some(sections) => sections.decoded(self.section).num_frames as usize,
-            None => self.request.num_decoded(),
-        }
-    }
-
-    fn is_with_expert(&self) -> bool {
-        matches!(self.stage, Some(Stage::DenoiseHigh | Stage::DenoiseLow))
-    }
-
-    fn stage_progress(&self) -> f32 {
-        match (self.stage, self.step) {
-            (Some(Stage::Decode), None) => {
-                self.num_frames_decoded as f32 / self.num_frames_of_stage().max(1) as f32
+            QueueCommand::KeepSeed => cx.is_seed_used = false,
+            QueueCommand::Open(is_open) => self.open(is_open, cx),
+            QueueCommand::Toggle => self.open(cx.drawn.queue == PanelPlace::Nowhere, cx),
+            QueueCommand::Move(id, place) => self.move_job(id, place),
+            QueueCommand::Edit(id) => self.edit(id, inputs, cx),
+            QueueCommand::CancelEdit => self.end_edit(inputs, cx),
+            QueueCommand::Duplicate(id) => self.duplicate(id, cx),
+            QueueCommand::Remove(id) => self.remove_all(&[id], inputs, cx),
+            QueueCommand::Undo => {
+                for removed in std::mem::take(&mut self.removed).into_iter().rev() {
+                    self.put_back(removed);
+                }
             }
-            (_, Some((step, num_steps))) => step as f32 / num_steps.max(1) as f32,
-            _ => 0.0,
+            QueueCommand::Restart(id) => {
+                if self.edited() == Some(id) {
+                    // It runs as it was.
+                    self.end_edit(inputs, cx);
+                }
+                self.restart(id);
+                cx.notices.end(&Cause::Job(id));
+            }
+            QueueCommand::ReleaseHeld => self.release_held(),
+            QueueCommand::ClearHeld => {
+                let ids: Vec<JobId> = self.held().collect();
+                self.remove_all(&ids, inputs, cx);
+            }
+            QueueCommand::PauseAll => {
+                self.is_paused = true;
+                self.pause_running(PauseWish::Queue);
+            }
+            QueueCommand::PauseAfter(pauses) => self.pauses_after = pauses,
+            QueueCommand::PauseRunning => self.pause_running(PauseWish::Job),
+            QueueCommand::GoOn => {
+                self.is_paused = false;
+                self.pauses_after = false;
+            }
+            QueueCommand::WantThumb(path) => self.thumbs.want(path),
+            QueueCommand::Ask(several) => self.several = Some(several),
+            QueueCommand::Take(choice) => self.take_several(choice, inputs, cx),
+            QueueCommand::StopOpening(number) => {
+                if let Some(opening) = self.opening.iter().find(|it| it.number == number) {
+                    opening.stop.cancel();
+                }
+            }
+            QueueCommand::After(after) => {
+                (self.after, self.countdown, self.has_worked) = (after, None, false);
+            }
+            QueueCommand::StopCountdown => {
+                (self.after, self.countdown) = (AfterQueue::Nothing, None);
+            }
         }
-        .clamp(0.0, 1.0)
     }
 
-    fn keep_preview(&mut self, frame: Frame) {
-        // At most so many latent frames; the worker's word is not trusted with the size of a list.
-        let index = frame.index as usize;
-        if index >= self.request.num_decoded().max(1) {
-            return;
+    pub fn poll(&mut self, cx: &mut Cx) {
+        if let Some(restored) = self.restoring.take() {
+            self.restore(restored, cx);
         }
-        if self.previews.len() <= index {
-            self.previews.resize(index + 1, None);
+        if let Some(left) = self.leftovers.take() {
+            self.take_left(left, cx);
         }
-        self.previews[index] = Some(frame.picture);
+        if let Some(named) = self.naming.take() {
+            self.take_named(named, cx);
+        }
+        self.keeping.poll(cx);
+        self.thumbs.poll(cx);
+        self.take_result_thumbs(cx);
+        self.take_opened(cx);
+        if let Some(editing) = &mut self.editing {
+            editing.poll(cx);
+        }
     }
-}
 
-/// A stage's usual share of a job.
-fn weight(stage: Stage) -> f32 {
-    usual_share(stage) as f32
+    /// What is to be done between two frames, once all wishes are known.
+    pub(super) fn tend(&mut self, is_fetching: bool, cx: &mut Cx) {
+        if self.output != cx.settings.output {
+            self.output = cx.settings.output.clone();
+            cx.notices.end(&Cause::ResultFolder);
+        }
+        self.name_next(cx);
+        self.thumbs.open(cx);
+        let (keeping, revision) = (&mut self.keeping, self.revision);
+        if keeping.is_due_now(revision, cx) {
+            self.write(cx);
+        }
+        self.watch_end(is_fetching, cx);
+    }
+
+    fn open(&mut self, is_open: bool, cx: &mut Cx) {
+        self.panel.is_open = is_open;
+        self.was_closed = !is_open;
+        cx.is_queue_over = is_open;
+        if is_open {
+            // Where form and view take turns, it stands in the view; no panel stands beside a picture in the whole window.
+            cx.is_view_shown = true;
+            cx.push(PlayerCommand::LeaveFull);
+        }
+    }
+
+    /// Opens the panel for what has come into the queue, wherever there is room.
+    fn reveal(&mut self, cx: &mut Cx) {
+        self.panel.is_open = true;
+        cx.is_queue_over = true;
+    }
+
+    fn remove_all(&mut self, ids: &[JobId], inputs: &mut Inputs, cx: &mut Cx) {
+        if self.edited().is_some_and(|id| ids.contains(&id)) {
+            self.end_edit(inputs, cx);
+        }
+        for id in ids {
+            cx.notices.end(&Cause::Job(*id));
+        }
+        let removed: Vec<_> = ids.iter().filter_map(|id| self.remove(*id)).collect();
+        if !removed.is_empty() {
+            self.removed = removed;
+        }
+    }
+
+    fn pause_running(&mut self, wish: PauseWish) {
+        if let Some(job) = &mut self.running
+            && !job.cancel.is_cancelled()
+        {
+            job.pause = Some(wish);
+            job.cancel.pause();
+        }
+    }
 }

@@ -4,43 +4,25 @@
 
 use std::path::{Path, PathBuf};
 
-use egui::Context;
 use safelight_core::job::{
     CancelToken, GenerateForm, JobError, JobErrorKind, SeedMode, SizeChoice, StartPicture,
 };
 use safelight_core::model::ModelSpec;
 
-use crate::app::App;
-use crate::app::background::Answer;
+use crate::app::commands::InputsCommand;
+use crate::app::cx::Cx;
 use crate::app::form::{whole_form, window_jobs};
 use crate::app::inputs::opening::{OpenedInput, open_input};
-use crate::app::inputs::{Placing, Slot, Source, Sources, second_slot};
-use crate::app::queue::desk::{QueueAnswer, no_folder};
-use crate::app::state::Severity;
-use crate::ui::widgets::sentence;
+use crate::app::inputs::slots::Source;
+use crate::app::inputs::{Inputs, Sources};
+use crate::app::notices::{Cause, Severity, sentence};
+use crate::app::pending::Stream;
+use crate::app::queue::JobQueue;
+use crate::app::queue::choices::{Choice, Several};
+use crate::app::queue::naming::{no_folder, output_folder};
 
 /// So many broken files are named in the card; the others are counted.
 const MAX_NAMED: usize = 12;
-
-/// Files whose purpose is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Several {
-    pub paths: Vec<PathBuf>,
-    placing: Placing,
-    /// The form has places for two of them.
-    pub takes_two: bool,
-}
-
-/// What several files are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// A job each.
-    Each,
-    /// The first of them, or two, into the form.
-    Form,
-    /// Nothing.
-    None,
-}
 
 /// Files on their way to become a job each.
 pub struct Opening {
@@ -48,6 +30,7 @@ pub struct Opening {
     pub num_files: usize,
     pub num_done: usize,
     pub stop: CancelToken,
+    files: Stream<(PathBuf, Result<OpenedInput, JobError>)>,
     num_jobs: usize,
     num_seeds: u64,
     problems: Vec<JobError>,
@@ -57,104 +40,86 @@ pub struct Opening {
     mask: Option<StartPicture>,
 }
 
-impl App {
-    /// Asks what files are for that the form has no places for; `true` when it does.
-    pub(in crate::app) fn ask_about(&mut self, paths: &[PathBuf], placing: Placing) -> bool {
-        let Some(spec) = self.session.model(&self.state.form) else {
-            return false;
-        };
-        let second = second_slot(spec);
-        let inputs = &self.session.inputs;
-        let is_free = second.is_some_and(|second| {
-            inputs.get(Slot::Start).is_none() && inputs.get(second).is_none()
-        });
-        let fits = paths.len() < 2 || (paths.len() == 2 && is_free);
-        if fits || !spec.start_image.is_possible() || self.session.queue.editing.is_some() {
-            return false;
-        }
-        self.session.queue.several = Some(Several {
-            paths: paths.to_vec(),
-            placing,
-            takes_two: second.is_some(),
-        });
-        true
-    }
-
-    pub(super) fn take_several(&mut self, choice: Choice) {
-        let Some(several) = self.session.queue.several.take() else {
+impl JobQueue {
+    pub(super) fn take_several(&mut self, choice: Choice, inputs: &Inputs, cx: &mut Cx) {
+        let Some(Several { paths, placing, .. }) = self.several.take() else {
             return;
         };
-        let Several { paths, placing, .. } = several;
         match choice {
             Choice::None => {}
             // As many as there are places, and broken ones take none.
-            Choice::Form => self.open_paths(paths, placing),
-            Choice::Each => self.open_each(paths),
+            Choice::Form => cx.push(InputsCommand::OpenHere(paths, placing)),
+            Choice::Each => self.open_each(paths, inputs, cx),
         }
     }
 
     /// Opens each file for a job of its own, with what the form says now.
-    fn open_each(&mut self, paths: Vec<PathBuf>) {
-        let Some(spec) = self.session.model(&self.state.form).cloned() else {
+    fn open_each(&mut self, paths: Vec<PathBuf>, inputs: &Inputs, cx: &mut Cx) {
+        let Some(spec) = cx.model().cloned() else {
             return;
         };
-        if self
-            .output_folder(self.state.form.makes_picture(&spec))
-            .is_none()
-        {
-            self.session.notify(Severity::Error, no_folder());
+        let is_picture = cx.form.makes_picture(&spec);
+        if output_folder(cx.paths.as_ref(), &cx.settings, is_picture).is_none() {
+            cx.notices.show(no_folder());
             return;
         }
-        let sources = self.session.inputs.sources();
-        let (last_image, mask) = (sources.last_image.cloned(), sources.mask.cloned());
-        self.session.queue.num_openings += 1;
-        let number = self.session.queue.num_openings;
-        let stop = CancelToken::default();
-        let mut form = self.state.form.clone();
+        let sources = inputs.sources();
+        let mut form = cx.form.clone();
         // Each picture says which shape its own clip has.
         form.size = SizeChoice::Auto;
-        self.session.queue.opening.push(Opening {
-            number,
-            num_files: paths.len(),
+        self.num_openings += 1;
+        let (num_files, stop) = (paths.len(), CancelToken::default());
+        let is_stopped = stop.clone();
+        let files = cx.background.stream("pictures", move |postbox| {
+            for path in paths {
+                if is_stopped.is_cancelled() {
+                    break;
+                }
+                let opened = open_input(&path);
+                postbox.post((path, opened));
+            }
+        });
+        self.opening.push(Opening {
+            number: self.num_openings,
+            num_files,
             num_done: 0,
-            stop: stop.clone(),
+            stop,
+            files,
             num_jobs: 0,
             num_seeds: 0,
             problems: Vec::new(),
             form,
             spec,
-            last_image,
-            mask,
+            last_image: sources.last_image.cloned(),
+            mask: sources.mask.cloned(),
         });
-        self.state.queue.is_open = true;
-        self.session.queue.is_over = true;
-        self.background.spawn("pictures", move |postbox| {
-            for path in paths {
-                if stop.is_cancelled() {
-                    break;
-                }
-                let opened = open_input(&path).map(Box::new);
-                postbox.post(Answer::Queue(QueueAnswer::Opened(number, path, opened)));
-            }
-            postbox.post(Answer::Queue(QueueAnswer::OpeningEnded(number)));
-        });
+        self.reveal(cx);
     }
 
-    pub(super) fn take_opened(
-        &mut self,
-        ctx: &Context,
-        number: u64,
-        path: &Path,
-        opened: Result<Box<OpenedInput>, JobError>,
-    ) {
-        let openings = &mut self.session.queue.opening;
-        let Some(opening) = openings.iter_mut().find(|it| it.number == number) else {
-            return;
-        };
-        opening.num_done += 1;
-        if opening.stop.is_cancelled() {
-            return;
+    /// Makes jobs of the files that have been opened.
+    pub(super) fn take_opened(&mut self, cx: &mut Cx) {
+        for mut opening in std::mem::take(&mut self.opening) {
+            while let Some((path, opened)) = opening.files.take() {
+                opening.num_done += 1;
+                if !opening.stop.is_cancelled() {
+                    self.make_jobs(&mut opening, &path, opened, cx);
+                }
+            }
+            if opening.files.is_busy() {
+                self.opening.push(opening);
+            } else {
+                opening.tell_end(cx);
+            }
         }
+    }
+
+    fn make_jobs(
+        &mut self,
+        opening: &mut Opening,
+        path: &Path,
+        opened: Result<OpenedInput, JobError>,
+        cx: &Cx,
+    ) {
         let mut form = opening.form.clone();
         if form.seed_mode == SeedMode::Random || opening.num_seeds > 0 {
             form.advance_seed(opening.num_seeds);
@@ -169,7 +134,7 @@ impl App {
                 Source::Picture(picture) => sources.image = Some(picture),
                 Source::Clip(clip) => sources.extend = Some(clip),
             }
-            let whole = whole_form(&form, &opening.spec, sources, &self.settings);
+            let whole = whole_form(&form, &opening.spec, sources, &cx.settings);
             let made = window_jobs(&whole, &opening.spec).map_err(|errors| {
                 let first = errors.into_iter().next();
                 let why = first.map_or_else(String::new, |err| err.message);
@@ -182,28 +147,25 @@ impl App {
             Ok((made, thumb)) => {
                 opening.num_jobs += made.jobs.len();
                 opening.num_seeds += made.num_seeds;
-                self.session.queue.thumbs.put(ctx, path, &thumb);
-                self.queue_requests(made.jobs.into_iter().map(|job| job.request).collect());
+                self.thumbs.put(&cx.ctx, path, &thumb);
+                self.add(made.jobs.into_iter().map(|job| job.request).collect(), cx);
             }
             Err(err) => opening.problems.push(err),
         }
     }
+}
 
-    pub(super) fn end_opening(&mut self, number: u64) {
-        let openings = &mut self.session.queue.opening;
-        let Some(at) = openings.iter().position(|it| it.number == number) else {
-            return;
-        };
-        let opening = openings.remove(at);
-        self.session.last_word = match opening.num_jobs {
+impl Opening {
+    fn tell_end(self, cx: &mut Cx) {
+        cx.say(match self.num_jobs {
             1 => "One job is in the queue".to_owned(),
             count => format!("{count} jobs are in the queue"),
-        };
-        let problems = opening.problems;
+        });
+        let problems = self.problems;
         if problems.is_empty() {
             return;
         }
-        let summary = match (problems.len(), opening.num_files) {
+        let summary = match (problems.len(), self.num_files) {
             (count, all) if count == all => format!("none of the {all} files could be used"),
             (1, all) => format!("one of {all} files could not be used"),
             (count, all) => format!("{count} of {all} files could not be used"),
@@ -214,6 +176,6 @@ impl App {
             lines.push(format!("and {} more", problems.len() - MAX_NAMED));
         }
         let err = JobError::new(JobErrorKind::InvalidRequest, summary).advise(lines.join("\n"));
-        self.session.notify(Severity::Warning, err);
+        cx.tell_about(Cause::Inputs, Severity::Warning, err);
     }
 }

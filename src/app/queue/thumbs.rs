@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use egui::{Context, TextureHandle};
 use safelight_core::media::{Picture, thumbnail};
 
-use crate::app::App;
-use crate::app::background::Answer;
+use crate::app::cx::Cx;
 use crate::app::inputs::opening::open_input;
-use crate::app::queue::desk::QueueAnswer;
+use crate::app::pending::Stream;
 use crate::app::state::color_image;
 
 /// The longer side, sharp on a screen of double density.
@@ -26,7 +25,7 @@ pub struct Thumbs {
     /// Oldest first.
     order: VecDeque<PathBuf>,
     wanted: Vec<PathBuf>,
-    is_opening: bool,
+    opening: Stream<(PathBuf, Picture)>,
 }
 
 impl Thumbs {
@@ -65,29 +64,25 @@ impl Thumbs {
         }
     }
 
-    pub fn end(&mut self) {
-        self.is_opening = false;
+    pub(super) fn poll(&mut self, cx: &Cx) {
+        while let Some((path, picture)) = self.opening.take() {
+            self.put(&cx.ctx, &path, &picture);
+        }
     }
-}
 
-impl App {
     /// Has the pictures opened that rows asked for; one thread at a time.
-    pub(in crate::app) fn open_thumbs(&mut self) {
-        let thumbs = &mut self.session.queue.thumbs;
-        if thumbs.is_opening || thumbs.wanted.is_empty() {
+    pub(super) fn open(&mut self, cx: &Cx) {
+        if self.opening.is_busy() || self.wanted.is_empty() {
             return;
         }
-        thumbs.is_opening = true;
-        let wanted = std::mem::take(&mut thumbs.wanted);
-        self.background.spawn("thumbnails", move |postbox| {
+        let wanted = std::mem::take(&mut self.wanted);
+        self.opening = cx.background.stream("thumbnails", move |postbox| {
             for path in wanted {
                 // A row without a picture has its model's sign; why is told when the job runs.
                 if let Ok(opened) = open_input(&path) {
-                    let thumb = QueueAnswer::Thumb(path, opened.thumb);
-                    postbox.post(Answer::Queue(thumb));
+                    postbox.post((path, opened.thumb));
                 }
             }
-            postbox.post(Answer::Queue(QueueAnswer::ThumbsEnded));
         });
     }
 }

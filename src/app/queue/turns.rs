@@ -1,78 +1,82 @@
 //! Whose turn it is: a waiting job gets its file's name, then the worker, and at its end the next one follows.
 
-use safelight_core::job::{CancelToken, JobError, JobErrorKind, JobId};
+use safelight_core::job::{
+    CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate,
+};
+use safelight_core::units::duration_text;
 
-use crate::app::App;
-use crate::app::background::{FoundOutput, OutputWish, Task};
-use crate::app::queue::list::Removed;
-use crate::app::queue::{JobQueue, PauseWish, RunningJob, Stopped, StoppedJob, WaitingJob};
-use crate::app::state::Severity;
-use crate::worker::WorkerCommand;
+use crate::app::background::guard::survived;
+use crate::app::cx::Cx;
+use crate::app::memory::planning::Planning;
+use crate::app::notices::{Cause, Notice, Severity};
+use crate::app::queue::jobs::{PauseWish, Removed, ResultItem, Stopped, StoppedJob, WaitingJob};
+use crate::app::queue::naming::{Named, find_output, output_folder};
+use crate::app::queue::{JobQueue, RunningJob};
+use crate::worker::{WorkerCommand, WorkerHandle};
 
-impl App {
+impl JobQueue {
     /// Has the next file name looked for, one at a time: any number of jobs may wait.
-    pub(super) fn name_next_output(&mut self) {
-        if self.session.queue.naming.is_some() {
+    pub(super) fn name_next(&mut self, cx: &Cx) {
+        if self.naming.is_busy() {
             return;
         }
-        let nameless = self.queue.waiting.iter().find(|job| !job.has_output);
-        let Some(job) = nameless else {
+        let Some(job) = self.waiting.iter().find(|job| !job.has_output) else {
             return;
         };
-        let request = &job.request;
-        let Some(folder) = self.output_folder(request.makes_pictures()) else {
+        let is_picture = job.request.makes_pictures();
+        let Some(folder) = output_folder(cx.paths.as_ref(), &cx.settings, is_picture) else {
             return;
         };
-        let wildcards = (!job.has_prompts).then(|| {
-            let paths = self.paths.as_ref();
-            let folders = paths.map(|paths| self.settings.wildcard_folders(paths));
-            folders.unwrap_or_default()
+        let wildcards = (!job.has_prompts).then(|| cx.wildcard_folders());
+        let (id, request) = (job.id, Box::new(job.request.clone()));
+        let mut taken = self.taken.clone();
+        let naming = cx.background.on_files(move || Named {
+            // The next job waits for its answer, whatever becomes of it.
+            found: survived(|| find_output(request, &folder, wildcards, &mut taken)),
+            id,
+            taken,
         });
-        let wish = OutputWish {
-            id: job.id,
-            folder,
-            request: Box::new(request.clone()),
-            wildcards,
-        };
-        let id = job.id;
-        if self.background.run(Task::FindOutput(wish)) {
-            self.session.queue.naming = Some(id);
-        }
+        self.naming = naming.unwrap_or_default();
     }
 
-    pub(in crate::app) fn take_output(&mut self, id: JobId, found: Result<FoundOutput, JobError>) {
-        self.session.queue.naming = None;
-        let Some(at) = self.queue.waiting.iter().position(|job| job.id == id) else {
+    pub(super) fn take_named(&mut self, named: Named, cx: &mut Cx) {
+        let Named { id, found, taken } = named;
+        self.taken = taken;
+        let Some(at) = self.waiting.iter().position(|job| job.id == id) else {
             return;
         };
-        self.queue.touch();
+        self.touch();
         match found {
-            Ok(found) => {
-                let job = &mut self.queue.waiting[at];
-                job.request = *found.request;
+            Ok((request, told)) => {
+                cx.notices.end(&Cause::ResultFolder);
+                let job = &mut self.waiting[at];
+                job.request = *request;
                 job.has_output = true;
-                let model = job.request.model.clone();
-                self.say_changes(&model, &found.notices);
+                cx.notices.show_changes(&job.request.model, &told);
             }
             Err(err) => {
-                if let Some(job) = self.queue.waiting.remove(at) {
+                let cause = match err.kind {
+                    JobErrorKind::Disk => Cause::ResultFolder,
+                    _ => Cause::Job(id),
+                };
+                if let Some(job) = self.waiting.remove(at) {
                     let why = Stopped::Failed(err.clone());
-                    self.queue.stop(StoppedJob::new(job, why));
+                    self.stop(StoppedJob::new(job, why));
                 }
-                self.session.notify(Severity::Error, err);
+                let notice = Notice::new(Severity::Error, err);
+                cx.notices.show(notice.about(cause));
             }
         }
     }
 
     /// Gives the worker the next job when it has none.
-    pub(in crate::app) fn start_next(&mut self) {
-        if self.queue.running.is_some() || self.queue.is_paused {
+    pub(in crate::app) fn start_next(&mut self, worker: &WorkerHandle, cx: &mut Cx) {
+        if self.running.is_some() || self.is_paused {
             return;
         }
-        let edited = self.session.queue.edited();
-        let ready = self.queue.next(edited);
-        let ready = ready.filter(|at| self.queue.waiting[*at].has_output);
-        let Some(job) = ready.and_then(|at| self.queue.waiting.remove(at)) else {
+        let ready = self.next(self.edited());
+        let ready = ready.filter(|at| self.waiting[*at].has_output);
+        let Some(job) = ready.and_then(|at| self.waiting.remove(at)) else {
             return;
         };
         let cancel = CancelToken::default();
@@ -83,26 +87,29 @@ impl App {
             cancel: cancel.clone(),
             resume: job.resume.clone(),
         };
-        if self.worker.try_send(command).is_err() {
-            self.lose_worker(job);
+        if worker.try_send(command).is_err() {
+            self.lose_worker(job, cx);
             return;
         }
-        self.queue.running = Some(RunningJob {
-            device: job.device,
-            ..RunningJob::new(job.id, job.request, cancel)
-        });
-        self.queue.touch();
-        if !self.session.watch.is_chosen {
-            self.show_live();
-            self.session.screen.clear();
-        }
+        // What was said of it when it ran before.
+        cx.notices.end(&Cause::Job(job.id));
+        let mut running = RunningJob::new(job.id, job.request, cancel);
+        running.device = job.device;
+        self.running = Some(running);
+        self.touch();
+    }
+
+    /// Whether another job follows by itself.
+    pub(in crate::app) fn will_go_on(&self) -> bool {
+        let has_more = self.next(self.edited()).is_some() || !self.opening.is_empty();
+        has_more && !self.is_paused && !self.pauses_after
     }
 
     /// The jobs stay for the next start of the program.
-    fn lose_worker(&mut self, job: WaitingJob) {
-        self.queue.waiting.push_front(job);
-        self.queue.is_paused = true;
-        let log = self.paths.as_ref().map_or_else(String::new, |paths| {
+    fn lose_worker(&mut self, job: WaitingJob, cx: &mut Cx) {
+        self.waiting.push_front(job);
+        self.is_paused = true;
+        let log = cx.paths.as_ref().map_or_else(String::new, |paths| {
             format!("; the log says why: {}", paths.log_file().display())
         });
         let err = JobError::new(
@@ -112,61 +119,139 @@ impl App {
         .advise(format!(
             "Close Safelight and open it again: the queue is kept{log}"
         ));
-        self.session.notify(Severity::Error, err);
+        cx.tell(Severity::Error, err);
     }
 
-    /// What is common to all ends of a job.
-    pub(in crate::app) fn end_turn(&mut self) {
-        self.session.queue.has_worked = true;
-        if std::mem::take(&mut self.queue.pauses_after) {
-            self.queue.is_paused = true;
-        }
-        self.queue.touch();
-    }
-
-    /// A cancelled job can be put back, to be made from its beginning.
-    pub(in crate::app) fn keep_cancelled(&mut self, mut job: WaitingJob) {
-        // The old number has had its end.
-        job.id = JobId::next();
-        self.session.queue.removed = vec![Removed::Cancelled(job)];
-    }
-
-    /// A job that was paused stands first again, or beside the queue when it alone was.
-    pub(in crate::app) fn put_off(&mut self, job: &RunningJob) {
-        let folder = self.paths.as_ref().map(|paths| paths.jobs());
-        let idle = WaitingJob {
-            resume: folder.map(|jobs| jobs.join(job.id.to_string())),
-            ..job.to_idle()
+    /// Takes in what the worker says of the running job, but not its end.
+    pub(in crate::app) fn take_update(
+        &mut self,
+        update: JobUpdate,
+        planning: &Planning,
+        cx: &mut Cx,
+    ) {
+        let Some(running) = &mut self.running else {
+            return;
         };
-        if job.pause == Some(PauseWish::Queue) {
-            self.queue.waiting.push_front(idle);
-        } else {
-            self.queue.stop(StoppedJob::new(idle, Stopped::Paused));
-            // How far it is, its folder tells.
-            self.find_left();
+        if let JobUpdate::Warning(text) = update {
+            warn(running.id, text, cx);
+            return;
         }
-        "Paused; it can go on".clone_into(&mut self.session.last_word);
-    }
-}
-
-impl RunningJob {
-    /// The job as it stands in the queue when it does not run.
-    pub(in crate::app) fn to_idle(&self) -> WaitingJob {
-        WaitingJob {
-            id: self.id,
-            has_output: true,
-            ..WaitingJob::new(self.request.clone(), self.device)
+        if let JobUpdate::Device(line) = &update {
+            self.device_line.clone_from(line);
+        }
+        let planned = match &update {
+            JobUpdate::Plan(plan) => Some(planning.course_of(&running.request, plan)),
+            _ => None,
+        };
+        running.apply(update);
+        if let Some(course) = planned {
+            running.memory.expect(course);
         }
     }
-}
 
-impl JobQueue {
+    /// The running job has ended, and stands among the finished, stopped or cancelled ones now.
+    pub(in crate::app) fn end(&mut self, mut job: RunningJob, outcome: JobOutcome, cx: &mut Cx) {
+        let (told, climbs) = match &outcome {
+            JobOutcome::Finished(output) | JobOutcome::Kept(output) => {
+                (output.plan.clone(), output.rungs.clone())
+            }
+            JobOutcome::Cancelled | JobOutcome::Paused | JobOutcome::Failed(_) => {
+                (None, Vec::new())
+            }
+        };
+        match outcome {
+            JobOutcome::Finished(output) => self.keep_result(&job, output, cx),
+            JobOutcome::Cancelled => {
+                self.keep_cancelled(job.to_idle());
+                cx.say("Cancelled; the queue can undo it");
+            }
+            JobOutcome::Kept(output) => {
+                self.keep_result(&job, output, cx);
+                let mut idle = job.to_idle();
+                // Its file is what was made.
+                idle.forget_output();
+                self.keep_cancelled(idle);
+                cx.say("Cancelled; what was made is kept");
+            }
+            JobOutcome::Paused => self.put_off(&job, cx),
+            JobOutcome::Failed(err) => {
+                cx.say("The last job failed");
+                self.fail(&job, err.clone());
+                cx.notices.show(Notice::of_failed(job.id, err));
+                self.find_left(cx);
+            }
+        }
+        self.has_worked = true;
+        if std::mem::take(&mut self.pauses_after) {
+            self.is_paused = true;
+        }
+        self.touch();
+        self.last_memory = std::mem::take(&mut job.memory);
+        self.last_job = Some(job.id);
+        self.last_memory.conclude(told, climbs);
+        // It may hold the whole clip.
+        cx.background.free(job);
+    }
+
+    fn keep_result(&mut self, job: &RunningJob, output: JobOutput, cx: &mut Cx) {
+        cx.say(format!("Done in {}", duration_text(output.secs)));
+        for text in &output.warnings {
+            warn(job.id, text.clone(), cx);
+        }
+        if output.clip.frames.is_empty() {
+            let err = JobError::new(
+                JobErrorKind::Internal,
+                "the finished job came without frames",
+            )
+            .advise(format!("The file is {}", output.path().display()));
+            cx.tell_about(Cause::Job(job.id), Severity::Warning, err);
+            return;
+        }
+        let item = ResultItem {
+            id: job.id,
+            request: job.request.clone(),
+            output,
+            thumbs: Vec::new(),
+        };
+        self.keep_item(item, cx);
+    }
+
     /// Keeps a job that failed, to be tried again.
-    pub(in crate::app) fn fail(&mut self, job: &RunningJob, err: JobError) {
+    fn fail(&mut self, job: &RunningJob, err: JobError) {
         let idle = WaitingJob {
             resume: err.kept.clone(),
             ..job.to_idle()
         };
         self.stop(StoppedJob::new(idle, Stopped::Failed(err)));
     }
+
+    /// A cancelled job can be put back, to be made from its beginning.
+    fn keep_cancelled(&mut self, mut job: WaitingJob) {
+        // The old number has had its end.
+        job.id = JobId::next();
+        self.removed = vec![Removed::Cancelled(job)];
+    }
+
+    /// A job that was paused stands first again, or beside the queue when it alone was.
+    fn put_off(&mut self, job: &RunningJob, cx: &mut Cx) {
+        let folder = cx.paths.as_ref().map(|paths| paths.jobs());
+        let idle = WaitingJob {
+            resume: folder.map(|jobs| jobs.join(job.id.to_string())),
+            ..job.to_idle()
+        };
+        if job.pause == Some(PauseWish::Queue) {
+            self.waiting.push_front(idle);
+        } else {
+            self.stop(StoppedJob::new(idle, Stopped::Paused));
+            // How far it is, its folder tells.
+            self.find_left(cx);
+        }
+        cx.say("Paused; it can go on");
+    }
+}
+
+/// A job's warning stays for whoever comes back to a queue that ran alone.
+fn warn(id: JobId, text: String, cx: &mut Cx) {
+    let warning = JobError::new(JobErrorKind::Internal, text);
+    cx.tell_about(Cause::Job(id), Severity::Warning, warning);
 }

@@ -5,24 +5,27 @@
 use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
-use safelight_core::settings::{SettingsFile, SettingsWatch};
+use safelight_core::settings::{SettingsFile, SettingsNews, SettingsWatch};
 
-use super::SettingsAnswer;
-use crate::app::background::{Answer, Background};
+use crate::app::background::Background;
+use crate::app::pending::Stream;
 
 /// How often; an edit acts within twice this time.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
-/// Watches until what it gives is dropped.
-pub(super) fn start(background: &Background, file: SettingsFile) -> Sender<()> {
+/// Watches until the first of what it gives is dropped.
+pub(super) fn start(
+    background: &Background,
+    file: SettingsFile,
+) -> (Sender<()>, Stream<SettingsNews>) {
     let (stop, stopped) = bounded(0);
-    background.spawn("settings", move |postbox| {
+    let news = background.stream("settings", move |postbox| {
         let mut watch = SettingsWatch::new(file);
         while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
             if let Some(news) = watch.look() {
-                postbox.post(Answer::Settings(SettingsAnswer::News(news)));
+                postbox.post(news);
             }
         }
     });
-    stop
+    (stop, news)
 }

@@ -4,7 +4,7 @@ use egui::{ComboBox, DragValue, Slider, SliderClamping, Ui};
 use safelight_core::job::{GenerateForm, Sampler, SigmaSchedule, StepCache, StepCacheKind};
 use safelight_core::model::ModelSpec;
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::LibraryCommand;
 use crate::ui::View;
 use crate::ui::create::guidance::guidance_ui;
 use crate::ui::widgets::{Own, default_row, field_error, field_note, own_row, wide_slider};
@@ -13,19 +13,19 @@ use crate::ui::widgets::{Own, default_row, field_error, field_note, own_row, wid
 const USUAL_TILE_PX: u32 = 512;
 
 pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    steps_ui(ui, &mut view.state.form, spec);
+    steps_ui(ui, view.form, spec);
     said_ui(ui, view, &["steps"]);
     part_ui(ui, view, spec);
     said_ui(ui, view, &["start-step", "end-step"]);
-    guidance_ui(ui, &mut view.state.form, spec);
+    guidance_ui(ui, view.form, spec);
     said_ui(
         ui,
         view,
         &["guidance", "guidance-2", "true-cfg", "negative"],
     );
-    sampler_ui(ui, &mut view.state.form, spec);
-    schedule_ui(ui, &mut view.state.form);
-    shift_ui(ui, &mut view.state.form, spec);
+    sampler_ui(ui, view.form, spec);
+    schedule_ui(ui, view.form);
+    shift_ui(ui, view.form, spec);
     said_ui(ui, view, &["shift"]);
     if !spec.family.makes_pictures {
         fps_ui(ui, view, spec);
@@ -42,7 +42,7 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         .on_hover_text("Everything but the prompt, the LoRAs, the pictures and the seed")
         .clicked()
     {
-        view.push(AppCommand::ResetForm);
+        view.push(LibraryCommand::ResetForm);
     }
 }
 
@@ -82,8 +82,8 @@ fn part_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         "Which part of the steps is made. Leaving early leaves noise in the {}, for another model to go on from; starting late begins from noise as if earlier steps were done",
         view.thing()
     );
-    let num_steps = view.state.form.sampling_for(spec).num_steps;
-    let sampling = &mut view.state.form.sampling;
+    let num_steps = view.form.sampling_for(spec).num_steps;
+    let sampling = &mut view.form.sampling;
     let part = (sampling.start_step.unwrap_or(0), sampling.end_step);
     let (mut start, mut end) = (part.0, part.1.unwrap_or(num_steps));
     let own = Own::of("made steps", &part, &(0, None), "all of them");
@@ -181,7 +181,6 @@ fn sampler_text(sampler: Sampler) -> &'static str {
     }
 }
 
-/// What a schedule is.
 fn schedule_text(schedule: SigmaSchedule) -> &'static str {
     match schedule {
         SigmaSchedule::Simple => "as the model was made for",
@@ -236,9 +235,9 @@ fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let explanation =
         "Frames a second of the written clip. It changes how fast it plays, not what is made";
-    let clip_fps = view.session.inputs.clip().map(|clip| clip.info.fps);
+    let clip_fps = view.app.inputs.clip().map(|clip| clip.info.fps);
     let default = spec.defaults.fps;
-    let form = &mut view.state.form;
+    let form = &mut *view.form;
     // The clip's rate is no choice of the user's.
     let mut rate = form.fps.filter(|_| clip_fps.is_none());
     default_row(
@@ -281,7 +280,7 @@ fn tile_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
             "whole frames",
         )
     };
-    let form = &mut view.state.form;
+    let form = &mut *view.form;
     let own = Own::of("VAE tiles", &form.vae_tile, &None, whole);
     let reset = own_row(ui, "VAE tiles", explanation, &own, |ui, _| {
         let mut is_tiled = form.vae_tile.is_some();
@@ -313,7 +312,7 @@ fn tile_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 fn step_cache_ui(ui: &mut Ui, view: &mut View<'_>) {
     let explanation =
         "Skips steps that would change little: about twice as fast, with a loss. For drafts";
-    let form = &mut view.state.form;
+    let form = &mut *view.form;
     let own = Own::of("step cache", &form.step_cache, &None, "off");
     let reset = own_row(ui, "Step cache", explanation, &own, |ui, label| {
         let name = form.step_cache.map_or("Off", |cache| cache.kind.label());

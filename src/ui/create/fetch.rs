@@ -4,7 +4,7 @@ use egui::{ProgressBar, RichText, Ui};
 use safelight_core::catalog::{CatalogEntry, Source};
 use safelight_core::units::{duration_text, size_text};
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::{AppCommand, FetchCommand};
 use crate::app::fetching::{Fetch, FetchState, Quoted};
 use crate::download::{Phase, Progress};
 use crate::ui::widgets::{card, palette, progress_bar, wide_note};
@@ -12,7 +12,7 @@ use crate::ui::{View, theme};
 
 /// The model that is looked at or on its way.
 pub(in crate::ui) fn fetch_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(fetch) = view.session.fetch.clone() else {
+    let Some(fetch) = view.app.fetching.fetch.clone() else {
         return;
     };
     let palette = palette(ui);
@@ -35,7 +35,7 @@ pub(in crate::ui) fn fetch_ui(ui: &mut Ui, view: &mut View<'_>) {
             FetchState::Shown => shown_ui(ui, view, entry),
             FetchState::Asking => {
                 wide_note(ui, "Asking the server for sizes…", palette.text);
-                button(ui, view, "Cancel", AppCommand::PauseFetch);
+                button(ui, view, "Cancel", AppCommand::Fetch(FetchCommand::Pause));
             }
             FetchState::Asked(quoted) => asked_ui(ui, view, &fetch, *quoted),
             FetchState::Pausing => wide_note(ui, "Pausing…", palette.text),
@@ -51,8 +51,13 @@ pub(in crate::ui) fn fetch_ui(ui: &mut Ui, view: &mut View<'_>) {
                     (None, progress) => wide_note(ui, &paused_text(progress), palette.text),
                 }
                 ui.horizontal(|ui| {
-                    button(ui, view, "Go on", AppCommand::BeginFetch);
-                    button(ui, view, "Close", AppCommand::ShowMissing(None));
+                    button(ui, view, "Go on", AppCommand::Fetch(FetchCommand::Begin));
+                    button(
+                        ui,
+                        view,
+                        "Close",
+                        AppCommand::Fetch(FetchCommand::Show(None)),
+                    );
                 });
             }
         }
@@ -83,7 +88,12 @@ fn shown_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
                 "All files are here; what is wrong stands below",
                 palette(ui).amber,
             );
-            button(ui, view, "Close", AppCommand::ShowMissing(None));
+            button(
+                ui,
+                view,
+                "Close",
+                AppCommand::Fetch(FetchCommand::Show(None)),
+            );
             return;
         }
         (_, Some(bytes)) => format!("{} to fetch", size_text(bytes)),
@@ -92,8 +102,13 @@ fn shown_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
     };
     wide_note(ui, &text, palette(ui).text);
     ui.horizontal(|ui| {
-        button(ui, view, "Download…", AppCommand::AskFetch);
-        button(ui, view, "Close", AppCommand::ShowMissing(None));
+        button(ui, view, "Download…", AppCommand::Fetch(FetchCommand::Ask));
+        button(
+            ui,
+            view,
+            "Close",
+            AppCommand::Fetch(FetchCommand::Show(None)),
+        );
     });
 }
 
@@ -108,8 +123,18 @@ fn asked_ui(ui: &mut Ui, view: &mut View<'_>, fetch: &Fetch, quoted: Quoted) {
     );
     wide_note(ui, &text, palette(ui).text);
     ui.horizontal(|ui| {
-        button(ui, view, "Fetch now", AppCommand::BeginFetch);
-        button(ui, view, "Close", AppCommand::ShowMissing(None));
+        button(
+            ui,
+            view,
+            "Fetch now",
+            AppCommand::Fetch(FetchCommand::Begin),
+        );
+        button(
+            ui,
+            view,
+            "Close",
+            AppCommand::Fetch(FetchCommand::Show(None)),
+        );
     });
 }
 
@@ -126,7 +151,7 @@ fn running_ui(ui: &mut Ui, view: &mut View<'_>, progress: Option<&Progress>) {
         .on_hover_text("How much has come")
         .accessible_name("How much has come");
     wide_note(ui, &text, palette(ui).text);
-    button(ui, view, "Pause", AppCommand::PauseFetch);
+    button(ui, view, "Pause", AppCommand::Fetch(FetchCommand::Pause));
 }
 
 fn running_text(progress: &Progress) -> String {

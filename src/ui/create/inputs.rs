@@ -8,7 +8,7 @@ use egui::{
 use safelight_core::job::{Fit, first_step};
 use safelight_core::model::{ImageRole, InputUse, ModelSpec};
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::InputsCommand;
 use crate::app::inputs::{Slot, second_slot};
 use crate::ui::create::advanced::said_ui;
 use crate::ui::create::slot::{Words, paint_button, slot_ui};
@@ -19,7 +19,6 @@ use crate::ui::widgets::{
 use crate::ui::{View, icons, theme};
 
 pub(super) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
-    view.session.inputs.rects = Default::default();
     let slots: Vec<Slot> = Slot::ALL
         .into_iter()
         .filter(|slot| is_shown(view, *slot))
@@ -32,7 +31,7 @@ pub(super) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
         }
         slots => slots.chunks(2).for_each(|pair| pair_ui(ui, view, pair)),
     }
-    if !view.session.inputs.is_empty() {
+    if !view.app.inputs.is_empty() {
         fit_ui(ui, view);
     }
     strength_ui(ui, view);
@@ -43,7 +42,7 @@ pub(super) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
 /// A place is there when the model takes it, or when something stands in it. A mask that is not needed waits for the
 /// picture that it lies on.
 fn is_shown(view: &View<'_>, slot: Slot) -> bool {
-    let inputs = &view.session.inputs;
+    let inputs = &view.app.inputs;
     let is_idle = slot == Slot::Mask
         && input_use(view, slot) == InputUse::Optional
         && inputs.get(Slot::Start).is_none();
@@ -51,7 +50,7 @@ fn is_shown(view: &View<'_>, slot: Slot) -> bool {
 }
 
 fn input_use(view: &View<'_>, slot: Slot) -> InputUse {
-    let form = &view.state.form;
+    let form = &view.form;
     let of = |spec: &ModelSpec| match slot {
         Slot::Start => spec.start_image,
         Slot::End => form.end_image(spec),
@@ -62,17 +61,17 @@ fn input_use(view: &View<'_>, slot: Slot) -> InputUse {
         Slot::Start => InputUse::Optional,
         Slot::End | Slot::Mask => InputUse::No,
     };
-    view.session.model(form).map_or(unknown, of)
+    view.app.cx.models.of(form).map_or(unknown, of)
 }
 
 /// The model cannot do without, and there is none.
 fn is_missing(view: &View<'_>, slot: Slot) -> bool {
-    input_use(view, slot) == InputUse::Required && view.session.inputs.get(slot).is_none()
+    input_use(view, slot) == InputUse::Required && view.app.inputs.get(slot).is_none()
 }
 
 fn heading_ui(ui: &mut Ui, view: &View<'_>, slot: Slot) {
-    let words = Words::of(slot, view.session.model(&view.state.form));
-    let is_clip = slot == Slot::Start && view.session.inputs.clip().is_some();
+    let words = Words::of(slot, view.model());
+    let is_clip = slot == Slot::Start && view.app.inputs.clip().is_some();
     let heading = if is_clip {
         "Continue this clip"
     } else {
@@ -95,7 +94,7 @@ fn pair_ui(ui: &mut Ui, view: &mut View<'_>, slots: &[Slot]) {
                 ui.set_min_size(size);
                 ui.spacing_mut().button_padding.y = 2.0;
                 heading_ui(ui, view, slot);
-                if slot == Slot::Mask && view.session.inputs.get(slot).is_none() {
+                if slot == Slot::Mask && view.app.inputs.get(slot).is_none() {
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                         paint_button(
                             ui,
@@ -115,16 +114,16 @@ fn pair_ui(ui: &mut Ui, view: &mut View<'_>, slots: &[Slot]) {
 }
 
 fn swap_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let explanation = if view.session.inputs.clip().is_some() {
+    let explanation = if view.app.inputs.clip().is_some() {
         "A clip can only stand at the start"
     } else {
         "Let start and end change places"
     };
-    let can_swap = view.session.inputs.can_swap();
+    let can_swap = view.app.inputs.can_swap();
     ui.add_enabled_ui(can_swap, |ui| {
         let button = icon_button(ui, icons::SWAP, "Swap pictures", explanation);
         if button.on_disabled_hover_text(explanation).clicked() {
-            view.push(AppCommand::SwapInputs);
+            view.push(InputsCommand::Swap);
         }
     });
 }
@@ -167,7 +166,7 @@ fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
     );
     let stretch = format!("Stretch to the new {}", view.thing());
     row(ui, "Fit", &explanation, |ui, label| {
-        let mut fit = view.state.form.fit.unwrap_or(Fit::Crop);
+        let mut fit = view.form.fit.unwrap_or(Fit::Crop);
         let before = fit;
         let name = |fit: Fit| match fit {
             Fit::Crop => "Crop around the middle",
@@ -185,27 +184,27 @@ fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
             .labelled_by(label)
             .on_hover_text(&explanation);
         if fit != before {
-            view.state.form.fit = Some(fit);
+            view.form.fit = Some(fit);
         }
     });
 }
 
 /// Where the walk begins on the way to a picture: how far from it.
 fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(spec) = view.session.model(&view.state.form).cloned() else {
+    let Some(spec) = view.model().cloned() else {
         return;
     };
     let Some(default) = spec.defaults.sampling.strength else {
         return;
     };
-    if view.session.inputs.sources().image.is_none() {
+    if view.app.inputs.sources().image.is_none() {
         return;
     }
     let explanation = "How much of the picture is made anew: a little changes its details, a half keeps its composition, 1 leaves nothing of it";
     default_row(
         ui,
         ("Strength", "strength", explanation),
-        &mut view.state.form.sampling.strength,
+        &mut view.form.sampling.strength,
         (default, format!("{default:.2}")),
         |ui, label, strength| {
             let slider = Slider::new(strength, 0.0..=1.0)
@@ -214,7 +213,7 @@ fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
             wide_slider(ui, slider, explanation).labelled_by(label);
         },
     );
-    let sampling = view.state.form.sampling_for(&spec);
+    let sampling = view.form.sampling_for(&spec);
     let num_steps = sampling.num_steps;
     let strength = sampling.strength.unwrap_or(default);
     let num_made = num_steps.saturating_sub(first_step(num_steps, strength));
@@ -224,7 +223,7 @@ fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// While files are held over the window: says what will happen.
 pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &View<'_>) {
-    if view.session.held.is_none() {
+    if view.app.drops.held.is_none() {
         return;
     }
     let palette = palette(ui);
@@ -246,8 +245,8 @@ pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &View<'_>) {
                 );
             };
             frame(ui, rect.shrink(14.0), theme::CARD_RADIUS);
-            let places = Slot::ALL.into_iter().zip(view.session.inputs.rects);
-            let spec = view.session.model(&view.state.form);
+            let places = Slot::ALL.into_iter().zip(view.drawn.slots);
+            let spec = view.model();
             for (slot, place) in places {
                 let Some(place) = place else {
                     continue;
@@ -271,19 +270,20 @@ pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &View<'_>) {
 }
 
 fn drop_text(view: &View<'_>) -> String {
-    let spec = view.session.model(&view.state.form);
+    let spec = view.model();
     let thing = view.thing();
     if spec.is_some_and(|spec| !spec.start_image.is_possible() && !spec.end_image.is_possible()) {
         return format!("This model makes {thing}s from text alone");
     }
     let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures);
     let second = spec.and_then(second_slot);
-    let next = view.session.inputs.next(second);
-    let are_several = view.session.held.is_some_and(|held| held.num_files > 1);
-    let is_clip = view.session.held.is_some_and(|held| held.is_clip);
+    let next = view.app.inputs.next(second);
+    let are_several = view.app.drops.held.is_some_and(|held| held.num_files > 1);
+    let is_clip = view.app.drops.held.is_some_and(|held| held.is_clip);
     let num_places = if second.is_some() { 2 } else { 1 };
     let are_many = view
-        .session
+        .app
+        .drops
         .held
         .is_some_and(|held| held.num_files > num_places);
     match (second, next) {

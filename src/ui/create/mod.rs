@@ -7,8 +7,8 @@ pub(super) mod inputs;
 pub(super) mod loras;
 mod model;
 mod parameters;
-mod presets;
-mod prompt;
+pub(super) mod presets;
+pub(super) mod prompt;
 mod seed;
 mod slot;
 

@@ -4,10 +4,10 @@ use egui::{Align, Button, Label, Layout, RichText, ScrollArea, Ui};
 use safelight_core::model::ModelSpec;
 use safelight_core::units::size_text;
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::{AppCommand, DesktopCommand, LibraryCommand};
 use crate::app::form::thing_of;
 use crate::app::library::rows::needs_text;
-use crate::app::state::{Models, Page};
+use crate::app::state::Page;
 use crate::ui::create::fetch::fetch_ui;
 use crate::ui::widgets::{flush, group_label, icon_button, palette, wide_note};
 use crate::ui::{View, icons, theme};
@@ -16,29 +16,27 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
     let explanation =
         "Which model does the work. Folders with more models are added in the settings";
     let label = group_label(ui, "Model", explanation);
-    match &view.session.models {
-        Models::Loading => {
-            ui.label("Looking for models…");
-        }
-        Models::Ready(specs) if specs.is_empty() => none_ui(ui, view),
-        Models::Ready(_) => {
-            let chosen = view.session.model(&view.state.form);
-            let name = chosen.map_or("Choose a model", |spec| spec.name.as_str());
-            let name = name.to_owned();
-            picker_ui(ui, view, &name, label.id);
-            let chosen = view.session.model(&view.state.form);
-            if let Some(spec) = chosen {
-                let weak = palette(ui).weak;
-                let mut text = facts_text(spec);
-                if !matches!(spec.licence.as_str(), "" | "not stated") {
-                    text = format!("{text}  ·  {}", spec.licence);
-                }
-                ui.add(Label::new(RichText::new(text).small().color(weak)).truncate())
-                    .on_hover_text(hover_text(spec));
+    if view.app.cx.models.are_loading {
+        ui.label("Looking for models…");
+    } else if view.app.cx.models.all().is_empty() {
+        none_ui(ui, view);
+    } else {
+        let chosen = view.model();
+        let name = chosen.map_or("Choose a model", |spec| spec.name.as_str());
+        let name = name.to_owned();
+        picker_ui(ui, view, &name, label.id);
+        let chosen = view.model();
+        if let Some(spec) = chosen {
+            let weak = palette(ui).weak;
+            let mut text = facts_text(spec);
+            if !matches!(spec.licence.as_str(), "" | "not stated") {
+                text = format!("{text}  ·  {}", spec.licence);
             }
+            ui.add(Label::new(RichText::new(text).small().color(weak)).truncate())
+                .on_hover_text(hover_text(spec));
         }
     }
-    if !matches!(view.session.page, Page::Models | Page::Welcome) {
+    if !matches!(view.app.cx.page, Page::Models | Page::Welcome) {
         fetch_ui(ui, view);
     }
     problems_ui(ui, view);
@@ -46,7 +44,7 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// Opens the page of models; pressed again, it goes back.
 fn picker_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, label: egui::Id) {
-    let is_open = view.session.page == Page::Models;
+    let is_open = view.app.cx.page == Page::Models;
     let weak = palette(ui).weak;
     let caret = if is_open {
         icons::CARET_RIGHT
@@ -68,7 +66,7 @@ fn picker_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, label: egui::Id) {
         .labelled_by(label)
         .on_hover_text("All models: what they are, whether they fit, what is missing");
     if response.clicked() {
-        view.push(AppCommand::ShowPage(if is_open {
+        view.push(AppCommand::Show(if is_open {
             Page::Watch
         } else {
             Page::Models
@@ -100,7 +98,7 @@ fn hover_text(spec: &ModelSpec) -> String {
 
 /// Models that are on the disk and cannot be used, each with what is missing or wrong.
 fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let problems = &view.session.model_problems;
+    let problems = &view.app.cx.models.found.problems;
     if problems.is_empty() {
         return;
     }
@@ -109,7 +107,7 @@ fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
         1 => "1 model cannot be used".to_owned(),
         count => format!("{count} models cannot be used"),
     };
-    let is_open = view.state.are_problems_open;
+    let is_open = view.folds.are_problems_open;
     ui.horizontal(|ui| {
         let icon = if is_open {
             icons::CARET_DOWN
@@ -122,7 +120,7 @@ fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
             .on_hover_text("What is missing or wrong, and what to do")
             .accessible_name(&title);
         if response.clicked() {
-            view.state.are_problems_open = !is_open;
+            view.folds.are_problems_open = !is_open;
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let name = "Copy what is wrong with models";
@@ -131,7 +129,7 @@ fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
                     .iter()
                     .map(|it| format!("{}\n{}\n{}", it.summary, it.advice, it.details));
                 let text = whole.collect::<Vec<_>>().join("\n\n");
-                view.commands.push(AppCommand::CopyText(text));
+                view.push(DesktopCommand::CopyText(text));
             }
         });
     });
@@ -168,10 +166,10 @@ fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
     searched_ui(ui, view);
     ui.horizontal(|ui| {
         if ui.button("Open settings…").clicked() {
-            view.push(AppCommand::ShowPage(Page::Settings));
+            view.push(AppCommand::Show(Page::Settings));
         }
         if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
-            view.push(AppCommand::ReloadModels);
+            view.push(LibraryCommand::Reload);
         }
         let explanation = "What can be fetched, and what else to do";
         if ui
@@ -179,14 +177,14 @@ fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
             .on_hover_text(explanation)
             .clicked()
         {
-            view.push(AppCommand::ShowPage(Page::Welcome));
+            view.push(AppCommand::Show(Page::Welcome));
         }
     });
 }
 
 /// Where models were looked for.
 fn searched_ui(ui: &mut Ui, view: &View<'_>) {
-    if view.session.searched.is_empty() {
+    if view.app.cx.models.found.searched.is_empty() {
         return;
     }
     let weak = palette(ui).weak;
@@ -196,7 +194,7 @@ fn searched_ui(ui: &mut Ui, view: &View<'_>) {
         .max_height(theme::PROBLEMS_HEIGHT)
         .show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 2.0;
-            for place in &view.session.searched {
+            for place in &view.app.cx.models.found.searched {
                 let note = if place.exists { "" } else { " (not there)" };
                 wide_note(ui, &format!("{}{note}", place.path.display()), weak);
             }

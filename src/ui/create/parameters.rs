@@ -17,7 +17,7 @@ use crate::ui::{View, theme};
 const MAX_REPEATS: u32 = 16;
 
 pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(spec) = view.session.model(&view.state.form).cloned() else {
+    let Some(spec) = view.model().cloned() else {
         return;
     };
     size_ui(ui, view, &spec);
@@ -32,9 +32,9 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
     let header = CollapsingHeader::new("Advanced")
         .id_salt("advanced")
         .open(None)
-        .default_open(view.state.is_advanced_open)
+        .default_open(view.folds.is_advanced_open)
         .show_unindented(ui, |ui| advanced_ui(ui, view, &spec));
-    view.state.is_advanced_open = header.fully_open();
+    view.folds.is_advanced_open = header.fully_open();
 }
 
 fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
@@ -43,13 +43,10 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         view.thing()
     );
     let auto = auto_text(spec, view);
-    let own = Own::of("size", &view.state.form.size, &SizeChoice::Auto, &auto);
+    let own = Own::of("size", &view.form.size, &SizeChoice::Auto, &auto);
     let reset = own_row(ui, "Size", &explanation, &own, |ui, label| {
-        let before = view
-            .state
-            .form
-            .shown_size(spec, view.session.inputs.sources().size());
-        let form = &mut view.state.form;
+        let before = view.form.shown_size(spec, view.app.inputs.sources().size());
+        let form = &mut *view.form;
         let selected = match form.size {
             SizeChoice::Auto => auto.clone(),
             SizeChoice::Custom => "Custom".to_owned(),
@@ -80,10 +77,10 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
             .on_hover_text(&explanation);
     });
     if reset {
-        view.state.form.size = SizeChoice::Auto;
+        view.form.size = SizeChoice::Auto;
     }
-    if view.state.form.size == SizeChoice::Custom {
-        custom_size_ui(ui, &mut view.state.form, spec);
+    if view.form.size == SizeChoice::Custom {
+        custom_size_ui(ui, view.form, spec);
     }
     said_ui(ui, view, &["width", "height"]);
 }
@@ -112,7 +109,7 @@ fn custom_size_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 
 /// What the model makes by itself: its own size, or that of its area nearest to the picture's aspect.
 fn auto_text(spec: &ModelSpec, view: &View<'_>) -> String {
-    let sources = view.session.inputs.sources();
+    let sources = view.app.inputs.sources();
     let auto = GenerateForm::default();
     let (width, height) = auto.shown_size(spec, sources.size());
     let size = format!("{width} × {height}");
@@ -146,7 +143,7 @@ fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     default_row(
         ui,
         ("How many", "how many", explanation),
-        &mut view.state.form.batch_size,
+        &mut view.form.batch_size,
         (1, "1"),
         |ui, label, count| {
             wide_slider(ui, Slider::new(count, 1..=most), explanation).labelled_by(label);
@@ -162,7 +159,7 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     default_row(
         ui,
         ("Length", "length", explanation),
-        &mut view.state.form.secs,
+        &mut view.form.secs,
         (DEFAULT_SECS, seconds_text(DEFAULT_SECS)),
         |ui, label, secs| {
             let slider = Slider::new(secs, 1.0..=120.0)
@@ -187,7 +184,7 @@ fn order_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     default_row(
         ui,
         ("Order", "order", explanation),
-        &mut view.state.form.section_order,
+        &mut view.form.section_order,
         (default, default.label()),
         |ui, label, order| {
             ComboBox::from_id_salt("order")
@@ -208,7 +205,7 @@ fn order_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 
 /// How many sections there are, and how long they are together.
 fn sections_text(view: &View<'_>, spec: &ModelSpec) -> String {
-    let form = &view.state.form;
+    let form = &view.form;
     let fps = form.fps_for(spec);
     let count = Sections::in_secs(form.secs_or_default(), WINDOW);
     let sections = Sections {
@@ -228,7 +225,7 @@ fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     default_row(
         ui,
         ("Length", "length", explanation),
-        &mut view.state.form.num_frames,
+        &mut view.form.num_frames,
         (default, format!("{default} frames")),
         |ui, label, num_frames| {
             let stride = spec.limits.frame_stride.max(1);
@@ -263,10 +260,10 @@ fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 
 /// The clip's length in seconds.
 fn length_text(view: &View<'_>, spec: &ModelSpec) -> String {
-    let form = &view.state.form;
+    let form = &view.form;
     let (num_frames, fps) = (form.num_frames_for(spec), form.fps_for(spec));
     let secs = |num_frames: u32, fps: f64| seconds_text(f64::from(num_frames) / fps);
-    if let Some(clip) = view.session.inputs.clip() {
+    if let Some(clip) = view.app.inputs.clip() {
         let info = &clip.info;
         // The new part begins with the old one's last frame.
         let num_new = num_frames.saturating_sub(1);

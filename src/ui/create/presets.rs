@@ -6,16 +6,23 @@ use egui::{Button, Key, PopupCloseBehavior, RichText, TextEdit, Ui};
 use safelight_core::model::ModelSpec;
 use safelight_core::presets::{PresetValues, Quality};
 
-use crate::app::commands::AppCommand;
-use crate::app::presets::{PresetChoice, PresetKey, PresetsCommand};
-use crate::app::restore::RestoreCommand;
+use crate::app::commands::{AppCommand, PresetsCommand, RestoreCommand};
+use crate::app::presets::choices::{PresetChoice, PresetKey};
 use crate::ui::widgets::{choice, field_hint, icon_button, row, with_icon};
 use crate::ui::{View, icons, theme};
 
+/// What is typed in the menu.
+#[derive(Default)]
+pub struct PresetsPanel {
+    new_name: String,
+    /// Which one gets which name.
+    renaming: Option<(String, String)>,
+}
+
 pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let choices = view.session.presets.choices(spec);
-    let source = view.session.inputs.sources().size();
-    let form = &view.state.form;
+    let choices = view.app.presets.choices(spec);
+    let source = view.app.inputs.sources().size();
+    let form = &view.form;
     let chosen = choices.iter().position(|choice| {
         // One that sets nothing stands everywhere.
         choice.values != PresetValues::default() && form.has_values(&choice.values, spec, source)
@@ -85,7 +92,7 @@ fn menu_button(ui: &mut Ui, view: &mut View<'_>) {
         .on_hover_text("Keep these settings as a preset of your own, or take them from a file")
         .accessible_name("Preset menu");
     if response.clicked() {
-        view.push(AppCommand::Presets(PresetsCommand::Reload));
+        view.push(PresetsCommand::Reload);
     }
 }
 
@@ -97,27 +104,20 @@ fn menu_ui(ui: &mut Ui, view: &mut View<'_>) {
         .accessible_name("From a file…")
         .clicked()
     {
-        view.push(AppCommand::Restore(RestoreCommand::Pick));
+        view.push(RestoreCommand::Pick);
         ui.close();
     }
     ui.separator();
     save_ui(ui, view);
-    let names: Vec<String> = view
-        .session
-        .presets
-        .list
-        .iter()
-        .map(|own| own.name.clone())
-        .collect();
-    for name in names {
-        own_ui(ui, view, &name);
+    for own in &view.app.presets.list {
+        own_ui(ui, view, &own.name);
     }
 }
 
 fn save_ui(ui: &mut Ui, view: &mut View<'_>) {
     let mut is_wanted = false;
     ui.horizontal(|ui| {
-        let name = &mut view.session.presets.new_name;
+        let name = &mut view.panels.presets.new_name;
         let edit = TextEdit::singleline(name)
             .hint_text("A name for these settings")
             .desired_width(theme::MENU_WIDTH - 76.0);
@@ -134,8 +134,8 @@ fn save_ui(ui: &mut Ui, view: &mut View<'_>) {
         is_wanted = is_named && (is_entered || save.clicked());
     });
     if is_wanted {
-        let name = std::mem::take(&mut view.session.presets.new_name);
-        view.push(AppCommand::Presets(PresetsCommand::Save(name)));
+        let name = std::mem::take(&mut view.panels.presets.new_name);
+        view.push(PresetsCommand::Save(name));
     }
 }
 
@@ -143,7 +143,7 @@ fn save_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn own_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
     let mut wish = None;
     ui.horizontal(|ui| {
-        if let Some((from, to)) = &mut view.session.presets.renaming
+        if let Some((from, to)) = &mut view.panels.presets.renaming
             && from == name
         {
             let edit = TextEdit::singleline(to).desired_width(theme::MENU_WIDTH - 90.0);
@@ -171,7 +171,7 @@ fn own_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
             }
             let rename = format!("Rename preset {name}");
             if icon_button(ui, icons::PENCIL, &rename, "Give it another name").clicked() {
-                view.session.presets.renaming = Some((name.to_owned(), name.to_owned()));
+                view.panels.presets.renaming = Some((name.to_owned(), name.to_owned()));
             }
             let update = format!("Update preset {name}");
             let explanation = "Give it the values that the form has now";
@@ -182,8 +182,8 @@ fn own_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
     });
     if let Some(wish) = wish {
         if matches!(wish, PresetsCommand::Rename { .. }) {
-            view.session.presets.renaming = None;
+            view.panels.presets.renaming = None;
         }
-        view.push(AppCommand::Presets(wish));
+        view.push(wish);
     }
 }

@@ -10,13 +10,11 @@ use safelight_core::job::SourceClip;
 use safelight_core::model::{ImageRole, ModelSpec};
 use safelight_core::units::seconds_text;
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::{InputsCommand, MaskCommand};
 use crate::app::inputs::{Input, Slot, Source};
-use crate::app::mask::MaskCommand;
 use crate::ui::widgets::{icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
-/// The words for one place.
 pub(super) struct Words {
     pub heading: &'static str,
     choose: &'static str,
@@ -81,21 +79,21 @@ fn start_words(spec: Option<&ModelSpec>) -> (&'static str, &'static str) {
 
 /// Draws the place over the width there is; a narrow one stands beside another.
 pub(super) fn slot_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) {
-    let input = view.session.inputs.get(slot).cloned();
+    let input = view.app.inputs.get(slot).cloned();
     let rect = match (&input, is_narrow) {
         (Some(input), true) => narrow_ui(ui, view, slot, input),
         (Some(input), false) => wide_ui(ui, view, slot, input),
         (None, _) => empty_ui(ui, view, slot, is_narrow),
     };
     let visible = rect.intersect(ui.clip_rect());
-    view.session.inputs.rects[slot as usize] = visible.is_positive().then_some(visible);
+    view.drawn.slots[slot as usize] = visible.is_positive().then_some(visible);
 }
 
 fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Rect {
     let palette = palette(ui);
-    let words = Words::of(slot, view.session.model(&view.state.form));
-    let is_next = slot == Slot::Start || view.session.inputs.get(Slot::Start).is_some();
-    let text = if view.session.inputs.is_opening() && is_next {
+    let words = Words::of(slot, view.model());
+    let is_next = slot == Slot::Start || view.app.inputs.get(Slot::Start).is_some();
+    let text = if view.app.inputs.is_opening() && is_next {
         "Opening…".to_owned()
     } else if is_narrow {
         let what = if slot == Slot::Mask {
@@ -107,14 +105,14 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Re
     } else {
         with_icon(icons::UPLOAD, "Drop a picture here, or choose a file…")
     };
-    let height = match (is_narrow, view.session.inputs.is_empty()) {
+    let height = match (is_narrow, view.app.inputs.is_empty()) {
         (true, true) => theme::EMPTY_TILE_HEIGHT,
         (true, false) => theme::TILE_HEIGHT,
         (false, _) => theme::DROP_HEIGHT,
     };
     let size = vec2(ui.available_width(), height);
     let (rect, response) = ui.allocate_exact_size(size, Sense::click());
-    let is_busy = view.session.is_picking;
+    let is_busy = view.app.cx.background.is_asking();
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, !is_busy, words.choose));
     let is_lit = response.hovered() || response.has_focus();
     let colour = if is_lit { palette.amber } else { palette.line };
@@ -135,7 +133,7 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Re
     let top = rect.center_top() + vec2(0.0, (rect.height() - galley.size().y) / 2.0);
     ui.painter().galley(top, galley, ink);
     if response.on_hover_text(words.explanation).clicked() && !is_busy {
-        view.push(AppCommand::PickInput(slot));
+        view.push(InputsCommand::Pick(slot));
     }
     rect
 }
@@ -280,32 +278,32 @@ fn length_text(clip: &SourceClip) -> String {
 }
 
 fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
-    let words = Words::of(slot, view.session.model(&view.state.form));
+    let words = Words::of(slot, view.model());
     let (name, explanation) = match &input.source {
         Source::Clip(_) => ("Remove clip", "Do not go on from this clip"),
         Source::Picture(_) => (words.remove, "Go on without it"),
     };
     if icon_button(ui, icons::TRASH, name, explanation).clicked() {
-        view.push(AppCommand::RemoveInput(slot));
+        view.push(InputsCommand::Remove(slot));
     }
     if slot == Slot::Mask {
         paint_button(ui, view, "Edit mask", "Paint over this mask");
     }
     let other = icon_button(ui, icons::FOLDER_OPEN, words.other, "Choose another file…");
-    if other.clicked() && !view.session.is_picking {
-        view.push(AppCommand::PickInput(slot));
+    if other.clicked() && !view.app.cx.background.is_asking() {
+        view.push(InputsCommand::Pick(slot));
     }
 }
 
 /// Opens the page on which a mask is painted.
 pub(super) fn paint_button(ui: &mut Ui, view: &mut View<'_>, name: &str, explanation: &str) {
-    let is_free = view.session.masking.is_free();
-    let has_picture = view.session.inputs.get(Slot::Start).is_some();
+    let is_free = view.app.masking.is_free();
+    let has_picture = view.app.inputs.get(Slot::Start).is_some();
     ui.add_enabled_ui(is_free && has_picture, |ui| {
         let button = icon_button(ui, icons::BRUSH, name, explanation);
         let button = button.on_disabled_hover_text("Choose the picture first");
         if button.clicked() {
-            view.push(AppCommand::Mask(MaskCommand::Open));
+            view.push(MaskCommand::Open);
         }
     });
 }

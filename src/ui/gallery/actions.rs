@@ -5,8 +5,10 @@
 use egui::{Button, Response, Ui, vec2};
 use safelight_core::gallery::{Entry, Reading};
 
-use crate::app::commands::AppCommand;
-use crate::app::gallery::{GalleryCommand, TrashWish};
+use crate::app::commands::{
+    AppCommand, DesktopCommand, GalleryCommand, InputsCommand, PlayerCommand, RestoreCommand,
+};
+use crate::app::gallery::wishes::TrashWish;
 use crate::app::inputs::{Placing, Slot};
 use crate::ui::widgets::{icon_button, icon_toggle, with_icon};
 use crate::ui::{View, icons, theme};
@@ -54,8 +56,8 @@ fn actions_of(view: &View<'_>, entry: &Entry) -> Vec<Action> {
     let unreadable = is_broken.then_some("The file cannot be read");
     let is_silent = entry.facts().is_some_and(|facts| !facts.has_settings);
     let silent = is_silent.then_some("The file does not say how it was made");
-    let play = AppCommand::PlayFile(path());
-    let take_over = AppCommand::UseSettingsOfFile(path());
+    let play = AppCommand::Player(PlayerCommand::PlayFile(path()));
+    let take_over = AppCommand::Restore(RestoreCommand::Use(path()));
     let mut actions = vec![
         Action::new(icons::PLAY, "Play", "Show it large (Enter)", play).unless(unreadable),
         Action::new(
@@ -72,9 +74,9 @@ fn actions_of(view: &View<'_>, entry: &Entry) -> Vec<Action> {
             ..Placing::default()
         };
         let command = if entry.is_clip() {
-            AppCommand::ContinueFromFile(path())
+            AppCommand::Inputs(InputsCommand::ContinueFrom(path()))
         } else {
-            AppCommand::OpenInputs(vec![path()], placing)
+            AppCommand::Inputs(InputsCommand::Open(vec![path()], placing))
         };
         let action = Action::new(icons::ARROW_RIGHT, name, explanation, command);
         actions.push(action.unless(unreadable));
@@ -84,7 +86,7 @@ fn actions_of(view: &View<'_>, entry: &Entry) -> Vec<Action> {
 
 /// Where the chosen model takes a picture.
 fn places(view: &View<'_>, entry: &Entry) -> Vec<(Slot, &'static str, &'static str)> {
-    let Some(spec) = view.session.model(&view.state.form) else {
+    let Some(spec) = view.model() else {
         return Vec::new();
     };
     let mut places = Vec::new();
@@ -115,11 +117,14 @@ fn places(view: &View<'_>, entry: &Entry) -> Vec<(Slot, &'static str, &'static s
 
 /// What several chosen results have in common is what can be done with them.
 fn actions_of_several(view: &View<'_>) -> Vec<Action> {
-    let chosen = view.session.gallery.chosen();
+    let chosen = view.app.gallery.chosen();
     let [one, other] = &chosen[..] else {
         return Vec::new();
     };
-    let compare = AppCommand::CompareFiles(one.path.clone(), other.path.clone());
+    let compare = AppCommand::Player(PlayerCommand::CompareFiles(
+        one.path.clone(),
+        other.path.clone(),
+    ));
     let explanation = "Both beside each other";
     vec![Action::new(icons::COLUMNS, "Compare", explanation, compare)]
 }
@@ -144,7 +149,7 @@ fn file_actions(view: &View<'_>, entry: &Entry, num_chosen: usize) -> Vec<Action
             icons::COPY,
             "Copy path",
             "Put the file's path on the clipboard",
-            AppCommand::CopyText(entry.path.display().to_string()),
+            AppCommand::Desktop(DesktopCommand::CopyText(entry.path.display().to_string())),
         ));
     }
     actions.push(Action::new(
@@ -157,20 +162,20 @@ fn file_actions(view: &View<'_>, entry: &Entry, num_chosen: usize) -> Vec<Action
 }
 
 fn are_favourites(view: &View<'_>) -> bool {
-    let chosen = view.session.gallery.chosen();
+    let chosen = view.app.gallery.chosen();
     chosen.iter().all(|entry| entry.is_favourite)
 }
 
 /// Makes the chosen ones favourites, or not any more when all of them are.
 pub(super) fn favour(view: &View<'_>) -> AppCommand {
-    let chosen = view.session.gallery.chosen();
+    let chosen = view.app.gallery.chosen();
     let paths = chosen.iter().map(|entry| entry.path.clone()).collect();
     AppCommand::Gallery(GalleryCommand::Favour(paths, !are_favourites(view)))
 }
 
 /// Throws the chosen ones away.
 pub(super) fn trash(view: &View<'_>) -> AppCommand {
-    let chosen = view.session.gallery.chosen();
+    let chosen = view.app.gallery.chosen();
     let wishes = chosen.iter().map(|entry| TrashWish {
         path: entry.path.clone(),
         is_frame: entry.facts().is_some_and(|facts| facts.is_frame),
@@ -222,7 +227,7 @@ pub(super) fn file_actions_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, n
 /// All of them, below the pointer.
 pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
     ui.set_width(theme::MENU_WIDTH);
-    let num_chosen = view.session.gallery.selection.len();
+    let num_chosen = view.app.gallery.selection.len();
     let main = main_actions(view, entry, num_chosen);
     let files = file_actions(view, entry, num_chosen);
     let num_main = main.len();

@@ -11,10 +11,11 @@ use egui::{
 use safelight_core::gallery::{Entry, Reading};
 use safelight_core::units::seconds_text;
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::{GalleryCommand, PlayerCommand};
 use crate::app::gallery::Shown;
+use crate::app::notices::sentence;
 use crate::ui::gallery::actions::menu_ui;
-use crate::ui::widgets::{palette, sentence};
+use crate::ui::widgets::palette;
 use crate::ui::{View, icons, theme};
 
 /// So much of a prompt is said for a picture.
@@ -25,23 +26,21 @@ const BADGE_HEIGHT: f32 = 20.0;
 
 pub(super) fn cell_ui(ui: &Ui, view: &mut View<'_>, index: usize, entry: &Arc<Entry>, rect: Rect) {
     let response = ui.interact(rect, Id::unique(("gallery", entry.thumb)), Sense::click());
-    let page = &mut view.session.gallery;
+    let page = &view.app.gallery;
     let is_chosen = page.selection.contains(&entry.path);
     response
         .widget_info(|| WidgetInfo::selected(Role::ListBoxOption, true, is_chosen, name_of(entry)));
     if response.has_focus() {
-        page.is_cell_focused = true;
+        view.panels.gallery.is_cell_focused = true;
     }
     // What the menu is for is what is chosen.
     let is_new_choice = response.secondary_clicked() && !is_chosen;
-    if (response.clicked() || is_new_choice)
-        && let Some(listing) = &page.listing
-    {
+    if response.clicked() || is_new_choice {
         let modifiers = ui.input(|input| input.modifiers);
-        page.selection.click(&listing.items, index, modifiers);
+        view.push(GalleryCommand::Click(index, modifiers));
     }
     if response.double_clicked() {
-        view.push(AppCommand::PlayFile(entry.path.clone()));
+        view.push(PlayerCommand::PlayFile(entry.path.clone()));
     }
     let broken = picture_ui(ui, view, entry, rect);
     badges_ui(ui, entry, rect);
@@ -76,7 +75,7 @@ pub(in crate::ui) fn name_of(entry: &Entry) -> String {
 /// The picture in its own shape, or a quiet sign; tells why there is none.
 pub(in crate::ui) fn picture_ui(
     ui: &Ui,
-    view: &mut View<'_>,
+    view: &View<'_>,
     entry: &Entry,
     rect: Rect,
 ) -> Option<String> {
@@ -93,7 +92,7 @@ pub(in crate::ui) fn picture_ui(
             palette.line,
         );
     };
-    match view.session.gallery.thumbs.get(entry.thumb) {
+    match view.app.gallery.thumbs.get(entry.thumb) {
         Shown::Texture(texture) => {
             let size = texture.size_vec2();
             let scale = (rect.width() / size.max_elem().max(1.0)).min(1.5);
@@ -156,7 +155,7 @@ fn badges_ui(ui: &Ui, entry: &Entry, rect: Rect) {
 
 fn edge_ui(ui: &Ui, view: &View<'_>, entry: &Entry, response: &Response, is_chosen: bool) {
     let palette = palette(ui);
-    let is_cursor = view.session.gallery.selection.is_cursor(&entry.path);
+    let is_cursor = view.app.gallery.selection.is_cursor(&entry.path);
     let edge = if is_chosen {
         Stroke::new(2.5, palette.accent)
     } else if response.has_focus() || is_cursor {

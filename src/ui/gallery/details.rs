@@ -10,14 +10,15 @@ use egui::{
 use safelight_core::gallery::{Entry, Facts, Reading};
 use safelight_core::units::{duration_text, seconds_text, size_text};
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::DesktopCommand;
 use crate::app::gallery::Shown;
+use crate::app::notices::sentence;
 use crate::ui::gallery::actions::{actions_ui, file_actions_ui};
-use crate::ui::widgets::{icon_button, palette, sentence};
+use crate::ui::widgets::{icon_button, palette};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(entry) = view.session.gallery.current().map(Arc::clone) else {
+    let Some(entry) = view.app.gallery.current().map(Arc::clone) else {
         hint_ui(ui);
         return;
     };
@@ -26,7 +27,7 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
         .auto_shrink([false, false])
         .show(ui, |ui| {
             ui.set_max_width(ui.available_width() - 10.0);
-            let num_chosen = view.session.gallery.selection.len();
+            let num_chosen = view.app.gallery.selection.len();
             if num_chosen > 1 {
                 several_ui(ui, view, num_chosen);
             } else {
@@ -57,9 +58,9 @@ fn hint_ui(ui: &mut Ui) {
     }
 }
 
-fn picture_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
+fn picture_ui(ui: &mut Ui, view: &View<'_>, entry: &Entry) {
     let width = ui.available_width();
-    match view.session.gallery.thumbs.get(entry.thumb) {
+    match view.app.gallery.thumbs.get(entry.thumb) {
         Shown::Texture(texture) => {
             let size = texture.size_vec2();
             let scale = (width / size.x.max(1.0))
@@ -81,7 +82,7 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
 
 fn several_ui(ui: &mut Ui, view: &View<'_>, count: usize) {
     ui.label(RichText::new(format!("{count} results chosen")).strong());
-    let chosen = view.session.gallery.chosen();
+    let chosen = view.app.gallery.chosen();
     let bytes = chosen.iter().map(|entry| entry.stamp.bytes).sum();
     ui.label(RichText::new(size_text(bytes)).color(palette(ui).weak));
     ui.add_space(theme::SMALL_GAP);
@@ -104,7 +105,7 @@ fn prompt_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
             ui.label(RichText::new(name).color(weak));
             let copy = format!("Copy {}", name.to_lowercase());
             if icon_button(ui, icons::COPY, &copy, "Put it on the clipboard").clicked() {
-                view.push(AppCommand::CopyText(text.clone()));
+                view.push(DesktopCommand::CopyText(text.clone()));
             }
         });
         ScrollArea::vertical()
@@ -122,7 +123,7 @@ fn facts_ui(ui: &mut Ui, view: &View<'_>, entry: &Entry) {
         making_ui(ui, facts);
     }
     fact_ui(ui, "Made", &entry.made);
-    let place = view.session.gallery.place_of(&entry.path).display();
+    let place = view.app.gallery.place_of(&entry.path).display();
     let file = format!("{place}, {}", size_text(entry.stamp.bytes));
     fact_ui(ui, "File", &file);
 }

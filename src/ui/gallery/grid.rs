@@ -7,8 +7,8 @@ use std::sync::Arc;
 use egui::{Rect, ScrollArea, Sense, Ui, pos2, vec2};
 use safelight_core::gallery::{Entry, THUMB_SIDE};
 
-use crate::app::commands::AppCommand;
-use crate::app::gallery::{GalleryCommand, ThumbWish, Wanted};
+use crate::app::commands::GalleryCommand;
+use crate::app::gallery::wishes::{ThumbWish, Wanted};
 use crate::ui::gallery::cell::cell_ui;
 use crate::ui::{View, theme};
 
@@ -57,17 +57,18 @@ impl Layout {
 }
 
 pub(super) fn grid_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let (wished, page) = (view.state.gallery.side, &mut view.session.gallery);
+    let page = &view.app.gallery;
+    let panel = &mut view.panels.gallery;
     let width = ui.available_width() - BAR_WIDTH;
-    let layout = Layout::of(page.items().len(), width, wished);
-    page.num_columns = layout.num_columns;
-    page.is_cell_focused = false;
+    let layout = Layout::of(page.items().len(), width, page.look.side);
+    panel.num_columns = layout.num_columns;
+    panel.is_cell_focused = false;
     let mut area = ScrollArea::vertical()
         .id_salt("gallery")
         .auto_shrink([false, false]);
     let cursor = page.selection.cursor_at();
-    if std::mem::take(&mut page.is_cursor_hidden)
-        && let Some(offset) = cursor.and_then(|at| layout.offset_for(at, page.scrolled))
+    if std::mem::replace(&mut panel.num_moves, page.num_moves) != page.num_moves
+        && let Some(offset) = cursor.and_then(|at| layout.offset_for(at, panel.scrolled))
     {
         area = area.vertical_scroll_offset(offset);
     }
@@ -79,7 +80,7 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut View<'_>) {
         }
         from..(rows.end * layout.num_columns)
     });
-    view.session.gallery.scrolled = (output.state.clamped_offset().y, output.inner_rect.height());
+    view.panels.gallery.scrolled = (output.state.clamped_offset().y, output.inner_rect.height());
     want(ui, view, output.inner, layout.side);
 }
 
@@ -89,7 +90,7 @@ fn row_ui(ui: &mut Ui, view: &mut View<'_>, layout: Layout, row: usize) {
     let step = layout.row_height();
     for column in 0..layout.num_columns {
         let index = row * layout.num_columns + column;
-        let Some(entry) = view.session.gallery.items().get(index).map(Arc::clone) else {
+        let Some(entry) = view.app.gallery.items().get(index).map(Arc::clone) else {
             return;
         };
         let corner = pos2(rect.left() + column as f32 * step, rect.top());
@@ -100,7 +101,7 @@ fn row_ui(ui: &mut Ui, view: &mut View<'_>, layout: Layout, row: usize) {
 
 /// Asks for the small pictures on the screen, and for as many before and behind it.
 fn want(ui: &Ui, view: &mut View<'_>, seen: std::ops::Range<usize>, side: f32) {
-    let page = &view.session.gallery;
+    let page = &view.app.gallery;
     let items = page.items();
     let to = seen.end.min(items.len());
     let from = seen.start.min(to);
@@ -141,7 +142,7 @@ fn want(ui: &Ui, view: &mut View<'_>, seen: std::ops::Range<usize>, side: f32) {
         )
         .collect();
     let want = GalleryCommand::Want(wanted, wishes);
-    view.push(AppCommand::Gallery(want));
+    view.push(want);
 }
 
 #[cfg(test)]

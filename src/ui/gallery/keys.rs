@@ -4,8 +4,7 @@
 
 use egui::{Event, Key, Modifiers, Popup, Ui};
 
-use crate::app::commands::AppCommand;
-use crate::app::gallery::GalleryCommand;
+use crate::app::commands::{AppCommand, GalleryCommand, PlayerCommand};
 use crate::ui::View;
 use crate::ui::gallery::actions::{favour, trash};
 
@@ -13,32 +12,32 @@ use crate::ui::gallery::actions::{favour, trash};
 pub(super) const SEARCH_FIELD: &str = "gallery-search";
 
 pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
-    if view.session.is_covered(ui.ctx()) {
+    if view.app.palette.is_covered(ui.ctx()) {
         return;
     }
     let pressed = |modifiers, key| ui.input_mut(|input| input.consume_key(modifiers, key));
     if pressed(Modifiers::COMMAND, Key::F) {
-        view.session.gallery.is_search_wanted = true;
+        view.panels.gallery.is_search_wanted = true;
     }
     let focused = ui.memory(|memory| memory.focused());
-    let is_elsewhere = focused.is_some() && !view.session.gallery.is_cell_focused;
+    let is_elsewhere = focused.is_some() && !view.panels.gallery.is_cell_focused;
     // The key that leaves a field is still the field's.
-    let was_elsewhere = std::mem::replace(&mut view.session.gallery.is_typing, is_elsewhere);
+    let was_elsewhere = std::mem::replace(&mut view.panels.gallery.is_typing, is_elsewhere);
     if is_elsewhere || was_elsewhere || Popup::is_any_open(ui.ctx()) {
         return;
     }
-    if pressed(Modifiers::COMMAND, Key::Z) && view.session.gallery.bin.can_undo() {
-        view.push(AppCommand::Gallery(GalleryCommand::Undo));
+    if pressed(Modifiers::COMMAND, Key::Z) && view.app.gallery.bin.can_undo() {
+        view.push(GalleryCommand::Undo);
     }
     choose(ui, view);
-    let page = &view.session.gallery;
+    let page = &view.app.gallery;
     if page.selection.is_empty() {
         return;
     }
     if pressed(Modifiers::NONE, Key::Enter)
         && let Some(current) = page.current()
     {
-        let play = AppCommand::PlayFile(current.path.clone());
+        let play = AppCommand::Player(PlayerCommand::PlayFile(current.path.clone()));
         view.push(play);
     }
     // A key that is held throws one batch away, not one after the other.
@@ -57,14 +56,12 @@ fn is_pressed_anew(ui: &Ui, wanted: Key) -> bool {
     ui.input(|input| input.events.iter().any(is_it))
 }
 
-/// The keys that choose.
 fn choose(ui: &Ui, view: &mut View<'_>) {
     let pressed = |modifiers, key| ui.input_mut(|input| input.consume_key(modifiers, key));
-    let page = &mut view.session.gallery;
-    let Some(listing) = &page.listing else {
+    let Some(listing) = &view.app.gallery.listing else {
         return;
     };
-    let columns = page.num_columns.max(1).cast_signed();
+    let columns = view.panels.gallery.num_columns.max(1).cast_signed();
     let far = listing.items.len().cast_signed();
     for (key, by) in [
         (Key::ArrowLeft, -1),
@@ -79,8 +76,7 @@ fn choose(ui: &Ui, view: &mut View<'_>) {
         // The one with the shift key first: the other is pressed with it too.
         let extends = pressed(Modifiers::SHIFT, key);
         if extends || pressed(Modifiers::NONE, key) {
-            page.selection.step(&listing.items, by, extends);
-            page.is_cursor_hidden = true;
+            view.push(GalleryCommand::Step(by, extends));
             // The keyboard goes with the choice.
             if let Some(id) = ui.memory(|memory| memory.focused()) {
                 ui.memory_mut(|memory| memory.surrender_focus(id));
@@ -89,6 +85,6 @@ fn choose(ui: &Ui, view: &mut View<'_>) {
     }
     // Escape is the window's: it unchooses first.
     if pressed(Modifiers::COMMAND, Key::A) {
-        page.selection.all(&listing.items);
+        view.push(GalleryCommand::ChooseAll);
     }
 }

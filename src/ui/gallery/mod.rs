@@ -1,6 +1,6 @@
 //! The gallery's page: what is looked for at the top, the results below, details of the chosen one beside them.
 //!
-//! Looks at no file: the app's threads do, and what they told stands in the session.
+//! Looks at no file: the app's threads do, and what they told stands in [`crate::app::gallery`].
 
 mod actions;
 pub(in crate::ui) mod cell;
@@ -14,14 +14,31 @@ use egui::{
 };
 use safelight_core::gallery::{Query, Show, Sort};
 
-use crate::app::commands::AppCommand;
-use crate::app::gallery::GalleryCommand;
+use crate::app::commands::{AppCommand, GalleryCommand};
+use crate::app::notices::sentence;
 use crate::app::state::Page;
-use crate::ui::widgets::{choice, icon_button, icon_toggle, palette, sentence, sign, wide_note};
+use crate::ui::widgets::{choice, icon_button, icon_toggle, palette, sign, wide_note};
 use crate::ui::{View, icons, theme};
 
+/// What the page remembers for itself.
+#[derive(Default)]
+pub struct GalleryPanel {
+    /// How many stand in a row, for the keyboard.
+    num_columns: usize,
+    /// How often the choice has moved to where it may not be seen, as far as the page has followed.
+    num_moves: u64,
+    /// A result has the keyboard, and no field.
+    is_cell_focused: bool,
+    /// A field had the keyboard in the last frame.
+    is_typing: bool,
+    /// How far the page is scrolled, and how much of it is seen.
+    scrolled: (f32, f32),
+    /// The search field gets the keyboard.
+    is_search_wanted: bool,
+}
+
 pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
-    view.session.gallery.thumbs.begin_round();
+    view.app.gallery.thumbs.begin_round();
     keys::take_keys(ui, view);
     let stage = Frame::new().fill(palette(ui).stage);
     Panel::top("gallery-bar")
@@ -39,7 +56,7 @@ pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
             problems_ui(ui, view);
         });
     trash_ui(ui, view);
-    if !view.session.gallery.items().is_empty() {
+    if !view.app.gallery.items().is_empty() {
         Panel::right("gallery-details")
             .frame(Frame::new().fill(palette(ui).panel).inner_margin(Margin {
                 left: 14,
@@ -59,7 +76,7 @@ pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
             bottom: 4,
         }))
         .show(ui, |ui| {
-            let is_empty = view.session.gallery.items().is_empty();
+            let is_empty = view.app.gallery.items().is_empty();
             if is_empty {
                 empty_ui(ui, view);
             } else {
@@ -77,22 +94,23 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.label(RichText::new(words).color(palette.weak));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             if icon_button(ui, icons::X, "Close the gallery", "Back to the picture").clicked() {
-                view.push(AppCommand::ShowPage(Page::Watch));
+                view.push(AppCommand::Show(Page::Watch));
             }
-            let slider =
-                Slider::new(&mut view.state.gallery.side, theme::GALLERY_SIDES).show_value(false);
+            let mut side = view.app.gallery.look.side;
+            let slider = Slider::new(&mut side, theme::GALLERY_SIDES).show_value(false);
             ui.spacing_mut().slider_width = theme::GALLERY_SLIDER;
             let explanation = "How large the small pictures are";
-            ui.add(slider)
-                .on_hover_text(explanation)
-                .accessible_name("Size of the pictures");
+            let slider = ui.add(slider).on_hover_text(explanation);
+            if slider.accessible_name("Size of the pictures").changed() {
+                view.push(GalleryCommand::Resize(side));
+            }
         });
     });
 }
 
 /// `1,234 results`, `3 of 1,234 results`.
 fn count_text(view: &View<'_>) -> String {
-    let page = &view.session.gallery;
+    let page = &view.app.gallery;
     let Some(listing) = &page.listing else {
         return "Looking…".to_owned();
     };
@@ -129,9 +147,8 @@ fn grouped(number: usize) -> String {
 }
 
 fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let before = view.session.gallery.query.clone();
+    let mut query = view.app.gallery.query.clone();
     ui.horizontal_wrapped(|ui| {
-        let query = &mut view.session.gallery.query;
         let hint = format!("{}  Search", icons::SEARCH);
         let field = TextEdit::singleline(&mut query.words)
             .id_salt(keys::SEARCH_FIELD)
@@ -142,10 +159,9 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
             .add(field)
             .on_hover_text(explanation)
             .accessible_name("Search results");
-        if std::mem::take(&mut view.session.gallery.is_search_wanted) {
+        if std::mem::take(&mut view.panels.gallery.is_search_wanted) {
             field.request_focus();
         }
-        let query = &mut view.session.gallery.query;
         // Its place stays, so that nothing behind it moves while one types.
         ui.scope(|ui| {
             if query.words.is_empty() {
@@ -180,14 +196,14 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
             .on_hover_text("Which results come first")
             .accessible_name("Order of the results");
     });
-    if view.session.gallery.query != before {
-        view.push(AppCommand::Gallery(GalleryCommand::Ask));
+    if query != view.app.gallery.query {
+        view.push(GalleryCommand::Ask(query));
     }
 }
 
 /// Folders that cannot be read.
 fn problems_ui(ui: &mut Ui, view: &View<'_>) {
-    let listing = view.session.gallery.listing.as_ref();
+    let listing = view.app.gallery.listing.as_ref();
     for problem in listing.iter().flat_map(|listing| &listing.problems).take(3) {
         wide_note(ui, problem, palette(ui).amber);
     }
@@ -195,7 +211,7 @@ fn problems_ui(ui: &mut Ui, view: &View<'_>) {
 
 /// What was thrown away last can be brought back.
 fn trash_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(words) = view.session.gallery.bin.words() else {
+    let Some(words) = view.app.gallery.bin.words() else {
         return;
     };
     let palette = palette(ui);
@@ -217,12 +233,12 @@ fn trash_ui(ui: &mut Ui, view: &mut View<'_>) {
                     .accessible_name("Undo")
                     .clicked()
                 {
-                    view.push(AppCommand::Gallery(GalleryCommand::Undo));
+                    view.push(GalleryCommand::Undo);
                 }
                 let explanation = "Leave it in the trash; the desktop's own still has it";
                 ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                     if icon_button(ui, icons::X, "Leave it in the trash", explanation).clicked() {
-                        view.session.gallery.bin.is_told = false;
+                        view.push(GalleryCommand::LeaveTrash);
                     }
                 });
             });
@@ -249,7 +265,7 @@ fn advice_of(query: &Query) -> String {
 
 /// Nothing is here yet, or nothing that is looked for.
 fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let page = &view.session.gallery;
+    let page = &view.app.gallery;
     let is_known = page
         .listing
         .as_ref()
@@ -287,11 +303,10 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
                 .accessible_name("Show all results")
                 .clicked()
             {
-                let query = &mut view.session.gallery.query;
-                let sort = query.sort;
-                *query = Default::default();
-                query.sort = sort;
-                view.push(AppCommand::Gallery(GalleryCommand::Ask));
+                view.push(GalleryCommand::Ask(Query {
+                    sort: page.query.sort,
+                    ..Query::default()
+                }));
             }
         }
     });

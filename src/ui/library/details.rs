@@ -7,19 +7,17 @@ use safelight_core::catalog::{CatalogEntry, ComponentCard, UnusableModel};
 use safelight_core::model::ModelSpec;
 use safelight_core::units::{seconds_text, size_text};
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::{DesktopCommand, LibraryCommand};
 use crate::app::form::thing_of;
-use crate::app::library::LibraryCommand;
 use crate::app::library::rows::{Listed, Place, needs_text};
+use crate::app::notices::sentence;
 use crate::ui::create::fetch::fetch_ui;
 use crate::ui::library::fit_colour;
-use crate::ui::widgets::{
-    card, icon_button, icon_toggle, main_button, palette, sentence, wide_note,
-};
+use crate::ui::widgets::{card, icon_button, icon_toggle, main_button, palette, wide_note};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(model) = view.session.library.listed().cloned() else {
+    let Some(model) = view.app.library.listed().cloned() else {
         nothing_ui(ui, view);
         return;
     };
@@ -30,17 +28,17 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
             ui.set_max_width(ui.available_width() - theme::GAP);
             match model.place {
                 Place::Here(at) => {
-                    if let Some(spec) = view.session.models.all().get(at).cloned() {
+                    if let Some(spec) = view.app.cx.models.all().get(at).cloned() {
                         here_ui(ui, view, &model, &spec);
                     }
                 }
                 Place::Unusable(at) => {
-                    if let Some(unusable) = view.session.library.unusable.get(at).cloned() {
+                    if let Some(unusable) = view.app.cx.models.found.unusable.get(at).cloned() {
                         unusable_ui(ui, view, &unusable);
                     }
                 }
                 Place::Known(at) => {
-                    if let Some(entry) = view.session.missing.get(at).cloned() {
+                    if let Some(entry) = view.app.cx.models.found.missing.get(at).cloned() {
                         known_ui(ui, view, &model, &entry);
                     }
                 }
@@ -56,7 +54,7 @@ fn nothing_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 fn here_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, spec: &ModelSpec) {
-    let is_used = view.state.form.model.as_ref() == Some(&spec.id);
+    let is_used = view.form.model.as_ref() == Some(&spec.id);
     title_ui(ui, view, model);
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
@@ -84,14 +82,14 @@ fn here_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, spec: &ModelSpec) {
         .on_hover_text("Its own sizes and steps stand in the form then; the prompt stays (Enter)")
         .clicked()
     {
-        view.push(AppCommand::Library(LibraryCommand::Use(spec.id.clone())));
+        view.push(LibraryCommand::Use(spec.id.clone()));
     }
 }
 
 fn title_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let is_favourite = view.state.library.favourites.contains(&model.id);
+            let is_favourite = view.app.library.remembered.favourites.contains(&model.id);
             let explanation = if is_favourite {
                 "It stands above all others; press to end that"
             } else {
@@ -99,7 +97,7 @@ fn title_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
             };
             if icon_toggle(ui, is_favourite, icons::STAR, "Favourite", explanation).clicked() {
                 let command = LibraryCommand::Favour(model.id.clone(), !is_favourite);
-                view.push(AppCommand::Library(command));
+                view.push(command);
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 ui.add(Label::new(RichText::new(&model.name).size(16.0).strong()).truncate());
@@ -109,10 +107,10 @@ fn title_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
 }
 
 fn fit_ui(ui: &mut Ui, view: &View<'_>, model: &Listed) {
-    let Some(fit) = view.session.library.survey.fits.get(&model.id) else {
+    let Some(fit) = view.app.library.survey.fits.get(&model.id) else {
         return;
     };
-    let device = view.session.library.survey.machine.as_ref();
+    let device = view.app.library.survey.machine.as_ref();
     let device = device.map_or_else(String::new, |machine| {
         format!("On {}: ", machine.device.name)
     });
@@ -182,7 +180,7 @@ fn oddities(spec: &ModelSpec) -> Vec<String> {
 
 /// Every part with its file and how it is stored.
 fn parts_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let Some(parts) = view.session.library.cards.get(&spec.id).cloned() else {
+    let Some(parts) = view.app.library.cards.get(&spec.id).cloned() else {
         return;
     };
     for (place, part) in &parts {
@@ -197,7 +195,7 @@ fn part_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path, part: &ComponentCard)
             let what = part_label(&part.name);
             let copy = format!("Copy the path of the {what}");
             if icon_button(ui, icons::COPY, &copy, "Copy the path").clicked() {
-                view.push(AppCommand::CopyText(place.display().to_string()));
+                view.push(DesktopCommand::CopyText(place.display().to_string()));
             }
             ui.label(RichText::new(size_text(part.bytes)).small());
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
@@ -246,14 +244,14 @@ fn place_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path) {
             .clicked()
         {
             let command = LibraryCommand::ShowFolder(place.to_path_buf());
-            view.push(AppCommand::Library(command));
+            view.push(command);
         }
         if ui
             .button("Copy path")
             .on_hover_text("Give the path to the clipboard")
             .clicked()
         {
-            view.push(AppCommand::CopyText(place.display().to_string()));
+            view.push(DesktopCommand::CopyText(place.display().to_string()));
         }
     });
 }
@@ -279,7 +277,7 @@ fn unusable_ui(ui: &mut Ui, view: &mut View<'_>, model: &UnusableModel) {
             wide_note(ui, &model.advice, palette(ui).weak);
         }
         place_ui(ui, view, &model.path);
-        let is_shown = view.session.fetch.is_some();
+        let is_shown = view.app.fetching.fetch.is_some();
         if model.fetch.is_some() && !is_shown {
             let button = ui.add(Button::new("Get what is missing…"));
             if button
@@ -287,7 +285,7 @@ fn unusable_ui(ui: &mut Ui, view: &mut View<'_>, model: &UnusableModel) {
                 .clicked()
             {
                 let id = model.path.display().to_string();
-                view.push(AppCommand::Library(LibraryCommand::Complete(id)));
+                view.push(LibraryCommand::Complete(id));
             }
         }
     });
@@ -296,12 +294,13 @@ fn unusable_ui(ui: &mut Ui, view: &mut View<'_>, model: &UnusableModel) {
 /// The card of its files stands below, with the button that fetches them.
 fn known_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, entry: &CatalogEntry) {
     let is_other = view
-        .session
+        .app
+        .fetching
         .fetch
         .as_ref()
         .is_some_and(|fetch| fetch.entry.id != entry.id);
     fit_ui(ui, view, model);
-    if let Some(machine) = &view.session.library.survey.machine
+    if let Some(machine) = &view.app.library.survey.machine
         && let Some(free) = machine.free_bytes
         && let bytes = entry.about_bytes_to_fetch()
         && bytes > free
@@ -319,11 +318,11 @@ fn known_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, entry: &CatalogEnt
         wide_note(ui, &format!("Licence: {}", entry.licence), palette(ui).weak);
         let text = "Another model is on its way; this one can be fetched after it";
         wide_note(ui, text, palette(ui).amber);
-    } else if view.session.fetch.is_none() {
+    } else if view.app.fetching.fetch.is_none() {
         let fetch = Button::new("Show its files…");
         let explanation = "What would be fetched, how large it is, and where it goes";
         if ui.add(fetch).on_hover_text(explanation).clicked() {
-            view.push(AppCommand::Library(LibraryCommand::Look(entry.id.clone())));
+            view.push(LibraryCommand::Look(entry.id.clone()));
         }
     }
 }

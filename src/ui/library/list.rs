@@ -7,22 +7,20 @@ use egui::{
 };
 use safelight_core::catalog::Ailment;
 
-use crate::app::commands::AppCommand;
-use crate::app::library::LibraryCommand;
+use crate::app::commands::LibraryCommand;
 use crate::app::library::rows::{Listed, Place, Row};
-use crate::app::state::Models;
 use crate::ui::library::fit_colour;
 use crate::ui::widgets::palette;
 use crate::ui::{View, icons, theme};
 
 pub(super) fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
-    if view.session.library.rows.shown.is_empty() {
+    if view.app.library.rows.shown.is_empty() {
         empty_ui(ui, view);
         return;
     }
     ui.spacing_mut().item_spacing.y = 0.0;
     let height = theme::MODEL_ROW_HEIGHT;
-    let num_rows = view.session.library.rows.shown.len();
+    let num_rows = view.app.library.rows.shown.len();
     let mut area = ScrollArea::vertical()
         .id_salt("models")
         .auto_shrink([false, false]);
@@ -31,11 +29,11 @@ pub(super) fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
     let output = area.show_rows(ui, height, num_rows, |ui, seen| {
         for line in seen {
-            let row = view.session.library.rows.shown.get(line).cloned();
+            let row = view.app.library.rows.shown.get(line).cloned();
             match row {
                 Some(Row::Heading(text)) => heading_ui(ui, text),
                 Some(Row::Model(at)) => {
-                    if let Some(model) = view.session.library.rows.models.get(at).cloned() {
+                    if let Some(model) = view.app.library.rows.models.get(at).cloned() {
                         model_ui(ui, view, &model);
                     }
                 }
@@ -43,13 +41,13 @@ pub(super) fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
             }
         }
     });
-    view.session.library.scroll_offset = output.state.clamped_offset().y;
+    view.panels.library.scroll_offset = output.state.clamped_offset().y;
 }
 
 /// Where the list has to be scrolled to, when the one that is looked at is out of sight.
 fn offset_of_chosen(view: &mut View<'_>, room: f32) -> Option<f32> {
-    let library = &mut view.session.library;
-    if !std::mem::take(&mut library.wants_scroll) {
+    let (library, panel) = (&view.app.library, &mut view.panels.library);
+    if std::mem::replace(&mut panel.num_moves, library.num_moves) == library.num_moves {
         return None;
     }
     let line = library.rows.line_of(library.chosen.as_ref()?)?;
@@ -57,9 +55,9 @@ fn offset_of_chosen(view: &mut View<'_>, room: f32) -> Option<f32> {
     let (top, bottom) = (line as f32 * height, (line + 1) as f32 * height);
     // With its heading, where that stands right above.
     let top = (top - height).max(0.0);
-    if top < library.scroll_offset {
+    if top < panel.scroll_offset {
         Some(top)
-    } else if bottom > library.scroll_offset + room {
+    } else if bottom > panel.scroll_offset + room {
         Some(bottom - room)
     } else {
         None
@@ -68,11 +66,11 @@ fn offset_of_chosen(view: &mut View<'_>, room: f32) -> Option<f32> {
 
 fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.add_space(theme::GAP);
-    if matches!(view.session.models, Models::Loading) {
+    if view.app.cx.models.are_loading {
         ui.label("Looking for models…");
         return;
     }
-    if view.session.library.query.is_empty() {
+    if view.app.library.query.is_empty() {
         ui.label("No model was found, and none is known");
         return;
     }
@@ -82,10 +80,7 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
         .on_hover_text("Empty the search")
         .clicked()
     {
-        let library = &mut view.session.library;
-        library.query.clear();
-        library.search(&view.state.library);
-        library.wants_scroll = true;
+        view.push(LibraryCommand::Search(String::new()));
     }
 }
 
@@ -109,8 +104,8 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
     );
     let (rect, response) = ui.allocate_exact_size(size, Sense::click());
     let palette = palette(ui);
-    let is_chosen = view.session.library.chosen.as_ref() == Some(&model.id);
-    let is_used = view.state.form.model.as_ref() == Some(&model.id);
+    let is_chosen = view.app.library.chosen.as_ref() == Some(&model.id);
+    let is_used = view.form.model.as_ref() == Some(&model.id);
     response.widget_info(|| {
         egui::WidgetInfo::selected(egui::Role::ListBoxOption, true, is_chosen, &model.name)
     });
@@ -129,7 +124,7 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
         ui.painter()
             .rect_filled(bar, CornerRadius::same(2), palette.accent);
     }
-    let word = view.session.library.survey.word(&model.id);
+    let word = view.app.library.survey.word(&model.id);
     let right = inside.right() - 8.0;
     let small = TextStyle::Small.resolve(ui.style());
     let text_at = |at, align, text: &str, colour| {
@@ -152,7 +147,7 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
         None => (word.label(), fit_colour(ui, word)),
     };
     let said_width = text_at(pos2(right, lower), Align2::RIGHT_CENTER, said, colour);
-    let is_favourite = view.state.library.favourites.contains(&model.id);
+    let is_favourite = view.app.library.remembered.favourites.contains(&model.id);
     let star = format!("{}  ", icons::STAR);
     let star = if is_favourite { star.as_str() } else { "" };
     let ink = match model.place {
@@ -180,7 +175,7 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
         size_width,
     );
     line(lower, &[(&model.facts, palette.weak)], &small, said_width);
-    let fit = view.session.library.survey.fits.get(&model.id);
+    let fit = view.app.library.survey.fits.get(&model.id);
     let response = match fit {
         Some(fit) if model.ailment.is_none() => {
             response.on_hover_text(format!("{}\n{}", model.facts, fit.text))
@@ -188,8 +183,8 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
         _ => response.on_hover_text(&model.facts),
     };
     if response.double_clicked() {
-        view.push(AppCommand::Library(LibraryCommand::Use(model.id.clone())));
+        view.push(LibraryCommand::Use(model.id.clone()));
     } else if response.clicked() {
-        view.push(AppCommand::Library(LibraryCommand::Look(model.id.clone())));
+        view.push(LibraryCommand::Look(model.id.clone()));
     }
 }

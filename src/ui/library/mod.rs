@@ -10,12 +10,24 @@ use egui::{
     Align, Frame, Id, Key, Layout, Margin, Modifiers, RichText, TextEdit, Ui, UiBuilder, vec2,
 };
 
-use crate::app::commands::AppCommand;
-use crate::app::library::LibraryCommand;
+use crate::app::commands::{AppCommand, LibraryCommand, SettingsCommand};
 use crate::app::library::survey::FitWord;
 use crate::app::state::Page;
 use crate::ui::widgets::{icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
+
+/// What the page remembers for itself.
+#[derive(Default)]
+pub struct LibraryPanel {
+    /// How often the page was opened, as far as it has followed.
+    num_opened: u64,
+    /// How often the choice has moved to where it may not be seen, as far as the list has followed.
+    num_moves: u64,
+    /// Another field had the keyboard in the last frame.
+    is_typing: bool,
+    /// How far the list is scrolled, in points.
+    scroll_offset: f32,
+}
 
 pub(super) fn library_ui(ui: &mut Ui, view: &mut View<'_>) {
     keys(ui, view);
@@ -79,10 +91,10 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) {
     )
     .clicked()
     {
-        view.push(AppCommand::ShowPage(Page::Watch));
+        view.push(AppCommand::Show(Page::Watch));
     }
     if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
-        view.push(AppCommand::ReloadModels);
+        view.push(LibraryCommand::Reload);
     }
     let explanation = "What was found, what this machine can run, and what to fetch";
     if ui
@@ -90,10 +102,10 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) {
         .on_hover_text(explanation)
         .clicked()
     {
-        view.push(AppCommand::ShowPage(Page::Welcome));
+        view.push(AppCommand::Show(Page::Welcome));
     }
     let explanation = "Look for models in one more folder; nothing is copied or moved";
-    let is_free = !view.session.is_picking;
+    let is_free = !view.app.cx.background.is_asking();
     // Its words would need more than there is.
     let text = if ui.available_width() < theme::KEYS_WIDTH {
         icons::FOLDER_OPEN.to_string()
@@ -107,14 +119,14 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) {
         .clicked()
     {
         let purpose = crate::app::commands::FolderSetting::Models;
-        view.push(AppCommand::PickFolder(purpose));
+        view.push(SettingsCommand::PickFolder(purpose));
     }
 }
 
 fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let library = &mut view.session.library;
+    let mut query = view.app.library.query.clone();
     let hint = "Search by name, kind, folder…";
-    let field = TextEdit::singleline(&mut library.query)
+    let field = TextEdit::singleline(&mut query)
         .id(search_id())
         .hint_text(with_icon(icons::SEARCH, hint))
         .desired_width(f32::INFINITY);
@@ -125,15 +137,12 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
         )
         .on_hover_text("All words must occur. Arrows choose, Enter uses, Escape goes back")
         .accessible_name("Search models");
-    if std::mem::take(&mut library.wants_focus) {
+    let num_opened = view.app.library.num_opened;
+    if std::mem::replace(&mut view.panels.library.num_opened, num_opened) != num_opened {
         response.request_focus();
     }
     if response.changed() {
-        library.search(&view.state.library);
-        library.wants_scroll = true;
-        if let Some(id) = library.chosen.clone() {
-            view.push(AppCommand::Library(LibraryCommand::Look(id)));
-        }
+        view.push(LibraryCommand::Search(query));
     }
 }
 
@@ -143,13 +152,13 @@ fn search_id() -> Id {
 
 /// Arrows, Enter and Escape, before the search field sees them.
 fn keys(ui: &Ui, view: &mut View<'_>) {
-    if view.session.is_covered(ui.ctx()) {
+    if view.app.palette.is_covered(ui.ctx()) {
         return;
     }
     let focused = ui.memory(|memory| memory.focused());
     let is_elsewhere = focused.is_some_and(|id| id != search_id());
     // The key that leaves a field is still the field's.
-    let was_elsewhere = std::mem::replace(&mut view.session.library.is_typing, is_elsewhere);
+    let was_elsewhere = std::mem::replace(&mut view.panels.library.is_typing, is_elsewhere);
     if is_elsewhere || was_elsewhere {
         return;
     }
@@ -162,25 +171,16 @@ fn keys(ui: &Ui, view: &mut View<'_>) {
     ]
     .into_iter()
     .find_map(|(key, by)| pressed(key).then_some(by));
-    let library = &mut view.session.library;
     if let Some(by) = by {
-        let here = library.chosen.as_ref();
-        let here = here.and_then(|id| library.rows.line_of(id));
-        let next = library.rows.step(here, by);
-        if let Some(model) = next.and_then(|line| library.rows.model_at(line)) {
-            let id = model.id.clone();
-            library.chosen = Some(id.clone());
-            library.wants_scroll = true;
-            view.push(AppCommand::Library(LibraryCommand::Look(id)));
-        }
+        view.push(LibraryCommand::Step(by));
     }
     if pressed(Key::Enter)
-        && let Some(id) = view.session.library.chosen.clone()
+        && let Some(id) = view.app.library.chosen.clone()
     {
-        view.push(AppCommand::Library(LibraryCommand::Use(id)));
+        view.push(LibraryCommand::Use(id));
     }
     if pressed(Key::Escape) {
-        view.push(AppCommand::ShowPage(Page::Watch));
+        view.push(AppCommand::Show(Page::Watch));
     }
 }
 

@@ -9,15 +9,16 @@ use safelight_core::families::Family;
 use safelight_core::memory::DeviceClass;
 use safelight_core::units::{gib_text, size_text};
 
-use crate::app::commands::{AppCommand, FolderSetting};
+use crate::app::commands::{
+    AppCommand, DesktopCommand, FetchCommand, FolderSetting, LibraryCommand, SettingsCommand,
+};
+use crate::app::library::first_model;
 use crate::app::library::survey::{Fit, FitWord, Machine};
-use crate::app::library::{LibraryCommand, first_model};
-use crate::app::state::{Models, Page};
+use crate::app::notices::sentence;
+use crate::app::state::Page;
 use crate::ui::create::fetch::fetch_ui;
 use crate::ui::library::fit_colour;
-use crate::ui::widgets::{
-    card, icon_button, main_button, palette, sentence, sign, wide_note, with_icon,
-};
+use crate::ui::widgets::{card, icon_button, main_button, palette, sign, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 
 /// Models that are offered for fetching.
@@ -65,7 +66,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let explanation = "Go to work; this page is behind “First steps” among the models";
             if icon_button(ui, icons::X, "Skip the first steps", explanation).clicked() {
-                view.push(AppCommand::Library(LibraryCommand::Leave));
+                view.push(LibraryCommand::Leave);
             }
         });
     });
@@ -74,8 +75,8 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// The one button, or why it cannot be pressed yet.
 fn begin_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let model = first_model(view.session.models.all()).cloned();
-    let is_engine_there = !matches!(view.session.library.engine, Some(Err(_)));
+    let model = first_model(view.app.cx.models.all()).cloned();
+    let is_engine_there = !matches!(view.app.library.engine, Some(Err(_)));
     let is_ready = model.is_some() && is_engine_there;
     ui.add_space(theme::SMALL_GAP);
     ui.scope(|ui| {
@@ -90,21 +91,21 @@ fn begin_ui(ui: &mut Ui, view: &mut View<'_>) {
         };
         let button = main_button(ui, is_ready, icons::SPARKLE, text);
         if button.clicked() && is_ready {
-            view.push(AppCommand::Library(LibraryCommand::FirstClip));
+            view.push(LibraryCommand::FirstClip);
         }
     });
-    let note = match (&model, &view.session.models, is_engine_there) {
-        (_, _, false) => "First, libtorch has to be there: see below".to_owned(),
-        (Some(spec), _, true) => {
+    let note = match (&model, is_engine_there) {
+        (_, false) => "First, libtorch has to be there: see below".to_owned(),
+        (Some(spec), true) => {
             let prompt = spec.example_prompts.first();
             let prompt = prompt.map_or_else(String::new, |prompt| format!(": “{prompt}”"));
             format!("With {}{prompt}", spec.name)
         }
-        (None, Models::Loading, true) => "Looking for models…".to_owned(),
-        (None, Models::Ready(specs), true) if specs.is_empty() => {
+        (None, true) if view.app.cx.models.are_loading => "Looking for models…".to_owned(),
+        (None, true) if view.app.cx.models.all().is_empty() => {
             "First, a model has to be there: fetch one, or add a folder that has one".to_owned()
         }
-        (None, Models::Ready(_), true) => {
+        (None, true) => {
             "The models that are here begin with a picture: drop one on the window".to_owned()
         }
     };
@@ -113,7 +114,7 @@ fn begin_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// What is missing for computing, with what to do about it.
 fn libtorch_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(Err(err)) = view.session.library.engine.clone() else {
+    let Some(Err(err)) = view.app.library.engine.clone() else {
         return;
     };
     let amber = palette(ui).amber;
@@ -131,26 +132,26 @@ fn libtorch_ui(ui: &mut Ui, view: &mut View<'_>) {
                     .accessible_name("Copy the command")
                     .clicked()
                 {
-                    view.push(AppCommand::CopyText(command.to_owned()));
+                    view.push(DesktopCommand::CopyText(command.to_owned()));
                 }
             }
             let explanation =
                 "A folder with libtorch 2.11.0, or the torch folder of a Python environment";
             let button = Button::new(with_icon(icons::FOLDER_OPEN, "Choose a libtorch folder…"));
             if ui
-                .add_enabled(!view.session.is_picking, button)
+                .add_enabled(!view.app.cx.background.is_asking(), button)
                 .on_hover_text(explanation)
                 .accessible_name("Choose a libtorch folder")
                 .clicked()
             {
-                view.push(AppCommand::PickFolder(FolderSetting::Libtorch));
+                view.push(SettingsCommand::PickFolder(FolderSetting::Libtorch));
             }
             if ui
                 .button("Doctor")
                 .on_hover_text("Examine this machine in detail")
                 .clicked()
             {
-                view.push(AppCommand::ShowPage(Page::Doctor));
+                view.push(AppCommand::Show(Page::Doctor));
             }
         });
     });
@@ -167,7 +168,7 @@ fn title(ui: &mut Ui, text: &str) {
 }
 
 fn machine_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let machine = view.session.library.survey.machine.clone();
+    let machine = view.app.library.survey.machine.clone();
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
         title(ui, "This machine");
@@ -209,7 +210,6 @@ fn device_text(machine: &Machine) -> String {
     format!("{device}{disk}")
 }
 
-/// What is said of one model.
 struct Said {
     name: String,
     is_here: bool,
@@ -235,7 +235,7 @@ fn fits_ui(ui: &mut Ui, view: &mut View<'_>) {
         .on_hover_text(explanation)
         .clicked()
     {
-        view.push(AppCommand::ShowPage(Page::Models));
+        view.push(AppCommand::Show(Page::Models));
     }
 }
 
@@ -257,7 +257,7 @@ fn said_ui(ui: &mut Ui, said: &Said) {
 }
 
 fn said_of_models(view: &View<'_>) -> Vec<Said> {
-    let fits = &view.session.library.survey.fits;
+    let fits = &view.app.library.survey.fits;
     let said = |id: &String, name: &String, is_here| {
         let fit = fits.get(id).filter(|fit| fit.word != FitWord::Unknown)?;
         Some(Said {
@@ -266,10 +266,10 @@ fn said_of_models(view: &View<'_>) -> Vec<Said> {
             fit: fit.clone(),
         })
     };
-    let here = view.session.models.all().iter();
+    let here = view.app.cx.models.all().iter();
     let here = here.filter_map(|spec| said(&spec.id, &spec.name, true));
     let mut seen: Vec<(Family, &str)> = Vec::new();
-    let known = view.session.missing.iter().filter(|entry| {
+    let known = view.app.cx.models.found.missing.iter().filter(|entry| {
         let kind = (entry.family, entry.variant.as_str());
         let is_new = !entry.sources.is_empty() && !seen.contains(&kind);
         seen.push(kind);
@@ -286,13 +286,13 @@ fn found_ui(ui: &mut Ui, view: &mut View<'_>) {
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
         title(ui, "Found on this disk");
-        let num_here = view.session.models.all().len();
-        let num_broken = view.session.library.unusable.len();
-        let text = match (&view.session.models, num_here) {
-            (Models::Loading, _) => "Looking for models…".to_owned(),
-            (_, 0) => "No model that can be used".to_owned(),
-            (_, 1) => "1 model that can be used".to_owned(),
-            (_, count) => format!("{count} models that can be used"),
+        let num_here = view.app.cx.models.all().len();
+        let num_broken = view.app.cx.models.found.unusable.len();
+        let text = match num_here {
+            _ if view.app.cx.models.are_loading => "Looking for models…".to_owned(),
+            0 => "No model that can be used".to_owned(),
+            1 => "1 model that can be used".to_owned(),
+            count => format!("{count} models that can be used"),
         };
         wide_note(ui, &text, palette(ui).text);
         if num_broken > 0 {
@@ -309,15 +309,15 @@ fn found_ui(ui: &mut Ui, view: &mut View<'_>) {
             let add = Button::new(with_icon(icons::FOLDER_OPEN, "Add a folder…"));
             let explanation = "A folder with models, or of a program that has some; nothing is copied or moved";
             if ui
-                .add_enabled(!view.session.is_picking, add)
+                .add_enabled(!view.app.cx.background.is_asking(), add)
                 .on_hover_text(explanation)
                 .accessible_name("Add a models folder")
                 .clicked()
             {
-                view.push(AppCommand::PickFolder(FolderSetting::Models));
+                view.push(SettingsCommand::PickFolder(FolderSetting::Models));
             }
             if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
-                view.push(AppCommand::ReloadModels);
+                view.push(LibraryCommand::Reload);
             }
         });
     });
@@ -327,7 +327,10 @@ fn found_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn searched_ui(ui: &mut Ui, view: &View<'_>) {
     let weak = palette(ui).weak;
     let there: Vec<String> = view
-        .session
+        .app
+        .cx
+        .models
+        .found
         .searched
         .iter()
         .filter(|place| place.exists)
@@ -353,14 +356,15 @@ fn searched_ui(ui: &mut Ui, view: &View<'_>) {
 /// Models that suit this machine and its disk, the smallest first.
 fn offers_ui(ui: &mut Ui, view: &mut View<'_>) {
     let offers = offers(view);
-    if offers.is_empty() && view.session.fetch.is_none() {
+    if offers.is_empty() && view.app.fetching.fetch.is_none() {
         return;
     }
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
         title(ui, "Models to fetch");
         let shown = view
-            .session
+            .app
+            .fetching
             .fetch
             .as_ref()
             .map(|fetch| fetch.entry.id.clone());
@@ -378,11 +382,12 @@ fn offers_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 fn offer_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
-    let word = view.session.library.survey.word(&entry.id);
+    let word = view.app.library.survey.word(&entry.id);
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let is_free = view
-                .session
+                .app
+                .fetching
                 .fetch
                 .as_ref()
                 .is_none_or(|fetch| !fetch.is_busy());
@@ -394,7 +399,7 @@ fn offer_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
                 .accessible_name(format!("Fetch {}", entry.name))
                 .clicked()
             {
-                view.push(AppCommand::ShowMissing(Some(entry.id.clone())));
+                view.push(FetchCommand::Show(Some(entry.id.clone())));
             }
             let colour = fit_colour(ui, word);
             ui.label(RichText::new(word.label()).small().color(colour));
@@ -412,7 +417,7 @@ fn offer_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
 }
 
 fn offers(view: &View<'_>) -> Vec<CatalogEntry> {
-    let survey = &view.session.library.survey;
+    let survey = &view.app.library.survey;
     let free = survey
         .machine
         .as_ref()
@@ -420,7 +425,7 @@ fn offers(view: &View<'_>) -> Vec<CatalogEntry> {
     let has_room = |entry: &&CatalogEntry| {
         entry.to_fetch().count() > 0 && free.is_none_or(|free| entry.about_bytes_to_fetch() <= free)
     };
-    let missing = view.session.missing.iter();
+    let missing = view.app.cx.models.found.missing.iter();
     let mut offers: Vec<&CatalogEntry> = missing.filter(has_room).collect();
     offers.sort_by_key(|entry| (survey.word(&entry.id), entry.largest_part_bytes(false)));
     // One of each kind says more than four of one.

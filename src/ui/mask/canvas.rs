@@ -5,10 +5,11 @@ use egui::{
     Response, Sense, Stroke, Ui, Vec2, pos2, vec2,
 };
 
-use crate::app::commands::AppCommand;
-use crate::app::mask::{Editor, MaskCommand};
+use crate::app::commands::{AppCommand, MaskCommand};
+use crate::app::mask::Editor;
 use crate::app::state::Page;
 use crate::ui::View;
+use crate::ui::mask::MaskPanel;
 use crate::ui::widgets::palette;
 
 /// No nearer than so many points a pixel.
@@ -24,11 +25,9 @@ struct Lie {
 }
 
 impl Lie {
-    fn of(editor: &Editor, area: Rect) -> Self {
-        let size = editor.size();
-        let whole = fit_scale(size, area);
-        let scale = editor.look.scale.unwrap_or(whole);
-        let origin = area.center() + editor.look.offset - size * scale / 2.0;
+    fn of(panel: &MaskPanel, size: Vec2, area: Rect) -> Self {
+        let scale = panel.scale.unwrap_or_else(|| fit_scale(size, area));
+        let origin = area.center() + panel.offset - size * scale / 2.0;
         Self { origin, scale }
     }
 
@@ -49,27 +48,27 @@ fn fit_scale(size: Vec2, area: Rect) -> f32 {
     (room / size.max(Vec2::splat(1.0))).min_elem().min(8.0)
 }
 
-pub(super) fn canvas_ui(ui: &mut Ui, view: &mut View<'_>, editor: &mut Editor) {
+pub(super) fn canvas_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
     let area = ui.available_rect_before_wrap();
     let response = ui.allocate_rect(area, Sense::click_and_drag());
     response.widget_info(|| {
         egui::WidgetInfo::labeled(egui::Role::Canvas, true, "Mask over the picture")
     });
-    if !view.session.is_covered(ui.ctx()) {
-        keys(ui, view, editor);
+    if !view.app.palette.is_covered(ui.ctx()) {
+        keys(ui, view);
     }
-    look(ui, editor, area, &response);
-    let lie = Lie::of(editor, area);
+    look(ui, &mut view.panels.mask, editor.size(), area, &response);
+    let lie = Lie::of(&view.panels.mask, editor.size(), area);
     paint(ui, view, editor, lie, &response);
-    draw(ui, editor, lie, area);
-    brush(ui, editor, lie, &response);
+    draw(ui, view, editor, lie, area);
+    brush(ui, &view.panels.mask, lie, &response);
 }
 
 /// Wheel and middle button: size of the brush, zoom, and which part is seen.
-fn look(ui: &Ui, editor: &mut Editor, area: Rect, response: &Response) {
+fn look(ui: &Ui, panel: &mut MaskPanel, size: Vec2, area: Rect, response: &Response) {
     if response.dragged_by(PointerButton::Middle) {
-        editor.look.scale = Some(Lie::of(editor, area).scale);
-        editor.look.offset += response.drag_delta();
+        panel.scale = Some(Lie::of(panel, size, area).scale);
+        panel.offset += response.drag_delta();
     }
     let Some(pointer) = response.hover_pos() else {
         return;
@@ -91,27 +90,25 @@ fn look(ui: &Ui, editor: &mut Editor, area: Rect, response: &Response) {
         (input.zoom_delta(), turned.sum::<f32>())
     });
     if wheel != 0.0 {
-        editor.resize_brush(wheel.clamp(-8.0, 8.0));
+        panel.resize_brush(wheel.clamp(-8.0, 8.0));
     }
     if zoom != 1.0 && zoom.is_finite() {
-        zoom_to(editor, area, pointer, zoom);
+        zoom_to(panel, size, area, pointer, zoom);
     }
 }
 
 /// Zooms so that what is under the pointer stays there.
-fn zoom_to(editor: &mut Editor, area: Rect, pointer: Pos2, zoom: f32) {
-    let before = Lie::of(editor, area);
-    let least = fit_scale(editor.size(), area).min(1.0) / 2.0;
+fn zoom_to(panel: &mut MaskPanel, size: Vec2, area: Rect, pointer: Pos2, zoom: f32) {
+    let before = Lie::of(panel, size, area);
+    let least = fit_scale(size, area).min(1.0) / 2.0;
     let scale = (before.scale * zoom).clamp(least, MAX_SCALE);
     let [x, y] = before.to_picture(pointer);
-    editor.look.scale = Some(scale);
-    let middle = editor.size() / 2.0;
-    editor.look.offset = pointer - area.center() + (middle - vec2(x, y)) * scale;
+    panel.scale = Some(scale);
+    panel.offset = pointer - area.center() + (size / 2.0 - vec2(x, y)) * scale;
 }
 
 /// Strokes: every place where the pointer was since the last frame counts.
 fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Response) {
-    let mut wish = |command| view.push(AppCommand::Mask(command));
     let button = [PointerButton::Primary, PointerButton::Secondary]
         .into_iter()
         .find(|button| {
@@ -120,14 +117,15 @@ fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Res
         });
     let Some(button) = button else {
         if editor.is_painting() {
-            wish(MaskCommand::End);
+            view.push(MaskCommand::End);
         }
         return;
     };
     if editor.busy.is_some() {
         return;
     }
-    let erases = editor.is_erasing || button == PointerButton::Secondary;
+    let panel = &view.panels.mask;
+    let brush = panel.brush(panel.is_erasing || button == PointerButton::Secondary);
     let (begun, moved, now) = ui.input(|input| {
         let moved: Vec<Pos2> = input
             .events
@@ -145,19 +143,19 @@ fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Res
     });
     if !editor.is_painting() {
         if let Some(at) = begun.or(now) {
-            wish(MaskCommand::Begin(lie.to_picture(at), erases));
+            view.push(MaskCommand::Begin(lie.to_picture(at), brush));
         }
         if let Some(at) = now {
-            wish(MaskCommand::Move(lie.to_picture(at)));
+            view.push(MaskCommand::Move(lie.to_picture(at), brush));
         }
         return;
     }
     for at in moved {
-        wish(MaskCommand::Move(lie.to_picture(at)));
+        view.push(MaskCommand::Move(lie.to_picture(at), brush));
     }
 }
 
-fn draw(ui: &Ui, editor: &mut Editor, lie: Lie, area: Rect) {
+fn draw(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, area: Rect) {
     let whole = Rect::from_min_size(Pos2::ZERO, editor.size());
     let on_screen = lie.to_screen(whole);
     let visible = on_screen.intersect(area);
@@ -169,8 +167,10 @@ fn draw(ui: &Ui, editor: &mut Editor, lie: Lie, area: Rect) {
     let dots = lie.scale * ui.ctx().pixels_per_point();
     let painter = ui.painter().with_clip_rect(visible);
     let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
-    let tint = palette(ui).accent.gamma_multiply(editor.opacity);
-    editor.see(seen, dots);
+    let tint = palette(ui).accent.gamma_multiply(view.panels.mask.opacity);
+    if let Some(sight) = editor.news_of_sight(seen, dots) {
+        view.push(MaskCommand::See(sight));
+    }
     for tile in &editor.painted.shown {
         let rect = lie.to_screen(tile.rect);
         painter.image(tile.picture.id(), rect, uv, Color32::WHITE);
@@ -179,12 +179,12 @@ fn draw(ui: &Ui, editor: &mut Editor, lie: Lie, area: Rect) {
 }
 
 /// The brush where the pointer is, in the size that it paints.
-fn brush(ui: &Ui, editor: &Editor, lie: Lie, response: &Response) {
+fn brush(ui: &Ui, panel: &MaskPanel, lie: Lie, response: &Response) {
     let Some(at) = response.hover_pos() else {
         return;
     };
-    let radius = (editor.diameter / 2.0 * lie.scale).max(1.0);
-    let erases = editor.is_erasing || ui.input(|input| input.pointer.secondary_down());
+    let radius = (panel.diameter / 2.0 * lie.scale).max(1.0);
+    let erases = panel.is_erasing || ui.input(|input| input.pointer.secondary_down());
     let palette = palette(ui);
     let ink = if erases {
         palette.amber
@@ -195,14 +195,14 @@ fn brush(ui: &Ui, editor: &Editor, lie: Lie, response: &Response) {
     // Seen on light and on dark.
     painter.circle_stroke(at, radius + 1.0, Stroke::new(1.0, palette.stage));
     painter.circle_stroke(at, radius, Stroke::new(1.5, ink));
-    let inner = radius * (1.0 - editor.softness / 100.0);
-    if inner > 2.0 && editor.softness > 0.0 {
+    let inner = radius * (1.0 - panel.softness / 100.0);
+    if inner > 2.0 && panel.softness > 0.0 {
         painter.circle_stroke(at, inner, Stroke::new(1.0, ink.gamma_multiply(0.5)));
     }
     ui.ctx().set_cursor_icon(CursorIcon::Crosshair);
 }
 
-fn keys(ui: &Ui, view: &mut View<'_>, editor: &mut Editor) {
+fn keys(ui: &Ui, view: &mut View<'_>) {
     let is_typing = ui.ctx().memory(|memory| memory.focused().is_some());
     if is_typing {
         return;
@@ -212,20 +212,20 @@ fn keys(ui: &Ui, view: &mut View<'_>, editor: &mut Editor) {
     let redo = pressed(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z)
         || pressed(Modifiers::COMMAND, Key::Y);
     if redo {
-        view.push(AppCommand::Mask(MaskCommand::Redo));
+        view.push(MaskCommand::Redo);
     } else if pressed(Modifiers::COMMAND, Key::Z) {
-        view.push(AppCommand::Mask(MaskCommand::Undo));
+        view.push(MaskCommand::Undo);
     }
     if pressed(Modifiers::NONE, Key::OpenBracket) {
-        editor.resize_brush(-1.0);
+        view.panels.mask.resize_brush(-1.0);
     }
     if pressed(Modifiers::NONE, Key::CloseBracket) {
-        editor.resize_brush(1.0);
+        view.panels.mask.resize_brush(1.0);
     }
     if pressed(Modifiers::NONE, Key::E) {
-        editor.is_erasing = !editor.is_erasing;
+        view.panels.mask.is_erasing ^= true;
     }
     if pressed(Modifiers::NONE, Key::Escape) {
-        view.push(AppCommand::ShowPage(Page::Watch));
+        view.push(AppCommand::Show(Page::Watch));
     }
 }

@@ -4,19 +4,83 @@
 
 mod canvas;
 
-use egui::{Align, Button, Frame, Layout, Margin, RichText, Slider, Ui};
+use egui::{Align, Button, Frame, Layout, Margin, RichText, Slider, Ui, Vec2};
+use safelight_core::media::Brush;
 
-use crate::app::commands::AppCommand;
-use crate::app::mask::{Busy, Editor, MAX_BRUSH, MAX_SOFTEN, MIN_BRUSH, MaskCommand};
+use crate::app::commands::{AppCommand, MaskCommand};
+use crate::app::mask::{Busy, Editor};
 use crate::app::state::Page;
 use crate::ui::widgets::{choice, icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
+/// The brush's diameter in pixels of the picture.
+const MIN_BRUSH: f32 = 1.0;
+pub const MAX_BRUSH: f32 = 2000.0;
+/// How far edges may be softened, in pixels of the picture.
+const MAX_SOFTEN: u32 = 200;
+
+/// What is painted with, and how the picture is looked at.
+#[derive(Default)]
+pub struct MaskPanel {
+    /// Of the mask for which all this was chosen.
+    number: u64,
+    /// In pixels of the picture.
+    pub diameter: f32,
+    /// The part of the brush's radius over which it fades, in percent.
+    pub softness: f32,
+    is_erasing: bool,
+    /// Of the colour over the picture.
+    opacity: f32,
+    /// How far [`MaskCommand::Soften`] softens, in pixels.
+    pub soften_by: u32,
+    /// Points of the screen a pixel of the picture; `None`: the whole picture fits.
+    pub scale: Option<f32>,
+    /// From the middle of the place to that of the picture, in points.
+    offset: Vec2,
+}
+
+impl MaskPanel {
+    fn of(editor: &Editor) -> Self {
+        let side = editor.size().max_elem();
+        Self {
+            number: editor.number,
+            diameter: (side / 12.0).clamp(8.0, MAX_BRUSH / 4.0).round(),
+            softness: 30.0,
+            is_erasing: false,
+            opacity: 0.55,
+            soften_by: ((side / 100.0) as u32).clamp(2, MAX_SOFTEN),
+            scale: None,
+            offset: Vec2::ZERO,
+        }
+    }
+
+    /// A brush one step larger or smaller, with the same feeling at all sizes.
+    fn resize_brush(&mut self, steps: f32) {
+        let wanted = self.diameter * 1.15_f32.powf(steps);
+        // Small brushes would stay where they are for ever.
+        let least = if steps > 0.0 { 1.0 } else { -1.0 };
+        let by = wanted - self.diameter;
+        let by = if by.abs() < 1.0 { least } else { by };
+        self.diameter = (self.diameter + by).round().clamp(MIN_BRUSH, MAX_BRUSH);
+    }
+
+    fn brush(&self, erases: bool) -> Brush {
+        Brush {
+            radius: self.diameter / 2.0,
+            softness: self.softness / 100.0,
+            erases,
+        }
+    }
+}
+
 pub(super) fn mask_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(mut editor) = view.session.masking.editor.take() else {
+    let Some(editor) = &view.app.masking.editor else {
         none_ui(ui, view);
         return;
     };
+    if view.panels.mask.number != editor.number {
+        view.panels.mask = MaskPanel::of(editor);
+    }
     let frame = Frame::new().inner_margin(Margin {
         left: 16,
         right: 12,
@@ -24,19 +88,18 @@ pub(super) fn mask_ui(ui: &mut Ui, view: &mut View<'_>) {
         bottom: 6,
     });
     frame.show(ui, |ui| {
-        header_ui(ui, view, &editor);
+        header_ui(ui, view, editor);
         ui.add_space(theme::SMALL_GAP);
-        brush_ui(ui, &mut editor);
-        whole_ui(ui, view, &mut editor);
+        brush_ui(ui, &mut view.panels.mask);
+        whole_ui(ui, view, editor);
     });
-    canvas::canvas_ui(ui, view, &mut editor);
-    view.session.masking.editor = Some(editor);
+    canvas::canvas_ui(ui, view, editor);
 }
 
 /// Somebody came here without a picture.
 fn none_ui(ui: &mut Ui, view: &View<'_>) {
     ui.centered_and_justified(|ui| {
-        let text = if view.session.masking.is_opening {
+        let text = if view.app.masking.is_opening() {
             "Opening the picture…"
         } else {
             "Choose a picture first, then paint a mask over it"
@@ -46,7 +109,7 @@ fn none_ui(ui: &mut Ui, view: &View<'_>) {
 }
 
 fn push(view: &mut View<'_>, command: MaskCommand) {
-    view.push(AppCommand::Mask(command));
+    view.push(command);
 }
 
 fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
@@ -58,7 +121,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let explanation = "Back to the picture; what is painted waits here";
             if icon_button(ui, icons::X, "Close the mask", explanation).clicked() {
-                view.push(AppCommand::ShowPage(Page::Watch));
+                view.push(AppCommand::Show(Page::Watch));
             }
             let is_idle = editor.busy.is_none();
             let use_it = Button::new(RichText::new(with_icon(
@@ -94,31 +157,31 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
 }
 
 /// What is painted with.
-fn brush_ui(ui: &mut Ui, editor: &mut Editor) {
+fn brush_ui(ui: &mut Ui, panel: &mut MaskPanel) {
     ui.horizontal_wrapped(|ui| {
         let paints = "What you paint is made anew";
-        if choice(ui, !editor.is_erasing, "Paint", paints).clicked() {
-            editor.is_erasing = false;
+        if choice(ui, !panel.is_erasing, "Paint", paints).clicked() {
+            panel.is_erasing = false;
         }
         let erases = "What you erase stays as it is; the right button erases too (E)";
-        if choice(ui, editor.is_erasing, "Erase", erases).clicked() {
-            editor.is_erasing = true;
+        if choice(ui, panel.is_erasing, "Erase", erases).clicked() {
+            panel.is_erasing = true;
         }
         ui.separator();
         let explanation = "Diameter of the brush in pixels of the picture ([ and ], or the wheel)";
-        let slider = Slider::new(&mut editor.diameter, MIN_BRUSH..=MAX_BRUSH)
+        let slider = Slider::new(&mut panel.diameter, MIN_BRUSH..=MAX_BRUSH)
             .logarithmic(true)
             .fixed_decimals(0)
             .suffix(" px");
         named_slider(ui, "Brush size", slider, explanation);
         let explanation = "How much of the brush fades towards its edge; 0 % is hard";
-        let slider = Slider::new(&mut editor.softness, 0.0..=100.0)
+        let slider = Slider::new(&mut panel.softness, 0.0..=100.0)
             .fixed_decimals(0)
             .suffix(" %");
         named_slider(ui, "Soft edge", slider, explanation);
         let explanation =
             "How strongly the colour covers the picture; the mask itself does not change";
-        let slider = Slider::new(&mut editor.opacity, 0.1..=1.0).fixed_decimals(2);
+        let slider = Slider::new(&mut panel.opacity, 0.1..=1.0).fixed_decimals(2);
         named_slider(ui, "Overlay", slider, explanation);
     });
 }
@@ -139,7 +202,8 @@ fn named_slider(ui: &mut Ui, name: &str, slider: Slider<'_>, explanation: &str) 
 }
 
 /// What changes the whole mask, steps back, and the look at the picture.
-fn whole_ui(ui: &mut Ui, view: &mut View<'_>, editor: &mut Editor) {
+fn whole_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
+    let soften = MaskCommand::Soften(view.panels.mask.soften_by);
     ui.horizontal_wrapped(|ui| {
         let is_idle = editor.busy.is_none();
         let mut tool = |ui: &mut Ui, is_enabled, text: &str, explanation: &str, command| {
@@ -180,29 +244,29 @@ fn whole_ui(ui: &mut Ui, view: &mut View<'_>, editor: &mut Editor) {
         tool(ui, true, "Invert", explanation, MaskCommand::Invert);
         ui.separator();
         let explanation = "Soften all edges of the mask by so many pixels to each side";
-        tool(ui, true, "Feather", explanation, MaskCommand::Soften);
+        tool(ui, true, "Feather", explanation, soften);
         ui.add(
-            egui::DragValue::new(&mut editor.soften_by)
+            egui::DragValue::new(&mut view.panels.mask.soften_by)
                 .range(1..=MAX_SOFTEN)
                 .suffix(" px"),
         )
         .on_hover_text("How far Feather softens")
         .accessible_name("Feather by");
         ui.separator();
-        look_ui(ui, editor);
+        look_ui(ui, &mut view.panels.mask);
     });
 }
 
-fn look_ui(ui: &mut Ui, editor: &mut Editor) {
+fn look_ui(ui: &mut Ui, panel: &mut MaskPanel) {
     let fit = "See the whole picture";
-    if choice(ui, editor.look.scale.is_none(), "Fit", fit).clicked() {
-        editor.look.scale = None;
-        editor.look.offset = egui::Vec2::ZERO;
+    if choice(ui, panel.scale.is_none(), "Fit", fit).clicked() {
+        panel.scale = None;
+        panel.offset = Vec2::ZERO;
     }
     let dots = ui.ctx().pixels_per_point();
-    let is_true = editor.look.scale == Some(1.0 / dots);
+    let is_true = panel.scale == Some(1.0 / dots);
     let explanation = "A pixel of the picture is one of the screen. Ctrl and the wheel zoom, the middle button moves";
     if choice(ui, is_true, "1:1", explanation).clicked() {
-        editor.look.scale = Some(1.0 / dots);
+        panel.scale = Some(1.0 / dots);
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn expected_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
     let room = Room::below(ui, height);
     ui.horizontal_wrapped(|ui| {
         heading_ui(ui, view, "Expected");
-        let Some(planned) = view.session.planning.planned() else {
+        let Some(planned) = view.app.memory.planned() else {
             return;
         };
         let plan = &planned.plan;
@@ -36,7 +36,7 @@ pub(super) fn expected_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
                 bytes_text(plan.budget.available_bytes)
             ));
     });
-    if let Some(planned) = view.session.planning.planned() {
+    if let Some(planned) = view.app.memory.planned() {
         plot_ui(ui, planned, room.left(ui));
     }
 }

@@ -6,7 +6,7 @@ use egui::{Button, RichText, Ui};
 use safelight_core::job::{JobId, MachineSample, MemorySample};
 use safelight_core::units::bytes_text;
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::MemoryCommand;
 use crate::app::memory::MemoryHistory;
 use crate::ui::memory::{Series, is_known};
 use crate::ui::widgets::{choice, palette, with_icon};
@@ -14,21 +14,19 @@ use crate::ui::{View, icons, theme};
 
 /// Whether what is expected of the form's job is shown: where there is no other, where it is asked for, and while a
 /// slider changes it. Nothing takes the place of a running job.
-pub(super) fn shows_plan(view: &mut View<'_>) -> bool {
-    let planning = &mut view.session.planning;
-    let has_plan = planning.planned().is_some();
-    if view.queue.running.is_some() || !has_plan {
-        planning.is_shown &= view.queue.running.is_none();
+pub(super) fn shows_plan(view: &View<'_>) -> bool {
+    let planning = &view.app.memory;
+    if view.app.queue.running.is_some() || planning.planned().is_none() {
         return false;
     }
     let is_dragged = planning.preserved_draft.is_some() || planning.cap_draft.is_some();
-    view.queue.memory().last().is_none() || planning.is_shown || is_dragged
+    view.app.queue.memory().last().is_none() || planning.is_shown || is_dragged
 }
 
 /// What is shown; a choice, where there are both the last job and the next one.
 pub(super) fn heading_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
-    let planning = &mut view.session.planning;
-    let has_last = view.queue.running.is_none() && view.queue.memory().last().is_some();
+    let planning = &view.app.memory;
+    let has_last = view.app.queue.running.is_none() && view.app.queue.memory().last().is_some();
     if !has_last || planning.planned().is_none() {
         ui.label(RichText::new(name).color(palette(ui).weak));
         return;
@@ -47,7 +45,7 @@ pub(super) fn heading_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
     ];
     for (is_next, name, explanation) in choices {
         if choice(ui, planning.is_shown == is_next, name, explanation).clicked() {
-            planning.is_shown = is_next;
+            view.push(MemoryCommand::ShowPlan(is_next));
         }
     }
 }
@@ -57,7 +55,7 @@ pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
     let palette = palette(ui);
     let export = ui.horizontal_wrapped(|ui| {
         heading_ui(ui, view, "Memory");
-        let history = view.queue.memory();
+        let history = view.app.queue.memory();
         let Some(last) = history.last() else {
             ui.label(
                 RichText::new("is drawn here while a job runs")
@@ -89,16 +87,17 @@ pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
         export_ui(ui, view)
     });
     if let Some(job) = export.inner {
-        view.push(AppCommand::ExportTelemetry(job));
+        view.push(MemoryCommand::Export(job));
     }
 }
 
 /// A record is whole when its job has ended.
 fn export_ui(ui: &mut Ui, view: &View<'_>) -> Option<JobId> {
     let job = view
+        .app
         .queue
         .last_job
-        .filter(|_| view.queue.running.is_none())?;
+        .filter(|_| view.app.queue.running.is_none())?;
     let text = RichText::new(with_icon(icons::DOWNLOAD, "Export")).small();
     ui.add(Button::new(text).frame_when_inactive(false))
         .on_hover_text("Write what was measured during this job as a table or as JSON: memory ten times a second, temperature, power, stages, what was given back")

@@ -39,8 +39,8 @@ pub(super) fn memory_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
     }
     let room = Room::below(ui, height);
     legend::legend_ui(ui, view, &series);
-    let history = view.queue.memory();
-    let is_running = view.queue.running.is_some();
+    let history = view.app.queue.memory();
+    let is_running = view.app.queue.running.is_some();
     if let Some(last) = history.last() {
         legend::machine_ui(ui, history, last, &series);
         if !is_running {

@@ -7,7 +7,7 @@ use safelight_core::memory::Plan;
 use safelight_core::settings::MemorySettings;
 use safelight_core::units::{bytes_text, in_gib};
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::{DesktopCommand, MemoryCommand, SettingsCommand};
 use crate::app::memory::planning::Planned;
 use crate::ui::memory::words;
 use crate::ui::widgets::{flush, ink, palette, with_icon};
@@ -23,7 +23,7 @@ const CAP: &str =
     "Memory of the device that Safelight never goes beyond, other programs' use included";
 
 pub(super) fn plan_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(planned) = view.session.planning.planned().cloned() else {
+    let Some(planned) = view.app.memory.planned().cloned() else {
         return;
     };
     verdict_ui(ui, view, &planned);
@@ -55,7 +55,7 @@ fn verdict_ui(ui: &mut Ui, view: &mut View<'_>, planned: &Planned) {
                 .corner_radius(CornerRadius::same(theme::RADIUS));
             let response = ui.add(button).on_hover_text(&suggestion.verdict);
             if response.clicked() {
-                view.push(AppCommand::ApplyChange(suggestion.change.clone()));
+                view.push(MemoryCommand::Apply(suggestion.change.clone()));
             }
         }
     });
@@ -64,10 +64,10 @@ fn verdict_ui(ui: &mut Ui, view: &mut View<'_>, planned: &Planned) {
 /// The verdict in a line above the main button, where it warns and the panel does not say it; a click opens the panel.
 pub(in crate::ui) fn warning_ui(ui: &mut Ui, view: &mut View<'_>) {
     let is_narrow = ui.ctx().content_rect().width() < theme::NARROW_WIDTH;
-    if view.state.is_graph_open && !is_narrow {
+    if view.folds.is_graph_open && !is_narrow {
         return;
     }
-    let planned = view.session.planning.planned();
+    let planned = view.app.memory.planned();
     let Some(plan) = planned
         .map(|planned| &planned.plan)
         .filter(|plan| plan.rank() > 0)
@@ -83,8 +83,8 @@ pub(in crate::ui) fn warning_ui(ui: &mut Ui, view: &mut View<'_>) {
         .on_hover_text(format!("{verdict}\nPress to open the memory panel"))
         .accessible_name(verdict);
     if response.clicked() {
-        view.state.is_graph_open = true;
-        view.session.is_view_shown = true;
+        view.folds.is_graph_open = true;
+        view.push(DesktopCommand::ShowView(true));
     }
 }
 
@@ -100,8 +100,8 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
         .on_hover_text(PRESERVED);
     let most = in_gib(plan.budget.cap_bytes).max(1.0);
     let suggested = in_gib(plan.suggested_preserved_bytes);
-    let set = view.settings.memory.preserved_gib;
-    let draft = view.session.planning.preserved_draft;
+    let set = view.app.cx.settings.memory.preserved_gib;
+    let draft = view.app.memory.preserved_draft;
     // Rounded before, because a slider that rounds says that it was changed.
     let shown = rounded(draft.or(set).unwrap_or(suggested).min(most));
     let mut value = shown;
@@ -113,10 +113,10 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let response = ui.add(slider).on_hover_text(PRESERVED);
     let response = response.labelled_by(label.id);
     if is_held(&response) {
-        view.session.planning.preserved_draft = Some(value);
+        view.push(MemoryCommand::DraftPreserved(Some(value)));
     } else if draft.is_some() || (response.changed() && rounded(value) != rounded(shown)) {
         // The slider's own rounding of what was computed is no wish of the user's.
-        view.session.planning.preserved_draft = None;
+        view.push(MemoryCommand::DraftPreserved(None));
         change(view, |memory| memory.preserved_gib = Some(rounded(value)));
     }
     let text = format!("suggested {}", bytes_text(plan.suggested_preserved_bytes));
@@ -124,7 +124,7 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let tick = Button::new(RichText::new(text).small().color(ink(ui, is_own))).selected(is_own);
     let explanation = "Computed for each job: what it is estimated to make, and a margin";
     if ui.add(tick).on_hover_text(explanation).clicked() {
-        view.session.planning.preserved_draft = None;
+        view.push(MemoryCommand::DraftPreserved(None));
         change(view, |memory| memory.preserved_gib = None);
     }
 }
@@ -135,8 +135,8 @@ fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
         .label(RichText::new("Memory cap").small().color(weak))
         .on_hover_text(CAP);
     let total = in_gib(plan.budget.total_bytes).max(1.0);
-    let set = view.settings.memory.cap_gib;
-    let draft = view.session.planning.cap_draft;
+    let set = view.app.cx.settings.memory.cap_gib;
+    let draft = view.app.memory.cap_draft;
     let value = draft
         .or(set)
         .unwrap_or_else(|| in_gib(plan.budget.cap_bytes));
@@ -150,9 +150,9 @@ fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let response = ui.add(drag).on_hover_text(CAP).labelled_by(label.id);
     // Settings are kept when the mouse lets go, not with each step of it.
     if is_held(&response) {
-        view.session.planning.cap_draft = Some(value);
+        view.push(MemoryCommand::DraftCap(Some(value)));
     } else if response.changed() || draft.is_some() {
-        view.session.planning.cap_draft = None;
+        view.push(MemoryCommand::DraftCap(None));
         change(view, |memory| memory.cap_gib = Some(rounded(value)));
     }
     if set.is_some() {
@@ -173,7 +173,7 @@ fn rounded(gib: f64) -> f64 {
 }
 
 fn change(view: &mut View<'_>, change: impl FnOnce(&mut MemorySettings)) {
-    let mut settings = view.settings.clone();
+    let mut settings = view.app.cx.settings.clone();
     change(&mut settings.memory);
-    view.push(AppCommand::ChangeSettings(Box::new(settings)));
+    view.push(SettingsCommand::Change(Box::new(settings)));
 }

@@ -9,18 +9,31 @@ use egui::{
     TextEdit, Ui,
 };
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::PaletteCommand;
 use crate::app::palette::{Entry, Palette};
 use crate::ui::widgets::{ink, modal_width, palette as colours};
 use crate::ui::{View, theme};
 
 pub(super) use shortcuts::shortcuts_ui;
 
+/// What is looked for.
+#[derive(Default)]
+pub struct PalettePanel {
+    query: String,
+    /// Of those that are found.
+    pub chosen: usize,
+    /// The chosen one has to be scrolled to.
+    is_moved: bool,
+}
+
 pub(super) fn palette_ui(ctx: &Context, view: &mut View<'_>) {
-    let Some(mut palette) = view.session.palette.take() else {
+    let palette = &view.app.palette;
+    let panel = &mut view.panels.palette;
+    if palette.entries.is_none() {
+        *panel = PalettePanel::default();
         return;
-    };
-    let (mut is_run, mut is_closed) = take_keys(ctx, &mut palette);
+    }
+    let (mut is_run, mut is_closed) = take_keys(ctx, panel, palette);
     let screen = ctx.content_rect();
     let width = modal_width(ctx, theme::PALETTE_WIDTH);
     let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(12));
@@ -28,35 +41,37 @@ pub(super) fn palette_ui(ctx: &Context, view: &mut View<'_>) {
         .frame(frame)
         .show(ctx, |ui| {
             ui.set_width(width);
-            let field = TextEdit::singleline(&mut palette.query)
+            let field = TextEdit::singleline(&mut panel.query)
                 .id_salt("palette query")
                 .hint_text("What would you like to do?")
                 .desired_width(f32::INFINITY)
                 .margin(Margin::same(9));
             let field = ui.add(field).accessible_name("Search commands");
+            if field.changed() {
+                panel.chosen = 0;
+            }
             // The keyboard stays here: the list is walked with the arrow keys.
             field.request_focus();
             ui.add_space(theme::SMALL_GAP);
             let height = theme::PALETTE_HEIGHT.min(screen.height() * 0.6);
-            list_ui(ui, &mut palette, height)
+            list_ui(ui, panel, &palette.found(&panel.query), height)
         });
-    let pressed = response.inner;
-    if let Some(index) = pressed {
-        palette.chosen = index;
+    if let Some(index) = response.inner {
+        panel.chosen = index;
         is_run = true;
     }
     is_closed |= response.should_close();
-    if is_run && let Some(entry) = palette.chosen_entry() {
-        view.push(AppCommand::Choose(Box::new(entry)));
-        is_closed = true;
-    }
-    if !is_closed {
-        view.session.palette = Some(palette);
+    let found = palette.found(&panel.query);
+    if let Some(entry) = found.get(panel.chosen).filter(|_| is_run) {
+        let command = Box::new(entry.command.clone());
+        view.push(PaletteCommand::Run(entry.id.clone(), command));
+    } else if is_closed {
+        view.push(PaletteCommand::Toggle);
     }
 }
 
 /// Whether the chosen one is to be run, and whether the palette is closed.
-fn take_keys(ctx: &Context, palette: &mut Palette) -> (bool, bool) {
+fn take_keys(ctx: &Context, panel: &mut PalettePanel, palette: &Palette) -> (bool, bool) {
     let pressed = |key| ctx.input_mut(|input| input.consume_key(Modifiers::NONE, key));
     let (is_run, is_closed) = (pressed(Key::Enter), pressed(Key::Escape));
     let steps = [
@@ -70,16 +85,18 @@ fn take_keys(ctx: &Context, palette: &mut Palette) -> (bool, bool) {
         .filter(|(key, _)| pressed(*key))
         .map(|(_, by)| by)
         .sum();
-    if by != 0 {
-        palette.step(by);
+    let count = palette.found(&panel.query).len() as isize;
+    if by != 0 && count > 0 {
+        // Up and down, around the ends.
+        panel.chosen = (panel.chosen as isize + by).rem_euclid(count) as usize;
+        panel.is_moved = true;
     }
     (is_run, is_closed)
 }
 
 /// The one that was clicked.
-fn list_ui(ui: &mut Ui, palette: &mut Palette, height: f32) -> Option<usize> {
-    let count = palette.num_found();
-    if count == 0 {
+fn list_ui(ui: &mut Ui, panel: &mut PalettePanel, found: &[&Entry], height: f32) -> Option<usize> {
+    if found.is_empty() {
         ui.label(RichText::new("Nothing is called so").color(colours(ui).weak));
         return None;
     }
@@ -88,18 +105,15 @@ fn list_ui(ui: &mut Ui, palette: &mut Palette, height: f32) -> Option<usize> {
         .max_height(height)
         .min_scrolled_height(height)
         .auto_shrink([false, true]);
-    if std::mem::take(&mut palette.is_moved) {
+    if std::mem::take(&mut panel.is_moved) {
         // The chosen row in the middle, as far as the ends allow.
-        let middle = (palette.chosen as f32 + 0.5) * (row + ui.spacing().item_spacing.y);
+        let middle = (panel.chosen as f32 + 0.5) * (row + ui.spacing().item_spacing.y);
         area = area.vertical_scroll_offset((middle - height / 2.0).max(0.0));
     }
-    let chosen = palette.chosen;
-    area.show_rows(ui, row, count, |ui, shown| {
-        let (first, len) = (shown.start, shown.len());
+    area.show_rows(ui, row, found.len(), |ui, shown| {
         let mut clicked = None;
-        for (index, entry) in palette.found().skip(first).take(len).enumerate() {
-            let index = first + index;
-            if entry_ui(ui, entry, index == chosen) {
+        for index in shown {
+            if entry_ui(ui, found[index], index == panel.chosen) {
                 clicked = Some(index);
             }
         }

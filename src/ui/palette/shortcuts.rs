@@ -4,12 +4,13 @@
 
 use egui::{Context, Frame, Grid, Id, Label, Margin, Modal, RichText, ScrollArea, Ui};
 
+use crate::app::commands::PaletteCommand;
 use crate::app::shortcuts::{Group, SHORTCUTS, Shortcut, keys_text};
 use crate::ui::widgets::{icon_button, modal_width, palette};
 use crate::ui::{View, icons, theme};
 
 pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
-    if !view.session.are_shortcuts_shown {
+    if !view.app.palette.are_shortcuts_shown {
         return;
     }
     let screen = ctx.content_rect();
@@ -37,7 +38,7 @@ pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
         is_closed
     });
     if response.inner || response.should_close() {
-        view.session.are_shortcuts_shown = false;
+        view.push(PaletteCommand::ToggleShortcuts);
     }
 }
 

@@ -8,24 +8,24 @@ mod row;
 
 use egui::{Button, Label, Response, RichText, Ui};
 
-use crate::app::commands::AppCommand;
-use crate::app::queue::commands::QueueCommand;
+use crate::app::commands::QueueCommand;
+use crate::app::notices::sentence;
 use crate::app::shortcuts::explained;
-use crate::ui::widgets::{across, main_button, palette, sentence, with_icon};
+use crate::ui::widgets::{across, main_button, palette, with_icon};
 use crate::ui::{View, icons, memory, theme};
 
 pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
     paused_ui(ui, view);
     stop_ui(ui, view);
     memory::warning_ui(ui, view);
-    if view.session.queue.editing.is_some() {
+    if view.app.queue.editing.is_some() {
         edit_ui(ui, view);
         return;
     }
-    let is_running = view.queue.running.is_some();
+    let is_running = view.app.queue.running.is_some();
     let thing = view.thing();
-    let form = &view.state.form;
-    let spec = view.session.model(form);
+    let form = &view.form;
+    let spec = view.app.cx.models.of(form);
     let count = spec.map_or(1, |spec| form.num_results(spec));
     let (name, explanation) = if count == 1 {
         let explanation = if is_running {
@@ -47,9 +47,10 @@ pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// The main button; where the form is wrong it says why.
 fn submit_ui(ui: &mut Ui, view: &mut View<'_>, icon: char, name: &str, explanation: &str) {
-    let has_model = view.session.model(&view.state.form).is_some();
+    let has_model = view.model().is_some();
     let first_error = view
-        .session
+        .app
+        .cx
         .field_errors
         .first()
         .map(|err| sentence(&err.message));
@@ -61,7 +62,7 @@ fn submit_ui(ui: &mut Ui, view: &mut View<'_>, icon: char, name: &str, explanati
         .on_disabled_hover_text(reason)
         .clicked()
     {
-        view.push(AppCommand::Submit);
+        view.push(QueueCommand::Submit);
     }
 }
 
@@ -72,7 +73,7 @@ fn edit_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.add(Label::new(text).truncate());
     let explanation = "Back to what stood in the form before. The job stays as it was";
     if wide_button(ui, icons::X, "Cancel edit", explanation).clicked() {
-        view.push(AppCommand::Queue(QueueCommand::CancelEdit));
+        view.push(QueueCommand::CancelEdit);
     }
     let explanation =
         "The job keeps its place in the queue and is made with these settings, from its beginning";
@@ -87,20 +88,20 @@ fn edit_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// New jobs would only wait: why, and how they do not.
 fn paused_ui(ui: &mut Ui, view: &mut View<'_>) {
-    if !view.queue.is_paused {
+    if !view.app.queue.is_paused {
         return;
     }
     let amber = palette(ui).amber;
     ui.label(RichText::new("The queue is paused").color(amber));
     let explanation = "Start the jobs that wait, one after the other";
     if wide_button(ui, icons::PLAY, "Go on with the queue", explanation).clicked() {
-        view.push(AppCommand::Queue(QueueCommand::GoOn));
+        view.push(QueueCommand::GoOn);
     }
 }
 
 /// Above the main button, so that a double click on that one cannot cancel what it began.
 fn stop_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(job) = &view.queue.running else {
+    let Some(job) = &view.app.queue.running else {
         return;
     };
     let is_stopping = job.cancel.is_cancelled();
@@ -115,15 +116,14 @@ fn stop_ui(ui: &mut Ui, view: &mut View<'_>) {
             left.add_enabled_ui(!is_stopping, |ui| {
                 let explanation = "Stop it and free the memory. What is finished is kept, and it can go on from there. Waiting ones go on";
                 if wide_button(ui, icons::PAUSE, pause, explanation).clicked() {
-                    view.commands
-                        .push(AppCommand::Queue(QueueCommand::PauseRunning));
+                    view.push(QueueCommand::PauseRunning);
                 }
             });
             right.add_enabled_ui(can_cancel, |ui| {
                 let explanation = "Stop the running job for good. Whole sections of a clip are kept, half-made pictures are not. Waiting ones go on";
                 let explanation = explained(explanation, "cancel");
                 if wide_button(ui, icons::STOP, cancel, &explanation).clicked() {
-                    view.commands.push(AppCommand::Cancel);
+                    view.push(QueueCommand::Cancel);
                 }
             });
         }

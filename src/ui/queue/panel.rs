@@ -8,29 +8,28 @@ use egui::{
     Panel, ProgressBar, RichText, ScrollArea, Ui, Vec2, vec2,
 };
 
-use crate::app::commands::AppCommand;
-use crate::app::queue::after::AfterQueue;
-use crate::app::queue::commands::QueueCommand;
-use crate::app::queue::desk::PanelPlace;
-use crate::app::queue::list::Removed;
+use crate::app::commands::{AppCommand, QueueCommand};
+use crate::app::queue::Removed;
+use crate::app::queue::choices::AfterQueue;
 use crate::app::shortcuts;
 use crate::app::state::Page;
+use crate::app::state::PanelPlace;
 use crate::ui::queue::row::{running_ui, stopped_ui, waiting_ui};
 use crate::ui::widgets::{icon_button, icon_toggle, palette, progress_bar, with_icon};
 use crate::ui::{View, icons, theme};
 
 /// Where the panel has room in this width beside the form.
 pub(in crate::ui) fn place(width: f32, view: &View<'_>) -> PanelPlace {
-    let needed = if view.session.page == Page::Watch {
+    let needed = if view.app.cx.page == Page::Watch {
         theme::WATCH_MIN_WIDTH
     } else {
         theme::PAGE_MIN_WIDTH
     };
     if width >= needed + theme::QUEUE_WIDTH {
-        if view.state.queue.is_open {
+        if view.app.queue.panel.is_open {
             return PanelPlace::Beside;
         }
-    } else if view.session.queue.is_over {
+    } else if view.app.cx.is_queue_over {
         return PanelPlace::Over;
     }
     PanelPlace::Nowhere
@@ -64,7 +63,7 @@ fn contents_ui(ui: &mut Ui, view: &mut View<'_>) {
         ScrollArea::vertical().id_salt("queue").show(ui, |ui| {
             top_ui(ui, view);
             // With the numbers above the list and one or two lines below it.
-            let num_lines = if view.session.queue.removed.is_empty() {
+            let num_lines = if view.app.queue.removed.is_empty() {
                 2.0
             } else {
                 3.0
@@ -96,21 +95,21 @@ fn top_ui(ui: &mut Ui, view: &mut View<'_>) {
     heading_ui(ui, view);
     held_ui(ui, view);
     opening_ui(ui, view);
-    if let Some(job) = &view.queue.running {
+    if let Some(job) = &view.app.queue.running {
         running_ui(ui, view, job);
     }
 }
 
 /// Opens the panel and closes it; says how many jobs there are.
 pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut View<'_>) {
-    let (num_waiting, num_stopped) = (view.queue.waiting.len(), view.queue.stopped.len());
+    let (num_waiting, num_stopped) = (view.app.queue.waiting.len(), view.app.queue.stopped.len());
     let explanation = match (num_waiting, num_stopped) {
         (0, 0) => "The jobs that run and wait".to_owned(),
         (_, 0) => format!("The jobs that run and wait: {num_waiting} waiting"),
         _ => format!("The jobs that run and wait: {num_waiting} waiting, {num_stopped} stopped"),
     };
     let explanation = shortcuts::explained(&explanation, "queue");
-    let is_open = view.session.queue.place != PanelPlace::Nowhere;
+    let is_open = view.drawn.queue != PanelPlace::Nowhere;
     let button = if is_open {
         icon_toggle(ui, true, icons::QUEUE, "Queue", &explanation)
     } else {
@@ -131,7 +130,7 @@ pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut View<'_>) {
         );
     }
     if button.clicked() {
-        view.push(AppCommand::Queue(QueueCommand::Toggle));
+        view.push(QueueCommand::Toggle);
     }
 }
 
@@ -140,9 +139,9 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.label(RichText::new("Queue").strong().size(15.0));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             if icon_button(ui, icons::X, "Close the queue", "The jobs go on").clicked() {
-                view.push(AppCommand::Queue(QueueCommand::Open(false)));
+                view.push(QueueCommand::Open(false));
             }
-            let queue = view.queue;
+            let queue = &view.app.queue;
             let wish = if queue.is_paused {
                 let explanation = "Start the jobs that wait, one after the other";
                 icon_toggle(ui, true, icons::PLAY, "Start the queue", explanation)
@@ -158,23 +157,23 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
         });
     });
     // It stays where it is, so that nothing jumps when a job begins.
-    let can_wait = view.queue.running.is_some() && !view.queue.is_paused;
+    let can_wait = view.app.queue.running.is_some() && !view.app.queue.is_paused;
     ui.add_enabled_ui(can_wait, |ui| {
-        let mut pauses = view.queue.pauses_after;
+        let mut pauses = view.app.queue.pauses_after;
         let explanation = "The running job goes on to its end; the next one waits until you go on";
         let checkbox = ui
             .checkbox(&mut pauses, "Pause after this job")
             .on_hover_text(explanation)
             .on_disabled_hover_text("No job runs, or the queue is paused");
         if checkbox.changed() {
-            view.push(AppCommand::Queue(QueueCommand::PauseAfter(pauses)));
+            view.push(QueueCommand::PauseAfter(pauses));
         }
     });
 }
 
 /// The jobs of the last run.
 fn held_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let text = match view.queue.held().count() {
+    let text = match view.app.queue.held().count() {
         0 => return,
         1 => "One job waits from last time".to_owned(),
         count => format!("{count} jobs wait from last time"),
@@ -190,7 +189,7 @@ fn held_ui(ui: &mut Ui, view: &mut View<'_>) {
                 .accessible_name("Go on")
                 .clicked()
             {
-                view.push(AppCommand::Queue(QueueCommand::ReleaseHeld));
+                view.push(QueueCommand::ReleaseHeld);
             }
             let button = ui.button(with_icon(icons::TRASH, "Clear"));
             if button
@@ -198,7 +197,7 @@ fn held_ui(ui: &mut Ui, view: &mut View<'_>) {
                 .accessible_name("Clear")
                 .clicked()
             {
-                view.push(AppCommand::Queue(QueueCommand::ClearHeld));
+                view.push(QueueCommand::ClearHeld);
             }
         });
     });
@@ -206,7 +205,7 @@ fn held_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// Files that become jobs.
 fn opening_ui(ui: &mut Ui, view: &mut View<'_>) {
-    for opening in &view.session.queue.opening {
+    for opening in &view.app.queue.opening {
         let (done, all) = (opening.num_done, opening.num_files);
         card(ui).show(ui, |ui| {
             ui.set_width(ui.available_width());
@@ -216,7 +215,7 @@ fn opening_ui(ui: &mut Ui, view: &mut View<'_>) {
                     let explanation = "Open no more of them. Those that are in the queue stay";
                     if icon_button(ui, icons::X, "Stop opening files", explanation).clicked() {
                         let stop = QueueCommand::StopOpening(opening.number);
-                        view.commands.push(AppCommand::Queue(stop));
+                        view.push(stop);
                     }
                 });
             });
@@ -227,7 +226,7 @@ fn opening_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 fn list_ui(ui: &mut Ui, view: &mut View<'_>, max_height: f32) {
-    let queue = view.queue;
+    let queue = &view.app.queue;
     let (num_waiting, num_stopped) = (queue.waiting.len(), queue.stopped.len());
     let weak = palette(ui).weak;
     if num_waiting + num_stopped == 0 {
@@ -271,7 +270,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, max_height: f32) {
 
 /// What was taken out last can be put back.
 fn undo_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let text = match view.session.queue.removed.as_slice() {
+    let text = match view.app.queue.removed.as_slice() {
         [] => return,
         [one @ Removed::Cancelled(_)] => format!("Cancelled: {}", one.job().request.prompt),
         [one] => format!("Taken out: {}", one.job().request.prompt),
@@ -285,7 +284,7 @@ fn undo_ui(ui: &mut Ui, view: &mut View<'_>) {
                 .on_hover_text("Put back what was taken out of the queue")
                 .clicked()
             {
-                view.push(AppCommand::Queue(QueueCommand::Undo));
+                view.push(QueueCommand::Undo);
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 ui.add(Label::new(RichText::new(text).small().color(weak)).truncate());
@@ -301,7 +300,7 @@ fn after_ui(ui: &mut Ui, view: &mut View<'_>) {
         let label = ui
             .label(RichText::new("Then").color(weak))
             .on_hover_text(explanation);
-        let before = view.session.queue.after;
+        let before = view.app.queue.after;
         let mut after = before;
         ComboBox::from_id_salt("after the queue")
             .selected_text(after.label())
@@ -315,7 +314,7 @@ fn after_ui(ui: &mut Ui, view: &mut View<'_>) {
             .labelled_by(label.id)
             .on_hover_text(explanation);
         if after != before {
-            view.push(AppCommand::Queue(QueueCommand::After(after)));
+            view.push(QueueCommand::After(after));
         }
     });
 }

@@ -7,9 +7,8 @@ use egui::{
 use safelight_core::job::{GenerateRequest, JobId};
 use safelight_core::units::seconds_text;
 
-use crate::app::commands::AppCommand;
-use crate::app::queue::commands::QueueCommand;
-use crate::app::queue::list::picture_of;
+use crate::app::commands::QueueCommand;
+use crate::app::queue::picture_of;
 use crate::ui::widgets::palette;
 use crate::ui::{View, icons, theme};
 
@@ -49,11 +48,11 @@ pub(super) fn background(ui: &Ui, rect: Rect, edge: Option<Color32>, fill: Color
 pub(super) fn thumb_ui(ui: &Ui, view: &mut View<'_>, request: &GenerateRequest, rect: Rect) {
     let palette = palette(ui);
     let path = picture_of(request);
-    if let Some(path) = path.filter(|path| view.session.queue.thumbs.is_unknown(path)) {
+    if let Some(path) = path.filter(|path| view.app.queue.thumbs.is_unknown(path)) {
         let want = QueueCommand::WantThumb(path.clone());
-        view.commands.push(AppCommand::Queue(want));
+        view.push(want);
     }
-    if let Some(texture) = path.and_then(|path| view.session.queue.thumbs.get(path)) {
+    if let Some(texture) = path.and_then(|path| view.app.queue.thumbs.get(path)) {
         texture_ui(ui, texture, rect);
         return;
     }
@@ -127,7 +126,7 @@ pub(super) fn short_facts(view: &View<'_>, request: &GenerateRequest) -> String 
 }
 
 fn model_name<'a>(view: &'a View<'_>, request: &'a GenerateRequest) -> &'a str {
-    let mut specs = view.session.models.all().iter();
+    let mut specs = view.app.cx.models.all().iter();
     let spec = specs.find(|spec| spec.id == request.model);
     spec.map_or(&request.model, |spec| &spec.name)
 }

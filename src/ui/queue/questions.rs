@@ -2,19 +2,17 @@
 
 use egui::{Button, Context, Frame, Id, Margin, Modal, ModalResponse, RichText, Ui};
 
-use crate::app::commands::AppCommand;
-use crate::app::queue::after::{AfterQueue, Countdown};
-use crate::app::queue::commands::QueueCommand;
-use crate::app::queue::several::{Choice, Several};
+use crate::app::commands::{AppCommand, QueueCommand};
+use crate::app::queue::choices::{AfterQueue, Countdown};
+use crate::app::queue::choices::{Choice, Several};
 use crate::ui::widgets::{across, main_button, modal_width, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
 pub(in crate::ui) fn questions_ui(ctx: &Context, view: &mut View<'_>) {
-    if let Some(countdown) = view.session.queue.countdown {
+    if let Some(countdown) = view.app.queue.countdown {
         countdown_ui(ctx, view, countdown);
-    } else if let Some(several) = view.session.queue.several.take() {
-        several_ui(ctx, view, &several);
-        view.session.queue.several = Some(several);
+    } else if let Some(several) = &view.app.queue.several {
+        several_ui(ctx, view, several);
     }
 }
 
@@ -65,7 +63,7 @@ fn countdown_ui(ctx: &Context, view: &mut View<'_>, countdown: Countdown) {
         };
         ui.heading(text);
         let weak = palette(ui).weak;
-        let text = match view.queue.stopped.len() {
+        let text = match view.app.queue.stopped.len() {
             0 => "The queue is done, and every result is saved.".to_owned(),
             1 => "The queue is done, but for one job that has stopped: it is kept for the next start.".to_owned(),
             count => format!(
@@ -77,7 +75,7 @@ fn countdown_ui(ctx: &Context, view: &mut View<'_>, countdown: Countdown) {
         is_stopped = main_button(ui, true, icons::STOP, name).clicked();
     });
     if is_stopped || asked.should_close() {
-        view.push(AppCommand::Queue(QueueCommand::StopCountdown));
+        view.push(QueueCommand::StopCountdown);
     }
 }
 

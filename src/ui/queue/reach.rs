@@ -5,10 +5,9 @@ use egui::style::ScrollAnimation;
 use egui::{Button, Key, Modifiers, Rect, Response, RichText, Stroke, Ui, vec2};
 use safelight_core::job::JobId;
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::QueueCommand;
 use crate::app::queue::StoppedJob;
-use crate::app::queue::commands::QueueCommand;
-use crate::app::queue::list::Place;
+use crate::app::queue::choices::Place;
 use crate::ui::widgets::{palette, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -87,7 +86,7 @@ fn menu_ui<const N: usize>(
     for (icon, name, keys, command) in items {
         let button = Button::new(with_icon(icon, name)).shortcut_text(keys);
         if ui.add(button).accessible_name(name).clicked() {
-            view.push(AppCommand::Queue(command));
+            view.push(command);
             ui.close();
         }
     }
@@ -123,14 +122,14 @@ pub(super) fn keys(ui: &Ui, view: &mut View<'_>, response: &Response, id: JobId)
             if let QueueCommand::Move(_, place) = command {
                 follow(ui, view, response.rect, id, place);
             }
-            view.push(AppCommand::Queue(command));
+            view.push(command);
         }
     }
 }
 
 /// Scrolls to where the job will stand: out of sight it would lose the focus, and the keys with it.
 fn follow(ui: &Ui, view: &View<'_>, rect: Rect, id: JobId, place: Place) {
-    let Some(index) = view.queue.waiting.iter().position(|job| job.id == id) else {
+    let Some(index) = view.app.queue.waiting.iter().position(|job| job.id == id) else {
         return;
     };
     let rows = match place {
@@ -165,6 +164,6 @@ pub(super) fn drag(
     ui.painter().hline(rect.x_range(), y, stroke);
     if let Some(dragged) = response.dnd_release_payload::<Dragged>() {
         let place = Place::Before(index + usize::from(is_below));
-        view.push(AppCommand::Queue(QueueCommand::Move(dragged.0, place)));
+        view.push(QueueCommand::Move(dragged.0, place));
     }
 }

@@ -3,17 +3,17 @@
 use egui::{Align2, Color32, CornerRadius, FontId, Rect, RichText, Sense, Ui, pos2, vec2};
 use safelight_core::units::duration_text;
 
-use crate::app::commands::AppCommand;
-use crate::app::queue::commands::QueueCommand;
-use crate::app::queue::list::picture_of;
+use crate::app::commands::QueueCommand;
+use crate::app::notices::sentence;
+use crate::app::player::Viewing;
+use crate::app::queue::picture_of;
 use crate::app::queue::{RunningJob, Stopped, StoppedJob, WaitingJob};
-use crate::app::state::Viewing;
 use crate::ui::queue::parts::{
     Line, background, buttons_ui, facts_ui, row_id, row_rect, short_facts, texture_ui, thumb_rect,
     thumb_ui, words_ui,
 };
 use crate::ui::queue::reach::{drag, keys, menu_button, stopped_menu, waiting_menu};
-use crate::ui::widgets::{icon_button, palette, sentence};
+use crate::ui::widgets::{icon_button, palette};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn running_ui(ui: &mut Ui, view: &mut View<'_>, job: &RunningJob) {
@@ -37,8 +37,8 @@ pub(super) fn running_ui(ui: &mut Ui, view: &mut View<'_>, job: &RunningJob) {
     } else {
         ui.painter()
             .rect_filled(thumb, CornerRadius::same(4), palette.stage);
-        let live = view.session.screen.texture();
-        if let Some((texture, _)) = live.filter(|_| view.session.viewing == Viewing::Live) {
+        let live = view.app.watch.screen.texture();
+        if let Some((texture, _)) = live.filter(|_| view.app.watch.viewing == Viewing::Live) {
             texture_ui(ui, texture, thumb);
         }
     }
@@ -76,7 +76,7 @@ fn progress_ui(ui: &Ui, thumb: Rect, progress: f32) {
 pub(super) fn waiting_ui(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, index: usize) {
     let (rect, response) = row_rect(ui, job.id);
     let palette = palette(ui);
-    let is_edited = view.session.queue.edited() == Some(job.id);
+    let is_edited = view.app.queue.edited() == Some(job.id);
     let edge = if is_edited {
         Some(palette.amber)
     } else {
@@ -101,8 +101,7 @@ pub(super) fn waiting_ui(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, ind
         )
         .clicked()
         {
-            view.commands
-                .push(AppCommand::Queue(QueueCommand::Remove(job.id)));
+            view.push(QueueCommand::Remove(job.id));
         }
         let name = format!("More for: {}", job.request.prompt);
         let explanation = "Move it, change it, or make it twice";
@@ -116,7 +115,7 @@ pub(super) fn waiting_ui(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, ind
     let name = format!("{}. {}", index + 1, job.request.prompt);
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
     if response.double_clicked() {
-        view.push(AppCommand::Queue(QueueCommand::Edit(job.id)));
+        view.push(QueueCommand::Edit(job.id));
     } else if response.clicked() {
         response.request_focus();
     }
@@ -158,7 +157,7 @@ pub(super) fn stopped_ui(ui: &mut Ui, view: &mut View<'_>, stopped: &StoppedJob)
     let prompt = &job.request.prompt;
     let (rect, response) = row_rect(ui, job.id);
     let palette = palette(ui);
-    let is_edited = view.session.queue.edited() == Some(job.id);
+    let is_edited = view.app.queue.edited() == Some(job.id);
     let focus = response.has_focus().then_some(palette.text);
     let edge = if is_edited {
         Some(palette.amber)
@@ -214,8 +213,7 @@ fn stopped_buttons(ui: &mut Ui, view: &mut View<'_>, stopped: &StoppedJob) {
     let removing =
         "Take it from this list (Delete). What is finished of it is kept for a week in its folder";
     if icon_button(ui, icons::X, &name, removing).clicked() {
-        view.commands
-            .push(AppCommand::Queue(QueueCommand::Remove(job.id)));
+        view.push(QueueCommand::Remove(job.id));
     }
     let name = format!("More for: {prompt}");
     menu_button(ui, &name, "Change it, or make it twice", |ui| {
@@ -223,7 +221,6 @@ fn stopped_buttons(ui: &mut Ui, view: &mut View<'_>, stopped: &StoppedJob) {
     });
     let name = format!("{again}: {prompt}");
     if icon_button(ui, icons::PLAY, &name, explanation).clicked() {
-        view.commands
-            .push(AppCommand::Queue(QueueCommand::Restart(job.id)));
+        view.push(QueueCommand::Restart(job.id));
     }
 }

@@ -8,7 +8,7 @@ use safelight_core::settings::OutputSettings;
 use safelight_core::settings::table::{Control, Value};
 
 use super::Edit;
-use crate::app::commands::{AppCommand, FolderSetting};
+use crate::app::commands::{FolderSetting, SettingsCommand};
 use crate::ui::widgets::{field_width, icon_button};
 use crate::ui::{icons, theme};
 
@@ -210,7 +210,8 @@ impl Edit<'_> {
     /// Asks for a folder in a dialog.
     pub(super) fn pick_folder(&mut self) {
         let purpose = FolderSetting::of_key(self.row.key);
-        self.wishes.extend(purpose.map(AppCommand::PickFolder));
+        let pick = purpose.map(SettingsCommand::PickFolder);
+        self.wishes.extend(pick.map(Into::into));
     }
 
     /// A text that counts when its field is left; `part` tells several fields of one row apart.

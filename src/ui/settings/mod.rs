@@ -11,11 +11,25 @@ use egui::{Align, Button, Frame, Layout, Margin, RichText, ScrollArea, TextEdit,
 use safelight_core::settings::Settings;
 use safelight_core::settings::table::{self, Setting, Value};
 
-use crate::app::commands::AppCommand;
-use crate::app::settings::{SettingsCommand, SettingsPage};
+use crate::app::commands::{AppCommand, SettingsCommand};
 use crate::app::state::Page;
 use crate::ui::widgets::{field_width, icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
+
+/// What the page remembers for itself.
+#[derive(Default)]
+pub struct SettingsPanel {
+    /// What was typed into the search.
+    pub search: String,
+    /// What is being typed or dragged, by its field, before it counts.
+    draft: Option<(String, String)>,
+    /// The scale while it is dragged: the window must not grow under the pointer.
+    scale_draft: Option<f64>,
+    /// How many rows were asked for, as far as the page has followed.
+    num_shown: u64,
+    /// The row to scroll to.
+    wanted: Option<&'static str>,
+}
 
 /// Whether a setting has these words in its name, its explanation or its key.
 fn is_found(row: &Setting, section: &str, words: &str) -> bool {
@@ -26,7 +40,7 @@ fn is_found(row: &Setting, section: &str, words: &str) -> bool {
 /// What a row's control may change, and how it is called.
 struct Edit<'a> {
     settings: &'a mut Settings,
-    page: &'a mut SettingsPage,
+    page: &'a mut SettingsPanel,
     wishes: &'a mut Vec<AppCommand>,
     /// What the settings were before the controls were drawn, by key.
     values: &'a BTreeMap<String, Value>,
@@ -36,6 +50,11 @@ struct Edit<'a> {
 }
 
 pub(super) fn settings_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let (num_shown, key) = view.app.settings.shown;
+    if std::mem::replace(&mut view.panels.settings.num_shown, num_shown) != num_shown {
+        view.panels.settings.search.clear();
+        view.panels.settings.wanted = Some(key);
+    }
     let margin = Margin {
         left: theme::PAGE_MARGIN,
         right: theme::PAGE_MARGIN / 2,
@@ -69,10 +88,10 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
             )
             .clicked()
             {
-                view.push(AppCommand::ShowPage(Page::Watch));
+                view.push(AppCommand::Show(Page::Watch));
             }
             let width = field_width(ui, theme::SEARCH_WIDTH);
-            let search = TextEdit::singleline(&mut view.session.settings.search)
+            let search = TextEdit::singleline(&mut view.panels.settings.search)
                 .id_salt("settings search")
                 .hint_text("Search settings")
                 .desired_width(width);
@@ -95,23 +114,23 @@ fn place_ui(ui: &mut Ui, view: &mut View<'_>) {
             .accessible_name("Open settings file")
             .clicked()
         {
-            view.push(AppCommand::Settings(SettingsCommand::OpenFile));
+            view.push(SettingsCommand::OpenFile);
         }
-        let path = RichText::new(&view.session.settings.path).small().color(palette.weak);
+        let path = RichText::new(&view.app.settings.path).small().color(palette.weak);
         ui.add(egui::Label::new(path).truncate());
     });
-    if view.session.settings.broken.is_some() {
+    if view.app.settings.broken.is_some() {
         let text = "The file is broken at the moment. What you change here counts, and is written as soon as it is mended.";
         ui.add(egui::Label::new(RichText::new(text).color(palette.amber)).wrap());
     }
 }
 
 fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let mut settings = view.settings.clone();
+    let mut settings = view.app.cx.settings.clone();
     let mut wishes = Vec::new();
     let values = settings.values();
     let changed = settings.changed_keys(&Settings::default());
-    let words = view.session.settings.search.trim().to_lowercase();
+    let words = view.panels.settings.search.trim().to_lowercase();
     let mut is_any = false;
     for section in table::SECTIONS {
         let mut found = section
@@ -134,7 +153,7 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
                 is_default,
                 &values,
                 &mut settings,
-                &mut view.session.settings,
+                &mut view.panels.settings,
                 &mut wishes,
             );
         }
@@ -142,14 +161,14 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
     if !is_any {
         let text = format!(
             "No setting is called \u{201c}{}\u{201d}",
-            view.session.settings.search.trim()
+            view.panels.settings.search.trim()
         );
         ui.label(RichText::new(text).color(palette(ui).weak));
     }
-    if settings != *view.settings {
-        view.push(AppCommand::ChangeSettings(Box::new(settings)));
+    if settings != view.app.cx.settings {
+        view.push(SettingsCommand::Change(Box::new(settings)));
     }
-    view.commands.extend(wishes);
+    view.commands.append(&mut wishes);
 }
 
 /// The name, the control and the way back to the default; the control below its name where there is little room.
@@ -159,7 +178,7 @@ fn row_ui(
     is_default: bool,
     values: &BTreeMap<String, Value>,
     settings: &mut Settings,
-    page: &mut SettingsPage,
+    page: &mut SettingsPanel,
     wishes: &mut Vec<AppCommand>,
 ) {
     let is_narrow = ui.available_width() < theme::SETTINGS_NARROW;
@@ -195,8 +214,7 @@ fn row_ui(
             }
         })
         .inner;
-    if page.shown_key == Some(row.key) {
-        page.shown_key = None;
+    if page.wanted.take_if(|key| *key == row.key).is_some() {
         response.scroll_to_me(Some(Align::Center));
     }
 }
@@ -228,7 +246,8 @@ fn reset_ui(ui: &mut Ui, edit: &mut Edit<'_>, is_default: bool) {
     }
     let name = format!("Reset: {}", edit.row.name);
     if icon_button(ui, icons::RESET, &name, "Back to the default").clicked() {
-        edit.wishes
-            .push(AppCommand::Settings(SettingsCommand::Reset(edit.row.key)));
+        edit.page.draft = None;
+        let reset = SettingsCommand::Reset(edit.row.key);
+        edit.wishes.push(reset.into());
     }
 }

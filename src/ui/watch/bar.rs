@@ -4,12 +4,10 @@
 
 use egui::{Align, Button, ComboBox, Label, Layout, RichText, Slider, TextStyle, Ui, vec2};
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::inputs::Slot;
-use crate::app::player::commands::PlayerCommand;
 use crate::app::player::zoom::Zoom;
-use crate::app::player::{Playback, Playhead, Repeat, SPEEDS};
-use crate::app::state::Viewing;
+use crate::app::player::{Playback, Playhead, Repeat, SPEEDS, Viewing};
 use crate::ui::watch::playhead;
 use crate::ui::widgets::{icon_button, icon_toggle, palette, with_icon};
 use crate::ui::{View, icons, theme};
@@ -34,7 +32,7 @@ pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, told: Option<&Told>) {
     ui.horizontal(|ui| {
         if can_play {
             play_ui(ui, view);
-        } else if view.session.viewing == Viewing::File && num_pictures(view) > 1 {
+        } else if view.app.watch.viewing == Viewing::File && num_pictures(view) > 1 {
             turn_ui(ui, view);
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
@@ -51,7 +49,7 @@ pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, told: Option<&Told>) {
             }
         });
     });
-    if playhead(view).is_some() && view.session.viewing != Viewing::Compare {
+    if playhead(view).is_some() && view.app.watch.viewing != Viewing::Compare {
         frame_ui(ui, view);
     }
 }
@@ -79,18 +77,23 @@ fn play_ui(ui: &mut Ui, view: &mut View<'_>) {
         (icons::PLAY, "Play")
     };
     let buttons = [
-        (icon, name, "Play or pause (space)", AppCommand::TogglePlay),
+        (
+            icon,
+            name,
+            "Play or pause (space)",
+            AppCommand::Player(PlayerCommand::Toggle),
+        ),
         (
             icons::CARET_LEFT,
             "Previous frame",
             "One frame back (left arrow; Home goes to the first)",
-            AppCommand::StepFrame(-1),
+            AppCommand::Player(PlayerCommand::Step(-1)),
         ),
         (
             icons::CARET_RIGHT,
             "Next frame",
             "One frame on (right arrow; End goes to the last)",
-            AppCommand::StepFrame(1),
+            AppCommand::Player(PlayerCommand::Step(1)),
         ),
     ];
     for (icon, name, explanation, command) in buttons {
@@ -101,7 +104,7 @@ fn play_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 fn num_pictures(view: &View<'_>) -> usize {
-    let player = view.session.player.as_ref();
+    let player = view.app.watch.player.as_ref();
     player.map_or(0, |player| player.len())
 }
 
@@ -113,7 +116,7 @@ fn turn_ui(ui: &mut Ui, view: &mut View<'_>) {
     ];
     for (icon, name, by) in buttons {
         if icon_button(ui, icon, name, "Of the same batch (arrow keys)").clicked() {
-            view.push(AppCommand::StepFrame(by));
+            view.push(PlayerCommand::Step(by));
         }
     }
 }
@@ -158,12 +161,12 @@ fn position_ui(ui: &mut Ui, view: &mut View<'_>) {
         .on_hover_text("Drag to look at a frame")
         .accessible_name("Position");
     if response.changed() {
-        view.push(AppCommand::ShowFrame(index));
+        view.push(PlayerCommand::ShowFrame(index));
     }
 }
 
 fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let playback = view.state.playback;
+    let playback = view.app.watch.playback;
     let mut speed = playback.speed;
     ComboBox::from_id_salt("speed")
         .selected_text(speed_text(speed))
@@ -178,7 +181,7 @@ fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
         .accessible_name(format!("Speed {}", speed_text(playback.speed)));
     if speed != playback.speed {
         let playback = Playback { speed, ..playback };
-        view.push(AppCommand::Player(PlayerCommand::SetPlayback(playback)));
+        view.push(PlayerCommand::SetPlayback(playback));
     }
     let repeat = playback.repeat;
     let icon = match repeat {
@@ -188,12 +191,12 @@ fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
     let name = format!("At the end: {}", repeat.label());
     let explanation = format!("{name}. Press for “{}” (L)", repeat.next().label());
     if icon_toggle(ui, repeat != Repeat::Off, icon, &name, &explanation).clicked() {
-        view.push(AppCommand::Player(PlayerCommand::NextRepeat));
+        view.push(PlayerCommand::NextRepeat);
     }
 }
 
 fn size_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let is_full = view.session.watch.is_full;
+    let is_full = view.app.watch.is_full;
     let (icon, name, explanation) = if is_full {
         (
             icons::CORNERS_IN,
@@ -208,10 +211,9 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>) {
         )
     };
     if icon_button(ui, icon, name, explanation).clicked() {
-        view.push(AppCommand::Player(PlayerCommand::ToggleFull));
+        view.push(PlayerCommand::ToggleFull);
     }
     let palette = palette(ui);
-    let zoom = &mut view.session.watch.zoom;
     let own_size = Zoom::own_size(ui.ctx().pixels_per_point());
     let choices = [
         (
@@ -222,7 +224,7 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>) {
         (Zoom::Fit, "Fit", "All of the picture (0)"),
     ];
     for (choice, name, explanation) in choices {
-        let colour = if *zoom == choice {
+        let colour = if view.app.watch.zoom == choice {
             palette.amber
         } else {
             palette.weak
@@ -231,14 +233,14 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>) {
         let button = Button::new(text).frame_when_inactive(false);
         let response = ui.add(button).on_hover_text(explanation);
         if response.accessible_name(name).clicked() {
-            *zoom = choice;
+            view.push(PlayerCommand::Zoom(choice));
         }
     }
 }
 
 /// What is done with the frame that is shown.
 fn frame_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let spec = view.session.model(&view.state.form);
+    let spec = view.model();
     let can_start = spec.is_some_and(|spec| spec.start_image.is_possible());
     let can_end = spec.is_some_and(|spec| spec.end_image.is_possible());
     let buttons = [
@@ -283,7 +285,7 @@ fn frame_ui(ui: &mut Ui, view: &mut View<'_>) {
                 .on_disabled_hover_text("The chosen model takes no such picture")
                 .accessible_name(name);
             if response.clicked() {
-                view.push(AppCommand::Player(command));
+                view.push(command);
             }
         }
     });

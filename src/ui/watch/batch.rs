@@ -2,7 +2,7 @@
 
 use egui::{Button, Image, ScrollArea, Stroke, Ui, vec2};
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::queue::ResultItem;
 use crate::ui::widgets::palette;
 use crate::ui::{View, theme};
@@ -13,7 +13,7 @@ pub(super) fn batch_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
     }
     let palette = palette(ui);
     let count = item.output.clip.frames.len();
-    let shown = view.session.shown_of_batch();
+    let shown = view.app.watch.shown_of_batch();
     let mut wish = None;
     ScrollArea::horizontal()
         .id_salt("batch")
@@ -39,7 +39,7 @@ pub(super) fn batch_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
                         .on_hover_text(format!("Seed {seed} (arrow keys go on and back)"))
                         .accessible_name(format!("Picture {} of {count}", index + 1));
                     if response.clicked() {
-                        wish = Some(AppCommand::ShowFrame(index));
+                        wish = Some(AppCommand::Player(PlayerCommand::ShowFrame(index)));
                     }
                 }
             });

@@ -8,12 +8,11 @@ use egui::{
 };
 use safelight_core::job::JobId;
 
-use crate::app::commands::AppCommand;
-use crate::app::player::commands::PlayerCommand;
+use crate::app::commands::PlayerCommand;
+use crate::app::player::Viewing;
 use crate::app::player::compare::{Compare, CompareMode, GAINS};
 use crate::app::player::screen::Screen;
 use crate::app::player::zoom::Zoom;
-use crate::app::state::Viewing;
 use crate::ui::watch::result::{button, live_button};
 use crate::ui::watch::stage;
 use crate::ui::widgets::{choice, palette, with_icon};
@@ -41,11 +40,12 @@ const MODES: [(CompareMode, &str, &str); 3] = [
 
 /// Offers the other results of this session to be put beside what is shown.
 pub(super) fn compare_menu(ui: &mut Ui, view: &mut View<'_>) {
-    let shown = match view.session.viewing {
+    let shown = match view.app.watch.viewing {
         Viewing::Result(id) => Some(id),
         _ => None,
     };
     let others: Vec<(JobId, String)> = view
+        .app
         .queue
         .results
         .iter()
@@ -70,7 +70,7 @@ pub(super) fn compare_menu(ui: &mut Ui, view: &mut View<'_>) {
     let menu = ui.menu_button(with_icon(icons::COLUMNS, "Compare"), |ui| {
         for (id, text) in &others {
             if ui.button(text).clicked() {
-                view.push(AppCommand::Player(PlayerCommand::CompareWith(*id)));
+                view.push(PlayerCommand::CompareWith(*id));
                 ui.close();
             }
         }
@@ -81,23 +81,22 @@ pub(super) fn compare_menu(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(compare) = &mut view.session.watch.compare else {
+    let Some(compare) = &view.app.watch.compare else {
         return;
     };
-    let mut wishes = Vec::new();
     ui.horizontal_wrapped(|ui| {
         for (mode, name, explanation) in MODES {
             if choice(ui, compare.mode == mode, name, explanation).clicked() {
-                compare.mode = mode;
+                view.push(PlayerCommand::CompareAs(mode));
             }
         }
         match compare.mode {
             CompareMode::SideBySide => {}
-            CompareMode::Wipe => divider_slider(ui, compare),
-            CompareMode::Difference => gain_ui(ui, compare),
+            CompareMode::Wipe => divider_slider(ui, view, compare),
+            CompareMode::Difference => gain_ui(ui, view, compare),
         }
         if button(ui, icons::SWAP, "Swap A and B", "Let A and B change places") {
-            wishes.push(AppCommand::Player(PlayerCommand::SwapSides));
+            view.push(PlayerCommand::SwapSides);
         }
         if button(
             ui,
@@ -105,28 +104,35 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
             "Leave",
             "Back to what was shown before (Escape)",
         ) {
-            wishes.push(AppCommand::Player(PlayerCommand::LeaveCompare));
+            view.push(PlayerCommand::LeaveCompare);
         }
     });
     lines_ui(ui, compare);
-    view.commands.extend(wishes);
     live_button(ui, view);
 }
 
-fn divider_slider(ui: &mut Ui, compare: &mut Compare) {
+fn divider_slider(ui: &mut Ui, view: &mut View<'_>, compare: &Compare) {
+    let mut divider = compare.divider;
     ui.spacing_mut().slider_width = theme::LABEL_WIDTH * 1.5;
-    let slider = Slider::new(&mut compare.divider, 0.0..=1.0).show_value(false);
+    let slider = Slider::new(&mut divider, 0.0..=1.0).show_value(false);
     ui.add(slider)
         .on_hover_text("Where A ends and B begins (keys [ and ])")
         .accessible_name("Divider");
+    move_divider(view, compare, divider);
 }
 
-fn gain_ui(ui: &mut Ui, compare: &mut Compare) {
+fn move_divider(view: &mut View<'_>, compare: &Compare, to: f32) {
+    if to != compare.divider {
+        view.push(PlayerCommand::MoveDivider(to - compare.divider));
+    }
+}
+
+fn gain_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare) {
     for gain in GAINS {
         let name = format!("{gain} times");
         let explanation = format!("Differences are shown {gain} times as strong as they are");
         if choice(ui, compare.gain == gain, &name, &explanation).clicked() {
-            compare.gain = gain;
+            view.push(PlayerCommand::Amplify(gain));
         }
     }
 }
@@ -147,16 +153,15 @@ fn lines_ui(ui: &mut Ui, compare: &Compare) {
 }
 
 pub(super) fn pictures_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
-    let Some(compare) = &mut view.session.watch.compare else {
+    let Some(compare) = &view.app.watch.compare else {
         return;
     };
-    let zoom = &mut view.session.watch.zoom;
     match compare.mode {
-        CompareMode::SideBySide => side_by_side_ui(ui, compare, zoom, area),
-        CompareMode::Wipe => wipe_ui(ui, compare, zoom, area),
+        CompareMode::SideBySide => side_by_side_ui(ui, view, compare, area),
+        CompareMode::Wipe => wipe_ui(ui, view, compare, area),
         CompareMode::Difference => {
             let size = compare.difference.size().unwrap_or(Vec2::splat(1.0));
-            let (response, shown) = stage::stage_ui(ui, area, zoom, size);
+            let (response, shown) = stage::stage_ui(ui, view, area, size);
             named(&response, "Difference of A and B");
             stage::paint(ui, area, shown, &compare.difference, Color32::WHITE);
             stage::edge(ui, area, shown, palette(ui).line);
@@ -172,13 +177,13 @@ fn size_of(screen: &Screen) -> Vec2 {
     screen.size().unwrap_or(Vec2::splat(1.0))
 }
 
-fn side_by_side_ui(ui: &mut Ui, compare: &Compare, zoom: &mut Zoom, area: Rect) {
+fn side_by_side_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare, area: Rect) {
     let (left, right) = area.split_left_right_at_fraction(0.5);
     for (place, side, letter) in [
         (left, &compare.sides[0], "A"),
         (right, &compare.sides[1], "B"),
     ] {
-        let (response, shown) = stage::stage_ui(ui, place, zoom, size_of(&side.screen));
+        let (response, shown) = stage::stage_ui(ui, view, place, size_of(&side.screen));
         named(&response, &format!("{letter}: {}", side.title));
         stage::paint(ui, place, shown, &side.screen, Color32::WHITE);
         stage::edge(ui, place, shown, palette(ui).line);
@@ -187,9 +192,9 @@ fn side_by_side_ui(ui: &mut Ui, compare: &Compare, zoom: &mut Zoom, area: Rect) 
     }
 }
 
-fn wipe_ui(ui: &mut Ui, compare: &mut Compare, zoom: &mut Zoom, area: Rect) {
+fn wipe_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare, area: Rect) {
     let size = size_of(&compare.sides[0].screen);
-    let (response, shown) = stage::stage_ui(ui, area, zoom, size);
+    let (response, shown) = stage::stage_ui(ui, view, area, size);
     let names = format!(
         "A: {}, B: {}",
         compare.sides[0].title, compare.sides[1].title
@@ -212,7 +217,8 @@ fn wipe_ui(ui: &mut Ui, compare: &mut Compare, zoom: &mut Zoom, area: Rect) {
     let grip = ui.interact(line, ui.scope_id().with("divider"), Sense::drag());
     let grip = grip.on_hover_cursor(egui::CursorIcon::ResizeHorizontal);
     if let Some(pointer) = grip.interact_pointer_pos() {
-        compare.divider = ((pointer.x - visible.left()) / visible.width().max(1.0)).clamp(0.0, 1.0);
+        let at = (pointer.x - visible.left()) / visible.width().max(1.0);
+        move_divider(view, compare, at.clamp(0.0, 1.0));
     }
     let colour = if grip.hovered() || grip.dragged() {
         palette(ui).accent

@@ -9,9 +9,9 @@ use egui::{
 };
 use safelight_core::gallery::Entry;
 
-use crate::app::commands::AppCommand;
-use crate::app::gallery::{GalleryCommand, ThumbWish, Wanted};
-use crate::app::state::{Models, Page};
+use crate::app::commands::{AppCommand, GalleryCommand, PlayerCommand};
+use crate::app::gallery::wishes::{ThumbWish, Wanted};
+use crate::app::state::Page;
 use crate::ui::gallery::cell;
 use crate::ui::widgets::{palette, with_icon};
 use crate::ui::{View, icons, theme};
@@ -26,9 +26,9 @@ pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>) {
     let palette = palette(ui);
     glow(ui, area, 0.5);
     let center = area.center();
-    let listing = view.session.gallery.listing.as_ref();
+    let listing = view.app.gallery.listing.as_ref();
     let num_results = listing.map_or(0, |listing| listing.num_all);
-    let spec = view.session.model(&view.state.form);
+    let spec = view.model();
     let icon = if spec.is_some_and(|spec| spec.family.makes_pictures) {
         icons::IMAGE
     } else {
@@ -52,10 +52,12 @@ pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>) {
         FontId::proportional(18.0),
         palette.text,
     );
-    let advice = match &view.session.models {
-        Models::Loading => "Looking for models…",
-        Models::Ready(specs) if specs.is_empty() => "A model is needed first",
-        Models::Ready(_) => "Press Generate, or describe something of your own first",
+    let advice = if view.app.cx.models.are_loading {
+        "Looking for models…"
+    } else if view.app.cx.models.all().is_empty() {
+        "A model is needed first"
+    } else {
+        "Press Generate, or describe something of your own first"
     };
     ui.painter().text(
         center + vec2(0.0, 40.0),
@@ -80,7 +82,7 @@ fn results_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>, num_results: usize) 
         };
         let button = ui.add(Button::new(with_icon(icons::IMAGES, &text)));
         if button.accessible_name(&text).clicked() {
-            view.push(AppCommand::ShowPage(Page::Gallery));
+            view.push(AppCommand::Show(Page::Gallery));
         }
         let room = ui.available_size();
         let step = NEWEST_SIDE + theme::GALLERY_GAP;
@@ -93,7 +95,7 @@ fn results_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>, num_results: usize) 
 
 /// A row of results that play when they are clicked.
 fn newest_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
-    let newest = view.session.gallery.newest(count);
+    let newest = view.app.gallery.newest(count);
     let step = NEWEST_SIDE + theme::GALLERY_GAP;
     ui.add_space(theme::GALLERY_GAP);
     let size = vec2(newest.len() as f32 * step - theme::GALLERY_GAP, NEWEST_SIDE);
@@ -112,11 +114,11 @@ fn newest_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
                 .rect_stroke(rect, radius, stroke, StrokeKind::Inside);
         }
         if response.clicked() {
-            view.push(AppCommand::PlayFile(entry.path.clone()));
+            view.push(PlayerCommand::PlayFile(entry.path.clone()));
         }
         response.on_hover_ui(|ui| cell::hover_ui(ui, entry, broken.as_deref()));
     }
-    let page = &view.session.gallery;
+    let page = &view.app.gallery;
     let wanted = Wanted {
         generation: page.generation,
         from: 0,
@@ -131,7 +133,7 @@ fn newest_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
             side: wanted.side,
         };
         let wishes = newest.iter().map(wish).collect();
-        view.push(AppCommand::Gallery(GalleryCommand::Want(wanted, wishes)));
+        view.push(GalleryCommand::Want(wanted, wishes));
     }
 }
 

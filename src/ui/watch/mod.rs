@@ -16,22 +16,26 @@ pub(super) mod strip;
 use egui::{Color32, Frame, Margin, Panel, Rect, ScrollArea, Stroke, Ui, Vec2, vec2};
 use safelight_core::job::JobId;
 
-use crate::app::commands::AppCommand;
-use crate::app::player::Playhead;
+use crate::app::commands::PlayerCommand;
 use crate::app::player::screen::Screen;
+use crate::app::player::{Playhead, Viewing};
 use crate::app::queue::ResultItem;
-use crate::app::state::Viewing;
 use crate::ui::widgets::palette;
 use crate::ui::{View, narrow};
 use batch::batch_ui;
 
+/// What the panels of the middle remember for themselves.
+#[derive(Default)]
+pub struct WatchPanel {
+    /// How high the controls below the picture were in the last frame.
+    pub(super) controls_height: f32,
+}
+
 /// Gives the place of the picture.
 pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
-    let is_empty = view.session.has_nothing_to_watch(view.queue);
+    let is_empty = view.app.watch.is_empty(&view.app.queue);
     let mut controls_height = 0.0;
-    if is_empty {
-        view.session.watch.is_full = false;
-    } else {
+    if !is_empty {
         let bar = Frame::new().inner_margin(Margin::symmetric(16, 8));
         // Where the picture would not keep its part, they scroll.
         let room = ui.available_height() - narrow::stage_height(ui.available_height());
@@ -51,9 +55,8 @@ pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
             });
         controls_height = shown.response.rect.height();
     }
-    if std::mem::replace(&mut view.session.watch.controls_height, controls_height)
-        != controls_height
-    {
+    let before = &mut view.panels.watch.controls_height;
+    if std::mem::replace(before, controls_height) != controls_height {
         // What stands below them makes room for it.
         ui.ctx().request_repaint();
     }
@@ -63,7 +66,7 @@ pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
         empty::empty_ui(ui, area.shrink(16.0), view);
         return area;
     }
-    if view.session.viewing == Viewing::Compare {
+    if view.app.watch.viewing == Viewing::Compare {
         compare::pictures_ui(ui, view, area);
     } else {
         picture_ui(ui, view, area);
@@ -72,23 +75,23 @@ pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
 }
 
 fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let queue = view.queue;
-    let shown = view.session.shown_of_batch();
-    let item = match view.session.viewing {
+    let queue = &view.app.queue;
+    let shown = view.app.watch.shown_of_batch();
+    let item = match view.app.watch.viewing {
         Viewing::Result(id) => queue.result(id),
         _ => None,
     };
-    let told = match view.session.viewing {
+    let told = match view.app.watch.viewing {
         Viewing::Live => queue.running.as_ref().map(live::told),
         Viewing::Result(_) => item.map(|item| result::told(item, shown)),
         Viewing::File => {
-            let file = view.session.watch.file.as_ref();
+            let file = view.app.watch.file.as_ref();
             file.map(|file| played::told(file, shown))
         }
         Viewing::Compare => None,
     };
     bar::bar_ui(ui, view, told.as_ref());
-    match view.session.viewing {
+    match view.app.watch.viewing {
         Viewing::Live => {}
         Viewing::Result(_) => {
             if let Some(item) = item {
@@ -104,25 +107,25 @@ fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// The place in what is shown, where that can play.
 fn playhead<'a>(view: &'a View<'_>) -> Option<&'a Playhead> {
-    let playhead = match view.session.viewing {
+    let playhead = match view.app.watch.viewing {
         Viewing::Live => {
-            let job = view.queue.running.as_ref()?;
+            let job = view.app.queue.running.as_ref()?;
             job.growing.as_ref()?.playhead()
         }
         Viewing::Result(_) | Viewing::File => {
-            let player = view.session.player.as_ref()?;
+            let player = view.app.watch.player.as_ref()?;
             player.is_clip().then(|| player.playhead())?
         }
-        Viewing::Compare => &view.session.watch.compare.as_ref()?.playhead,
+        Viewing::Compare => &view.app.watch.compare.as_ref()?.playhead,
     };
     (playhead.len() > 1).then_some(playhead)
 }
 
 fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
-    let is_live = view.session.viewing == Viewing::Live;
-    let Some(size) = view.session.screen.size() else {
+    let is_live = view.app.watch.viewing == Viewing::Live;
+    let Some(size) = view.app.watch.screen.size() else {
         ui.allocate_rect(area, egui::Sense::hover());
-        let text = match &view.session.watch.opening {
+        let text = match view.app.watch.opening() {
             Some(name) => format!("Opening {name}…"),
             None if is_live => "In the dark, something begins…".to_owned(),
             None => "Opening…".to_owned(),
@@ -134,23 +137,21 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
     // looked at before, while the new picture is made ready.
     let requested = requested_size(view).filter(|it| is_of_shape(*it, size));
     let size = requested.unwrap_or(size);
-    let mut zoom = view.session.watch.zoom;
-    let (response, shown) = stage::stage_ui(ui, area, &mut zoom, size);
-    view.session.watch.zoom = zoom;
-    stage::paint(ui, area, shown, &view.session.screen, Color32::WHITE);
-    let edge = if is_live && view.queue.running.is_some() {
+    let (response, shown) = stage::stage_ui(ui, view, area, size);
+    stage::paint(ui, area, shown, &view.app.watch.screen, Color32::WHITE);
+    let edge = if is_live && view.app.queue.running.is_some() {
         palette(ui).accent
     } else {
         palette(ui).line
     };
     stage::edge(ui, area, shown, edge);
     if is_live {
-        inset_ui(ui, area, &view.session.watch.inset);
+        inset_ui(ui, area, &view.app.watch.inset);
     }
     let name = name_of(view);
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
     if !is_live && response.clicked() {
-        view.push(AppCommand::TogglePlay);
+        view.push(PlayerCommand::Toggle);
     }
 }
 
@@ -181,15 +182,21 @@ fn inset_ui(ui: &Ui, area: Rect, inset: &Screen) {
 
 /// What a screen reader says of the picture.
 fn name_of(view: &View<'_>) -> String {
-    match view.session.viewing {
+    match view.app.watch.viewing {
         Viewing::Live => "Live preview".to_owned(),
-        Viewing::Result(id) if view.queue.result(id).is_some_and(ResultItem::is_pictures) => {
+        Viewing::Result(id)
+            if view
+                .app
+                .queue
+                .result(id)
+                .is_some_and(ResultItem::is_pictures) =>
+        {
             "Finished picture".to_owned()
         }
         Viewing::Result(_) => "Finished clip".to_owned(),
         Viewing::File => {
-            let shown = view.session.shown_of_batch();
-            let file = view.session.watch.file.as_ref();
+            let shown = view.app.watch.shown_of_batch();
+            let file = view.app.watch.file.as_ref();
             file.map_or_else(String::new, |file| {
                 format!("The file {}", file.name_of(shown))
             })
@@ -200,19 +207,19 @@ fn name_of(view: &View<'_>) -> String {
 
 /// In pixels, of what is made or was.
 fn requested_size(view: &View<'_>) -> Option<Vec2> {
-    let request = match view.session.viewing {
-        Viewing::Live => view.queue.running.as_ref().map(|job| &job.request),
-        Viewing::Result(id) => view.queue.result(id).map(|item| &item.request),
+    let request = match view.app.watch.viewing {
+        Viewing::Live => view.app.queue.running.as_ref().map(|job| &job.request),
+        Viewing::Result(id) => view.app.queue.result(id).map(|item| &item.request),
         Viewing::File | Viewing::Compare => None,
     };
     if let Some(request) = request {
         return Some(vec2(request.width as f32, request.height as f32));
     }
-    let file = view.session.watch.file.as_ref()?;
+    let file = view.app.watch.file.as_ref()?;
     Some(vec2(file.width as f32, file.height as f32))
 }
 
 /// Whether this result is the one in the middle.
 fn is_shown(view: &View<'_>, id: JobId) -> bool {
-    view.session.viewing == Viewing::Result(id)
+    view.app.watch.viewing == Viewing::Result(id)
 }

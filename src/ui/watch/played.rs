@@ -4,20 +4,19 @@
 
 use egui::Ui;
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::{AppCommand, InputsCommand, PlayerCommand, RestoreCommand};
 use crate::app::inputs::{Placing, Slot};
 use crate::app::player::PlayedFile;
-use crate::app::player::commands::PlayerCommand;
 use crate::ui::watch::bar::Told;
 use crate::ui::watch::compare::compare_menu;
 use crate::ui::watch::result::{button, live_button, start_button};
 use crate::ui::{View, icons};
 
 pub(super) fn file_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(file) = view.session.watch.file.clone() else {
+    let Some(file) = view.app.watch.file.clone() else {
         return;
     };
-    let shown = view.session.shown_of_batch();
+    let shown = view.app.watch.shown_of_batch();
     buttons_ui(ui, view, &file, shown);
 }
 
@@ -53,7 +52,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, file: &PlayedFile, shown: usize)
                 icons::RESET,
                 "Use these settings",
                 "Put what the file says of its making back into the form",
-                AppCommand::UseSettingsOfFile(path.clone()),
+                AppCommand::Restore(RestoreCommand::Use(path.clone())),
             ),
         ];
         for (icon, name, explanation, command) in buttons {
@@ -67,9 +66,9 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, file: &PlayedFile, shown: usize)
                 ..Placing::default()
             };
             view.push(if file.is_clip {
-                AppCommand::ContinueFromFile(path)
+                AppCommand::Inputs(InputsCommand::ContinueFrom(path))
             } else {
-                AppCommand::OpenInputs(vec![path], placing)
+                AppCommand::Inputs(InputsCommand::Open(vec![path], placing))
             });
         }
         compare_menu(ui, view);

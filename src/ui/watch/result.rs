@@ -5,7 +5,7 @@
 use egui::{Button, RichText, Ui};
 use safelight_core::units::duration_text;
 
-use crate::app::commands::AppCommand;
+use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::queue::ResultItem;
 use crate::ui::watch::bar::Told;
 use crate::ui::watch::compare::compare_menu;
@@ -20,19 +20,19 @@ pub(super) fn result_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
                 icons::FOLDER_OPEN,
                 "Open folder",
                 "Show the file in the file manager",
-                AppCommand::OpenFolderOf(id),
+                AppCommand::Player(PlayerCommand::OpenFolderOf(id)),
             ),
             (
                 icons::COPY,
                 "Copy path",
                 "Put the file's path on the clipboard",
-                AppCommand::CopyPathOf(id),
+                AppCommand::Player(PlayerCommand::CopyPathOf(id)),
             ),
             (
                 icons::RESET,
                 "Use these settings",
                 "Put its prompt, seed and settings back into the form",
-                AppCommand::UseSettingsOf(id),
+                AppCommand::Player(PlayerCommand::UseSettingsOf(id)),
             ),
         ];
         for (icon, name, explanation, command) in buttons {
@@ -68,13 +68,13 @@ pub(super) fn button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> 
 fn continue_button(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
     let is_clip = !item.is_pictures() && item.output.clip.frames.len() > 1;
     if start_button(ui, view, is_clip) {
-        view.push(AppCommand::ContinueFrom(item.id));
+        view.push(PlayerCommand::ContinueFrom(item.id));
     }
 }
 
 /// Whether it was pressed.
 pub(super) fn start_button(ui: &mut Ui, view: &View<'_>, is_clip: bool) -> bool {
-    let spec = view.session.model(&view.state.form);
+    let spec = view.model();
     let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures);
     let (name, explanation) = if is_clip {
         (
@@ -103,7 +103,7 @@ pub(super) fn start_button(ui: &mut Ui, view: &View<'_>, is_clip: bool) -> bool 
 
 /// Back to the running job, while something else is looked at.
 pub(super) fn live_button(ui: &mut Ui, view: &mut View<'_>) {
-    if view.queue.running.is_none() {
+    if view.app.queue.running.is_none() {
         return;
     }
     let accent = palette(ui).accent;
@@ -113,7 +113,7 @@ pub(super) fn live_button(ui: &mut Ui, view: &mut View<'_>) {
         .on_hover_text("Another one is being made right now")
         .clicked()
     {
-        view.push(AppCommand::ShowLive);
+        view.push(PlayerCommand::ShowLive);
     }
 }
 

@@ -4,9 +4,10 @@
 
 use egui::{Color32, CornerRadius, Rect, Response, Sense, Stroke, Ui, Vec2, pos2};
 
+use crate::app::commands::PlayerCommand;
 use crate::app::player::screen::Screen;
 use crate::app::player::zoom::Zoom;
-use crate::ui::theme;
+use crate::ui::{View, theme};
 
 /// How much a line of the wheel enlarges.
 const WHEEL_SPEED: f32 = 0.004;
@@ -15,7 +16,13 @@ const WHEEL_SPEED: f32 = 0.004;
 const MARGIN_SHARE: f32 = 0.06;
 
 /// Takes what is done with the wheel and the pointer; gives where a picture of this size in pixels lies.
-pub(super) fn stage_ui(ui: &mut Ui, area: Rect, zoom: &mut Zoom, size: Vec2) -> (Response, Rect) {
+pub(super) fn stage_ui(
+    ui: &mut Ui,
+    view: &mut View<'_>,
+    area: Rect,
+    size: Vec2,
+) -> (Response, Rect) {
+    let mut zoom = view.app.watch.zoom;
     let response = ui.allocate_rect(area, Sense::click_and_drag());
     let margin = theme::STAGE_MARGIN.min(area.size().min_elem() * MARGIN_SHARE);
     let place = area.shrink(margin);
@@ -23,17 +30,20 @@ pub(super) fn stage_ui(ui: &mut Ui, area: Rect, zoom: &mut Zoom, size: Vec2) -> 
         let (scroll, pinch) = ui.input(|input| (input.smooth_scroll_delta().y, input.zoom_delta()));
         let factor = (scroll * WHEEL_SPEED).exp() * pinch;
         if factor != 1.0 {
-            *zoom = zoom.by(factor, pointer, place, size);
+            zoom = zoom.by(factor, pointer, place, size);
         }
     }
     if response.dragged() {
-        *zoom = zoom.moved(response.drag_delta(), place, size);
+        zoom = zoom.moved(response.drag_delta(), place, size);
     }
     if response.double_clicked() {
-        *zoom = match zoom {
+        zoom = match zoom {
             Zoom::Fit => Zoom::own_size(ui.ctx().pixels_per_point()),
             Zoom::At { .. } => Zoom::Fit,
         };
+    }
+    if zoom != view.app.watch.zoom {
+        view.push(PlayerCommand::Zoom(zoom));
     }
     let shown = zoom.rect(place, size);
     (response, shown)

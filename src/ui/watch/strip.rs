@@ -5,8 +5,7 @@ use egui::{
     Ui, UiBuilder, Vec2, vec2,
 };
 
-use crate::app::commands::AppCommand;
-use crate::app::player::commands::PlayerCommand;
+use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::queue::ResultItem;
 use crate::ui::watch::is_shown;
 use crate::ui::widgets::palette;
@@ -38,7 +37,7 @@ pub(in crate::ui) fn strip_ui(ui: &mut Ui, view: &mut View<'_>) {
 /// The newest first. Only what is on the screen is drawn, and the next ones at both sides, which keys can reach.
 fn results_ui(ui: &mut Ui, view: &mut View<'_>) {
     let seen = ui.clip_rect().expand2(vec2(theme::THUMB_SIDE * 2.0, 0.0));
-    for (index, item) in view.queue.results.iter().enumerate().rev() {
+    for (index, item) in view.app.queue.results.iter().enumerate().rev() {
         let inner = thumb_size(item);
         let (_, rect) = ui.allocate_space(inner + 2.0 * MARGIN);
         if rect.intersects(seen) {
@@ -90,7 +89,7 @@ fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem, i
         view.push(if is_compared {
             AppCommand::Player(PlayerCommand::CompareWith(item.id))
         } else {
-            AppCommand::ShowResult(item.id)
+            AppCommand::Player(PlayerCommand::ShowResult(item.id))
         });
     }
 }

@@ -9,8 +9,8 @@ use safelight_core::job::ChosenLora;
 use safelight_core::lora::{Coverage, Fit, FoundLora};
 use safelight_core::model::ModelSpec;
 
-use crate::app::commands::AppCommand;
-use crate::app::loras::{LoraShelf, LorasCommand};
+use crate::app::commands::{AppCommand, LorasCommand, PromptCommand};
+use crate::app::loras::LoraShelf;
 use crate::ui::create::advanced::said_ui;
 use crate::ui::widgets::{
     chip_of, group_label, icon_button, palette, row, typed_number, wide_note, wide_slider,
@@ -22,7 +22,7 @@ use crate::ui::{View, icons, theme};
 const MAX_WORDS: usize = 6;
 
 pub(super) fn loras_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(spec) = view.session.model(&view.state.form).cloned() else {
+    let Some(spec) = view.model().cloned() else {
         return;
     };
     let explanation = "Small files that teach the model a style, a person or a movement. Drop one onto the window, or choose from those on this machine";
@@ -32,39 +32,36 @@ pub(super) fn loras_ui(ui: &mut Ui, view: &mut View<'_>) {
             let button = Button::new(RichText::new(with_icon(icons::PLUS, "Add LoRA")).small());
             let add = ui.add(button).on_hover_text(explanation);
             if add.accessible_name("Add LoRA").clicked() {
-                view.push(AppCommand::Loras(LorasCommand::Open));
+                view.push(LorasCommand::Open);
             }
         });
     });
     let mut wish = None;
-    let shelf = &view.session.loras;
-    for (index, lora) in view.state.form.loras.iter_mut().enumerate() {
+    let shelf = &view.app.loras;
+    for (index, lora) in view.form.loras.iter_mut().enumerate() {
         let frame = Frame::new()
             .fill(palette(ui).field)
             .corner_radius(theme::RADIUS)
             .inner_margin(Margin::same(theme::TILE_MARGIN));
         let wanted = ui.push_id(("lora", index), |ui| {
-            frame.show(ui, |ui| lora_ui(ui, lora, shelf, &spec)).inner
+            frame
+                .show(ui, |ui| lora_ui(ui, index, lora, shelf, &spec))
+                .inner
         });
-        wish = match wanted.inner {
-            Some(LorasCommand::Remove(_)) => Some(LorasCommand::Remove(index)),
-            Some(other) => Some(other),
-            None => wish,
-        };
+        wish = wanted.inner.or(wish);
     }
-    if let Some(command) = wish {
-        view.push(AppCommand::Loras(command));
-    }
+    view.commands.extend(wish);
     said_ui(ui, view, &["lora"]);
     ui.add_space(theme::SMALL_GAP);
 }
 
 fn lora_ui(
     ui: &mut Ui,
+    index: usize,
     lora: &mut ChosenLora,
     shelf: &LoraShelf,
     spec: &ModelSpec,
-) -> Option<LorasCommand> {
+) -> Option<AppCommand> {
     let mut wish = None;
     let name = lora.name();
     let known = shelf.chosen(&lora.path);
@@ -76,7 +73,7 @@ fn lora_ui(
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let explanation = "Take it out. Its file stays";
             if icon_button(ui, icons::X, &format!("Remove {name}"), explanation).clicked() {
-                wish = Some(LorasCommand::Remove(0));
+                wish = Some(LorasCommand::Remove(index).into());
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 let palette = palette(ui);
@@ -93,7 +90,7 @@ fn lora_ui(
     }
     ui.add_enabled_ui(lora.is_on, |ui| strengths_ui(ui, lora, &name, known, spec));
     if let Some(word) = words_ui(ui, known) {
-        wish = Some(LorasCommand::InsertWord(word));
+        wish = Some(PromptCommand::Insert(word).into());
     }
     coverage_ui(ui, known, shelf.used(&lora.path));
     wish
@@ -224,7 +221,7 @@ fn about(lora: &ChosenLora, known: Option<&FoundLora>) -> String {
     let mut lines: Vec<String> = Vec::new();
     if let Some(card) = card {
         lines.extend(card.title.clone());
-        lines.push(crate::ui::widgets::sentence(&card.text()));
+        lines.push(crate::app::notices::sentence(&card.text()));
         lines.extend(
             card.base_model
                 .as_ref()

@@ -1,5 +1,7 @@
 //! The LoRAs on this machine, to choose from: first those for the chosen model.
 
+use std::sync::Arc;
+
 use egui::text::LayoutJob;
 use egui::{
     Button, Context, Frame, Margin, Modal, RichText, ScrollArea, TextFormat, TextStyle,
@@ -8,15 +10,54 @@ use egui::{
 use safelight_core::lora::{Fit, FoundLora};
 use safelight_core::units::size_text;
 
-use crate::app::commands::AppCommand;
-use crate::app::loras::LorasCommand;
-use crate::ui::widgets::{
-    list_height, modal_width, palette, search_field, sentence, wide_note, with_icon,
-};
+use crate::app::commands::LorasCommand;
+use crate::app::notices::sentence;
+use crate::ui::widgets::{list_height, modal_width, palette, search_field, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 
+/// What the list remembers for itself.
+#[derive(Default)]
+pub struct ShelfPanel {
+    search: String,
+    /// Only those for the chosen model.
+    hides_others: bool,
+    shown: Option<Shown>,
+}
+
+/// A part of what was found, and what it was chosen by.
+struct Shown {
+    found: Arc<Vec<Arc<FoundLora>>>,
+    search: String,
+    hides_others: bool,
+    loras: Arc<[Arc<FoundLora>]>,
+}
+
+impl ShelfPanel {
+    /// What has the words of the search, and is for the model where others are hidden.
+    fn shown(&mut self, found: &Arc<Vec<Arc<FoundLora>>>) -> Arc<[Arc<FoundLora>]> {
+        let known = self.shown.take().filter(|shown| {
+            Arc::ptr_eq(&shown.found, found)
+                && shown.search == self.search
+                && shown.hides_others == self.hides_others
+        });
+        let shown = known.unwrap_or_else(|| {
+            let words = self.search.to_lowercase();
+            let is_shown = |lora: &&Arc<FoundLora>| {
+                (!self.hides_others || lora.fits()) && lora.has_words(&words)
+            };
+            Shown {
+                found: Arc::clone(found),
+                search: self.search.clone(),
+                hides_others: self.hides_others,
+                loras: found.iter().filter(is_shown).cloned().collect(),
+            }
+        });
+        Arc::clone(&self.shown.insert(shown).loras)
+    }
+}
+
 pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
-    if !view.session.loras.is_open {
+    if !view.app.loras.is_open {
         return;
     }
     let width = modal_width(ctx, theme::SHELF_WIDTH);
@@ -33,27 +74,27 @@ pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
             buttons_ui(ui, view)
         });
     if response.inner || response.should_close() {
-        view.push(AppCommand::Loras(LorasCommand::Close));
+        view.push(LorasCommand::Close);
     }
 }
 
 fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let model = view.session.model(&view.state.form);
+    let model = view.model();
     let model = model.map_or_else(|| "the model".to_owned(), |spec| spec.name.clone());
-    let shelf = &mut view.session.loras;
-    search_field(ui, &mut shelf.search, "Search LoRAs");
-    ui.checkbox(&mut shelf.hides_others, format!("Only those for {model}"))
+    let panel = &mut view.panels.loras;
+    search_field(ui, &mut panel.search, "Search LoRAs");
+    ui.checkbox(&mut panel.hides_others, format!("Only those for {model}"))
         .on_hover_text("Files for other models are grey and say why they do not fit");
 }
 
 fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     let weak = palette(ui).weak;
-    let shown = view.session.loras.shown();
-    let shelf = &view.session.loras;
+    let shelf = &view.app.loras;
+    let shown = view.panels.loras.shown(&shelf.found);
     if let Some(problem) = &shelf.problem {
         wide_note(ui, problem, palette(ui).error);
     }
-    let text = match (shown.len(), shelf.is_looking) {
+    let text = match (shown.len(), shelf.is_looking()) {
         (0, true) => "Looking…",
         (_, true) => "Looking for more…",
         (0, false) if shelf.found.is_empty() => {
@@ -73,7 +114,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
         .auto_shrink([false, true])
         .show_rows(ui, theme::SHELF_ROW_HEIGHT, shown.len(), |ui, rows| {
             for lora in shown.get(rows).unwrap_or_default() {
-                let chosen = &view.state.form.loras;
+                let chosen = &view.form.loras;
                 let is_chosen = chosen.iter().any(|known| known.path == lora.path);
                 if lora_ui(ui, lora, is_chosen) {
                     clicked = Some((lora.path.clone(), is_chosen));
@@ -81,17 +122,12 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
             }
         });
     if let Some((path, is_chosen)) = clicked {
-        let at = view
-            .state
-            .form
-            .loras
-            .iter()
-            .position(|lora| lora.path == path);
+        let at = view.form.loras.iter().position(|lora| lora.path == path);
         let command = match at.filter(|_| is_chosen) {
             Some(at) => LorasCommand::Remove(at),
             None => LorasCommand::Add(vec![path]),
         };
-        view.push(AppCommand::Loras(command));
+        view.push(command);
     }
 }
 
@@ -101,22 +137,22 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) -> bool {
         let palette = palette(ui);
         let done = Button::new(RichText::new("Done").color(palette.on_accent)).fill(palette.accent);
         let is_done = ui.add(done).clicked();
-        let is_free = !view.session.is_picking;
+        let is_free = !view.app.cx.background.is_asking();
         let pick = Button::new(with_icon(icons::FOLDER_OPEN, "From a file…"));
         let pick = ui
             .add_enabled(is_free, pick)
             .on_hover_text("A LoRA that lies anywhere")
             .accessible_name("LoRA from a file");
         if pick.clicked() {
-            view.push(AppCommand::Loras(LorasCommand::Pick));
+            view.push(LorasCommand::Pick);
         }
         let again = Button::new(with_icon(icons::RESET, "Look again"));
         let again = ui
-            .add_enabled(!view.session.loras.is_looking, again)
+            .add_enabled(!view.app.loras.is_looking(), again)
             .on_hover_text("Read the folders again")
             .accessible_name("Look for LoRAs again");
         if again.clicked() {
-            view.push(AppCommand::Loras(LorasCommand::Look));
+            view.push(LorasCommand::Look);
         }
         is_done
     })
@@ -199,7 +235,34 @@ fn cropped(text: &str, columns: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use safelight_core::lora::Coverage;
+
     use super::*;
+
+    #[test]
+    fn a_list_is_searched_anew_only_when_something_else_is_looked_for() {
+        let lora = |name: &str, fit| {
+            let path = Path::new("/loras").join(name);
+            Arc::new(FoundLora::new(&path, 1, None, fit))
+        };
+        let other = || Fit::No("it is for another model".to_owned());
+        let found = Arc::new(vec![
+            lora("Ink.safetensors", Fit::Yes(Coverage::default())),
+            lora("ink-old.safetensors", other()),
+            lora("boats.safetensors", other()),
+        ]);
+        let mut panel = ShelfPanel::default();
+        let all = panel.shown(&found);
+        assert_eq!(all.len(), 3);
+        assert!(Arc::ptr_eq(&all, &panel.shown(&found)));
+        panel.search = "INK ".to_owned();
+        assert_eq!(panel.shown(&found).len(), 2);
+        panel.hides_others = true;
+        assert_eq!(panel.shown(&found).len(), 1);
+        assert!(panel.shown(&Arc::default()).is_empty());
+    }
 
     #[test]
     fn long_texts_are_cut_where_the_row_ends() {

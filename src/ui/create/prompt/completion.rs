@@ -10,7 +10,7 @@ use crate::ui::create::prompt::wildcards::lines_text;
 /// Up and down choose, Tab and Enter take, Escape declines.
 pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
     let pressed = |key| ui.input_mut(|input| input.consume_key(Modifiers::NONE, key));
-    let typing = &mut view.session.prompt.typing;
+    let typing = &mut *view.typing;
     let Some(offer) = &mut typing.offer else {
         // Who wants a name completed that nobody knows does not want to leave the field.
         if typing.is_naming {
@@ -31,16 +31,16 @@ pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
     }
     let chosen = offer.chosen;
     if pressed(Key::Tab) || pressed(Key::Enter) {
-        let typing = &mut view.session.prompt.typing;
-        typing.accept(&mut view.state.form.prompt, chosen);
+        let typing = &mut *view.typing;
+        typing.accept(&mut view.form.prompt, chosen);
     } else if pressed(Key::Escape) {
-        view.session.prompt.typing.decline();
+        view.typing.decline();
     }
 }
 
 /// `cursor`: letters before it, while the field has the focus.
 pub(super) fn completion_ui(ui: &Ui, view: &mut View<'_>, field: &Response, cursor: Option<usize>) {
-    let typing = &mut view.session.prompt.typing;
+    let typing = &mut *view.typing;
     if cursor.is_none() && !typing.is_pointer_over {
         typing.leave();
     }
@@ -49,16 +49,16 @@ pub(super) fn completion_ui(ui: &Ui, view: &mut View<'_>, field: &Response, curs
         let is_stale = std::mem::take(&mut typing.is_stale);
         if has_moved || is_stale || field.changed() {
             typing.cursor = Some(cursor);
-            let names = view.session.prompt.wildcards.iter();
+            let names = view.app.prompt.wildcards.iter();
             let names = names.flat_map(|all| all.iter().map(|found| found.name.as_str()));
-            typing.look(&view.state.form.prompt, names);
+            typing.look(&view.form.prompt, names);
         }
     }
     typing.is_pointer_over &= typing.offer.is_some();
     let Some(offer) = &typing.offer else {
         return;
     };
-    let files = view.session.prompt.wildcards.as_ref();
+    let files = view.app.prompt.wildcards.as_ref();
     let mut accepted = None;
     let shown = Popup::from_response(field)
         .id(egui::Id::unique("wildcard completion"))
@@ -79,10 +79,10 @@ pub(super) fn completion_ui(ui: &Ui, view: &mut View<'_>, field: &Response, curs
                 }
             }
         });
-    let typing = &mut view.session.prompt.typing;
+    let typing = &mut *view.typing;
     typing.is_pointer_over = shown.is_some_and(|shown| shown.response.contains_pointer());
     if let Some(index) = accepted {
-        typing.accept(&mut view.state.form.prompt, index);
+        typing.accept(&mut view.form.prompt, index);
         ui.ctx().request_repaint();
     }
 }

@@ -8,7 +8,7 @@ use crate::ui::widgets::{palette, wide_note};
 
 pub(super) fn count_ui(ui: &mut Ui, view: &View<'_>) {
     let palette = palette(ui);
-    match view.session.prompt.counting.prompt() {
+    match view.app.prompt.counting.prompt() {
         None => {}
         Some(Err(problem)) => wide_note(ui, problem, palette.error),
         Some(Ok(count)) => {
@@ -30,7 +30,7 @@ pub(super) fn count_ui(ui: &mut Ui, view: &View<'_>) {
 
 /// Of the negative prompt only what is wrong with it.
 pub(super) fn negative_count_ui(ui: &mut Ui, view: &View<'_>) {
-    match view.session.prompt.counting.negative() {
+    match view.app.prompt.counting.negative() {
         Some(Err(problem)) => wide_note(ui, problem, palette(ui).error),
         Some(Ok(count))
             if count

@@ -2,8 +2,7 @@
 
 use egui::{Button, Layout, Popup, PopupCloseBehavior, Response, RichText, ScrollArea, Ui, vec2};
 
-use crate::app::commands::AppCommand;
-use crate::app::prompt::PromptCommand;
+use crate::app::commands::PromptCommand;
 use crate::app::prompt::history::PromptEntry;
 use crate::ui::widgets::{icon_button, list_height, palette, search_field};
 use crate::ui::{View, icons, theme};
@@ -19,8 +18,8 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
         "Prompts that you used before (Alt+Up and Alt+Down in the prompt)",
     );
     if button.clicked() {
-        view.session.prompt.history.search.clear();
-        view.push(AppCommand::Prompt(PromptCommand::Begin));
+        view.panels.prompt.history_search.clear();
+        view.push(PromptCommand::Begin);
     }
     Popup::menu(&button)
         .close_behavior(PopupCloseBehavior::CloseOnClickOutside)
@@ -30,8 +29,8 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 fn list_ui(ui: &mut Ui, view: &mut View<'_>, button: &Response) {
-    let history = &mut view.session.prompt.history;
-    let all = history.entries().clone();
+    let history = &view.app.prompt.history;
+    let all = history.entries();
     if all.is_empty() {
         let text = if history.is_known {
             "Prompts that you generate with are remembered here"
@@ -41,11 +40,15 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, button: &Response) {
         ui.label(RichText::new(text).color(palette(ui).weak));
         return;
     }
-    let field = search_field(ui, &mut history.search, "Search earlier prompts");
+    let field = search_field(
+        ui,
+        &mut view.panels.prompt.history_search,
+        "Search earlier prompts",
+    );
     if button.clicked() {
         field.request_focus();
     }
-    let wanted = history.search.trim().to_lowercase();
+    let wanted = view.panels.prompt.history_search.trim().to_lowercase();
     let shown: Vec<&PromptEntry> = all.iter().filter(|entry| has(entry, &wanted)).collect();
     if shown.is_empty() {
         ui.label(RichText::new("No earlier prompt has these words").color(palette(ui).weak));
@@ -64,7 +67,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, button: &Response) {
         if matches!(command, PromptCommand::Use(_)) {
             ui.close();
         }
-        view.push(AppCommand::Prompt(command));
+        view.push(command);
     }
 }
 

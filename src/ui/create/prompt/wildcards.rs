@@ -3,8 +3,7 @@
 use egui::{Button, Popup, PopupCloseBehavior, RichText, ScrollArea, Ui, vec2};
 use safelight_core::job::prompt::WildcardFile;
 
-use crate::app::commands::AppCommand;
-use crate::app::prompt::PromptCommand;
+use crate::app::commands::PromptCommand;
 use crate::ui::widgets::{icon_button, list_height, palette, search_field, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -16,8 +15,8 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
         "Lists of words: __name__ in the prompt becomes a line of name.txt, another one for each seed",
     );
     if button.clicked() {
-        view.session.prompt.wildcard_search.clear();
-        view.push(AppCommand::Prompt(PromptCommand::LookAtWildcards));
+        view.panels.prompt.wildcard_search.clear();
+        view.push(PromptCommand::LookAtWildcards);
     }
     Popup::menu(&button)
         .close_behavior(PopupCloseBehavior::CloseOnClickOutside)
@@ -29,7 +28,7 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     let weak = palette(ui).weak;
     let mut wish = None;
-    match view.session.prompt.wildcards.clone() {
+    match view.app.prompt.wildcards.clone() {
         None => {
             ui.label(RichText::new("Looking…").color(weak));
         }
@@ -38,7 +37,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
             wide_note(ui, text, weak);
         }
         Some(files) => {
-            let search = &mut view.session.prompt.wildcard_search;
+            let search = &mut view.panels.prompt.wildcard_search;
             search_field(ui, search, "Search wildcards");
             let wanted = search.trim().to_lowercase();
             let shown: Vec<&WildcardFile> = files
@@ -71,7 +70,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
     if let Some(command) = wish {
         ui.close();
-        view.push(AppCommand::Prompt(command));
+        view.push(command);
     }
 }
 

@@ -1,0 +1,187 @@
+//! What all parts of the window share: settings, form, models, notices, the background threads, the clock.
+//!
+//! It knows no part. What a part needs of another is given to it, or asked for with a command.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use egui::Context;
+use safelight_core::job::prompt::WildcardFolders;
+use safelight_core::job::{FieldError, GenerateForm, JobError, Notice as FieldNotice};
+use safelight_core::model::ModelSpec;
+use safelight_core::settings::{LiveSettings, Paths, Settings};
+
+use crate::app::background::Background;
+use crate::app::commands::AppCommand;
+use crate::app::models::Models;
+use crate::app::notices::{Cause, Notice, Notices, Severity};
+use crate::app::prompt::typing::Typing;
+use crate::app::state::{Drawn, Folds, Page};
+
+/// What [`crate::app::App`] hands to its parts.
+pub struct Cx {
+    pub ctx: Context,
+    /// Where files lie; without a home folder nothing is saved.
+    pub paths: Option<Paths>,
+    /// What counts at this moment, whether it is in the file or not.
+    pub settings: Settings,
+    /// Where the worker looks for the settings of a job.
+    pub live_settings: LiveSettings,
+    pub form: GenerateForm,
+    /// Where somebody writes in its prompt.
+    pub typing: Typing,
+    /// Another one whenever all of the form is replaced: what was on its way for the form before is not for this one.
+    pub form_number: u64,
+    /// What is wrong with the form at this moment.
+    pub field_errors: Vec<FieldError>,
+    /// What will be done differently than the form says.
+    pub field_notices: Vec<FieldNotice>,
+    /// The seed in the form has made a clip already.
+    pub is_seed_used: bool,
+    /// How many seeds the last jobs used, counted from that one.
+    pub num_seeds_used: u64,
+    pub models: Models,
+    pub notices: Notices,
+    pub background: Background,
+    /// What the middle of the window shows.
+    pub page: Page,
+    /// Where there is no room for both: what is beside the form, and not the form.
+    pub is_view_shown: bool,
+    /// Where there is no room for the queue beside what is looked at, it lies over that.
+    pub is_queue_over: bool,
+    pub folds: Folds,
+    /// What the last frame showed.
+    pub drawn: Drawn,
+    /// Said in the status line while nothing runs.
+    pub last_word: String,
+    /// Seconds, also while the window is hidden.
+    pub now_secs: f64,
+    /// When egui last told the time, and what it told.
+    last_pass: (f64, Instant),
+    commands: VecDeque<AppCommand>,
+}
+
+impl Cx {
+    pub(super) fn new(
+        ctx: &Context,
+        paths: Option<Paths>,
+        settings: Settings,
+        live_settings: LiveSettings,
+        form: GenerateForm,
+        folds: Folds,
+    ) -> Self {
+        live_settings.set(settings.clone());
+        Self {
+            ctx: ctx.clone(),
+            paths,
+            settings,
+            live_settings,
+            form,
+            typing: Typing::default(),
+            form_number: 0,
+            field_errors: Vec::new(),
+            field_notices: Vec::new(),
+            is_seed_used: false,
+            num_seeds_used: 0,
+            models: Models::default(),
+            notices: Notices::default(),
+            background: Background::start(ctx),
+            page: Page::default(),
+            is_view_shown: false,
+            is_queue_over: false,
+            folds,
+            drawn: Drawn::default(),
+            last_word: String::new(),
+            now_secs: 0.0,
+            last_pass: (0.0, Instant::now()),
+            commands: VecDeque::new(),
+        }
+    }
+
+    /// Of a window that has no home and knows nothing.
+    #[cfg(test)]
+    pub(super) fn alone() -> Self {
+        let ctx = Context::default();
+        Self::new(
+            &ctx,
+            None,
+            Settings::default(),
+            LiveSettings::default(),
+            GenerateForm::default(),
+            Folds::default(),
+        )
+    }
+
+    /// Has something done before the next frame.
+    pub fn push(&mut self, command: impl Into<AppCommand>) {
+        self.commands.push_back(command.into());
+    }
+
+    pub(super) fn next_command(&mut self) -> Option<AppCommand> {
+        self.commands.pop_front()
+    }
+
+    /// Tells something without buttons.
+    pub fn tell(&mut self, severity: Severity, err: JobError) {
+        self.notices.show(Notice::new(severity, err));
+    }
+
+    /// The same, until its cause is over.
+    pub fn tell_about(&mut self, cause: Cause, severity: Severity, err: JobError) {
+        self.notices.show(Notice::new(severity, err).about(cause));
+    }
+
+    /// Says something in the status line.
+    pub fn say(&mut self, words: impl Into<String>) {
+        self.last_word = words.into();
+    }
+
+    /// Fills the form anew.
+    pub fn replace_form(&mut self, form: GenerateForm) {
+        self.form = form;
+        self.form_number += 1;
+        self.is_seed_used = false;
+    }
+
+    /// Where wildcards lie.
+    pub fn wildcard_folders(&self) -> WildcardFolders {
+        let paths = self.paths.as_ref();
+        let folders = paths.map(|paths| self.settings.wildcard_folders(paths));
+        folders.unwrap_or_default()
+    }
+
+    pub fn model(&self) -> Option<&ModelSpec> {
+        self.models.of(&self.form)
+    }
+
+    /// Gives a page the place beside the form; where there is no room for both, the whole window.
+    pub fn show(&mut self, page: Page) {
+        self.page = page;
+        self.is_view_shown = true;
+        self.is_queue_over = false;
+    }
+
+    /// Wakes the window after so many seconds.
+    pub fn wake_in(&self, secs: f64) {
+        let wait = Duration::try_from_secs_f64(secs).unwrap_or_default();
+        self.ctx.request_repaint_after(wait);
+    }
+
+    /// Whether it is so late; else the window is woken then.
+    pub fn is_due(&self, at_secs: f64) -> bool {
+        let left = at_secs - self.now_secs;
+        if left > 0.0 {
+            self.wake_in(left);
+        }
+        left <= 0.0
+    }
+
+    /// egui's own time stands still while the window is hidden: no pass is run for it.
+    pub(super) fn read_clock(&mut self) {
+        let pass_secs = self.ctx.input(|input| input.time);
+        if self.last_pass.0 != pass_secs {
+            self.last_pass = (pass_secs, Instant::now());
+        }
+        self.now_secs = pass_secs + self.last_pass.1.elapsed().as_secs_f64();
+    }
+}

@@ -1,0 +1,290 @@
+//! How files come to their places: opened for the form that they were given to, whatever is shown when they are open.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use egui::ColorImage;
+use safelight_core::job::{GenerateForm, GenerateRequest, JobError, JobErrorKind, SizeChoice};
+use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, Picture};
+
+use crate::app::commands::{InputsCommand, LorasCommand, PlayerCommand, QueueCommand};
+use crate::app::cx::Cx;
+use crate::app::form::thing_of;
+use crate::app::inputs::folders::unfold;
+use crate::app::inputs::opening::{
+    OpenedInput, OpenedInputs, continue_file, continue_result, keep_pasted, keep_picture,
+    open_inputs, opened_one,
+};
+use crate::app::inputs::slots::{Placing, Slot};
+use crate::app::inputs::{Input, Inputs, second_slot};
+use crate::app::notices::{Cause, Notice, Severity};
+use crate::app::pending::{Pending, Postbox};
+use crate::app::queue::choices::Several;
+use crate::app::state::color_image;
+
+impl Inputs {
+    pub fn update(&mut self, command: InputsCommand, cx: &mut Cx) {
+        match command {
+            InputsCommand::Pick(slot) => self.pick(slot, cx),
+            InputsCommand::Open(paths, placing) => self.open(paths, placing, cx),
+            InputsCommand::OpenHere(paths, placing) => self.open_here(paths, placing, cx),
+            InputsCommand::ContinueFrom(path) => {
+                self.open_one(Slot::Start, cx, move || continue_file(&path));
+            }
+            InputsCommand::Continue(result) => {
+                self.open_one(Slot::Start, cx, move || continue_result(&result));
+            }
+            InputsCommand::Take(slot, picture, folder) => self.take(slot, picture, folder, cx),
+            InputsCommand::TakeOver(request) => self.take_over(&request, cx),
+            InputsCommand::Remove(slot) => {
+                self.remove(slot);
+                self.settle_offers(cx);
+            }
+            InputsCommand::Swap => self.swap(),
+        }
+    }
+
+    /// For the form that is shown. Where a job is changed, nothing is asked.
+    pub fn poll(&mut self, is_editing: bool, cx: &mut Cx) {
+        let mut form = std::mem::take(&mut cx.form);
+        self.poll_for(&mut form, !is_editing, cx);
+        cx.form = form;
+    }
+
+    /// For a form that need not be the one that is shown.
+    pub(in crate::app) fn poll_for(&mut self, form: &mut GenerateForm, may_ask: bool, cx: &mut Cx) {
+        if let Some(Some((slot, path))) = self.picking.take() {
+            self.open(vec![path], Placing::onto(Some(slot)), cx);
+        }
+        while let Some(given) = self.given.take() {
+            for problem in given.problems {
+                cx.tell_about(Cause::Inputs, Severity::Error, problem);
+            }
+            if given.paths.is_empty() {
+                continue;
+            }
+            let several = Several::of(given.paths, given.placing, cx.models.of(form));
+            if may_ask && self.leaves_out(&several, form, cx) {
+                cx.push(QueueCommand::Ask(several));
+            } else {
+                let second = cx.models.of(form).and_then(second_slot);
+                self.open_for(several.paths, several.placing, second, cx);
+            }
+        }
+        while let Some(found) = self.opening.take() {
+            self.place_all(found, form, cx);
+        }
+    }
+
+    /// Whether there are more files than places.
+    fn leaves_out(&self, several: &Several, form: &GenerateForm, cx: &Cx) -> bool {
+        let Some(spec) = cx.models.of(form) else {
+            return false;
+        };
+        let second = second_slot(spec);
+        let is_free = second
+            .is_some_and(|second| self.get(Slot::Start).is_none() && self.get(second).is_none());
+        let count = several.paths.len();
+        let fits = count < 2 || (count == 2 && is_free);
+        !fits && spec.start_image.is_possible()
+    }
+
+    /// Asks for a picture, or at the start for a clip as well.
+    fn pick(&mut self, slot: Slot, cx: &Cx) {
+        self.picking = cx.background.ask(move || {
+            let dialog = match slot {
+                Slot::Start => rfd::FileDialog::new()
+                    .set_title("Choose a start picture, or a clip to go on from")
+                    .add_filter(
+                        "Pictures and clips",
+                        &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
+                    ),
+                Slot::End => rfd::FileDialog::new()
+                    .set_title("Choose an end picture")
+                    .add_filter("Pictures", &PICTURE_ENDINGS),
+                Slot::Mask => rfd::FileDialog::new()
+                    .set_title("Choose a mask: white is made anew, black stays")
+                    .add_filter("Pictures", &PICTURE_ENDINGS),
+            };
+            Some((slot, dialog.add_filter("All files", &["*"]).pick_file()?))
+        });
+    }
+
+    /// Takes files as an input: folders stand for the pictures in them, and LoRAs go where they belong.
+    fn open(&mut self, mut paths: Vec<PathBuf>, placing: Placing, cx: &mut Cx) {
+        let loras: Vec<PathBuf> = paths
+            .extract_if(.., |path| {
+                // A file of weights is a LoRA, or is told not to be one.
+                path.extension()
+                    .is_some_and(|kind| kind.eq_ignore_ascii_case("safetensors"))
+            })
+            .collect();
+        if !loras.is_empty() {
+            cx.push(LorasCommand::Add(loras));
+        }
+        if !paths.is_empty()
+            && let Some(given) = cx.background.on_files(move || unfold(paths, placing))
+        {
+            self.given.add(given);
+        }
+    }
+
+    /// Has files opened for the form that is shown: two when the model goes by two, else one.
+    pub(in crate::app) fn open_here(&mut self, paths: Vec<PathBuf>, placing: Placing, cx: &Cx) {
+        self.open_for(paths, placing, cx.model().and_then(second_slot), cx);
+    }
+
+    fn open_for(&mut self, paths: Vec<PathBuf>, placing: Placing, second: Option<Slot>, cx: &Cx) {
+        let room = 1 + usize::from(second.is_some() && paths.len() > 1);
+        self.await_files(cx, move || open_inputs(&paths, placing, room));
+    }
+
+    fn open_one(
+        &mut self,
+        slot: Slot,
+        cx: &Cx,
+        open: impl FnOnce() -> Result<OpenedInput, JobError> + Send + 'static,
+    ) {
+        let placing = Placing::onto(Some(slot));
+        self.await_files(cx, move || opened_one(open(), placing));
+    }
+
+    fn await_files(&mut self, cx: &Cx, open: impl FnOnce() -> OpenedInputs + Send + 'static) {
+        if let Some(opening) = cx.background.on_files(open) {
+            self.opening.add(opening);
+        }
+    }
+
+    /// Where another thread leaves a file for these places.
+    pub fn expect(&mut self, cx: &Cx) -> Postbox<OpenedInputs> {
+        let (postbox, opening) = Pending::new(&cx.ctx);
+        self.opening.add(opening);
+        postbox
+    }
+
+    /// A picture of the clipboard, which becomes a file.
+    pub(super) fn paste(&mut self, image: Arc<ColorImage>, folder: PathBuf, cx: &Cx) {
+        self.await_files(cx, move || {
+            opened_one(keep_pasted(&image, &folder), Placing::default())
+        });
+    }
+
+    /// A picture without a file of its own, which becomes one in this folder.
+    fn take(&mut self, slot: Slot, picture: Arc<Picture>, folder: PathBuf, cx: &Cx) {
+        self.open_one(slot, cx, move || keep_picture(&picture, &folder, "frame"));
+    }
+
+    /// Fills the form with what a result was made of, its pictures included.
+    pub(in crate::app) fn take_over(&mut self, request: &GenerateRequest, cx: &mut Cx) {
+        cx.replace_form(GenerateForm::from(request));
+        // What is on its way belongs to what stood here before.
+        (self.opening, self.given) = (Pending::default(), Pending::default());
+        let start = request.extend.as_ref().or(request.image.as_ref());
+        for (slot, wanted) in [
+            (Slot::Start, start),
+            (Slot::End, request.last_image.as_ref()),
+            (Slot::Mask, request.mask.as_ref()),
+        ] {
+            let shown = self.get(slot).map(|input| input.source.path());
+            if shown == wanted.map(PathBuf::as_path) {
+                continue;
+            }
+            // Also where the other cannot be opened.
+            self.remove(slot);
+            if let Some(path) = wanted {
+                let placing = Placing {
+                    keeps_size: true,
+                    ..Placing::onto(Some(slot))
+                };
+                self.open_here(vec![path.clone()], placing, cx);
+            }
+        }
+    }
+
+    /// Gives opened files their places.
+    fn place_all(&mut self, found: OpenedInputs, form: &mut GenerateForm, cx: &mut Cx) {
+        if let Some(first) = found.opened.first() {
+            cx.notices.end(&Cause::Inputs);
+            if found.placing.is_shown {
+                cx.push(PlayerCommand::PlayFile(first.source.path().to_owned()));
+            }
+        }
+        let second = cx.models.of(form).and_then(second_slot);
+        let is_pair = found.opened.len() > 1;
+        let names: Vec<String> = found
+            .opened
+            .iter()
+            .map(|input| input.source.file_name())
+            .collect();
+        let num_left = found.num_files - found.opened.len() - found.problems.len();
+        for problem in found.problems {
+            cx.notices.show(Notice::of_input(problem));
+        }
+        if num_left > 0 && !names.is_empty() {
+            say_left_out(form, found.num_files, &names, cx);
+        }
+        for (index, opened) in found.opened.into_iter().enumerate() {
+            let wish = match (is_pair, index) {
+                (false, _) => found.placing.slot,
+                (true, 0) => Some(Slot::Start),
+                (true, _) => second,
+            };
+            let name = opened.source.file_name();
+            let thumb = color_image(&opened.thumb);
+            let input = Input {
+                source: opened.source,
+                thumb: cx.ctx.load_texture(&name, thumb, Default::default()),
+            };
+            let slot = self.place(input, wish, second);
+            if slot != Slot::Mask && !found.placing.keeps_size {
+                // The picture says which shape the clip has.
+                form.size = SizeChoice::Auto;
+            }
+            if wish.is_some_and(|wish| wish != slot) {
+                let text = format!("{name} is a clip: it is gone on from at the start");
+                let what = if wish == Some(Slot::Mask) {
+                    "A mask"
+                } else {
+                    "An end picture"
+                };
+                let notice = JobError::new(JobErrorKind::InvalidRequest, text);
+                cx.tell(
+                    Severity::Info,
+                    notice.advise(format!("{what} is a picture")),
+                );
+            }
+        }
+        self.settle_offers(cx);
+    }
+
+    /// Takes away the offers of files that stand in no place any more: they are not used.
+    pub(in crate::app) fn settle_offers(&self, cx: &mut Cx) {
+        // What is being opened stands nowhere yet.
+        if !self.is_opening() {
+            cx.notices.end_where(
+                |cause| matches!(cause, Cause::SettingsOf(path) if !self.has_file(path)),
+            );
+        }
+    }
+}
+
+fn say_left_out(form: &GenerateForm, num_files: usize, taken: &[String], cx: &mut Cx) {
+    let model = cx.models.of(form);
+    let thing = thing_of(model);
+    let reason = match model.and_then(second_slot) {
+        Some(Slot::Mask) => "There is one picture and one mask".to_owned(),
+        Some(_) => "A clip has one start and one end picture".to_owned(),
+        None => format!("A {thing} starts from one picture"),
+    };
+    let text = match taken {
+        [one] => format!("only one of {num_files} files was taken: {one}"),
+        _ => format!(
+            "only {} of {num_files} files were taken",
+            taken.join(" and ")
+        ),
+    };
+    let notice = JobError::new(JobErrorKind::InvalidRequest, text).advise(format!(
+        "{reason}. Press Generate, then drop the next one: it waits in the queue"
+    ));
+    cx.tell(Severity::Info, notice);
+}

@@ -1,0 +1,88 @@
+//! The places of pictures in the form, and how files get there: plain data.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use safelight_core::job::{SourceClip, StartPicture};
+use safelight_core::media::Picture;
+
+/// Where a picture can stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    Start,
+    End,
+    /// Which part of the start picture is made anew.
+    Mask,
+}
+
+impl Slot {
+    pub const ALL: [Self; 3] = [Self::Start, Self::End, Self::Mask];
+}
+
+/// What was dropped, chosen or pasted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    Picture(StartPicture),
+    /// A clip that is gone on from: its last frame is the start picture.
+    Clip(SourceClip),
+}
+
+impl Source {
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Picture(picture) => &picture.path,
+            Self::Clip(clip) => &clip.path,
+        }
+    }
+
+    /// Width and height in pixels.
+    pub fn size(&self) -> (u32, u32) {
+        match self {
+            Self::Picture(picture) => (picture.width, picture.height),
+            Self::Clip(clip) => (clip.info.width, clip.info.height),
+        }
+    }
+
+    pub fn file_name(&self) -> String {
+        let name = self.path().file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+}
+
+/// How an opened file gets its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Placing {
+    /// Where it was dropped or chosen for; else the first free place.
+    pub slot: Option<Slot>,
+    /// The clip's size stays as the form has it, instead of following the picture.
+    pub keeps_size: bool,
+    /// It is looked at, too.
+    pub is_shown: bool,
+}
+
+/// How files get their places that the program was given to open.
+pub const SHOWN: Placing = Placing {
+    slot: None,
+    keeps_size: false,
+    is_shown: true,
+};
+
+impl Placing {
+    /// Where they were dropped.
+    pub fn onto(slot: Option<Slot>) -> Self {
+        Self {
+            slot,
+            ..Self::default()
+        }
+    }
+}
+
+/// A finished clip or picture to go on from.
+#[derive(Clone, Debug)]
+pub struct Continued {
+    pub path: PathBuf,
+    /// The clip's last frame, or the picture; kept in `folder` where the file cannot be read back.
+    pub frame: Arc<Picture>,
+    pub is_clip: bool,
+    pub folder: PathBuf,
+}

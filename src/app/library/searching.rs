@@ -1,0 +1,205 @@
+//! Looking for models: when the window opens, when somebody asks for it, and when something changed where they lie; and
+//! what that means for the form.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use safelight_core::job::{GenerateForm, JobError};
+use safelight_core::library::Watch;
+
+use crate::app::cx::Cx;
+use crate::app::library::remembered::Remembered;
+use crate::app::library::rows::Rows;
+use crate::app::library::survey::Survey;
+use crate::app::library::{Aside, Library, LibraryLinks};
+use crate::app::models::FoundModels;
+use crate::app::notices::{Cause, Severity};
+use crate::app::pending::{Pending, Postbox, Stream};
+use crate::app::state::Page;
+
+/// How often is looked whether models have come or gone; a change counts once it has lasted as long.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// Places that may wait to be watched.
+const WATCH_ROOM: usize = 16;
+
+impl Library {
+    pub fn new(links: LibraryLinks, remembered: Remembered, cx: &Cx) -> Self {
+        let (watching, watched) = bounded(WATCH_ROOM);
+        let changes = cx
+            .background
+            .stream("watch", move |postbox| watch(&watched, postbox));
+        Self {
+            remembered,
+            rows: Rows::default(),
+            query: String::new(),
+            chosen: None,
+            num_opened: 0,
+            num_moves: 0,
+            survey: Survey::default(),
+            cards: Default::default(),
+            engine: None,
+            aside: None,
+            links,
+            models_number: 0,
+            looked_with: cx.settings.clone(),
+            loading: Pending::default(),
+            checking: Pending::default(),
+            surveying: Stream::default(),
+            reading: Pending::default(),
+            changes,
+            watching,
+        }
+    }
+
+    pub(in crate::app) fn load(&mut self, cx: &mut Cx) {
+        cx.models.are_loading = true;
+        self.load_quietly(cx);
+    }
+
+    /// The models that are known stay until the search has ended.
+    pub(super) fn load_quietly(&mut self, cx: &Cx) {
+        let (load, settings) = (Arc::clone(&self.links.load), cx.settings.clone());
+        let loading = cx.background.search(move || load(&settings));
+        self.loading = loading.unwrap_or_default();
+    }
+
+    pub(in crate::app) fn check_engine(&mut self, cx: &Cx) {
+        let (check, settings) = (Arc::clone(&self.links.check_engine), cx.settings.clone());
+        let checking = cx.background.search(move || check(&settings));
+        self.checking = checking.unwrap_or_default();
+    }
+
+    /// What goes by settings that are others now is made anew.
+    pub(in crate::app) fn follow_settings(&mut self, cx: &mut Cx) {
+        let (now, then) = (&cx.settings, &self.looked_with);
+        if now == then {
+            return;
+        }
+        let are_models_elsewhere = now.models.folders != then.models.folders
+            || now.models.search_installs != then.models.search_installs;
+        let is_engine_another = now.runtime.libtorch != then.runtime.libtorch;
+        let is_room_another = now.runtime != then.runtime || now.memory != then.memory;
+        self.looked_with = now.clone();
+        if are_models_elsewhere {
+            self.load(cx);
+        }
+        if is_engine_another {
+            self.check_engine(cx);
+        }
+        if is_room_another {
+            self.renew_survey(cx);
+        }
+    }
+
+    pub(in crate::app) fn take_models(&self, found: FoundModels, cx: &mut Cx) {
+        if self.watching.try_send(found.watched.clone()).is_err() {
+            tracing::warn!("the places with models are not watched");
+        }
+        if !found.specs.is_empty() {
+            cx.notices.end(&Cause::Models);
+        }
+        cx.models.take(found);
+    }
+
+    /// After a search the list, the cards and what fits are of yesterday, and the form's model may be gone.
+    pub(in crate::app) fn settle(&mut self, is_editing: bool, cx: &mut Cx) {
+        if std::mem::replace(&mut self.models_number, cx.models.number) == cx.models.number {
+            return;
+        }
+        if !is_editing {
+            self.settle_form(cx);
+        }
+        let found = &cx.models.found;
+        self.rows = Rows::take(&found.specs, &found.unusable, &found.missing);
+        self.cards.clear();
+        self.search();
+        self.renew_survey(cx);
+        if is_shown(cx)
+            && let Some(id) = self.chosen.clone()
+        {
+            self.read_card(&id, cx);
+        }
+    }
+
+    /// Makes the form belong to a model that exists: the one it was for, else the first until that is back. A job that is
+    /// changed belongs to its own, and this waits for its end.
+    pub(in crate::app) fn settle_form(&mut self, cx: &mut Cx) {
+        let is_here = |form: &GenerateForm| cx.models.of(form).is_some();
+        let aside = self.aside.take();
+        let aside = aside.filter(|aside| aside.stand_in == cx.form);
+        match aside {
+            Some(aside) if is_here(&aside.form) || !is_here(&cx.form) => cx.form = aside.form,
+            aside => self.aside = aside,
+        }
+        if cx.model().is_none()
+            && let Some(first) = cx.models.all().first()
+        {
+            let form = cx.form.clone();
+            cx.form.reset_to(first);
+            // One that never had a model is not missed.
+            self.aside = form.model.is_some().then(|| Aside {
+                form,
+                stand_in: cx.form.clone(),
+            });
+        }
+    }
+
+    /// What its user wrote, where this form stands in for one whose model is not found.
+    pub(in crate::app) fn own_form<'a>(&'a self, form: &'a GenerateForm) -> &'a GenerateForm {
+        let aside = self.aside.as_ref();
+        let aside = aside.filter(|aside| aside.stand_in == *form);
+        aside.map_or(form, |aside| &aside.form)
+    }
+
+    /// Whether the engine could start; on the first page it is said in its place.
+    pub(super) fn take_engine(&mut self, engine: Result<(), JobError>, cx: &mut Cx) {
+        cx.notices.end(&Cause::Engine);
+        self.engine = Some(engine);
+        if cx.page != Page::Welcome {
+            self.tell_engine(cx);
+        }
+        self.renew_survey(cx);
+    }
+
+    /// What is wrong with the engine is said where the work is.
+    pub(super) fn tell_engine(&self, cx: &mut Cx) {
+        if let Some(Err(err)) = &self.engine {
+            cx.tell_about(Cause::Engine, Severity::Error, err.clone());
+        }
+    }
+
+    /// What this machine can run is of yesterday: who looks at it sees it anew.
+    fn renew_survey(&mut self, cx: &Cx) {
+        self.survey.is_stale = true;
+        if is_shown(cx) {
+            self.look_around(cx);
+        }
+    }
+}
+
+fn is_shown(cx: &Cx) -> bool {
+    matches!(cx.page, Page::Models | Page::Welcome)
+}
+
+/// Looks whether models have come or gone. Sleeps until there is something to watch, and draws nothing while it stays as
+/// it is.
+fn watch(watched: &Receiver<Watch>, postbox: &Postbox<()>) {
+    let mut now = Watch::default();
+    loop {
+        let next = if now.is_empty() {
+            watched.recv().map_err(RecvTimeoutError::from)
+        } else {
+            watched.recv_timeout(WATCH_EVERY)
+        };
+        match next {
+            Ok(next) => now = next,
+            Err(RecvTimeoutError::Timeout) => {
+                if now.has_settled_change() {
+                    postbox.post(());
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The models on this disk, as far as they are known, and what is wrong with others.
+//!
+//! Plain data; who looks for them is [`crate::app::library`]'s.
+
+use std::sync::Arc;
+
+use safelight_core::catalog::{Catalog, CatalogEntry, UnusableModel};
+use safelight_core::job::{GenerateForm, JobError};
+use safelight_core::library::{SearchedPlace, Watch};
+use safelight_core::model::ModelSpec;
+use safelight_core::settings::{Paths, Settings};
+
+/// Looks for models; runs on a thread of its own.
+pub type LoadModels = Arc<dyn Fn(&Settings) -> FoundModels + Send + Sync>;
+
+#[derive(Clone, Debug, Default)]
+pub struct FoundModels {
+    pub specs: Vec<ModelSpec>,
+    pub problems: Vec<JobError>,
+    /// Here, and not to be used.
+    pub unusable: Vec<UnusableModel>,
+    /// Known, but not here.
+    pub missing: Vec<CatalogEntry>,
+    /// Where was looked.
+    pub searched: Vec<SearchedPlace>,
+    /// Whose change means that there may be other models.
+    pub watched: Watch,
+}
+
+impl From<Catalog> for FoundModels {
+    fn from(catalog: Catalog) -> Self {
+        Self {
+            problems: catalog.problems.iter().map(JobError::from).collect(),
+            unusable: catalog.unusable(),
+            specs: catalog.available,
+            missing: catalog.missing,
+            searched: catalog.searched,
+            watched: catalog.watched,
+        }
+    }
+}
+
+/// Looks for models where this user has them.
+pub fn load_catalog(paths: Paths) -> LoadModels {
+    Arc::new(move |settings| Catalog::load(&paths, settings).into())
+}
+
+/// What is known of models in this window.
+#[derive(Debug, Default)]
+pub struct Models {
+    /// They are looked for, and none counts meanwhile.
+    pub are_loading: bool,
+    /// What the last search found.
+    pub found: FoundModels,
+    /// Counts the searches: a file may be another one under its old name.
+    pub number: u64,
+}
+
+impl Models {
+    pub fn take(&mut self, found: FoundModels) {
+        self.are_loading = false;
+        self.found = found;
+        self.number += 1;
+    }
+
+    /// Those that can be used.
+    pub fn all(&self) -> &[ModelSpec] {
+        if self.are_loading {
+            &[]
+        } else {
+            &self.found.specs
+        }
+    }
+
+    pub fn get(&self, id: &str) -> Option<&ModelSpec> {
+        self.all().iter().find(|spec| spec.id == id)
+    }
+
+    pub fn of(&self, form: &GenerateForm) -> Option<&ModelSpec> {
+        self.get(form.model.as_ref()?)
+    }
+}

@@ -1,0 +1,171 @@
+//! Background work as its owner sees it: on its way, until what came of it is taken.
+//!
+//! Whoever drops or replaces it hears nothing of it any more. Threads are [`crate::app::background`]'s.
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
+use egui::Context;
+
+/// Answers that may wait in a stream until they are taken.
+const ROOM: usize = 64;
+
+/// Where a thread leaves what it has to say; the window is woken for each, and for the end.
+pub struct Postbox<T> {
+    answers: Option<Sender<T>>,
+    ctx: Context,
+}
+
+impl<T> Clone for Postbox<T> {
+    fn clone(&self) -> Self {
+        Self {
+            answers: self.answers.clone(),
+            ctx: self.ctx.clone(),
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Postbox<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Postbox").finish_non_exhaustive()
+    }
+}
+
+impl<T> Postbox<T> {
+    pub(super) fn new(ctx: &Context, room: usize) -> (Self, Receiver<T>) {
+        let (answers, receiver) = bounded(room);
+        let postbox = Self {
+            answers: Some(answers),
+            ctx: ctx.clone(),
+        };
+        (postbox, receiver)
+    }
+
+    /// Waits for room; `false` when nobody listens any more.
+    pub fn post(&self, answer: T) -> bool {
+        let answers = self.answers.as_ref();
+        let is_heard = answers.is_some_and(|answers| answers.send(answer).is_ok());
+        if is_heard {
+            self.ctx.request_repaint();
+        }
+        is_heard
+    }
+}
+
+impl<T> Drop for Postbox<T> {
+    fn drop(&mut self) {
+        // First the end, then the look at it.
+        self.answers = None;
+        self.ctx.request_repaint();
+    }
+}
+
+/// Work that brings one answer, or several pieces of such work.
+#[derive(Debug)]
+pub struct Pending<T>(Vec<Receiver<T>>);
+
+impl<T> Pending<T> {
+    pub(super) fn new(ctx: &Context) -> (Postbox<T>, Self) {
+        let (postbox, answer) = Postbox::new(ctx, 1);
+        (postbox, Self(vec![answer]))
+    }
+
+    /// Waits for this beside what is on its way already.
+    pub fn add(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// An answer that has come. Of work that ended without one there is none.
+    pub fn take(&mut self) -> Option<T> {
+        let mut index = 0;
+        while let Some(answer) = self.0.get(index) {
+            match answer.try_recv() {
+                Ok(answer) => {
+                    self.0.remove(index);
+                    return Some(answer);
+                }
+                Err(TryRecvError::Empty) => index += 1,
+                Err(TryRecvError::Disconnected) => {
+                    self.0.remove(index);
+                }
+            }
+        }
+        None
+    }
+
+    pub fn is_busy(&self) -> bool {
+        !self.0.is_empty()
+    }
+}
+
+impl<T> Default for Pending<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// Work that brings any number of answers before its end.
+#[derive(Debug)]
+pub struct Stream<T>(Option<Receiver<T>>);
+
+impl<T> Stream<T> {
+    pub(super) fn new(ctx: &Context) -> (Postbox<T>, Self) {
+        let (postbox, answers) = Postbox::new(ctx, ROOM);
+        (postbox, Self(Some(answers)))
+    }
+
+    /// The next answer that has come.
+    pub fn take(&mut self) -> Option<T> {
+        match self.0.as_ref()?.try_recv() {
+            Ok(answer) => Some(answer),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                self.0 = None;
+                None
+            }
+        }
+    }
+
+    /// More may come: to be asked when there is nothing to take.
+    pub fn is_busy(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl<T> Default for Stream<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_answer_is_taken_once_and_work_that_died_is_not_waited_for() {
+        let ctx = Context::default();
+        let (first, mut pending) = Pending::new(&ctx);
+        let (second, other) = Pending::new(&ctx);
+        pending.add(other);
+        assert_eq!(pending.take(), None);
+        assert!(second.post("late") && first.post("early"));
+        assert_eq!(pending.take(), Some("early"));
+        assert_eq!(pending.take(), Some("late"));
+        assert!(!pending.is_busy());
+        let (dead, mut pending) = Pending::<u8>::new(&ctx);
+        drop(dead);
+        assert!(pending.is_busy() && pending.take().is_none() && !pending.is_busy());
+    }
+
+    #[test]
+    fn a_stream_ends_with_its_thread_and_a_dropped_one_is_heard_no_more() {
+        let ctx = Context::default();
+        let (postbox, mut stream) = Stream::new(&ctx);
+        assert!(postbox.post(1) && postbox.post(2));
+        drop(postbox);
+        assert_eq!((stream.take(), stream.take()), (Some(1), Some(2)));
+        assert!(stream.is_busy() && stream.take().is_none() && !stream.is_busy());
+        let (postbox, stream) = Stream::new(&ctx);
+        drop(stream);
+        assert!(!postbox.post(3));
+    }
+}

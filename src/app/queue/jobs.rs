@@ -1,0 +1,164 @@
+//! Jobs that wait or have stopped, and the finished ones: plain data.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use egui::TextureHandle;
+use safelight_core::job::{
+    DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobOutput,
+};
+use safelight_core::media::Picture;
+
+#[derive(Clone, Debug)]
+pub struct WaitingJob {
+    pub id: JobId,
+    pub request: GenerateRequest,
+    pub device: DeviceChoice,
+    /// Its folder exists and its file name is free.
+    pub has_output: bool,
+    /// Without a name, and with prompts in which no choice is left to settle.
+    pub has_prompts: bool,
+    /// The folder of the same job, where an earlier try left it.
+    pub resume: Option<PathBuf>,
+    /// It is of an earlier run of the program, and waits until somebody lets it go on.
+    pub is_held: bool,
+    /// What it is made from and what was not there when the queue was read.
+    pub missing: Vec<PathBuf>,
+}
+
+/// Why a job stopped.
+#[derive(Clone, Debug)]
+pub enum Stopped {
+    Failed(JobError),
+    Paused,
+    /// The program ended while it ran.
+    Unfinished,
+}
+
+/// A job that does not run again by itself.
+#[derive(Clone, Debug)]
+pub struct StoppedJob {
+    pub job: WaitingJob,
+    pub why: Stopped,
+    /// How far it is, for people; empty where nothing of it is there.
+    pub progress: String,
+}
+
+/// What is to come of the running job when it has paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseWish {
+    /// It alone is paused: it stops and others go on.
+    Job,
+    /// With the whole queue: it is the first one again.
+    Queue,
+}
+
+/// A job that was taken out, and where it stood.
+#[derive(Clone, Debug)]
+pub enum Removed {
+    Waiting(usize, WaitingJob),
+    Stopped(usize, StoppedJob),
+    /// It was running.
+    Cancelled(WaitingJob),
+}
+
+impl Removed {
+    pub fn job(&self) -> &WaitingJob {
+        match self {
+            Self::Waiting(_, job) | Self::Cancelled(job) => job,
+            Self::Stopped(_, stopped) => &stopped.job,
+        }
+    }
+}
+
+impl WaitingJob {
+    /// A new one, whose file has no name yet.
+    pub fn new(request: GenerateRequest, device: DeviceChoice) -> Self {
+        Self {
+            id: JobId::next(),
+            request,
+            device,
+            has_output: false,
+            has_prompts: false,
+            resume: None,
+            is_held: false,
+            missing: Vec::new(),
+        }
+    }
+
+    /// Has its file named anew, in the folder for results of now. Its prompts stay as they were settled.
+    pub fn forget_output(&mut self) {
+        self.has_prompts |= self.has_output;
+        self.has_output = false;
+    }
+
+    /// The picture or clip that it starts from.
+    pub fn picture(&self) -> Option<&PathBuf> {
+        picture_of(&self.request)
+    }
+}
+
+/// The picture or clip that a job starts from.
+pub fn picture_of(request: &GenerateRequest) -> Option<&PathBuf> {
+    let given = [&request.image, &request.extend, &request.last_image];
+    given.into_iter().flatten().next()
+}
+
+/// Whether it may be the file's place that a job failed for: the disk is full, or the folder is gone or protected.
+pub(super) fn may_be_of_place(err: &JobError) -> bool {
+    matches!(err.kind, JobErrorKind::Disk | JobErrorKind::InvalidRequest)
+}
+
+impl StoppedJob {
+    pub fn new(job: WaitingJob, why: Stopped) -> Self {
+        Self {
+            job,
+            why,
+            progress: String::new(),
+        }
+    }
+}
+
+/// A finished job and its small pictures.
+#[derive(Clone)]
+pub struct ResultItem {
+    pub id: JobId,
+    pub request: GenerateRequest,
+    pub output: JobOutput,
+    /// Of a batch one of each picture, in order; else one. They come a moment after the result.
+    pub thumbs: Vec<TextureHandle>,
+}
+
+impl ResultItem {
+    /// Whether its frames are pictures of a batch, or one, rather than a clip.
+    pub fn is_pictures(&self) -> bool {
+        self.request.makes_pictures()
+    }
+
+    pub fn is_batch(&self) -> bool {
+        self.request.batch_size > 1
+    }
+
+    /// The file of one picture of a batch; the only file of others.
+    pub fn path_of(&self, index: usize) -> &Path {
+        let paths = &self.output.paths;
+        let own = paths.get(index).filter(|_| self.is_batch());
+        own.map_or_else(|| self.output.path(), PathBuf::as_path)
+    }
+
+    /// The small picture that stands for all of it, when it is there.
+    pub fn thumb(&self) -> Option<&TextureHandle> {
+        let of_batch = self.output.clip.frames.len() / 2;
+        self.thumbs.get(if self.is_batch() { of_batch } else { 0 })
+    }
+
+    /// What small pictures are made of: all of a batch, the middle of a clip.
+    pub(super) fn pictured(&self) -> Vec<Arc<Picture>> {
+        let frames = &self.output.clip.frames;
+        if self.is_batch() {
+            frames.clone()
+        } else {
+            frames.get(frames.len() / 2).cloned().into_iter().collect()
+        }
+    }
+}

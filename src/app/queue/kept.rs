@@ -1,0 +1,161 @@
+//! The queue on disk: read when the window opens, written after each change.
+//!
+//! Changes that follow each other closely are written together.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use safelight_core::job::{JobError, JobErrorKind, QueueFile, QueuedJob, QueuedState};
+use safelight_core::settings::Paths;
+
+use crate::app::cx::Cx;
+use crate::app::notices::Severity;
+use crate::app::queue::JobQueue;
+use crate::app::queue::jobs::{Stopped, StoppedJob, WaitingJob};
+use crate::app::queue::keeping::{Restored, restore};
+use crate::worker::LeftJob;
+
+impl JobQueue {
+    /// Reads what the last run left: its queue, and the jobs that can go on.
+    pub(in crate::app) fn load(&mut self, cx: &Cx) {
+        if let Some(paths) = cx.paths.clone() {
+            let restoring = cx.background.on_files(move || restore(&paths));
+            self.restoring = restoring.unwrap_or_default();
+        }
+    }
+
+    pub(super) fn restore(&mut self, restored: Restored, cx: &mut Cx) {
+        let Restored {
+            lock,
+            file,
+            waiting,
+            stopped,
+            left,
+            problems,
+        } = restored;
+        self.keeping.lock = lock.map(Arc::new);
+        self.forgotten.extend(file.forgotten);
+        let has_old = !waiting.is_empty() || !stopped.is_empty();
+        self.waiting.extend(waiting);
+        self.stopped.extend(stopped);
+        self.take_left(left, cx);
+        self.touch();
+        for problem in problems {
+            cx.tell(Severity::Warning, problem);
+        }
+        if has_old || !self.stopped.is_empty() {
+            self.reveal(cx);
+        }
+    }
+
+    /// Looks for jobs that can go on.
+    pub(super) fn find_left(&mut self, cx: &Cx) {
+        if let Some(jobs) = cx.paths.as_ref().map(Paths::jobs) {
+            let left = cx.background.on_files(move || LeftJob::all(&jobs));
+            self.leftovers = left.unwrap_or_default();
+        }
+    }
+
+    /// Jobs whose folders are there: those of the queue go on there, the others are offered.
+    pub(super) fn take_left(&mut self, left: Vec<LeftJob>, cx: &Cx) {
+        for job in left {
+            let id = job.id;
+            let is_running = self.running.as_ref().is_some_and(|it| it.id == id);
+            if is_running || self.forgotten.contains(&id) || self.waiting_job(id).is_some() {
+                continue;
+            }
+            let progress = job.progress_text();
+            let known = self.stopped.iter_mut().find(|it| it.job.id == id);
+            if let Some(stopped) = known {
+                stopped.job.resume = Some(job.folder);
+                stopped.progress = progress;
+            } else {
+                let waiting = WaitingJob {
+                    id,
+                    has_output: true,
+                    resume: Some(job.folder),
+                    ..WaitingJob::new(job.request, cx.settings.runtime.device)
+                };
+                self.stop(StoppedJob {
+                    progress,
+                    ..StoppedJob::new(waiting, Stopped::Unfinished)
+                });
+            }
+        }
+    }
+
+    /// The last time: also while an earlier state is on its way.
+    pub(in crate::app) fn keep_at_last(&mut self, cx: &Cx) {
+        if self.keeping.is_due(self.revision()) {
+            self.write(cx);
+        }
+    }
+
+    pub(super) fn write(&mut self, cx: &Cx) {
+        let (Some(paths), Some(lock)) = (&cx.paths, self.keeping.lock.clone()) else {
+            return;
+        };
+        let (file, path) = (self.to_file(), paths.queue_file());
+        let writing = cx.background.on_files(move || {
+            let written = file.save(&path);
+            // Nobody else may write before this is done.
+            drop(lock);
+            written.err().map(|err| unwritten(&path, &err))
+        });
+        if let Some(writing) = writing {
+            (self.keeping.writing, self.keeping.written) = (writing, self.revision());
+        }
+    }
+
+    /// What is kept of it.
+    fn to_file(&self) -> QueueFile {
+        let running = self.running.iter().map(|job| QueuedJob {
+            id: job.id,
+            state: QueuedState::Running,
+            device: job.device,
+            has_output: true,
+            has_prompts: false,
+            request: job.request.clone(),
+            error: None,
+        });
+        let waiting = self
+            .waiting
+            .iter()
+            .map(|job| queued(job, QueuedState::Waiting));
+        let stopped = self.stopped.iter().map(|stopped| match &stopped.why {
+            Stopped::Failed(err) => QueuedJob {
+                error: Some(err.clone()),
+                ..queued(&stopped.job, QueuedState::Failed)
+            },
+            Stopped::Paused => queued(&stopped.job, QueuedState::Paused),
+            Stopped::Unfinished => queued(&stopped.job, QueuedState::Unfinished),
+        });
+        QueueFile {
+            jobs: running.chain(waiting).chain(stopped).collect(),
+            forgotten: self.forgotten.clone(),
+            unread: Vec::new(),
+        }
+    }
+}
+
+fn queued(job: &WaitingJob, state: QueuedState) -> QueuedJob {
+    QueuedJob {
+        id: job.id,
+        state,
+        device: job.device,
+        has_output: job.has_output,
+        has_prompts: job.has_prompts,
+        request: job.request.clone(),
+        error: None,
+    }
+}
+
+fn unwritten(path: &Path, err: &io::Error) -> JobError {
+    JobError::new(
+        JobErrorKind::Disk,
+        format!("the queue could not be kept ({err}): {}", path.display()),
+    )
+    .advise("Jobs that wait are lost when Safelight is closed. Free some space, or make the folder writable")
+    .detail(err.to_string())
+}

@@ -1,0 +1,79 @@
+//! The file that a job will write: its prompts are settled, and its name is free, before its turn comes.
+//!
+//! Looks at the disk; when, is for [`super::JobQueue`] to say.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use safelight_core::job::prompt::WildcardFolders;
+use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobId, Notice};
+use safelight_core::naming;
+use safelight_core::settings::{Paths, Settings};
+
+use crate::app::notices::{self, Cause, Severity};
+
+/// What came of looking for a name.
+pub(super) struct Named {
+    pub(super) id: JobId,
+    /// The request with settled prompts and a file of its own, and what is to be said of the prompts.
+    pub(super) found: Result<(Box<GenerateRequest>, Vec<Notice>), JobError>,
+    /// All names that were given so far.
+    pub(super) taken: HashSet<PathBuf>,
+}
+
+/// Nothing can be kept without a folder for results.
+pub(super) fn no_folder() -> notices::Notice {
+    let err = JobError::new(JobErrorKind::Disk, "no folder for results is known")
+        .advise("Choose one in the settings");
+    notices::Notice::new(Severity::Error, err).about(Cause::ResultFolder)
+}
+
+/// Pictures have a folder of their own.
+pub(super) fn output_folder(
+    paths: Option<&Paths>,
+    settings: &Settings,
+    is_picture: bool,
+) -> Option<PathBuf> {
+    let output = &settings.output;
+    match (paths, is_picture) {
+        (Some(paths), true) => Some(output.pictures_folder_or_default(paths)),
+        (Some(paths), false) => Some(output.folder_or_default(paths)),
+        (None, true) => output.pictures_folder.clone(),
+        (None, false) => output.folder.clone(),
+    }
+}
+
+/// Settles the prompts, and gives the job a name that is free; blocks.
+pub(super) fn find_output(
+    mut request: Box<GenerateRequest>,
+    folder: &Path,
+    wildcards: Option<WildcardFolders>,
+    taken: &mut HashSet<PathBuf>,
+) -> Result<(Box<GenerateRequest>, Vec<Notice>), JobError> {
+    let expanded = wildcards.map(|wildcards| request.expand_prompts(&wildcards));
+    let notices = expanded.transpose().map_err(|errors| {
+        let messages: Vec<String> = errors.into_iter().map(|err| err.message).collect();
+        JobError::new(JobErrorKind::InvalidRequest, messages.join("; "))
+    })?;
+    fs::create_dir_all(folder).map_err(|err| folder_error(folder, &err))?;
+    let slug = naming::slug(&request.prompt);
+    let stem = format!("{}_{slug}_{}", naming::timestamp(), request.seed);
+    let extension = request.out.extension().unwrap_or_default();
+    let extension = extension.to_string_lossy().into_owned();
+    request.out = naming::free_path(folder, &stem, &extension, taken);
+    Ok((request, notices.unwrap_or_default()))
+}
+
+fn folder_error(folder: &Path, err: &io::Error) -> JobError {
+    JobError::new(
+        JobErrorKind::Disk,
+        format!(
+            "the folder for results cannot be made ({err}): {}",
+            folder.display()
+        ),
+    )
+    .advise("Choose another folder in the settings")
+    .detail(err.to_string())
+}

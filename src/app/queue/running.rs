@@ -1,0 +1,240 @@
+//! The job that the worker has, with all that it said.
+//!
+//! Plain bookkeeping of what the worker reports.
+
+use std::sync::Arc;
+
+use safelight_core::job::{
+    CancelToken, DeviceChoice, Frame, GenerateRequest, JobId, JobUpdate, Recipe, SectionOrder,
+    Stage,
+};
+use safelight_core::media::Picture;
+use safelight_core::memory::Plan;
+
+use crate::app::memory::MemoryHistory;
+use crate::app::memory::course::usual_share;
+use crate::app::player::Player;
+use crate::app::queue::jobs::{PauseWish, WaitingJob};
+
+#[derive(Debug)]
+pub struct RunningJob {
+    pub id: JobId,
+    pub request: GenerateRequest,
+    pub device: DeviceChoice,
+    pub cancel: CancelToken,
+    pub pause: Option<PauseWish>,
+    pub recipe: Option<Recipe>,
+    /// The engine's line about its device.
+    pub device_line: Option<String>,
+    pub stage: Option<Stage>,
+    /// Which time of the stage, counted from 0.
+    pub section: u32,
+    pub has_resumed: bool,
+    /// Step and number of steps of the running stage.
+    pub step: Option<(u32, u32)>,
+    pub secs_left: Option<f64>,
+    pub num_frames_decoded: u32,
+    /// The latents as pictures, by latent frame.
+    previews: Vec<Option<Arc<Picture>>>,
+    /// The newest real frame.
+    pub frame: Option<Frame>,
+    /// The clip so far, where it grows section by section: it plays while the next section is made.
+    pub growing: Option<Player>,
+    pub memory: MemoryHistory,
+    /// What it will need.
+    pub plan: Option<Box<Plan>>,
+}
+
+impl RunningJob {
+    pub fn new(id: JobId, request: GenerateRequest, cancel: CancelToken) -> Self {
+        Self {
+            id,
+            request,
+            device: DeviceChoice::default(),
+            cancel,
+            pause: None,
+            recipe: None,
+            device_line: None,
+            stage: None,
+            section: 0,
+            has_resumed: false,
+            step: None,
+            secs_left: None,
+            num_frames_decoded: 0,
+            previews: Vec::new(),
+            frame: None,
+            growing: None,
+            memory: MemoryHistory::default(),
+            plan: None,
+        }
+    }
+
+    /// The job as it stands in the queue when it does not run.
+    pub(in crate::app) fn to_idle(&self) -> WaitingJob {
+        WaitingJob {
+            id: self.id,
+            has_output: true,
+            ..WaitingJob::new(self.request.clone(), self.device)
+        }
+    }
+
+    /// Takes in what the worker said. The end and warnings are the app's.
+    pub fn apply(&mut self, update: JobUpdate) {
+        match update {
+            JobUpdate::Started(recipe) => self.recipe = Some(recipe),
+            JobUpdate::Device(line) => self.device_line = Some(line),
+            JobUpdate::Plan(plan) => {
+                self.memory.predict(&plan);
+                self.plan = Some(plan);
+            }
+            JobUpdate::Stage {
+                stage,
+                section,
+                resumed,
+            } => {
+                self.stage = Some(stage);
+                self.section = section;
+                if stage == Stage::Denoise {
+                    // The last section's are not this one's.
+                    self.previews.clear();
+                }
+                self.num_frames_decoded = 0;
+                self.has_resumed |= resumed;
+                if stage != Stage::DenoiseLow {
+                    // The second expert counts on where the first one stopped.
+                    self.step = None;
+                }
+                self.memory.begin(stage, section);
+            }
+            JobUpdate::StageEnded(_) => self.memory.end(),
+            JobUpdate::Step {
+                stage,
+                step,
+                num_steps,
+                secs_left,
+            } => {
+                if self.stage == Some(stage) {
+                    self.step = Some(self.whole_step(stage, step, num_steps));
+                }
+                self.secs_left = (secs_left.is_finite() && secs_left >= 0.0).then_some(secs_left);
+            }
+            JobUpdate::Preview(frame) => self.keep_preview(frame),
+            JobUpdate::Frame(frame) => {
+                self.num_frames_decoded = frame.index.saturating_add(1);
+                self.frame = Some(frame);
+            }
+            JobUpdate::Memory(sample) => self.memory.push(sample),
+            JobUpdate::Reclaimed(reclaim) => self.memory.reclaimed(reclaim),
+            JobUpdate::Section(made) => {
+                let sections = self.request.sections;
+                let is_at_front =
+                    sections.is_some_and(|sections| sections.order == SectionOrder::Original);
+                match &mut self.growing {
+                    Some(clip) => clip.grow(made.clip, is_at_front),
+                    None => self.growing = Some(Player::new(made.clip)),
+                }
+            }
+            JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
+        }
+    }
+
+    /// A step as one of all that both experts make, whether the engine counts over both or in each.
+    fn whole_step(&self, stage: Stage, step: u32, num_steps: u32) -> (u32, u32) {
+        let request = &self.request;
+        let end = request
+            .sampling
+            .end_step
+            .unwrap_or(request.sampling.num_steps);
+        let all = end.saturating_sub(request.sampling.start_step);
+        match stage {
+            Stage::DenoiseHigh if num_steps < all => (step, all),
+            Stage::DenoiseLow if num_steps < all => (step + (all - num_steps), all),
+            _ => (step, num_steps),
+        }
+    }
+
+    /// The picture of one latent frame, counted around.
+    pub fn preview(&self, turn: usize) -> Option<&Arc<Picture>> {
+        let known = || self.previews.iter().flatten();
+        let count = known().count();
+        if count == 0 {
+            None
+        } else {
+            known().nth(turn % count)
+        }
+    }
+
+    /// How many latent frames have a picture.
+    pub fn num_previews(&self) -> usize {
+        self.previews.iter().flatten().count()
+    }
+
+    /// How much of the whole is done, from 0 to 1: the stages weighted by what they usually take.
+    pub fn progress(&self) -> f32 {
+        let Some(recipe) = &self.recipe else {
+            return 0.0;
+        };
+        let running = self
+            .stage
+            .and_then(|stage| recipe.position(stage, self.section));
+        let mut done = match (running, self.stage) {
+            (Some(position), Some(stage)) => {
+                let before = recipe.stages.iter().take(position).copied();
+                before.map(weight).sum::<f32>() + weight(stage) * self.stage_progress()
+            }
+            _ => 0.0,
+        };
+        if let (true, Some((step, num_steps))) = (self.is_with_expert(), self.step) {
+            // One count over both experts, of whom each makes an unknown part.
+            let stages = recipe.stages.iter().copied();
+            let before: f32 = stages
+                .take_while(|stage| *stage != Stage::DenoiseHigh)
+                .map(weight)
+                .sum();
+            let both = weight(Stage::DenoiseHigh) + weight(Stage::DenoiseLow);
+            done = before + both * step as f32 / num_steps.max(1) as f32;
+        }
+        let total: f32 = recipe.stages.iter().copied().map(weight).sum();
+        (done / total.max(f32::EPSILON)).clamp(0.0, 1.0)
+    }
+
+    /// How many frames the running decoding gives.
+    pub fn num_frames_of_stage(&self) -> usize {
+        match &self.request.sections {
+            Some(sections) => sections.decoded(self.section).num_frames as usize,
+            None => self.request.num_decoded(),
+        }
+    }
+
+    fn is_with_expert(&self) -> bool {
+        matches!(self.stage, Some(Stage::DenoiseHigh | Stage::DenoiseLow))
+    }
+
+    fn stage_progress(&self) -> f32 {
+        match (self.stage, self.step) {
+            (Some(Stage::Decode), None) => {
+                self.num_frames_decoded as f32 / self.num_frames_of_stage().max(1) as f32
+            }
+            (_, Some((step, num_steps))) => step as f32 / num_steps.max(1) as f32,
+            _ => 0.0,
+        }
+        .clamp(0.0, 1.0)
+    }
+
+    fn keep_preview(&mut self, frame: Frame) {
+        // At most so many latent frames; the worker's word is not trusted with the size of a list.
+        let index = frame.index as usize;
+        if index >= self.request.num_decoded().max(1) {
+            return;
+        }
+        if self.previews.len() <= index {
+            self.previews.resize(index + 1, None);
+        }
+        self.previews[index] = Some(frame.picture);
+    }
+}
+
+/// A stage's usual share of a job.
+fn weight(stage: Stage) -> f32 {
+    usual_share(stage) as f32
+}

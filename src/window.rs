@@ -1,0 +1,176 @@
+//! The native window: an [`eframe::App`] that gives [`App`] its turn and has the panels drawn.
+//!
+//! wgpu on Vulkan (or Metal, DX12), on OpenGL where there is no other. It prints nothing: a window that cannot be opened
+//! is an error with a sentence for the caller.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use egui::{Context, IconData, RawInput, Ui, ViewportBuilder};
+
+use crate::app::desktop::{APP_ID, place};
+use crate::app::inputs::wayland_drop;
+use crate::app::state::Page;
+use crate::app::{App, StartupOptions};
+use crate::starting;
+use crate::ui::{self, Panels, theme};
+use crate::worker::WorkerHandle;
+
+/// Where earlier versions kept what the window remembers: a key of its own storage.
+const OLD_STATE_KEY: &str = "state";
+/// Bursts of events cost one repaint.
+const WAKE_AFTER: Duration = Duration::from_millis(16);
+
+/// Wakes the window; may be called from any thread.
+pub type Wake = Box<dyn Fn() + Send>;
+
+/// Why there is no window.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no window could be opened ({reason}); Safelight needs a desktop (X11 or Wayland) with Vulkan or OpenGL, and `safelight generate` works without one"
+)]
+pub struct WindowError {
+    reason: String,
+}
+
+/// Opens the window and returns when it is closed. `start_worker` is called once, with a closure
+/// that wakes the window.
+pub fn run<E: std::error::Error + Send + Sync + 'static>(
+    startup: StartupOptions,
+    start_worker: impl FnOnce(Wake) -> Result<WorkerHandle, E>,
+) -> Result<(), WindowError> {
+    let storage = startup
+        .paths
+        .as_ref()
+        .map(|paths| paths.data.join("window.ron"));
+    let scale = startup.settings.interface.scale;
+    let options = eframe::NativeOptions {
+        window_builder: Some(Box::new(move |builder| place::at_scale(builder, scale))),
+        viewport: ViewportBuilder::default()
+            .with_title("Safelight")
+            .with_app_id(APP_ID)
+            .with_inner_size(theme::WINDOW_SIZE)
+            .with_min_inner_size(theme::WINDOW_MIN_SIZE)
+            .with_icon(Arc::new(icon())),
+        renderer: eframe::Renderer::Wgpu,
+        centered: true,
+        persistence_path: storage,
+        ..Default::default()
+    };
+    let create = Box::new(|cc: &eframe::CreationContext<'_>| {
+        starting::passed("window and graphics opened");
+        let ctx = cc.egui_ctx.clone();
+        let worker = start_worker(Box::new(move || ctx.request_repaint_after(WAKE_AFTER)))?;
+        let window = Window::new(cc, worker, startup);
+        starting::passed("state restored");
+        Ok(Box::new(window) as Box<dyn eframe::App>)
+    });
+    eframe::run_native("Safelight", options, create).map_err(|err| WindowError {
+        reason: without_source_place(&err.to_string()).to_owned(),
+    })
+}
+
+/// The cause alone: the window library names the line of its own source before it.
+fn without_source_place(text: &str) -> &str {
+    let cause = text
+        .rsplit_once(".rs:")
+        .and_then(|(_, rest)| rest.split_once(": "));
+    cause.map_or(text, |(_, cause)| cause).trim_end_matches('.')
+}
+
+/// The window's icon; none at all would be egui's own.
+fn icon() -> IconData {
+    eframe::icon_data::from_png_bytes(include_bytes!("../assets/icons/safelight-256.png"))
+        .unwrap_or_default()
+}
+
+/// The app with what its panels remember for themselves.
+pub struct Window {
+    pub app: App,
+    pub panels: Panels,
+    num_frames: u64,
+    /// Its place was looked at.
+    is_placed: bool,
+}
+
+impl Window {
+    pub fn new(
+        cc: &eframe::CreationContext<'_>,
+        worker: WorkerHandle,
+        mut startup: StartupOptions,
+    ) -> Self {
+        let ctx = &cc.egui_ctx;
+        theme::install(ctx);
+        ui::focus::install(ctx);
+        // The settings' own keys do it.
+        ctx.options_mut(|options| options.zoom_with_keyboard = false);
+        let old = || eframe::get_value(cc.storage?, OLD_STATE_KEY);
+        startup.remembered = startup.remembered.or_else(old);
+        // Nothing was ever remembered, and nobody came with something in hand.
+        let is_first_start =
+            cc.storage.is_some() && startup.remembered.is_none() && startup.files.is_empty();
+        let mut app = App::new(ctx, worker, startup, wayland_drop::listen(cc));
+        if is_first_start {
+            app.cx.page = Page::Welcome;
+        }
+        Self {
+            app,
+            panels: Panels::default(),
+            num_frames: 0,
+            is_placed: false,
+        }
+    }
+}
+
+impl eframe::App for Window {
+    fn logic(&mut self, ctx: &Context, frame: &mut eframe::Frame) {
+        if self.num_frames == 1 {
+            starting::shown();
+        }
+        if !std::mem::replace(&mut self.is_placed, true) {
+            place::correct(ctx, frame);
+        }
+        self.app.step();
+    }
+
+    fn raw_input_hook(&mut self, _ctx: &Context, input: &mut RawInput) {
+        self.app.drops.forget_stale(input);
+    }
+
+    fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
+        self.num_frames += 1;
+        if self.num_frames == 1 {
+            starting::passed("first frame begun");
+        }
+        let (drawn, commands) = ui::draw(ui, &mut self.app, &mut self.panels);
+        self.app.take_frame(drawn, commands);
+        if self.num_frames == 1 {
+            starting::passed("first frame laid out");
+        }
+    }
+
+    /// What should outlive the window is in the app's own file; a half-scrolled form should not.
+    fn persist_egui_memory(&self) -> bool {
+        false
+    }
+
+    fn on_exit(&mut self) {
+        self.app.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_stands_without_the_place_in_someones_source() {
+        let text =
+            "winit error: os error at /home/a/winit/src/linux/mod.rs:765: no DISPLAY is set.";
+        assert_eq!(without_source_place(text), "no DISPLAY is set");
+        assert_eq!(
+            without_source_place("WGPU error: no adapter"),
+            "WGPU error: no adapter"
+        );
+    }
+}

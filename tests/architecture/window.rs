@@ -1,0 +1,51 @@
+//! The walls within the window: parts own their state, panels only read it, and files do not import each other in circles.
+
+use super::imports::Imports;
+use super::source::{code, names};
+use super::{read, rust_files};
+
+#[test]
+fn no_more_than_three_files_of_the_app_import_each_other_in_a_circle() {
+    let files = rust_files("src/app");
+    let sources = files
+        .iter()
+        .map(|path| (path.trim_start_matches("src/"), read(path)));
+    let circles = Imports::of(sources).circles(3);
+    let told = circles.iter().map(|circle| {
+        let names = circle.iter().map(|module| module.join("::"));
+        names.collect::<Vec<_>>().join(", ")
+    });
+    assert!(
+        circles.is_empty(),
+        "\n{}",
+        told.collect::<Vec<_>>().join("\n")
+    );
+}
+
+#[test]
+fn the_app_only_gives_its_parts_their_turn() {
+    let mut files = rust_files("src/app");
+    files.retain(|path| names(&code(&read(path)), "impl App"));
+    assert!((1..=6).contains(&files.len()), "{files:#?}");
+}
+
+#[test]
+fn panels_change_nothing_but_the_form_and_what_they_remember_for_themselves() {
+    for path in rust_files("src/ui") {
+        // The place where a frame begins hands its panels what they may see.
+        if path == "src/ui/mod.rs" {
+            continue;
+        }
+        let code = code(&read(&path));
+        for owned in [
+            "App", "Cx", "State", "Gallery", "JobQueue", "Library", "Settings",
+        ] {
+            let lent = format!("&mut {owned}");
+            let is_draft = path.starts_with("src/ui/settings/") && owned == "Settings";
+            assert!(
+                is_draft || !names(&code, &lent),
+                "{path} takes {lent}: panels push commands"
+            );
+        }
+    }
+}
