@@ -4,6 +4,8 @@
 
 #[path = "architecture/imports.rs"]
 mod imports;
+#[path = "architecture/pages.rs"]
+mod pages;
 #[path = "architecture/source.rs"]
 mod source;
 #[path = "architecture/window.rs"]
