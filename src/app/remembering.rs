@@ -2,11 +2,10 @@
 //!
 //! The file is written as a whole or not at all, by the file thread. The window's place and size are eframe's.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
-use safelight_core::files::{keep_aside, write_atomically};
+use safelight_core::files::{MAX_JSON_BYTES, keep_aside, read_bounded, write_json};
 use safelight_core::settings::Paths;
 
 use crate::app::cx::Cx;
@@ -35,7 +34,7 @@ impl Remembering {
 
 /// What an earlier window remembered; nothing where there was none. A file that is broken is kept under another name.
 pub(super) fn read(path: &Path) -> Option<State> {
-    let read = match fs::read(path) {
+    let read = match read_bounded(path, MAX_JSON_BYTES) {
         Ok(text) => serde_json::from_slice(&text).map_err(io::Error::from),
         Err(err) if err.kind() == io::ErrorKind::NotFound => return None,
         Err(err) => Err(err),
@@ -85,14 +84,13 @@ impl Remembering {
 }
 
 fn write(state: &State, path: &Path) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    write_atomically(path, &serde_json::to_vec(state)?)
+    write_json(path, state)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -16,7 +16,7 @@ use safelight_core::settings::Settings;
 use safelight_core::units::{measured_text, size_text};
 use serde_json::json;
 
-use super::generate::{self, CANCELLED, cancel_on_interrupt, print_event, say};
+use super::generate::{self, CANCELLED, print_event, say, stop_on_signal};
 use super::{Surroundings, out};
 use crate::download::{self, Hub, Options, Order, Phase, Progress, Quote};
 use crate::telemetry::host;
@@ -123,7 +123,7 @@ impl<'a> Download<'a> {
             return Ok(CANCELLED);
         }
         let cancel = CancelToken::default();
-        cancel_on_interrupt(&cancel)?;
+        stop_on_signal(&cancel)?;
         let mut teller = Teller::new(self.args.json);
         let fetched = download::download(&orders, &options, &cancel, &mut |progress| {
             teller.tell(progress);

@@ -1,5 +1,6 @@
 //! `safelight inspect`: the identity card of a model folder or of one weight file; of a picture or clip how it was made.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,10 +10,14 @@ use safelight_core::catalog::{Catalog, ComponentCard, IdentityCard};
 use safelight_core::job::JobErrorKind;
 use safelight_core::lora::LoraCard;
 use safelight_core::model::{CatalogError, ModelSpec};
+use safelight_core::shown::one_line;
 use safelight_core::units::size_text;
 use serde_json::json;
 
 use super::{Surroundings, made_with, out};
+
+/// Characters of a path or of what is wrong with a file.
+const MAX_PROBLEM: usize = 1000;
 
 /// Say what a model folder or a weight file is, and what is missing or wrong; of a picture, a clip or a JSON file how it was made, here or by another program
 #[derive(Args, Debug)]
@@ -64,7 +69,7 @@ fn read(args: &InspectArgs, surroundings: &Surroundings) -> Result<IdentityCard,
 
 fn as_text(card: &IdentityCard) -> String {
     // Writing to a string cannot fail.
-    let mut text = format!("{}\n", card.path.display());
+    let mut text = format!("{}\n", one_line(&card.path.to_string_lossy(), MAX_PROBLEM));
     let roles = |role: &str| card.components.iter().any(|part| part.name == role);
     let is_part = ["vae", "text_encoder", "image_encoder"]
         .into_iter()
@@ -93,13 +98,13 @@ fn as_text(card: &IdentityCard) -> String {
     if !card.notes.is_empty() {
         text.push_str("\nThe file says of itself\n");
         for (key, value) in &card.notes {
-            writeln!(text, "  {key}: {}", shortened(value)).ok();
+            writeln!(text, "  {}: {}", shortened(key), shortened(value)).ok();
         }
     }
     if !card.problems.is_empty() {
         text.push_str("\nMissing or wrong\n");
         for problem in &card.problems {
-            writeln!(text, "  {problem}").ok();
+            writeln!(text, "  {}", one_line(problem, MAX_PROBLEM)).ok();
         }
     }
     text
@@ -169,17 +174,8 @@ fn count_text(count: u64) -> String {
 }
 
 /// One line of a note, which may be a whole training configuration.
-fn shortened(value: &str) -> String {
-    let line: String = value
-        .chars()
-        .take(100)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    if line.len() < value.len() {
-        format!("{line}...")
-    } else {
-        line
-    }
+fn shortened(value: &str) -> Cow<'_, str> {
+    one_line(value, 100)
 }
 
 #[cfg(test)]

@@ -3,13 +3,15 @@
 //! Standard error belongs to what is said to people; log lines go there only on demand. Without a
 //! log the program works all the same.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, IsTerminal as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::panic;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
+use safelight_core::files::{make_private_folder, private};
 use safelight_core::settings::Paths;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -73,7 +75,9 @@ fn log_panics() {
 /// Opens the log for more lines and makes its folder; one that grew too large begins anew.
 fn open_log(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        make_private_folder(folder)?;
+        // Earlier versions let others look in. Everything that holds prompts lies below.
+        fs::set_permissions(folder, Permissions::from_mode(0o700)).ok();
     }
     let size = match fs::metadata(path) {
         // Opening a pipe could wait for ever.
@@ -81,7 +85,8 @@ fn open_log(path: &Path) -> io::Result<File> {
         Ok(meta) => meta.len(),
         Err(_) => 0,
     };
-    let file = File::options().create(true).append(true).open(path)?;
+    let mut options = File::options();
+    let file = private(options.create(true).append(true)).open(path)?;
     if size > MAX_LOG_BYTES {
         file.set_len(0)?;
     }

@@ -6,10 +6,13 @@ use std::path::Path;
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::media::{MediaError, has_clip_name, has_picture_name, media_info};
 use safelight_core::restore::{self, Found, Restored};
+use safelight_core::shown;
 use serde_json::{Value, json};
 
 /// Endings of texts that can say how something was made.
 const TEXTS: [&str; 2] = ["json", "txt"];
+/// More characters than a prompt has.
+const MAX_TEXT: usize = 20_000;
 
 /// What the file says, or why that is nothing; `None` where it is no such file, and may be a model.
 pub(super) fn read(path: &Path) -> Option<Result<Found, JobError>> {
@@ -116,7 +119,5 @@ fn lines(restored: &Restored) -> Vec<(&'static str, String)> {
 
 /// Prompts have lines, and terminals obey what is not a letter.
 fn one_line(text: &str) -> String {
-    text.chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
-        .collect()
+    shown::one_line(text, MAX_TEXT).into_owned()
 }

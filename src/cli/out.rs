@@ -7,12 +7,19 @@ use std::process::ExitCode;
 
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::model::CatalogError;
+use safelight_core::shown::{one_line, printable};
 use serde_json::{Value, json};
+
+/// Longer names are cut.
+const MAX_CELL: usize = 200;
 
 /// Writes to standard output; the code is `code` unless the text could not be written.
 pub fn print(text: &str, code: u8) -> ExitCode {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out
+        .write_all(printable(text).as_bytes())
+        .and_then(|()| out.flush())
+    {
         Err(err) if err.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         _ => ExitCode::from(code),
     }
@@ -42,7 +49,7 @@ pub fn print_job_error(err: &JobError, is_json: bool) -> ExitCode {
         text.push('\n');
     }
     // Where standard error is closed, the code still says it.
-    io::stderr().write_all(text.as_bytes()).ok();
+    io::stderr().write_all(printable(&text).as_bytes()).ok();
     ExitCode::from(code)
 }
 
@@ -56,6 +63,12 @@ pub fn misunderstood(err: &clap::Error) -> JobError {
 
 /// Rows with every column as wide as its widest cell, indented by two.
 pub fn table(rows: &[Vec<String>]) -> String {
+    let cells = |row: &Vec<String>| -> Vec<String> {
+        row.iter()
+            .map(|cell| one_line(cell, MAX_CELL).into_owned())
+            .collect()
+    };
+    let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let num_columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -63,7 +76,7 @@ pub fn table(rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = (0..num_columns).map(width).collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let cells = row.iter().zip(&widths).map(|(cell, width)| {
             let missing = width - cell.chars().count();
             format!("{cell}{}", " ".repeat(missing))

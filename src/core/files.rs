@@ -3,8 +3,9 @@
 //!
 //! Also JSON files that only help, and keeping those that nobody can read. It knows nobody's format.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -27,6 +28,37 @@ impl FileError {
     }
 }
 
+/// Far more than any JSON file of this program's own has, and than any published tokenizer's.
+pub const MAX_JSON_BYTES: u64 = 64 << 20;
+/// More than a text has that somebody wrote.
+pub const MAX_TEXT_BYTES: u64 = 4 << 20;
+
+/// Reads a file of at most so many bytes. What is no plain file is not opened at all: a pipe would wait for its writer,
+/// and a device has no end.
+pub fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let wrong = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
+    if !fs::metadata(path)?.is_file() {
+        return Err(wrong("expected a file, found something else".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    // Files of the kernel have no size before they are read.
+    File::open(path)?
+        .take(max_bytes.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(wrong(format!(
+            "expected at most {max_bytes} bytes, found more"
+        )));
+    }
+    Ok(bytes)
+}
+
+/// The same of a text in UTF-8.
+pub fn read_text_bounded(path: &Path, max_bytes: u64) -> io::Result<String> {
+    let text = String::from_utf8(read_bounded(path, max_bytes)?);
+    text.map_err(|err| io::Error::new(io::ErrorKind::InvalidData, err.utf8_error()))
+}
+
 /// The temporary name under which `path` is written: in the same folder, so that a rename suffices.
 pub fn partial_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -35,20 +67,47 @@ pub fn partial_path(path: &Path) -> PathBuf {
 
 /// Writes `bytes` to `path` as a whole or not at all.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_whole(path, bytes, &mut File::options())
+}
+
+/// The same of a file that nobody but its owner reads: it may hold prompts. Makes the folder where it is missing.
+pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        make_private_folder(folder)?;
+    }
+    write_whole(path, bytes, private(&mut File::options()))
+}
+
+fn write_whole(path: &Path, bytes: &[u8], options: &mut OpenOptions) -> io::Result<()> {
     let partial = partial_path(path);
-    let written = File::create(&partial).and_then(|mut file| {
+    let opened = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&partial);
+    let written = opened.and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_data()
     });
     finish_partial(&partial, path, written)
 }
 
-/// Writes a value as JSON, as a whole or not at all, and makes the folder where it is missing.
+/// Files that are made with these options are their owner's alone.
+pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.mode(0o600);
+    options
+}
+
+/// Makes a folder, with those above it, that nobody but its owner looks into.
+pub fn make_private_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder.recursive(true).create(folder)
+}
+
+/// Writes a value as JSON with [`write_private`].
 pub fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    write_atomically(path, &serde_json::to_vec(value)?)
+    write_private(path, &serde_json::to_vec(value)?)
 }
 
 /// What lies in a folder, in a steady order.
@@ -67,7 +126,7 @@ pub(crate) fn has_ending(path: &Path, endings: &[&str]) -> bool {
 
 /// What a JSON file says; the default where there is none, or it cannot be read: for what only helps.
 pub fn read_json_or_default<T: DeserializeOwned + Default>(path: &Path) -> T {
-    let read = fs::read(path).ok();
+    let read = read_bounded(path, MAX_JSON_BYTES).ok();
     read.and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or_default()
 }
@@ -118,5 +177,24 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_has_no_end_or_is_no_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        for path in [&pipe, Path::new("/dev/zero"), folder.path()] {
+            let err = read_bounded(path, 10).unwrap_err();
+            assert_eq!(err.to_string(), "expected a file, found something else");
+        }
+        let path = folder.path().join("a.txt");
+        fs::write(&path, "0123456789").unwrap();
+        assert_eq!(read_text_bounded(&path, 10).unwrap(), "0123456789");
+        let err = read_bounded(&path, 9).unwrap_err();
+        assert_eq!(err.to_string(), "expected at most 9 bytes, found more");
+        fs::write(&path, [0xff]).unwrap();
+        assert!(read_text_bounded(&path, 9).is_err());
     }
 }

@@ -22,6 +22,7 @@ pub mod presets;
 pub mod protocol;
 pub mod restore;
 pub mod settings;
+pub mod shown;
 pub mod speed;
 #[cfg(test)]
 mod testing;

@@ -46,21 +46,22 @@ pub fn free_path(
     extension: &str,
     taken: &mut HashSet<PathBuf>,
 ) -> PathBuf {
-    let mut number = 1;
-    loop {
-        let name = if number == 1 {
-            format!("{stem}.{extension}")
-        } else {
-            format!("{stem}-{number}.{extension}")
-        };
-        let path = folder.join(name);
-        let is_used = path.exists() || numbered_path(&path, 1).exists();
-        if !is_used && !taken.contains(&path) {
-            taken.insert(path.clone());
-            return path;
-        }
-        number += 1;
-    }
+    let first = folder.join(format!("{stem}.{extension}"));
+    let is_free = |path: &PathBuf| {
+        !path.exists() && !numbered_path(path, 1).exists() && !taken.contains(path)
+    };
+    let path = names_like(&first).find(is_free).unwrap_or_default();
+    taken.insert(path.clone());
+    path
+}
+
+/// `a.mp4`, then `a-2.mp4`, `a-3.mp4` and so on, without end.
+pub fn names_like(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    let others =
+        (2_u64..).map(move |number| path.with_file_name(format!("{stem}-{number}.{extension}")));
+    std::iter::once(path.to_path_buf()).chain(others)
 }
 
 /// `2026-11-20_101502`, in the user's own time zone where the system can tell it.

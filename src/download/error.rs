@@ -10,6 +10,16 @@ use thiserror::Error;
 pub enum DownloadError {
     #[error("the server did not answer ({reason}): {url}")]
     Unreachable { reason: String, url: String },
+    #[error("the server leads astray ({reason}), so nothing is fetched from it: {url}")]
+    Astray { reason: String, url: String },
+    #[error(
+        "expected a file of {expected} bytes, but the server has one of {found} bytes, so it is another file: {url}"
+    )]
+    OtherSize {
+        expected: u64,
+        found: u64,
+        url: String,
+    },
     #[error("expected the file from the server, found the answer {status}: {url}")]
     Status { status: u16, url: String },
     #[error(

@@ -2,9 +2,10 @@
 //!
 //! Asks nobody: only addresses and the places where its own tools keep tokens.
 
+use std::env;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
+use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
 use safelight_core::uri;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ impl Hub {
             let cache = cache.or_else(|| env::home_dir().map(|home| home.join(".cache")));
             cache.map(|cache| cache.join("huggingface"))
         });
-        let kept = || fs::read_to_string(home?.join("token")).ok();
+        let kept = || read_text_bounded(&home?.join("token"), MAX_TEXT_BYTES).ok();
         Self::new(
             &variable("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".to_owned()),
             variable("HF_TOKEN").or_else(kept),

@@ -223,6 +223,13 @@ fn ask(
             Some(answer) => break answer?,
         }
     };
+    if let Some(expected) = order.bytes.filter(|bytes| *bytes != facts.bytes) {
+        return Err(DownloadError::OtherSize {
+            expected,
+            found: facts.bytes,
+            url: order.url.clone(),
+        });
+    }
     let is_done = match fs::metadata(&order.to) {
         Ok(stat) if stat.is_file() && stat.len() == facts.bytes => true,
         Ok(stat) => {

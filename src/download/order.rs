@@ -12,6 +12,8 @@ pub struct Order {
     pub url: String,
     /// Where it goes. Folders are made.
     pub to: PathBuf,
+    /// What the catalogue says of its size: a server that has another file has not this one.
+    pub bytes: Option<u64>,
 }
 
 /// The files of a model that are not here in any form, below a folder for models.
@@ -19,6 +21,7 @@ pub fn orders(entry: &CatalogEntry, hub: &Hub, models: &Path) -> Vec<Order> {
     let orders = entry.to_fetch().map(|source| Order {
         url: hub.url(&source.repository, &source.path),
         to: source.place_below(models),
+        bytes: source.bytes,
     });
     orders.collect()
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-use safelight_core::files::write_atomically;
+use safelight_core::files::{MAX_JSON_BYTES, read_bounded, write_atomically};
 use serde::{Deserialize, Serialize};
 
 use super::DownloadError;
@@ -42,7 +42,8 @@ impl Note {
 
     /// The note beside a file, where it is one of this state of the server's file and can be true.
     fn read(to: &Path, remote: &RemoteFile, piece_bytes: u64) -> Option<Self> {
-        let note: Self = serde_json::from_slice(&fs::read(note_path(to)).ok()?).ok()?;
+        let note: Self =
+            serde_json::from_slice(&read_bounded(&note_path(to), MAX_JSON_BYTES).ok()?).ok()?;
         let empty = Self::new(remote, piece_bytes);
         let is_same = (&note.version, note.bytes, note.piece_bytes)
             == (&empty.version, empty.bytes, empty.piece_bytes);

@@ -92,7 +92,8 @@ impl Remote {
     }
 
     fn head(&self, agent: &Agent, url: &str) -> Result<Response<Body>, DownloadError> {
-        let answer = self.with_token(agent.head(url)).call();
+        let request = agent.head(url).config().https_only(is_safe(url)).build();
+        let answer = self.with_token(request).call();
         answer.map_err(|err| unreachable_server(&err, url))
     }
 
@@ -103,7 +104,8 @@ impl Remote {
         file: &RemoteFile,
         (start, end): (u64, u64),
     ) -> Result<impl Read + use<>, DownloadError> {
-        let mut request = self.with_token(self.following.get(url));
+        let request = self.following.get(url).config().https_only(is_safe(url));
+        let mut request = self.with_token(request.build());
         let is_part = file.has_pieces && (start, end) != (0, file.bytes);
         if is_part {
             request = request.header(header::RANGE, format!("bytes={start}-{}", end - 1));
@@ -163,10 +165,19 @@ fn sound(status: StatusCode, url: &str) -> Result<(), DownloadError> {
     }
 }
 
+/// A server that is asked over TLS may lead on to no other kind.
+fn is_safe(url: &str) -> bool {
+    url.starts_with("https:")
+}
+
 fn unreachable_server(err: &ureq::Error, url: &str) -> DownloadError {
-    DownloadError::Unreachable {
-        reason: err.to_string(),
-        url: url.to_owned(),
+    let (reason, url) = (err.to_string(), url.to_owned());
+    match err {
+        ureq::Error::TooManyRedirects
+        | ureq::Error::RedirectFailed
+        | ureq::Error::RequireHttpsOnly(_)
+        | ureq::Error::BadUri(_) => DownloadError::Astray { reason, url },
+        _ => DownloadError::Unreachable { reason, url },
     }
 }
 

@@ -213,9 +213,17 @@ pub fn walk(
 ) -> Result<DenoiseState, EngineError> {
     let (wanted, calls) = (solver.steps(), solver.all_calls());
     let mut latents = state.latents.to_device(place.device);
+    // Behind the last whole step, where that is not on the disk: it may have taken minutes.
+    let mut unsaved: Option<DenoiseState> = None;
+    let stopped = |unsaved: Option<DenoiseState>, capture: &Capture| {
+        if let Some(state) = unsaved {
+            keep(state, capture, hooks);
+        }
+        EngineError::Cancelled
+    };
     for index in state.step..end {
         if hooks.cancelled() {
-            return Err(EngineError::Cancelled);
+            return Err(stopped(unsaved, capture));
         }
         let call = Call {
             index,
@@ -224,18 +232,19 @@ pub fn walk(
             told: solver.timesteps().get(index as i64),
         };
         capture.put(call.name("timestep"), &call.told);
-        let mut ask = || {
-            let velocity = model.velocity(&latents, &call, capture);
-            velocity.ok_or(EngineError::Cancelled)
+        let Some(mut velocity) = model.velocity(&latents, &call, capture) else {
+            return Err(stopped(unsaved, capture));
         };
-        let mut velocity = ask()?;
         // Some kernels of attention are wrong on some GPUs, from the first call on.
         if index == state.step && !is_finite(&velocity) && distrust_fused_attention() {
             hooks.warn(
                 "the first step gave no numbers: it is computed again with sliced attention, and all that follow"
                     .to_owned(),
             );
-            velocity = ask()?;
+            let Some(again) = model.velocity(&latents, &call, capture) else {
+                return Err(stopped(unsaved, capture));
+            };
+            velocity = again;
         }
         fault::at(Site::Sampler);
         let next = solver.step(index, &velocity, &latents);
@@ -253,16 +262,17 @@ pub fn walk(
         let done = solver.step_of(index + 1) - wanted.start;
         hooks.step(done, wanted.len());
         hooks.preview(&model.shown(&next.x0));
-        if done.is_multiple_of(STEPS_PER_CHECKPOINT) && index + 1 < end {
-            // A run that goes on from here records only the steps behind it.
-            if let Err(err) = capture.finish() {
-                hooks.warn(format!("the capture could not be written: {err}"));
-            }
-            hooks.checkpoint(DenoiseState {
+        if index + 1 < end {
+            unsaved = Some(DenoiseState {
                 step: index + 1,
                 latents: latents.shallow_clone(),
                 history: solver.history(),
             });
+        }
+        if done.is_multiple_of(STEPS_PER_CHECKPOINT)
+            && let Some(state) = unsaved.take()
+        {
+            keep(state, capture, hooks);
         }
     }
     Ok(DenoiseState {
@@ -270,6 +280,14 @@ pub fn walk(
         latents,
         history: solver.history(),
     })
+}
+
+/// Writes a checkpoint. A run that goes on from here records only the steps behind it.
+fn keep(state: DenoiseState, capture: &Capture, hooks: &dyn Hooks) {
+    if let Err(err) = capture.finish() {
+        hooks.warn(format!("the capture could not be written: {err}"));
+    }
+    hooks.checkpoint(state);
 }
 
 fn is_finite(xs: &Tensor) -> bool {

@@ -6,7 +6,7 @@ use std::any::Any;
 use std::io;
 use std::path::PathBuf;
 
-use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::job::{JobError, JobErrorKind, disk_advice};
 use safelight_core::media::MediaError;
 use safelight_core::memory::{Fault, HostMemory, explain_shortage};
 use safelight_core::model::CatalogError;
@@ -112,10 +112,7 @@ impl EngineError {
                 "See `safelight doctor`; a smaller size may help",
             ),
             Self::Device { .. } => (JobErrorKind::Device, "See `safelight doctor`"),
-            Self::Io { .. } => (
-                JobErrorKind::Disk,
-                "Free some space or choose another folder",
-            ),
+            Self::Io { source, .. } => (JobErrorKind::Disk, disk_advice(source)),
             Self::Internal { .. } | Self::Cancelled => {
                 (JobErrorKind::Internal, "Please report it with the details")
             }

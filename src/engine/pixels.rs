@@ -34,6 +34,16 @@ pub fn pixels_from_rgb8(rgb: &[u8], width: u32, height: u32) -> Result<Tensor, E
     Ok((pixels * 2.0 - 1.0).contiguous())
 }
 
+/// Refuses pixels that are no numbers: they would become a black picture.
+pub fn check_numbers(pixels: &Tensor) -> Result<(), EngineError> {
+    if pixels.isfinite().all().int64_value(&[]) == 1 {
+        return Ok(());
+    }
+    Err(EngineError::request(
+        "the autoencoder gave pixels that are no numbers: its file may be damaged, or its numbers too large for this dtype (try f32)",
+    ))
+}
+
 /// `(1, 3, F, H, W)` in -1..1 to bytes, `(F, H, W, 3)` on the CPU.
 pub fn rgb8_from_pixels(pixels: &Tensor) -> Tensor {
     let unit = (pixels.to_kind(Kind::Float) * 0.5 + 0.5).clamp(0.0, 1.0);
@@ -59,5 +69,13 @@ mod tests {
         let back: Vec<u8> = back.flatten(0, 3).try_into().unwrap();
         assert_eq!(back, bytes);
         assert!(pixels_from_rgb8(&bytes, 16, 15).is_err());
+    }
+
+    #[test]
+    fn pixels_that_are_no_numbers_are_refused() {
+        for (number, is_sound) in [(0.5, true), (f64::NAN, false), (f64::INFINITY, false)] {
+            let pixels = Tensor::full([1, 3, 1, 2, 2], number, (Kind::Half, Device::Cpu));
+            assert_eq!(check_numbers(&pixels).is_ok(), is_sound);
+        }
     }
 }

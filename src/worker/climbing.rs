@@ -145,6 +145,6 @@ fn lost_twice(stage: Stage, reason: &str) -> JobError {
     let what =
         format!("the engine ended twice, the second time in the stage '{stage}' ({first_line})");
     JobError::new(JobErrorKind::EngineLost, what)
-        .advise("See the details and `safelight doctor`; a smaller size may help")
+        .advise("Run `safelight doctor`: it says whether libtorch and the device are sound")
         .detail(reason)
 }

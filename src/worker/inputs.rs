@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use safelight_core::files::{read_json_or_default, write_json};
 use safelight_core::job::{
-    Clip, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder, SEEN_FRAMES,
+    Clip, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder, SEEN_FRAMES, disk_advice,
 };
 use safelight_core::lora;
 use safelight_core::lora::CheckedLora;
-use safelight_core::media::{self, MediaError, Picture};
+use safelight_core::media::{self, MAX_CLIP_PIXELS, MediaError, Picture};
+use safelight_core::model::Component;
 
 use super::save;
 
@@ -78,6 +79,7 @@ impl Inputs {
 
     /// The inputs of a job that goes on in its folder: those that were copied there.
     pub(super) fn reopen(request: &GenerateRequest, folder: &JobFolder) -> Result<Self, JobError> {
+        same_model(request, folder)?;
         let mut inputs = Self {
             // Without them the clip only says less of what it was made of.
             fingerprints: read_json_or_default(&folder.inputs_file()),
@@ -95,9 +97,11 @@ impl Inputs {
     }
 
     /// Notes what is known of them, for a job that goes on when this program has ended.
-    pub(super) fn keep(&self, folder: &JobFolder) {
-        if let Err(err) = write_json(&folder.inputs_file(), &self.fingerprints) {
-            tracing::warn!("what is known of a job's pictures could not be noted: {err}");
+    pub(super) fn keep(&self, request: &GenerateRequest, folder: &JobFolder) {
+        let noted = write_json(&folder.inputs_file(), &self.fingerprints)
+            .and_then(|()| write_json(&folder.model_file(), &model_fingerprints(request)));
+        if let Err(err) = noted {
+            tracing::warn!("what is known of a job's files could not be noted: {err}");
         }
     }
 
@@ -119,14 +123,13 @@ impl Inputs {
         request: &GenerateRequest,
         folder: &JobFolder,
     ) -> Result<(), JobError> {
+        let info = media::clip_info(path).map_err(|err| unusable(&err))?;
+        check_length(info.num_frames.into(), request, path)?;
         let files = media::clip_files(path).map_err(|err| unusable(&err))?;
         let target = folder.extended();
         let disk = |err: std::io::Error| {
-            JobError::new(
-                JobErrorKind::Disk,
-                format!("the clip cannot be copied ({err}): {}", path.display()),
-            )
-            .advise("Free some space or choose another folder")
+            let what = format!("the clip cannot be copied ({err}): {}", path.display());
+            JobError::new(JobErrorKind::Disk, what).advise(disk_advice(&err))
         };
         std::fs::create_dir_all(&target).map_err(disk)?;
         let mut copies = Vec::new();
@@ -180,6 +183,51 @@ impl Inputs {
     }
 }
 
+/// Fingerprints of the model's parts by their labels. One that cannot be read is told where it is loaded.
+fn model_fingerprints(request: &GenerateRequest) -> BTreeMap<String, String> {
+    let files = &request.files;
+    let parts = Component::ALL.map(|part| (part.label(), files.of(part)));
+    let low_noise = ("low-noise transformer", files.transformer_2.as_deref());
+    let parts = parts.into_iter().chain([low_noise]);
+    let known = parts.filter_map(|(name, place)| {
+        let fingerprint = media::component_fingerprint(place?).ok()?;
+        Some((name.to_owned(), fingerprint))
+    });
+    known.collect()
+}
+
+/// Refuses to make the rest of a result with another model than its beginning.
+fn same_model(request: &GenerateRequest, folder: &JobFolder) -> Result<(), JobError> {
+    let then: BTreeMap<String, String> = read_json_or_default(&folder.model_file());
+    let now = model_fingerprints(request);
+    let changed = then
+        .iter()
+        .find(|(name, then)| now.get(*name).is_some_and(|now| now != *then));
+    let Some((name, _)) = changed else {
+        return Ok(());
+    };
+    let number = folder.path().file_name().unwrap_or_default().display();
+    let what = format!("the model's {name} is not the one that the job began with");
+    Err(JobError::new(JobErrorKind::BadModel, what).advise(format!(
+        "Put the old files back, or discard the job (`safelight resume {number} --discard`) and make it anew"
+    )))
+}
+
+/// The clip's frames are held in the result's size when the result is written.
+fn check_length(num_frames: u64, request: &GenerateRequest, path: &Path) -> Result<(), JobError> {
+    let (width, height) = (request.width, request.height);
+    let pixels = num_frames.saturating_mul(u64::from(width) * u64::from(height));
+    if pixels <= MAX_CLIP_PIXELS {
+        return Ok(());
+    }
+    let what = format!(
+        "the clip has {num_frames} frames, which are too many at {width}×{height}: {}",
+        path.display()
+    );
+    Err(JobError::new(JobErrorKind::InvalidRequest, what)
+        .advise("Continue a shorter part of it, or choose a smaller size"))
+}
+
 /// Keeps the last frames of a clip for a model that is shown more than the last: up to [`SEEN_FRAMES`] and at least as
 /// many as the request counts on, the first one again where the clip has fewer.
 fn keep_seen(
@@ -199,10 +247,8 @@ fn keep_seen(
     let missing = lead.saturating_sub(whole);
     let seen = &seen[seen.len() - whole..];
     let all = std::iter::repeat_n(first, missing).chain(seen);
-    std::fs::create_dir_all(folder.seen()).map_err(|err| {
-        let what = format!("the clip's last frames cannot be kept: {err}");
-        JobError::new(JobErrorKind::Disk, what).advise("Free some space")
-    })?;
+    std::fs::create_dir_all(folder.seen())
+        .map_err(|err| JobError::disk("the clip's last frames cannot be kept", &err))?;
     for (index, frame) in all.enumerate() {
         let frame = fitted(frame, request).map_err(|err| unusable(&err))?;
         media::write_png(&folder.seen_frame(index), &frame).map_err(|err| save::error_of(&err))?;
@@ -227,4 +273,25 @@ fn unusable(err: &MediaError) -> JobError {
         return save::error_of(err);
     }
     JobError::from_error(JobErrorKind::InvalidRequest, err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clip_that_would_be_too_much_in_the_results_size_is_refused_before_it_is_read() {
+        let text = serde_json::json!({
+            "model": "wan", "family": "wan", "prompt": "a boat", "negative_prompt": "",
+            "width": 832, "height": 480, "num_frames": 81, "fps": 16.0, "num_steps": 12,
+            "guidance_scale": 4.0, "sampler": "unipc", "seed": 7,
+        });
+        let request: GenerateRequest = serde_json::from_value(text).unwrap();
+        let path = Path::new("/a.gif");
+        assert!(check_length(2500, &request, path).is_ok());
+        let err = check_length(100_000, &request, path).unwrap_err();
+        let said = "the clip has 100000 frames, which are too many at 832×480: /a.gif";
+        assert_eq!(err.summary, said);
+        assert!(check_length(u64::MAX, &request, path).is_err());
+    }
 }

@@ -36,6 +36,7 @@ pub use events::Wake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 pub use left::{LeftJob, number_of};
 pub use process::{FindRuntime, ProcessLauncher, engine_executable, not_started};
+pub use walk::not_held;
 
 use engine::EngineSlot;
 pub use estimate::Estimates;

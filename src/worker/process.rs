@@ -4,7 +4,7 @@
 //! Knows nothing of stages or jobs.
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead as _, BufReader, BufWriter};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -25,6 +25,7 @@ use crate::telemetry::{Roots, host};
 
 /// How many of the engine's last lines are kept for a report.
 const KEPT_LINES: usize = 40;
+const MAX_LINE_BYTES: u64 = 16 << 10;
 /// How long an engine whose streams are closed may take to be gone.
 const EXIT_GRACE: Duration = Duration::from_secs(2);
 /// How long an engine that is no longer needed may take to go by itself.
@@ -245,8 +246,16 @@ fn read_messages(stdout: ChildStdout, messages: &Sender<Incoming>) {
 }
 
 fn keep_lines(stderr: ChildStderr, kept: &Lines) {
-    for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
-        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+    let mut stderr = BufReader::new(stderr);
+    let mut line = Vec::new();
+    // A longer line comes in parts.
+    while let Ok(1..) = (&mut stderr)
+        .take(MAX_LINE_BYTES)
+        .read_until(b'\n', &mut line)
+    {
+        let line = String::from_utf8_lossy(&std::mem::take(&mut line))
+            .trim_end()
+            .to_owned();
         tracing::debug!(target: "engine", "{line}");
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() == KEPT_LINES {

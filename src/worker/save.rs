@@ -102,6 +102,7 @@ pub(super) fn write(
             fps: clip.fps,
             crf: made.crf,
             settings: Some(settings.to_string()),
+            keeps_others: one.is_out_automatic,
         };
         let paths = write_frames(&one.out, frames, options)?;
         if one.sidecar
@@ -129,9 +130,9 @@ fn write_frames<'a>(
 
 /// Writes the settings beside the result; the error is a sentence.
 fn write_sidecar(out: &Path, result: &Path, settings: &Value) -> Result<(), String> {
-    // Beside the name that was asked for, also where frames are numbered.
-    let name = out.with_extension("json");
-    let path = result.with_file_name(name.file_name().unwrap_or_default());
+    // Beside the name of all frames where they are numbered.
+    let first = media::numbered_path(out, 1);
+    let path = if result == first { out } else { result }.with_extension("json");
     let pretty = serde_json::to_vec_pretty(settings).unwrap_or_default();
     write_atomically(&path, &pretty).map_err(|err| {
         format!(
@@ -149,6 +150,7 @@ fn settings_of(request: &GenerateRequest, inputs: &Inputs, made: Made<'_>) -> Va
         // Where this machine keeps things repeats nothing. What the user named does, and stays.
         for local in [
             "out",
+            "is_out_automatic",
             "capture",
             "files",
             "latent_rgb",

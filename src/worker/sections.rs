@@ -3,13 +3,14 @@
 //! The file is written by a thread of its own, so that the next section does not wait for it; it replaces the one
 //! before as a whole, so that a playable clip is there at any time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use safelight_core::job::{
-    Clip, GenerateRequest, JobError, JobErrorKind, JobOutput, JobUpdate, Recipe, SectionMade, Stage,
+    Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobOutput, JobUpdate, Recipe,
+    SectionMade, Stage,
 };
 use safelight_core::media::{ClipFormat, Picture};
 
@@ -62,7 +63,7 @@ impl Walk<'_> {
     /// Shows the clip so far, and has it written, where it grows section by section.
     pub(super) fn show_section(
         &mut self,
-        inputs: &Inputs,
+        (folder, inputs): (&JobFolder, &Inputs),
         section: u32,
         gathered: &mut Gathered,
         is_measure: bool,
@@ -79,14 +80,14 @@ impl Walk<'_> {
             section,
             count: sections.count,
             clip: Arc::new(gathered.clip.clone()),
-            path: self.request.out.clone(),
+            path: gathered.growing.named(self.request).out,
         }));
         // A file that has more of the clip stays until there is as much again.
         if sections.is_last(section) || section + 1 < gathered.num_replayed {
             return;
         }
         let (growing, clip) = (&mut gathered.growing, &gathered.clip);
-        let problem = growing.write(self.request, clip, inputs, self.made());
+        let problem = growing.write(self.request, folder, clip, inputs, self.made());
         if let Some(err) = problem {
             let text = format!("the clip so far could not be written: {}", err.summary);
             self.warn(text, gathered);
@@ -136,6 +137,15 @@ impl Walk<'_> {
     }
 }
 
+/// The request of a job whose own file is this one.
+fn own_name(request: &GenerateRequest, path: &Path) -> GenerateRequest {
+    GenerateRequest {
+        out: path.to_path_buf(),
+        is_out_automatic: false,
+        ..request.clone()
+    }
+}
+
 /// The file of a clip that grows.
 #[derive(Default)]
 pub(super) struct GrowingFile {
@@ -146,10 +156,19 @@ pub(super) struct GrowingFile {
 }
 
 impl GrowingFile {
+    /// The request with the name that this file has got: that is the job's own from then on.
+    pub(super) fn named(&self, request: &GenerateRequest) -> GenerateRequest {
+        match self.written.as_ref().and_then(|(paths, _)| paths.first()) {
+            Some(path) => own_name(request, path),
+            None => request.clone(),
+        }
+    }
+
     /// Begins to write the clip so far; the error is of the one before.
     pub(super) fn write(
         &mut self,
         request: &GenerateRequest,
+        folder: &JobFolder,
         clip: &Clip,
         inputs: &Inputs,
         made: Made<'_>,
@@ -159,7 +178,8 @@ impl GrowingFile {
         if ClipFormat::from_path(&request.out).is_ok_and(ClipFormat::is_still) {
             return error;
         }
-        let (request, inputs) = (request.clone(), inputs.clone());
+        let (request, inputs) = (self.named(request), inputs.clone());
+        let folder = folder.clone();
         let (engine, rungs, crf) = (made.engine.cloned(), made.rungs.to_vec(), made.crf);
         let own = clip.clone();
         self.being_written = clip.clone();
@@ -172,7 +192,15 @@ impl GrowingFile {
                     rungs: &rungs,
                     crf,
                 };
-                save::write(&request, &joined, &inputs, made)
+                let written = save::write(&request, &joined, &inputs, made)?;
+                if let Some(path) = written.paths.first()
+                    && request.is_out_automatic
+                    && let Err(err) = folder.keep_request(&own_name(&request, path))
+                {
+                    // A program that goes on with the job gives its clip another name.
+                    tracing::warn!("the name of the clip so far could not be kept: {err}");
+                }
+                Ok(written)
             });
         match spawned {
             Ok(writing) => self.writing = Some(writing),

@@ -16,6 +16,7 @@ use safelight_core::job::{
 };
 use safelight_core::memory::{Rung, StageMemory};
 use safelight_core::protocol::EngineReport;
+use safelight_core::units::size_text;
 
 use super::climbing::Trouble;
 use super::engine::{EngineSlot, StageResult, StageRun};
@@ -27,10 +28,13 @@ use super::plan::{JobPlan, Planned};
 use super::save;
 use super::sections::{self, GrowingFile};
 use super::{WorkerLimits, WorkerOptions};
+use crate::telemetry::host;
 
 /// A folder that somebody has is asked for again this often, within 200 ms.
 const NUM_HOLDS: u32 = 10;
 const HOLD_EVERY: Duration = Duration::from_millis(20);
+/// Prompts of the longest text encoders in f32, and the job's other small files.
+const TEXTS_BYTES: u64 = 32 << 20;
 
 /// Everything one job needs.
 pub(super) struct Walk<'a> {
@@ -80,10 +84,7 @@ impl Walk<'_> {
         if self.resume.is_some()
             && let Err(err) = &held
         {
-            return JobOutcome::Failed(JobError::new(
-                JobErrorKind::InvalidRequest,
-                format!("the job runs already, or its folder cannot be written to: {err}"),
-            ));
+            return JobOutcome::Failed(not_held(&folder, err));
         }
         let mut gathered = Gathered {
             clip: Clip {
@@ -137,13 +138,14 @@ impl Walk<'_> {
             return Ok((folder, inputs));
         }
         let folder = JobFolder::create(&self.options.jobs, self.id, self.request)
-            .map_err(|err| disk_error(&err, "the job's folder cannot be made"))?;
+            .map_err(|err| JobError::disk("the job's folder cannot be made", &err))?;
         let prepared = Inputs::copy(self.request, &folder).and_then(|inputs| {
             // The first of the new frames are the old clip's last.
             let doubled = inputs.num_extended.min(self.request.lead_frames());
             let num_frames = inputs.num_extended + self.request.num_frames as usize - doubled;
             save::check_frames(self.request, num_frames)?;
-            inputs.keep(&folder);
+            check_room(host::free_bytes(folder.path()), self.request, &folder)?;
+            inputs.keep(self.request, &folder);
             Ok(inputs)
         });
         match prepared {
@@ -205,7 +207,7 @@ impl Walk<'_> {
                     done[position] = true;
                     if stage == Stage::Decode {
                         let is_measure = lost_in.is_none() && self.is_measure();
-                        self.show_section(inputs, section, gathered, is_measure);
+                        self.show_section((folder, inputs), section, gathered, is_measure);
                     }
                     continue;
                 }
@@ -356,7 +358,8 @@ impl Walk<'_> {
             return Err(JobError::new(JobErrorKind::Internal, what));
         }
         let clip = inputs.join(self.request, clip)?;
-        let written = save::write(self.request, &clip, inputs, self.made())?;
+        let request = gathered.growing.named(self.request);
+        let written = save::write(&request, &clip, inputs, self.made())?;
         for text in written.warnings {
             // The clip is there, and carries the same settings.
             self.warn(text, gathered);
@@ -373,7 +376,70 @@ impl Walk<'_> {
     }
 }
 
-fn disk_error(err: &io::Error, what: &str) -> JobError {
-    JobError::new(JobErrorKind::Disk, format!("{what}: {err}"))
-        .advise("Free some space or choose another folder")
+/// Why a job that is there cannot be worked on.
+pub fn not_held(folder: &JobFolder, err: &io::Error) -> JobError {
+    if err.kind() == io::ErrorKind::WouldBlock {
+        let what = "another window or program works on this job already";
+        return JobError::new(JobErrorKind::InvalidRequest, what)
+            .advise("Wait until it has finished, or stop it there");
+    }
+    let folder = folder.path().display();
+    JobError::disk(
+        format!("the job's folder cannot be written to ({folder})"),
+        err,
+    )
+}
+
+/// What the stages leave in the job's folder must have room: without it a job would fail behind its longest stage.
+fn check_room(
+    free: Option<u64>,
+    request: &GenerateRequest,
+    folder: &JobFolder,
+) -> Result<(), JobError> {
+    let needed = room_of(request);
+    match free {
+        Some(free) if free < needed => {
+            let what = format!(
+                "the job needs {} in its folder, where {} are free: {}",
+                size_text(needed),
+                size_text(free),
+                folder.path().display()
+            );
+            Err(JobError::new(JobErrorKind::Disk, what).advise("Free some space on that disk"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Bytes for texts, latents and the sampler's state. Latents of a picture have 16 channels in f32 for 8×8 pixels, those of
+/// a clip for 4 frames of them; the state in the middle has up to three of their kind.
+fn room_of(request: &GenerateRequest) -> u64 {
+    let size = u64::from(request.width) * u64::from(request.height);
+    let frames = u64::from(request.num_frames.div_ceil(4) * request.batch_size.max(1));
+    TEXTS_BYTES + size * frames * 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_refused_before_it_computes_where_its_folder_has_too_little_room() {
+        let text = serde_json::json!({
+            "model": "wan", "family": "wan", "prompt": "a boat", "negative_prompt": "",
+            "width": 832, "height": 480, "num_frames": 81, "fps": 16.0, "num_steps": 12,
+            "guidance_scale": 4.0, "sampler": "unipc", "seed": 7,
+        });
+        let request: GenerateRequest = serde_json::from_value(text).unwrap();
+        let folder = JobFolder::at("/jobs/1");
+        let needed = room_of(&request);
+        assert!(needed > 60_000_000 && needed < 80_000_000, "{needed}");
+        assert!(check_room(Some(needed), &request, &folder).is_ok());
+        assert!(check_room(None, &request, &folder).is_ok());
+        let err = check_room(Some(1_000_000), &request, &folder).unwrap_err();
+        assert!(
+            err.summary.ends_with("where 1 MB are free: /jobs/1"),
+            "{err}"
+        );
+    }
 }

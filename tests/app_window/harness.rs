@@ -273,9 +273,8 @@ impl Bench {
 
     /// Opens the list of models and looks at the one of this name.
     pub fn look_at_model(&mut self, name: &str) {
-        self.harness
-            .get_by_role_and_label(Role::ComboBox, "Model")
-            .click();
+        let list = self.harness.get_by_role_and_label(Role::ComboBox, "Model");
+        list.click();
         self.settle();
         // It may be far down.
         self.harness
@@ -289,14 +288,10 @@ impl Bench {
     }
 
     pub fn write_prompt(&mut self, text: &str) {
-        let field = self
-            .harness
-            .get_by_role_and_label(Role::MultilineTextInput, "Prompt");
-        field.focus();
+        let role = Role::MultilineTextInput;
+        self.harness.get_by_role_and_label(role, "Prompt").focus();
         self.settle();
-        let field = self
-            .harness
-            .get_by_role_and_label(Role::MultilineTextInput, "Prompt");
+        let field = self.harness.get_by_role_and_label(role, "Prompt");
         field.type_text(text);
         self.settle();
     }

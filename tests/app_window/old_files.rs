@@ -18,7 +18,15 @@ use serde_json::Value;
 use crate::harness::{Bench, flux_spec, framepack_spec, pair_spec};
 
 /// Fields that name files.
-const PLACES: [&str; 6] = ["out", "image", "last_image", "mask", "extend", "files"];
+const PLACES: [&str; 7] = [
+    "out",
+    "is_out_automatic",
+    "image",
+    "last_image",
+    "mask",
+    "extend",
+    "files",
+];
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Lines};
-use std::process::{Child, ChildStdout, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::common::{Home, end, events};
+use crate::common::{Home, end, events, tiny_model};
 use crate::{run, test_picture};
 
 const ENGINE_STAGES: [&str; 5] = ["encode_text", "encode_image", "denoise", "unload", "decode"];
@@ -102,9 +104,14 @@ fn out_of_memory_and_panics_have_their_own_exit_codes() {
 
 /// A long job whose first step is made, and the lines that it goes on to say.
 fn in_its_steps(home: &Home) -> (Child, Lines<BufReader<ChildStdout>>) {
-    let mut child = home
-        .generate()
-        .args(["--steps", "1000", "--out", "clip.mp4"])
+    let mut command = home.generate();
+    command.args(["--steps", "1000", "--out", "clip.mp4"]);
+    at_a_step(command)
+}
+
+/// Runs the command until it has told of a step.
+fn at_a_step(mut command: Command) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -118,17 +125,38 @@ fn in_its_steps(home: &Home) -> (Child, Lines<BufReader<ChildStdout>>) {
     (child, lines)
 }
 
-#[test]
-fn an_interrupt_cancels_within_a_step_and_leaves_nothing() {
-    let home = Home::new();
-    let (mut child, lines) = in_its_steps(&home);
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+/// Sends the signal to a job in its steps and hears its last line, which says that the job is kept.
+fn stopped_politely((mut child, lines): (Child, Lines<BufReader<ChildStdout>>), signal: Signal) {
+    let pid = Pid::from_child(&child);
+    kill_process(pid, signal).unwrap();
     let last = lines.map_while(Result::ok).last().unwrap();
-    assert!(last.contains(r#""event":"cancelled""#), "{last}");
+    assert!(last.contains(r#""event":"cancelled","kept":"#), "{last}");
     assert_eq!(child.wait().unwrap().code(), Some(5));
-    assert!(!home.path().join("clip.mp4").exists());
-    assert!(home.job_folders().is_empty());
+}
+
+#[test]
+fn a_polite_signal_stops_within_a_step_and_keeps_the_job_also_one_that_was_resumed() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let home = Home::new();
+        stopped_politely(in_its_steps(&home), signal);
+        assert!(!home.path().join("clip.mp4").exists());
+        let folders = home.job_folders();
+        let [kept] = &folders[..] else {
+            panic!("{folders:?}");
+        };
+        let checkpoint = kept.join("denoise.partial.safetensors");
+        let number = kept.file_name().unwrap().to_str().unwrap();
+        assert!(checkpoint.exists(), "the first step is kept");
+        let mut resumed = home.safelight();
+        resumed.args(["resume", number, "--json"]);
+        stopped_politely(at_a_step(resumed), signal);
+        assert_eq!(home.job_folders(), folders);
+        assert!(checkpoint.exists());
+        let mut discard = home.safelight();
+        discard.args(["resume", number, "--discard"]);
+        assert!(discard.status().unwrap().success());
+        assert!(home.job_folders().is_empty());
+    }
 }
 
 /// Interrupts a job whose engine hears nothing, twice; returns the last line and the code.
@@ -153,9 +181,9 @@ fn interrupted_twice(pause: Duration) -> (String, Option<i32>) {
         assert!(child.try_wait().unwrap().is_none(), "it ended early");
         std::thread::sleep(Duration::from_millis(10));
     }
-    let pid = rustix::process::Pid::from_child(&child);
+    let pid = Pid::from_child(&child);
     for wait in [pause, Duration::ZERO] {
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        kill_process(pid, Signal::INT).unwrap();
         std::thread::sleep(wait);
     }
     let output = child.wait_with_output().unwrap();
@@ -187,6 +215,47 @@ fn an_engine_never_outlives_its_app() {
         !is_running(engines[0])
     });
     assert!(is_gone, "the engine {} still runs", engines[0]);
+}
+
+#[test]
+fn an_autoencoder_of_no_numbers_fails_the_job_instead_of_a_black_clip() {
+    let home = Home::new();
+    let model = home.path().join("broken");
+    copy_folder(&tiny_model(), &model);
+    let weights = model.join("vae/diffusion_pytorch_model.safetensors");
+    let mut bytes = fs::read(&weights).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    for number in bytes[8 + header..].chunks_exact_mut(4) {
+        number.copy_from_slice(&f32::NAN.to_le_bytes());
+    }
+    fs::write(&weights, bytes).unwrap();
+    let size = ["--width", "64", "--height", "32", "--frames", "1"];
+    let output = run(home
+        .safelight()
+        .args(["generate", "--json", "--device", "cpu", "--prompt", "a fox"])
+        .args(["--steps", "1", "--out", "clip.mp4", "--model"])
+        .arg(&model)
+        .args(size));
+    let (last, code) = end(&output);
+    assert_eq!(code, 2, "{last}");
+    let said = "the autoencoder gave pixels that are no numbers";
+    assert!(
+        last["message"].as_str().unwrap().starts_with(said),
+        "{last}"
+    );
+    assert!(!home.path().join("clip.mp4").exists());
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
 }
 
 /// The processes whose parent is `pid`.

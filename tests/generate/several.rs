@@ -1,6 +1,9 @@
 //! One command, several jobs: a file of prompts, and batches of a model that makes one clip at a time.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
+use std::process::Stdio;
 
 use safelight_core::media;
 
@@ -123,4 +126,21 @@ fn a_template_is_settled_by_the_seed_and_repeated_to_the_letter() {
     for field in ["prompt", "prompt_template"] {
         assert_eq!(first["request"][field], again["request"][field]);
     }
+}
+
+#[test]
+fn jobs_that_come_to_the_same_name_at_once_all_keep_their_results() {
+    let home = Home::new();
+    let jobs: Vec<_> = (0..3)
+        .map(|_| home.generate().stdout(Stdio::piped()).spawn().unwrap())
+        .collect();
+    let mut paths = BTreeSet::new();
+    for job in jobs {
+        let (last, code) = end(&job.wait_with_output().unwrap());
+        assert_eq!(code, 0, "{last}");
+        paths.insert(last["path"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(paths.len(), 3, "{paths:?}");
+    assert!(paths.iter().all(|path| Path::new(path).is_file()));
+    assert!(home.job_folders().is_empty());
 }

@@ -122,6 +122,7 @@ impl Rig {
             last_image: None,
             extend: None,
             mask: None,
+            is_out_automatic: false,
             fit: Fit::Stretch,
             width: 32,
             height: 32,

@@ -67,3 +67,28 @@ fn a_job_that_is_paused_and_then_cancelled_leaves_nothing() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn a_job_does_not_go_on_with_other_weights_than_it_began_with() {
+    let rig = rig();
+    let weights = rig.folder.path().join("transformer/model.safetensors");
+    std::fs::create_dir(weights.parent().unwrap()).unwrap();
+    std::fs::write(&weights, "the first weights").unwrap();
+    let token = rig.submit(DeviceChoice::Auto);
+    token.pause();
+    let (_, outcome) = rig.hear();
+    assert!(matches!(outcome, JobOutcome::Paused), "{outcome:?}");
+    let jobs = rig.folder.path().join("jobs");
+    let folder = std::fs::read_dir(jobs).unwrap().next().unwrap().unwrap();
+    std::fs::write(&weights, "other weights").unwrap();
+    let (_, outcome) = rig.resume_to(&folder.path(), |_| {});
+    let JobOutcome::Failed(err) = outcome else {
+        panic!("{outcome:?}");
+    };
+    let said = "the model's transformer is not the one that the job began with";
+    assert_eq!(err.summary, said);
+    assert_eq!(rig.job_folders(), 1, "the old weights may come back");
+    std::fs::write(&weights, "the first weights").unwrap();
+    let (_, outcome) = rig.resume_to(&folder.path(), |_| {});
+    assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
+}

@@ -102,9 +102,12 @@ fn read_input(path: &Path) -> Result<OpenedInput, JobError> {
 /// Whether it is of a kind that is a picture or a clip: only a look inside tells.
 pub(in crate::app) fn may_move(path: &Path) -> bool {
     let mut head = [0; 4];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    // What cannot be read is explained by whoever opens it.
-    read.is_ok() && (&head == b"GIF8" || &head == b"RIFF")
+    // Opening a pipe would wait for its writer. What cannot be read is explained by whoever opens it.
+    let read = path.is_file()
+        && File::open(path)
+            .and_then(|mut file| file.read_exact(&mut head))
+            .is_ok();
+    read && (&head == b"GIF8" || &head == b"RIFF")
 }
 
 fn picture_input(path: PathBuf, picture: &Picture) -> Result<OpenedInput, JobError> {

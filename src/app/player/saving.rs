@@ -117,12 +117,12 @@ fn save(frame: &ShownFrame) -> Result<PathBuf, MediaError> {
     let path = naming::free_path(folder, &stem, "png", &mut HashSet::new());
     let options = ClipOptions {
         settings: settings_of_frame(&frame.path, frame.index + 1),
+        keeps_others: true,
         ..ClipOptions::default()
     };
     let mut writer = ClipWriter::create(&path, options)?;
     writer.push(&frame.picture)?;
-    writer.finish()?;
-    Ok(path)
+    Ok(writer.finish()?.pop().unwrap_or(path))
 }
 
 /// The clip's settings with the number of the frame; none where the clip has none, or is gone.

@@ -4,10 +4,10 @@
 //! sense are left out; a file that cannot be read is not written over.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
-use safelight_core::files::write_atomically;
+use safelight_core::files::{read_bounded, write_private};
 
 use super::history::{MAX_ENTRIES, PromptEntry};
 
@@ -34,20 +34,18 @@ pub(super) fn change(
     change(&mut entries);
     entries.truncate(MAX_ENTRIES);
     if entries != before {
-        write_atomically(path, &to_lines(&entries)?)?;
+        write_private(path, &to_lines(&entries)?)?;
     }
     guard.unlock()?;
     Ok(entries)
 }
 
 fn read(path: &Path) -> io::Result<Vec<PromptEntry>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
+    let bytes = match read_bounded(path, MAX_BYTES) {
+        Ok(bytes) => bytes,
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(err) => return Err(err),
     };
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut bytes)?;
     let mut entries: Vec<PromptEntry> = Vec::new();
     for line in bytes.split(|byte| *byte == b'\n') {
         let entry = serde_json::from_slice::<PromptEntry>(line).ok();

@@ -63,6 +63,7 @@ pub(super) fn find_output(
     let extension = request.out.extension().unwrap_or_default();
     let extension = extension.to_string_lossy().into_owned();
     request.out = naming::free_path(folder, &stem, &extension, taken);
+    request.is_out_automatic = true;
     Ok((request, notices.unwrap_or_default()))
 }
 

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
 use safelight_core::job::{
     ChosenLora, DeviceChoice, DtypeChoice, Fit, GenerateForm, JobError, JobErrorKind, Lora,
     PartialSampling, PreviewChoice, SectionOrder, SeedMode, SizeChoice, SourceClip, StartPicture,
@@ -243,7 +244,7 @@ impl GenerateArgs {
 /// The lines of a file of prompts, of which at least one is neither empty nor a comment.
 fn prompts_of(file: &Path) -> Result<String, JobError> {
     let refused = |why: String| JobError::new(JobErrorKind::InvalidRequest, why);
-    let text = std::fs::read_to_string(file).map_err(|err| {
+    let text = read_text_bounded(file, MAX_TEXT_BYTES).map_err(|err| {
         refused(format!(
             "the file with prompts cannot be read ({err}): {}",
             file.display()

@@ -46,6 +46,7 @@ pub(super) fn of(
             let stem = format!("{}_{}", naming::slug(&request.prompt), request.seed);
             let extension = form.extension(&spec, settings);
             request.out = naming::free_path(Path::new(""), &stem, extension, &mut taken);
+            request.is_out_automatic = true;
         } else if !is_single {
             request.out = media::numbered_path(&form.out, index + 1);
         }

@@ -100,7 +100,7 @@ fn work(
     surroundings: &Surroundings,
 ) -> Result<u8, JobError> {
     let cancel = CancelToken::default();
-    cancel_on_interrupt(&cancel)?;
+    stop_on_signal(&cancel)?;
 
     let (handle, thread) = worker::spawn(
         surroundings.worker_options(),
@@ -128,6 +128,8 @@ fn work(
             report.update(&JobUpdate::Warning(text));
         }
         let id = job.id;
+        let folder = job.resume.clone();
+        let folder = folder.unwrap_or_else(|| surroundings.paths.jobs().join(id.to_string()));
         let command = WorkerCommand::Generate {
             id,
             request: Box::new(job.request),
@@ -139,7 +141,7 @@ fn work(
         if let Err(text) = telemetry.add(id) {
             report.update(&JobUpdate::Warning(text));
         }
-        report.end(&outcome);
+        report.end(&outcome, &folder);
         codes.push(exit_code(&outcome));
         if cancel.is_cancelled() {
             break;
@@ -179,14 +181,15 @@ fn exit_code(outcome: &JobOutcome) -> u8 {
     }
 }
 
-/// The first interrupt cancels; a second one does not wait for anything.
-pub(super) fn cancel_on_interrupt(cancel: &CancelToken) -> Result<(), JobError> {
+/// Ctrl-C, SIGTERM and SIGHUP stop the work so that it can go on later; a second one does not wait for anything, and
+/// costs what a crash does.
+pub(super) fn stop_on_signal(cancel: &CancelToken) -> Result<(), JobError> {
     let cancel = cancel.clone();
     let mut first: Option<Instant> = None;
     ctrlc::set_handler(move || match first {
         None => {
             first = Some(Instant::now());
-            cancel.cancel();
+            cancel.pause();
         }
         // Two signals of one key press (to the group and to the process) count once.
         Some(first) if first.elapsed() < ONE_PRESS => {}

@@ -1,6 +1,7 @@
 //! What `safelight generate` tells while it works: a progress bar for people, JSON lines for programs.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use safelight_core::job::{
@@ -8,6 +9,7 @@ use safelight_core::job::{
     Stage,
 };
 use safelight_core::lora::CheckedLora;
+use safelight_core::shown::printable;
 use safelight_core::units::{bytes_text, measured_text};
 use serde_json::{Value, json};
 
@@ -18,7 +20,8 @@ pub trait Report {
     /// What is done differently than the arguments say; comes before all updates.
     fn notice(&mut self, notice: &Notice);
     fn update(&mut self, update: &JobUpdate);
-    fn end(&mut self, outcome: &JobOutcome);
+    /// The folder is the job's, which may be there still.
+    fn end(&mut self, outcome: &JobOutcome, folder: &Path);
 }
 
 /// JSON lines on standard output.
@@ -143,7 +146,7 @@ impl Report for JsonReport {
         Self::print(&event);
     }
 
-    fn end(&mut self, outcome: &JobOutcome) {
+    fn end(&mut self, outcome: &JobOutcome, folder: &Path) {
         Self::print(&match outcome {
             JobOutcome::Finished(output) => json!({
                 "event": "finished",
@@ -160,7 +163,8 @@ impl Report for JsonReport {
                 "rungs": output.rungs,
                 "device": self.device,
             }),
-            JobOutcome::Cancelled | JobOutcome::Paused => json!({"event": "cancelled"}),
+            JobOutcome::Cancelled => json!({"event": "cancelled"}),
+            JobOutcome::Paused => json!({"event": "cancelled", "kept": folder}),
             JobOutcome::Kept(output) => json!({
                 "event": "cancelled",
                 "path": output.path(),
@@ -304,14 +308,20 @@ impl Report for HumanReport {
         }
     }
 
-    fn end(&mut self, outcome: &JobOutcome) {
+    fn end(&mut self, outcome: &JobOutcome, folder: &Path) {
         self.bar.finish_and_clear();
         match outcome {
             JobOutcome::Finished(output) => {
                 say(&summary(output));
                 print_paths(output);
             }
-            JobOutcome::Cancelled | JobOutcome::Paused => say("Cancelled"),
+            JobOutcome::Cancelled => say("Cancelled"),
+            JobOutcome::Paused => {
+                say("Stopped. What was finished is kept for a week.");
+                let job = folder.file_name().unwrap_or_default().display();
+                say(&format!("To go on: safelight resume {job}"));
+                say(&format!("To discard it: safelight resume {job} --discard"));
+            }
             JobOutcome::Kept(output) => {
                 say("Cancelled; what was made is kept");
                 print_paths(output);
@@ -382,7 +392,7 @@ fn summary(output: &JobOutput) -> String {
 pub fn say(text: &str) {
     let mut err = std::io::stderr().lock();
     // Nobody is left to tell when standard error is closed.
-    writeln!(err, "{text}").ok();
+    writeln!(err, "{}", printable(text)).ok();
 }
 
 #[cfg(test)]

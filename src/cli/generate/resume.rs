@@ -12,11 +12,11 @@ use safelight_core::media;
 use serde_json::{Value, json};
 
 use super::jobs::settle_paths;
-use super::report::{JsonReport, explain};
+use super::report::{JsonReport, explain, print_event, say};
 use super::telemetry::Telemetry;
 use super::{Order, work};
 use crate::cli::{Surroundings, out};
-use crate::worker::{LeftJob, number_of};
+use crate::worker::{LeftJob, not_held, number_of};
 
 /// Let a job go on that failed or whose program died, or list those that can
 #[derive(Args, Debug)]
@@ -30,6 +30,9 @@ pub struct ResumeArgs {
     /// Save the result here instead of where the job was to save it
     #[arg(long, value_name = "FILE", requires = "job")]
     pub out: Option<PathBuf>,
+    /// Give the job up and remove what was kept of it
+    #[arg(long, requires = "job", conflicts_with_all = ["out", "device"])]
+    pub discard: bool,
     /// Print one JSON object a line and nothing else; one alone for the list
     #[arg(long)]
     pub json: bool,
@@ -81,9 +84,13 @@ fn go_on(
         JobError::new(JobErrorKind::InvalidRequest, what)
             .advise("`safelight resume` lists those that can")
     })?;
+    if args.discard {
+        return discard(&JobFolder::at(&folder), args.json);
+    }
     let mut notices = Vec::new();
     if let Some(out) = &args.out {
         request.out.clone_from(out);
+        request.is_out_automatic = false;
         settle_paths(&mut request)?;
     } else if let Some(out) = media::instead_of_webm(&request.out) {
         notices.push(Notice {
@@ -94,6 +101,7 @@ fn go_on(
             ),
         });
         request.out = out;
+        request.is_out_automatic = true;
     }
     let device = args.device;
     let order = Order {
@@ -112,6 +120,21 @@ fn go_on(
         telemetry,
         surroundings,
     )
+}
+
+/// Removes what was kept of a job that nobody works on.
+fn discard(folder: &JobFolder, is_json: bool) -> Result<u8, JobError> {
+    let path = folder.path().display();
+    let _held = folder.hold().map_err(|err| not_held(folder, &err))?;
+    folder
+        .remove()
+        .map_err(|err| JobError::disk(format!("the job could not be removed ({path})"), &err))?;
+    if is_json {
+        print_event(&json!({"event": "discarded", "folder": folder.path()}));
+    } else {
+        say(&format!("Discarded: {path}"));
+    }
+    Ok(0)
 }
 
 fn as_json(left: &LeftJob) -> Value {

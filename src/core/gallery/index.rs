@@ -13,10 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use super::Stamp;
 use super::facts::Facts;
-use crate::files::{FileError, write_json};
+use crate::files::{FileError, read_bounded, write_json};
 use crate::naming;
 use crate::uri::{decoded, encoded};
 
+/// Of a gallery of more than a million results.
+const MAX_INDEX_BYTES: u64 = 1 << 30;
 /// Of another version everything is read anew.
 const VERSION: u32 = 2;
 /// What is not there any more is remembered up to so many, because a disk may come back.
@@ -50,7 +52,7 @@ struct Record {
 
 /// What was read before; nothing when that is lost.
 pub(super) fn load(path: &Path) -> HashMap<PathBuf, Known> {
-    let Ok(bytes) = fs::read(path) else {
+    let Ok(bytes) = read_bounded(path, MAX_INDEX_BYTES) else {
         return HashMap::new();
     };
     match serde_json::from_slice::<IndexFile>(&bytes) {
@@ -94,7 +96,7 @@ struct FavouritesFile {
 }
 
 pub(super) fn load_favourites(path: &Path) -> (BTreeSet<PathBuf>, Option<IndexError>) {
-    let bytes = match fs::read(path) {
+    let bytes = match read_bounded(path, MAX_INDEX_BYTES) {
         Ok(bytes) => bytes,
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Default::default(),
         Err(err) => return (BTreeSet::new(), Some(unreadable(&err, path))),

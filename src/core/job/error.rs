@@ -1,11 +1,16 @@
 //! Why a job failed, in the terms of what its user can do about it.
 
 use std::path::PathBuf;
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 
 use crate::memory::Fault;
 use crate::model::CatalogError;
+use crate::shown::one_line;
+
+/// Characters of a sentence that names what a file says, such as a tensor.
+const MAX_SUMMARY: usize = 1000;
 
 /// What kind of failure it was; decides the exit code and the colour, never the wording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,12 +69,17 @@ impl JobError {
     pub fn new(kind: JobErrorKind, summary: impl Into<String>) -> Self {
         Self {
             kind,
-            summary: summary.into(),
+            summary: one_line(&summary.into(), MAX_SUMMARY).into_owned(),
             advice: String::new(),
             details: String::new(),
             fault: None,
             kept: None,
         }
+    }
+
+    /// A failure of a disk or of a file on it: what could not be done, and what helps against this cause.
+    pub fn disk(what: impl fmt::Display, err: &io::Error) -> Self {
+        Self::new(JobErrorKind::Disk, format!("{what}: {err}")).advise(disk_advice(err))
     }
 
     #[must_use]
@@ -107,6 +117,23 @@ impl JobError {
             cause = inner.source();
         }
         Self::new(kind, err.to_string()).detail(details)
+    }
+}
+
+/// What helps against a failure of the system's, which is not always a full disk.
+pub fn disk_advice(err: &io::Error) -> &'static str {
+    match err.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            "Free some space or choose another folder"
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "Choose a folder that this user may write to"
+        }
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+            "Look whether the file is still there, and is one"
+        }
+        io::ErrorKind::InvalidData => "Get the file again",
+        _ => "Look whether the disk is still there and sound",
     }
 }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{GenerateRequest, JobId, Recipe, Stage};
-use crate::files::write_json;
+use crate::files::{MAX_JSON_BYTES, make_private_folder, read_bounded, write_json};
 
 /// The folder of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,13 +17,21 @@ impl JobFolder {
     /// Makes the folder of a new job under `jobs` and writes its request there.
     pub fn create(jobs: &Path, id: JobId, request: &GenerateRequest) -> io::Result<Self> {
         let folder = Self(jobs.join(id.to_string()));
-        match write_json(&folder.0.join("request.json"), request) {
+        make_private_folder(jobs)?;
+        // Two programs may have come to the same number: neither takes the other's place.
+        fs::create_dir(&folder.0)?;
+        match folder.keep_request(request) {
             Ok(()) => Ok(folder),
             Err(err) => {
                 folder.remove().ok(); // The first error is the one that matters.
                 Err(err)
             }
         }
+    }
+
+    /// Writes the request of a job that is here anew.
+    pub fn keep_request(&self, request: &GenerateRequest) -> io::Result<()> {
+        write_json(&self.0.join("request.json"), request)
     }
 
     pub fn at(path: impl Into<PathBuf>) -> Self {
@@ -96,13 +104,18 @@ impl JobFolder {
 
     /// The request of a job that was here before.
     pub fn request(&self) -> io::Result<GenerateRequest> {
-        let text = fs::read(self.0.join("request.json"))?;
+        let text = read_bounded(&self.0.join("request.json"), MAX_JSON_BYTES)?;
         serde_json::from_slice(&text).map_err(io::Error::other)
     }
 
     /// What is known of the files that the job was given.
     pub fn inputs_file(&self) -> PathBuf {
         self.0.join("inputs.json")
+    }
+
+    /// What is known of the model's files.
+    pub fn model_file(&self) -> PathBuf {
+        self.0.join("model.json")
     }
 
     /// Which stages of the recipe need not be run again: as [`Self::num_finished`], but for the decoding, whose

@@ -22,7 +22,7 @@ pub use crate::model::choices::{
 };
 pub use crate::model::{PartialSampling, Sampling};
 pub use cancel::CancelToken;
-pub use error::{JobError, JobErrorKind};
+pub use error::{JobError, JobErrorKind, disk_advice};
 pub use folder::JobFolder;
 pub use form::{
     ASPECTS, ChosenLora, DEFAULT_SECS, FieldError, GenerateForm, Jobs, Notice, SeedMode,

@@ -4,7 +4,6 @@
 //! jobs, others decide.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{DeviceChoice, GenerateRequest, JobError, JobId};
-use crate::files::{FileError, write_json};
+use crate::files::{FileError, read_bounded, write_json};
 
 /// What this program writes, and the newest that it reads.
 const VERSION: u64 = 1;
@@ -70,15 +69,14 @@ impl QueueFile {
                 format!("expected a queue of Safelight's, found something else ({reason})");
             FileError::new(sentence, path)
         };
-        match fs::metadata(path) {
+        let text = match read_bounded(path, MAX_BYTES) {
+            Ok(text) => text,
             Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(err) => return Err(unreadable(err)),
-            Ok(meta) if meta.len() > MAX_BYTES => {
-                return Err(broken(&format!("{} bytes", meta.len())));
+            Err(err) if err.kind() == io::ErrorKind::InvalidData => {
+                return Err(broken(&err.to_string()));
             }
-            Ok(_) => {}
-        }
-        let text = fs::read(path).map_err(unreadable)?;
+            Err(err) => return Err(unreadable(err)),
+        };
         let mut json: Value =
             serde_json::from_slice(&text).map_err(|err| broken(&err.to_string()))?;
         let version = json.get("version").and_then(Value::as_u64);
@@ -129,6 +127,8 @@ impl QueueFile {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn request() -> Value {

@@ -1,5 +1,6 @@
 //! A validated request: everything that a job needs to know, and that repeats it exactly.
 
+use std::ops::Not;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -96,6 +97,10 @@ pub struct GenerateRequest {
     /// The file to write; its extension is its kind. Not carried in files.
     #[serde(default)]
     pub out: PathBuf,
+    /// `out` was made up by the program: it never replaces another file, and takes the next free name instead. Not
+    /// carried in files.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub is_out_automatic: bool,
     /// Also write the settings beside the file, as `.json`.
     #[serde(default)]
     pub sidecar: bool,

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobError, Recipe, Stage};
+use super::{JobError, Recipe, Stage, random_seed};
 use crate::lora::CheckedLora;
 use crate::media::Picture;
 use crate::memory::{Plan, PlanOutcome, Rung};
@@ -18,12 +18,15 @@ use crate::memory::{Plan, PlanOutcome, Rung};
 pub struct JobId(pub u64);
 
 impl JobId {
-    /// A number that no earlier job of this user has: microseconds since 1970, never the same twice.
+    /// A number that no earlier job of this user has: microseconds since 1970 and three random digits, because clocks
+    /// stand still and programs run side by side. Never the same twice.
     pub fn next() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_micros() as u64);
+            .map_or(0, |since| {
+                since.as_micros() as u64 * 1000 + random_seed() % 1000
+            });
         let previous = LAST
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
                 Some(now.max(last + 1))

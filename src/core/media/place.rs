@@ -127,6 +127,36 @@ impl Pending {
         Ok(path.to_path_buf())
     }
 
+    /// Gives the file this name unless another file has it already; then it goes on waiting for one.
+    pub fn finish_new(&mut self, path: &Path) -> Result<bool, MediaError> {
+        self.complete()?;
+        // A link never replaces anything; where there are none, who makes the file owns the name.
+        let placed = match fs::hard_link(&self.partial, path) {
+            Err(err) if err.kind() != io::ErrorKind::AlreadyExists => {
+                File::create_new(path).and_then(|_| fs::rename(&self.partial, path))
+            }
+            linked => linked.and_then(|()| fs::remove_file(&self.partial)),
+        };
+        match placed {
+            Ok(()) => {
+                self.partial = PathBuf::new();
+                Ok(true)
+            }
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(err) => Err(self.failed(err)),
+        }
+    }
+
+    /// Takes the name away again that [`Pending::finish_new`] gave.
+    pub fn unname(&mut self, path: &Path) {
+        let Ok((partial, _)) = create_partial(folder_of(path)) else {
+            return;
+        };
+        if fs::rename(path, &partial).is_ok() {
+            self.partial = partial;
+        }
+    }
+
     fn failed(&self, err: io::Error) -> MediaError {
         MediaError::from_io("write", err, &self.path)
     }
@@ -158,6 +188,20 @@ impl PendingFiles {
 
     pub fn take(&mut self) -> impl Iterator<Item = Pending> {
         std::mem::take(&mut self.0).into_iter()
+    }
+
+    /// Gives all of them these names, as [`Pending::finish_new`], or none.
+    pub fn finish_new(&mut self, paths: &[PathBuf]) -> Result<bool, MediaError> {
+        for index in 0..paths.len() {
+            let placed = self.0[index].finish_new(&paths[index]);
+            if !matches!(placed, Ok(true)) {
+                for (file, path) in self.0.iter_mut().zip(&paths[..index]) {
+                    file.unname(path);
+                }
+                return placed;
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -3,15 +3,14 @@
 //! What the configs of networks and schedulers say is read in `networks`.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::CatalogError;
-use crate::files;
+use crate::files::{self, read_bounded};
 
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
 /// `model_index.json`: which pipeline this is, and which class each component has.
@@ -59,25 +58,13 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
 
 /// Reads a whole file that must be a plain one of at most `max_bytes`.
 pub(crate) fn read_capped(path: &Path, max_bytes: u64) -> Result<Vec<u8>, CatalogError> {
-    let wrong = |reason: String| CatalogError::config(reason, path);
-    let failed = |source| {
+    read_bounded(path, max_bytes).map_err(|source| {
+        if source.kind() == ErrorKind::InvalidData {
+            return CatalogError::config(source.to_string(), path);
+        }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         CatalogError::unread(&format!("the file {name}"), source, path)
-    };
-    let stat = fs::metadata(path).map_err(failed)?;
-    if !stat.is_file() {
-        return Err(wrong("expected a file, found something else".to_owned()));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(max_bytes + 1).read_to_end(&mut bytes))
-        .map_err(failed)?;
-    if bytes.len() as u64 > max_bytes {
-        return Err(wrong(format!(
-            "expected at most {max_bytes} bytes, found more"
-        )));
-    }
-    Ok(bytes)
+    })
 }
 
 /// What lies in a folder, in a steady order.

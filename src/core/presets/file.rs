@@ -12,7 +12,7 @@ use thiserror::Error;
 use toml_edit::{ArrayOfTables, Document, DocumentMut, Item, Table};
 
 use super::PresetValues;
-use crate::files::{FileError, write_atomically};
+use crate::files::{FileError, read_bounded, write_atomically};
 use crate::job::PartialSampling;
 use crate::model::line_and_column;
 
@@ -156,14 +156,11 @@ fn read(path: &Path) -> Result<DocumentMut, PresetsError> {
         let sentence = format!("line {line}, column {column} of the presets: {reason}");
         PresetsError::Broken(FileError::new(sentence, path))
     };
-    let bytes = match fs::metadata(path) {
-        Ok(meta) if meta.len() > MAX_BYTES => {
-            return Err(broken(1, 1, format!("expected at most {MAX_BYTES} bytes")));
-        }
-        _ => fs::read(path),
-    };
-    let bytes = match bytes {
+    let bytes = match read_bounded(path, MAX_BYTES) {
         Ok(bytes) => bytes,
+        Err(err) if err.kind() == io::ErrorKind::InvalidData => {
+            return Err(broken(1, 1, err.to_string()));
+        }
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(DocumentMut::new()),
         Err(err) => Err(FileError::new(
             format!("cannot read the presets: {err}"),

@@ -10,7 +10,7 @@ use thiserror::Error;
 use toml_edit::{DocumentMut, Item};
 
 use super::{OutputSettings, Settings, edit, table};
-use crate::files::write_atomically;
+use crate::files::{MAX_TEXT_BYTES, read_text_bounded, write_atomically};
 use crate::model::line_and_column;
 
 #[derive(Debug, Error)]
@@ -48,7 +48,7 @@ pub(super) struct Saved {
 impl Settings {
     /// Reads the settings file. Without one, everything has its default.
     pub fn load(path: &Path) -> LoadedSettings {
-        match fs::read_to_string(path) {
+        match read_text_bounded(path, MAX_TEXT_BYTES) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => LoadedSettings::default(),
             text => Self::read(text, path),
         }
@@ -93,7 +93,7 @@ impl Settings {
             source,
             path: path.to_owned(),
         };
-        let (text, is_new) = match fs::read_to_string(path) {
+        let (text, is_new) = match read_text_bounded(path, MAX_TEXT_BYTES) {
             Ok(text) => (text, false),
             Err(err) if err.kind() == io::ErrorKind::NotFound => (table::default_file(), true),
             Err(source) => {

@@ -3,10 +3,11 @@
 //! Names folders, makes none.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy as _;
+
+use crate::files::{MAX_TEXT_BYTES, read_text_bounded};
 
 /// The app's folders, after XDG.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,7 +180,8 @@ fn cache_folder(named: Option<OsString>, caches: &Path) -> PathBuf {
 /// A folder of the user's: by the environment, by the desktop's own file, else by its usual name.
 fn media_folder(base: &impl etcetera::BaseStrategy, key: &str, usual: &str) -> PathBuf {
     let named_by_desktop = || {
-        let text = fs::read_to_string(base.config_dir().join("user-dirs.dirs")).ok()?;
+        let text =
+            read_text_bounded(&base.config_dir().join("user-dirs.dirs"), MAX_TEXT_BYTES).ok()?;
         folder_named_in(&text, key, base.home_dir())
     };
     variable(key)

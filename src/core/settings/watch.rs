@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use super::{LoadedSettings, Settings, SettingsError};
+use crate::files::{MAX_TEXT_BYTES, read_text_bounded};
 
 /// The file, by whoever saves to it and whoever watches it.
 #[derive(Clone, Debug)]
@@ -50,7 +51,7 @@ impl SettingsFile {
     /// The file's text, when it is not what was last seen.
     fn news(&self) -> Option<io::Result<String>> {
         let mut known = self.known();
-        match fs::read_to_string(&self.path) {
+        match read_text_bounded(&self.path, MAX_TEXT_BYTES) {
             // An editor that renames, or somebody who wants it made anew: nothing is to be taken from it.
             Err(err) if err.kind() == io::ErrorKind::NotFound => None,
             Err(err) => {

@@ -1,11 +1,12 @@
 //! What can be wrong with a tokenizer, and how its JSON files are read.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
+use crate::files::{MAX_JSON_BYTES, read_bounded};
 use crate::formats::weights::header::HeaderError;
 
 #[derive(Debug, Error)]
@@ -31,13 +32,24 @@ impl TokensError {
     }
 }
 
+/// Reads a file of a tokenizer, with the path in every error.
+pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, TokensError> {
+    read_bounded(path, MAX_JSON_BYTES).map_err(|source| {
+        let path = path.to_owned();
+        match source.kind() {
+            // What it holds is wrong, and no disk.
+            io::ErrorKind::InvalidData => TokensError::Config {
+                reason: source.to_string(),
+                path,
+            },
+            _ => TokensError::Io { source, path },
+        }
+    })
+}
+
 /// Reads a JSON file into a type, with the path in every error.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, TokensError> {
-    let text = fs::read(path).map_err(|source| TokensError::Io {
-        source,
-        path: path.to_owned(),
-    })?;
-    serde_json::from_slice(&text).map_err(|err| TokensError::Config {
+    serde_json::from_slice(&read_bytes(path)?).map_err(|err| TokensError::Config {
         reason: format!("not the JSON it should be: {err}"),
         path: path.to_owned(),
     })

@@ -3,15 +3,13 @@
 //! Reads `tokenizer.json`, CLIP's `vocab.json` with `merges.txt`, a T5's `spiece.model`, and both kinds of GGUF's
 //! metadata; leaves other `spiece.model` to [`SpieceModel`]. Does not clean prompts.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tokenizers::{AddedToken, PostProcessor as _, Tokenizer, TruncationParams};
 
 use super::classes;
-use super::error::TokensError;
-use super::error::read_json;
+use super::error::{TokensError, read_bytes, read_json};
 use super::llama_gguf::{self, LlamaTokenizer};
 use super::special::SpecialTokens;
 use super::spiece::{SPIECE_TENSOR, SpieceModel, T5Pieces, has_end};
@@ -129,14 +127,13 @@ impl TextTokenizer {
         }
         let vocab: Value = read_json(&path)?;
         let merges = folder.join("merges.txt");
-        let text = fs::read_to_string(&merges).map_err(|source| TokensError::Io {
-            source,
-            path: merges.clone(),
-        })?;
-        let merges = classes::merges(&text).map_err(|reason| TokensError::Config {
-            reason,
-            path: merges,
-        })?;
+        let text = String::from_utf8(read_bytes(&merges)?).map_err(|err| err.to_string());
+        let merges = text
+            .and_then(|text| classes::merges(&text))
+            .map_err(|reason| TokensError::Config {
+                reason,
+                path: merges,
+            })?;
         Self::clip(&vocab, &merges, &special, length, path)
     }
 

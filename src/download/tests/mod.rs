@@ -66,6 +66,7 @@ impl Case {
         let order = Order {
             url: format!("{}/ae.safetensors", self.server.url),
             to: self.to(),
+            bytes: None,
         };
         download(&[order], options, cancel, report)
     }
@@ -424,6 +425,7 @@ fn cancelling_does_not_wait_for_a_silent_server_and_the_next_attempt_begins_at_o
     let order = Order {
         url: format!("{}/ae.safetensors", case.server.url),
         to: case.to(),
+        bytes: None,
     };
     let quotes = quote(&[order], &options, &CancelToken::default());
     let expected = Quote {
@@ -453,4 +455,34 @@ fn cancelling_does_not_wait_for_a_server_that_is_asked() {
     assert!(matches!(got, Ok(None)), "{got:?}");
     assert!(begin.elapsed() < Duration::from_secs(4));
     canceller.unwrap().join().unwrap();
+}
+
+#[test]
+fn a_server_with_another_file_than_the_catalogue_names_is_told_before_anything_comes() {
+    let case = Case::new(|request| good(request, &content(BYTES)));
+    let order = Order {
+        url: format!("{}/ae.safetensors", case.server.url),
+        to: case.to(),
+        bytes: Some(7),
+    };
+    let quotes = quote(&[order], &quick(), &CancelToken::default());
+    let err = quotes.unwrap_err().to_string();
+    let said = format!("expected a file of 7 bytes, but the server has one of {BYTES} bytes");
+    assert!(err.starts_with(&said), "{err}");
+    case.assert_names(&[]);
+}
+
+#[test]
+fn a_server_that_leads_in_circles_or_to_a_file_of_this_machine_is_told_at_once() {
+    for target in ["/ae.safetensors", "file:///etc/passwd"] {
+        let case = Case::new(move |_| Answer::of(302).with("location", target));
+        let got = case.run_with(&Options::default(), &CancelToken::default(), &mut |_| {});
+        let err = got.unwrap_err();
+        assert!(matches!(err, DownloadError::Astray { .. }), "{err:?}");
+        assert!(
+            case.server.requests("HEAD").len() < 20,
+            "asked again and again"
+        );
+        case.assert_names(&[]);
+    }
 }

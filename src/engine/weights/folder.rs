@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use safelight_core::files::read_bounded;
 use serde::Deserialize;
 use tch::Device;
 
@@ -30,7 +31,7 @@ pub(super) fn files(path: &Path) -> Option<Vec<PathBuf>> {
     if !path.to_string_lossy().ends_with(".index.json") {
         return Some(vec![path]);
     }
-    let index: Index = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
+    let index: Index = serde_json::from_slice(&read_bounded(&path, MAX_INDEX_BYTES).ok()?).ok()?;
     let shards: BTreeSet<String> = index.weight_map.into_values().collect();
     let folder = path.parent()?;
     Some(shards.into_iter().map(|shard| folder.join(shard)).collect())
@@ -103,11 +104,7 @@ fn open_shards(index_path: &Path, device: Device) -> Result<Opened, WeightsError
         reason,
         path: index_path.to_owned(),
     };
-    let len = fs::metadata(index_path).map_err(&io)?.len();
-    if len > MAX_INDEX_BYTES {
-        return Err(bad(format!("it has {len} bytes")));
-    }
-    let text = fs::read(index_path).map_err(io)?;
+    let text = read_bounded(index_path, MAX_INDEX_BYTES).map_err(io)?;
     let index: Index = serde_json::from_slice(&text).map_err(|err| bad(err.to_string()))?;
     let folder = index_path.parent().unwrap_or_else(|| Path::new(""));
     let mut files = Vec::new();

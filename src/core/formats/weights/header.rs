@@ -1,7 +1,7 @@
 //! The header of one weight file, safetensors or GGUF, told apart by its first bytes.
 //!
 //! Gives the same answers for both: names, shapes, types, and where the bytes lie. What is within a header of
-//! either format is the business of [`safetensors`](super::safetensors) and [`gguf`].
+//! either format is the business of [`safetensors`] and [`gguf`].
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

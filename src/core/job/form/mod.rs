@@ -240,6 +240,7 @@ impl GenerateForm {
             dtype: self.dtype,
             capture: self.capture.clone(),
             out: self.out.clone(),
+            is_out_automatic: false,
             sidecar: self.sidecar,
         };
         ranges::check(&request, spec, &mut found);

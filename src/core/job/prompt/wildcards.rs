@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use super::PromptError;
 use super::parse::weight_of;
+use crate::files::read_text_bounded;
 
 /// A file of a hundred thousand long lines has a tenth of this.
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
@@ -263,12 +264,7 @@ fn lines_of(path: &Path) -> Result<Vec<Line>, PromptError> {
         source,
         path: path.to_owned(),
     };
-    let length = fs::metadata(path).map_err(failed)?.len();
-    if length > MAX_FILE_BYTES {
-        let reason = format!("expected at most {MAX_FILE_BYTES} bytes, found {length}");
-        return Err(failed(std::io::Error::other(reason)));
-    }
-    let text = fs::read_to_string(path).map_err(failed)?;
+    let text = read_text_bounded(path, MAX_FILE_BYTES).map_err(failed)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let is_choice = |line: &&str| !line.is_empty() && !line.starts_with('#');
     let lines = text.lines().map(str::trim).filter(is_choice);

@@ -5,12 +5,11 @@
 //! aliases or of brackets costs no more than its length.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 
+use crate::files::read_text_bounded;
 use crate::model::CatalogError;
 
 /// More than anybody writes by hand.
@@ -87,17 +86,8 @@ pub(crate) fn read(
 }
 
 fn text_of(file: &Path) -> Result<String, CatalogError> {
-    let failed = |source| CatalogError::io(source, file);
-    let bytes = fs::metadata(file).map_err(failed)?.len();
-    if bytes > MAX_BYTES {
-        return Err(CatalogError::config(
-            format!("expected at most {MAX_BYTES} bytes, found {bytes}"),
-            file,
-        ));
-    }
-    let mut text = String::new();
-    let mut opened = File::open(file).map_err(failed)?.take(MAX_BYTES);
-    opened.read_to_string(&mut text).map_err(failed)?;
+    let text = read_text_bounded(file, MAX_BYTES);
+    let text = text.map_err(|source| CatalogError::io(source, file))?;
     // Editors of Windows put a mark before the text.
     Ok(text.trim_start_matches('\u{feff}').to_owned())
 }
@@ -295,6 +285,7 @@ fn is_null(text: &str, style: ScalarStyle) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
+    use std::fs::{self, File};
 
     use super::*;
 

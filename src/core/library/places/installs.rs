@@ -4,12 +4,11 @@
 //! A program is known by the folders in it, its name only says where to look. Bounded: the usual places
 //! are listed once, and nothing is searched here.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::files::read_text_bounded;
 use crate::model::configs::sorted_entries;
 use crate::settings::ProgramPaths;
 
@@ -187,12 +186,7 @@ fn text_in(json: &Path, key: &str) -> Option<String> {
 }
 
 fn small_text(path: &Path) -> Option<String> {
-    if !path.is_file() {
-        return None;
-    }
-    let mut text = String::new();
-    let mut file = File::open(path).ok()?.take(MAX_CONFIG_BYTES);
-    file.read_to_string(&mut text).ok()?;
+    let text = read_text_bounded(path, MAX_CONFIG_BYTES).ok()?;
     Some(text.trim_start_matches('\u{feff}').to_owned())
 }
 

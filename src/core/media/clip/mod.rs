@@ -111,6 +111,8 @@ with_defaults! {
         pub crf: u8 = 16,
         /// What made the clip, as a JSON object that goes into the file.
         pub settings: Option<String> = None,
+        /// A file that has the name already stays, and this one takes the next free name ([`naming::names_like`]).
+        pub keeps_others: bool = false,
     }
 }
 
@@ -271,12 +273,22 @@ impl ClipWriter {
         for part in parts.map_err(|detail| self.failed(detail))? {
             file.write(&part)?;
         }
-        Ok(vec![file.finish_as(&self.path)?])
+        if !self.options.keeps_others {
+            return Ok(vec![file.finish_as(&self.path)?]);
+        }
+        for path in naming::names_like(&self.path) {
+            if file.finish_new(&path)? {
+                return Ok(vec![path]);
+            }
+        }
+        Ok(Vec::new())
     }
 
     fn start(&self, width: u32, height: u32) -> Result<Started, MediaError> {
         check_frame_size(&self.path, width, height)?;
-        let ClipOptions { fps, crf, settings } = &self.options;
+        let ClipOptions {
+            fps, crf, settings, ..
+        } = &self.options;
         let (fps, crf) = (FrameTimes::new(*fps).rate(), *crf);
         let encoder = match self.format {
             ClipFormat::Mp4 => {
@@ -303,16 +315,24 @@ impl ClipWriter {
     }
 
     fn name_files(&self, mut files: PendingFiles) -> Result<Vec<PathBuf>, MediaError> {
-        let is_single = files.len() == 1;
-        let paths: Vec<PathBuf> = (1..=files.len())
-            .map(|number| {
-                if is_single {
-                    self.path.clone()
-                } else {
-                    numbered_path(&self.path, number)
+        let count = files.len();
+        let named_like = |path: &Path| -> Vec<PathBuf> {
+            match count {
+                1 => vec![path.to_path_buf()],
+                _ => (1..=count)
+                    .map(|number| numbered_path(path, number))
+                    .collect(),
+            }
+        };
+        if self.options.keeps_others {
+            for path in naming::names_like(&self.path) {
+                let paths = named_like(&path);
+                if files.finish_new(&paths)? {
+                    return Ok(paths);
                 }
-            })
-            .collect();
+            }
+        }
+        let paths = named_like(&self.path);
         for path in &paths {
             place::check_target(path)?;
         }

@@ -16,8 +16,6 @@ mod normalizer;
 mod pieces;
 mod proto;
 
-use std::fs::File;
-use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
@@ -29,7 +27,7 @@ use self::pieces::Pieces;
 pub use self::proto::{Model, NormalizerSpec, Piece, PieceKind};
 use crate::files::has_ending;
 use crate::formats::weights::header::Header;
-use crate::tokens::error::TokensError;
+use crate::tokens::error::{TokensError, read_bytes};
 
 /// The tensor of a weight file that holds the bytes of a `spiece.model` (a habit of ComfyUI's files).
 pub const SPIECE_TENSOR: &str = "spiece_model";
@@ -82,12 +80,7 @@ impl SpieceModel {
         let Some((bytes, path)) = Self::find_bytes(place)? else {
             return Ok(None);
         };
-        let parsed = if bytes.len() as u64 > MAX_BYTES {
-            Err(format!("found more than {MAX_BYTES} bytes"))
-        } else {
-            Model::parse(&bytes)
-        };
-        match parsed {
+        match Model::parse(&bytes) {
             Ok(model) => Ok(Some((model, path))),
             Err(reason) => Err(not_unigram(&reason, &path)),
         }
@@ -267,19 +260,6 @@ fn not_unigram(reason: &str, path: &Path) -> TokensError {
         reason: format!("expected a SentencePiece Unigram model: {reason}"),
         path: path.to_owned(),
     }
-}
-
-fn read_bytes(path: &Path) -> Result<Vec<u8>, TokensError> {
-    let io = |source| TokensError::Io {
-        source,
-        path: path.to_owned(),
-    };
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(io)?;
-    file.take(MAX_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(io)?;
-    Ok(bytes)
 }
 
 /// The model that a `.safetensors` file carries beside its weights; `None` where there is none.

@@ -5,14 +5,14 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::EngineError;
 use crate::fault::Site;
-use crate::pixels::rgb8_from_pixels;
+use crate::pixels::{check_numbers, rgb8_from_pixels};
 use crate::vae::{Bands, KlVaeDecoder, KlWay, kl};
 use crate::work::Work;
 
 /// Pixels that a CPU takes at once: bands cost it time.
 const LARGEST_WHOLE: i64 = 1 << 20;
 
-/// `latents`: `(B, C, h, w)`, what [`denoise`](super::denoise()) gave. Each picture goes to [`Hooks::frames`] as it is
+/// `latents`: `(B, C, h, w)`, what [`denoise`](super::denoise()) gave. Each picture goes to `Hooks::frames` as it is
 /// made.
 pub fn decode(latents: &Tensor, work: &mut Work<'_>) -> Result<(), EngineError> {
     let home = &work.request.files.vae;
@@ -32,6 +32,7 @@ pub fn decode(latents: &Tensor, work: &mut Work<'_>) -> Result<(), EngineError> 
         let way = way(&one, config.spatial_factor(), work);
         let pixels = decoder.decode(&one, way, &work.cancelled(Site::VaeDecode));
         let pixels = pixels.ok_or(EngineError::Cancelled)?;
+        check_numbers(&pixels)?;
         work.hooks.frames(&rgb8_from_pixels(&pixels.unsqueeze(2)));
         if work.capture.is_on() {
             recorded.push(pixels.to_device(Device::Cpu).to_kind(Kind::Float));

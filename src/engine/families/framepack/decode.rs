@@ -12,7 +12,7 @@ use crate::error::EngineError;
 use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::memory::Lent;
-use crate::pixels::rgb8_from_pixels;
+use crate::pixels::{check_numbers, rgb8_from_pixels};
 use crate::place::Placement;
 use crate::vae::{HunyuanVaeDecoder, Tiling, hunyuan};
 use crate::work::Work;
@@ -69,13 +69,18 @@ pub fn decode(
     let mut join = Join::new(&sections, section, before);
     let mut recorded = Vec::new();
     let is_on = capture.is_on();
+    let mut sound = Ok(());
     job.each(section, latents.newest, capture, &mut |frames| {
+        if sound.is_ok() {
+            sound = check_numbers(&frames);
+        }
         if is_on {
             // A copy, as what comes is written to.
             recorded.push(frames.to_device(Device::Cpu).to_kind(Kind::Float).copy());
         }
         job.hooks.frames(&rgb8_from_pixels(&join.pass(frames)));
     })?;
+    sound?;
     if is_on {
         let output = Tensor::cat(&recorded, 2);
         capture.put(format!("vae.decode.{section}.output"), &output);

@@ -27,7 +27,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::EngineError;
 use crate::fault::Site;
-use crate::pixels::rgb8_from_pixels;
+use crate::pixels::{check_numbers, rgb8_from_pixels};
 use crate::vae::wan::denormalize;
 use crate::vae::{Tiling, WanVaeDecoder};
 use crate::work::Work;
@@ -47,7 +47,7 @@ pub use transformer::{Context, WanTransformer};
 /// Ids of one text, padding included: Wan was trained so.
 pub const TEXT_LENGTH: usize = 512;
 
-/// Stage 5. `latents`: what [`denoise()`] gave. Frames go to [`Hooks::frames`] while they are made.
+/// Stage 5. `latents`: what [`denoise()`] gave. Frames go to `Hooks::frames` while they are made.
 pub fn decode(
     config: &WanConfig,
     latents: &Tensor,
@@ -72,7 +72,11 @@ pub fn decode(
     capture.put("vae.decode.0.input", &latents);
     let mut recorded = Vec::new();
     let recording = capture.is_on();
+    let mut sound = Ok(());
     let mut take = |pixels: Tensor| {
+        if sound.is_ok() {
+            sound = check_numbers(&pixels);
+        }
         hooks.frames(&rgb8_from_pixels(&pixels));
         if recording {
             recorded.push(pixels.to_device(Device::Cpu).to_kind(Kind::Float));
@@ -80,6 +84,7 @@ pub fn decode(
     };
     let done = decoder.decode(&latents, tiling, &cancelled, &mut take);
     done.ok_or(EngineError::Cancelled)?;
+    sound?;
     if recording {
         let pixels = Tensor::cat(&recorded, 2);
         capture.put("vae.decode.0.output", &pixels);

@@ -46,7 +46,8 @@ fn every_picture_of_a_batch_is_the_one_that_its_seed_alone_makes() {
 }
 
 #[test]
-fn a_job_that_is_cancelled_or_dies_goes_on_bit_for_bit_from_its_last_checkpoint() {
+fn a_job_goes_on_bit_for_bit_behind_its_last_step_when_cancelled_and_from_its_checkpoint_when_dead()
+{
     for sampler in ["euler", "heun", "dpmpp_2m", "unipc", "lcm"] {
         let facts = json!({"num_steps": 7, "batch_size": 2, "sampler": sampler});
         let job = Job::new("dev", &facts, None, None);
@@ -62,21 +63,34 @@ fn a_job_that_is_cancelled_or_dies_goes_on_bit_for_bit_from_its_last_checkpoint(
         let folder = JobFolder::at(job.folder.path());
         fs::remove_file(folder.result(Stage::Denoise).unwrap()).unwrap();
 
+        let checkpoint = folder.section_checkpoint(0);
+        // What a job that dies leaves.
+        let of_dead = job.folder.path().join("of-dead.safetensors");
         let stop = |message: &EngineMessage, cancel: &CancelToken| {
             // The sixth may be under way when this is heard; its own message waits until it was.
             if matches!(message, EngineMessage::Step { step: 5, .. }) {
+                fs::copy(&checkpoint, &of_dead).unwrap();
                 cancel.cancel();
             }
         };
         let order = job.order(Stage::Denoise, false);
         let (done, told) = try_stage(&order, &stop);
         assert!(matches!(done, Err(EngineError::Cancelled)), "{sampler}");
-        assert!((5..=6).contains(&told.steps.len()), "{sampler}");
+        let num_made = told.steps.len() as u32;
+        assert!((5..=6).contains(&num_made), "{sampler}");
         assert!(!folder.result(Stage::Denoise).unwrap().exists());
 
-        let told = job.stage(Stage::Denoise, false);
-        assert_eq!(told.steps, [(5, 7), (6, 7), (7, 7)], "{sampler}");
-        assert_eq!(job.latents(), whole, "{sampler}");
+        let left = fs::read(&of_dead).unwrap();
+        for (from, state) in [(num_made + 1, None), (5, Some(left))] {
+            if let Some(state) = state {
+                fs::remove_file(folder.result(Stage::Denoise).unwrap()).unwrap();
+                fs::write(&checkpoint, state).unwrap();
+            }
+            let told = job.stage(Stage::Denoise, false);
+            let steps: Vec<_> = (from..=7).map(|step| (step, 7)).collect();
+            assert_eq!(told.steps, steps, "{sampler}");
+            assert_eq!(job.latents(), whole, "{sampler}");
+        }
         assert!(!folder.section_checkpoint(0).exists());
     }
 }

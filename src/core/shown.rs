@@ -1,0 +1,72 @@
+//! Texts that come from files, ready to be shown: nothing in them steers a terminal, turns the direction of writing or
+//! fills a screen.
+
+use std::borrow::Cow;
+
+/// The text on one line, of at most so many characters and `…`.
+pub fn one_line(text: &str, max_chars: usize) -> Cow<'_, str> {
+    let is_long = text.chars().nth(max_chars).is_some();
+    if !is_long && !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut line = String::new();
+    for letter in text.chars().take(max_chars) {
+        push(&mut line, letter);
+    }
+    if is_long {
+        line.push('…');
+    }
+    Cow::Owned(line)
+}
+
+/// The text with its line ends.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_plain = |letter: char| letter == '\n' || !is_hidden(letter);
+    if text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::new();
+    for letter in text.chars() {
+        if is_plain(letter) {
+            shown.push(letter);
+        } else {
+            push(&mut shown, letter);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+fn push(text: &mut String, letter: char) {
+    if letter.is_whitespace() && letter != '\u{85}' {
+        text.push(' ');
+    } else if is_hidden(letter) {
+        text.extend(letter.escape_unicode());
+    } else {
+        text.push(letter);
+    }
+}
+
+/// Controls, line ends among them, and what turns the direction of all that follows.
+fn is_hidden(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_steers_a_terminal_is_spelled_out() {
+        let name = "a\u{1b}[2Jb\nc\u{202e}d";
+        assert_eq!(one_line(name, 80), r"a\u{1b}[2Jb c\u{202e}d");
+        assert_eq!(printable(name), "a\\u{1b}[2Jb\nc\\u{202e}d");
+        assert_eq!(one_line("ein grünes Boot 🚤", 80), "ein grünes Boot 🚤");
+    }
+
+    #[test]
+    fn a_long_name_ends_with_dots() {
+        assert_eq!(one_line(&"é".repeat(1000), 3), "ééé…");
+        assert_eq!(one_line("ééé", 3), "ééé");
+    }
+}
