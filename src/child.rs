@@ -14,10 +14,14 @@ use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
 /// Lines of complaint that are kept.
 const KEPT_LINES: usize = 10;
+const MAX_LINE_BYTES: u64 = 16 << 10;
 /// How often is looked whether somebody still wants to know, while the program is silent.
 const WATCH: Duration = Duration::from_millis(25);
 /// How long a program that was killed, or whose output is closed, may take to be gone.
 const EXIT_GRACE: Duration = Duration::from_secs(2);
+
+/// The last lines of a program's standard error.
+pub type Lines = Mutex<VecDeque<String>>;
 
 /// How it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,13 +59,15 @@ pub fn run(
     };
     let deadline = Instant::now() + limit;
     let (lines, heard) = bounded::<String>(64);
-    let complaint = Arc::<Mutex<VecDeque<String>>>::default();
+    let complaint = Arc::<Lines>::default();
     let kept = Arc::clone(&complaint);
     if let Some(stdout) = child.stdout.take() {
         spawn("probe-stdout", move || send_lines(stdout, &lines));
     }
     if let Some(stderr) = child.stderr.take() {
-        spawn("probe-stderr", move || keep_lines(stderr, &kept));
+        spawn("probe-stderr", move || {
+            keep_lines(stderr, &kept, KEPT_LINES, |_| {})
+        });
     }
     loop {
         if is_cancelled() {
@@ -98,10 +104,9 @@ pub fn run(
         (Some(signal), _) => format!("signal {signal}"),
         (None, code) => format!("exit code {}", code.unwrap_or(-1)),
     };
-    let complaint = complaint.lock().unwrap_or_else(PoisonError::into_inner);
     Ended::Badly {
         how,
-        complaint: complaint.iter().cloned().collect::<Vec<_>>().join("\n"),
+        complaint: kept_text(&complaint),
     }
 }
 
@@ -121,15 +126,31 @@ fn send_lines(stdout: impl Read, lines: &Sender<String>) {
     }
 }
 
-fn keep_lines(stderr: impl Read, kept: &Mutex<VecDeque<String>>) {
-    for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
-        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+/// Keeps as many of the last lines as `most`, and tells each.
+pub fn keep_lines(stderr: impl Read, kept: &Lines, most: usize, tell: impl Fn(&str)) {
+    let mut stderr = BufReader::new(stderr);
+    let mut line = Vec::new();
+    // A longer line comes in parts.
+    while let Ok(1..) = (&mut stderr)
+        .take(MAX_LINE_BYTES)
+        .read_until(b'\n', &mut line)
+    {
+        let line = String::from_utf8_lossy(&std::mem::take(&mut line))
+            .trim_end()
+            .to_owned();
+        tell(&line);
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() == KEPT_LINES {
+        if kept.len() == most {
             kept.pop_front();
         }
         kept.push_back(line);
     }
+}
+
+/// What is kept of a program's standard error, joined.
+pub fn kept_text(kept: &Lines) -> String {
+    let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.iter().cloned().collect::<Vec<_>>().join("\n")
 }
 
 /// Kills it and waits a moment, so that what it held is free again.

@@ -9,14 +9,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use safelight_core::catalog::{Catalog, CatalogEntry, Source};
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
 use safelight_core::settings::Settings;
 use safelight_core::units::{measured_text, size_text};
 use serde_json::json;
 
-use super::generate::{self, CANCELLED, print_event, say, stop_on_signal};
+use super::generate::{CANCELLED, ended, print_event, progress_bar, say, stop_on_signal};
 use super::{Surroundings, out};
 use crate::download::{self, Hub, Options, Order, Phase, Progress, Quote};
 use crate::telemetry::host;
@@ -44,16 +44,8 @@ pub struct DownloadArgs {
 }
 
 pub fn run(args: &DownloadArgs, surroundings: &Surroundings) -> ExitCode {
-    match Download::new(args, surroundings).and_then(|download| download.run()) {
-        Ok(code) => ExitCode::from(code),
-        Err(err) => {
-            if args.json {
-                generate::report_misunderstood(&err);
-            }
-            generate::explain(&err);
-            ExitCode::from(err.kind.exit_code())
-        }
-    }
+    let result = Download::new(args, surroundings).and_then(|download| download.run());
+    ended(result, args.json)
 }
 
 struct Download<'a> {
@@ -314,18 +306,9 @@ struct Teller {
 impl Teller {
     fn new(is_json: bool) -> Self {
         let is_terminal = io::stderr().is_terminal() && !is_json;
-        let target = if is_terminal {
-            ProgressDrawTarget::stderr()
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        let bar = ProgressBar::with_draw_target(Some(1), target);
         let template = "{prefix} {bar:30.red} {bytes}/{total_bytes}  {msg}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("=> "));
-        }
         Self {
-            bar,
+            bar: progress_bar(is_terminal, template),
             is_json,
             is_terminal,
             last: None,

@@ -111,7 +111,7 @@ fn report_misunderstood(err: &clap::Error) {
         return;
     }
     if command == "generate" || command == "download" {
-        generate::report_misunderstood(&out::misunderstood(err));
+        generate::print_failed(&out::misunderstood(err));
     } else {
         out::print_job_error(&out::misunderstood(err), true);
     }

@@ -10,7 +10,7 @@ use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::LiveSettings;
 
 use super::Surroundings;
-use super::generate::explain;
+use super::generate::ended;
 use crate::app::StartupOptions;
 use crate::app::desktop::instance::{self, Start};
 use crate::{window, worker};
@@ -48,8 +48,8 @@ pub fn run(surroundings: Surroundings, files: Vec<PathBuf>) -> ExitCode {
     match opened {
         Ok(()) => ExitCode::SUCCESS,
         Err(err) => {
-            explain(&JobError::from_error(JobErrorKind::Internal, &err));
-            ExitCode::FAILURE
+            let err = JobError::from_error(JobErrorKind::Internal, &err);
+            ended(Err(err), false)
         }
     }
 }

@@ -26,6 +26,39 @@ impl FileError {
             path: path.to_owned(),
         }
     }
+
+    /// What is wrong with the text of a file at a byte of it. `whose`: where the place is not said with the path alone,
+    /// such as ` of the settings`.
+    pub(crate) fn in_text(
+        text: &str,
+        offset: Option<usize>,
+        whose: &str,
+        reason: &str,
+        path: &Path,
+    ) -> Self {
+        let (line, column) = line_and_column(text, offset.unwrap_or(0));
+        let reason = reason.trim().replace('\n', ", ");
+        Self::new(
+            format!("line {line}, column {column}{whose}: {reason}"),
+            path,
+        )
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Where in a text a byte offset lies; both count from 1, columns in characters.
+fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset.min(text.len())).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before
+        .rsplit('\n')
+        .next()
+        .map_or(0, |rest| rest.chars().count())
+        + 1;
+    (line, column)
 }
 
 /// Far more than any JSON file of this program's own has, and than any published tokenizer's.
@@ -153,6 +186,13 @@ pub fn finish_partial(partial: &Path, path: &Path, written: io::Result<()>) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_count_from_one_and_in_characters() {
+        assert_eq!(line_and_column("ab\nçd", 0), (1, 1));
+        assert_eq!(line_and_column("ab\nçd", 5), (2, 2));
+        assert_eq!(line_and_column("ab", 99), (1, 3));
+    }
 
     #[test]
     fn a_file_that_is_kept_aside_takes_no_earlier_ones_place() {

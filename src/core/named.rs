@@ -4,7 +4,7 @@
 //! the interface says.
 
 /// `named! { pub enum Sampler { Euler = "euler", "Euler"; } }` gives the enum with `Sampler::ALL`, `name()` and, where
-/// a label stands behind the names, `label()`.
+/// a label stands behind the names, `label()` and `Sampler::CHOICES`.
 macro_rules! named {
     ($(#[$of_all:meta])* pub enum $type:ident {
         $($(#[$of_one:meta])* $variant:ident = $name:literal,)+
@@ -29,6 +29,11 @@ macro_rules! named {
             }
         }
         $crate::named::named!(names of $type { $($variant: $name),+ });
+
+        impl $type {
+            /// Every name with its label.
+            pub const CHOICES: &[(&str, &str)] = &[$(($name, $label)),+];
+        }
     };
     (names of $type:ident { $($variant:ident: $name:literal),+ }) => {
         impl $type {

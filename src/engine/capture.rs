@@ -90,13 +90,10 @@ impl Capture {
 ///
 /// Their own files stay: a job that goes on after its last stage failed merges them once more.
 pub fn merge(folder: &Path) -> Result<PathBuf, EngineError> {
-    let io = |source| EngineError::Io {
-        source,
-        path: folder.to_owned(),
-    };
+    let io = EngineError::io(folder);
     let mut parts = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(io)? {
-        let path = entry.map_err(io)?.path();
+    for entry in std::fs::read_dir(folder).map_err(&io)? {
+        let path = entry.map_err(&io)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with("capture.") && name.ends_with(".safetensors") && name != MERGED_NAME {
             parts.push(path);

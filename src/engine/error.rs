@@ -4,7 +4,7 @@
 
 use std::any::Any;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use safelight_core::job::{JobError, JobErrorKind, disk_advice};
 use safelight_core::media::MediaError;
@@ -33,10 +33,7 @@ pub enum EngineError {
     DeviceFailed { message: String },
     #[error(transparent)]
     Weights(WeightsError),
-    /// A model's configuration or tokenizer: unreadable, unsound, or of a model that is not supported.
-    #[error("{reason}: {}", path.display())]
-    Config { reason: String, path: PathBuf },
-    /// What the catalogue found wrong with a component.
+    /// What is wrong with a component: its files, configuration or tokenizer.
     #[error(transparent)]
     Catalog(CatalogError),
     /// What the request asks for cannot be made with this model.
@@ -59,6 +56,18 @@ impl EngineError {
     pub fn request(reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self::Request { reason }
+    }
+
+    /// Of a file of a model, or of a stage before.
+    pub fn config(reason: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        Self::Catalog(CatalogError::config(reason, path))
+    }
+
+    pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> Self {
+        |source| Self::Io {
+            source,
+            path: path.to_owned(),
+        }
     }
 
     pub fn is_out_of_memory(&self) -> bool {
@@ -102,7 +111,7 @@ impl EngineError {
                 JobErrorKind::OutOfMemory,
                 "Try a smaller size or fewer frames, or close other programs that use this device",
             ),
-            Self::Weights(_) | Self::Config { .. } | Self::Catalog(_) => (
+            Self::Weights(_) | Self::Catalog(_) => (
                 JobErrorKind::BadModel,
                 "Fetch the named file again, or check the folder with `safelight inspect`",
             ),
@@ -192,7 +201,6 @@ impl From<CatalogError> for EngineError {
     fn from(err: CatalogError) -> Self {
         match err {
             CatalogError::Io { source, path } => Self::Io { source, path },
-            CatalogError::Config { reason, path } => Self::Config { reason, path },
             err => Self::Catalog(err),
         }
     }
@@ -201,8 +209,7 @@ impl From<CatalogError> for EngineError {
 impl From<TokensError> for EngineError {
     fn from(err: TokensError) -> Self {
         match err {
-            TokensError::Io { source, path } => Self::Io { source, path },
-            TokensError::Config { reason, path } => Self::Config { reason, path },
+            TokensError::File(err) => err.into(),
             TokensError::Request { reason } => Self::Request { reason },
         }
     }

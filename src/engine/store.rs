@@ -32,10 +32,7 @@ where
         .collect();
     let partial = partial_path(path);
     let written = Tensor::write_safetensors(&tensors, &partial).map_err(|err| plain(&err));
-    finish_partial(&partial, path, written).map_err(|source| EngineError::Io {
-        source,
-        path: path.to_owned(),
-    })
+    finish_partial(&partial, path, written).map_err(EngineError::io(path))
 }
 
 /// The system's own error, of which tch keeps no more than its debug text:
@@ -93,10 +90,8 @@ impl Named {
     }
 
     pub fn incomplete(&self, reason: &str) -> EngineError {
-        EngineError::Config {
-            reason: format!("the result of a stage is not complete: {reason}"),
-            path: self.path.clone(),
-        }
+        let reason = format!("the result of a stage is not complete: {reason}");
+        EngineError::config(reason, &self.path)
     }
 }
 

@@ -173,12 +173,14 @@ fn num_steps(request: &GenerateRequest) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::test_request;
 
     fn request() -> GenerateRequest {
-        let request = r#"{"model":"m","family":"wan","files":{"transformer_2":"low"},"prompt":"",
-            "negative_prompt":"","width":32,"height":32,"num_frames":5,"fps":16.0,"num_steps":40,
-            "guidance_scale":1.0,"sampler":"unipc","seed":0}"#;
-        serde_json::from_str(request).unwrap()
+        let mut request = test_request::request();
+        request.files.transformer_2 = Some("low".into());
+        (request.width, request.height, request.num_frames) = (32, 32, 5);
+        (request.sampling.num_steps, request.sampling.guidance_scale) = (40, 1.0);
+        request
     }
 
     fn time(stage: Stage, secs: f64) -> StageTime {

@@ -51,17 +51,10 @@ impl Inputs {
             inputs.copy_clip(clip, request, folder)?;
             inputs.remember("extend", media::clip_fingerprint(clip))?;
         }
-        let named = &request.companions;
-        for (field, place) in [
-            ("vae", &named.vae),
-            ("text_encoder", &named.text_encoder),
-            ("text_encoder_2", &named.text_encoder_2),
-            ("image_encoder", &named.image_encoder),
-            ("tokenizer", &named.tokenizer),
-            ("tokenizer_2", &named.tokenizer_2),
-        ] {
+        for (field, place) in request.companions.each() {
             // One that cannot be read is told where it is loaded.
-            if let Some(Ok(fingerprint)) = place.as_deref().map(media::component_fingerprint) {
+            let found = place.map(|place| media::component_fingerprint(place));
+            if let Some(Ok(fingerprint)) = found {
                 inputs.fingerprints.insert(field.to_owned(), fingerprint);
             }
         }
@@ -278,15 +271,11 @@ fn unusable(err: &MediaError) -> JobError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::test_request::request;
 
     #[test]
     fn a_clip_that_would_be_too_much_in_the_results_size_is_refused_before_it_is_read() {
-        let text = serde_json::json!({
-            "model": "wan", "family": "wan", "prompt": "a boat", "negative_prompt": "",
-            "width": 832, "height": 480, "num_frames": 81, "fps": 16.0, "num_steps": 12,
-            "guidance_scale": 4.0, "sampler": "unipc", "seed": 7,
-        });
-        let request: GenerateRequest = serde_json::from_value(text).unwrap();
+        let request = request();
         let path = Path::new("/a.gif");
         assert!(check_length(2500, &request, path).is_ok());
         let err = check_length(100_000, &request, path).unwrap_err();

@@ -21,6 +21,9 @@ mod sweep;
 mod tiers;
 mod walk;
 
+#[cfg(test)]
+mod test_request;
+
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;

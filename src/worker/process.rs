@@ -3,12 +3,11 @@
 //!
 //! Knows nothing of stages or jobs.
 
-use std::collections::VecDeque;
-use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _};
+use std::io::{self, BufReader, BufWriter};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -21,11 +20,11 @@ use safelight_core::settings::{
 
 use super::environment::{self, EngineTarget};
 use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords, ProbeOrder};
+use crate::child::{Lines, keep_lines, kept_text};
 use crate::telemetry::{Roots, host};
 
 /// How many of the engine's last lines are kept for a report.
 const KEPT_LINES: usize = 40;
-const MAX_LINE_BYTES: u64 = 16 << 10;
 /// How long an engine whose streams are closed may take to be gone.
 const EXIT_GRACE: Duration = Duration::from_secs(2);
 /// How long an engine that is no longer needed may take to go by itself.
@@ -186,11 +185,10 @@ impl EngineLauncher for ProcessLauncher {
     }
 }
 
-type Lines = Arc<Mutex<VecDeque<String>>>;
 type Connected = (
     Sender<EngineCommand>,
     Receiver<Incoming>,
-    Lines,
+    Arc<Lines>,
     JoinHandle<()>,
 );
 
@@ -201,7 +199,7 @@ fn connect(child: &mut Child) -> io::Result<Connected> {
     let stderr = child.stderr.take().ok_or_else(missing)?;
     let (commands, command_receiver) = bounded(4);
     let (message_sender, messages) = bounded(64);
-    let lines = Lines::default();
+    let lines = Arc::<Lines>::default();
     let kept = Arc::clone(&lines);
     let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
         thread::Builder::new().name(name.to_owned()).spawn(body)
@@ -214,7 +212,11 @@ fn connect(child: &mut Child) -> io::Result<Connected> {
         "engine-stdout",
         Box::new(move || read_messages(stdout, &message_sender)),
     )?;
-    let keeper = spawn("engine-stderr", Box::new(move || keep_lines(stderr, &kept)))?;
+    let tell = |line: &str| tracing::debug!(target: "engine", "{line}");
+    let keeper = spawn(
+        "engine-stderr",
+        Box::new(move || keep_lines(stderr, &kept, KEPT_LINES, tell)),
+    )?;
     Ok((commands, messages, lines, keeper))
 }
 
@@ -245,30 +247,10 @@ fn read_messages(stdout: ChildStdout, messages: &Sender<Incoming>) {
     }
 }
 
-fn keep_lines(stderr: ChildStderr, kept: &Lines) {
-    let mut stderr = BufReader::new(stderr);
-    let mut line = Vec::new();
-    // A longer line comes in parts.
-    while let Ok(1..) = (&mut stderr)
-        .take(MAX_LINE_BYTES)
-        .read_until(b'\n', &mut line)
-    {
-        let line = String::from_utf8_lossy(&std::mem::take(&mut line))
-            .trim_end()
-            .to_owned();
-        tracing::debug!(target: "engine", "{line}");
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() == KEPT_LINES {
-            kept.pop_front();
-        }
-        kept.push_back(line);
-    }
-}
-
 struct ProcessControl {
     /// Gone once it was waited for, or left to a reaper.
     child: Option<Child>,
-    lines: Lines,
+    lines: Arc<Lines>,
     /// Ends when the engine's standard error does.
     keeper: Option<JoinHandle<()>>,
     /// How often the system had ended a process for memory when this one started.
@@ -313,10 +295,9 @@ impl EngineControl for ProcessControl {
             (None, Some(code)) => format!("exit code {code}"),
             (None, None) => "it closed its streams and stayed".to_owned(),
         };
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let said = kept_text(&self.lines);
         LastWords {
-            text: format!("the engine process ended: {how}\n{}", lines.join("\n")),
+            text: format!("the engine process ended: {how}\n{said}"),
             is_out_of_memory: signal == Some(SIGKILL) && oom_kills() > self.oom_kills,
         }
     }

@@ -422,15 +422,11 @@ fn room_of(request: &GenerateRequest) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::test_request::request;
 
     #[test]
     fn a_job_is_refused_before_it_computes_where_its_folder_has_too_little_room() {
-        let text = serde_json::json!({
-            "model": "wan", "family": "wan", "prompt": "a boat", "negative_prompt": "",
-            "width": 832, "height": 480, "num_frames": 81, "fps": 16.0, "num_steps": 12,
-            "guidance_scale": 4.0, "sampler": "unipc", "seed": 7,
-        });
-        let request: GenerateRequest = serde_json::from_value(text).unwrap();
+        let request = request();
         let folder = JobFolder::at("/jobs/1");
         let needed = room_of(&request);
         assert!(needed > 60_000_000 && needed < 80_000_000, "{needed}");

@@ -2,10 +2,9 @@
 //!
 //! Arguments that are given stay; nothing is opened but the file and what it names.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use safelight_core::job::{GenerateForm, GenerateRequest, JobError, Lora};
+use safelight_core::job::{GenerateForm, JobError, Lora};
 use safelight_core::media;
 use safelight_core::restore::{self, Carried, Found};
 
@@ -31,10 +30,10 @@ impl GenerateArgs {
     }
 
     fn with_own(mut self, carried: Carried) -> (Self, Vec<String>) {
-        let Carried { request, inputs } = carried;
-        let mut warnings = self.take_inputs(&request, &inputs);
-        warnings.extend(self.take_companions(&request, &inputs));
-        warnings.extend(self.take_loras(&request, &inputs));
+        let mut warnings = self.take_inputs(&carried);
+        warnings.extend(self.take_companions(&carried));
+        warnings.extend(self.take_loras(&carried));
+        let request = carried.request;
         self.model = self.model.or_else(|| Some(request.model.clone()));
         let form = GenerateForm::from(&request);
         // An empty one turns off the default of models that have one; elsewhere it says nothing.
@@ -57,11 +56,7 @@ impl GenerateArgs {
     }
 
     /// Takes over the carried pictures and clip, and tells which are not what they were.
-    fn take_inputs(
-        &mut self,
-        request: &GenerateRequest,
-        fingerprints: &BTreeMap<String, String>,
-    ) -> Vec<String> {
+    fn take_inputs(&mut self, Carried { request, inputs }: &Carried) -> Vec<String> {
         let mut warnings = Vec::new();
         let mut take = |own: &mut Option<PathBuf>, field: &str, carried: &Option<PathBuf>| {
             let (None, Some(path)) = (&own, carried) else {
@@ -72,7 +67,7 @@ impl GenerateArgs {
                 _ => media::picture_fingerprint(path),
             };
             // One that cannot be read is told where it is opened.
-            if let (Some(then), Ok(now)) = (fingerprints.get(field), found)
+            if let (Some(then), Ok(now)) = (inputs.get(field), found)
                 && *then != now
             {
                 warnings.push(format!(
@@ -95,11 +90,7 @@ impl GenerateArgs {
     }
 
     /// Takes over the carried parts of the model, and tells which are gone or not what they were.
-    fn take_companions(
-        &mut self,
-        request: &GenerateRequest,
-        fingerprints: &BTreeMap<String, String>,
-    ) -> Vec<String> {
+    fn take_companions(&mut self, Carried { request, inputs }: &Carried) -> Vec<String> {
         let carried = &request.companions;
         if self.model.as_ref().is_some_and(|own| *own != request.model) {
             // They were named for a model that is not used.
@@ -113,41 +104,25 @@ impl GenerateArgs {
             };
         }
         // Another text encoder brings its own tokenizer.
-        let own_encoder = self.text_encoder.is_some();
-        let own_encoder_2 = self.text_encoder_2.is_some();
+        let with_tokenizers = [
+            ("tokenizer", self.text_encoder.is_some()),
+            ("tokenizer_2", self.text_encoder_2.is_some()),
+        ];
         let mut warnings = Vec::new();
-        for (own, field, place) in [
-            (&mut self.vae, "vae", carried.vae.as_ref()),
-            (
-                &mut self.text_encoder,
-                "text_encoder",
-                carried.text_encoder.as_ref(),
-            ),
-            (
-                &mut self.text_encoder_2,
-                "text_encoder_2",
-                carried.text_encoder_2.as_ref(),
-            ),
-            (
-                &mut self.image_encoder,
-                "image_encoder",
-                carried.image_encoder.as_ref(),
-            ),
-            (
-                &mut self.tokenizer,
-                "tokenizer",
-                carried.tokenizer.as_ref().filter(|_| !own_encoder),
-            ),
-            (
-                &mut self.tokenizer_2,
-                "tokenizer_2",
-                carried.tokenizer_2.as_ref().filter(|_| !own_encoder_2),
-            ),
-        ] {
+        let all = [
+            &mut self.vae,
+            &mut self.text_encoder,
+            &mut self.text_encoder_2,
+            &mut self.image_encoder,
+            &mut self.tokenizer,
+            &mut self.tokenizer_2,
+        ];
+        for (own, (field, place)) in all.into_iter().zip(carried.each()) {
+            let place = place.filter(|_| !with_tokenizers.contains(&(field, true)));
             let (None, Some(place)) = (&own, place) else {
                 continue;
             };
-            match (media::component_fingerprint(place), fingerprints.get(field)) {
+            match (media::component_fingerprint(place), inputs.get(field)) {
                 (Ok(now), Some(then)) if now != *then => warnings.push(format!(
                     "the part of the model is not the one that the clip was made with: {}",
                     place.display()
@@ -168,16 +143,12 @@ impl GenerateArgs {
 
     /// Tells which of the carried LoRAs are not what they were. One that is gone is told where it is
     /// opened: without it the result would be another.
-    fn take_loras(
-        &self,
-        request: &GenerateRequest,
-        fingerprints: &BTreeMap<String, String>,
-    ) -> Vec<String> {
+    fn take_loras(&self, Carried { request, inputs }: &Carried) -> Vec<String> {
         if !self.loras.is_empty() {
             return Vec::new();
         }
         let is_other = |(index, lora): &(usize, &Lora)| {
-            let then = fingerprints.get(&lora.fingerprint_name(*index));
+            let then = inputs.get(&lora.fingerprint_name(*index));
             let now = media::component_fingerprint(&lora.path).ok();
             then.zip(now).is_some_and(|(then, now)| *then != now)
         };

@@ -22,7 +22,7 @@ use safelight_core::job::{
 pub use args::GenerateArgs;
 pub use memory::gib_value;
 use report::{HumanReport, JsonReport, Report};
-pub(super) use report::{explain, print_event, say};
+pub(super) use report::{ended, print_event, print_failed, progress_bar, say};
 use telemetry::Telemetry;
 
 use super::Surroundings;
@@ -43,22 +43,8 @@ pub(super) fn jobs_of(
 
 /// Runs the jobs to their end.
 pub fn run(args: GenerateArgs, surroundings: &Surroundings) -> ExitCode {
-    let json = args.json;
-    match generate(args, surroundings) {
-        Ok(code) => ExitCode::from(code),
-        Err(err) => {
-            if json {
-                JsonReport::failed(&err);
-            }
-            explain(&err);
-            ExitCode::from(err.kind.exit_code())
-        }
-    }
-}
-
-/// The error event, as the other commands have an error object.
-pub(super) fn report_misunderstood(err: &JobError) {
-    JsonReport::failed(err);
+    let is_json = args.json;
+    ended(generate(args, surroundings), is_json)
 }
 
 /// The exit code of the jobs, once one began: that of the first that did not finish. The error when none could.

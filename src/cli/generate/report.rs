@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
+use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use safelight_core::job::{
@@ -30,15 +31,21 @@ pub struct JsonReport {
     device: String,
 }
 
-impl JsonReport {
-    fn print(event: &Value) {
-        print_event(event);
-    }
+/// The exit code of a command that ended so, which tells of its failure.
+pub fn ended(result: Result<u8, JobError>, is_json: bool) -> ExitCode {
+    let code = result.unwrap_or_else(|err| {
+        if is_json {
+            print_failed(&err);
+        }
+        explain(&err);
+        err.kind.exit_code()
+    });
+    ExitCode::from(code)
+}
 
-    /// A failure before any job began.
-    pub fn failed(err: &JobError) {
-        Self::print(&failed_event(err));
-    }
+/// The event of a failure before any job began.
+pub fn print_failed(err: &JobError) {
+    print_event(&failed_event(err));
 }
 
 /// One JSON line.
@@ -79,7 +86,7 @@ fn lora_event(checked: &CheckedLora) -> Value {
 
 impl Report for JsonReport {
     fn job(&mut self, number: usize, count: usize, request: &GenerateRequest) {
-        Self::print(&json!({
+        print_event(&json!({
             "event": "job", "number": number, "count": count,
             "prompt": request.prompt, "seed": request.seed, "out": request.out,
         }));
@@ -87,7 +94,7 @@ impl Report for JsonReport {
 
     fn notice(&mut self, notice: &Notice) {
         let (field, message) = (notice.field, &notice.message);
-        Self::print(&json!({"event": "notice", "field": field, "message": message}));
+        print_event(&json!({"event": "notice", "field": field, "message": message}));
     }
 
     fn update(&mut self, update: &JobUpdate) {
@@ -143,11 +150,11 @@ impl Report for JsonReport {
             | JobUpdate::Frame(_)
             | JobUpdate::Ended(_) => return,
         };
-        Self::print(&event);
+        print_event(&event);
     }
 
     fn end(&mut self, outcome: &JobOutcome, folder: &Path) {
-        Self::print(&match outcome {
+        print_event(&match outcome {
             JobOutcome::Finished(output) => json!({
                 "event": "finished",
                 "path": output.path(),
@@ -185,24 +192,25 @@ pub struct HumanReport {
     memory: MemorySample,
 }
 
+/// On standard error where somebody looks at it; elsewhere it draws nothing.
+pub fn progress_bar(is_seen: bool, template: &str) -> ProgressBar {
+    let target = if is_seen {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(Some(1), target);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar
+}
+
 impl HumanReport {
     pub fn new() -> Self {
         let is_terminal = std::io::stderr().is_terminal();
-        let bar = ProgressBar::with_draw_target(
-            Some(1),
-            if is_terminal {
-                ProgressDrawTarget::stderr()
-            } else {
-                ProgressDrawTarget::hidden()
-            },
-        );
-        if let Ok(style) =
-            ProgressStyle::with_template("{prefix:28} {bar:30.red} {pos}/{len}  {msg}")
-        {
-            bar.set_style(style.progress_chars("=> "));
-        }
         Self {
-            bar,
+            bar: progress_bar(is_terminal, "{prefix:28} {bar:30.red} {pos}/{len}  {msg}"),
             is_terminal,
             recipe: None,
             memory: MemorySample::default(),
@@ -341,7 +349,7 @@ fn print_paths(output: &JobOutput) {
 }
 
 /// A failure, for people.
-pub fn explain(err: &JobError) {
+fn explain(err: &JobError) {
     say(&format!("Error: {}", err.summary));
     let advice = advice(err);
     if !advice.is_empty() {

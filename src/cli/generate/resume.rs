@@ -12,7 +12,7 @@ use safelight_core::media;
 use serde_json::{Value, json};
 
 use super::jobs::settle_paths;
-use super::report::{JsonReport, explain, print_event, say};
+use super::report::{ended, print_event, say};
 use super::telemetry::Telemetry;
 use super::{Order, work};
 use crate::cli::{Surroundings, out};
@@ -52,16 +52,7 @@ pub fn run(args: &ResumeArgs, surroundings: &Surroundings) -> ExitCode {
             out::print(&as_text(&left), 0)
         };
     };
-    match go_on(job, args, &jobs, surroundings) {
-        Ok(code) => ExitCode::from(code),
-        Err(err) => {
-            if args.json {
-                JsonReport::failed(&err);
-            }
-            explain(&err);
-            ExitCode::from(err.kind.exit_code())
-        }
-    }
+    ended(go_on(job, args, &jobs, surroundings), args.json)
 }
 
 fn go_on(

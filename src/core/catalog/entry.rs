@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 use super::details::{Details, PartialDefaults, PartialLimits};
 use super::source::{Fault, RawSource, Source, Sources};
 use crate::families::Family;
+use crate::files::FileError;
 use crate::library::names::model_words;
 use crate::model::configs::read_capped;
 use crate::model::facts::{Facts, TransformerShape};
-use crate::model::{CatalogError, Component, LatentRgb, Preset, line_and_column};
+use crate::model::{CatalogError, Component, LatentRgb, Preset};
 
 /// What is written by hand is shorter; whoever parses it takes many times as much.
 const MAX_BYTES: u64 = 512 << 10;
@@ -385,13 +386,7 @@ fn parse(
     known: Option<&BTreeMap<String, Source>>,
 ) -> Result<Parsed, CatalogError> {
     parse_at(text, known).map_err(|(offset, reason)| {
-        let (line, column) = line_and_column(text, offset);
-        CatalogError::Catalogue {
-            line,
-            column,
-            reason,
-            path: path.to_owned(),
-        }
+        CatalogError::Catalogue(FileError::in_text(text, Some(offset), "", &reason, path))
     })
 }
 

@@ -5,17 +5,18 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::formats::weights::gguf;
-use crate::formats::weights::header::{Header, HeaderError};
+use crate::formats::weights::header::Header;
 use crate::library::companions::wanted::TokenizerForm;
 use crate::model::CatalogError;
 use crate::model::configs::read_capped;
+use crate::tokens::spiece::{GGUF_PIECES, SPIECE_TENSOR, bytes_inside, count_pieces};
+use crate::tokens::{GGUF_PAIRS, SPLITTERS};
 
 /// UMT5's has 17 MB.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
@@ -24,13 +25,6 @@ const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 const FILES: [&str; 2] = ["tokenizer.json", "spiece.model"];
 /// CLIP's older form, in two files.
 const PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
-/// The tensor whose bytes are a `spiece.model`.
-const EMBEDDED: &str = "spiece_model";
-/// What a GGUF file calls a tokenizer of SentencePiece's Unigram kind.
-const GGUF_PIECES: &str = "t5";
-/// What it calls byte pairs, and how Llama 3 splits words; other language models have the former, too.
-const GGUF_PAIRS: &str = "gpt2";
-const GGUF_SPLITTERS: [&str; 3] = ["llama-bpe", "llama3", "llama-v3"];
 
 #[derive(Deserialize)]
 struct TokenizerFile {
@@ -103,7 +97,7 @@ pub(crate) fn is_place(place: &Path) -> bool {
     } else {
         Header::open(place).is_ok_and(|(_, header)| match &header.gguf {
             Some(metadata) => of_gguf(metadata).is_some(),
-            None => header.info(EMBEDDED).is_some(),
+            None => header.info(SPIECE_TENSOR).is_some(),
         })
     }
 }
@@ -217,7 +211,7 @@ fn of_gguf(header: &gguf::Metadata) -> Option<Tokenizer> {
     let splitter = header.text("tokenizer.ggml.pre").unwrap_or_default();
     let form = match header.text("tokenizer.ggml.model")? {
         GGUF_PIECES => TokenizerForm::Pieces,
-        GGUF_PAIRS if GGUF_SPLITTERS.contains(&splitter) => TokenizerForm::Pairs,
+        GGUF_PAIRS if SPLITTERS.contains(&splitter) => TokenizerForm::Pairs,
         _ => return None,
     };
     (tokens.element == gguf::Element::Text).then_some(Tokenizer {
@@ -228,66 +222,13 @@ fn of_gguf(header: &gguf::Metadata) -> Option<Tokenizer> {
 
 /// The tokenizer within a weight file; `None` where it is not sound.
 fn read_in_weights(path: &Path) -> Result<Option<Tokenizer>, CatalogError> {
-    let wrong = |reason: String| CatalogError::Weights {
-        reason,
-        path: path.to_owned(),
-    };
-    let failed = |source| CatalogError::io(source, path);
-    let (file, header) = Header::open(path).map_err(|err| match err {
-        HeaderError::Io(source) => failed(source),
-        HeaderError::Unsound(reason) => wrong(reason),
-    })?;
+    let (_, header) = Header::open(path).map_err(|err| CatalogError::of_header(err, path))?;
     if let Some(metadata) = &header.gguf {
         return Ok(of_gguf(metadata));
     }
-    let Some(info) = header.info(EMBEDDED) else {
-        return Err(CatalogError::missing(
-            format!("the tensor {EMBEDDED}"),
-            path,
-        ));
-    };
-    if info.bytes > MAX_TOKENIZER_BYTES {
-        return Err(wrong(format!("its {EMBEDDED} has {} bytes", info.bytes)));
-    }
-    let mut bytes = vec![0; info.bytes as usize];
-    file.read_exact_at(&mut bytes, info.start).map_err(failed)?;
+    let bytes = bytes_inside(path)?
+        .ok_or_else(|| CatalogError::missing(format!("the tensor {SPIECE_TENSOR}"), path))?;
     Ok(of_pieces(count_pieces(&bytes)))
-}
-
-/// The pieces of a SentencePiece model: the first field of its protocol buffer, again and again.
-fn count_pieces(mut bytes: &[u8]) -> Option<u64> {
-    let mut count = 0;
-    while !bytes.is_empty() {
-        let tag = varint(&mut bytes)?;
-        let length = match tag & 7 {
-            0 => {
-                varint(&mut bytes)?;
-                0
-            }
-            1 => 8,
-            2 => varint(&mut bytes)?,
-            5 => 4,
-            _ => return None,
-        };
-        bytes = bytes.get(usize::try_from(length).ok()?..)?;
-        if tag == 0x0a {
-            count += 1;
-        }
-    }
-    Some(count)
-}
-
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

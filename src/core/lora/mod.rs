@@ -46,9 +46,9 @@ pub(super) fn is_of_lora(key: &str) -> bool {
     keys::split(key).is_some_and(|(_, leaf)| tells(leaf))
 }
 
-/// Which of a model's transformers is meant.
+/// Which of a model's transformers is meant: some have one for steps of much noise and one for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoraExpert {
+pub enum Expert {
     /// There is one alone.
     Only,
     HighNoise,
@@ -56,15 +56,13 @@ pub enum LoraExpert {
 }
 
 /// How strongly each LoRA acts on an expert. A file whose name is that of one expert leaves the other alone.
-pub fn strengths(loras: &[Lora], expert: LoraExpert) -> Vec<f64> {
+pub fn strengths(loras: &[Lora], expert: Expert) -> Vec<f64> {
     let strength = |(index, lora): (usize, &Lora)| {
         let low = lora.strength_2.unwrap_or(lora.strength);
         match (expert, side(loras, index)) {
-            (LoraExpert::HighNoise, Some(Side::Low)) | (LoraExpert::LowNoise, Some(Side::High)) => {
-                0.0
-            }
-            (LoraExpert::LowNoise, _) => low,
-            (LoraExpert::Only | LoraExpert::HighNoise, _) => lora.strength,
+            (Expert::HighNoise, Some(Side::Low)) | (Expert::LowNoise, Some(Side::High)) => 0.0,
+            (Expert::LowNoise, _) => low,
+            (Expert::Only | Expert::HighNoise, _) => lora.strength,
         }
     };
     loras.iter().enumerate().map(strength).collect()

@@ -38,17 +38,19 @@ impl ConvolutionTier {
     pub const ON_DEVICE: [Self; 3] = [Self::Direct, Self::NoMiopen, Self::Frames];
 }
 
-/// What a user wants of [`ConvolutionTier`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ConvolutionChoice {
-    /// The fastest that works: found by a probe on AMD GPUs, known elsewhere.
-    #[default]
-    Auto,
-    Direct,
-    NoMiopen,
-    Frames,
-    Cpu,
+named! {
+    /// What a user wants of [`ConvolutionTier`].
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ConvolutionChoice {
+        /// The fastest that works: found by a probe on AMD GPUs, known elsewhere.
+        #[default]
+        Auto = "auto", "Automatic";
+        Direct = "direct", "By cuDNN or MIOpen";
+        NoMiopen = "no_miopen", "Without cuDNN or MIOpen";
+        Frames = "frames", "Frame by frame";
+        Cpu = "cpu", "On the CPU";
+    }
 }
 
 impl ConvolutionChoice {
@@ -71,13 +73,13 @@ named! {
     pub enum AttentionChoice {
         /// The fastest fused kernel that libtorch has for it, else slices.
         #[default]
-        Auto = "auto",
+        Auto = "auto", "Automatic";
         /// Flash attention alone, else slices.
-        Flash = "flash",
+        Flash = "flash", "Flash";
         /// Memory-efficient attention alone, else slices.
-        Efficient = "efficient",
+        Efficient = "efficient", "Memory-efficient";
         /// A few rows of the scores at a time, without any fused kernel; on the CPU too.
-        Sliced = "sliced",
+        Sliced = "sliced", "In slices";
     }
 }
 

@@ -197,10 +197,10 @@ named! {
     pub enum DtypeChoice {
         /// bf16 on a GPU, f32 on the CPU.
         #[default]
-        Auto = "auto",
-        F32 = "f32",
-        Bf16 = "bf16",
-        F16 = "f16",
+        Auto = "auto", "Automatic";
+        F32 = "f32", "f32";
+        Bf16 = "bf16", "bf16";
+        F16 = "f16", "f16";
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::families::Family;
-use crate::files::has_ending;
+use crate::files::{FileError, has_ending};
+use crate::formats::weights::header::HeaderError;
 use crate::units::size_text;
 
 #[derive(Debug, Error)]
@@ -97,13 +98,8 @@ pub enum CatalogError {
     #[error("this is {what}, which this version cannot run yet: {}", path.display())]
     Unsupported { what: String, path: PathBuf },
     /// A catalogue file that is not right.
-    #[error("line {line}, column {column}: {reason}: {}", path.display())]
-    Catalogue {
-        line: usize,
-        column: usize,
-        reason: String,
-        path: PathBuf,
-    },
+    #[error(transparent)]
+    Catalogue(FileError),
 }
 
 impl CatalogError {
@@ -135,6 +131,17 @@ impl CatalogError {
     pub fn io(source: io::Error, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         Self::Io { source, path }
+    }
+
+    /// What is wrong with the header of a weight file.
+    pub fn of_header(err: HeaderError, path: &Path) -> Self {
+        match err {
+            HeaderError::Io(source) => Self::io(source, path),
+            HeaderError::Unsound(reason) => Self::Weights {
+                reason,
+                path: path.to_owned(),
+            },
+        }
     }
 
     /// Of a place whose reading failed: `what` is missing where nothing is there.
@@ -214,8 +221,8 @@ impl CatalogError {
             | Self::MissingTensor { path, .. }
             | Self::WrongShape { path, .. }
             | Self::Lora { path, .. }
-            | Self::Unsupported { path, .. }
-            | Self::Catalogue { path, .. } => Some(path),
+            | Self::Unsupported { path, .. } => Some(path),
+            Self::Catalogue(err) => Some(err.path()),
         }
     }
 }
@@ -230,20 +237,8 @@ fn listed(parts: &[(String, &'static str)]) -> String {
     }
 }
 
-/// Where in a text a byte offset lies; both count from 1, columns in characters.
-pub(crate) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
-    let before = text.get(..offset.min(text.len())).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let column = before
-        .rsplit('\n')
-        .next()
-        .map_or(0, |rest| rest.chars().count())
-        + 1;
-    (line, column)
-}
-
 /// The format that a weight file is by its name.
-pub fn format_name(path: &Path) -> &'static str {
+fn format_name(path: &Path) -> &'static str {
     if has_ending(path, &["gguf"]) {
         "GGUF"
     } else {
@@ -256,17 +251,5 @@ fn and_size(bytes: u64) -> String {
         String::new()
     } else {
         format!(", {}", size_text(bytes))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_count_from_one_and_in_characters() {
-        assert_eq!(line_and_column("ab\nçd", 0), (1, 1));
-        assert_eq!(line_and_column("ab\nçd", 5), (2, 2));
-        assert_eq!(line_and_column("ab", 99), (1, 3));
     }
 }

@@ -13,8 +13,7 @@ mod spec;
 
 pub use component::Component;
 pub use configs::read_json;
-pub(crate) use error::line_and_column;
-pub use error::{CatalogError, format_name};
+pub use error::CatalogError;
 pub use files::ModelFiles;
 pub use sampling::{PartialSampling, Sampling};
 #[cfg(test)]

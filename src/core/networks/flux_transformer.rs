@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::header::{heads, not_a, sizes};
-use super::stream_blocks::{self, AXES, BlockWidths, DIFFUSERS, DOUBLE, HEAD_DIM, Names, OUTER};
-use super::stream_blocks::{GUIDANCE, SINGLE, SINUSOIDS};
+use super::stream_blocks::{self, AXES, DIFFUSERS, DOUBLE, HEAD_DIM, Names, OUTER, StreamShape};
+use super::stream_blocks::{GUIDANCE, SINGLE};
 use super::{NetworkConfig, Schema, TensorSpec, check_layers, check_sizes, class_name};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -110,7 +110,7 @@ impl NetworkConfig for FluxTransformerConfig {
 
     fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
         let keys = FluxTransformerKeys::of(|key| weights.has(key));
-        let counts = [self.num_layers, self.num_single_layers];
+        let counts = self.streams().blocks;
         stream_blocks::check_blocks(weights, &keys.block_names(), &counts)?;
         stream_blocks::check_guidance(weights, self.guidance_embeds, &keys.file_key(GUIDANCE))
     }
@@ -122,11 +122,14 @@ impl FluxTransformerConfig {
         self.num_attention_heads * self.attention_head_dim
     }
 
-    pub fn widths(&self) -> BlockWidths {
-        BlockWidths {
+    pub fn streams(&self) -> StreamShape {
+        StreamShape {
             dim: self.dim(),
             head_dim: self.attention_head_dim,
             mlp_dim: MLP_RATIO * self.dim(),
+            blocks: [self.num_layers, self.num_single_layers],
+            pooled: self.pooled_projection_dim,
+            guidance_embeds: self.guidance_embeds,
         }
     }
 
@@ -262,15 +265,8 @@ pub fn schema(config: &FluxTransformerConfig, keys: FluxTransformerKeys) -> Vec<
     let mut schema = Schema::default();
     schema.linear("img_in", dim, config.in_channels);
     schema.linear("txt_in", dim, config.joint_attention_dim);
-    schema.in_f32(|schema| {
-        stream_blocks::embedder(schema, "time_in", dim, SINUSOIDS);
-        stream_blocks::embedder(schema, "vector_in", dim, config.pooled_projection_dim);
-        if config.guidance_embeds {
-            stream_blocks::embedder(schema, "guidance_in", dim, SINUSOIDS);
-        }
-    });
-    let counts = [config.num_layers, config.num_single_layers];
-    stream_blocks::add_blocks(&mut schema, config.widths(), counts, keys.is_diffusers);
+    schema.in_f32(|schema| stream_blocks::add_embedders(schema, config.streams()));
+    stream_blocks::add_blocks(&mut schema, config.streams(), keys.is_diffusers);
     schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
     schema.linear("final_layer.linear", config.out_channels(), dim);
     schema.renamed(|name| keys.file_key(name))

@@ -48,6 +48,7 @@ pub use siglip::SiglipConfig;
 pub use t5::{T5Config, T5Keys, T5Kind, T5Names};
 pub use tiny_decoder::{TinyDecoderConfig, TinyDecoderKeys, TinyDecoderLayers, TinyDecoderLevel};
 pub use vae::VaeHalf;
+pub use vision::{VisionConfig, VisionKind};
 pub use wan_transformer::{TransformerKeys, WanTransformerConfig};
 pub use wan_vae::{WanVaeConfig, WanVaeKeys, WanVaeLevel};
 

@@ -19,14 +19,20 @@ pub(super) const GUIDANCE: &str = "guidance_in.in_layer.weight";
 /// How many numbers of such a head turn with each of a token's places.
 pub(super) const AXES: [i64; 3] = [16, 56, 56];
 
-/// The sizes of a block.
+/// What the families share of such a transformer: its blocks, and what all of them are told.
 #[derive(Clone, Copy, Debug)]
-pub struct BlockWidths {
+pub struct StreamShape {
     /// Width of the hidden states.
     pub dim: i64,
     pub head_dim: i64,
     /// Width inside the feed-forward layers.
     pub mlp_dim: i64,
+    /// How many double and single blocks there are.
+    pub blocks: [i64; 2],
+    /// Width of the pooled text.
+    pub pooled: i64,
+    /// Whether guidance is an input of the model.
+    pub guidance_embeds: bool,
 }
 
 /// What a layer is called: by Flux's authors, HunyuanVideo's authors, and diffusers. Empty where a file has no such
@@ -222,18 +228,24 @@ fn head_norms(schema: &mut Schema, name: &str, head_dim: i64) {
     schema.vector(&format!("{name}.key_norm.scale"), head_dim);
 }
 
+/// What the blocks are told: timestep, pooled text and guidance.
+pub(super) fn add_embedders(schema: &mut Schema, shape: StreamShape) {
+    embedder(schema, "time_in", shape.dim, SINUSOIDS);
+    embedder(schema, "vector_in", shape.dim, shape.pooled);
+    if shape.guidance_embeds {
+        embedder(schema, "guidance_in", shape.dim, SINUSOIDS);
+    }
+}
+
 /// All double and single blocks. `is_split`: whether each part of a matrix stands alone, as in diffusers' names.
-pub(super) fn add_blocks(
-    schema: &mut Schema,
-    widths: BlockWidths,
-    [double, single]: [i64; 2],
-    is_split: bool,
-) {
-    let BlockWidths {
+pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape, is_split: bool) {
+    let StreamShape {
         dim,
         head_dim,
         mlp_dim,
-    } = widths;
+        blocks: [double, single],
+        ..
+    } = shape;
     for block in 0..double {
         for stream in ["img", "txt"] {
             let name = |part: &str| format!("double_blocks.{block}.{stream}_{part}");

@@ -12,9 +12,8 @@ use thiserror::Error;
 use toml_edit::{ArrayOfTables, Document, DocumentMut, Item, Table};
 
 use super::PresetValues;
-use crate::files::{FileError, read_bounded, write_atomically};
+use crate::files::{FileError, read_text_bounded, write_atomically};
 use crate::job::PartialSampling;
-use crate::model::line_and_column;
 
 const HEAD: &str = "\
 # Your own presets. Each sets what it names, and leaves everything else as it is.
@@ -152,14 +151,15 @@ pub fn edit(path: &Path, edit: &PresetEdit) -> Result<Option<PathBuf>, PresetsEr
 }
 
 fn read(path: &Path) -> Result<DocumentMut, PresetsError> {
-    let broken = |line, column, reason: String| {
-        let sentence = format!("line {line}, column {column} of the presets: {reason}");
-        PresetsError::Broken(FileError::new(sentence, path))
+    let broken = |text: &str, span: Option<Range<usize>>, reason: &str| {
+        let offset = span.map(|span| span.start);
+        let err = FileError::in_text(text, offset, " of the presets", reason, path);
+        PresetsError::Broken(err)
     };
-    let bytes = match read_bounded(path, MAX_BYTES) {
-        Ok(bytes) => bytes,
+    let text = match read_text_bounded(path, MAX_BYTES) {
+        Ok(text) => text,
         Err(err) if err.kind() == io::ErrorKind::InvalidData => {
-            return Err(broken(1, 1, err.to_string()));
+            return Err(broken("", None, &err.to_string()));
         }
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(DocumentMut::new()),
         Err(err) => Err(FileError::new(
@@ -167,18 +167,11 @@ fn read(path: &Path) -> Result<DocumentMut, PresetsError> {
             path,
         ))?,
     };
-    let text = String::from_utf8(bytes)
-        .map_err(|err| broken(1, 1, format!("expected UTF-8, found {}", err.utf8_error())))?;
-    let broken_at = |span: Option<Range<usize>>, reason: String| {
-        let (line, column) = line_and_column(&text, span.map_or(0, |span| span.start));
-        broken(line, column, reason)
-    };
-    let document = Document::parse(text.as_str())
-        .map_err(|err| broken_at(err.span(), err.message().trim().replace('\n', ", ")))?;
+    let document =
+        Document::parse(text.as_str()).map_err(|err| broken(&text, err.span(), err.message()))?;
     match document.get("preset") {
         Some(item) if !item.is_array_of_tables() => {
-            let reason = "expected tables [[preset]]".to_owned();
-            Err(broken_at(item.span(), reason))
+            Err(broken(&text, item.span(), "expected tables [[preset]]"))
         }
         _ => Ok(document.into_mut()),
     }

@@ -3,29 +3,23 @@
 //! What a user wrote by hand survives: comments, order, and keys that this version does not know.
 //! A file that cannot be read is never overwritten.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, io};
 
 use thiserror::Error;
 use toml_edit::{DocumentMut, Item};
 
 use super::{OutputSettings, Settings, edit, table};
-use crate::files::{MAX_TEXT_BYTES, read_text_bounded, write_atomically};
-use crate::model::line_and_column;
+use crate::files::{FileError, MAX_TEXT_BYTES, read_text_bounded, write_atomically};
 
 #[derive(Debug, Error)]
 pub enum SettingsError {
-    #[error("cannot read the settings: {source}: {}", path.display())]
-    Read { source: io::Error, path: PathBuf },
-    #[error("line {line}, column {column} of the settings: {reason}: {}", path.display())]
-    Broken {
-        line: usize,
-        column: usize,
-        reason: String,
-        path: PathBuf,
-    },
-    #[error("cannot save the settings: {source}: {}", path.display())]
-    Write { source: io::Error, path: PathBuf },
+    #[error(transparent)]
+    Read(FileError),
+    #[error(transparent)]
+    Broken(FileError),
+    #[error(transparent)]
+    Write(FileError),
 }
 
 #[derive(Debug, Default)]
@@ -56,10 +50,7 @@ impl Settings {
 
     /// The same of what was read from it.
     pub(super) fn read(text: io::Result<String>, path: &Path) -> LoadedSettings {
-        let read = text.map_err(|source| SettingsError::Read {
-            source,
-            path: path.to_owned(),
-        });
+        let read = text.map_err(|err| unread(&err, path));
         match read.and_then(|text| Self::parse_at_home(&text, path)) {
             Ok((settings, warnings)) => LoadedSettings {
                 settings,
@@ -89,19 +80,14 @@ impl Settings {
         path: &Path,
         merge: impl FnOnce(&Self) -> Self,
     ) -> Result<Saved, SettingsError> {
-        let failed = |source| SettingsError::Write {
-            source,
-            path: path.to_owned(),
+        let failed = |err: io::Error| {
+            let sentence = format!("cannot save the settings: {err}");
+            SettingsError::Write(FileError::new(sentence, path))
         };
         let (text, is_new) = match read_text_bounded(path, MAX_TEXT_BYTES) {
             Ok(text) => (text, false),
             Err(err) if err.kind() == io::ErrorKind::NotFound => (table::default_file(), true),
-            Err(source) => {
-                return Err(SettingsError::Read {
-                    source,
-                    path: path.to_owned(),
-                });
-            }
+            Err(err) => return Err(unread(&err, path)),
         };
         let theirs = Self::parse_at_home(&text, path)?.0;
         // Where no file says anything, there is nothing of theirs to keep.
@@ -224,19 +210,27 @@ impl Settings {
     }
 }
 
+fn unread(err: &io::Error, path: &Path) -> SettingsError {
+    SettingsError::Read(FileError::new(
+        format!("cannot read the settings: {err}"),
+        path,
+    ))
+}
+
 fn broken(
     text: &str,
     span: Option<std::ops::Range<usize>>,
     reason: &str,
     path: &Path,
 ) -> SettingsError {
-    let (line, column) = line_and_column(text, span.map_or(0, |span| span.start));
-    SettingsError::Broken {
-        line,
-        column,
-        reason: reason.trim().replace('\n', ", "),
-        path: path.to_owned(),
-    }
+    let offset = span.map(|span| span.start);
+    SettingsError::Broken(FileError::in_text(
+        text,
+        offset,
+        " of the settings",
+        reason,
+        path,
+    ))
 }
 
 fn unknown_keys(text: &str) -> Vec<String> {

@@ -28,7 +28,7 @@ use crate::job::prompt::WildcardFolders;
 use crate::job::{DeviceChoice, DtypeChoice, PreviewChoice};
 use crate::memory::MemoryChoice;
 use crate::memory::tiers::{AttentionChoice, ConvolutionChoice};
-use crate::named::with_defaults;
+use crate::named::{named, with_defaults};
 use crate::units::from_gib;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -84,19 +84,20 @@ with_defaults! {
     }
 }
 
-/// How libtorch keeps GPU memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AllocatorChoice {
-    /// As it does by itself.
-    #[default]
-    #[serde(rename = "")]
-    Default,
-    /// In segments that grow: less is lost between tensors, and a few drivers hang at it.
-    #[serde(rename = "expandable")]
-    Expandable,
-    /// Tighter, for cards of up to 24 GiB: more calls of the driver.
-    #[serde(rename = "small-card")]
-    SmallCard,
+named! {
+    /// How libtorch keeps GPU memory.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum AllocatorChoice {
+        /// As it does by itself.
+        #[default]
+        #[serde(rename = "")]
+        Default = "", "As libtorch does by itself";
+        /// In segments that grow: less is lost between tensors, and a few drivers hang at it.
+        Expandable = "expandable", "Segments that grow";
+        /// Tighter, for cards of up to 24 GiB: more calls of the driver.
+        SmallCard = "small-card", "Tight, for cards of up to 24 GiB";
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -177,14 +178,15 @@ with_defaults! {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Theme {
-    #[default]
-    Dark,
-    Light,
-    /// As the desktop has it.
-    System,
+named! {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Theme {
+        #[default]
+        Dark = "dark", "Darkroom";
+        Light = "light", "Daylight";
+        System = "system", "As the desktop";
+    }
 }
 
 with_defaults! {

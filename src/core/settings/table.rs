@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::Settings;
+use super::{AllocatorChoice, Settings, Theme};
+use crate::job::{DtypeChoice, PreviewChoice};
+use crate::memory::tiers::{AttentionChoice, ConvolutionChoice};
 
 pub use toml::Value;
 
@@ -178,11 +180,7 @@ pub const SECTIONS: &[Section] = &[
                 name: "Look",
                 explanation: "Dark as a darkroom, light as day, or as your desktop has it at the moment",
                 written: "",
-                control: Control::Choice(&[
-                    ("dark", "Darkroom"),
-                    ("light", "Daylight"),
-                    ("system", "As the desktop"),
-                ]),
+                control: Control::Choice(Theme::CHOICES),
             },
             Setting {
                 key: "interface.scale",
@@ -196,11 +194,7 @@ pub const SECTIONS: &[Section] = &[
                 name: "Preview",
                 explanation: "How a picture or clip is shown while it develops. A tiny decoder makes it sharp where one lies among your models, in ComfyUI's folder vae_approx for example: taef1 for Flux, taew2_1 or taew2_2 for Wan, taehv for FramePack",
                 written: "",
-                control: Control::Choice(&[
-                    ("auto", "Sharp where possible"),
-                    ("linear", "Coarse"),
-                    ("off", "None"),
-                ]),
+                control: Control::Choice(PreviewChoice::CHOICES),
             },
             Setting {
                 key: "interface.notifications",
@@ -330,12 +324,7 @@ pub const SECTIONS: &[Section] = &[
                 name: "Precision",
                 explanation: "The numbers that the transformer computes with. Automatic: bf16 on a GPU, f32 on the CPU",
                 written: "",
-                control: Control::Choice(&[
-                    ("auto", "Automatic"),
-                    ("f32", "f32"),
-                    ("bf16", "bf16"),
-                    ("f16", "f16"),
-                ]),
+                control: Control::Choice(DtypeChoice::CHOICES),
             },
         ],
     },
@@ -347,36 +336,21 @@ pub const SECTIONS: &[Section] = &[
                 name: "Attention",
                 explanation: "How attention is computed on a GPU. Automatic: the fastest kernel; in slices is slower and always works",
                 written: "",
-                control: Control::Choice(&[
-                    ("auto", "Automatic"),
-                    ("flash", "Flash"),
-                    ("efficient", "Memory-efficient"),
-                    ("sliced", "In slices"),
-                ]),
+                control: Control::Choice(AttentionChoice::CHOICES),
             },
             Setting {
                 key: "runtime.convolution",
                 name: "Convolutions",
                 explanation: "How the autoencoders of clips are computed. Automatic: the fastest that works, which AMD GPUs are tried for",
                 written: "",
-                control: Control::Choice(&[
-                    ("auto", "Automatic"),
-                    ("direct", "By cuDNN or MIOpen"),
-                    ("no_miopen", "Without cuDNN or MIOpen"),
-                    ("frames", "Frame by frame"),
-                    ("cpu", "On the CPU"),
-                ]),
+                control: Control::Choice(ConvolutionChoice::CHOICES),
             },
             Setting {
                 key: "runtime.allocator",
                 name: "Allocator",
                 explanation: "How libtorch keeps GPU memory. Growing segments lose less between tensors, but some ROCm builds hang at them",
                 written: "",
-                control: Control::Choice(&[
-                    ("", "As libtorch does by itself"),
-                    ("expandable", "Segments that grow"),
-                    ("small-card", "Tight, for cards of up to 24 GiB"),
-                ]),
+                control: Control::Choice(AllocatorChoice::CHOICES),
             },
             Setting {
                 key: "runtime.stall_limit_secs",

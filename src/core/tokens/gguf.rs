@@ -8,6 +8,7 @@ use std::path::Path;
 use super::error::TokensError;
 use crate::formats::weights::gguf::{Element, List, Metadata as Entries};
 use crate::formats::weights::header::Header;
+use crate::model::CatalogError;
 
 /// A file's tokenizer, which is of the kind that was asked for.
 pub(super) struct Metadata<'a> {
@@ -22,7 +23,7 @@ pub(super) fn tokenizer_inside<T>(
     kind: &str,
     read: impl FnOnce(&Metadata<'_>) -> Result<T, TokensError>,
 ) -> Result<Option<T>, TokensError> {
-    let (file, header) = Header::open(path).map_err(|err| TokensError::of_header(err, path))?;
+    let (file, header) = Header::open(path).map_err(|err| CatalogError::of_header(err, path))?;
     let is_kind = |header: &&Entries| header.text("tokenizer.ggml.model") == Some(kind);
     let Some(header) = header.gguf.as_ref().filter(is_kind) else {
         return Ok(None);
@@ -32,10 +33,8 @@ pub(super) fn tokenizer_inside<T>(
 
 impl Metadata<'_> {
     pub(super) fn wrong(&self, reason: &str) -> TokensError {
-        TokensError::Config {
-            reason: format!("expected a sound tokenizer in its metadata: {reason}"),
-            path: self.path.to_owned(),
-        }
+        let reason = format!("expected a sound tokenizer in its metadata: {reason}");
+        TokensError::config(reason, self.path)
     }
 
     pub(super) fn text(&self, name: &str) -> Option<&str> {
@@ -60,7 +59,7 @@ impl Metadata<'_> {
         let mut texts = Vec::with_capacity(list.count as usize);
         self.header
             .each_text(&self.file, list, |text| texts.push(text))
-            .map_err(|err| TokensError::of_header(err, self.path))?;
+            .map_err(|err| CatalogError::of_header(err, self.path))?;
         Ok(Some(texts))
     }
 
@@ -88,9 +87,10 @@ impl Metadata<'_> {
         max: u64,
     ) -> Result<Option<Vec<u8>>, TokensError> {
         let list = self.list(name, elements, max)?;
-        list.map(|list| self.header.list_bytes(&self.file, list))
-            .transpose()
-            .map_err(|err| TokensError::of_header(err, self.path))
+        let bytes = list
+            .map(|list| self.header.list_bytes(&self.file, list))
+            .transpose();
+        Ok(bytes.map_err(|err| CatalogError::of_header(err, self.path))?)
     }
 
     fn list(

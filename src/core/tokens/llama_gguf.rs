@@ -15,10 +15,12 @@ use super::spiece::has_end;
 pub(super) const END: &str = "<|end_of_text|>";
 const PAD: &str = "<pad>";
 
-/// What GGUF calls byte pairs.
-const GGUF_MODEL: &str = "gpt2";
-/// What it calls Llama 3's way to split words; old files do not say it.
-const SPLITTERS: [&str; 4] = ["llama-bpe", "llama3", "llama-v3", "default"];
+/// What GGUF calls byte pairs, which other language models have, too.
+pub(crate) const GGUF_PAIRS: &str = "gpt2";
+/// What it calls Llama 3's way to split words.
+pub(crate) const SPLITTERS: [&str; 3] = ["llama-bpe", "llama3", "llama-v3"];
+/// What old files say of it, if anything.
+const UNSAID: &str = "default";
 /// Llama 3 has an eighth of it.
 const MAX_TOKENS: u64 = 1 << 20;
 /// Llama 3 has 280,147.
@@ -43,9 +45,9 @@ pub(super) fn read(path: &Path) -> Result<Option<LlamaTokenizer>, TokensError> {
     if !has_end(path, "gguf") || path.is_dir() {
         return Ok(None);
     }
-    tokenizer_inside(path, GGUF_MODEL, |metadata| {
-        let splitter = metadata.text("pre").unwrap_or("default");
-        if !SPLITTERS.contains(&splitter) {
+    tokenizer_inside(path, GGUF_PAIRS, |metadata| {
+        let splitter = metadata.text("pre").unwrap_or(UNSAID);
+        if splitter != UNSAID && !SPLITTERS.contains(&splitter) {
             let reason = format!("it splits words as '{splitter}' does, not as Llama 3");
             return Err(metadata.wrong(&reason));
         }

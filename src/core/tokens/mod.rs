@@ -20,6 +20,7 @@ pub use count::{
 };
 pub use error::TokensError;
 pub use hunyuan::HunyuanPrompt;
+pub(crate) use llama_gguf::{GGUF_PAIRS, SPLITTERS};
 pub use spiece::SpieceModel;
 pub use tokenizer::{TextTokenizer, TokenIds, cut_notice};
 

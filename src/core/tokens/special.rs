@@ -88,7 +88,7 @@ impl SpecialTokens {
         let path = folder.join("tokenizer_config.json");
         let config = optional(&path)?;
         let mut special = Self::default();
-        let say = |reason| TokensError::Config { reason, path };
+        let say = |reason| TokensError::config(reason, path);
         special.take_config(&config).map_err(say)?;
         if config.contains_key("added_tokens_decoder") {
             special.settle();
@@ -96,14 +96,14 @@ impl SpecialTokens {
         }
         let path = folder.join("special_tokens_map.json");
         let map = optional(&path)?;
-        let say = |reason| TokensError::Config { reason, path };
+        let say = |reason| TokensError::config(reason, path);
         special.take_named(&map, true).map_err(say)?;
         let path = folder.join("added_tokens.json");
         let legacy = optional(&path)?;
         for (content, id) in legacy {
             let Some(id) = id.as_u64() else {
                 let reason = format!("its token '{content}' has no number");
-                return Err(TokensError::Config { reason, path });
+                return Err(TokensError::config(reason, path));
             };
             let is_special = special.named.values().any(|token| token.text() == content);
             special.added.insert(id, legacy_token(content, is_special));

@@ -12,7 +12,7 @@ use super::classes;
 use super::error::{TokensError, read_bytes, read_json};
 use super::llama_gguf::{self, LlamaTokenizer};
 use super::special::SpecialTokens;
-use super::spiece::{SPIECE_TENSOR, SpieceModel, T5Pieces, has_end};
+use super::spiece::{SpieceModel, T5Pieces, has_end};
 
 /// The ids of one text, padded and cut to the length that its tokenizer was opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,34 +123,30 @@ impl TextTokenizer {
         let class = class_of(class, &special);
         if !class.is_empty() && !class.starts_with("CLIPTokenizer") {
             let reason = format!("a {class} needs more than a vocabulary and merges");
-            return Err(TokensError::Config { reason, path });
+            return Err(TokensError::config(reason, path));
         }
         let vocab: Value = read_json(&path)?;
         let merges = folder.join("merges.txt");
         let text = String::from_utf8(read_bytes(&merges)?).map_err(|err| err.to_string());
         let merges = text
             .and_then(|text| classes::merges(&text))
-            .map_err(|reason| TokensError::Config {
-                reason,
-                path: merges,
-            })?;
+            .map_err(|reason| TokensError::config(reason, merges))?;
         Self::clip(&vocab, &merges, &special, length, path)
     }
 
     fn read_spiece(place: &Path, length: usize) -> Result<Self, TokensError> {
         let found = SpieceModel::find_model(place)?;
-        let (model, path) = found.ok_or_else(|| TokensError::Config {
-            reason: if has_end(place, "gguf") {
-                "it carries no tokenizer of a T5 or a Llama 3 in its metadata".to_owned()
+        let (model, path) = found.ok_or_else(|| {
+            let reason = if has_end(place, "gguf") {
+                "it carries no tokenizer of a T5 or a Llama 3 in its metadata"
             } else if has_end(place, "safetensors") {
-                format!("it carries no tokenizer in a tensor '{SPIECE_TENSOR}'")
+                "it carries no tokenizer beside its weights"
             } else if place.is_dir() {
                 "there is no tokenizer.json, vocab.json with merges.txt, or spiece.model here"
-                    .to_owned()
             } else {
-                "there is no tokenizer.json or spiece.model here".to_owned()
-            },
-            path: place.to_owned(),
+                "there is no tokenizer.json or spiece.model here"
+            };
+            TokensError::config(reason, place)
         })?;
         if let Some(T5Pieces { pieces, normalizer }) = T5Pieces::from_model(&model) {
             let special = if is_weight_file(&path) {
@@ -217,10 +213,7 @@ impl TextTokenizer {
         length: usize,
         path: PathBuf,
     ) -> Result<Self, TokensError> {
-        let bad = |reason: String| TokensError::Config {
-            reason,
-            path: path.clone(),
-        };
+        let bad = |reason: String| TokensError::config(reason, &path);
         let value = value.map_err(&bad)?;
         classes::check_pieces(&value).map_err(&bad)?;
         let mut inner: Tokenizer =
@@ -277,9 +270,8 @@ impl TextTokenizer {
         let mut ids = match &self.inner {
             Inner::Json(tokenizer) => {
                 let encoding = tokenizer.encode(text, true);
-                let encoding = encoding.map_err(|err| TokensError::Config {
-                    reason: format!("the tokenizer failed: {err}"),
-                    path: self.path.clone(),
+                let encoding = encoding.map_err(|err| {
+                    TokensError::config(format!("the tokenizer failed: {err}"), &self.path)
                 })?;
                 if encoding.get_ids().len() >= self.length {
                     num_cut = uncut_len(tokenizer, text).saturating_sub(self.length);
@@ -306,12 +298,9 @@ impl TextTokenizer {
         if vocab_size <= table_size {
             return Ok(());
         }
-        Err(TokensError::Config {
-            reason: format!(
-                "the tokenizer has {vocab_size} ids, the text encoder only {table_size}"
-            ),
-            path: self.path.clone(),
-        })
+        let reason =
+            format!("the tokenizer has {vocab_size} ids, the text encoder only {table_size}");
+        Err(TokensError::config(reason, &self.path))
     }
 
     /// One more than the largest id that can come out.

@@ -2,11 +2,11 @@
 //! allocation.
 //!
 //! Only with the cargo feature `fault-injection`, which releases do not have: without it nothing happens at any place.
+//! What strikes is with the tests, in `tests/fault_injection`.
 
 #[cfg(feature = "fault-injection")]
+#[path = "../../../tests/fault_injection/mod.rs"]
 mod injection;
-#[cfg(feature = "fault-injection")]
-mod kind;
 #[cfg(not(feature = "fault-injection"))]
 mod none;
 

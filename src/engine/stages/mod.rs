@@ -311,10 +311,7 @@ fn deliver_capture(job: &Path, folder: &Path) -> Result<(), EngineError> {
     let merged = capture::merge(job)?;
     let target = folder.join(merged.file_name().unwrap_or_default());
     // A copy, as the two folders may be on different disks.
-    copy_whole(&merged, &target).map_err(|source| EngineError::Io {
-        source,
-        path: target,
-    })?;
+    copy_whole(&merged, &target).map_err(EngineError::io(&target))?;
     fs::remove_file(merged).ok(); // Of no use any more, and gone with the folder anyway.
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The blocks of transformers of two streams, where the tokens of each stream lie, and the embedders beside them.
 
-use safelight_core::networks::stream_blocks::BlockWidths;
+use safelight_core::networks::stream_blocks::StreamShape;
 use tch::{Kind, Tensor};
 
 use super::EPS;
@@ -131,30 +131,30 @@ struct SelfAttention {
 }
 
 impl SelfAttention {
-    fn new(widths: &BlockWidths, w: &Weights) -> Result<Self, WeightsError> {
-        let dim = widths.dim;
+    fn new(shape: &StreamShape, w: &Weights) -> Result<Self, WeightsError> {
+        let dim = shape.dim;
         let parts = [("q", dim), ("k", dim), ("v", dim)];
         Ok(Self {
             qkv: Linear::fused(dim, &parts, &(w / "qkv"))?,
-            norm: QkNorm::new(widths.head_dim, EPS, &(w / "norm"))?,
+            norm: QkNorm::new(shape.head_dim, EPS, &(w / "norm"))?,
             proj: Linear::new(dim, dim, &(w / "proj"))?,
         })
     }
 }
 
 impl DoubleBlock {
-    pub(super) fn new(widths: &BlockWidths, w: &Weights) -> Result<Self, WeightsError> {
-        let (dim, mlp_dim) = (widths.dim, widths.mlp_dim);
+    pub(super) fn new(shape: &StreamShape, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, mlp_dim) = (shape.dim, shape.mlp_dim);
         let mlp = |name: &str| {
             let first = Linear::new(dim, mlp_dim, &(w / name / 0))?;
-            Ok((first, Linear::new(mlp_dim, dim, &(w / name / 2))?))
+            Ok::<_, WeightsError>((first, Linear::new(mlp_dim, dim, &(w / name / 2))?))
         };
         Ok(Self {
             img_mod: Modulation::new(dim, 6, "lin", &(w / "img_mod"))?,
-            img_attn: SelfAttention::new(widths, &(w / "img_attn"))?,
+            img_attn: SelfAttention::new(shape, &(w / "img_attn"))?,
             img_mlp: mlp("img_mlp")?,
             txt_mod: Modulation::new(dim, 6, "lin", &(w / "txt_mod"))?,
-            txt_attn: SelfAttention::new(widths, &(w / "txt_attn"))?,
+            txt_attn: SelfAttention::new(shape, &(w / "txt_attn"))?,
             txt_mlp: mlp("txt_mlp")?,
         })
     }
@@ -210,13 +210,13 @@ pub(super) struct SingleBlock {
 }
 
 impl SingleBlock {
-    pub(super) fn new(widths: &BlockWidths, w: &Weights) -> Result<Self, WeightsError> {
-        let (dim, mlp_dim) = (widths.dim, widths.mlp_dim);
+    pub(super) fn new(shape: &StreamShape, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, mlp_dim) = (shape.dim, shape.mlp_dim);
         let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", mlp_dim)];
         Ok(Self {
             linear1: Linear::fused(dim, &parts, &(w / "linear1"))?,
             linear2: Linear::new(dim + mlp_dim, dim, &(w / "linear2"))?,
-            norm: QkNorm::new(widths.head_dim, EPS, &(w / "norm"))?,
+            norm: QkNorm::new(shape.head_dim, EPS, &(w / "norm"))?,
             modulation: Modulation::new(dim, 3, "lin", &(w / "modulation"))?,
             dim,
         })

@@ -14,7 +14,7 @@
 
 mod blocks;
 
-use safelight_core::networks::stream_blocks::{BlockWidths, SINUSOIDS};
+use safelight_core::networks::stream_blocks::{SINUSOIDS, StreamShape};
 use tch::{Device, Kind, Tensor};
 
 use crate::fault::Site;
@@ -29,20 +29,6 @@ pub const EPS: f64 = 1e-6;
 
 /// What these models multiply guidance with.
 const GUIDANCE_FACTOR: f32 = 1000.0;
-
-/// What sets two such transformers apart.
-pub struct StreamSizes {
-    pub widths: BlockWidths,
-    pub num_layers: i64,
-    pub num_single_layers: i64,
-    /// Width of the pooled text.
-    pub pooled: i64,
-    pub guidance_embeds: bool,
-    /// Numbers of a token behind the last layer.
-    pub outputs: i64,
-    /// Which vectors of the final modulation they are.
-    pub shift_and_scale: (i64, i64),
-}
 
 /// All of a transformer but the way into the sequence.
 pub struct Streams {
@@ -74,26 +60,33 @@ struct FinalLayer {
 }
 
 impl Streams {
-    /// `last`: where the final layer is, in the kind that it computes in.
-    pub fn new(sizes: &StreamSizes, w: &Weights, last: &Weights) -> Result<Self, WeightsError> {
-        let (widths, dim) = (&sizes.widths, sizes.widths.dim);
+    /// `last`: where the final layer is, in the kind that it computes in; `outputs`: numbers of a token behind it;
+    /// `shift_and_scale`: which vectors of its modulation they are.
+    pub fn new(
+        shape: &StreamShape,
+        outputs: i64,
+        shift_and_scale: (i64, i64),
+        w: &Weights,
+        last: &Weights,
+    ) -> Result<Self, WeightsError> {
+        let (dim, [num_double, num_single]) = (shape.dim, shape.blocks);
         let exact = w.with_kind(Kind::Float);
         let embedder = |inputs, name| MlpEmbedder::new(inputs, dim, &(&exact / name));
         let guidance = || embedder(SINUSOIDS, "guidance_in");
         Ok(Self {
             time_in: embedder(SINUSOIDS, "time_in")?,
-            vector_in: embedder(sizes.pooled, "vector_in")?,
-            guidance_in: sizes.guidance_embeds.then(guidance).transpose()?,
-            double_blocks: (0..sizes.num_layers)
-                .map(|i| DoubleBlock::new(widths, &(w / "double_blocks" / i)))
+            vector_in: embedder(shape.pooled, "vector_in")?,
+            guidance_in: shape.guidance_embeds.then(guidance).transpose()?,
+            double_blocks: (0..num_double)
+                .map(|i| DoubleBlock::new(shape, &(w / "double_blocks" / i)))
                 .collect::<Result<_, _>>()?,
-            single_blocks: (0..sizes.num_single_layers)
-                .map(|i| SingleBlock::new(widths, &(w / "single_blocks" / i)))
+            single_blocks: (0..num_single)
+                .map(|i| SingleBlock::new(shape, &(w / "single_blocks" / i)))
                 .collect::<Result<_, _>>()?,
             final_layer: FinalLayer {
-                linear: Linear::new(dim, sizes.outputs, &(last / "linear"))?,
+                linear: Linear::new(dim, outputs, &(last / "linear"))?,
                 modulation: Modulation::new(dim, 2, "adaLN_modulation.1", last)?,
-                shift_and_scale: sizes.shift_and_scale,
+                shift_and_scale,
                 kind: last.kind(),
             },
             dim,

@@ -18,7 +18,7 @@ pub use t5::T5Encoder;
 pub use tokenizer::Tokens;
 
 use safelight_core::job::Lora;
-use safelight_core::lora::{LoraExpert, Network};
+use safelight_core::lora::{Expert, Network};
 
 use crate::weights::{Weights, WeightsError};
 
@@ -28,7 +28,7 @@ pub fn with_loras(
     loras: &[Lora],
     network: Network,
 ) -> Result<Weights, WeightsError> {
-    weights.with_loras(loras, LoraExpert::Only, network, weights)
+    weights.with_loras(loras, Expert::Only, network, weights)
 }
 
 #[cfg(test)]

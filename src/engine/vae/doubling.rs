@@ -10,6 +10,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::kernels;
 
+use super::bias::Bias;
 use super::causal::{channels_innermost, convolve_pictures};
 use super::slices::{SharedMut, SharedWork, floats};
 
@@ -23,10 +24,10 @@ const NUMBERS_PER_TURN: usize = 32 * 1024;
 pub(super) struct DoublingConv {
     /// `(4 · O, C, 2, 2)`, the corners in the order of reading
     weight: Tensor,
-    bias: Tensor,
-    /// On a GPU, where libtorch adds the bias in a slow pass of its own: that of one corner in f32, added when the
-    /// corners are placed.
-    apart: Option<Tensor>,
+    /// Of the four corners.
+    corners_bias: Option<Tensor>,
+    /// Of one: added when the corners are placed, where the convolution does not.
+    bias: Bias,
 }
 
 /// Where the shortcut comes from: frames before the level, whose channels are spread over the pixels of a cube.
@@ -42,6 +43,7 @@ pub(super) struct Spread<'a> {
 impl DoublingConv {
     /// `weight`: `(O, C, 3, 3)`
     pub(super) fn new(weight: &Tensor, bias: &Tensor) -> Self {
+        let bias = Bias::new(bias.shallow_clone());
         let kind = weight.kind();
         let weight = weight.to_kind(Kind::Double);
         // Of three taps, the outer one falls on the neighbour and the other two on the pixel itself.
@@ -60,38 +62,29 @@ impl DoublingConv {
         let weight = Tensor::cat(&corners, 0).to_kind(kind);
         Self {
             weight: channels_innermost(&weight),
-            bias: bias.repeat([CORNERS]),
-            apart: (bias.device() != Device::Cpu).then(|| bias.to_kind(Kind::Float)),
-        }
-    }
-
-    pub(super) fn shallow_clone(&self) -> Self {
-        Self {
-            weight: self.weight.shallow_clone(),
-            bias: self.bias.shallow_clone(),
-            apart: self.apart.as_ref().map(Tensor::shallow_clone),
+            corners_bias: bias.fused().map(|bias| bias.repeat([CORNERS])),
+            bias,
         }
     }
 
     /// `xs`: `(T, H, W, C)` → `(T, 2H, 2W, O)`
     pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
-        kernels::placed_corners(&self.corners(xs, 1), self.apart.as_ref())
+        kernels::placed_corners(&self.corners(xs, 1), self.bias.lacking())
     }
 
     /// The same where what lies around the frames is there, one pixel on each side, and not zero:
     /// `(T, H + 2, W + 2, C)` → `(T, 2H, 2W, O)`
     pub(super) fn forward_bordered(&self, xs: &Tensor) -> Tensor {
-        kernels::placed_corners(&self.corners(xs, 0), self.apart.as_ref())
+        kernels::placed_corners(&self.corners(xs, 0), self.bias.lacking())
     }
 
     fn outputs(&self) -> i64 {
-        self.bias.numel() as i64 / CORNERS
+        self.bias.own.numel() as i64
     }
 
     /// With a `border` of one pixel of zeros `(T, H, W, C)` → `(T, H + 1, W + 1, corners · O)`
     fn corners(&self, xs: &Tensor, border: i64) -> Tensor {
-        let bias = self.apart.is_none().then_some(&self.bias);
-        convolve_pictures(xs, &self.weight, bias, [border; 2])
+        convolve_pictures(xs, &self.weight, self.corners_bias.as_ref(), [border; 2])
     }
 
     /// `xs`: `(T, H, W, C)` → `(T, 2H, 2W, O)`, with the shortcut added; for f32 on the CPU.

@@ -8,6 +8,7 @@
 )]
 
 mod attention;
+mod bias;
 mod causal;
 mod doubling;
 pub mod hunyuan;

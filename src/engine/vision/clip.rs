@@ -9,7 +9,7 @@
 use safelight_core::networks::{ClipVisionConfig, clip_vision};
 use tch::Tensor;
 
-use super::tower::{Patches, VisionTower};
+use super::tower::VisionTower;
 use crate::encoder_home;
 use crate::hooks::Hooks;
 use crate::weights::{Weights, WeightsError};
@@ -27,15 +27,7 @@ pub struct Finished {
 impl ClipVisionEncoder {
     /// `config` has been read, or is as sound.
     pub fn new(config: &ClipVisionConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let w = &encoder_home::behind(prefix(w), w);
-        let patches = Patches {
-            image_size: config.image_size,
-            patch_size: config.patch_size,
-            num_channels: config.num_channels,
-            num_tokens: config.num_tokens(),
-            has_class: true,
-        };
-        VisionTower::new(&config.layers(), patches, w).map(Self)
+        VisionTower::new(config, &encoder_home::behind(prefix(w), w)).map(Self)
     }
 
     /// The keys of a file that an image encoder should not have. The other parts of a whole CLIP are expected.

@@ -111,11 +111,10 @@ impl ClipImageProcessor {
                 published[name] = value;
             }
         }
-        let written = Written::deserialize(published).map_err(|err| EngineError::Config {
-            reason: format!("not the JSON it should be: {err}"),
-            path: path.clone(),
-        })?;
-        Self::from_written(&written).map_err(|reason| EngineError::Config { reason, path })
+        let wrong = |reason: String| EngineError::config(reason, &path);
+        let written = Written::deserialize(published)
+            .map_err(|err| wrong(format!("not the JSON it should be: {err}")))?;
+        Self::from_written(&written).map_err(wrong)
     }
 
     /// Whether every picture comes out as large as an encoder reads it. `place`: where the processor was read, for the error
@@ -133,12 +132,10 @@ impl ClipImageProcessor {
             Some([height, width]) => format!("{width}x{height}"),
             None => "any size".to_owned(),
         };
-        Err(EngineError::Config {
-            reason: format!(
-                "the image encoder reads pictures of {width}x{height}, but they are made {found}"
-            ),
-            path: place.to_owned(),
-        })
+        let reason = format!(
+            "the image encoder reads pictures of {width}x{height}, but they are made {found}"
+        );
+        Err(EngineError::config(reason, place))
     }
 
     fn from_written(written: &Written) -> Result<Self, String> {

@@ -9,7 +9,7 @@
 use safelight_core::networks::{SiglipConfig, clip_vision, siglip};
 use tch::Tensor;
 
-use super::tower::{Patches, VisionTower};
+use super::tower::VisionTower;
 use crate::encoder_home;
 use crate::hooks::Hooks;
 use crate::weights::{Weights, WeightsError};
@@ -19,14 +19,7 @@ pub struct SiglipVisionEncoder(VisionTower);
 impl SiglipVisionEncoder {
     /// `config` has been read, or is as sound.
     pub fn new(config: &SiglipConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let patches = Patches {
-            image_size: config.image_size,
-            patch_size: config.patch_size,
-            num_channels: config.num_channels,
-            num_tokens: config.num_tokens(),
-            has_class: false,
-        };
-        VisionTower::new(&config.layers(), patches, &position(w)).map(Self)
+        VisionTower::new(config, &position(w)).map(Self)
     }
 
     /// The keys of a file that an image encoder should not have. The other parts of a whole SigLIP are expected, and

@@ -4,24 +4,13 @@
 //!
 //! Shapes: `N` pictures, `L` tokens of each, `C` width.
 
-use safelight_core::networks::ClipLayers;
+use safelight_core::networks::{VisionConfig, VisionKind};
 use tch::Tensor;
 
 use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::nn::{ClipTower, LayerNorm};
 use crate::weights::{Weights, WeightsError};
-
-/// What sets two of them apart beside their layers.
-pub(super) struct Patches {
-    pub(super) image_size: i64,
-    pub(super) patch_size: i64,
-    pub(super) num_channels: i64,
-    /// Patches, and the token in front of them that stands for the whole picture, where there is one.
-    pub(super) num_tokens: i64,
-    /// Whether there is such a token, and with it a norm in front of the layers; elsewhere patches have a bias.
-    pub(super) has_class: bool,
-}
 
 pub(super) struct VisionTower {
     class_embedding: Option<Tensor>,
@@ -32,37 +21,39 @@ pub(super) struct VisionTower {
     pre_layrnorm: Option<LayerNorm>,
     layers: ClipTower,
     post_layernorm: LayerNorm,
-    patches: Patches,
+    image_size: i64,
+    patch_size: i64,
 }
 
 impl VisionTower {
-    pub(super) fn new(
-        layers: &ClipLayers,
-        patches: Patches,
+    /// With a class token there is a norm in front of the layers; without one patches have a bias.
+    pub(super) fn new<K: VisionKind>(
+        config: &VisionConfig<K>,
         w: &Weights,
     ) -> Result<Self, WeightsError> {
         let embeddings = &(w / "embeddings");
         // A list of numbers from 0 on, which old versions of `transformers` saved.
         embeddings.ignore("position_ids");
-        let (dim, patch) = (layers.hidden_size, patches.patch_size);
-        let norm = |name| LayerNorm::new(dim, layers.layer_norm_eps, &(w / name));
+        let (dim, patch) = (config.hidden_size, config.patch_size);
+        let norm = |name| LayerNorm::new(dim, config.layer_norm_eps, &(w / name));
         let vector = |name| embeddings.tensor(name, &[dim]);
-        let has_class = patches.has_class;
+        let has_class = K::HAS_CLASS_TOKEN;
         Ok(Self {
             class_embedding: has_class.then(|| vector("class_embedding")).transpose()?,
             patch_embedding: embeddings.tensor(
                 "patch_embedding.weight",
-                &[dim, patches.num_channels, patch, patch],
+                &[dim, config.num_channels, patch, patch],
             )?,
             patch_bias: (!has_class)
                 .then(|| vector("patch_embedding.bias"))
                 .transpose()?,
             position_embedding: embeddings
-                .tensor("position_embedding.weight", &[patches.num_tokens, dim])?,
+                .tensor("position_embedding.weight", &[config.num_tokens(), dim])?,
             pre_layrnorm: has_class.then(|| norm("pre_layrnorm")).transpose()?,
-            layers: ClipTower::new(layers, w)?,
+            layers: ClipTower::new(&config.layers(), w)?,
             post_layernorm: norm("post_layernorm")?,
-            patches,
+            image_size: config.image_size,
+            patch_size: patch,
         })
     }
 
@@ -92,12 +83,12 @@ impl VisionTower {
     /// `(N, 3, image_size, image_size)` -> `(N, L, C)`
     fn embed(&self, pixel_values: &Tensor) -> Tensor {
         let (kind, device) = (self.patch_embedding.kind(), self.patch_embedding.device());
-        let size = [self.patches.image_size; 2];
+        let size = [self.image_size; 2];
         assert_eq!(pixel_values.size()[2..], size, "the processor fits");
         let patches = pixel_values.to_device(device).to_kind(kind).conv2d(
             &self.patch_embedding,
             self.patch_bias.as_ref(),
-            [self.patches.patch_size; 2],
+            [self.patch_size; 2],
             [0, 0],
             [1, 1],
             1,

@@ -3,29 +3,17 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use safelight_core::model::{CatalogError, format_name};
+use safelight_core::formats::weights::header::HeaderError;
+use safelight_core::model::CatalogError;
 use thiserror::Error;
 
 use super::lane::StagingError;
 
 #[derive(Debug, Error)]
 pub enum WeightsError {
-    /// What the catalogue found wrong with a LoRA.
+    /// What is wrong with a file as the catalogue would say it.
     #[error(transparent)]
-    Lora(CatalogError),
-    #[error("cannot read the weights: {source}: {}", path.display())]
-    Io { source: io::Error, path: PathBuf },
-    #[error("not a sound {} file: {reason}: {}", format_name(path), path.display())]
-    Header { reason: String, path: PathBuf },
-    #[error("not a sound weight index: {reason}: {}", path.display())]
-    Index { reason: String, path: PathBuf },
-    #[error("no .safetensors or .gguf file in the folder: {}", path.display())]
-    NoWeights { path: PathBuf },
-    #[error(
-        "only pickled weights here, which can run code when opened; get the .safetensors version instead: {}",
-        path.display()
-    )]
-    Pickle { path: PathBuf },
+    File(#[from] CatalogError),
     #[error("tensor '{key}' is missing, expected shape {expected:?}, {found}: {}", path.display())]
     MissingKey {
         key: String,
@@ -58,17 +46,11 @@ pub enum WeightsError {
 
 impl WeightsError {
     pub(super) fn io(path: &Path) -> impl Fn(io::Error) -> Self {
-        |source| Self::Io {
-            source,
-            path: path.to_owned(),
-        }
+        move |source| CatalogError::io(source, path).into()
     }
 
     pub(super) fn header(reason: impl Into<String>, path: &Path) -> Self {
-        Self::Header {
-            reason: reason.into(),
-            path: path.to_owned(),
-        }
+        CatalogError::of_header(HeaderError::Unsound(reason.into()), path).into()
     }
 
     pub(super) fn tensor(key: &str, path: &Path) -> impl Fn(tch::TchError) -> Self {

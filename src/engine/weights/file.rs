@@ -8,7 +8,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::formats::weights::header::{Header, HeaderError, TensorInfo, TensorType};
+use safelight_core::formats::weights::header::{Header, TensorInfo, TensorType};
+use safelight_core::model::CatalogError;
 use safetensors::Dtype;
 use tch::{Device, Kind, Tensor};
 
@@ -29,13 +30,11 @@ pub(super) struct WeightFile {
 
 impl WeightFile {
     pub(super) fn open(path: &Path, device: Device) -> Result<Self, WeightsError> {
-        let io = WeightsError::io(path);
-        let (file, header) = Header::open(path).map_err(|err| match err {
-            HeaderError::Io(source) => io(source),
-            HeaderError::Unsound(reason) => WeightsError::header(reason, path),
-        })?;
+        let (file, header) =
+            Header::open(path).map_err(|err| CatalogError::of_header(err, path))?;
         let mapping = if device == Device::Cpu && header.data_bytes() > 0 {
-            Some(Arc::new(Mapping::new(&file).map_err(io)?))
+            let mapping = Mapping::new(&file).map_err(WeightsError::io(path))?;
+            Some(Arc::new(mapping))
         } else {
             None
         };

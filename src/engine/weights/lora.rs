@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use safelight_core::job::Lora;
 use safelight_core::lora::{
-    Delta, Factor, LoraExpert, LoraFile, Network, Plan, Rows, Table, Update, strengths,
+    Delta, Expert, Factor, LoraFile, Network, Plan, Rows, Table, Update, strengths,
     text_encoder_prefix,
 };
 use tch::{Device, Kind, Tensor};
@@ -70,13 +70,13 @@ pub enum LayerDelta {
 
 impl Loras {
     /// Opens what acts on the network of `table`.
-    fn open(loras: &[Lora], expert: LoraExpert, table: &Table) -> Result<Self, WeightsError> {
+    fn open(loras: &[Lora], expert: Expert, table: &Table) -> Result<Self, WeightsError> {
         let mut all = Self::default();
         for (lora, strength) in loras.iter().zip(strengths(loras, expert)) {
             if strength == 0.0 {
                 continue;
             }
-            let header = LoraFile::read(&lora.path).map_err(WeightsError::Lora)?;
+            let header = LoraFile::read(&lora.path)?;
             let plan = Plan::new(&header, std::slice::from_ref(table));
             let (files, keys) = folder::open(&lora.path, Device::Cpu)?;
             let file = all.files.len();
@@ -168,7 +168,7 @@ impl Weights {
     pub fn with_loras(
         &self,
         loras: &[Lora],
-        expert: LoraExpert,
+        expert: Expert,
         network: Network,
         named: &Self,
     ) -> Result<Self, WeightsError> {

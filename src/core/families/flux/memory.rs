@@ -76,8 +76,7 @@ fn transformer(job: &Job<'_>) -> Option<Need> {
         picture,
         pictures: f64::from(job.request.batch_size.max(1)),
         channels: config.in_channels as f64,
-        widths: config.widths(),
-        blocks: [config.num_layers, config.num_single_layers],
+        shape: config.streams(),
     };
     Some(streams(job, network, &sequence))
 }

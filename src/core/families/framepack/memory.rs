@@ -102,8 +102,7 @@ fn transformer(job: &Job<'_>) -> Option<Need> {
         picture: made + HISTORY * a_frame,
         pictures: 1.0,
         channels: 4.0 * config.in_channels as f64,
-        widths: config.widths(),
-        blocks: [config.num_layers, config.num_single_layers],
+        shape: config.streams(),
     };
     Some(streams(job, network, &sequence))
 }

@@ -1,7 +1,7 @@
 //! The weight files of one component folder: a single file, or an index with its shards.
 //!
-//! Reads headers only. Chooses the same files as the engine's `weights` does, so that what was checked
-//! is what is loaded.
+//! Reads headers only. The engine's `weights` chooses its files with these functions, so that what was checked is what
+//! is loaded.
 
 pub mod gguf;
 pub mod header;
@@ -87,38 +87,15 @@ impl WeightSet {
 
     /// Reads the headers of all shards, and finds every tensor where the index says that it is.
     fn from_index(index_path: &Path) -> Result<Self, CatalogError> {
-        let bad = |reason: String| CatalogError::config(reason, index_path);
-        let text = read_capped(index_path, MAX_INDEX_BYTES)?;
-        let index: Index = serde_json::from_slice(&text)
-            .map_err(|err| bad(format!("not a sound weight index: {err}")))?;
-        if index.weight_map.is_empty() {
-            return Err(bad("the weight index lists no tensors".to_owned()));
-        }
-        let folder = index_path.parent().unwrap_or_else(|| Path::new(""));
         let mut set = Self::default();
-        let mut shards = BTreeMap::new();
-        for (key, shard) in index.weight_map {
-            let number = if let Some(&number) = shards.get(&shard) {
-                number
-            } else {
-                // A shard lies beside its index: a name with folders in it could lead anywhere.
-                if Path::new(&shard).file_name() != Some(shard.as_ref()) {
-                    return Err(bad(format!(
-                        "expected the names of files beside the index, found '{shard}'"
-                    )));
-                }
-                let number = set.add(&folder.join(&shard))?;
-                shards.insert(shard.clone(), number);
-                number
+        for (key, shard) in tensors_of_index(index_path)? {
+            let number = match set.files.iter().position(|file| *file == shard) {
+                Some(number) => number,
+                None => set.add(&shard)?,
             };
-            if set
-                .tensors
-                .get(&key)
-                .is_none_or(|entry| entry.file != number)
-            {
-                return Err(bad(format!(
-                    "the weight index places '{key}' in {shard}, which does not have it"
-                )));
+            let entry = set.tensors.get(&key);
+            if entry.is_none_or(|entry| entry.file != number) {
+                return Err(misplaced(&key, &shard, index_path));
             }
         }
         Ok(set)
@@ -134,14 +111,15 @@ impl WeightSet {
             Err(HeaderError::Io(err)) if err.kind() == std::io::ErrorKind::NotFound => {
                 return Err(CatalogError::missing("a weight file", path));
             }
-            Err(HeaderError::Io(source)) => {
-                return Err(CatalogError::io(source, path));
-            }
-            Err(HeaderError::Unsound(reason)) => {
-                let path = path.to_owned();
-                return Err(match other_than_weights(&path) {
-                    Some(found) => CatalogError::NotWeights { found, path },
-                    None => CatalogError::Weights { reason, path },
+            Err(err) => {
+                let is_read = matches!(err, HeaderError::Unsound(_));
+                let found = is_read.then(|| other_than_weights(path)).flatten();
+                return Err(match found {
+                    Some(found) => CatalogError::NotWeights {
+                        found,
+                        path: path.to_owned(),
+                    },
+                    None => CatalogError::of_header(err, path),
                 });
             }
         };
@@ -283,8 +261,38 @@ impl FileBytes {
     }
 }
 
-/// The names that diffusers and transformers write come first; otherwise a folder must leave no choice.
-pub(crate) fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
+/// The tensors that an index names, each with the file that holds it.
+pub fn tensors_of_index(index_path: &Path) -> Result<Vec<(String, PathBuf)>, CatalogError> {
+    let bad = |reason: String| CatalogError::config(reason, index_path);
+    let text = read_capped(index_path, MAX_INDEX_BYTES)?;
+    let index: Index = serde_json::from_slice(&text)
+        .map_err(|err| bad(format!("not a sound weight index: {err}")))?;
+    if index.weight_map.is_empty() {
+        return Err(bad("the weight index lists no tensors".to_owned()));
+    }
+    let folder = index_path.parent().unwrap_or_else(|| Path::new(""));
+    let placed = index.weight_map.into_iter().map(|(key, shard)| {
+        // A shard lies beside its index: a name with folders in it could lead anywhere.
+        if Path::new(&shard).file_name() == Some(shard.as_ref()) {
+            return Ok((key, folder.join(shard)));
+        }
+        Err(bad(format!(
+            "expected the names of files beside the index, found '{shard}'"
+        )))
+    });
+    placed.collect()
+}
+
+/// What is wrong with an index that names a tensor of a file that does not hold it.
+pub fn misplaced(key: &str, shard: &Path, index_path: &Path) -> CatalogError {
+    let shard = shard.file_name().unwrap_or_default().display();
+    let reason = format!("the weight index places '{key}' in {shard}, which does not have it");
+    CatalogError::config(reason, index_path)
+}
+
+/// The file that a folder's weights are read from, which may be an index. The names that diffusers and transformers
+/// write come first; otherwise a folder must leave no choice.
+pub fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
     for stem in ["diffusion_pytorch_model", "model"] {
         for end in ["safetensors", "safetensors.index.json"] {
             let path = folder.join(format!("{stem}.{end}"));
@@ -326,15 +334,15 @@ pub(crate) fn is_weight_file_of(file: &Path, folder: &Path) -> bool {
     weight_file_in(folder).is_ok_and(|own| own == file)
 }
 
-pub(crate) fn is_index(path: &Path) -> bool {
+pub fn is_index(path: &Path) -> bool {
     path.to_string_lossy().ends_with(".index.json")
 }
 
-pub(crate) fn is_pickle(path: &Path) -> bool {
+pub fn is_pickle(path: &Path) -> bool {
     has_ending(path, &PICKLES)
 }
 
-pub(crate) fn pickle(path: &Path) -> CatalogError {
+pub fn pickle(path: &Path) -> CatalogError {
     pickle_instead(path, "the .safetensors version of the same weights")
 }
 

@@ -77,17 +77,22 @@ impl Companions {
         }
     }
 
+    /// All of them by their names in diffusers' folders, each where the user named one.
+    pub fn each(&self) -> [(&'static str, Option<&PathBuf>); 6] {
+        [
+            ("vae", self.vae.as_ref()),
+            ("text_encoder", self.text_encoder.as_ref()),
+            ("text_encoder_2", self.text_encoder_2.as_ref()),
+            ("image_encoder", self.image_encoder.as_ref()),
+            ("tokenizer", self.tokenizer.as_ref()),
+            ("tokenizer_2", self.tokenizer_2.as_ref()),
+        ]
+    }
+
     /// Whether the user named a component of a diffusers folder.
     pub(crate) fn names(&self, component: &str) -> bool {
-        match component {
-            "vae" => self.vae.is_some(),
-            "text_encoder" => self.text_encoder.is_some(),
-            "text_encoder_2" => self.text_encoder_2.is_some(),
-            "image_encoder" => self.image_encoder.is_some(),
-            "tokenizer" => self.tokenizer.is_some(),
-            "tokenizer_2" => self.tokenizer_2.is_some(),
-            _ => false,
-        }
+        let mut each = self.each().into_iter();
+        each.any(|(name, place)| name == component && place.is_some())
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 
-use crate::files::read_text_bounded;
+use crate::files::{FileError, read_text_bounded};
 use crate::model::CatalogError;
 
 /// More than anybody writes by hand.
@@ -63,15 +63,11 @@ pub(crate) fn read(
         return Ok(Vec::new());
     }
     let text = text_of(file)?;
-    let mut sections =
-        Reader::new(&text)
-            .sections()
-            .map_err(|(mark, reason)| CatalogError::Catalogue {
-                line: mark.line(),
-                column: mark.col() + 1,
-                reason,
-                path: file.to_owned(),
-            })?;
+    let mut sections = Reader::new(&text).sections().map_err(|(mark, reason)| {
+        let (line, column) = (mark.line(), mark.col() + 1);
+        let sentence = format!("line {line}, column {column}: {reason}");
+        CatalogError::Catalogue(FileError::new(sentence, file))
+    })?;
     sections.sort_by_key(|section| !section.is_default);
     let beside = file.parent().unwrap_or_else(|| Path::new(""));
     let places = sections.iter().flat_map(|section| {

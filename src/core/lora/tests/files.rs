@@ -9,7 +9,7 @@ use crate::catalog::IdentityCard;
 use crate::families::{flux, wan};
 use crate::job::Lora;
 use crate::lora::tests::layers::{Files, KOHYA, RANK, comfy, flux, lora, lora_of, table_of};
-use crate::lora::{LoraCard, LoraExpert, LoraFile, Plan, check, strengths};
+use crate::lora::{Expert, LoraCard, LoraFile, Plan, check, strengths};
 use crate::model::ModelFiles;
 use crate::testing::made_up::{Shapes, T2V_1_3B, T2V_14B, transformer, write_as};
 
@@ -45,8 +45,8 @@ fn a_file_is_checked_against_the_model_of_a_job_and_what_is_no_lora_is_named() {
 
 #[test]
 fn a_file_of_one_expert_leaves_the_other_alone() {
-    let high = |loras: &[Lora]| strengths(loras, LoraExpert::HighNoise);
-    let low = |loras: &[Lora]| strengths(loras, LoraExpert::LowNoise);
+    let high = |loras: &[Lora]| strengths(loras, Expert::HighNoise);
+    let low = |loras: &[Lora]| strengths(loras, Expert::LowNoise);
     let stated = [
         lora("x_high_noise.safetensors"),
         lora("x_LowNoise.safetensors"),
@@ -55,7 +55,7 @@ fn a_file_of_one_expert_leaves_the_other_alone() {
         (high(&stated), low(&stated)),
         (vec![1.0, 0.0], vec![0.0, 1.0])
     );
-    assert_eq!(strengths(&stated, LoraExpert::Only), [1.0, 1.0]);
+    assert_eq!(strengths(&stated, Expert::Only), [1.0, 1.0]);
     // The other name tells what this one is.
     let pair = [lora("a/x.safetensors"), lora("b/x_low_noise.safetensors")];
     assert_eq!((high(&pair), low(&pair)), (vec![1.0, 0.0], vec![0.0, 1.0]));

@@ -2,7 +2,7 @@
 
 use super::{Job, Need};
 use crate::memory::{Network, PartName};
-use crate::networks::stream_blocks::BlockWidths;
+use crate::networks::stream_blocks::StreamShape;
 
 /// Calls whose modulations are made at once.
 const CALLS_AT_ONCE: f64 = 32.0;
@@ -17,18 +17,16 @@ pub(crate) struct Sequence {
     pub(crate) pictures: f64,
     /// Numbers of a picture's token.
     pub(crate) channels: f64,
-    pub(crate) widths: BlockWidths,
-    /// How many double and single blocks there are.
-    pub(crate) blocks: [i64; 2],
+    pub(crate) shape: StreamShape,
 }
 
 /// The worst moment is in a single block (hidden states, what goes into the wide product or comes out of the attention,
 /// and the product itself, 7 widths) and never below that of a double block.
 pub(crate) fn streams(job: &Job<'_>, network: &Network, sequence: &Sequence) -> Need {
     let size = job.number_bytes() as f64;
-    let [dim, head_dim] = [sequence.widths.dim, sequence.widths.head_dim].map(|it| it as f64);
+    let [dim, head_dim] = [sequence.shape.dim, sequence.shape.head_dim].map(|it| it as f64);
     let heads = dim / head_dim;
-    let [double, single] = sequence.blocks.map(|blocks| blocks as f64);
+    let [double, single] = sequence.shape.blocks.map(|blocks| blocks as f64);
     let pictures = sequence.pictures;
     let one = sequence.picture + sequence.text;
     let tokens = pictures * one;

@@ -11,7 +11,7 @@ use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 use crate::named::with_defaults;
 use crate::networks::header::{not_a, sizes};
-use crate::networks::stream_blocks::{self, AXES, BlockWidths, GUIDANCE, HEAD_DIM};
+use crate::networks::stream_blocks::{self, AXES, GUIDANCE, HEAD_DIM, StreamShape};
 use crate::networks::{NetworkConfig, TensorSpec, check_layers, check_sizes, class_name};
 
 /// Latents along an edge of a token; in time it is one.
@@ -143,11 +143,8 @@ impl NetworkConfig for FramePackTransformerConfig {
 
     fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
         let keys = FramePackTransformerKeys::of(|key| weights.has(key));
-        let counts = [
-            self.num_refiner_layers,
-            self.num_layers,
-            self.num_single_layers,
-        ];
+        let [double, single] = self.streams().blocks;
+        let counts = [self.num_refiner_layers, double, single];
         stream_blocks::check_blocks(weights, &keys.block_names(), &counts)?;
         stream_blocks::check_guidance(weights, self.guidance_embeds, &keys.file_key(GUIDANCE))
     }
@@ -183,11 +180,14 @@ impl FramePackTransformerConfig {
         self.num_attention_heads * self.attention_head_dim
     }
 
-    pub fn widths(&self) -> BlockWidths {
-        BlockWidths {
+    pub fn streams(&self) -> StreamShape {
+        StreamShape {
             dim: self.dim(),
             head_dim: self.attention_head_dim,
             mlp_dim: (self.dim() as f64 * self.mlp_ratio) as i64,
+            blocks: [self.num_layers, self.num_single_layers],
+            pooled: self.pooled_projection_dim,
+            guidance_embeds: self.guidance_embeds,
         }
     }
 

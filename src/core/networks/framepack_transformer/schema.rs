@@ -13,8 +13,7 @@ pub fn schema(
     let is_split = keys.is_diffusers();
     add_outer(&mut schema, config);
     add_text(&mut schema, config, is_split);
-    let counts = [config.num_layers, config.num_single_layers];
-    stream_blocks::add_blocks(&mut schema, config.widths(), counts, is_split);
+    stream_blocks::add_blocks(&mut schema, config.streams(), is_split);
     schema.renamed(|name| keys.file_key(name))
 }
 
@@ -33,11 +32,7 @@ fn add_outer(schema: &mut Schema, config: &FramePackTransformerConfig) {
     schema.linear("image_projection.up", middle, config.image_proj_dim);
     schema.linear("image_projection.down", dim, middle);
     schema.in_f32(|schema| {
-        stream_blocks::embedder(schema, "time_in", dim, SINUSOIDS);
-        stream_blocks::embedder(schema, "vector_in", dim, config.pooled_projection_dim);
-        if config.guidance_embeds {
-            stream_blocks::embedder(schema, "guidance_in", dim, SINUSOIDS);
-        }
+        stream_blocks::add_embedders(schema, config.streams());
         schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
         let outputs = PATCH * PATCH * config.out_channels();
         schema.linear("final_layer.linear", outputs, dim);

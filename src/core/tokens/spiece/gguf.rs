@@ -10,8 +10,8 @@ use crate::formats::weights::gguf::Element;
 use crate::tokens::error::TokensError;
 use crate::tokens::gguf::{Metadata, tokenizer_inside};
 
-/// What GGUF calls a tokenizer of pieces.
-const GGUF_MODEL: &str = "t5";
+/// What GGUF calls a tokenizer of SentencePiece's Unigram kind.
+pub(crate) const GGUF_PIECES: &str = "t5";
 /// UMT5's has a quarter of it.
 const MAX_PIECES: u64 = 1 << 20;
 /// Byte pieces of a model that spells what it does not know.
@@ -22,7 +22,7 @@ const MAX_CHARSMAP_BYTES: u64 = 8 << 20;
 
 /// The model in a GGUF file; `None` where it carries no such tokenizer.
 pub(super) fn model_inside(path: &Path) -> Result<Option<Model>, TokensError> {
-    tokenizer_inside(path, GGUF_MODEL, |metadata| {
+    tokenizer_inside(path, GGUF_PIECES, |metadata| {
         let pieces = pieces(metadata)?;
         Ok(Model {
             trainer: trainer(metadata, &pieces),

@@ -22,11 +22,14 @@ use std::path::{Path, PathBuf};
 use safetensors::Dtype;
 
 pub use self::export::T5Pieces;
+pub(crate) use self::gguf::GGUF_PIECES;
 use self::normalizer::Normalizer;
 use self::pieces::Pieces;
+pub(crate) use self::proto::count_pieces;
 pub use self::proto::{Model, NormalizerSpec, Piece, PieceKind};
 use crate::files::has_ending;
 use crate::formats::weights::header::Header;
+use crate::model::CatalogError;
 use crate::tokens::error::{TokensError, read_bytes};
 
 /// The tensor of a weight file that holds the bytes of a `spiece.model` (a habit of ComfyUI's files).
@@ -256,33 +259,26 @@ impl SpieceModel {
 }
 
 fn not_unigram(reason: &str, path: &Path) -> TokensError {
-    TokensError::Config {
-        reason: format!("expected a SentencePiece Unigram model: {reason}"),
-        path: path.to_owned(),
-    }
+    let reason = format!("expected a SentencePiece Unigram model: {reason}");
+    TokensError::config(reason, path)
 }
 
 /// The model that a `.safetensors` file carries beside its weights; `None` where there is none.
-fn bytes_inside(path: &Path) -> Result<Option<Vec<u8>>, TokensError> {
-    let io = |source| TokensError::Io {
-        source,
-        path: path.to_owned(),
-    };
-    let (file, header) = Header::open(path).map_err(|err| TokensError::of_header(err, path))?;
+pub(crate) fn bytes_inside(path: &Path) -> Result<Option<Vec<u8>>, CatalogError> {
+    let (file, header) = Header::open(path).map_err(|err| CatalogError::of_header(err, path))?;
     let Some(info) = header.info(SPIECE_TENSOR) else {
         return Ok(None);
     };
     let is_list = info.dtype == Dtype::U8 && info.shape == [info.bytes];
     if is_list && info.bytes <= MAX_BYTES {
         let mut bytes = vec![0; info.bytes as usize];
-        file.read_exact_at(&mut bytes, info.start).map_err(io)?;
+        let read = file.read_exact_at(&mut bytes, info.start);
+        read.map_err(|err| CatalogError::io(err, path))?;
         return Ok(Some(bytes));
     }
     let shape = &info.shape;
-    Err(TokensError::Config {
-        reason: format!("its '{SPIECE_TENSOR}' should be a list of bytes, but has {shape:?}"),
-        path: path.to_owned(),
-    })
+    let reason = format!("its '{SPIECE_TENSOR}' should be a list of bytes, but has {shape:?}");
+    Err(CatalogError::config(reason, path))
 }
 
 pub(super) fn has_end(path: &Path, end: &str) -> bool {

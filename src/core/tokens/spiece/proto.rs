@@ -78,6 +78,14 @@ impl Model {
     }
 }
 
+/// How many pieces a model has, without taking any of them in; `None` where the bytes are damaged.
+pub(crate) fn count_pieces(bytes: &[u8]) -> Option<u64> {
+    Fields(bytes).try_fold(0, |count, field| {
+        let is_piece = matches!(field.ok()?, (1, Value::Bytes(_)));
+        Some(count + u64::from(is_piece))
+    })
+}
+
 impl Piece {
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut piece = Self {

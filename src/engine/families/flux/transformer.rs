@@ -12,7 +12,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::hooks::Hooks;
 use crate::nn::{Linear, Rope, axis_angles};
-use crate::streams::{Modulations, Pass, StreamSizes, Streams, Tokens, add_norm};
+use crate::streams::{Modulations, Pass, Streams, Tokens, add_norm};
 use crate::weights::{Weights, WeightsError};
 
 const ROPE_THETA: f64 = 10000.0;
@@ -41,19 +41,16 @@ impl FluxTransformer {
         let keys = FluxTransformerKeys::of(|key| w.has(key));
         let w = &w.translated(move |name| keys.file_key(name));
         let dim = config.dim();
-        let sizes = StreamSizes {
-            widths: config.widths(),
-            num_layers: config.num_layers,
-            num_single_layers: config.num_single_layers,
-            pooled: config.pooled_projection_dim,
-            guidance_embeds: config.guidance_embeds,
-            outputs: config.out_channels(),
-            shift_and_scale: keys.final_shift_and_scale(),
-        };
         Ok(Self {
             img_in: Linear::new(config.in_channels, dim, &(w / "img_in"))?,
             txt_in: Linear::new(config.joint_attention_dim, dim, &(w / "txt_in"))?,
-            streams: Streams::new(&sizes, w, &(w / "final_layer"))?,
+            streams: Streams::new(
+                &config.streams(),
+                config.out_channels(),
+                keys.final_shift_and_scale(),
+                w,
+                &(w / "final_layer"),
+            )?,
             config: config.clone(),
         })
     }

@@ -37,7 +37,7 @@ pub use transformer::{Context, FramePackTransformer, Modulations, Section};
 
 use safelight_core::families::framepack::lora;
 use safelight_core::job::Lora;
-use safelight_core::lora::LoraExpert;
+use safelight_core::lora::Expert;
 use safelight_core::networks::FramePackTransformerKeys;
 
 use crate::weights::{Weights, WeightsError};
@@ -47,7 +47,7 @@ pub fn with_loras(weights: &Weights, loras: &[Lora]) -> Result<Weights, WeightsE
     let keys = FramePackTransformerKeys::of(|key| weights.has(key));
     let network = lora::network(keys.is_diffusers());
     let named = weights.translated(move |name| keys.file_key(name));
-    weights.with_loras(loras, LoraExpert::Only, network, &named)
+    weights.with_loras(loras, Expert::Only, network, &named)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use super::refiner::{Embedded, TokenRefiner};
 use crate::hooks::Hooks;
 use crate::nn::{Gate, Linear, Rope, gated_add, layer_norm};
 use crate::step_cache::{Signals, StepCache};
-use crate::streams::{self, EPS, Pass, StreamSizes, Streams, Tokens};
+use crate::streams::{self, EPS, Pass, Streams, Tokens};
 use crate::weights::{Weights, WeightsError};
 
 const TOKEN: [i64; 3] = [1, PATCH, PATCH];
@@ -67,15 +67,6 @@ impl FramePackTransformer {
         let keys = FramePackTransformerKeys::of(|key| w.has(key));
         let w = &w.translated(move |name| keys.file_key(name));
         let (dim, channels, image) = (config.dim(), config.in_channels, config.image_proj_dim);
-        let sizes = StreamSizes {
-            widths: config.widths(),
-            num_layers: config.num_layers,
-            num_single_layers: config.num_single_layers,
-            pooled: config.pooled_projection_dim,
-            guidance_embeds: config.guidance_embeds,
-            outputs: config.out_channels() * PATCH * PATCH,
-            shift_and_scale: keys.final_shift_and_scale(),
-        };
         let patch_conv =
             |kernel: [i64; 3], w: &Weights| Linear::from_patch_conv(channels, dim, &kernel, w);
         let clean = w / "clean_x_embedder";
@@ -93,7 +84,13 @@ impl FramePackTransformer {
                 Linear::new(image, config.image_mlp_dim(), &(&projection / "up"))?,
                 Linear::new(config.image_mlp_dim(), dim, &(&projection / "down"))?,
             ),
-            streams: Streams::new(&sizes, w, &(&exact / "final_layer"))?,
+            streams: Streams::new(
+                &config.streams(),
+                config.out_channels() * PATCH * PATCH,
+                keys.final_shift_and_scale(),
+                w,
+                &(&exact / "final_layer"),
+            )?,
             config: config.clone(),
         })
     }

@@ -61,11 +61,11 @@ impl WanConfig {
 
     /// Whether the components fit together.
     fn check(&self) -> Result<(), EngineError> {
+        let wrong = |reason: String| EngineError::config(reason, &self.files.transformer);
         if self.transformer_2.is_some() && self.files.boundary_ratio.is_none() {
-            return Err(EngineError::Config {
-                reason: "it is not said where one expert hands over to the other".to_owned(),
-                path: self.files.transformer.clone(),
-            });
+            return Err(wrong(
+                "it is not said where one expert hands over to the other".to_owned(),
+            ));
         }
         let experts = self.transformer_2.iter().chain([&self.transformer]);
         for transformer in experts {
@@ -86,10 +86,9 @@ impl WanConfig {
             ];
             for (what, (one, other)) in PAIRS.into_iter().zip(pairs) {
                 if one != other {
-                    return Err(EngineError::Config {
-                        reason: format!("the {what} should be equal, but are {one} and {other}"),
-                        path: self.files.transformer.clone(),
-                    });
+                    return Err(wrong(format!(
+                        "the {what} should be equal, but are {one} and {other}"
+                    )));
                 }
             }
         }

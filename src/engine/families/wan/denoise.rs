@@ -7,7 +7,7 @@ use std::path::Path;
 
 use safelight_core::families::wan::lora;
 use safelight_core::job::{GenerateRequest, Lora};
-use safelight_core::lora::LoraExpert;
+use safelight_core::lora::Expert;
 use safelight_core::networks::{TransformerKeys, WanTransformerConfig};
 use tch::{Device, Kind, Tensor};
 
@@ -28,17 +28,6 @@ use crate::sampling::{Solver, noise};
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::weights::{ReadAhead, Weights};
 use crate::work::Work;
-
-/// Whose steps are made. Wan 2.2 A14B has two transformers, and only one of them is loaded at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expert {
-    /// The only transformer makes all steps.
-    Only,
-    /// Makes the steps at and above the boundary.
-    HighNoise,
-    /// Makes those below it.
-    LowNoise,
-}
 
 /// What earlier stages made of texts and pictures.
 pub struct Conditions<'a> {
@@ -64,7 +53,8 @@ struct Loop<'a> {
     hooks: &'a dyn Hooks,
 }
 
-/// The denoising stage of one expert. `resume`: where an earlier run or the other expert got to -> the state behind
+/// The denoising stage of one expert: Wan 2.2 A14B has two transformers, of which only one is loaded at a time, the
+/// high-noise one for the steps at and above the boundary. `resume`: where an earlier run or the other expert got to -> the state behind
 /// the last of this expert's steps, on the CPU.
 pub fn denoise(
     config: &WanConfig,
@@ -237,11 +227,6 @@ pub fn open_transformer(
     let weights = how.open(place)?;
     let keys = TransformerKeys::of(|key| weights.has(key));
     let weights = weights.translated(move |original| keys.file_key(original));
-    let expert = match expert {
-        Expert::Only => LoraExpert::Only,
-        Expert::HighNoise => LoraExpert::HighNoise,
-        Expert::LowNoise => LoraExpert::LowNoise,
-    };
     Ok(weights.with_loras(loras, expert, lora::NETWORK, &weights)?)
 }
 

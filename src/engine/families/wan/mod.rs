@@ -34,11 +34,12 @@ use crate::work::Work;
 
 pub use condition::{encode_image, encode_vision};
 pub use config::WanConfig;
-pub use denoise::{Conditions, Expert, denoise, open_transformer};
+pub use denoise::{Conditions, denoise, open_transformer};
 pub use prepare::{
     LatentShape, TokenTimesteps, clip_of_given, first_frame_mask, given_frames_mask,
     with_first_frame,
 };
+pub use safelight_core::lora::Expert;
 pub use solver::new_solver;
 pub(crate) use stages::Wan;
 pub use text::encode_text;

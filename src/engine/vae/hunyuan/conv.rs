@@ -7,9 +7,10 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use crate::kernels;
+use crate::vae::bias::Bias;
 use crate::vae::causal::{channels_innermost, convolve_strided};
 use crate::vae::doubling::DoublingConv;
 use crate::weights::{Weights, WeightsError};
@@ -32,10 +33,7 @@ pub(super) struct CausalConv {
     weight: Tensor,
     /// The taps' sum, `(O, C, 3, 3)`: all that a clip of one frame needs.
     still: Tensor,
-    bias: Tensor,
-    /// On a GPU, where libtorch adds the bias in a slow pass of its own: the same in f32, for one that has to be made
-    /// anyway.
-    apart: Option<Tensor>,
+    bias: Bias,
     time_step: i64,
     space_step: i64,
 }
@@ -57,8 +55,7 @@ impl CausalConv {
         Ok(Self {
             still: channels_innermost(&still.to_kind(weight.kind())),
             weight: taps_as_channels(&weight),
-            apart: (w.device() != Device::Cpu).then(|| bias.to_kind(Kind::Float)),
-            bias,
+            bias: Bias::new(bias),
             time_step,
             space_step,
         })
@@ -66,7 +63,7 @@ impl CausalConv {
 
     /// What has to be added to each channel of what [`over`](Self::over) gives: `(O)` in f32.
     pub(super) fn lacking(&self) -> Option<&Tensor> {
-        self.apart.as_ref()
+        self.bias.lacking()
     }
 
     /// Convolves `clip`, `(T, H, W, C)`, a few frames at a time, and gives each part, `(n, h, w, O)`, and which frames of
@@ -130,7 +127,7 @@ impl CausalConv {
         let mut collected = Collected::new(frames);
         self.over(clip, prepare, &mut |range, mut ys| {
             go_on()?;
-            if is_whole && self.apart.is_some() {
+            if is_whole && self.lacking().is_some() {
                 kernels::add_to_pixels(&mut ys, None, self.lacking());
             }
             collected.put(range, ys);
@@ -140,8 +137,7 @@ impl CausalConv {
     }
 
     fn convolve(&self, rows: &Tensor, weight: &Tensor) -> Tensor {
-        let bias = self.apart.is_none().then_some(&self.bias);
-        convolve_strided(rows, weight, bias, [0, 0], self.space_step)
+        convolve_strided(rows, weight, self.bias.fused(), [0, 0], self.space_step)
     }
 }
 

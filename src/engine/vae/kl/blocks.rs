@@ -3,12 +3,13 @@
 use std::rc::Rc;
 
 use safelight_core::networks::KlVaeConfig;
-use tch::{Device, Kind, Tensor};
+use tch::Tensor;
 
 use super::canvas::{Band, Canvas, Pass, Reach};
 use super::norm::{GroupNorm, Moments};
 use crate::kernels;
 use crate::vae::attention::AttentionBlock;
+use crate::vae::bias::Bias;
 use crate::vae::causal::{channels_innermost, convolve_pictures, convolve_strided};
 use crate::vae::doubling::DoublingConv;
 use crate::weights::{Weights, WeightsError};
@@ -18,10 +19,7 @@ use crate::weights::{Weights, WeightsError};
 pub(super) struct Conv {
     /// `(O, C, k, k)`, channels innermost in memory
     weight: Tensor,
-    bias: Tensor,
-    /// On a GPU, where libtorch adds the bias in a slow pass of its own: the same in f32, for one that has to be made
-    /// anyway.
-    apart: Option<Tensor>,
+    bias: Bias,
     kernel: i64,
 }
 
@@ -32,18 +30,15 @@ impl Conv {
         kernel: i64,
     ) -> Result<Self, WeightsError> {
         let weight = w.tensor("weight", &[outputs, inputs, kernel, kernel])?;
-        let bias = w.tensor("bias", &[outputs])?;
-        let is_on_gpu = w.device() != Device::Cpu;
         Ok(Self {
             weight: channels_innermost(&weight),
-            apart: is_on_gpu.then(|| bias.to_kind(Kind::Float)),
-            bias,
+            bias: Bias::new(w.tensor("bias", &[outputs])?),
             kernel,
         })
     }
 
     fn outputs(&self) -> i64 {
-        self.bias.numel() as i64
+        self.bias.own.numel() as i64
     }
 
     fn reach(&self) -> Reach {
@@ -64,17 +59,12 @@ impl Conv {
     /// The same without what is [lacking](Self::lacking).
     fn convolve_bare(&self, xs: &Tensor) -> Tensor {
         let padding = [self.kernel / 2; 2];
-        convolve_pictures(xs, &self.weight, self.fused_bias(), padding)
-    }
-
-    /// The bias where the convolution adds it.
-    fn fused_bias(&self) -> Option<&Tensor> {
-        self.apart.is_none().then_some(&self.bias)
+        convolve_pictures(xs, &self.weight, self.bias.fused(), padding)
     }
 
     /// What has to be added to each channel of what [`convolve_bare`](Self::convolve_bare) gives: `(O)` in f32.
     fn lacking(&self) -> Option<&Tensor> {
-        self.apart.as_ref()
+        self.bias.lacking()
     }
 
     /// Adds to `ys`, in place, what is lacking, and `others` of the same size.
@@ -229,7 +219,7 @@ impl Downsample {
             let rows = band.input.end - band.input.start;
             let missing = 2 * (band.out.end - band.out.start) + 1 - rows;
             let xs = xs.constant_pad_nd([0, 0, 0, 1, 0, missing]);
-            let (weight, bias) = (&conv.weight, conv.fused_bias());
+            let (weight, bias) = (&conv.weight, conv.bias.fused());
             let mut ys = convolve_strided(&xs, weight, bias, [0, 0], 2);
             conv.complete(&mut ys, None);
             ys
@@ -241,7 +231,7 @@ impl Downsample {
 /// The decoder's step to the next level: edges are doubled.
 #[derive(Debug)]
 pub(super) struct Upsample {
-    conv: DoublingConv,
+    conv: Rc<DoublingConv>,
     width: i64,
     next: i64,
 }
@@ -251,7 +241,7 @@ impl Upsample {
     pub(super) fn new(w: &Weights, width: i64, next: i64) -> Result<Self, WeightsError> {
         let conv = Conv::new(&(w / "conv"), [width, width], 3)?;
         Ok(Self {
-            conv: DoublingConv::new(&conv.weight, &conv.bias),
+            conv: Rc::new(DoublingConv::new(&conv.weight, &conv.bias.own)),
             width,
             next,
         })
@@ -259,7 +249,7 @@ impl Upsample {
 
     /// `(H, W, C)` → `(2H, 2W, C)`
     pub(super) fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
-        let conv = self.conv.shallow_clone();
+        let conv = Rc::clone(&self.conv);
         let layer = move |xs: &Tensor, band: &Band| band.trim(&conv.forward(xs));
         if self.next < self.width {
             // The largest picture of all would lie there only until the next block made it narrower: making it three
@@ -272,6 +262,8 @@ impl Upsample {
 
 #[cfg(test)]
 mod tests {
+    use tch::{Device, Kind};
+
     use super::super::canvas::Bands;
     use super::*;
 
@@ -300,14 +292,14 @@ mod tests {
         let fused = forward(&block);
         let shortcut = block.nin_shortcut.as_mut().unwrap();
         for conv in [shortcut, &mut block.first.conv, &mut block.second.conv] {
-            assert!(conv.apart.is_none());
+            assert!(conv.bias.apart.is_none());
             // Far from the small ones that such weights have.
-            conv.bias = &conv.bias + 1.0;
+            conv.bias.own = &conv.bias.own + 1.0;
         }
         let fused_far = forward(&block);
         let shortcut = block.nin_shortcut.as_mut().unwrap();
         for conv in [shortcut, &mut block.first.conv, &mut block.second.conv] {
-            conv.apart = Some(conv.bias.shallow_clone());
+            conv.bias.apart = Some(conv.bias.own.shallow_clone());
         }
         for (apart, expected) in forward(&block).iter().zip(&fused_far) {
             let off = (apart - expected).abs().max().double_value(&[]);

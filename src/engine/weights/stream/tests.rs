@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use safelight_core::model::CatalogError;
 use tempfile::TempDir;
 
 use super::*;
@@ -203,7 +204,10 @@ fn a_file_that_ends_while_it_is_streamed_is_one_error_that_names_it() {
     for err in errors {
         let text = err.to_string();
         assert!(
-            matches!(err, EngineError::Weights(WeightsError::Io { .. })),
+            matches!(
+                err,
+                EngineError::Weights(WeightsError::File(CatalogError::Io { .. }))
+            ),
             "{err:?}"
         );
         assert!(text.contains("the file is shorter than it was"), "{text}");

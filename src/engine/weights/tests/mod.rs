@@ -7,6 +7,7 @@ pub(crate) mod made_up_gguf;
 use std::fs;
 use std::path::Path;
 
+use safelight_core::model::CatalogError;
 use tch::{Device, Kind, Tensor};
 
 use super::{Mapping, Weights, WeightsError};
@@ -178,7 +179,10 @@ fn hostile_files_are_errors() {
     for text in texts {
         write_raw(&path, text, &long);
         let err = open(&path).unwrap_err();
-        assert!(matches!(err, WeightsError::Header { .. }), "{err}");
+        assert!(
+            matches!(err, WeightsError::File(CatalogError::Weights { .. })),
+            "{err}"
+        );
     }
     for bytes in [
         &b""[..],
@@ -192,7 +196,7 @@ fn hostile_files_are_errors() {
     }
     assert!(matches!(
         open(dir.path().join("none").as_path()),
-        Err(WeightsError::Io { .. })
+        Err(WeightsError::File(CatalogError::Io { .. }))
     ));
 }
 
@@ -201,8 +205,11 @@ fn a_folder_without_safetensors_says_what_it_has() {
     let dir = folder();
     assert!(matches!(
         open(dir.path()),
-        Err(WeightsError::NoWeights { .. })
+        Err(WeightsError::File(CatalogError::Missing { .. }))
     ));
     fs::write(dir.path().join("diffusion_pytorch_model.bin"), b"x").unwrap();
-    assert!(matches!(open(dir.path()), Err(WeightsError::Pickle { .. })));
+    assert!(matches!(
+        open(dir.path()),
+        Err(WeightsError::File(CatalogError::Pickle { .. }))
+    ));
 }

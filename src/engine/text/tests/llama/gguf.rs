@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use safelight_core::model::CatalogError;
 use safelight_core::tokens::TextTokenizer;
 use tch::{Device, Kind, Tensor};
 
@@ -174,7 +175,10 @@ fn a_tokenizer_in_metadata_that_is_not_llamas_is_refused_in_a_sentence() {
             panic!("it was read");
         };
         let err = EngineError::from(err);
-        assert!(matches!(err, EngineError::Config { .. }), "{err}");
+        assert!(
+            matches!(err, EngineError::Catalog(CatalogError::Config { .. })),
+            "{err}"
+        );
         err.to_string()
     };
     let err = say(with_tokenizer(GgufFile::default(), "qwen2"));

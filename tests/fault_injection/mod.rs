@@ -10,6 +10,8 @@
 //!
 //! `as_gpu` alone makes the engine claim that its device is a GPU: what only a GPU's jobs can do then happens here.
 
+mod kind;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -20,7 +22,7 @@ use std::sync::{Mutex, PoisonError};
 use safelight_core::job::Stage;
 use safelight_core::memory::Rung;
 
-use super::{Site, kind};
+use super::Site;
 
 const VARIABLE: &str = "SAFELIGHT_ENGINE_FAULT";
 
