@@ -151,17 +151,11 @@ fn tell(scene: &str, frames: impl Iterator<Item = (Duration, Duration)>) {
 
 /// As many results of this session as are kept.
 fn fill_strip(bench: &mut Bench, sent: &Sent) {
-    let image = egui::ColorImage::example();
-    let thumb = bench
-        .harness
-        .ctx
-        .load_texture("result", image, Default::default());
     for number in 0..NUM_IN_STRIP {
         let item = ResultItem {
             id: JobId(1_000_000 + number),
             request: sent.request.clone(),
             output: output(sent, 1),
-            thumbs: vec![thumb.clone()],
         };
         drop(bench.app().queue.keep(item));
     }

@@ -196,7 +196,7 @@ fn a_model_is_listed_fetched_and_found_by_itself() {
         "diffusion_models/tiny_wan.safetensors",
         "vae/tiny_vae.safetensors",
         "text_encoders/tiny_umt5.safetensors",
-        "796.3 kB",
+        "778 KiB",
         "from tiny/parts",
         "free there",
         "safelight generate --model tiny",

@@ -102,7 +102,7 @@ fn models_lists_what_is_here_what_is_known_and_where_it_looked() {
     let shown = text(&output.stdout);
     for part in [
         "tiny",
-        "34.2 GB",
+        "31.9 GiB",
         "Wan-AI/Wan2.2-TI2V-5B-Diffusers",
         "(not there)",
     ] {
@@ -304,7 +304,7 @@ fn inspect_of_a_picture_that_says_nothing_does_not_take_it_for_a_model() {
         ("other.json", silent),
         ("empty.png", "empty"),
         ("plain.mp4", "plain.mp4"),
-        ("large.json", "at most 8.4 MB, found 30 MB"),
+        ("large.json", "at most 8 MiB, found 29 MiB"),
     ] {
         let output = run(&home, &["inspect", name]);
         let said = text(&output.stderr);

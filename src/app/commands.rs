@@ -11,16 +11,16 @@ use safelight_core::gallery::Query;
 use safelight_core::job::{GenerateRequest, JobId};
 use safelight_core::media::{Brush, Picture};
 use safelight_core::memory::Change;
+use safelight_core::prompts::PromptEntry;
 use safelight_core::settings::Settings;
 
-use crate::app::gallery::wishes::{ThumbWish, TrashWish, Wanted};
+use crate::app::gallery::wishes::TrashWish;
 use crate::app::inputs::slots::{Continued, Placing, Slot};
 use crate::app::mask::tiles::Sight;
 use crate::app::player::compare::CompareMode;
 use crate::app::player::playhead::Playback;
 use crate::app::player::zoom::Zoom;
 use crate::app::presets::choices::PresetKey;
-use crate::app::prompt::history::PromptEntry;
 use crate::app::queue::choices::{AfterQueue, Choice, Place, Several};
 use crate::app::state::Page;
 
@@ -55,6 +55,8 @@ macro_rules! app_command {
         pub enum AppCommand {
             /// Another page, for which several parts get ready.
             Show(Page),
+            /// Take back what was done last, or the entry with this number.
+            Undo(Option<u64>),
             $($part($command),)*
         }
 
@@ -108,8 +110,6 @@ pub enum QueueCommand {
     /// The same once more, right behind it.
     Duplicate(JobId),
     Remove(JobId),
-    /// Put back what was taken out last.
-    Undo,
     /// Let a stopped job go on, or try it again.
     Restart(JobId),
     /// Let the jobs of the last run go on.
@@ -124,8 +124,6 @@ pub enum QueueCommand {
     PauseRunning,
     /// Start jobs again.
     GoOn,
-    /// Open a row's picture.
-    WantThumb(PathBuf),
     /// What the files are for that came together.
     Take(Choice),
     /// Open no more of several files.
@@ -288,8 +286,6 @@ pub enum RestoreCommand {
     LookAt(Vec<PathBuf>),
     /// Ask for a file in a dialog, and take over its settings.
     Pick,
-    /// The form that stood before the settings of a file.
-    Undo,
 }
 
 #[derive(Clone, Debug)]
@@ -369,15 +365,9 @@ pub enum GalleryCommand {
     /// Choose the one so many further, keeping what was chosen from the first one on.
     Step(isize, bool),
     ChooseAll,
-    /// These small pictures are drawn.
-    Want(Wanted, Vec<ThumbWish>),
     /// Make these favourites, or not any more.
     Favour(Vec<PathBuf>, bool),
     Trash(Vec<TrashWish>),
-    /// Bring back what was thrown away last.
-    Undo,
-    /// Say nothing more of what was thrown away.
-    LeaveTrash,
     OpenFolder(PathBuf),
 }
 

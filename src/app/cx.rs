@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use egui::Context;
 use safelight_core::job::prompt::WildcardFolders;
-use safelight_core::job::{FieldError, GenerateForm, JobError, Notice as FieldNotice};
+use safelight_core::job::{
+    FieldError, GenerateForm, JobError, JobErrorKind, Notice as FieldNotice,
+};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{LiveSettings, Paths, Settings};
 
@@ -15,8 +17,11 @@ use crate::app::background::Background;
 use crate::app::commands::AppCommand;
 use crate::app::models::Models;
 use crate::app::notices::{Cause, Notice, Notices, Severity};
+use crate::app::pending::Pending;
 use crate::app::prompt::typing::Typing;
 use crate::app::state::{Drawn, Folds, Page};
+use crate::app::thumbs::Thumbs;
+use crate::app::undo::{Undo, UndoHistory};
 
 /// What [`crate::app::App`] hands to its parts.
 pub struct Cx {
@@ -42,7 +47,11 @@ pub struct Cx {
     pub num_seeds_used: u64,
     pub models: Models,
     pub notices: Notices,
+    /// What can be taken back.
+    pub undo: UndoHistory,
     pub background: Background,
+    /// Small pictures of files and results.
+    pub thumbs: Thumbs,
     /// What the middle of the window shows.
     pub page: Page,
     /// Where there is no room for both: what is beside the form, and not the form.
@@ -73,6 +82,7 @@ impl Cx {
         live_settings.set(settings.clone());
         Self {
             ctx: ctx.clone(),
+            thumbs: Thumbs::new(paths.as_ref().map(Paths::thumbnails)),
             paths,
             settings,
             live_settings,
@@ -85,6 +95,7 @@ impl Cx {
             num_seeds_used: 0,
             models: Models::default(),
             notices: Notices::default(),
+            undo: UndoHistory::default(),
             background: Background::start(ctx),
             page: Page::default(),
             is_view_shown: false,
@@ -131,6 +142,13 @@ impl Cx {
         self.notices.show(Notice::new(severity, err).about(cause));
     }
 
+    /// Keeps how to take something back, and tells what was done on a card with a button for that. `name` is the same
+    /// as it is wished, such as `remove 3 jobs`.
+    pub fn offer_undo(&mut self, name: impl Into<String>, done: impl Into<String>, what: Undo) {
+        let id = self.undo.push(name, what);
+        self.notices.show_undo(id, done);
+    }
+
     /// Says something in the status line.
     pub fn say(&mut self, words: impl Into<String>) {
         self.last_word = words.into();
@@ -159,6 +177,23 @@ impl Cx {
         self.page = page;
         self.is_view_shown = true;
         self.is_queue_over = false;
+    }
+
+    /// Hands work to the file thread; where too much waits for that already, tells what was not done.
+    pub fn on_files<T: Send + 'static>(
+        &mut self,
+        undone: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Pending<T> {
+        self.background.on_files(work).unwrap_or_else(|| {
+            let err = JobError::new(JobErrorKind::Disk, format!("{undone}: files are busy"));
+            self.tell(Severity::Warning, err.advise("Try again in a moment"));
+            Pending::default()
+        })
+    }
+
+    pub(super) fn poll_thumbs(&mut self) {
+        self.thumbs.poll(&self.ctx, &self.background);
     }
 
     /// Wakes the window after so many seconds.

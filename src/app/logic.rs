@@ -6,12 +6,13 @@
 use safelight_core::job::{GenerateForm, JobOutcome, JobUpdate};
 
 use crate::app::App;
-use crate::app::commands::{AppCommand, NoticesCommand};
+use crate::app::commands::{AppCommand, LibraryCommand, NoticesCommand, PresetsCommand};
 use crate::app::form::whole_form;
-use crate::app::notices::{Notice, Severity};
+use crate::app::notices::{Cause, Notice, Severity};
 use crate::app::queue::editing::Editing;
 use crate::app::shortcuts::take_shortcuts;
 use crate::app::state::Page;
+use crate::app::undo::{FormBefore, Undo, UndoEntry};
 use crate::worker::WorkerEvent;
 
 impl App {
@@ -25,6 +26,7 @@ impl App {
         for event in events {
             self.take_event(event);
         }
+        self.cx.poll_thumbs();
         for problem in self.cx.background.problems() {
             self.cx
                 .notices
@@ -129,9 +131,15 @@ impl App {
     fn run_command(&mut self, command: AppCommand) {
         match command {
             AppCommand::Show(page) => self.show_page(page),
+            AppCommand::Undo(id) => self.undo(id),
             AppCommand::Queue(command) => {
                 let (inputs, loras) = (&mut self.inputs, &self.loras);
                 self.queue.update(command, inputs, loras, &mut self.cx);
+            }
+            AppCommand::Library(LibraryCommand::ResetForm) => {
+                self.change_form("reset the form", |app| {
+                    app.library.update(LibraryCommand::ResetForm, &mut app.cx);
+                });
             }
             AppCommand::Library(command) => self.library.update(command, &mut self.cx),
             AppCommand::Fetch(command) => self.fetching.update(command, &mut self.cx),
@@ -145,14 +153,16 @@ impl App {
             }
             AppCommand::Loras(command) => self.loras.update(command, &mut self.cx),
             AppCommand::Presets(command) => {
-                self.presets.update(command, &self.inputs, &mut self.cx);
+                let name = match command {
+                    PresetsCommand::Undo => "take back a preset",
+                    _ => "apply a preset",
+                };
+                self.change_form(name, |app| {
+                    app.presets.update(command, &app.inputs, &mut app.cx);
+                });
             }
             AppCommand::Prompt(command) => self.prompt.update(command, &mut self.cx),
-            AppCommand::Restore(command) => {
-                let edited = self.queue.edited();
-                self.restoring
-                    .update(command, &mut self.inputs, edited, &mut self.cx);
-            }
+            AppCommand::Restore(command) => self.restoring.update(command, &self.cx),
             AppCommand::Memory(command) => self.memory.update(command, &mut self.cx),
             AppCommand::Player(command) => {
                 self.watch.update(command, &mut self.queue, &mut self.cx);
@@ -177,6 +187,42 @@ impl App {
             }
             AppCommand::Notices(NoticesCommand::Dismiss(id)) => self.cx.notices.dismiss(id),
             AppCommand::Notices(NoticesCommand::DismissAll) => self.cx.notices.clear(),
+        }
+    }
+
+    /// Does what may set many fields of the form at once, so that it can be taken back.
+    fn change_form(&mut self, name: &str, change: impl FnOnce(&mut Self)) {
+        let form = self.cx.form.clone();
+        change(self);
+        if self.cx.form == form {
+            return;
+        }
+        let before = FormBefore {
+            form,
+            inputs: None,
+            negative_after: self.cx.form.negative_prompt.clone(),
+            edited: self.queue.edited(),
+        };
+        self.cx.undo.push(name, Undo::Form(Box::new(before)));
+    }
+
+    /// Takes back what was done last, or the entry with this number.
+    fn undo(&mut self, id: Option<u64>) {
+        let Some(UndoEntry { id, name, what }) = self.cx.undo.take(id) else {
+            self.cx.say("There is nothing to undo");
+            return;
+        };
+        self.cx.notices.end(&Cause::Undo(id));
+        self.cx.say(format!("Undone: {name}"));
+        match what {
+            Undo::Jobs(jobs) => self.queue.put_all_back(jobs),
+            Undo::Results => self.gallery.bring_back(id, &self.queue, &mut self.cx),
+            Undo::Form(before) => {
+                let edited = self.queue.edited();
+                if let Err(why) = before.put_back(&mut self.inputs, edited, &mut self.cx) {
+                    self.cx.say(why);
+                }
+            }
         }
     }
 

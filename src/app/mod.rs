@@ -30,6 +30,8 @@ pub mod restore;
 pub mod settings;
 pub mod shortcuts;
 pub mod state;
+pub mod thumbs;
+pub mod undo;
 
 use std::path::PathBuf;
 
@@ -239,6 +241,7 @@ impl App {
     /// A frame was drawn: this is what it showed, and what its panels asked for.
     pub fn take_frame(&mut self, drawn: Drawn, commands: Vec<AppCommand>) {
         self.cx.drawn = drawn;
+        self.cx.poll_thumbs();
         let mut is_any = !commands.is_empty();
         for command in commands {
             self.cx.push(command);

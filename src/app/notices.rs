@@ -48,6 +48,8 @@ pub enum Cause {
     SettingsOf(PathBuf),
     /// The settings of a file that are in the form.
     Restored,
+    /// Something that can be taken back: the entry with this number.
+    Undo(u64),
 }
 
 /// How long a card stays.
@@ -82,6 +84,17 @@ pub struct NoticeAction {
     pub label: &'static str,
     pub explanation: &'static str,
     pub command: AppCommand,
+}
+
+impl NoticeAction {
+    /// Takes back what the entry with this number tells.
+    pub fn undo(id: u64) -> Self {
+        Self {
+            label: "Undo",
+            explanation: "Bring it back as it was (Ctrl+Z takes back what was done last)",
+            command: AppCommand::Undo(Some(id)),
+        }
+    }
 }
 
 impl Notice {
@@ -192,6 +205,14 @@ impl Notices {
         self.shown.push(Notice { id, ..notice });
     }
 
+    /// Tells what was done, with a button that takes it back, in place of what was told so before.
+    pub fn show_undo(&mut self, id: u64, done: impl Into<String>) {
+        self.end_where(|cause| matches!(cause, Cause::Undo(_)));
+        let done = JobError::new(JobErrorKind::InvalidRequest, done);
+        let notice = Notice::new(Severity::Info, done).about(Cause::Undo(id));
+        self.show(notice.with(vec![NoticeAction::undo(id)]));
+    }
+
     /// One card with all that is made differently than the form said.
     pub fn show_changes(&mut self, model: &str, changes: &[FieldNotice]) {
         let messages: Vec<&str> = changes.iter().map(|it| it.message.as_str()).collect();
@@ -261,6 +282,22 @@ mod tests {
         assert_eq!(hint.secs_left(109.0, true), None);
         assert_eq!(hint.secs_left(500.0, false), Some(10.0));
         assert_eq!(hint.secs_left(511.0, false), Some(0.0));
+    }
+
+    #[test]
+    fn of_what_can_be_taken_back_only_the_last_is_told_and_other_cards_stay() {
+        let mut notices = Notices::default();
+        notices.show(notice(Severity::Warning));
+        notices.show_undo(1, "one");
+        notices.show_undo(2, "two");
+        let told: Vec<&str> = notices.all().iter().map(|it| it.summary.as_str()).collect();
+        assert_eq!(told, ["something", "two"]);
+        assert!(matches!(
+            notices.all()[1].actions[0].command,
+            AppCommand::Undo(Some(2))
+        ));
+        notices.end(&Cause::Undo(2));
+        assert_eq!(notices.all().len(), 1);
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub enum Scope {
     Anywhere,
     /// While the prompt is written.
     Prompt,
+    /// Not where texts or masks have their own: while a text is written or a mask is painted.
+    Whole,
     /// Not while a field or button has the keyboard.
     Idle,
     /// The same, and the picture is looked at.
@@ -63,11 +65,11 @@ pub struct Shortcut {
 
 const CTRL_SHIFT: Modifiers = Modifiers::COMMAND.plus(Modifiers::SHIFT);
 
-const fn key(key: Key) -> KeyboardShortcut {
+pub const fn key(key: Key) -> KeyboardShortcut {
     KeyboardShortcut::new(Modifiers::NONE, key)
 }
 
-const fn ctrl(key: Key) -> KeyboardShortcut {
+pub const fn ctrl(key: Key) -> KeyboardShortcut {
     KeyboardShortcut::new(Modifiers::COMMAND, key)
 }
 
@@ -75,7 +77,7 @@ const fn ctrl_shift(key: Key) -> KeyboardShortcut {
     KeyboardShortcut::new(CTRL_SHIFT, key)
 }
 
-const fn alt(key: Key) -> KeyboardShortcut {
+pub const fn alt(key: Key) -> KeyboardShortcut {
     KeyboardShortcut::new(Modifiers::ALT, key)
 }
 
@@ -136,6 +138,7 @@ shortcuts! {
     Window Anywhere "shortcuts" "Keyboard shortcuts" [key(Key::F1)] => PaletteCommand::ToggleShortcuts;
     Window Idle "shortcuts-by-question" "Keyboard shortcuts, while nothing is typed" [key(Key::Questionmark)]
         => PaletteCommand::ToggleShortcuts;
+    Window Whole "undo" "Undo" [ctrl(Key::Z)] => AppCommand::Undo(None);
     Window Idle "back" "Close what lies uppermost" [key(Key::Escape)] => DesktopCommand::Back;
     Window Anywhere "larger" "Larger" [ctrl(Key::Plus), ctrl(Key::Equals)] => SettingsCommand::Larger;
     Window Anywhere "smaller" "Smaller" [ctrl(Key::Minus)] => SettingsCommand::Smaller;
@@ -199,6 +202,11 @@ pub(super) fn take_shortcuts(is_below: bool, cx: &mut Cx) -> bool {
         let counts = match shortcut.scope {
             Scope::Anywhere => true,
             Scope::Prompt => ctx.memory(|memory| memory.has_focus(prompt::field_id())),
+            // With Shift it means the opposite.
+            Scope::Whole => {
+                let is_elsewhere = ctx.text_edit_focused() || cx.page == Page::Mask;
+                !is_elsewhere && !is_below && !ctx.input(|input| input.modifiers.shift)
+            }
             Scope::Idle => !is_typing && !is_below,
             Scope::Watching => !is_typing && !is_below && is_watching,
         };

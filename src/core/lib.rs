@@ -19,6 +19,7 @@ mod named;
 pub mod naming;
 pub mod networks;
 pub mod presets;
+pub mod prompts;
 pub mod protocol;
 pub mod restore;
 pub mod settings;

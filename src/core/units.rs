@@ -1,10 +1,11 @@
 //! Sizes and durations as people read them, and sizes between bytes and GiB.
 //!
-//! Files and downloads are counted in powers of 1000 (kB, MB, GB), as shops and hubs state them; memory in powers of
-//! 1024 (MiB, GiB), as drivers and PyTorch do. Measures nothing.
+//! Files, downloads and memory are all counted in powers of 1024 (MiB, GiB), as drivers and PyTorch do, so that what has to
+//! fit into memory can be compared with it. Measures nothing.
 
 use std::time::Duration;
 
+const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 
@@ -17,29 +18,21 @@ pub fn from_gib(gib: f64) -> u64 {
     (gib.max(0.0) * GIB as f64) as u64
 }
 
-/// The size of a file or of a disk, such as `34.2 GB`.
+/// The size of a file, a disk or of something in memory: `796 KiB`, `38 MiB`, `1.5 GiB`.
 pub fn size_text(bytes: u64) -> String {
-    let units = ["kB", "MB", "GB", "TB"];
-    if bytes < 1000 {
+    if bytes < KIB {
         return format!("{bytes} bytes");
     }
-    let mut value = bytes as f64 / 1000.0;
-    let mut unit = 0;
-    while value >= 999.95 && unit + 1 < units.len() {
-        value /= 1000.0;
-        unit += 1;
+    // What would be rounded up to 1024 is one of the next unit.
+    for (unit, name) in [(KIB, "KiB"), (MIB, "MiB")] {
+        let rounded = bytes.saturating_add(unit / 2) / unit;
+        if rounded < 1024 {
+            return format!("{rounded} {name}");
+        }
     }
-    let text = format!("{value:.1}");
-    let text = text.strip_suffix(".0").unwrap_or(&text);
-    format!("{text} {}", units[unit])
-}
-
-/// A size in memory: `1.5 GiB`, `340 MiB`.
-pub fn bytes_text(bytes: u64) -> String {
-    if bytes < GIB {
-        format!("{:.0} MiB", bytes as f64 / MIB as f64)
-    } else {
-        format!("{:.1} GiB", in_gib(bytes))
+    match in_gib(bytes) {
+        gib if gib < 1023.95 => format!("{gib:.1} GiB"),
+        gib => format!("{:.1} TiB", gib / 1024.0),
     }
 }
 
@@ -73,6 +66,15 @@ pub fn seconds_text(secs: f64) -> String {
     }
 }
 
+/// The time of a frame: `3.4 s`, and like a clock behind a minute: `2:03.4`.
+pub fn clock_text(secs: f64) -> String {
+    if secs < 60.0 {
+        return seconds_text(secs);
+    }
+    let minutes = (secs / 60.0).floor();
+    format!("{minutes:.0}:{:04.1}", secs - minutes * 60.0)
+}
+
 /// A duration that was measured: `8.0 s`, `62 min 05 s`.
 pub fn measured_text(secs: f64) -> String {
     // What no duration can hold is none.
@@ -91,18 +93,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_sizes_read_as_people_write_them() {
-        let texts = [0, 999, 1000, 2_820_000_000, 34_200_000_000, 999_960].map(size_text);
+    fn sizes_read_as_people_write_them() {
+        let texts = [
+            0,
+            1023,
+            1024,
+            340 << 20,
+            (1 << 20) - 1,
+            (1 << 30) - 1,
+            1536 << 20,
+            34_200_000_000,
+            3 << 40,
+        ];
         assert_eq!(
-            texts,
-            ["0 bytes", "999 bytes", "1 kB", "2.8 GB", "34.2 GB", "1 MB"]
+            texts.map(size_text),
+            [
+                "0 bytes",
+                "1023 bytes",
+                "1 KiB",
+                "340 MiB",
+                "1 MiB",
+                "1.0 GiB",
+                "1.5 GiB",
+                "31.9 GiB",
+                "3.0 TiB"
+            ]
         );
     }
 
     #[test]
-    fn memory_sizes_are_as_exact_as_people_read_them() {
-        assert_eq!(bytes_text(340 << 20), "340 MiB");
-        assert_eq!(bytes_text(1536 << 20), "1.5 GiB");
+    fn sizes_in_gib_are_as_exact_as_people_read_them() {
         for (mib, text) in [
             (0, "0.0"),
             (41, "0.04"),
@@ -123,5 +143,7 @@ mod tests {
         assert_eq!(duration_text(4200.0), "1 h 10 min");
         assert_eq!(duration_text(f64::NAN), "0 s");
         assert_eq!(seconds_text(5.06), "5.1 s");
+        assert_eq!(clock_text(3.44), "3.4 s");
+        assert_eq!(clock_text(123.4), "2:03.4");
     }
 }

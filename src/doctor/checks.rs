@@ -193,7 +193,7 @@ pub(super) fn memory(proc: &Path) -> Check {
     let message = format!("{available} available of {total}");
     if memory.available_bytes < ROOMY_MEMORY_BYTES {
         Check::warn("memory", message)
-            .advise("Close other programs: even the embedded model needs about 3 GB")
+            .advise("Close other programs: even the embedded model needs about 3 GiB")
     } else {
         Check::ok("memory", message)
     }

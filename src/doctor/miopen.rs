@@ -106,7 +106,10 @@ mod tests {
             fs::write(path, vec![0; bytes]).unwrap();
         }
         let checks = all(&paths);
-        assert!(checks[0].message.starts_with("1 kB kept"), "{checks:?}");
+        assert!(
+            checks[0].message.starts_with("1000 bytes kept"),
+            "{checks:?}"
+        );
         assert!(checks[0].command.contains("--clear-miopen-cache"));
         assert_eq!(clear(&paths).unwrap(), 1000);
         assert!(home.join(".config/other/keep").exists());

@@ -229,7 +229,7 @@ fn what_the_driver_and_its_tables_say_apart_is_told_with_what_mends_it() {
     let pool = &case.named("gpu memory")[0];
     assert_eq!(pool.status, Status::Warn);
     assert!(
-        pool.message.contains("the driver says 16.3 GB") && pool.message.contains("the least of"),
+        pool.message.contains("the driver says 15.1 GiB") && pool.message.contains("the least of"),
         "{pool:?}"
     );
     let libtorch = case.named("libtorch");

@@ -24,12 +24,7 @@ pub struct DoctorPanel {
 
 pub(super) fn doctor_ui(ui: &mut Ui, view: &mut View<'_>) {
     Frame::new()
-        .inner_margin(Margin {
-            left: 24,
-            right: 12,
-            top: 16,
-            bottom: 0,
-        })
+        .inner_margin(theme::PAGE_MARGIN)
         .show(ui, |ui| {
             header_ui(ui, view);
             ui.add_space(theme::GAP);

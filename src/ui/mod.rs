@@ -77,22 +77,14 @@ impl<'a> View<'a> {
 
     /// The sentence about a field, when something is wrong with it.
     fn error_of(&self, field: &str) -> Option<String> {
-        self.app
-            .cx
-            .field_errors
-            .iter()
-            .find(|err| err.field == field)
-            .map(|err| err.message.clone())
+        let mut errors = self.app.cx.field_errors.iter();
+        Some(errors.find(|err| err.field == field)?.message.clone())
     }
 
     /// The sentence about what will be done differently than a field says.
     fn notice_of(&self, field: &str) -> Option<String> {
-        self.app
-            .cx
-            .field_notices
-            .iter()
-            .find(|notice| notice.field == field)
-            .map(|notice| notice.message.clone())
+        let mut notices = self.app.cx.field_notices.iter();
+        Some(notices.find(|it| it.field == field)?.message.clone())
     }
 }
 
@@ -109,6 +101,7 @@ pub fn draw(ui: &mut Ui, app: &mut App, panels: &mut Panels) -> (Drawn, Vec<AppC
         drawn: Drawn::default(),
         commands: Vec::new(),
     };
+    view.app.cx.thumbs.begin_round();
     window_ui(ui, &mut view);
     let (mut drawn, commands) = (view.drawn, view.commands);
     drawn.had_focus = ui.ctx().memory(|memory| memory.focused().is_some());

@@ -11,7 +11,7 @@ use crate::app::commands::{DesktopCommand, NoticesCommand};
 use crate::app::notices::Notice;
 use crate::app::notices::Severity;
 use crate::app::notices::sentence;
-use crate::ui::widgets::{card, icon_button, palette, with_icon};
+use crate::ui::widgets::{card, icon_button, palette, sign_button};
 use crate::ui::{View, icons, theme};
 
 /// Cards seen at once; older ones follow when these are gone.
@@ -163,12 +163,7 @@ fn copy_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) {
     if notice.details.is_empty() {
         return;
     }
-    let copy = ui.button(with_icon(icons::COPY, "Copy details"));
-    if copy
-        .on_hover_text("For a bug report")
-        .accessible_name("Copy details")
-        .clicked()
-    {
+    if sign_button(ui, icons::COPY, "Copy details", "For a bug report").clicked() {
         let text = format!("{}\n{}\n{}", notice.summary, notice.advice, notice.details);
         view.push(DesktopCommand::CopyText(text));
     }

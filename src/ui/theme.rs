@@ -98,7 +98,12 @@ pub const MODEL_ROW_HEIGHT: f32 = 46.0;
 /// The button that the first page is about.
 pub const FIRST_BUTTON_WIDTH: f32 = 320.0;
 /// Between a page and its edges.
-pub const PAGE_MARGIN: i8 = 24;
+pub const PAGE_MARGIN: Margin = Margin {
+    left: 24,
+    right: 12,
+    top: 16,
+    bottom: 0,
+};
 /// The names of settings, before their controls.
 pub const SETTINGS_NAME_WIDTH: f32 = 168.0;
 /// Where there is less room, names stand above their controls.

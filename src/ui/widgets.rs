@@ -5,7 +5,8 @@
 
 use egui::{
     Align, Align2, Button, Color32, Context, CornerRadius, FontId, Frame, Id, Label, Layout,
-    Margin, ProgressBar, Response, RichText, Sense, Slider, Stroke, TextEdit, Ui, vec2,
+    Margin, Modal, ModalResponse, Pos2, ProgressBar, Rect, Response, RichText, Sense, Slider,
+    Stroke, TextEdit, TextureHandle, Ui, Vec2, pos2, vec2,
 };
 
 use crate::app::notices::sentence;
@@ -36,7 +37,12 @@ pub fn page_button(
     if is_small {
         return icon_button(ui, icon, name, explanation);
     }
-    ui.add(Button::new(with_icon(icon, name)))
+    sign_button(ui, icon, name, explanation)
+}
+
+/// A button with an icon and its name.
+pub fn sign_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> Response {
+    ui.button(with_icon(icon, name))
         .on_hover_text(explanation)
         .accessible_name(name)
 }
@@ -78,6 +84,40 @@ pub fn sign(ui: &mut Ui, icon: char, size: f32, colour: Color32) -> Response {
     let (rect, response) = ui.allocate_exact_size(galley.size(), Sense::hover());
     ui.painter().galley(rect.min, galley, colour);
     response
+}
+
+/// A word or a sign with its middle here.
+pub fn text_at(ui: &Ui, middle: Pos2, text: impl ToString, size: f32, colour: Color32) {
+    let font = FontId::proportional(size);
+    let painter = ui.painter();
+    painter.text(middle, Align2::CENTER_CENTER, text, font, colour);
+}
+
+/// The same on a ground of its own, so that it can be read over any picture.
+pub fn badge(
+    ui: &Ui,
+    rect: Rect,
+    ground: Color32,
+    text: impl ToString,
+    (size, ink): (f32, Color32),
+) {
+    let radius = CornerRadius::same(theme::RADIUS);
+    ui.painter().rect_filled(rect, radius, ground);
+    text_at(ui, rect.center(), text, size, ink);
+}
+
+/// How large a picture is in this place with its shape kept, at most so many times its own size.
+pub fn fitted(texture: &TextureHandle, place: Vec2, max_scale: f32) -> Vec2 {
+    let size = texture.size_vec2();
+    let scale = place / size.max(Vec2::splat(1.0));
+    size * scale.min_elem().min(max_scale)
+}
+
+/// A picture in the middle of its place.
+pub fn texture_ui(ui: &Ui, texture: &TextureHandle, rect: Rect, max_scale: f32) {
+    let shown = Rect::from_center_size(rect.center(), fitted(texture, rect.size(), max_scale));
+    let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
+    ui.painter().image(texture.id(), shown, uv, Color32::WHITE);
 }
 
 /// How far something is, in hundredths.
@@ -181,17 +221,36 @@ pub fn row<R>(
     explanation: &str,
     contents: impl FnOnce(&mut Ui, egui::Id) -> R,
 ) -> R {
+    label_row(ui, label, explanation, None, contents).1
+}
+
+/// The same with what puts the field back, where it has that; the first answer is whether it was pressed.
+fn label_row<R>(
+    ui: &mut Ui,
+    label: &str,
+    explanation: &str,
+    own: Option<&Own>,
+    contents: impl FnOnce(&mut Ui, egui::Id) -> R,
+) -> (bool, R) {
     ui.horizontal(|ui| {
         let size = vec2(theme::LABEL_WIDTH, ui.spacing().interact_size.y);
-        let weak = palette(ui).weak;
-        let name = ui
-            .allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
-                ui.set_min_width(theme::LABEL_WIDTH);
-                ui.label(RichText::new(label).color(weak))
-                    .on_hover_text(explanation)
-            })
-            .inner;
-        contents(ui, name.id)
+        let to_right = Layout::left_to_right(Align::Center);
+        let label = ui.allocate_ui_with_layout(size, to_right, |ui| {
+            ui.set_min_width(theme::LABEL_WIDTH);
+            let Some(own) = own else {
+                return (group_label(ui, label, explanation), false);
+            };
+            ui.set_max_width(theme::LABEL_WIDTH);
+            ui.spacing_mut().item_spacing.x = 0.0;
+            let name = group_label(ui, label, explanation);
+            let to_left = Layout::right_to_left(Align::Center);
+            (
+                name,
+                ui.with_layout(to_left, |ui| reset_button(ui, own)).inner,
+            )
+        });
+        let (name, is_reset) = label.inner;
+        (is_reset, contents(ui, name.id))
     })
     .inner
 }
@@ -228,29 +287,7 @@ pub fn own_row<R>(
     own: &Own,
     contents: impl FnOnce(&mut Ui, egui::Id) -> R,
 ) -> bool {
-    ui.horizontal(|ui| {
-        let size = vec2(theme::LABEL_WIDTH, ui.spacing().interact_size.y);
-        let weak = palette(ui).weak;
-        let (name, is_wanted) = ui
-            .allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
-                ui.set_min_width(theme::LABEL_WIDTH);
-                ui.set_max_width(theme::LABEL_WIDTH);
-                ui.spacing_mut().item_spacing.x = 0.0;
-                let name = ui
-                    .label(RichText::new(label).color(weak))
-                    .on_hover_text(explanation);
-                let is_wanted = ui
-                    .with_layout(Layout::right_to_left(Align::Center), |ui| {
-                        reset_button(ui, own)
-                    })
-                    .inner;
-                (name, is_wanted)
-            })
-            .inner;
-        contents(ui, name.id);
-        is_wanted
-    })
-    .inner
+    label_row(ui, label, explanation, Some(own), contents).0
 }
 
 /// As [`own_row`], of a value that the model has one of by itself: `contents` changes what is shown, and what is changed
@@ -343,6 +380,21 @@ pub fn field_width(ui: &Ui, wanted: f32) -> f32 {
 /// So wide, or as wide as the window has room for a question over it.
 pub fn modal_width(ctx: &Context, wanted: f32) -> f32 {
     wanted.min(ctx.content_rect().width() - 4.0 * theme::GAP)
+}
+
+/// Something over the window that is to be done or closed before all else, so wide where there is room.
+pub fn modal<R>(
+    ctx: &Context,
+    id: &str,
+    (width, margin): (f32, i8),
+    contents: impl FnOnce(&mut Ui) -> R,
+) -> ModalResponse<R> {
+    let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(margin));
+    let width = modal_width(ctx, width);
+    Modal::new(Id::unique(id)).frame(frame).show(ctx, |ui| {
+        ui.set_width(width);
+        contents(ui)
+    })
 }
 
 /// A button of a group of which one may be chosen.

@@ -434,7 +434,7 @@ mod tests {
         assert!(check_room(None, &request, &folder).is_ok());
         let err = check_room(Some(1_000_000), &request, &folder).unwrap_err();
         assert!(
-            err.summary.ends_with("where 1 MB are free: /jobs/1"),
+            err.summary.ends_with("where 977 KiB are free: /jobs/1"),
             "{err}"
         );
     }

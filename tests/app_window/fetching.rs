@@ -112,7 +112,7 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
     for text in [
         "Licence: CC0-1.0",
         "Transformer: tiny_wan.safetensors, size from the server",
-        "Autoencoder: tiny_vae.safetensors, 3 MB",
+        "Autoencoder: tiny_vae.safetensors, 3 MiB",
         "Goes into",
         "2 files to fetch",
     ] {
@@ -122,7 +122,7 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
     bench.until("the sizes are there", |bench| {
         matches!(state(bench), Some(FetchState::Asked(_)))
     });
-    bench.assert_shows("Fetch 6 MB into");
+    bench.assert_shows("Fetch 6 MiB into");
     bench.assert_shows("are free");
     assert!(
         server.requests("GET").is_empty(),
@@ -131,13 +131,13 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
 
     bench.press("Fetch now");
     bench.until("the second file has begun", |bench| {
-        bench.has("Fetching tiny_vae.safetensors: 4 MB of 6 MB")
+        bench.has("Fetching tiny_vae.safetensors: 4 MiB of 6 MiB")
     });
     bench.press("Pause");
     bench.until("it has stopped", |bench| {
         state(bench) == Some(FetchState::Stopped(None))
     });
-    bench.assert_shows("Paused: 4 MB of 6 MB are here");
+    bench.assert_shows("Paused: 4 MiB of 6 MiB are here");
     is_stalling.store(false, Ordering::Relaxed);
     bench.press("Go on");
     bench.until("the model is chosen", |bench| {

@@ -70,7 +70,7 @@ fn a_pasted_picture_becomes_the_start_picture() {
     bench.harness.step();
     bench.until("it is there", |bench| bench.has("40 × 30 pixels"));
     let start = bench.app().inputs.get(Slot::Start).unwrap();
-    let path = start.source.path().to_path_buf();
+    let path = start.path().to_path_buf();
     assert!(path.starts_with(bench.home.path()) && path.is_file());
 }
 

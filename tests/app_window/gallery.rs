@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
@@ -10,6 +11,7 @@ use safelight::app::commands::{AppCommand, GalleryCommand, LibraryCommand};
 use safelight::app::gallery::wishes::TrashWish;
 use safelight::app::inputs::Slot;
 use safelight::app::state::Page;
+use safelight::app::thumbs::Pictured;
 use safelight_core::media::{ClipOptions, Picture, write_clip};
 use safelight_core::settings::Paths;
 
@@ -192,6 +194,8 @@ fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
     bench.until("it is back", |bench| bench.shown().len() == 2);
     assert!(path.exists() && sidecar.exists() && !trash.join("files/a.png").exists());
     assert!(!bench.has("in the trash"));
+    bench.key(Modifiers::COMMAND, Key::Z);
+    bench.assert_shows("There is nothing to undo");
 }
 
 #[test]
@@ -214,12 +218,12 @@ fn each_undo_brings_back_one_deletion_and_chooses_what_came_back() {
         bench.app().cx.push(wishes(name));
     }
     bench.until("both have gone", |bench| bench.shown() == ["c, picture"]);
-    assert!(bench.app().cx.notices.all().is_empty());
+    assert_eq!(bench.told(), ["1 result is in the trash"]);
     bench.key(Modifiers::COMMAND, Key::Z);
     bench.until("one is back", |bench| {
         bench.shown().len() == 2 && bench.chosen() == ["b.png"]
     });
-    bench.assert_shows("1 result is in the trash");
+    assert_eq!(bench.app().cx.undo.last(), Some("delete a result"));
     bench.key(Modifiers::COMMAND, Key::Z);
     bench.until("the other is back", |bench| {
         bench.shown().len() == 3 && bench.chosen() == ["a.png"]
@@ -243,9 +247,31 @@ fn what_could_not_come_back_can_be_tried_again() {
     bench.press("Undo");
     bench.until("it is told", |bench| bench.has("another file stands"));
     fs::remove_dir(&path).unwrap();
-    bench.press("Undo");
+    bench.press("Try again");
     bench.until("it is back", |bench| bench.shown().len() == 1);
     assert!(path.is_file());
+}
+
+#[test]
+fn what_the_trash_does_not_have_any_more_is_told_once() {
+    let home = tempfile::tempdir().unwrap();
+    result(home.path(), "a.png", "a red boat", 7);
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(1);
+    bench.choose("a red boat, picture");
+    bench.key(Modifiers::NONE, Key::Delete);
+    bench.until("it has gone", |bench| {
+        bench.has("1 result is in the trash") && bench.shown().is_empty()
+    });
+    fs::remove_dir_all(home.path().join("Trash")).unwrap();
+    bench.key(Modifiers::COMMAND, Key::Z);
+    bench.until("it is told", |bench| {
+        bench.has("this file is not in the trash any more")
+    });
+    bench.assert_shows("The trash was emptied");
+    assert!(!bench.has("Try again"));
+    assert_eq!(bench.app().cx.undo.last(), None);
 }
 
 #[test]
@@ -327,9 +353,9 @@ fn five_thousand_results_draw_only_the_rows_on_the_screen() {
     assert_eq!(bench.chosen(), ["4999.png"]);
     assert!(bench.shown().len() < 60);
     bench.until("it is scrolled to and drawn", |bench| {
-        let page = &bench.app().gallery;
-        let last = &page.items()[4999];
-        page.wanted.to == 5000 && page.thumbs.contains(last.thumb, 160)
+        let app = bench.app();
+        let last = Pictured::Result(Arc::clone(&app.gallery.items()[4999]));
+        app.cx.thumbs.has(&last, 160) && !app.cx.thumbs.is_busy()
     });
     assert!(
         bench.next_repaint().is_none(),

@@ -362,15 +362,21 @@ impl Bench {
 
     /// The job has made this, and its small pictures are there.
     pub fn end_job(&mut self, sent: &Sent, output: JobOutput) {
-        let num_thumbs = match sent.request.batch_size {
-            0 | 1 => 1,
-            _ => output.clip.frames.len(),
-        };
         self.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(output)));
-        self.until("its small pictures are there", |bench| {
-            let item = bench.app().queue.result(sent.id);
-            item.is_none_or(|item| item.thumbs.len() == num_thumbs)
+        self.until_pictured();
+    }
+
+    /// Runs until all small pictures that are seen are there.
+    pub fn until_pictured(&mut self) {
+        self.until("the small pictures are there", |bench| {
+            !bench.app().cx.thumbs.is_busy()
         });
+    }
+
+    /// What the cards say, the oldest first.
+    pub fn told(&mut self) -> Vec<String> {
+        let notices = self.app().cx.notices.all().iter();
+        notices.map(|notice| notice.summary.clone()).collect()
     }
 
     /// When the window wants to be painted again; `None` when nothing is planned.

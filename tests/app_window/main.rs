@@ -35,6 +35,7 @@ mod sections;
 mod server;
 mod settings;
 mod strip;
+mod undo;
 mod variants;
 mod watching;
 mod welcome;

@@ -61,7 +61,7 @@ fn drag(bench: &mut Bench, button: PointerButton, points: &[Pos2]) {
 fn used(bench: &mut Bench) -> Picture {
     fn file(bench: &mut Bench) -> Option<PathBuf> {
         let mask = bench.app().inputs.get(Slot::Mask);
-        mask.map(|mask| mask.source.path().to_path_buf())
+        mask.map(|mask| mask.path().to_path_buf())
     }
     let before = file(bench);
     bench.press("Use this mask");
@@ -101,7 +101,7 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
     let path = {
         let inputs = &bench.app().inputs;
         let mask = inputs.get(Slot::Mask).expect("it was waited for");
-        mask.source.path().to_path_buf()
+        mask.path().to_path_buf()
     };
     assert!(
         path.starts_with(bench.home.path().join("data/masks")),

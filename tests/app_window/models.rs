@@ -22,7 +22,7 @@ fn the_chosen_model_says_what_it_needs_and_weighs() {
             end_image: end,
             ..pair_spec()
         });
-        bench.assert_shows(&format!("Wan I2V  ·  {needs}  ·  39.8 MB"));
+        bench.assert_shows(&format!("Wan I2V  ·  {needs}  ·  38 MiB"));
     }
 }
 

@@ -186,8 +186,9 @@ fn the_card_of_a_failed_job_goes_when_the_job_is_taken_from_the_queue() {
     let failure = JobError::new(JobErrorKind::Internal, "it broke");
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
     bench.assert_shows("It broke");
-    bench.press(&format!("Remove from queue: {}", sent.request.prompt));
-    assert!(bench.app().cx.notices.all().is_empty());
+    let prompt = &sent.request.prompt;
+    bench.press(&format!("Remove from queue: {prompt}"));
+    assert_eq!(bench.told(), [format!("Removed from the queue: {prompt}")]);
 }
 
 #[test]
@@ -203,15 +204,7 @@ fn the_same_warning_of_two_jobs_stays_for_both_until_one_runs_again() {
     bench.say(second.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
     bench.assert_shows("3 notices");
     bench.press("Try again");
-    let told: Vec<String> = bench
-        .app()
-        .cx
-        .notices
-        .all()
-        .iter()
-        .map(|it| it.summary.clone())
-        .collect();
-    assert_eq!(told, ["memory ran out, and tiles were used"]);
+    assert_eq!(bench.told(), ["memory ran out, and tiles were used"]);
 }
 
 #[test]

@@ -50,6 +50,15 @@ fn request_of(bench: &mut Bench) -> GenerateRequest {
     sent.request
 }
 
+/// No card tells of anything but the job that [`request_of`] cancelled.
+fn assert_only_cancelled(bench: &mut Bench) {
+    let told = bench.told();
+    assert!(
+        told.iter().all(|it| it.starts_with("Cancelled: ")),
+        "{told:?}"
+    );
+}
+
 #[test]
 fn a_model_of_pictures_has_no_frames_and_says_picture() {
     let mut bench = Bench::of(flux_spec());
@@ -69,7 +78,7 @@ fn a_model_of_pictures_has_no_frames_and_says_picture() {
         (3.5, None)
     );
     assert_eq!(request.out.extension().unwrap(), "png");
-    assert!(bench.app().cx.notices.all().is_empty());
+    assert_only_cancelled(&mut bench);
 }
 
 #[test]
@@ -200,7 +209,7 @@ fn real_guidance_brings_the_negative_prompt_and_needs_it() {
     bench.app().cx.form.sampling.true_cfg_scale = Some(1.0);
     let request = request_of(&mut bench);
     assert_eq!(request.sampling.true_cfg_scale, None);
-    assert!(bench.app().cx.notices.all().is_empty());
+    assert_only_cancelled(&mut bench);
 }
 
 #[test]
@@ -254,9 +263,8 @@ fn batch() -> (Bench, Vec<PathBuf>) {
     }
     let paths = made.paths.clone();
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
-    bench.until("all thumbnails are there", |bench| {
-        bench.has("Picture 3 of 3")
-    });
+    bench.until_pictured();
+    bench.assert_shows("Picture 3 of 3");
     (bench, paths)
 }
 
@@ -399,9 +407,8 @@ fn a_batch_looks_as_it_did() {
         fps: 1.0,
     });
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
-    bench.until("all thumbnails are there", |bench| {
-        bench.has("Picture 4 of 4")
-    });
+    bench.until_pictured();
+    bench.assert_shows("Picture 4 of 4");
     bench.press("Picture 3 of 4");
     bench.harness.hover_at(egui::pos2(2.0, 2.0));
     bench.settle();

@@ -125,7 +125,7 @@ fn models_are_looked_for_in_the_background_and_broken_ones_are_named() {
             ..FoundModels::default()
         });
     });
-    bench.until("they are there", |bench| bench.has("39.8 MB"));
+    bench.until("they are there", |bench| bench.has("38 MiB"));
     bench.assert_shows("A tensor is missing in it");
     bench.start_job();
 }
@@ -150,7 +150,7 @@ fn a_model_that_is_put_where_it_is_looked_for_is_there_soon() {
     });
     bench.until("it was looked for", |bench| bench.has("No model was found"));
     std::fs::write(&file, "").unwrap();
-    bench.until("it is there", |bench| bench.has("39.8 MB"));
+    bench.until("it is there", |bench| bench.has("38 MiB"));
 }
 
 #[test]

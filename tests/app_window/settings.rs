@@ -94,15 +94,10 @@ fn an_edit_of_the_file_acts_at_once_and_is_told_in_one_quiet_line() {
         bench.app().cx.settings.interface.scale == 2.0
     });
     assert_eq!(bench.harness.ctx.zoom_factor(), 2.0);
-    let notices: Vec<String> = bench
-        .app()
-        .cx
-        .notices
-        .all()
-        .iter()
-        .map(|it| it.summary.clone())
-        .collect();
-    assert_eq!(notices, ["the settings have an unknown section 'future'"]);
+    assert_eq!(
+        bench.told(),
+        ["the settings have an unknown section 'future'"]
+    );
     assert_eq!(read(&file).lines().count(), 6, "nothing was written");
 }
 

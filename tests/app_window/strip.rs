@@ -94,11 +94,11 @@ fn a_large_result_and_its_small_picture_come_a_moment_after_the_job_has_ended() 
     let watch = &bench.app().watch;
     assert_eq!(watch.viewing, Viewing::Result(sent.id));
     assert!(watch.screen.texture().is_none());
-    assert!(bench.app().queue.results[0].thumbs.is_empty());
+    assert!(bench.app().cx.thumbs.is_busy());
     bench.until("both are there", |bench| {
         let screen = &bench.app().watch.screen;
         let is_shown = screen.texture().is_some_and(|(_, size)| size == [2048; 2]);
-        is_shown && bench.app().queue.results[0].thumbs.len() == 1
+        is_shown && !bench.app().cx.thumbs.is_busy()
     });
     bench.until("all is done", |bench| bench.next_repaint().is_none());
 }

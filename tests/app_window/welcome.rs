@@ -84,7 +84,7 @@ fn one_button_makes_the_first_clip_with_the_example() {
     for text in [
         "AMD gfx1151, which shares 96.0 GiB of memory",
         "1 model that can be used",
-        "500 GB are free",
+        "465.7 GiB are free",
         "Models to fetch",
     ] {
         bench.assert_shows(text);

@@ -2,6 +2,7 @@
 //!
 //! Apart from each other, so that a slow disk never holds up a search. Files of results are opened elsewhere.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,6 @@ use safelight_core::gallery::{Entry, Facts, Found, Query, Scan, Scanner, Shelf, 
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::Paths;
 
-use crate::app::gallery::reading::Desk;
 use crate::app::pending::Postbox;
 
 /// How often the folders are looked at while the gallery is open.
@@ -95,6 +95,9 @@ pub(super) fn scan(orders: &Receiver<Order>, librarian: &Sender<Errand>) {
 /// Keeps what is known, and lists it whenever it is asked or something has changed.
 pub(super) struct Librarian {
     shelf: Shelf,
+    /// To be read, what came last first: that is what somebody waits for.
+    unread: VecDeque<Found>,
+    readers: Sender<Found>,
     query: Query,
     problems: Vec<String>,
     is_looking: bool,
@@ -110,7 +113,7 @@ impl Librarian {
         paths: &Paths,
         asked: &Receiver<Errand>,
         told: &Receiver<Errand>,
-        desk: &Desk,
+        readers: Sender<Found>,
         postbox: &Postbox<Told>,
     ) {
         let (shelf, problem) = Shelf::open(paths.gallery_index(), paths.favourites_file());
@@ -120,6 +123,8 @@ impl Librarian {
         ThumbFolder::new(paths.thumbnails()).prune();
         let mut librarian = Self {
             shelf,
+            unread: VecDeque::new(),
+            readers,
             query: Query::default(),
             problems: Vec::new(),
             is_looking: true,
@@ -130,11 +135,12 @@ impl Librarian {
         loop {
             match librarian.next(asked, told) {
                 Ok(errand) => {
-                    librarian.take(errand, desk, postbox);
+                    librarian.take(errand, postbox);
                     // What has come meanwhile is one change.
                     for errand in told.try_iter().take(AT_ONCE) {
-                        librarian.take(errand, desk, postbox);
+                        librarian.take(errand, postbox);
                     }
+                    librarian.have_read();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -165,15 +171,16 @@ impl Librarian {
         }
     }
 
-    fn take(&mut self, errand: Errand, desk: &Desk, postbox: &Postbox<Told>) {
+    fn take(&mut self, errand: Errand, postbox: &Postbox<Told>) {
         match errand {
             Errand::Scanned(scan) => {
                 self.is_looking = !scan.is_whole;
                 if scan.is_whole {
                     self.problems.clone_from(&scan.problems);
                 }
-                let unread = self.shelf.put(scan);
-                desk.read(unread);
+                for found in self.shelf.put(scan).into_iter().rev() {
+                    self.unread.push_front(found);
+                }
                 self.is_stale = true;
             }
             Errand::Gone(paths) => {
@@ -191,6 +198,16 @@ impl Librarian {
                     favoured.map_err(|err| favourites_error(&err)),
                 ));
                 self.list(postbox);
+            }
+        }
+    }
+
+    /// Hands over what is to be read next, as far as the readers have room.
+    fn have_read(&mut self) {
+        while let Some(found) = self.unread.pop_front() {
+            if let Err(refused) = self.readers.try_send(found) {
+                self.unread.push_front(refused.into_inner());
+                return;
             }
         }
     }

@@ -5,7 +5,6 @@
 mod librarian;
 mod reading;
 mod selection;
-mod thumbs;
 mod trashing;
 pub mod wishes;
 
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crossbeam_channel::{Sender, bounded};
-use safelight_core::gallery::{Entry, Query, ThumbFolder};
+use safelight_core::gallery::{Entry, Query};
 use safelight_core::settings::{OutputSettings, Paths};
 
 use crate::app::background::Background;
@@ -26,11 +25,10 @@ use crate::app::queue::JobQueue;
 use crate::app::state::Page;
 pub use librarian::Listing;
 use librarian::{Errand, Librarian, Order, Told};
-use reading::{Desk, MadeThumb, NUM_READERS};
+use reading::NUM_READERS;
 pub use selection::Selection;
-pub use thumbs::{Shown, Thumbs};
-pub use trashing::Bin;
-use wishes::{GalleryLook, Wanted};
+use trashing::Bin;
+use wishes::GalleryLook;
 
 /// Errands that may wait for the librarian: readers wait, the window keeps its own.
 const ERRAND_ROOM: usize = 256;
@@ -53,14 +51,11 @@ pub struct Gallery {
     pub selection: Selection,
     /// The chosen ones, of the choice and the list with these numbers.
     chosen: RefCell<Option<KnownChoice>>,
-    pub thumbs: Thumbs,
-    /// The small pictures that were asked for last.
-    pub wanted: Wanted,
     /// Counts the lists.
     pub generation: u64,
     /// Counts how often the choice went to where it may not be seen.
     pub num_moves: u64,
-    pub bin: Bin,
+    bin: Bin,
     /// It is shown.
     is_open: bool,
     /// Its folders are watched.
@@ -130,42 +125,28 @@ impl Gallery {
 
 /// The near end of the gallery's threads.
 struct Threads {
-    desk: Arc<Desk>,
     librarian: Sender<Errand>,
     scanner: Sender<Order>,
     told: Stream<Told>,
-    made: Vec<Stream<MadeThumb>>,
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        self.desk.close();
-    }
 }
 
 impl Threads {
     fn start(background: &Background, paths: &Paths) -> Self {
-        let desk = Arc::new(Desk::default());
         let (librarian, asked) = bounded(ERRAND_ROOM);
         let (teller, errands) = bounded(ERRAND_ROOM);
         let (scanner, orders) = bounded(ERRAND_ROOM);
-        let (own_desk, own_paths) = (Arc::clone(&desk), paths.clone());
+        let (readers, unread) = bounded(NUM_READERS);
+        let paths = paths.clone();
         let told = background.stream("gallery", move |postbox| {
-            Librarian::run(&own_paths, &asked, &errands, &own_desk, postbox);
+            Librarian::run(&paths, &asked, &errands, readers, postbox);
         });
-        let found = teller.clone();
-        // It has nothing to tell anybody else.
-        drop(background.run("gallery-folders", move || librarian::scan(&orders, &found)));
-        let readers = (0..NUM_READERS).map(|_| {
-            let (desk, teller) = (Arc::clone(&desk), teller.clone());
-            let thumbs = ThumbFolder::new(paths.thumbnails());
-            background.stream("gallery-reader", move |postbox| {
-                reading::read(&desk, &thumbs, &teller, postbox);
-            })
-        });
+        // The others have nothing to tell anybody else.
+        for _ in 0..NUM_READERS {
+            let (unread, teller) = (unread.clone(), teller.clone());
+            drop(background.run("gallery-reader", move || reading::read(&unread, &teller)));
+        }
+        drop(background.run("gallery-folders", move || librarian::scan(&orders, &teller)));
         Self {
-            made: readers.collect(),
-            desk,
             librarian,
             scanner,
             told,
@@ -198,19 +179,10 @@ impl Gallery {
                     self.selection.all(&listing.items);
                 }
             }
-            GalleryCommand::Want(wanted, mut wishes) => {
-                self.wanted = wanted;
-                if let Some(threads) = &self.threads {
-                    wishes.retain(|wish| !self.thumbs.contains(wish.key, wish.side));
-                    threads.desk.want(wishes);
-                }
-            }
             GalleryCommand::Favour(paths, is_favourite) => {
                 self.ask(|_| Errand::Favour(paths, is_favourite));
             }
             GalleryCommand::Trash(wishes) => self.trash(wishes, queue, cx),
-            GalleryCommand::Undo => self.undo_trash(queue, cx),
-            GalleryCommand::LeaveTrash => self.bin.is_told = false,
             GalleryCommand::OpenFolder(path) => {
                 if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
                     cx.background.open_folder(folder.to_path_buf());
@@ -229,11 +201,6 @@ impl Gallery {
                 Told::Favoured(Err(err)) => {
                     cx.tell_about(Cause::FavouritesFile, Severity::Warning, err);
                 }
-            }
-        }
-        for made in self.threads.iter_mut().flat_map(|it| &mut it.made) {
-            while let Some((wish, image)) = made.take() {
-                self.thumbs.keep(&cx.ctx, wish.key, wish.side, image);
             }
         }
         self.poll_trash(queue, cx);
@@ -281,8 +248,6 @@ impl Gallery {
         };
         self.query.sort = self.look.sort;
         self.folders = cx.settings.result_folders(paths);
-        // What was drawn is drawn again.
-        self.wanted = Wanted::default();
         let threads = self
             .threads
             .get_or_insert_with(|| Threads::start(&cx.background, paths));
@@ -292,10 +257,8 @@ impl Gallery {
 
     /// Nobody looks at it: nothing is watched any more.
     fn close(&mut self) {
-        self.wanted = Wanted::default();
         if let Some(threads) = &self.threads {
             tell(&threads.scanner, Order::Rest);
-            threads.desk.want(Vec::new());
         }
     }
 
@@ -318,5 +281,31 @@ impl Gallery {
 fn tell<T>(thread: &Sender<T>, what: T) {
     if thread.try_send(what).is_err() {
         tracing::warn!("a thread of the gallery does not answer");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::commands::AppCommand;
+    use crate::app::undo::Undo;
+    use wishes::TrashWish;
+
+    #[test]
+    fn a_deletion_can_be_taken_back_from_the_moment_it_is_wished() {
+        let (mut gallery, queue, mut cx) = (Gallery::default(), JobQueue::default(), Cx::alone());
+        let wish = |name: &str| TrashWish {
+            path: PathBuf::from(name),
+            is_frame: false,
+        };
+        let wishes = vec![wish("/r/a.png"), wish("/r/b.png")];
+        gallery.update(GalleryCommand::Trash(wishes), &queue, &mut cx);
+        assert_eq!(cx.undo.last(), Some("delete 2 results"));
+        let entry = cx.undo.take(None).unwrap();
+        assert!(matches!(entry.what, Undo::Results));
+        // Nothing went without a home folder: what was done before is meant.
+        gallery.bring_back(entry.id, &queue, &mut cx);
+        let next = cx.next_command();
+        assert!(matches!(next, Some(AppCommand::Undo(None))));
     }
 }

@@ -2,23 +2,22 @@
 //!
 //! Files only go to the desktop's trash. What a job writes or begins with stays.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use safelight_core::gallery::files_of;
 use safelight_core::job::{GenerateRequest, JobError, JobErrorKind};
 use safelight_core::trash::{Trash, TrashError, Trashed};
 
+use crate::app::commands::AppCommand;
 use crate::app::cx::Cx;
 use crate::app::gallery::Gallery;
 use crate::app::gallery::librarian::Errand;
 use crate::app::gallery::wishes::TrashWish;
-use crate::app::notices::{Cause, Severity};
+use crate::app::notices::{Cause, Notice, NoticeAction, Severity};
 use crate::app::pending::Pending;
 use crate::app::queue::JobQueue;
-
-/// So many deletions can be taken back; older ones only with the desktop's own trash.
-const MAX_BATCHES: usize = 100;
+use crate::app::undo::Undo;
 
 /// A result in the trash, with all its files.
 #[derive(Debug)]
@@ -49,67 +48,47 @@ pub struct RestoredResults {
     problems: Vec<String>,
 }
 
+/// What is to be done, with the number of the deletion in the history of the window.
 enum TrashErrand {
-    Put(Vec<TrashWish>),
-    Undo,
+    Put(u64, Vec<TrashWish>),
+    Undo(u64),
 }
 
 /// What can be taken back, and what is still to be done.
 #[derive(Default)]
 pub struct Bin {
-    /// What went together comes back together, the last one first.
-    batches: Vec<Vec<TrashedResult>>,
+    /// What went together comes back together.
+    batches: BTreeMap<u64, Vec<TrashedResult>>,
     waiting: VecDeque<TrashErrand>,
-    trashing: Pending<TrashedResults>,
+    trashing: Pending<(u64, TrashedResults)>,
     restoring: Pending<RestoredResults>,
-    /// What can be taken back is told.
-    pub is_told: bool,
 }
 
 impl Bin {
-    /// There is something to take back, or will be.
-    pub fn can_undo(&self) -> bool {
-        self.is_busy() || !self.batches.is_empty()
-    }
-
     pub(super) fn is_busy(&self) -> bool {
         self.trashing.is_busy() || self.restoring.is_busy()
-    }
-
-    /// What would come back, in words.
-    pub fn words(&self) -> Option<String> {
-        let last = self.batches.last().filter(|_| self.is_told)?;
-        Some(match last.len() {
-            1 => "1 result is in the trash".to_owned(),
-            more => format!("{more} results are in the trash"),
-        })
-    }
-
-    fn keep(&mut self, batch: Vec<TrashedResult>) {
-        self.batches.push(batch);
-        if self.batches.len() > MAX_BATCHES {
-            self.batches.remove(0);
-        }
     }
 }
 
 impl Gallery {
-    pub(super) fn trash(&mut self, wishes: Vec<TrashWish>, queue: &JobQueue, cx: &Cx) {
-        self.do_with_trash(TrashErrand::Put(wishes), queue, cx);
+    pub(super) fn trash(&mut self, wishes: Vec<TrashWish>, queue: &JobQueue, cx: &mut Cx) {
+        let id = cx.undo.push(deletion_of(wishes.len()), Undo::Results);
+        self.do_with_trash(TrashErrand::Put(id, wishes), queue, cx);
     }
 
-    pub(super) fn undo_trash(&mut self, queue: &JobQueue, cx: &Cx) {
-        self.do_with_trash(TrashErrand::Undo, queue, cx);
+    /// Brings back what went with this entry of the window's history.
+    pub(in crate::app) fn bring_back(&mut self, id: u64, queue: &JobQueue, cx: &mut Cx) {
+        self.do_with_trash(TrashErrand::Undo(id), queue, cx);
     }
 
-    fn do_with_trash(&mut self, errand: TrashErrand, queue: &JobQueue, cx: &Cx) {
+    fn do_with_trash(&mut self, errand: TrashErrand, queue: &JobQueue, cx: &mut Cx) {
         self.bin.waiting.push_back(errand);
         self.go_on_with_trash(queue, cx);
     }
 
     pub(super) fn poll_trash(&mut self, queue: &JobQueue, cx: &mut Cx) {
-        if let Some(results) = self.bin.trashing.take() {
-            self.take_trashed(results, queue, cx);
+        if let Some((id, results)) = self.bin.trashing.take() {
+            self.take_trashed(id, results, queue, cx);
         }
         if let Some(results) = self.bin.restoring.take() {
             self.take_restored(results, cx);
@@ -118,19 +97,19 @@ impl Gallery {
     }
 
     /// Begins with what is wished next, unless something is under way.
-    fn go_on_with_trash(&mut self, queue: &JobQueue, cx: &Cx) {
+    fn go_on_with_trash(&mut self, queue: &JobQueue, cx: &mut Cx) {
         while !self.bin.is_busy() {
             let Some(errand) = self.bin.waiting.pop_front() else {
                 return;
             };
             match errand {
-                TrashErrand::Put(wishes) => self.begin_to_trash(wishes, queue, cx),
-                TrashErrand::Undo => self.begin_to_restore(cx),
+                TrashErrand::Put(id, wishes) => self.begin_to_trash(id, wishes, queue, cx),
+                TrashErrand::Undo(id) => self.begin_to_restore(id, cx),
             }
         }
     }
 
-    fn begin_to_trash(&mut self, wishes: Vec<TrashWish>, queue: &JobQueue, cx: &Cx) {
+    fn begin_to_trash(&mut self, id: u64, wishes: Vec<TrashWish>, queue: &JobQueue, cx: &Cx) {
         let Some(paths) = &cx.paths else {
             return;
         };
@@ -157,12 +136,14 @@ impl Gallery {
             for wish in free {
                 results.put(&trash, wish, &needed);
             }
-            results
+            (id, results)
         });
     }
 
-    fn begin_to_restore(&mut self, cx: &Cx) {
-        let Some(batch) = self.bin.batches.pop() else {
+    fn begin_to_restore(&mut self, id: u64, cx: &mut Cx) {
+        let Some(batch) = self.bin.batches.remove(&id) else {
+            // Nothing had gone with it: what was done before is meant.
+            cx.push(AppCommand::Undo(None));
             return;
         };
         self.bin.restoring = cx.background.run("trash", move || {
@@ -174,7 +155,7 @@ impl Gallery {
         });
     }
 
-    fn take_trashed(&mut self, results: TrashedResults, queue: &JobQueue, cx: &mut Cx) {
+    fn take_trashed(&mut self, id: u64, results: TrashedResults, queue: &JobQueue, cx: &mut Cx) {
         let TrashedResults {
             trashed,
             gone,
@@ -188,8 +169,17 @@ impl Gallery {
             cx.notices.end(&Cause::Job(item.id));
         }
         if num_results > 0 {
-            self.bin.keep(trashed);
-            self.bin.is_told = true;
+            self.bin.batches.insert(id, trashed);
+            cx.notices.show_undo(
+                id,
+                match num_results {
+                    1 => "1 result is in the trash".to_owned(),
+                    more => format!("{more} results are in the trash"),
+                },
+            );
+        } else {
+            // It may be on its way back already, of which nothing comes.
+            drop(cx.undo.take(Some(id)));
         }
         if !gone.is_empty() {
             self.moves_on = true;
@@ -201,10 +191,8 @@ impl Gallery {
             [one] => format!("not deleted: {one}"),
             [first, ..] => format!("{} files were not deleted: {first}", problems.len()),
         };
-        let err = JobError::new(JobErrorKind::Disk, what)
-            .advise("They are where they were")
-            .detail(problems.join("\n"));
-        cx.tell(problem_severity(num_results), err);
+        let notice = notice_of(what, "They are where they were", &problems, num_results);
+        cx.notices.show(notice);
     }
 
     fn take_restored(&mut self, results: RestoredResults, cx: &mut Cx) {
@@ -214,9 +202,19 @@ impl Gallery {
             problems,
         } = results;
         let num_results = restored.len();
+        let mut again = Vec::new();
+        let mut advice = "The trash was emptied, or another program has taken it";
         if !failed.is_empty() {
             // They can be tried again, and do not stand in the way of what went before them.
-            self.bin.batches.insert(0, failed);
+            let id = cx
+                .undo
+                .push_behind(deletion_of(failed.len()), Undo::Results);
+            self.bin.batches.insert(id, failed);
+            again.push(NoticeAction {
+                label: "Try again",
+                ..NoticeAction::undo(id)
+            });
+            advice = "The desktop's trash still has it";
         }
         if num_results > 0 {
             self.selection.expect(restored);
@@ -224,21 +222,29 @@ impl Gallery {
             self.look_again();
         }
         if let Some(first) = problems.first() {
-            let err = JobError::new(JobErrorKind::Disk, format!("not brought back: {first}"))
-                .advise("The desktop's trash still has it")
-                .detail(problems.join("\n"));
-            cx.tell(problem_severity(num_results), err);
+            let what = format!("not brought back: {first}");
+            let notice = notice_of(what, advice, &problems, num_results);
+            cx.notices.show(notice.with(again));
         }
     }
 }
 
-/// A card for each kind of trouble, not for each file.
-fn problem_severity(num_done: usize) -> Severity {
-    if num_done == 0 {
+fn deletion_of(count: usize) -> String {
+    match count {
+        1 => "delete a result".to_owned(),
+        more => format!("delete {more} results"),
+    }
+}
+
+/// One card for all files that stayed.
+fn notice_of(what: String, advice: &str, problems: &[String], num_done: usize) -> Notice {
+    let severity = if num_done == 0 {
         Severity::Error
     } else {
         Severity::Warning
-    }
+    };
+    let err = JobError::new(JobErrorKind::Disk, what).advise(advice);
+    Notice::new(severity, err.detail(problems.join("\n")))
 }
 
 impl TrashedResults {
@@ -280,9 +286,17 @@ impl RestoredResults {
                 return false;
             };
             is_whole = false;
-            self.problems.push(err.to_string());
             // Where the trash was emptied there is nothing to try again.
-            file.file.exists()
+            let is_there = file.file.exists();
+            let gone = || {
+                format!(
+                    "this file is not in the trash any more: {}",
+                    file.from.display()
+                )
+            };
+            let problem = if is_there { err.to_string() } else { gone() };
+            self.problems.push(problem);
+            is_there
         });
         if is_whole {
             self.restored.push(path);

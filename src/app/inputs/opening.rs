@@ -7,14 +7,12 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use egui::ColorImage;
+use safelight_core::gallery::THUMB_SIDE;
 use safelight_core::job::{JobError, JobErrorKind, JobId, SourceClip, StartPicture};
 use safelight_core::media::{self, MediaError, Picture};
 
 use crate::app::background::guard::{self, NOT_SURVIVED};
 use crate::app::inputs::slots::{Continued, Placing, Source};
-
-/// The longer side of a thumbnail, sharp on a screen of double density.
-const THUMB_PX: u32 = 320;
 
 /// A file as it will stand in the form.
 pub struct OpenedInput {
@@ -195,7 +193,7 @@ pub fn keep_picture(picture: &Picture, folder: &Path, name: &str) -> Result<Open
 }
 
 fn thumb(picture: &Picture) -> Result<Picture, JobError> {
-    media::thumbnail(picture, THUMB_PX, THUMB_PX).map_err(|err| picture_error(&err))
+    media::thumbnail(picture, THUMB_SIDE, THUMB_SIDE).map_err(|err| picture_error(&err))
 }
 
 fn keep_error(err: &dyn std::error::Error) -> JobError {

@@ -16,11 +16,11 @@ use crate::app::inputs::opening::{
     open_inputs, opened_one,
 };
 use crate::app::inputs::slots::{Placing, Slot};
-use crate::app::inputs::{Input, Inputs, second_slot};
+use crate::app::inputs::{Inputs, second_slot};
 use crate::app::notices::{Cause, Notice, Severity};
 use crate::app::pending::{Pending, Postbox};
 use crate::app::queue::choices::Several;
-use crate::app::state::color_image;
+use crate::app::thumbs::Pictured;
 
 impl Inputs {
     pub fn update(&mut self, command: InputsCommand, cx: &mut Cx) {
@@ -185,7 +185,7 @@ impl Inputs {
             (Slot::End, request.last_image.as_ref()),
             (Slot::Mask, request.mask.as_ref()),
         ] {
-            let shown = self.get(slot).map(|input| input.source.path());
+            let shown = self.get(slot).map(|input| input.path());
             if shown == wanted.map(PathBuf::as_path) {
                 continue;
             }
@@ -230,12 +230,9 @@ impl Inputs {
                 (true, _) => second,
             };
             let name = opened.source.file_name();
-            let thumb = color_image(&opened.thumb);
-            let input = Input {
-                source: opened.source,
-                thumb: cx.ctx.load_texture(&name, thumb, Default::default()),
-            };
-            let slot = self.place(input, wish, second);
+            let pictured = Pictured::Input(opened.source.path().to_owned());
+            cx.thumbs.put(&cx.ctx, &pictured, &opened.thumb);
+            let slot = self.place(opened.source, wish, second);
             if slot != Slot::Mask && !found.placing.keeps_size {
                 // The picture says which shape the clip has.
                 form.size = SizeChoice::Auto;

@@ -4,7 +4,7 @@
 
 use safelight_core::catalog::{Ailment, CatalogEntry, UnusableModel};
 use safelight_core::model::{InputUse, ModelSpec};
-use safelight_core::units::size_text;
+use safelight_core::units::{GIB, size_text};
 
 use crate::app::form::thing_of;
 
@@ -210,7 +210,7 @@ fn of_known(at: usize, entry: &CatalogEntry) -> Listed {
     let family = entry.family.label;
     let size = match entry.bytes_to_fetch() {
         Some(bytes) => size_text(bytes),
-        None => format!("about {}", rounded(entry.about_bytes_to_fetch())),
+        None => format!("about {} GiB", entry.about_bytes_to_fetch().div_ceil(GIB)),
     };
     let haystack = [
         &entry.name,
@@ -229,10 +229,4 @@ fn of_known(at: usize, entry: &CatalogEntry) -> Listed {
         ailment: None,
         haystack: haystack.join(" ").to_lowercase(),
     }
-}
-
-/// A size that is only known about.
-fn rounded(bytes: u64) -> String {
-    let unit = 1_000_000_000;
-    size_text(bytes.div_ceil(unit) * unit)
 }

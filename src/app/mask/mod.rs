@@ -278,11 +278,11 @@ impl Masking {
 
     /// What was painted on this picture goes on; else the picture is opened, and the mask that there is.
     fn open(&mut self, inputs: &Inputs, cx: &mut Cx) {
-        let Some(start) = inputs.get(Slot::Start).map(|input| input.source.clone()) else {
+        let Some(start) = inputs.get(Slot::Start).cloned() else {
             return;
         };
         let mask = inputs.get(Slot::Mask);
-        let mask = mask.map(|input| input.source.path().to_path_buf());
+        let mask = mask.map(|input| input.path().to_path_buf());
         if let Some(editor) = &self.editor
             && editor.picture == start.path()
             && (editor.mask_file == mask || (mask.is_none() && editor.is_changed))

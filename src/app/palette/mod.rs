@@ -96,20 +96,6 @@ impl Palette {
 
     /// Everything, with what was used last in front.
     fn all(&self, presets: &OwnPresets, settings: &SettingsKeeping, cx: &Cx) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = SHORTCUTS
-            .iter()
-            .filter(|shortcut| !matches!(shortcut.id, "palette" | "back" | "shortcuts-by-question"))
-            .map(|shortcut| Entry {
-                id: shortcut.id.to_owned(),
-                name: shortcut.name.to_owned(),
-                kind: shortcut.group.name(),
-                keys: shortcut
-                    .keys
-                    .first()
-                    .map_or_else(String::new, |keys| keys_text(*keys)),
-                command: (shortcut.command)(),
-            })
-            .collect();
         let entry = |id: String, name: &str, kind, command| Entry {
             id,
             name: name.to_owned(),
@@ -117,6 +103,25 @@ impl Palette {
             keys: String::new(),
             command,
         };
+        let mut entries = Vec::new();
+        for shortcut in SHORTCUTS {
+            let undo = cx.undo.last().map(|last| format!("Undo: {last}"));
+            let name = match (shortcut.id, &undo) {
+                ("palette" | "back" | "shortcuts-by-question", _) | ("undo", None) => continue,
+                ("undo", Some(undo)) => undo,
+                _ => shortcut.name,
+            };
+            let (kind, command) = (shortcut.group.name(), (shortcut.command)());
+            entries.push(Entry {
+                keys: shortcut
+                    .keys
+                    .first()
+                    .copied()
+                    .map(keys_text)
+                    .unwrap_or_default(),
+                ..entry(shortcut.id.to_owned(), name, kind, command)
+            });
+        }
         if let Some(spec) = cx.model() {
             let presets = presets.choices(spec).into_iter();
             entries.extend(presets.map(|preset| {

@@ -56,16 +56,10 @@ impl Watch {
         let Some(frame) = self.shown_frame(queue) else {
             return;
         };
-        let saving = cx
-            .background
-            .on_files(move || save(&frame).map(|path| (frame.index + 1, path)));
-        if let Some(saving) = saving {
-            self.saving.add(saving);
-        } else {
-            let summary = "the frame was not saved: files are busy";
-            let err = JobError::new(JobErrorKind::Disk, summary).advise("Try again in a moment");
-            cx.tell(Severity::Warning, err);
-        }
+        self.saving
+            .add(cx.on_files("the frame was not saved", move || {
+                save(&frame).map(|path| (frame.index + 1, path))
+            }));
     }
 
     pub(super) fn copy_frame(&self, queue: &JobQueue, cx: &mut Cx) {

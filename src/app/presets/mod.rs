@@ -101,18 +101,12 @@ impl OwnPresets {
         let Some(path) = cx.paths.as_ref().map(|paths| paths.presets_file()) else {
             return;
         };
-        let editing = cx.background.on_files(move || {
-            let aside = presets::edit(&path, &edit)?;
-            let aside = aside.map(|aside| aside.display().to_string());
-            Ok((presets::load(&path), aside))
-        });
-        if let Some(editing) = editing {
-            self.coming.add(editing);
-        } else {
-            let summary = "the presets were not changed: files are busy";
-            let err = JobError::new(JobErrorKind::Disk, summary).advise("Try again in a moment");
-            cx.tell(Severity::Warning, err);
-        }
+        self.coming
+            .add(cx.on_files("the presets were not changed", move || {
+                let aside = presets::edit(&path, &edit)?;
+                let aside = aside.map(|aside| aside.display().to_string());
+                Ok((presets::load(&path), aside))
+            }));
     }
 
     fn take(&mut self, loaded: LoadedPresets, cx: &mut Cx) {
@@ -132,5 +126,32 @@ impl OwnPresets {
             );
             cx.tell_about(Cause::PresetsFile, Severity::Warning, card);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_model_a_preset_changes_nothing_and_a_broken_file_is_told_once() {
+        let (mut presets, mut cx) = (OwnPresets::default(), Cx::alone());
+        let form = cx.form.clone();
+        presets.update(PresetsCommand::Undo, &Inputs::default(), &mut cx);
+        presets.update(
+            PresetsCommand::Save("mine".to_owned()),
+            &Inputs::default(),
+            &mut cx,
+        );
+        assert!(cx.form == form && cx.notices.all().is_empty());
+        let broken = || LoadedPresets {
+            problems: vec!["line 3 is no preset".to_owned()],
+            ..LoadedPresets::default()
+        };
+        presets.take(broken(), &mut cx);
+        presets.take(broken(), &mut cx);
+        assert_eq!(cx.notices.all().len(), 1);
+        presets.take(LoadedPresets::default(), &mut cx);
+        assert!(cx.notices.all().is_empty(), "it was mended");
     }
 }

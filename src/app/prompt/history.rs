@@ -1,41 +1,10 @@
-//! The prompts that were submitted, newest first, and the way through them.
+//! The way through the prompts that were submitted, newest first.
 //!
 //! Where they are kept is not known here.
 
 use std::sync::Arc;
 
-use safelight_core::job::GenerateForm;
-use safelight_core::model::ModelSpec;
-use serde::{Deserialize, Serialize};
-
-/// More are forgotten, oldest first.
-pub const MAX_ENTRIES: usize = 500;
-
-/// A prompt as it was written, with the negative one where that acted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PromptEntry {
-    pub prompt: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub negative: String,
-}
-
-impl PromptEntry {
-    pub fn of(form: &GenerateForm, spec: &ModelSpec) -> Self {
-        let negative = form.negative_prompt.as_deref();
-        let negative = negative.filter(|_| form.is_guided(spec));
-        Self {
-            prompt: form.prompt.trim().to_owned(),
-            negative: negative.unwrap_or_default().trim().to_owned(),
-        }
-    }
-}
-
-/// Puts one in front; no two are the same, and there are never too many.
-pub fn remember(entries: &mut Vec<PromptEntry>, entry: PromptEntry) {
-    entries.retain(|known| *known != entry);
-    entries.insert(0, entry);
-    entries.truncate(MAX_ENTRIES);
-}
+use safelight_core::prompts::PromptEntry;
 
 /// The prompts of earlier jobs, and which of them stands in the field.
 #[derive(Default)]
@@ -125,27 +94,6 @@ mod tests {
         let mut history = History::default();
         history.take(prompts.iter().map(|prompt| entry(prompt)).collect());
         history
-    }
-
-    #[test]
-    fn no_prompt_is_there_twice_and_the_oldest_goes() {
-        let mut entries = Vec::new();
-        for i in 0..MAX_ENTRIES + 10 {
-            remember(&mut entries, entry(&format!("prompt {i}")));
-        }
-        assert_eq!(entries.len(), MAX_ENTRIES);
-        remember(&mut entries, entry("prompt 300"));
-        assert_eq!(
-            (entries.len(), &entries[0]),
-            (MAX_ENTRIES, &entry("prompt 300"))
-        );
-        assert_eq!(
-            entries
-                .iter()
-                .filter(|it| it.prompt == "prompt 300")
-                .count(),
-            1
-        );
     }
 
     #[test]

@@ -4,7 +4,6 @@
 
 pub mod counting;
 pub mod history;
-mod keeping;
 pub mod typing;
 
 use std::fs;
@@ -13,13 +12,14 @@ use std::sync::Arc;
 
 use safelight_core::job::prompt::WildcardFile;
 use safelight_core::job::{GenerateForm, JobError, JobErrorKind};
+use safelight_core::prompts::{self, PromptEntry};
 
 use crate::app::commands::PromptCommand;
 use crate::app::cx::Cx;
 use crate::app::notices::{Cause, Severity};
 use crate::app::pending::Pending;
 use counting::Counting;
-use history::{History, PromptEntry};
+use history::History;
 
 /// Wildcards are looked at again after so long, when somebody is about to name one.
 const GLANCE_SECS: f64 = 2.0;
@@ -116,7 +116,7 @@ impl PromptDesk {
     fn remember(&mut self, entry: PromptEntry, cx: &mut Cx) {
         if !entry.prompt.is_empty() {
             self.history.leave();
-            self.change_history(move |entries| history::remember(entries, entry), cx);
+            self.change_history(move |entries| prompts::remember(entries, entry), cx);
         }
     }
 
@@ -149,20 +149,15 @@ impl PromptDesk {
             return;
         };
         let path = paths.data.join("prompts.jsonl");
-        let keeping = cx.background.on_files(move || {
-            keeping::change(&path, change).map_err(|err| {
+        let undone = "the history of prompts was not changed";
+        let keeping = cx.on_files(undone, move || {
+            prompts::change(&path, change).map_err(|err| {
                 JobError::new(JobErrorKind::Disk, "the prompts cannot be remembered")
                     .advise(format!("Make this file writable: {}", path.display()))
                     .detail(err.to_string())
             })
         });
-        if let Some(keeping) = keeping {
-            self.keeping.add(keeping);
-        } else {
-            let summary = "the history of prompts was not changed: files are busy";
-            let err = JobError::new(JobErrorKind::Disk, summary).advise("Try again in a moment");
-            cx.tell(Severity::Warning, err);
-        }
+        self.keeping.add(keeping);
     }
 
     fn step(&mut self, step: fn(&mut History, &PromptEntry) -> Option<PromptEntry>, cx: &mut Cx) {

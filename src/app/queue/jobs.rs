@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use egui::TextureHandle;
 use safelight_core::job::{
     DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobOutput,
 };
-use safelight_core::media::Picture;
+
+use crate::app::thumbs::Pictured;
 
 #[derive(Clone, Debug)]
 pub struct WaitingJob {
@@ -119,14 +119,12 @@ impl StoppedJob {
     }
 }
 
-/// A finished job and its small pictures.
+/// A finished job.
 #[derive(Clone)]
 pub struct ResultItem {
     pub id: JobId,
     pub request: GenerateRequest,
     pub output: JobOutput,
-    /// Of a batch one of each picture, in order; else one. They come a moment after the result.
-    pub thumbs: Vec<TextureHandle>,
 }
 
 impl ResultItem {
@@ -146,19 +144,14 @@ impl ResultItem {
         own.map_or_else(|| self.output.path(), PathBuf::as_path)
     }
 
-    /// The small picture that stands for all of it, when it is there.
-    pub fn thumb(&self) -> Option<&TextureHandle> {
-        let of_batch = self.output.clip.frames.len() / 2;
-        self.thumbs.get(if self.is_batch() { of_batch } else { 0 })
+    /// One of its pictures, or of its clip's frames.
+    pub fn pictured(&self, index: usize) -> Option<Pictured> {
+        let frame = self.output.clip.frames.get(index)?;
+        Some(Pictured::Made(self.id, index, Arc::clone(frame)))
     }
 
-    /// What small pictures are made of: all of a batch, the middle of a clip.
-    pub(super) fn pictured(&self) -> Vec<Arc<Picture>> {
-        let frames = &self.output.clip.frames;
-        if self.is_batch() {
-            frames.clone()
-        } else {
-            frames.get(frames.len() / 2).cloned().into_iter().collect()
-        }
+    /// The one that stands for all of it.
+    pub fn middle(&self) -> Option<Pictured> {
+        self.pictured(self.output.clip.frames.len() / 2)
     }
 }

@@ -110,15 +110,8 @@ impl JobQueue {
 
     /// What is kept of it.
     fn to_file(&self) -> QueueFile {
-        let running = self.running.iter().map(|job| QueuedJob {
-            id: job.id,
-            state: QueuedState::Running,
-            device: job.device,
-            has_output: true,
-            has_prompts: false,
-            request: job.request.clone(),
-            error: None,
-        });
+        let running = self.running.iter();
+        let running = running.map(|job| queued(&job.to_idle(), QueuedState::Running));
         let waiting = self
             .waiting
             .iter()

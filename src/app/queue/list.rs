@@ -97,8 +97,15 @@ impl JobQueue {
         Some(Removed::Stopped(at, stopped))
     }
 
+    /// Puts jobs back where they stood.
+    pub fn put_all_back(&mut self, removed: Vec<Removed>) {
+        for removed in removed.into_iter().rev() {
+            self.put_back(removed);
+        }
+    }
+
     /// Puts a job back where it stood, unless it is there.
-    pub fn put_back(&mut self, removed: Removed) {
+    fn put_back(&mut self, removed: Removed) {
         let id = removed.job().id;
         if self.idle_job(id).is_some() {
             return;

@@ -14,13 +14,11 @@ mod results;
 mod running;
 mod several;
 mod submit;
-pub mod thumbs;
 mod turns;
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::path::PathBuf;
 
-use egui::ColorImage;
 use safelight_core::job::{JobId, random_seed};
 use safelight_core::settings::OutputSettings;
 
@@ -30,8 +28,9 @@ use crate::app::inputs::Inputs;
 use crate::app::loras::LoraShelf;
 use crate::app::memory::MemoryHistory;
 use crate::app::notices::Cause;
-use crate::app::pending::{Pending, Stream};
+use crate::app::pending::Pending;
 use crate::app::state::PanelPlace;
+use crate::app::undo::Undo;
 use crate::worker::LeftJob;
 use choices::{AfterQueue, Countdown, QueuePanel, Several, Suspend};
 use editing::Editing;
@@ -40,7 +39,6 @@ use keeping::{Keeping, Restored};
 use naming::Named;
 pub use running::RunningJob;
 use several::Opening;
-use thumbs::Thumbs;
 
 /// All of them. The worker holds one at a time; the others wait here.
 #[derive(Default)]
@@ -67,11 +65,8 @@ pub struct JobQueue {
     pub panel: QueuePanel,
     /// Whoever has closed the panel does not want it to open by itself.
     was_closed: bool,
-    pub thumbs: Thumbs,
     /// The job whose settings are in the form.
     pub editing: Option<Editing>,
-    /// What was taken out last, to be put back.
-    pub removed: Vec<Removed>,
     /// Files that came together: what they are for is asked.
     pub several: Option<Several>,
     /// Pictures on their way to become a job each.
@@ -96,8 +91,6 @@ pub struct JobQueue {
     pub device_line: String,
     /// Names that were given to jobs.
     taken: HashSet<PathBuf>,
-    /// Small pictures of results.
-    result_thumbs: Vec<Stream<(JobId, ColorImage)>>,
     /// The folders that results go into.
     output: OutputSettings,
 }
@@ -154,11 +147,6 @@ impl JobQueue {
             QueueCommand::CancelEdit => self.end_edit(inputs, cx),
             QueueCommand::Duplicate(id) => self.duplicate(id, cx),
             QueueCommand::Remove(id) => self.remove_all(&[id], inputs, cx),
-            QueueCommand::Undo => {
-                for removed in std::mem::take(&mut self.removed).into_iter().rev() {
-                    self.put_back(removed);
-                }
-            }
             QueueCommand::Restart(id) => {
                 if self.edited() == Some(id) {
                     // It runs as it was.
@@ -182,7 +170,6 @@ impl JobQueue {
                 self.is_paused = false;
                 self.pauses_after = false;
             }
-            QueueCommand::WantThumb(path) => self.thumbs.want(path),
             QueueCommand::Ask(several) => self.several = Some(several),
             QueueCommand::Take(choice) => self.take_several(choice, inputs, cx),
             QueueCommand::StopOpening(number) => {
@@ -210,8 +197,6 @@ impl JobQueue {
             self.take_named(named, cx);
         }
         self.keeping.poll(cx);
-        self.thumbs.poll(cx);
-        self.take_result_thumbs(cx);
         self.take_opened(cx);
         if let Some(editing) = &mut self.editing {
             editing.poll(cx);
@@ -225,7 +210,6 @@ impl JobQueue {
             cx.notices.end(&Cause::ResultFolder);
         }
         self.name_next(cx);
-        self.thumbs.open(cx);
         let (keeping, revision) = (&mut self.keeping, self.revision);
         if keeping.is_due_now(revision, cx) {
             self.write(cx);
@@ -258,9 +242,24 @@ impl JobQueue {
             cx.notices.end(&Cause::Job(*id));
         }
         let removed: Vec<_> = ids.iter().filter_map(|id| self.remove(*id)).collect();
-        if !removed.is_empty() {
-            self.removed = removed;
-        }
+        let (name, done) = match removed.as_slice() {
+            [] => return,
+            [one] => {
+                let prompt = &one.job().request.prompt;
+                (
+                    "remove a job".to_owned(),
+                    format!("Removed from the queue: {prompt}"),
+                )
+            }
+            several => {
+                let count = several.len();
+                (
+                    format!("remove {count} jobs"),
+                    format!("{count} jobs were removed from the queue"),
+                )
+            }
+        };
+        cx.offer_undo(name, done, Undo::Jobs(removed));
     }
 
     fn pause_running(&mut self, wish: PauseWish) {
@@ -270,5 +269,45 @@ impl JobQueue {
             job.pause = Some(wish);
             job.cancel.pause();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use safelight_core::job::GenerateRequest;
+
+    use super::*;
+
+    fn request(prompt: &str) -> GenerateRequest {
+        let json = serde_json::json!({
+            "model": "m", "family": "wan", "prompt": prompt, "negative_prompt": "", "width": 8, "height": 8,
+            "num_frames": 1, "fps": 8.0, "num_steps": 1, "guidance_scale": 1.0, "sampler": "euler", "seed": 1,
+        });
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn removed_jobs_are_one_entry_of_the_history_and_come_back_where_they_stood() {
+        let (mut queue, mut inputs, mut cx) = (JobQueue::default(), Inputs::default(), Cx::alone());
+        queue.add(["a", "b", "c"].map(request).into(), &cx);
+        let ids: Vec<JobId> = queue.waiting.iter().map(|job| job.id).collect();
+        queue.remove_all(&ids[..2], &mut inputs, &mut cx);
+        assert_eq!(
+            (queue.waiting.len(), cx.undo.last()),
+            (1, Some("remove 2 jobs"))
+        );
+        assert_eq!(
+            cx.notices.all()[0].summary,
+            "2 jobs were removed from the queue"
+        );
+        let Some(Undo::Jobs(jobs)) = cx.undo.take(None).map(|entry| entry.what) else {
+            panic!("jobs can be put back");
+        };
+        queue.put_all_back(jobs);
+        let now: Vec<JobId> = queue.waiting.iter().map(|job| job.id).collect();
+        assert_eq!(now, ids);
+        // What is not there any more is nothing to take back.
+        queue.remove_all(&[JobId(1)], &mut inputs, &mut cx);
+        assert_eq!(cx.undo.last(), None);
     }
 }

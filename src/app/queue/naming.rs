@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobId, Notice};
+use safelight_core::model::ModelSpec;
 use safelight_core::naming;
-use safelight_core::settings::{Paths, Settings};
 
-use crate::app::notices::{self, Cause, Severity};
+use crate::app::cx::Cx;
+use crate::app::notices::{Cause, Severity};
 
 /// What came of looking for a name.
 pub(super) struct Named {
@@ -23,21 +24,21 @@ pub(super) struct Named {
     pub(super) taken: HashSet<PathBuf>,
 }
 
-/// Nothing can be kept without a folder for results.
-pub(super) fn no_folder() -> notices::Notice {
-    let err = JobError::new(JobErrorKind::Disk, "no folder for results is known")
-        .advise("Choose one in the settings");
-    notices::Notice::new(Severity::Error, err).about(Cause::ResultFolder)
+/// Whether there is a folder for what the form makes: nothing can be kept without one, which is told.
+pub(super) fn has_folder(spec: &ModelSpec, cx: &mut Cx) -> bool {
+    let is_there = output_folder(cx, cx.form.makes_picture(spec)).is_some();
+    if !is_there {
+        let err = JobError::new(JobErrorKind::Disk, "no folder for results is known")
+            .advise("Choose one in the settings");
+        cx.tell_about(Cause::ResultFolder, Severity::Error, err);
+    }
+    is_there
 }
 
 /// Pictures have a folder of their own.
-pub(super) fn output_folder(
-    paths: Option<&Paths>,
-    settings: &Settings,
-    is_picture: bool,
-) -> Option<PathBuf> {
-    let output = &settings.output;
-    match (paths, is_picture) {
+pub(super) fn output_folder(cx: &Cx, is_picture: bool) -> Option<PathBuf> {
+    let output = &cx.settings.output;
+    match (&cx.paths, is_picture) {
         (Some(paths), true) => Some(output.pictures_folder_or_default(paths)),
         (Some(paths), false) => Some(output.folder_or_default(paths)),
         (None, true) => output.pictures_folder.clone(),

@@ -19,7 +19,8 @@ use crate::app::notices::{Cause, Severity, sentence};
 use crate::app::pending::Stream;
 use crate::app::queue::JobQueue;
 use crate::app::queue::choices::{Choice, Several};
-use crate::app::queue::naming::{no_folder, output_folder};
+use crate::app::queue::naming::has_folder;
+use crate::app::thumbs::Pictured;
 
 /// So many broken files are named in the card; the others are counted.
 const MAX_NAMED: usize = 12;
@@ -58,9 +59,7 @@ impl JobQueue {
         let Some(spec) = cx.model().cloned() else {
             return;
         };
-        let is_picture = cx.form.makes_picture(&spec);
-        if output_folder(cx.paths.as_ref(), &cx.settings, is_picture).is_none() {
-            cx.notices.show(no_folder());
+        if !has_folder(&spec, cx) {
             return;
         }
         let sources = inputs.sources();
@@ -118,7 +117,7 @@ impl JobQueue {
         opening: &mut Opening,
         path: &Path,
         opened: Result<OpenedInput, JobError>,
-        cx: &Cx,
+        cx: &mut Cx,
     ) {
         let mut form = opening.form.clone();
         if form.seed_mode == SeedMode::Random || opening.num_seeds > 0 {
@@ -147,7 +146,8 @@ impl JobQueue {
             Ok((made, thumb)) => {
                 opening.num_jobs += made.jobs.len();
                 opening.num_seeds += made.num_seeds;
-                self.thumbs.put(&cx.ctx, path, &thumb);
+                cx.thumbs
+                    .put(&cx.ctx, &Pictured::Input(path.to_owned()), &thumb);
                 self.add(made.jobs.into_iter().map(|job| job.request).collect(), cx);
             }
             Err(err) => opening.problems.push(err),

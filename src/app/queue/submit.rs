@@ -1,6 +1,7 @@
 //! How what the form says becomes waiting jobs.
 
 use safelight_core::job::{FieldError, GenerateRequest, JobError, JobErrorKind, Jobs};
+use safelight_core::prompts::PromptEntry;
 
 use crate::app::commands::PromptCommand;
 use crate::app::cx::Cx;
@@ -8,10 +9,9 @@ use crate::app::form::{whole_form, window_jobs};
 use crate::app::inputs::Inputs;
 use crate::app::loras::LoraShelf;
 use crate::app::notices::{Cause, Severity};
-use crate::app::prompt::history::PromptEntry;
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::WaitingJob;
-use crate::app::queue::naming::{no_folder, output_folder};
+use crate::app::queue::naming::has_folder;
 use crate::app::state::Page;
 
 impl JobQueue {
@@ -53,9 +53,7 @@ impl JobQueue {
                 }
             }
         }
-        let is_picture = form.makes_picture(&spec);
-        if output_folder(cx.paths.as_ref(), &cx.settings, is_picture).is_none() {
-            cx.notices.show(no_folder());
+        if !has_folder(&spec, cx) {
             return;
         }
         cx.notices.end(&Cause::Form);

@@ -12,6 +12,7 @@ use crate::app::notices::{Cause, Notice, Severity};
 use crate::app::queue::jobs::{PauseWish, Removed, ResultItem, Stopped, StoppedJob, WaitingJob};
 use crate::app::queue::naming::{Named, find_output, output_folder};
 use crate::app::queue::{JobQueue, RunningJob};
+use crate::app::undo::Undo;
 use crate::worker::{WorkerCommand, WorkerHandle};
 
 impl JobQueue {
@@ -24,7 +25,7 @@ impl JobQueue {
             return;
         };
         let is_picture = job.request.makes_pictures();
-        let Some(folder) = output_folder(cx.paths.as_ref(), &cx.settings, is_picture) else {
+        let Some(folder) = output_folder(cx, is_picture) else {
             return;
         };
         let wildcards = (!job.has_prompts).then(|| cx.wildcard_folders());
@@ -151,26 +152,21 @@ impl JobQueue {
 
     /// The running job has ended, and stands among the finished, stopped or cancelled ones now.
     pub(in crate::app) fn end(&mut self, mut job: RunningJob, outcome: JobOutcome, cx: &mut Cx) {
-        let (told, climbs) = match &outcome {
-            JobOutcome::Finished(output) | JobOutcome::Kept(output) => {
-                (output.plan.clone(), output.rungs.clone())
-            }
-            JobOutcome::Cancelled | JobOutcome::Paused | JobOutcome::Failed(_) => {
-                (None, Vec::new())
-            }
-        };
+        let output = outcome.output();
+        let told = output.and_then(|output| output.plan.clone());
+        let climbs = output.map_or_else(Vec::new, |output| output.rungs.clone());
         match outcome {
             JobOutcome::Finished(output) => self.keep_result(&job, output, cx),
             JobOutcome::Cancelled => {
-                self.keep_cancelled(job.to_idle());
-                cx.say("Cancelled; the queue can undo it");
+                offer_cancelled(job.to_idle(), cx);
+                cx.say("Cancelled; Ctrl+Z puts it back");
             }
             JobOutcome::Kept(output) => {
                 self.keep_result(&job, output, cx);
                 let mut idle = job.to_idle();
                 // Its file is what was made.
                 idle.forget_output();
-                self.keep_cancelled(idle);
+                offer_cancelled(idle, cx);
                 cx.say("Cancelled; what was made is kept");
             }
             JobOutcome::Paused => self.put_off(&job, cx),
@@ -211,9 +207,8 @@ impl JobQueue {
             id: job.id,
             request: job.request.clone(),
             output,
-            thumbs: Vec::new(),
         };
-        self.keep_item(item, cx);
+        cx.background.free(self.keep(item));
     }
 
     /// Keeps a job that failed, to be tried again.
@@ -223,13 +218,6 @@ impl JobQueue {
             ..job.to_idle()
         };
         self.stop(StoppedJob::new(idle, Stopped::Failed(err)));
-    }
-
-    /// A cancelled job can be put back, to be made from its beginning.
-    fn keep_cancelled(&mut self, mut job: WaitingJob) {
-        // The old number has had its end.
-        job.id = JobId::next();
-        self.removed = vec![Removed::Cancelled(job)];
     }
 
     /// A job that was paused stands first again, or beside the queue when it alone was.
@@ -248,6 +236,15 @@ impl JobQueue {
         }
         cx.say("Paused; it can go on");
     }
+}
+
+/// A cancelled job can be put back, to be made from its beginning.
+fn offer_cancelled(mut job: WaitingJob, cx: &mut Cx) {
+    // The old number has had its end.
+    job.id = JobId::next();
+    let done = format!("Cancelled: {}", job.request.prompt);
+    let jobs = vec![Removed::Cancelled(job)];
+    cx.offer_undo("cancel a job", done, Undo::Jobs(jobs));
 }
 
 /// A job's warning stays for whoever comes back to a queue that ran alone.

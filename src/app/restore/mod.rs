@@ -14,9 +14,10 @@ use safelight_core::restore::{self, Found, Restored, match_model};
 
 use crate::app::commands::RestoreCommand;
 use crate::app::cx::Cx;
-use crate::app::inputs::{Input, Inputs, Slot};
+use crate::app::inputs::{Inputs, Slot};
 use crate::app::notices::{Cause, Notice, NoticeAction, Severity};
 use crate::app::pending::Pending;
+use crate::app::undo::{FormBefore, Undo};
 
 /// Of more files that are dropped together nobody wants the settings.
 const MAX_LOOKED_AT: usize = 2;
@@ -45,29 +46,13 @@ pub struct Restoring {
     reading: Pending<(PathBuf, Result<Option<FoundSettings>, JobError>)>,
     /// Read, but the models are still looked for.
     waiting: Option<(PathBuf, FoundSettings)>,
-    before: Option<Before>,
     picking: Pending<Option<PathBuf>>,
     /// Whether files that were dropped as pictures or clips carry settings.
     looking: Pending<Option<Offer>>,
 }
 
-/// The form as it was, to be had back.
-struct Before {
-    form: GenerateForm,
-    inputs: [Option<Input>; Slot::ALL.len()],
-    /// The job whose settings it held.
-    edit: Option<JobId>,
-}
-
 impl Restoring {
-    /// `edited`: the job whose settings are in the form.
-    pub fn update(
-        &mut self,
-        command: RestoreCommand,
-        inputs: &mut Inputs,
-        edited: Option<JobId>,
-        cx: &mut Cx,
-    ) {
+    pub fn update(&mut self, command: RestoreCommand, cx: &Cx) {
         match command {
             RestoreCommand::Use(path) => self.read(path, cx),
             RestoreCommand::LookAt(paths) => self.look_at(paths, cx),
@@ -81,10 +66,10 @@ impl Restoring {
                         .pick_file()
                 });
             }
-            RestoreCommand::Undo => self.undo(inputs, edited, cx),
         }
     }
 
+    /// `edited`: the job whose settings are in the form.
     pub fn poll(&mut self, inputs: &mut Inputs, edited: Option<JobId>, cx: &mut Cx) {
         if self.form_number != cx.form_number {
             // It was for what stood in the form before.
@@ -167,11 +152,12 @@ impl Restoring {
     ) {
         let FoundSettings { found, lora_files } = found;
         let tool = found.tool().to_owned();
-        self.before = Some(Before {
+        let before = FormBefore {
             form: cx.form.clone(),
-            inputs: Slot::ALL.map(|slot| inputs.get(slot).cloned()),
-            edit: edited,
-        });
+            inputs: Some(Slot::ALL.map(|slot| inputs.get(slot).cloned())),
+            negative_after: None,
+            edited,
+        };
         let notes = match found {
             Found::Own(carried) => use_own(carried.request, path, inputs, cx),
             Found::Other(restored) => use_restored(&restored, &lora_files, path, inputs, cx),
@@ -195,27 +181,10 @@ impl Restoring {
         if notes.len() > MAX_SAID {
             card = card.detail(notes.join("\n"));
         }
-        let undo = NoticeAction {
-            label: "Undo",
-            explanation: "Brings back the form as it was before, with its pictures",
-            command: RestoreCommand::Undo.into(),
-        };
-        let notice = Notice::new(severity, card).with(vec![undo]);
+        let undo = format!("use the settings of {name}");
+        let id = cx.undo.push(undo, Undo::Form(Box::new(before)));
+        let notice = Notice::new(severity, card).with(vec![NoticeAction::undo(id)]);
         cx.notices.show(notice.about(Cause::Restored));
-    }
-
-    fn undo(&mut self, inputs: &mut Inputs, edited: Option<JobId>, cx: &mut Cx) {
-        let Some(before) = self.before.take() else {
-            return;
-        };
-        cx.notices.end(&Cause::Restored);
-        if before.edit != edited {
-            cx.say("The form is another job's by now");
-            return;
-        }
-        cx.form = before.form;
-        inputs.put_back(before.inputs);
-        cx.say("The form is as it was before");
     }
 }
 

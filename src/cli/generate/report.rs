@@ -11,7 +11,7 @@ use safelight_core::job::{
 };
 use safelight_core::lora::CheckedLora;
 use safelight_core::shown::printable;
-use safelight_core::units::{bytes_text, measured_text};
+use safelight_core::units::{measured_text, size_text};
 use serde_json::{Value, json};
 
 /// Hears a job's updates.
@@ -245,8 +245,8 @@ impl HumanReport {
         }
         format!(
             "{} of {}",
-            bytes_text(self.memory.used_bytes),
-            bytes_text(self.memory.total_bytes)
+            size_text(self.memory.used_bytes),
+            size_text(self.memory.total_bytes)
         )
     }
 }
@@ -391,7 +391,7 @@ fn summary(output: &JobOutput) -> String {
         "Finished in {} (seed {}, peak memory {}): {}{plan}",
         measured_text(output.secs),
         output.seed,
-        bytes_text(output.peak_bytes),
+        size_text(output.peak_bytes),
         stages.join(", ")
     )
 }

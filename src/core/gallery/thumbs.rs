@@ -7,6 +7,8 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
@@ -22,6 +24,8 @@ pub const THUMB_SIDE: u32 = 320;
 const QUALITY: f32 = 82.0;
 /// All of them together; some twenty thousand.
 const MAX_BYTES: u64 = 512 << 20;
+/// After so many new ones the oldest are looked at.
+const PRUNE_EVERY: usize = 1000;
 
 /// The name of a file's small picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,6 +52,8 @@ impl fmt::Display for ThumbKey {
 pub struct ThumbFolder {
     folder: PathBuf,
     pub(super) max_bytes: u64,
+    /// How many were made, by all that share the folder.
+    num_kept: Arc<AtomicUsize>,
 }
 
 impl ThumbFolder {
@@ -55,6 +61,7 @@ impl ThumbFolder {
         Self {
             folder,
             max_bytes: MAX_BYTES,
+            num_kept: Arc::default(),
         }
     }
 
@@ -86,7 +93,12 @@ impl ThumbFolder {
         // Not forced to the disk: what a power cut leaves broken is made anew.
         let partial = partial_path(path);
         let written = fs::write(&partial, &*bytes);
-        finish_partial(&partial, path, written)
+        finish_partial(&partial, path, written)?;
+        let num_kept = self.num_kept.fetch_add(1, Ordering::Relaxed) + 1;
+        if num_kept.is_multiple_of(PRUNE_EVERY) {
+            self.prune();
+        }
+        Ok(())
     }
 
     pub fn prune(&self) {

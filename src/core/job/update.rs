@@ -190,6 +190,16 @@ pub enum JobOutcome {
     Failed(JobError),
 }
 
+impl JobOutcome {
+    /// What was made, where something was.
+    pub fn output(&self) -> Option<&JobOutput> {
+        match self {
+            Self::Finished(output) | Self::Kept(output) => Some(output),
+            Self::Cancelled | Self::Paused | Self::Failed(_) => None,
+        }
+    }
+}
+
 /// What a running job says. `Started`, `Plan`, `Stage`, `StageEnded`, `Section`, `Lora`, `Warning` and `Ended` arrive
 /// for certain, the others may be dropped when the receiver is slow.
 #[derive(Clone, Debug)]

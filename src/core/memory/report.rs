@@ -4,7 +4,7 @@
 //! Reads libtorch's sentence; measures nothing itself.
 
 use super::Fault;
-use crate::units::{GIB, bytes_text};
+use crate::units::{GIB, size_text};
 
 /// A request below this is small change: it fails for want of something other than the device's own memory when much
 /// more than it is free.
@@ -111,7 +111,7 @@ impl AllocationReport {
 pub fn explain_shortage(fault: Fault, message: &str, host: HostMemory) -> String {
     let report = AllocationReport::parse(message);
     let asked = report.map_or_else(String::new, |report| {
-        format!(" when {} more were wanted", bytes_text(report.asked))
+        format!(" when {} more were wanted", size_text(report.asked))
     });
     let shortage = report.map(|report| report.shortage());
     match (fault, shortage, report) {
@@ -123,24 +123,24 @@ pub fn explain_shortage(fault: Fault, message: &str, host: HostMemory) -> String
         (_, Some(Shortage::Machine), Some(report)) => format!(
             "the GPU got no memory{asked}, though {} of it are free: the machine's memory is under pressure, not the \
              GPU's in pieces{}",
-            bytes_text(report.free.unwrap_or(0)),
+            size_text(report.free.unwrap_or(0)),
             beside(host)
         ),
         (_, Some(Shortage::Cap), Some(report)) => format!(
             "the memory that this job may use on the device, {}, ran out{asked}",
-            bytes_text(report.allowed.unwrap_or(0))
+            size_text(report.allowed.unwrap_or(0))
         ),
         (_, Some(Shortage::Pieces), Some(report)) => format!(
             "the device's memory ran out{asked}: {} of it are held in pieces that are too small",
-            bytes_text(report.unallocated.unwrap_or(0))
+            size_text(report.unallocated.unwrap_or(0))
         ),
         (_, _, Some(report)) if report.free.is_some() => {
             let total = report
                 .total
-                .map(|total| format!(" of {}", bytes_text(total)));
+                .map(|total| format!(" of {}", size_text(total)));
             format!(
                 "the device's memory ran out{asked} and {}{} were free",
-                bytes_text(report.free.unwrap_or(0)),
+                size_text(report.free.unwrap_or(0)),
                 total.unwrap_or_default()
             )
         }
@@ -152,10 +152,10 @@ pub fn explain_shortage(fault: Fault, message: &str, host: HostMemory) -> String
 fn beside(host: HostMemory) -> String {
     let available = host
         .available
-        .map(|bytes| format!("{} available", bytes_text(bytes)));
+        .map(|bytes| format!("{} available", size_text(bytes)));
     let cache = host
         .page_cache
-        .map(|bytes| format!("{} in the page cache", bytes_text(bytes)));
+        .map(|bytes| format!("{} in the page cache", size_text(bytes)));
     match (available, cache) {
         (None, None) => String::new(),
         (available, cache) => {

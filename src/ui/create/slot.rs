@@ -3,16 +3,18 @@
 //! Which places there are is [`crate::ui::create::inputs`]'s.
 
 use egui::{
-    Align, Align2, Color32, CornerRadius, Direction, FontId, Frame, Image, Label, Layout, Margin,
-    Rect, Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
+    Align, Color32, CornerRadius, Direction, FontId, Frame, Image, Label, Layout, Margin, Rect,
+    Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
 };
+use safelight_core::gallery::THUMB_SIDE;
 use safelight_core::job::SourceClip;
 use safelight_core::model::{ImageRole, ModelSpec};
 use safelight_core::units::seconds_text;
 
 use crate::app::commands::{InputsCommand, MaskCommand};
-use crate::app::inputs::{Input, Slot, Source};
-use crate::ui::widgets::{icon_button, palette, with_icon};
+use crate::app::inputs::{Slot, Source};
+use crate::app::thumbs::Pictured;
+use crate::ui::widgets::{badge, icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
 pub(super) struct Words {
@@ -156,11 +158,11 @@ fn dashed_frame(ui: &Ui, rect: Rect, colour: Color32) {
 }
 
 /// The picture at the left, its facts at the right.
-fn wide_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rect {
+fn wide_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Source) -> Rect {
     let drawn = tile(ui).show(ui, |ui| {
         ui.set_width(ui.available_width());
         ui.horizontal(|ui| {
-            thumb_ui(ui, slot, input, Vec2::splat(theme::PICTURE_SIDE));
+            thumb_ui(ui, view, slot, input, Vec2::splat(theme::PICTURE_SIDE));
             ui.vertical(|ui| {
                 name_ui(ui, input);
                 facts_ui(ui, input);
@@ -175,7 +177,7 @@ fn wide_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rect 
 }
 
 /// The picture above, its name and buttons below, as high as an empty place.
-fn narrow_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rect {
+fn narrow_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Source) -> Rect {
     let drawn = tile(ui).show(ui, |ui| {
         let inner = f32::from(theme::TILE_MARGIN) * 2.0;
         ui.set_width(ui.available_width());
@@ -183,7 +185,7 @@ fn narrow_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rec
         ui.spacing_mut().item_spacing.y = 2.0;
         let size = vec2(ui.available_width(), theme::PICTURE_SIDE);
         let middle = Layout::centered_and_justified(Direction::TopDown);
-        ui.allocate_ui_with_layout(size, middle, |ui| thumb_ui(ui, slot, input, size));
+        ui.allocate_ui_with_layout(size, middle, |ui| thumb_ui(ui, view, slot, input, size));
         ui.horizontal(|ui| {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
@@ -205,56 +207,54 @@ fn tile(ui: &Ui) -> Frame {
         .inner_margin(Margin::same(theme::TILE_MARGIN))
 }
 
-fn thumb_ui(ui: &mut Ui, slot: Slot, input: &Input, size: Vec2) -> Response {
-    let name = input.source.file_name();
-    let what = match (&input.source, slot) {
+fn thumb_ui(ui: &mut Ui, view: &View<'_>, slot: Slot, input: &Source, size: Vec2) -> Response {
+    let name = input.file_name();
+    let what = match (input, slot) {
         (Source::Clip(_), _) => "Last frame of",
         (Source::Picture(_), Slot::Start) => "Start picture",
         (Source::Picture(_), Slot::End) => "End picture",
         (Source::Picture(_), Slot::Mask) => "Mask",
     };
-    let image = Image::new(&input.thumb)
+    let pictured = Pictured::Input(input.path().to_owned());
+    let Some(Ok(thumb)) = view.app.cx.thumbs.get(pictured, THUMB_SIDE) else {
+        // It was forgotten while it was not seen, and comes in a moment.
+        return ui.allocate_response(size, Sense::hover());
+    };
+    let image = Image::new(thumb)
         .fit_to_exact_size(size)
         .corner_radius(CornerRadius::same(4))
         .alt_text(format!("{what} {name}"));
     let response = ui.add(image);
-    if matches!(input.source, Source::Clip(_)) {
+    if matches!(input, Source::Clip(_)) {
         // The picture keeps its aspect in the middle of what it was given.
-        let scale = size / input.thumb.size_vec2().max(Vec2::splat(1.0));
-        let drawn = input.thumb.size_vec2() * scale.min_elem();
-        badge(ui, Rect::from_center_size(response.rect.center(), drawn));
+        let scale = size / thumb.size_vec2().max(Vec2::splat(1.0));
+        let drawn = thumb.size_vec2() * scale.min_elem();
+        clip_badge(ui, Rect::from_center_size(response.rect.center(), drawn));
     }
     response
 }
 
 /// A film strip in the corner: this is more than a picture.
-fn badge(ui: &Ui, picture: Rect) {
+fn clip_badge(ui: &Ui, picture: Rect) {
     let palette = palette(ui);
     let rect = Rect::from_min_size(
         picture.left_bottom() + vec2(4.0, -theme::BADGE_SIZE - 4.0),
         Vec2::splat(theme::BADGE_SIZE),
     );
-    let painter = ui.painter();
-    painter.rect_filled(rect, CornerRadius::same(4), palette.accent);
-    painter.text(
-        rect.center(),
-        Align2::CENTER_CENTER,
-        icons::FILM,
-        FontId::proportional(theme::BADGE_SIZE * 0.75),
-        palette.on_accent,
-    );
+    let ink = (theme::BADGE_SIZE * 0.75, palette.on_accent);
+    badge(ui, rect, palette.accent, icons::FILM, ink);
 }
 
-fn name_ui(ui: &mut Ui, input: &Input) {
-    ui.add(Label::new(input.source.file_name()).truncate())
-        .on_hover_text(input.source.path().display().to_string());
+fn name_ui(ui: &mut Ui, input: &Source) {
+    ui.add(Label::new(input.file_name()).truncate())
+        .on_hover_text(input.path().display().to_string());
 }
 
-fn facts_ui(ui: &mut Ui, input: &Input) {
+fn facts_ui(ui: &mut Ui, input: &Source) {
     let weak = palette(ui).weak;
-    let (width, height) = input.source.size();
+    let (width, height) = input.size();
     let small = |text: String| RichText::new(text).small().color(weak);
-    match &input.source {
+    match input {
         Source::Picture(_) => {
             ui.add(Label::new(small(format!("{width} × {height} pixels"))).truncate());
         }
@@ -277,9 +277,9 @@ fn length_text(clip: &SourceClip) -> String {
     )
 }
 
-fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
+fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Source) {
     let words = Words::of(slot, view.model());
-    let (name, explanation) = match &input.source {
+    let (name, explanation) = match input {
         Source::Clip(_) => ("Remove clip", "Do not go on from this clip"),
         Source::Picture(_) => (words.remove, "Go on without it"),
     };

@@ -5,17 +5,16 @@
 use std::sync::Arc;
 
 use egui::{
-    Align2, Color32, CornerRadius, FontId, Id, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui,
-    Vec2, WidgetInfo, pos2, vec2,
+    CornerRadius, Id, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, Vec2, WidgetInfo, vec2,
 };
-use safelight_core::gallery::{Entry, Reading};
+use safelight_core::gallery::{Entry, Reading, THUMB_SIDE};
 use safelight_core::units::seconds_text;
 
 use crate::app::commands::{GalleryCommand, PlayerCommand};
-use crate::app::gallery::Shown;
 use crate::app::notices::sentence;
+use crate::app::thumbs::Pictured;
 use crate::ui::gallery::actions::menu_ui;
-use crate::ui::widgets::palette;
+use crate::ui::widgets::{badge, palette, text_at, texture_ui};
 use crate::ui::{View, icons, theme};
 
 /// So much of a prompt is said for a picture.
@@ -23,6 +22,8 @@ const NAME_CHARS: usize = 120;
 /// So much of it is shown on hover.
 const HOVER_CHARS: usize = 400;
 const BADGE_HEIGHT: f32 = 20.0;
+/// A smaller texture serves smaller pictures, of which there are more.
+const SMALL_SIDE: u32 = 160;
 
 pub(super) fn cell_ui(ui: &Ui, view: &mut View<'_>, index: usize, entry: &Arc<Entry>, rect: Rect) {
     let response = ui.interact(rect, Id::unique(("gallery", entry.thumb)), Sense::click());
@@ -76,36 +77,26 @@ pub(in crate::ui) fn name_of(entry: &Entry) -> String {
 pub(in crate::ui) fn picture_ui(
     ui: &Ui,
     view: &View<'_>,
-    entry: &Entry,
+    entry: &Arc<Entry>,
     rect: Rect,
 ) -> Option<String> {
     let palette = palette(ui);
     let radius = CornerRadius::same(theme::RADIUS);
     ui.painter()
         .rect_filled(rect, radius, palette.panel.gamma_multiply(0.7));
-    let sign = |icon: char| {
-        ui.painter().text(
-            rect.center(),
-            Align2::CENTER_CENTER,
-            icon,
-            FontId::proportional(rect.width() * 0.22),
-            palette.line,
-        );
-    };
-    match view.app.gallery.thumbs.get(entry.thumb) {
-        Shown::Texture(texture) => {
-            let size = texture.size_vec2();
-            let scale = (rect.width() / size.max_elem().max(1.0)).min(1.5);
-            let shown = Rect::from_center_size(rect.center(), size * scale);
-            let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
-            ui.painter().image(texture.id(), shown, uv, Color32::WHITE);
+    let sign = |icon| text_at(ui, rect.center(), icon, rect.width() * 0.22, palette.line);
+    let pictured = Pictured::Result(Arc::clone(entry));
+    let side = thumb_side(ui, rect.width());
+    match view.app.cx.thumbs.get(pictured, side) {
+        Some(Ok(texture)) => {
+            texture_ui(ui, texture, rect, 1.5);
             None
         }
-        Shown::Broken(why) => {
+        Some(Err(why)) => {
             sign(icons::IMAGE_BROKEN);
             Some(why.to_owned())
         }
-        Shown::NotYet => {
+        None => {
             sign(if entry.is_clip() {
                 icons::FILM
             } else {
@@ -116,28 +107,25 @@ pub(in crate::ui) fn picture_ui(
     }
 }
 
+/// How large a texture is needed for a picture of so many points.
+pub(super) fn thumb_side(ui: &Ui, points: f32) -> u32 {
+    if points * ui.pixels_per_point() > SMALL_SIDE as f32 {
+        THUMB_SIDE
+    } else {
+        SMALL_SIDE
+    }
+}
+
 /// A star on favourites, the length on clips.
 fn badges_ui(ui: &Ui, entry: &Entry, rect: Rect) {
     let palette = palette(ui);
-    let radius = CornerRadius::same(theme::RADIUS);
     let back = palette.stage.gamma_multiply(0.82);
-    let badge = |rect: Rect, text: &str, size: f32, colour: Color32| {
-        ui.painter().rect_filled(rect, radius, back);
-        let font = FontId::proportional(size);
-        ui.painter()
-            .text(rect.center(), Align2::CENTER_CENTER, text, font, colour);
-    };
     let inner = rect.shrink(5.0);
     if entry.is_favourite {
         let size = Vec2::splat(BADGE_HEIGHT);
         let corner = inner.right_top() - vec2(size.x, 0.0);
-        let star = icons::STAR.to_string();
-        badge(
-            Rect::from_min_size(corner, size),
-            &star,
-            14.0,
-            palette.amber,
-        );
+        let rect = Rect::from_min_size(corner, size);
+        badge(ui, rect, back, icons::STAR, (14.0, palette.amber));
     }
     if entry.is_clip() {
         let secs = entry
@@ -149,7 +137,8 @@ fn badges_ui(ui: &Ui, entry: &Entry, rect: Rect) {
         };
         let size = vec2(width, BADGE_HEIGHT);
         let corner = inner.right_bottom() - size;
-        badge(Rect::from_min_size(corner, size), &text, 11.5, palette.text);
+        let rect = Rect::from_min_size(corner, size);
+        badge(ui, rect, back, text, (11.5, palette.text));
     }
 }
 

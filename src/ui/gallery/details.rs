@@ -4,17 +4,15 @@
 
 use std::sync::Arc;
 
-use egui::{
-    Align, Color32, Label, Layout, Rect, RichText, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2,
-};
-use safelight_core::gallery::{Entry, Facts, Reading};
+use egui::{Align, Label, Layout, RichText, ScrollArea, Sense, Ui, UiBuilder, vec2};
+use safelight_core::gallery::{Entry, Facts, Reading, THUMB_SIDE};
 use safelight_core::units::{duration_text, seconds_text, size_text};
 
 use crate::app::commands::DesktopCommand;
-use crate::app::gallery::Shown;
 use crate::app::notices::sentence;
+use crate::app::thumbs::Pictured;
 use crate::ui::gallery::actions::{actions_ui, file_actions_ui};
-use crate::ui::widgets::{icon_button, palette};
+use crate::ui::widgets::{fitted, icon_button, palette, texture_ui};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -58,20 +56,13 @@ fn hint_ui(ui: &mut Ui) {
     }
 }
 
-fn picture_ui(ui: &mut Ui, view: &View<'_>, entry: &Entry) {
+fn picture_ui(ui: &mut Ui, view: &View<'_>, entry: &Arc<Entry>) {
     let width = ui.available_width();
-    match view.app.gallery.thumbs.get(entry.thumb) {
-        Shown::Texture(texture) => {
-            let size = texture.size_vec2();
-            let scale = (width / size.x.max(1.0))
-                .min(theme::DETAILS_PICTURE / size.y.max(1.0))
-                .min(1.5);
-            let (rect, _) = ui.allocate_exact_size(vec2(width, size.y * scale), Sense::hover());
-            let shown = Rect::from_center_size(rect.center(), size * scale);
-            let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
-            ui.painter().image(texture.id(), shown, uv, Color32::WHITE);
-        }
-        Shown::Broken(_) | Shown::NotYet => {}
+    let pictured = Pictured::Result(Arc::clone(entry));
+    if let Some(Ok(texture)) = view.app.cx.thumbs.get(pictured, THUMB_SIDE) {
+        let height = fitted(texture, vec2(width, theme::DETAILS_PICTURE), 1.5).y;
+        let (rect, _) = ui.allocate_exact_size(vec2(width, height), Sense::hover());
+        texture_ui(ui, texture, rect, 1.5);
     }
     if let Reading::Broken(why) = &entry.reading {
         let text = RichText::new(sentence(why)).color(palette(ui).amber);

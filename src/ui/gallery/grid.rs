@@ -5,15 +5,11 @@
 use std::sync::Arc;
 
 use egui::{Rect, ScrollArea, Sense, Ui, pos2, vec2};
-use safelight_core::gallery::{Entry, THUMB_SIDE};
 
-use crate::app::commands::GalleryCommand;
-use crate::app::gallery::wishes::{ThumbWish, Wanted};
-use crate::ui::gallery::cell::cell_ui;
+use crate::app::thumbs::Pictured;
+use crate::ui::gallery::cell::{self, cell_ui};
 use crate::ui::{View, theme};
 
-/// A smaller texture serves smaller pictures, of which there are more.
-const SMALL_SIDE: u32 = 160;
 /// Beside the rows, for the bar that scrolls them.
 const BAR_WIDTH: f32 = 12.0;
 
@@ -81,7 +77,7 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut View<'_>) {
         from..(rows.end * layout.num_columns)
     });
     view.panels.gallery.scrolled = (output.state.clamped_offset().y, output.inner_rect.height());
-    want(ui, view, output.inner, layout.side);
+    prepare(ui, view, output.inner, layout.side);
 }
 
 fn row_ui(ui: &mut Ui, view: &mut View<'_>, layout: Layout, row: usize) {
@@ -99,50 +95,20 @@ fn row_ui(ui: &mut Ui, view: &mut View<'_>, layout: Layout, row: usize) {
     }
 }
 
-/// Asks for the small pictures on the screen, and for as many before and behind it.
-fn want(ui: &Ui, view: &mut View<'_>, seen: std::ops::Range<usize>, side: f32) {
-    let page = &view.app.gallery;
-    let items = page.items();
+/// Has the small pictures made that are as far as a screen behind what is seen, and before it.
+fn prepare(ui: &Ui, view: &View<'_>, seen: std::ops::Range<usize>, side: f32) {
+    let items = view.app.gallery.items();
     let to = seen.end.min(items.len());
     let from = seen.start.min(to);
-    let pixels = side * ui.pixels_per_point();
-    let current = page.current();
-    let wanted = Wanted {
-        generation: page.generation,
-        from,
-        to,
-        side: if pixels > SMALL_SIDE as f32 {
-            THUMB_SIDE
-        } else {
-            SMALL_SIDE
-        },
-        current: current.map(|entry| entry.thumb),
-    };
-    if wanted == page.wanted {
-        return;
+    let behind = &items[to..(2 * to - from).min(items.len())];
+    let before = &items[from.saturating_sub(to - from)..from];
+    for entry in behind.iter().chain(before) {
+        let pictured = Pictured::Result(Arc::clone(entry));
+        view.app
+            .cx
+            .thumbs
+            .want(pictured, cell::thumb_side(ui, side));
     }
-    let wish = |entry: &Arc<Entry>, side| ThumbWish {
-        path: entry.path.clone(),
-        key: entry.thumb,
-        side,
-    };
-    let count = to - from;
-    let behind = &items[to..(to + count).min(items.len())];
-    let before = &items[from.saturating_sub(count)..from];
-    let wishes = current
-        .map(|entry| wish(entry, THUMB_SIDE))
-        .into_iter()
-        .chain(
-            items[from..to]
-                .iter()
-                .chain(behind)
-                .chain(before)
-                .filter(|entry| Some(entry.thumb) != wanted.current)
-                .map(|entry| wish(entry, wanted.side)),
-        )
-        .collect();
-    let want = GalleryCommand::Want(wanted, wishes);
-    view.push(want);
 }
 
 #[cfg(test)]

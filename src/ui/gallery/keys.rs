@@ -26,9 +26,6 @@ pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
     if is_elsewhere || was_elsewhere || Popup::is_any_open(ui.ctx()) {
         return;
     }
-    if pressed(Modifiers::COMMAND, Key::Z) && view.app.gallery.bin.can_undo() {
-        view.push(GalleryCommand::Undo);
-    }
     choose(ui, view);
     let page = &view.app.gallery;
     if page.selection.is_empty() {

@@ -17,7 +17,7 @@ use safelight_core::gallery::{Query, Show, Sort};
 use crate::app::commands::{AppCommand, GalleryCommand};
 use crate::app::notices::sentence;
 use crate::app::state::Page;
-use crate::ui::widgets::{choice, icon_button, icon_toggle, palette, sign, wide_note};
+use crate::ui::widgets::{choice, icon_button, icon_toggle, palette, wide_note};
 use crate::ui::{View, icons, theme};
 
 /// What the page remembers for itself.
@@ -38,7 +38,6 @@ pub struct GalleryPanel {
 }
 
 pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
-    view.app.gallery.thumbs.begin_round();
     keys::take_keys(ui, view);
     let stage = Frame::new().fill(palette(ui).stage);
     Panel::top("gallery-bar")
@@ -55,7 +54,6 @@ pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
             search_ui(ui, view);
             problems_ui(ui, view);
         });
-    trash_ui(ui, view);
     if !view.app.gallery.items().is_empty() {
         Panel::right("gallery-details")
             .frame(Frame::new().fill(palette(ui).panel).inner_margin(Margin {
@@ -207,42 +205,6 @@ fn problems_ui(ui: &mut Ui, view: &View<'_>) {
     for problem in listing.iter().flat_map(|listing| &listing.problems).take(3) {
         wide_note(ui, problem, palette(ui).amber);
     }
-}
-
-/// What was thrown away last can be brought back.
-fn trash_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(words) = view.app.gallery.bin.words() else {
-        return;
-    };
-    let palette = palette(ui);
-    let frame = Frame::new()
-        .fill(palette.raised)
-        .inner_margin(Margin::symmetric(16, 6));
-    Panel::bottom("gallery-trash")
-        .frame(frame)
-        .resizable(false)
-        .show_separator_line(false)
-        .show(ui, |ui| {
-            ui.horizontal(|ui| {
-                sign(ui, icons::TRASH, 13.5, palette.weak);
-                ui.label(words);
-                let undo = Button::new("Undo");
-                if ui
-                    .add(undo)
-                    .on_hover_text("Bring it back from the trash to where it was (Ctrl+Z)")
-                    .accessible_name("Undo")
-                    .clicked()
-                {
-                    view.push(GalleryCommand::Undo);
-                }
-                let explanation = "Leave it in the trash; the desktop's own still has it";
-                ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                    if icon_button(ui, icons::X, "Leave it in the trash", explanation).clicked() {
-                        view.push(GalleryCommand::LeaveTrash);
-                    }
-                });
-            });
-        });
 }
 
 /// What leaves results out.

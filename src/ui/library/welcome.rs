@@ -3,7 +3,7 @@
 //!
 //! Every state has a way on: no model, no libtorch, no GPU, a disk that takes nothing.
 
-use egui::{Align, Button, Frame, Label, Layout, Margin, RichText, ScrollArea, Ui};
+use egui::{Align, Button, Frame, Label, Layout, RichText, ScrollArea, Ui};
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::families::Family;
 use safelight_core::memory::DeviceClass;
@@ -27,12 +27,7 @@ const MAX_OFFERS: usize = 4;
 const MAX_FITS: usize = 12;
 
 pub(in crate::ui) fn welcome_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let frame = Frame::new().inner_margin(Margin {
-        left: 24,
-        right: 12,
-        top: 16,
-        bottom: 0,
-    });
+    let frame = Frame::new().inner_margin(theme::PAGE_MARGIN);
     frame.show(ui, |ui| {
         header_ui(ui, view);
         ScrollArea::vertical()

@@ -5,7 +5,7 @@
 
 use egui::{RichText, Ui};
 use egui_plot::Span as BandSpan;
-use safelight_core::units::{bytes_text, duration_text, in_gib};
+use safelight_core::units::{duration_text, in_gib, size_text};
 
 use crate::app::memory::course::Span;
 use crate::app::memory::planning::Planned;
@@ -26,14 +26,14 @@ pub(super) fn expected_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
             return;
         };
         let plan = &planned.plan;
-        let peak = format!("Predicted peak allocated {}", bytes_text(plan.peak_bytes));
+        let peak = format!("Predicted peak allocated {}", size_text(plan.peak_bytes));
         ui.label(RichText::new(peak).small().color(palette.allocated))
             .on_hover_text("The most that tensors are expected to take, weights included");
-        let cap = format!("Budget {}", bytes_text(plan.budget.cap_bytes));
+        let cap = format!("Budget {}", size_text(plan.budget.cap_bytes));
         ui.label(RichText::new(cap).small().color(palette.cap))
             .on_hover_text(format!(
                 "What is gone up to on this device. {} of it is left for tensors: the rest is other programs' and the driver's",
-                bytes_text(plan.budget.available_bytes)
+                size_text(plan.budget.available_bytes)
             ));
     });
     if let Some(planned) = view.app.memory.planned() {
@@ -98,7 +98,7 @@ fn told_at(spans: &[Span], is_timed: bool, at_secs: f64) -> String {
     };
     let mut lines = vec![
         span.stage.label().to_owned(),
-        format!("Expected {}", bytes_text(span.peak_bytes)),
+        format!("Expected {}", size_text(span.peak_bytes)),
     ];
     if is_timed {
         let secs = duration_text(span.to_secs - span.from_secs);

@@ -9,7 +9,7 @@ use egui_plot::{
     PlotUi, Polygon, Span, VLine,
 };
 use safelight_core::job::Reclaim;
-use safelight_core::units::{bytes_text, from_gib, in_gib};
+use safelight_core::units::{from_gib, in_gib, seconds_text, size_text};
 
 use crate::app::memory::MemoryHistory;
 use crate::ui::memory::{Series, is_known, words};
@@ -231,23 +231,19 @@ pub(super) fn position_of(position: &HoverPosition<'_>) -> PlotPoint {
 
 /// Everything that is known of a moment.
 fn told_at(history: &MemoryHistory, series: &[Series], at_secs: f64, near_secs: f64) -> String {
-    let mut lines = vec![format!("after {at_secs:.1} s")];
+    let mut lines = vec![format!("after {}", seconds_text(at_secs))];
     if let Some(band) = history.stage_at(at_secs) {
-        lines[0] = format!("{}, after {at_secs:.1} s", band.stage.label());
+        lines[0] = format!("{}, {}", band.stage.label(), lines[0]);
     }
     let is_past = at_secs <= history.end_secs() + near_secs;
     if let Some(sample) = history.nearest(at_secs).filter(|_| is_past) {
         for line in series.iter().filter(|line| is_known(history, line)) {
-            lines.push(format!(
-                "{} {}",
-                line.name,
-                bytes_text((line.bytes)(sample))
-            ));
+            lines.push(format!("{} {}", line.name, size_text((line.bytes)(sample))));
         }
     }
     let stage = history.stage_at(at_secs).map(|band| band.stage);
     if let Some(bytes) = stage.and_then(|stage| history.predicted_of(stage)) {
-        lines.push(format!("Expected {}", bytes_text(bytes)));
+        lines.push(format!("Expected {}", size_text(bytes)));
     }
     let is_near = |at: f64| (at - at_secs).abs() <= near_secs;
     let reclaims = history.marks().iter().filter(|mark| is_near(mark.at_secs));
@@ -267,7 +263,7 @@ fn reclaim_words(reclaim: &Reclaim) -> String {
         before_bytes,
         after_bytes,
     } = reclaim;
-    let given = bytes_text(before_bytes.saturating_sub(*after_bytes));
+    let given = size_text(before_bytes.saturating_sub(*after_bytes));
     format!("{boundary}: {given} given back")
 }
 
@@ -296,7 +292,7 @@ pub(super) fn axis_secs(mark: GridMark) -> String {
 
 /// A value of the axis, in GiB, as a size.
 pub(super) fn axis_bytes(gib: f64) -> String {
-    bytes_text(from_gib(gib))
+    size_text(from_gib(gib))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use egui::{Button, RichText, Ui};
 use safelight_core::job::{JobId, MachineSample, MemorySample};
-use safelight_core::units::bytes_text;
+use safelight_core::units::size_text;
 
 use crate::app::commands::MemoryCommand;
 use crate::app::memory::MemoryHistory;
@@ -69,18 +69,18 @@ pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
         }
         if last.total_bytes > 0 {
             ui.add_space(theme::SMALL_GAP);
-            let text = format!("Cap {}", bytes_text(last.total_bytes));
+            let text = format!("Cap {}", size_text(last.total_bytes));
             ui.label(RichText::new(text).small().color(palette.cap))
                 .on_hover_text(
                     "All that there is. Where it lies far above, its line stays at the upper edge",
                 );
         }
         ui.add_space(theme::GAP);
-        let text = format!("Peak used {}", bytes_text(history.peak_bytes()));
+        let text = format!("Peak used {}", size_text(history.peak_bytes()));
         ui.label(RichText::new(text).small().color(palette.weak))
             .on_hover_text("The most that Used was in this job: more than Allocated, because not all of it is tensors");
         if let Some(predicted) = history.predicted_bytes() {
-            let text = format!("Predicted peak allocated {}", bytes_text(predicted));
+            let text = format!("Predicted peak allocated {}", size_text(predicted));
             ui.label(RichText::new(text).small().color(palette.weak))
                 .on_hover_text("What the plan expects of Allocated: the dotted line, and stage by stage the pale blocks");
         }
@@ -170,7 +170,7 @@ fn series_ui(ui: &mut Ui, history: &MemoryHistory, last: &MemorySample, line: &S
     if !is_known(history, line) {
         return;
     }
-    let text = format!("{} {}", line.name, bytes_text((line.bytes)(last)));
+    let text = format!("{} {}", line.name, size_text((line.bytes)(last)));
     ui.add_space(theme::SMALL_GAP);
     ui.label(RichText::new(text).small().color(line.colour))
         .on_hover_text(line.explanation);

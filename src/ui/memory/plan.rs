@@ -5,7 +5,7 @@
 use egui::{Button, Color32, CornerRadius, RichText, Slider, Ui};
 use safelight_core::memory::Plan;
 use safelight_core::settings::MemorySettings;
-use safelight_core::units::{bytes_text, in_gib};
+use safelight_core::units::{in_gib, size_text};
 
 use crate::app::commands::{DesktopCommand, MemoryCommand, SettingsCommand};
 use crate::app::memory::planning::Planned;
@@ -119,7 +119,7 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
         view.push(MemoryCommand::DraftPreserved(None));
         change(view, |memory| memory.preserved_gib = Some(rounded(value)));
     }
-    let text = format!("suggested {}", bytes_text(plan.suggested_preserved_bytes));
+    let text = format!("suggested {}", size_text(plan.suggested_preserved_bytes));
     let is_own = set.is_none();
     let tick = Button::new(RichText::new(text).small().color(ink(ui, is_own))).selected(is_own);
     let explanation = "Computed for each job: what it is estimated to make, and a margin";

@@ -6,7 +6,7 @@
 use egui::{Label, RichText, Ui};
 use safelight_core::job::Climb;
 use safelight_core::memory::Rung;
-use safelight_core::units::{bytes_text, duration_text};
+use safelight_core::units::{duration_text, size_text};
 
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::Course;
@@ -35,12 +35,12 @@ pub(super) fn expected(planned: &Planned) -> String {
         .stages
         .iter()
         .filter(|stage| stage.peak_bytes > 0)
-        .map(|stage| format!("{} {}", stage.stage.label(), bytes_text(stage.peak_bytes)))
+        .map(|stage| format!("{} {}", stage.stage.label(), size_text(stage.peak_bytes)))
         .collect();
     format!(
         "Expected memory: at most {} of a budget of {}. {}. By stage: {}",
-        bytes_text(plan.peak_bytes),
-        bytes_text(plan.budget.cap_bytes),
+        size_text(plan.peak_bytes),
+        size_text(plan.budget.cap_bytes),
         time_words(&planned.course),
         stages.join(", ")
     )
@@ -51,13 +51,13 @@ pub(super) fn told(history: &MemoryHistory) -> String {
     let mut parts = vec![format!(
         "Memory graph over {}: at most {} used",
         duration_text(history.end_secs()),
-        bytes_text(history.peak_bytes())
+        size_text(history.peak_bytes())
     )];
     if let Some(last) = history.last() {
-        parts.push(format!("{} now", bytes_text(last.used_bytes)));
+        parts.push(format!("{} now", size_text(last.used_bytes)));
     }
     if let Some(bytes) = history.predicted_bytes() {
-        parts.push(format!("{} of tensors were predicted", bytes_text(bytes)));
+        parts.push(format!("{} of tensors were predicted", size_text(bytes)));
     }
     if let Some(band) = history.bands().last() {
         parts.push(format!("last stage: {}", band.stage.label()));
@@ -96,7 +96,7 @@ fn happened(history: &MemoryHistory) -> Vec<String> {
         })
         .sum();
     if given > 0 {
-        parts.push(format!("{} given back between stages", bytes_text(given)));
+        parts.push(format!("{} given back between stages", size_text(given)));
     }
     parts
 }

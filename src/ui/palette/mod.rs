@@ -5,13 +5,12 @@
 mod shortcuts;
 
 use egui::{
-    Align, Button, Context, Frame, Id, Key, Layout, Margin, Modal, Modifiers, RichText, ScrollArea,
-    TextEdit, Ui,
+    Align, Button, Context, Key, Layout, Margin, Modifiers, RichText, ScrollArea, TextEdit, Ui,
 };
 
 use crate::app::commands::PaletteCommand;
 use crate::app::palette::{Entry, Palette};
-use crate::ui::widgets::{ink, modal_width, palette as colours};
+use crate::ui::widgets::{ink, modal, palette as colours};
 use crate::ui::{View, theme};
 
 pub(super) use shortcuts::shortcuts_ui;
@@ -35,27 +34,22 @@ pub(super) fn palette_ui(ctx: &Context, view: &mut View<'_>) {
     }
     let (mut is_run, mut is_closed) = take_keys(ctx, panel, palette);
     let screen = ctx.content_rect();
-    let width = modal_width(ctx, theme::PALETTE_WIDTH);
-    let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(12));
-    let response = Modal::new(Id::unique("command palette"))
-        .frame(frame)
-        .show(ctx, |ui| {
-            ui.set_width(width);
-            let field = TextEdit::singleline(&mut panel.query)
-                .id_salt("palette query")
-                .hint_text("What would you like to do?")
-                .desired_width(f32::INFINITY)
-                .margin(Margin::same(9));
-            let field = ui.add(field).accessible_name("Search commands");
-            if field.changed() {
-                panel.chosen = 0;
-            }
-            // The keyboard stays here: the list is walked with the arrow keys.
-            field.request_focus();
-            ui.add_space(theme::SMALL_GAP);
-            let height = theme::PALETTE_HEIGHT.min(screen.height() * 0.6);
-            list_ui(ui, panel, &palette.found(&panel.query), height)
-        });
+    let response = modal(ctx, "command palette", (theme::PALETTE_WIDTH, 12), |ui| {
+        let field = TextEdit::singleline(&mut panel.query)
+            .id_salt("palette query")
+            .hint_text("What would you like to do?")
+            .desired_width(f32::INFINITY)
+            .margin(Margin::same(9));
+        let field = ui.add(field).accessible_name("Search commands");
+        if field.changed() {
+            panel.chosen = 0;
+        }
+        // The keyboard stays here: the list is walked with the arrow keys.
+        field.request_focus();
+        ui.add_space(theme::SMALL_GAP);
+        let height = theme::PALETTE_HEIGHT.min(screen.height() * 0.6);
+        list_ui(ui, panel, &palette.found(&panel.query), height)
+    });
     if let Some(index) = response.inner {
         panel.chosen = index;
         is_run = true;

@@ -2,11 +2,11 @@
 //!
 //! It shows the table that the keys are taken from, so it cannot be out of date.
 
-use egui::{Context, Frame, Grid, Id, Label, Margin, Modal, RichText, ScrollArea, Ui};
+use egui::{Context, Grid, Label, RichText, ScrollArea, Ui};
 
 use crate::app::commands::PaletteCommand;
 use crate::app::shortcuts::{Group, SHORTCUTS, Shortcut, keys_text};
-use crate::ui::widgets::{icon_button, modal_width, palette};
+use crate::ui::widgets::{icon_button, modal, palette};
 use crate::ui::{View, icons, theme};
 
 pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
@@ -14,14 +14,18 @@ pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
         return;
     }
     let screen = ctx.content_rect();
-    let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(16));
-    let response = Modal::new(Id::unique("shortcuts")).frame(frame).show(ctx, |ui| {
-        ui.set_width(modal_width(ctx, theme::PALETTE_WIDTH));
+    let response = modal(ctx, "shortcuts", (theme::PALETTE_WIDTH, 16), |ui| {
         let is_closed = ui
             .horizontal(|ui| {
                 ui.heading("Keyboard shortcuts");
                 ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-                    icon_button(ui, icons::X, "Close the shortcuts", "Back to the window (Escape)").clicked()
+                    icon_button(
+                        ui,
+                        icons::X,
+                        "Close the shortcuts",
+                        "Back to the window (Escape)",
+                    )
+                    .clicked()
                 })
                 .inner
             })

@@ -4,18 +4,17 @@
 
 use egui::scroll_area::ScrollSource;
 use egui::{
-    Align, Align2, CentralPanel, ComboBox, CornerRadius, FontId, Frame, Label, Layout, Margin,
-    Panel, ProgressBar, RichText, ScrollArea, Ui, Vec2, vec2,
+    Align, Align2, CentralPanel, ComboBox, CornerRadius, Frame, Label, Layout, Margin, Panel,
+    ProgressBar, RichText, ScrollArea, Ui, Vec2, vec2,
 };
 
 use crate::app::commands::{AppCommand, QueueCommand};
-use crate::app::queue::Removed;
 use crate::app::queue::choices::AfterQueue;
 use crate::app::shortcuts;
 use crate::app::state::Page;
 use crate::app::state::PanelPlace;
 use crate::ui::queue::row::{running_ui, stopped_ui, waiting_ui};
-use crate::ui::widgets::{icon_button, icon_toggle, palette, progress_bar, with_icon};
+use crate::ui::widgets::{badge, icon_button, icon_toggle, palette, progress_bar, sign_button};
 use crate::ui::{View, icons, theme};
 
 /// Where the panel has room in this width beside the form.
@@ -62,16 +61,11 @@ fn contents_ui(ui: &mut Ui, view: &mut View<'_>) {
         let height = ui.available_height();
         ScrollArea::vertical().id_salt("queue").show(ui, |ui| {
             top_ui(ui, view);
-            // With the numbers above the list and one or two lines below it.
-            let num_lines = if view.app.queue.removed.is_empty() {
-                2.0
-            } else {
-                3.0
-            };
+            // With the numbers above the list and the line below it.
+            let num_lines = 2.0;
             let line = ui.spacing().interact_size.y + ui.spacing().item_spacing.y;
             let left = height - ui.min_rect().height() - num_lines * line;
             list_ui(ui, view, left.max(theme::QUEUE_ROW * 3.0));
-            undo_ui(ui, view);
             after_ui(ui, view);
         });
         return;
@@ -83,10 +77,7 @@ fn contents_ui(ui: &mut Ui, view: &mut View<'_>) {
         }))
         .resizable(false)
         .show_separator_line(false)
-        .show(ui, |ui| {
-            undo_ui(ui, view);
-            after_ui(ui, view);
-        });
+        .show(ui, |ui| after_ui(ui, view));
     top_ui(ui, view);
     list_ui(ui, view, f32::INFINITY);
 }
@@ -119,15 +110,8 @@ pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut View<'_>) {
         let palette = palette(ui);
         let size = Vec2::splat(14.0);
         let rect = Align2::RIGHT_TOP.align_size_within_rect(size, button.rect);
-        ui.painter()
-            .rect_filled(rect, CornerRadius::same(7), palette.accent);
-        ui.painter().text(
-            rect.center(),
-            Align2::CENTER_CENTER,
-            num_waiting.min(99),
-            FontId::proportional(9.5),
-            palette.on_accent,
-        );
+        let count = num_waiting.min(99);
+        badge(ui, rect, palette.accent, count, (9.5, palette.on_accent));
     }
     if button.clicked() {
         view.push(QueueCommand::Toggle);
@@ -183,20 +167,12 @@ fn held_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.set_width(ui.available_width());
         ui.label(RichText::new(text).color(palette.amber));
         ui.horizontal(|ui| {
-            let button = ui.button(with_icon(icons::PLAY, "Go on"));
-            if button
-                .on_hover_text("Start them, one after the other")
-                .accessible_name("Go on")
-                .clicked()
-            {
+            let explanation = "Start them, one after the other";
+            if sign_button(ui, icons::PLAY, "Go on", explanation).clicked() {
                 view.push(QueueCommand::ReleaseHeld);
             }
-            let button = ui.button(with_icon(icons::TRASH, "Clear"));
-            if button
-                .on_hover_text("Take them out of the queue. You can undo it")
-                .accessible_name("Clear")
-                .clicked()
-            {
+            let explanation = "Take them out of the queue. You can undo it";
+            if sign_button(ui, icons::TRASH, "Clear", explanation).clicked() {
                 view.push(QueueCommand::ClearHeld);
             }
         });
@@ -266,31 +242,6 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, max_height: f32) {
                 }
             },
         );
-}
-
-/// What was taken out last can be put back.
-fn undo_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let text = match view.app.queue.removed.as_slice() {
-        [] => return,
-        [one @ Removed::Cancelled(_)] => format!("Cancelled: {}", one.job().request.prompt),
-        [one] => format!("Taken out: {}", one.job().request.prompt),
-        several => format!("{} jobs taken out", several.len()),
-    };
-    let weak = palette(ui).weak;
-    ui.horizontal(|ui| {
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if ui
-                .button("Undo")
-                .on_hover_text("Put back what was taken out of the queue")
-                .clicked()
-            {
-                view.push(QueueCommand::Undo);
-            }
-            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                ui.add(Label::new(RichText::new(text).small().color(weak)).truncate());
-            });
-        });
-    });
 }
 
 fn after_ui(ui: &mut Ui, view: &mut View<'_>) {

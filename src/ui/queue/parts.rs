@@ -1,16 +1,19 @@
 //! What the rows of the queue are drawn with: picture, words, the place for buttons, and the facts on hover.
 
 use egui::{
-    Align, Align2, Color32, CornerRadius, FontId, Label, Layout, Rect, Response, RichText, Sense,
-    Stroke, StrokeKind, Ui, UiBuilder, pos2, vec2,
+    Align, Color32, CornerRadius, Label, Layout, Rect, Response, RichText, Sense, Stroke,
+    StrokeKind, Ui, UiBuilder, pos2, vec2,
 };
 use safelight_core::job::{GenerateRequest, JobId};
 use safelight_core::units::seconds_text;
 
-use crate::app::commands::QueueCommand;
 use crate::app::queue::picture_of;
-use crate::ui::widgets::palette;
+use crate::app::thumbs::Pictured;
+use crate::ui::widgets::{palette, text_at, texture_ui};
 use crate::ui::{View, icons, theme};
+
+/// The longer side of a row's picture, sharp on a screen of double density.
+const THUMB_PX: u32 = 112;
 
 /// What stands in a row's second line.
 pub(super) struct Line {
@@ -45,15 +48,12 @@ pub(super) fn background(ui: &Ui, rect: Rect, edge: Option<Color32>, fill: Color
 }
 
 /// The start picture, else the sign of what the model makes.
-pub(super) fn thumb_ui(ui: &Ui, view: &mut View<'_>, request: &GenerateRequest, rect: Rect) {
+pub(super) fn thumb_ui(ui: &Ui, view: &View<'_>, request: &GenerateRequest, rect: Rect) {
     let palette = palette(ui);
-    let path = picture_of(request);
-    if let Some(path) = path.filter(|path| view.app.queue.thumbs.is_unknown(path)) {
-        let want = QueueCommand::WantThumb(path.clone());
-        view.push(want);
-    }
-    if let Some(texture) = path.and_then(|path| view.app.queue.thumbs.get(path)) {
-        texture_ui(ui, texture, rect);
+    let pictured = picture_of(request).map(|path| Pictured::Input(path.clone()));
+    let shown = pictured.and_then(|pictured| view.app.cx.thumbs.get(pictured, THUMB_PX));
+    if let Some(Ok(texture)) = shown {
+        texture_ui(ui, texture, rect, f32::INFINITY);
         return;
     }
     ui.painter()
@@ -63,22 +63,7 @@ pub(super) fn thumb_ui(ui: &Ui, view: &mut View<'_>, request: &GenerateRequest, 
     } else {
         icons::IMAGE
     };
-    ui.painter().text(
-        rect.center(),
-        Align2::CENTER_CENTER,
-        icon,
-        FontId::proportional(theme::QUEUE_SIGN),
-        palette.weak,
-    );
-}
-
-/// In the middle of its place, with its shape kept.
-pub(super) fn texture_ui(ui: &Ui, texture: &egui::TextureHandle, rect: Rect) {
-    let size = texture.size_vec2();
-    let scale = (rect.width() / size.x.max(1.0)).min(rect.height() / size.y.max(1.0));
-    let shown = Rect::from_center_size(rect.center(), size * scale);
-    let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
-    ui.painter().image(texture.id(), shown, uv, Color32::WHITE);
+    text_at(ui, rect.center(), icon, theme::QUEUE_SIGN, palette.weak);
 }
 
 /// The prompt, and a line below it; `room` is kept free at the right.

@@ -1,12 +1,15 @@
 //! What the queue asks in the middle of the window: what several files are for, and whether it may really quit.
 
-use egui::{Button, Context, Frame, Id, Margin, Modal, ModalResponse, RichText, Ui};
+use egui::{Button, Context, RichText, Ui};
 
 use crate::app::commands::{AppCommand, QueueCommand};
 use crate::app::queue::choices::{AfterQueue, Countdown};
 use crate::app::queue::choices::{Choice, Several};
-use crate::ui::widgets::{across, main_button, modal_width, palette, with_icon};
+use crate::ui::widgets::{across, main_button, modal, palette, with_icon};
 use crate::ui::{View, icons, theme};
+
+/// With the margin inside.
+const WIDTH: (f32, i8) = (theme::QUESTION_WIDTH, 16);
 
 pub(in crate::ui) fn questions_ui(ctx: &Context, view: &mut View<'_>) {
     if let Some(countdown) = view.app.queue.countdown {
@@ -19,7 +22,7 @@ pub(in crate::ui) fn questions_ui(ctx: &Context, view: &mut View<'_>) {
 fn several_ui(ctx: &Context, view: &mut View<'_>, several: &Several) {
     let count = several.paths.len();
     let mut choice = None;
-    let asked = question(ctx, "several files", |ui| {
+    let asked = modal(ctx, "several files", WIDTH, |ui| {
         ui.heading(format!("{count} files at once"));
         let weak = palette(ui).weak;
         let thing = view.thing();
@@ -53,7 +56,7 @@ fn several_ui(ctx: &Context, view: &mut View<'_>, several: &Several) {
 
 fn countdown_ui(ctx: &Context, view: &mut View<'_>, countdown: Countdown) {
     let mut is_stopped = false;
-    let asked = question(ctx, "after the queue", |ui| {
+    let asked = modal(ctx, "after the queue", WIDTH, |ui| {
         let secs = countdown.secs_left;
         let (text, name) = match countdown.action {
             AfterQueue::Suspend => (format!("The computer sleeps in {secs} s"), "Stay awake"),
@@ -77,15 +80,6 @@ fn countdown_ui(ctx: &Context, view: &mut View<'_>, countdown: Countdown) {
     if is_stopped || asked.should_close() {
         view.push(QueueCommand::StopCountdown);
     }
-}
-
-fn question(ctx: &Context, id: &str, contents: impl FnOnce(&mut Ui)) -> ModalResponse<()> {
-    let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(16));
-    let width = modal_width(ctx, theme::QUESTION_WIDTH);
-    Modal::new(Id::unique(id)).frame(frame).show(ctx, |ui| {
-        ui.set_width(width);
-        contents(ui);
-    })
 }
 
 fn button_ui(ui: &mut Ui, icon: char, name: &str) -> bool {

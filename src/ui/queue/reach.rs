@@ -2,12 +2,12 @@
 
 use egui::containers::menu::MenuButton;
 use egui::style::ScrollAnimation;
-use egui::{Button, Key, Modifiers, Rect, Response, RichText, Stroke, Ui, vec2};
+use egui::{Button, Key, KeyboardShortcut, Rect, Response, RichText, Stroke, Ui, vec2};
 use safelight_core::job::JobId;
 
 use crate::app::commands::QueueCommand;
-use crate::app::queue::StoppedJob;
 use crate::app::queue::choices::Place;
+use crate::app::shortcuts::{alt, ctrl, key, keys_text};
 use crate::ui::widgets::{palette, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -25,100 +25,76 @@ pub(super) fn menu_button(
     response.on_hover_text(explanation).accessible_name(name);
 }
 
-pub(super) fn waiting_menu(ui: &mut Ui, view: &mut View<'_>, id: JobId) {
-    let items = [
-        (
-            icons::ARROW_TO_TOP,
-            "Move to the top",
-            "Alt+Home",
-            QueueCommand::Move(id, Place::Top),
-        ),
-        (
-            icons::ARROW_UP,
-            "Move up",
-            "Alt+Up",
-            QueueCommand::Move(id, Place::Up),
-        ),
-        (
-            icons::ARROW_DOWN,
-            "Move down",
-            "Alt+Down",
-            QueueCommand::Move(id, Place::Down),
-        ),
-        (icons::PENCIL, "Edit", "Enter", QueueCommand::Edit(id)),
-        (
-            icons::COPY,
-            "Duplicate",
-            "Ctrl+D",
-            QueueCommand::Duplicate(id),
-        ),
-        (icons::TRASH, "Remove", "Delete", QueueCommand::Remove(id)),
-    ];
-    menu_ui(ui, view, items);
+/// Something that can be done with a job.
+struct Deed {
+    icon: char,
+    name: &'static str,
+    keys: Option<KeyboardShortcut>,
+    command: QueueCommand,
 }
 
-pub(super) fn stopped_menu(ui: &mut Ui, view: &mut View<'_>, stopped: &StoppedJob) {
-    let id = stopped.job.id;
-    let again = if stopped.job.resume.is_some() {
-        "Go on"
-    } else {
-        "Try again"
+/// All that can be done with a job; `again` is what letting a stopped one run is called.
+fn deeds(id: JobId, again: Option<&'static str>) -> Vec<Deed> {
+    let deed = |icon, name, keys, command| Deed {
+        icon,
+        name,
+        keys,
+        command,
     };
-    let items = [
-        (icons::PLAY, again, "", QueueCommand::Restart(id)),
-        (icons::PENCIL, "Edit", "Enter", QueueCommand::Edit(id)),
-        (
-            icons::COPY,
-            "Duplicate",
-            "Ctrl+D",
-            QueueCommand::Duplicate(id),
-        ),
-        (icons::TRASH, "Remove", "Delete", QueueCommand::Remove(id)),
-    ];
-    menu_ui(ui, view, items);
+    let (edit, copy) = (QueueCommand::Edit(id), QueueCommand::Duplicate(id));
+    let (up, down) = (Key::ArrowUp, Key::ArrowDown);
+    let to = |place| QueueCommand::Move(id, place);
+    let mut deeds = match again {
+        Some(again) => vec![deed(icons::PLAY, again, None, QueueCommand::Restart(id))],
+        None => vec![
+            deed(
+                icons::ARROW_TO_TOP,
+                "Move to the top",
+                Some(alt(Key::Home)),
+                to(Place::Top),
+            ),
+            deed(icons::ARROW_UP, "Move up", Some(alt(up)), to(Place::Up)),
+            deed(
+                icons::ARROW_DOWN,
+                "Move down",
+                Some(alt(down)),
+                to(Place::Down),
+            ),
+        ],
+    };
+    let delete = Some(key(Key::Delete));
+    deeds.extend([
+        deed(icons::PENCIL, "Edit", Some(key(Key::Enter)), edit),
+        deed(icons::COPY, "Duplicate", Some(ctrl(Key::D)), copy),
+        deed(icons::TRASH, "Remove", delete, QueueCommand::Remove(id)),
+    ]);
+    deeds
 }
 
-fn menu_ui<const N: usize>(
-    ui: &mut Ui,
-    view: &mut View<'_>,
-    items: [(char, &str, &str, QueueCommand); N],
-) {
-    for (icon, name, keys, command) in items {
-        let button = Button::new(with_icon(icon, name)).shortcut_text(keys);
-        if ui.add(button).accessible_name(name).clicked() {
-            view.push(command);
+pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, id: JobId, again: Option<&'static str>) {
+    for deed in deeds(id, again) {
+        let keys = deed.keys.map(keys_text).unwrap_or_default();
+        let button = Button::new(with_icon(deed.icon, deed.name)).shortcut_text(keys);
+        if ui.add(button).accessible_name(deed.name).clicked() {
+            view.push(deed.command);
             ui.close();
         }
     }
 }
 
 /// What the keys do to the job that has the focus.
-pub(super) fn keys(ui: &Ui, view: &mut View<'_>, response: &Response, id: JobId) {
+pub(super) fn keys(
+    ui: &Ui,
+    view: &mut View<'_>,
+    response: &Response,
+    id: JobId,
+    again: Option<&'static str>,
+) {
     if !response.has_focus() {
         return;
     }
-    let keys = [
-        (
-            Modifiers::ALT,
-            Key::ArrowUp,
-            QueueCommand::Move(id, Place::Up),
-        ),
-        (
-            Modifiers::ALT,
-            Key::ArrowDown,
-            QueueCommand::Move(id, Place::Down),
-        ),
-        (
-            Modifiers::ALT,
-            Key::Home,
-            QueueCommand::Move(id, Place::Top),
-        ),
-        (Modifiers::NONE, Key::Enter, QueueCommand::Edit(id)),
-        (Modifiers::COMMAND, Key::D, QueueCommand::Duplicate(id)),
-        (Modifiers::NONE, Key::Delete, QueueCommand::Remove(id)),
-    ];
-    for (modifiers, key, command) in keys {
-        if ui.input_mut(|input| input.consume_key(modifiers, key)) {
+    for Deed { keys, command, .. } in deeds(id, again) {
+        if keys.is_some_and(|keys| ui.input_mut(|input| input.consume_shortcut(&keys))) {
             if let QueueCommand::Move(_, place) = command {
                 follow(ui, view, response.rect, id, place);
             }

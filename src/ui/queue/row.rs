@@ -1,6 +1,6 @@
 //! One job of the queue as a row: running, waiting or stopped. What they are drawn with is [`super::parts`]'s.
 
-use egui::{Align2, Color32, CornerRadius, FontId, Rect, RichText, Sense, Ui, pos2, vec2};
+use egui::{CornerRadius, Rect, Response, RichText, Sense, Ui, pos2, vec2};
 use safelight_core::units::duration_text;
 
 use crate::app::commands::QueueCommand;
@@ -9,11 +9,12 @@ use crate::app::player::Viewing;
 use crate::app::queue::picture_of;
 use crate::app::queue::{RunningJob, Stopped, StoppedJob, WaitingJob};
 use crate::ui::queue::parts::{
-    Line, background, buttons_ui, facts_ui, row_id, row_rect, short_facts, texture_ui, thumb_rect,
-    thumb_ui, words_ui,
+    Line, background, buttons_ui, facts_ui, row_id, row_rect, short_facts, thumb_rect, thumb_ui,
+    words_ui,
 };
-use crate::ui::queue::reach::{drag, keys, menu_button, stopped_menu, waiting_menu};
-use crate::ui::widgets::{icon_button, palette};
+use crate::ui::queue::reach::{drag, keys, menu_button, menu_ui};
+use crate::ui::theme::Palette;
+use crate::ui::widgets::{icon_button, palette, text_at, texture_ui};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn running_ui(ui: &mut Ui, view: &mut View<'_>, job: &RunningJob) {
@@ -39,7 +40,7 @@ pub(super) fn running_ui(ui: &mut Ui, view: &mut View<'_>, job: &RunningJob) {
             .rect_filled(thumb, CornerRadius::same(4), palette.stage);
         let live = view.app.watch.screen.texture();
         if let Some((texture, _)) = live.filter(|_| view.app.watch.viewing == Viewing::Live) {
-            texture_ui(ui, texture, thumb);
+            texture_ui(ui, texture, thumb, f32::INFINITY);
         }
     }
     progress_ui(ui, thumb, job.progress());
@@ -64,20 +65,48 @@ fn progress_ui(ui: &Ui, thumb: Rect, progress: f32) {
         let shade = palette.stage.gamma_multiply(strength);
         ui.painter().rect_filled(rect, radius, shade);
     }
-    ui.painter().text(
-        thumb.center(),
-        Align2::CENTER_CENTER,
-        format!("{:.0} %", progress * 100.0),
-        FontId::proportional(13.0),
-        palette.text,
-    );
+    let text = format!("{:.0} %", progress * 100.0);
+    text_at(ui, thumb.center(), text, 13.0, palette.text);
 }
 
 pub(super) fn waiting_ui(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, index: usize) {
+    let line = waiting_line(view, job, palette(ui));
+    let name = format!("{}. {}", index + 1, job.request.prompt);
+    let (rect, response) = idle_ui(ui, view, job, None, (&name, line));
+    drag(ui, view, &response, rect, (job.id, index));
+    response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &job.missing));
+}
+
+pub(super) fn stopped_ui(ui: &mut Ui, view: &mut View<'_>, stopped: &StoppedJob) {
+    let job = &stopped.job;
+    let (word, line) = stopped_line(ui, stopped);
+    let again = if job.resume.is_some() {
+        "Go on"
+    } else {
+        "Try again"
+    };
+    let name = format!("{word}. {}", job.request.prompt);
+    let (_, response) = idle_ui(ui, view, job, Some(again), (&name, line));
+    response.on_hover_ui(|ui| {
+        if let Stopped::Failed(err) = &stopped.why {
+            ui.label(RichText::new(sentence(&err.summary)).color(palette(ui).error));
+            ui.label(&err.advice);
+        }
+        facts_ui(ui, view, &job.request, &job.missing);
+    });
+}
+
+/// A job that does not run, which keys, a menu and buttons reach; `again` lets one that has stopped run.
+fn idle_ui(
+    ui: &mut Ui,
+    view: &mut View<'_>,
+    job: &WaitingJob,
+    again: Option<&'static str>,
+    (name, line): (&str, Line),
+) -> (Rect, Response) {
     let (rect, response) = row_rect(ui, job.id);
     let palette = palette(ui);
-    let is_edited = view.app.queue.edited() == Some(job.id);
-    let edge = if is_edited {
+    let edge = if view.app.queue.edited() == Some(job.id) {
         Some(palette.amber)
     } else {
         response.has_focus().then_some(palette.text)
@@ -89,46 +118,50 @@ pub(super) fn waiting_ui(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, ind
     };
     background(ui, rect, edge, fill);
     thumb_ui(ui, view, &job.request, thumb_rect(rect));
-    let line = waiting_line(view, job, is_edited, palette.weak, palette.amber);
-    words_ui(ui, rect, &job.request.prompt, line, 56.0);
-    buttons_ui(ui, rect, job.id, |ui| {
-        let name = format!("Remove from queue: {}", job.request.prompt);
-        if icon_button(
-            ui,
-            icons::X,
-            &name,
-            "Take this one out of the queue (Delete)",
-        )
-        .clicked()
-        {
-            view.push(QueueCommand::Remove(job.id));
-        }
-        let name = format!("More for: {}", job.request.prompt);
-        let explanation = "Move it, change it, or make it twice";
-        menu_button(ui, &name, explanation, |ui| {
-            waiting_menu(ui, view, job.id);
-        });
-    });
-    response.context_menu(|ui| waiting_menu(ui, view, job.id));
-    keys(ui, view, &response, job.id);
-    drag(ui, view, &response, rect, (job.id, index));
-    let name = format!("{}. {}", index + 1, job.request.prompt);
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
+    let room = if again.is_some() { 84.0 } else { 56.0 };
+    words_ui(ui, rect, &job.request.prompt, line, room);
+    buttons_ui(ui, rect, job.id, |ui| idle_buttons(ui, view, job, again));
+    response.context_menu(|ui| menu_ui(ui, view, job.id, again));
+    keys(ui, view, &response, job.id, again);
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, name));
     if response.double_clicked() {
         view.push(QueueCommand::Edit(job.id));
     } else if response.clicked() {
         response.request_focus();
     }
-    response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &job.missing));
+    (rect, response)
 }
 
-fn waiting_line(
-    view: &View<'_>,
-    job: &WaitingJob,
-    is_edited: bool,
-    weak: Color32,
-    amber: Color32,
-) -> Line {
+fn idle_buttons(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, again: Option<&'static str>) {
+    let prompt = &job.request.prompt;
+    let (removing, more) = match again {
+        None => (
+            "Take this one out of the queue (Delete)",
+            "Move it, change it, or make it twice",
+        ),
+        Some(_) => (
+            "Take it from this list (Delete). What is finished of it is kept for a week in its folder",
+            "Change it, or make it twice",
+        ),
+    };
+    let name = format!("Remove from queue: {prompt}");
+    if icon_button(ui, icons::X, &name, removing).clicked() {
+        view.push(QueueCommand::Remove(job.id));
+    }
+    let name = format!("More for: {prompt}");
+    menu_button(ui, &name, more, |ui| menu_ui(ui, view, job.id, again));
+    let (name, explanation) = match again {
+        None => return,
+        Some(_) if job.resume.is_some() => ("Go on with", "Go on where it stopped"),
+        Some(again) => (again, "Make it from its beginning"),
+    };
+    if icon_button(ui, icons::PLAY, &format!("{name}: {prompt}"), explanation).clicked() {
+        view.push(QueueCommand::Restart(job.id));
+    }
+}
+
+fn waiting_line(view: &View<'_>, job: &WaitingJob, palette: &Palette) -> Line {
+    let is_edited = view.app.queue.edited() == Some(job.id);
     let missing = job.missing.first();
     let text = if is_edited {
         "Its settings are in the form".to_owned()
@@ -148,41 +181,12 @@ fn waiting_line(
     let is_special = is_edited || missing.is_some();
     Line {
         text,
-        colour: if is_special { amber } else { weak },
+        colour: if is_special {
+            palette.amber
+        } else {
+            palette.weak
+        },
     }
-}
-
-pub(super) fn stopped_ui(ui: &mut Ui, view: &mut View<'_>, stopped: &StoppedJob) {
-    let job = &stopped.job;
-    let prompt = &job.request.prompt;
-    let (rect, response) = row_rect(ui, job.id);
-    let palette = palette(ui);
-    let is_edited = view.app.queue.edited() == Some(job.id);
-    let focus = response.has_focus().then_some(palette.text);
-    let edge = if is_edited {
-        Some(palette.amber)
-    } else {
-        focus
-    };
-    background(ui, rect, edge, palette.field);
-    thumb_ui(ui, view, &job.request, thumb_rect(rect));
-    let (word, line) = stopped_line(ui, stopped);
-    words_ui(ui, rect, prompt, line, 84.0);
-    buttons_ui(ui, rect, job.id, |ui| stopped_buttons(ui, view, stopped));
-    response.context_menu(|ui| stopped_menu(ui, view, stopped));
-    keys(ui, view, &response, job.id);
-    let name = format!("{word}. {prompt}");
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
-    if response.clicked() {
-        response.request_focus();
-    }
-    response.on_hover_ui(|ui| {
-        if let Stopped::Failed(err) = &stopped.why {
-            ui.label(RichText::new(sentence(&err.summary)).color(palette.error));
-            ui.label(&err.advice);
-        }
-        facts_ui(ui, view, &job.request, &job.missing);
-    });
 }
 
 /// Why it stopped, in a word and in a line.
@@ -199,28 +203,4 @@ fn stopped_line(ui: &Ui, stopped: &StoppedJob) -> (&'static str, Line) {
         _ => format!("{word}, {}", stopped.progress),
     };
     (word, Line { text, colour })
-}
-
-fn stopped_buttons(ui: &mut Ui, view: &mut View<'_>, stopped: &StoppedJob) {
-    let job = &stopped.job;
-    let prompt = &job.request.prompt;
-    let (again, explanation) = if job.resume.is_some() {
-        ("Go on with", "Go on where it stopped")
-    } else {
-        ("Try again", "Make it from its beginning")
-    };
-    let name = format!("Remove from queue: {prompt}");
-    let removing =
-        "Take it from this list (Delete). What is finished of it is kept for a week in its folder";
-    if icon_button(ui, icons::X, &name, removing).clicked() {
-        view.push(QueueCommand::Remove(job.id));
-    }
-    let name = format!("More for: {prompt}");
-    menu_button(ui, &name, "Change it, or make it twice", |ui| {
-        stopped_menu(ui, view, stopped);
-    });
-    let name = format!("{again}: {prompt}");
-    if icon_button(ui, icons::PLAY, &name, explanation).clicked() {
-        view.push(QueueCommand::Restart(job.id));
-    }
 }

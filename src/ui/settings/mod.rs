@@ -7,7 +7,7 @@ mod lists;
 
 use std::collections::BTreeMap;
 
-use egui::{Align, Button, Frame, Layout, Margin, RichText, ScrollArea, TextEdit, Ui, vec2};
+use egui::{Align, Button, Frame, Layout, RichText, ScrollArea, TextEdit, Ui, vec2};
 use safelight_core::settings::Settings;
 use safelight_core::settings::table::{self, Setting, Value};
 
@@ -55,13 +55,8 @@ pub(super) fn settings_ui(ui: &mut Ui, view: &mut View<'_>) {
         view.panels.settings.search.clear();
         view.panels.settings.wanted = Some(key);
     }
-    let margin = Margin {
-        left: theme::PAGE_MARGIN,
-        right: theme::PAGE_MARGIN / 2,
-        top: 16,
-        bottom: 0,
-    };
-    Frame::new().inner_margin(margin).show(ui, |ui| {
+    let frame = Frame::new().inner_margin(theme::PAGE_MARGIN);
+    frame.show(ui, |ui| {
         header_ui(ui, view);
         ui.add_space(theme::SMALL_GAP);
         ScrollArea::vertical()

@@ -4,6 +4,8 @@
 
 use egui::{Align, Button, ComboBox, Label, Layout, RichText, Slider, TextStyle, Ui, vec2};
 
+use safelight_core::units::clock_text;
+
 use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::inputs::Slot;
 use crate::app::player::zoom::Zoom;
@@ -295,15 +297,6 @@ fn speed_text(speed: f64) -> String {
     format!("{speed}×")
 }
 
-/// `3.4 s`, `2:03.4`.
-fn clock_text(secs: f64) -> String {
-    if secs < 60.0 {
-        return format!("{secs:.1} s");
-    }
-    let minutes = (secs / 60.0).floor();
-    format!("{minutes:.0}:{:04.1}", secs - minutes * 60.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,9 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_frame_reads_like_a_clock_behind_a_minute() {
-        assert_eq!(clock_text(3.44), "3.4 s");
-        assert_eq!(clock_text(123.4), "2:03.4");
+    fn speeds_read_like_factors() {
         assert_eq!(speed_text(0.25), "0.25×");
         assert_eq!(speed_text(2.0), "2×");
     }

@@ -1,9 +1,10 @@
 //! The pictures of a batch side by side; a click shows one.
 
-use egui::{Button, Image, ScrollArea, Stroke, Ui, vec2};
+use egui::{ScrollArea, Stroke, Ui, vec2};
 
 use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::queue::ResultItem;
+use crate::ui::watch::strip::thumb_button;
 use crate::ui::widgets::palette;
 use crate::ui::{View, theme};
 
@@ -21,16 +22,15 @@ pub(super) fn batch_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
         .show(ui, |ui| {
             ui.horizontal(|ui| {
                 ui.spacing_mut().button_padding = vec2(2.0, 2.0);
-                for (index, thumb) in item.thumbs.iter().enumerate() {
-                    let size = thumb.size_vec2();
+                for (index, frame) in item.output.clip.frames.iter().enumerate() {
+                    let size = vec2(frame.width as f32, frame.height as f32);
                     let scale = theme::BATCH_SIDE / size.max_elem().max(1.0);
-                    let image = Image::new(thumb).fit_to_exact_size(size * scale);
                     let edge = if index == shown {
                         palette.accent
                     } else {
                         palette.line
                     };
-                    let button = Button::image(image)
+                    let button = thumb_button(view, item.pictured(index), size * scale)
                         .stroke(Stroke::new(2.0, edge))
                         .fill(palette.stage);
                     let seed = item.request.of_one(index).seed;

@@ -3,8 +3,7 @@
 //! What is compared is the app's; here it is drawn and its divider is moved.
 
 use egui::{
-    Align2, Button, Color32, FontId, Label, Rect, RichText, Sense, Slider, Stroke, Ui, Vec2, pos2,
-    vec2,
+    Align2, Button, Color32, Label, Rect, RichText, Sense, Slider, Stroke, Ui, Vec2, pos2, vec2,
 };
 use safelight_core::job::JobId;
 
@@ -15,7 +14,7 @@ use crate::app::player::screen::Screen;
 use crate::app::player::zoom::Zoom;
 use crate::ui::watch::result::{button, live_button};
 use crate::ui::watch::stage;
-use crate::ui::widgets::{choice, palette, with_icon};
+use crate::ui::widgets::{badge, choice, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
 /// Results that are offered.
@@ -237,16 +236,12 @@ fn letter_ui(ui: &Ui, at: egui::Pos2, align: Align2, letter: &str) {
     let palette = palette(ui);
     let size = Vec2::splat(theme::COUNT_SIZE * 1.2);
     let rect = align.anchor_size(at, size);
-    ui.painter().rect_filled(
+    let ground = palette.stage.gamma_multiply(0.85);
+    badge(
+        ui,
         rect,
-        egui::CornerRadius::same(theme::RADIUS),
-        palette.stage.gamma_multiply(0.85),
-    );
-    ui.painter().text(
-        rect.center(),
-        Align2::CENTER_CENTER,
+        ground,
         letter,
-        FontId::proportional(theme::COUNT_SIZE * 0.75),
-        palette.text,
+        (theme::COUNT_SIZE * 0.75, palette.text),
     );
 }

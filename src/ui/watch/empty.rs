@@ -1,19 +1,15 @@
 //! What stands in the middle while there is no picture: the safelight's glow, a word on what to do, and the newest
 //! results of earlier days.
 
-use std::sync::Arc;
-
 use egui::{
-    Align, Align2, Button, CornerRadius, FontId, Id, Layout, Mesh, Rect, Role, Sense, Stroke,
-    StrokeKind, Ui, UiBuilder, Vec2, WidgetInfo, pos2, vec2,
+    Align, Button, CornerRadius, Id, Layout, Mesh, Rect, Role, Sense, Stroke, StrokeKind, Ui,
+    UiBuilder, Vec2, WidgetInfo, pos2, vec2,
 };
-use safelight_core::gallery::Entry;
 
-use crate::app::commands::{AppCommand, GalleryCommand, PlayerCommand};
-use crate::app::gallery::wishes::{ThumbWish, Wanted};
+use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::state::Page;
 use crate::ui::gallery::cell;
-use crate::ui::widgets::{palette, with_icon};
+use crate::ui::widgets::{palette, text_at, with_icon};
 use crate::ui::{View, icons, theme};
 
 /// Newest results beside each other, at most.
@@ -34,24 +30,14 @@ pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>) {
     } else {
         icons::FILM
     };
-    ui.painter().text(
-        center - vec2(0.0, 40.0),
-        Align2::CENTER_CENTER,
-        icon,
-        FontId::proportional(54.0),
-        palette.accent.gamma_multiply(0.85),
-    );
-    ui.painter().text(
-        center + vec2(0.0, 14.0),
-        Align2::CENTER_CENTER,
-        if num_results > 0 {
-            "Nothing new developed yet"
-        } else {
-            "Nothing developed yet"
-        },
-        FontId::proportional(18.0),
-        palette.text,
-    );
+    let red = palette.accent.gamma_multiply(0.85);
+    text_at(ui, center - vec2(0.0, 40.0), icon, 54.0, red);
+    let text = if num_results > 0 {
+        "Nothing new developed yet"
+    } else {
+        "Nothing developed yet"
+    };
+    text_at(ui, center + vec2(0.0, 14.0), text, 18.0, palette.text);
     let advice = if view.app.cx.models.are_loading {
         "Looking for models…"
     } else if view.app.cx.models.all().is_empty() {
@@ -59,13 +45,7 @@ pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>) {
     } else {
         "Press Generate, or describe something of your own first"
     };
-    ui.painter().text(
-        center + vec2(0.0, 40.0),
-        Align2::CENTER_CENTER,
-        advice,
-        FontId::proportional(13.5),
-        palette.weak,
-    );
+    text_at(ui, center + vec2(0.0, 40.0), advice, 13.5, palette.weak);
     if num_results > 0 {
         let top = pos2(area.left(), center.y + 66.0);
         results_ui(ui, Rect::from_min_max(top, area.max), view, num_results);
@@ -118,36 +98,13 @@ fn newest_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
         }
         response.on_hover_ui(|ui| cell::hover_ui(ui, entry, broken.as_deref()));
     }
-    let page = &view.app.gallery;
-    let wanted = Wanted {
-        generation: page.generation,
-        from: 0,
-        to: newest.len(),
-        side: (NEWEST_SIDE * ui.pixels_per_point()) as u32,
-        current: None,
-    };
-    if wanted != page.wanted {
-        let wish = |entry: &Arc<Entry>| ThumbWish {
-            path: entry.path.clone(),
-            key: entry.thumb,
-            side: wanted.side,
-        };
-        let wishes = newest.iter().map(wish).collect();
-        view.push(GalleryCommand::Want(wanted, wishes));
-    }
 }
 
 /// Something is on its way, but there is nothing to see yet.
 pub(super) fn waiting_ui(ui: &Ui, area: Rect, text: &str) {
     let palette = palette(ui);
     glow(ui, area, 1.0);
-    ui.painter().text(
-        area.center(),
-        Align2::CENTER_CENTER,
-        text,
-        FontId::proportional(16.0),
-        palette.weak,
-    );
+    text_at(ui, area.center(), text, 16.0, palette.weak);
 }
 
 /// The safelight over the bench: a soft round glow.

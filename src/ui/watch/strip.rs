@@ -1,18 +1,20 @@
 //! The strip of this session's results; a click plays one again.
 
 use egui::{
-    Align2, Button, CornerRadius, FontId, Frame, Image, Margin, Panel, Rect, ScrollArea, Stroke,
-    Ui, UiBuilder, Vec2, vec2,
+    Button, Frame, Image, Margin, Panel, Rect, ScrollArea, Stroke, Ui, UiBuilder, Vec2, vec2,
 };
 
 use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::queue::ResultItem;
+use crate::app::thumbs::Pictured;
 use crate::ui::watch::is_shown;
-use crate::ui::widgets::palette;
+use crate::ui::widgets::{badge, palette};
 use crate::ui::{View, narrow, theme};
 
 /// Around a thumbnail: the edge of its button, and what is between.
 const MARGIN: Vec2 = Vec2::splat(3.0);
+/// Sharp on a screen of double density.
+const THUMB_PX: u32 = 160;
 
 pub(in crate::ui) fn strip_ui(ui: &mut Ui, view: &mut View<'_>) {
     if !narrow::has_strip(ui.available_height(), view) {
@@ -65,11 +67,7 @@ fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem, i
         palette.line
     };
     ui.spacing_mut().button_padding = Vec2::splat(2.0);
-    let button = match item.thumb() {
-        Some(thumb) => Button::image(Image::new(thumb).fit_to_exact_size(inner)),
-        // It comes in a moment.
-        None => Button::new("").min_size(inner + 2.0 * MARGIN),
-    };
+    let button = thumb_button(view, item.middle(), inner);
     let button = button.stroke(Stroke::new(2.0, edge)).fill(palette.stage);
     let response = ui
         .add(button)
@@ -94,19 +92,30 @@ fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem, i
     }
 }
 
+/// A button that shows a picture, which may come in a moment.
+pub(super) fn thumb_button<'a>(
+    view: &View<'a>,
+    pictured: Option<Pictured>,
+    inner: Vec2,
+) -> Button<'a> {
+    let thumbs = &view.app.cx.thumbs;
+    match pictured.and_then(|pictured| thumbs.get(pictured, THUMB_PX)) {
+        Some(Ok(thumb)) => Button::image(Image::new(thumb).fit_to_exact_size(inner)),
+        _ => Button::new("").min_size(inner + 2.0 * MARGIN),
+    }
+}
+
 /// How many pictures a batch has, in the corner of its thumbnail.
 fn count_badge(ui: &Ui, thumb: Rect, count: u32) {
     let palette = palette(ui);
     let size = Vec2::splat(theme::COUNT_SIZE);
     let rect = Rect::from_min_size(thumb.right_bottom() - size - vec2(4.0, 4.0), size);
-    let radius = CornerRadius::same(theme::RADIUS);
-    ui.painter()
-        .rect_filled(rect, radius, palette.stage.gamma_multiply(0.85));
-    ui.painter().text(
-        rect.center(),
-        Align2::CENTER_CENTER,
+    let ground = palette.stage.gamma_multiply(0.85);
+    badge(
+        ui,
+        rect,
+        ground,
         count,
-        FontId::proportional(theme::COUNT_SIZE * 0.65),
-        palette.text,
+        (theme::COUNT_SIZE * 0.65, palette.text),
     );
 }

@@ -95,7 +95,7 @@ fn a_bare_machine_has_no_model_and_says_what_is_known_and_where_it_looked() {
         err.to_string().contains("Wan-AI/Wan2.2-TI2V-5B-Diffusers"),
         "{err}"
     );
-    assert!(err.to_string().contains("34.2 GB"), "{err}");
+    assert!(err.to_string().contains("31.9 GiB"), "{err}");
     let err = catalog.find("nothing").unwrap_err();
     assert!(
         matches!(err, CatalogError::Unknown { .. }) && err.to_string().contains(EMBEDDED_MODEL)

@@ -1,9 +1,9 @@
 //! The list of earlier prompts, behind a button.
 
 use egui::{Button, Layout, Popup, PopupCloseBehavior, Response, RichText, ScrollArea, Ui, vec2};
+use safelight_core::prompts::PromptEntry;
 
 use crate::app::commands::PromptCommand;
-use crate::app::prompt::history::PromptEntry;
 use crate::ui::widgets::{icon_button, list_height, palette, search_field};
 use crate::ui::{View, icons, theme};
 

@@ -1,4 +1,4 @@
-//! The file of prompts: one JSON object a line, newest first, shared by all windows.
+//! The prompts that were submitted, and their file: one JSON object a line, newest first, shared by all windows.
 //!
 //! A window takes the file for itself while it changes it, and writes it as a whole or not at all. Lines that make no
 //! sense are left out; a file that cannot be read is not written over.
@@ -7,15 +7,46 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use safelight_core::files::{read_bounded, write_private};
+use serde::{Deserialize, Serialize};
 
-use super::history::{MAX_ENTRIES, PromptEntry};
+use crate::files::{read_bounded, write_private};
+use crate::job::GenerateForm;
+use crate::model::ModelSpec;
 
 /// As many prompts as are kept, each as long as any encoder reads, are smaller.
 const MAX_BYTES: u64 = 64 << 20;
 
+/// More are forgotten, oldest first.
+pub const MAX_ENTRIES: usize = 500;
+
+/// A prompt as it was written, with the negative one where that acted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptEntry {
+    pub prompt: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub negative: String,
+}
+
+impl PromptEntry {
+    pub fn of(form: &GenerateForm, spec: &ModelSpec) -> Self {
+        let negative = form.negative_prompt.as_deref();
+        let negative = negative.filter(|_| form.is_guided(spec));
+        Self {
+            prompt: form.prompt.trim().to_owned(),
+            negative: negative.unwrap_or_default().trim().to_owned(),
+        }
+    }
+}
+
+/// Puts one in front; no two are the same, and there are never too many.
+pub fn remember(entries: &mut Vec<PromptEntry>, entry: PromptEntry) {
+    entries.retain(|known| *known != entry);
+    entries.insert(0, entry);
+    entries.truncate(MAX_ENTRIES);
+}
+
 /// Changes what is in the file, and gives what is in it then.
-pub(super) fn change(
+pub fn change(
     path: &Path,
     change: impl FnOnce(&mut Vec<PromptEntry>),
 ) -> io::Result<Vec<PromptEntry>> {
@@ -68,13 +99,33 @@ fn to_lines(entries: &[PromptEntry]) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::prompt::history::remember;
 
     fn entry(prompt: &str) -> PromptEntry {
         PromptEntry {
             prompt: prompt.to_owned(),
             negative: "fog".to_owned(),
         }
+    }
+
+    #[test]
+    fn no_prompt_is_there_twice_and_the_oldest_goes() {
+        let mut entries = Vec::new();
+        for i in 0..MAX_ENTRIES + 10 {
+            remember(&mut entries, entry(&format!("prompt {i}")));
+        }
+        assert_eq!(entries.len(), MAX_ENTRIES);
+        remember(&mut entries, entry("prompt 300"));
+        assert_eq!(
+            (entries.len(), &entries[0]),
+            (MAX_ENTRIES, &entry("prompt 300"))
+        );
+        assert_eq!(
+            entries
+                .iter()
+                .filter(|it| it.prompt == "prompt 300")
+                .count(),
+            1
+        );
     }
 
     #[test]

@@ -1,0 +1,351 @@
+//! Small pictures of files and results: asked for by whoever draws them, made on threads of their own, and kept as
+//! textures in a bounded amount of memory.
+//!
+//! What one frame asks for counts until the next one is drawn. How files are opened is not known here.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use egui::{ColorImage, Context, TextureHandle};
+use safelight_core::gallery::{Entry, Stamp, THUMB_SIDE, ThumbFolder, ThumbKey};
+use safelight_core::job::JobId;
+use safelight_core::media::{Picture, first_picture, thumbnail};
+
+use crate::app::background::Background;
+use crate::app::background::guard::{NOT_SURVIVED, guarded};
+use crate::app::inputs::opening::open_input;
+use crate::app::pending::{Postbox, Stream};
+use crate::app::state::color_image;
+
+/// Two, so that one large file does not hold up the screen.
+const NUM_THREADS: usize = 2;
+/// So many are handed to the threads at once: what is scrolled past meanwhile is not made.
+const MAX_IN_WORK: usize = 8;
+/// What all textures may take. What is on the screen stays, whatever it takes.
+const MAX_BYTES: usize = 192 << 20;
+
+/// What a small picture is of.
+#[derive(Clone, Debug)]
+pub enum Pictured {
+    /// A result's file: its first frame, which is kept on the disk, too.
+    Result(Arc<Entry>),
+    /// What a job starts from: of a clip the last frame.
+    Input(PathBuf),
+    /// One of the pictures that a job of this session made, or a frame of its clip.
+    Made(JobId, usize, Arc<Picture>),
+}
+
+/// Tells one small picture from all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum ThumbId {
+    Result(ThumbKey),
+    Input(ThumbKey),
+    Made(JobId, usize),
+}
+
+impl Pictured {
+    /// A file that has changed is another one to the gallery.
+    fn id(&self) -> ThumbId {
+        match self {
+            Self::Result(entry) => ThumbId::Result(entry.thumb),
+            Self::Input(path) => ThumbId::Input(ThumbKey::of(path, Stamp::default())),
+            Self::Made(job, index, _) => ThumbId::Made(*job, *index),
+        }
+    }
+
+    /// Opened on a thread; `folder` has those of results.
+    fn image(self, folder: Option<&ThumbFolder>, side: u32) -> Result<ColorImage, String> {
+        let picture = match self {
+            Self::Result(entry) => {
+                let kept = folder.map(|folder| folder.get(&entry.path, entry.thumb));
+                let opened = kept.unwrap_or_else(|| first_picture(&entry.path));
+                Arc::new(opened.map_err(|err| err.to_string())?)
+            }
+            Self::Input(path) => Arc::new(open_input(&path).map_err(|err| err.summary)?.thumb),
+            Self::Made(_, _, picture) => picture,
+        };
+        let is_small = picture.width.max(picture.height) <= side;
+        let small = (!is_small).then(|| thumbnail(&picture, side, side).ok());
+        Ok(color_image(small.flatten().as_ref().unwrap_or(&picture)))
+    }
+}
+
+/// One to be made, with its longer side in pixels.
+struct Wish {
+    id: ThumbId,
+    side: u32,
+    what: Pictured,
+}
+
+type Made = (ThumbId, u32, Result<ColorImage, String>);
+
+struct Thumb {
+    /// Or why there is none, a sentence.
+    texture: Result<TextureHandle, String>,
+    bytes: usize,
+    /// As large as was asked for, in pixels.
+    side: u32,
+    /// In which round it was drawn last.
+    drawn: Cell<u64>,
+}
+
+/// The near end of the threads.
+struct Threads {
+    wishes: Sender<Wish>,
+    made: Vec<Stream<Made>>,
+}
+
+/// All small pictures of the window.
+pub struct Thumbs {
+    folder: Option<ThumbFolder>,
+    thumbs: HashMap<ThumbId, Thumb>,
+    bytes: usize,
+    max_bytes: usize,
+    round: Cell<u64>,
+    /// What the last frame lacked, in the order in which it was asked for.
+    wishes: RefCell<Vec<Wish>>,
+    in_work: HashSet<(ThumbId, u32)>,
+    threads: Option<Threads>,
+}
+
+impl Thumbs {
+    /// `folder` is where those of results are kept between runs.
+    pub(super) fn new(folder: Option<PathBuf>) -> Self {
+        Self {
+            folder: folder.map(ThumbFolder::new),
+            thumbs: HashMap::new(),
+            bytes: 0,
+            max_bytes: MAX_BYTES,
+            round: Cell::new(0),
+            wishes: RefCell::default(),
+            in_work: HashSet::new(),
+            threads: None,
+        }
+    }
+
+    /// A new frame begins: what the one before asked for does not count any more.
+    pub fn begin_round(&self) {
+        self.round.set(self.round.get() + 1);
+        self.wishes.borrow_mut().clear();
+    }
+
+    /// What there is to draw, or why there will be nothing. What is missing, or smaller than `side` pixels at its longer
+    /// side, is made.
+    pub fn get(&self, what: Pictured, side: u32) -> Option<Result<&TextureHandle, &str>> {
+        let id = what.id();
+        self.want(what, side);
+        let thumb = self.thumbs.get(&id)?;
+        thumb.drawn.set(self.round.get());
+        Some(thumb.texture.as_ref().map_err(String::as_str))
+    }
+
+    /// Has one made that will be drawn soon.
+    pub fn want(&self, what: Pictured, side: u32) {
+        let id = what.id();
+        if !self.is_there(id, side) {
+            self.wishes.borrow_mut().push(Wish { id, side, what });
+        }
+    }
+
+    /// Whether there is one of this size, or a word on why there is none.
+    pub fn has(&self, what: &Pictured, side: u32) -> bool {
+        self.is_there(what.id(), side)
+    }
+
+    /// More of them are to come.
+    pub fn is_busy(&self) -> bool {
+        !self.in_work.is_empty() || !self.wishes.borrow().is_empty()
+    }
+
+    /// Shows a picture that was opened just now, in place of what its file looked like before.
+    pub fn put(&mut self, ctx: &Context, what: &Pictured, picture: &Picture) {
+        let id = what.id();
+        if let Some(old) = self.thumbs.remove(&id) {
+            self.bytes -= old.bytes;
+        }
+        self.keep(ctx, (id, THUMB_SIDE, Ok(color_image(picture))));
+    }
+
+    /// Takes in what was made, and has more made of what is wished.
+    pub(super) fn poll(&mut self, ctx: &Context, background: &Background) {
+        let made = self
+            .threads
+            .iter_mut()
+            .flat_map(|threads| &mut threads.made);
+        let made: Vec<Made> = made
+            .flat_map(|made| std::iter::from_fn(|| made.take()))
+            .collect();
+        for made in made {
+            self.in_work.remove(&(made.0, made.1));
+            self.keep(ctx, made);
+        }
+        let mut left = Vec::new();
+        for wish in self.wishes.take() {
+            let key = (wish.id, wish.side);
+            if self.is_there(wish.id, wish.side) || self.in_work.contains(&key) {
+                continue;
+            }
+            let folder = &self.folder;
+            let threads = self
+                .threads
+                .get_or_insert_with(|| Threads::start(background, folder));
+            if self.in_work.len() >= MAX_IN_WORK {
+                left.push(wish);
+            } else if threads.wishes.try_send(wish).is_ok() {
+                self.in_work.insert(key);
+            }
+        }
+        self.wishes.replace(left);
+    }
+
+    fn is_there(&self, id: ThumbId, side: u32) -> bool {
+        let thumb = self.thumbs.get(&id);
+        thumb.is_some_and(|thumb| thumb.side >= side)
+    }
+
+    fn keep(&mut self, ctx: &Context, (id, side, made): Made) {
+        if self.is_there(id, side) {
+            // A smaller one that took longer.
+            return;
+        }
+        let bytes = made.as_ref().map_or(0, |image| image.pixels.len() * 4);
+        let thumb = Thumb {
+            texture: made.map(|image| ctx.load_texture("thumbnail", image, Default::default())),
+            bytes,
+            side,
+            drawn: self.round.clone(),
+        };
+        self.bytes += bytes;
+        if let Some(old) = self.thumbs.insert(id, thumb) {
+            self.bytes -= old.bytes;
+        }
+        if self.bytes > self.max_bytes {
+            self.make_room();
+        }
+    }
+
+    /// Drops those that were not drawn for the longest time, to nine tenths.
+    fn make_room(&mut self) {
+        let mut old: Vec<(u64, ThumbId)> = self
+            .thumbs
+            .iter()
+            .filter(|(_, thumb)| thumb.drawn < self.round)
+            .map(|(id, thumb)| (thumb.drawn.get(), *id))
+            .collect();
+        old.sort_unstable();
+        for (_, id) in old {
+            if self.bytes <= self.max_bytes / 10 * 9 {
+                break;
+            }
+            if let Some(thumb) = self.thumbs.remove(&id) {
+                self.bytes -= thumb.bytes;
+            }
+        }
+    }
+}
+
+impl Threads {
+    fn start(background: &Background, folder: &Option<ThumbFolder>) -> Self {
+        let (wishes, wished) = bounded(MAX_IN_WORK);
+        let threads = (0..NUM_THREADS).map(|_| {
+            let (wished, folder) = (wished.clone(), folder.clone());
+            background.stream("thumbnails", move |postbox| {
+                make_all(&wished, folder.as_ref(), postbox);
+            })
+        });
+        let made = threads.collect();
+        Self { wishes, made }
+    }
+}
+
+/// Makes what is wished until nobody can wish any more. Files come from anywhere, so what a decoder does with one must
+/// harm no other.
+fn make_all(wished: &Receiver<Wish>, folder: Option<&ThumbFolder>, postbox: &Postbox<Made>) {
+    for Wish { id, side, what } in wished {
+        let made = guarded(|| what.image(folder, side));
+        postbox.post((id, side, made.unwrap_or_else(|| Err(NOT_SURVIVED.into()))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::app::cx::Cx;
+
+    fn picture(side: u32) -> Arc<Picture> {
+        Arc::new(Picture::from_fn(side, side, |_, _| [9, 9, 9]).unwrap())
+    }
+
+    #[test]
+    fn textures_that_were_not_drawn_lately_go_first() {
+        let (ctx, picture) = (Context::default(), picture(16));
+        let of = |index| Pictured::Made(JobId(1), index, Arc::clone(&picture));
+        let image = || Ok(ColorImage::filled([16, 16], egui::Color32::RED));
+        let mut thumbs = Thumbs {
+            max_bytes: 10 * 16 * 16 * 4,
+            ..Thumbs::new(None)
+        };
+        for index in 0..10 {
+            thumbs.begin_round();
+            thumbs.keep(&ctx, (of(index).id(), 16, image()));
+        }
+        thumbs.begin_round();
+        assert!(matches!(thumbs.get(of(0), 16), Some(Ok(_))));
+        thumbs.keep(&ctx, (of(10).id(), 16, image()));
+        assert!(thumbs.has(&of(0), 16) && thumbs.has(&of(10), 16));
+        assert!(!thumbs.has(&of(1), 16) && !thumbs.has(&of(0), 17));
+        assert!(thumbs.bytes <= thumbs.max_bytes);
+        thumbs.keep(&ctx, (of(10).id(), 8, image()));
+        assert!(thumbs.has(&of(10), 16), "a smaller one came later");
+        thumbs.keep(&ctx, (of(11).id(), 16, Err("it is broken".to_owned())));
+        let shown = thumbs.get(of(11), 16);
+        assert!(matches!(shown, Some(Err("it is broken"))));
+        assert!(thumbs.get(of(1), 16).is_none());
+    }
+
+    #[test]
+    fn what_is_asked_for_is_made_once_for_each_size_and_what_is_not_seen_any_more_is_not() {
+        let (mut cx, picture) = (Cx::alone(), picture(64));
+        let of = |index| Pictured::Made(JobId(1), index, Arc::clone(&picture));
+        // What the frame before asked for.
+        cx.thumbs.want(of(8), 16);
+        cx.thumbs.begin_round();
+        for side in [16, 32, 16] {
+            assert!(cx.thumbs.get(of(0), side).is_none());
+        }
+        cx.poll_thumbs();
+        assert_eq!(cx.thumbs.in_work.len(), 2);
+        while cx.thumbs.is_busy() {
+            std::thread::sleep(Duration::from_millis(1));
+            cx.poll_thumbs();
+        }
+        assert!(cx.thumbs.has(&of(0), 32) && !cx.thumbs.has(&of(8), 16));
+        let Some(Ok(texture)) = cx.thumbs.get(of(0), 32) else {
+            panic!("it is there");
+        };
+        assert_eq!(texture.size(), [32, 32]);
+    }
+
+    #[test]
+    fn an_input_that_is_opened_again_looks_as_it_does_now_and_a_broken_one_says_why() {
+        let mut cx = Cx::alone();
+        let boat = || Pictured::Input(PathBuf::from("/nowhere/boat.png"));
+        assert!(cx.thumbs.get(boat(), 16).is_none());
+        cx.poll_thumbs();
+        while cx.thumbs.is_busy() {
+            std::thread::sleep(Duration::from_millis(1));
+            cx.poll_thumbs();
+        }
+        let shown = cx.thumbs.get(boat(), 16);
+        assert!(matches!(shown, Some(Err(why)) if why.contains("boat.png")));
+        let ctx = cx.ctx.clone();
+        cx.thumbs.put(&ctx, &boat(), &picture(8));
+        let shown = cx.thumbs.get(boat(), 16);
+        assert!(matches!(shown, Some(Ok(_))));
+    }
+}

@@ -1,0 +1,175 @@
+//! What can be taken back: one history for the whole window, of which Ctrl+Z takes the last entry.
+//!
+//! Parts push what they need to bring something back, and get it again from [`super::App`]. How it comes back is theirs.
+
+use std::collections::VecDeque;
+
+use safelight_core::job::{GenerateForm, JobId};
+
+use crate::app::cx::Cx;
+use crate::app::inputs::{Inputs, Slot, Source};
+use crate::app::notices::Cause;
+use crate::app::queue::Removed;
+
+/// Older ones cannot be taken back any more.
+const MAX_ENTRIES: usize = 50;
+
+/// What brings something back.
+#[derive(Debug)]
+pub enum Undo {
+    /// Jobs that were removed from the queue.
+    Jobs(Vec<Removed>),
+    /// Results that went to the trash, which the gallery knows by the entry's number.
+    Results,
+    /// The form as it was.
+    Form(Box<FormBefore>),
+}
+
+/// One thing that can be taken back.
+#[derive(Debug)]
+pub struct UndoEntry {
+    pub id: u64,
+    /// What was done, such as `remove 3 jobs`.
+    pub name: String,
+    pub what: Undo,
+}
+
+/// All that can be taken back, oldest first.
+#[derive(Debug, Default)]
+pub struct UndoHistory {
+    entries: VecDeque<UndoEntry>,
+    /// How many there ever were.
+    num_pushed: u64,
+}
+
+impl UndoHistory {
+    /// Keeps how to take back what was just done; gives the entry's number.
+    pub fn push(&mut self, name: impl Into<String>, what: Undo) -> u64 {
+        self.num_pushed += 1;
+        let (id, name) = (self.num_pushed, name.into());
+        self.entries.push_back(UndoEntry { id, name, what });
+        if self.entries.len() > MAX_ENTRIES {
+            self.entries.pop_front();
+        }
+        id
+    }
+
+    /// The same for what could not be taken back just now: all others come before it.
+    pub fn push_behind(&mut self, name: impl Into<String>, what: Undo) -> u64 {
+        let id = self.push(name, what);
+        self.entries.rotate_right(1);
+        id
+    }
+
+    /// What would be taken back, such as `remove 3 jobs`.
+    pub fn last(&self) -> Option<&str> {
+        self.entries.back().map(|entry| entry.name.as_str())
+    }
+
+    /// The entry with this number, else the last one.
+    pub fn take(&mut self, id: Option<u64>) -> Option<UndoEntry> {
+        match id {
+            Some(id) => {
+                let at = self.entries.iter().position(|entry| entry.id == id);
+                at.and_then(|at| self.entries.remove(at))
+            }
+            None => self.entries.pop_back(),
+        }
+    }
+}
+
+/// The form as it was before something filled it.
+#[derive(Debug)]
+pub struct FormBefore {
+    pub form: GenerateForm,
+    /// Its pictures, where those were replaced too.
+    pub inputs: Option<[Option<Source>; Slot::ALL.len()]>,
+    /// What was put in place of its negative prompt.
+    pub negative_after: Option<String>,
+    /// The job whose settings it held.
+    pub edited: Option<JobId>,
+}
+
+impl FormBefore {
+    /// Puts it back; where that cannot be, says why.
+    pub fn put_back(
+        self,
+        inputs: &mut Inputs,
+        edited: Option<JobId>,
+        cx: &mut Cx,
+    ) -> Result<(), &'static str> {
+        if self.edited != edited {
+            return Err("The form is another job's by now, so it stays as it is");
+        }
+        if let Some(before) = self.inputs {
+            cx.form = self.form;
+            inputs.put_back(before);
+            cx.notices.end(&Cause::Restored);
+            return Ok(());
+        }
+        // What has been written since stays.
+        let now = std::mem::take(&mut cx.form);
+        let negative_prompt = if now.negative_prompt == self.negative_after {
+            self.form.negative_prompt
+        } else {
+            now.negative_prompt
+        };
+        cx.form = GenerateForm {
+            prompt: now.prompt,
+            negative_prompt,
+            is_one_a_line: now.is_one_a_line,
+            loras: now.loras,
+            seed: now.seed,
+            typed_seed: now.typed_seed,
+            seed_mode: now.seed_mode,
+            ..self.form
+        };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_entry_comes_first_and_only_so_many_are_kept() {
+        let mut history = UndoHistory::default();
+        let first = history.push("first", Undo::Results);
+        for number in 0..MAX_ENTRIES {
+            history.push(format!("number {number}"), Undo::Results);
+        }
+        assert!(history.take(Some(first)).is_none(), "it is too long ago");
+        assert_eq!(history.last(), Some("number 49"));
+        let behind = history.push_behind("behind", Undo::Results);
+        assert_eq!(history.take(None).unwrap().name, "number 49");
+        assert_eq!(history.take(Some(behind)).unwrap().name, "behind");
+        assert_eq!(history.last(), Some("number 48"));
+    }
+
+    #[test]
+    fn values_come_back_and_what_was_written_since_stays() {
+        let (mut cx, mut inputs) = (Cx::alone(), Inputs::default());
+        let form = GenerateForm {
+            num_frames: Some(33),
+            negative_prompt: Some("blurred".to_owned()),
+            ..GenerateForm::default()
+        };
+        let before = |edited| FormBefore {
+            form: form.clone(),
+            inputs: None,
+            negative_after: None,
+            edited,
+        };
+        cx.form.prompt = "a boat".to_owned();
+        before(None).put_back(&mut inputs, None, &mut cx).unwrap();
+        assert_eq!(cx.form.num_frames, Some(33));
+        assert_eq!(cx.form.prompt, "a boat");
+        assert_eq!(cx.form.negative_prompt.as_deref(), Some("blurred"));
+        cx.form.negative_prompt = Some("dark".to_owned());
+        before(None).put_back(&mut inputs, None, &mut cx).unwrap();
+        assert_eq!(cx.form.negative_prompt.as_deref(), Some("dark"));
+        let of_a_job = before(Some(JobId(1))).put_back(&mut inputs, None, &mut cx);
+        assert!(of_a_job.is_err_and(|why| why.contains("another job's")));
+    }
+}

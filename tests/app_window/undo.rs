@@ -1,0 +1,135 @@
+//! One history for the whole window: Ctrl+Z takes back what was done last, wherever it was done.
+
+use egui::accesskit::Role;
+use egui::{Key, Modifiers};
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::commands::{AppCommand, LibraryCommand, QueueCommand};
+use safelight_core::job::GenerateForm;
+
+use crate::harness::{Bench, flux_spec};
+
+fn undo(bench: &mut Bench) {
+    bench
+        .harness
+        .key_press_modifiers(Modifiers::COMMAND, Key::Z);
+    bench.settle();
+}
+
+fn reset_form(bench: &mut Bench) {
+    let reset = AppCommand::Library(LibraryCommand::ResetForm);
+    bench.app().cx.push(reset);
+    bench.settle();
+}
+
+fn prompts(bench: &mut Bench) -> Vec<String> {
+    let waiting = bench.app().queue.waiting.iter();
+    waiting.map(|job| job.request.prompt.clone()).collect()
+}
+
+#[test]
+fn what_was_done_last_comes_back_first_wherever_it_was_done() {
+    let mut bench = Bench::of(flux_spec());
+    bench.start_job();
+    for prompt in ["one", "two"] {
+        bench.app().cx.form.prompt = prompt.to_owned();
+        bench.press("Generate");
+    }
+    bench.press("Remove from queue: one");
+    bench.assert_shows("Removed from the queue: one");
+    bench.scroll_to("Draft");
+    bench.press("Draft");
+    let draft = bench.app().cx.form.clone();
+    bench.app().cx.form.prompt = "written since".to_owned();
+    reset_form(&mut bench);
+    assert_eq!(bench.app().cx.undo.last(), Some("reset the form"));
+
+    undo(&mut bench);
+    let is_draft = GenerateForm {
+        prompt: "written since".to_owned(),
+        ..draft
+    };
+    assert_eq!(bench.app().cx.form, is_draft);
+    bench.assert_shows("Undone: reset the form");
+    undo(&mut bench);
+    let form = &bench.app().cx.form;
+    assert_eq!((form.sampling.num_steps, form.width), (None, None));
+    assert_eq!(form.prompt, "written since");
+    undo(&mut bench);
+    assert_eq!(prompts(&mut bench), ["one", "two"]);
+    assert!(!bench.has("Removed from the queue"));
+    undo(&mut bench);
+    bench.assert_shows("There is nothing to undo");
+}
+
+#[test]
+fn whoever_writes_a_text_takes_back_letters_and_not_jobs() {
+    let mut bench = Bench::new();
+    bench.start_job();
+    bench.press("Generate");
+    let id = bench.app().queue.waiting[0].id;
+    bench.app().cx.push(QueueCommand::Remove(id));
+    bench.settle();
+    bench.write_prompt("a boat");
+    undo(&mut bench);
+    assert!(prompts(&mut bench).is_empty());
+    bench.harness.key_press(Key::Escape);
+    bench.settle();
+    // With Shift it would be done again.
+    bench
+        .harness
+        .key_press_modifiers(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
+    bench.settle();
+    assert!(prompts(&mut bench).is_empty());
+    undo(&mut bench);
+    assert_eq!(prompts(&mut bench).len(), 1);
+}
+
+#[test]
+fn the_palette_names_what_would_be_taken_back() {
+    let mut bench = Bench::new();
+    let open = |bench: &mut Bench| {
+        bench
+            .harness
+            .key_press_modifiers(Modifiers::COMMAND, Key::K);
+        bench.settle();
+        let field = bench
+            .harness
+            .get_by_role_and_label(Role::TextInput, "Search commands");
+        field.type_text("undo");
+        bench.settle();
+    };
+    open(&mut bench);
+    assert!(!bench.has("Undo"), "there is nothing to take back");
+    bench.harness.key_press(Key::Escape);
+    bench.settle();
+    bench.start_job();
+    for _ in 0..2 {
+        bench.press("Generate");
+    }
+    let waiting = bench.app().queue.waiting.clone();
+    for job in &waiting {
+        bench.app().cx.push(QueueCommand::Remove(job.id));
+    }
+    bench.settle();
+    open(&mut bench);
+    bench.assert_shows("Undo: remove a job");
+    bench.harness.key_press(Key::Enter);
+    bench.settle();
+    assert_eq!(prompts(&mut bench).len(), 1);
+}
+
+#[test]
+fn a_form_that_is_another_jobs_by_now_stays_and_that_is_said() {
+    let mut bench = Bench::of(flux_spec());
+    bench.start_job();
+    bench.press("Generate");
+    bench.app().cx.form.sampling.num_steps = Some(9);
+    reset_form(&mut bench);
+    let id = bench.app().queue.waiting[0].id;
+    bench.app().cx.push(QueueCommand::Edit(id));
+    bench.settle();
+    let form = bench.app().cx.form.clone();
+    undo(&mut bench);
+    assert_eq!(bench.app().cx.form, form);
+    bench.assert_shows("The form is another job's by now");
+}
