@@ -260,7 +260,7 @@ fn a_part_that_lies_elsewhere_is_not_fetched_again() {
     let said = text(&output.stderr);
     assert_eq!(case.fetched(), [VAE, TRANSFORMER], "{said}");
     assert!(
-        said.contains("Here already") && said.contains("another program"),
+        said.contains("Already here") && said.contains("another program"),
         "{said}"
     );
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -296,7 +296,7 @@ fn another_folder_is_said_to_be_added() {
 fn what_cannot_be_fetched_says_why_and_its_code_is_as_elsewhere() {
     for (status, code, expected) in [
         (401, 1, "agree on the model's page"),
-        (404, 1, "no such file"),
+        (404, 1, "not on the server"),
     ] {
         let case = Case::new(move |request, answer| match request.path.as_str() {
             VAE => Answer::of(status),
@@ -317,8 +317,8 @@ fn what_cannot_be_fetched_says_why_and_its_code_is_as_elsewhere() {
     }
     let case = Case::new(|_, answer| answer);
     for (id, expected) in [
-        ("nothing", "no model with the id"),
-        ("little-world", "not known from where"),
+        ("nothing", "there is no model"),
+        ("little-world", "not know where to download"),
     ] {
         let output = case.run(&["download", id]);
         assert_eq!(output.status.code(), Some(3));

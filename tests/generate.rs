@@ -117,7 +117,7 @@ fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
     .unwrap();
     fs::create_dir(home.path().join("seq.json")).unwrap();
     let cases: [(&[&str], &str); 26] = [
-        (&["--mask", "whole.png"], "cannot keep a part of a picture"),
+        (&["--mask", "whole.png"], "does not use masks"),
         (&["--schedule", "linear"], "exponential"),
         (&["--frames", "4294967295"], "4n+1"),
         (&["--width", "4096", "--height", "64"], "3840"),
@@ -130,14 +130,11 @@ fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
         (&["--vae-tile", "63"], "between 64"),
         (&["--preset", "slow"], "has none"),
         (&["--sampler", "dpm"], "dpmpp_2m"),
-        (
-            &["--last-image", "whole.png"],
-            "cannot end on a given picture",
-        ),
+        (&["--last-image", "whole.png"], "does not use end pictures"),
         (&["--extend", "text.png"], "a text file"),
         (&["--extend", "whole.png"], "without a number"),
         (&["--extend", "none.mp4"], "none.mp4"),
-        (&["--extend", "cut.mp4"], "ends early"),
+        (&["--extend", "cut.mp4"], "is incomplete"),
         (&["--steps", "0"], "between 1 and 1000"),
         (&["--guidance", "-3"], "between 0 and 100"),
         (&["--image", "cut.png"], "cut.png"),

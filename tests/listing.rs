@@ -150,7 +150,7 @@ fn inspect_of_nothing_or_of_a_pickle_says_so_and_what_to_do() {
     for (name, part) in [
         ("none/at/all", "no file or folder"),
         ("a.ckpt", "pickle"),
-        ("word", "known here"),
+        ("word", "available: "),
     ] {
         let output = run(&home, &["inspect", name]);
         assert_eq!(output.status.code(), Some(3), "{name}");
@@ -225,7 +225,7 @@ fn jobs_that_can_go_on_are_listed_and_others_refused() {
     let output = run(&home, &["resume"]);
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.starts_with("No job can go on"), "{text}");
+    assert!(text.starts_with("There is no job to resume"), "{text}");
 
     let sections = json!({"count": 2, "window": 9, "order": "original"});
     let request = json!({
@@ -253,7 +253,7 @@ fn jobs_that_can_go_on_are_listed_and_others_refused() {
     let output = run(&home, &["resume", "17"]);
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("there is no job that can go on"), "{text}");
+    assert!(text.contains("this job cannot be resumed"), "{text}");
 }
 
 #[test]
@@ -277,7 +277,10 @@ fn inspect_says_how_another_programs_file_was_made() {
     let output = run(&home, &["generate", "--from", "clip.json"]);
     assert_eq!(output.status.code(), Some(3));
     let said = text(&output.stderr);
-    assert!(said.contains("no model of its family is here"), "{said}");
+    assert!(
+        said.contains("this computer has no model of that family"),
+        "{said}"
+    );
 }
 
 #[test]

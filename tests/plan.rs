@@ -112,10 +112,10 @@ fn what_cannot_be_planned_is_refused_in_one_sentence() {
     for (more, part) in [
         (
             &["--class", "npu"][..],
-            "expected a class (discrete, unified, cpu)",
+            "is not a class of device: choose discrete, unified or cpu",
         ),
-        (&["--total", "much"], "expected a number of GiB"),
-        (&["--preserved", "-1"], "expected a number of GiB"),
+        (&["--total", "much"], "is not a number of GiB"),
+        (&["--preserved", "-1"], "is not a number of GiB"),
     ] {
         let output = plan(&home, more);
         assert_eq!(output.status.code(), Some(2), "{more:?}");

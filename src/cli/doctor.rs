@@ -22,10 +22,10 @@ pub struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Leave out what takes seconds: the speed of the device and of the disk
+    /// Skip the slow checks: the speed of the device and of the disk
     #[arg(long)]
     quick: bool,
-    /// Remove what MIOpen, AMD's library of convolutions, keeps on disk, and examine nothing
+    /// Only clear the disk cache of MIOpen, AMD's convolution library, and run no checks
     #[arg(long, conflicts_with = "quick")]
     clear_miopen_cache: bool,
 }

@@ -24,18 +24,18 @@ use crate::telemetry::host;
 /// How often progress is told to programs.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
-/// Fetch the files that a known model lacks: they are listed first, and nothing comes without a yes
+/// Download the missing files of a model: they are listed first, and nothing is downloaded before you agree
 #[derive(Args, Debug)]
 pub struct DownloadArgs {
     /// The id of a model that `safelight models` lists
     model: String,
-    /// The folder for models to fetch into [default: the app's own]
+    /// The folder for models to download to [default: the app's own]
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
-    /// Do not ask
+    /// Do not ask before the download
     #[arg(long, short)]
     yes: bool,
-    /// Connections at once
+    /// Connections at the same time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
     connections: u8,
     /// Print one JSON object a line
@@ -62,7 +62,7 @@ impl<'a> Download<'a> {
                 .map_err(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err))?,
         };
         if models.exists() && !models.is_dir() {
-            let text = format!("expected a folder, found a file: {}", models.display());
+            let text = format!("this is a file, not a folder: {}", models.display());
             return Err(JobError::new(JobErrorKind::InvalidRequest, text));
         }
         Ok(Self {
@@ -76,7 +76,7 @@ impl<'a> Download<'a> {
         let (catalog, _) = self.catalog();
         if let Some(spec) = catalog.available.iter().find(|it| it.id == self.args.model) {
             self.say_here(
-                &format!("{} is on this disk already", spec.name),
+                &format!("{} is already on this disk", spec.name),
                 &spec.folder,
             );
             return Ok(0);
@@ -171,11 +171,11 @@ impl<'a> Download<'a> {
             return;
         }
         say(&format!("{}, licence: {}", entry.name, entry.licence));
-        say(&format!("To fetch into {}", self.models.display()));
+        say(&format!("To download to {}", self.models.display()));
         let rows = all.iter().map(|(source, _, quote)| {
             let kept = match quote.here_bytes {
                 0 => String::new(),
-                bytes => format!(", {} of it here", size_text(bytes)),
+                bytes => format!(", {} of it already here", size_text(bytes)),
             };
             vec![
                 source.component.label().to_owned(),
@@ -186,7 +186,7 @@ impl<'a> Download<'a> {
         });
         say(out::table(&rows.collect::<Vec<_>>()).trim_end_matches('\n'));
         if here().next().is_some() {
-            say("Here already");
+            say("Already here");
             let rows = here().map(|source| {
                 let place = source.here.as_ref().map(|it| it.display().to_string());
                 vec![
@@ -199,7 +199,7 @@ impl<'a> Download<'a> {
         let free = free.map_or_else(String::new, |free| {
             format!(", {} free there", size_text(free))
         });
-        say(&format!("{} to fetch{free}", size_text(left)));
+        say(&format!("{} to download{free}", size_text(left)));
     }
 
     /// Asks, unless that was settled before.
@@ -208,12 +208,12 @@ impl<'a> Download<'a> {
             return Ok(true);
         }
         if self.args.json || !io::stdin().is_terminal() {
-            let text = "expected --yes, because there is nobody to ask";
+            let text = "add --yes to download, as nobody can be asked here";
             return Err(JobError::new(JobErrorKind::InvalidRequest, text));
         }
         let mut terminal = io::stderr();
         // Whoever cannot read the question says no.
-        write!(terminal, "Fetch? [y/N] ")
+        write!(terminal, "Download? [y/N] ")
             .and_then(|()| terminal.flush())
             .ok();
         let mut answer = String::new();
@@ -271,7 +271,7 @@ impl<'a> Download<'a> {
         if self.args.json {
             print_event(&json!({"event": "cancelled"}));
         } else {
-            say("Cancelled; what has come is kept, and the same command goes on from there");
+            say("Cancelled. What was downloaded is kept: run the same command again to continue");
         }
     }
 }
@@ -279,11 +279,11 @@ impl<'a> Download<'a> {
 /// Why a model that is not complete cannot be fetched.
 fn nothing_to_fetch(entry: &CatalogEntry, catalog: &Catalog) -> JobError {
     if entry.sources.is_empty() {
-        let text = format!("it is not known from where to fetch {}", entry.name);
+        let text = format!("Safelight does not know where to download {}", entry.name);
         return JobError::new(JobErrorKind::BadModel, text).advise(format!("Get {}", entry.what));
     }
     let what = format!(
-        "all files of {} are here already, and it cannot be used",
+        "all files of {} are here, but it cannot be used",
         entry.name
     );
     let problems = catalog.problems.iter().chain(&catalog.unsupported);

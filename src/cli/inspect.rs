@@ -19,7 +19,7 @@ use super::{Surroundings, made_with, out};
 /// Characters of a path or of what is wrong with a file.
 const MAX_PROBLEM: usize = 1000;
 
-/// Say what a model folder or a weight file is, and what is missing or wrong; of a picture, a clip or a JSON file how it was made, here or by another program
+/// Show what a model folder or a weight file is and what is missing or wrong, or how a picture, a clip or a JSON file was made, by Safelight or another program
 #[derive(Args, Debug)]
 pub struct InspectArgs {
     /// A folder, a file, a result, or the id of a model on this disk
@@ -76,10 +76,10 @@ fn as_text(card: &IdentityCard) -> String {
         .any(roles);
     let runs = match (card.is_runnable, card.variant.is_empty()) {
         _ if card.lora.is_some() => "use it with `safelight generate --lora`",
-        (true, _) => "this version runs it",
-        (false, false) => "this version runs it once it is whole",
-        (false, true) if is_part => "a part that goes with a transformer",
-        (false, true) => "this version does not run it",
+        (true, _) => "Safelight can run it",
+        (false, false) => "Safelight can run it once it is complete",
+        (false, true) if is_part => "a component to use with a transformer",
+        (false, true) => "Safelight cannot run it",
     };
     writeln!(text, "  {}: {}; {runs}", card.kind, card.what).ok();
     let (size, count) = (size_text(card.bytes), count_text(card.parameters));
@@ -96,7 +96,7 @@ fn as_text(card: &IdentityCard) -> String {
         text.push_str(&out::table(&rows));
     }
     if !card.notes.is_empty() {
-        text.push_str("\nThe file says of itself\n");
+        text.push_str("\nMetadata of the file\n");
         for (key, value) in &card.notes {
             writeln!(text, "  {}: {}", shortened(key), shortened(value)).ok();
         }

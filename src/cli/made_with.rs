@@ -35,7 +35,7 @@ pub(super) fn read(path: &Path) -> Option<Result<Found, JobError>> {
 
 fn unreadable(err: &MediaError) -> JobError {
     JobError::from_error(JobErrorKind::InvalidRequest, err)
-        .advise("Give a picture, a clip, a JSON file, or a model's file or folder")
+        .advise("Choose a picture, a clip, a JSON file, or a model's file or folder")
 }
 
 pub(super) fn as_json(path: &Path, found: &Found) -> Value {
@@ -83,8 +83,8 @@ fn lines(restored: &Restored) -> Vec<(&'static str, String)> {
     let number = |number: Option<f64>| number.map(|number| number.to_string());
     let found = [
         ("model", restored.model.clone()),
-        ("model for low noise", restored.model_2.clone()),
-        ("hash of the model", restored.model_hash.clone()),
+        ("low-noise model", restored.model_2.clone()),
+        ("model hash", restored.model_hash.clone()),
         ("prompt", restored.prompt.clone()),
         ("negative prompt", restored.negative_prompt.clone()),
         (
@@ -96,11 +96,11 @@ fn lines(restored: &Restored) -> Vec<(&'static str, String)> {
             restored.num_frames.map(|frames| frames.to_string()),
         ),
         ("seconds", number(restored.secs)),
-        ("frames a second", number(restored.fps)),
+        ("frames per second", number(restored.fps)),
         ("seed", restored.seed.map(|seed| seed.to_string())),
         ("steps", restored.num_steps.map(|steps| steps.to_string())),
         ("guidance", number(restored.cfg_scale)),
-        ("guidance for low noise", number(restored.cfg_scale_2)),
+        ("low-noise guidance", number(restored.cfg_scale_2)),
         ("distilled guidance", number(restored.distilled_guidance)),
         ("shift", number(restored.shift)),
         ("sampler", restored.sampler.map(|it| it.name().to_owned())),

@@ -34,7 +34,7 @@ use crate::starting;
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Pictures or clips to open in the window, or in the one that is open already
+    /// Pictures or clips to open in the window, or in the one that is already open
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Surroundings, out};
 
-/// List the models on this disk, those that are known, and where models are looked for
+/// List the models on this disk, those that can be downloaded, and the folders that are searched
 #[derive(Args, Debug)]
 pub struct ModelsArgs {
     /// Print one JSON object
@@ -54,12 +54,12 @@ fn as_text(catalog: &Catalog) -> String {
         text.push_str(&available(spec));
     }
     if !catalog.missing.is_empty() {
-        text.push_str("\nKnown, but not on this disk (`safelight download ID` fetches one)\n");
+        text.push_str("\nNot downloaded yet (`safelight download ID` downloads one)\n");
         let rows: Vec<Vec<String>> = catalog.missing.iter().map(missing_row).collect();
         text.push_str(&out::table(&rows));
     }
     for (title, errors) in [
-        ("Not for this version", &catalog.unsupported),
+        ("Not supported by this version", &catalog.unsupported),
         ("Problems", &catalog.problems),
     ] {
         if !errors.is_empty() {
@@ -74,7 +74,7 @@ fn as_text(catalog: &Catalog) -> String {
     for place in &catalog.searched {
         let note = if place.exists { "" } else { "  (not there)" };
         let list = place.named_in.as_ref();
-        let named = list.map(|list| format!("  (named in {})", list.display()));
+        let named = list.map(|list| format!("  (listed in {})", list.display()));
         let named = named.unwrap_or_default();
         writeln!(text, "  {}{note}{named}", place.path.display()).ok();
     }
@@ -84,7 +84,7 @@ fn as_text(catalog: &Catalog) -> String {
 fn available(spec: &ModelSpec) -> String {
     let defaults = &spec.defaults;
     let (frames, fps) = (defaults.num_frames, defaults.fps);
-    let frames = format!(", {frames} frames at {fps} a second");
+    let frames = format!(", {frames} frames at {fps} fps");
     let frames = if spec.family.makes_pictures {
         ""
     } else {

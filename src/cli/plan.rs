@@ -31,28 +31,28 @@ const CLASSES: [(&str, DeviceClass); 3] = [
     ("cpu", DeviceClass::Cpu),
 ];
 
-/// Say what a job needs of memory and whether it fits, without running it: the arguments of generate, and those below
+/// Show how much memory a job needs and whether it fits, without running it: takes the arguments of generate and those below
 #[derive(Args, Debug)]
 pub struct PlanArgs {
     #[command(flatten)]
     generate: GenerateArgs,
-    /// Plan for a device with so much memory instead of this machine's
+    /// Plan for a device with this much memory instead of this computer's
     #[arg(long, value_name = "GIB", value_parser = generate::gib_value)]
     total: Option<f64>,
     /// Its class: discrete, unified or cpu [default: discrete with --total]
     #[arg(long, value_name = "CLASS", value_parser = class)]
     class: Option<DeviceClass>,
-    /// What other programs use of it
+    /// How much of it other programs use
     #[arg(long, value_name = "GIB", value_parser = generate::gib_value)]
     used: Option<f64>,
-    /// Also print what each preserved value from 0 to 18 GiB would mean
+    /// Also print the plan for each preserved value from 0 to 18 GiB
     #[arg(long)]
     preserved_table: bool,
 }
 
 fn class(text: &str) -> Result<DeviceClass, String> {
     let found = CLASSES.iter().find(|(name, _)| *name == text);
-    let wrong = || format!("expected a class (discrete, unified, cpu), found {text:?}");
+    let wrong = || format!("{text:?} is not a class of device: choose discrete, unified or cpu");
     found.map(|(_, class)| *class).ok_or_else(wrong)
 }
 
@@ -225,8 +225,7 @@ impl Planned {
         let device = format!("{} {}", class.map_or("", |(name, _)| name), self.device);
         let [total, cap] = [budget.total_bytes, budget.cap_bytes].map(gib_text);
         let [others, free] = [budget.used_by_others_bytes, budget.available_bytes].map(gib_text);
-        let memory =
-            format!("{total} GiB, cap {cap}, others use {others}, {free} free for tensors");
+        let memory = format!("{total} GiB, limit {cap}, other programs {others}, free {free}");
         writeln!(text, "{device}: {memory}\n").ok();
         text.push_str(&out::table(&self.stage_rows()));
         writeln!(text, "\n{}", plan.verdict.text).ok();
@@ -243,7 +242,7 @@ impl Planned {
     }
 
     fn stage_rows(&self) -> Vec<Vec<String>> {
-        let head = "stage,network,weights,beside,peak,stays,a step reads,";
+        let head = "stage,network,weights,activations,peak,resident,streamed/step,";
         let mut rows = vec![head.split(',').map(str::to_owned).collect::<Vec<_>>()];
         let with_networks = self.plan.stages.iter().filter(|stage| stage.part.is_some());
         for stage in with_networks {
@@ -268,7 +267,7 @@ impl Planned {
     }
 
     fn preserved_rows(&self) -> Vec<Vec<String>> {
-        let head = "preserved,stays,a step reads,at most s more,peak,";
+        let head = "preserved,resident,streamed/step,extra s/step,peak,";
         let mut rows = vec![head.split(',').map(str::to_owned).collect::<Vec<_>>()];
         for row in &self.table {
             rows.push(vec![

@@ -71,7 +71,7 @@ pub const MAX_TEXT_BYTES: u64 = 4 << 20;
 pub fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let wrong = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
     if !fs::metadata(path)?.is_file() {
-        return Err(wrong("expected a file, found something else".to_owned()));
+        return Err(wrong("this is not a file".to_owned()));
     }
     let mut bytes = Vec::new();
     // Files of the kernel have no size before they are read.
@@ -79,9 +79,7 @@ pub fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
         .take(max_bytes.saturating_add(1))
         .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
-        return Err(wrong(format!(
-            "expected at most {max_bytes} bytes, found more"
-        )));
+        return Err(wrong(format!("this file has more than {max_bytes} bytes")));
     }
     Ok(bytes)
 }
@@ -227,13 +225,13 @@ mod tests {
         assert!(made.unwrap().success());
         for path in [&pipe, Path::new("/dev/zero"), folder.path()] {
             let err = read_bounded(path, 10).unwrap_err();
-            assert_eq!(err.to_string(), "expected a file, found something else");
+            assert_eq!(err.to_string(), "this is not a file");
         }
         let path = folder.path().join("a.txt");
         fs::write(&path, "0123456789").unwrap();
         assert_eq!(read_text_bounded(&path, 10).unwrap(), "0123456789");
         let err = read_bounded(&path, 9).unwrap_err();
-        assert_eq!(err.to_string(), "expected at most 9 bytes, found more");
+        assert_eq!(err.to_string(), "this file has more than 9 bytes");
         fs::write(&path, [0xff]).unwrap();
         assert!(read_text_bounded(&path, 9).is_err());
     }

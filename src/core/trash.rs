@@ -21,7 +21,7 @@ const STICKY: u32 = 0o1000;
 /// Why a file was not thrown away, or did not come back. It is where it was.
 #[derive(Debug, thiserror::Error)]
 pub enum TrashError {
-    #[error("expected a file, but there is none: {path}", path = path.display())]
+    #[error("this file does not exist: {path}", path = path.display())]
     Gone { path: PathBuf },
     #[error(transparent)]
     Failed(#[from] FileError),
@@ -91,7 +91,7 @@ impl Trash {
 
 /// The trash at the top of a disk: the one that all users share when it is safe, else this user's own.
 fn place_at(top: PathBuf, user: Option<u32>) -> io::Result<Place> {
-    let user = user.ok_or_else(|| io::Error::other("it is not known whose it would be"))?;
+    let user = user.ok_or_else(|| io::Error::other("its owner is not known"))?;
     let shared = top.join(".Trash");
     let is_safe =
         fs::symlink_metadata(&shared).is_ok_and(|stat| stat.is_dir() && stat.mode() & STICKY != 0);
@@ -179,7 +179,7 @@ fn unmovable(err: &io::Error, path: &Path) -> TrashError {
 
 fn no_trash(path: &Path, reason: &str) -> TrashError {
     let reason = if reason.is_empty() {
-        "none can be made"
+        "it cannot be created"
     } else {
         reason
     };

@@ -26,21 +26,21 @@ const ROOMY_MEMORY_BYTES: u64 = 3_000_000_000;
 pub(super) fn settings(loaded: &LoadedSettings, file: &Path) -> Vec<Check> {
     if let Some(err) = &loaded.error {
         return vec![
-            Check::fail("settings", format!("{err}; everything has its default"))
-                .advise("Correct the file, or remove it to start afresh"),
+            Check::fail("settings", format!("{err}; the defaults are used"))
+                .advise("Correct the file, or delete it to use the defaults"),
         ];
     }
     if !loaded.warnings.is_empty() {
         let warn = |warning: &String| {
             Check::warn("settings", format!("{warning}: {}", file.display()))
-                .advise("It changes nothing: correct its name or remove it")
+                .advise("It has no effect: correct its name or remove it")
         };
         return loaded.warnings.iter().map(warn).collect();
     }
     let what = if file.exists() {
         "read"
     } else {
-        "no file yet, so everything has its default"
+        "no settings file yet: the defaults are used"
     };
     vec![Check::ok("settings", format!("{what}: {}", file.display()))]
 }
@@ -59,8 +59,8 @@ pub(super) fn runtime(runtime: &Result<Runtime, RuntimeMissing>) -> Vec<Check> {
             let kind = runtime.kind();
             Check::ok("libtorch", format!("{version}, {kind}: {place}"))
         }
-        Some(version) => warn(format!("expected version {LIBTORCH}, found {version}")).advise(
-            format!("The engine is built for libtorch {LIBTORCH} and may not start with another"),
+        Some(version) => warn(format!("this is libtorch {version}, not {LIBTORCH}")).advise(
+            format!("The engine needs libtorch {LIBTORCH} and may not start with another"),
         ),
         None => warn("the folder does not say its version".to_owned()),
     };
@@ -92,13 +92,13 @@ fn gpu_half(runtime: &Runtime) -> Option<Check> {
     let release = rocm_release(runtime).map_or_else(String::new, |it| format!(", ROCm {it}"));
     let kind = runtime.kind();
     if missing.is_empty() {
-        let message = format!("its {kind} half is whole: {}{release}", found.join(", "));
+        let message = format!("its {kind} part is complete: {}{release}", found.join(", "));
         return Some(Check::ok("libtorch", message));
     }
     let missing: Vec<&str> = missing.into_iter().map(|(library, _)| *library).collect();
-    let lacks = format!("its {kind} half lacks {}", missing.join(", "));
+    let lacks = format!("its {kind} part lacks {}", missing.join(", "));
     let advice = "Install the drivers' own libraries, or get a libtorch that brings all of its own";
-    let message = format!("{lacks}, which must come from elsewhere{release}");
+    let message = format!("{lacks}, which other packages must bring{release}");
     Some(Check::warn("libtorch", message).advise(advice))
 }
 
@@ -120,17 +120,17 @@ pub(super) fn engine(report: Result<EngineReport, JobError>) -> Check {
 pub(super) fn models(catalog: Option<&Catalog>) -> Vec<Check> {
     let Some(catalog) = catalog else {
         let message =
-            "looking for models did not end in time: a disk with model folders does not answer";
+            "the search for models did not end in time: a disk with model folders does not respond";
         return vec![
             Check::fail("models", message)
-                .advise("Take the folder out of the setting models.folders, or mend its disk"),
+                .advise("Remove the folder from the setting models.folders, or repair its disk"),
         ];
     };
     let available = catalog.available.iter();
     let names: Vec<&str> = available.map(|spec| spec.name.as_str()).collect();
     let first = if names.is_empty() {
         Check::fail("models", "no model was found")
-            .advise("Run `safelight models` to see where models are looked for")
+            .advise("Run `safelight models` to see which folders are searched")
             .mend("safelight models")
     } else {
         let message = format!("{} found: {}", names.len(), names.join(", "));
@@ -155,7 +155,7 @@ pub(super) fn output_folder(folder: &Path) -> Check {
     fs::remove_file(&trial).ok();
     let what = match written {
         Ok(()) if existing == folder => "results can be written",
-        Ok(()) => "the folder for results can be made",
+        Ok(()) => "the folder for results can be created",
         Err(err) => {
             let message = format!("results cannot be written: {err}: {}", existing.display());
             let advice =
@@ -181,7 +181,7 @@ pub(super) fn disk(folder: &Path) -> Check {
     if status == Status::Ok {
         check
     } else {
-        check.advise("Jobs keep their latents and frames there: make room")
+        check.advise("Jobs keep their data there while they run: free some space")
     }
 }
 

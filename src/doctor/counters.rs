@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use safelight_core::memory::Rung;
 use safelight_core::memory::counters::{Counters, DeviceCounters};
 use safelight_core::memory::tiers::{TierFile, Verdict};
 use safelight_core::settings::Paths;
@@ -24,53 +25,102 @@ fn ladder(file: &Path) -> Vec<Check> {
     let counters = Counters::load(file);
     let devices = counters.devices();
     devices
-        .filter_map(|(device, counters)| helped(device, counters))
+        .flat_map(|(device, counters)| {
+            helped(device, counters)
+                .into_iter()
+                .chain(restarted(device, counters))
+        })
         .collect()
 }
 
-/// `tiles512` 1 of 3
-fn worked(name: &str, successes: u64, attempts: u64) -> String {
-    format!("{} {successes} of {attempts}", name.replace('_', " "))
+/// `in tiles of 512 pixels 1 of 3`
+fn worked(what: &str, successes: u64, attempts: u64) -> String {
+    format!("{what} {successes} of {attempts}")
+}
+
+fn done_on(rung: Rung) -> &'static str {
+    match rung {
+        Rung::Ground | Rung::FreeAndRetry => "with all memory freed",
+        Rung::StreamMore => "with streamed weights",
+        Rung::Tiles512 => "in tiles of 512 pixels",
+        Rung::Tiles256 => "in tiles of 256 pixels",
+        Rung::OnCpu => "on the CPU",
+    }
 }
 
 fn helped(device: &str, counters: &DeviceCounters) -> Option<Check> {
-    let (restarts, given_up) = (counters.engine_restarts, counters.given_up);
     let rungs = counters.rungs.iter();
-    let mut parts: Vec<String> = rungs
-        .map(|(rung, tally)| worked(rung.name(), tally.successes, tally.attempts))
+    let tried: Vec<String> = rungs
+        .map(|(rung, tally)| worked(done_on(*rung), tally.successes, tally.attempts))
         .collect();
-    if restarts > 0 {
-        parts.push(format!("the engine was replaced {restarts} times"));
+    let mut message = format!("{device}: some jobs ran out of memory or failed");
+    if !tried.is_empty() {
+        message = format!("{message}; retries that worked: {}", tried.join(", "));
     }
-    if parts.is_empty() && given_up == 0 {
-        return None;
-    }
-    let message = format!(
-        "{device}: where memory ran out, these helped: {}",
-        parts.join(", ")
-    );
-    Some(if given_up > 0 {
-        Check::warn(
-            NAME,
-            format!("{message}; {given_up} jobs could not be saved"),
-        )
-        .advise("Choose a smaller size or a quantised model: `safelight plan` says what fits")
-    } else {
-        Check::ok(NAME, message)
+    Some(match counters.given_up {
+        0 if tried.is_empty() => return None,
+        0 => Check::ok(NAME, message),
+        failed => Check::warn(NAME, format!("{message}; {failed}× nothing helped"))
+            .advise("Choose a smaller size or a quantised model: `safelight plan` says what fits"),
     })
+}
+
+/// Says no cause: memory, a driver and whoever ends a process look alike from here.
+fn restarted(device: &str, counters: &DeviceCounters) -> Option<Check> {
+    let restarts = counters.engine_restarts;
+    let message = format!("{device}: the engine ended unexpectedly and was restarted {restarts}×");
+    (restarts > 0).then(|| Check::ok("restarts", message))
 }
 
 fn chosen(verdict: &Verdict) -> Check {
     let Verdict { key, tier, records } = verdict;
     let records: Vec<String> = records
         .iter()
-        .map(|record| worked(record.tier.name(), record.successes, record.attempts))
+        .map(|record| worked(record.tier.label(), record.successes, record.attempts))
         .collect();
-    let (shape, tier) = (key.shape.name(), tier.name().replace('_', " "));
+    let shape = key.shape.name();
     let what = format!("{}: {shape} convolutions in {}", key.device, key.dtype);
     let worked = records.join(", ");
     Check::ok(
         NAME,
-        format!("{what} take the way '{tier}' (worked: {worked})"),
+        format!("{what} run {} (worked: {worked})", tier.label()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use safelight_core::memory::counters::Tally;
+
+    use super::super::Status;
+    use super::*;
+
+    #[test]
+    fn an_engine_that_ended_is_no_memory_that_ran_out() {
+        let mut counters = DeviceCounters {
+            engine_restarts: 1,
+            ..DeviceCounters::default()
+        };
+        assert_eq!(helped("a GPU", &counters), None);
+        let restarts = restarted("a GPU", &counters).unwrap();
+        let said = "a GPU: the engine ended unexpectedly and was restarted 1×";
+        assert_eq!(
+            (restarts.name, restarts.message.as_str()),
+            ("restarts", said)
+        );
+
+        let tally = Tally {
+            attempts: 3,
+            successes: 1,
+        };
+        counters.rungs.insert(Rung::Tiles512, tally);
+        counters.given_up = 2;
+        let retries = helped("a GPU", &counters).unwrap();
+        assert_eq!(retries.status, Status::Warn);
+        assert!(
+            retries
+                .message
+                .ends_with("in tiles of 512 pixels 1 of 3; 2× nothing helped"),
+            "{retries:?}"
+        );
+    }
 }

@@ -38,7 +38,7 @@ pub(super) fn all(folders: Vec<PathBuf>) -> Vec<Check> {
         Some((file, rate))
     });
     let secs = LIMIT.as_secs();
-    let late = format!("the disk with the models did not answer within {secs} s");
+    let late = format!("the disk with the models did not respond within {secs} s");
     let none = "no weight file is large enough to measure the disk with";
     vec![match measured {
         None => Check::fail(NAME, late).mend("sudo dmesg | tail -n 50"),
@@ -62,7 +62,7 @@ fn judge(file: &Path, rate: f64) -> Check {
     let is_large = fs::metadata(file).is_ok_and(|meta| meta.len() >= JUDGED_BYTES);
     let check = if megabytes < SLOW_MB && is_large {
         Check::warn(NAME, message)
-            .advise("Loading a large model takes minutes from here: move models to a faster disk")
+            .advise("Large models take minutes to load from this disk: move them to a faster one")
     } else {
         Check::ok(NAME, message)
     };

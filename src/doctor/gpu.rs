@@ -26,8 +26,8 @@ pub(super) fn all(machine: &Machine, runtime: Option<&Runtime>, query: &DeviceQu
             Err(reason) => format!(" (NVIDIA's driver: {reason})"),
             Ok(_) => String::new(),
         };
-        let message = format!("no driver shows an AMD or NVIDIA GPU, so the CPU computes{driver}");
-        return vec![Check::ok("gpu", message)];
+        let message = format!("no supported GPU found. Running on the CPU, which is slow{driver}");
+        return vec![Check::warn("gpu", message)];
     }
     if !cards.is_empty() {
         checks.extend(access::all(roots));
@@ -65,7 +65,7 @@ fn used_by(runtime: Option<&Runtime>, kind: &str, message: String) -> Check {
         Some(runtime) if runtime.kind() != kind => {
             let other = runtime.kind();
             let advice =
-                format!("Name a libtorch 2.11.0 for {kind} in the setting runtime.libtorch");
+                format!("Choose a libtorch 2.11.0 for {kind} in the setting runtime.libtorch");
             let what = format!("the chosen libtorch is for {other} and does not use it");
             Check::warn("gpu", format!("{message}; {what}")).advise(advice)
         }
@@ -85,7 +85,7 @@ fn amd(card: &AmdCard, cards: &[AmdCard], runtime: Option<&Runtime>) -> Check {
         card.device_id, card.pci
     );
     if is_display_only(card, cards) {
-        let message = format!("{message}; it draws the desktop, and jobs get the other card");
+        let message = format!("{message}; it runs the desktop, and jobs use the other card");
         return Check::ok("gpu", message);
     }
     if card.compute.is_none() {
@@ -119,7 +119,7 @@ fn choice(roots: &Roots, query: &DeviceQuery) -> Option<Check> {
     }
     let order = rocm_order(&roots.sysfs)?;
     let message = format!(
-        "jobs get the strongest GPU: ROCm shows them in the order {order}; the setting runtime.device names another"
+        "jobs use the strongest GPU: ROCm lists them in the order {order}; choose another in the setting runtime.device"
     );
     Some(Check::ok("gpu choice", message))
 }
@@ -143,7 +143,7 @@ fn memory(card: &AmdCard, roots: &Roots, query: &DeviceQuery) -> Option<Check> {
     );
     if let Some(host) = host.filter(|_| card.class == DeviceClass::Unified) {
         let available = size_text(host.available_bytes);
-        message = format!("{message}; {available} of main memory are free now");
+        message = format!("{message}; {available} of main memory is free now");
     }
     let check = if budget.conflicts.is_empty() {
         Check::ok("gpu memory", message)
@@ -168,7 +168,7 @@ fn advise_growth(check: Check, growth: &Growth, roots: &Roots) -> Check {
     };
     check
         .advise(format!(
-            "{first}add ttm.pages_limit={pages_limit} to the kernel's command line for {gib} GiB{now}; amdgpu.gttsize is of the past"
+            "{first}add ttm.pages_limit={pages_limit} to the kernel's command line for {gib} GiB{now}; amdgpu.gttsize is obsolete"
         ))
         .mend(format!(
             "echo 'options ttm pages_limit={pages_limit}' | sudo tee /etc/modprobe.d/ttm.conf"

@@ -33,7 +33,7 @@ fn kernel(cards: &[AmdCard], roots: &Roots) -> Check {
             let (major, minor, patch) = FIRST_GOOD_KERNEL;
             return Check::warn(
                 "kernel",
-                format!("expected {major}.{minor}.{patch} or a backport for gfx1151, found {release}"),
+                format!("gfx1151 needs kernel {major}.{minor}.{patch} or a backport, and this is {release}"),
             )
             .advise("Install a newer kernel: older ones do not tell cwsr_size and ctl_stack_size, and programs on gfx1151 hang or crash")
             .mend("uname -r; cat /sys/class/kfd/kfd/topology/nodes/*/properties | grep -E 'cwsr_size|ctl_stack_size'");
@@ -44,9 +44,9 @@ fn kernel(cards: &[AmdCard], roots: &Roots) -> Check {
             "kernel",
             format!("{release} is of the builds that copy mapped files to AMD GPUs a hundred times too slowly"),
         )
-        .advise("Safelight reads files another way and is not slow with it; other programs are, and a newer kernel mends it");
+        .advise("Safelight is not affected; other programs are slow, and a newer kernel fixes it");
     }
-    let has = halo.map_or("", |_| " has what gfx1151 needs");
+    let has = halo.map_or("", |_| " supports gfx1151");
     Check::ok("kernel", format!("{release}{has}"))
 }
 

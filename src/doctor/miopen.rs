@@ -39,7 +39,7 @@ pub(super) fn all(paths: &Paths) -> Vec<Check> {
             "miopen cache",
             format!("{} kept by MIOpen: {}", size_text(bytes), named.join(", ")),
         )
-        .advise("Clear it when convolutions became slow or wrong after ROCm was replaced")
+        .advise("Clear it if decoding became slow or wrong after a ROCm update")
         .mend("safelight doctor --clear-miopen-cache"),
     ]
 }

@@ -84,7 +84,7 @@ impl Group {
 
     fn of(name: &str) -> Self {
         match name {
-            "settings" | "libtorch" | "engine" | "memory tiers" => Self::Engine,
+            "settings" | "libtorch" | "engine" | "restarts" | "memory tiers" => Self::Engine,
             "gpu" | "gpu access" | "gpu memory" | "gpu choice" => Self::Gpu,
             "kernel" | "driver" | "memory" => Self::System,
             "environment" => Self::Environment,

@@ -47,7 +47,7 @@ pub(super) fn all(
         SpeedState::Failed { reason } => {
             begun = None;
             let message = format!("{} failed: {reason}", probe.label());
-            tell(Check::warn("speed", message).advise("Please report it with this examination"));
+            tell(Check::warn("speed", message).advise("Please report it with this output"));
         }
     });
     let at = begun.map_or_else(|| "the start".to_owned(), |probe| probe.label().to_owned());
@@ -56,9 +56,9 @@ pub(super) fn all(
         Ok(Ended::TooLate { secs }) => tell(
             Check::fail(
                 "speed",
-                format!("measuring did not end within {secs} s and was stopped at {at}"),
+                format!("the measurement did not end within {secs} s and was stopped at {at}"),
             )
-            .advise("The driver hangs at it or other programs have the device: close them, look at the kernel's log, and restart the machine if it stays so")
+            .advise("The driver may hang, or other programs use the device: close them, look at the kernel's log, and restart the computer if that does not help")
             .mend("sudo dmesg | tail -n 50"),
         ),
         Ok(Ended::Badly { how, complaint }) => {
@@ -100,7 +100,7 @@ fn judge(
             warn("Halves should be faster than f32 on a GPU: its matrix library is missing from this libtorch")
         }
         SpeedProbe::ConvolutionOverTime if is_gpu && rate < NAIVE_TFLOPS => {
-            warn("Decoding clips takes another way on this device, which the next clip tries out by itself")
+            warn("Decoding clips needs another method on this device, which the next clip tries out by itself")
         }
         SpeedProbe::CopyFromPinned
             if rate < SLOW_BUS_GBS

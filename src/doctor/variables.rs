@@ -26,7 +26,7 @@ pub(super) fn all(
     let variables = environment::variables(target.unwrap_or(&plain), settings, inherited);
     let mut checks: Vec<Check> = variables.iter().filter_map(hurtful).collect();
     if checks.is_empty() {
-        let message = "no inherited variable is known to trouble the engine";
+        let message = "no environment variable is known to cause problems";
         checks.push(Check::ok("environment", message));
     }
     checks.extend(variables.iter().filter_map(given));
@@ -42,19 +42,19 @@ fn hurtful(variable: &Variable) -> Option<Check> {
         .filter(|found| !found.is_empty())?;
     let (message, advice) = match variable.origin {
         Origin::Removed => (
-            format!("{name}={found} is set and kept from the engine: it {why}"),
-            "Unless other programs need it, take it out of your shell's start-up files; the table [runtime.environment] of the settings gives it to the engine on purpose",
+            format!("{name}={found} is set, and the engine ignores it: it {why}"),
+            "Unless other programs need it, remove it from your shell's start-up files; to use it on purpose, add it to [runtime.environment] in the settings",
         ),
         Origin::Inherited => (
             format!("{name}={found} is set: it {why}"),
-            "Unless you mean it, start Safelight without it",
+            "Unless it is on purpose, start Safelight without it",
         ),
         Origin::Safelight if value.as_ref() != Some(found) => (
             format!(
                 "{name}={found} is set; the engine gets {name}={} instead: {why}",
                 value.as_deref().unwrap_or_default()
             ),
-            "The table [runtime.environment] of the settings gives the engine another value on purpose",
+            "To use another value on purpose, add it to [runtime.environment] in the settings",
         ),
         Origin::Safelight | Origin::Settings => return None,
     };

@@ -10,56 +10,56 @@ use thiserror::Error;
 pub enum DownloadError {
     #[error("the server did not answer ({reason}): {url}")]
     Unreachable { reason: String, url: String },
-    #[error("the server leads astray ({reason}), so nothing is fetched from it: {url}")]
-    Astray { reason: String, url: String },
     #[error(
-        "expected a file of {expected} bytes, but the server has one of {found} bytes, so it is another file: {url}"
+        "the server redirects to another place ({reason}), so nothing is downloaded from it: {url}"
     )]
+    Astray { reason: String, url: String },
+    #[error("the server has another file: {found} bytes instead of {expected}: {url}")]
     OtherSize {
         expected: u64,
         found: u64,
         url: String,
     },
-    #[error("expected the file from the server, found the answer {status}: {url}")]
+    #[error("the server answered with error {status} instead of the file: {url}")]
     Status { status: u16, url: String },
     #[error(
-        "this file is given only to those who have agreed to its licence: agree on the model's page, make a token there, and set HF_TOKEN to it: {url}"
+        "this file needs agreement to its licence: agree on the model's page, create a token there, and set HF_TOKEN to it: {url}"
     )]
     Gated { url: String },
-    #[error("there is no such file on the server: {url}")]
+    #[error("the file is not on the server: {url}")]
     NotThere { url: String },
     #[error("the server does not say how large the file is: {url}")]
     NoSize { url: String },
     #[error(
-        "the file on the server changed while it was fetched; start again to get the new one: {url}"
+        "the file on the server changed during the download; start again to get the new one: {url}"
     )]
     Changed { url: String },
-    #[error("expected bytes {expected} from the server, found {found}: {url}")]
+    #[error("the server sent bytes {found} instead of {expected}: {url}")]
     WrongPart {
         expected: String,
         found: String,
         url: String,
     },
     #[error(
-        "the connection broke too often ({reason}); what has come is kept, start again to go on: {url}"
+        "the connection broke too often ({reason}); what was downloaded is kept, start again to continue: {url}"
     )]
     Broken { reason: String, url: String },
     #[error(
-        "the file was damaged on its way and is deleted: expected the checksum {expected}, found {found}; start again: {url}"
+        "the file was damaged during the download and is deleted (checksum {found} instead of {expected}); start again: {url}"
     )]
     Damaged {
         expected: String,
         found: String,
         url: String,
     },
-    #[error("expected {} of free space, found {}: {}", size_text(*expected), size_text(*found), path.display())]
+    #[error("the download needs {} of free space, and there is {}: {}", size_text(*expected), size_text(*found), path.display())]
     NoSpace {
         expected: u64,
         found: u64,
         path: PathBuf,
     },
     #[error(
-        "expected a file of {expected} bytes or none, found another of {found} bytes; move it away to fetch this one: {}",
+        "another file of this name is here, with {found} bytes instead of {expected}; move it away to download this one: {}",
         path.display()
     )]
     Occupied {
@@ -67,7 +67,7 @@ pub enum DownloadError {
         found: u64,
         path: PathBuf,
     },
-    #[error("this file is being fetched already, by another window or program: {}", path.display())]
+    #[error("another window or program is downloading this file: {}", path.display())]
     Held { path: PathBuf },
     #[error("cannot write the file ({source}): {}", path.display())]
     Disk { source: io::Error, path: PathBuf },
@@ -94,11 +94,11 @@ impl DownloadError {
     pub(super) fn reason(self) -> String {
         match self {
             Self::Unreachable { reason, .. } => reason,
-            Self::Status { status, .. } => format!("the answer {status}"),
+            Self::Status { status, .. } => format!("error {status}"),
             Self::WrongPart {
                 expected, found, ..
             } => {
-                format!("expected bytes {expected}, found {found}")
+                format!("bytes {found} instead of {expected}")
             }
             err => err.to_string(),
         }

@@ -31,11 +31,11 @@ impl From<&DownloadError> for JobError {
         let (kind, advice) = match err {
             DownloadError::Unreachable { .. } => (
                 JobErrorKind::Network,
-                "Look whether this machine is online, and try again",
+                "Check that this computer is online, and try again",
             ),
             DownloadError::NoSpace { .. } => (
                 JobErrorKind::Disk,
-                "Make room there, or choose another folder",
+                "Free some space there, or choose another folder",
             ),
             DownloadError::Occupied { .. }
             | DownloadError::Held { .. }

@@ -164,7 +164,7 @@ impl DenoiseState {
         if is_ours && solver.restore(self.step, history.collect()) {
             return Some(self);
         }
-        hooks.warn("the saved state is of another job; starting from the first step".to_owned());
+        hooks.warn("the saved state is from another job; starting from the first step".to_owned());
         None
     }
 }
@@ -238,7 +238,7 @@ pub fn walk(
         // Some kernels of attention are wrong on some GPUs, from the first call on.
         if index == state.step && !is_finite(&velocity) && distrust_fused_attention() {
             hooks.warn(
-                "the first step gave no numbers: it is computed again with sliced attention, and all that follow"
+                "the first step gave invalid numbers (NaN): it runs again with sliced attention, as do all others"
                     .to_owned(),
             );
             let Some(again) = model.velocity(&latents, &call, capture) else {
@@ -301,7 +301,7 @@ fn check_numbers(latents: &Tensor, place: Placement) -> Result<(), EngineError> 
     }
     let numbers = dtype_name(place.kind);
     Err(EngineError::request(format!(
-        "the latents are no numbers any more, computed in {numbers}: try another dtype, the model's own shift, and no LoRA"
+        "the result became invalid (NaN) in {numbers}: try another dtype, the model's own shift, or no LoRA"
     )))
 }
 

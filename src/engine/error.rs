@@ -113,14 +113,17 @@ impl EngineError {
             ),
             Self::Weights(_) | Self::Catalog(_) => (
                 JobErrorKind::BadModel,
-                "Fetch the named file again, or check the folder with `safelight inspect`",
+                "Download the file again, or check the folder with `safelight inspect`",
             ),
             Self::Request { .. } => (JobErrorKind::InvalidRequest, ""),
             Self::DeviceFailed { .. } => (
                 JobErrorKind::EngineLost,
-                "See `safelight doctor`; a smaller size may help",
+                "Run `safelight doctor` to check the GPU; a smaller size may help",
             ),
-            Self::Device { .. } => (JobErrorKind::Device, "See `safelight doctor`"),
+            Self::Device { .. } => (
+                JobErrorKind::Device,
+                "Run `safelight doctor` to check the GPU",
+            ),
             Self::Io { source, .. } => (JobErrorKind::Disk, disk_advice(source)),
             Self::Internal { .. } | Self::Cancelled => {
                 (JobErrorKind::Internal, "Please report it with the details")
@@ -232,7 +235,7 @@ mod tests {
         );
         assert_eq!(
             error.summary,
-            "the device's memory ran out when 20 MiB more were wanted and 10 MiB of 24.0 GiB were free"
+            "the device ran out of memory (it needed 20 MiB more); 10 MiB of 24.0 GiB was free"
         );
         assert!(error.details.contains("HIP out of memory") && !error.details.contains("frame"));
 

@@ -40,7 +40,7 @@ pub fn check_numbers(pixels: &Tensor) -> Result<(), EngineError> {
         return Ok(());
     }
     Err(EngineError::request(
-        "the autoencoder gave pixels that are no numbers: its file may be damaged, or its numbers too large for this dtype (try f32)",
+        "the VAE gave invalid pixels (NaN): its file may be damaged, or its numbers too large for this dtype (try f32)",
     ))
 }
 

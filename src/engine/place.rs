@@ -62,7 +62,7 @@ pub fn made<T>(
     if let [first, ..] = &unexpected[..] {
         let count = unexpected.len();
         hooks.warn(format!(
-            "the {component} has {count} tensors that are not used, such as '{first}'"
+            "the {component} has {count} unused tensors, such as '{first}'"
         ));
     }
     warn_unused_updates(weights, hooks);

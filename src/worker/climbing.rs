@@ -142,9 +142,10 @@ fn place<'a>(
 fn lost_twice(stage: Stage, reason: &str) -> JobError {
     let first_line = reason.lines().next().unwrap_or_default();
     let stage = stage.label();
-    let what =
-        format!("the engine ended twice, the second time in the stage '{stage}' ({first_line})");
+    let what = format!(
+        "the engine ended unexpectedly twice, the second time in the stage '{stage}' ({first_line})"
+    );
     JobError::new(JobErrorKind::EngineLost, what)
-        .advise("Run `safelight doctor`: it says whether libtorch and the device are sound")
+        .advise("Run `safelight doctor` to check libtorch and the device")
         .detail(reason)
 }

@@ -235,7 +235,8 @@ impl EngineSlot {
         let (report, order) = probed?;
         let key = tiers::key(&report, &order, run.request, run.memory.rung);
         if self.tiers.tier(&key, run.request.family).is_none() {
-            let text = "trying once how convolutions work on this GPU, which can take some minutes";
+            let text =
+                "testing convolutions on this GPU, which happens once and can take some minutes";
             run.events.certain(JobUpdate::Warning(text.to_owned()));
             // A probe may hang the device, and wants its memory.
             self.running = None;
@@ -271,10 +272,11 @@ impl EngineSlot {
                 }
                 Ok((EngineMessage::Ready(report), _)) => {
                     let found = report.protocol;
-                    let what =
-                        format!("expected an engine of protocol {PROTOCOL_VERSION}, found {found}");
+                    let what = format!(
+                        "the engine is of another version (protocol {found} instead of {PROTOCOL_VERSION})"
+                    );
                     let advice =
-                        "Install Safelight again: its two executables are of different versions";
+                        "Install Safelight again: its two executables must be of the same version";
                     return Err(JobError::new(JobErrorKind::Internal, what).advise(advice));
                 }
                 Ok((EngineMessage::Refused(error), _)) => return Err(error),
@@ -346,7 +348,7 @@ impl Watch<'_> {
         if words.is_out_of_memory {
             return Err(JobError::new(
                 JobErrorKind::OutOfMemory,
-                "the machine's memory did not suffice, so the system ended the engine",
+                "the computer ran out of memory, and the system stopped the engine",
             )
             .advise("Try a smaller size or fewer frames, or close other programs")
             .detail(words.text)

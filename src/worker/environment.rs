@@ -127,28 +127,28 @@ const SET: &[Set] = &[
         value: "3000",
         when: When::Always,
         yields: true,
-        why: "threads that wait soon sleep, so that other programs have the cores",
+        why: "waiting threads sleep soon, which leaves the cores to other programs",
     },
     Set {
         name: "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL",
         value: "1",
         when: When::Rocm,
         yields: false,
-        why: "turns on flash attention on RDNA 3 and 3.5, where the other way needs tens of GiB",
+        why: "turns on flash attention on RDNA 3 and 3.5, which saves tens of GiB",
     },
     Set {
         name: "MIOPEN_FIND_MODE",
         value: "2",
         when: When::Rocm,
         yields: false,
-        why: "convolutions are not searched for, which takes minutes or hangs the driver",
+        why: "skips the search for convolutions, which takes minutes or hangs the driver",
     },
     Set {
         name: "TORCH_BLAS_PREFER_HIPBLASLT",
         value: "1",
         when: When::RocmOn("gfx1151"),
         yields: true,
-        why: "matrices of 16-bit numbers are several times as fast on gfx1151",
+        why: "makes 16-bit matrices several times as fast on gfx1151",
     },
 ];
 
@@ -180,11 +180,11 @@ const KNOWN: &[Known] = &[
         names: &["HSA_OVERRIDE_GFX_VERSION"],
         when: When::Has("gfx1151"),
         is_removed: true,
-        why: "makes ROCm take the GPU for another one, which crashes gfx1151",
+        why: "makes ROCm treat the GPU as another model, which crashes gfx1151",
     },
     passed_on(
         &["HSA_OVERRIDE_GFX_VERSION"],
-        "makes ROCm take the GPU for another one",
+        "makes ROCm treat the GPU as another model",
     ),
     Known {
         names: ALLOCATORS,

@@ -94,7 +94,7 @@ impl Inputs {
         let noted = write_json(&folder.inputs_file(), &self.fingerprints)
             .and_then(|()| write_json(&folder.model_file(), &model_fingerprints(request)));
         if let Err(err) = noted {
-            tracing::warn!("what is known of a job's files could not be noted: {err}");
+            tracing::warn!("a job's files could not be recorded: {err}");
         }
     }
 
@@ -200,9 +200,9 @@ fn same_model(request: &GenerateRequest, folder: &JobFolder) -> Result<(), JobEr
         return Ok(());
     };
     let number = folder.path().file_name().unwrap_or_default().display();
-    let what = format!("the model's {name} is not the one that the job began with");
+    let what = format!("the model's {name} has changed since the job began");
     Err(JobError::new(JobErrorKind::BadModel, what).advise(format!(
-        "Put the old files back, or discard the job (`safelight resume {number} --discard`) and make it anew"
+        "Put the old files back, or discard the job (`safelight resume {number} --discard`) and start it again"
     )))
 }
 
@@ -214,7 +214,7 @@ fn check_length(num_frames: u64, request: &GenerateRequest, path: &Path) -> Resu
         return Ok(());
     }
     let what = format!(
-        "the clip has {num_frames} frames, which are too many at {width}×{height}: {}",
+        "the clip has too many frames, {num_frames}, for {width}×{height}: {}",
         path.display()
     );
     Err(JobError::new(JobErrorKind::InvalidRequest, what)
@@ -241,7 +241,7 @@ fn keep_seen(
     let seen = &seen[seen.len() - whole..];
     let all = std::iter::repeat_n(first, missing).chain(seen);
     std::fs::create_dir_all(folder.seen())
-        .map_err(|err| JobError::disk("the clip's last frames cannot be kept", &err))?;
+        .map_err(|err| JobError::disk("the clip's last frames cannot be saved", &err))?;
     for (index, frame) in all.enumerate() {
         let frame = fitted(frame, request).map_err(|err| unusable(&err))?;
         media::write_png(&folder.seen_frame(index), &frame).map_err(|err| save::error_of(&err))?;
@@ -279,7 +279,7 @@ mod tests {
         let path = Path::new("/a.gif");
         assert!(check_length(2500, &request, path).is_ok());
         let err = check_length(100_000, &request, path).unwrap_err();
-        let said = "the clip has 100000 frames, which are too many at 832×480: /a.gif";
+        let said = "the clip has too many frames, 100000, for 832×480: /a.gif";
         assert_eq!(err.summary, said);
         assert!(check_length(u64::MAX, &request, path).is_err());
     }

@@ -203,18 +203,13 @@ pub(super) fn announce(place: Place<'_>, fault: Fault, rung: Rung, cpu_secs: f64
     let doing = doing(place.stage);
     let what = match fault {
         Fault::DeviceMemory => "Memory ran out",
-        Fault::HostMemory => "The machine's memory ran out",
-        Fault::RuntimeMemory => "The GPU's runtime ran out of memory",
+        Fault::HostMemory => "The computer ran out of memory",
+        Fault::RuntimeMemory => "The GPU's driver ran out of memory",
         Fault::Device => "The GPU failed",
     };
     let next = match rung {
-        Rung::Ground | Rung::FreeAndRetry => {
-            "everything was given back, and it is tried again".to_owned()
-        }
-        Rung::StreamMore => {
-            "trying again with the weights streamed in while they are used, which is slower"
-                .to_owned()
-        }
+        Rung::Ground | Rung::FreeAndRetry => "trying again with all memory freed".to_owned(),
+        Rung::StreamMore => "trying again with streamed weights, which is slower".to_owned(),
         Rung::Tiles512 | Rung::Tiles256 => {
             let edge = rung.tile().unwrap_or_default();
             format!("trying again in tiles of {edge} pixels")
@@ -263,7 +258,7 @@ pub(super) fn exhausted(
         format!("while {}, {}", doing(place.stage), why.summary)
     } else {
         format!(
-            "memory does not suffice for {}, and nothing smaller is left to try: {}",
+            "there is not enough memory for {}, and nothing smaller is left to try: {}",
             doing(place.stage),
             why.summary
         )

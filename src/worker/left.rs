@@ -37,7 +37,9 @@ impl LeftJob {
         let request = request.inspect_err(|err| {
             if err.kind() != io::ErrorKind::NotFound {
                 let folder = path.display();
-                tracing::warn!("a job cannot go on: its request cannot be read ({err}): {folder}");
+                tracing::warn!(
+                    "a job cannot be resumed: its settings cannot be read ({err}): {folder}"
+                );
             }
         });
         let request = request.ok()?;

@@ -162,7 +162,7 @@ fn panic_error(panic: &(dyn std::any::Any + Send)) -> JobError {
         .unwrap_or("unknown");
     JobError::new(
         JobErrorKind::Internal,
-        "a fault in Safelight ended this job",
+        "an error in Safelight stopped this job",
     )
     .advise("Please report it with the details")
     .detail(text)
@@ -180,13 +180,13 @@ pub fn probe_engine(
         Ok((EngineMessage::Refused(error), _)) => Err(error),
         Ok(_) => Err(JobError::new(
             JobErrorKind::Internal,
-            "the engine spoke out of turn",
+            "the engine sent an unexpected message",
         )),
         Err(RecvTimeoutError::Timeout) => {
             link.control.kill();
             let what = format!("the engine did not start within {} s", limit.as_secs());
             Err(JobError::new(JobErrorKind::EngineLost, what)
-                .advise("Its driver may hang: look at the kernel's log, and restart the machine if it stays so"))
+                .advise("The GPU's driver may hang: look at the kernel's log, and restart the computer if that does not help"))
         }
         Err(RecvTimeoutError::Disconnected) => {
             let words = link.control.last_words().text;

@@ -111,7 +111,7 @@ impl JobPlan {
         let Settled { plan, .. } = self.settled.get()?;
         let has_tiles = plan.stages.iter().any(|stage| stage.tile.is_some());
         if !plan.fits() {
-            return Some(format!("{}; it is tried all the same", plan.verdict.text));
+            return Some(format!("{}; trying anyway", plan.verdict.text));
         }
         has_tiles.then(|| plan.verdict.text.clone())
     }
@@ -175,7 +175,7 @@ impl JobPlan {
         if let Some(file) = &self.file
             && let Err(err) = self.corrections.save(file)
         {
-            tracing::debug!("what was measured could not be kept: {err}");
+            tracing::debug!("the measurements could not be saved: {err}");
         }
         Some(outcome)
     }

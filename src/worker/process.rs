@@ -240,7 +240,7 @@ fn read_messages(stdout: ChildStdout, messages: &Sender<Incoming>) {
             }
             Ok(None) => break,
             Err(err) => {
-                tracing::debug!("the engine's stream broke off: {err}");
+                tracing::debug!("the connection to the engine broke: {err}");
                 break;
             }
         }
@@ -293,7 +293,7 @@ impl EngineControl for ProcessControl {
         let how = match (signal, status.and_then(|status| status.code())) {
             (Some(signal), _) => format!("signal {signal}"),
             (None, Some(code)) => format!("exit code {code}"),
-            (None, None) => "it closed its streams and stayed".to_owned(),
+            (None, None) => "it closed its connection but kept running".to_owned(),
         };
         let said = kept_text(&self.lines);
         LastWords {

@@ -28,7 +28,7 @@ pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
         let sidecar = out.with_extension("json");
         if request.sidecar && sidecar.exists() && !is_ours(&sidecar) {
             return Err(invalid(format!(
-                "expected room for the settings, found a file that Safelight did not write: {}",
+                "the settings cannot be saved over a file that Safelight did not write: {}",
                 sidecar.display()
             )));
         }
@@ -36,7 +36,7 @@ pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
     if let Some(folder) = &request.capture {
         std::fs::create_dir_all(folder).map_err(|err| {
             invalid(format!(
-                "the folder for the capture cannot be made ({err}): {}",
+                "the folder for the capture cannot be created ({err}): {}",
                 folder.display()
             ))
         })?;

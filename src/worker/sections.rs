@@ -198,7 +198,7 @@ impl GrowingFile {
                     && let Err(err) = folder.keep_request(&own_name(&request, path))
                 {
                     // A program that goes on with the job gives its clip another name.
-                    tracing::warn!("the name of the clip so far could not be kept: {err}");
+                    tracing::warn!("the name of the clip so far could not be saved: {err}");
                 }
                 Ok(written)
             });
@@ -223,7 +223,7 @@ impl GrowingFile {
             Ok(Err(err)) => Some(err),
             Err(_) => Some(JobError::new(
                 JobErrorKind::Internal,
-                "a fault in Safelight kept the clip so far from being written",
+                "an error in Safelight stopped the clip so far from being written",
             )),
         }
     }

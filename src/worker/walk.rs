@@ -138,7 +138,7 @@ impl Walk<'_> {
             return Ok((folder, inputs));
         }
         let folder = JobFolder::create(&self.options.jobs, self.id, self.request)
-            .map_err(|err| JobError::disk("the job's folder cannot be made", &err))?;
+            .map_err(|err| JobError::disk("the job's folder cannot be created", &err))?;
         let prepared = Inputs::copy(self.request, &folder).and_then(|inputs| {
             // The first of the new frames are the old clip's last.
             let doubled = inputs.num_extended.min(self.request.lead_frames());
@@ -329,7 +329,7 @@ impl Walk<'_> {
     fn warn_of_resume(&self, stage: Stage, reason: &str, gathered: &mut Gathered) {
         let first_line = reason.lines().next().unwrap_or_default();
         let text = format!(
-            "the engine ended in the stage '{}' ({first_line}); the job goes on from its last finished stage",
+            "the engine ended unexpectedly in the stage '{}' ({first_line}); the job continues from its last finished stage",
             stage.label()
         );
         tracing::warn!("{text}\n{reason}");
@@ -379,9 +379,9 @@ impl Walk<'_> {
 /// Why a job that is there cannot be worked on.
 pub fn not_held(folder: &JobFolder, err: &io::Error) -> JobError {
     if err.kind() == io::ErrorKind::WouldBlock {
-        let what = "another window or program works on this job already";
+        let what = "another window or program is working on this job";
         return JobError::new(JobErrorKind::InvalidRequest, what)
-            .advise("Wait until it has finished, or stop it there");
+            .advise("Wait until it is done, or stop it there");
     }
     let folder = folder.path().display();
     JobError::disk(
@@ -400,7 +400,7 @@ fn check_room(
     match free {
         Some(free) if free < needed => {
             let what = format!(
-                "the job needs {} in its folder, where {} are free: {}",
+                "the job needs {} of disk space, but {} is free: {}",
                 size_text(needed),
                 size_text(free),
                 folder.path().display()

@@ -51,13 +51,13 @@ fn a_file_that_is_no_picture_is_refused_with_a_sentence() {
     let path = bench.home.path().join("notes.png");
     std::fs::write(&path, "just text").unwrap();
     bench.drop_file(&path);
-    bench.until("it is refused", |bench| bench.has("found a text file"));
+    bench.until("it is refused", |bench| bench.has("is a text file"));
     bench.assert_shows("Choose another picture, or a clip to go on from");
     let times = bench.harness.query_all_by_label_contains("PNG, JPEG");
     assert_eq!(times.count(), 1, "the kinds of pictures stand there once");
     assert!(bench.app().inputs.is_empty());
     bench.press("Dismiss");
-    assert!(!bench.has("found a text file"));
+    assert!(!bench.has("is a text file"));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_size_that_the_model_cannot_make_is_explained_beside_it_and_not_sent() {
     let form = &mut bench.app().cx.form;
     (form.size, form.width, form.height) = (SizeChoice::Custom, Some(0), Some(256));
     bench.settle();
-    bench.assert_shows("Expected a width that is a multiple of 32 for Little World, found 0");
+    bench.assert_shows("The width must be a multiple of 32 for Little World, not 0");
     let button = bench
         .harness
         .get_by_role_and_label(Role::Button, "Generate");

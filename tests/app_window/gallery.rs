@@ -452,7 +452,7 @@ fn a_broken_file_is_a_quiet_place_with_its_reason() {
     bench.open_gallery();
     bench.until_shown(3);
     bench.choose("empty.png, unreadable");
-    bench.assert_shows("Expected a picture, found an empty file");
+    bench.assert_shows("This file is empty");
     assert!(bench.app().cx.notices.all().is_empty());
     assert_eq!(bench.app().cx.page, Page::Gallery);
     for name in ["Play", "Use these settings", "Use as start picture"] {

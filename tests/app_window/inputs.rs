@@ -35,7 +35,7 @@ fn a_model_with_one_place_shows_no_end_picture() {
 fn a_needed_picture_is_marked_and_explained_and_nothing_is_sent_without_it() {
     let mut bench = pair();
     bench.harness.get_by_label("needed");
-    bench.assert_shows("Pair starts from a picture, and none is given");
+    bench.assert_shows("Pair needs a start picture");
     let button = bench
         .harness
         .get_by_role_and_label(Role::Button, "Generate");
@@ -135,7 +135,7 @@ fn a_file_that_is_no_picture_does_not_take_a_place_from_those_behind_it() {
     bench.until("both are there", |bench| {
         bench.has("Start picture first.png") && bench.has("End picture last.png")
     });
-    bench.assert_shows("found a text file");
+    bench.assert_shows("is a text file");
 }
 
 #[test]

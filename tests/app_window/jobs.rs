@@ -293,7 +293,7 @@ fn choices_and_wildcards_in_a_prompt_are_settled_before_the_job_begins() {
         sent.request.prompt_template.as_deref(),
         Some("a {small|small} __colour__ (boat:1.2)")
     );
-    bench.assert_shows("Weights such as (boat:1.2) do not act");
+    bench.assert_shows("This model does not use prompt weights such as (boat:1.2)");
     // What was written stays in the field.
     assert!(bench.app().cx.form.prompt.contains("__colour__"));
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));

@@ -125,7 +125,7 @@ fn loras_on_this_machine_are_listed_and_those_for_other_models_say_so() {
     assert!(entry(&bench, "sea") && !entry(&bench, "flux hair"));
     let other = &bench.app().loras.found[1];
     assert!(
-        matches!(&other.fit, safelight_core::lora::Fit::No(why) if why.contains("one for Flux"))
+        matches!(&other.fit, safelight_core::lora::Fit::No(why) if why.contains("this LoRA is for Flux"))
     );
     bench
         .harness
@@ -201,7 +201,7 @@ fn a_dropped_lora_is_added_and_one_for_another_model_is_refused_in_a_sentence() 
     let path = lora_path(&bench, "flux hair");
     bench.drop_file(&path);
     bench.until("it is refused", |bench| {
-        bench.has("Expected a LoRA for Wan, found one for Flux")
+        bench.has("This LoRA is for Flux, not for Wan")
     });
     assert_eq!(bench.app().cx.form.loras.len(), 1);
 }

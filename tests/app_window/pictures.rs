@@ -151,7 +151,7 @@ fn a_model_that_fills_needs_both_and_takes_the_second_file_as_the_mask() {
         .get_by_role_and_label(Role::Button, "Generate");
     assert!(button.accesskit_node().is_disabled());
     drop_as(&mut bench, "boat.png", "Start picture");
-    bench.assert_shows("no mask is given");
+    bench.assert_shows("needs a mask");
     let mask = drop_as(&mut bench, "mask.png", "Mask");
     assert_eq!(request_of(&mut bench).mask, Some(mask));
 
@@ -198,10 +198,10 @@ fn real_guidance_brings_the_negative_prompt_and_needs_it() {
     bench.app().cx.form.sampling.true_cfg_scale = Some(2.5);
     bench.settle();
     bench.assert_shows("Negative prompt");
-    bench.assert_shows("The real guidance is off: it needs a negative prompt");
+    bench.assert_shows("CFG is off: it needs a negative prompt");
     bench.app().cx.form.negative_prompt = Some("blurry".into());
     bench.settle();
-    assert!(!bench.has("The real guidance is off"));
+    assert!(!bench.has("CFG is off"));
     let request = request_of(&mut bench);
     assert_eq!(request.sampling.true_cfg_scale, Some(2.5));
     assert_eq!(request.negative_prompt, "blurry");

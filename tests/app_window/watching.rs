@@ -84,13 +84,13 @@ fn a_file_that_is_no_picture_and_no_clip_is_a_card_and_takes_no_place() {
         &mut bench,
         AppCommand::Player(PlayerCommand::PlayFile(path)),
     );
-    bench.until("it is told", |bench| bench.has("found a text file"));
+    bench.until("it is told", |bench| bench.has("is a text file"));
     assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[0].id));
     run(
         &mut bench,
         AppCommand::Player(PlayerCommand::PlayFile("/nowhere/at/all.mp4".into())),
     );
-    bench.until("it is told", |bench| bench.has("there is none"));
+    bench.until("it is told", |bench| bench.has("does not exist"));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn two_files_of_other_lengths_and_sizes_are_compared() {
         &mut bench,
         AppCommand::Player(PlayerCommand::CompareFiles(missing.clone(), missing)),
     );
-    bench.until("it is told", |bench| bench.has("there is none"));
+    bench.until("it is told", |bench| bench.has("does not exist"));
 }
 
 #[test]

@@ -237,7 +237,7 @@ fn an_autoencoder_of_no_numbers_fails_the_job_instead_of_a_black_clip() {
         .args(size));
     let (last, code) = end(&output);
     assert_eq!(code, 2, "{last}");
-    let said = "the autoencoder gave pixels that are no numbers";
+    let said = "the VAE gave invalid pixels";
     assert!(
         last["message"].as_str().unwrap().starts_with(said),
         "{last}"

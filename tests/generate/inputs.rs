@@ -153,7 +153,7 @@ fn a_repeated_job_tells_when_its_picture_is_another_one() {
     let warnings = again("other.mp4");
     let text = warnings[0]["message"].as_str().unwrap();
     assert!(
-        text.contains("start.png") && text.contains("not the one"),
+        text.contains("start.png") && text.contains("has changed since"),
         "{text}"
     );
 }
@@ -189,7 +189,7 @@ fn a_repeated_job_has_the_named_parts_again_and_tells_when_one_is_another_one_or
     fs::write(vae.join("config.json"), format!("{config} ")).unwrap();
     let told = again("other.mp4", &[]);
     assert!(
-        told.contains("vae") && told.contains("not the one"),
+        told.contains("vae") && told.contains("has changed since"),
         "{told}"
     );
 

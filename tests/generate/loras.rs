@@ -123,7 +123,7 @@ fn loras_change_the_result_say_how_much_of_them_is_used_and_travel_with_it() {
     };
     let says_changed = |told: &[Value]| {
         let mut texts = told.iter().filter_map(|event| event["message"].as_str());
-        texts.any(|text| text.contains("the LoRA is not the one"))
+        texts.any(|text| text.contains("this LoRA has changed"))
     };
     let (told, repeated) = again("again.png");
     assert_eq!(repeated, changed);
@@ -166,7 +166,7 @@ fn a_lora_for_another_model_ends_the_job_before_it_begins() {
     for (tensors, words) in [
         (flux, "Flux"),
         (large, "Wan 14B"),
-        (unknown, "none of this LoRA's keys"),
+        (unknown, "this LoRA does not fit the model"),
     ] {
         write(&home.path().join("x.safetensors"), &tensors);
         let output = run(home

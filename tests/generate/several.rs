@@ -73,7 +73,10 @@ fn each_line_of_a_file_is_a_job_and_all_are_checked_before_the_first() {
     }
     fs::write(home.path().join("empty.txt"), "\n \n").unwrap();
     for (arguments, expected) in [
-        (&["--prompts-file", "empty.txt"][..], "at least one line"),
+        (
+            &["--prompts-file", "empty.txt"][..],
+            "no line with a prompt",
+        ),
         (&["--prompts-file", "none.txt"], "none.txt"),
         (
             &["--prompts-file", "prompts.txt", "--prompt", "a"],

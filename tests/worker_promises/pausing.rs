@@ -85,7 +85,7 @@ fn a_job_does_not_go_on_with_other_weights_than_it_began_with() {
     let JobOutcome::Failed(err) = outcome else {
         panic!("{outcome:?}");
     };
-    let said = "the model's transformer is not the one that the job began with";
+    let said = "the model's transformer has changed since the job began";
     assert_eq!(err.summary, said);
     assert_eq!(rig.job_folders(), 1, "the old weights may come back");
     std::fs::write(&weights, "the first weights").unwrap();

@@ -32,57 +32,57 @@ pub struct GenerateArgs {
     /// A text file with a prompt in each line: one job for each that is not empty
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub prompts_file: Option<PathBuf>,
-    /// What to steer away from; acts when --guidance (Wan) or --true-cfg (Flux, FramePack) is above 1 [default: the model's own]
+    /// Negative prompt: what to avoid; used when --guidance (Wan) or --true-cfg (Flux, FramePack) is above 1 [default: the model's own]
     #[arg(long, value_name = "TEXT")]
     pub negative: Option<String>,
-    /// A picture to start from: the first frame of a clip, or what a new picture is made of
+    /// A picture to start from: the first frame of a clip, or the source of image-to-image
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
-    /// A picture to end on, for models that can
+    /// The last frame of a clip, for models that support it
     #[arg(long, value_name = "FILE")]
     pub last_image: Option<PathBuf>,
-    /// A clip to go on from: the new frames start with its last one and stand behind it in the written file; FramePack-F1 sees its last 73 frames and passes over into it
+    /// A clip to continue: the new frames follow its last one, and the written file holds both; FramePack F1 sees its last 73 frames and blends into it
     #[arg(long, value_name = "CLIP")]
     pub extend: Option<PathBuf>,
-    /// Which part of the picture is made anew, for models that can: white is, black stays
+    /// A mask for inpainting, for models that support it: white is regenerated, black stays
     #[arg(long, value_name = "FILE")]
     pub mask: Option<PathBuf>,
-    /// How pictures of another aspect come to the size that is made: stretch or crop [default: stretch; crop for FramePack where no size is given]
+    /// How pictures of another aspect ratio are fitted to the size: stretch or crop [default: stretch; crop for FramePack where no size is given]
     #[arg(long)]
     pub fit: Option<Fit>,
-    /// Values that go together: fast-4 for the 14B models of Wan with a lightx2v LoRA, fast-3 for the 5B with FastWan; other arguments change them
+    /// A preset of values: fast-4 for the 14B models of Wan with a lightx2v LoRA, fast-3 for the 5B with FastWan; other arguments override them
     #[arg(long, value_name = "ID")]
     pub preset: Option<String>,
-    /// Pixels [default: the model's own, turned to a given picture's aspect]
+    /// Width in pixels [default: the model's own, turned to a given picture's aspect ratio]
     #[arg(long, value_name = "N")]
     pub width: Option<u32>,
-    /// Pixels
+    /// Height in pixels
     #[arg(long, value_name = "N")]
     pub height: Option<u32>,
     /// New frames of a clip, 4n+1, with FramePack at least so many; 1 makes a picture [default: the model's own, 1 for .png and .jpg]
     #[arg(long, value_name = "N")]
     pub frames: Option<u32>,
-    /// Seconds of a clip that is made section by section (FramePack), 1 to 120; the nearest number of whole sections is made [default: 5]
+    /// Length in seconds of a clip made in sections (FramePack), 1 to 120, rounded to whole sections [default: 5]
     #[arg(long, value_name = "X", conflicts_with = "frames")]
     pub seconds: Option<f64>,
-    /// Latent frames of a section, of 4 frames each [default: 9]
+    /// Length of a section in latent frames, of 4 frames each [default: 9]
     #[arg(long, value_name = "N")]
     pub window: Option<u32>,
     /// In which order FramePack makes sections: original (back to front) or f1 (front to back) [default: what the model's name says]
     #[arg(long = "sampling", value_name = "ORDER")]
     pub sampling_order: Option<SectionOrder>,
-    /// Skip steps that would change little (FramePack): teacache, magcache or first_block, perhaps with a threshold such as teacache:0.15; twice as fast, with a loss [default: every step is computed]
+    /// Skip steps that change little (FramePack): teacache, magcache or first_block, optionally with a threshold such as teacache:0.15; twice as fast, with lower quality [default: run every step]
     #[arg(long, value_name = "CACHE[:X]")]
     pub step_cache: Option<StepCache>,
-    /// Frames a second of the written clip [default: the model's own, or the extended clip's]
+    /// Frames per second of the written clip [default: the model's own, or the continued clip's]
     #[arg(long, value_name = "N")]
     pub fps: Option<f64>,
-    /// How many to make, with the seeds S, S+1 and so on: at once with models of pictures, one after the other with others
+    /// How many to make, with the seeds S, S+1 and so on: together with image models, one after the other with others
     #[arg(long, value_name = "N")]
     pub batch: Option<u32>,
     #[command(flatten)]
     pub sampling: SamplingArgs,
-    /// Tokens of the prompt that are read, for models that can read fewer [default: the model's own]
+    /// The most tokens of the prompt that are read, for models where it can be set [default: the model's own]
     #[arg(long, value_name = "N")]
     pub max_sequence_length: Option<u32>,
     /// The same seed gives the same result on any device [default: a new one each time]
@@ -94,12 +94,12 @@ pub struct GenerateArgs {
     /// auto, f32, bf16 or f16 [default: the setting]
     #[arg(long)]
     pub dtype: Option<DtypeChoice>,
-    /// Encode and decode in tiles of so many pixels a side, for less memory: 64 or more, in steps of 8 (of 16 for the 5B model)
+    /// Run the VAE in tiles of this many pixels, for less memory: 64 or more, in steps of 8 (of 16 for the 5B model)
     #[arg(long, value_name = "N")]
     pub vae_tile: Option<u32>,
     #[command(flatten)]
     pub memory: MemoryArgs,
-    /// A LoRA and how strongly it acts, also a second number for the low-noise expert; may be given several times [default: 1, for a file of one expert on that expert alone]
+    /// A LoRA and its strength, optionally with a second one for the low-noise expert; may be given several times [default: 1, only on its own expert for a file of one expert]
     #[arg(long = "lora", value_name = "FILE[:STRENGTH[:STRENGTH_LOW]]")]
     pub loras: Vec<Lora>,
     /// The VAE to use instead of the one found with the model: a folder or a file
@@ -126,7 +126,7 @@ pub struct GenerateArgs {
     /// Also write the settings beside the file, as .json
     #[arg(long)]
     pub sidecar: bool,
-    /// Repeat what made this file, with its pictures and the parts of the model that were named; other arguments change it. Of files of other programs (ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack) what can be had is taken over
+    /// Use the settings that made this file, with its pictures and model files; other arguments override them. Files of other programs (ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack) are read as far as possible
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
     /// What that file says; arguments stand over it
@@ -253,7 +253,7 @@ fn prompts_of(file: &Path) -> Result<String, JobError> {
     let text = text.trim_start_matches('\u{feff}');
     if prompt::lines(text).is_empty() {
         return Err(refused(format!(
-            "expected at least one line with a prompt, found none: {}",
+            "this file has no line with a prompt: {}",
             file.display()
         )));
     }

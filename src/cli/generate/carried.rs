@@ -71,7 +71,7 @@ impl GenerateArgs {
                 && *then != now
             {
                 warnings.push(format!(
-                    "the file is not the one that the clip was made with: {}",
+                    "this file has changed since the clip was made: {}",
                     path.display()
                 ));
             }
@@ -98,7 +98,7 @@ impl GenerateArgs {
                 Vec::new()
             } else {
                 vec![
-                    "the parts that were named for the clip's model are not used with another one"
+                    "the model files chosen for the clip's model are not used with another model"
                         .to_owned(),
                 ]
             };
@@ -124,13 +124,13 @@ impl GenerateArgs {
             };
             match (media::component_fingerprint(place), inputs.get(field)) {
                 (Ok(now), Some(then)) if now != *then => warnings.push(format!(
-                    "the part of the model is not the one that the clip was made with: {}",
+                    "this part of the model has changed since the clip was made: {}",
                     place.display()
                 )),
                 (Ok(_), _) => {}
                 (Err(_), _) => {
                     warnings.push(format!(
-                        "the part of the model that the clip was made with is gone, and the model's own is used instead: {}",
+                        "this part of the model is missing, and the model's own is used instead: {}",
                         place.display()
                     ));
                     continue;
@@ -156,7 +156,7 @@ impl GenerateArgs {
         changed
             .map(|(_, lora)| {
                 format!(
-                    "the LoRA is not the one that the file was made with: {}",
+                    "this LoRA has changed since the file was made: {}",
                     lora.path.display()
                 )
             })

@@ -32,7 +32,7 @@ pub(super) fn of(
         .into_iter()
         .map(|field| Notice {
             field,
-            message: format!("--{field} is not used: {} has no such part", spec.name),
+            message: format!("--{field} is not used: {} has no such component", spec.name),
         })
         .collect();
     let is_single = made.jobs.len() == 1;
@@ -93,7 +93,7 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         }
         if path.to_str().is_none() {
             // Requests travel as JSON, which has no other texts.
-            let what = format!("expected a path in UTF-8, found {}", path.display());
+            let what = format!("the path is not valid UTF-8: {}", path.display());
             return Err(JobError::new(JobErrorKind::InvalidRequest, what));
         }
     }

@@ -9,13 +9,13 @@ use safelight_core::settings::MemorySettings;
 /// How much of the device a job may use.
 #[derive(Args, Clone, Debug, Default)]
 pub struct MemoryArgs {
-    /// Memory of the device kept free for what a model makes besides its weights; more is safer and slower [default: the setting, else computed]
+    /// Device memory kept free for activations; more is safer and slower [default: the setting, else computed]
     #[arg(long, value_name = "GIB", value_parser = gib_value)]
     preserved: Option<f64>,
-    /// Memory of the device that is never gone beyond [default: the setting, else by the class of the device]
+    /// The most device memory to use [default: the setting, else by the class of the device]
     #[arg(long, value_name = "GIB", value_parser = gib_value)]
     vram_cap: Option<f64>,
-    /// Keep models loaded from stage to stage where they fit beside each other
+    /// Keep models loaded between stages where they fit together
     #[arg(long)]
     keep_loaded: bool,
 }
@@ -36,9 +36,7 @@ impl MemoryArgs {
 pub fn gib_value(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(gib) if gib.is_finite() && (0.0..=65536.0).contains(&gib) => Ok(gib),
-        _ => Err(format!(
-            "expected a number of GiB from 0 on, found {text:?}"
-        )),
+        _ => Err(format!("{text:?} is not a number of GiB from 0 up")),
     }
 }
 

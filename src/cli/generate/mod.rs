@@ -150,7 +150,7 @@ fn outcome_of(
     }
     loop {
         let Some(event) = handle.wait() else {
-            return Err(broken("the worker ended without a word"));
+            return Err(broken("the worker ended without an answer"));
         };
         match event.update {
             JobUpdate::Ended(outcome) => return Ok(outcome),

@@ -327,7 +327,7 @@ impl Report for HumanReport {
             JobOutcome::Paused => {
                 say("Stopped. What was finished is kept for a week.");
                 let job = folder.file_name().unwrap_or_default().display();
-                say(&format!("To go on: safelight resume {job}"));
+                say(&format!("To continue: safelight resume {job}"));
                 say(&format!("To discard it: safelight resume {job} --discard"));
             }
             JobOutcome::Kept(output) => {
@@ -362,7 +362,7 @@ fn explain(err: &JobError) {
 fn advice(err: &JobError) -> String {
     let kept = err.kept.as_ref().map(|folder| {
         format!(
-            "What was finished is kept for a week in {}; `safelight resume {}` goes on from there",
+            "What was finished is kept for a week in {}; `safelight resume {}` continues from there",
             folder.display(),
             folder.file_name().unwrap_or_default().display()
         )
@@ -416,7 +416,7 @@ mod tests {
         let kept = err.keeping("/data/jobs/17");
         assert_eq!(
             advice(&kept),
-            "Try again. What was finished is kept for a week in /data/jobs/17; `safelight resume 17` goes on from there"
+            "Try again. What was finished is kept for a week in /data/jobs/17; `safelight resume 17` continues from there"
         );
         assert_eq!(failed_event(&kept)["advice"], advice(&kept));
         let bare = kept.advise("");

@@ -45,7 +45,7 @@ impl GenerateArgs {
             self.base.loras = found.iter().map(ChosenLora::from).collect();
             if !missing.is_empty() {
                 warnings.push(format!(
-                    "LoRAs that are not on this machine are left out, give them with --lora FILE:STRENGTH: {}",
+                    "LoRAs that are not on this computer are left out; add them with --lora FILE:STRENGTH: {}",
                     missing.join(", ")
                 ));
             }
@@ -65,7 +65,7 @@ fn nearest(
         Some(found) => {
             if !found.is_same {
                 warnings.push(format!(
-                    "It was made with {name}, which is not here: {} is used instead",
+                    "It was made with {name}, which is not on this computer: {} is used instead",
                     found.spec.name
                 ));
             }
@@ -73,9 +73,9 @@ fn nearest(
         }
         None => Err(JobError::new(
             JobErrorKind::BadModel,
-            format!("the file was made with {name}, and no model of its family is here"),
+            format!("the file was made with {name}, and this computer has no model of that family"),
         )
-        .advise("Name a model with --model; `safelight models` lists them")),
+        .advise("Choose a model with --model; `safelight models` lists them")),
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) fn says_nothing(file: &Path) -> JobError {
     JobError::new(
         JobErrorKind::InvalidRequest,
         format!(
-            "expected a file that Safelight or a program like it made, found no settings in {}",
+            "this file has no settings of Safelight or a similar program: {}",
             file.display()
         ),
     )

@@ -18,19 +18,19 @@ use super::{Order, work};
 use crate::cli::{Surroundings, out};
 use crate::worker::{LeftJob, not_held, number_of};
 
-/// Let a job go on that failed or whose program died, or list those that can
+/// Resume a job that failed or was interrupted, or list those jobs
 #[derive(Args, Debug)]
 pub struct ResumeArgs {
-    /// The job's number or folder; without it, the jobs are listed that can go on
+    /// The job's number or folder; without it, the jobs that can be resumed are listed
     #[arg(value_name = "JOB")]
     pub job: Option<String>,
     /// auto, cpu or cuda:N; ROCm's GPUs are cuda:N too [default: the setting]
     #[arg(long)]
     pub device: Option<DeviceChoice>,
-    /// Save the result here instead of where the job was to save it
+    /// Save the result here instead of the job's own place
     #[arg(long, value_name = "FILE", requires = "job")]
     pub out: Option<PathBuf>,
-    /// Give the job up and remove what was kept of it
+    /// Discard the job and delete what was kept of it
     #[arg(long, requires = "job", conflicts_with_all = ["out", "device"])]
     pub discard: bool,
     /// Print one JSON object a line and nothing else; one alone for the list
@@ -68,12 +68,9 @@ fn go_on(
         std::path::absolute(job).unwrap_or_else(|_| PathBuf::from(job))
     };
     let mut request = JobFolder::at(&folder).request().map_err(|err| {
-        let what = format!(
-            "there is no job that can go on ({err}): {}",
-            folder.display()
-        );
+        let what = format!("this job cannot be resumed ({err}): {}", folder.display());
         JobError::new(JobErrorKind::InvalidRequest, what)
-            .advise("`safelight resume` lists those that can")
+            .advise("`safelight resume` lists the jobs that can be resumed")
     })?;
     if args.discard {
         return discard(&JobFolder::at(&folder), args.json);
@@ -87,7 +84,7 @@ fn go_on(
         notices.push(Notice {
             field: "out",
             message: format!(
-                "WebM is no longer written: the result goes to {}",
+                "Safelight no longer writes WebM: the result is saved as {}",
                 out.display()
             ),
         });
@@ -142,9 +139,9 @@ fn as_json(left: &LeftJob) -> Value {
 
 fn as_text(left: &[LeftJob]) -> String {
     if left.is_empty() {
-        return "No job can go on: none failed after some of it was made\n".to_owned();
+        return "There is no job to resume\n".to_owned();
     }
-    let mut text = String::from("Jobs that can go on with `safelight resume NUMBER`\n");
+    let mut text = String::from("Jobs that `safelight resume NUMBER` can continue\n");
     let row = |left: &LeftJob| {
         let prompt: String = left.request.prompt.chars().take(40).collect();
         vec![

@@ -8,25 +8,25 @@ use safelight_core::job::{PartialSampling, Sampler, SigmaSchedule};
 /// Steps, guidance, shift and sampler.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct SamplingArgs {
-    /// How much of the picture is made anew, for models that begin on the way to it: above 0, 1 is all [default: the model's own]
+    /// Denoising strength of image-to-image, for models that support it: from above 0 up to 1, where nothing of the picture is kept [default: the model's own]
     #[arg(long, value_name = "X")]
     strength: Option<f64>,
     /// Denoising steps
     #[arg(long, value_name = "N")]
     steps: Option<u32>,
-    /// How strictly the prompt is followed: classifier-free guidance in Wan, where 1 turns it off; in Flux the number that its distilled models are told, and FramePack
+    /// How closely the prompt is followed: CFG scale in Wan (1 = off), distilled guidance in Flux and FramePack
     #[arg(long, value_name = "X")]
     guidance: Option<f64>,
-    /// Classifier-free guidance of models whose own guidance is another thing, by a second pass with the negative prompt; 1 turns it off
+    /// CFG scale of models with distilled guidance (Flux, FramePack): 1 = off; higher values use the negative prompt and take twice as long
     #[arg(long, value_name = "X")]
     true_cfg: Option<f64>,
     /// As --guidance for the low-noise expert of models that have one [default: as the other]
     #[arg(long, value_name = "X")]
     guidance_2: Option<f64>,
-    /// The first step to make, counted from 0
+    /// Run the steps from this one on, counted from 0
     #[arg(long, value_name = "N")]
     start_step: Option<u32>,
-    /// The step to end before; what noise is left then stays
+    /// Stop before this step; the noise that is left stays
     #[arg(long, value_name = "N")]
     end_step: Option<u32>,
     /// Shift of the noise schedule, or dynamic for one by the number of tokens (Flux, FramePack) [default: the model's own]
@@ -35,7 +35,7 @@ pub struct SamplingArgs {
     /// unipc, unipc_bh1, euler, heun, dpmpp_2m or lcm [default: the model's own]
     #[arg(long, value_name = "NAME")]
     sampler: Option<Sampler>,
-    /// How the noise levels of the steps are spaced: simple, beta, karras or exponential [default: simple, the model's own]
+    /// Scheduler, which spaces the noise levels of the steps: simple, beta, karras or exponential [default: simple, the model's own]
     #[arg(long, value_name = "NAME")]
     schedule: Option<SigmaSchedule>,
 }
@@ -76,6 +76,6 @@ impl FromStr for Shift {
             return Ok(Self::Dynamic);
         }
         let number = text.parse().ok().map(Self::Fixed);
-        number.ok_or_else(|| format!("expected a number or dynamic, found {text:?}"))
+        number.ok_or_else(|| format!("{text:?} is neither a number nor dynamic"))
     }
 }

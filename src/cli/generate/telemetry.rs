@@ -48,5 +48,8 @@ impl Telemetry {
 }
 
 fn sentence(err: &io::Error, file: &Path) -> String {
-    format!("the telemetry cannot be written: {err}: {}", file.display())
+    format!(
+        "the telemetry file cannot be written: {err}: {}",
+        file.display()
+    )
 }

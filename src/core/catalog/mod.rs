@@ -125,7 +125,7 @@ impl Catalog {
         }
         for place in &found.cut_short {
             self.problems.push(CatalogError::config(
-                "too many folders here, so only part of them was searched",
+                "too many folders: only some of them were searched",
                 place.clone(),
             ));
         }
@@ -271,7 +271,7 @@ impl Catalog {
         }
         if transformers.len() > MAX_SINGLE_FILES {
             self.problems.push(CatalogError::config(format!(
-                    "expected at most {MAX_SINGLE_FILES} single files with transformers, found {}, so only the first are listed",
+                    "there are {} single-file models, and only the first {MAX_SINGLE_FILES} are listed",
                     transformers.len()
                 ), transformers[MAX_SINGLE_FILES].clone()));
         }

@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for Family {
         Self::of_id(&id).ok_or_else(|| {
             let known: Vec<&str> = Self::all().map(|family| family.id).collect();
             serde::de::Error::custom(format!(
-                "expected a family of models that this version runs ({}), found '{id}'",
+                "'{id}' is not a family of models that Safelight runs ({})",
                 known.join(", ")
             ))
         })
@@ -124,9 +124,9 @@ mod tests {
     fn an_unknown_family_is_refused_by_name() {
         let err = serde_json::from_value::<Family>("sora".into()).unwrap_err();
         let text = err.to_string();
-        let start = "expected a family of models that this version runs (";
+        let start = "'sora' is not a family of models that Safelight runs (";
         assert!(
-            text.starts_with(start) && text.ends_with("framepack, wan, flux), found 'sora'"),
+            text.starts_with(start) && text.ends_with("framepack, wan, flux)"),
             "{text}"
         );
     }

@@ -63,7 +63,7 @@ pub(super) fn load(path: &Path) -> HashMap<PathBuf, Known> {
             .collect(),
         Ok(_) => HashMap::new(),
         Err(err) => {
-            tracing::info!("the gallery's index is read anew: {err}");
+            tracing::info!("the gallery's index is rebuilt: {err}");
             HashMap::new()
         }
     }
@@ -112,7 +112,7 @@ pub(super) fn load_favourites(path: &Path) -> (BTreeSet<PathBuf>, Option<IndexEr
     let moved = fs::rename(path, &aside);
     let problem = match moved {
         Ok(()) => IndexError::Other(FileError::new(
-            "the list of favourites is damaged and was put aside",
+            "the list of favourites is damaged and was moved aside",
             &aside,
         )),
         Err(err) => unreadable(&err, path),
@@ -128,7 +128,7 @@ pub(super) fn save_favourites(
         favourites: favourites.iter().map(|path| encoded(path)).collect(),
     };
     write_json(path, &file).map_err(|err| {
-        let sentence = format!("the list of favourites cannot be kept ({err})");
+        let sentence = format!("the list of favourites cannot be saved ({err})");
         IndexError::Other(FileError::new(sentence, path))
     })
 }

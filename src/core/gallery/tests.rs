@@ -207,7 +207,7 @@ fn a_broken_index_is_made_anew_and_broken_favourites_are_put_aside() {
     let favourites = home.path().join("favourites.json");
     fs::write(&favourites, "no list").unwrap();
     let (mut shelf, problem) = Shelf::open(home.path().join("index.json"), favourites);
-    assert!(problem.is_some_and(|problem| problem.to_string().contains("put aside")));
+    assert!(problem.is_some_and(|problem| problem.to_string().contains("moved aside")));
     shelf.favour(&[PathBuf::from("/a.png")], true).unwrap();
     fs::write(home.path().join("favourites.json"), "no list either").unwrap();
     let (_, problem) = Shelf::open(PathBuf::new(), home.path().join("favourites.json"));

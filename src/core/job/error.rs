@@ -130,10 +130,10 @@ pub fn disk_advice(err: &io::Error) -> &'static str {
             "Choose a folder that this user may write to"
         }
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
-            "Look whether the file is still there, and is one"
+            "Check that the file still exists"
         }
-        io::ErrorKind::InvalidData => "Get the file again",
-        _ => "Look whether the disk is still there and sound",
+        io::ErrorKind::InvalidData => "Download or copy the file again",
+        _ => "Check that the disk is connected and healthy",
     }
 }
 

@@ -65,8 +65,7 @@ impl QueueFile {
         let unreadable =
             |err| FileError::new(format!("the queue's file cannot be read ({err})"), path);
         let broken = |reason: &str| {
-            let sentence =
-                format!("expected a queue of Safelight's, found something else ({reason})");
+            let sentence = format!("this is not a queue of Safelight ({reason})");
             FileError::new(sentence, path)
         };
         let text = match read_bounded(path, MAX_BYTES) {
@@ -84,7 +83,7 @@ impl QueueFile {
             None => return Err(broken("it names no version")),
             Some(found) if found > VERSION => {
                 let sentence = format!(
-                    "expected a queue of version {VERSION} or older, found version {found}"
+                    "this queue is of version {found}, and Safelight reads up to version {VERSION}: install a newer Safelight"
                 );
                 return Err(FileError::new(sentence, path));
             }
@@ -200,7 +199,11 @@ mod tests {
         });
         let file = load(&text.to_string()).unwrap();
         assert_eq!(file.jobs.len(), 1);
-        assert!(file.unread[0].contains("found 'sora'"), "{:?}", file.unread);
+        assert!(
+            file.unread[0].contains("'sora' is not a family"),
+            "{:?}",
+            file.unread
+        );
     }
 
     #[test]
@@ -213,9 +216,9 @@ mod tests {
             "{}",
         ] {
             let err = load(text).unwrap_err().to_string();
-            assert!(err.contains("something else"), "{text}: {err}");
+            assert!(err.contains("not a queue of Safelight"), "{text}: {err}");
         }
         let newer = load("{\"version\": 2, \"jobs\": []}").unwrap_err();
-        assert!(newer.to_string().contains("found version 2"), "{newer}");
+        assert!(newer.to_string().contains("of version 2"), "{newer}");
     }
 }

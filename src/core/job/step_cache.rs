@@ -77,7 +77,7 @@ impl FromStr for StepCache {
         read.ok_or_else(|| {
             let names = StepCacheKind::ALL.map(StepCacheKind::name).join(", ");
             format!(
-                "expected a step cache ({names}), perhaps with a threshold of {} to {} behind it, such as teacache:0.15, found {text:?}",
+                "{text:?} is not a step cache: choose {names}, optionally with a threshold of {} to {}, such as teacache:0.15",
                 Self::THRESHOLDS.start(),
                 Self::THRESHOLDS.end()
             )

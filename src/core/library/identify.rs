@@ -119,7 +119,7 @@ fn check_component(
     let index_path = || folder.join("model_index.json");
     let Some(class) = index.components.get(component) else {
         return Err(CatalogError::config(
-            format!("expected a {component} in model_index.json, found none"),
+            format!("model_index.json names no {component}"),
             index_path(),
         ));
     };
@@ -128,7 +128,7 @@ fn check_component(
         && class.strip_suffix("WithProjection").unwrap_or(class) != expected
     {
         return Err(CatalogError::config(
-            format!("expected a {component} of class {expected}, found {class}"),
+            format!("the {component} should be of class {expected}, but is {class}"),
             index_path(),
         ));
     }

@@ -122,7 +122,7 @@ pub(crate) fn transformer_at(path: &Path, library: &Library) -> Result<PathBuf, 
             let names: Vec<String> = places.iter().map(|place| file_stem(place)).collect();
             Err(CatalogError::config(
                 format!(
-                    "expected the file of one model, found a folder with {}: {}",
+                    "this folder has {} model files: choose one of {}",
                     names.len(),
                     names.join(", ")
                 ),

@@ -118,18 +118,18 @@ pub(crate) fn check(
     if found.form != form {
         return Err(wrong(match form {
             TokenizerForm::Pieces => {
-                "expected a tokenizer of pieces with scores, as T5 has, found one of merged pairs"
+                "this tokenizer has merged pairs, but one of pieces with scores is needed, as T5 has"
                     .to_owned()
             }
             TokenizerForm::Pairs => {
-                "expected a tokenizer of merged pairs, as CLIP and Llama have, found one of pieces with scores"
+                "this tokenizer has pieces with scores, but one of merged pairs is needed, as CLIP and Llama have"
                     .to_owned()
             }
         }));
     }
     if found.num_ids > vocab_size.unsigned_abs() {
         return Err(wrong(format!(
-            "expected between 1 and {vocab_size} token ids (the text encoder's vocab_size), found {}",
+            "the tokenizer should have between 1 and {vocab_size} token ids (the text encoder's vocab_size), but has {}",
             found.num_ids
         )));
     }
@@ -165,7 +165,7 @@ impl Tokenizer {
         match found {
             Some(found) if found.num_ids > 0 => Ok(found),
             _ => Err(CatalogError::config(
-                "not a sound tokenizer: it has no pieces",
+                "the tokenizer is damaged: it has no pieces",
                 path,
             )),
         }
@@ -195,7 +195,7 @@ fn count_json(path: &Path) -> Result<Tokenizer, CatalogError> {
 fn read_sound<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
     let text = read_capped(path, MAX_TOKENIZER_BYTES)?;
     serde_json::from_slice(&text)
-        .map_err(|err| CatalogError::config(format!("not a sound tokenizer: {err}"), path))
+        .map_err(|err| CatalogError::config(format!("the tokenizer is damaged: {err}"), path))
 }
 
 fn of_pieces(count: Option<u64>) -> Option<Tokenizer> {

@@ -44,7 +44,7 @@ impl LoraFile {
     /// Reads the header of a file, or of the only weights in a folder. Fails for what is no LoRA.
     pub fn read(path: &Path) -> Result<Self, CatalogError> {
         if !path.exists() {
-            return Err(CatalogError::lora("there is no such LoRA", path));
+            return Err(CatalogError::lora("this LoRA is missing", path));
         }
         let weights = WeightSet::at(path)?;
         let mut layers: BTreeMap<String, BTreeMap<Leaf, String>> = BTreeMap::new();
@@ -74,7 +74,10 @@ impl LoraFile {
         };
         if !layers.values().any(is_update) {
             return Err(CatalogError::lora(
-                format!("expected a LoRA, found {}", kind::of_tensors(&weights).text),
+                format!(
+                    "this is not a LoRA, but {}",
+                    kind::of_tensors(&weights).text
+                ),
                 path,
             ));
         }

@@ -136,7 +136,7 @@ pub fn check(
         .map(|lora| {
             if !lora.strength.is_finite() || lora.strength_2.is_some_and(|low| !low.is_finite()) {
                 return Err(CatalogError::lora(
-                    "expected a number for the strength of a LoRA",
+                    "the strength of this LoRA is not a number",
                     lora.path.clone(),
                 ));
             }
@@ -160,8 +160,8 @@ pub fn fitting_plan(
     let origin = Origin::of(file);
     if !origin.family.is_empty() && !(family.lora.accepts)(origin.family, tables) {
         return Err(wrong(format!(
-            "expected a LoRA for {}, found one for {}",
-            family.label, origin.label
+            "this LoRA is for {}, not for {}",
+            origin.label, family.label
         )));
     }
     let plan = Plan::new(file, tables);
@@ -176,15 +176,13 @@ pub fn fitting_plan(
     }
     if coverage.applied == 0 {
         let what = if coverage.pictures > 0 {
-            "it only changes how pictures are read, which this model does not do".to_owned()
+            "it only changes the reading of pictures, which this model does not do".to_owned()
         } else if coverage.text_encoder > 0 {
-            "it only changes text encoders that this version leaves as they are".to_owned()
+            "it only changes a text encoder that Safelight does not change".to_owned()
         } else {
             coverage.to_string()
         };
-        return Err(wrong(format!(
-            "none of this LoRA's keys can be applied: {what}"
-        )));
+        return Err(wrong(format!("this LoRA does not fit the model: {what}")));
     }
     Ok(plan)
 }
@@ -192,16 +190,13 @@ pub fn fitting_plan(
 /// A sentence that names both models.
 fn misfit_text(origin: &Origin, family: Family, tables: &[Table], first: &Misfit) -> String {
     let model = (family.lora.model_label)(tables);
-    let (expected, found) = (first.expected, first.found);
-    let layer = &first.layer;
-    let made_for = if origin.label == model || origin.label.is_empty() {
-        "one for another size of it"
-    } else {
-        &format!("one for {}", origin.label)
-    };
+    if origin.label != model && !origin.label.is_empty() {
+        return format!("this LoRA is for {}, not for {model}", origin.label);
+    }
+    let ((outputs, inputs), (found_outputs, found_inputs)) = (first.expected, first.found);
     format!(
-        "expected a LoRA for {model}, found {made_for}: its '{layer}' has {} outputs and {} inputs, the model's {} and {}",
-        found.0, found.1, expected.0, expected.1
+        "this LoRA is for another size of {model}: its '{}' has {found_outputs} outputs and {found_inputs} inputs, the model's {outputs} and {inputs}",
+        first.layer
     )
 }
 

@@ -12,11 +12,11 @@ use crate::units::size_text;
 /// Why a picture, a clip or the settings inside them could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum MediaError {
-    #[error("expected a file, but there is none: {path}", path = path.display())]
+    #[error("this file does not exist: {path}", path = path.display())]
     NotFound { path: PathBuf },
-    #[error("expected a file, found a folder: {path}", path = path.display())]
+    #[error("this is a folder, not a file: {path}", path = path.display())]
     IsFolder { path: PathBuf },
-    #[error("expected a file, found a device or pipe: {path}", path = path.display())]
+    #[error("this is a device or pipe, not a file: {path}", path = path.display())]
     NotAFile { path: PathBuf },
     #[error("no permission to {action}: {path}", path = path.display())]
     Denied { action: &'static str, path: PathBuf },
@@ -28,13 +28,13 @@ pub enum MediaError {
     },
 
     #[error(
-        "expected a PNG, JPEG, WebP, GIF, BMP or TIFF picture, found {found}: {path}",
+        "this is {found}, not a PNG, JPEG, WebP, GIF, BMP or TIFF picture: {path}",
         path = path.display()
     )]
     NotAPicture { found: String, path: PathBuf },
-    #[error("expected a whole {kind} file, but it ends early: {path}", path = path.display())]
+    #[error("this {kind} file is incomplete and cannot be opened: {path}", path = path.display())]
     Truncated { kind: &'static str, path: PathBuf },
-    #[error("expected a sound {kind} file, but it is damaged ({detail}): {path}", path = path.display())]
+    #[error("this {kind} file is damaged and cannot be opened ({detail}): {path}", path = path.display())]
     Damaged {
         kind: &'static str,
         detail: String,
@@ -42,23 +42,23 @@ pub enum MediaError {
     },
 
     #[error(
-        "expected an MP4, MOV, WebM, GIF or WebP clip or numbered PNG pictures, found {found}: {path}",
+        "this is {found}, not an MP4, MOV, WebM, GIF or WebP clip or numbered PNG pictures: {path}",
         path = path.display()
     )]
     NotAClip { found: String, path: PathBuf },
 
-    #[error("expected a folder to write into, but neither it nor the one above it exists: {path}", path = path.display())]
+    #[error("this folder does not exist, nor does the one above it: {path}", path = path.display())]
     FolderMissing { path: PathBuf },
-    #[error("expected a folder to write into, found a file: {path}", path = path.display())]
+    #[error("this is a file, not a folder to write to: {path}", path = path.display())]
     FolderIsFile { path: PathBuf },
-    #[error("expected a file that may be replaced, found a write-protected one: {path}", path = path.display())]
+    #[error("this file is write-protected and cannot be replaced: {path}", path = path.display())]
     WriteProtected { path: PathBuf },
     #[error("the disk is full: {path}", path = path.display())]
     DiskFull { path: PathBuf },
 
-    #[error("expected settings as a JSON object of at most {max}, found {found}: {path}", max = size_text(MAX_SETTINGS_BYTES), path = path.display())]
+    #[error("the settings in this file should be a JSON object of at most {max}, but are {found}: {path}", max = size_text(MAX_SETTINGS_BYTES), path = path.display())]
     Settings { found: String, path: PathBuf },
-    #[error("expected a picture, a clip or a JSON file that can carry settings, found {found}: {path}", path = path.display())]
+    #[error("this is {found}, which carries no settings; use a picture, a clip or a JSON file: {path}", path = path.display())]
     NoCarrier { found: String, path: PathBuf },
     /// What nobody tells from the others.
     #[error("{0}")]
@@ -72,20 +72,20 @@ impl MediaError {
     }
 
     pub(super) fn no_frames(path: &Path) -> Self {
-        Self::said("expected at least one frame, found none", path)
+        Self::said("there is no frame to write", path)
     }
 
     pub(super) fn no_pixels(width: u32, height: u32) -> Self {
         Self::Other(format!(
-            "expected a width and a height of at least 1, found {width} × {height}"
+            "width and height must be at least 1, not {width} × {height}"
         ))
     }
 
     pub(super) fn frame_size(expected: (u32, u32), found: &Picture, path: &Path) -> Self {
         let ((width, height), found_width, found_height) = (expected, found.width, found.height);
-        let expected = format_args!("expected every frame to be {width} × {height}");
+        let expected = format_args!("every frame must be {width} × {height}");
         Self::said(
-            format_args!("{expected}, found {found_width} × {found_height}"),
+            format_args!("{expected}, but one is {found_width} × {found_height}"),
             path,
         )
     }

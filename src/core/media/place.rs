@@ -263,10 +263,7 @@ mod tests {
         assert!(path.exists());
         let deep = folder.path().join("x/y/a.png");
         let err = check_place(&deep).unwrap_err().to_string();
-        assert!(
-            err.starts_with("expected a folder to write into, but neither"),
-            "{err}"
-        );
+        assert!(err.starts_with("this folder does not exist, nor"), "{err}");
     }
 
     #[test]

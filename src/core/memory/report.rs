@@ -111,27 +111,25 @@ impl AllocationReport {
 pub fn explain_shortage(fault: Fault, message: &str, host: HostMemory) -> String {
     let report = AllocationReport::parse(message);
     let asked = report.map_or_else(String::new, |report| {
-        format!(" when {} more were wanted", size_text(report.asked))
+        format!(" (it needed {} more)", size_text(report.asked))
     });
     let shortage = report.map(|report| report.shortage());
     match (fault, shortage, report) {
-        (Fault::HostMemory, ..) => format!("the machine's memory ran out{asked}{}", beside(host)),
-        (Fault::RuntimeMemory, ..) => format!(
-            "the GPU's runtime could not allocate memory{asked}{}",
-            beside(host)
-        ),
+        (Fault::HostMemory, ..) => format!("the computer ran out of memory{asked}{}", beside(host)),
+        (Fault::RuntimeMemory, ..) => {
+            format!("the GPU's driver ran out of memory{asked}{}", beside(host))
+        }
         (_, Some(Shortage::Machine), Some(report)) => format!(
-            "the GPU got no memory{asked}, though {} of it are free: the machine's memory is under pressure, not the \
-             GPU's in pieces{}",
+            "the computer's main memory is almost full{asked}, though the GPU has {} free{}",
             size_text(report.free.unwrap_or(0)),
             beside(host)
         ),
         (_, Some(Shortage::Cap), Some(report)) => format!(
-            "the memory that this job may use on the device, {}, ran out{asked}",
+            "the job reached its memory limit on the device, {}{asked}",
             size_text(report.allowed.unwrap_or(0))
         ),
         (_, Some(Shortage::Pieces), Some(report)) => format!(
-            "the device's memory ran out{asked}: {} of it are held in pieces that are too small",
+            "the device ran out of memory{asked}: {} of it is free, but in pieces that are too small",
             size_text(report.unallocated.unwrap_or(0))
         ),
         (_, _, Some(report)) if report.free.is_some() => {
@@ -139,12 +137,12 @@ pub fn explain_shortage(fault: Fault, message: &str, host: HostMemory) -> String
                 .total
                 .map(|total| format!(" of {}", size_text(total)));
             format!(
-                "the device's memory ran out{asked} and {}{} were free",
+                "the device ran out of memory{asked}; {}{} was free",
                 size_text(report.free.unwrap_or(0)),
                 total.unwrap_or_default()
             )
         }
-        _ => format!("the device's memory ran out{asked}"),
+        _ => format!("the device ran out of memory{asked}"),
     }
 }
 
@@ -160,7 +158,7 @@ fn beside(host: HostMemory) -> String {
         (None, None) => String::new(),
         (available, cache) => {
             let parts: Vec<String> = available.into_iter().chain(cache).collect();
-            format!(" (the machine has {})", parts.join(" and "))
+            format!(" (main memory: {})", parts.join(" and "))
         }
     }
 }
@@ -245,8 +243,8 @@ mod tests {
             assert_eq!(report.shortage(), Shortage::Machine);
             let sentence = explain_shortage(Fault::DeviceMemory, &text, host);
             for part in [
-                "52.3 GiB of it are free",
-                "not the GPU's in pieces",
+                "the GPU has 52.3 GiB free",
+                "the computer's main memory is almost full",
                 "700 MiB available",
                 "41.0 GiB",
             ] {
@@ -263,7 +261,7 @@ mod tests {
         let sentence = explain_shortage(Fault::DeviceMemory, capped, HostMemory::default());
         assert_eq!(
             sentence,
-            "the memory that this job may use on the device, 20.0 GiB, ran out when 1.0 GiB more were wanted"
+            "the job reached its memory limit on the device, 20.0 GiB (it needed 1.0 GiB more)"
         );
         let pieces = FULL.replace("100.00 MiB is reserved", "3.00 GiB is reserved");
         let report = AllocationReport::parse(&pieces).unwrap();

@@ -86,11 +86,11 @@ impl Change {
             Self::Batch { batch_size } => format!("Make {batch_size} pictures at a time"),
             Self::Tile { pixels } => format!("Use VAE tiles of {pixels}"),
             Self::Model { name, .. } => format!("Use {name}"),
-            Self::Frames { num_frames: 1 } => "Make a single frame".to_owned(),
+            Self::Frames { num_frames: 1 } => "Use a single frame".to_owned(),
             Self::Frames { num_frames } => {
-                format!("Make {num_frames} frames, not {}", request.num_frames)
+                format!("Use {num_frames} frames, not {}", request.num_frames)
             }
-            Self::Size { width, height } => format!("Make it {width} × {height}"),
+            Self::Size { width, height } => format!("Use {width} × {height}"),
         }
     }
 }

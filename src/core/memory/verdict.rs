@@ -53,7 +53,7 @@ pub(super) fn of(facts: &DeviceFacts, budget: &Budget, stages: &[StagePlan], pea
         Some(stage) => {
             let network = stage.part.map_or("job", PartName::label);
             let streamed = if stage.is_streamed() {
-                " even with its weights streamed"
+                " even with streamed weights"
             } else {
                 ""
             };
@@ -61,7 +61,7 @@ pub(super) fn of(facts: &DeviceFacts, budget: &Budget, stages: &[StagePlan], pea
                 .tile
                 .map_or_else(String::new, |tile| format!(" even in tiles of {tile}"));
             format!(
-                "Does not fit: the {network} needs {} GiB{place}{streamed}{tiled}, {} are free",
+                "Does not fit: the {network} needs {} GiB{place}{streamed}{tiled}, but {} GiB is free",
                 gib_text(stage.required_bytes()),
                 gib_text(budget.available_bytes)
             )
@@ -94,7 +94,7 @@ fn done_for_it(stages: &[StagePlan], budget: &Budget) -> String {
             let more = secs(stage.copy_secs_per_step);
             write!(
                 text,
-                ", the rest is read anew in each step (at most {more} more)"
+                ", the rest is loaded again in each step (up to {more} longer)"
             )
             .ok();
         }
@@ -103,7 +103,7 @@ fn done_for_it(stages: &[StagePlan], budget: &Budget) -> String {
     if let Some((stage, tile)) = tiled.and_then(|stage| Some((stage, stage.tile?))) {
         write!(
             text,
-            "; the VAE works in tiles of {tile}, as whole frames need {} GiB and {} are free",
+            "; the VAE runs in tiles of {tile} pixels, as whole frames need {} GiB and {} GiB is free",
             gib_text(stage.whole_bytes),
             gib_text(budget.available_bytes)
         )

@@ -85,7 +85,7 @@ impl FromStr for SectionOrder {
             "original" | "inverted_anti_drifting" => Ok(Self::Original),
             "f1" | "vanilla" => Ok(Self::F1),
             _ => Err(format!(
-                "expected an order of sections (original, f1), found {text:?}"
+                "{text:?} is not an order of sections: choose original or f1"
             )),
         }
     }
@@ -126,7 +126,7 @@ impl FromStr for Lora {
         }
         if rest.is_empty() {
             return Err(format!(
-                "expected the file of a LoRA, perhaps with :STRENGTH or :STRENGTH:STRENGTH_LOW behind it, found {text:?}"
+                "{text:?} is not a LoRA: give its file, optionally followed by :STRENGTH or :STRENGTH:STRENGTH_LOW"
             ));
         }
         numbers.reverse();
@@ -171,7 +171,7 @@ impl FromStr for DeviceChoice {
                 .strip_prefix("cuda:")
                 .and_then(|index| index.parse().ok())
                 .map(Self::Cuda)
-                .ok_or_else(|| format!("expected a device (auto, cpu, cuda:N), found {text:?}")),
+                .ok_or_else(|| format!("{text:?} is not a device: choose auto, cpu or cuda:N")),
         }
     }
 }

@@ -53,7 +53,7 @@ impl ModelIndex {
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
     let text = read_capped(path, MAX_CONFIG_BYTES)?;
     serde_json::from_slice(&text)
-        .map_err(|err| CatalogError::config(format!("not a sound config: {err}"), path))
+        .map_err(|err| CatalogError::config(format!("this config is damaged: {err}"), path))
 }
 
 /// Reads a whole file that must be a plain one of at most `max_bytes`.

@@ -14,10 +14,10 @@ use crate::units::size_text;
 #[derive(Debug, Error)]
 pub enum CatalogError {
     /// Neither an id nor something on the disk.
-    #[error("there is no model with the id or path '{name}'; known here: {known}")]
+    #[error("there is no model '{name}'; available: {known}")]
     Unknown { name: String, known: String },
     /// Known, but not on the disk.
-    #[error("{name} is not on this disk; get {what}{}", and_size(*bytes))]
+    #[error("{name} is not downloaded: it needs {what}{}", and_size(*bytes))]
     NotHere {
         name: String,
         what: String,
@@ -26,15 +26,15 @@ pub enum CatalogError {
     },
     #[error("there is no file or folder here: {}", path.display())]
     NoSuchPath { path: PathBuf },
-    #[error("expected a diffusers folder with a model_index.json, or a folder with one transformer's file, found neither: {}", path.display())]
+    #[error("this folder has no model_index.json and no transformer's file: {}", path.display())]
     NoModel { path: PathBuf },
     #[error("{what} is missing: {}", path.display())]
     Missing { what: String, path: PathBuf },
     /// A file that only goes with a transformer.
-    #[error("this is {what} alone; name the transformer that it goes with: {}", path.display())]
+    #[error("this is {what} alone: choose the transformer that it goes with: {}", path.display())]
     PartAlone { what: String, path: PathBuf },
     /// A component that a single file does not hold is in no place where one would lie.
-    #[error("expected {what} beside it, such as {example}; looked in {looked}: {}", path.display())]
+    #[error("{what} is missing, such as {example}; looked in {looked}: {}", path.display())]
     MissingCompanion {
         what: String,
         example: &'static str,
@@ -42,7 +42,7 @@ pub enum CatalogError {
         path: PathBuf,
     },
     /// Several of them.
-    #[error("expected beside it {} looked in {looked}: {}", listed(parts), path.display())]
+    #[error("missing beside this model: {} looked in {looked}: {}", listed(parts), path.display())]
     MissingCompanions {
         /// Each with the file to get.
         parts: Vec<(String, &'static str)>,
@@ -50,7 +50,7 @@ pub enum CatalogError {
         path: PathBuf,
     },
     /// A component that is of another model.
-    #[error("expected {what}, such as {example}, found {found}: {}", path.display())]
+    #[error("the model needs {what}, such as {example}, not {found}: {}", path.display())]
     WrongCompanion {
         what: String,
         example: &'static str,
@@ -65,13 +65,13 @@ pub enum CatalogError {
     /// A file that says something about a model, not its weights.
     #[error("{reason}: {}", path.display())]
     Config { reason: String, path: PathBuf },
-    #[error("not a sound {} file: {reason}: {}", format_name(path), path.display())]
+    #[error("this {} file is damaged: {reason}: {}", format_name(path), path.display())]
     Weights { reason: String, path: PathBuf },
     /// Not the weights of anything.
-    #[error("expected a model, found {found}: {}", path.display())]
+    #[error("this is {found}, not a model: {}", path.display())]
     NotWeights { found: &'static str, path: PathBuf },
     #[error(
-        "this is a pickle, which can run code when opened; get {instead} instead: {}",
+        "this is a pickle file, which can run code when opened: use {instead} instead: {}",
         path.display()
     )]
     Pickle { instead: String, path: PathBuf },
@@ -95,7 +95,7 @@ pub enum CatalogError {
     #[error("{reason}: {}", path.display())]
     Lora { reason: String, path: PathBuf },
     /// Sound as far as anyone knows, but not for this version.
-    #[error("this is {what}, which this version cannot run yet: {}", path.display())]
+    #[error("Safelight cannot run {what}: {}", path.display())]
     Unsupported { what: String, path: PathBuf },
     /// A catalogue file that is not right.
     #[error(transparent)]
@@ -158,31 +158,31 @@ impl CatalogError {
     pub fn advice(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Unknown { .. } | Self::NoSuchPath { .. } => {
-                "Run `safelight models` to see what is here and where it was looked for"
+                "Run `safelight models` to see the models and the folders that were searched"
             }
             Self::NotHere { .. } => {
-                "`safelight download` with its id fetches it; or put its folder where `safelight models` says that models are looked for, or name the folder with --model"
+                "Download it with `safelight download` and its id, put its folder into one that `safelight models` lists, or name the folder with --model"
             }
             Self::Missing { .. } | Self::Weights { .. } => {
-                "The download may be incomplete: fetch this file again"
+                "The download may be incomplete: download this file again"
             }
             Self::MissingTensor { .. } | Self::WrongShape { .. } => {
-                "The weights and their config.json do not belong together: fetch both again from the same place"
+                "The weights and their config.json do not belong together: download both again from the same place"
             }
             Self::MissingCompanion { .. } => {
-                "Put that file beside the model or into ComfyUI's folder for it, or name the one that you have"
+                "Put that file beside the model or into ComfyUI's folder for it, or choose the one that you have"
             }
             Self::MissingCompanions { .. } => {
-                "Put those files beside the model or into ComfyUI's folders for them, or name the ones that you have"
+                "Put those files beside the model or into ComfyUI's folders for them, or choose the ones that you have"
             }
             Self::WrongCompanion { .. } => {
-                "Name the right file, or leave it out where the right one lies beside the model"
+                "Choose the right file, or none to use the one beside the model"
             }
             Self::Unsupported { .. } | Self::NoModel { .. } | Self::NotWeights { .. } => {
                 return Cow::Owned(choose_a_model());
             }
-            Self::Lora { .. } => "Name the LoRA's file; `safelight inspect` says what one is for",
-            Self::Catalogue { .. } => "Correct the file; until then its entries are left out",
+            Self::Lora { .. } => "`safelight inspect` says what a LoRA is for",
+            Self::Catalogue { .. } => "Correct the file; its entries are ignored until then",
             Self::Io { .. }
             | Self::Config { .. }
             | Self::Pickle { .. }

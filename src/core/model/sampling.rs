@@ -231,7 +231,7 @@ impl PartialSampling {
             } else {
                 end.to_string()
             };
-            parts.push(format!("made from step {start} up to {end}"));
+            parts.push(format!("steps {start} to {end}"));
         }
         match (self.guidance_scale, self.guidance_scale_2) {
             (Some(high), Some(low)) if high != low => {
@@ -241,7 +241,7 @@ impl PartialSampling {
             _ => {}
         }
         let real = self.true_cfg_scale.filter(|scale| *scale > 1.0);
-        parts.extend(real.map(|scale| format!("real guidance {scale}")));
+        parts.extend(real.map(|scale| format!("CFG scale {scale}")));
         parts.extend(self.shift.map(|shift| match shift {
             0.0 => "the model's own shift".to_owned(),
             shift => format!("shift {shift}"),

@@ -53,7 +53,7 @@ pub enum PresetsError {
     Broken(FileError),
     #[error(transparent)]
     Other(#[from] FileError),
-    #[error("expected a name of 1 to {MAX_NAME} letters for the preset, found {found:?}")]
+    #[error("a preset's name must have 1 to {MAX_NAME} characters: {found:?}")]
     Name { found: String },
 }
 
@@ -107,7 +107,7 @@ pub fn load(path: &Path) -> LoadedPresets {
                 let unknown: Vec<&str> = keys.filter(|key| !known(key)).collect();
                 if !unknown.is_empty() {
                     loaded.problems.push(format!(
-                        "the preset {:?} names what means nothing here: {}",
+                        "the preset {:?} has unknown values: {}",
                         preset.name,
                         unknown.join(", ")
                     ));
@@ -116,7 +116,7 @@ pub fn load(path: &Path) -> LoadedPresets {
             }
             Ok(preset) => loaded
                 .problems
-                .push(format!("the preset {:?} stands there twice", preset.name)),
+                .push(format!("the preset {:?} is there twice", preset.name)),
             Err(reason) => {
                 let name = name_of(table).map_or_else(
                     || format!("number {}", index + 1),
@@ -124,7 +124,7 @@ pub fn load(path: &Path) -> LoadedPresets {
                 );
                 loaded
                     .problems
-                    .push(format!("the preset {name} is left out: {reason}"));
+                    .push(format!("the preset {name} is ignored: {reason}"));
             }
         }
     }
@@ -221,7 +221,7 @@ fn checked_name(name: &str) -> Result<String, PresetsError> {
 
 fn change(document: &mut DocumentMut, edit: &PresetEdit, path: &Path) -> Result<(), PresetsError> {
     let missing = |name: &str| {
-        let sentence = format!("expected a preset called {name:?}, found none");
+        let sentence = format!("there is no preset called {name:?}");
         FileError::new(sentence, path)
     };
     let item = document

@@ -58,7 +58,7 @@ impl FromStr for PresetSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("expected a size (auto, 16:9, 832x480), found {text:?}");
+        let wrong = || format!("{text:?} is not a size: use auto, 16:9 or 832x480");
         let pair = |mark: char| {
             let (left, right) = text.split_once(mark)?;
             let number = |text: &str| text.trim().parse::<u32>().ok().filter(|n| *n > 0);

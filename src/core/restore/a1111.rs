@@ -159,13 +159,13 @@ fn take(restored: &mut Restored, name: &str, value: &str) {
         "frames" | "video frames" => restored.num_frames = value.parse().ok(),
         "fps" => restored.fps = number(),
         "hires upscale" | "hires resize" => {
-            restored.note("It was made larger in a second pass, which is not made here");
+            restored.note("It was enlarged in a second pass, which Safelight does not run");
         }
         "mask blur" | "inpaint area" => {
             restored.note_picture("It was made with a mask, which the file does not carry");
         }
         _ if name.starts_with("controlnet") => {
-            restored.note("It was led by a ControlNet, which is not made here");
+            restored.note("It was made with a ControlNet, which Safelight does not run");
         }
         _ => {}
     }

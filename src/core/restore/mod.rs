@@ -164,7 +164,7 @@ impl Restored {
         let weight = weight_of(&self.prompt).or_else(|| weight_of(&self.negative_prompt));
         if let Some(weight) = weight {
             self.note(format!(
-                "Safelight knows no weights of words: {weight} stays in the prompt as it is written"
+                "Prompt weights are not used: {weight} stays in the prompt as it is written"
             ));
         }
     }
@@ -186,7 +186,7 @@ impl Restored {
         if !is_known && !names::is_automatic(name) {
             let name = short(name);
             self.note(format!(
-                "Its {what}, {name}, is none of Safelight's: the model's own is used"
+                "Safelight has no {what} {name}: the model's default is used"
             ));
         }
     }
@@ -250,7 +250,7 @@ pub fn read(path: &Path) -> Result<Option<Found>, MediaError> {
 pub fn says_nothing(path: &Path) -> JobError {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let summary = format!("the file {name} does not say how it was made");
-    JobError::new(JobErrorKind::InvalidRequest, summary).advise("Files of Safelight, ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack Studio, InvokeAI and Draw Things do, until another program or a web site saves them anew")
+    JobError::new(JobErrorKind::InvalidRequest, summary).advise("Files from Safelight, ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack Studio, InvokeAI and Draw Things do, unless another program or a web site has saved them again")
 }
 
 /// What the texts of a file say: the most telling reading, with what others add to it.

@@ -96,7 +96,7 @@ fn swarm(params: Fields<'_>, all: Fields<'_>) -> Restored {
         is_model.then(|| file.name(&["hash"])).flatten()
     });
     if params.has("initimage") {
-        restored.note_picture("Its start picture is not in the file: drop it as well");
+        restored.note_picture("Its start picture is not in the file: add it separately");
     }
     restored
 }
@@ -156,11 +156,11 @@ fn wan2gp(fields: Fields<'_>) -> Restored {
     wan2gp_loras(fields, &mut restored);
     for name in ["image_start", "image_end", "video_source", "video_guide"] {
         if fields.name(&[name]).is_some() || !fields.list(&[name]).is_empty() {
-            restored.note_picture("Its pictures or clips are not taken over: drop them as well");
+            restored.note_picture("Its pictures or clips are not in the file: add them separately");
         }
     }
     if fields.number(&["repeat_generation"]).unwrap_or(1.0) > 1.0 {
-        restored.note("It was one of several that were made at once; one is made here");
+        restored.note("It was one of a batch; one is made here");
     }
     restored
 }
@@ -199,7 +199,7 @@ fn wan2gp_loras(fields: Fields<'_>, restored: &mut Restored) {
         let mut lora = RestoredLora::new(&name, strength);
         lora.strength_2 = phases.next().flatten();
         if word.contains(',') {
-            restored.note("Strengths of LoRAs that change with the steps are not taken over");
+            restored.note("LoRA strengths that change with the steps are not used");
         }
         restored.add_lora(lora);
     }
@@ -255,10 +255,10 @@ fn framepack(fields: Fields<'_>) -> Restored {
         _ => {}
     }
     if fields.is_on("has_input_image") || fields.name(&["input_image_path"]).is_some() {
-        restored.note_picture("Its start picture is not in the file: drop it as well");
+        restored.note_picture("Its start picture is not in the file: add it separately");
     }
     if fields.is_on("end_frame_used") {
-        restored.note_picture("Its end picture is not in the file: drop it as well");
+        restored.note_picture("Its end picture is not in the file: add it separately");
     }
     restored
 }

@@ -125,7 +125,7 @@ impl Settings {
         if settings.output.format == "webm" {
             settings.output.format = OutputSettings::default().format;
             warnings.push(format!(
-                "the settings ask for clips as WebM (output.format), which is no longer written: they become .{}",
+                "Safelight no longer writes WebM (output.format): clips become .{}",
                 settings.output.format
             ));
         }
@@ -169,7 +169,7 @@ impl Settings {
     fn first_out_of_range(&self) -> Option<(&'static str, &'static str, String)> {
         if !OutputSettings::FORMATS.contains(&self.output.format.as_str()) {
             let reason = format!(
-                "expected a format ({}), found \"{}\"",
+                "the format must be one of {}, not \"{}\"",
                 OutputSettings::FORMATS.join(", "),
                 self.output.format
             );
@@ -177,7 +177,7 @@ impl Settings {
         }
         if self.output.crf > OutputSettings::WORST_CRF {
             let reason = format!(
-                "expected a rate factor from 0 to {}, found {}",
+                "the quality must be between 0 and {}, not {}",
                 OutputSettings::WORST_CRF,
                 self.output.crf
             );
@@ -185,7 +185,7 @@ impl Settings {
         }
         if !(0.5..=3.0).contains(&self.interface.scale) {
             let reason = format!(
-                "expected a scale between 0.5 and 3.0, found {}",
+                "the scale must be between 0.5 and 3.0, not {}",
                 self.interface.scale
             );
             return Some(("interface", "scale", reason));
@@ -195,7 +195,7 @@ impl Settings {
             ("cancel_grace_secs", self.runtime.cancel_grace_secs, 0),
         ] {
             if !(least..=86_400).contains(&secs) {
-                let reason = format!("expected between {least} and 86400 seconds, found {secs}");
+                let reason = format!("it must be between {least} and 86400 seconds, not {secs}");
                 return Some(("runtime", key, reason));
             }
         }

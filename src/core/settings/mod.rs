@@ -92,9 +92,9 @@ named! {
         /// As it does by itself.
         #[default]
         #[serde(rename = "")]
-        Default = "", "As libtorch does by itself";
+        Default = "", "Default of libtorch";
         /// In segments that grow: less is lost between tensors, and a few drivers hang at it.
-        Expandable = "expandable", "Segments that grow";
+        Expandable = "expandable", "Growing segments";
         /// Tighter, for cards of up to 24 GiB: more calls of the driver.
         SmallCard = "small-card", "Tight, for cards of up to 24 GiB";
     }

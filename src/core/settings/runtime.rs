@@ -31,7 +31,7 @@ pub struct Runtime {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RuntimeMissing {
     #[error(
-        "expected {LIBRARY} in the folder that {source_name} names or in its lib folder, found none: {}",
+        "there is no {LIBRARY} in the folder that {source_name} names, nor in its lib folder: {}",
         folder.display()
     )]
     Wrong {
@@ -39,7 +39,7 @@ pub enum RuntimeMissing {
         folder: PathBuf,
     },
     #[error(
-        "no libtorch found; run `cargo xtask setup`, or name a libtorch 2.11.0 folder in the setting runtime.libtorch"
+        "no libtorch found: run `cargo xtask setup`, or choose a libtorch 2.11.0 folder in the setting runtime.libtorch"
     )]
     Nowhere { searched: Vec<PathBuf> },
 }

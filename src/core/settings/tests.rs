@@ -55,7 +55,7 @@ fn a_file_that_asks_for_webm_still_opens_and_clips_become_mp4() {
     assert!(loaded.error.is_none());
     assert_eq!(loaded.settings.output.format, "mp4");
     assert_eq!(loaded.settings.output.crf, 20);
-    let expected = "the settings ask for clips as WebM (output.format), which is no longer written: they become .mp4";
+    let expected = "Safelight no longer writes WebM (output.format): clips become .mp4";
     assert_eq!(loaded.warnings, [expected]);
     let mut changed = loaded.settings;
     changed.output.format = "gif".to_owned();
@@ -73,7 +73,7 @@ fn a_first_save_writes_the_comments_too() {
     settings.save(&path).unwrap();
     let text = fs::read_to_string(&path).unwrap();
     assert!(
-        text.contains("# Dark as a darkroom, light as day"),
+        text.contains("# Dark, light, or the same as your desktop"),
         "{text}"
     );
     assert!(text.contains("\ntheme = \"light\"\n"), "{text}");

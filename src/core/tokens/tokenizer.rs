@@ -41,7 +41,7 @@ pub fn cut_notice(role: &str, cut: usize, length: usize) -> Option<String> {
         "prompt"
     };
     (cut > 0).then(|| {
-        format!("the {name} is longer than the {length} tokens that the text encoder reads: its last {cut} are left out")
+        format!("the {name} is too long: the model reads {length} tokens, and the last {cut} are cut off")
     })
 }
 

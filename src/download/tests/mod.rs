@@ -329,9 +329,9 @@ fn the_token_stays_with_the_first_host() {
 #[test]
 fn what_cannot_be_fetched_is_said_in_one_sentence() {
     for (status, expected) in [
-        (401, "agreed to its licence"),
+        (401, "agreement to its licence"),
         (403, "licence"),
-        (404, "no such file"),
+        (404, "not on the server"),
         (418, "the answer 418"),
     ] {
         let case = Case::new(move |_| Answer::of(status).with("content-length", 0));
@@ -467,7 +467,7 @@ fn a_server_with_another_file_than_the_catalogue_names_is_told_before_anything_c
     };
     let quotes = quote(&[order], &quick(), &CancelToken::default());
     let err = quotes.unwrap_err().to_string();
-    let said = format!("expected a file of 7 bytes, but the server has one of {BYTES} bytes");
+    let said = format!("the server has another file: {BYTES} bytes instead of 7");
     assert!(err.starts_with(&said), "{err}");
     case.assert_names(&[]);
 }

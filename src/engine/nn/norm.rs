@@ -8,7 +8,8 @@ use crate::weights::{Weights, WeightsError};
 
 /// Mean and deviation, computed and given back in f32 (diffusers' `FP32LayerNorm` before its final cast).
 pub struct LayerNorm {
-    affine: Option<(Tensor, Tensor)>,
+    weight: Tensor,
+    bias: Tensor,
     dim: i64,
     eps: f64,
 }
@@ -16,32 +17,26 @@ pub struct LayerNorm {
 impl LayerNorm {
     pub fn new(dim: i64, eps: f64, w: &Weights) -> Result<Self, WeightsError> {
         let w = w.with_kind(Kind::Float);
-        let affine = Some((w.tensor("weight", &[dim])?, w.tensor("bias", &[dim])?));
-        Ok(Self { affine, dim, eps })
-    }
-
-    pub fn without_affine(dim: i64, eps: f64) -> Self {
-        Self {
-            affine: None,
+        let (weight, bias) = (w.tensor("weight", &[dim])?, w.tensor("bias", &[dim])?);
+        Ok(Self {
+            weight,
+            bias,
             dim,
             eps,
-        }
+        })
     }
 
     /// `xs`: `(.., dim)` of any kind -> the same in f32
     pub fn forward(&self, xs: &Tensor) -> Tensor {
-        let weight = self.affine.as_ref().map(|(weight, _)| weight);
-        let bias = self.affine.as_ref().map(|(_, bias)| bias);
+        let (weight, bias) = (Some(&self.weight), Some(&self.bias));
         xs.to_kind(Kind::Float)
             .layer_norm([self.dim], weight, bias, self.eps, true)
     }
 
     /// What follows mean and deviation, for [`gated_add_norm`](super::gated_add_norm).
     pub fn norm(&self) -> Norm<'_> {
-        match &self.affine {
-            Some((weight, bias)) => Norm::Affine { weight, bias },
-            None => Norm::Plain,
-        }
+        let (weight, bias) = (&self.weight, &self.bias);
+        Norm::Affine { weight, bias }
     }
 
     /// `xs`: `(.., dim)` -> the same, rounded to its kind once

@@ -122,7 +122,7 @@ fn coarser(place: Option<&Path>, reason: &str) -> String {
     let place = place.unwrap_or_else(|| Path::new(""));
     let reason = reason.lines().next().unwrap_or_default();
     format!(
-        "previews are coarse, as their tiny decoder cannot be used ({reason}): {}",
+        "previews are coarse: the tiny decoder cannot be used ({reason}): {}",
         place.display()
     )
 }
@@ -136,9 +136,7 @@ fn open(place: &Path, device: Device, latents: &Tensor) -> Result<TinyDecoder, S
     let decoder = opened.map_err(|err| err.to_string())?;
     let (expected, found) = (latents.size()[1], decoder.latent_channels());
     if expected != found {
-        return Err(format!(
-            "expected one for {expected} channels, found one for {found}"
-        ));
+        return Err(format!("it is for {found} channels, not {expected}"));
     }
     Ok(decoder)
 }

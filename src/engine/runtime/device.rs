@@ -67,7 +67,7 @@ pub struct Runtime {
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("expected the device {wanted}, found {found}")]
+#[error("the device {wanted} is not available: {found}")]
 pub struct RuntimeError {
     pub wanted: DeviceChoice,
     pub found: String,

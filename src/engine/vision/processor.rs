@@ -132,9 +132,7 @@ impl ClipImageProcessor {
             Some([height, width]) => format!("{width}x{height}"),
             None => "any size".to_owned(),
         };
-        let reason = format!(
-            "the image encoder reads pictures of {width}x{height}, but they are made {found}"
-        );
+        let reason = format!("the image encoder reads pictures of {width}x{height}, not {found}");
         Err(EngineError::config(reason, place))
     }
 

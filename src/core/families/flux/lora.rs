@@ -62,9 +62,11 @@ pub(super) const RULES: LoraRules = LoraRules {
     model_label: |_| "Flux".to_owned(),
     label_of_width: |_| None,
     objection: |coverage: &Coverage| {
-        coverage.misfits.iter().any(is_of_control).then_some(
-            "expected a LoRA, found one that makes another model of Flux, which reads a second picture (a control LoRA)",
-        )
+        coverage
+            .misfits
+            .iter()
+            .any(is_of_control)
+            .then_some("this is a control LoRA, which Safelight does not run")
     },
     tables: |files| {
         let weights = WeightSet::at(&files.transformer)?;

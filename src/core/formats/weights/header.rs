@@ -93,9 +93,7 @@ impl Header {
     /// would wait for its writer.
     pub fn open(path: &Path) -> Result<(File, Self), HeaderError> {
         if !fs::metadata(path)?.is_file() {
-            return Err(HeaderError::Unsound(
-                "expected a file, found something else".to_owned(),
-            ));
+            return Err(HeaderError::Unsound("this is not a file".to_owned()));
         }
         let file = File::open(path)?;
         let mut magic = [0; 4];

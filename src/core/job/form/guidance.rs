@@ -20,14 +20,14 @@ pub(super) fn settle(
     let default = spec.defaults.sampling.guidance_scale;
     if spec.guidance == Guidance::None {
         if wish.guidance_scale.is_some_and(|scale| scale != default) {
-            let why = format!("The guidance is not used: {name} was made to do without");
+            let why = format!("The guidance is not used: {name} works without it");
             found.note("guidance", why);
         }
         sampling.guidance_scale = default;
     }
     if !spec.has_two_experts() {
         if wish.guidance_scale_2.is_some() {
-            let why = format!("The second guidance is not used: {name} has one transformer");
+            let why = format!("The low-noise guidance is not used: {name} has only one expert");
             found.note("guidance-2", why);
         }
         sampling.guidance_scale_2 = None;
@@ -48,7 +48,7 @@ fn true_cfg(
     if spec.guidance == Guidance::Cfg {
         if !is_off {
             let why = format!(
-                "The real guidance is not used: the guidance of {} is the classifier-free one already",
+                "The CFG scale is not used: the guidance of {} is CFG already",
                 spec.name
             );
             found.note("true-cfg", why);
@@ -61,7 +61,7 @@ fn true_cfg(
     if form.negative_prompt.is_none() && scale > 1.0 {
         found.note(
             "true-cfg",
-            "The real guidance is off: it needs a negative prompt to steer away from".to_owned(),
+            "CFG is off: it needs a negative prompt".to_owned(),
         );
         return None;
     }
@@ -87,10 +87,10 @@ fn note_idle_negative(
         (acts, "guidance")
     } else {
         let acts = sampling.true_cfg_scale.is_some();
-        (acts, "real guidance (true CFG)")
+        (acts, "CFG scale")
     };
     if !acts {
-        let why = format!("The negative prompt is not used: it acts when the {which} is above 1");
+        let why = format!("The negative prompt is not used: set the {which} above 1 to use it");
         found.note("negative", why);
     }
 }

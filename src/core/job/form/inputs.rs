@@ -19,27 +19,24 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, foun
     if form.image.is_some() && form.extend.is_some() {
         found.fail(
             "extend",
-            "expected either a start picture or a clip to go on from, found both".to_owned(),
+            "give either a start picture or a clip to continue, not both".to_owned(),
         );
     }
     let starts = [
         ("image", form.image.is_some(), "a start picture"),
-        ("extend", form.extend.is_some(), "a clip to go on from"),
+        ("extend", form.extend.is_some(), "a clip to continue"),
     ];
     for (field, is_given, what) in starts {
         if is_given && !spec.start_image.is_possible() {
             found.fail(
                 field,
-                format!("{name} makes {things} from text alone, found {what}"),
+                format!("{name} makes {things} from text only and cannot use {what}"),
             );
         }
     }
     let has_start = form.image.is_some() || form.extend.is_some();
     if spec.start_image == InputUse::Required && !has_start {
-        found.fail(
-            "image",
-            format!("{name} starts from a picture, and none is given"),
-        );
+        found.fail("image", format!("{name} needs a start picture"));
     }
     check_end(form, spec, num_frames, found);
     if spec.files.image_encoder.is_some() {
@@ -48,7 +45,7 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, foun
     if form.extend.is_some() && num_frames == 1 && !spec.family.makes_pictures {
         found.fail(
             "frames",
-            "expected more than one frame to go on from a clip: the first one is its last"
+            "choose more than one frame: the first one repeats the last of the continued clip"
                 .to_owned(),
         );
     }
@@ -76,7 +73,7 @@ fn check_lengths(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
             found.fail(
                 field,
                 format!(
-                    "expected a picture at most {MAX_ENCODED_ASPECT} times as long as it is wide for the image encoder of {}, found {width}×{height}",
+                    "the image encoder of {} cannot read a picture of {width}×{height}: crop it to at most {MAX_ENCODED_ASPECT}:1",
                     spec.name
                 ),
             );
@@ -89,30 +86,22 @@ fn check_end(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, found: &mut
     let has_start = form.image.is_some() || form.extend.is_some();
     match (spec.end_image, &form.last_image) {
         (InputUse::No, Some(_)) => {
-            found.fail(
-                "last-image",
-                format!("{name} cannot end on a given picture, found an end picture"),
-            );
+            found.fail("last-image", format!("{name} does not use end pictures"));
         }
         (InputUse::Required, None) => {
-            found.fail(
-                "last-image",
-                format!("{name} ends on a picture, and none is given"),
-            );
+            found.fail("last-image", format!("{name} needs an end picture"));
         }
         // A model that always starts from a picture has said so already.
         (_, Some(_)) if !has_start && spec.start_image == InputUse::Optional => {
             found.fail(
                 "image",
-                format!(
-                    "{name} ends on a picture only where it starts from one, and none is given"
-                ),
+                format!("{name} needs a start picture beside the end picture"),
             );
         }
         (_, Some(_)) if num_frames == 1 => {
             found.fail(
                 "frames",
-                "expected more than one frame between a start and an end picture".to_owned(),
+                "choose more than one frame for a clip with an end picture".to_owned(),
             );
         }
         _ => {}

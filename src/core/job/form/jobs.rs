@@ -83,7 +83,8 @@ fn checked(mut form: GenerateForm, spec: &ModelSpec) -> Result<(Validated, u32),
         form.batch_size.take().unwrap_or(1)
     };
     if !(1..=MAX_REPEATS).contains(&num_repeats) {
-        let problem = format!("expected a batch between 1 and {MAX_REPEATS}, found {num_repeats}");
+        let problem =
+            format!("the number of repeats must be between 1 and {MAX_REPEATS}, not {num_repeats}");
         return fail("batch", problem);
     }
     if let Some(problem) = beyond_last(form.seed, num_repeats) {

@@ -279,10 +279,7 @@ impl GenerateForm {
                 [] => format!("{} has none", spec.name),
                 _ => format!("{} has {}", spec.name, ids.join(", ")),
             };
-            found.fail(
-                "preset",
-                format!("expected the name of a preset ({known}), found {wanted:?}"),
-            );
+            found.fail("preset", format!("there is no preset {wanted:?} ({known})"));
         }
         preset
     }

@@ -22,7 +22,7 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings)
     if form.extend.is_some() && spec.start_image.is_possible() {
         found.fail(
             "extend",
-            format!("{name} makes pictures, found a clip to go on from"),
+            format!("{name} makes pictures and cannot continue a clip"),
         );
     }
     if form.fps.is_some_and(|fps| fps != spec.defaults.fps) {
@@ -37,7 +37,7 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings)
         found.fail(
             "out",
             format!(
-                "expected a name that ends in .png, .webp or .jpg, because {name} makes pictures, found {}",
+                "{name} makes pictures: choose a file name that ends in .png, .webp or .jpg, not {}",
                 form.out.display()
             ),
         );
@@ -50,7 +50,7 @@ pub(super) fn one_frame(form: &GenerateForm, spec: &ModelSpec, found: &mut Findi
         found.fail(
             "frames",
             format!(
-                "{} makes pictures, which have 1 frame, found {frames}",
+                "{} makes pictures, which have 1 frame, not {frames}",
                 spec.name
             ),
         );
@@ -62,21 +62,17 @@ fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
     let name = &spec.name;
     match (spec.mask, &form.mask) {
         (InputUse::No, Some(_)) => {
-            found.fail(
-                "mask",
-                format!("{name} cannot keep a part of a picture, found a mask"),
-            );
+            found.fail("mask", format!("{name} does not use masks"));
         }
         (InputUse::Required, None) => found.fail(
             "mask",
-            format!("{name} fills what a mask shows white, and no mask is given"),
+            format!("{name} needs a mask: it fills the white part"),
         ),
         (_, Some(mask)) => match &form.image {
             // A model that always starts from a picture has said so already.
-            None if spec.start_image != InputUse::Required => found.fail(
-                "image",
-                "expected a picture for the mask to lie on, and none is given".to_owned(),
-            ),
+            None if spec.start_image != InputUse::Required => {
+                found.fail("image", "a mask needs a start picture".to_owned())
+            }
             Some(image) => {
                 let aspect = |width: u32, height: u32| f64::from(width) / f64::from(height.max(1));
                 let ratio = aspect(mask.width, mask.height) / aspect(image.width, image.height);
@@ -84,7 +80,7 @@ fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
                     found.note(
                         "mask",
                         format!(
-                            "The mask is {}×{} and the picture {}×{}: each is brought to the new picture's shape by itself",
+                            "The mask is {}×{} and the picture {}×{}: each is fitted to the new picture's shape separately",
                             mask.width, mask.height, image.width, image.height
                         ),
                     );
@@ -103,9 +99,9 @@ fn check_batch(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
     };
     if !(1..=most).contains(&size) {
         let what = match most {
-            1 => format!("expected a batch of 1 for {}, found {size}", spec.name),
+            1 => format!("the batch size of {} must be 1, not {size}", spec.name),
             _ => format!(
-                "expected a batch between 1 and {most} for {}, found {size}",
+                "the batch size of {} must be between 1 and {most}, not {size}",
                 spec.name
             ),
         };
@@ -127,7 +123,7 @@ pub(super) fn strength(
         if form.sampling.strength.is_some() {
             let why = match spec.defaults.sampling.strength {
                 Some(_) => "there is no start picture".to_owned(),
-                None => format!("{} does not begin on the way to a picture", spec.name),
+                None => format!("{} has none", spec.name),
             };
             found.note("strength", format!("The strength is not used: {why}"));
         }
@@ -137,13 +133,13 @@ pub(super) fn strength(
     if !(0.0..=1.0).contains(&strength) {
         found.fail(
             "strength",
-            format!("expected a strength between 0 and 1, found {strength}"),
+            format!("the strength must be between 0 and 1, not {strength}"),
         );
     } else if first_step(num_steps, strength) >= num_steps {
         found.fail(
             "strength",
             format!(
-                "expected a strength that leaves at least one of {num_steps} steps to make, found {strength}"
+                "a strength of {strength} leaves none of the {num_steps} steps to run: raise the strength or the number of steps"
             ),
         );
     }

@@ -24,7 +24,7 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut Fin
     if !(fps >= slowest && fps <= fastest) {
         found.fail(
             "fps",
-            format!("expected between {slowest} and {fastest} frames a second, found {fps}"),
+            format!("the frame rate must be between {slowest} and {fastest} frames per second, not {fps}"),
         );
     }
     let sampling = &request.sampling;
@@ -34,7 +34,7 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut Fin
     } else {
         found.fail(
             "steps",
-            format!("expected between 1 and 1000 steps, found {num_steps}"),
+            format!("the number of steps must be between 1 and 1000, not {num_steps}"),
         );
     }
     for (field, scale) in sampling.guidances() {
@@ -43,7 +43,7 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut Fin
         {
             found.fail(
                 field,
-                format!("expected a guidance between 0 and 100, found {scale}"),
+                format!("the guidance must be between 0 and 100, not {scale}"),
             );
         }
     }
@@ -66,7 +66,7 @@ fn check_tokens(request: &GenerateRequest, spec: &ModelSpec, found: &mut Finding
         found.fail(
             "max-sequence-length",
             format!(
-                "expected between 1 and {most} tokens for {}, found {tokens}",
+                "the number of tokens must be between 1 and {most} for {}, not {tokens}",
                 spec.name
             ),
         );
@@ -80,7 +80,7 @@ fn check_loras(request: &GenerateRequest, found: &mut Findings) {
                 found.fail(
                     "lora",
                     format!(
-                        "expected a strength between -{LORA} and {LORA}, found {strength} for {}",
+                        "a LoRA's strength must be between -{LORA} and {LORA}, not {strength}: {}",
                         lora.path.display()
                     ),
                 );
@@ -95,10 +95,10 @@ pub(super) fn dynamic_shift(form: &GenerateForm, spec: &ModelSpec, found: &mut F
     match (form.sampling.dynamic_shift, form.sampling.shift) {
         (true, Some(_)) => found.fail(
             "shift",
-            "expected either a number as the shift or that of the tokens, found both".to_owned(),
+            "give either a number as the shift or the dynamic one, not both".to_owned(),
         ),
         (true, None) if !has_one => {
-            let text = format!("{} has no shift by the number of tokens", spec.name);
+            let text = format!("{} has no dynamic shift", spec.name);
             found.fail("shift", text);
         }
         (is_wanted, _) => return is_wanted,
@@ -110,7 +110,7 @@ pub(super) fn dynamic_shift(form: &GenerateForm, spec: &ModelSpec, found: &mut F
 pub(crate) fn wrong_shift(shift: f64) -> Option<String> {
     let (least, most) = SHIFT;
     (!(shift >= least && shift <= most))
-        .then(|| format!("expected a shift between {least} and {most}, found {shift}"))
+        .then(|| format!("the shift must be between {least} and {most}, not {shift}"))
 }
 
 /// The part of the schedule that is made: at least one step of it.
@@ -120,7 +120,7 @@ fn check_part(sampling: &Sampling, found: &mut Findings) {
     if end == 0 || end > num_steps {
         found.fail(
             "end-step",
-            format!("expected an end between step 1 and step {num_steps}, found {end}"),
+            format!("the end step must be between 1 and {num_steps}, not {end}"),
         );
     } else if let Some(strength) = sampling.strength
         && (end..num_steps).contains(&first_step(num_steps, strength))
@@ -128,7 +128,7 @@ fn check_part(sampling: &Sampling, found: &mut Findings) {
         found.fail(
             "end-step",
             format!(
-                "expected an end behind step {}, where the strength {strength} begins, found {end}",
+                "the end step must be above {}, where the strength {strength} begins, not {end}",
                 first_step(num_steps, strength)
             ),
         );
@@ -136,7 +136,7 @@ fn check_part(sampling: &Sampling, found: &mut Findings) {
         found.fail(
             "start-step",
             format!(
-                "expected a start before step {end}, counted from 0, found {}",
+                "the start step must be below the end step {end}, not {}",
                 sampling.start_step
             ),
         );
@@ -151,7 +151,7 @@ fn check_tile(tile: u32, spec: &ModelSpec, found: &mut Findings) {
         found.fail(
             "vae-tile",
             format!(
-                "expected a tile between {} and {} pixels that is a multiple of {factor} for {}, found {tile}",
+                "the VAE tile must be between {} and {} pixels and a multiple of {factor} for {}, not {tile}",
                 range.start(),
                 range.end(),
                 spec.name

@@ -36,16 +36,13 @@ pub(super) fn step_cache(
 ) -> Option<StepCache> {
     let wanted = form.step_cache?;
     if spec.section_order.is_none() {
-        let message = format!(
-            "{} computes every step: step caches are for FramePack",
-            spec.name
-        );
+        let message = format!("The step cache is not used: {} runs every step", spec.name);
         found.note("step-cache", message);
         return None;
     }
     if !StepCache::THRESHOLDS.contains(&wanted.threshold) {
         let message = format!(
-            "expected a threshold of {} to {}, found {}",
+            "the threshold must be between {} and {}, not {}",
             StepCache::THRESHOLDS.start(),
             StepCache::THRESHOLDS.end(),
             wanted.threshold
@@ -70,7 +67,7 @@ pub(super) fn choose(
         found.fail(
             "window",
             format!(
-                "expected a section of {} to {} latent frames, found {window}",
+                "the section length must be between {} and {} latent frames, not {window}",
                 WINDOWS.start(),
                 WINDOWS.end()
             ),
@@ -90,10 +87,7 @@ pub(super) fn choose(
     if form.extend.is_some() && order == SectionOrder::Original {
         found.fail(
             "extend",
-            format!(
-                "{} makes the end of a clip first and cannot go on from one: F1 can (--sampling f1)",
-                spec.name
-            ),
+            format!("{} cannot continue a clip. Use FramePack F1", spec.name),
         );
     }
     note_rate(form, spec, found);
@@ -112,7 +106,7 @@ fn note_rate(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
         found.note(
             "fps",
             format!(
-                "{} makes {own} frames a second, and the clip has {rate:.2}: what is new moves {pace}",
+                "{} makes {own} frames per second and the clip has {rate:.2}: the new part moves {pace}",
                 spec.name
             ),
         );
@@ -130,7 +124,7 @@ fn count(
     let fits = |count: u32| (1..=most).contains(&count);
     if let Some(count) = form.num_sections {
         if !fits(count) {
-            let text = format!("expected between 1 and {most} sections, found {count}");
+            let text = format!("the number of sections must be between 1 and {most}, not {count}");
             found.fail("sections", text);
             return None;
         }
@@ -139,7 +133,7 @@ fn count(
     if form.secs.is_some() && form.num_frames.is_some() {
         found.fail(
             "seconds",
-            "expected either seconds or frames, found both".to_owned(),
+            "give either seconds or frames, not both".to_owned(),
         );
         return None;
     }
@@ -157,7 +151,7 @@ fn count(
                 ..clip
             }
             .num_frames();
-            let text = format!("expected between 1 and {most} frames, found {frames}");
+            let text = format!("the number of frames must be between 1 and {most}, not {frames}");
             found.fail("frames", text);
             return None;
         }
@@ -182,7 +176,7 @@ fn count(
     if !(secs >= shortest && secs <= longest) {
         found.fail(
             "seconds",
-            format!("expected between {shortest} and {longest} seconds, found {secs}"),
+            format!("the length must be between {shortest} and {longest} seconds, not {secs}"),
         );
         return None;
     }
@@ -209,7 +203,10 @@ fn note_unused(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
         if is_given {
             found.note(
                 field,
-                format!("{what} is not used: {} makes its clips at once", spec.name),
+                format!(
+                    "{what} is not used: {} does not make clips in sections",
+                    spec.name
+                ),
             );
         }
     }

@@ -23,7 +23,7 @@ impl SeedMode {
         match self {
             Self::Random => format!("Every new {thing} gets a new seed"),
             Self::Fixed => format!("Every {thing} uses this seed, until you change it"),
-            Self::Increment => format!("Every new {thing} gets the next number, one more"),
+            Self::Increment => format!("Every new {thing} gets the next seed, one higher"),
         }
     }
 
@@ -74,7 +74,7 @@ impl GenerateForm {
 /// What is wrong with a text that is no seed.
 pub(super) fn wrong(text: &str) -> String {
     format!(
-        "expected a whole number from 0 to {} as the seed, found {text:?}",
+        "the seed must be a whole number from 0 to {}, not {text:?}",
         u64::MAX
     )
 }
@@ -84,7 +84,7 @@ pub(crate) fn beyond_last(first: u64, count: u32) -> Option<String> {
     let more = u64::from(count.saturating_sub(1));
     first.checked_add(more).is_none().then(|| {
         format!(
-            "expected a seed of at most {} for a batch of {count}, which counts on from it, found {first}",
+            "the seed must be at most {} for a batch of {count}, which counts up from it, not {first}",
             u64::MAX - more
         )
     })

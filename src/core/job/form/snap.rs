@@ -26,7 +26,7 @@ pub(super) fn size(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) 
         found.fail(
             "width",
             format!(
-                "expected at most {} pixels for {}, found {}×{}",
+                "the size must be at most {} pixels for {}, not {}×{}",
                 limits.max_pixels, spec.name, wish.0, wish.1
             ),
         );
@@ -70,7 +70,7 @@ fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: 
         found.note(
             "extend",
             format!(
-                "The clip's frames are resized from {}×{} to {}×{}, the size in which {} goes on",
+                "The clip's frames are resized from {}×{} to {}×{}, the size in which {} continues it",
                 old.0, old.1, size.0, size.1, spec.name
             ),
         );
@@ -143,14 +143,14 @@ fn edge_problem(spec: &ModelSpec, field: &str, edge: u32) -> Option<String> {
     let largest = largest_edge(&spec.limits);
     if edge == 0 {
         return Some(format!(
-            "expected a {field} that is a multiple of {multiple} for {}, found 0",
+            "the {field} must be a multiple of {multiple} for {}, not 0",
             spec.name
         ));
     }
     // Less than one multiple beyond is still rounded.
     (edge >= largest.saturating_add(multiple)).then(|| {
         format!(
-            "expected a {field} of at most {largest} for {}, found {edge}",
+            "the {field} must be at most {largest} for {}, not {edge}",
             spec.name
         )
     })
@@ -212,7 +212,7 @@ pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings
         found.fail(
             "frames",
             format!(
-                "expected a number of frames of the form {stride}n+1 up to {largest} for {}, found {wish}",
+                "the number of frames must be {stride}n+1 and at most {largest} for {}, not {wish}",
                 spec.name
             ),
         );

@@ -104,7 +104,10 @@ fn every_wrong_field_is_named_with_what_was_expected_and_found() {
     ];
     assert_eq!(fields, expected);
     assert!(errors[0].message.contains("multiple of 32"), "{errors:?}");
-    assert!(errors[1].message.contains("4n+1 up to 257"), "{errors:?}");
+    assert!(
+        errors[1].message.contains("4n+1 and at most 257"),
+        "{errors:?}"
+    );
 }
 
 #[test]
@@ -134,8 +137,8 @@ fn frames_become_the_nearest_that_the_model_makes_with_a_notice() {
     }
     for far in [0, 261, 1000, u32::MAX - 2, u32::MAX] {
         let text = problems(|form| form.num_frames = Some(far));
-        assert!(text.contains("4n+1 up to 257"), "{far}: {text}");
-        assert!(text.ends_with(&format!("found {far}")), "{far}: {text}");
+        assert!(text.contains("4n+1 and at most 257"), "{far}: {text}");
+        assert!(text.ends_with(&format!("not {far}")), "{far}: {text}");
     }
     // A limit that is not itself a number of frames.
     let mut spec = test_spec();
@@ -170,8 +173,8 @@ fn a_picture_that_is_too_long_for_the_image_encoder_is_refused_at_once() {
         problem(&spec, picture(9, 9), long()),
     ] {
         let text = text.unwrap();
-        assert!(text.contains("at most 1500 times"), "{text}");
-        assert!(text.ends_with("found 3×6000"), "{text}");
+        assert!(text.contains("at most 1500:1"), "{text}");
+        assert!(text.contains("a picture of 3×6000"), "{text}");
     }
 }
 
@@ -186,7 +189,7 @@ fn a_shift_is_between_a_hundredth_and_a_hundred() {
     for shift in [1e-300, 0.0, 0.009, -1.0, 101.0, f64::NAN] {
         let text = problems(|form| form.sampling.shift = Some(shift));
         assert!(
-            text.starts_with("shift: expected a shift between 0.01 and 100, found"),
+            text.starts_with("shift: the shift must be between 0.01 and 100, not"),
             "{text}"
         );
     }
@@ -237,29 +240,29 @@ fn a_model_says_which_pictures_it_needs_and_which_it_cannot_use() {
     };
     assert_eq!(
         text(Required, No, &|_| {}),
-        "image: Test model starts from a picture, and none is given"
+        "image: Test model needs a start picture"
     );
     assert_eq!(
         text(No, No, &start),
-        "image: Test model makes clips from text alone, found a start picture"
+        "image: Test model makes clips from text only and cannot use a start picture"
     );
     assert_eq!(
         text(No, No, &|form| form.extend = Some(clip(9, 9, 8.0))),
-        "extend: Test model makes clips from text alone, found a clip to go on from"
+        "extend: Test model makes clips from text only and cannot use a clip to continue"
     );
     assert_eq!(
         text(Required, No, &both),
-        "last-image: Test model cannot end on a given picture, found an end picture"
+        "last-image: Test model does not use end pictures"
     );
     assert_eq!(
         text(Required, Required, &start),
-        "last-image: Test model ends on a picture, and none is given"
+        "last-image: Test model needs an end picture"
     );
     assert_eq!(text(Required, Optional, &both), "");
     assert_eq!(
         text(Optional, Optional, &|form| form.last_image =
             Some(picture(9, 9))),
-        "image: Test model ends on a picture only where it starts from one, and none is given"
+        "image: Test model needs a start picture beside the end picture"
     );
     assert_eq!(
         text(Required, No, &|form| form.extend = Some(clip(9, 9, 8.0))),
@@ -287,20 +290,20 @@ fn a_clip_stands_in_the_start_pictures_place_and_gives_its_rate() {
     assert_eq!(
         told(&resized),
         [
-            "The clip's frames are resized from 320×240 to 256×256, the size in which Test model goes on"
+            "The clip's frames are resized from 320×240 to 256×256, the size in which Test model continues it"
         ]
     );
     let text = problems(|form| {
         form.extend = Some(clip(256, 256, 8.0));
         form.image = Some(picture(9, 9));
     });
-    assert!(text.starts_with("extend: expected either"), "{text}");
+    assert!(text.starts_with("extend: give either"), "{text}");
     let text = problems(|form| {
         form.extend = Some(clip(256, 256, 8.0));
         form.num_frames = Some(1);
     });
     assert!(
-        text.starts_with("frames: expected more than one frame"),
+        text.starts_with("frames: choose more than one frame"),
         "{text}"
     );
 }
@@ -349,7 +352,7 @@ fn a_preset_gives_what_the_form_leaves_open() {
     let errors = unknown.validate(&with_preset()).unwrap_err();
     assert_eq!(
         errors[0].message,
-        r#"expected the name of a preset (Test model has fast-4), found "slow""#
+        r#"there is no preset "slow" (Test model has fast-4)"#
     );
     let errors = unknown.validate(&test_spec()).unwrap_err();
     assert!(errors[0].message.contains("has none"), "{errors:?}");
@@ -377,7 +380,7 @@ fn the_low_noise_experts_guidance_is_the_other_one_where_only_that_was_chosen() 
     assert_eq!(one.request.sampling.guidance_scale_2, None);
     assert_eq!(
         told(&one),
-        ["The second guidance is not used: Test model has one transformer"]
+        ["The low-noise guidance is not used: Test model has only one expert"]
     );
 }
 

@@ -53,11 +53,11 @@ pub enum PromptError {
         "there is no wildcard file {name}.txt for __{name}__: looked in {folders}. Write \\__ for underscores themselves"
     )]
     MissingWildcard { name: String, folders: String },
-    #[error("the wildcard __{name}__ leads out of the folders of wildcards")]
+    #[error("the wildcard __{name}__ points outside of the wildcard folders")]
     WildcardOutside { name: String },
-    #[error("the wildcard file has no line to choose: {}", path.display())]
+    #[error("the wildcard file has no lines to choose from: {}", path.display())]
     EmptyWildcard { path: PathBuf },
-    #[error("the wildcards go round in a circle: {}", names.join(" → "))]
+    #[error("these wildcards include each other in a circle: {}", names.join(" → "))]
     WildcardCircle { names: Vec<String> },
     #[error("cannot read a wildcard file: {source}: {}", path.display())]
     ReadWildcard { source: io::Error, path: PathBuf },
@@ -87,13 +87,12 @@ pub fn expand(
     let mut notices = Vec::new();
     if let Some(example) = read.example {
         notices.push(format!(
-            "Weights such as {example} do not act with this model's text encoder: the words are read without them"
+            "This model does not use prompt weights such as {example}: the words are read without them"
         ));
     }
     if read.has_brackets {
         notices.push(
-            "Brackets do not weigh words with this model's text encoder: they are read as they are written"
-                .to_owned(),
+            "This model does not use brackets as prompt weights: they are read as text".to_owned(),
         );
     }
     Ok(Expanded {

@@ -232,8 +232,8 @@ fn a_wildcard_that_cannot_be_read_is_told_by_its_name() {
         ("__a__", &["circle: a → b → a"]),
         ("{x__self__|y__self__}", &["circle: self → self"]),
         ("__never__", &["__never__", "weights"]),
-        ("__../secret__", &["../secret", "out of"]),
-        ("__/etc/hosts__", &["/etc/hosts", "out of"]),
+        ("__../secret__", &["../secret", "outside of"]),
+        ("__/etc/hosts__", &["/etc/hosts", "outside of"]),
     ];
     for (template, expected) in cases {
         let message = error(template, &wildcards);
@@ -309,7 +309,7 @@ fn weights_of_words_are_taken_out_with_a_notice() {
     for text in ["a [red] cat", "a ((red)) cat", "[[a]]", "(((a)))"] {
         let found = expand(text, 1, &none()).unwrap();
         assert_eq!(found.prompt, text);
-        assert!(found.notices[0].starts_with("Brackets"), "{text}");
+        assert!(found.notices[0].contains("brackets"), "{text}");
     }
 }
 

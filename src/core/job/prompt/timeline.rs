@@ -182,14 +182,14 @@ fn timed_prompt(text: &str) -> Result<Option<(TimedPrompt, &str)>, String> {
     };
     let Some(close) = closing(words_on) else {
         return Err(format!(
-            "expected a ] behind the words of [{times}: …, found none"
+            "the section [{times}: … is not closed: add a ] at its end"
         ));
     };
     if let Some(end) = end
         && end <= start
     {
         return Err(format!(
-            "expected an end behind the start in [{times}: …], found {end} s behind {start} s"
+            "in [{times}: …] the end, {end} s, must be later than the start, {start} s"
         ));
     }
     let timed = TimedPrompt {
@@ -340,8 +340,8 @@ mod tests {
     #[test]
     fn times_that_cannot_be_are_told() {
         let problem = |prompt| Timeline::parse(prompt).unwrap_err();
-        assert!(problem("[2s-1s: x]").contains("an end behind the start"));
-        assert!(problem("[2s: x").contains("expected a ]"));
+        assert!(problem("[2s-1s: x]").contains("must be later than the start"));
+        assert!(problem("[2s: x").contains("is not closed"));
         for plain in [
             "[2: x]",
             "[s: x]",

@@ -183,7 +183,7 @@ fn a_search_finds_gguf_files_and_says_which_are_cut_off() {
     let problems: Vec<String> = catalog.problems.iter().map(ToString::to_string).collect();
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(
-        problems[0].starts_with("not a sound GGUF file") && problems[0].contains("half.gguf"),
+        problems[0].starts_with("this GGUF file is damaged") && problems[0].contains("half.gguf"),
         "{problems:?}"
     );
     assert!(catalog.unsupported.is_empty());

@@ -61,7 +61,7 @@ fn a_missing_part_is_named_with_the_file_to_get() {
     fs::remove_file(models.join("vae/wan_2.1_vae.safetensors")).unwrap();
     let text = ModelSpec::open(&place).unwrap_err().to_string();
     assert!(
-        text.contains("expected a Wan 2.1 VAE") && text.contains("found a Wan 2.2 VAE"),
+        text.contains("needs a Wan 2.1 VAE") && text.contains("not a Wan 2.2 VAE"),
         "{text}"
     );
     // A text encoder without a tokenizer in it, and none around.
@@ -279,7 +279,7 @@ fn a_tokenizer_of_another_size_is_passed_over() {
     );
     write_with_tokenizer(&text, &umt5(), "F16", 300_000);
     let text = ModelSpec::open(&place).unwrap_err().to_string();
-    assert!(text.contains("found 300000"), "{text}");
+    assert!(text.contains("has 300000"), "{text}");
 }
 
 fn with(mut shapes: Shapes, key: &str) -> Shapes {

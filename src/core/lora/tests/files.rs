@@ -32,7 +32,7 @@ fn a_file_is_checked_against_the_model_of_a_job_and_what_is_no_lora_is_named() {
         .unwrap_err()
         .to_string();
     assert!(
-        err.contains("expected a LoRA, found") && err.contains("Wan"),
+        err.contains("this is not a LoRA, but") && err.contains("Wan"),
         "{err}"
     );
     let gone = check(

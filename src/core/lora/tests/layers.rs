@@ -252,7 +252,6 @@ fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
         small.contains("Wan 14B") && small.contains("Wan 5B"),
         "{small}"
     );
-    assert!(small.contains("5120") && small.contains("3072"), "{small}");
     let hunyuan = Shapes::from([
         (
             "diffusion_model.double_blocks.0.img_mlp.fc1.lora_A.weight".to_owned(),
@@ -409,7 +408,7 @@ fn what_is_unknown_is_counted_and_named_and_little_is_a_warning() {
         .unwrap_err()
         .to_string();
     assert!(
-        err.contains("none of this LoRA's keys") && err.contains("foo"),
+        err.contains("this LoRA does not fit the model") && err.contains("foo"),
         "{err}"
     );
 }

@@ -87,7 +87,7 @@ fn a_lora_is_fitted_to_the_model_and_what_does_not_fit_says_why() {
     assert!(reason.contains("Wan 14B"), "{reason}");
     assert!(!reason.contains("large.safetensors") && large.card.is_some());
     let model = fitting.look(&spec.files.transformer);
-    assert!(matches!(model.fit, Fit::No(reason) if reason.contains("expected a LoRA")));
+    assert!(matches!(model.fit, Fit::No(reason) if reason.contains("this is not a LoRA")));
     assert!(model.card.is_none());
     let gone = fitting.look(&at("gone.safetensors"));
     assert!(matches!(gone.fit, Fit::Gone));

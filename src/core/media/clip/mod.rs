@@ -62,14 +62,17 @@ impl ClipFormat {
             Some("png") => Ok(Self::Png),
             Some("jpg" | "jpeg") => Ok(Self::Jpeg),
             Some(WEBM) => Err(MediaError::said(
-                "expected a file name that ends in .mp4, or in .webp or .gif for a web page, found .webm, which is no longer written",
+                "Safelight no longer writes .webm: choose a name that ends in .mp4, or in .webp or .gif for a web page",
                 path,
             )),
             other => {
-                let found = other.map_or_else(|| "none".to_owned(), |other| format!(".{other}"));
+                let found = other.map_or_else(
+                    || "one without an ending".to_owned(),
+                    |other| format!(".{other}"),
+                );
                 Err(MediaError::said(
                     format_args!(
-                        "expected a file name that ends in .mp4, .gif, .webp, .png or .jpg, found {found}"
+                        "choose a file name that ends in .mp4, .gif, .webp, .png or .jpg, not {found}"
                     ),
                     path,
                 ))
@@ -120,7 +123,7 @@ impl ClipOptions {
     fn check(&self, path: &Path) -> Result<(), MediaError> {
         if !(MIN_FPS..=MAX_FPS).contains(&self.fps) {
             return Err(MediaError::Other(format!(
-                "expected a frame rate between {MIN_FPS} and {MAX_FPS}, found {}",
+                "the frame rate must be between {MIN_FPS} and {MAX_FPS}, not {}",
                 self.fps
             )));
         }
@@ -163,8 +166,8 @@ pub fn check_frame_size(path: &Path, width: u32, height: u32) -> Result<(), Medi
     match format.broken_limit(width, height) {
         None => Ok(()),
         Some(limit) => {
-            let expected = format!("expected a frame that fits {} ({limit})", format.name());
-            let sentence = format_args!("{expected}, found {width} × {height}");
+            let expected = format!("frames in {} may be at most {limit}", format.name());
+            let sentence = format_args!("{expected}, not {width} × {height}");
             Err(MediaError::said(sentence, path))
         }
     }

@@ -33,7 +33,7 @@ const MAX_FILE_BYTES: u64 = 2_000_000_000;
 /// What a decoder may allocate: the largest permitted picture at 8 bytes a pixel.
 const MAX_DECODED_BYTES: u64 = MAX_PIXELS * 8;
 
-pub(super) const EMPTY: &str = "expected a picture, found an empty file";
+pub(super) const EMPTY: &str = "this file is empty";
 
 /// Opens the picture at `path`, whatever its extension says, upright and as plain RGB.
 pub fn open_picture(path: &Path) -> Result<Picture, MediaError> {
@@ -43,7 +43,7 @@ pub fn open_picture(path: &Path) -> Result<Picture, MediaError> {
     }
     if opened.len > MAX_FILE_BYTES {
         let (most, found) = (size_text(MAX_FILE_BYTES), size_text(opened.len));
-        let sentence = format_args!("expected a file of at most {most}, found {found}");
+        let sentence = format_args!("this file is {found}, and at most {most} can be read");
         return Err(MediaError::said(sentence, path));
     }
     let file = BufReader::new(opened.file);
@@ -104,13 +104,11 @@ impl Failure {
             },
             Self::TooManyPixels { width, height } => {
                 let most = MAX_PIXELS / 1_000_000;
-                let expected = format_args!("expected a picture of at most {most} megapixels");
-                MediaError::said(format_args!("{expected}, found {width} × {height}"), path)
+                let expected = format_args!("pictures may have at most {most} megapixels");
+                MediaError::said(format_args!("{expected}, not {width} × {height}"), path)
             }
             Self::Unsupported(detail) => MediaError::said(
-                format_args!(
-                    "expected a {kind} picture of a usual make, found one that cannot be read ({detail})"
-                ),
+                format_args!("this kind of {kind} picture cannot be read ({detail})"),
                 path,
             ),
             Self::Damaged(detail) => MediaError::Damaged {

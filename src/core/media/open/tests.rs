@@ -81,8 +81,8 @@ fn a_cut_off_picture_is_called_so() {
             }
             let words = sentence(&bytes[..keep]);
             assert!(
-                words.starts_with("expected a whole ")
-                    && words.ends_with(" file, but it ends early"),
+                words.starts_with("this ")
+                    && words.ends_with(" file is incomplete and cannot be opened"),
                 "{name} cut to {keep}: {words}"
             );
         }
@@ -91,7 +91,7 @@ fn a_cut_off_picture_is_called_so() {
 
 #[test]
 fn huge_sizes_are_refused_from_the_header() {
-    let too_many = "expected a picture of at most 200 megapixels, found 60000 × 60000";
+    let too_many = "pictures may have at most 200 megapixels, not 60000 × 60000";
     let fixture = |name: &str| fs::read(fixtures().join(name)).unwrap();
 
     let mut png = fixture("plain.png");
@@ -150,21 +150,27 @@ fn huge_texts_and_profiles_do_no_harm() {
 
 #[test]
 fn what_is_no_picture_is_named() {
-    let kinds = "expected a PNG, JPEG, WebP, GIF, BMP or TIFF picture, found";
-    assert_eq!(sentence(b""), "expected a picture, found an empty file");
-    assert_eq!(sentence(b"just words"), format!("{kinds} a text file"));
-    assert_eq!(sentence(b"{\"prompt\": 1}"), format!("{kinds} a JSON file"));
+    let kinds = "not a PNG, JPEG, WebP, GIF, BMP or TIFF picture";
+    assert_eq!(sentence(b""), "this file is empty");
+    assert_eq!(
+        sentence(b"just words"),
+        format!("this is a text file, {kinds}")
+    );
+    assert_eq!(
+        sentence(b"{\"prompt\": 1}"),
+        format!("this is a JSON file, {kinds}")
+    );
     assert_eq!(
         sentence(b"\0\0\0\x1cftypisom\0\0\0\0"),
-        format!("{kinds} an MP4 video")
+        format!("this is an MP4 video, {kinds}")
     );
     assert_eq!(
         sentence(b"\0\0\0\x1cftypheic\0\0\0\0"),
-        format!("{kinds} a HEIC picture")
+        format!("this is a HEIC picture, {kinds}")
     );
     assert_eq!(
         sentence(&[0; 100]),
-        format!("{kinds} a file of another kind")
+        format!("this is a file of another kind, {kinds}")
     );
 }
 

@@ -44,7 +44,7 @@ impl Ffmpeg {
         let missing = |found: String| {
             MediaError::said(
                 format_args!(
-                    "expected an MP4 or MOV clip with H.264 of 8 bits and 4:2:0, or one that Safelight made, found {found}, which takes an installed ffmpeg to read"
+                    "this clip is {found}: install ffmpeg to read it, or convert it to MP4 with 8-bit H.264 (4:2:0)"
                 ),
                 &path,
             )

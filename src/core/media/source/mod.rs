@@ -216,7 +216,7 @@ fn check_amount(num_frames: u32, width: u32, height: u32, path: &Path) -> Result
     let most = MAX_CLIP_PIXELS / 1_000_000;
     Err(MediaError::said(
         format_args!(
-            "expected a clip of at most {most} megapixels in all its frames, found {num_frames} frames of {width} × {height}"
+            "this clip is too long: {num_frames} frames of {width} × {height}, and at most {most} megapixels in all frames can be read"
         ),
         path,
     ))

@@ -266,7 +266,7 @@ fn what_cannot_fit_says_what_is_needed_and_what_is_free() {
     let text = &plan.verdict.text;
     assert!(text.starts_with("Does not fit: the "), "{text}");
     assert!(
-        text.contains(" GiB") && text.ends_with(" are free"),
+        text.contains(" GiB") && text.ends_with(" GiB is free"),
         "{text}"
     );
     assert!(!case.plan(&case.request(832, 480, 81), cpu(8)).fits());

@@ -25,7 +25,7 @@ pub(super) fn read(graph: &Graph) -> Option<Restored> {
         let class = node.class.to_lowercase();
         !node.is_bypassed && class.contains("controlnet")
     }) {
-        restored.note("It was led by a ControlNet, which is not made here");
+        restored.note("It was made with a ControlNet, which Safelight does not run");
     }
     Some(restored)
 }
@@ -290,7 +290,7 @@ fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
             let image = short(file_name(&image));
             let which = if name == "end_image" { "end" } else { "start" };
             restored.note_picture(format!(
-                "Its {which} picture, {image}, is not in the file: drop it as well"
+                "Its {which} picture, {image}, is not in the file: add it separately"
             ));
         }
     }
@@ -319,7 +319,7 @@ fn read_second<'a>(walk: &Walk<'a>, first: &'a Node, last: &'a Node, restored: &
     let is_split = starts_within.is_some_and(|start| start > 0.0)
         || (first.has("sigmas") && second.model != restored.model);
     if !is_split {
-        restored.note("It was worked over in a second pass, which is not made here");
+        restored.note("It was refined in a second pass, which Safelight does not run");
         return;
     }
     restored.cfg_scale_2 = second.cfg_scale;

@@ -108,7 +108,7 @@ fn two_samplers_of_wan_are_two_experts() {
     assert_eq!(found.loras, expected);
     assert_eq!(
         found.notes,
-        ["Its start picture, boat.png, is not in the file: drop it as well"]
+        ["Its start picture, boat.png, is not in the file: add it separately"]
     );
 }
 
@@ -200,7 +200,7 @@ fn a_second_pass_over_the_picture_is_told_and_left_out() {
     assert_eq!((found.seed, found.num_steps), (Some(77), Some(22)));
     assert_eq!(
         found.notes,
-        ["It was worked over in a second pass, which is not made here"]
+        ["It was refined in a second pass, which Safelight does not run"]
     );
 }
 

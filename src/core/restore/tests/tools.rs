@@ -60,7 +60,7 @@ fn a_sampler_that_is_not_here_is_told() {
     assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Karras));
     assert_eq!(
         found.notes,
-        ["Its sampler, Euler a, is none of Safelight's: the model's own is used"]
+        ["Safelight has no sampler Euler a: the model's default is used"]
     );
     let text = "a fox\nSteps: 20, Sampler: DPM++ 2M Karras, CFG scale: 7, Seed: 3";
     let found = read_png("parameters", text);

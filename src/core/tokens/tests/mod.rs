@@ -84,7 +84,7 @@ fn a_long_text_is_cut_and_still_ends() {
     // The end stands behind what is left of the text.
     assert_eq!(tokens.num_cut, whole.num_tokens - 8);
     let notice = cut_notice("negative", tokens.num_cut, 8).unwrap();
-    let expected = format!("its last {} are left out", tokens.num_cut);
+    let expected = format!("the last {} are cut off", tokens.num_cut);
     assert!(
         notice.starts_with("the negative prompt") && notice.ends_with(&expected),
         "{notice}"

@@ -90,8 +90,8 @@ pub fn encode_image(
 
 fn check(role: Role, has_mask: bool) -> Result<(), EngineError> {
     let reason = match (role, has_mask) {
-        (Role::Canvas, false) => "this model needs a mask that says what it fills",
-        (Role::Reference, true) => "this model takes no mask",
+        (Role::Canvas, false) => "this model needs a mask",
+        (Role::Reference, true) => "this model does not use masks",
         _ => return Ok(()),
     };
     Err(EngineError::request(reason))

@@ -92,7 +92,7 @@ impl Job<'_> {
     fn check(&self, config: &FluxTransformerConfig) -> Result<(), EngineError> {
         let fills = config.condition_channels() > 0;
         let reason = match self.image {
-            None if fills => "this model needs a picture and a mask that says what it fills",
+            None if fills => "this model needs a picture and a mask",
             Some(_) if fills != (self.role == Role::Canvas) => {
                 "this model does something else with a picture"
             }

@@ -67,7 +67,7 @@ pub fn attention(
         let err = EngineError::from(err);
         // As everywhere: what runs out of memory ends the stage by a panic.
         assert!(!err.is_out_of_memory(), "{err}");
-        tracing::warn!("a fused attention failed, so that it is computed in slices: {err}");
+        tracing::warn!("a fused attention failed; it runs in slices from here on: {err}");
         choice::never_whole(&call);
         sliced::sliced(&call, sliced::BUDGET)
     })

@@ -185,7 +185,7 @@ fn only_what_is_cut_of_the_prompt_itself_is_told() {
     };
     assert_eq!(notice(100), None);
     let told = notice(600).unwrap();
-    let expected = "the prompt is longer than the 256 tokens that the text encoder reads";
+    let expected = "the prompt is too long: the model reads 256 tokens";
     assert!(told.starts_with(expected), "{told}");
     // From one more on, each costs two ids of the prompt.
     let first = (1..200).find(|&count| notice(count).is_some()).unwrap();
@@ -326,7 +326,7 @@ fn a_llama_of_another_kind_is_refused_in_a_sentence() {
         ("rope_scaling", json!({"type": "linear"}), "(linear)"),
         ("attention_bias", json!(true), "biases"),
         ("hidden_act", json!("gelu"), "silu, found gelu"),
-        ("num_hidden_layers", json!("many"), "not a sound config"),
+        ("num_hidden_layers", json!("many"), "this config is damaged"),
     ] {
         let mut config = config();
         config[name] = value;

@@ -278,8 +278,8 @@ fn a_config_is_read_plain_nested_or_left_out() {
         (json!({"num_attention_heads": 7}), "7 heads"),
         (json!({"num_channels": 4}), "3 num_channels, found 4"),
         (json!({"hidden_act": "swish"}), "`swish`, expected"),
-        (json!({"hidden_size": "wide"}), "not a sound config"),
-        (json!(3), "not a sound config"),
+        (json!({"hidden_size": "wide"}), "this config is damaged"),
+        (json!(3), "this config is damaged"),
     ] {
         let text = read(value.clone()).unwrap_err().to_string();
         assert!(text.contains(expected), "{value}: {text}");

@@ -97,7 +97,7 @@ fn a_wrong_part_that_the_user_named_is_refused_with_the_right_one() {
         (vae_of(&sd_vae), "16 channels", "found 4"),
         (vae_of(&t5), "ae.safetensors", "a T5 text encoder"),
         (clip_of(&t5), "clip_l.safetensors", "a T5 text encoder"),
-        (clip_of(&clip_g), "clip_l.safetensors", "found one of 1280"),
+        (clip_of(&clip_g), "clip_l.safetensors", "not one of 1280"),
         (clip_of(&vision), "clip_l.safetensors", "an image encoder"),
         (
             t5_of(&umt5),
@@ -260,11 +260,14 @@ fn a_tokenizer_beside_its_encoder_wins_and_one_of_another_form_or_size_does_not_
     let text = open_with(&place, &named(Some("t5-xxl"), None))
         .unwrap_err()
         .to_string();
-    assert!(text.contains("merged pairs, as CLIP"), "{text}");
+    assert!(text.contains("merged pairs is needed, as CLIP"), "{text}");
     let text = open_with(&place, &named(None, Some("clip-l")))
         .unwrap_err()
         .to_string();
-    assert!(text.contains("pieces with scores, as T5 has"), "{text}");
+    assert!(
+        text.contains("pieces with scores is needed, as T5 has"),
+        "{text}"
+    );
     let files = open_with(&place, &named(Some("clip-l/vocab.json"), Some("t5-xxl")))
         .unwrap()
         .files;

@@ -238,7 +238,7 @@ fn loras_of_hunyuanvideo_and_framepack_fit_in_every_tools_names_and_those_of_flu
     let err = lora::check(&[lora], framepack::FAMILY, &files("diffusers")).unwrap_err();
     let text = err.to_string();
     assert!(
-        text.contains("expected a LoRA for FramePack, found one for Flux"),
+        text.contains("this LoRA is for Flux, not for FramePack"),
         "{text}"
     );
 }

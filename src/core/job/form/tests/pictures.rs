@@ -116,21 +116,21 @@ fn a_mask_lies_on_a_picture_of_a_model_that_takes_one() {
     );
     assert_eq!(
         asked(&dev(), mask).unwrap_err(),
-        "image: expected a picture for the mask to lie on, and none is given"
+        "image: a mask needs a start picture"
     );
     let mut without = dev();
     without.mask = InputUse::No;
     assert_eq!(
         asked(&without, both).unwrap_err(),
-        "mask: Test model cannot keep a part of a picture, found a mask"
+        "mask: Test model does not use masks"
     );
     assert_eq!(
         asked(&fill(), image).unwrap_err(),
-        "mask: Test model fills what a mask shows white, and no mask is given"
+        "mask: Test model needs a mask: it fills the white part"
     );
     assert_eq!(
         asked(&fill(), mask).unwrap_err(),
-        "image: Test model starts from a picture, and none is given"
+        "image: Test model needs a start picture"
     );
     let (_, text) = noted(&fill(), |form| {
         image(form);
@@ -157,11 +157,11 @@ fn a_strength_acts_on_the_way_to_a_picture_and_leaves_a_step_to_make() {
     }
     for strength in [-0.1, 1.01, f64::NAN] {
         let text = asked(&dev(), with(Some(strength))).unwrap_err();
-        assert!(text.starts_with("strength: expected a strength between 0 and 1"));
+        assert!(text.starts_with("strength: the strength must be between 0 and 1"));
     }
     assert_eq!(
         asked(&dev(), with(Some(0.0))).unwrap_err(),
-        "strength: expected a strength that leaves at least one of 28 steps to make, found 0"
+        "strength: a strength of 0 leaves none of the 28 steps to run: raise the strength or the number of steps"
     );
     let (request, text) = noted(&dev(), |form| form.sampling.strength = Some(0.3));
     assert_eq!(request.sampling.strength, None);
@@ -203,20 +203,17 @@ fn the_real_guidance_needs_a_negative_prompt_and_a_model_whose_own_is_another() 
         assert!(request.is_guided());
         let (request, text) = noted(&spec, wish(2.0, None));
         assert_eq!(request.sampling.true_cfg_scale, None);
-        assert!(text.starts_with("The real guidance is off: it needs a negative prompt"));
+        assert!(text.starts_with("CFG is off: it needs a negative prompt"));
         let (request, text) = noted(&spec, wish(1.0, None));
         assert_eq!((request.sampling.true_cfg_scale, text.as_str()), (None, ""));
     }
     for scale in [-1.0, 101.0, f64::NAN] {
         let text = asked(&dev(), wish(scale, Some("blurry"))).unwrap_err();
-        assert!(text.starts_with("true-cfg: expected a guidance"), "{text}");
+        assert!(text.starts_with("true-cfg: the guidance must be"), "{text}");
     }
     let (request, text) = noted(&test_spec(), wish(2.0, Some("blurry")));
     assert_eq!(request.sampling.true_cfg_scale, None);
-    assert!(
-        text.ends_with("is the classifier-free one already"),
-        "{text}"
-    );
+    assert!(text.ends_with("is CFG already"), "{text}");
 }
 
 #[test]
@@ -226,12 +223,12 @@ fn a_guidance_and_a_negative_prompt_that_cannot_act_are_told() {
     assert!(text.starts_with("The guidance is not used"), "{text}");
     let negative = |form: &mut GenerateForm| form.negative_prompt = Some("blurry".into());
     let (_, text) = noted(&dev(), negative);
-    assert!(text.starts_with("The negative prompt is not used: it acts when the real guidance"));
+    assert!(text.starts_with("The negative prompt is not used: set the CFG scale"));
     let (_, text) = noted(&test_spec(), |form| {
         negative(form);
         form.sampling.guidance_scale = Some(1.0);
     });
-    assert!(text.starts_with("The negative prompt is not used: it acts when the guidance"));
+    assert!(text.starts_with("The negative prompt is not used: set the guidance"));
     assert_eq!(noted(&test_spec(), negative).1, "");
 }
 
@@ -245,31 +242,31 @@ fn a_batch_is_as_large_as_the_model_can_make_and_its_seeds_can_be_counted() {
         (
             dev(),
             0,
-            "batch: expected a batch between 1 and 8 for Test model, found 0",
+            "batch: the batch size of Test model must be between 1 and 8, not 0",
         ),
         (
             dev(),
             9,
-            "batch: expected a batch between 1 and 8 for Test model, found 9",
+            "batch: the batch size of Test model must be between 1 and 8, not 9",
         ),
         (
             test_spec(),
             2,
-            "batch: expected a batch of 1 for Test model, found 2",
+            "batch: the batch size of Test model must be 1, not 2",
         ),
     ] {
         assert_eq!(asked(&spec, wish(size, 0)).unwrap_err(), text);
     }
     assert!(asked(&dev(), wish(3, u64::MAX - 2)).is_ok());
     let text = asked(&dev(), wish(3, u64::MAX - 1)).unwrap_err();
-    assert!(text.starts_with("seed: expected a seed of at most 18446744073709551613"));
+    assert!(text.starts_with("seed: the seed must be at most 18446744073709551613"));
 }
 
 #[test]
 fn frames_and_clips_mean_nothing_to_a_model_of_pictures() {
     assert_eq!(
         asked(&dev(), |form| form.num_frames = Some(17)).unwrap_err(),
-        "frames: Test model makes pictures, which have 1 frame, found 17"
+        "frames: Test model makes pictures, which have 1 frame, not 17"
     );
     let (_, text) = noted(&dev(), |form| form.fps = Some(16.0));
     assert_eq!(
@@ -278,18 +275,18 @@ fn frames_and_clips_mean_nothing_to_a_model_of_pictures() {
     );
     assert_eq!(
         asked(&dev(), |form| form.extend = Some(clip(64, 64, 8.0))).unwrap_err(),
-        "extend: Test model makes pictures, found a clip to go on from"
+        "extend: Test model makes pictures and cannot continue a clip"
     );
     let last = asked(&dev(), |form| form.last_image = Some(picture(64, 64)));
     assert!(
         last.unwrap_err()
-            .starts_with("last-image: Test model cannot end")
+            .starts_with("last-image: Test model does not use end")
     );
     let mut text_only = dev();
     text_only.start_image = InputUse::No;
     assert_eq!(
         asked(&text_only, |form| form.image = Some(picture(64, 64))).unwrap_err(),
-        "image: Test model makes pictures from text alone, found a start picture"
+        "image: Test model makes pictures from text only and cannot use a start picture"
     );
 }
 
@@ -317,7 +314,9 @@ fn tokens_and_loras_have_their_ranges() {
     assert_eq!(tokens(&schnell(), 256), Ok(Some(256)));
     for (spec, wrong) in [(dev(), 0), (dev(), 513), (schnell(), 257)] {
         let text = tokens(&spec, wrong).unwrap_err();
-        assert!(text.starts_with("max-sequence-length: expected between 1 and"));
+        assert!(
+            text.starts_with("max-sequence-length: the number of tokens must be between 1 and")
+        );
     }
     assert_eq!(tokens(&test_spec(), 9), Ok(None), "with a notice");
     let lora = |strength, strength_2| {
@@ -332,7 +331,7 @@ fn tokens_and_loras_have_their_ranges() {
     assert_eq!(lora(-10.0, Some(10.0)).unwrap().request.loras.len(), 1);
     for (first, second) in [(10.5, None), (f64::NAN, None), (1.0, Some(-11.0))] {
         let text = lora(first, second).unwrap_err();
-        assert!(text.starts_with("lora: expected a strength between -10 and 10"));
+        assert!(text.starts_with("lora: a LoRA's strength must be between -10 and 10"));
         assert!(text.ends_with("style.safetensors"));
     }
 }

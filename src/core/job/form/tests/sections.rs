@@ -97,18 +97,18 @@ fn lengths_and_windows_that_cannot_be_are_named() {
     for secs in [0.5, 121.0, f64::NAN, -1.0, f64::INFINITY] {
         let text = with(&|form| form.secs = Some(secs));
         assert!(
-            text.starts_with("seconds: expected between 1 and 120"),
+            text.starts_with("seconds: the length must be between 1 and 120"),
             "{text}"
         );
     }
     for frames in [0, 3400, u32::MAX] {
         let text = with(&|form| form.num_frames = Some(frames));
-        assert!(text.ends_with(&format!("found {frames}")), "{text}");
+        assert!(text.ends_with(&format!("not {frames}")), "{text}");
     }
     for window in [0, 1, 33, u32::MAX] {
         let text = with(&|form| form.window = Some(window));
         assert!(
-            text.starts_with("window: expected a section of 2 to 32"),
+            text.starts_with("window: the section length must be between 2 and 32"),
             "{text}"
         );
     }
@@ -140,7 +140,7 @@ fn the_order_of_sections_decides_about_ends_and_clips_to_go_on_from() {
     let original = framepack(SectionOrder::Original);
     let f1 = framepack(SectionOrder::F1);
     assert!(ends.validate(&original).is_ok());
-    assert!(problem(&ends, &f1).contains("cannot end on a given picture"));
+    assert!(problem(&ends, &f1).contains("does not use end pictures"));
     let turned = GenerateForm {
         section_order: Some(SectionOrder::Original),
         ..ends
@@ -162,7 +162,7 @@ fn the_order_of_sections_decides_about_ends_and_clips_to_go_on_from() {
     let notices = slow.validate(&f1).unwrap().notices;
     let told = notices.iter().find(|it| it.field == "fps").unwrap();
     assert!(
-        told.message.ends_with("what is new moves slower"),
+        told.message.ends_with("the new part moves slower"),
         "{told:?}"
     );
     assert!(problem(&on, &original).starts_with("extend: Test model makes the end"));
@@ -212,7 +212,7 @@ fn times_in_a_prompt_are_read_for_sections_and_wrong_ones_told() {
         ..wish()
     };
     let text = problem(&wrong, &framepack(SectionOrder::F1));
-    assert!(text.starts_with("prompt: expected an end"), "{text}");
+    assert!(text.starts_with("prompt: in [3s-2s: …] the end"), "{text}");
 }
 
 #[test]

@@ -79,10 +79,10 @@ fn an_edge_beside_a_given_one_stays_usable_whatever_the_pictures_aspect() {
 fn a_size_that_nobody_can_mean_is_refused() {
     for field in ["width", "height"] {
         for (found, expected) in [
-            (0, "multiple of 32 for Test model, found 0"),
-            (32_800, "of at most 32768"),
-            (99_999_999, "of at most 32768"),
-            (u32::MAX, "of at most 32768"),
+            (0, "multiple of 32 for Test model, not 0"),
+            (32_800, "at most 32768"),
+            (99_999_999, "at most 32768"),
+            (u32::MAX, "at most 32768"),
         ] {
             let text = problems(|form| match field {
                 "width" => form.width = Some(found),

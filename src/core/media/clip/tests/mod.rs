@@ -275,7 +275,7 @@ fn a_webm_is_refused_with_what_to_write_instead() {
     let folder = folder();
     let path = folder.path().join("a.WebM");
     let words = check_writable(&path).unwrap_err().to_string();
-    let expected = "expected a file name that ends in .mp4, or in .webp or .gif for a web page, found .webm, which is no longer written: ";
+    let expected = "Safelight no longer writes .webm: choose a name that ends in .mp4, or in .webp or .gif for a web page: ";
     assert!(words.starts_with(expected), "{words}");
     assert!(words.ends_with("a.WebM"), "{words}");
 }
@@ -337,16 +337,16 @@ fn what_cannot_become_a_clip_is_refused_in_a_sentence() {
     let plain = ClipOptions::default;
     assert_eq!(
         told("a.avi", &one, plain()),
-        "expected a file name that ends in .mp4, .gif, .webp, .png or .jpg, found .avi: /a.avi"
+        "choose a file name that ends in .mp4, .gif, .webp, .png or .jpg, not .avi: /a.avi"
     );
     assert_eq!(
         told("a.gif", &[], plain()),
-        "expected at least one frame, found none: /a.gif"
+        "there is no frame to write: /a.gif"
     );
     for fps in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
         let words = told("a.mp4", &one, ClipOptions { fps, ..plain() });
         assert!(
-            words.starts_with("expected a frame rate between 0.1 and 240, found"),
+            words.starts_with("the frame rate must be between 0.1 and 240, not"),
             "{words}"
         );
     }
@@ -357,14 +357,14 @@ fn what_cannot_become_a_clip_is_refused_in_a_sentence() {
         };
         let words = told("a.png", &one, options);
         assert!(
-            words.starts_with("expected settings as a JSON object"),
+            words.starts_with("the settings in this file should be a JSON object"),
             "{words}"
         );
     }
     let uneven = [flat(4, 4, [1; 3]), flat(4, 5, [1; 3])];
     assert_eq!(
         told("a.gif", &uneven, plain()),
-        "expected every frame to be 4 × 4, found 4 × 5: /a.gif"
+        "every frame must be 4 × 4, but one is 4 × 5: /a.gif"
     );
     let broken = [Picture {
         width: 4,
@@ -377,7 +377,7 @@ fn what_cannot_become_a_clip_is_refused_in_a_sentence() {
     );
     assert_eq!(
         told("a.mp4", &[flat(3841, 2, [1; 3])], plain()),
-        "expected a frame that fits MP4 (3840 × 2160 or 2160 × 3840), found 3841 × 2: /a.mp4"
+        "frames in MP4 may be at most 3840 × 2160 or 2160 × 3840, not 3841 × 2: /a.mp4"
     );
     assert!(told("a.webp", &[flat(16384, 1, [1; 3])], plain()).contains("16383 × 16383"));
 }

@@ -23,17 +23,20 @@ fn what_is_no_clip_is_told_with_what_would_be() {
         fs::write(&path, bytes).unwrap();
         refused(&path)
     };
-    let expected = "expected an MP4, MOV, WebM, GIF or WebP clip or numbered PNG pictures, found";
+    let expected = "not an MP4, MOV, WebM, GIF or WebP clip or numbered PNG pictures";
     for (name, bytes, found) in [
         ("empty.mp4", &b""[..], "an empty file"),
         ("text.mp4", b"hello", "a text file"),
         ("a.jpg", b"\xff\xd8\xff\xe0", "a JPEG picture"),
     ] {
         let text = write(name, bytes);
-        assert!(text.starts_with(&format!("{expected} {found}: ")), "{text}");
+        assert!(
+            text.starts_with(&format!("this is {found}, {expected}: ")),
+            "{text}"
+        );
     }
     let missing = refused(&folder.path().join("missing.mp4"));
-    assert!(missing.contains("there is none"), "{missing}");
+    assert!(missing.contains("does not exist"), "{missing}");
     let path = folder.path().join("still.png");
     crate::media::write_png(&path, &painted(0)).unwrap();
     assert!(refused(&path).contains("without a number"));

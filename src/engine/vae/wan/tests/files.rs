@@ -270,7 +270,7 @@ fn a_configuration_that_is_no_json_or_not_there_is_an_error() {
     assert!(err.to_string().contains("weight file"), "{err}");
     fs::write(folder.path().join("config.json"), "{\"base_dim\": ").unwrap();
     let err = WanVaeConfig::read(folder.path()).unwrap_err();
-    assert!(err.to_string().contains("not a sound config"), "{err}");
+    assert!(err.to_string().contains("this config is damaged"), "{err}");
 }
 
 #[test]
