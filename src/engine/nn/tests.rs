@@ -4,7 +4,9 @@ use std::path::Path;
 
 use tch::{Device, Kind, Tensor};
 
+use super::timestep::frequencies;
 use super::*;
+use crate::closeness::nearest_frequencies;
 use crate::kernels;
 use crate::weights::Weights;
 use crate::weights::tests::made_up_gguf::both_forms;
@@ -66,6 +68,16 @@ fn timesteps_are_embedded_as_in_diffusers() {
         "timestep_embedding_odd",
         1e-6,
     );
+}
+
+/// A code path of MKL gives some of them another last bit, which is all that it may do.
+#[test]
+fn frequencies_are_a_bit_off_the_nearest_numbers_at_most() {
+    let found: Vec<f32> = frequencies(128, Device::Cpu).try_into().unwrap();
+    for (place, (found, nearest)) in found.iter().zip(nearest_frequencies(128)).enumerate() {
+        let bits = found.to_bits().abs_diff(nearest.to_bits());
+        assert!(bits <= 1, "{place}: {found} is {bits} bits off");
+    }
 }
 
 #[test]

@@ -1,17 +1,28 @@
 //! The sinusoidal embedding of a timestep, cosines first (diffusers' `flip_sin_to_cos`).
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 /// `timesteps`: `(N)` -> `(N, dim)` in f32
 pub fn timestep_embedding(timesteps: &Tensor, dim: i64) -> Tensor {
-    let half = dim / 2;
-    let device = timesteps.device();
-    let exponents = Tensor::arange(half, (Kind::Float, device)) * -10000_f64.ln() / half as f64;
-    let angles = timesteps.to_kind(Kind::Float).unsqueeze(1) * exponents.exp().unsqueeze(0);
+    let frequencies = frequencies(dim / 2, timesteps.device());
+    let angles = timesteps.to_kind(Kind::Float).unsqueeze(1) * frequencies.unsqueeze(0);
     let embedding = Tensor::cat(&[angles.cos(), angles.sin()], -1);
     if dim % 2 == 1 {
         embedding.pad([0, 1], "constant", 0.0)
     } else {
         embedding
     }
+}
+
+/// `(count)` in f32, by the device's own `exp` as in diffusers.
+///
+/// Their last bits are other ones on another processor, and a timestep or a guidance of some thousands makes them some
+/// ten-thousandths of an angle (docs/reliability.md). Tests can compute with those of their fixtures.
+pub(super) fn frequencies(count: i64, device: Device) -> Tensor {
+    #[cfg(test)]
+    if let Some(recorded) = crate::closeness::recorded_frequencies(count, device) {
+        return recorded;
+    }
+    let exponents = Tensor::arange(count, (Kind::Float, device)) * -10000_f64.ln() / count as f64;
+    exponents.exp()
 }

@@ -12,7 +12,7 @@ use tch::Tensor;
 use tempfile::TempDir;
 
 use super::*;
-use crate::closeness::{assert_close, distance};
+use crate::closeness::{assert_close, distance, limit, with_both_frequencies};
 use crate::text::tests::published::write_t5_json;
 use crate::weights::tests::made_up::made_up;
 

@@ -11,6 +11,7 @@ use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
 use super::published::{fixtures, json_of};
+use crate::closeness::{assert_close, limit};
 use crate::hooks::{Hooks, NoHooks};
 use crate::text::{ClipTextEncoder, T5Encoder};
 use crate::weights::Weights;
@@ -78,12 +79,10 @@ fn recorded(name: &str) -> Tensor {
     found.unwrap().1
 }
 
-fn assert_close(found: &Tensor, expected: &Tensor, name: &str) {
-    assert_eq!(found.size(), expected.size(), "{name}");
-    let length = |xs: &Tensor| xs.square().sum(Kind::Double).sqrt().double_value(&[]);
-    let distance = length(&(found - expected)) / length(expected);
-    // Another maker's processor than the references' is 7.7e-6 off.
-    assert!(distance < 2e-5, "{name}: {distance}");
+#[track_caller]
+fn assert_recorded(found: &Tensor, name: &str) {
+    let limit = limit("text/flux/recorded", name, 2e-6);
+    assert_close(name, found, &recorded(name), limit);
 }
 
 #[test]
@@ -92,21 +91,21 @@ fn flux_prompts_give_the_embeddings_of_the_reference() {
     let (clip, t5) = (clip(clip_folder.path()), t5(t5_folder.path()));
     let encoders = encoders();
     for (variant, run) in encoders["runs"].as_object().unwrap() {
-        let recorded = |name: &str| recorded(&format!("{variant}.{name}"));
-        let embeds = clip.forward(&recorded("tokenizer"), &NoHooks).unwrap();
-        let expected = recorded("text_encoder.prompt.last_hidden_state");
-        assert_close(&embeds.last_hidden_state, &expected, "last_hidden_state");
-        let expected = recorded("pooled_prompt_embeds");
-        assert_close(&embeds.pooler_output, &expected, "pooled_prompt_embeds");
+        let name = |part: &str| format!("{variant}.{part}");
+        let embeds = clip.forward(&recorded(&name("tokenizer")), &NoHooks);
+        let embeds = embeds.unwrap();
+        let states = name("text_encoder.prompt.last_hidden_state");
+        assert_recorded(&embeds.last_hidden_state, &states);
+        assert_recorded(&embeds.pooler_output, &name("pooled_prompt_embeds"));
 
-        let ids = recorded("tokenizer_2");
+        let ids = recorded(&name("tokenizer_2"));
         let length = run["length"].as_i64().unwrap();
         assert_eq!(ids.size(), [1, length]);
         let embeds = t5.forward(&ids, None, &NoHooks).unwrap();
         let rows = super::ids(&encoders["kept_rows"]).into_iter();
         let rows: Vec<i64> = rows.map(|row| (row + length) % length).collect();
         let kept = embeds.index_select(1, &Tensor::from_slice(&rows));
-        assert_close(&kept, &recorded("prompt_embeds"), "prompt_embeds");
+        assert_recorded(&kept, &name("prompt_embeds"));
     }
 }
 
@@ -120,10 +119,8 @@ fn a_clip_of_another_activation_ends_where_its_config_says() {
     let embeds = clip(dir.path())
         .forward(&recorded("other.ids"), &NoHooks)
         .unwrap();
-    let expected = recorded("other.last_hidden_state");
-    assert_close(&embeds.last_hidden_state, &expected, "last_hidden_state");
-    let expected = recorded("other.pooler_output");
-    assert_close(&embeds.pooler_output, &expected, "pooler_output");
+    assert_recorded(&embeds.last_hidden_state, "other.last_hidden_state");
+    assert_recorded(&embeds.pooler_output, "other.pooler_output");
 }
 
 #[test]

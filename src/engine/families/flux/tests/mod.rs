@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
 use super::*;
-use crate::closeness::{assert_close, distance};
+use crate::closeness::{assert_close, distance, limit, with_both_frequencies};
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
@@ -65,6 +65,7 @@ fn opened(path: &Path) -> Weights {
 
 /// A recorded run of diffusers, and the model that it was made with.
 struct Run {
+    name: &'static str,
     facts: Value,
     tensors: BTreeMap<String, Tensor>,
     scheduler: FlowSchedule,
@@ -73,7 +74,7 @@ struct Run {
 }
 
 impl Run {
-    fn open(name: &str) -> Self {
+    fn open(name: &'static str) -> Self {
         let file = fixtures().join(format!("{name}.safetensors"));
         let facts = fs::read(file.with_extension("json")).unwrap();
         let facts: Value = serde_json::from_slice(&facts).unwrap();
@@ -83,6 +84,7 @@ impl Run {
         let (_folder, path) = written(&weights_of(variant));
         let edge = |name: &str| facts[name].as_u64().unwrap() as u32;
         Self {
+            name,
             tensors: store::read(&file).unwrap().into_iter().collect(),
             scheduler: FlowSchedule::read(Some(&home.join("scheduler")), true).unwrap(),
             transformer: FluxTransformer::new(&config, &opened(&path)).unwrap(),
@@ -95,6 +97,10 @@ impl Run {
     fn get(&self, name: &str) -> &Tensor {
         let found = self.tensors.get(name);
         found.unwrap_or_else(|| panic!("no '{name}' was recorded"))
+    }
+
+    fn limit(&self, tensor: &str, base: f64) -> f64 {
+        limit(&format!("flux/denoise/{}", self.name), tensor, base)
     }
 
     fn number(&self, name: &str) -> f64 {

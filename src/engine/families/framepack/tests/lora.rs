@@ -3,7 +3,6 @@
 use safelight_core::job::Lora;
 
 use super::*;
-use crate::closeness::{assert_close, distance};
 
 const STRENGTH: f64 = 0.8;
 

@@ -22,14 +22,14 @@ use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
 use super::*;
+use crate::closeness::{assert_close, distance, limit, with_both_frequencies};
 use crate::hooks::NoHooks;
 use crate::step_cache::StepCache;
 use crate::weights::Weights;
 use crate::weights::tests::made_up::made_up;
 
 /// Of one call of the transformer.
-/// On the processor that made the references 2e-6; on one whose last bits differ 1.1e-4, whatever vectors it uses.
-const CALL_LIMIT: f64 = 3e-4;
+const CALL_LIMIT: f64 = 5e-6;
 
 /// A recorded call, whose inputs are a formula of its name.
 #[derive(Deserialize)]
@@ -94,6 +94,13 @@ fn answer(name: &str) -> Tensor {
     let path = fixture("answers.safetensors");
     let file = Weights::open(&path, Kind::Float, Device::Cpu).unwrap();
     file.tensor(name, &file.shape_of(name).unwrap()).unwrap()
+}
+
+/// `found` is what was recorded of the case `name`.
+#[track_caller]
+fn assert_answer(what: &str, found: &Tensor, name: &str) {
+    let limit = limit("framepack/transformer/answers", name, CALL_LIMIT);
+    assert_close(what, found, &answer(name), limit);
 }
 
 impl Case {

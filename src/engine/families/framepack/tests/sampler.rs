@@ -4,7 +4,6 @@ use safelight_core::job::GenerateRequest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::closeness::assert_close;
 use crate::families::framepack::denoise::solver;
 
 fn request(steps: &str, sampler: &str, shift: Option<f64>) -> GenerateRequest {

@@ -3,7 +3,6 @@
 use safelight_core::job::{SectionOrder, StepCache as Choice, StepCacheKind};
 
 use super::*;
-use crate::closeness::assert_close;
 use crate::step_cache::Walk;
 
 #[test]

@@ -3,7 +3,6 @@
 use safelight_core::job::prompt::PromptShare;
 
 use super::*;
-use crate::closeness::distance;
 use crate::text::{PromptEmbeds, TextEmbeds};
 
 fn text(numbers: &[f32], len: i64, pooled: f32) -> TextEmbeds {

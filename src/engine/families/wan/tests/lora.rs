@@ -18,6 +18,12 @@ fn expected(name: &str) -> Tensor {
     found.unwrap_or_else(|| panic!("no {name}")).1
 }
 
+#[track_caller]
+fn assert_expected(what: &str, found: &Tensor, name: &str) {
+    let limit = limit("lora/expected", name, LIMIT);
+    assert_close(what, found, &expected(name), limit);
+}
+
 /// The answer of an expert to made-up inputs.
 fn answer(config: &WanConfig, loras: &[Lora], expert: Expert) -> Tensor {
     let place = match expert {
@@ -43,7 +49,7 @@ fn every_form_on_both_experts_is_that_of_the_reference() {
     let folder = tempfile::tempdir().unwrap();
     for (expert, name) in [(Expert::HighNoise, "wan"), (Expert::LowNoise, "wan_low")] {
         let none = answer(&model.run.config, &[], expert);
-        assert_close(name, &none, &expected(&format!("{name}.none")), LIMIT);
+        assert_expected(name, &none, &format!("{name}.none"));
         for form in FORMS {
             let path = write_lora(folder.path(), &format!("wan.{form}"), None);
             // Each expert has a strength of its own.
@@ -57,12 +63,8 @@ fn every_form_on_both_experts_is_that_of_the_reference() {
                 strength_2,
             };
             let found = answer(&model.run.config, &[lora], expert);
-            assert_close(
-                &format!("{form} on {name}"),
-                &found,
-                &expected(&format!("{name}.{form}")),
-                LIMIT,
-            );
+            let expected = format!("{name}.{form}");
+            assert_expected(&format!("{form} on {name}"), &found, &expected);
         }
     }
 }

@@ -15,7 +15,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::*;
 use crate::capture::{self, Capture};
-use crate::closeness::{assert_close, distance};
+use crate::closeness::{assert_close, distance, limit};
 use crate::denoise::DenoiseState;
 use crate::hooks::{Hooks, NoHooks};
 use crate::place::Placement;
@@ -53,6 +53,8 @@ fn fixtures() -> PathBuf {
 
 /// One recorded run of diffusers.
 struct Run {
+    /// What it is called among all fixtures.
+    fixture: String,
     tensors: BTreeMap<String, Tensor>,
     request: GenerateRequest,
     config: WanConfig,
@@ -83,7 +85,10 @@ impl Run {
             "shift": facts["flow_shift"], "sampler": sampler, "seed": facts["seed"],
             "image": given("image"), "last_image": given("last_image"),
         });
+        let all = fixtures().parent().unwrap().to_owned();
+        let fixture = home.strip_prefix(all).unwrap().join(name);
         Self {
+            fixture: fixture.display().to_string(),
             tensors,
             request: serde_json::from_value(request).unwrap(),
             config: WanConfig::read(&files).unwrap(),
@@ -93,6 +98,10 @@ impl Run {
     fn get(&self, name: &str) -> &Tensor {
         let tensor = self.tensors.get(name);
         tensor.unwrap_or_else(|| panic!("the fixture has no {name}"))
+    }
+
+    fn limit(&self, tensor: &str, base: f64) -> f64 {
+        limit(&self.fixture, tensor, base)
     }
 
     fn step(&self, step: usize, part: &str) -> Option<&Tensor> {

@@ -95,16 +95,20 @@ fn one_call_of_the_transformer_is_that_of_the_reference() {
                     .unwrap()
             };
             let cond = call(&prompt);
+            let limit_of = |part: &str, base| run.limit(&format!("step.{step:02}.{part}"), base);
             let expected = run.step(step, "transformer.cond").unwrap();
-            assert_close(name, &cond, expected, CALL_LIMIT);
+            let limit = limit_of("transformer.cond", CALL_LIMIT);
+            assert_close(name, &cond, expected, limit);
             if let Some(expected) = run.step(step, "transformer.uncond") {
                 let negative = embeds.negative.as_ref().unwrap();
                 let negative = transformer.context(&negative.prompt, None);
                 let uncond = call(&negative);
-                assert_close(name, &uncond, expected, CALL_LIMIT);
+                let limit = limit_of("transformer.uncond", CALL_LIMIT);
+                assert_close(name, &uncond, expected, limit);
                 let guided = &uncond + (cond - &uncond) * run.request.sampling.guidance_scale;
                 let expected = run.step(step, "noise_pred").unwrap();
-                assert_close(name, &guided, expected, GUIDED_LIMIT);
+                let limit = limit_of("noise_pred", GUIDED_LIMIT);
+                assert_close(name, &guided, expected, limit);
             }
         }
     }
@@ -137,12 +141,14 @@ fn the_whole_loop_ends_at_the_latents_of_the_reference() {
             Some(first) => with_first_frame(run.get("latents.final"), first),
             None => run.get("latents.final").shallow_clone(),
         };
-        assert_close(name, &latents, &expected, FINAL_LIMIT);
+        let limit = run.limit("latents.final", FINAL_LIMIT);
+        assert_close(name, &latents, &expected, limit);
         record.finish().unwrap();
         let path = capture::merge(dir.path()).unwrap();
         for (name, tensor) in store::read(&path).unwrap() {
             if !name.starts_with("transformer.in.") {
-                assert_close(&name, &tensor, run.get(&name), FINAL_LIMIT);
+                let limit = run.limit(&name, FINAL_LIMIT);
+                assert_close(&name, &tensor, run.get(&name), limit);
             }
         }
         let plain = run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
