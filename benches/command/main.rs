@@ -5,7 +5,9 @@
 //! what it refuses; here it is started with that runtime's libtorch and its lines are shown, with `--json` its refusal as
 //! an object too. This executable links no libtorch, so that it starts where there is none and can say so.
 
+mod random;
 mod soak;
+mod stress;
 mod table;
 mod telemetry;
 
@@ -21,6 +23,7 @@ use safelight::worker::{ProcessLauncher, not_started};
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use serde_json::json;
 use soak::SoakArgs;
+use stress::StressArgs;
 use table::Table;
 use telemetry::TelemetryArgs;
 
@@ -54,6 +57,7 @@ enum Subject {
     /// What watching memory, temperature and power beside a job costs
     Telemetry(TelemetryArgs),
     Soak(SoakArgs),
+    Stress(StressArgs),
 }
 
 #[derive(Args, Debug)]
@@ -197,6 +201,10 @@ fn main() -> ExitCode {
         Subject::Soak(args) => {
             let soaked = soak::run(args, &surroundings);
             return soaked.unwrap_or_else(|err| out::print_job_error(&err, args.is_json()));
+        }
+        Subject::Stress(args) => {
+            return stress::run(args)
+                .unwrap_or_else(|err| out::print_job_error(&err, args.is_json()));
         }
     };
     match measure(&request, &surroundings) {

@@ -9,6 +9,7 @@ cargo xtask run [--release]        prepare, build and open the app
 cargo xtask run [--release] -- …   prepare, build and run the command line, e.g. -- generate --prompt \"a red kite\"
 cargo xtask test [--only PART]     prepare and pass everything: format, dependencies, lint, build, tests, docs
 cargo xtask bench …                prepare, build a release of what measures and run it, e.g. bench flux --json
+cargo xtask stress …               prepare, build and kill Safelight at random moments, e.g. stress --minutes 5
 cargo xtask package [--runtime] [--developer]
                                    pack a release into target/package, with --runtime also libtorch, with
                                    --developer also what measures
@@ -23,7 +24,8 @@ pub enum Request {
     Setup,
     Run { release: bool, args: Vec<String> },
     Test(TestOptions),
-    Bench { args: Vec<String> },
+    Bench(Vec<String>),
+    Stress(Vec<String>),
     Package { runtime: bool, developer: bool },
 }
 
@@ -39,10 +41,13 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Request> {
             "cargo xtask needs to know what to do\n\n{HELP}"
         )));
     };
-    if command == "bench" {
-        return Ok(Request::Bench {
-            args: args.collect(),
-        });
+    let measures = match command.as_str() {
+        "bench" => Some(Request::Bench as fn(_) -> _),
+        "stress" => Some(Request::Stress as fn(_) -> _),
+        _ => None,
+    };
+    if let Some(request) = measures {
+        return Ok(request(args.collect()));
     }
     let (options, rest) = split_at_dashes(args);
     if !rest.is_empty() && command != "run" {
@@ -147,11 +152,15 @@ mod tests {
     }
 
     #[test]
-    fn bench_passes_on_everything_and_package_knows_its_two_flags() {
-        let args = ["flux", "--json"].map(str::to_owned).to_vec();
+    fn bench_and_stress_pass_on_everything_and_package_knows_its_two_flags() {
+        let args = |words: [&str; 2]| words.map(str::to_owned).to_vec();
         assert_eq!(
             parsed("bench flux --json").expect("valid"),
-            Request::Bench { args }
+            Request::Bench(args(["flux", "--json"]))
+        );
+        assert_eq!(
+            parsed("stress --kills 9").expect("valid"),
+            Request::Stress(args(["--kills", "9"]))
         );
         for (line, runtime, developer) in [
             ("package", false, false),

@@ -22,6 +22,11 @@ const LIBTORCH_VARIABLES: [&str; 7] = [
     "LIBTORCH_STATIC",
     "LIBTORCH_USE_PYTORCH",
 ];
+/// The features that the tests have, so that nothing builds the engine again after them.
+const AS_TESTED: &[&str] = &[
+    "--features",
+    "safelight-engine/fault-injection,safelight-engine/toy-family",
+];
 const APP: &[&str] = &["--package", "safelight", "--package", "safelight-engine"];
 const LOW_DISK_KB: u64 = 300 * 1024;
 
@@ -98,18 +103,7 @@ pub fn build_and_become_the_app(workspace: &Workspace, release: bool, args: &[St
     let built = if release {
         build_release(workspace)
     } else {
-        // With the features that the tests have, so that neither builds the engine again after the other.
-        build(
-            workspace,
-            &[
-                APP,
-                &[
-                    "--features",
-                    "safelight-engine/fault-injection,safelight-engine/toy-family",
-                ],
-            ]
-            .concat(),
-        )
+        build(workspace, &[APP, AS_TESTED].concat())
     };
     match built {
         Ok(()) => become_program(workspace, &app, args),
@@ -125,6 +119,16 @@ pub fn build_and_become_the_bench(workspace: &Workspace, args: &[String]) -> Fai
             &workspace.target().join("release/safelight-bench"),
             args,
         ),
+        Err(failure) => failure,
+    }
+}
+
+/// Builds the program beside what kills it at random moments, and becomes that. Returns only when that fails.
+pub fn build_and_stress(workspace: &Workspace, args: &[String]) -> Failure {
+    let packages = [APP, &["--package", "safelight-bench"], AS_TESTED].concat();
+    let args = [&["stress".to_owned()], args].concat();
+    match build(workspace, &packages) {
+        Ok(()) => become_program(workspace, &workspace.target().join("debug/safelight-bench"), &args),
         Err(failure) => failure,
     }
 }

@@ -75,10 +75,15 @@ fn obey(request: Request) -> Result<ExitCode> {
             let libtorch = set_up(&workspace, goal)?;
             return checks::run(&workspace, &libtorch, only);
         }
-        Request::Bench { args } => {
+        Request::Bench(args) => {
             let workspace = Workspace::find()?;
             set_up(&workspace, Goal::CommandLine)?;
             return Err(cargo::build_and_become_the_bench(&workspace, &args));
+        }
+        Request::Stress(args) => {
+            let workspace = Workspace::find()?;
+            set_up(&workspace, Goal::Tests)?;
+            return Err(cargo::build_and_stress(&workspace, &args));
         }
         Request::Package { runtime, developer } => {
             let workspace = Workspace::find()?;

@@ -14,8 +14,8 @@ use x11rb::connection::Connection as _;
 use x11rb::errors::ReplyError;
 use x11rb::protocol::Event;
 use x11rb::protocol::xproto::{
-    AtomEnum, ClientMessageEvent, ConnectionExt as _, CreateWindowAux, EventMask, ImageFormat,
-    InputFocus, KEY_PRESS_EVENT, KEY_RELEASE_EVENT, MapState, PropMode, SELECTION_NOTIFY_EVENT,
+    AtomEnum, BUTTON_PRESS_EVENT, BUTTON_RELEASE_EVENT, ClientMessageEvent, ConnectionExt as _, CreateWindowAux, EventMask, ImageFormat,
+    InputFocus, KEY_PRESS_EVENT, KEY_RELEASE_EVENT, MOTION_NOTIFY_EVENT, MapState, PropMode, SELECTION_NOTIFY_EVENT,
     SelectionNotifyEvent, SelectionRequestEvent, Window, WindowClass,
 };
 use x11rb::protocol::xtest::ConnectionExt as _;
@@ -75,13 +75,16 @@ impl Display {
 
     /// Waits for a window whose title has this in it.
     pub fn window(&self, title: &str) -> Window {
-        wait("a window", || {
-            let tree = self.connection.query_tree(self.root).unwrap();
-            let windows = tree.reply().unwrap().children;
-            windows
-                .into_iter()
-                .find(|window| self.title(*window).contains(title) && self.is_shown(*window))
-        })
+        wait("a window", || self.find_window(title))
+    }
+
+    /// The window whose title has this in it, where it is shown.
+    pub fn find_window(&self, title: &str) -> Option<Window> {
+        let tree = self.connection.query_tree(self.root).unwrap();
+        let windows = tree.reply().unwrap().children;
+        windows
+            .into_iter()
+            .find(|window| self.title(*window).contains(title) && self.is_shown(*window))
     }
 
     fn is_shown(&self, window: Window) -> bool {
@@ -138,6 +141,29 @@ impl Display {
         for (kind, key) in down.chain(up) {
             self.connection
                 .xtest_fake_input(kind, key, x11rb::CURRENT_TIME, self.root, 0, 0, 0)
+                .unwrap();
+            self.connection.sync().unwrap();
+            thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    /// Clicks at this place of the window: button 1 is the left one, 3 the right.
+    pub fn click(&self, window: Window, (x, y): (i16, i16), button: u8) {
+        let asked = self
+            .connection
+            .translate_coordinates(window, self.root, x, y);
+        // A window may go while somebody clicks on it.
+        let Ok(at) = asked.unwrap().reply() else {
+            return;
+        };
+        let (x, y) = (at.dst_x, at.dst_y);
+        for (kind, detail) in [
+            (MOTION_NOTIFY_EVENT, 0),
+            (BUTTON_PRESS_EVENT, button),
+            (BUTTON_RELEASE_EVENT, button),
+        ] {
+            self.connection
+                .xtest_fake_input(kind, detail, x11rb::CURRENT_TIME, self.root, x, y, 0)
                 .unwrap();
             self.connection.sync().unwrap();
             thread::sleep(Duration::from_millis(30));

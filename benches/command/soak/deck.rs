@@ -2,6 +2,8 @@
 //!
 //! Runs nothing.
 
+use crate::random::Random;
+
 /// What a job starts from, and what it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -74,7 +76,7 @@ impl Card {
 
 /// Gives the cards one by one.
 pub(super) struct Deck {
-    state: u64,
+    random: Random,
     sizes: &'static [(u32, u32)],
     frames: &'static [u32],
     drawn: u32,
@@ -92,7 +94,7 @@ impl Deck {
         };
         let sizes = &SIZES[..num_sizes];
         Self {
-            state: seed,
+            random: Random::new(seed),
             sizes,
             frames: &FRAMES[..num_frames],
             drawn: 0,
@@ -109,9 +111,9 @@ impl Deck {
         }
         self.drawn += 1;
         let is_warm_up = self.drawn <= self.warm_up;
-        let mut mode = self.one_of(&MODES);
-        let (mut width, mut height) = self.one_of(self.sizes);
-        let mut num_frames = self.one_of(self.frames);
+        let mut mode = self.random.one_of(&MODES);
+        let (mut width, mut height) = self.random.one_of(self.sizes);
+        let mut num_frames = self.random.one_of(self.frames);
         if is_warm_up {
             // The largest first, so that they are met in a short run too.
             let index = self.drawn as usize - 1;
@@ -120,43 +122,26 @@ impl Deck {
             (width, height) = self.sizes[size];
             num_frames = self.frames[self.frames.len() - 1];
         }
-        let fault = match self.below(6) {
-            0 | 1 => Some(self.one_of(&MENDED)),
-            2 => Some(self.one_of(&FATAL)),
+        let fault = match self.random.below(6) {
+            0 | 1 => Some(self.random.one_of(&MENDED)),
+            2 => Some(self.random.one_of(&FATAL)),
             _ => None,
         };
-        let cancel_after = (self.below(6) == 0).then(|| 2 + self.below(12) as u32);
-        let clip = self.one_of(&CLIPS);
+        let cancel_after = (self.random.below(6) == 0).then(|| 2 + self.random.below(12) as u32);
+        let clip = self.random.one_of(&CLIPS);
         Some(Card {
             number: self.drawn,
             mode,
             width,
             height,
             num_frames,
-            num_steps: 1 + self.below(3) as u32,
-            vae_tile: (self.below(5) == 0).then_some(64),
+            num_steps: 1 + self.random.below(3) as u32,
+            vae_tile: (self.random.below(5) == 0).then_some(64),
             fault,
             cancel_after,
             extension: if mode == Mode::Picture { "png" } else { clip },
             is_warm_up,
         })
-    }
-
-    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    /// `SplitMix64`: <https://prng.di.unimi.it/splitmix64.c>
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 }
 

@@ -1,0 +1,107 @@
+//! What is killed: commands that people give, with what they leave when nobody disturbs them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::user::{Result, User, broken};
+
+/// What an action is to the one who kills it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Makes results, so many jobs; what is begun goes on with `safelight resume`.
+    Jobs(usize),
+    /// Leaves the same when it is given again.
+    Again,
+}
+
+pub(super) struct Action {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) arguments: Vec<OsString>,
+    /// Every file of the home behind it.
+    pub(super) files: BTreeMap<PathBuf, Vec<u8>>,
+    pub(super) secs: f64,
+}
+
+const PROMPTS: &str = "a red fox\na blue whale\na green bird\n";
+/// A model that is fetched from the server of this run.
+const MODELS: &str = r#"
+[[model]]
+id = "tiny"
+name = "Tiny"
+licence = "CC0-1.0"
+family = "wan"
+variant = "TI2V"
+files = ["tiny_wan"]
+
+[[model.source]]
+component = "transformer"
+repository = "tiny/wan"
+path = "tiny_wan.safetensors"
+folder = "diffusion_models"
+"#;
+
+/// The actions on these models beside the shipped one, each done once to see what it leaves.
+pub(super) fn all(
+    user: &User,
+    models: &[PathBuf],
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Action>> {
+    let mut actions = Vec::new();
+    let shipped = Path::new("little-world");
+    for model in std::iter::once(shipped).chain(models.iter().map(PathBuf::as_path)) {
+        let name = model.file_name().unwrap_or_default().to_string_lossy();
+        for (what, jobs, more) in [
+            ("a clip", 1, &["--out", "clip.mp4"][..]),
+            ("pictures of a clip", 1, &["--out", "frames.png"]),
+            ("a batch", 3, &["--batch", "3", "--out", "batch.webp"]),
+            ("a file of prompts", 3, &["--prompts-file", "../prompts.txt", "--out", "each.gif"]),
+        ] {
+            let mut arguments: Vec<OsString> = ["generate", "--json", "--device", "cpu", "--model"]
+                .map(Into::into)
+                .to_vec();
+            arguments.push(model.into());
+            arguments.extend(["--seed", "3", "--steps", "6"].map(Into::into));
+            if !more.contains(&"--prompts-file") {
+                arguments.extend(["--prompt", "a small red fox"].map(Into::into));
+            }
+            arguments.extend(more.iter().map(Into::into));
+            actions.push((format!("{what}, {name}"), Kind::Jobs(jobs), arguments));
+        }
+    }
+    for (name, line) in [
+        ("a download", "download tiny --yes --json"),
+        ("the list of models", "models --json"),
+        ("the doctor", "doctor --json"),
+    ] {
+        let arguments = line.split(' ').map(Into::into).collect();
+        actions.push((name.to_owned(), Kind::Again, arguments));
+    }
+    actions.retain(|(name, ..)| is_wanted(name));
+    let done = actions.into_iter().map(|(name, kind, arguments)| {
+        prepare(user)?;
+        let begin = Instant::now();
+        let ended = user.run(&arguments)?;
+        if ended.code != Some(0) {
+            let what = format!("{name} fails undisturbed: {}", ended.errors);
+            return Err(broken(what));
+        }
+        Ok(Action {
+            secs: begin.elapsed().as_secs_f64(),
+            files: user.files(),
+            name,
+            kind,
+            arguments,
+        })
+    });
+    done.collect()
+}
+
+/// A home in which each action can be done.
+pub(super) fn prepare(user: &User) -> Result<()> {
+    user.clean()?;
+    user.write("prompts.txt", PROMPTS.as_bytes())?;
+    user.write("config/safelight/models.toml", MODELS.as_bytes())
+}
