@@ -170,6 +170,12 @@ const WALLS: &[Wall] = &[
         forbidden: &["Color32::from_"],
         because: "colours live in the theme",
     },
+    Wall {
+        folder: "src",
+        except: &["src/download"],
+        forbidden: &["ureq", "TcpStream", "TcpListener", "UdpSocket"],
+        because: "the network is reached by downloads alone",
+    },
 ];
 
 /// Which crates alone may depend on these packages. What measures the engine is no part of the program.

@@ -11,6 +11,8 @@ mod inputs;
 mod ladder;
 #[path = "generate/loras.rs"]
 mod loras;
+#[path = "generate/private.rs"]
+mod private;
 #[path = "generate/several.rs"]
 mod several;
 #[path = "toy_family/journey.rs"]

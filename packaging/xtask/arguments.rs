@@ -10,6 +10,7 @@ cargo xtask run [--release] -- …   prepare, build and run the command line, e.
 cargo xtask test [--only PART]     prepare and pass everything: format, dependencies, lint, build, tests, docs
 cargo xtask bench …                prepare, build a release of what measures and run it, e.g. bench flux --json
 cargo xtask stress …               prepare, build and kill Safelight at random moments, e.g. stress --minutes 5
+cargo xtask fuzz …                 damage files and have every reader read them; cargo xtask fuzz help says more
 cargo xtask package [--runtime] [--developer]
                                    pack a release into target/package, with --runtime also libtorch, with
                                    --developer also what measures
@@ -26,6 +27,7 @@ pub enum Request {
     Test(TestOptions),
     Bench(Vec<String>),
     Stress(Vec<String>),
+    Fuzz(Vec<String>),
     Package { runtime: bool, developer: bool },
 }
 
@@ -44,6 +46,7 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Request> {
     let measures = match command.as_str() {
         "bench" => Some(Request::Bench as fn(_) -> _),
         "stress" => Some(Request::Stress as fn(_) -> _),
+        "fuzz" => Some(Request::Fuzz as fn(_) -> _),
         _ => None,
     };
     if let Some(request) = measures {
@@ -152,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_and_stress_pass_on_everything_and_package_knows_its_two_flags() {
+    fn bench_stress_and_fuzz_pass_on_everything_and_package_knows_its_two_flags() {
         let args = |words: [&str; 2]| words.map(str::to_owned).to_vec();
         assert_eq!(
             parsed("bench flux --json").expect("valid"),

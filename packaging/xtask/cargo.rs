@@ -128,7 +128,26 @@ pub fn build_and_stress(workspace: &Workspace, args: &[String]) -> Failure {
     let packages = [APP, &["--package", "safelight-bench"], AS_TESTED].concat();
     let args = [&["stress".to_owned()], args].concat();
     match build(workspace, &packages) {
-        Ok(()) => become_program(workspace, &workspace.target().join("debug/safelight-bench"), &args),
+        Ok(()) => become_program(
+            workspace,
+            &workspace.target().join("debug/safelight-bench"),
+            &args,
+        ),
+        Err(failure) => failure,
+    }
+}
+
+/// Builds the fuzzer and becomes it. Returns only when that fails.
+///
+/// It is built as a part of everything, though alone: so it shares what the tests have built.
+pub fn build_and_become_the_fuzzer(workspace: &Workspace, args: &[String]) -> Failure {
+    let own = ["--package", "safelight-fuzz", "--bin", "safelight-fuzz"];
+    match build(workspace, &[APP, AS_TESTED, &own].concat()) {
+        Ok(()) => become_program(
+            workspace,
+            &workspace.target().join("debug/safelight-fuzz"),
+            args,
+        ),
         Err(failure) => failure,
     }
 }

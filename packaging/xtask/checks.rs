@@ -13,6 +13,7 @@ use crate::cargo;
 use crate::dependencies;
 use crate::failure::{Doing as _, Failure, Result};
 use crate::packages;
+use crate::policy;
 use crate::workspace::Workspace;
 
 /// What a user may have set and no test may see.
@@ -192,18 +193,19 @@ fn run_part(
     match part {
         PartName::Tests => run_tests(workspace, libtorch, command, tally),
         PartName::Docs => succeeds(command.env("RUSTDOCFLAGS", "-D warnings")),
-        PartName::Dependencies => are_all_used(workspace),
+        PartName::Dependencies => are_dependencies_good(workspace),
         PartName::Format | PartName::Lint | PartName::Build => succeeds(&mut command),
     }
 }
 
-/// Names every dependency that nothing uses.
-fn are_all_used(workspace: &Workspace) -> Result<bool> {
-    let unused = dependencies::unused(workspace.root())?;
-    for sentence in &unused {
+/// Names every dependency that nothing uses or that `deny.toml` does not allow.
+fn are_dependencies_good(workspace: &Workspace) -> Result<bool> {
+    let mut objections = dependencies::unused(workspace.root())?;
+    objections.extend(policy::objections(workspace)?);
+    for sentence in &objections {
         eprintln!("error: {sentence}");
     }
-    Ok(unused.is_empty())
+    Ok(objections.is_empty())
 }
 
 fn succeeds(command: &mut Command) -> Result<bool> {

@@ -14,11 +14,9 @@ pub fn unused(root: &Path) -> Result<Vec<String>> {
     let workspace = read(&root.join("Cargo.toml"))?;
     let mut found = Vec::new();
     let mut named = BTreeSet::new();
-    for folder in std::iter::once(String::new()).chain(members(&workspace)) {
-        let folder = root.join(folder);
-        let path = folder.join("Cargo.toml");
+    for path in manifests(root)? {
         let manifest = read(&path)?;
-        let code = code_below(&folder)?;
+        let code = code_below(path.parent().unwrap_or(root))?;
         for name in dependencies(&manifest, |section| section != "workspace.dependencies") {
             // Tests may name their own package, to switch its features on.
             let is_own = manifest.contains(&format!("name = \"{name}\""));
@@ -41,7 +39,16 @@ pub fn unused(root: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-fn read(path: &Path) -> Result<String> {
+/// The manifests of all packages.
+pub fn manifests(root: &Path) -> Result<Vec<PathBuf>> {
+    let workspace = read(&root.join("Cargo.toml"))?;
+    let folders = std::iter::once(String::new()).chain(members(&workspace));
+    Ok(folders
+        .map(|folder| root.join(folder).join("Cargo.toml"))
+        .collect())
+}
+
+pub fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).doing(|| path.display().to_string())
 }
 

@@ -19,6 +19,7 @@ mod fetch_tests;
 mod libtorch;
 mod package;
 mod packages;
+mod policy;
 mod workspace;
 
 use std::process::ExitCode;
@@ -74,6 +75,11 @@ fn obey(request: Request) -> Result<ExitCode> {
             };
             let libtorch = set_up(&workspace, goal)?;
             return checks::run(&workspace, &libtorch, only);
+        }
+        Request::Fuzz(args) => {
+            let workspace = Workspace::find()?;
+            cargo::fetch(&workspace)?;
+            return Err(cargo::build_and_become_the_fuzzer(&workspace, &args));
         }
         Request::Bench(args) => {
             let workspace = Workspace::find()?;

@@ -3,9 +3,9 @@
 //!
 //! Also JSON files that only help, and keeping those that nobody can read. It knows nobody's format.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -136,6 +136,28 @@ pub fn make_private_folder(folder: &Path) -> io::Result<()> {
     builder.recursive(true).create(folder)
 }
 
+/// The same of one folder that must not be there yet.
+pub fn make_new_private_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(folder)
+}
+
+/// Makes a file its owner's alone that was written by who does not know what it is for.
+pub fn make_private(path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(0o600))
+}
+
+/// Copies what is in a file, and not who may read it.
+pub fn copy_private(from: &Path, to: &Path) -> io::Result<()> {
+    let mut source = File::open(from)?;
+    let mut copy = private(File::options().write(true).create(true).truncate(true)).open(to)?;
+    io::copy(&mut source, &mut copy).map(drop)
+}
+
+/// Opens a file that programs lock among themselves; makes it where it is missing.
+pub fn open_lock(path: &Path) -> io::Result<File> {
+    private(File::options().write(true).create(true).truncate(false)).open(path)
+}
+
 /// Writes a value as JSON with [`write_private`].
 pub fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     write_private(path, &serde_json::to_vec(value)?)
@@ -167,7 +189,7 @@ pub fn keep_aside(path: &Path) -> io::Result<PathBuf> {
     let name = |number: u32| path.with_extension(format!("broken-{number}.json"));
     let free = (1..1000).map(name).find(|path| !path.exists());
     let copy = free.unwrap_or_else(|| name(0));
-    fs::copy(path, &copy)?;
+    copy_private(path, &copy)?;
     Ok(copy)
 }
 
@@ -215,6 +237,32 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn private_files_and_folders_are_their_owners_alone_whatever_was_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = folder.path().join("open.txt");
+        fs::write(&open, "prompt").unwrap();
+        fs::set_permissions(&open, Permissions::from_mode(0o644)).unwrap();
+        let at = |name: &str| folder.path().join(name);
+        make_new_private_folder(&at("new")).unwrap();
+        assert!(make_new_private_folder(&at("new")).is_err(), "it is there");
+        write_private(&at("inner/a.json"), b"{}").unwrap();
+        copy_private(&open, &at("copy.txt")).unwrap();
+        drop(open_lock(&at("a.lock")).unwrap());
+        let kept = keep_aside(&open).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        for private in ["new", "inner"] {
+            assert_eq!(mode(&at(private)), 0o700, "{private}");
+        }
+        for private in ["inner/a.json", "copy.txt", "a.lock"] {
+            assert_eq!(mode(&at(private)), 0o600, "{private}");
+        }
+        assert_eq!(mode(&kept), 0o600);
+        make_private(&open).unwrap();
+        assert_eq!(mode(&open), 0o600);
+        assert_eq!(fs::read(at("copy.txt")).unwrap(), b"prompt");
     }
 
     #[test]

@@ -3,13 +3,12 @@
 //! A window takes the file for itself while it changes it, and writes it as a whole or not at all. Lines that make no
 //! sense are left out; a file that cannot be read is not written over.
 
-use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{read_bounded, write_private};
+use crate::files::{make_private_folder, open_lock, read_bounded, write_private};
 use crate::job::GenerateForm;
 use crate::model::ModelSpec;
 
@@ -51,14 +50,10 @@ pub fn change(
     change: impl FnOnce(&mut Vec<PromptEntry>),
 ) -> io::Result<Vec<PromptEntry>> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        make_private_folder(folder)?;
     }
     // Not the file itself, which is replaced by another.
-    let guard = File::options()
-        .create(true)
-        .write(true)
-        .truncate(false)
-        .open(path.with_extension("lock"))?;
+    let guard = open_lock(&path.with_extension("lock"))?;
     guard.lock()?;
     let before = read(path)?;
     let mut entries = before.clone();
@@ -98,6 +93,8 @@ fn to_lines(entries: &[PromptEntry]) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn entry(prompt: &str) -> PromptEntry {

@@ -92,7 +92,11 @@ impl Remote {
     }
 
     fn head(&self, agent: &Agent, url: &str) -> Result<Response<Body>, DownloadError> {
-        let request = agent.head(url).config().https_only(is_safe(url)).build();
+        let request = agent
+            .head(url)
+            .config()
+            .https_only(!is_of_this_machine(url))
+            .build();
         let answer = self.with_token(request).call();
         answer.map_err(|err| unreachable_server(&err, url))
     }
@@ -104,7 +108,11 @@ impl Remote {
         file: &RemoteFile,
         (start, end): (u64, u64),
     ) -> Result<impl Read + use<>, DownloadError> {
-        let request = self.following.get(url).config().https_only(is_safe(url));
+        let request = self
+            .following
+            .get(url)
+            .config()
+            .https_only(!is_of_this_machine(url));
         let mut request = self.with_token(request.build());
         let is_part = file.has_pieces && (start, end) != (0, file.bytes);
         if is_part {
@@ -165,9 +173,16 @@ fn sound(status: StatusCode, url: &str) -> Result<(), DownloadError> {
     }
 }
 
-/// A server that is asked over TLS may lead on to no other kind.
-fn is_safe(url: &str) -> bool {
-    url.starts_with("https:")
+/// Everything comes over TLS, wherever a server leads on to; but what a program on this machine serves crosses no network.
+fn is_of_this_machine(url: &str) -> bool {
+    let rest = url.strip_prefix("http://").unwrap_or_default();
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if is_port(port) => host,
+        _ => authority,
+    };
+    ["127.0.0.1", "localhost", "[::1]"].contains(&host)
 }
 
 fn unreachable_server(err: &ureq::Error, url: &str) -> DownloadError {
@@ -196,4 +211,38 @@ fn is_sha256(text: &str) -> bool {
         && text
             .bytes()
             .all(|b| b.is_ascii_hexdigit() && !b.is_ascii_uppercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_server_on_this_machine_is_asked_without_tls() {
+        for url in [
+            "http://127.0.0.1:8080/a",
+            "http://localhost",
+            "http://[::1]:1?a",
+            "http://[::1]/",
+        ] {
+            assert!(is_of_this_machine(url), "{url}");
+        }
+        for url in [
+            "https://huggingface.co/a",
+            "http://huggingface.co/a",
+            "http://127.0.0.1.example/a",
+            "http://localhost@example.org/a",
+            "http://localhost:80@example.org/",
+            "http://example.org/#localhost",
+            "file:///etc/passwd",
+        ] {
+            assert!(!is_of_this_machine(url), "{url}");
+        }
+        let remote = Remote::new(&Options::default());
+        // The name leads nowhere: it is refused before anybody is looked for.
+        let err = remote
+            .ask("http://mirror.invalid/a.safetensors")
+            .unwrap_err();
+        assert!(matches!(err, DownloadError::Astray { .. }), "{err:?}");
+    }
 }

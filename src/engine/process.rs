@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use rustix::fs::Mode;
 use rustix::process::{Signal, getpid, kill_process};
 use safelight_core::job::DeviceChoice;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
@@ -48,6 +49,8 @@ impl ProcessError {
 }
 
 pub fn main() -> ExitCode {
+    // What is left in a job's folder says what its prompt said.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let mut arguments = std::env::args().skip(1).peekable();
     match arguments.peek().map(String::as_str) {
         Some("probe") => answer(|out| probe::run(&ProbeArguments::parse(arguments.skip(1))?, out)),

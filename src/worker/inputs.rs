@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::files::{read_json_or_default, write_json};
+use safelight_core::files::{
+    copy_private, make_private, make_private_folder, read_json_or_default, write_json,
+};
 use safelight_core::job::{
     Clip, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder, SEEN_FRAMES, disk_advice,
 };
@@ -44,7 +46,7 @@ impl Inputs {
                 continue;
             };
             let picture = media::open_picture(source).map_err(|err| unusable(&err))?;
-            media::write_png(&copy, &picture).map_err(|err| save::error_of(&err))?;
+            write_picture(&copy, &picture)?;
             inputs.remember(field, media::picture_fingerprint(source))?;
         }
         if let Some(clip) = &request.extend {
@@ -124,11 +126,11 @@ impl Inputs {
             let what = format!("the clip cannot be copied ({err}): {}", path.display());
             JobError::new(JobErrorKind::Disk, what).advise(disk_advice(&err))
         };
-        std::fs::create_dir_all(&target).map_err(disk)?;
+        make_private_folder(&target).map_err(disk)?;
         let mut copies = Vec::new();
         for file in &files {
             let copy = target.join(file.file_name().unwrap_or_default());
-            std::fs::copy(file, &copy).map_err(disk)?;
+            copy_private(file, &copy).map_err(disk)?;
             copies.push(copy);
         }
         let Some(first) = copies.into_iter().next() else {
@@ -136,7 +138,7 @@ impl Inputs {
         };
         let clip = media::open_clip(&first).map_err(|err| unusable(&err))?;
         if let Some(last) = clip.frames.last() {
-            media::write_png(&folder.start_picture(), last).map_err(|err| save::error_of(&err))?;
+            write_picture(&folder.start_picture(), last)?;
         }
         keep_seen(&clip.frames, request, folder)?;
         self.num_extended = clip.frames.len();
@@ -240,13 +242,19 @@ fn keep_seen(
     let missing = lead.saturating_sub(whole);
     let seen = &seen[seen.len() - whole..];
     let all = std::iter::repeat_n(first, missing).chain(seen);
-    std::fs::create_dir_all(folder.seen())
+    make_private_folder(&folder.seen())
         .map_err(|err| JobError::disk("the clip's last frames cannot be saved", &err))?;
     for (index, frame) in all.enumerate() {
         let frame = fitted(frame, request).map_err(|err| unusable(&err))?;
-        media::write_png(&folder.seen_frame(index), &frame).map_err(|err| save::error_of(&err))?;
+        write_picture(&folder.seen_frame(index), &frame)?;
     }
     Ok(())
+}
+
+/// Pictures of a job are as private as its prompt.
+fn write_picture(path: &Path, picture: &Picture) -> Result<(), JobError> {
+    media::write_png(path, picture).map_err(|err| save::error_of(&err))?;
+    make_private(path).map_err(|err| JobError::disk("a picture of the job cannot be kept", &err))
 }
 
 /// The picture in the clip's size, as the engine brings a start picture to it.

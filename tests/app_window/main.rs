@@ -21,6 +21,7 @@ mod pictures;
 mod planning;
 mod playback;
 mod presets;
+mod private;
 mod problems;
 mod prompt;
 mod queue;

@@ -110,7 +110,7 @@ pub(super) fn run(args: &StressArgs) -> Result<ExitCode> {
     while stress.num_kills() < args.kills && limit.is_none_or(|limit| begin.elapsed() < limit) {
         // Every fourth time the window, where there is one.
         match &mut window {
-            Some(window) if stress.actions.is_empty() || stress.random.is_one_in(4) => {
+            Some(window) if stress.actions.is_empty() || stress.random.below(4) == 0 => {
                 let faults = window.strike(&mut stress.random)?;
                 stress.count(window::NAME, 1, 0, faults);
             }
@@ -183,7 +183,7 @@ impl Stress {
 
     /// Does one action in a clean home, kills it once or some times, and sees what is left.
     fn strike(&mut self) -> Result<()> {
-        let index = self.random.below(self.actions.len() as u64) as usize;
+        let index = self.random.below(self.actions.len());
         actions::prepare(&self.user)?;
         let mut round = Round {
             random: &mut self.random,
@@ -315,7 +315,7 @@ impl Round<'_> {
                 break;
             };
             let arguments = ["resume", &job, "--json"].map(std::ffi::OsString::from);
-            if again < MAX_AGAIN && self.random.is_one_in(3) {
+            if again < MAX_AGAIN && self.random.below(3) == 0 {
                 again += 1;
                 self.kill(&arguments)?;
                 if !self.user.is_alone() {

@@ -61,7 +61,7 @@ impl Sitting {
 
     /// Opens the window, clicks and types, kills it, opens it again and closes it -> what should not be.
     pub(super) fn strike(&mut self, random: &mut Random) -> Result<Vec<String>> {
-        if random.is_one_in(4) {
+        if random.below(4) == 0 {
             for (name, bytes) in OLD {
                 self.user.write(name, bytes)?;
             }
@@ -72,11 +72,11 @@ impl Sitting {
         for _ in 0..num_deeds {
             self.deed(random);
         }
-        thread::sleep(Duration::from_millis(random.below(1500)));
+        thread::sleep(Duration::from_millis(random.below(1500) as u64));
         let before = self.queued();
         let finished = self.results();
         let pid = Pid::from_child(&app);
-        if random.is_one_in(3)
+        if random.below(3) == 0
             && let Some(engine) = self.user.engine()
         {
             // Ended already: as well.
@@ -170,10 +170,10 @@ impl Sitting {
             3 => self.display.press(&[ESCAPE]),
             _ => {
                 let (x, y) = (random.below(1240) as i16, random.below(820) as i16);
-                self.display.click(window, (x, y), if random.is_one_in(6) { 3 } else { 1 });
+                self.display.click(window, (x, y), if random.below(6) == 0 { 3 } else { 1 });
             }
         }
-        thread::sleep(Duration::from_millis(random.below(300)));
+        thread::sleep(Duration::from_millis(random.below(300) as u64));
     }
 
     /// The numbers of the jobs in the queue's file; none where it is not there or not whole.

@@ -1,7 +1,7 @@
 //! One window for each user and display: a second start hands its files to the first one and ends.
 //!
-//! A lock says who is the first, so a crashed one never stands in the way; a Unix socket takes the files. Without a
-//! folder for such things each start has a window of its own.
+//! A lock says who is the first, so a crashed one never stands in the way; a Unix socket takes the files, of nobody but
+//! the same user. Without a folder for such things each start has a window of its own.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -13,6 +13,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Uid, getuid};
 
 /// What a message begins with.
 const GREETING: &[u8] = b"safelight 1\n";
@@ -138,6 +141,7 @@ fn claim(socket: &Path) -> io::Result<Option<Instance>> {
 
 fn hand_over(socket: &Path, files: &[PathBuf]) -> io::Result<()> {
     let mut stream = UnixStream::connect(socket)?;
+    check_user(&stream, getuid())?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut message = GREETING.to_vec();
@@ -164,14 +168,25 @@ pub fn serve(listener: &UnixListener, mut take: impl FnMut(Vec<PathBuf>)) {
             thread::sleep(RETRY_EVERY);
             continue;
         };
-        match receive(stream) {
+        match receive(stream, getuid()) {
             Ok(files) => take(files),
             Err(err) => tracing::debug!("somebody at the socket was not understood: {err}"),
         }
     }
 }
 
-fn receive(mut stream: UnixStream) -> io::Result<Vec<PathBuf>> {
+/// Fails when a program of another user is at the other end; what the socket's folder and mode allow is no matter.
+fn check_user(stream: &UnixStream, user: Uid) -> io::Result<()> {
+    let other = socket_peercred(stream)?.uid;
+    if other == user {
+        return Ok(());
+    }
+    let reason = format!("it is of user {}, not {}", other.as_raw(), user.as_raw());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+}
+
+fn receive(mut stream: UnixStream, user: Uid) -> io::Result<Vec<PathBuf>> {
+    check_user(&stream, user)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut message = Vec::new();
@@ -258,6 +273,38 @@ mod tests {
         let second = start_in(folder.path(), OsStr::new(":0"), &["/a.png".into()]);
         assert!(matches!(second, Start::HandedOver), "{second:?}");
         assert_eq!(taken.recv().unwrap(), [PathBuf::from("/a.png")]);
+    }
+
+    #[test]
+    fn nothing_is_taken_from_programs_of_other_users() {
+        let message = [GREETING, b"/pictures/a.png\0"].concat();
+        let send = |user: Uid| {
+            let (mut ours, theirs) = UnixStream::pair().unwrap();
+            ours.write_all(&message).unwrap();
+            ours.shutdown(Shutdown::Write).unwrap();
+            let taken = receive(theirs, user);
+            let mut answer = Vec::new();
+            // Whoever is not listened to is not answered either.
+            ours.read_to_end(&mut answer).ok();
+            (taken, answer)
+        };
+        let (taken, answer) = send(getuid());
+        assert_eq!(taken.unwrap(), [PathBuf::from("/pictures/a.png")]);
+        assert_eq!(answer, ANSWER);
+        // The kernel says who is at the other end: this user, who is a stranger to the other one.
+        let (taken, answer) = send(Uid::from_raw(getuid().as_raw() + 1));
+        assert_eq!(taken.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert!(answer.is_empty());
+    }
+
+    #[test]
+    fn the_socket_and_its_lock_are_their_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let Instance { claim, .. } = first(folder.path());
+        for path in [claim.socket.clone(), claim.socket.with_extension("lock")] {
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+        }
     }
 
     #[test]

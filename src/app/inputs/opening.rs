@@ -2,11 +2,12 @@
 //!
 //! Runs on the file thread; where an opened file goes is [`crate::app::inputs`]'s.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use egui::ColorImage;
+use safelight_core::files::{make_private, make_private_folder};
 use safelight_core::gallery::THUMB_SIDE;
 use safelight_core::job::{JobError, JobErrorKind, JobId, SourceClip, StartPicture};
 use safelight_core::media::{self, MediaError, Picture};
@@ -187,8 +188,9 @@ pub fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<OpenedInput, Job
 /// Keeps a picture that has no file of its own.
 pub fn keep_picture(picture: &Picture, folder: &Path, name: &str) -> Result<OpenedInput, JobError> {
     let path = folder.join(format!("{name}-{}.png", JobId::next()));
-    fs::create_dir_all(folder).map_err(|err| keep_error(&err))?;
+    make_private_folder(folder).map_err(|err| keep_error(&err))?;
     media::write_png(&path, picture).map_err(|err| keep_error(&err))?;
+    make_private(&path).map_err(|err| keep_error(&err))?;
     picture_input(path, picture)
 }
 

@@ -1,8 +1,8 @@
 //! Opening what a mask is painted on, and keeping what was painted; blocks, so it is for the mask's own thread.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use safelight_core::files::{make_private, make_private_folder};
 use safelight_core::job::{JobError, JobErrorKind, JobId};
 use safelight_core::media::{self, Mask, MediaError};
 use safelight_core::naming;
@@ -44,11 +44,14 @@ pub(super) fn keep(folder: &Path, picture: &Path, mask: &Mask) -> Result<PathBuf
     let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
     let name = format!("{}-mask-{}.png", naming::slug(&stem), JobId::next());
     let path = folder.join(name);
-    let made = fs::create_dir_all(folder);
+    let made = make_private_folder(folder);
     made.map_err(|err| {
         JobError::from_error(JobErrorKind::Disk, &err).advise(where_it_goes(folder))
     })?;
     media::write_mask(&path, mask.width(), mask.height(), mask.values()).map_err(|err| {
+        JobError::from_error(JobErrorKind::Disk, &err).advise(where_it_goes(folder))
+    })?;
+    make_private(&path).map_err(|err| {
         JobError::from_error(JobErrorKind::Disk, &err).advise(where_it_goes(folder))
     })?;
     Ok(path)

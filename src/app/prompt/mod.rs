@@ -6,10 +6,10 @@ pub mod counting;
 pub mod history;
 pub mod typing;
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use safelight_core::files::make_private_folder;
 use safelight_core::job::prompt::WildcardFile;
 use safelight_core::job::{GenerateForm, JobError, JobErrorKind};
 use safelight_core::prompts::{self, PromptEntry};
@@ -200,7 +200,7 @@ impl PromptDesk {
             return;
         };
         let making = cx.background.on_files(move || {
-            let made = fs::create_dir_all(&folder).map_err(|err| {
+            let made = make_private_folder(&folder).map_err(|err| {
                 let place = folder.display();
                 let summary = format!("the folder for wildcards cannot be made: {place}");
                 JobError::new(JobErrorKind::Disk, summary)

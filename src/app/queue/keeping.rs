@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::files;
+use safelight_core::files::{self, make_private_folder, open_lock};
 use safelight_core::job::{JobError, JobErrorKind, QueueFile, QueuedJob, QueuedState};
 use safelight_core::media;
 use safelight_core::settings::Paths;
@@ -205,13 +205,7 @@ fn lock(paths: &Paths) -> Result<File, JobError> {
             .advise("Jobs of this window are not kept when it closes")
     };
     let path = paths.data.join("queue.lock");
-    let opened = fs::create_dir_all(&paths.data).and_then(|()| {
-        File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-    });
+    let opened = make_private_folder(&paths.data).and_then(|()| open_lock(&path));
     let file = opened.map_err(|err| {
         problem(format!(
             "the queue cannot be kept ({err}): {}",

@@ -4,8 +4,8 @@
 //! go when there are too many. Nothing is kept in memory here.
 
 use std::fmt;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use sha2::{Digest as _, Sha256};
 
 use super::Stamp;
-use crate::files::{finish_partial, partial_path};
+use crate::files::{finish_partial, make_private_folder, partial_path, private};
 use crate::media::{MediaError, Picture, first_picture, open_picture, thumbnail};
 use crate::uri::encoded;
 
@@ -89,10 +89,12 @@ impl ThumbFolder {
         let bytes = encoder
             .encode_simple(false, QUALITY)
             .map_err(|err| io::Error::other(format!("{err:?}")))?;
-        fs::create_dir_all(&self.folder)?;
+        make_private_folder(&self.folder)?;
         // Not forced to the disk: what a power cut leaves broken is made anew.
         let partial = partial_path(path);
-        let written = fs::write(&partial, &*bytes);
+        let mut options = File::options();
+        let opened = private(options.write(true).create(true).truncate(true)).open(&partial);
+        let written = opened.and_then(|mut file| file.write_all(&bytes));
         finish_partial(&partial, path, written)?;
         let num_kept = self.num_kept.fetch_add(1, Ordering::Relaxed) + 1;
         if num_kept.is_multiple_of(PRUNE_EVERY) {

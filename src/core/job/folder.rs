@@ -7,7 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{GenerateRequest, JobId, Recipe, Stage};
-use crate::files::{MAX_JSON_BYTES, make_private_folder, read_bounded, write_json};
+use crate::files::{
+    MAX_JSON_BYTES, make_new_private_folder, make_private_folder, open_lock, read_bounded,
+    write_json,
+};
 
 /// The folder of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +22,7 @@ impl JobFolder {
         let folder = Self(jobs.join(id.to_string()));
         make_private_folder(jobs)?;
         // Two programs may have come to the same number: neither takes the other's place.
-        fs::create_dir(&folder.0)?;
+        make_new_private_folder(&folder.0)?;
         match folder.keep_request(request) {
             Ok(()) => Ok(folder),
             Err(err) => {
@@ -75,11 +78,7 @@ impl JobFolder {
     /// Marks the job as alive for as long as the returned file is open; fails when it already is, be it
     /// in another process.
     pub fn hold(&self) -> io::Result<File> {
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(self.0.join("alive.lock"))?;
+        let lock = open_lock(&self.0.join("alive.lock"))?;
         lock.try_lock()?;
         Ok(lock)
     }

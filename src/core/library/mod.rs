@@ -20,6 +20,6 @@ pub(crate) mod watch;
 pub use companions::Companions;
 pub use kind::TensorKind;
 pub(crate) use parts::{Item, Library, Role, TOKENIZERS, glance, place_of, weight_files};
-pub use places::SearchedPlace;
 pub(crate) use places::{Places, is_for_loras};
+pub use places::{SearchedPlace, folders_listed_in};
 pub use watch::Watch;

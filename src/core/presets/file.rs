@@ -12,7 +12,7 @@ use thiserror::Error;
 use toml_edit::{ArrayOfTables, Document, DocumentMut, Item, Table};
 
 use super::PresetValues;
-use crate::files::{FileError, read_text_bounded, write_atomically};
+use crate::files::{FileError, read_text_bounded, write_private};
 use crate::job::PartialSampling;
 
 const HEAD: &str = "\
@@ -140,13 +140,10 @@ pub fn edit(path: &Path, edit: &PresetEdit) -> Result<Option<PathBuf>, PresetsEr
         Err(err) => return Err(err),
     };
     change(&mut document, edit, path)?;
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(write_failed)?;
-    }
     if let Some(aside) = &aside {
         fs::rename(path, aside).map_err(write_failed)?;
     }
-    write_atomically(path, document.to_string().as_bytes()).map_err(write_failed)?;
+    write_private(path, document.to_string().as_bytes()).map_err(write_failed)?;
     Ok(aside)
 }
 

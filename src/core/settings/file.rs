@@ -3,14 +3,14 @@
 //! What a user wrote by hand survives: comments, order, and keys that this version does not know.
 //! A file that cannot be read is never overwritten.
 
+use std::io;
 use std::path::Path;
-use std::{fs, io};
 
 use thiserror::Error;
 use toml_edit::{DocumentMut, Item};
 
 use super::{OutputSettings, Settings, edit, table};
-use crate::files::{FileError, MAX_TEXT_BYTES, read_text_bounded, write_atomically};
+use crate::files::{FileError, MAX_TEXT_BYTES, read_text_bounded, write_private};
 
 #[derive(Debug, Error)]
 pub enum SettingsError {
@@ -95,10 +95,7 @@ impl Settings {
         let edited = edit::with_changes(&text, &theirs, &settings)
             .map_err(|reason| failed(io::Error::other(reason)))?;
         if is_new || edited != text {
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder).map_err(failed)?;
-            }
-            write_atomically(path, edited.as_bytes()).map_err(failed)?;
+            write_private(path, edited.as_bytes()).map_err(failed)?;
         }
         Ok(Saved {
             settings,

@@ -1,5 +1,7 @@
 //! What the settings file promises: comments stay, broken files stay, every key is known.
 
+use std::fs;
+
 use super::super::{AllocatorChoice, Theme};
 use super::*;
 use crate::job::DeviceChoice;

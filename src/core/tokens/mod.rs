@@ -2,6 +2,7 @@
 //!
 //! Cleaning and padding rules that belong to one family are named after it. Embeddings are the engine's.
 
+mod charsmap;
 mod classes;
 mod clean;
 mod count;

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tokenizers::{AddedToken, PostProcessor as _, Tokenizer, TruncationParams};
 
-use super::classes;
 use super::error::{TokensError, read_bytes, read_json};
 use super::llama_gguf::{self, LlamaTokenizer};
 use super::special::SpecialTokens;
 use super::spiece::{SpieceModel, T5Pieces, has_end};
+use super::{charsmap, classes};
 
 /// The ids of one text, padded and cut to the length that its tokenizer was opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,6 +216,7 @@ impl TextTokenizer {
         let bad = |reason: String| TokensError::config(reason, &path);
         let value = value.map_err(&bad)?;
         classes::check_pieces(&value).map_err(&bad)?;
+        charsmap::check(&value["normalizer"]).map_err(&bad)?;
         let mut inner: Tokenizer =
             serde_json::from_value(value).map_err(|err| bad(format!("not a tokenizer: {err}")))?;
         inner

@@ -19,6 +19,8 @@ const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// A header from which on its texts are looked at before it is read: whoever parses a text copies it, maybe twice.
 const SUSPICIOUS_BYTES: usize = 16 << 20;
 const MAX_TEXT_BYTES: usize = 8 << 20;
+/// Writers put blanks behind a header, so that the data begins at a round number.
+const MAX_BLANK_BYTES: usize = 1 << 20;
 /// The largest networks have some ten thousand.
 const MAX_TENSORS: usize = 1 << 17;
 const MAX_RANK: usize = 32;
@@ -43,11 +45,16 @@ pub(super) fn read_header(file: &File) -> Result<Header, HeaderError> {
             "its header claims {header_bytes} bytes, the file has {file_bytes}: it is cut off or no safetensors file"
         ));
     }
+    let wrong = |err: &dyn fmt::Display| format!("its header is wrong: {err}");
+    let mut first = [0];
+    file.read_exact_at(&mut first, 8)?;
+    if header_bytes > 0 && first != *b"{" {
+        return unsound(wrong(&"it does not begin with a brace"));
+    }
     let mut text = vec![0; header_bytes as usize];
     file.read_exact_at(&mut text, 8)?;
-    let wrong = |err: &dyn fmt::Display| format!("its header is wrong: {err}");
-    if text.len() > SUSPICIOUS_BYTES && longest_text(&text) > MAX_TEXT_BYTES {
-        return unsound(wrong(&"a text in it has no end"));
+    if text.len() > SUSPICIOUS_BYTES {
+        check_runs(&text).map_err(|reason| HeaderError::Unsound(wrong(&reason)))?;
     }
     let Parsed { mut tensors, notes } = match serde_json::from_slice(&text) {
         Ok(parsed) => parsed,
@@ -238,23 +245,28 @@ fn bytes_of(info: &TensorInfo) -> Option<u64> {
     (bits % 8 == 0).then_some(bits / 8)
 }
 
-/// The bytes of the longest text in what may be JSON.
-fn longest_text(json: &[u8]) -> usize {
-    let (mut longest, mut start) = (0, None);
+/// Refuses what may be JSON for an endless text or endless white space between texts.
+fn check_runs(json: &[u8]) -> Result<(), &'static str> {
+    let (mut start, mut blank) = (None, 0);
     let mut at = 0;
     while let Some(&byte) = json.get(at) {
+        let is_blank = start.is_none() && byte.is_ascii_whitespace();
+        blank = if is_blank { blank + 1 } else { 0 };
+        if blank > MAX_BLANK_BYTES {
+            return Err("it is mostly blank");
+        }
+        if start.is_some_and(|first| at - first > MAX_TEXT_BYTES) {
+            return Err("a text in it has no end");
+        }
         match (byte, start) {
             (b'\\', Some(_)) => at += 1,
-            (b'"', Some(first)) => {
-                longest = longest.max(at - first);
-                start = None;
-            }
+            (b'"', Some(_)) => start = None,
             (b'"', None) => start = Some(at),
             _ => {}
         }
         at += 1;
     }
-    longest.max(start.map_or(0, |first| json.len() - first))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -359,7 +371,13 @@ mod tests {
         let noted = format!(r#"{{"__metadata__":{{"a":"{note}","b":"{note}","c":"d"}}}}"#);
         let header = read(&file(&noted, 0)).unwrap();
         assert_eq!(header.notes.keys().collect::<Vec<_>>(), ["a", "c"]);
-        assert_eq!(longest_text(br#"{"a\"b": "cd", "e"#), 5);
+        let text = |length: usize| format!("{{\"a\\\"{}\": 1}}", "b".repeat(length));
+        assert!(check_runs(text(MAX_TEXT_BYTES - 8).as_bytes()).is_ok());
+        assert!(check_runs(text(MAX_TEXT_BYTES + 1).as_bytes()).is_err());
+        let blank = |length: usize| format!("{{\"a\":{}1}}", " ".repeat(length));
+        assert!(check_runs(blank(MAX_BLANK_BYTES).as_bytes()).is_ok());
+        assert!(check_runs(blank(MAX_BLANK_BYTES + 1).as_bytes()).is_err());
+        assert!(check_runs(text(MAX_BLANK_BYTES * 2).replace('b', " ").as_bytes()).is_ok());
     }
 
     #[test]

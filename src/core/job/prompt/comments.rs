@@ -6,10 +6,13 @@
 pub(super) fn without(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
+    // Looked for again and again, it would be looked for in all of the text each time.
+    let last_close = text.rfind("*/");
+    let may_close = |rest: &str| last_close.is_some_and(|at| at >= text.len() - rest.len());
     // Where the line began in `kept`, and whether a comment was taken out of it.
     let (mut line, mut is_cut) = (0, false);
     while let Some(letter) = rest.chars().next() {
-        if let Some(length) = comment_at(rest, &kept[line..]) {
+        if let Some(length) = comment_at(rest, &kept[line..], may_close(rest)) {
             if rest.starts_with("//") {
                 let spaceless = kept[line..].trim_end().len();
                 kept.truncate(line + spaceless);
@@ -45,11 +48,11 @@ pub(super) fn without(text: &str) -> String {
     kept
 }
 
-/// How long the comment is that `rest` begins with, behind `line` of the same line.
-fn comment_at(rest: &str, line: &str) -> Option<usize> {
+/// How long the comment is that `rest` begins with, behind `line` of the same line; `may_close`: a `*/` follows.
+fn comment_at(rest: &str, line: &str, may_close: bool) -> Option<usize> {
     let to_line_end = || rest.find('\n').unwrap_or(rest.len());
     let is_behind_space = line.chars().next_back().is_none_or(char::is_whitespace);
-    if let Some(inside) = rest.strip_prefix("/*") {
+    if let Some(inside) = rest.strip_prefix("/*").filter(|_| may_close) {
         return inside.find("*/").map(|at| at + "/**/".len());
     }
     if rest.starts_with("//") && is_behind_space {

@@ -9,6 +9,8 @@ use crate::job::Sections;
 const LEAST_SHARE: f64 = 0.05;
 /// Longer than any clip, in seconds.
 const MAX_SECS: f64 = 3600.0;
+/// More than the times before the words of a prompt take: `[12.5s-14.75s: …`.
+const MAX_TIMES_BYTES: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimedPrompt {
@@ -166,9 +168,12 @@ pub(super) fn is_timed(inside: &str) -> bool {
 /// `[0s-2s: words]` at the start of `text`, and what stands behind it; `None` for other brackets.
 fn timed_prompt(text: &str) -> Result<Option<(TimedPrompt, &str)>, String> {
     let inside = &text[1..];
-    let Some((times, words_on)) = inside.split_once(':') else {
+    // Not looked for in all of the text: a prompt of brackets alone would take for ever.
+    let near = &inside[..inside.floor_char_boundary(MAX_TIMES_BYTES)];
+    let Some(colon) = near.find(':') else {
         return Ok(None);
     };
+    let (times, words_on) = (&inside[..colon], &inside[colon + 1..]);
     let (start, end) = match times.split_once(['-', '–']) {
         Some((start, end)) if end.trim().is_empty() => (secs(start), None),
         Some((start, end)) => match secs(end) {

@@ -91,6 +91,10 @@ impl Places {
         listed.map(|place| (place, true)).chain(others).collect()
     }
 
+    fn folders_listed_in(&self, list: &Path) -> Result<Vec<PathBuf>, CatalogError> {
+        extra_paths::read(list, &self.surroundings(), false)
+    }
+
     fn surroundings(&self) -> Surroundings<'_> {
         Surroundings {
             home: self.home.as_deref(),
@@ -149,7 +153,7 @@ impl Places {
 
     fn add_listed(&mut self, list: &Path) {
         self.lists.push(list.to_owned());
-        match extra_paths::read(list, &self.surroundings(), false) {
+        match self.folders_listed_in(list) {
             Ok(listed) => {
                 for path in listed {
                     self.add(&path, Some(list));
@@ -158,6 +162,11 @@ impl Places {
             Err(err) => self.problems.push(err),
         }
     }
+}
+
+/// The folders with models that a list of another program names, as a search takes them. Looks into none of them.
+pub fn folders_listed_in(list: &Path) -> Result<Vec<PathBuf>, CatalogError> {
+    Places::default().folders_listed_in(list)
 }
 
 pub(crate) fn is_for_loras(path: &Path) -> bool {

@@ -40,6 +40,9 @@ const MAX_PART_BYTES: u64 = 2 * MAX_SETTINGS_BYTES;
 const MAX_TEXTS: usize = 256;
 const MAX_BYTES: usize = 4 * MAX_SETTINGS_BYTES as usize;
 
+/// Of the compressed ones among them.
+const MAX_UNPACKED_BYTES: usize = 2 * MAX_SETTINGS_BYTES as usize;
+
 /// One text and what the file calls it: `parameters`, `UserComment`, `comment`; empty for a file that is one text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
@@ -53,9 +56,17 @@ struct Texts {
     wanted: Option<&'static str>,
     found: Vec<Text>,
     num_bytes: usize,
+    /// Of compressed texts, whether or not they were kept.
+    num_unpacked: usize,
 }
 
 impl Texts {
+    /// How many bytes may still be decompressed; `None` when that is enough.
+    fn room_to_unpack(&self) -> Option<u64> {
+        let room = MAX_UNPACKED_BYTES.checked_sub(self.num_unpacked)?;
+        (room > 0).then_some(room as u64)
+    }
+
     fn push(&mut self, name: &str, text: String) {
         let num_bytes = self.num_bytes + text.len() + name.len();
         let is_asked_for = match self.wanted {

@@ -33,8 +33,8 @@ fn push(kind: [u8; 4], data: &[u8], texts: &mut Texts) {
     };
     let content = match &kind {
         b"tEXt" => Some(rest.to_vec()),
-        b"zTXt" => rest.get(1..).and_then(inflated),
-        _ => international(rest),
+        b"zTXt" => rest.get(1..).and_then(|packed| inflated(packed, texts)),
+        _ => international(rest, texts),
     };
     let Some(content) = content else {
         return;
@@ -47,14 +47,14 @@ fn push(kind: [u8; 4], data: &[u8], texts: &mut Texts) {
 }
 
 /// The text behind the flags, the language and the translated keyword of an `iTXt`.
-fn international(rest: &[u8]) -> Option<Vec<u8>> {
+fn international(rest: &[u8], texts: &mut Texts) -> Option<Vec<u8>> {
     let (flags, rest) = rest.split_at_checked(2)?;
     let (_, rest) = split_at_zero(rest)?;
     let (_, text) = split_at_zero(rest)?;
     if flags[0] == 0 {
         Some(text.to_vec())
     } else {
-        inflated(text)
+        inflated(text, texts)
     }
 }
 
@@ -64,11 +64,13 @@ fn split_at_zero(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// The decompressed bytes, unless they are broken or more than settings may have.
-fn inflated(bytes: &[u8]) -> Option<Vec<u8>> {
+fn inflated(bytes: &[u8], texts: &mut Texts) -> Option<Vec<u8>> {
+    let room = texts.room_to_unpack()?;
     let mut out = Vec::new();
-    ZlibDecoder::new(bytes)
-        .take(MAX_SETTINGS_BYTES + 1)
-        .read_to_end(&mut out)
-        .ok()?;
+    let read = ZlibDecoder::new(bytes)
+        .take(room.min(MAX_SETTINGS_BYTES) + 1)
+        .read_to_end(&mut out);
+    texts.num_unpacked += out.len();
+    read.ok()?;
     (out.len() as u64 <= MAX_SETTINGS_BYTES).then_some(out)
 }

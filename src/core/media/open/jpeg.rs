@@ -13,6 +13,9 @@ use super::{Decoded, Failure, Input, check_size};
 /// A JPEG is held in memory as a whole; one of the largest permitted picture is far smaller.
 const MAX_JPEG_BYTES: u64 = 600_000_000;
 
+/// Each block of 8 × 8 pixels takes a bit at least.
+const MAX_PIXELS_A_BYTE: u64 = 8 * 64;
+
 pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
     let mut bytes = Vec::new();
     file.take(MAX_JPEG_BYTES)
@@ -21,9 +24,14 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
     if !has_end(&bytes) {
         return Err(Failure::Truncated);
     }
+    let most_pixels = bytes.len() as u64 * MAX_PIXELS_A_BYTE;
     let mut decoder = JpegDecoder::new(Cursor::new(bytes))?;
     let (width, height) = decoder.dimensions();
     check_size(width, height)?;
+    // Before there is room made for all of it.
+    if u64::from(width) * u64::from(height) > most_pixels {
+        return Err(Failure::Truncated);
+    }
     let orientation = decoder.orientation()?;
     Ok(Decoded {
         picture: rgb_picture(DynamicImage::from_decoder(decoder)?)?,

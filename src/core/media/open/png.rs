@@ -7,7 +7,11 @@ use png::{Decoder, DecodingError, Limits, Transformations};
 
 use super::{Decoded, Failure, Input, MAX_DECODED_BYTES, check_size, drop_alpha, picture_from_rgb};
 
+/// Deflate makes no byte into more than this, by the way it counts.
+const MAX_RATIO: u64 = 1032;
+
 pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
+    let file_bytes = file.get_ref().metadata().map_err(Failure::Io)?.len();
     let limits = Limits {
         bytes: MAX_DECODED_BYTES as usize,
     };
@@ -18,6 +22,12 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
     decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
     let header = decoder.read_header_info()?;
     check_size(header.width, header.height)?;
+    let bits = header.color_type.samples() as u64 * header.bit_depth as u64;
+    let packed = u64::from(header.width) * u64::from(header.height) * bits / 8;
+    // Before there is room made for all of it.
+    if packed > file_bytes.saturating_mul(MAX_RATIO) {
+        return Err(Failure::Truncated);
+    }
     let mut reader = decoder.read_info()?;
     let (width, height) = reader.info().size();
     let bytes = reader

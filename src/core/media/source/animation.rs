@@ -20,6 +20,9 @@ use crate::media::open::{Failure, MAX_PIXELS, check_size, drop_alpha, picture_fr
 /// What a decoder may hold at once.
 const MAX_DECODER_BYTES: u64 = 2_000_000_000;
 
+/// Three quarters of an hour: frames that do not change take only a few bytes each, and are counted one by one.
+const MAX_FRAMES: u32 = 1 << 16;
+
 /// A frame without a time of its own is shown so long, in milliseconds: what browsers do.
 const DEFAULT_MILLIS: u64 = 100;
 
@@ -91,7 +94,7 @@ fn scan_gif(file: Input) -> Result<ClipInfo, Failure> {
     check_size(width, height)?;
     let mut times = Times::default();
     while let Some(frame) = decoder.next_frame_info()? {
-        times.add(u64::from(frame.delay) * 10);
+        times.add(u64::from(frame.delay) * 10)?;
     }
     times.info(width, height, 10)
 }
@@ -113,7 +116,7 @@ fn scan_webp(mut file: &File, len: u64) -> Result<ClipInfo, Failure> {
             }
             b"ANMF" => {
                 let [.., m0, m1, m2, _] = chunks.source.array_at::<16>(chunk.start)?;
-                times.add(u64::from(le24([m0, m1, m2])));
+                times.add(u64::from(le24([m0, m1, m2])))?;
             }
             _ => {}
         }
@@ -122,7 +125,7 @@ fn scan_webp(mut file: &File, len: u64) -> Result<ClipInfo, Failure> {
         // A picture that does not move.
         file.rewind().map_err(Failure::Io)?;
         canvas = Some(WebPDecoder::new(BufReader::new(file))?.dimensions());
-        times.add(0);
+        times.add(0)?;
     }
     let (width, height) = canvas.ok_or_else(|| Failure::Damaged("it has no canvas".to_owned()))?;
     check_size(width, height)?;
@@ -140,9 +143,14 @@ struct Times {
 }
 
 impl Times {
-    fn add(&mut self, millis: u64) {
-        self.num_frames = self.num_frames.saturating_add(1);
+    fn add(&mut self, millis: u64) -> Result<(), Failure> {
+        if self.num_frames == MAX_FRAMES {
+            let reason = format!("it has more than {MAX_FRAMES} frames");
+            return Err(Failure::Unsupported(reason));
+        }
+        self.num_frames += 1;
         self.millis += if millis == 0 { DEFAULT_MILLIS } else { millis };
+        Ok(())
     }
 
     fn info(&self, width: u32, height: u32, unit_millis: u64) -> Result<ClipInfo, Failure> {

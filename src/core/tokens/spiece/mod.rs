@@ -24,6 +24,7 @@ use safetensors::Dtype;
 pub use self::export::T5Pieces;
 pub(crate) use self::gguf::GGUF_PIECES;
 use self::normalizer::Normalizer;
+pub(super) use self::normalizer::is_sound as is_sound_charsmap;
 use self::pieces::Pieces;
 pub(crate) use self::proto::count_pieces;
 pub use self::proto::{Model, NormalizerSpec, Piece, PieceKind};

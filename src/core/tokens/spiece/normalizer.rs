@@ -96,7 +96,7 @@ impl Normalizer {
 }
 
 /// Whether a compiled map is so sound that a reader who checks no index stays within it.
-pub(super) fn is_sound(blob: &[u8]) -> bool {
+pub(in crate::tokens) fn is_sound(blob: &[u8]) -> bool {
     CharsMap::parse(blob).is_ok_and(|map| map.is_sound())
 }
 

@@ -1,0 +1,78 @@
+//! What the window keeps on disk holds prompts and pictures: nobody but its owner may read it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use egui_kittest::kittest::Queryable as _;
+use safelight_core::presets::{self, OwnPreset, PresetEdit, PresetValues};
+use safelight_core::settings::Paths;
+
+use crate::harness::Bench;
+
+fn everything(folder: &Path) -> Vec<PathBuf> {
+    let mut all = vec![folder.to_owned()];
+    let mut next = 0;
+    while let Some(path) = all.get(next).cloned() {
+        if path.is_dir() {
+            all.extend(
+                fs::read_dir(path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        }
+        next += 1;
+    }
+    all
+}
+
+#[test]
+fn what_the_window_keeps_is_its_owners_alone() {
+    let mut bench = Bench::new();
+    let paths = Paths::under(bench.home.path());
+    bench.write_prompt("a red boat");
+    let image = egui::ColorImage::filled([40, 30], egui::Color32::RED);
+    bench
+        .harness
+        .event(egui::Event::PasteImage(std::sync::Arc::new(image)));
+    bench.harness.step();
+    bench.until("the picture is there", |bench| bench.has("40 × 30 pixels"));
+    bench.press("Light theme");
+    bench.until("the settings are saved", |_| {
+        paths.settings_file().is_file()
+    });
+    let preset = OwnPreset {
+        name: "mine".to_owned(),
+        model: None,
+        values: PresetValues::default(),
+    };
+    presets::edit(&paths.presets_file(), &PresetEdit::Save(preset)).unwrap();
+    let sent = bench.start_job();
+    bench.finish_job(&sent, 1);
+    bench.press_generate();
+    bench.until("the queue is kept", |_| paths.queue_file().is_file());
+    bench.until("the prompt is kept", |_| {
+        paths.data.join("prompts.jsonl").is_file()
+    });
+    bench.until("the form is kept", |_| paths.state_file().is_file());
+    let home = bench.close();
+    let kept: Vec<PathBuf> = [&paths.config, &paths.data, &paths.cache]
+        .into_iter()
+        .filter(|folder| folder.exists())
+        .flat_map(|folder| everything(folder))
+        .collect();
+    assert!(kept.len() > 8, "{kept:?}");
+    let open: Vec<String> = kept
+        .iter()
+        .map(|path| {
+            (
+                fs::metadata(path).unwrap().permissions().mode() & 0o777,
+                path,
+            )
+        })
+        .filter(|(mode, _)| mode & 0o077 != 0)
+        .map(|(mode, path)| format!("{mode:o} {}", path.display()))
+        .collect();
+    assert!(open.is_empty(), "others may look into {}", open.join("\n"));
+    drop(home);
+}

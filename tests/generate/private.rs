@@ -1,0 +1,137 @@
+//! Who may read what a job leaves: its owner alone, but for the results, which are as the user's own files.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::{Home, end};
+use crate::{run, test_picture};
+
+/// The same command as most users' shells start it: others may read what is made without a word.
+fn with_usual_umask(command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "umask 022 && exec \"$@\"", "sh"])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .envs(
+            command
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+    for (name, value) in command.get_envs() {
+        if value.is_none() {
+            shell.env_remove(name);
+        }
+    }
+    if let Some(folder) = command.get_current_dir() {
+        shell.current_dir(folder);
+    }
+    shell
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// Everything in the folder, itself too.
+fn everything(folder: &Path) -> Vec<PathBuf> {
+    let mut all = vec![folder.to_owned()];
+    let mut next = 0;
+    while let Some(path) = all.get(next).cloned() {
+        if path.is_dir() {
+            all.extend(
+                fs::read_dir(path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        }
+        next += 1;
+    }
+    all
+}
+
+#[test]
+fn what_a_job_leaves_is_its_owners_alone_and_its_result_is_the_users() {
+    let home = Home::new();
+    test_picture(&home.path().join("start.png"), 64, 32);
+    let inputs = ["--image", "start.png", "--out", "clip.mp4"];
+    let mut failing = with_usual_umask(home.generate().args(inputs));
+    let output = run(failing.env("SAFELIGHT_ENGINE_FAULT", "decode:abort"));
+    assert_eq!(end(&output).1, 1, "it fails, so that its folder is kept");
+    let [folder] = &home.job_folders()[..] else {
+        panic!("expected one job folder")
+    };
+    let left = everything(&home.path().join("data"));
+    for expected in [
+        "request.json",
+        "start.png",
+        "latents.safetensors",
+        "prompt.safetensors",
+    ] {
+        assert!(
+            left.contains(&folder.join(expected)),
+            "no {expected}: {left:?}"
+        );
+    }
+    let mut more = vec![home.path().join("config"), home.path().join(".cache")];
+    more.retain(|folder| folder.exists());
+    let left = left
+        .into_iter()
+        .chain(more.iter().flat_map(|it| everything(it)));
+    let open: Vec<String> = left
+        .filter(|path| mode(path) & 0o077 != 0)
+        .map(|path| format!("{:o} {}", mode(&path), path.display()))
+        .collect();
+    assert!(open.is_empty(), "others may look into {}", open.join("\n"));
+
+    let output = run(&mut with_usual_umask(home.generate().args([
+        "--out",
+        "good.mp4",
+        "--sidecar",
+    ])));
+    assert_eq!(end(&output).1, 0);
+    for result in ["good.mp4", "good.json"] {
+        assert_eq!(mode(&home.path().join(result)), 0o644, "{result}");
+    }
+}
+
+#[test]
+fn a_file_that_is_opened_is_never_run() {
+    let home = Home::new();
+    let script = format!(
+        "#!/bin/sh\ntouch {}\n",
+        home.path().join("was-run").display()
+    );
+    for name in [
+        "start.png",
+        "clip.mp4",
+        "model.safetensors",
+        "adapter.safetensors",
+        "form.json",
+    ] {
+        let path = home.path().join(name);
+        fs::write(&path, &script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let opened: [&[&str]; 6] = [
+        &["--image", "start.png"],
+        &["--extend", "clip.mp4"],
+        &["--lora", "adapter.safetensors"],
+        &["--from", "form.json"],
+        &["--from", "start.png"],
+        &["--model", "model.safetensors"],
+    ];
+    for arguments in opened {
+        let output = run(home.generate().args(arguments).args(["--out", "out.mp4"]));
+        assert!(!output.status.success(), "{arguments:?}");
+    }
+    for name in ["model.safetensors", "start.png"] {
+        run(home
+            .safelight()
+            .args([OsStr::new("inspect"), OsStr::new(name)]));
+    }
+    assert!(!home.path().join("was-run").exists());
+}
