@@ -66,7 +66,7 @@ pub fn run(
     }
     if let Some(stderr) = child.stderr.take() {
         spawn("probe-stderr", move || {
-            keep_lines(stderr, &kept, KEPT_LINES, |_| {})
+            keep_lines(stderr, &kept, KEPT_LINES, |_| {});
         });
     }
     loop {

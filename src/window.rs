@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use egui::{Context, IconData, RawInput, Ui, ViewportBuilder};
+use egui::{Context, IconData, RawInput, Ui, ViewportBuilder, ViewportCommand};
 
 use crate::app::desktop::{APP_ID, place};
 use crate::app::inputs::wayland_drop;
@@ -129,6 +129,8 @@ impl eframe::App for Window {
         }
         if !std::mem::replace(&mut self.is_placed, true) {
             place::correct(ctx, frame);
+            // It may have been closed while a picture had the whole screen.
+            ctx.send_viewport_cmd(ViewportCommand::Fullscreen(false));
         }
         self.app.step();
     }

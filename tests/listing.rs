@@ -307,7 +307,7 @@ fn inspect_of_a_picture_that_says_nothing_does_not_take_it_for_a_model() {
         ("other.json", silent),
         ("empty.png", "empty"),
         ("plain.mp4", "plain.mp4"),
-        ("large.json", "at most 8 MiB, found 29 MiB"),
+        ("large.json", "at most 8 MiB, but are 29 MiB"),
     ] {
         let output = run(&home, &["inspect", name]);
         let said = text(&output.stderr);

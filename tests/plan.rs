@@ -37,10 +37,10 @@ fn a_plan_says_what_each_stage_needs_and_that_it_fits() {
     for part in [
         "64×32, 5 frames",
         "discrete",
-        "24.0 GiB, cap 22.5, others use 0.0",
+        "24.0 GiB, limit 22.5, other programs 0.0",
         "denoise",
         "Fits: needs ",
-        " of 22.5 GiB",
+        " GiB, 21.8 GiB are free",
         "Suggested preserved memory: ",
     ] {
         assert!(text.contains(part), "{part:?} in {text}");

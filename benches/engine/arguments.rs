@@ -198,7 +198,7 @@ mod tests {
             ("wan --runs 0", "expected 1 to 1000 runs, found \"0\""),
             ("wan --runs many", "found \"many\""),
             ("wan --device", "a value is required for '--device"),
-            ("wan --device npu", "expected a device"),
+            ("wan --device npu", "is not a device"),
             ("wan --width 0", "'--width <WIDTH>': expected 1 to 16384"),
             ("wan --preserved 1,x", "expected 0 to 1024 GiB, found \"x\""),
             ("wan --preserved -1", "found \"-1\""),

@@ -60,7 +60,7 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Request, String> {
 
 fn fuzz_options(words: &[&str]) -> Result<Options, String> {
     let mut options = Options {
-        time: Duration::from_secs(60),
+        time: Duration::from_mins(1),
         readers: READERS.iter().collect(),
         seed: 1,
     };

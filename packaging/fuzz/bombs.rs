@@ -31,8 +31,8 @@ fn crc(bytes: &[u8]) -> u32 {
     crc.sum()
 }
 
-fn chunk(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
-    let named = [name, content].concat();
+fn chunk(name: [u8; 4], content: &[u8]) -> Vec<u8> {
+    let named = [&name[..], content].concat();
     let length = u32::try_from(content.len()).unwrap();
     [
         &length.to_be_bytes()[..],
@@ -51,30 +51,30 @@ fn png(width: u32, height: u32, chunks: &[Vec<u8>]) -> Vec<u8> {
     .concat();
     let parts = [
         &b"\x89PNG\r\n\x1a\n"[..],
-        &chunk(b"IHDR", &header),
+        &chunk(*b"IHDR", &header),
         &chunks.concat(),
     ];
-    [&parts.concat()[..], &chunk(b"IEND", b"")].concat()
+    [&parts.concat()[..], &chunk(*b"IEND", b"")].concat()
 }
 
 #[test]
 fn a_png_of_60000_by_60000_pixels_is_refused_by_its_header() {
     // As many zeros as 20 rows of it have, in a few kilobytes.
     let rows = zlib((0..20).map(|_| vec![0; 180_001]));
-    assert_harmless("png", &png(60_000, 60_000, &[chunk(b"IDAT", &rows)]));
+    assert_harmless("png", &png(60_000, 60_000, &[chunk(*b"IDAT", &rows)]));
 }
 
 #[test]
 fn a_png_that_cannot_hold_the_pixels_it_promises_takes_no_room_for_them() {
     let rows = zlib([vec![0; 42_001]]);
-    assert_harmless("png", &png(14_000, 14_000, &[chunk(b"IDAT", &rows)]));
+    assert_harmless("png", &png(14_000, 14_000, &[chunk(*b"IDAT", &rows)]));
 }
 
 #[test]
 fn packed_texts_of_a_png_are_not_unpacked_without_end() {
     let packed = zlib((0..8).map(|_| vec![b' '; 1 << 20]));
-    let text = chunk(b"zTXt", &[&b"parameters\0\0"[..], &packed].concat());
-    let pixel = chunk(b"IDAT", &zlib([vec![0; 4]]));
+    let text = chunk(*b"zTXt", &[&b"parameters\0\0"[..], &packed].concat());
+    let pixel = chunk(*b"IDAT", &zlib([vec![0; 4]]));
     let mut chunks = vec![text; 2000];
     chunks.push(pixel);
     assert_harmless("png", &png(1, 1, &chunks));
@@ -299,7 +299,7 @@ fn an_mp4_of_many_samples_and_many_edits_costs_little() {
 
 #[test]
 fn a_prompt_that_would_grow_without_end_is_refused() {
-    let nested = "{99$$, $$".repeat(30) + &"a|".repeat(1000) + &"}".repeat(30);
+    let nested = ["{99$$, $$".repeat(30), "a|".repeat(1000), "}".repeat(30)].concat();
     assert_harmless("prompt", nested.as_bytes());
     for piece in ["{", "[", "(", "/*", "#", "__a__", "<lora:", "[0s:a]", "{|"] {
         for length in [60 << 10, 1 << 20] {
@@ -308,7 +308,7 @@ fn a_prompt_that_would_grow_without_end_is_refused() {
             assert_harmless("metadata-text", text.as_bytes());
         }
     }
-    let brackets = "(".repeat(30 << 10) + &")".repeat(30 << 10);
+    let brackets = ["(".repeat(30 << 10), ")".repeat(30 << 10)].concat();
     assert_harmless("prompt", brackets.as_bytes());
 }
 

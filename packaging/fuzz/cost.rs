@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_said() {
-        let (_, cost) = of(|| drop(std::hint::black_box(Vec::<u8>::with_capacity(300 << 20))));
+        let ((), cost) = of(|| drop(std::hint::black_box(Vec::<u8>::with_capacity(300 << 20))));
         let objection = cost.objection(0).expect("an objection");
         assert!(objection.contains("300 MiB"), "{objection}");
         assert!(

@@ -15,8 +15,9 @@ use crate::trial::CURRENT;
 
 /// A reader with so many finds is mended first.
 const MAX_FINDS: u64 = 5;
-/// What lies between a process's own time and the end of it when it waits for something.
-const GRACE: Duration = Duration::from_secs(60);
+/// How long a process is waited for behind its own time: its files have a limit of the processor's time, so this ends only
+/// one that waits for something. A loaded machine may leave it none for minutes.
+const GRACE: Duration = Duration::from_mins(10);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How the process of one trial ended.

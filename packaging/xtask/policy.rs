@@ -38,8 +38,7 @@ fn unknown_rules(rules: &Rules) -> Vec<String> {
     let is_known = |section: &str, key: &str, value: &str| match (section, key) {
         ("graph", "targets") | ("licenses", "allow" | "exceptions") => value.starts_with('['),
         ("licenses", "private") => value == "{ ignore = true }",
-        ("bans", "multiple-versions") => ["\"allow\"", "\"deny\""].contains(&value),
-        ("bans", "wildcards") => ["\"allow\"", "\"deny\""].contains(&value),
+        ("bans", "multiple-versions" | "wildcards") => ["\"allow\"", "\"deny\""].contains(&value),
         ("bans", "allow-wildcard-paths") => value == "true",
         ("sources", "unknown-registry" | "unknown-git") => value == "\"deny\"",
         _ => false,

@@ -116,6 +116,8 @@ pub enum QueueCommand {
     ReleaseHeld,
     /// Take the jobs of the last run out.
     ClearHeld,
+    /// Take all jobs out that do not run.
+    Clear,
     /// Stop the running job so that it can go on, and start no other.
     PauseAll,
     /// Start no other job behind the running one.
@@ -173,6 +175,10 @@ pub enum FetchCommand {
     /// Fetch what was agreed to, or go on with it.
     Begin,
     Pause,
+    /// Try one again that was paused or failed earlier.
+    Resume(String),
+    /// Say nothing more of one that was paused or failed; what has come stays on the disk.
+    Forget(String),
 }
 
 #[derive(Clone, Debug)]
@@ -194,6 +200,8 @@ pub enum InputsCommand {
     Remove(Slot),
     /// Let start and end picture change places.
     Swap,
+    /// Empty the form, its pictures included.
+    ClearForm,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -282,8 +290,8 @@ pub enum PromptCommand {
 pub enum RestoreCommand {
     /// Fill the form with what a file says of how it was made.
     Use(PathBuf),
-    /// Offer what files say of how they were made.
-    LookAt(Vec<PathBuf>),
+    /// Offer what files say of how they were made; these were given for a place, or for none.
+    LookAt(Vec<PathBuf>, bool),
     /// Ask for a file in a dialog, and take over its settings.
     Pick,
 }
@@ -310,9 +318,13 @@ pub enum PlayerCommand {
     ShowLive,
     /// What is made next is looked at.
     FollowJobs,
-    /// The picture has not the whole window any more.
+    /// The picture has not the whole screen any more.
     LeaveFull,
     PlayFile(PathBuf),
+    /// Look at a picture that came into the form, unless a job runs.
+    ShowInput(PathBuf),
+    /// It left the form, and is not looked at for that any more.
+    LeaveInput(PathBuf),
     /// Two files beside each other.
     CompareFiles(PathBuf, PathBuf),
     Toggle,
@@ -324,13 +336,14 @@ pub enum PlayerCommand {
     UseSettingsOf(JobId),
     /// Go on from the last frame of a finished clip.
     ContinueFrom(JobId),
-    OpenFolderOf(JobId),
     CopyPathOf(JobId),
+    /// Of what is looked at.
+    CopyPath,
     /// Play so from now on.
     SetPlayback(Playback),
     /// The other things that can happen at a clip's end, one after the other.
     NextRepeat,
-    /// Give the picture the whole window, or not any more.
+    /// Give the picture the whole screen, or not any more.
     ToggleFull,
     Zoom(Zoom),
     /// One of its pixels for each of the screen.
@@ -350,8 +363,10 @@ pub enum PlayerCommand {
     CopyFrame,
     /// Make the next one from the frame that is shown.
     UseFrame(Slot),
-    OpenFolderOfFile,
-    CopyPathOfFile,
+    /// Throw away what is shown.
+    Delete,
+    /// Of what was thrown away these files are not there now, and this one is looked at next.
+    Gone(Vec<PathBuf>, Option<PathBuf>),
 }
 
 #[derive(Clone, Debug)]

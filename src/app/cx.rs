@@ -58,6 +58,8 @@ pub struct Cx {
     pub is_view_shown: bool,
     /// Where there is no room for the queue beside what is looked at, it lies over that.
     pub is_queue_over: bool,
+    /// The same of the memory panel.
+    pub is_memory_over: bool,
     pub folds: Folds,
     /// What the last frame showed.
     pub drawn: Drawn,
@@ -100,6 +102,7 @@ impl Cx {
             page: Page::default(),
             is_view_shown: false,
             is_queue_over: false,
+            is_memory_over: false,
             folds,
             drawn: Drawn::default(),
             last_word: String::new(),
@@ -177,6 +180,7 @@ impl Cx {
         self.page = page;
         self.is_view_shown = true;
         self.is_queue_over = false;
+        self.is_memory_over = false;
     }
 
     /// Hands work to the file thread; where too much waits for that already, tells what was not done.

@@ -50,10 +50,10 @@ impl Doctor {
         self.examining.is_busy()
     }
 
-    /// How many checks came out so.
+    /// How many checks came out so, of those in which something was at risk.
     pub fn count(&self, status: Status) -> usize {
-        let found = self.checks.iter().filter(|check| check.status == status);
-        found.count()
+        let verdicts = self.checks.iter().filter(|check| check.is_verdict());
+        verdicts.filter(|check| check.status == status).count()
     }
 
     /// Everything as text, for a report of a fault.
@@ -113,7 +113,7 @@ impl Doctor {
         match self.clearing.take() {
             Some(Ok(bytes)) => {
                 cx.say(format!(
-                    "MIOpen's cache is empty, {} less",
+                    "MIOpen's cache is cleared: {} freed",
                     size_text(bytes)
                 ));
                 self.checks.retain(|check| check.name != "miopen cache");

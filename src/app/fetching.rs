@@ -141,6 +141,10 @@ impl Errand {
 /// What is looked at or on its way, and how it gets there.
 pub struct Fetching {
     pub fetch: Option<Fetch>,
+    /// Paused or failed, while another is looked at; the last one first.
+    pub parked: Vec<Fetch>,
+    /// The names of models that have come since the window was opened, the last one first.
+    pub arrived: Vec<String>,
     /// A model that was fetched and is looked for.
     arriving: Option<Arriving>,
     hub: Hub,
@@ -153,6 +157,8 @@ impl Fetching {
     pub fn new(hub: Hub) -> Self {
         Self {
             fetch: None,
+            parked: Vec::new(),
+            arrived: Vec::new(),
             arriving: None,
             hub,
             work: Pending::default(),
@@ -162,6 +168,13 @@ impl Fetching {
 
     pub fn is_busy(&self) -> bool {
         self.fetch.as_ref().is_some_and(Fetch::is_busy)
+    }
+
+    /// Those that came to a halt, which their user may want to go on with.
+    pub fn stopped(&self) -> impl Iterator<Item = &Fetch> {
+        let current = self.fetch.iter();
+        let stopped = current.filter(|it| matches!(it.state, FetchState::Stopped(_)));
+        stopped.chain(&self.parked)
     }
 
     pub fn update(&mut self, command: FetchCommand, cx: &mut Cx) {
@@ -181,6 +194,28 @@ impl Fetching {
             FetchCommand::Ask => self.send(FetchState::Asking, cx),
             FetchCommand::Begin => self.send(FetchState::Running, cx),
             FetchCommand::Pause => self.pause(),
+            FetchCommand::Resume(id) => {
+                let parked = self.parked.iter().position(|it| it.entry.id == id);
+                if let Some(at) = parked.filter(|_| !self.is_busy()) {
+                    let parked = self.parked.remove(at);
+                    self.park();
+                    self.fetch = Some(parked);
+                    self.send(FetchState::Running, cx);
+                }
+            }
+            FetchCommand::Forget(id) => {
+                self.parked.retain(|it| it.entry.id != id);
+                self.fetch.take_if(|it| it.entry.id == id && !it.is_busy());
+            }
+        }
+    }
+
+    /// Keeps one that came to a halt, while another takes its place.
+    fn park(&mut self) {
+        let is_stopped = |it: &mut Fetch| matches!(it.state, FetchState::Stopped(_));
+        if let Some(stopped) = self.fetch.take_if(is_stopped) {
+            self.parked.retain(|it| it.entry.id != stopped.entry.id);
+            self.parked.insert(0, stopped);
         }
     }
 
@@ -196,11 +231,18 @@ impl Fetching {
 
     /// Shows a known model that is not here, or none; not while another is on its way.
     fn show(&mut self, entry: Option<CatalogEntry>, cx: &Cx) {
-        if !self.is_busy() {
-            self.fetch = entry
-                .zip(cx.paths.as_ref())
-                .map(|(entry, paths)| Fetch::new(entry, paths.models()));
+        if self.is_busy() {
+            return;
         }
+        self.park();
+        let wanted = entry.zip(cx.paths.as_ref());
+        self.fetch = wanted.map(|(entry, paths)| {
+            let parked = self.parked.iter().position(|it| it.entry.id == entry.id);
+            match parked {
+                Some(at) => self.parked.remove(at),
+                None => Fetch::new(entry, paths.models()),
+            }
+        });
     }
 
     /// Asks for sizes, or begins once they were agreed to; on a thread of its own.
@@ -258,7 +300,8 @@ impl Fetching {
             Fetched::Quoted(Err(err)) | Fetched::Ended(Err(err)) => FetchState::Stopped(Some(err)),
             Fetched::Ended(Ok(false)) => FetchState::Stopped(None),
             Fetched::Ended(Ok(true)) => {
-                cx.say(format!("All files of {} are here", fetch.entry.name));
+                cx.say(format!("{} is downloaded", fetch.entry.name));
+                self.arrived.insert(0, fetch.entry.name.clone());
                 self.arriving = self.fetch.take().map(|fetch| Arriving {
                     id: fetch.entry.id,
                     form: fetch.form,
@@ -280,7 +323,7 @@ impl Fetching {
         let Some(spec) = cx.models.get(&id).cloned() else {
             return;
         };
-        let text = format!("{} is complete", spec.name);
+        let text = format!("{} is ready", spec.name);
         cx.say(text.as_str());
         if own_model == Some(id.as_str()) {
             return;
@@ -289,10 +332,10 @@ impl Fetching {
             cx.form.reset_to(&spec);
         } else {
             let card = JobError::new(JobErrorKind::Internal, text)
-                .advise("The form stays with the model that you work with");
+                .advise("The form keeps the model that you are using");
             let action = NoticeAction {
                 label: "Switch to it",
-                explanation: "The prompt stays, and other values become the model's own",
+                explanation: "Your prompt stays; the other values become this model's defaults",
                 command: LibraryCommand::Choose(id.clone()).into(),
             };
             let notice = Notice::new(Severity::Info, card).with(vec![action]);

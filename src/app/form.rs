@@ -5,11 +5,15 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{FieldError, GenerateForm, Jobs, jobs_of};
+use safelight_core::job::{FieldError, GenerateForm, JobId, Jobs, jobs_of};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::Settings;
 
-use crate::app::inputs::Sources;
+use crate::app::commands::PlayerCommand;
+use crate::app::cx::Cx;
+use crate::app::inputs::{Inputs, Slot, Sources};
+use crate::app::notices::Cause;
+use crate::app::undo::FormBefore;
 
 /// Lines of a prompt that become jobs with one click.
 const MAX_LINES: usize = 500;
@@ -23,8 +27,7 @@ pub fn thing_of(spec: Option<&ModelSpec>) -> &'static str {
     }
 }
 
-/// The form as jobs are made of it. An empty prompt means the model's first example, which the prompt field shows as
-/// its hint.
+/// The form as jobs are made of it.
 pub(in crate::app) fn whole_form(
     form: &GenerateForm,
     spec: &ModelSpec,
@@ -32,7 +35,6 @@ pub(in crate::app) fn whole_form(
     settings: &Settings,
 ) -> GenerateForm {
     let mut form = GenerateForm {
-        prompt: form.effective_prompt(spec).to_owned(),
         image: sources.image.cloned(),
         last_image: sources.last_image.cloned(),
         extend: sources.extend.cloned(),
@@ -44,6 +46,25 @@ pub(in crate::app) fn whole_form(
     let extension = form.extension(spec, settings);
     form.out = PathBuf::from("result").with_extension(extension);
     form
+}
+
+/// Empties the form and the places of its pictures, but for the model, whose own values it then has.
+pub(in crate::app) fn clear_form(inputs: &mut Inputs, cx: &mut Cx) {
+    let Some(spec) = cx.model().cloned() else {
+        return;
+    };
+    let mut form = GenerateForm::default();
+    form.clear_to(&spec);
+    cx.replace_form(form);
+    for slot in Slot::ALL {
+        if let Some(input) = inputs.get(slot) {
+            let path = input.source.path().to_path_buf();
+            cx.push(PlayerCommand::LeaveInput(path));
+        }
+        inputs.remove(slot);
+    }
+    inputs.settle_offers(cx);
+    cx.say("The form is empty");
 }
 
 /// All jobs of a whole form, as many as one click may make.
@@ -61,4 +82,73 @@ pub(in crate::app) fn window_jobs(
         }]);
     }
     jobs_of(form, spec)
+}
+
+impl FormBefore {
+    /// Puts it back; where that cannot be, says why.
+    pub fn put_back(
+        self,
+        inputs: &mut Inputs,
+        edited: Option<JobId>,
+        cx: &mut Cx,
+    ) -> Result<(), &'static str> {
+        if self.edited != edited {
+            return Err("the form is another job's by now, so it stays as it is");
+        }
+        if let Some(before) = self.inputs {
+            cx.form = self.form;
+            inputs.put_back(before);
+            cx.notices.end(&Cause::Restored);
+            return Ok(());
+        }
+        // What has been written since stays.
+        let now = std::mem::take(&mut cx.form);
+        let negative_prompt = if now.negative_prompt == self.negative_after {
+            self.form.negative_prompt
+        } else {
+            now.negative_prompt
+        };
+        cx.form = GenerateForm {
+            prompt: now.prompt,
+            negative_prompt,
+            is_one_a_line: now.is_one_a_line,
+            loras: now.loras,
+            seed: now.seed,
+            typed_seed: now.typed_seed,
+            seed_mode: now.seed_mode,
+            ..self.form
+        };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_back_and_what_was_written_since_stays() {
+        let (mut cx, mut inputs) = (Cx::alone(), Inputs::default());
+        let form = GenerateForm {
+            num_frames: Some(33),
+            negative_prompt: Some("blurred".to_owned()),
+            ..GenerateForm::default()
+        };
+        let before = |edited| FormBefore {
+            form: form.clone(),
+            inputs: None,
+            negative_after: None,
+            edited,
+        };
+        cx.form.prompt = "a boat".to_owned();
+        before(None).put_back(&mut inputs, None, &mut cx).unwrap();
+        assert_eq!(cx.form.num_frames, Some(33));
+        assert_eq!(cx.form.prompt, "a boat");
+        assert_eq!(cx.form.negative_prompt.as_deref(), Some("blurred"));
+        cx.form.negative_prompt = Some("dark".to_owned());
+        before(None).put_back(&mut inputs, None, &mut cx).unwrap();
+        assert_eq!(cx.form.negative_prompt.as_deref(), Some("dark"));
+        let of_a_job = before(Some(JobId(1))).put_back(&mut inputs, None, &mut cx);
+        assert!(of_a_job.is_err_and(|why| why.contains("another job's")));
+    }
 }

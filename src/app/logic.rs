@@ -3,14 +3,17 @@
 //!
 //! Nothing here draws, waits or touches a file.
 
-use safelight_core::job::{GenerateForm, JobOutcome, JobUpdate};
+use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobOutcome, JobUpdate};
 
 use crate::app::App;
-use crate::app::commands::{AppCommand, LibraryCommand, NoticesCommand, PresetsCommand};
-use crate::app::form::whole_form;
+use crate::app::commands::{
+    AppCommand, InputsCommand, LibraryCommand, NoticesCommand, PresetsCommand, QueueCommand,
+};
+use crate::app::form::{clear_form, whole_form};
+use crate::app::inputs::Slot;
 use crate::app::notices::{Cause, Notice, Severity};
 use crate::app::queue::editing::Editing;
-use crate::app::shortcuts::take_shortcuts;
+use crate::app::shortcuts::{SHORTCUTS, Shortcut, take_shortcuts};
 use crate::app::state::Page;
 use crate::app::undo::{FormBefore, Undo, UndoEntry};
 use crate::worker::WorkerEvent;
@@ -50,6 +53,9 @@ impl App {
         let edited = self.queue.edited();
         self.restoring.poll(&mut self.inputs, edited, &mut self.cx);
         self.masking.poll(&mut self.cx);
+        if self.masking.is_submit_due(&self.inputs) {
+            self.cx.push(QueueCommand::Submit);
+        }
         self.prompt.poll(&mut self.cx);
         self.desktop.poll(&self.drops, &mut self.cx);
         while let Some(command) = self.cx.next_command() {
@@ -96,10 +102,14 @@ impl App {
         let Some(job) = self.queue.running.take() else {
             return;
         };
+        // The graph shows what happened, where memory ran short.
+        self.cx.folds.is_graph_open |= ran_short(&outcome);
         let goes_on = self.queue.will_go_on();
         self.desktop.notify_ended(&job, &outcome, goes_on, &self.cx);
         self.queue.end(job, outcome, &mut self.cx);
         self.memory.forget();
+        // How long it took is known now.
+        self.library.renew_survey(&self.cx);
     }
 
     /// What is remembered of the form: what its user wrote, also while a job is changed or its model is not found.
@@ -111,9 +121,16 @@ impl App {
 
     /// What the form's fields will be told beside them.
     fn check_form(&mut self) {
+        let painted = self.masking.pending(&self.inputs);
         let checked = self.cx.model().map(|spec| {
-            let sources = self.inputs.sources();
-            whole_form(&self.cx.form, spec, sources, &self.cx.settings).first_job(spec)
+            let mut sources = self.inputs.sources_for(&self.cx.form, spec);
+            // What is being painted counts: the jobs get it.
+            let is_masked = spec.mask.is_possible();
+            sources.mask = sources
+                .mask
+                .or_else(|| painted.as_ref().filter(|_| is_masked));
+            let form = self.loras.acting(&self.cx.form);
+            whole_form(&form, spec, sources, &self.cx.settings).first_job(spec)
         });
         let request = checked.as_ref().and_then(|checked| checked.as_ref().ok());
         let request = request.map(|checked| checked.request.clone());
@@ -132,6 +149,8 @@ impl App {
         match command {
             AppCommand::Show(page) => self.show_page(page),
             AppCommand::Undo(id) => self.undo(id),
+            AppCommand::Queue(QueueCommand::Submit)
+                if self.masking.holds_up_jobs(&mut self.inputs, &mut self.cx) => {}
             AppCommand::Queue(command) => {
                 let (inputs, loras) = (&mut self.inputs, &self.loras);
                 self.queue.update(command, inputs, loras, &mut self.cx);
@@ -143,6 +162,7 @@ impl App {
             }
             AppCommand::Library(command) => self.library.update(command, &mut self.cx),
             AppCommand::Fetch(command) => self.fetching.update(command, &mut self.cx),
+            AppCommand::Inputs(InputsCommand::ClearForm) => self.clear_form(),
             AppCommand::Inputs(command) => {
                 if let Some(command) = self.drops.keep_early(command, &self.cx) {
                     self.inputs.update(command, &mut self.cx);
@@ -181,9 +201,11 @@ impl App {
                     .update(command, gallery, watch, queue, &mut self.cx);
             }
             AppCommand::Palette(command) => {
+                let possible = SHORTCUTS.iter().filter(|shortcut| self.can_run(shortcut));
+                let possible: Vec<&Shortcut> = possible.collect();
                 let (presets, settings) = (&self.presets, &self.settings);
                 self.palette
-                    .update(command, presets, settings, &mut self.cx);
+                    .update(command, &possible, presets, settings, &mut self.cx);
             }
             AppCommand::Notices(NoticesCommand::Dismiss(id)) => self.cx.notices.dismiss(id),
             AppCommand::Notices(NoticesCommand::DismissAll) => self.cx.notices.clear(),
@@ -206,6 +228,20 @@ impl App {
         self.cx.undo.push(name, Undo::Form(Box::new(before)));
     }
 
+    /// Empties the form with its pictures, so that it can be taken back.
+    fn clear_form(&mut self) {
+        let before = FormBefore {
+            form: self.cx.form.clone(),
+            inputs: Some(Slot::ALL.map(|slot| self.inputs.get(slot).cloned())),
+            negative_after: None,
+            edited: self.queue.edited(),
+        };
+        clear_form(&mut self.inputs, &mut self.cx);
+        self.cx
+            .undo
+            .push("clear the form", Undo::Form(Box::new(before)));
+    }
+
     /// Takes back what was done last, or the entry with this number.
     fn undo(&mut self, id: Option<u64>) {
         let Some(UndoEntry { id, name, what }) = self.cx.undo.take(id) else {
@@ -215,12 +251,13 @@ impl App {
         self.cx.notices.end(&Cause::Undo(id));
         self.cx.say(format!("Undone: {name}"));
         match what {
-            Undo::Jobs(jobs) => self.queue.put_all_back(jobs),
+            Undo::Jobs { jobs, was_paused } => self.queue.put_all_back(jobs, was_paused),
             Undo::Results => self.gallery.bring_back(id, &self.queue, &mut self.cx),
             Undo::Form(before) => {
                 let edited = self.queue.edited();
                 if let Err(why) = before.put_back(&mut self.inputs, edited, &mut self.cx) {
-                    self.cx.say(why);
+                    let err = JobError::new(JobErrorKind::InvalidRequest, why);
+                    self.cx.tell(Severity::Info, err);
                 }
             }
         }
@@ -229,10 +266,19 @@ impl App {
     pub(super) fn show_page(&mut self, page: Page) {
         self.cx.show(page);
         match page {
-            Page::Watch | Page::Mask | Page::Settings | Page::Gallery => {}
+            Page::Watch | Page::Mask | Page::Settings | Page::Gallery | Page::Downloads => {}
             Page::Models => self.library.open(&self.cx),
             Page::Welcome => self.library.look_around(&self.cx),
             Page::Doctor => self.doctor.open(self.queue.running.is_none(), &self.cx),
         }
+    }
+}
+
+/// Whether memory ran out in a job, though something may have helped.
+fn ran_short(outcome: &JobOutcome) -> bool {
+    match outcome {
+        JobOutcome::Finished(output) => !output.rungs.is_empty(),
+        JobOutcome::Failed(err) => err.kind == JobErrorKind::OutOfMemory,
+        _ => false,
     }
 }

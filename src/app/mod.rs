@@ -22,6 +22,7 @@ pub mod notices;
 pub mod palette;
 pub mod pending;
 pub mod player;
+mod possible;
 pub mod presets;
 pub mod prompt;
 pub mod queue;

@@ -3,6 +3,8 @@
 //! A card leaves when what it tells of is over, or was seen for a while where it tells of something passing; who draws it
 //! says how long it was seen. Nothing here draws.
 
+mod words;
+
 use std::cell::Cell;
 use std::path::PathBuf;
 
@@ -90,8 +92,8 @@ impl NoticeAction {
     /// Takes back what the entry with this number tells.
     pub fn undo(id: u64) -> Self {
         Self {
-            label: "Undo",
-            explanation: "Bring it back as it was (Ctrl+Z takes back what was done last)",
+            label: words::UNDO,
+            explanation: words::UNDO_EXPLAINED,
             command: AppCommand::Undo(Some(id)),
         }
     }
@@ -132,29 +134,29 @@ impl Notice {
         }
     }
 
-    /// A job that failed, and the way to go on with it.
-    pub fn of_failed(id: JobId, err: JobError) -> Self {
+    /// A job that failed, which of them it was, and the way to resume it.
+    pub fn of_failed(id: JobId, err: JobError, job: &str) -> Self {
         let (label, explanation) = if err.kept.is_some() {
-            (
-                "Go on",
-                "Go on where it stopped: what was finished is kept for a week",
-            )
+            (words::RESUME, words::RESUME_EXPLAINED)
         } else {
-            ("Try again", "Make it from its beginning")
+            (words::TRY_AGAIN, words::TRY_AGAIN_EXPLAINED)
         };
-        let go_on = NoticeAction {
+        let again = NoticeAction {
             label,
             explanation,
             command: QueueCommand::Restart(id).into(),
         };
         let open = NoticeAction {
-            label: "Open the queue",
-            explanation: "The job stands there among those that stopped",
+            label: words::OPEN_QUEUE,
+            explanation: words::OPEN_QUEUE_EXPLAINED,
             command: QueueCommand::Open(true).into(),
         };
-        Self::new(Severity::Error, err)
+        let lines = [err.advice.as_str(), job].into_iter();
+        let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+        let advice = lines.join("\n");
+        Self::new(Severity::Error, err.advise(advice))
             .about(Cause::Job(id))
-            .with(vec![go_on, open])
+            .with(vec![again, open])
     }
 
     /// The same with buttons.
@@ -220,10 +222,7 @@ impl Notices {
             [] => return,
             [one] => ((*one).to_owned(), String::new()),
             several => (
-                format!(
-                    "{} values were changed to what {model} can make",
-                    several.len()
-                ),
+                words::values_changed(several.len(), model),
                 several.join("\n"),
             ),
         };
@@ -304,8 +303,9 @@ mod tests {
     fn a_warning_and_a_failed_job_stay_and_a_file_that_cannot_be_used_does_not() {
         let err = || JobError::new(JobErrorKind::Internal, "something");
         assert_eq!(notice(Severity::Warning).secs_left(0.0, false), None);
-        let failed = Notice::of_failed(JobId::next(), err());
+        let failed = Notice::of_failed(JobId::next(), err(), "The job: a boat");
         assert_eq!(failed.secs_left(0.0, false), None);
+        assert_eq!(failed.advice, "The job: a boat");
         let refused = Notice::of_input(err());
         assert_eq!(refused.secs_left(0.0, false), Some(10.0));
     }

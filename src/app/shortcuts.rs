@@ -3,11 +3,11 @@
 //!
 //! What a command does is decided where commands are run.
 
-use egui::{Key, KeyboardShortcut, Modifiers};
+use egui::{Event, Key, KeyboardShortcut, Modifiers};
 
 use crate::app::commands::{
-    AppCommand, DesktopCommand, InputsCommand, LibraryCommand, LorasCommand, PaletteCommand,
-    PlayerCommand, PromptCommand, QueueCommand, SettingsCommand,
+    AppCommand, DesktopCommand, InputsCommand, LibraryCommand, LorasCommand, MaskCommand,
+    PaletteCommand, PlayerCommand, PromptCommand, QueueCommand, SettingsCommand,
 };
 use crate::app::cx::Cx;
 use crate::app::inputs::Slot;
@@ -29,8 +29,8 @@ impl Group {
 
     pub fn name(self) -> &'static str {
         match self {
-            Self::Make => "Make",
-            Self::Watch => "Watch",
+            Self::Make => "Create",
+            Self::Watch => "View",
             Self::Pages => "Pages",
             Self::Window => "Window",
         }
@@ -98,40 +98,48 @@ macro_rules! shortcuts {
 shortcuts! {
     Make Anywhere "generate" "Generate" [ctrl(Key::Enter)] => QueueCommand::Submit;
     Make Anywhere "cancel" "Cancel the running job" [ctrl(Key::Period)] => QueueCommand::Cancel;
-    Make Anywhere "pause-queue" "Pause the queue at once" [] => QueueCommand::PauseAll;
-    Make Anywhere "go-on" "Go on with the queue" [] => QueueCommand::GoOn;
+    Make Anywhere "pause-queue" "Pause the queue" [] => QueueCommand::PauseAll;
+    Make Anywhere "go-on" "Resume the queue" [] => QueueCommand::GoOn;
+    Make Anywhere "clear-queue" "Clear the queue" [] => QueueCommand::Clear;
     Make Anywhere "queue" "Show or hide the queue" [ctrl_shift(Key::Q)] => QueueCommand::Toggle;
-    Make Anywhere "prompt" "Write the prompt" [ctrl(Key::L)] => PromptCommand::Focus;
-    Make Prompt "earlier-prompt" "The prompt that was used before" [alt(Key::ArrowUp)] => PromptCommand::Older;
-    Make Prompt "later-prompt" "The prompt that was used after it" [alt(Key::ArrowDown)] => PromptCommand::Newer;
+    Make Anywhere "prompt" "Go to the prompt" [ctrl(Key::L)] => PromptCommand::Focus;
+    Make Prompt "earlier-prompt" "Previous prompt" [alt(Key::ArrowUp)] => PromptCommand::Older;
+    Make Prompt "later-prompt" "Next prompt" [alt(Key::ArrowDown)] => PromptCommand::Newer;
     Make Anywhere "loras" "Add a LoRA" [] => LorasCommand::Open;
-    Make Anywhere "wildcard-folder" "Open the folder of wildcards" [] => PromptCommand::OpenWildcardFolder;
+    Make Anywhere "wildcard-folder" "Open wildcard folder" [] => PromptCommand::OpenWildcardFolder;
     Make Anywhere "open" "Choose a start picture" [ctrl(Key::O)] => InputsCommand::Pick(Slot::Start);
-    Make Anywhere "seed" "Roll another seed" [ctrl(Key::R)] => QueueCommand::RollSeed;
+    Make Anywhere "seed" "New random seed" [ctrl(Key::R)] => QueueCommand::RollSeed;
+    Make Anywhere "paint-mask" "Paint a mask" [] => MaskCommand::Open;
     Make Anywhere "swap" "Swap start and end picture" [] => InputsCommand::Swap;
-    Make Anywhere "reset-form" "The model's own values for everything but the prompt" [] => LibraryCommand::ResetForm;
-    Make Anywhere "reload-models" "Look for models again" [key(Key::F5)] => LibraryCommand::Reload;
+    Make Anywhere "reset-form" "Reset the form to the model's defaults" [] => LibraryCommand::ResetForm;
+    Make Anywhere "reload-models" "Search for models again" [key(Key::F5)] => LibraryCommand::Reload;
+    Make Anywhere "clear-form" "Clear form" [] => InputsCommand::ClearForm;
     Watch Watching "play" "Play or pause" [key(Key::Space)] => PlayerCommand::Toggle;
-    Watch Watching "previous-frame" "One frame back" [key(Key::ArrowLeft)] => PlayerCommand::Step(-1);
-    Watch Watching "next-frame" "One frame on" [key(Key::ArrowRight)] => PlayerCommand::Step(1);
-    Watch Watching "first-frame" "The first frame" [key(Key::Home)] => PlayerCommand::ShowFrame(0);
-    Watch Watching "last-frame" "The last frame" [key(Key::End)] => PlayerCommand::ShowFrame(usize::MAX);
-    Watch Watching "repeat" "Loop, back and forth, or play once" [key(Key::L)] => PlayerCommand::NextRepeat;
-    Watch Watching "full-view" "Give the picture the whole window" [key(Key::F)] => PlayerCommand::ToggleFull;
-    Watch Watching "fit" "All of the picture" [key(Key::Num0)] => PlayerCommand::Zoom(Zoom::Fit);
-    Watch Watching "own-size" "The picture at 100 %" [key(Key::Num1)] => PlayerCommand::OwnSize;
-    Watch Watching "more-of-b" "Compared: more of B" [key(Key::OpenBracket)] => PlayerCommand::MoveDivider(-0.05);
-    Watch Watching "more-of-a" "Compared: more of A" [key(Key::CloseBracket)] => PlayerCommand::MoveDivider(0.05);
+    Watch Watching "previous-frame" "Previous frame" [key(Key::ArrowLeft)] => PlayerCommand::Step(-1);
+    Watch Watching "next-frame" "Next frame" [key(Key::ArrowRight)] => PlayerCommand::Step(1);
+    Watch Watching "first-frame" "First frame" [key(Key::Home)] => PlayerCommand::ShowFrame(0);
+    Watch Watching "last-frame" "Last frame" [key(Key::End)] => PlayerCommand::ShowFrame(usize::MAX);
+    Watch Watching "repeat" "Change repeat: loop, back and forth, play once" [key(Key::L)] => PlayerCommand::NextRepeat;
+    Watch Watching "full-view" "Full screen" [key(Key::F)] => PlayerCommand::ToggleFull;
+    Watch Anywhere "full-screen" "Full screen, also while a field has the keyboard" [key(Key::F11)]
+        => PlayerCommand::ToggleFull;
+    Watch Watching "fit" "Zoom to fit" [key(Key::Num0)] => PlayerCommand::Zoom(Zoom::Fit);
+    Watch Watching "own-size" "Zoom to 100 %" [key(Key::Num1)] => PlayerCommand::OwnSize;
+    Watch Watching "more-of-b" "Compare: show more of B" [key(Key::OpenBracket)] => PlayerCommand::MoveDivider(-0.05);
+    Watch Watching "more-of-a" "Compare: show more of A" [key(Key::CloseBracket)] => PlayerCommand::MoveDivider(0.05);
     Watch Watching "save-frame" "Save this frame" [key(Key::S)] => PlayerCommand::SaveFrame;
     Watch Watching "copy-frame" "Copy this frame" [key(Key::C)] => PlayerCommand::CopyFrame;
-    Watch Watching "continue-from-frame" "Continue from this frame" [] => PlayerCommand::UseFrame(Slot::Start);
-    Watch Watching "end-on-frame" "Use this frame as end picture" [] => PlayerCommand::UseFrame(Slot::End);
-    Watch Anywhere "live" "Look at the running job" [] => PlayerCommand::ShowLive;
+    Watch Watching "continue-from-frame" "Use frame as start picture" [] => PlayerCommand::UseFrame(Slot::Start);
+    Watch Watching "end-on-frame" "Use frame as end picture" [] => PlayerCommand::UseFrame(Slot::End);
+    Watch Watching "delete" "Delete what is shown" [key(Key::Delete)] => PlayerCommand::Delete;
+    Watch Anywhere "copy-path" "Copy path" [] => PlayerCommand::CopyPath;
+    Watch Anywhere "live" "Show the running job" [] => PlayerCommand::ShowLive;
     Watch Anywhere "memory" "Show or hide the memory graph" [ctrl(Key::M)] => DesktopCommand::ToggleMemory;
     Pages Anywhere "watch" "Picture" [ctrl(Key::Num1)] => AppCommand::Show(Page::Watch);
     Pages Anywhere "models" "Models" [ctrl_shift(Key::M)] => AppCommand::Show(Page::Models);
     Pages Anywhere "first-steps" "First steps" [] => AppCommand::Show(Page::Welcome);
     Pages Anywhere "gallery" "Gallery" [ctrl(Key::Num2)] => AppCommand::Show(Page::Gallery);
+    Pages Anywhere "downloads" "Downloads" [ctrl(Key::Num3)] => AppCommand::Show(Page::Downloads);
     Pages Anywhere "settings" "Settings" [ctrl(Key::Comma)] => AppCommand::Show(Page::Settings);
     Pages Anywhere "doctor" "Doctor" [ctrl_shift(Key::D)] => AppCommand::Show(Page::Doctor);
     Window Anywhere "palette" "All commands" [ctrl(Key::K), ctrl_shift(Key::P)] => PaletteCommand::Toggle;
@@ -139,11 +147,11 @@ shortcuts! {
     Window Idle "shortcuts-by-question" "Keyboard shortcuts, while nothing is typed" [key(Key::Questionmark)]
         => PaletteCommand::ToggleShortcuts;
     Window Whole "undo" "Undo" [ctrl(Key::Z)] => AppCommand::Undo(None);
-    Window Idle "back" "Close what lies uppermost" [key(Key::Escape)] => DesktopCommand::Back;
-    Window Anywhere "larger" "Larger" [ctrl(Key::Plus), ctrl(Key::Equals)] => SettingsCommand::Larger;
-    Window Anywhere "smaller" "Smaller" [ctrl(Key::Minus)] => SettingsCommand::Smaller;
-    Window Anywhere "normal-size" "Normal size" [ctrl(Key::Num0)] => SettingsCommand::NormalSize;
-    Window Anywhere "theme" "Switch between darkroom and daylight" [ctrl_shift(Key::L)]
+    Window Idle "back" "Close or go back" [key(Key::Escape)] => DesktopCommand::Back;
+    Window Anywhere "larger" "Larger interface" [ctrl(Key::Plus), ctrl(Key::Equals)] => SettingsCommand::Larger;
+    Window Anywhere "smaller" "Smaller interface" [ctrl(Key::Minus)] => SettingsCommand::Smaller;
+    Window Anywhere "normal-size" "Interface at normal size" [ctrl(Key::Num0)] => SettingsCommand::NormalSize;
+    Window Anywhere "theme" "Theme: switch between dark and light" [ctrl_shift(Key::L)]
         => SettingsCommand::SwitchTheme;
     Window Anywhere "settings-file" "Open settings file" [] => SettingsCommand::OpenFile;
     Window Anywhere "quit" "Quit" [ctrl(Key::Q)] => DesktopCommand::Quit;
@@ -195,6 +203,10 @@ pub(super) fn take_shortcuts(is_below: bool, cx: &mut Cx) -> bool {
     let mut is_submit_wanted = false;
     let is_typing = cx.drawn.had_focus || ctx.memory(|memory| memory.focused().is_some());
     let is_watching = cx.page == Page::Watch;
+    if !is_typing {
+        // A key that is held throws one result away, not one after the other.
+        ctx.input_mut(|input| input.events.retain(|event| !is_repeated_delete(event)));
+    }
     // Those with Shift first: a key without it counts with it too.
     let mut ordered: Vec<&Shortcut> = SHORTCUTS.iter().collect();
     ordered.sort_by_key(|shortcut| !shortcut.keys.iter().any(|keys| keys.modifiers.shift));
@@ -224,6 +236,18 @@ pub(super) fn take_shortcuts(is_below: bool, cx: &mut Cx) -> bool {
         }
     }
     is_submit_wanted
+}
+
+fn is_repeated_delete(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Key {
+            key: Key::Delete,
+            pressed: true,
+            repeat: true,
+            ..
+        }
+    )
 }
 
 #[cfg(test)]

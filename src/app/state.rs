@@ -41,24 +41,28 @@ pub struct Folds {
     pub is_graph_open: bool,
     /// What is wrong with models is unfolded.
     pub are_problems_open: bool,
+    /// How wide the form is, in points, where somebody drew its edge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub form_width: Option<u16>,
 }
 
 impl Default for Folds {
     fn default() -> Self {
         Self {
             is_advanced_open: false,
-            is_graph_open: true,
+            is_graph_open: false,
             are_problems_open: true,
+            form_width: None,
         }
     }
 }
 
-/// Where the panel of the queue stands.
+/// Where a panel stands: that of the queue, or of the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PanelPlace {
     #[default]
     Nowhere,
-    /// At the right of what is watched, or of another page.
+    /// Beside what is watched or another page: the queue at its right, the memory below it.
     Beside,
     /// Over it, where there is no room for both and somebody asked for it.
     Over,
@@ -68,8 +72,11 @@ pub enum PanelPlace {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drawn {
     pub queue: PanelPlace,
+    pub memory: PanelPlace,
     /// Where the places of pictures are, for files that are dropped onto one.
     pub slots: [Option<Rect>; Slot::ALL.len()],
+    /// Where the two zones are for a file that says how it was made: its settings, and itself.
+    pub drop_zones: [Option<Rect>; 2],
     /// A field or button had the keyboard: Escape takes it away before anybody hears of the key.
     pub had_focus: bool,
 }
@@ -83,6 +90,8 @@ pub enum Page {
     /// All results.
     Gallery,
     Doctor,
+    /// Models that are on their way to this disk.
+    Downloads,
     /// Where a mask is painted.
     Mask,
     Models,
@@ -96,7 +105,7 @@ impl Page {
     pub fn remembered(self) -> Self {
         match self {
             Self::Watch | Self::Doctor | Self::Mask | Self::Welcome => Self::Watch,
-            Self::Gallery | Self::Models | Self::Settings => self,
+            Self::Gallery | Self::Models | Self::Downloads | Self::Settings => self,
         }
     }
 }

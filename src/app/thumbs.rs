@@ -188,7 +188,7 @@ impl Thumbs {
             if self.is_there(wish.id, wish.side) || self.in_work.contains(&key) {
                 continue;
             }
-            let folder = &self.folder;
+            let folder = self.folder.as_ref();
             let threads = self
                 .threads
                 .get_or_insert_with(|| Threads::start(background, folder));
@@ -248,10 +248,10 @@ impl Thumbs {
 }
 
 impl Threads {
-    fn start(background: &Background, folder: &Option<ThumbFolder>) -> Self {
+    fn start(background: &Background, folder: Option<&ThumbFolder>) -> Self {
         let (wishes, wished) = bounded(MAX_IN_WORK);
         let threads = (0..NUM_THREADS).map(|_| {
-            let (wished, folder) = (wished.clone(), folder.clone());
+            let (wished, folder) = (wished.clone(), folder.cloned());
             background.stream("thumbnails", move |postbox| {
                 make_all(&wished, folder.as_ref(), postbox);
             })

@@ -6,10 +6,8 @@ use std::collections::VecDeque;
 
 use safelight_core::job::{GenerateForm, JobId};
 
-use crate::app::cx::Cx;
-use crate::app::inputs::{Inputs, Slot, Source};
-use crate::app::notices::Cause;
-use crate::app::queue::Removed;
+use crate::app::inputs::{Input, Slot};
+use crate::app::queue::jobs::Removed;
 
 /// Older ones cannot be taken back any more.
 const MAX_ENTRIES: usize = 50;
@@ -17,8 +15,11 @@ const MAX_ENTRIES: usize = 50;
 /// What brings something back.
 #[derive(Debug)]
 pub enum Undo {
-    /// Jobs that were removed from the queue.
-    Jobs(Vec<Removed>),
+    /// Jobs that were removed from the queue, which may have been paused.
+    Jobs {
+        jobs: Vec<Removed>,
+        was_paused: bool,
+    },
     /// Results that went to the trash, which the gallery knows by the entry's number.
     Results,
     /// The form as it was.
@@ -83,49 +84,11 @@ impl UndoHistory {
 pub struct FormBefore {
     pub form: GenerateForm,
     /// Its pictures, where those were replaced too.
-    pub inputs: Option<[Option<Source>; Slot::ALL.len()]>,
+    pub inputs: Option<[Option<Input>; Slot::ALL.len()]>,
     /// What was put in place of its negative prompt.
     pub negative_after: Option<String>,
     /// The job whose settings it held.
     pub edited: Option<JobId>,
-}
-
-impl FormBefore {
-    /// Puts it back; where that cannot be, says why.
-    pub fn put_back(
-        self,
-        inputs: &mut Inputs,
-        edited: Option<JobId>,
-        cx: &mut Cx,
-    ) -> Result<(), &'static str> {
-        if self.edited != edited {
-            return Err("The form is another job's by now, so it stays as it is");
-        }
-        if let Some(before) = self.inputs {
-            cx.form = self.form;
-            inputs.put_back(before);
-            cx.notices.end(&Cause::Restored);
-            return Ok(());
-        }
-        // What has been written since stays.
-        let now = std::mem::take(&mut cx.form);
-        let negative_prompt = if now.negative_prompt == self.negative_after {
-            self.form.negative_prompt
-        } else {
-            now.negative_prompt
-        };
-        cx.form = GenerateForm {
-            prompt: now.prompt,
-            negative_prompt,
-            is_one_a_line: now.is_one_a_line,
-            loras: now.loras,
-            seed: now.seed,
-            typed_seed: now.typed_seed,
-            seed_mode: now.seed_mode,
-            ..self.form
-        };
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -145,31 +108,5 @@ mod tests {
         assert_eq!(history.take(None).unwrap().name, "number 49");
         assert_eq!(history.take(Some(behind)).unwrap().name, "behind");
         assert_eq!(history.last(), Some("number 48"));
-    }
-
-    #[test]
-    fn values_come_back_and_what_was_written_since_stays() {
-        let (mut cx, mut inputs) = (Cx::alone(), Inputs::default());
-        let form = GenerateForm {
-            num_frames: Some(33),
-            negative_prompt: Some("blurred".to_owned()),
-            ..GenerateForm::default()
-        };
-        let before = |edited| FormBefore {
-            form: form.clone(),
-            inputs: None,
-            negative_after: None,
-            edited,
-        };
-        cx.form.prompt = "a boat".to_owned();
-        before(None).put_back(&mut inputs, None, &mut cx).unwrap();
-        assert_eq!(cx.form.num_frames, Some(33));
-        assert_eq!(cx.form.prompt, "a boat");
-        assert_eq!(cx.form.negative_prompt.as_deref(), Some("blurred"));
-        cx.form.negative_prompt = Some("dark".to_owned());
-        before(None).put_back(&mut inputs, None, &mut cx).unwrap();
-        assert_eq!(cx.form.negative_prompt.as_deref(), Some("dark"));
-        let of_a_job = before(Some(JobId(1))).put_back(&mut inputs, None, &mut cx);
-        assert!(of_a_job.is_err_and(|why| why.contains("another job's")));
     }
 }

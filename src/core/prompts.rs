@@ -141,23 +141,6 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_lose_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("prompts.jsonl");
-        std::thread::scope(|scope| {
-            for side in ["a", "b"] {
-                let path = &path;
-                scope.spawn(move || {
-                    for i in 0..20 {
-                        change(path, |all| remember(all, entry(&format!("{side}{i}")))).unwrap();
-                    }
-                });
-            }
-        });
-        assert_eq!(change(&path, |_| {}).unwrap().len(), 40);
-    }
-
-    #[test]
     fn a_damaged_file_gives_what_can_be_read_of_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prompts.jsonl");

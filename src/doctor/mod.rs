@@ -117,6 +117,22 @@ pub struct Check {
 }
 
 impl Check {
+    /// Whether something was at risk. The other checks state a fact, such as which GPU there is.
+    pub fn is_verdict(&self) -> bool {
+        const AT_RISK: [&str; 9] = [
+            "libtorch",
+            "engine",
+            "gpu access",
+            "gpu memory",
+            "driver",
+            "memory",
+            "models",
+            "output",
+            "disk",
+        ];
+        self.status != Status::Ok || AT_RISK.contains(&self.name)
+    }
+
     fn new(name: &'static str, status: Status, message: impl Into<String>) -> Self {
         Self {
             group: Group::of(name),

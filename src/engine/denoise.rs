@@ -384,7 +384,7 @@ mod tests {
         for (attention, expected) in [(AttentionChoice::Auto, 2), (AttentionChoice::Sliced, 1)] {
             let (end, calls, _) = run(true, attention);
             let text = end.unwrap_err().to_string();
-            assert!(text.contains("no numbers"), "{text}");
+            assert!(text.contains("invalid (NaN)"), "{text}");
             assert_eq!(calls, expected);
         }
     }

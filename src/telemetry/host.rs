@@ -13,6 +13,11 @@ pub struct HostMemory {
     pub page_cache_bytes: u64,
 }
 
+/// How many cores programs may use.
+pub fn num_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// What `meminfo` under this `/proc` says.
 pub fn memory(proc: &Path) -> Option<HostMemory> {
     parse_meminfo(&fs::read(proc.join("meminfo")).ok()?)

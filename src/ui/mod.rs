@@ -4,9 +4,12 @@
 //! channel, file or thread. Colours and sizes are in [`theme`] alone.
 
 mod create;
+mod dialog;
 pub mod doctor;
+mod downloads;
 pub mod focus;
 pub mod gallery;
+mod header;
 mod icons;
 pub mod library;
 pub mod mask;
@@ -15,21 +18,23 @@ mod narrow;
 mod notices;
 mod palette;
 mod queue;
+mod results;
 pub mod settings;
 mod status;
 pub mod theme;
 mod watch;
 pub mod widgets;
+mod words;
 
-use egui::{CentralPanel, Context, Frame, Id, LayerId, Margin, Panel, Popup, Rect, RichText, Ui};
+use egui::{
+    CentralPanel, Context, Frame, Id, LayerId, Margin, Panel, Popup, Rect, Sense, Ui, UiBuilder,
+};
 use safelight_core::job::GenerateForm;
 use safelight_core::model::ModelSpec;
 
 use crate::app::App;
-use crate::app::commands::{AppCommand, SettingsCommand};
-use crate::app::form::thing_of;
+use crate::app::commands::AppCommand;
 use crate::app::prompt::typing::Typing;
-use crate::app::shortcuts;
 use crate::app::state::{Drawn, Folds, Page, PanelPlace};
 use widgets::palette;
 
@@ -70,9 +75,9 @@ impl<'a> View<'a> {
         self.app.cx.models.of(self.form)
     }
 
-    /// What the chosen model makes, in a word.
-    fn thing(&self) -> &'static str {
-        thing_of(self.model())
+    /// Whether the chosen model makes pictures, and no clips.
+    fn makes_pictures(&self) -> bool {
+        self.model().is_some_and(|spec| spec.family.makes_pictures)
     }
 
     /// The sentence about a field, when something is wrong with it.
@@ -131,6 +136,7 @@ fn window_ui(ui: &mut Ui, view: &mut View<'_>) {
     palette::palette_ui(ui.ctx(), view);
     palette::shortcuts_ui(ui.ctx(), view);
     create::loras::shelf::shelf_ui(ui.ctx(), view);
+    results::drag::drag_ui(ui, view);
     create::inputs::drop_overlay(ui, view);
 }
 
@@ -176,13 +182,33 @@ fn whole_ui(ui: &mut Ui, view: &mut View<'_>) -> Option<Rect> {
         return None;
     }
     if !is_narrow {
-        Panel::left("form")
-            .frame(form)
-            .resizable(false)
-            .exact_size(theme::FORM_WIDTH)
-            .show(ui, |ui| create::create_ui(ui, view));
+        form_ui(ui, view, form);
     }
     beside_form_ui(ui, view, bar)
+}
+
+/// The form, as wide as somebody drew it.
+fn form_ui(ui: &mut Ui, view: &mut View<'_>, frame: Frame) {
+    let wished = view.folds.form_width.map_or(theme::FORM_WIDTH, f32::from);
+    let (least, most) = (*theme::FORM_WIDTHS.start(), *theme::FORM_WIDTHS.end());
+    let room = (ui.available_width() - theme::BESIDE_FORM_WIDTH).clamp(least, most);
+    let shown = Panel::left("form")
+        .frame(frame)
+        .resizable(true)
+        .default_size(wished.clamp(least, room))
+        .size_range(least..=room)
+        .show(ui, |ui| {
+            // What is wider than its place is cut off, and does not push the edge.
+            let place = ui.available_rect_before_wrap();
+            let mut inside = ui.new_child(UiBuilder::new().max_rect(place));
+            create::create_ui(&mut inside, view);
+            ui.allocate_rect(place, Sense::hover());
+        });
+    let width = shown.response.rect.width().round();
+    // A window without room for it changes nothing of what was wished.
+    if width != wished.min(room).round() {
+        view.folds.form_width = Some(width as u16);
+    }
 }
 
 /// What is looked at, and the memory graph below it; gives the place of the picture, where it is seen.
@@ -195,8 +221,15 @@ fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) -> Option<Rect> 
         queue::panel::whole_ui(ui, view);
         return None;
     }
-    if view.folds.is_graph_open {
-        narrow::graph_ui(ui, view, bar);
+    view.drawn.memory = narrow::memory_place(ui.available_height(), view);
+    match view.drawn.memory {
+        PanelPlace::Nowhere => {}
+        PanelPlace::Beside => narrow::graph_ui(ui, view, bar),
+        PanelPlace::Over => {
+            notices::below_ui(ui, view);
+            narrow::memory_page_ui(ui, view, bar);
+            return None;
+        }
     }
     // Beside what is watched: the memory needs the whole width.
     if queue == PanelPlace::Beside {
@@ -222,81 +255,10 @@ fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) -> Option<Rect> 
                 Page::Mask => mask::mask_ui(ui, view),
                 Page::Gallery => gallery::gallery_ui(ui, view),
                 Page::Doctor => doctor::doctor_ui(ui, view),
+                Page::Downloads => downloads::downloads_ui(ui, view),
                 Page::Settings => settings::settings_ui(ui, view),
             }
             None
         });
     shown.inner
-}
-
-/// The pages that the header leads to, with the commands that do it too.
-const PAGES: [(Page, char, &str, &str, &str); 3] = [
-    (
-        Page::Gallery,
-        icons::IMAGES,
-        "Gallery",
-        "All results: search, look at them again, go on from them",
-        "gallery",
-    ),
-    (
-        Page::Doctor,
-        icons::STETHOSCOPE,
-        "Doctor",
-        "Examine this machine: GPU, memory, libtorch, speed, models",
-        "doctor",
-    ),
-    (
-        Page::Settings,
-        icons::GEAR,
-        "Settings",
-        "Device, folders and looks",
-        "settings",
-    ),
-];
-
-fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
-    ui.horizontal(|ui| {
-        let accent = palette(ui).accent;
-        widgets::sign(ui, icons::APERTURE, 24.0, accent);
-        ui.label(RichText::new("Safelight").heading().strong());
-        widgets::at_right(ui, "header", |ui| {
-            ui.spacing_mut().item_spacing.x = 0.0;
-            ui.spacing_mut().button_padding.x = 7.0;
-            let is_dark = ui.visuals().dark_mode;
-            let (icon, name) = if is_dark {
-                (icons::SUN, "Light theme")
-            } else {
-                (icons::MOON, "Dark theme")
-            };
-            let explanation = shortcuts::explained("Switch between darkroom and daylight", "theme");
-            if widgets::icon_button(ui, icon, name, &explanation).clicked() {
-                view.push(SettingsCommand::SwitchTheme);
-            }
-            queue::panel::header_button(ui, view);
-            for (page, icon, name, explanation, keys) in PAGES {
-                let explanation = shortcuts::explained(explanation, keys);
-                page_button(ui, view, page, icon, name, &explanation);
-            }
-        });
-    });
-}
-
-/// Opens a page; pressed again, it goes back to what is watched.
-fn page_button(
-    ui: &mut Ui,
-    view: &mut View<'_>,
-    page: Page,
-    icon: char,
-    name: &str,
-    explanation: &str,
-) {
-    let is_open = view.app.cx.page == page && view.drawn.queue != PanelPlace::Over;
-    let button = if is_open {
-        widgets::icon_toggle(ui, true, icon, name, explanation)
-    } else {
-        widgets::icon_button(ui, icon, name, explanation)
-    };
-    if button.clicked() {
-        view.push(AppCommand::Show(if is_open { Page::Watch } else { page }));
-    }
 }

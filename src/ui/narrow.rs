@@ -3,33 +3,58 @@
 //!
 //! What the panels show is theirs.
 
-use egui::{Frame, Panel, ScrollArea, Ui};
+use egui::{CentralPanel, Frame, Panel, ScrollArea, Ui};
 
 use crate::app::commands::DesktopCommand;
-use crate::app::state::Page;
+use crate::app::state::{Page, PanelPlace};
 use crate::ui::widgets::choice;
-use crate::ui::{View, memory, theme};
+use crate::ui::{View, memory, theme, words};
 
 /// Which of the two is shown.
 pub(super) fn sides_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
         let is_form = !view.app.cx.is_view_shown;
-        if choice(ui, is_form, "Form", "What is to be made").clicked() {
+        if choice(ui, is_form, words::FORM, words::FORM_HOVER).clicked() {
             view.push(DesktopCommand::ShowView(false));
         }
-        if choice(ui, !is_form, "View", "The picture, and the other pages").clicked() {
+        if choice(ui, !is_form, words::VIEW, words::VIEW_HOVER).clicked() {
             view.push(DesktopCommand::ShowView(true));
         }
     });
 }
 
-/// The memory graph, as high as what is above it allows: it scrolls, and where next to nothing is left it is not there.
-pub(super) fn graph_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
-    let height = ui.available_height();
-    let room = room_for_graph(height, view).min(height * theme::MEMORY_SHARE);
-    if room < theme::MEMORY_MIN_HEIGHT {
-        return;
+/// Where the memory panel stands: below the rest where there is room for it. Where there is not, it lies over that when
+/// its user asked for it, and is not there when it opened by itself.
+pub(super) fn memory_place(height: f32, view: &View<'_>) -> PanelPlace {
+    if !view.folds.is_graph_open {
+        PanelPlace::Nowhere
+    } else if room_for_memory(height, view) >= theme::MEMORY_MIN_HEIGHT {
+        PanelPlace::Beside
+    } else if view.app.cx.is_memory_over {
+        PanelPlace::Over
+    } else {
+        PanelPlace::Nowhere
     }
+}
+
+fn room_for_memory(height: f32, view: &View<'_>) -> f32 {
+    room_for_graph(height, view).min(height * theme::MEMORY_SHARE)
+}
+
+/// The memory panel in the place of the picture or the page.
+pub(super) fn memory_page_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
+    CentralPanel::default().frame(bar).show(ui, |ui| {
+        let height = ui.available_height();
+        ScrollArea::vertical()
+            .id_salt("memory")
+            .auto_shrink([false, false])
+            .show(ui, |ui| memory::memory_ui(ui, view, height));
+    });
+}
+
+/// The memory graph, as high as what is above it allows: it scrolls.
+pub(super) fn graph_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
+    let room = room_for_memory(ui.available_height(), view);
     let height = room - bar.total_margin().sum().y;
     Panel::bottom("memory")
         .frame(bar)

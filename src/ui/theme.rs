@@ -10,8 +10,20 @@ use egui::{
 };
 use safelight_core::job::Stage;
 
-/// Width of the column with the form.
-pub const FORM_WIDTH: f32 = 348.0;
+/// Width of the column with the form, until somebody draws its edge elsewhere.
+pub const FORM_WIDTH: f32 = 384.0;
+/// It can be as narrow and as wide as this.
+pub const FORM_WIDTHS: std::ops::RangeInclusive<f32> = 340.0..=600.0;
+/// What stands beside the form keeps this width.
+pub const BESIDE_FORM_WIDTH: f32 = 420.0;
+/// A long prompt scrolls beyond this height.
+pub const PROMPT_HEIGHT: f32 = 176.0;
+/// The line below the prompt: its tokens, or examples while it is empty.
+pub const BELOW_PROMPT_HEIGHT: f32 = 22.0;
+/// The line above the main button, which is there whether it says something or not.
+pub const ABOVE_MAIN_HEIGHT: f32 = 24.0;
+/// A number of frames behind a slider.
+pub const FRAMES_WIDTH: f32 = 92.0;
 /// What the memory panel has at most of the height: the rest is the picture's.
 pub const MEMORY_SHARE: f32 = 0.36;
 /// Height of the memory graph with the lines of words above it.
@@ -62,9 +74,19 @@ pub const SEED_DICE_WIDTH: f32 = 30.0;
 /// The window's size when it is opened for the first time.
 pub const WINDOW_SIZE: Vec2 = vec2(1240.0, 820.0);
 /// The window cannot be made smaller.
-pub const WINDOW_MIN_SIZE: Vec2 = vec2(900.0, 600.0);
+pub const WINDOW_MIN_SIZE: Vec2 = vec2(800.0, 500.0);
 /// Beside the form; its scroll bar stands in it.
 pub const FORM_MARGIN: i8 = 14;
+/// The sign of the program, before the buttons of the header.
+pub const SIGN_SIZE: f32 = 26.0;
+/// A button of the header: its icon, and below it its label.
+pub const HEADER_BUTTON_HEIGHT: f32 = 40.0;
+pub const HEADER_BUTTON_MARGIN: f32 = 5.0;
+pub const HEADER_ICON: f32 = 17.0;
+pub const HEADER_LABEL: f32 = 10.5;
+/// Height of the small number at the corner of such a button.
+pub const BADGE_HEIGHT: f32 = 14.0;
+pub const BADGE_TEXT: f32 = 9.5;
 /// Between two groups of controls.
 pub const GAP: f32 = 12.0;
 /// Between things that belong together.
@@ -95,9 +117,11 @@ pub const MODELS_WIDTH: f32 = 380.0;
 pub const MODELS_MIN_WIDTH: f32 = 250.0;
 /// One line of it: a name, and below it what the model is.
 pub const MODEL_ROW_HEIGHT: f32 = 46.0;
+/// A model of the first page, with whether it fits.
+pub const FIT_WIDTH: f32 = 350.0;
 /// The button that the first page is about.
 pub const FIRST_BUTTON_WIDTH: f32 = 320.0;
-/// Between a page and its edges.
+/// Between a page and its edges; its scroll bar stands in it at the right.
 pub const PAGE_MARGIN: Margin = Margin {
     left: 24,
     right: 12,
@@ -162,19 +186,27 @@ pub const QUESTION_WIDTH: f32 = 400.0;
 /// A long negative prompt scrolls beyond this height.
 pub const NEGATIVE_HEIGHT: f32 = 84.0;
 /// Width of the labels before controls, with room for a small button.
-pub const LABEL_WIDTH: f32 = 86.0;
+pub const LABEL_WIDTH: f32 = 106.0;
 /// Of the icon that puts a field back.
 pub const SMALL_ICON: f32 = 12.0;
+/// Of the sign of what opens and folds.
+pub const CHEVRON: f32 = 12.0;
 /// Of a menu with fields.
 pub const MENU_WIDTH: f32 = 240.0;
-/// Width of the number behind a slider.
-pub const VALUE_WIDTH: f32 = 70.0;
+/// Width of the number behind a slider, so that all of them end at one edge.
+pub const VALUE_WIDTH: f32 = 64.0;
 /// Around the picture.
 pub const STAGE_MARGIN: f32 = 16.0;
 /// The player's buttons and the gaps between them.
-pub const BAR_BUTTONS_WIDTH: f32 = 420.0;
+pub const BAR_BUTTONS_WIDTH: f32 = 505.0;
+/// The same, where the menu's button has no name.
+pub const BAR_SNUG_WIDTH: f32 = 452.0;
+/// The same, where speed, repeat and size stand in the menu.
+pub const BAR_NARROW_WIDTH: f32 = 230.0;
+/// The bar over a picture that has the whole screen is no wider.
+pub const FULL_BAR_WIDTH: f32 = 960.0;
 /// A narrower slider of the player's stands in a row of its own.
-pub const POSITION_MIN_WIDTH: f32 = 160.0;
+pub const POSITION_MIN_WIDTH: f32 = 148.0;
 /// The box with the speed of play.
 pub const SPEED_WIDTH: f32 = 64.0;
 /// As wide as a hand finds the line between two pictures.
@@ -392,84 +424,4 @@ fn widgets(palette: &Palette) -> Widgets {
 }
 
 #[cfg(test)]
-mod tests {
-    use egui::{Id, TextEdit, ViewportId};
-
-    use super::*;
-
-    #[test]
-    fn a_field_that_has_the_keyboard_paints_nothing_by_itself() {
-        let ctx = Context::default();
-        install(&ctx);
-        let mut text = String::from("a boat");
-        let mut delay = None;
-        for round in 0..10 {
-            let input = egui::RawInput {
-                time: Some(f64::from(round) * 0.1),
-                ..Default::default()
-            };
-            let mut output = ctx.run_ui(input, |ui| {
-                let id = Id::unique("prompt");
-                ui.memory_mut(|memory| memory.request_focus(id));
-                ui.add(TextEdit::multiline(&mut text).id(id));
-            });
-            output.textures_delta.clear();
-            delay = Some(output.viewport_output[&ViewportId::ROOT].repaint_delay);
-        }
-        assert_eq!(delay, Some(std::time::Duration::MAX));
-    }
-
-    /// As WCAG 2 defines it; 4.5 can be read by most people.
-    fn contrast(one: Color32, other: Color32) -> f32 {
-        let luminance = |colour: Color32| {
-            let [red, green, blue, _] = egui::Rgba::from(colour).to_array();
-            0.2126 * red + 0.7152 * green + 0.0722 * blue
-        };
-        let (one, other) = (luminance(one), luminance(other));
-        (one.max(other) + 0.05) / (one.min(other) + 0.05)
-    }
-
-    #[test]
-    fn every_colour_of_words_can_be_read_on_what_it_stands_on() {
-        for (look, palette) in [("dark", &DARKROOM), ("light", &DAYLIGHT)] {
-            let assert_readable = |ink: Color32, fill: Color32, least: f32, what: &str| {
-                let found = contrast(ink, fill);
-                assert!(found >= least, "{look}: {what} has a contrast of {found}");
-            };
-            let fills = [
-                ("panel", palette.panel),
-                ("stage", palette.stage),
-                ("field", palette.field),
-                ("raised", palette.raised),
-            ];
-            let inks = [
-                ("text", palette.text),
-                ("weak", palette.weak),
-                ("amber", palette.amber),
-                ("error", palette.error),
-                ("good", palette.good),
-            ];
-            for (name, fill) in fills {
-                for (ink_name, ink) in inks {
-                    assert_readable(ink, fill, 4.5, &format!("{ink_name} on {name}"));
-                }
-                let chosen = fill.blend(selected(palette));
-                assert_readable(palette.text, chosen, 4.5, &format!("chosen on {name}"));
-            }
-            assert_readable(palette.text, palette.hovered, 4.5, "text on hovered");
-            // Large words only.
-            assert_readable(palette.on_accent, palette.accent, 3.0, "the main button");
-            let of_legend = [
-                ("used", palette.used),
-                ("allocated", palette.allocated),
-                ("reserved", palette.reserved),
-                ("cap", palette.cap),
-                ("cache", palette.cache),
-                ("available", palette.available),
-            ];
-            for (name, ink) in of_legend {
-                assert_readable(ink, palette.panel, 4.5, name);
-            }
-        }
-    }
-}
+mod tests;

@@ -3,10 +3,11 @@
 //! Each takes the name that a screen reader says and the sentence that explains it; nothing here
 //! knows a job.
 
+use egui::style::WidgetVisuals;
 use egui::{
-    Align, Align2, Button, Color32, Context, CornerRadius, FontId, Frame, Id, Label, Layout,
-    Margin, Modal, ModalResponse, Pos2, ProgressBar, Rect, Response, RichText, Sense, Slider,
-    Stroke, TextEdit, TextureHandle, Ui, Vec2, pos2, vec2,
+    Align, Align2, Button, Color32, ComboBox, CornerRadius, DragValue, FontId, Frame, Id, Label,
+    Layout, Margin, Pos2, ProgressBar, Rect, Response, RichText, Sense, Slider, Stroke, TextEdit,
+    TextureHandle, Ui, Vec2, pos2, vec2,
 };
 
 use crate::app::notices::sentence;
@@ -66,6 +67,20 @@ pub fn icon_toggle(
     ui.add(button)
         .on_hover_text(explanation)
         .accessible_name(name)
+}
+
+/// The sign before what folds.
+pub fn caret(is_open: bool) -> char {
+    if is_open {
+        icons::CARET_DOWN
+    } else {
+        icons::CARET_RIGHT
+    }
+}
+
+/// The sign of a list to choose from, the same as of what folds.
+pub fn list_icon(ui: &Ui, rect: Rect, visuals: &WidgetVisuals, _is_open: bool) {
+    chevron(ui, rect, visuals.fg_stroke.color, icons::CARET_DOWN);
 }
 
 /// The colour of quiet words on a button that is chosen or is not.
@@ -204,6 +219,12 @@ pub fn main_button(ui: &mut Ui, is_enabled: bool, icon: char, text: &str) -> Res
         .fill(fill)
         .stroke(Stroke::NONE)
         .min_size(vec2(0.0, theme::MAIN_BUTTON_HEIGHT));
+    across(ui, text, |ui| ui.add_enabled(is_enabled, button)).accessible_name(text)
+}
+
+/// As wide as [`main_button`], where that is not the one of the page.
+pub fn second_button(ui: &mut Ui, is_enabled: bool, icon: char, text: &str) -> Response {
+    let button = Button::new(with_icon(icon, text)).min_size(vec2(0.0, theme::MAIN_BUTTON_HEIGHT));
     across(ui, text, |ui| ui.add_enabled(is_enabled, button)).accessible_name(text)
 }
 
@@ -377,26 +398,6 @@ pub fn field_width(ui: &Ui, wanted: f32) -> f32 {
         .max(theme::LABEL_WIDTH)
 }
 
-/// So wide, or as wide as the window has room for a question over it.
-pub fn modal_width(ctx: &Context, wanted: f32) -> f32 {
-    wanted.min(ctx.content_rect().width() - 4.0 * theme::GAP)
-}
-
-/// Something over the window that is to be done or closed before all else, so wide where there is room.
-pub fn modal<R>(
-    ctx: &Context,
-    id: &str,
-    (width, margin): (f32, i8),
-    contents: impl FnOnce(&mut Ui) -> R,
-) -> ModalResponse<R> {
-    let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(margin));
-    let width = modal_width(ctx, width);
-    Modal::new(Id::unique(id)).frame(frame).show(ctx, |ui| {
-        ui.set_width(width);
-        contents(ui)
-    })
-}
-
 /// A button of a group of which one may be chosen.
 pub fn choice(ui: &mut Ui, is_chosen: bool, text: &str, explanation: &str) -> Response {
     ui.add(Button::selectable(is_chosen, text).frame_when_inactive(true))
@@ -404,11 +405,54 @@ pub fn choice(ui: &mut Ui, is_chosen: bool, text: &str, explanation: &str) -> Re
         .accessible_name(text)
 }
 
-/// A slider that takes the rest of the row, with its value behind it.
+/// A slider that takes the rest of the row, with its value behind it. All of them end at one edge.
 pub fn wide_slider(ui: &mut Ui, slider: Slider<'_>, explanation: &str) -> Response {
-    ui.spacing_mut().slider_width =
-        (ui.available_width() - theme::VALUE_WIDTH).max(theme::LABEL_WIDTH);
+    let gap = ui.spacing().item_spacing.x;
+    let width = ui.available_width() - theme::VALUE_WIDTH - gap;
+    ui.spacing_mut().slider_width = width.max(theme::VALUE_WIDTH);
+    ui.spacing_mut().interact_size.x = theme::VALUE_WIDTH;
     ui.add(slider).on_hover_text(explanation)
+}
+
+/// A number of this width.
+pub fn number(ui: &mut Ui, width: f32, value: DragValue<'_>) -> Response {
+    ui.add_sized(vec2(width, ui.spacing().interact_size.y), value)
+}
+
+/// A list to choose from, as wide as there is room.
+pub fn list_box(ui: &Ui, id: &str, selected: &str) -> ComboBox<'static> {
+    ComboBox::from_id_salt(id)
+        .selected_text(selected.to_owned())
+        .width(ui.available_width())
+        .icon(list_icon)
+}
+
+/// The sign of what opens and folds, the same everywhere.
+fn chevron(ui: &Ui, rect: Rect, colour: Color32, icon: char) {
+    let font = FontId::proportional(theme::CHEVRON);
+    ui.painter()
+        .text(rect.center(), Align2::CENTER_CENTER, icon, font, colour);
+}
+
+/// The sign before the heading of a part that folds.
+pub fn fold_icon(ui: &mut Ui, openness: f32, response: &Response) {
+    let icon = if openness > 0.5 {
+        icons::CARET_DOWN
+    } else {
+        icons::CARET_RIGHT
+    };
+    let colour = ui.style().interact(response).fg_stroke.color;
+    chevron(ui, response.rect, colour, icon);
+}
+
+/// A line of so much height, which is there whether it says something or not: what stands below it does not jump.
+pub fn reserved<R>(ui: &mut Ui, height: f32, contents: impl FnOnce(&mut Ui) -> R) -> R {
+    let size = vec2(ui.available_width(), height);
+    ui.allocate_ui_with_layout(size, Layout::top_down(Align::Min), |ui| {
+        ui.set_min_size(size);
+        contents(ui)
+    })
+    .inner
 }
 
 /// A raised frame with a coloured edge.

@@ -173,10 +173,10 @@ fn num_steps(request: &GenerateRequest) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::test_request;
+    use crate::worker::request_of_tests;
 
     fn request() -> GenerateRequest {
-        let mut request = test_request::request();
+        let mut request = request_of_tests::request();
         request.files.transformer_2 = Some("low".into());
         (request.width, request.height, request.num_frames) = (32, 32, 5);
         (request.sampling.num_steps, request.sampling.guidance_scale) = (40, 1.0);

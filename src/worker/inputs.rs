@@ -279,7 +279,7 @@ fn unusable(err: &MediaError) -> JobError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::test_request::request;
+    use crate::worker::request_of_tests::request;
 
     #[test]
     fn a_clip_that_would_be_too_much_in_the_results_size_is_refused_before_it_is_read() {

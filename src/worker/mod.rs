@@ -22,7 +22,7 @@ mod tiers;
 mod walk;
 
 #[cfg(test)]
-mod test_request;
+mod request_of_tests;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -422,7 +422,7 @@ fn room_of(request: &GenerateRequest) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::test_request::request;
+    use crate::worker::request_of_tests::request;
 
     #[test]
     fn a_job_is_refused_before_it_computes_where_its_folder_has_too_little_room() {
@@ -434,7 +434,7 @@ mod tests {
         assert!(check_room(None, &request, &folder).is_ok());
         let err = check_room(Some(1_000_000), &request, &folder).unwrap_err();
         assert!(
-            err.summary.ends_with("where 977 KiB are free: /jobs/1"),
+            err.summary.ends_with("but 977 KiB is free: /jobs/1"),
             "{err}"
         );
     }

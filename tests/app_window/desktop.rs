@@ -311,7 +311,7 @@ fn at_three_times_the_size_form_and_pages_take_turns_and_nothing_is_cut_off() {
         "Generate",
         "Settings",
         "Doctor",
-        "Hide memory",
+        "Show memory",
     ] {
         fits(&bench, name);
     }
@@ -328,7 +328,7 @@ fn at_three_times_the_size_form_and_pages_take_turns_and_nothing_is_cut_off() {
     fits(&bench, "Generate");
     let sent = bench.start_job();
     bench.finish_job(&sent, 4);
-    fits(&bench, "Hide memory");
+    fits(&bench, "Show memory");
 }
 
 #[test]
@@ -408,4 +408,78 @@ fn what_is_typed_at_once_behind_the_key_for_the_prompt_is_in_it() {
     input.events.push(egui::Event::Text("a boat".to_owned()));
     bench.settle();
     assert_eq!(bench.app().cx.form.prompt, "a boat");
+}
+
+fn search(bench: &mut Bench, text: &str) {
+    press_keys(bench, Modifiers::COMMAND, Key::K);
+    bench
+        .harness
+        .get_by_label("Search commands")
+        .type_text(text);
+    bench.settle();
+}
+
+#[test]
+fn the_palette_offers_what_can_be_done_now_and_nothing_else() {
+    let mut bench = Bench::new();
+    let names = |bench: &mut Bench, text: &str| {
+        search(bench, text);
+        let found = bench.app().palette.found(text);
+        let names: Vec<String> = found.iter().map(|entry| entry.name.clone()).collect();
+        press_keys(bench, Modifiers::NONE, Key::Escape);
+        names
+    };
+    let first = names(&mut bench, "");
+    for name in [
+        "Cancel the running job",
+        "Resume the queue",
+        "Clear the queue",
+        "Undo",
+        "Copy path",
+        "Paint a mask",
+        "Next frame",
+        "Compare: show more of A",
+    ] {
+        assert!(!first.iter().any(|it| it == name), "{name}");
+    }
+    let theme = names(&mut bench, "theme");
+    assert_eq!(theme[0], "Theme: switch between dark and light");
+    let sent = bench.start_job();
+    assert_eq!(
+        names(&mut bench, "cancel running")[0],
+        "Cancel the running job"
+    );
+    bench.finish_job(&sent, 3);
+    assert_eq!(names(&mut bench, "copy path")[0], "Copy path");
+    assert!(
+        names(&mut bench, "cancel running")
+            .iter()
+            .all(|it| it != "Cancel the running job")
+    );
+    search(&mut bench, "copy path");
+    bench.harness.key_press(Key::Enter);
+    let mut copied = None;
+    for _ in 0..5 {
+        bench.harness.step();
+        copied = copied.or_else(|| bench.copied());
+    }
+    let path = sent.request.out.display().to_string();
+    assert_eq!(copied, Some(path));
+}
+
+#[test]
+fn the_palette_stands_still_while_somebody_types() {
+    let mut bench = Bench::new();
+    search(&mut bench, "");
+    let place = |bench: &Bench| bench.harness.get_by_label("Search commands").rect();
+    let before = place(&bench);
+    for text in ["d", "octor", " of nothing at all"] {
+        bench
+            .harness
+            .get_by_label("Search commands")
+            .type_text(text);
+        bench.settle();
+        assert_eq!(place(&bench), before, "{text}");
+    }
+    bench.assert_shows("No matches");
 }

@@ -81,6 +81,27 @@ fn the_doctors_page_shows_every_verdict_and_examines_again_when_asked() {
 }
 
 #[test]
+fn only_what_could_have_gone_wrong_has_a_tick() {
+    let mut bench = Bench::with(|startup| {
+        startup.examine = Arc::new(move |_, tell| {
+            tell(check(Group::Engine, "engine", Status::Ok, "it starts"));
+            tell(check(Group::System, "kernel", Status::Ok, "6.12"));
+            let gpu = "no supported GPU found";
+            tell(check(Group::Gpu, "gpu", Status::Warn, gpu));
+        });
+    });
+    bench.press("Doctor");
+    bench.until("all is told", |bench| bench.has("No supported GPU"));
+    bench.assert_shows("1 fine");
+    bench.assert_shows("1 note");
+    bench.assert_shows("6.12");
+    let ticks = bench
+        .harness
+        .query_all_by_role_and_label(Role::Image, "Fine");
+    assert_eq!(ticks.count(), 1);
+}
+
+#[test]
 fn what_is_fine_can_be_hidden_and_commands_and_the_report_copied() {
     let (mut bench, _) = sick();
     bench.press("Doctor");
@@ -115,6 +136,7 @@ fn what_is_fine_can_be_hidden_and_commands_and_the_report_copied() {
 #[test]
 fn the_graph_tells_of_the_machine_and_its_record_is_offered_when_the_job_has_ended() {
     let mut bench = Bench::new();
+    bench.press("Show memory");
     let sent = bench.start_job();
     bench.say(
         sent.id,

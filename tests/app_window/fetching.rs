@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::FetchCommand;
 use safelight::app::fetching::FetchState;
 use safelight::app::models::FoundModels;
@@ -111,10 +112,10 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
     look_at_it(&mut bench);
     for text in [
         "Licence: CC0-1.0",
-        "Transformer: tiny_wan.safetensors, size from the server",
+        "Transformer: tiny_wan.safetensors, size not known yet",
         "Autoencoder: tiny_vae.safetensors, 3 MiB",
         "Goes into",
-        "2 files to fetch",
+        "2 files to download",
     ] {
         bench.assert_shows(text);
     }
@@ -122,24 +123,24 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
     bench.until("the sizes are there", |bench| {
         matches!(state(bench), Some(FetchState::Asked(_)))
     });
-    bench.assert_shows("Fetch 6 MiB into");
+    bench.assert_shows("Download 6 MiB into");
     bench.assert_shows("are free");
     assert!(
         server.requests("GET").is_empty(),
         "nothing comes before a yes"
     );
 
-    bench.press("Fetch now");
+    bench.press("Download now");
     bench.until("the second file has begun", |bench| {
-        bench.has("Fetching tiny_vae.safetensors: 4 MiB of 6 MiB")
+        bench.has("Downloading tiny_vae.safetensors: 4 MiB of 6 MiB")
     });
     bench.press("Pause");
     bench.until("it has stopped", |bench| {
         state(bench) == Some(FetchState::Stopped(None))
     });
-    bench.assert_shows("Paused: 4 MiB of 6 MiB are here");
+    bench.assert_shows("Paused at 4 MiB of 6 MiB");
     is_stalling.store(false, Ordering::Relaxed);
-    bench.press("Go on");
+    bench.press("Continue");
     bench.until("the model is chosen", |bench| {
         bench.app().cx.form.model.as_deref() == Some("tiny")
     });
@@ -174,8 +175,41 @@ fn what_stands_in_the_way_of_fetching_is_said_in_its_place() {
         matches!(state(bench), Some(FetchState::Stopped(Some(_))))
     });
     bench.assert_shows("agree on the model's page");
+    bench.press("Try again");
+    bench.until("it has failed again", |bench| {
+        matches!(state(bench), Some(FetchState::Stopped(Some(_))))
+    });
     bench.press("Close");
     assert_eq!(state(&mut bench), None);
+}
+
+#[test]
+fn a_failed_download_stays_on_its_page_and_moves_nothing_in_the_form() {
+    let server = Server::start(|_| Answer::of(403).with("content-length", 0));
+    let mut bench = bench_of(&server.url);
+    let places = |bench: &Bench| {
+        ["Prompt", "Seed", "Length"].map(|name| bench.harness.get_by_label(name).rect())
+    };
+    let before = places(&bench);
+    look_at_it(&mut bench);
+    bench.press("Download…");
+    bench.until("the server has answered", |bench| {
+        matches!(state(bench), Some(FetchState::Stopped(Some(_))))
+    });
+    bench.press("Close the models");
+    assert_eq!(places(&bench), before);
+    assert!(!bench.has("Try again"), "not in the form");
+    // Looking at another model does not lose it.
+    bench.look_at_model("Little World");
+    bench.press("Downloads");
+    bench.assert_shows("Tiny Fetched");
+    bench.assert_shows("Paused or failed");
+    assert_eq!(bench.app().fetching.stopped().count(), 1);
+    bench.press("Close");
+    assert_eq!(bench.app().fetching.stopped().count(), 0);
+    bench.assert_shows("Nothing is being downloaded");
+    bench.press("Downloads");
+    assert!(!bench.has("Nothing is being downloaded"));
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn a_file_that_is_no_picture_is_refused_with_a_sentence() {
     std::fs::write(&path, "just text").unwrap();
     bench.drop_file(&path);
     bench.until("it is refused", |bench| bench.has("is a text file"));
-    bench.assert_shows("Choose another picture, or a clip to go on from");
+    bench.assert_shows("Choose another picture, or a clip to continue");
     let times = bench.harness.query_all_by_label_contains("PNG, JPEG");
     assert_eq!(times.count(), 1, "the kinds of pictures stand there once");
     assert!(bench.app().inputs.is_empty());
@@ -70,7 +70,7 @@ fn a_pasted_picture_becomes_the_start_picture() {
     bench.harness.step();
     bench.until("it is there", |bench| bench.has("40 × 30 pixels"));
     let start = bench.app().inputs.get(Slot::Start).unwrap();
-    let path = start.path().to_path_buf();
+    let path = start.source.path().to_path_buf();
     assert!(path.starts_with(bench.home.path()) && path.is_file());
 }
 
@@ -90,7 +90,7 @@ fn a_model_without_pictures_says_so() {
     let path = bench.picture_file("boat.png", 64, 64);
     bench.drop_file(&path);
     bench.until("it is said", |bench| {
-        bench.has("makes clips from text alone")
+        bench.has("makes clips from text only")
     });
     bench.press("Remove start picture");
     bench.press("Generate");
@@ -112,7 +112,7 @@ fn a_size_that_the_model_cannot_make_is_explained_beside_it_and_not_sent() {
     bench.assert_no_job();
     bench.app().cx.form.width = Some(288);
     bench.settle();
-    assert!(!bench.has("Expected a width"));
+    assert!(!bench.has("The width must"));
     bench.press("Generate");
     let request = bench.next_job().request;
     assert_eq!((request.width, request.height), (288, 256));
@@ -156,7 +156,7 @@ fn a_length_far_beyond_the_model_is_refused() {
     let mut bench = Bench::new();
     bench.app().cx.form.num_frames = Some(500);
     bench.settle();
-    bench.assert_shows("Expected a number of frames of the form 4n+1 up to 81");
+    bench.assert_shows("The number of frames must be 4n+1 and at most 81");
     bench.press("Generate");
     bench.assert_no_job();
 }
@@ -180,6 +180,7 @@ fn seed_of_next_job(bench: &mut Bench) -> u64 {
 }
 
 fn choose_seed_mode(bench: &mut Bench, name: &str) {
+    bench.scroll_to("Seed mode");
     bench.harness.get_by_label("Seed mode").click();
     bench.settle();
     bench
@@ -222,6 +223,7 @@ fn a_seed_is_new_for_every_clip_or_stays_or_counts_on() {
 fn the_dice_rolls_the_seed_of_the_next_clip() {
     let mut bench = Bench::new();
     let first = seed_of_next_job(&mut bench);
+    bench.scroll_to("Roll a new seed");
     bench.press("Roll a new seed");
     let rolled = bench.app().cx.form.seed;
     assert_ne!(rolled, first);
@@ -249,7 +251,7 @@ fn a_seed_that_is_no_number_is_explained() {
     let mut bench = Bench::new();
     bench.app().cx.form.type_seed("lucky".into());
     bench.settle();
-    bench.assert_shows("Expected a whole number from 0 to 18446744073709551615 as the seed");
+    bench.assert_shows("The seed must be a whole number from 0 to 18446744073709551615");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The gallery: results appear by themselves, are found, chosen, liked, thrown away and brought back.
 
+mod trash;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,8 +9,7 @@ use std::sync::Arc;
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::commands::{AppCommand, GalleryCommand, LibraryCommand};
-use safelight::app::gallery::wishes::TrashWish;
+use safelight::app::commands::{GalleryCommand, LibraryCommand};
 use safelight::app::inputs::Slot;
 use safelight::app::state::Page;
 use safelight::app::thumbs::Pictured;
@@ -114,7 +115,7 @@ fn an_empty_gallery_says_what_will_appear_and_shows_the_first_result_by_itself()
     let mut bench = window(home.path());
     bench.open_gallery();
     bench.until("nothing is found", |bench| bench.has("Nothing here yet"));
-    bench.assert_shows("appears here by itself");
+    bench.assert_shows("appears here, newest first");
     result(home.path(), "boat.png", "a red boat", 7);
     bench.until_shown(1);
     assert_eq!(bench.shown(), ["a red boat, picture"]);
@@ -137,7 +138,7 @@ fn search_and_filters_find_results_and_can_be_taken_back() {
     });
     bench.assert_shows("1 result found");
     bench.press("Pictures");
-    bench.until("nothing matches", |bench| bench.has("Nothing matches"));
+    bench.until("nothing matches", |bench| bench.has("No matches"));
     bench.press("Show all results");
     bench.until_shown(3);
     bench.press("Clips");
@@ -168,135 +169,7 @@ fn a_favourite_is_one_after_a_restart_and_can_be_shown_alone() {
     assert_eq!(bench.shown(), ["a hill, picture, favourite"]);
     bench.choose("a hill, picture, favourite");
     bench.press("Not a favourite");
-    bench.until("none is left", |bench| bench.has("Nothing matches"));
-}
-
-#[test]
-fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
-    let home = tempfile::tempdir().unwrap();
-    let path = result(home.path(), "a.png", "a red boat", 7);
-    let sidecar = path.with_extension("json");
-    fs::write(&sidecar, r#"{"app": "Safelight", "request": {}}"#).unwrap();
-    result(home.path(), "b.png", "a hill", 8);
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(2);
-    bench.choose("a red boat, picture");
-    bench.key(Modifiers::NONE, Key::Delete);
-    bench.until("it has gone", |bench| bench.shown() == ["a hill, picture"]);
-    let trash = home.path().join("Trash");
-    assert!(!path.exists() && !sidecar.exists());
-    assert!(trash.join("files/a.png").exists() && trash.join("files/a.json").exists());
-    assert!(trash.join("info/a.png.trashinfo").exists());
-    bench.assert_shows("1 result is in the trash");
-    assert_eq!(bench.chosen(), ["b.png"], "the neighbour is chosen");
-    bench.press("Undo");
-    bench.until("it is back", |bench| bench.shown().len() == 2);
-    assert!(path.exists() && sidecar.exists() && !trash.join("files/a.png").exists());
-    assert!(!bench.has("in the trash"));
-    bench.key(Modifiers::COMMAND, Key::Z);
-    bench.assert_shows("There is nothing to undo");
-}
-
-#[test]
-fn each_undo_brings_back_one_deletion_and_chooses_what_came_back() {
-    let home = tempfile::tempdir().unwrap();
-    for name in ["a", "b", "c"] {
-        result(home.path(), &format!("{name}.png"), name, 7);
-    }
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(3);
-    bench.choose("a, picture");
-    let wishes = |name: &str| {
-        let path = results(home.path()).join(name);
-        let is_frame = false;
-        AppCommand::Gallery(GalleryCommand::Trash(vec![TrashWish { path, is_frame }]))
-    };
-    // The second while the first is under way, and the first once more.
-    for name in ["a.png", "b.png", "a.png"] {
-        bench.app().cx.push(wishes(name));
-    }
-    bench.until("both have gone", |bench| bench.shown() == ["c, picture"]);
-    assert_eq!(bench.told(), ["1 result is in the trash"]);
-    bench.key(Modifiers::COMMAND, Key::Z);
-    bench.until("one is back", |bench| {
-        bench.shown().len() == 2 && bench.chosen() == ["b.png"]
-    });
-    assert_eq!(bench.app().cx.undo.last(), Some("delete a result"));
-    bench.key(Modifiers::COMMAND, Key::Z);
-    bench.until("the other is back", |bench| {
-        bench.shown().len() == 3 && bench.chosen() == ["a.png"]
-    });
-    assert!(!bench.has("in the trash"));
-}
-
-#[test]
-fn what_could_not_come_back_can_be_tried_again() {
-    let home = tempfile::tempdir().unwrap();
-    let path = result(home.path(), "a.png", "a red boat", 7);
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(1);
-    bench.choose("a red boat, picture");
-    bench.key(Modifiers::NONE, Key::Delete);
-    bench.until("it has gone", |bench| {
-        bench.has("1 result is in the trash") && bench.shown().is_empty()
-    });
-    fs::create_dir(&path).unwrap();
-    bench.press("Undo");
-    bench.until("it is told", |bench| bench.has("another file stands"));
-    fs::remove_dir(&path).unwrap();
-    bench.press("Try again");
-    bench.until("it is back", |bench| bench.shown().len() == 1);
-    assert!(path.is_file());
-}
-
-#[test]
-fn what_the_trash_does_not_have_any_more_is_told_once() {
-    let home = tempfile::tempdir().unwrap();
-    result(home.path(), "a.png", "a red boat", 7);
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(1);
-    bench.choose("a red boat, picture");
-    bench.key(Modifiers::NONE, Key::Delete);
-    bench.until("it has gone", |bench| {
-        bench.has("1 result is in the trash") && bench.shown().is_empty()
-    });
-    fs::remove_dir_all(home.path().join("Trash")).unwrap();
-    bench.key(Modifiers::COMMAND, Key::Z);
-    bench.until("it is told", |bench| {
-        bench.has("this file is not in the trash any more")
-    });
-    bench.assert_shows("The trash was emptied");
-    assert!(!bench.has("Try again"));
-    assert_eq!(bench.app().cx.undo.last(), None);
-}
-
-#[test]
-fn what_a_job_writes_or_begins_with_is_not_deleted() {
-    let home = tempfile::tempdir().unwrap();
-    let mut bench = window(home.path());
-    let sent = bench.start_job();
-    let name = sent
-        .request
-        .out
-        .file_name()
-        .unwrap()
-        .to_str()
-        .unwrap()
-        .to_owned();
-    result(home.path(), &name, "growing", 7);
-    bench.open_gallery();
-    bench.until_shown(1);
-    bench.choose("growing, clip");
-    bench.press("Delete");
-    bench.until("it is told", |bench| {
-        bench.has("the running job writes this file")
-    });
-    assert!(sent.request.out.exists());
-    assert!(!bench.has("in the trash"));
+    bench.until("none is left", |bench| bench.has("No matches"));
 }
 
 #[test]
@@ -316,7 +189,7 @@ fn a_clip_of_numbered_pictures_is_gone_on_from_as_one() {
     bench.open_gallery();
     bench.until_shown(1);
     bench.choose("a boat, clip");
-    bench.press("Continue from last frame");
+    bench.press("Extend clip");
     bench.until("it is opened", |bench| {
         bench.app().inputs.get(Slot::Start).is_some()
     });
@@ -377,7 +250,7 @@ fn keys_choose_and_a_field_keeps_what_is_typed_into_it() {
     assert_eq!(first.len(), 1);
     bench.key(Modifiers::SHIFT, Key::ArrowRight);
     assert_eq!(bench.chosen().len(), 2);
-    bench.assert_shows("2 results chosen");
+    bench.assert_shows("2 results selected");
     assert!(bench.harness.query_by_label("Compare").is_some());
     bench.key(Modifiers::COMMAND, Key::A);
     assert_eq!(bench.chosen().len(), 3);
@@ -455,7 +328,7 @@ fn a_broken_file_is_a_quiet_place_with_its_reason() {
     bench.assert_shows("This file is empty");
     assert!(bench.app().cx.notices.all().is_empty());
     assert_eq!(bench.app().cx.page, Page::Gallery);
-    for name in ["Play", "Use these settings", "Use as start picture"] {
+    for name in ["Play", "Use settings", "Use as start picture"] {
         assert!(bench.is_disabled(name), "{name}");
     }
     assert!(!bench.is_disabled("Delete"));
@@ -472,7 +345,7 @@ fn a_picture_without_settings_offers_none_and_tells_its_folder() {
     bench.open_gallery();
     bench.until_shown(1);
     bench.choose("a.png, picture");
-    assert!(bench.is_disabled("Use these settings") && !bench.is_disabled("Play"));
+    assert!(bench.is_disabled("Use settings") && !bench.is_disabled("Play"));
     bench.assert_shows("old/a.png, ");
 }
 
@@ -493,7 +366,7 @@ fn the_right_button_opens_a_menu_of_what_can_be_done() {
         ["a.png"],
         "the menu is for what it lies over"
     );
-    for name in ["Play", "Use these settings", "Copy path", "Delete"] {
+    for name in ["Play", "Use settings", "Copy path", "Delete"] {
         let found = bench.harness.query_all_by_label(name).count();
         assert_eq!(found, 2, "{name}");
     }

@@ -1,5 +1,8 @@
 //! The real window without a display, with a test in the worker's place.
 
+#[path = "made_files.rs"]
+mod made_files;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -18,7 +21,7 @@ use safelight_core::job::{
     CancelToken, Clip, GenerateRequest, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample,
     PartialSampling, Recipe, Sampler, Sampling, SectionOrder, StageTime,
 };
-use safelight_core::media::{ClipOptions, Picture, write_clip};
+use safelight_core::media::Picture;
 use safelight_core::model::{
     Defaults, Guidance, ImageRole, InputUse, Limits, ModelFiles, ModelSpec, Preset,
 };
@@ -346,8 +349,13 @@ impl Bench {
         self.settle();
     }
 
-    /// Presses Generate and begins the job.
+    /// Writes a prompt where there is none, presses Generate and begins the job.
     pub fn start_job(&mut self) -> Sent {
+        let app = self.app();
+        let example = app.cx.model().and_then(|spec| spec.example_prompts.first());
+        if let Some(example) = example.cloned().filter(|_| app.cx.form.prompt.is_empty()) {
+            app.cx.form.prompt = example;
+        }
         self.press_generate();
         let sent = self.next_job();
         self.say(sent.id, JobUpdate::Started(Recipe::of(&sent.request)));
@@ -368,9 +376,8 @@ impl Bench {
 
     /// Runs until all small pictures that are seen are there.
     pub fn until_pictured(&mut self) {
-        self.until("the small pictures are there", |bench| {
-            !bench.app().cx.thumbs.is_busy()
-        });
+        let are_there = |bench: &mut Self| !bench.app().cx.thumbs.is_busy();
+        self.until("the small pictures are there", are_there);
     }
 
     /// What the cards say, the oldest first.
@@ -422,29 +429,6 @@ impl Bench {
             self.harness.input_mut().dropped_files.push(file);
         }
         self.harness.step();
-    }
-
-    /// A clip file of this size and length, whose frames get brighter.
-    pub fn clip_file(&self, name: &str, width: u32, height: u32, num_frames: u8) -> PathBuf {
-        let path = self.home.path().join(name);
-        let frame = |index: u8| Picture::from_fn(width, height, |_, _| [index * 9, 40, 90]);
-        let frames = (0..num_frames).map(|index| frame(index).expect("it has pixels"));
-        let frames: Vec<Picture> = frames.collect();
-        let options = ClipOptions {
-            fps: 10.0,
-            ..Default::default()
-        };
-        write_clip(&path, &frames, options).expect("a clip is written");
-        path
-    }
-
-    /// A picture file of this size.
-    pub fn picture_file(&self, name: &str, width: u32, height: u32) -> PathBuf {
-        let path = self.home.path().join(name);
-        image::RgbImage::from_fn(width, height, |x, y| image::Rgb([x as u8, y as u8, 90]))
-            .save(&path)
-            .expect("a picture is written");
-        path
     }
 }
 

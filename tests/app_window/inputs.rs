@@ -153,7 +153,7 @@ fn the_words_over_the_window_say_where_held_files_will_go() {
     held(&mut bench, &["a.png", "a.png"]);
     bench.assert_shows("Drop it to start the clip from this picture");
     held(&mut bench, &["a.mp4"]);
-    bench.assert_shows("Drop it to go on from this clip");
+    bench.assert_shows("Drop it to extend this clip");
     held(&mut bench, &["a.png", "b.png"]);
     bench.assert_shows("starts from the first and ends on the second");
     held(&mut bench, &["a.png", "b.png", "c.png"]);
@@ -215,7 +215,7 @@ fn a_clip_cannot_be_an_end_and_stands_at_the_start_instead() {
     bench.until("its last frame is there", |bench| {
         bench.has("Last frame of boat.mp4")
     });
-    bench.assert_shows("Boat.mp4 is a clip: it is gone on from at the start");
+    bench.assert_shows("Boat.mp4 is a clip: it is continued from its end");
     let swap = bench
         .harness
         .get_by_role_and_label(Role::Button, "Swap pictures");
@@ -233,7 +233,7 @@ fn a_finished_clip_is_continued_from_its_file() {
         sent.id,
         safelight_core::job::JobUpdate::Ended(JobOutcome::Finished(made)),
     );
-    bench.press("Continue from last frame");
+    bench.press_more("Extend clip");
     bench.until("it is taken over", |bench| {
         bench.has("Last frame of made.mp4")
     });
@@ -246,7 +246,7 @@ fn a_finished_clip_whose_file_is_gone_is_continued_from_its_last_frame() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
     bench.finish_job(&sent, 5);
-    bench.press("Continue from last frame");
+    bench.press_more("Extend clip");
     bench.until("its frame is kept", |bench| {
         bench.has("Start picture last-frame")
     });
@@ -264,9 +264,10 @@ fn a_model_for_text_alone_cannot_continue_a_clip() {
     assert!(!bench.has("Start picture"));
     let sent = bench.start_job();
     bench.finish_job(&sent, 5);
+    bench.press("More");
     let button = bench
         .harness
-        .get_by_role_and_label(Role::Button, "Continue from last frame");
+        .get_by_role_and_label(Role::Button, "Extend clip");
     assert!(button.accesskit_node().is_disabled());
 }
 
@@ -281,7 +282,7 @@ fn an_earlier_clips_pictures_and_size_come_back_with_its_settings() {
     bench.finish_job(&sent, 5);
     bench.press("Remove end picture");
     bench.press("Remove start picture");
-    bench.press("Use these settings");
+    bench.press_more("Use settings");
     bench.until("both are there again", |bench| {
         bench.has("Start picture first.png") && bench.has("End picture last.png")
     });

@@ -48,7 +48,7 @@ fn open(path: &std::path::Path) -> AppCommand {
 /// The names of the start and the end picture.
 fn names(bench: &mut Bench) -> [Option<String>; 2] {
     let inputs = &bench.app().inputs;
-    [Slot::Start, Slot::End].map(|slot| inputs.get(slot).map(|input| input.file_name()))
+    [Slot::Start, Slot::End].map(|slot| inputs.get(slot).map(|input| input.source.file_name()))
 }
 
 /// Opens a picture of this name, behind all files that are on their way.
@@ -179,8 +179,8 @@ fn a_job_that_is_there_is_not_put_back_once_more() {
     let (mut bench, id) = with_a_waiting_job();
     let queue = &mut bench.app().queue;
     let removed = queue.remove(id).expect("it waits");
-    queue.put_all_back(vec![removed.clone()]);
-    queue.put_all_back(vec![removed]);
+    queue.put_all_back(vec![removed.clone()], false);
+    queue.put_all_back(vec![removed], false);
     assert_eq!(queue.waiting.len(), 1);
 }
 

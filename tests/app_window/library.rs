@@ -40,8 +40,16 @@ fn bench() -> Bench {
         });
         startup.library.survey = Arc::new(|wish, tell| {
             for (spec, word) in wish.specs.iter().zip([FitWord::Fits, FitWord::TooLarge]) {
-                let text = format!("{} of 24 GiB", spec.name);
-                tell(SurveyNews::Fit(spec.id.clone(), Fit { word, text }));
+                let fit = Fit {
+                    word,
+                    text: format!("{} of 24 GiB", spec.name),
+                    ways: match word {
+                        FitWord::TooLarge => vec!["Make it 640 × 352".into()],
+                        _ => Vec::new(),
+                    },
+                    secs: Some(50_400),
+                };
+                tell(SurveyNews::Fit(spec.id.clone(), fit));
             }
         });
     })
@@ -80,7 +88,7 @@ fn all_models_are_in_one_list_with_those_here_first() {
     for heading in [
         "On this disk",
         "Something is missing or wrong",
-        "Can be fetched",
+        "To download",
     ] {
         bench.assert_shows(heading);
     }
@@ -103,7 +111,7 @@ fn words_and_keys_find_and_use_a_model_without_the_mouse() {
     assert_eq!(bench.app().cx.page, Page::Watch);
     // The one used last stands above the others.
     open(&mut bench);
-    bench.assert_shows("Used lately");
+    bench.assert_shows("Used recently");
     assert_eq!(names(&bench)[0], "Flux");
     bench.harness.key_press(Key::ArrowDown);
     bench.settle();
@@ -134,7 +142,7 @@ fn a_search_that_finds_nothing_has_a_way_back() {
     let mut bench = bench();
     open(&mut bench);
     search(&mut bench, "no such thing");
-    bench.assert_shows("No model has all these words");
+    bench.assert_shows("No matches");
     bench.press("Show all");
     assert_eq!(names(&bench)[0], "Little World");
 }
@@ -149,6 +157,8 @@ fn another_cap_tells_anew_what_fits() {
                 let fit = Fit {
                     word,
                     text: text.clone(),
+                    ways: Vec::new(),
+                    secs: None,
                 };
                 tell(SurveyNews::Fit(spec.id.clone(), fit));
             }
@@ -176,7 +186,7 @@ fn the_card_says_what_a_model_is_where_it_lies_and_whether_it_fits() {
     for text in [
         "Wan I2V",
         "clips from picture, or first and last",
-        "Two transformers work in turn",
+        "It has two transformers",
         "CC0-1.0",
         "models/little-world",
     ] {
@@ -185,6 +195,8 @@ fn the_card_says_what_a_model_is_where_it_lies_and_whether_it_fits() {
     bench.until("it is known whether it fits", |bench| {
         bench.has("Pair of 24 GiB")
     });
+    bench.assert_shows("What makes it fit:");
+    bench.assert_shows("Make it 640 × 352");
     let copied = bench.copied_by("Copy path");
     assert_eq!(copied.as_deref(), Some("models/little-world"));
     bench.press("Favourite");
@@ -199,12 +211,22 @@ fn the_card_says_what_a_model_is_where_it_lies_and_whether_it_fits() {
 }
 
 #[test]
+fn a_model_that_fits_says_how_long_a_clip_takes() {
+    let mut bench = bench();
+    bench.look_at_model("Little World");
+    bench.until("it is known whether it fits", |bench| {
+        bench.has("A clip takes about 14 h")
+    });
+    assert!(!bench.has("What makes it fit:"));
+}
+
+#[test]
 fn a_model_that_lacks_a_file_names_it_and_offers_to_fetch_it() {
     let mut bench = bench();
     bench.look_at_model("wan2.1_t2v_14B_fp16");
     bench.assert_shows("Get wan_2.1_vae.safetensors from Comfy-Org");
     bench.assert_shows("Put it there");
-    bench.press("Get what is missing…");
+    bench.press("Download what is missing…");
     bench.assert_shows("wan_2.1_vae.safetensors");
     bench.assert_shows("Download…");
 }

@@ -148,26 +148,33 @@ fn the_smallest_window_shows_every_button_of_a_finished_clip() {
     bench.finish_job(&sent, 4);
     bench.start_job();
     bench.press("Result 1: a red boat sails to the right at sunset");
-    let size = egui::vec2(900.0, 600.0);
+    let size = egui::vec2(800.0, 500.0);
     bench.harness.set_size(size);
     bench.settle();
     let window = egui::Rect::from_min_size(egui::Pos2::ZERO, size);
-    for name in [
-        "Open folder",
-        "Copy path",
-        "Use these settings",
-        "Continue from last frame",
-        "Back to the live preview",
-    ] {
+    let assert_within = |bench: &Bench, name: &str| {
         let button = bench.harness.get_by_label(name).rect();
         assert!(window.contains_rect(button), "{name}: {button:?}");
+    };
+    for name in ["Pause", "Full screen", "More", "Back to the live preview"] {
+        assert_within(&bench, name);
+    }
+    bench.press("More");
+    for name in [
+        "Use settings",
+        "Extend clip",
+        "Open folder",
+        "Copy path",
+        "Delete",
+    ] {
+        assert_within(&bench, name);
     }
 }
 
 #[test]
 fn the_smallest_window_shows_generate() {
     let mut bench = Bench::new();
-    bench.harness.set_size(egui::vec2(900.0, 600.0));
+    bench.harness.set_size(egui::vec2(800.0, 500.0));
     bench.settle();
     let button = {
         use egui_kittest::kittest::Queryable as _;
@@ -177,6 +184,6 @@ fn the_smallest_window_shows_generate() {
             .rect()
     };
     assert!(
-        egui::Rect::from_min_size(egui::Pos2::ZERO, egui::vec2(900.0, 600.0)).contains_rect(button)
+        egui::Rect::from_min_size(egui::Pos2::ZERO, egui::vec2(800.0, 500.0)).contains_rect(button)
     );
 }

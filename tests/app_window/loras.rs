@@ -141,7 +141,7 @@ fn loras_on_this_machine_are_listed_and_those_for_other_models_say_so() {
         .get_by_label("Search LoRAs")
         .type_text("mountain");
     bench.settle();
-    bench.assert_shows("No LoRA here has these words");
+    bench.assert_shows("No matches");
 }
 
 #[test]
@@ -230,6 +230,7 @@ fn a_lora_whose_file_is_gone_is_named_and_nothing_is_sent_with_it() {
     let gone = bench.home.path().join("gone.safetensors");
     bench.app().cx.form.loras = vec![ChosenLora::new(gone)];
     bench.until("it is named", |bench| bench.has("Its file is gone"));
+    bench.assert_shows("The file of the LoRA gone is gone");
     let button = bench
         .harness
         .get_by_role_and_label(Role::Button, "Generate");
@@ -251,7 +252,7 @@ fn the_settings_of_a_result_bring_its_loras_back() {
     bench.finish_job(&sent, 5);
     bench.app().cx.form.loras.clear();
     bench.settle();
-    bench.press("Use these settings");
+    bench.press_more("Use settings");
     let loras = &bench.app().cx.form.loras;
     assert_eq!((loras.len(), loras[0].strength), (1, -0.5));
 }

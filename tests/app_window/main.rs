@@ -1,7 +1,10 @@
 //! The window as a person uses it, without a display: found by name, pressed, typed into.
 
+mod create;
 mod desktop;
+mod details;
 mod doctor;
+mod dropping;
 mod fetching;
 mod form;
 mod gallery;
@@ -38,5 +41,6 @@ mod settings;
 mod strip;
 mod undo;
 mod variants;
+mod viewer;
 mod watching;
 mod welcome;

@@ -6,7 +6,9 @@ use egui::{Event, Key, Modifiers, PointerButton, Pos2, Rect, Vec2};
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::inputs::Slot;
 use safelight::app::state::Page;
+use safelight_core::job::{JobOutcome, JobUpdate};
 use safelight_core::media::{Picture, open_picture};
+use safelight_core::model::{ImageRole, InputUse, ModelSpec};
 
 use crate::harness::{Bench, flux_spec};
 
@@ -14,7 +16,11 @@ const CANVAS: &str = "Mask over the picture";
 
 /// A window with a picture of this size, on the page where its mask is painted.
 fn bench_at(width: u32, height: u32) -> Bench {
-    let mut bench = Bench::of(flux_spec());
+    bench_of(flux_spec(), width, height)
+}
+
+fn bench_of(spec: ModelSpec, width: u32, height: u32) -> Bench {
+    let mut bench = Bench::of(spec);
     let picture = bench.picture_file("photo.png", width, height);
     bench.drop_file(&picture);
     bench.until("the picture is there", |bench| {
@@ -61,7 +67,7 @@ fn drag(bench: &mut Bench, button: PointerButton, points: &[Pos2]) {
 fn used(bench: &mut Bench) -> Picture {
     fn file(bench: &mut Bench) -> Option<PathBuf> {
         let mask = bench.app().inputs.get(Slot::Mask);
-        mask.map(|mask| mask.path().to_path_buf())
+        mask.map(|mask| mask.source.path().to_path_buf())
     }
     let before = file(bench);
     bench.press("Use this mask");
@@ -101,7 +107,7 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
     let path = {
         let inputs = &bench.app().inputs;
         let mask = inputs.get(Slot::Mask).expect("it was waited for");
-        mask.path().to_path_buf()
+        mask.source.path().to_path_buf()
     };
     assert!(
         path.starts_with(bench.home.path().join("data/masks")),
@@ -127,6 +133,83 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
     });
     bench.press("Generate");
     assert_eq!(bench.next_job().request.mask, Some(path));
+}
+
+/// A model that fills what a mask shows, and does nothing without one.
+fn fill_spec() -> ModelSpec {
+    let mut spec = flux_spec();
+    spec.image_role = ImageRole::Canvas;
+    (spec.start_image, spec.mask) = (InputUse::Required, InputUse::Required);
+    spec
+}
+
+#[test]
+fn generate_uses_the_mask_that_is_being_painted() {
+    for spec in [flux_spec(), fill_spec()] {
+        let mut bench = bench_of(spec, 400, 300);
+        set_brush(&mut bench, 20.0);
+        let at = place(&bench, Vec2::new(400.0, 300.0), 100.0, 100.0);
+        drag(&mut bench, PointerButton::Primary, &[at]);
+        bench.press("Generate");
+        let path = bench.next_job().request.mask.expect("it is in its place");
+        let mask = open_picture(&path).expect("it is a picture");
+        assert_eq!(mask.pixel(100, 100), [255; 3]);
+        assert_eq!(mask.pixel(300, 200), [0; 3]);
+        assert_eq!(bench.app().cx.page, Page::Watch);
+        bench.assert_no_job();
+    }
+}
+
+#[test]
+fn a_closed_mask_page_counts_and_an_empty_or_discarded_mask_does_not() {
+    let mut bench = bench_at(400, 300);
+    let at = place(&bench, Vec2::new(400.0, 300.0), 100.0, 100.0);
+    drag(&mut bench, PointerButton::Primary, &[at]);
+    bench.press("Undo");
+    bench.press("Generate");
+    let sent = bench.next_job();
+    assert_eq!(sent.request.mask, None);
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.press("Paint a mask");
+    drag(&mut bench, PointerButton::Primary, &[at]);
+    bench.press("Discard");
+    bench.press("Generate");
+    let sent = bench.next_job();
+    assert_eq!(sent.request.mask, None);
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.press("Paint a mask");
+    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    drag(&mut bench, PointerButton::Primary, &[at]);
+    bench.press("Close the mask");
+    bench.press("Generate");
+    assert!(bench.next_job().request.mask.is_some());
+}
+
+#[test]
+fn a_click_within_one_frame_paints_a_dab() {
+    let mut bench = bench_at(400, 300);
+    let size = Vec2::new(400.0, 300.0);
+    set_brush(&mut bench, 30.0);
+    for (button, (x, y)) in [
+        (PointerButton::Primary, (100.0, 100.0)),
+        (PointerButton::Primary, (300.0, 200.0)),
+        (PointerButton::Secondary, (300.0, 200.0)),
+    ] {
+        let pos = place(&bench, size, x, y);
+        bench.harness.hover_at(pos);
+        bench.settle();
+        for pressed in [true, false] {
+            bench.harness.event(Event::PointerButton {
+                pos,
+                button,
+                pressed,
+                modifiers: Modifiers::NONE,
+            });
+        }
+        bench.settle();
+    }
+    let places = [(100, 100), (300, 200), (200, 150)];
+    assert_eq!(values(&mut bench, places), [255, 0, 0]);
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn three_cards_are_seen_the_others_are_counted_and_all_are_closed_at_once() {
         .harness
         .query_all_by_role_and_label(Role::Button, "Dismiss");
     assert_eq!(closing.count(), 3);
-    bench.assert_shows("5 notices, 2 more than are seen");
+    bench.assert_shows("5 notices, 2 more below");
     bench.press("Close all");
     assert!(bench.app().cx.notices.all().is_empty());
 }
@@ -163,7 +163,7 @@ fn a_failed_job_goes_on_from_its_card_without_a_word_of_the_command_line() {
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure())));
     bench.assert_shows("The engine ended");
     assert!(!bench.has("safelight resume"));
-    bench.press("Go on");
+    bench.press("Resume");
     assert!(bench.app().cx.notices.all().is_empty());
     let again = bench.next_job();
     assert_eq!(again.id, sent.id, "it is the same job");
@@ -252,4 +252,29 @@ fn the_card_of_a_missing_engine_goes_when_it_is_found() {
         .cx
         .push(SettingsCommand::Change(Box::new(settings)));
     bench.until("it goes", |bench| bench.app().cx.notices.all().is_empty());
+}
+
+#[test]
+fn cards_of_two_jobs_with_the_same_words_say_which_job_they_are_of() {
+    let mut bench = Bench::new();
+    for prompt in ["a red boat", "a blue boat"] {
+        bench.app().cx.form.prompt = prompt.to_owned();
+        let sent = bench.start_job();
+        let warning = JobUpdate::Warning("memory ran out, and tiles were used".to_owned());
+        bench.say(sent.id, warning);
+        bench.finish_job(&sent, 1);
+    }
+    bench.assert_shows("The job: a red boat");
+    bench.assert_shows("The job: a blue boat");
+    let failure = JobError::new(JobErrorKind::Internal, "it broke");
+    let sent = bench.start_job();
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    let last = bench
+        .app()
+        .cx
+        .notices
+        .all()
+        .last()
+        .map(|it| it.advice.clone());
+    assert_eq!(last.as_deref(), Some("The job: a blue boat"));
 }

@@ -39,7 +39,7 @@ fn json_of(name: &str) -> Value {
     serde_json::from_slice(&text).expect("it is JSON")
 }
 
-/// Models that between them use every field, from text alone.
+/// Models that between them use every field, from text only.
 fn specs() -> Vec<ModelSpec> {
     let mut specs = vec![pair_spec(), flux_spec(), framepack_spec()];
     for spec in &mut specs {

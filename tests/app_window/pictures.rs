@@ -66,7 +66,9 @@ fn a_model_of_pictures_has_no_frames_and_says_picture() {
     for name in ["Length", "Frames", "Frame rate"] {
         assert!(bench.harness.query_by_label(name).is_none(), "{name}");
     }
-    bench.assert_shows("the whole picture");
+    bench
+        .harness
+        .get_by_role_and_label(Role::ComboBox, "Decode in tiles");
     let request = request_of(&mut bench);
     assert_eq!((request.width, request.height), (1024, 1024));
     assert_eq!((request.num_frames, request.batch_size), (1, 1));
@@ -110,7 +112,7 @@ fn the_strength_is_there_with_a_start_picture_where_it_acts() {
     let mut bench = Bench::of(flux_spec());
     assert!(!bench.has("Strength"));
     drop_as(&mut bench, "boat.png", "Start picture");
-    bench.assert_shows("17 of 28 steps are made");
+    bench.assert_shows("17 of 28 steps are run");
     let slider = bench
         .harness
         .get_by_role_and_label(Role::SpinButton, "Strength");
@@ -120,7 +122,7 @@ fn the_strength_is_there_with_a_start_picture_where_it_acts() {
     assert_eq!(request.sampling.strength, Some(0.25));
     bench.app().cx.form.sampling.strength = Some(0.0);
     bench.settle();
-    bench.assert_shows("Expected a strength that leaves at least one of 28 steps");
+    bench.assert_shows("leaves none of the 28 steps to run");
     let mut filled = Bench::of(fill_spec());
     drop_as(&mut filled, "boat.png", "Start picture");
     assert!(!filled.has("Strength"));
@@ -192,7 +194,7 @@ fn real_guidance_brings_the_negative_prompt_and_needs_it() {
     let mut bench = Bench::of(flux_spec());
     open_advanced(&mut bench);
     assert!(!bench.has("Negative prompt"));
-    for name in ["Guidance", "Real guidance (CFG)"] {
+    for name in ["Guidance", "CFG scale"] {
         bench.harness.get_by_role_and_label(Role::SpinButton, name);
     }
     bench.app().cx.form.sampling.true_cfg_scale = Some(2.5);
@@ -221,18 +223,18 @@ fn a_model_without_a_guidance_shows_the_real_one_alone() {
     assert!(bench.harness.query_by_label("Guidance").is_none());
     bench
         .harness
-        .get_by_role_and_label(Role::SpinButton, "Real guidance (CFG)");
+        .get_by_role_and_label(Role::SpinButton, "CFG scale");
     assert_eq!(request_of(&mut bench).sampling.guidance_scale, 0.0);
     let mut clips = Bench::new();
     open_advanced(&mut clips);
-    assert!(!clips.has("Real guidance"));
+    assert!(!clips.has("CFG scale"));
 }
 
 #[test]
 fn every_schedule_can_be_chosen() {
     let mut bench = Bench::of(flux_spec());
     open_advanced(&mut bench);
-    bench.scroll_to("Use VAE tiles");
+    bench.scroll_to("Decode in tiles");
     for schedule in SigmaSchedule::ALL {
         bench
             .harness
@@ -280,6 +282,7 @@ fn each_picture_of_a_batch_is_looked_at_with_a_click_and_none_plays() {
     bench.harness.key_press(egui::Key::ArrowRight);
     bench.settle();
     bench.assert_shows("picture 3 of 3  ·  seed 42");
+    bench.press("More");
     bench.harness.get_by_label("Copy path").click();
     let mut copied = None;
     for _ in 0..4 {
@@ -293,10 +296,10 @@ fn each_picture_of_a_batch_is_looked_at_with_a_click_and_none_plays() {
 fn the_picture_that_is_looked_at_becomes_the_start_picture_and_gives_its_seed() {
     let (mut bench, paths) = batch();
     bench.press("Picture 2 of 3");
-    bench.press("Use these settings");
+    bench.press_more("Use settings");
     let form = &bench.app().cx.form;
     assert_eq!((form.seed, form.batch_size), (41, Some(1)));
-    bench.press("Use as start picture");
+    bench.press_more("Use as start picture");
     let name = paths[1].file_name().unwrap().to_str().unwrap().to_owned();
     bench.until("it is taken over", |bench| {
         bench.has(&format!("Start picture {name}"))
@@ -312,7 +315,7 @@ fn the_picture_that_is_looked_at_becomes_the_start_picture_and_gives_its_seed() 
 fn a_picture_whose_file_is_gone_is_used_all_the_same() {
     let (mut bench, paths) = batch();
     std::fs::remove_file(&paths[0]).unwrap();
-    bench.press("Use as start picture");
+    bench.press_more("Use as start picture");
     bench.until("it is kept", |bench| bench.has("Start picture picture-"));
     assert!(request_of(&mut bench).image.unwrap().is_file());
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use egui::accesskit::Role;
+use egui::vec2;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::{LibraryCommand, SettingsCommand};
 use safelight::app::memory::planning::PlanBasis;
@@ -27,8 +28,15 @@ fn on_card(mib: u64) -> Bench {
     on_card_of(move |_| mib)
 }
 
-/// The same, where the settings say which card it is.
+/// The same, where the settings say which card it is. The memory panel is open.
 fn on_card_of(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
+    let mut bench = fresh_on(mib);
+    bench.press("Show memory");
+    bench
+}
+
+/// As it is at the first start.
+fn fresh_on(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wan/pipeline");
     let files = ModelFiles::of_folder(&folder).expect("the fixture is a pipeline");
     let weights = ModelWeights::read(wan::FAMILY, &files, &[]).expect("its headers can be read");
@@ -67,8 +75,70 @@ fn on_card_of(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
 fn the_verdict_stands_there_before_anything_is_made() {
     let mut bench = on_card(24 << 10);
     bench.until("the plan is made", |bench| bench.has("Fits: needs "));
-    bench.assert_shows("of 22.5 GiB");
-    bench.assert_shows("suggested ");
+    bench.assert_shows("21.8 GiB are free");
+    bench.assert_shows("Auto (");
+}
+
+#[test]
+fn at_first_the_memory_is_a_line_that_says_whether_the_job_fits() {
+    let mut bench = fresh_on(|_| 24 << 10);
+    bench.until("the plan is made", |bench| {
+        bench.harness.query_by_label("Fits").is_some()
+    });
+    assert!(!bench.has("Keep free for computing"));
+    assert!(!bench.has("Expected memory"));
+    bench.press("Show memory");
+    bench.assert_shows("Keep free for computing");
+    assert!(bench.harness.query_by_label("Fits").is_none(), "said twice");
+}
+
+#[test]
+fn the_graph_opens_by_itself_when_memory_ran_short() {
+    let mut bench = fresh_on(|_| 24 << 10);
+    bench.until("the plan is made", |bench| bench.has("Fits"));
+    let sent = bench.start_job();
+    bench.finish_job(&sent, 3);
+    assert!(!bench.app().cx.folds.is_graph_open, "nothing to say");
+    let sent = bench.start_job();
+    bench.say(sent.id, sample(1.0, 300, 50, 80, 24 << 10));
+    let mut made = output(&sent, 3);
+    made.rungs = vec![Climb {
+        stage: Stage::Decode,
+        section: 0,
+        rung: Rung::Tiles512,
+        helped: true,
+    }];
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
+    bench.assert_shows("Decoding frames continued in tiles of 512 pixels");
+}
+
+#[test]
+fn the_smallest_window_shows_the_memory_when_it_is_asked_for() {
+    let mut bench = fresh_on(|_| 24 << 10);
+    bench.until("the plan is made", |bench| bench.has("Fits"));
+    let sent = bench.start_job();
+    bench.finish_job(&sent, 3);
+    for size in [vec2(800.0, 500.0), vec2(900.0, 600.0)] {
+        bench.harness.set_size(size);
+        bench.settle();
+        bench.press("Show memory");
+        let role = Role::SpinButton;
+        let value = bench
+            .harness
+            .get_by_role_and_label(role, "Keep free for computing");
+        let text = value.rect();
+        assert!(text.max.x <= size.x && text.max.y <= size.y, "{text:?}");
+        bench.press("Hide memory");
+        assert!(!bench.has("Keep free for computing"), "{size}");
+        bench
+            .harness
+            .get_by_role_and_label(Role::Image, "Finished clip");
+    }
+    bench.harness.set_size(vec2(800.0, 500.0));
+    bench.press("Show memory");
+    bench.harness.key_press(egui::Key::Escape);
+    bench.settle();
+    assert!(!bench.has("Keep free for computing"));
 }
 
 #[test]
@@ -77,7 +147,7 @@ fn another_libtorch_is_planned_for_at_once() {
         Some(_) => 12 << 10,
         None => 24 << 10,
     });
-    bench.until("the plan is made", |bench| bench.has("of 22.5 GiB"));
+    bench.until("the plan is made", |bench| bench.has("21.8 GiB are free"));
     let mut settings = bench.app().cx.settings.clone();
     settings.runtime.libtorch = Some("/opt/libtorch-cuda".into());
     bench
@@ -85,7 +155,7 @@ fn another_libtorch_is_planned_for_at_once() {
         .cx
         .push(SettingsCommand::Change(Box::new(settings)));
     bench.until("it is planned anew", |bench| {
-        bench.has("Fits: needs ") && !bench.has("of 22.5 GiB")
+        bench.has("Fits: needs ") && !bench.has("21.8 GiB are free")
     });
 }
 
@@ -100,11 +170,11 @@ fn a_search_for_models_has_plans_made_anew() {
             24 << 10
         }
     });
-    bench.until("the plan is made", |bench| bench.has("of 22.5 GiB"));
+    bench.until("the plan is made", |bench| bench.has("21.8 GiB are free"));
     is_replaced.store(true, Ordering::Relaxed);
     bench.app().cx.push(LibraryCommand::Reload);
     bench.until("it is planned anew", |bench| {
-        bench.has("Fits: needs ") && !bench.has("of 22.5 GiB")
+        bench.has("Fits: needs ") && !bench.has("21.8 GiB are free")
     });
 }
 
@@ -138,7 +208,7 @@ fn a_job_that_does_not_fit_says_so_above_generate_while_the_memory_is_folded() {
     bench.settle();
     assert!(bench.app().cx.folds.is_graph_open);
     bench.harness.get_by_label_contains("Does not fit: ");
-    bench.assert_shows("Preserved memory");
+    bench.assert_shows("Keep free for computing");
 }
 
 #[test]
@@ -149,7 +219,7 @@ fn the_picture_keeps_most_of_the_height_and_its_place_when_a_job_ends() {
     let top = |bench: &Bench| {
         let slider = bench
             .harness
-            .get_by_role_and_label(Role::SpinButton, "Preserved memory");
+            .get_by_role_and_label(Role::SpinButton, "Keep free for computing");
         slider.rect().top()
     };
     let before = top(&bench);
@@ -201,7 +271,9 @@ fn the_queue_has_the_height_that_the_memory_leaves_it() {
 #[test]
 fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
     let mut bench = on_card(24 << 10);
-    bench.until("the plan is made", |bench| bench.has("Preserved memory"));
+    bench.until("the plan is made", |bench| {
+        bench.has("Keep free for computing")
+    });
     let mut settings = bench.app().cx.settings.clone();
     settings.memory.preserved_gib = Some(6.5);
     settings.memory.cap_gib = Some(20.0);
@@ -209,7 +281,7 @@ fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
     bench.settle();
     let slider = bench
         .harness
-        .get_by_role_and_label(Role::SpinButton, "Preserved memory");
+        .get_by_role_and_label(Role::SpinButton, "Keep free for computing");
     assert!(slider.value().is_some_and(|value| value.starts_with("6.5")));
     let sent = bench.start_job();
     assert_eq!(sent.request.memory.preserved_bytes, Some(13 * GIB / 2));
@@ -217,14 +289,16 @@ fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
     // What is computed comes back with one click.
     let plan = bench.app().memory.planned().unwrap().plan.clone();
     bench.say(sent.id, JobUpdate::Plan(Box::new(plan)));
-    bench.press("Device's own cap");
+    bench.press("Default cap");
     assert_eq!(bench.app().cx.settings.memory.cap_gib, None);
 }
 
 #[test]
 fn what_a_plan_suggests_is_shown_and_not_made_a_setting() {
     let mut bench = on_card(24 << 10);
-    bench.until("the plan is made", |bench| bench.has("Preserved memory"));
+    bench.until("the plan is made", |bench| {
+        bench.has("Keep free for computing")
+    });
     bench.settle();
     assert_eq!(bench.app().cx.settings.memory, Default::default());
 }
@@ -235,7 +309,7 @@ fn what_is_expected_is_drawn_before_anything_is_made_and_told_in_words() {
     bench.until("the plan is made", |bench| {
         bench.has("Expected memory: at most")
     });
-    bench.assert_shows("How long it takes is known once such a job was made here");
+    bench.assert_shows("The time is known after the first job of this kind");
     bench.assert_shows("Predicted peak");
     let sent = bench.start_job();
     let plan = bench.app().memory.planned().unwrap().plan.clone();
@@ -271,7 +345,7 @@ fn what_happened_in_the_last_job_stands_in_a_line() {
     }];
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
     bench.assert_shows("Last job: peak allocated predicted 2.5, measured 3.0 GiB");
-    bench.assert_shows("Decoding frames went on in tiles of 512 pixels");
+    bench.assert_shows("Decoding frames continued in tiles of 512 pixels");
 }
 
 #[test]
@@ -291,7 +365,9 @@ fn the_plan_of_another_model_does_not_stay() {
 #[test]
 fn a_slider_is_kept_when_the_mouse_lets_go_and_seen_before() {
     let mut bench = on_card(24 << 10);
-    bench.until("the plan is made", |bench| bench.has("Preserved memory"));
+    bench.until("the plan is made", |bench| {
+        bench.has("Keep free for computing")
+    });
     assert_eq!(
         bench.app().cx.settings.memory.preserved_gib,
         None,
@@ -299,7 +375,7 @@ fn a_slider_is_kept_when_the_mouse_lets_go_and_seen_before() {
     );
     let slider = bench
         .harness
-        .get_by_role_and_label(Role::Slider, "Preserved memory");
+        .get_by_role_and_label(Role::Slider, "Keep free for computing");
     let rect = slider.rect();
     let at = |share: f32| egui::pos2(rect.left() + rect.width() * share, rect.center().y);
     let button = |pos, pressed| egui::Event::PointerButton {

@@ -92,14 +92,25 @@ fn the_slider_covers_no_button_and_is_equally_wide_for_each_frame() {
             "Play",
             "Previous frame",
             "Next frame",
-            "Full view",
-            "At the end: Loop",
+            "Full screen",
+            "More",
         ] {
             let button = bench.harness.get_by_label(name).rect();
             assert!(
                 !button.intersects(slider),
                 "{width} {name}: {button:?} {slider:?}"
             );
+        }
+        // Where the row has no room for it, it stands in the menu.
+        if let Some(button) = bench.harness.query_by_label("At the end: Loop") {
+            assert!(!button.rect().intersects(slider), "{width}");
+        } else {
+            bench.press("More");
+            for name in ["At the end: Loop", "0.25×", "100 %", "Fit"] {
+                bench.harness.get_by_label(name);
+            }
+            bench.harness.key_press(egui::Key::Escape);
+            bench.settle();
         }
     }
 }
@@ -128,6 +139,7 @@ fn a_single_picture_needs_no_repaint_and_no_player() {
     let mut bench = finished(1);
     bench.until("it rests", |bench| bench.next_repaint().is_none());
     assert!(bench.harness.query_by_label("Play").is_none());
+    bench.press("More");
     bench.assert_shows("Copy path");
 }
 
@@ -244,7 +256,7 @@ fn the_settings_of_a_clip_come_back_into_the_form() {
     let form = &mut bench.app().cx.form;
     form.prompt = "something else".into();
     form.sampling.num_steps = Some(50);
-    bench.press("Use these settings");
+    bench.press_more("Use settings");
     bench.press("Generate");
     let again = bench.next_job().request;
     assert_eq!(again.seed, request.seed);
@@ -261,6 +273,7 @@ fn the_path_of_a_clip_is_copied() {
         .path()
         .display()
         .to_string();
+    bench.press("More");
     bench.harness.get_by_label("Copy path").click();
     let mut copied = None;
     for _ in 0..4 {

@@ -218,13 +218,13 @@ fn a_field_is_put_back_by_the_button_beside_it() {
         "length",
         "how many",
         "steps",
-        "made steps",
+        "the part of the steps",
         "guidance",
         "sampler",
         "schedule",
         "shift",
         "frame rate",
-        "VAE tiles",
+        "tiles",
     ] {
         press(&mut bench, &format!("Reset {name}"));
     }
@@ -243,7 +243,7 @@ fn fields_of_other_models_are_put_back_too() {
     form.sampling.guidance_scale = Some(3.0);
     form.sampling.true_cfg_scale = Some(2.0);
     bench.settle();
-    for name in ["length", "order", "step cache", "guidance", "real guidance"] {
+    for name in ["length", "order", "step cache", "guidance", "CFG scale"] {
         let button = format!("Reset {name}");
         press(&mut bench, &button);
         let left = bench.harness.query_by_role_and_label(Role::Button, &button);

@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use egui_kittest::kittest::Queryable as _;
 use safelight_core::presets::{self, OwnPreset, PresetEdit, PresetValues};
 use safelight_core::settings::Paths;
 
@@ -17,8 +16,8 @@ fn everything(folder: &Path) -> Vec<PathBuf> {
         if path.is_dir() {
             all.extend(
                 fs::read_dir(path)
-                    .unwrap()
-                    .map(|entry| entry.unwrap().path()),
+                    .expect("a folder that can be read")
+                    .map(|entry| entry.expect("a folder that can be read").path()),
             );
         }
         next += 1;

@@ -211,7 +211,7 @@ fn each_line_becomes_a_job_where_that_is_wanted() {
     form.prompt = "a red boat\n\n# not this\n  a green hill  \n".into();
     form.seed = 7;
     form.seed_mode = SeedMode::Increment;
-    bench.press("One job a line");
+    bench.press("One job per line");
     bench.press("Generate 2 clips");
     let mut sent = Vec::new();
     for _ in 0..2 {
@@ -241,12 +241,12 @@ fn where_a_negative_prompt_does_not_act_it_says_what_brings_it() {
     bench.app().cx.form.sampling.guidance_scale = Some(1.0);
     bench.settle();
     assert!(!field(&bench));
-    bench.assert_shows("No negative prompt: it acts with a guidance above 1");
+    bench.assert_shows("No negative prompt: it needs a guidance above 1");
     bench.app().cx.form.negative_prompt = Some("fog".into());
     bench.settle();
-    bench.assert_shows("The negative prompt is kept and does not act");
+    bench.assert_shows("The negative prompt is kept but not used");
     let flux = Bench::of(flux_spec());
-    flux.assert_shows("a real guidance (CFG) above 1");
+    flux.assert_shows("it needs a CFG scale above 1");
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn tab_behind_an_unfinished_name_stays_in_the_field() {
 #[test]
 fn examples_are_offered_for_an_empty_field_and_replace_nothing_unseen() {
     let mut bench = bench();
-    assert!(bench.has("Example: a yellow balloon"));
+    assert!(bench.has("Example: a yellow balloon") && bench.has("Example: a red boat"));
     bench.write_prompt("my own boat");
     assert!(!bench.has("Example: a yellow balloon"));
     bench.press("Random example");
@@ -313,6 +313,35 @@ fn examples_are_offered_for_an_empty_field_and_replace_nothing_unseen() {
     bench.press("Earlier prompts");
     bench.until("it is kept", |bench| bench.has("Use: my own boat"));
     assert_eq!(bench.app().prompt.history.entries().len(), 1);
+}
+
+#[test]
+fn text_from_right_to_left_is_stored_as_written_and_its_display_explained() {
+    let mut bench = bench();
+    // Which fonts this machine has is no matter here.
+    let tofu = egui::MissingGlyphPolicy::Tofu;
+    bench.harness.ctx.set_missing_glyph_policy(tofu);
+    let note = "Right-to-left text is shown in the wrong order here";
+    bench.write_prompt("a boat, 한국어 ไทย हिन्दी");
+    assert!(!bench.has(note));
+    bench.write_prompt(" שלום");
+    bench.assert_shows(note);
+    bench.press("Generate");
+    let sent = bench.next_job().request.prompt;
+    assert_eq!(sent, "a boat, 한국어 ไทย हिन्दी שלום");
+}
+
+#[test]
+fn a_long_prompt_scrolls_in_its_field_and_moves_nothing_far_down() {
+    let mut bench = bench();
+    let top = |bench: &Bench| bench.harness.get_by_label("LoRAs").rect().top();
+    let empty = top(&bench);
+    bench.write_prompt("a red boat");
+    bench.until("it is counted", |bench| bench.has("tokens"));
+    assert_eq!(top(&bench), empty, "the first letters move nothing");
+    bench.app().cx.form.prompt = "a line of words\n".repeat(80);
+    bench.settle();
+    assert!(top(&bench) - empty < 180.0, "{} after {empty}", top(&bench));
 }
 
 #[test]

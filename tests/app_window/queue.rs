@@ -115,7 +115,7 @@ fn a_job_that_is_changed_keeps_its_place_and_the_form_gets_its_own_back() {
     bench.app().cx.form.prompt = "in the form".into();
     choose(&mut bench, "one", "Edit");
     assert_eq!(bench.app().cx.form.prompt, "one");
-    bench.assert_shows("You are changing a job of the queue");
+    bench.assert_shows("You are editing a job of the queue");
     cancelled(&mut bench, &first);
     let second = bench.next_job();
     assert_eq!(
@@ -230,7 +230,7 @@ fn a_paused_queue_starts_nothing_until_it_goes_on() {
     bench.finish_job(&first, 2);
     bench.assert_no_job();
     bench.assert_shows("The queue is paused");
-    bench.press("Go on with the queue");
+    bench.press("Resume the queue");
     assert_eq!(bench.next_job().request.prompt, "next");
 }
 
@@ -260,7 +260,7 @@ fn a_job_that_alone_is_paused_waits_beside_the_queue() {
     bench.say(first.id, JobUpdate::Ended(JobOutcome::Paused));
     assert_eq!(bench.next_job().request.prompt, "next");
     bench.assert_shows("Stopped (1)");
-    bench.press(&format!("Go on with: {}", first.request.prompt));
+    bench.press(&format!("Resume: {}", first.request.prompt));
     assert_eq!(bench.app().queue.waiting[0].id, first.id);
 }
 
@@ -288,7 +288,7 @@ fn a_failed_job_of_which_something_is_finished_goes_on_from_there() {
     bench.press("Queue");
     let failure = JobError::new(JobErrorKind::Internal, "it broke");
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
-    let again = format!("Go on with: {}", sent.request.prompt);
+    let again = format!("Resume: {}", sent.request.prompt);
     bench.until("its folder is found", |bench| bench.has(&again));
     bench.press(&again);
     assert_eq!(bench.next_job().id, sent.id);
@@ -335,7 +335,7 @@ fn two_pictures_for_one_place_are_asked_about_and_nothing_may_be_done_with_them(
     let paths = ["a.png", "b.png"].map(|name| bench.picture_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1]]);
     bench.until("it is asked", |bench| bench.has("2 files at once"));
-    bench.press("Never mind");
+    bench.press("Use none of them");
     assert!(!bench.has("2 files at once"));
     bench.assert_no_job();
     assert!(bench.app().inputs.is_empty());
@@ -388,7 +388,7 @@ fn the_computer_is_suspended_once_and_a_refusal_is_told() {
     bench.app().queue.after = AfterQueue::Suspend;
     let failure = JobError::new(JobErrorKind::Internal, "it broke");
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
-    bench.assert_shows("The computer sleeps in ");
+    bench.assert_shows("The computer goes to sleep in ");
     bench.until("it is told", |bench| bench.has("Somebody forbids it"));
     assert_eq!(bench.app().queue.after, AfterQueue::Nothing);
 }

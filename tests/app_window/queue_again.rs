@@ -98,7 +98,7 @@ fn the_question_at_the_end_tells_of_jobs_that_have_stopped() {
     let sent = bench.start_job();
     bench.app().queue.after = AfterQueue::Quit;
     fail(&mut bench, &sent, JobErrorKind::Internal);
-    bench.assert_shows("but for one job that has stopped");
+    bench.assert_shows("except for 1 stopped job");
     assert!(
         bench
             .harness
@@ -106,4 +106,27 @@ fn the_question_at_the_end_tells_of_jobs_that_have_stopped() {
             .is_none()
     );
     bench.press("Stay open");
+}
+
+#[test]
+fn a_paused_queue_that_is_cleared_takes_the_next_job_at_once() {
+    let mut bench = Bench::new();
+    let first = bench.start_job();
+    for prompt in ["one", "two"] {
+        bench.app().cx.form.prompt = prompt.into();
+        bench.press("Generate");
+    }
+    bench.press("Pause the queue");
+    bench.say(first.id, JobUpdate::Ended(JobOutcome::Paused));
+    bench.assert_shows("The queue is paused");
+    bench.press("Clear all");
+    assert!(!bench.has("The queue is paused"));
+    bench.assert_shows("3 jobs were removed from the queue");
+    bench.press("Undo");
+    bench.assert_shows("The queue is paused");
+    assert_eq!(bench.app().queue.waiting.len(), 3);
+    bench.press("Clear all");
+    bench.app().cx.form.prompt = "three".into();
+    bench.press("Generate");
+    assert_eq!(bench.next_job().request.prompt, "three");
 }

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
 use safelight_core::job::{JobFolder, JobOutcome, JobUpdate, QueueFile};
 use safelight_core::settings::Paths;
 
@@ -36,9 +38,9 @@ fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
     until_kept(&mut bench, 4);
     let mut bench = Bench::in_home(bench.die(), same_model);
     bench.until("they are there", |bench| {
-        bench.has("4 jobs wait from last time")
+        bench.has("4 jobs are left from last time")
     });
-    bench.assert_shows("Unfinished");
+    bench.assert_shows("Interrupted");
     bench.assert_no_job();
     bench.app().cx.form.prompt = "a new one".into();
     bench.press("Generate");
@@ -49,7 +51,7 @@ fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
     );
     bench.say(new.id, JobUpdate::Ended(JobOutcome::Cancelled));
     bench.assert_no_job();
-    bench.press("Go on");
+    bench.press("Resume");
     for prompt in [interrupted.as_str(), "one", "two", "three"] {
         let sent = bench.next_job();
         assert_eq!(sent.request.prompt, prompt);
@@ -68,8 +70,8 @@ fn a_job_that_runs_when_the_window_closes_can_go_on_in_the_next_one() {
     let token = sent.cancel.clone();
     let mut bench = Bench::in_home(bench.close(), same_model);
     assert!(token.is_paused());
-    bench.until("it is there", |bench| bench.has("Unfinished"));
-    bench.press(&format!("Go on with: {}", sent.request.prompt));
+    bench.until("it is there", |bench| bench.has("Interrupted"));
+    bench.press(&format!("Resume: {}", sent.request.prompt));
     assert_eq!(bench.next_job().id, sent.id);
 }
 
@@ -81,12 +83,12 @@ fn jobs_of_last_time_can_be_cleared_and_that_can_be_undone() {
     until_kept(&mut bench, 2);
     let mut bench = Bench::in_home(bench.close(), same_model);
     bench.until("it is there", |bench| {
-        bench.has("2 jobs wait from last time")
+        bench.has("2 jobs are left from last time")
     });
     bench.press("Clear");
     assert!(!bench.has("from last time"));
     bench.press("Undo");
-    bench.assert_shows("2 jobs wait from last time");
+    bench.assert_shows("2 jobs are left from last time");
 }
 
 #[test]
@@ -100,7 +102,7 @@ fn a_picture_that_is_gone_is_named_on_its_row() {
     until_kept(&mut bench, 2);
     fs::remove_file(&path).unwrap();
     let mut bench = Bench::in_home(bench.close(), same_model);
-    bench.until("it is named", |bench| bench.has("boat.png is gone"));
+    bench.until("it is named", |bench| bench.has("boat.png is missing"));
 }
 
 #[test]
@@ -111,7 +113,7 @@ fn a_broken_file_is_kept_aside_and_told() {
     fs::write(&path, "{\"version\": 1, \"jobs\": [").unwrap();
     let mut bench = Bench::in_home(home, same_model);
     bench.until("it is told", |bench| {
-        bench.has("Expected a queue of Safelight's")
+        bench.has("This is not a queue of Safelight")
     });
     bench.start_job();
     until_kept(&mut bench, 1);
@@ -135,9 +137,7 @@ fn jobs_that_were_to_make_a_webm_make_an_mp4_instead_and_it_says_so() {
     assert!(text.contains(".mp4\""), "{text}");
     fs::write(&path, text.replace(".mp4\"", ".webm\"")).unwrap();
     let mut bench = Bench::in_home(home, same_model);
-    bench.until("it is said", |bench| {
-        bench.has("Safelight no longer writes WebM")
-    });
+    bench.until("it is said", |bench| bench.has("WebM is no longer written"));
     let waiting = &bench.app().queue.waiting;
     assert!(!waiting.is_empty());
     for job in waiting {
@@ -185,4 +185,23 @@ fn what_could_not_be_written_is_written_as_soon_as_that_is_possible() {
         !bench.has("The queue could not be kept")
     });
     bench.until("it rests", |bench| bench.next_repaint().is_none());
+}
+
+#[test]
+fn the_job_that_was_interrupted_stands_before_those_that_wait() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    let jobs = Paths::under(bench.home.path()).jobs();
+    JobFolder::create(&jobs, sent.id, &sent.request).unwrap();
+    bench.app().cx.form.prompt = "behind it".into();
+    bench.press("Generate");
+    until_kept(&mut bench, 2);
+    let mut bench = Bench::in_home(bench.die(), same_model);
+    let interrupted = format!("Interrupted. {}", sent.request.prompt);
+    bench.until("it is there", |bench| bench.has(&interrupted));
+    let top = |name: &str| {
+        let row = bench.harness.get_by_role_and_label(Role::Button, name);
+        row.rect().top()
+    };
+    assert!(top(&interrupted) < top("1. behind it"));
 }

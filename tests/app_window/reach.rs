@@ -7,12 +7,15 @@ use safelight::app::state::Page;
 use safelight::app::state::PanelPlace;
 use safelight_core::job::{JobUpdate, Recipe};
 
+use safelight::ui::theme;
+
 use crate::harness::{Bench, sample};
 
-const SMALLEST: Vec2 = vec2(900.0, 600.0);
+const SMALLEST: Vec2 = vec2(800.0, 500.0);
 /// The smallest window, a usual screen at 200 and at 300 %, and the smallest window at 150 %.
-const SMALL: [Vec2; 4] = [
+const SMALL: [Vec2; 5] = [
     SMALLEST,
+    vec2(900.0, 600.0),
     vec2(960.0, 540.0),
     vec2(640.0, 360.0),
     vec2(600.0, 400.0),
@@ -142,7 +145,7 @@ fn the_picture_has_its_part_of_every_small_window_and_lies_over_nothing() {
         let picture = picture.rect();
         let least = (size.y * 0.28).min(200.0);
         assert!(picture.height() >= least, "{picture:?} of {size}");
-        for name in ["Pause", "Open folder", "Continue from last frame"] {
+        for name in ["Pause", "Full screen", "More"] {
             let button = bench
                 .harness
                 .get_by_role_and_label(Role::Button, name)
@@ -203,9 +206,29 @@ fn pages_have_their_buttons_within_every_small_window() {
             .get_by_role_and_label(Role::Button, "Close the shortcuts")
             .rect();
         assert!(title.right() <= size.x, "{title:?} of {size}");
-        let title = bench.harness.get_by_label("Make").rect();
+        let title = bench.harness.get_by_label("Create").rect();
         assert!(title.left() >= 0.0, "{title:?} of {size}");
         press_keys(&mut bench, Modifiers::NONE, Key::Escape);
+    }
+}
+
+#[test]
+fn every_button_of_the_header_is_seen_in_every_small_window() {
+    let mut bench = Bench::new();
+    for size in SMALL {
+        bench.harness.set_size(size);
+        bench.app().cx.is_view_shown = false;
+        bench.settle();
+        let mut left = 0.0;
+        for name in ["Queue", "Gallery", "Downloads", "Doctor", "Settings"] {
+            let button = bench
+                .harness
+                .get_by_role_and_label(Role::Button, name)
+                .rect();
+            assert!(button.left() >= left, "{name} {button:?} of {size}");
+            assert!(button.right() <= size.x, "{name} {button:?} of {size}");
+            left = button.right();
+        }
     }
 }
 
@@ -217,7 +240,7 @@ fn tab_walks_the_header_as_it_is_read() {
         .get_by_role_and_label(Role::Button, "Queue")
         .focus();
     bench.settle();
-    for name in ["Gallery", "Doctor", "Settings"] {
+    for name in ["Gallery", "Downloads", "Doctor", "Settings", "Light theme"] {
         press_keys(&mut bench, Modifiers::NONE, Key::Tab);
         let button = bench.harness.get_by_role_and_label(Role::Button, name);
         assert!(button.is_focused(), "{name}");
@@ -311,5 +334,9 @@ fn a_seed_of_nine_digits_is_seen_whole() {
         .get_by_role_and_label(Role::ComboBox, "Seed mode")
         .rect();
     let dice = bench.harness.get_by_label("Roll a new seed").rect();
-    assert!(mode.left() >= field.right() && dice.right() <= 348.0 - 14.0);
+    assert!(
+        mode.left() >= field.right()
+            && dice.right() <= theme::FORM_WIDTH - f32::from(theme::FORM_MARGIN),
+        "{field:?} {mode:?} {dice:?}"
+    );
 }

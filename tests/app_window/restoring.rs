@@ -60,11 +60,10 @@ fn a_picture_that_says_how_it_was_made_is_a_start_picture_and_offers_its_setting
     let path = picture_with(&bench, "fox.png", FORGE);
     bench.drop_file(&path);
     bench.until("it is offered", |bench| {
-        bench.has("Start picture fox.png")
-            && bench.has("The file fox.png says how it was made, with Forge")
+        bench.has("Start picture fox.png") && bench.has("Fox.png was made with Forge")
     });
     assert_eq!(bench.app().cx.form.prompt, "");
-    bench.press("Use its settings");
+    bench.press("Use settings");
     bench.until("it is taken over", |bench| {
         bench.app().cx.form.sampling.num_steps == Some(9)
     });
@@ -87,8 +86,33 @@ fn a_picture_that_says_how_it_was_made_is_a_start_picture_and_offers_its_setting
     assert_eq!((form.seed, form.seed_mode), (77, SeedMode::Fixed));
     // It was made from words alone.
     assert!(bench.app().inputs.is_empty());
-    assert!(!bench.has("Use its settings"));
+    assert!(!bench.has("Use settings"));
     bench.assert_shows("flux1-dev-fp8, which is not here: Flux is chosen instead");
+}
+
+#[test]
+fn a_seed_that_is_too_large_is_told_and_the_forms_own_stays() {
+    let mut bench = bench();
+    bench.app().cx.form.set_seed(5);
+    let text = FORGE.replace("Seed: 77", "Seed: 99999999999999999999");
+    let path = write(&bench, "fox.txt", &text);
+    use_file(&mut bench, &path);
+    bench.until("it is taken over", |bench| {
+        bench.app().cx.form.sampling.num_steps == Some(9)
+    });
+    bench.assert_shows("Its seed, 99999999999999999999, is too large");
+    assert_eq!(bench.app().cx.form.seed, 5);
+}
+
+#[test]
+fn a_size_that_has_a_name_is_restored_by_its_name() {
+    let mut bench = bench();
+    let path = write(&bench, "fox.txt", &FORGE.replace("640x832", "1024x1024"));
+    use_file(&mut bench, &path);
+    bench.until("it is taken over", |bench| {
+        bench.app().cx.form.sampling.num_steps == Some(9)
+    });
+    assert_eq!(bench.app().cx.form.size, SizeChoice::Auto);
 }
 
 #[test]
@@ -98,7 +122,7 @@ fn a_plain_picture_offers_nothing() {
     bench.drop_file(&path);
     bench.until("it is there", |bench| bench.has("Start picture boat.png"));
     bench.assert_no_job();
-    assert!(!bench.has("Use its settings"));
+    assert!(!bench.has("Use settings"));
 }
 
 #[test]
@@ -182,7 +206,7 @@ fn a_file_that_says_nothing_and_one_that_is_not_there_are_told() {
     });
     use_file(&mut bench, Path::new("/nowhere/a.png"));
     bench.until("it is told", |bench| {
-        bench.has("there is none: /nowhere/a.png")
+        bench.has("does not exist: /nowhere/a.png")
     });
     assert_eq!(bench.app().cx.form.prompt, "");
 }
@@ -209,7 +233,7 @@ fn a_model_of_another_family_leaves_the_chosen_one() {
         (own.sampling.num_steps, own.sampling.guidance_scale, 3)
     );
     bench.assert_shows("no model of its family is here: Little World stays chosen");
-    bench.assert_shows("Its sampler, Euler a, is none of Safelight's");
+    bench.assert_shows("Safelight has no sampler Euler a");
     bench.assert_shows("is none that Little World makes");
 }
 
@@ -243,8 +267,8 @@ fn a_picture_that_was_made_from_one_stays_beside_its_settings() {
     let text = FORGE.replace("Version", "Denoising strength: 0.5, Version");
     let path = picture_with(&bench, "fox.png", &text);
     bench.drop_file(&path);
-    bench.until("it is offered", |bench| bench.has("says how it was made"));
-    bench.press("Use its settings");
+    bench.until("it is offered", |bench| bench.has("was made with Forge"));
+    bench.press("Use settings");
     bench.until("it is taken over", |bench| {
         bench.app().cx.form.sampling.num_steps == Some(9)
     });
@@ -272,14 +296,14 @@ fn cards_that_are_not_true_any_more_go() {
     let path = picture_with(&bench, "one.png", FORGE);
     bench.drop_file(&path);
     bench.until("it is offered", |bench| {
-        bench.has("The file one.png says how it was made")
+        bench.has("One.png was made with Forge")
     });
     let other = bench.picture_file("other.png", 64, 64);
     bench.drop_file(&other);
     bench.until("another has its place", |bench| {
         bench.has("Start picture other.png")
     });
-    assert!(!bench.has("one.png says how"));
+    assert!(!bench.has("One.png was made"));
     for name in ["a", "b"] {
         let text = FORGE.replace("a fox", name);
         let path = write(&bench, &format!("{name}.txt"), &text);

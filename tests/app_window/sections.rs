@@ -108,10 +108,10 @@ fn a_job_that_another_program_left_is_offered_and_goes_on_in_its_folder() {
         folder = job.path().to_owned();
     });
     bench.until("it is offered", |bench| {
-        bench.has("Unfinished, 2 of 4 sections")
+        bench.has("Interrupted, 2 of 4 sections")
     });
     bench.assert_shows(&request.prompt);
-    bench.press(&format!("Go on with: {}", request.prompt));
+    bench.press(&format!("Resume: {}", request.prompt));
     let mut command = None;
     bench.until("it is sent", |bench| {
         command = bench.far.commands.try_recv().ok();
@@ -121,5 +121,5 @@ fn a_job_that_another_program_left_is_offered_and_goes_on_in_its_folder() {
         id: sent, resume, ..
     } = command.unwrap();
     assert_eq!((sent, resume), (id, Some(folder)));
-    assert!(!bench.has("Unfinished"));
+    assert!(!bench.has("Interrupted"));
 }

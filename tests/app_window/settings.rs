@@ -217,7 +217,7 @@ fn the_search_finds_a_setting_by_any_of_its_words_and_hides_the_others() {
     );
     bench.panels().settings.search = "zzz".into();
     bench.settle();
-    bench.assert_shows("No setting is called");
+    bench.assert_shows("No matches for");
 }
 
 #[test]

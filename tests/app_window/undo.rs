@@ -49,7 +49,7 @@ fn what_was_done_last_comes_back_first_wherever_it_was_done() {
         ..draft
     };
     assert_eq!(bench.app().cx.form, is_draft);
-    bench.assert_shows("Undone: reset the form");
+    assert_eq!(bench.app().cx.last_word, "Undone: reset the form");
     undo(&mut bench);
     let form = &bench.app().cx.form;
     assert_eq!((form.sampling.num_steps, form.width), (None, None));
@@ -58,7 +58,7 @@ fn what_was_done_last_comes_back_first_wherever_it_was_done() {
     assert_eq!(prompts(&mut bench), ["one", "two"]);
     assert!(!bench.has("Removed from the queue"));
     undo(&mut bench);
-    bench.assert_shows("There is nothing to undo");
+    assert_eq!(bench.app().cx.last_word, "There is nothing to undo");
 }
 
 #[test]

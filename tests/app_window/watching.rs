@@ -54,9 +54,12 @@ fn a_file_from_disk_plays_with_the_same_buttons_as_a_result() {
     let path = play(&mut bench, "walk.mp4", 12);
     bench.harness.get_by_label("The file walk.mp4");
     bench.assert_shows("48 × 32  ·  12 frames  ·  walk.mp4");
-    for name in ["Open folder", "Use these settings", "Save this frame"] {
+    bench.press("More");
+    for name in ["Open folder", "Use settings", "Save this frame"] {
         bench.assert_shows(name);
     }
+    bench.harness.key_press(egui::Key::Escape);
+    bench.settle();
     bench.press("Pause");
     bench.harness.key_press(egui::Key::End);
     bench.settle();
@@ -64,6 +67,7 @@ fn a_file_from_disk_plays_with_the_same_buttons_as_a_result() {
     bench.harness.key_press(egui::Key::Home);
     bench.settle();
     bench.assert_shows("1 / 12");
+    bench.press("More");
     bench.harness.get_by_label("Copy path").click();
     let mut copied = None;
     for _ in 0..4 {
@@ -151,12 +155,12 @@ fn two_results_are_compared_in_step_and_told_apart_in_words() {
 }
 
 #[test]
-fn the_compare_button_offers_the_other_results() {
+fn the_menu_offers_the_other_results_to_be_compared() {
     let (mut bench, sent) = finished(2);
-    bench.press("Compare");
+    bench.press_more("Compare with");
     bench.press("1: clip 0, seed 100");
     assert_eq!(bench.app().watch.viewing, Viewing::Compare);
-    bench.press("Leave");
+    bench.press("Close");
     assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[1].id));
 }
 
@@ -243,7 +247,7 @@ fn a_frame_is_saved_beside_its_clip_and_it_says_where() {
     bench.until("the frame is there", |bench| {
         bench.has("4 / 6") && bench.app().watch.player.as_ref().unwrap().exact().is_some()
     });
-    bench.press("Save this frame");
+    bench.press_more("Save this frame");
     bench.until("it is said", |bench| {
         bench.has("Frame 4 is saved as walk_frame_0004.png")
     });
@@ -259,11 +263,11 @@ fn the_frame_that_is_shown_starts_the_next_one_or_ends_it() {
     bench.press("Pause");
     run(&mut bench, AppCommand::Player(PlayerCommand::ShowFrame(1)));
     bench.settle();
-    bench.press("Continue from this frame");
+    bench.press_more("Use frame as start picture");
     bench.until("it is the start picture", |bench| {
         bench.has("Start picture frame-")
     });
-    bench.press("Use as end picture");
+    bench.press_more("Use frame as end picture");
     bench.until("it is the end picture", |bench| {
         bench.has("End picture frame-")
     });
@@ -276,6 +280,9 @@ fn the_frame_that_is_shown_starts_the_next_one_or_ends_it() {
 #[test]
 fn the_end_of_a_clip_and_its_speed_are_chosen_once_for_all() {
     let (mut bench, _) = finished(1);
+    // As wide as at the first start: the bar has room for all of it.
+    bench.harness.set_size(egui::vec2(1240.0, 820.0));
+    bench.settle();
     bench.press("At the end: Loop");
     bench.assert_shows("At the end: Back and forth");
     bench.harness.key_press(egui::Key::L);
@@ -303,6 +310,9 @@ fn the_end_of_a_clip_and_its_speed_are_chosen_once_for_all() {
 #[test]
 fn a_picture_is_zoomed_and_given_the_whole_window_and_back() {
     let (mut bench, _) = finished(1);
+    // As wide as at the first start: the bar has room for all of it.
+    bench.harness.set_size(egui::vec2(1240.0, 820.0));
+    bench.settle();
     bench.press("100 %");
     assert_ne!(bench.app().watch.zoom, Zoom::Fit);
     bench.harness.key_press(egui::Key::Num0);
@@ -337,7 +347,7 @@ fn what_was_chosen_to_look_at_stays_when_the_next_job_of_the_queue_begins() {
 fn a_line_below_the_live_preview_says_what_happens() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    bench.assert_shows("The job begins…");
+    bench.assert_shows("The job is starting…");
     bench.say(
         sent.id,
         JobUpdate::Stage {
@@ -361,5 +371,5 @@ fn a_line_below_the_live_preview_says_what_happens() {
         picture: picture(16, [1, 2, 3]),
     };
     bench.say(sent.id, JobUpdate::Preview(frame));
-    bench.assert_shows("Developing: step 7 of 25, about 2 min 10 s left");
+    bench.assert_shows("Developing  ·  step 7 of 25  ·  about 2 min 10 s left");
 }

@@ -55,6 +55,8 @@ fn bench(specs: Vec<ModelSpec>, engine: Result<(), JobError>, is_writable: bool)
                 let fit = Fit {
                     word: FitWord::Fits,
                     text: "Fits".into(),
+                    ways: Vec::new(),
+                    secs: Some(50_000),
                 };
                 tell(SurveyNews::Fit(id, fit));
             }
@@ -83,9 +85,10 @@ fn one_button_makes_the_first_clip_with_the_example() {
     open(&mut bench);
     for text in [
         "AMD gfx1151, which shares 96.0 GiB of memory",
-        "1 model that can be used",
-        "465.7 GiB are free",
-        "Models to fetch",
+        "1 usable model",
+        "are free on the disk",
+        "fits · about 14 h",
+        "Models to download",
     ] {
         bench.assert_shows(text);
     }
@@ -94,6 +97,24 @@ fn one_button_makes_the_first_clip_with_the_example() {
     assert_eq!(request.model, "little-world");
     assert_eq!(request.prompt, "a red boat sails to the right at sunset");
     assert_eq!(bench.app().cx.page, Page::Watch);
+}
+
+#[test]
+fn without_a_gpu_the_page_says_that_the_cpu_is_slow() {
+    let mut bench = Bench::with(|startup| {
+        startup.library.survey = Arc::new(|_, tell| {
+            let mut machine = machine(true);
+            machine.device.facts.class = DeviceClass::Cpu;
+            tell(SurveyNews::Machine(Box::new(machine)));
+        });
+    });
+    bench
+        .app()
+        .cx
+        .push(safelight::app::commands::AppCommand::Show(Page::Welcome));
+    bench.until("the machine is known", |bench| {
+        bench.has("No supported GPU found. Running on the CPU, which is slow")
+    });
 }
 
 #[test]
@@ -122,8 +143,8 @@ fn with_models_that_need_a_picture_or_a_disk_that_takes_nothing_there_is_a_way_o
     };
     let mut bench = bench(vec![needy], Ok(()), false);
     open(&mut bench);
-    bench.assert_shows("begin with a picture");
-    bench.assert_shows("Nothing can be written here");
+    bench.assert_shows("need a start picture");
+    bench.assert_shows("cannot be written to");
     bench.press("See all models");
     assert_eq!(bench.app().cx.page, Page::Models);
 }
@@ -138,8 +159,8 @@ fn without_any_model_what_to_fetch_is_offered() {
         });
     });
     bench.press("Get a model…");
-    bench.assert_shows("First, a model has to be there");
-    bench.press("Fetch Wan 2.1 T2V 1.3B");
+    bench.assert_shows("First, a model is needed");
+    bench.press("Download Wan 2.1 T2V 1.3B");
     bench.assert_shows("Goes into");
     bench.assert_shows("Download…");
 }

@@ -197,7 +197,10 @@ fn a_repeated_job_has_the_named_parts_again_and_tells_when_one_is_another_one_or
     assert_eq!(again("named.mp4", &["--vae", "moved"]), "");
     copy_folder(&tiny_model().join("vae"), &model.join("vae"));
     let told = again("gone.mp4", &[]);
-    assert!(told.contains("vae") && told.contains("is gone"), "{told}");
+    assert!(
+        told.contains("vae") && told.contains("is missing"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -47,6 +47,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     text_readers: |_| Vec::new(),
     networks: |files, reader| reader.read::<ToyConfig>(PartName::Transformer, &files.transformer),
     needs,
+    published: |_| Vec::new(),
     text_encoder_weights: [0, 0],
     matrices_a_block: |_| 1.0,
     is_named: |name| name.contains("safelighttoy"),

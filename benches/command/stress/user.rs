@@ -40,11 +40,18 @@ impl User {
         let own = std::env::current_exe().map_err(|err| disk(&err, Path::new("/proc/self/exe")))?;
         let program = own.with_file_name("safelight");
         if !program.exists() {
-            let what = format!("there is no {}; `cargo xtask stress` builds it", program.display());
+            let what = format!(
+                "there is no {}; `cargo xtask stress` builds it",
+                program.display()
+            );
             return Err(broken(what));
         }
         let server = server.to_owned();
-        let user = Self { home, program, server };
+        let user = Self {
+            home,
+            program,
+            server,
+        };
         user.clean()?;
         Ok(user)
     }
@@ -99,9 +106,18 @@ impl User {
     /// Starts the program; what it says goes to a file outside of the home.
     pub(super) fn start(&self, arguments: &[impl AsRef<OsStr>]) -> Result<Running> {
         let said = self.home.with_extension("said");
-        let open = || Ok((File::create(&said)?, File::create(said.with_extension("errors"))?));
+        let open = || {
+            Ok((
+                File::create(&said)?,
+                File::create(said.with_extension("errors"))?,
+            ))
+        };
         let (output, errors) = open().map_err(|err: std::io::Error| disk(&err, &said))?;
-        let child = self.command(arguments).stdout(output).stderr(errors).spawn();
+        let child = self
+            .command(arguments)
+            .stdout(output)
+            .stderr(errors)
+            .spawn();
         let child = child.map_err(|err| disk(&err, &self.program))?;
         Ok(Running { child, said })
     }
@@ -120,7 +136,9 @@ impl User {
         let has_home = |pid: &i32| {
             // One that ended has none.
             let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
+            environment
+                .split(|byte| *byte == 0)
+                .any(|variable| variable == wanted)
         };
         pids.filter(has_home).filter_map(Pid::from_raw).collect()
     }
@@ -202,7 +220,10 @@ impl Running {
     pub(super) fn end(mut self) -> Result<Ended> {
         let begin = Instant::now();
         let status = loop {
-            let asked = self.child.try_wait().map_err(|err| disk(&err, &self.said))?;
+            let asked = self
+                .child
+                .try_wait()
+                .map_err(|err| disk(&err, &self.said))?;
             if let Some(status) = asked {
                 break status;
             }
@@ -229,6 +250,9 @@ impl Running {
 
 impl Ended {
     pub(super) fn count(&self, kind: &str) -> usize {
-        self.events.iter().filter(|event| event["event"] == kind).count()
+        self.events
+            .iter()
+            .filter(|event| event["event"] == kind)
+            .count()
     }
 }

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use x11rb::protocol::xproto::Window;
 
-use super::display::{CONTROL, Display, ENTER, ESCAPE};
+use super::display::{CONTROL, Display, ENTER};
 use super::user::{Result, User, disk};
 use crate::random::Random;
 
@@ -37,6 +38,7 @@ const OLD: [(&str, &[u8]); 4] = [
         include_bytes!("../../../tests/fixtures/old/settings.toml"),
     ),
 ];
+const ESCAPE: u8 = 9;
 /// Delete, Z, Tab, space, the arrows, page up and down, comma, and letters: keys by their place on a keyboard.
 const KEYS: [u8; 16] = [
     119, 52, 23, 65, 111, 113, 114, 116, 112, 117, 59, 38, 42, 46, 54, 36,
@@ -60,7 +62,7 @@ impl Sitting {
     }
 
     /// Opens the window, clicks and types, kills it, opens it again and closes it -> what should not be.
-    pub(super) fn strike(&mut self, random: &mut Random) -> Result<Vec<String>> {
+    pub(super) fn strike(&self, random: &mut Random) -> Result<Vec<String>> {
         if random.below(4) == 0 {
             for (name, bytes) in OLD {
                 self.user.write(name, bytes)?;
@@ -109,13 +111,17 @@ impl Sitting {
         Ok(faults)
     }
 
+    fn window(&self) -> Option<Window> {
+        self.display.find_window("Safelight")
+    }
+
     fn open(&self, faults: &mut Vec<String>) -> Result<Child> {
         let none: [&str; 0] = [];
         let mut command = self.user.command(&none);
         command.env("DISPLAY", &self.display.name);
         let mut app = command.spawn().map_err(|err| disk(&err, &self.user.home))?;
         let begin = Instant::now();
-        while self.display.find_window("Safelight").is_none() {
+        while self.window().is_none() {
             let ended = app.try_wait().ok().flatten();
             if ended.is_some() || begin.elapsed() > PATIENCE {
                 faults.push(format!("the window does not open: {ended:?}"));
@@ -146,7 +152,7 @@ impl Sitting {
                 }
                 _ => {}
             }
-            match self.display.find_window("Safelight") {
+            match self.window() {
                 Some(window) if !asked || begin.elapsed().as_secs() % 5 == 4 => {
                     asked = true;
                     self.display.close(window);
@@ -159,7 +165,7 @@ impl Sitting {
 
     /// One thing that a hand does.
     fn deed(&self, random: &mut Random) {
-        let Some(window) = self.display.find_window("Safelight") else {
+        let Some(window) = self.window() else {
             return;
         };
         self.display.focus(window);
@@ -170,7 +176,8 @@ impl Sitting {
             3 => self.display.press(&[ESCAPE]),
             _ => {
                 let (x, y) = (random.below(1240) as i16, random.below(820) as i16);
-                self.display.click(window, (x, y), if random.below(6) == 0 { 3 } else { 1 });
+                self.display
+                    .click(window, (x, y), if random.below(6) == 0 { 3 } else { 1 });
             }
         }
         thread::sleep(Duration::from_millis(random.below(300) as u64));
@@ -197,9 +204,12 @@ impl Sitting {
         let names = self.user.files().into_keys();
         let odd = names.filter(|name| {
             let name = name.file_name().unwrap_or_default().to_string_lossy();
-            [".tmp", ".part", ".partial", ".new"].iter().any(|end| name.contains(end))
+            [".tmp", ".part", ".partial", ".new"]
+                .iter()
+                .any(|end| name.contains(end))
                 && !name.contains(".partial.safetensors")
         });
-        odd.map(|name| format!("left behind: {}", name.display())).collect()
+        odd.map(|name| format!("left behind: {}", name.display()))
+            .collect()
     }
 }

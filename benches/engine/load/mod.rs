@@ -278,7 +278,7 @@ mod tests {
             ("--mib 9999999", "MiB, found \"9999999\""),
             ("--fast", "unexpected argument '--fast'"),
             ("a b", "unexpected argument 'b'"),
-            ("--device npu", "expected a device"),
+            ("--device npu", "is not a device"),
         ] {
             let err = parse(line).unwrap_err();
             assert_eq!(err.exit_code(), 2);

@@ -227,7 +227,7 @@ pub fn gguf(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     let path = scratch.sparse_file("x.gguf", bytes, GGUF_DATA_BYTES)?;
     weights(scratch, &path);
     scratch.call(|| {
-        drop(SpieceModel::find(&path).map(|model| model.map(|model| model.encode(TEXTS[1]))))
+        drop(SpieceModel::find(&path).map(|model| model.map(|model| model.encode(TEXTS[1]))));
     });
     encode(scratch, &path, None);
     let Ok((file, header)) = Header::open(&path) else {
@@ -386,8 +386,8 @@ fn parse(half: &str) -> (Shapes, Vec<(&str, &str)>) {
         let sizes: Vec<u64> = sizes.take(6).collect();
         // As headers have it: the sizes can be multiplied in any order, whether or not one is 0.
         let product = |least| {
-            let sizes = sizes.iter().map(|&size: &u64| size.max(least));
-            sizes.fold(Some(8), |all, size| u64::checked_mul(all?, size))
+            let mut sizes = sizes.iter().map(|&size: &u64| size.max(least));
+            sizes.try_fold(8, u64::checked_mul)
         };
         let is_small = product(0).is_some_and(|bits| bits / 8 <= MAX_TENSOR_BYTES);
         if is_small && product(1).is_some() {

@@ -133,7 +133,17 @@ impl Desktop {
         cx: &mut Cx,
     ) {
         match command {
-            DesktopCommand::ToggleMemory => cx.folds.is_graph_open = !cx.folds.is_graph_open,
+            DesktopCommand::ToggleMemory => {
+                let is_wanted = cx.drawn.memory == PanelPlace::Nowhere;
+                cx.folds.is_graph_open = is_wanted;
+                // Where there is no room below the picture.
+                cx.is_memory_over = is_wanted;
+                cx.is_queue_over &= !is_wanted;
+                cx.is_view_shown |= is_wanted;
+            }
+            DesktopCommand::Back if cx.drawn.memory == PanelPlace::Over => {
+                cx.is_memory_over = false;
+            }
             DesktopCommand::Back if cx.drawn.queue == PanelPlace::Over => {
                 cx.is_queue_over = false;
             }

@@ -2,6 +2,7 @@
 //!
 //! Folders and files are looked at on threads; here their answers are kept for the panels.
 
+mod gone;
 mod librarian;
 mod reading;
 mod selection;
@@ -23,12 +24,13 @@ use crate::app::notices::{Cause, Severity};
 use crate::app::pending::Stream;
 use crate::app::queue::JobQueue;
 use crate::app::state::Page;
+use gone::Gone;
 pub use librarian::Listing;
 use librarian::{Errand, Librarian, Order, Told};
 use reading::NUM_READERS;
 pub use selection::Selection;
 use trashing::Bin;
-use wishes::GalleryLook;
+use wishes::{GalleryLook, TrashWish};
 
 /// Errands that may wait for the librarian: readers wait, the window keeps its own.
 const ERRAND_ROOM: usize = 256;
@@ -56,6 +58,7 @@ pub struct Gallery {
     /// Counts how often the choice went to where it may not be seen.
     pub num_moves: u64,
     bin: Bin,
+    gone: Gone,
     /// It is shown.
     is_open: bool,
     /// Its folders are watched.
@@ -182,7 +185,10 @@ impl Gallery {
             GalleryCommand::Favour(paths, is_favourite) => {
                 self.ask(|_| Errand::Favour(paths, is_favourite));
             }
-            GalleryCommand::Trash(wishes) => self.trash(wishes, queue, cx),
+            GalleryCommand::Trash(wishes) => {
+                self.gone.follow(&wishes, self.next_to(&wishes));
+                self.trash(wishes, queue, cx);
+            }
             GalleryCommand::OpenFolder(path) => {
                 if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
                     cx.background.open_folder(folder.to_path_buf());
@@ -203,7 +209,23 @@ impl Gallery {
                 }
             }
         }
+        self.gone.is_due |= self.bin.is_busy();
         self.poll_trash(queue, cx);
+        if !self.bin.is_busy() {
+            self.gone.poll(cx);
+        }
+    }
+
+    /// The result behind the first of these in the list, else the one before it.
+    fn next_to(&self, wishes: &[TrashWish]) -> Option<PathBuf> {
+        let is_wished = |entry: &&Arc<Entry>| wishes.iter().any(|wish| wish.path == entry.path);
+        let items = self.items();
+        let at = items.iter().position(|entry| is_wished(&entry))?;
+        let (before, behind) = items.split_at(at);
+        let mut others = behind.iter().chain(before.iter().rev());
+        others
+            .find(|entry| !is_wished(entry))
+            .map(|entry| entry.path.clone())
     }
 
     fn take(&mut self, listing: Listing) {
@@ -256,7 +278,7 @@ impl Gallery {
     }
 
     /// Nobody looks at it: nothing is watched any more.
-    fn close(&mut self) {
+    fn close(&self) {
         if let Some(threads) = &self.threads {
             tell(&threads.scanner, Order::Rest);
         }

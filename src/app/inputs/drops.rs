@@ -6,14 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
-use egui::{Event, HoveredFile, Pos2, RawInput, pos2};
+use egui::{Event, HoveredFile, Pos2, RawInput, Rect, pos2};
 use safelight_core::media::has_clip_name;
+use safelight_core::restore;
 
 use crate::app::commands::{InputsCommand, RestoreCommand};
 use crate::app::cx::Cx;
 use crate::app::inputs::Inputs;
 use crate::app::inputs::slots::{Placing, Slot};
 use crate::app::inputs::wayland_drop::FileDrag;
+use crate::app::pending::Pending;
 
 /// What is known of files that are held over the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,41 @@ pub struct Drops {
     drags: Option<Receiver<FileDrag>>,
     /// Files that came before the models were known.
     early: Vec<(Vec<PathBuf>, Placing)>,
+    /// The one file that is held, and whether it says how it was made, once that is known.
+    held_file: Option<PathBuf>,
+    has_settings: bool,
+    looking: Pending<bool>,
+    zones: DropZones,
+}
+
+/// The zones for settings and for the file itself, and when they were last seen. Some window systems take a held file
+/// away a moment before it is dropped.
+#[derive(Clone, Copy, Default)]
+struct DropZones {
+    places: [Option<Rect>; 2],
+    seen_at: f64,
+}
+
+impl DropZones {
+    /// So long they count when they are not seen any more.
+    const STAY_SECS: f64 = 2.0;
+
+    fn follow(&mut self, cx: &Cx) {
+        if cx.drawn.drop_zones != [None; 2] {
+            *self = Self {
+                places: cx.drawn.drop_zones,
+                seen_at: cx.now_secs,
+            };
+        } else if cx.now_secs - self.seen_at > Self::STAY_SECS {
+            *self = Self::default();
+        }
+    }
+
+    /// Whether a file that was let go here is for its settings, or for itself.
+    fn at(&self, pos: Pos2) -> [bool; 2] {
+        self.places
+            .map(|place| place.is_some_and(|place| place.contains(pos)))
+    }
 }
 
 impl Drops {
@@ -68,6 +105,36 @@ impl Drops {
         self.drags.is_some()
     }
 
+    /// Whether the held file is offered the zones for its settings and for itself.
+    pub fn has_zones(&self) -> bool {
+        // Wayland tells nothing of a file before it is dropped.
+        let may_have = self.has_settings || self.is_on_wayland();
+        may_have && self.held.is_some_and(|held| held.num_files == 1)
+    }
+
+    /// Looks whether the one file that is held says how it was made.
+    fn look_at_held(&mut self, cx: &Cx) {
+        let path = cx.ctx.input(|input| {
+            let held = &input.raw.hovered_files;
+            let path = held.first().and_then(|file| file.path.clone());
+            // Of several, of which some systems tell again and again.
+            path.filter(|path| held.iter().all(|file| file.path.as_ref() == Some(path)))
+        });
+        let path = path.filter(|path| !is_settings_file(path, true));
+        if path != self.held_file {
+            self.held_file.clone_from(&path);
+            (self.has_settings, self.looking) = (false, Pending::default());
+            if let Some(path) = path {
+                self.looking = cx.background.run("look-for-settings", move || {
+                    restore::read(&path).is_ok_and(|found| found.is_some())
+                });
+            }
+        }
+        if let Some(has_settings) = self.looking.take() {
+            self.has_settings = has_settings;
+        }
+    }
+
     /// Takes in what was dropped and pasted since the last frame.
     pub fn poll(&mut self, inputs: &mut Inputs, cx: &mut Cx) {
         let (dropped, pasted, pos) = cx.ctx.input(|input| {
@@ -79,12 +146,10 @@ impl Drops {
             let paths: Vec<PathBuf> = dropped.map(|file| file.path().to_path_buf()).collect();
             (paths, pasted, input.pointer.latest_pos())
         });
-        drop_files(
-            dropped,
-            Placing::onto(pos.and_then(|pos| slot_at(pos, cx))),
-            cx,
-        );
+        self.zones.follow(cx);
+        self.drop_at(dropped, pos, cx);
         self.take_drags(cx);
+        self.look_at_held(cx);
         if let (Some(image), Some(paths)) = (pasted, &cx.paths) {
             inputs.paste(image, paths.data.join("pasted"), cx);
         }
@@ -121,11 +186,32 @@ impl Drops {
             self.held = cx.ctx.input(|input| Held::of(&input.raw.hovered_files));
             return;
         };
-        for drag in drags.try_iter() {
+        let drags: Vec<FileDrag> = drags.try_iter().collect();
+        for drag in drags {
             self.held = (drag == FileDrag::Held).then_some(Held::UNKNOWN);
             if let FileDrag::Dropped(paths, (x, y)) = drag {
                 let pos = pos2(x as f32, y as f32) / cx.ctx.zoom_factor();
-                drop_files(paths, Placing::onto(slot_at(pos, cx)), cx);
+                self.drop_at(paths, Some(pos), cx);
+            }
+        }
+    }
+
+    /// Takes files that were let go here: in a zone, on a place, or anywhere else in the window.
+    fn drop_at(&mut self, mut paths: Vec<PathBuf>, pos: Option<Pos2>, cx: &mut Cx) {
+        if paths.is_empty() {
+            return;
+        }
+        let zones = std::mem::take(&mut self.zones);
+        let is_one = paths.len() == 1;
+        match pos.map(|pos| zones.at(pos)) {
+            Some([true, _]) if is_one => cx.push(RestoreCommand::Use(paths.remove(0))),
+            Some([_, true]) if is_one => {
+                let placing = Placing::onto(Some(Slot::Start));
+                cx.push(InputsCommand::Open(paths, placing));
+            }
+            _ => {
+                let slot = pos.and_then(|pos| slot_at(pos, cx));
+                drop_files(paths, Placing::onto(slot), cx);
             }
         }
     }
@@ -142,7 +228,10 @@ pub fn drop_files(paths: Vec<PathBuf>, placing: Placing, cx: &mut Cx) {
         cx.push(RestoreCommand::Use(path));
     }
     if !paths.is_empty() {
-        cx.push(RestoreCommand::LookAt(paths.clone()));
+        cx.push(RestoreCommand::LookAt(
+            paths.clone(),
+            placing.slot.is_some(),
+        ));
         cx.push(InputsCommand::Open(paths, placing));
     }
 }

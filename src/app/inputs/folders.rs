@@ -1,13 +1,15 @@
 //! Folders among the files that are given: each stands for the pictures that lie in it.
 //!
-//! Runs on the file thread; it asks for names and opens no file.
+//! Runs on the file thread. It asks for names; of files it opens a clip that is given alone, for what that says of itself.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::media::has_picture_name;
+use safelight_core::media::{has_clip_name, has_picture_name, media_info};
+use safelight_core::restore;
 
+use crate::app::inputs::opening::may_move;
 use crate::app::inputs::slots::Placing;
 
 /// Pictures of one folder that are taken, and may become a job each.
@@ -19,6 +21,8 @@ pub struct Given {
     pub placing: Placing,
     /// Of folders.
     pub problems: Vec<JobError>,
+    /// A clip that says how it was made and was given for no place: whether it is extended, its user says.
+    pub played: Option<PathBuf>,
 }
 
 /// Puts the pictures of each folder in its place.
@@ -27,6 +31,7 @@ pub(super) fn unfold(paths: Vec<PathBuf>, placing: Placing) -> Given {
         paths: Vec::new(),
         placing,
         problems: Vec::new(),
+        played: None,
     };
     for path in paths {
         if !path.is_dir() {
@@ -38,7 +43,20 @@ pub(super) fn unfold(paths: Vec<PathBuf>, placing: Placing) -> Given {
             Err(err) => given.problems.push(err),
         }
     }
+    if let [path] = &given.paths[..]
+        && placing.slot.is_none()
+        && is_clip_with_settings(path)
+    {
+        given.played = given.paths.pop();
+    }
     given
+}
+
+fn is_clip_with_settings(path: &Path) -> bool {
+    let is_clip = has_clip_name(path) || may_move(path);
+    is_clip
+        && restore::read(path).is_ok_and(|found| found.is_some())
+        && media_info(path).is_ok_and(|info| info.num_frames > 1)
 }
 
 /// The pictures right in the folder, in the order of their names.

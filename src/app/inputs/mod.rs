@@ -5,6 +5,7 @@
 pub mod drops;
 mod folders;
 pub(super) mod opening;
+pub mod parked;
 mod placing;
 pub mod slots;
 pub mod wayland_drop;
@@ -18,6 +19,14 @@ use crate::app::pending::Pending;
 use folders::Given;
 use opening::OpenedInputs;
 pub use slots::{Placing, SHOWN, Slot, Source};
+
+/// A source, and what its picture is like.
+#[derive(Clone, Debug)]
+pub struct Input {
+    pub source: Source,
+    /// It has transparent parts, which become opaque.
+    pub is_transparent: bool,
+}
 
 /// What the form borrows of them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,9 +49,9 @@ impl Sources<'_> {
 /// The chosen inputs. Only the start can be a clip.
 #[derive(Default)]
 pub struct Inputs {
-    start: Option<Source>,
-    end: Option<Source>,
-    mask: Option<Source>,
+    start: Option<Input>,
+    end: Option<Input>,
+    mask: Option<Input>,
     /// Files that are opened for these places.
     opening: Pending<OpenedInputs>,
     /// Files to open, whose folders are looked into.
@@ -51,7 +60,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    pub fn get(&self, slot: Slot) -> Option<&Source> {
+    pub fn get(&self, slot: Slot) -> Option<&Input> {
         match slot {
             Slot::Start => self.start.as_ref(),
             Slot::End => self.end.as_ref(),
@@ -59,7 +68,7 @@ impl Inputs {
         }
     }
 
-    fn place_of(&mut self, slot: Slot) -> &mut Option<Source> {
+    fn place_of(&mut self, slot: Slot) -> &mut Option<Input> {
         match slot {
             Slot::Start => &mut self.start,
             Slot::End => &mut self.end,
@@ -79,21 +88,24 @@ impl Inputs {
     /// Takes a file out of every place in which it stands.
     pub fn remove_file(&mut self, path: &Path) {
         for slot in Slot::ALL {
-            if self.get(slot).is_some_and(|input| input.path() == path) {
+            if self
+                .get(slot)
+                .is_some_and(|input| input.source.path() == path)
+            {
                 self.remove(slot);
             }
         }
     }
 
     /// Makes the places what they were.
-    pub fn put_back(&mut self, [start, end, mask]: [Option<Source>; Slot::ALL.len()]) {
+    pub fn put_back(&mut self, [start, end, mask]: [Option<Input>; Slot::ALL.len()]) {
         (self.start, self.end, self.mask) = (start, end, mask);
     }
 
     /// Whether the file stands in one of the places.
     pub fn has_file(&self, path: &Path) -> bool {
         let mut inputs = Slot::ALL.iter().filter_map(|slot| self.get(*slot));
-        inputs.any(|input| input.path() == path)
+        inputs.any(|input| input.source.path() == path)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -102,7 +114,7 @@ impl Inputs {
 
     /// The clip that is gone on from.
     pub fn clip(&self) -> Option<&SourceClip> {
-        match self.start.as_ref()? {
+        match &self.start.as_ref()?.source {
             Source::Clip(clip) => Some(clip),
             Source::Picture(_) => None,
         }
@@ -126,8 +138,8 @@ impl Inputs {
 
     /// Puts an input where it belongs: where its user put it, else in the next place. A clip always stands at
     /// the start.
-    pub fn place(&mut self, input: Source, wish: Option<Slot>, second: Option<Slot>) -> Slot {
-        let slot = match (&input, wish) {
+    pub fn place(&mut self, input: Input, wish: Option<Slot>, second: Option<Slot>) -> Slot {
+        let slot = match (&input.source, wish) {
             (Source::Clip(_), _) => Slot::Start,
             (Source::Picture(_), Some(slot)) => slot,
             (Source::Picture(_), None) => self.next(second),
@@ -148,8 +160,8 @@ impl Inputs {
     }
 }
 
-fn picture_of(input: Option<&Source>) -> Option<&StartPicture> {
-    match input? {
+fn picture_of(input: Option<&Input>) -> Option<&StartPicture> {
+    match &input?.source {
         Source::Picture(picture) => Some(picture),
         Source::Clip(_) => None,
     }

@@ -19,6 +19,8 @@ use crate::app::inputs::slots::{Continued, Placing, Source};
 pub struct OpenedInput {
     pub source: Source,
     pub thumb: Picture,
+    /// It has transparent parts, which become opaque.
+    pub is_transparent: bool,
 }
 
 /// What came of files that were dropped together, or of one that was chosen.
@@ -110,6 +112,7 @@ pub(in crate::app) fn may_move(path: &Path) -> bool {
 }
 
 fn picture_input(path: PathBuf, picture: &Picture) -> Result<OpenedInput, JobError> {
+    let is_transparent = media::has_transparency(&path);
     let picture_of_file = StartPicture {
         path,
         width: picture.width,
@@ -118,6 +121,7 @@ fn picture_input(path: PathBuf, picture: &Picture) -> Result<OpenedInput, JobErr
     Ok(OpenedInput {
         source: Source::Picture(picture_of_file),
         thumb: thumb(picture)?,
+        is_transparent,
     })
 }
 
@@ -131,6 +135,7 @@ fn open_clip(path: &Path) -> Result<OpenedInput, JobError> {
             info,
         }),
         thumb: thumb(&last)?,
+        is_transparent: false,
     })
 }
 
@@ -204,7 +209,7 @@ fn keep_error(err: &dyn std::error::Error) -> JobError {
 
 fn picture_error(err: &MediaError) -> JobError {
     JobError::from_error(JobErrorKind::InvalidRequest, err)
-        .advise("Choose another picture, or a clip to go on from")
+        .advise("Choose another picture, or a clip to continue")
 }
 
 fn clip_error(err: &MediaError) -> JobError {

@@ -16,10 +16,12 @@ use crate::app::inputs::opening::{
     open_inputs, opened_one,
 };
 use crate::app::inputs::slots::{Placing, Slot};
-use crate::app::inputs::{Inputs, second_slot};
+use crate::app::inputs::{Input, Inputs, second_slot};
+use crate::app::models::Models;
 use crate::app::notices::{Cause, Notice, Severity};
 use crate::app::pending::{Pending, Postbox};
 use crate::app::queue::choices::Several;
+use crate::app::state::Page;
 use crate::app::thumbs::Pictured;
 
 impl Inputs {
@@ -37,10 +39,16 @@ impl Inputs {
             InputsCommand::Take(slot, picture, folder) => self.take(slot, picture, folder, cx),
             InputsCommand::TakeOver(request) => self.take_over(&request, cx),
             InputsCommand::Remove(slot) => {
+                if let Some(input) = self.get(slot) {
+                    let path = input.source.path().to_path_buf();
+                    cx.push(PlayerCommand::LeaveInput(path));
+                }
                 self.remove(slot);
                 self.settle_offers(cx);
             }
             InputsCommand::Swap => self.swap(),
+            // The window does it, so that it can be taken back.
+            InputsCommand::ClearForm => {}
         }
     }
 
@@ -60,6 +68,9 @@ impl Inputs {
             for problem in given.problems {
                 cx.tell_about(Cause::Inputs, Severity::Error, problem);
             }
+            if let Some(path) = given.played {
+                cx.push(PlayerCommand::PlayFile(path));
+            }
             if given.paths.is_empty() {
                 continue;
             }
@@ -68,7 +79,11 @@ impl Inputs {
                 cx.push(QueueCommand::Ask(several));
             } else {
                 let second = cx.models.of(form).and_then(second_slot);
-                self.open_for(several.paths, several.placing, second, cx);
+                let placing = Placing {
+                    is_seen: may_ask,
+                    ..several.placing
+                };
+                self.open_for(several.paths, placing, second, cx);
             }
         }
         while let Some(found) = self.opening.take() {
@@ -94,7 +109,7 @@ impl Inputs {
         self.picking = cx.background.ask(move || {
             let dialog = match slot {
                 Slot::Start => rfd::FileDialog::new()
-                    .set_title("Choose a start picture, or a clip to go on from")
+                    .set_title("Choose a start picture, or a clip to continue")
                     .add_filter(
                         "Pictures and clips",
                         &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
@@ -103,7 +118,7 @@ impl Inputs {
                     .set_title("Choose an end picture")
                     .add_filter("Pictures", &PICTURE_ENDINGS),
                 Slot::Mask => rfd::FileDialog::new()
-                    .set_title("Choose a mask: white is made anew, black stays")
+                    .set_title("Choose a mask: white is regenerated, black stays")
                     .add_filter("Pictures", &PICTURE_ENDINGS),
             };
             Some((slot, dialog.add_filter("All files", &["*"]).pick_file()?))
@@ -185,7 +200,7 @@ impl Inputs {
             (Slot::End, request.last_image.as_ref()),
             (Slot::Mask, request.mask.as_ref()),
         ] {
-            let shown = self.get(slot).map(|input| input.path());
+            let shown = self.get(slot).map(|input| input.source.path());
             if shown == wanted.map(PathBuf::as_path) {
                 continue;
             }
@@ -198,6 +213,17 @@ impl Inputs {
                 };
                 self.open_here(vec![path.clone()], placing, cx);
             }
+        }
+        self.name_size(&mut cx.form, &cx.models);
+    }
+
+    /// Says the form's size by its name, once the pictures are there that it may follow.
+    fn name_size(&self, form: &mut GenerateForm, models: &Models) {
+        if !self.is_opening()
+            && let Some(spec) = models.of(form).cloned()
+        {
+            let source = self.sources_for(form, &spec).size();
+            form.name_size(&spec, source);
         }
     }
 
@@ -223,6 +249,7 @@ impl Inputs {
         if num_left > 0 && !names.is_empty() {
             say_left_out(form, found.num_files, &names, cx);
         }
+        let (mut names_size, mut seen) = (false, None);
         for (index, opened) in found.opened.into_iter().enumerate() {
             let wish = match (is_pair, index) {
                 (false, _) => found.placing.slot,
@@ -232,13 +259,23 @@ impl Inputs {
             let name = opened.source.file_name();
             let pictured = Pictured::Input(opened.source.path().to_owned());
             cx.thumbs.put(&cx.ctx, &pictured, &opened.thumb);
-            let slot = self.place(opened.source, wish, second);
+            let path = opened.source.path().to_path_buf();
+            let input = Input {
+                source: opened.source,
+                is_transparent: opened.is_transparent,
+            };
+            let slot = self.place(input, wish, second);
+            names_size |= slot != Slot::Mask && found.placing.keeps_size;
+            let is_seen = found.placing.is_seen && !found.placing.is_shown;
+            if is_seen && slot != Slot::Mask && !is_pair {
+                seen = Some(path);
+            }
             if slot != Slot::Mask && !found.placing.keeps_size {
                 // The picture says which shape the clip has.
                 form.size = SizeChoice::Auto;
             }
             if wish.is_some_and(|wish| wish != slot) {
-                let text = format!("{name} is a clip: it is gone on from at the start");
+                let text = format!("{name} is a clip: it is continued from its end");
                 let what = if wish == Some(Slot::Mask) {
                     "A mask"
                 } else {
@@ -250,6 +287,13 @@ impl Inputs {
                     notice.advise(format!("{what} is a picture")),
                 );
             }
+        }
+        let is_picture = self.clip().is_none();
+        if let Some(path) = seen.filter(|_| is_picture && cx.page == Page::Watch) {
+            cx.push(PlayerCommand::ShowInput(path));
+        }
+        if names_size {
+            self.name_size(form, &cx.models);
         }
         self.settle_offers(cx);
     }

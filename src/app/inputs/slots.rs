@@ -58,6 +58,8 @@ pub struct Placing {
     pub keeps_size: bool,
     /// It is looked at, too.
     pub is_shown: bool,
+    /// A picture is looked at with the part of it that is used, unless a job runs.
+    pub is_seen: bool,
 }
 
 /// How files get their places that the program was given to open.
@@ -65,6 +67,7 @@ pub const SHOWN: Placing = Placing {
     slot: None,
     keeps_size: false,
     is_shown: true,
+    is_seen: false,
 };
 
 impl Placing {

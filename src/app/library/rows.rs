@@ -89,11 +89,11 @@ impl Rows {
         };
         let headings = [
             "Favourites",
-            "Used lately",
+            "Used recently",
             "On this disk",
             "Something is missing or wrong",
-            "Can be fetched",
-            "Not for this version",
+            "To download",
+            "Not supported by this version",
         ];
         let mut found: Vec<Vec<usize>> = vec![Vec::new(); headings.len()];
         for (at, model) in self.models.iter().enumerate() {
@@ -218,7 +218,7 @@ fn of_known(at: usize, entry: &CatalogEntry) -> Listed {
         &entry.description,
         family,
         &entry.variant,
-        "fetch download",
+        "download",
     ];
     Listed {
         id: entry.id.clone(),

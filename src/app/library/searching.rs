@@ -170,7 +170,7 @@ impl Library {
     }
 
     /// What this machine can run is of yesterday: who looks at it sees it anew.
-    fn renew_survey(&mut self, cx: &Cx) {
+    pub(in crate::app) fn renew_survey(&mut self, cx: &Cx) {
         self.survey.is_stale = true;
         if is_shown(cx) {
             self.look_around(cx);

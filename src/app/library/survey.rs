@@ -1,28 +1,41 @@
 //! What this machine can run: its device, its libtorch, its free disk, and for each model whether it fits.
 //!
-//! Drivers and headers are asked on a thread of its own, and only once somebody looks at models. A model that is here
-//! is planned as a job with its own defaults would be; one that is not is judged by the size of its largest part.
+//! Drivers and headers are asked on a thread of its own, and only once somebody looks at models. Each model is planned
+//! as a job with its own defaults would be, also one that is not here, whose networks the catalogue knows; without those
+//! it is judged by the size of its largest part.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{Access, access};
-use safelight_core::catalog::CatalogEntry;
-use safelight_core::job::{GenerateForm, StartPicture};
-use safelight_core::memory::{Corrections, DeviceClass, ModelWeights, Plan, Planner};
+use safelight_core::catalog::{CatalogEntry, Sketch};
+use safelight_core::job::{GenerateForm, GenerateRequest, StartPicture};
+use safelight_core::memory::{
+    Corrections, DeviceClass, ModelWeights, Plan, Planner, Suggestion, suggestions,
+};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings, own_runtime};
-use safelight_core::units::{gib_text, size_text};
+use safelight_core::units::gib_text;
 
 use crate::app::form::whole_form;
 use crate::app::inputs::Sources;
+use crate::app::memory::course::Course;
 use crate::telemetry::{self, Device, DeviceQuery, Roots, host};
+use crate::worker::Estimates;
 
 /// Beside the weights of a model that nobody has planned.
 const BESIDE_WEIGHTS_BYTES: u64 = 3 << 30;
 /// With less, weights that stream would leave nothing for what is computed.
 const LEAST_STREAMING_BYTES: u64 = 6 << 30;
+
+/// What one core of a CPU computes in a second in large products, about: half of what those of the last ten years can
+/// at best.
+const CORE_OPERATIONS: f64 = 40e9;
+/// Starting an engine and reading the files, whatever is made.
+const START_SECS: f64 = 10.0;
+/// Ways to make a model fit that are told.
+const MAX_WAYS: usize = 3;
 
 /// Whether a model fits, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,22 +47,16 @@ pub enum FitWord {
     Unknown,
 }
 
-impl FitWord {
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Fits => "fits",
-            Self::Squeezed => "fits, streamed",
-            Self::TooLarge => "too large",
-            Self::Unknown => "",
-        }
-    }
-}
-
-/// A word and the sentence behind it.
+/// A word, and what is behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fit {
     pub word: FitWord,
+    /// The plan's verdict.
     pub text: String,
+    /// What would make it fit, or fit without help, as the plan suggests it.
+    pub ways: Vec<String>,
+    /// About how long a job with the model's own size and length takes here, where that is known.
+    pub secs: Option<u64>,
 }
 
 /// The machine, as far as it matters to models.
@@ -131,17 +138,18 @@ pub fn examine(paths: Paths) -> Examine {
             device: device.clone(),
         };
         tell(SurveyNews::Machine(Box::new(machine)));
-        // From the sizes alone first: reading headers takes longer.
+        let judge = Judge {
+            device: &device,
+            settings,
+            corrections: Corrections::load(&paths.corrections_file()),
+            times: Estimates::load(Some(paths.times_file())),
+        };
+        // Reading headers takes longer.
         for entry in &wish.known {
-            tell(SurveyNews::Fit(
-                entry.id.clone(),
-                of_known(entry, &device, settings),
-            ));
+            tell(SurveyNews::Fit(entry.id.clone(), judge.known(entry)));
         }
-        let corrections = Corrections::load(&paths.corrections_file());
         for spec in &wish.specs {
-            let fit = of_spec(spec, &device, &corrections, settings);
-            if let Some(fit) = fit {
+            if let Some(fit) = judge.spec(spec) {
                 tell(SurveyNews::Fit(spec.id.clone(), fit));
             }
         }
@@ -154,90 +162,133 @@ fn can_write(folder: &Path) -> bool {
     there.is_some_and(|there| access(there, Access::WRITE_OK).is_ok())
 }
 
-/// The plan of a job with the model's own defaults, in a word.
-pub fn of_plan(plan: &Plan) -> Fit {
-    Fit {
-        word: match plan.rank() {
+/// Says of models whether they fit this machine.
+pub struct Judge<'a> {
+    pub device: &'a Device,
+    pub settings: &'a Settings,
+    pub corrections: Corrections,
+    /// How long earlier jobs took.
+    pub times: Estimates,
+}
+
+impl Judge<'_> {
+    fn spec(&self, spec: &ModelSpec) -> Option<Fit> {
+        // What a model cannot do without: its size is all that counts.
+        let picture = StartPicture {
+            path: PathBuf::new(),
+            width: spec.defaults.width,
+            height: spec.defaults.height,
+        };
+        let needed = |is_needed| is_needed == safelight_core::model::InputUse::Required;
+        let sources = Sources {
+            image: needed(spec.start_image).then_some(&picture),
+            last_image: needed(spec.end_image).then_some(&picture),
+            mask: needed(spec.mask).then_some(&picture),
+            extend: None,
+        };
+        let form = GenerateForm {
+            prompt: "a plan".to_owned(),
+            ..GenerateForm::default()
+        };
+        let form = whole_form(&form, spec, sources, self.settings);
+        let request = form.validate(spec).ok()?.request;
+        let weights = ModelWeights::read(spec.family, &spec.files, &[]).ok()?;
+        Some(self.planned(&request, &weights))
+    }
+
+    /// One that is not here: by the plan of a job of it, else by the size of its largest part.
+    pub fn known(&self, entry: &CatalogEntry) -> Fit {
+        let sketch = |in_8_bits| {
+            let Sketch {
+                mut request,
+                weights,
+            } = entry.sketch(in_8_bits)?;
+            request.memory = self.settings.memory.choice();
+            Some(self.planned(&request, &weights))
+        };
+        let Some(mut fit) = sketch(false) else {
+            return self.largest_part(entry);
+        };
+        if fit.word == FitWord::TooLarge
+            && let Some(narrow) = sketch(true)
+            && narrow.word < FitWord::TooLarge
+        {
+            let way = "Use fp8 or GGUF files of it".to_owned();
+            fit.ways.insert(0, way);
+            fit.ways.truncate(MAX_WAYS);
+        }
+        fit
+    }
+
+    fn planned(&self, request: &GenerateRequest, weights: &ModelWeights) -> Fit {
+        let planner = Planner {
+            weights,
+            facts: self.device.facts,
+            device: &self.device.name,
+            corrections: &self.corrections,
+        };
+        let plan = planner.plan(request);
+        let word = match plan.rank() {
             0 => FitWord::Fits,
             1 => FitWord::Squeezed,
             _ => FitWord::TooLarge,
-        },
-        text: plan.verdict.text.clone(),
-    }
-}
-
-fn of_spec(
-    spec: &ModelSpec,
-    device: &Device,
-    corrections: &Corrections,
-    settings: &Settings,
-) -> Option<Fit> {
-    // What a model cannot do without: its size is all that counts.
-    let picture = StartPicture {
-        path: PathBuf::new(),
-        width: spec.defaults.width,
-        height: spec.defaults.height,
-    };
-    let needed = |is_needed| is_needed == safelight_core::model::InputUse::Required;
-    let sources = Sources {
-        image: needed(spec.start_image).then_some(&picture),
-        last_image: needed(spec.end_image).then_some(&picture),
-        mask: needed(spec.mask).then_some(&picture),
-        extend: None,
-    };
-    let form = GenerateForm {
-        prompt: "a plan".to_owned(),
-        ..GenerateForm::default()
-    };
-    let form = whole_form(&form, spec, sources, settings);
-    let request = form.validate(spec).ok()?.request;
-    let weights = ModelWeights::read(spec.family, &spec.files, &[]).ok()?;
-    let planner = Planner {
-        weights: &weights,
-        facts: device.facts,
-        device: &device.name,
-        corrections,
-    };
-    Some(of_plan(&planner.plan(&request)))
-}
-
-/// By the size of the largest part.
-pub fn of_known(entry: &CatalogEntry, device: &Device, settings: &Settings) -> Fit {
-    // The CPU computes in f32 from weights that lie in memory whole.
-    let is_cpu = device.facts.class == DeviceClass::Cpu;
-    let largest = entry.largest_part_bytes(is_cpu);
-    let free = device
-        .facts
-        .budget(&settings.memory.choice())
-        .available_bytes;
-    if largest == 0 {
-        return Fit {
-            word: FitWord::Unknown,
-            text: "Its size is not known before it is here".to_owned(),
         };
-    }
-    let word = if largest + BESIDE_WEIGHTS_BYTES <= free {
-        FitWord::Fits
-    } else if !is_cpu && free >= LEAST_STREAMING_BYTES {
-        FitWord::Squeezed
-    } else {
-        FitWord::TooLarge
-    };
-    let then = match word {
-        FitWord::Fits => "so it stays in memory whole",
-        FitWord::Squeezed => "so a part of it is read anew in each step, which takes longer",
-        FitWord::TooLarge if is_cpu => "which is too little",
-        FitWord::TooLarge | FitWord::Unknown => {
-            "which is too little even for a part of it at a time"
+        let found = if word == FitWord::TooLarge {
+            suggestions(&planner, request, &plan, &[])
+        } else {
+            Vec::new()
+        };
+        let ways = found.into_iter().map(|Suggestion { text, .. }| text);
+        Fit {
+            word,
+            text: plan.verdict.text.clone(),
+            ways: ways.take(MAX_WAYS).collect(),
+            secs: self.secs(&planner, request, &plan),
         }
-    };
-    Fit {
-        word,
-        text: format!(
-            "Its largest part is about {}, and {} GiB are free, {then}",
-            size_text(largest),
-            gib_text(free)
-        ),
+    }
+
+    /// As such jobs did here; on the CPU also by what its cores can.
+    fn secs(&self, planner: &Planner<'_>, request: &GenerateRequest, plan: &Plan) -> Option<u64> {
+        let seen = |stage| self.times.secs_of(request, &self.device.name, stage);
+        let course = Course::of(plan, request, seen);
+        let secs = if course.is_timed {
+            course.total_secs()
+        } else if self.device.facts.class == DeviceClass::Cpu {
+            let rate = host::num_cores() as f64 * CORE_OPERATIONS;
+            START_SECS + planner.operations(request) / rate
+        } else {
+            return None;
+        };
+        (secs > 0.0).then_some(secs as u64)
+    }
+
+    fn largest_part(&self, entry: &CatalogEntry) -> Fit {
+        let facts = &self.device.facts;
+        // The CPU computes in f32 from weights that lie in memory whole.
+        let is_cpu = facts.class == DeviceClass::Cpu;
+        let largest = entry.largest_part_bytes(is_cpu);
+        let free = facts.budget(&self.settings.memory.choice()).available_bytes;
+        let (word, text) = if largest == 0 {
+            let text = "Its size is not known before it is here".to_owned();
+            (FitWord::Unknown, text)
+        } else {
+            let word = if largest + BESIDE_WEIGHTS_BYTES <= free {
+                FitWord::Fits
+            } else if !is_cpu && free >= LEAST_STREAMING_BYTES {
+                FitWord::Squeezed
+            } else {
+                FitWord::TooLarge
+            };
+            let [largest, free] = [largest, free].map(gib_text);
+            let text = format!("Its largest part is about {largest} GiB, {free} GiB are free");
+            (word, text)
+        };
+        Fit {
+            word,
+            text,
+            ways: Vec::new(),
+            secs: None,
+        }
     }
 }
 
@@ -261,30 +312,47 @@ mod tests {
         }
     }
 
-    #[test]
-    fn models_that_are_not_here_are_judged_by_their_largest_part() {
+    fn fit(id: &str, device: &Device) -> Fit {
         let (known, _) = known_models(Path::new("/nowhere/models.toml"));
-        let word = |id: &str, gib| {
-            let entry = known.iter().find(|entry| entry.id == id).expect("it ships");
-            of_known(entry, &card(gib), &Settings::default()).word
+        let entry = known.iter().find(|entry| entry.id == id);
+        let judge = Judge {
+            device,
+            settings: &Settings::default(),
+            corrections: Corrections::default(),
+            times: Estimates::default(),
         };
+        judge.known(entry.expect("it ships"))
+    }
+
+    #[test]
+    fn models_that_are_not_here_are_judged_by_the_plan_of_a_job() {
+        let word = |id: &str, gib| fit(id, &card(gib)).word;
         assert_eq!(word("wan2.1-t2v-1.3b", 24), FitWord::Fits);
-        assert_eq!(word("wan2.2-t2v-a14b", 24), FitWord::Fits);
-        assert_eq!(word("wan2.2-t2v-a14b", 12), FitWord::Squeezed);
         assert_eq!(word("flux1-dev", 24), FitWord::Squeezed);
         assert_eq!(word("flux1-dev", 48), FitWord::Fits);
-        assert_eq!(word("flux1-dev", 4), FitWord::TooLarge);
-        let mut machine = card(0);
+        assert_eq!(word("flux1-dev", 2), FitWord::TooLarge);
+    }
+
+    #[test]
+    fn on_a_cpu_a_model_that_is_too_large_says_what_makes_it_fit_and_one_that_fits_how_long_it_takes()
+     {
+        let mut machine = card(24);
         machine.facts.class = DeviceClass::Cpu;
-        machine.facts.host_available_bytes = 40 << 30;
-        machine.facts.total_bytes = 48 << 30;
-        let entry = known.iter().find(|entry| entry.id == "flux1-dev");
-        let fit = of_known(entry.expect("it ships"), &machine, &Settings::default());
+        machine.facts.host_available_bytes = 23 << 30;
+        let large = fit("wan2.2-t2v-a14b", &machine);
+        assert_eq!(large.word, FitWord::TooLarge, "{}", large.text);
+        assert!(!large.ways.is_empty(), "{large:?}");
+        assert!(large.text.contains("GiB") && !large.text.contains("GB"));
+        let small = fit("wan2.1-t2v-1.3b", &machine);
+        assert_ne!(small.word, FitWord::TooLarge, "{}", small.text);
+        assert!(small.secs.is_some_and(|secs| secs > 3600), "{small:?}");
+        let whole = fit("flux1-dev", &machine);
         assert_eq!(
-            fit.word,
+            whole.word,
             FitWord::TooLarge,
             "in f32 it takes twice its file"
         );
+        assert_eq!(whole.ways[0], "Use fp8 or GGUF files of it");
     }
 
     #[test]
@@ -294,6 +362,8 @@ mod tests {
         let fit = Fit {
             word: FitWord::Fits,
             text: "Fits".into(),
+            ways: Vec::new(),
+            secs: None,
         };
         let (later, other) = Stream::new(&ctx);
         drop(std::mem::replace(&mut surveying, other));

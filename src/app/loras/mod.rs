@@ -55,20 +55,33 @@ impl LoraShelf {
         self.coverage.get(path)
     }
 
-    /// What is wrong with chosen files that are switched on.
+    /// What is wrong with chosen files that are switched on. One that is for another model is parked instead.
     pub(in crate::app) fn errors(&self, form: &GenerateForm) -> Vec<FieldError> {
-        form.acting_loras()
-            .filter_map(|lora| {
-                // Why, its own card says.
-                self.objection(lora)?;
-                let name = lora.name();
-                let message = format!("the LoRA {name} cannot act: switch it off or remove it");
-                Some(FieldError {
-                    field: "lora",
-                    message,
-                })
-            })
-            .collect()
+        let gone = form.acting_loras().filter(|lora| self.is_gone(lora));
+        gone.map(|lora| FieldError {
+            field: "lora",
+            message: format!("the file of the LoRA {} is gone", lora.name()),
+        })
+        .collect()
+    }
+
+    /// The file of a chosen LoRA is not there any more.
+    pub fn is_gone(&self, lora: &ChosenLora) -> bool {
+        let known = self.chosen(&lora.path);
+        known.is_some_and(|known| matches!(known.fit, Fit::Gone))
+    }
+
+    /// A chosen LoRA is for another model: it is kept, and not sent.
+    pub fn is_parked(&self, lora: &ChosenLora) -> bool {
+        let known = self.chosen(&lora.path);
+        lora.is_on && known.is_some_and(|known| matches!(known.fit, Fit::No(_)))
+    }
+
+    /// The form without the LoRAs that are parked.
+    pub(in crate::app) fn acting(&self, form: &GenerateForm) -> GenerateForm {
+        let mut form = form.clone();
+        form.loras.retain(|lora| !self.is_parked(lora));
+        form
     }
 
     /// Why a chosen LoRA cannot act, in a sentence.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use crossbeam_channel::{Sender, bounded};
 use egui::{Rect, Vec2};
-use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::job::{JobError, JobErrorKind, StartPicture};
 use safelight_core::media::Brush;
 
 use crate::app::background::guard::survived;
@@ -34,6 +34,8 @@ enum Said {
     Softened(Result<(), JobError>),
     /// It is in this file, or why not.
     Kept(Result<PathBuf, JobError>),
+    /// Nothing is painted, so there was nothing to keep.
+    Empty,
 }
 
 /// What there is of a mask after some orders.
@@ -65,6 +67,8 @@ pub struct Editor {
     pub busy: Option<Busy>,
     /// Something was painted since it was opened or kept.
     is_changed: bool,
+    /// Jobs are made as soon as it is in its place.
+    is_submit_due: bool,
     /// Where the pointer was in the stroke that goes on, and whether that erases.
     stroke: Option<([f32; 2], bool)>,
     /// What the painter has no room for yet.
@@ -87,6 +91,7 @@ impl Editor {
             painted: Painted::default(),
             busy: None,
             is_changed: false,
+            is_submit_due: false,
             stroke: None,
             waiting: VecDeque::new(),
             orders,
@@ -188,7 +193,8 @@ impl Editor {
                 Said::Opened(_) => {}
                 Said::Painted(painted) => self.painted = painted,
                 Said::Softened(softened) => {
-                    self.busy = None;
+                    // It may be on its way to its file already.
+                    self.busy = self.busy.filter(|busy| *busy == Busy::Keeping);
                     if let Err(err) = softened {
                         cx.tell(Severity::Warning, err);
                     }
@@ -204,10 +210,25 @@ impl Editor {
                 }
                 Said::Kept(Err(err)) => {
                     self.busy = None;
+                    self.is_submit_due = false;
                     cx.tell(Severity::Error, err);
+                }
+                Said::Empty => {
+                    self.busy = None;
+                    self.is_changed = false;
                 }
             }
         }
+    }
+
+    /// Whether it was painted over the start picture and is in no place yet.
+    fn is_pending(&self, inputs: &Inputs) -> bool {
+        let start = inputs.sources().image;
+        let mask = inputs.get(Slot::Mask).map(|input| input.source.path());
+        let is_own = mask.is_none() || mask == self.mask_file.as_deref();
+        (self.is_changed || self.busy == Some(Busy::Keeping))
+            && is_own
+            && start.is_some_and(|start| start.path == self.picture)
     }
 }
 
@@ -239,7 +260,11 @@ impl Masking {
                 self.editor = None;
                 cx.show(Page::Watch);
             }
-            MaskCommand::Use => self.keep(inputs, cx),
+            MaskCommand::Use => {
+                if self.editor.as_ref().is_some_and(|it| it.busy.is_none()) {
+                    self.keep(true, inputs, cx);
+                }
+            }
             MaskCommand::See(sight) => {
                 if let Some(editor) = &mut self.editor {
                     editor.sight = Some(sight);
@@ -282,9 +307,9 @@ impl Masking {
             return;
         };
         let mask = inputs.get(Slot::Mask);
-        let mask = mask.map(|input| input.path().to_path_buf());
+        let mask = mask.map(|input| input.source.path().to_path_buf());
         if let Some(editor) = &self.editor
-            && editor.picture == start.path()
+            && editor.picture == start.source.path()
             && (editor.mask_file == mask || (mask.is_none() && editor.is_changed))
         {
             cx.show(Page::Mask);
@@ -296,7 +321,7 @@ impl Masking {
         self.num_opened += 1;
         let (number, ctx) = (self.num_opened, cx.ctx.clone());
         self.opening = cx.background.stream("mask", move |postbox| {
-            match survived(|| opening::open(&start, mask)) {
+            match survived(|| opening::open(&start.source, mask)) {
                 Ok(opened) => {
                     let (orders, taken) = bounded(ORDER_ROOM);
                     let editor = Editor::new(number, &opened, orders);
@@ -310,19 +335,56 @@ impl Masking {
         });
     }
 
+    /// What is painted over the start picture and in no place yet, as the form is checked with it.
+    pub(super) fn pending(&self, inputs: &Inputs) -> Option<StartPicture> {
+        let editor = self.editor.as_ref()?;
+        editor.is_pending(inputs).then(|| StartPicture {
+            path: editor.picture.clone(),
+            width: editor.width,
+            height: editor.height,
+        })
+    }
+
+    /// Jobs are wanted: whether what is painted comes into its place first, after which [`Self::is_submit_due`].
+    pub(super) fn holds_up_jobs(&mut self, inputs: &mut Inputs, cx: &mut Cx) -> bool {
+        let takes_masks = cx.model().is_some_and(|spec| spec.mask.is_possible());
+        if !takes_masks || self.pending(inputs).is_none() {
+            return false;
+        }
+        if let Some(editor) = &mut self.editor
+            && !std::mem::replace(&mut editor.is_submit_due, true)
+            && editor.busy != Some(Busy::Keeping)
+        {
+            self.keep(false, inputs, cx);
+        }
+        true
+    }
+
+    /// Whether what was painted is in its place now, and jobs wait for that.
+    pub(super) fn is_submit_due(&mut self, inputs: &Inputs) -> bool {
+        self.editor.as_mut().is_some_and(|editor| {
+            let is_kept = editor.busy != Some(Busy::Keeping) && !inputs.is_opening();
+            is_kept && std::mem::take(&mut editor.is_submit_due)
+        })
+    }
+
     /// Writes the mask into the data folder and opens it as the Mask input.
-    fn keep(&mut self, inputs: &mut Inputs, cx: &mut Cx) {
-        let editor = self.editor.as_mut();
-        let Some(editor) = editor.filter(|editor| editor.busy.is_none()) else {
+    fn keep(&mut self, may_be_empty: bool, inputs: &mut Inputs, cx: &mut Cx) {
+        let Some(editor) = &mut self.editor else {
             return;
         };
         let Some(paths) = &cx.paths else {
+            editor.is_submit_due = false;
             let err = JobError::new(JobErrorKind::Disk, "there is no folder to keep a mask in");
             cx.tell(Severity::Error, err);
             return;
         };
         editor.busy = Some(Busy::Keeping);
-        let keep = Order::Keep(paths.data.join("masks"), inputs.expect(cx));
+        let keep = Order::Keep {
+            folder: paths.data.join("masks"),
+            place: inputs.expect(cx),
+            may_be_empty,
+        };
         // Behind all that was painted.
         editor.waiting.push_back(keep);
     }

@@ -37,8 +37,13 @@ pub(super) enum Order {
     Soften(u32),
     Undo,
     Redo,
-    /// Write it into a file of this folder, which becomes the Mask input.
-    Keep(PathBuf, Postbox<OpenedInputs>),
+    /// Write it into a file of this folder, which becomes the Mask input; where nothing is painted and that is no
+    /// mask, nothing is written.
+    Keep {
+        folder: PathBuf,
+        place: Postbox<OpenedInputs>,
+        may_be_empty: bool,
+    },
     Look(Sight),
 }
 
@@ -90,8 +95,16 @@ impl<'a> Painter<'a> {
             Order::Soften(radius) => self.soften(radius),
             Order::Undo => self.mask.undo(),
             Order::Redo => self.mask.redo(),
-            Order::Keep(folder, place) => {
-                self.keep(&folder, &place);
+            Order::Keep {
+                folder,
+                place,
+                may_be_empty,
+            } => {
+                if may_be_empty || self.mask.values().iter().any(|value| *value > 0) {
+                    self.keep(&folder, &place);
+                } else {
+                    self.postbox.post(Said::Empty);
+                }
                 Area::default()
             }
             Order::Look(sight) => {

@@ -3,6 +3,7 @@
 //! It only finds and remembers; what is chosen is pushed as any other command.
 
 mod fuzzy;
+mod words;
 
 use egui::{Context, Popup};
 use safelight_core::settings::table;
@@ -14,7 +15,7 @@ use crate::app::commands::{
 use crate::app::cx::Cx;
 use crate::app::presets::OwnPresets;
 use crate::app::settings::SettingsKeeping;
-use crate::app::shortcuts::{SHORTCUTS, keys_text};
+use crate::app::shortcuts::{Shortcut, keys_text};
 
 /// Of what was used, so many stand first.
 const MAX_RECENT: usize = 8;
@@ -67,9 +68,11 @@ impl Palette {
         scored.into_iter().map(|(_, entry)| entry).collect()
     }
 
+    /// `possible` are the commands that would do something now.
     pub fn update(
         &mut self,
         command: PaletteCommand,
+        possible: &[&Shortcut],
         presets: &OwnPresets,
         settings: &SettingsKeeping,
         cx: &mut Cx,
@@ -78,7 +81,7 @@ impl Palette {
             PaletteCommand::Toggle => {
                 self.are_shortcuts_shown = false;
                 let is_open = self.entries.take().is_some();
-                self.entries = (!is_open).then(|| self.all(presets, settings, cx));
+                self.entries = (!is_open).then(|| self.all(possible, presets, settings, cx));
             }
             PaletteCommand::ToggleShortcuts => {
                 self.are_shortcuts_shown = !self.are_shortcuts_shown;
@@ -94,8 +97,14 @@ impl Palette {
         }
     }
 
-    /// Everything, with what was used last in front.
-    fn all(&self, presets: &OwnPresets, settings: &SettingsKeeping, cx: &Cx) -> Vec<Entry> {
+    /// Everything that can be done now, with what was used last in front.
+    fn all(
+        &self,
+        possible: &[&Shortcut],
+        presets: &OwnPresets,
+        settings: &SettingsKeeping,
+        cx: &Cx,
+    ) -> Vec<Entry> {
         let entry = |id: String, name: &str, kind, command| Entry {
             id,
             name: name.to_owned(),
@@ -104,11 +113,10 @@ impl Palette {
             command,
         };
         let mut entries = Vec::new();
-        for shortcut in SHORTCUTS {
-            let undo = cx.undo.last().map(|last| format!("Undo: {last}"));
-            let name = match (shortcut.id, &undo) {
-                ("palette" | "back" | "shortcuts-by-question", _) | ("undo", None) => continue,
-                ("undo", Some(undo)) => undo,
+        for shortcut in possible {
+            let name = match shortcut.id {
+                "palette" | "back" | "shortcuts-by-question" => continue,
+                "undo" => &words::undo(cx.undo.last().unwrap_or_default()),
                 _ => shortcut.name,
             };
             let (kind, command) = (shortcut.group.name(), (shortcut.command)());
@@ -127,28 +135,38 @@ impl Palette {
             entries.extend(presets.map(|preset| {
                 let id = format!("preset:{}", preset.key.id());
                 let command = AppCommand::Presets(PresetsCommand::Apply(preset.key));
-                entry(id, &preset.name, "Preset", command)
+                entry(id, &preset.name, words::PRESET, command)
             }));
         }
         entries.push(entry(
             "settings-of-file".to_owned(),
-            "Use the settings of a file…",
-            "Preset",
+            words::SETTINGS_OF_FILE,
+            words::PRESET,
             AppCommand::Restore(RestoreCommand::Pick),
         ));
         entries.push(entry(
             "add-to-menu".to_owned(),
-            "Add Safelight to the applications menu",
-            "Desktop",
+            words::ADD_TO_MENU,
+            words::DESKTOP,
             AppCommand::Desktop(DesktopCommand::AddToMenu),
         ));
         entries.extend(cx.models.all().iter().map(|spec| {
             let command = AppCommand::Library(LibraryCommand::Choose(spec.id.clone()));
-            entry(format!("model:{}", spec.id), &spec.name, "Model", command)
+            entry(
+                format!("model:{}", spec.id),
+                &spec.name,
+                words::MODEL,
+                command,
+            )
         }));
         entries.extend(table::settings().map(|row| {
             let command = AppCommand::Settings(SettingsCommand::Show(row.key));
-            entry(format!("setting:{}", row.key), row.name, "Setting", command)
+            entry(
+                format!("setting:{}", row.key),
+                row.name,
+                words::SETTING,
+                command,
+            )
         }));
         let settings = settings.recent.iter().map(|key| format!("setting:{key}"));
         let recent: Vec<String> = self.recent.iter().cloned().chain(settings).collect();
@@ -174,6 +192,7 @@ fn score(query: &str, entry: &Entry) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::shortcuts::SHORTCUTS;
     use crate::app::state::Page;
 
     #[test]
@@ -182,7 +201,8 @@ mod tests {
         let mut palette = Palette::default();
         let mut run = |palette: &mut Palette, command| {
             let (presets, settings) = (OwnPresets::default(), SettingsKeeping::default());
-            palette.update(command, &presets, &settings, &mut cx);
+            let possible: Vec<&Shortcut> = SHORTCUTS.iter().collect();
+            palette.update(command, &possible, &presets, &settings, &mut cx);
             cx.next_command()
         };
         run(&mut palette, PaletteCommand::Toggle);

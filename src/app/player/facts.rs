@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::app::gallery::wishes::TrashWish;
+
 /// A picture, batch or clip from disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlayedFile {
@@ -39,31 +41,14 @@ impl PlayedFile {
         settings.as_ref()?.get("request")
     }
 
-    /// How long it plays.
-    pub fn secs(&self) -> f64 {
-        if self.is_clip && self.fps > 0.0 {
-            self.num_frames as f64 / self.fps
-        } else {
-            0.0
-        }
-    }
-
-    /// `832 × 480  ·  81 frames  ·  seed 12`
-    pub fn line(&self, shown: usize) -> String {
-        let mut parts = vec![format!("{} × {}", self.width, self.height)];
+    /// What is thrown away with it: the clip, or the picture of a batch that is looked at.
+    pub fn trash_wish(&self, shown: usize) -> TrashWish {
+        let path = self.path_of(shown);
         if self.is_clip {
-            parts.push(format!("{} frames", self.num_frames));
-        } else if self.paths.len() > 1 {
-            parts.push(format!("picture {} of {}", shown + 1, self.paths.len()));
+            TrashWish::clip(path)
         } else {
-            parts.push("picture".to_owned());
+            TrashWish::picture(path)
         }
-        let request = self.request_of(shown);
-        if let Some(seed) = request.and_then(|request| request["seed"].as_u64()) {
-            parts.push(format!("seed {seed}"));
-        }
-        parts.push(self.name_of(shown));
-        parts.join("  ·  ")
     }
 
     /// The prompt, where the file tells it.
@@ -79,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_told_in_a_line_with_what_it_knows_and_no_more() {
+    fn a_file_tells_its_prompt_and_another_program_s_settings_tell_nothing() {
         let mut file = PlayedFile {
             paths: vec!["/a/boat.mp4".into()],
             width: 832,
@@ -89,13 +74,10 @@ mod tests {
             is_clip: true,
             settings: vec![Some(json!({"request": {"seed": 12, "prompt": "a boat"}}))],
         };
-        assert_eq!(
-            file.line(0),
-            "832 × 480  ·  81 frames  ·  seed 12  ·  boat.mp4"
-        );
         assert_eq!(file.prompt(0), Some("a boat"));
+        assert_eq!(file.name_of(0), "boat.mp4");
         file.settings = vec![None];
-        assert_eq!(file.line(0), "832 × 480  ·  81 frames  ·  boat.mp4");
+        assert_eq!(file.prompt(0), None);
         // Another program's settings have other names and kinds.
         file.settings = vec![Some(json!(["what", "is this"]))];
         assert_eq!(file.prompt(0), None);

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod differences;
 pub mod facts;
 mod frames;
+mod full;
 mod opening;
 pub mod playhead;
 mod reading;
@@ -27,6 +28,7 @@ use crate::app::pending::Pending;
 use compare::Compare;
 pub use facts::PlayedFile;
 use frames::Frames;
+use full::FullScreen;
 pub use opening::OpenedFile;
 pub use playhead::{Playback, Playhead, Repeat, SPEEDS};
 use screen::Screen;
@@ -55,13 +57,20 @@ pub struct Watch {
     /// The latents in the making, while the clip so far plays.
     pub inset: Screen,
     pub zoom: Zoom,
-    /// The picture has the whole window.
+    /// The picture has the whole screen.
     pub is_full: bool,
+    full: FullScreen,
     pub playback: Playback,
+    /// A picture of the form that is looked at because it came there.
+    input: Option<PathBuf>,
     /// The user chose what is looked at; the next job does not take its place.
     is_chosen: bool,
     /// The job that ran when the queue was last looked at.
     running: Option<JobId>,
+    /// A new clip plays while the next job runs; then, at this time, that job is looked at again.
+    live_at: Option<f64>,
+    /// The file that was looked at when it went to the trash.
+    thrown: Option<PathBuf>,
     /// What is on its way from disk.
     opening: Option<Opening>,
     /// Where a comparison goes back to.

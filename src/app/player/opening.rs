@@ -304,7 +304,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notes.mp4");
         let wake: Wake = Arc::new(|| {});
-        assert!(open(&path, 4096, &wake).is_err_and(|err| err.summary.contains("there is none")));
+        assert!(open(&path, 4096, &wake).is_err_and(|err| err.summary.contains("does not exist")));
         std::fs::write(&path, "just words").unwrap();
         assert!(open(&path, 4096, &wake).is_err());
         std::fs::write(&path, "").unwrap();

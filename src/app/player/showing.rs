@@ -2,7 +2,7 @@
 //!
 //! The running job has it by itself; what its user chose to look at stays until they go back.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{JobError, JobErrorKind, JobId};
@@ -17,12 +17,15 @@ use crate::app::player::frames::Frames;
 use crate::app::player::opening::{self, OpenedFile};
 use crate::app::player::reading::Wake;
 use crate::app::player::screen::Screen;
-use crate::app::player::{Opening, Player, Playhead, Viewing, Watch};
+use crate::app::player::{Opening, Player, Playhead, SPEEDS, Viewing, Watch};
 use crate::app::queue::{JobQueue, RunningJob};
 use crate::app::state::Page;
 
 /// Pictures a second of an animated latent preview.
 const PREVIEW_FPS: f64 = 4.0;
+/// A new clip is shown at least and at most so long, while the next job runs.
+const MIN_SHOWING_SECS: f64 = 3.0;
+const MAX_SHOWING_SECS: f64 = 20.0;
 
 impl Watch {
     /// Nothing is shown in the middle of the window, and nothing is made.
@@ -34,27 +37,65 @@ impl Watch {
     }
 
     /// Goes along with the queue: looks at a job that begins, unless something else was chosen, and then at what came of
-    /// it.
+    /// it. A new clip plays through before the next job is looked at.
     pub(in crate::app) fn follow(&mut self, queue: &JobQueue, cx: &Cx) {
         let running = queue.running.as_ref().map(|job| job.id);
         if self.running != running {
             let before = std::mem::replace(&mut self.running, running);
-            let last = queue.results.last().map(|item| item.id);
-            if running.is_none() && self.viewing == Viewing::Live {
-                // Its last preview stays until its result is ready to be shown.
-                if last != before {
-                    self.screen.clear();
-                }
-                if let Some(last) = last {
-                    self.show_result(last, queue, cx);
-                }
-            } else if running.is_some() && !self.is_chosen {
+            self.turn_to(running, before, queue, cx);
+        }
+        if running.is_none() {
+            self.live_at = None;
+        } else if self.live_at.is_some_and(|at| cx.is_due(at)) {
+            self.live_at = None;
+            self.show_live(queue, cx);
+            self.screen.clear();
+        }
+        // Nobody sees the way out of an empty one.
+        self.is_full &= !self.is_empty(queue);
+        self.is_full = self.full.follow(self.is_full, cx);
+    }
+
+    /// Another job runs now, or none.
+    fn turn_to(
+        &mut self,
+        running: Option<JobId>,
+        before: Option<JobId>,
+        queue: &JobQueue,
+        cx: &Cx,
+    ) {
+        let last = queue.results.last();
+        let made = last.filter(|item| Some(item.id) == before);
+        let is_free = !self.is_chosen && self.viewing != Viewing::Live;
+        if running.is_none() && self.viewing == Viewing::Live {
+            // Its last preview stays until its result is ready to be shown.
+            if made.is_none() {
+                self.screen.clear();
+            }
+            if let Some(last) = last {
+                self.show_result(last.id, queue, cx);
+            }
+        } else if let Some(made) = made.filter(|_| running.is_none() && is_free) {
+            self.show_result(made.id, queue, cx);
+        } else if running.is_some() && !self.is_chosen {
+            let clip = made.filter(|item| !item.is_pictures() && item.output.clip.frames.len() > 1);
+            if let Some(item) = clip {
+                self.show_result(item.id, queue, cx);
+                self.live_at = Some(cx.now_secs + self.showing_secs());
+            } else {
+                self.live_at = None;
                 self.show_live(queue, cx);
                 self.screen.clear();
             }
         }
-        // Nobody sees the way out of an empty one.
-        self.is_full &= !self.is_empty(queue);
+    }
+
+    /// How long a new clip plays before the next job is looked at: once through.
+    fn showing_secs(&self) -> f64 {
+        let player = self.player.as_ref();
+        let secs = player.map_or(0.0, |player| player.len() as f64 / player.fps());
+        let secs = secs / self.playback.speed.max(SPEEDS[0]);
+        secs.clamp(MIN_SHOWING_SECS, MAX_SHOWING_SECS)
     }
 
     /// The place in whatever is shown.
@@ -117,6 +158,7 @@ impl Watch {
     /// The user looks at something else: what is still on its way from disk is not wanted any more.
     pub(super) fn choose(&mut self, cx: &mut Cx) {
         self.opening = None;
+        self.live_at = None;
         cx.is_queue_over = false;
         self.is_chosen = self.viewing != Viewing::Live;
     }
@@ -173,9 +215,31 @@ impl Watch {
         }
         self.let_go(cx);
         self.player = Some(player);
+        // A picture of the form makes room for the job that starts from it.
+        self.is_chosen = self.input.as_deref() != Some(file.path_of(0));
         self.file = Some(file);
-        self.is_chosen = true;
+        self.live_at = None;
         self.viewing = Viewing::File;
+    }
+
+    /// A picture has left the form: where it is looked at for that alone, what was made last is looked at again.
+    pub(super) fn leave_input(&mut self, path: &Path, queue: &JobQueue, cx: &Cx) {
+        if self.input.take_if(|input| input == path).is_none() {
+            return;
+        }
+        self.opening = None;
+        let is_shown = self
+            .file
+            .as_ref()
+            .is_some_and(|file| file.path_of(0) == path);
+        if self.viewing != Viewing::File || !is_shown {
+            return;
+        }
+        match queue.results.last().map(|item| item.id) {
+            Some(id) if queue.running.is_none() => self.show_result(id, queue, cx),
+            _ => self.show_live(queue, cx),
+        }
+        self.is_chosen = false;
     }
 
     fn compare_mode(&self) -> CompareMode {
@@ -208,6 +272,7 @@ impl Watch {
         self.compare = Some(compare);
         self.zoom = Default::default();
         self.is_chosen = true;
+        self.live_at = None;
         if self.viewing != Viewing::Compare {
             self.before_compare = self.viewing;
         }

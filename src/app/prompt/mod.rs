@@ -212,3 +212,30 @@ impl PromptDesk {
         self.making = making.unwrap_or_default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use safelight_core::prompts::{PromptEntry, change, remember};
+
+    fn entry(prompt: String) -> PromptEntry {
+        let negative = String::new();
+        PromptEntry { prompt, negative }
+    }
+
+    #[test]
+    fn two_threads_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prompts.jsonl");
+        std::thread::scope(|scope| {
+            for side in ["a", "b"] {
+                let path = &path;
+                scope.spawn(move || {
+                    for i in 0..20 {
+                        change(path, |all| remember(all, entry(format!("{side}{i}")))).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(change(&path, |_| {}).unwrap().len(), 40);
+    }
+}

@@ -10,6 +10,7 @@ use safelight_core::job::{JobError, JobErrorKind};
 use crate::app::cx::Cx;
 use crate::app::queue::JobQueue;
 use crate::app::queue::choices::{AfterQueue, Countdown};
+use crate::app::queue::words;
 
 /// How long there is to say no.
 const COUNTDOWN_SECS: f64 = 30.0;
@@ -79,8 +80,6 @@ fn suspend() -> Result<(), JobError> {
             Err(err) => reasons.push(format!("{program}: {err}")),
         }
     }
-    let err = JobError::new(JobErrorKind::Device, "the computer could not be suspended");
-    Err(err
-        .advise("All results are saved")
-        .detail(reasons.join("\n")))
+    let err = JobError::new(JobErrorKind::Device, words::NOT_SUSPENDED);
+    Err(err.advise(words::ALL_SAVED).detail(reasons.join("\n")))
 }

@@ -7,6 +7,7 @@ use crate::app::inputs::Inputs;
 use crate::app::notices::{Cause, Severity};
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::{Removed, WaitingJob};
+use crate::app::queue::words;
 
 /// The job that is changed, and what stood in the form before.
 pub struct Editing {
@@ -51,9 +52,8 @@ impl JobQueue {
             return;
         };
         if cx.models.get(&request.model).is_none() {
-            let text = format!("the model of this job is not here: {}", request.model);
-            let err = JobError::new(JobErrorKind::BadModel, text)
-                .advise("Look for the models anew, or take the job out of the queue");
+            let text = words::model_gone(&request.model);
+            let err = JobError::new(JobErrorKind::BadModel, text).advise(words::MODEL_GONE_ADVICE);
             cx.tell_about(Cause::Models, Severity::Warning, err);
             return;
         }
@@ -97,7 +97,7 @@ impl JobQueue {
         }
         self.touch();
         self.end_edit(inputs, cx);
-        cx.say("The job is changed");
+        cx.say(words::JOB_CHANGED);
     }
 
     /// The same job once more behind the first one, with another seed unless the form keeps its own.

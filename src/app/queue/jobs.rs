@@ -7,6 +7,7 @@ use safelight_core::job::{
     DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobOutput,
 };
 
+use crate::app::gallery::wishes::TrashWish;
 use crate::app::thumbs::Pictured;
 
 #[derive(Clone, Debug)]
@@ -110,6 +111,11 @@ pub(super) fn may_be_of_place(err: &JobError) -> bool {
 }
 
 impl StoppedJob {
+    /// The program ended while it ran.
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self.why, Stopped::Unfinished)
+    }
+
     pub fn new(job: WaitingJob, why: Stopped) -> Self {
         Self {
             job,
@@ -148,6 +154,16 @@ impl ResultItem {
     pub fn pictured(&self, index: usize) -> Option<Pictured> {
         let frame = self.output.clip.frames.get(index)?;
         Some(Pictured::Made(self.id, index, Arc::clone(frame)))
+    }
+
+    /// What is thrown away with it: each picture of a batch, or the one clip.
+    pub fn trash_wishes(&self) -> Vec<TrashWish> {
+        if self.is_pictures() {
+            let paths = self.output.paths.iter();
+            paths.map(|path| TrashWish::picture(path)).collect()
+        } else {
+            vec![TrashWish::clip(self.output.path())]
+        }
     }
 
     /// The one that stands for all of it.

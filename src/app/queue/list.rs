@@ -37,8 +37,7 @@ impl JobQueue {
 
     /// The jobs of an earlier run that nobody has let go on: those that were interrupted stand first.
     pub fn held(&self) -> impl Iterator<Item = JobId> {
-        let is_unfinished = |it: &&StoppedJob| matches!(it.why, Stopped::Unfinished);
-        let unfinished = self.stopped.iter().filter(is_unfinished);
+        let unfinished = self.stopped.iter().filter(|it| it.is_interrupted());
         let waiting = self.waiting.iter().filter(|job| job.is_held);
         unfinished
             .map(|it| it.job.id)
@@ -97,8 +96,9 @@ impl JobQueue {
         Some(Removed::Stopped(at, stopped))
     }
 
-    /// Puts jobs back where they stood.
-    pub fn put_all_back(&mut self, removed: Vec<Removed>) {
+    /// Puts jobs back where they stood, in a queue that is paused again if it was.
+    pub fn put_all_back(&mut self, removed: Vec<Removed>, was_paused: bool) {
+        self.is_paused |= was_paused;
         for removed in removed.into_iter().rev() {
             self.put_back(removed);
         }

@@ -5,6 +5,7 @@
 pub mod after;
 pub mod choices;
 pub mod editing;
+mod gone;
 pub mod jobs;
 mod keeping;
 mod kept;
@@ -15,6 +16,7 @@ mod running;
 mod several;
 mod submit;
 mod turns;
+mod words;
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -57,6 +59,8 @@ pub struct JobQueue {
     revision: u64,
     /// Oldest first.
     pub results: Vec<ResultItem>,
+    /// Results whose files are in the trash, and the places that they had.
+    gone: Vec<(usize, ResultItem)>,
     /// The graph of the last job, so that it can be read when the job has ended.
     pub last_memory: MemoryHistory,
     /// Whose that graph is.
@@ -160,6 +164,12 @@ impl JobQueue {
                 let ids: Vec<JobId> = self.held().collect();
                 self.remove_all(&ids, inputs, cx);
             }
+            QueueCommand::Clear => {
+                let waiting = self.waiting.iter().map(|job| job.id);
+                let stopped = self.stopped.iter().map(|stopped| stopped.job.id);
+                let ids: Vec<JobId> = waiting.chain(stopped).collect();
+                self.remove_all(&ids, inputs, cx);
+            }
             QueueCommand::PauseAll => {
                 self.is_paused = true;
                 self.pause_running(PauseWish::Queue);
@@ -171,7 +181,7 @@ impl JobQueue {
                 self.pauses_after = false;
             }
             QueueCommand::Ask(several) => self.several = Some(several),
-            QueueCommand::Take(choice) => self.take_several(choice, inputs, cx),
+            QueueCommand::Take(choice) => self.take_several(choice, inputs, loras, cx),
             QueueCommand::StopOpening(number) => {
                 if let Some(opening) = self.opening.iter().find(|it| it.number == number) {
                     opening.stop.cancel();
@@ -241,25 +251,15 @@ impl JobQueue {
         for id in ids {
             cx.notices.end(&Cause::Job(*id));
         }
-        let removed: Vec<_> = ids.iter().filter_map(|id| self.remove(*id)).collect();
-        let (name, done) = match removed.as_slice() {
-            [] => return,
-            [one] => {
-                let prompt = &one.job().request.prompt;
-                (
-                    "remove a job".to_owned(),
-                    format!("Removed from the queue: {prompt}"),
-                )
-            }
-            several => {
-                let count = several.len();
-                (
-                    format!("remove {count} jobs"),
-                    format!("{count} jobs were removed from the queue"),
-                )
-            }
-        };
-        cx.offer_undo(name, done, Undo::Jobs(removed));
+        let jobs: Vec<_> = ids.iter().filter_map(|id| self.remove(*id)).collect();
+        if jobs.is_empty() {
+            return;
+        }
+        let was_paused = self.is_paused;
+        // An empty queue has nothing to hold back: the next job is not to wait for no reason that is seen.
+        self.is_paused &= self.running.is_some() || !self.waiting.is_empty();
+        let (name, done) = words::removed(&jobs);
+        cx.offer_undo(name, done, Undo::Jobs { jobs, was_paused });
     }
 
     fn pause_running(&mut self, wish: PauseWish) {
@@ -300,14 +300,38 @@ mod tests {
             cx.notices.all()[0].summary,
             "2 jobs were removed from the queue"
         );
-        let Some(Undo::Jobs(jobs)) = cx.undo.take(None).map(|entry| entry.what) else {
+        let Some(Undo::Jobs { jobs, was_paused }) = cx.undo.take(None).map(|entry| entry.what)
+        else {
             panic!("jobs can be put back");
         };
-        queue.put_all_back(jobs);
+        queue.put_all_back(jobs, was_paused);
         let now: Vec<JobId> = queue.waiting.iter().map(|job| job.id).collect();
         assert_eq!(now, ids);
         // What is not there any more is nothing to take back.
         queue.remove_all(&[JobId(1)], &mut inputs, &mut cx);
         assert_eq!(cx.undo.last(), None);
+    }
+
+    #[test]
+    fn a_paused_queue_that_is_cleared_is_not_paused_any_more_until_that_is_undone() {
+        let (mut queue, mut inputs, mut cx) = (JobQueue::default(), Inputs::default(), Cx::alone());
+        queue.add(["a", "b"].map(request).into(), &cx);
+        queue.is_paused = true;
+        let ids: Vec<JobId> = queue.waiting.iter().map(|job| job.id).collect();
+        queue.remove_all(&ids[..1], &mut inputs, &mut cx);
+        assert!(queue.is_paused, "another job waits");
+        queue.update(
+            QueueCommand::Clear,
+            &mut inputs,
+            &LoraShelf::default(),
+            &mut cx,
+        );
+        assert!(!queue.is_paused && queue.waiting.is_empty());
+        let Some(Undo::Jobs { jobs, was_paused }) = cx.undo.take(None).map(|entry| entry.what)
+        else {
+            panic!("jobs can be put back");
+        };
+        queue.put_all_back(jobs, was_paused);
+        assert!(queue.is_paused && queue.waiting.len() == 1);
     }
 }

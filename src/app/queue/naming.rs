@@ -14,6 +14,7 @@ use safelight_core::naming;
 
 use crate::app::cx::Cx;
 use crate::app::notices::{Cause, Severity};
+use crate::app::queue::words;
 
 /// What came of looking for a name.
 pub(super) struct Named {
@@ -28,8 +29,8 @@ pub(super) struct Named {
 pub(super) fn has_folder(spec: &ModelSpec, cx: &mut Cx) -> bool {
     let is_there = output_folder(cx, cx.form.makes_picture(spec)).is_some();
     if !is_there {
-        let err = JobError::new(JobErrorKind::Disk, "no folder for results is known")
-            .advise("Choose one in the settings");
+        let err =
+            JobError::new(JobErrorKind::Disk, words::NO_FOLDER).advise(words::NO_FOLDER_ADVICE);
         cx.tell_about(Cause::ResultFolder, Severity::Error, err);
     }
     is_there
@@ -69,13 +70,7 @@ pub(super) fn find_output(
 }
 
 fn folder_error(folder: &Path, err: &io::Error) -> JobError {
-    JobError::new(
-        JobErrorKind::Disk,
-        format!(
-            "the folder for results cannot be made ({err}): {}",
-            folder.display()
-        ),
-    )
-    .advise("Choose another folder in the settings")
-    .detail(err.to_string())
+    JobError::new(JobErrorKind::Disk, words::folder_not_made(folder, err))
+        .advise(words::OTHER_FOLDER_ADVICE)
+        .detail(err.to_string())
 }

@@ -15,11 +15,13 @@ use crate::app::form::{whole_form, window_jobs};
 use crate::app::inputs::opening::{OpenedInput, open_input};
 use crate::app::inputs::slots::Source;
 use crate::app::inputs::{Inputs, Sources};
+use crate::app::loras::LoraShelf;
 use crate::app::notices::{Cause, Severity, sentence};
 use crate::app::pending::Stream;
 use crate::app::queue::JobQueue;
 use crate::app::queue::choices::{Choice, Several};
 use crate::app::queue::naming::has_folder;
+use crate::app::queue::words;
 use crate::app::thumbs::Pictured;
 
 /// So many broken files are named in the card; the others are counted.
@@ -42,7 +44,13 @@ pub struct Opening {
 }
 
 impl JobQueue {
-    pub(super) fn take_several(&mut self, choice: Choice, inputs: &Inputs, cx: &mut Cx) {
+    pub(super) fn take_several(
+        &mut self,
+        choice: Choice,
+        inputs: &Inputs,
+        loras: &LoraShelf,
+        cx: &mut Cx,
+    ) {
         let Some(Several { paths, placing, .. }) = self.several.take() else {
             return;
         };
@@ -50,20 +58,20 @@ impl JobQueue {
             Choice::None => {}
             // As many as there are places, and broken ones take none.
             Choice::Form => cx.push(InputsCommand::OpenHere(paths, placing)),
-            Choice::Each => self.open_each(paths, inputs, cx),
+            Choice::Each => self.open_each(paths, inputs, loras, cx),
         }
     }
 
     /// Opens each file for a job of its own, with what the form says now.
-    fn open_each(&mut self, paths: Vec<PathBuf>, inputs: &Inputs, cx: &mut Cx) {
+    fn open_each(&mut self, paths: Vec<PathBuf>, inputs: &Inputs, loras: &LoraShelf, cx: &mut Cx) {
         let Some(spec) = cx.model().cloned() else {
             return;
         };
         if !has_folder(&spec, cx) {
             return;
         }
-        let sources = inputs.sources();
-        let mut form = cx.form.clone();
+        let sources = inputs.sources_for(&cx.form, &spec);
+        let mut form = loras.acting(&cx.form);
         // Each picture says which shape its own clip has.
         form.size = SizeChoice::Auto;
         self.num_openings += 1;
@@ -157,23 +165,16 @@ impl JobQueue {
 
 impl Opening {
     fn tell_end(self, cx: &mut Cx) {
-        cx.say(match self.num_jobs {
-            1 => "One job is in the queue".to_owned(),
-            count => format!("{count} jobs are in the queue"),
-        });
+        cx.say(words::jobs_added(self.num_jobs));
         let problems = self.problems;
         if problems.is_empty() {
             return;
         }
-        let summary = match (problems.len(), self.num_files) {
-            (count, all) if count == all => format!("none of the {all} files could be used"),
-            (1, all) => format!("one of {all} files could not be used"),
-            (count, all) => format!("{count} of {all} files could not be used"),
-        };
+        let summary = words::files_unused(problems.len(), self.num_files);
         let named = problems.iter().take(MAX_NAMED);
         let mut lines: Vec<String> = named.map(|err| sentence(&err.summary)).collect();
         if problems.len() > MAX_NAMED {
-            lines.push(format!("and {} more", problems.len() - MAX_NAMED));
+            lines.push(words::and_more(problems.len() - MAX_NAMED));
         }
         let err = JobError::new(JobErrorKind::InvalidRequest, summary).advise(lines.join("\n"));
         cx.tell_about(Cause::Inputs, Severity::Warning, err);

@@ -12,6 +12,7 @@ use crate::app::notices::{Cause, Severity};
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::WaitingJob;
 use crate::app::queue::naming::has_folder;
+use crate::app::queue::words;
 use crate::app::state::Page;
 
 impl JobQueue {
@@ -20,7 +21,7 @@ impl JobQueue {
             return;
         };
         if inputs.is_opening() {
-            cx.say("The picture is still being opened");
+            cx.say(words::STILL_OPENING);
             return;
         }
         let of_loras = loras.errors(&cx.form);
@@ -28,13 +29,11 @@ impl JobQueue {
             say_refused(&of_loras, cx);
             return;
         }
-        if cx.form.prompt.trim().is_empty() {
-            cx.form.prompt = cx.form.effective_prompt(&spec).to_owned();
-        }
         if std::mem::take(&mut cx.is_seed_used) {
             cx.form.advance_seed(cx.num_seeds_used);
         }
-        let form = whole_form(&cx.form, &spec, inputs.sources(), &cx.settings);
+        let sources = inputs.sources_for(&cx.form, &spec);
+        let form = whole_form(&loras.acting(&cx.form), &spec, sources, &cx.settings);
         let Jobs { jobs, num_seeds } = match window_jobs(&form, &spec) {
             Ok(made) => made,
             Err(errors) => {
@@ -106,7 +105,7 @@ fn say_refused(errors: &[FieldError], cx: &mut Cx) {
         .collect();
     if !unsaid.is_empty() {
         let err = JobError::new(JobErrorKind::InvalidRequest, unsaid.join("; "))
-            .advise("Nothing was queued. Correct the prompt, then press Generate again");
+            .advise(words::CORRECT_PROMPT);
         cx.tell_about(Cause::Form, Severity::Error, err);
     }
 }

@@ -3,7 +3,6 @@
 use safelight_core::job::{
     CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate,
 };
-use safelight_core::units::duration_text;
 
 use crate::app::background::guard::survived;
 use crate::app::cx::Cx;
@@ -11,7 +10,7 @@ use crate::app::memory::planning::Planning;
 use crate::app::notices::{Cause, Notice, Severity};
 use crate::app::queue::jobs::{PauseWish, Removed, ResultItem, Stopped, StoppedJob, WaitingJob};
 use crate::app::queue::naming::{Named, find_output, output_folder};
-use crate::app::queue::{JobQueue, RunningJob};
+use crate::app::queue::{JobQueue, RunningJob, words};
 use crate::app::undo::Undo;
 use crate::worker::{WorkerCommand, WorkerHandle};
 
@@ -110,16 +109,9 @@ impl JobQueue {
     fn lose_worker(&mut self, job: WaitingJob, cx: &mut Cx) {
         self.waiting.push_front(job);
         self.is_paused = true;
-        let log = cx.paths.as_ref().map_or_else(String::new, |paths| {
-            format!("; the log says why: {}", paths.log_file().display())
-        });
-        let err = JobError::new(
-            JobErrorKind::Internal,
-            "the worker of this window has ended",
-        )
-        .advise(format!(
-            "Close Safelight and open it again: the queue is kept{log}"
-        ));
+        let log = cx.paths.as_ref().map(|paths| paths.log_file());
+        let err = JobError::new(JobErrorKind::Internal, words::WORKER_ENDED)
+            .advise(words::reopen(log.as_deref()));
         cx.tell(Severity::Error, err);
     }
 
@@ -134,7 +126,7 @@ impl JobQueue {
             return;
         };
         if let JobUpdate::Warning(text) = update {
-            warn(running.id, text, cx);
+            warn(running, text, cx);
             return;
         }
         if let JobUpdate::Device(line) = &update {
@@ -159,7 +151,7 @@ impl JobQueue {
             JobOutcome::Finished(output) => self.keep_result(&job, output, cx),
             JobOutcome::Cancelled => {
                 offer_cancelled(job.to_idle(), cx);
-                cx.say("Cancelled; Ctrl+Z puts it back");
+                cx.say(words::CANCELLED);
             }
             JobOutcome::Kept(output) => {
                 self.keep_result(&job, output, cx);
@@ -167,13 +159,14 @@ impl JobQueue {
                 // Its file is what was made.
                 idle.forget_output();
                 offer_cancelled(idle, cx);
-                cx.say("Cancelled; what was made is kept");
+                cx.say(words::CANCELLED_KEPT);
             }
             JobOutcome::Paused => self.put_off(&job, cx),
             JobOutcome::Failed(err) => {
-                cx.say("The last job failed");
+                cx.say(words::FAILED);
                 self.fail(&job, err.clone());
-                cx.notices.show(Notice::of_failed(job.id, err));
+                let job_of_it = words::of_job(&job.request.prompt);
+                cx.notices.show(Notice::of_failed(job.id, err, &job_of_it));
                 self.find_left(cx);
             }
         }
@@ -190,16 +183,13 @@ impl JobQueue {
     }
 
     fn keep_result(&mut self, job: &RunningJob, output: JobOutput, cx: &mut Cx) {
-        cx.say(format!("Done in {}", duration_text(output.secs)));
+        cx.say(words::done_in(output.secs));
         for text in &output.warnings {
-            warn(job.id, text.clone(), cx);
+            warn(job, text.clone(), cx);
         }
         if output.clip.frames.is_empty() {
-            let err = JobError::new(
-                JobErrorKind::Internal,
-                "the finished job came without frames",
-            )
-            .advise(format!("The file is {}", output.path().display()));
+            let err = JobError::new(JobErrorKind::Internal, words::NO_FRAMES)
+                .advise(words::file_is(output.path()));
             cx.tell_about(Cause::Job(job.id), Severity::Warning, err);
             return;
         }
@@ -234,7 +224,7 @@ impl JobQueue {
             // How far it is, its folder tells.
             self.find_left(cx);
         }
-        cx.say("Paused; it can go on");
+        cx.say(words::PAUSED);
     }
 }
 
@@ -242,13 +232,14 @@ impl JobQueue {
 fn offer_cancelled(mut job: WaitingJob, cx: &mut Cx) {
     // The old number has had its end.
     job.id = JobId::next();
-    let done = format!("Cancelled: {}", job.request.prompt);
-    let jobs = vec![Removed::Cancelled(job)];
-    cx.offer_undo("cancel a job", done, Undo::Jobs(jobs));
+    let done = words::cancelled(&job.request.prompt);
+    let (jobs, was_paused) = (vec![Removed::Cancelled(job)], false);
+    cx.offer_undo(words::CANCEL_A_JOB, done, Undo::Jobs { jobs, was_paused });
 }
 
 /// A job's warning stays for whoever comes back to a queue that ran alone.
-fn warn(id: JobId, text: String, cx: &mut Cx) {
+fn warn(job: &RunningJob, text: String, cx: &mut Cx) {
     let warning = JobError::new(JobErrorKind::Internal, text);
-    cx.tell_about(Cause::Job(id), Severity::Warning, warning);
+    let warning = warning.advise(words::of_job(&job.request.prompt));
+    cx.tell_about(Cause::Job(job.id), Severity::Warning, warning);
 }

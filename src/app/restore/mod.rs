@@ -12,7 +12,7 @@ use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, media_info};
 use safelight_core::model::{InputUse, ModelSpec};
 use safelight_core::restore::{self, Found, Restored, match_model};
 
-use crate::app::commands::RestoreCommand;
+use crate::app::commands::{InputsCommand, RestoreCommand};
 use crate::app::cx::Cx;
 use crate::app::inputs::{Inputs, Slot};
 use crate::app::notices::{Cause, Notice, NoticeAction, Severity};
@@ -30,6 +30,8 @@ struct Offer {
     /// The program that made it.
     tool: String,
     is_clip: bool,
+    /// It was given for a place of the form, and stands there.
+    is_placed: bool,
 }
 
 /// What a file says, and the LoRAs that are here for what it says of those.
@@ -55,7 +57,7 @@ impl Restoring {
     pub fn update(&mut self, command: RestoreCommand, cx: &Cx) {
         match command {
             RestoreCommand::Use(path) => self.read(path, cx),
-            RestoreCommand::LookAt(paths) => self.look_at(paths, cx),
+            RestoreCommand::LookAt(paths, are_placed) => self.look_at(paths, are_placed, cx),
             RestoreCommand::Pick => {
                 self.picking = cx.background.ask(|| {
                     let kinds = [&PICTURE_ENDINGS, &CLIP_ENDINGS[..], &["json", "txt"]].concat();
@@ -92,7 +94,7 @@ impl Restoring {
         if !cx.models.are_loading
             && let Some((path, found)) = self.waiting.take()
         {
-            self.fill(&path, found, inputs, edited, cx);
+            fill(&path, found, inputs, edited, cx);
         }
     }
 
@@ -123,11 +125,12 @@ impl Restoring {
     }
 
     /// Looks whether files that are taken as pictures carry settings, to offer them.
-    fn look_at(&mut self, paths: Vec<PathBuf>, cx: &Cx) {
+    fn look_at(&mut self, paths: Vec<PathBuf>, are_placed: bool, cx: &Cx) {
         if paths.len() > MAX_LOOKED_AT {
             return;
         }
-        self.looking.add(cx.background.run("look-for-settings", || {
+        let are_several = paths.len() > 1;
+        let looking = cx.background.run("look-for-settings", move || {
             paths.into_iter().find_map(|path| {
                 // What is wrong with the file, who opens it says.
                 let found = restore::read(&path).ok().flatten()?;
@@ -135,57 +138,57 @@ impl Restoring {
                 Some(Offer {
                     tool: found.tool().to_owned(),
                     is_clip,
+                    is_placed: are_placed || are_several || !is_clip,
                     path,
                 })
             })
-        }));
+        });
+        self.looking.add(looking);
     }
+}
 
-    /// Fills the form with what was read.
-    fn fill(
-        &mut self,
-        path: &Path,
-        found: FoundSettings,
-        inputs: &mut Inputs,
-        edited: Option<JobId>,
-        cx: &mut Cx,
-    ) {
-        let FoundSettings { found, lora_files } = found;
-        let tool = found.tool().to_owned();
-        let before = FormBefore {
-            form: cx.form.clone(),
-            inputs: Some(Slot::ALL.map(|slot| inputs.get(slot).cloned())),
-            negative_after: None,
-            edited,
-        };
-        let notes = match found {
-            Found::Own(carried) => use_own(carried.request, path, inputs, cx),
-            Found::Other(restored) => use_restored(&restored, &lora_files, path, inputs, cx),
-        };
-        cx.is_seed_used = false;
-        let name = name_of(path);
-        cx.say(format!("Settings of {name} taken over"));
-        // What an earlier file says is not in the form any more.
-        cx.notices.end(&Cause::Restored);
-        cx.notices.end(&Cause::SettingsOf(path.to_owned()));
-        inputs.settle_offers(cx);
-        let (severity, rest) = if notes.is_empty() {
-            (Severity::Info, "")
-        } else {
-            (Severity::Warning, ", but not all")
-        };
-        let summary = format!("the settings of {name} ({tool}) are in the form{rest}");
-        let said: Vec<&str> = notes.iter().take(MAX_SAID).map(String::as_str).collect();
-        let mut card =
-            JobError::new(JobErrorKind::InvalidRequest, summary).advise(said.join(".\n"));
-        if notes.len() > MAX_SAID {
-            card = card.detail(notes.join("\n"));
-        }
-        let undo = format!("use the settings of {name}");
-        let id = cx.undo.push(undo, Undo::Form(Box::new(before)));
-        let notice = Notice::new(severity, card).with(vec![NoticeAction::undo(id)]);
-        cx.notices.show(notice.about(Cause::Restored));
+/// Fills the form with what was read.
+fn fill(
+    path: &Path,
+    found: FoundSettings,
+    inputs: &mut Inputs,
+    edited: Option<JobId>,
+    cx: &mut Cx,
+) {
+    let FoundSettings { found, lora_files } = found;
+    let tool = found.tool().to_owned();
+    let before = FormBefore {
+        form: cx.form.clone(),
+        inputs: Some(Slot::ALL.map(|slot| inputs.get(slot).cloned())),
+        negative_after: None,
+        edited,
+    };
+    let notes = match found {
+        Found::Own(carried) => use_own(carried.request, path, inputs, cx),
+        Found::Other(restored) => use_restored(&restored, &lora_files, path, inputs, cx),
+    };
+    cx.is_seed_used = false;
+    let name = name_of(path);
+    cx.say(format!("Settings of {name} taken over"));
+    // What an earlier file says is not in the form any more.
+    cx.notices.end(&Cause::Restored);
+    cx.notices.end(&Cause::SettingsOf(path.to_owned()));
+    inputs.settle_offers(cx);
+    let (severity, rest) = if notes.is_empty() {
+        (Severity::Info, "")
+    } else {
+        (Severity::Warning, ", but not all")
+    };
+    let summary = format!("the settings of {name} ({tool}) are in the form{rest}");
+    let said: Vec<&str> = notes.iter().take(MAX_SAID).map(String::as_str).collect();
+    let mut card = JobError::new(JobErrorKind::InvalidRequest, summary).advise(said.join(".\n"));
+    if notes.len() > MAX_SAID {
+        card = card.detail(notes.join("\n"));
     }
+    let undo = format!("use the settings of {name}");
+    let id = cx.undo.push(undo, Undo::Form(Box::new(before)));
+    let notice = Notice::new(severity, card).with(vec![NoticeAction::undo(id)]);
+    cx.notices.show(notice.about(Cause::Restored));
 }
 
 /// Our own settings: everything, where the model is here.
@@ -264,6 +267,8 @@ fn use_restored(
     let mut notes: Vec<String> = note.into_iter().chain(notes).collect();
     let (found, missing) = fitting.find_loras(lora_files);
     fill_form(&mut cx.form, &fitting, form, &spec);
+    let source = inputs.sources_for(&cx.form, &spec).size();
+    cx.form.name_size(&spec, source);
     cx.form.loras = found.iter().map(ChosenLora::from).collect();
     if !missing.is_empty() {
         notes.push(format!(
@@ -307,26 +312,29 @@ fn offer_settings(offer: Offer, cx: &mut Cx) {
         path,
         tool,
         is_clip,
+        is_placed,
     } = offer;
     let name = name_of(&path);
-    let place = if is_clip {
-        "It is the clip to go on from"
-    } else {
-        "It is used as a picture"
+    let advice = match (is_placed, is_clip) {
+        (true, true) => "It is extended. It also contains its prompt and settings",
+        (true, false) => "It is in the form as a picture. It also contains its prompt and settings",
+        (false, _) => "It also contains its prompt and settings",
     };
-    let card = JobError::new(
-        JobErrorKind::InvalidRequest,
-        format!("the file {name} says how it was made, with {tool}"),
-    )
-    .advise(format!(
-        "{place}. Its prompt, seed and the rest can be had too"
-    ));
-    let offer = NoticeAction {
-        label: "Use its settings",
-        explanation: "Fills the form with what the file says",
+    let summary = format!("{name} was made with {tool}");
+    let card = JobError::new(JobErrorKind::InvalidRequest, summary).advise(advice);
+    let mut actions = vec![NoticeAction {
+        label: "Use settings",
+        explanation: "Fill the form with the prompt, the seed and the settings of this file",
         command: RestoreCommand::Use(path.clone()).into(),
-    };
-    let notice = Notice::new(Severity::Info, card).with(vec![offer]);
+    }];
+    if !is_placed {
+        actions.push(NoticeAction {
+            label: "Extend clip",
+            explanation: "Continue this clip: new frames are added behind its last one",
+            command: InputsCommand::ContinueFrom(path.clone()).into(),
+        });
+    }
+    let notice = Notice::new(Severity::Info, card).with(actions);
     cx.notices.show(notice.about(Cause::SettingsOf(path)));
 }
 

@@ -24,7 +24,7 @@ const MAX_BYTES: u64 = 512 << 10;
 const BUILT_IN: &str = include_str!("../../../models.toml");
 
 /// A model that is known but not on this disk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CatalogEntry {
     pub id: String,
     pub name: String,
@@ -42,6 +42,11 @@ pub struct CatalogEntry {
     /// About how many numbers its transformer has; 0 where that is not known.
     #[serde(skip)]
     pub(super) transformer_numbers: u64,
+    /// Of its transformer, where that is known.
+    #[serde(skip)]
+    pub(super) shape: Option<TransformerShape>,
+    #[serde(skip)]
+    pub(super) defaults: PartialDefaults,
 }
 
 impl CatalogEntry {
@@ -54,9 +59,8 @@ impl CatalogEntry {
     /// `is_in_f32`, as f32. 0 where nothing is known.
     pub fn largest_part_bytes(&self, is_in_f32: bool) -> u64 {
         let parts = self.sources.iter().map(|source| {
-            let ending = Path::new(&source.path).extension();
-            let stays = is_of_8_bits(source) || ending.is_some_and(|ending| ending == "gguf");
-            self.about_bytes(source) * if is_in_f32 && !stays { 2 } else { 1 }
+            let is_expanded = is_in_f32 && !source.is_narrow();
+            self.about_bytes(source) * if is_expanded { 2 } else { 1 }
         });
         parts.max().unwrap_or(0)
     }
@@ -67,26 +71,35 @@ impl CatalogEntry {
 
     /// The size of a file: what is known of it, else what its kind says.
     fn about_bytes(&self, source: &Source) -> u64 {
+        let numbers = self.numbers_by_kind(source.component);
+        source
+            .bytes
+            .unwrap_or_else(|| numbers * source.number_bytes())
+    }
+
+    /// About how many numbers a file has.
+    pub(super) fn about_numbers(&self, source: &Source) -> u64 {
+        match source.bytes {
+            Some(bytes) => bytes / source.number_bytes(),
+            None => self.numbers_by_kind(source.component),
+        }
+    }
+
+    fn numbers_by_kind(&self, component: Component) -> u64 {
         let [first, second] = self.family.text_encoder_weights;
-        let numbers = match source.component {
+        match component {
             Component::Transformer => self.transformer_numbers,
             Component::TextEncoder => first,
             Component::TextEncoder2 => second,
             Component::ImageEncoder => 600_000_000,
             Component::Vae => 130_000_000,
-        };
-        let each = if is_of_8_bits(source) { 1 } else { 2 };
-        source.bytes.unwrap_or(numbers * each)
+        }
     }
 
     /// How much that is, where it is known of every file.
     pub fn bytes_to_fetch(&self) -> Option<u64> {
         self.to_fetch().map(|source| source.bytes).sum()
     }
-}
-
-fn is_of_8_bits(source: &Source) -> bool {
-    source.name.contains("fp8")
 }
 
 #[derive(Deserialize)]
@@ -290,6 +303,8 @@ impl Entry {
             what,
             download_bytes: self.download_bytes,
             sources,
+            shape: self.shape,
+            defaults: details.defaults,
             transformer_numbers: match (self.family, self.shape) {
                 (Some(family), Some(shape)) => shape.numbers(family),
                 _ => 0,

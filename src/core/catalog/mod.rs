@@ -8,6 +8,7 @@ mod build;
 mod card;
 mod details;
 mod entry;
+mod sketch;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 pub use card::{ComponentCard, IdentityCard};
 pub use entry::{CatalogEntry, known_models};
+pub use sketch::Sketch;
 pub use source::Source;
 pub use unusable::{Ailment, NeededFile, UnusableModel};
 

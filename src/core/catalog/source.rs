@@ -17,6 +17,7 @@ use crate::library::names::{possible_side, side_beside};
 use crate::library::single::file_stem;
 use crate::library::{Item, Role, storage, tokenizer};
 use crate::model::Component;
+use crate::model::facts::TransformerShape;
 
 /// What a file to fetch may end in: only formats that run no code when opened.
 const ENDS: [&str; 3] = [".safetensors", ".sft", ".gguf"];
@@ -43,6 +44,21 @@ pub struct Source {
 }
 
 impl Source {
+    /// About how many bytes of the file one number has: what is stored in 8 bits or in GGUF's blocks stays so in memory.
+    pub(super) fn number_bytes(&self) -> u64 {
+        let ending = Path::new(&self.path).extension();
+        let is_in_blocks = ending.is_some_and(|ending| ending == "gguf");
+        if is_in_blocks || self.name.contains("fp8") {
+            1
+        } else {
+            2
+        }
+    }
+
+    pub(super) fn is_narrow(&self) -> bool {
+        self.number_bytes() == 1
+    }
+
     /// Where the file goes below a folder for models.
     pub fn place_below(&self, models: &Path) -> PathBuf {
         models.join(&self.folder).join(&self.name)
@@ -205,15 +221,15 @@ impl<'a> Present<'a> {
         let mut sources: Vec<Source> = entry.sources.0.iter().map(|it| it.1.clone()).collect();
         for source in &mut sources {
             source.here = self
-                .of_name(source)
+                .of_name(entry, source)
                 .or_else(|| self.like(entry, source.component));
         }
         self.find_transformers(entry, &mut sources);
         sources
     }
 
-    /// The very file, whole, wherever it lies.
-    fn of_name(&self, source: &Source) -> Option<PathBuf> {
+    /// The very file, whole, wherever it lies: of its name, and with what belongs in it.
+    fn of_name(&self, entry: &Entry, source: &Source) -> Option<PathBuf> {
         let is_it = |item: &&Item| {
             let name = item.place.file_name().unwrap_or_default();
             name.eq_ignore_ascii_case(&source.name)
@@ -222,6 +238,7 @@ impl<'a> Present<'a> {
                     fs::metadata(&item.place).is_ok_and(|stat| stat.len() == bytes)
                 })
                 && is_whole(&item.place)
+                && is_published(entry, source.component, &item.place)
         };
         self.parts.iter().find(is_it).map(|it| it.place.clone())
     }
@@ -232,7 +249,7 @@ impl<'a> Present<'a> {
         if component == Component::Transformer {
             return None;
         }
-        let latent_channels = if shape.channels == 48 { 48 } else { 16 };
+        let latent_channels = latent_channels(shape);
         let key = (family, component, latent_channels);
         if let Some(found) = self.seen.get(&key) {
             return found.clone();
@@ -267,6 +284,7 @@ impl<'a> Present<'a> {
                 is_role_of(item.role, Component::Transformer)
                     && entry.has_file_name(&file_stem(&item.place))
                     && is_whole(&item.place)
+                    && is_published(entry, Component::Transformer, &item.place)
             })
             .map(|item| &item.place)
             .collect();
@@ -299,6 +317,26 @@ fn is_role_of(role: Role, component: Component) -> bool {
         Role::Part(part) => part.can_be(component),
         Role::Foreign => false,
     }
+}
+
+/// Channels of the latents of a published model.
+fn latent_channels(shape: TransformerShape) -> u64 {
+    if shape.channels == 48 { 48 } else { 16 }
+}
+
+/// Whether a file is what a known model needs, by what is in it; another model's may have the same name. Of a model
+/// whose shape nobody has told, the name is all that there is.
+fn is_published(entry: &Entry, component: Component, place: &Path) -> bool {
+    /// Shapes tell about how many numbers there are, and checkpoints may hold other parts beside them.
+    const LEAST_SHARE: f64 = 0.8;
+    let (Some(family), Some(shape)) = (entry.family, entry.shape) else {
+        return true;
+    };
+    if component == Component::Transformer {
+        let found = WeightSet::at(place).map_or(0, |weights| weights.parameters());
+        return found as f64 >= LEAST_SHARE * shape.numbers(family) as f64;
+    }
+    (family.files.is_published_part)(component, latent_channels(shape), place)
 }
 
 fn is_whole(place: &Path) -> bool {

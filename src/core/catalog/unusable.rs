@@ -27,7 +27,7 @@ pub struct NeededFile {
     pub example: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct UnusableModel {
     pub name: String,
     /// What it is about on the disk.

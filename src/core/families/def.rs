@@ -3,7 +3,9 @@
 //! Data where data says it, a function where it depends on the model, the request or a file. What a network's tensors
 //! are called and how large they are stands in `networks`.
 
+use std::any::Any;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::formats::weights::WeightSet;
 use crate::job::{GenerateRequest, Stage};
@@ -12,9 +14,9 @@ use crate::library::companions::Companions;
 use crate::library::kind::TensorKind;
 use crate::library::single::Assembled;
 use crate::lora::{Coverage, Table};
-use crate::memory::{Job, Need, NetworkReader};
+use crate::memory::{Job, Need, NetworkReader, PartName};
 use crate::model::configs::ModelIndex;
-use crate::model::facts::Facts;
+use crate::model::facts::{Facts, TransformerShape};
 use crate::model::{CatalogError, Component, Guidance, ModelFiles, ModelSpec};
 use crate::networks::KindRule;
 use crate::tokens::TextReader;
@@ -42,6 +44,8 @@ pub struct FamilyDef {
     pub(crate) networks: fn(&ModelFiles, &mut NetworkReader) -> Result<(), CatalogError>,
     /// The networks that a stage needs, one after the other.
     pub(crate) needs: fn(&Job<'_>, Stage) -> Vec<Need>,
+    /// The configs of the networks that a published model with such a transformer has, for plans before its files are here.
+    pub(crate) published: fn(&TransformerShape) -> Vec<PublishedNetwork>,
     /// About how many weights the text encoders have: the first and the second.
     pub(crate) text_encoder_weights: [u64; 2],
     /// Matrices of width × width in one block of a transformer of this width, on average.
@@ -53,6 +57,9 @@ pub struct FamilyDef {
     pub(crate) files: FileRules,
     pub(crate) lora: LoraRules,
 }
+
+/// A network of a published model, and its config.
+pub(crate) type PublishedNetwork = (PartName, Arc<dyn Any + Send + Sync>);
 
 /// Which convolutions over time the autoencoder has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -57,6 +57,9 @@ pub(super) trait OneTransformer {
 
     fn parts(config: &Self::Config) -> Vec<Wanted<'_>>;
 
+    /// Whether the autoencoder at a place has the layers of the published one: the transformer tells its channels alone.
+    fn is_published_vae(place: &Path) -> bool;
+
     /// The defaults of the model's own scheduler.
     fn schedule(scheduler: &Path) -> Result<Schedule, CatalogError>;
 
@@ -93,7 +96,8 @@ pub(super) const fn rules<F: OneTransformer>() -> FileRules {
         variant_at: variant_at::<F>,
         are_experts: |_, _| false,
         is_published_part: |component, _, place| {
-            is_one_of(&F::parts(&F::Config::default()), component, place)
+            let is_wide = component != Component::Vae || F::is_published_vae(place);
+            is_wide && is_one_of(&F::parts(&F::Config::default()), component, place)
         },
         owns_pipeline: |_| false,
         kinds: &[],

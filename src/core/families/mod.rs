@@ -20,7 +20,7 @@ use std::ops::Deref;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use def::{FamilyDef, TimeConvolutions};
-pub(crate) use def::{FileRules, LoraRules, LoraSign, TinyDecoderRules};
+pub(crate) use def::{FileRules, LoraRules, LoraSign, PublishedNetwork, TinyDecoderRules};
 
 /// In the order in which a file is tried: the names of FLUX.1's tensors occur in other families, too.
 static FAMILIES: &[&FamilyDef] = &[

@@ -9,13 +9,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::job::Sampler;
-use crate::media::{ClipFormat, MediaError, clip_files, media_info, read_settings};
-use crate::restore::{self, Restored};
+use crate::media::{ClipFormat, MediaError, clip_files, clip_info, media_info, read_settings};
+use crate::restore::{self, Restored, RestoredLora};
 
 /// Longer prompts are cut in the index, not in the file.
 const MAX_PROMPT_CHARS: usize = 20_000;
 /// Longer names are no names.
 const MAX_NAME_CHARS: usize = 300;
+/// More LoRAs than anybody uses at once.
+const MAX_LORAS: usize = 64;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MediaKind {
@@ -40,10 +42,26 @@ pub struct Facts {
     pub sampler: String,
     pub num_steps: Option<u64>,
     pub guidance_scale: Option<f64>,
+    pub made_from: Box<MadeFrom>,
     /// How long it took to make.
     pub secs: Option<f64>,
     pub has_settings: bool,
     pub is_frame: bool,
+}
+
+/// What a result was made from beside its words; names of files are empty where there was none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MadeFrom {
+    /// Each with its strength: `ink (0.8)`.
+    pub loras: Vec<String>,
+    /// How much of the start picture was regenerated.
+    pub strength: Option<f64>,
+    pub start: String,
+    pub end: String,
+    pub mask: String,
+    /// The clip that it continues.
+    pub extended: String,
 }
 
 impl Facts {
@@ -95,6 +113,9 @@ impl Facts {
         self.seed = restored.seed;
         self.num_steps = restored.num_steps.map(u64::from);
         self.guidance_scale = restored.distilled_guidance.or(restored.cfg_scale);
+        self.made_from.strength = restored.strength;
+        let loras = restored.loras.iter().map(RestoredLora::described);
+        self.made_from.loras = loras.collect();
         self.has_settings = true;
     }
 
@@ -119,6 +140,15 @@ impl Facts {
         self.seed = request["seed"].as_u64();
         self.num_steps = request["num_steps"].as_u64();
         self.guidance_scale = number(&request["guidance_scale"]);
+        let loras = request["loras"].as_array().into_iter().flatten();
+        *self.made_from = MadeFrom {
+            loras: loras.take(MAX_LORAS).filter_map(lora_text).collect(),
+            strength: number(&request["strength"]),
+            start: file_name(&request["image"]),
+            end: file_name(&request["last_image"]),
+            mask: file_name(&request["mask"]),
+            extended: file_name(&request["extend"]),
+        };
         self.secs = number(&settings["secs"]).filter(|secs| *secs >= 0.0);
         self.has_settings = true;
         let num_frames = request["num_frames"].as_u64().unwrap_or(1);
@@ -127,10 +157,33 @@ impl Facts {
         let is_alone = settings.get("frame").is_some();
         if is_still && num_frames > 1 && !is_alone && number_of(path).is_some() {
             self.is_frame = true;
-            self.num_frames = u32::try_from(num_frames).unwrap_or(u32::MAX);
+            // As many as there are: a job that was stopped made fewer than it was asked for, one that extends a clip more.
+            // Only the first one is listed and counts.
+            let asked = u32::try_from(num_frames).unwrap_or(u32::MAX);
+            let is_first = number_of(path).is_some_and(|(_, number)| number <= 1);
+            let info = is_first.then(|| clip_info(path).ok()).flatten();
+            self.num_frames = info.map_or(asked, |info| info.num_frames);
             self.fps = number(&request["fps"]).unwrap_or_default().max(0.0);
         }
     }
+}
+
+/// The end of a path, which is what people know of it.
+fn file_name(value: &Value) -> String {
+    let path = value.as_str().unwrap_or_default();
+    let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
+    name.chars().take(MAX_NAME_CHARS).collect()
+}
+
+/// `ink (0.8)`, and with the strength on the low-noise expert `ink (0.8, 1)`.
+fn lora_text(lora: &Value) -> Option<String> {
+    let name = file_name(&lora["path"]);
+    let name = name.strip_suffix(".safetensors").unwrap_or(&name);
+    let strength = lora["strength"].as_f64().filter(|it| it.is_finite())?;
+    Some(match lora["strength_2"].as_f64() {
+        Some(second) => format!("{name} ({strength}, {second})"),
+        None => format!("{name} ({strength})"),
+    })
 }
 
 /// `clip` and 12 of `clip_0012.png`.

@@ -26,7 +26,7 @@ pub use error::{JobError, JobErrorKind, disk_advice};
 pub use folder::JobFolder;
 pub use form::{
     ASPECTS, ChosenLora, DEFAULT_SECS, FieldError, GenerateForm, Jobs, Notice, SeedMode,
-    SizeChoice, SourceClip, StartPicture, Validated, jobs_of, random_seed,
+    SizeChoice, SourceClip, StartPicture, Validated, is_of_aspect, jobs_of, random_seed,
 };
 pub use preview::PreviewChoice;
 pub use queue_file::{QueueFile, QueuedJob, QueuedState};

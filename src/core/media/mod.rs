@@ -31,7 +31,7 @@ pub use mask::{Area, Brush, Mask, mask_of_picture, open_mask, softened, write_ma
 #[cfg(test)]
 pub(crate) use metadata::test_files;
 pub use metadata::{MAX_SETTINGS_BYTES, Text, read_settings, read_texts};
-pub use open::{MAX_PIXELS, open_picture};
+pub use open::{MAX_PIXELS, has_transparency, open_picture};
 pub use pixels::Picture;
 pub use place::check_target;
 pub use preview::thumbnail;

@@ -120,6 +120,40 @@ pub struct Network {
 }
 
 impl Network {
+    /// A published network before its file is here: about so many numbers, all of them in matrices.
+    pub(crate) fn about(numbers: u64, is_narrow: bool, config: Arc<dyn Any + Send + Sync>) -> Self {
+        // The largest of all published ones is about this part of its network.
+        const LARGEST_PART: u64 = 150;
+        let (often, expanded) = if is_narrow {
+            let stored = Tally {
+                stored: numbers,
+                ..Tally::default()
+            };
+            (stored, numbers / LARGEST_PART)
+        } else {
+            let plain = Tally {
+                plain: numbers,
+                ..Tally::default()
+            };
+            (plain, 0)
+        };
+        Self {
+            fixed: Tally::default(),
+            often,
+            seldom: Tally::default(),
+            tables: Tally::default(),
+            largest: Tally::default(),
+            expanded,
+            config,
+        }
+    }
+
+    /// About how many numbers go into the products of one call.
+    pub(crate) fn numbers(&self) -> f64 {
+        let numbers = |tally: &Tally| (tally.plain + tally.exact).saturating_add(tally.stored);
+        numbers(&self.fixed).saturating_add(numbers(&self.often)) as f64
+    }
+
     pub fn bytes(&self, number_bytes: u64) -> u64 {
         let all = [self.fixed, self.often, self.seldom, self.tables];
         let bytes = all.iter().map(|tally| tally.bytes(number_bytes));
@@ -218,6 +252,14 @@ impl ModelWeights {
             weights.preview_numbers = WeightSet::at(place).map_or(0, |set| set.parameters());
         }
         Ok(weights)
+    }
+
+    /// Those of a model whose files are not here.
+    pub(crate) fn about(parts: impl IntoIterator<Item = (PartName, Network)>) -> Self {
+        Self {
+            parts: parts.into_iter().collect(),
+            ..Self::default()
+        }
     }
 
     pub fn part(&self, part: PartName) -> Option<&Network> {

@@ -218,6 +218,28 @@ impl Planner<'_> {
         stages_of(request).filter_map(of_stage).max().unwrap_or(0)
     }
 
+    /// About how many floating-point operations the steps of a job take; what else is in it takes little.
+    pub fn operations(&self, request: &GenerateRequest) -> f64 {
+        let budget = self.facts.budget(&request.memory);
+        let job = self.job(request, &budget);
+        let recipe = Recipe::of(request).stages;
+        let of_stage = |stage: &Stage| {
+            let needs = job.needs(*stage).into_iter();
+            needs
+                .map(|need| need.operations * f64::from(need.calls))
+                .sum::<f64>()
+        };
+        let denoising = recipe.iter().filter(|stage| stage.is_denoising());
+        let all: f64 = denoising.map(of_stage).sum();
+        // Each of two experts makes a part of the steps that both are counted for.
+        let experts = if recipe.contains(&Stage::DenoiseLow) {
+            2.0
+        } else {
+            1.0
+        };
+        all / experts
+    }
+
     fn job<'a>(&'a self, request: &'a GenerateRequest, budget: &Budget) -> Job<'a> {
         Job {
             request,

@@ -17,19 +17,15 @@ pub struct Verdict {
     pub fits: bool,
     /// One sentence, no full stop.
     pub text: String,
-    /// All that will be used on the device, by others too.
+    /// What the job itself needs at its worst moment.
     pub needs_bytes: u64,
-    /// What there is for it: the cap.
+    /// What is free for it: the cap less what others use.
     pub of_bytes: u64,
 }
 
 pub(super) fn of(facts: &DeviceFacts, budget: &Budget, stages: &[StagePlan], peak: u64) -> Verdict {
     let worst = stages.iter().max_by_key(|stage| stage.required_bytes());
-    let required = worst.map_or(0, |stage| stage.required_bytes()).max(peak);
-    let needs = budget
-        .used_by_others_bytes
-        .saturating_add(budget.overhead_bytes)
-        .saturating_add(required);
+    let needs = worst.map_or(0, |stage| stage.required_bytes()).max(peak);
     let failing = stages
         .iter()
         .filter(|stage| !stage.fits)
@@ -42,9 +38,10 @@ pub(super) fn of(facts: &DeviceFacts, budget: &Budget, stages: &[StagePlan], pea
     let text = match failing {
         None => {
             let mut text = format!(
-                "Fits: needs {} of {} GiB{place}",
+                "Fits: needs {} GiB{place}, {} GiB are free{}",
                 gib_text(needs),
-                gib_text(budget.cap_bytes)
+                gib_text(budget.available_bytes),
+                used_by_others(budget)
             );
             // Writing to a string cannot fail.
             write!(text, "{}", done_for_it(stages, budget)).ok();
@@ -71,7 +68,15 @@ pub(super) fn of(facts: &DeviceFacts, budget: &Budget, stages: &[StagePlan], pea
         fits: failing.is_none(),
         text,
         needs_bytes: needs,
-        of_bytes: budget.cap_bytes,
+        of_bytes: budget.available_bytes,
+    }
+}
+
+/// What other programs have, which the job does not need and cannot get.
+fn used_by_others(budget: &Budget) -> String {
+    match budget.used_by_others_bytes {
+        0 => String::new(),
+        used => format!(" (other programs use {} GiB)", gib_text(used)),
     }
 }
 

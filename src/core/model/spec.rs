@@ -178,6 +178,13 @@ impl ModelSpec {
         self.files.transformer_2.is_some()
     }
 
+    /// Whether a clip can be continued: not where its end is made first.
+    pub fn can_extend(&self) -> bool {
+        self.start_image.is_possible()
+            && !self.family.makes_pictures
+            && self.section_order != Some(SectionOrder::Original)
+    }
+
     /// Whether a batch is one job; with other models it is several.
     pub fn takes_batches(&self) -> bool {
         self.limits.max_batch > 1

@@ -193,6 +193,27 @@ impl NetworkConfig for LlamaConfig {
 }
 
 impl LlamaConfig {
+    /// The published Llama 3 of 8 billion numbers, with LLaVA's words.
+    pub(crate) fn llama3() -> Self {
+        Self {
+            model_type: "llama".to_owned(),
+            vocab_size: 128_320,
+            hidden_size: 4096,
+            intermediate_size: 14_336,
+            num_hidden_layers: 32,
+            num_attention_heads: 32,
+            num_key_value_heads: Some(8),
+            head_dim: None,
+            rms_norm_eps: 1e-5,
+            hidden_act: silu(),
+            attention_bias: false,
+            mlp_bias: false,
+            rope_theta: Some(500_000.0),
+            rope_parameters: None,
+            rope_scaling: None,
+        }
+    }
+
     /// Heads of keys and values; several heads of queries share one.
     pub fn num_key_value_heads(&self) -> i64 {
         self.num_key_value_heads.unwrap_or(self.num_attention_heads)

@@ -177,6 +177,27 @@ impl NetworkConfig for T5Config {
 }
 
 impl T5Config {
+    /// The published XXL of a kind.
+    pub(crate) fn xxl(kind: T5Kind) -> Self {
+        Self {
+            model_type: Some(kind),
+            vocab_size: match kind {
+                T5Kind::T5 => 32_128,
+                T5Kind::Umt5 => 256_384,
+            },
+            d_model: 4096,
+            d_kv: 64,
+            d_ff: 10_240,
+            num_layers: 24,
+            num_heads: 64,
+            relative_attention_num_buckets: default_buckets(),
+            relative_attention_max_distance: default_distance(),
+            layer_norm_epsilon: super::llama::default_epsilon(),
+            feed_forward_proj: gated_gelu(),
+            quantization_config: None,
+        }
+    }
+
     /// The config at a place that must have the one or the other of the two networks.
     pub fn read_as(kind: T5Kind, place: &Path) -> Result<Self, CatalogError> {
         let config = Self::read(place)?;

@@ -1,7 +1,7 @@
 //! The text that A1111's web UI began: a prompt, a negative prompt and a line of settings. Forge, SD.Next, sd.cpp and
 //! many more write it too.
 
-use super::fields::{self, size};
+use super::fields::size;
 use super::{Restored, RestoredLora};
 
 const NEGATIVE: &str = "Negative prompt:";
@@ -146,7 +146,7 @@ fn take(restored: &mut Restored, name: &str, value: &str) {
         "cfg scale" => restored.cfg_scale = number(),
         "distilled cfg scale" | "guidance" => restored.distilled_guidance = number(),
         "shift" | "flow shift" => restored.shift = number(),
-        "seed" => restored.seed = fields::seed(&value.into()),
+        "seed" => restored.take_seed(&value.into()),
         "size" => restored.take_size(size(value)),
         // sd.cpp names the transformer apart, and that is the model then.
         "unet" | "diffusion model" => restored.model = Some(super::file_name(value).to_owned()),

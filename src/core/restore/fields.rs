@@ -93,10 +93,6 @@ impl<'a> Fields<'a> {
         self.get(names).and_then(count)
     }
 
-    pub fn seed(self, names: &[&str]) -> Option<u64> {
-        self.get(names).and_then(seed)
-    }
-
     pub fn is_on(self, name: &str) -> bool {
         match self.0.get(name) {
             Some(Value::Bool(is_on)) => *is_on,
@@ -133,6 +129,23 @@ pub(super) fn seed(value: &Value) -> Option<u64> {
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     }
+}
+
+/// A whole number that is larger than any seed, as it was written.
+pub(super) fn too_large_seed(value: &Value) -> Option<String> {
+    match value {
+        Value::Number(number) => {
+            let large = number.as_f64().filter(|number| *number >= 9.0e15);
+            large.map(|number| number.to_string())
+        }
+        Value::String(text) => {
+            let text = text.trim();
+            let is_whole = !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+            is_whole.then(|| text.chars().take(40).collect())
+        }
+        _ => None,
+    }
+    .filter(|_| seed(value).is_none())
 }
 
 /// `832x480`, `1024 × 1024`, `1280*720`.

@@ -18,6 +18,7 @@ mod sidecar;
 use std::path::Path;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::families::Family;
 use crate::job::{JobError, JobErrorKind, Sampler, SectionOrder, SigmaSchedule, StepCache};
@@ -136,6 +137,17 @@ impl Restored {
             ..Self::of(&self.tool)
         };
         *self == nothing
+    }
+
+    /// A seed, or a note where it is larger than seeds are here.
+    fn take_seed(&mut self, value: &Value) {
+        self.seed = fields::seed(value);
+        if let Some(seed) = fields::too_large_seed(value) {
+            self.note(format!(
+                "Its seed, {seed}, is too large: seeds go up to {}. The form keeps its own",
+                u64::MAX
+            ));
+        }
     }
 
     /// Whether it holds more than words and a seed.
@@ -280,7 +292,7 @@ fn of_text(text: &Text) -> Option<Restored> {
     let mut studio = Restored::of("FramePack Studio");
     match text.name.as_str() {
         "prompt" => studio.prompt = plain(&text.text),
-        "seed" => studio.seed = text.text.trim().parse().ok(),
+        "seed" => studio.take_seed(&text.text.as_str().into()),
         _ => return a1111::read(&text.text),
     }
     Some(studio)

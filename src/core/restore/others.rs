@@ -48,7 +48,9 @@ fn common(fields: Fields<'_>, tool: &str) -> Restored {
         "n_prompt",
     ];
     restored.negative_prompt = fields.text(&negative);
-    restored.seed = fields.seed(&["seed"]);
+    if let Some(seed) = fields.get(&["seed"]) {
+        restored.take_seed(seed);
+    }
     restored.num_steps = fields.count(&["steps", "num_inference_steps", "sample_steps"]);
     let width = fields.count(&["width"]);
     restored.take_size(width.zip(fields.count(&["height"])));

@@ -332,7 +332,7 @@ fn what_cannot_be_fetched_is_said_in_one_sentence() {
         (401, "agreement to its licence"),
         (403, "licence"),
         (404, "not on the server"),
-        (418, "the answer 418"),
+        (418, "error 418"),
     ] {
         let case = Case::new(move |_| Answer::of(status).with("content-length", 0));
         let err = case.run().unwrap_err().to_string();

@@ -1,21 +1,26 @@
 //! Under "Advanced": everything else that a model can be told.
 
-use egui::{ComboBox, DragValue, Slider, SliderClamping, Ui};
+use egui::{DragValue, Slider, SliderClamping, Ui};
 use safelight_core::job::{GenerateForm, Sampler, SigmaSchedule, StepCache, StepCacheKind};
 use safelight_core::model::ModelSpec;
 
 use crate::app::commands::LibraryCommand;
-use crate::ui::View;
 use crate::ui::create::guidance::guidance_ui;
-use crate::ui::widgets::{Own, default_row, field_error, field_note, own_row, wide_slider};
+use crate::ui::create::words;
+use crate::ui::widgets::{
+    Own, default_row, field_error, field_note, list_box, number, own_row, wide_slider,
+};
+use crate::ui::{View, theme};
 
-/// A tile of a size that suits most memory, for who turns tiles on.
-const USUAL_TILE_PX: u32 = 512;
+/// The tiles that are offered; a preset or a file may have others.
+const TILES_PX: [u32; 2] = [256, 512];
+/// The shift that a model without one begins with.
+const USUAL_SHIFT: f64 = 3.0;
 
 pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     steps_ui(ui, view.form, spec);
     said_ui(ui, view, &["steps"]);
-    part_ui(ui, view, spec);
+    part_ui(ui, view.form, spec);
     said_ui(ui, view, &["start-step", "end-step"]);
     guidance_ui(ui, view.form, spec);
     said_ui(
@@ -31,15 +36,15 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         fps_ui(ui, view, spec);
         said_ui(ui, view, &["fps"]);
     }
-    tile_ui(ui, view, spec);
+    tile_ui(ui, view.form);
     said_ui(ui, view, &["vae-tile"]);
     if spec.section_order.is_some() {
-        step_cache_ui(ui, view);
+        step_cache_ui(ui, view.form);
         said_ui(ui, view, &["step-cache"]);
     }
     if ui
-        .button("Reset to the model's defaults")
-        .on_hover_text("Everything but the prompt, the LoRAs, the pictures and the seed")
+        .button(words::RESET_ALL)
+        .on_hover_text(words::RESET_ALL_HOVER)
         .clicked()
     {
         view.push(LibraryCommand::ResetForm);
@@ -59,17 +64,16 @@ pub(super) fn said_ui(ui: &mut Ui, view: &View<'_>, fields: &[&str]) {
 }
 
 fn steps_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
-    let explanation = "How many times the picture is refined. More is slower and cleaner";
     let default = spec.defaults.sampling.num_steps;
     let before = form.sampling.num_steps;
     default_row(
         ui,
-        ("Steps", "steps", explanation),
+        (words::STEPS, "steps", words::STEPS_HOVER),
         &mut form.sampling.num_steps,
         (default, default.to_string()),
         |ui, label, num_steps| {
             let slider = Slider::new(num_steps, 1..=100).clamping(SliderClamping::Never);
-            wide_slider(ui, slider, explanation).labelled_by(label);
+            wide_slider(ui, slider, words::STEPS_HOVER).labelled_by(label);
         },
     );
     if form.sampling.num_steps != before {
@@ -77,29 +81,25 @@ fn steps_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     }
 }
 
-fn part_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let explanation = format!(
-        "Which part of the steps is made. Leaving early leaves noise in the {}, for another model to go on from; starting late begins from noise as if earlier steps were done",
-        view.thing()
-    );
-    let num_steps = view.form.sampling_for(spec).num_steps;
-    let sampling = &mut view.form.sampling;
+fn part_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
+    let num_steps = form.sampling_for(spec).num_steps;
+    let sampling = &mut form.sampling;
     let part = (sampling.start_step.unwrap_or(0), sampling.end_step);
     let (mut start, mut end) = (part.0, part.1.unwrap_or(num_steps));
-    let own = Own::of("made steps", &part, &(0, None), "all of them");
-    let reset = own_row(ui, "Made steps", &explanation, &own, |ui, _| {
-        ui.label("from");
-        let response = ui
-            .add(DragValue::new(&mut start).speed(0.1))
-            .on_hover_text("The first step that is made, counted from 0")
+    let own = Own::of("the part of the steps", &part, &(0, None), words::RUN_ALL);
+    let hover = words::RUN_STEPS_HOVER;
+    let reset = own_row(ui, words::RUN_STEPS, hover, &own, |ui, _| {
+        let width = pair_width(ui, words::RUN_TO);
+        let response = number(ui, width, DragValue::new(&mut start).speed(0.1))
+            .on_hover_text(words::START_STEP_HOVER)
             .accessible_name("Start step");
         if response.changed() {
             sampling.start_step = Some(start);
         }
-        ui.label("up to");
-        let response = ui
-            .add(DragValue::new(&mut end).speed(0.1))
-            .on_hover_text("The step before which to stop; the number of steps for all of them")
+        ui.label(words::RUN_TO);
+        let width = ui.available_width();
+        let response = number(ui, width, DragValue::new(&mut end).speed(0.1))
+            .on_hover_text(words::END_STEP_HOVER)
             .accessible_name("End step");
         if response.changed() {
             sampling.end_step = (end != num_steps).then_some(end);
@@ -110,33 +110,38 @@ fn part_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     }
 }
 
+/// The width of the first of two numbers with a word between them, which share the row.
+pub(super) fn pair_width(ui: &Ui, word: &str) -> f32 {
+    let font = egui::TextStyle::Body.resolve(ui.style());
+    let colour = ui.visuals().text_color();
+    let word = ui.painter().layout_no_wrap(word.to_owned(), font, colour);
+    let gaps = 2.0 * ui.spacing().item_spacing.x;
+    ((ui.available_width() - word.size().x - gaps) / 2.0).floor()
+}
+
 fn sampler_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let default = spec.defaults.sampling.sampler;
     let text = |sampler: Sampler| {
-        let text = sampler_text(sampler);
+        let text = words::sampler(sampler);
         if sampler == default {
-            format!("{text}. The model's own, and the best choice when in doubt")
+            words::own_sampler(text)
         } else {
             text.to_owned()
         }
     };
     choice_ui(
         ui,
-        ("Sampler", "sampler", "How noise becomes a picture"),
+        (words::SAMPLER, "sampler", words::SAMPLER_HOVER),
         (&mut form.sampling.sampler, default),
         &Sampler::ALL.map(|sampler| (sampler, sampler.label(), text(sampler))),
     );
 }
 
 fn schedule_ui(ui: &mut Ui, form: &mut GenerateForm) {
-    let text = |schedule| schedule_text(schedule).to_owned();
+    let text = |schedule| words::schedule(schedule).to_owned();
     choice_ui(
         ui,
-        (
-            "Schedule",
-            "schedule",
-            "How the noise levels of the steps are spaced",
-        ),
+        (words::SCHEDULE, "schedule", words::SCHEDULE_HOVER),
         (&mut form.sampling.sigma_schedule, SigmaSchedule::default()),
         &SigmaSchedule::ALL.map(|schedule| (schedule, schedule.label(), text(schedule))),
     );
@@ -145,18 +150,16 @@ fn schedule_ui(ui: &mut Ui, form: &mut GenerateForm) {
 /// One of several, each with its name and what speaks for it.
 fn choice_ui<T: Copy + PartialEq>(
     ui: &mut Ui,
-    words: (&str, &'static str, &str),
+    names: (&str, &'static str, &str),
     (value, default): (&mut Option<T>, T),
     choices: &[(T, &str, String)],
 ) {
-    let (_, id, explanation) = words;
+    let (_, id, explanation) = names;
     let named = |value: T| choices.iter().find(|(choice, ..)| *choice == value);
     let own = named(default).map_or("", |(_, name, _)| name);
-    default_row(ui, words, value, (default, own), |ui, label, value| {
+    default_row(ui, names, value, (default, own), |ui, label, value| {
         let (name, text) = named(*value).map_or(("", ""), |(_, name, text)| (*name, text.as_str()));
-        ComboBox::from_id_salt(id)
-            .selected_text(name)
-            .width(ui.available_width())
+        list_box(ui, id, name)
             .show_ui(ui, |ui| {
                 for (choice, name, text) in choices {
                     ui.selectable_value(value, *choice, *name)
@@ -165,85 +168,94 @@ fn choice_ui<T: Copy + PartialEq>(
             })
             .response
             .labelled_by(label)
-            .on_hover_text(format!("{explanation}. {name}: {text}"));
+            .on_hover_text(words::choice_hover(explanation, name, text));
     });
 }
 
-/// What speaks for a sampler.
-fn sampler_text(sampler: Sampler) -> &'static str {
-    match sampler {
-        Sampler::UniPc => "Corrects itself by the steps before: clean in few of them",
-        Sampler::UniPcBh1 => "UniPC with a gentler correction, for fewer than ten steps",
-        Sampler::Euler => "The plain way: straight steps",
-        Sampler::Heun => "Each step is checked and mended: better in each, but twice as slow",
-        Sampler::DpmPp2m => "Looks one step back: smooth and sharp, as quick as Euler",
-        Sampler::Lcm => "For models distilled to a few steps only: new noise between steps",
-    }
+/// How the shift of the schedule is found.
+#[derive(Clone, Copy, PartialEq)]
+enum ShiftChoice {
+    Automatic,
+    BySize,
+    Fixed,
 }
 
-fn schedule_text(schedule: SigmaSchedule) -> &'static str {
-    match schedule {
-        SigmaSchedule::Simple => "as the model was made for",
-        SigmaSchedule::Beta => "more steps at both ends, for the composition and the details",
-        SigmaSchedule::Karras => "more steps at low noise, for the details",
-        SigmaSchedule::Exponential => "each step a fixed part of the noise before it",
+impl ShiftChoice {
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Automatic => (words::SHIFT_AUTO, words::SHIFT_AUTO_HOVER),
+            Self::BySize => (words::SHIFT_BY_SIZE, words::SHIFT_BY_SIZE_HOVER),
+            Self::Fixed => (words::SHIFT_FIXED, words::SHIFT_FIXED_HOVER),
+        }
     }
 }
 
 fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
-    let explanation = "Where the steps are spent: higher on the composition, lower on the details";
     let default = spec.defaults.sampling.shift;
-    let words = default.map_or_else(|| "the model's own".to_owned(), |shift| shift.to_string());
-    let own = Own::of("shift", &form.sampling.shift, &default, words);
-    let reset = own_row(ui, "Shift", explanation, &own, |ui, label| {
-        let mut is_own = form.sampling.shift.is_some();
-        let toggle = ui
-            .checkbox(&mut is_own, "")
-            .on_hover_text("Off: the model's own schedule")
-            .accessible_name("Set the shift");
-        if toggle.changed() {
+    let own = default.map_or_else(|| words::SHIFT_AUTO.to_owned(), |shift| shift.to_string());
+    let own = Own::of("shift", &form.sampling.shift, &default, own);
+    let reset = own_row(ui, words::SHIFT, words::SHIFT_HOVER, &own, |ui, label| {
+        let before = match form.sampling.shift {
+            Some(_) => ShiftChoice::Fixed,
+            None if form.sampling.dynamic_shift => ShiftChoice::BySize,
+            None => ShiftChoice::Automatic,
+        };
+        let mut choice = before;
+        ui.scope(|ui| {
+            if before == ShiftChoice::Fixed {
+                let gap = ui.spacing().item_spacing.x;
+                ui.set_max_width(ui.available_width() - theme::VALUE_WIDTH - gap);
+            }
+            list_box(ui, "shift", before.words().0)
+                .show_ui(ui, |ui| {
+                    let mut entry = |choose: ShiftChoice| {
+                        let (name, hover) = choose.words();
+                        ui.selectable_value(&mut choice, choose, name)
+                            .on_hover_text(hover);
+                    };
+                    entry(ShiftChoice::Automatic);
+                    if spec.family.has_dynamic_shift {
+                        entry(ShiftChoice::BySize);
+                    }
+                    entry(ShiftChoice::Fixed);
+                })
+                .response
+                .labelled_by(label)
+                .on_hover_text(words::SHIFT_HOVER);
+        });
+        if choice != before {
             let (width, height) = form.shown_size(spec, None);
-            let own = spec.defaults.shift_at(width, height).unwrap_or(3.0);
-            form.sampling.shift = is_own.then_some(own);
+            let own = spec.defaults.shift_at(width, height).unwrap_or(USUAL_SHIFT);
+            form.sampling.shift = (choice == ShiftChoice::Fixed).then_some(own);
+            form.sampling.dynamic_shift = choice == ShiftChoice::BySize;
         }
-        match &mut form.sampling.shift {
-            Some(shift) => {
-                ui.add(
-                    DragValue::new(shift)
-                        .range(0.01..=100.0)
-                        .speed(0.05)
-                        .max_decimals(2),
-                )
-                .on_hover_text(explanation)
-                .labelled_by(label);
-            }
-            None if spec.family.has_dynamic_shift => {
-                ui.checkbox(&mut form.sampling.dynamic_shift, "by size").on_hover_text(
-                    "More of the steps go into the composition the larger the picture or clip is, whatever the model's own schedule says",
-                );
-            }
-            None => {
-                ui.label("the model's own");
-            }
+        if let Some(shift) = form.sampling.shift.as_mut().filter(|_| choice == before) {
+            let value = DragValue::new(shift)
+                .range(0.01..=100.0)
+                .speed(0.05)
+                .max_decimals(2);
+            let width = ui.available_width();
+            number(ui, width, value)
+                .on_hover_text(words::SHIFT_HOVER)
+                .accessible_name(words::SHIFT_VALUE);
         }
     });
     if reset {
         form.sampling.shift = default;
+        form.sampling.dynamic_shift = false;
     }
 }
 
 fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let explanation =
-        "Frames a second of the written clip. It changes how fast it plays, not what is made";
-    let clip_fps = view.app.inputs.clip().map(|clip| clip.info.fps);
+    let clip_fps = super::sources(view).extend.map(|clip| clip.info.fps);
     let default = spec.defaults.fps;
     let form = &mut *view.form;
     // The clip's rate is no choice of the user's.
-    let mut rate = form.fps.filter(|_| clip_fps.is_none());
+    let mut own_rate = form.fps.filter(|_| clip_fps.is_none());
     default_row(
         ui,
-        ("Frame rate", "frame rate", explanation),
-        &mut rate,
+        (words::FPS, "frame rate", words::FPS_HOVER),
+        &mut own_rate,
         (default, default.to_string()),
         |ui, label, fps| {
             let mut shown = clip_fps.unwrap_or(*fps);
@@ -252,56 +264,42 @@ fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
                 .speed(0.1)
                 .max_decimals(3)
                 .suffix(" fps");
-            ui.add_enabled(clip_fps.is_none(), value)
-                .on_hover_text(explanation)
-                .on_disabled_hover_text("The clip goes on at its own rate")
-                .labelled_by(label);
+            ui.add_enabled_ui(clip_fps.is_none(), |ui| {
+                let width = ui.available_width();
+                number(ui, width, value)
+                    .on_hover_text(words::FPS_HOVER)
+                    .on_disabled_hover_text(words::FPS_OF_CLIP)
+                    .labelled_by(label);
+            });
             if clip_fps.is_none() {
                 *fps = shown;
             }
         },
     );
     if clip_fps.is_none() {
-        form.fps = rate;
+        form.fps = own_rate;
     }
 }
 
-fn tile_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let (explanation, off, whole) = if spec.family.makes_pictures {
-        (
-            "The VAE turns latents into pixels piece by piece: needs much less memory and takes a little longer",
-            "Off: the whole picture at once",
-            "the whole picture",
-        )
-    } else {
-        (
-            "The VAE turns latents into frames piece by piece: needs much less memory and takes a little longer",
-            "Off: whole frames at once",
-            "whole frames",
-        )
-    };
-    let form = &mut *view.form;
-    let own = Own::of("VAE tiles", &form.vae_tile, &None, whole);
-    let reset = own_row(ui, "VAE tiles", explanation, &own, |ui, _| {
-        let mut is_tiled = form.vae_tile.is_some();
-        let toggle = ui
-            .checkbox(&mut is_tiled, "")
-            .on_hover_text(off)
-            .accessible_name("Use VAE tiles");
-        if toggle.changed() {
-            form.vae_tile = is_tiled.then_some(USUAL_TILE_PX);
-        }
-        match &mut form.vae_tile {
-            Some(tile) => {
-                let speed = f64::from(spec.limits.size_multiple.max(1)) / 4.0;
-                ui.add(DragValue::new(tile).speed(speed).suffix(" px"))
-                    .on_hover_text(explanation)
-                    .accessible_name("VAE tile");
-            }
-            None => {
-                ui.label(whole);
-            }
-        }
+fn tile_ui(ui: &mut Ui, form: &mut GenerateForm) {
+    let own = Own::of("tiles", &form.vae_tile, &None, words::TILES_OFF);
+    let hover = words::TILES_HOVER;
+    let reset = own_row(ui, words::TILES, hover, &own, |ui, label| {
+        let name =
+            |tile: Option<u32>| tile.map_or_else(|| words::TILES_OFF.to_owned(), words::tile);
+        list_box(ui, "tiles", &name(form.vae_tile))
+            .show_ui(ui, |ui| {
+                let offered = TILES_PX.map(Some);
+                // One of another size came with a preset or a file.
+                let other = form.vae_tile.filter(|tile| !TILES_PX.contains(tile));
+                let all = [None].into_iter().chain(offered).chain(other.map(Some));
+                for tile in all {
+                    ui.selectable_value(&mut form.vae_tile, tile, name(tile));
+                }
+            })
+            .response
+            .labelled_by(label)
+            .on_hover_text(hover);
     });
     if reset {
         form.vae_tile = None;
@@ -309,36 +307,39 @@ fn tile_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 }
 
 /// For models whose clips are made section by section.
-fn step_cache_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let explanation =
-        "Skips steps that would change little: about twice as fast, with a loss. For drafts";
-    let form = &mut *view.form;
-    let own = Own::of("step cache", &form.step_cache, &None, "off");
-    let reset = own_row(ui, "Step cache", explanation, &own, |ui, label| {
-        let name = form.step_cache.map_or("Off", |cache| cache.kind.label());
-        ComboBox::from_id_salt("step cache")
-            .selected_text(name)
-            .show_ui(ui, |ui| {
-                ui.selectable_value(&mut form.step_cache, None, "Off");
-                for kind in StepCacheKind::ALL {
-                    let is_chosen = form.step_cache.is_some_and(|cache| cache.kind == kind);
-                    if ui.selectable_label(is_chosen, kind.label()).clicked() {
-                        form.step_cache = Some(kind.into());
+fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm) {
+    let hover = words::STEP_CACHE_HOVER;
+    let own = Own::of("step cache", &form.step_cache, &None, words::STEP_CACHE_OFF);
+    let reset = own_row(ui, words::STEP_CACHE, hover, &own, |ui, label| {
+        let kind = form.step_cache.map(|cache| cache.kind);
+        let mut chosen = kind;
+        ui.scope(|ui| {
+            if kind.is_some() {
+                let gap = ui.spacing().item_spacing.x;
+                ui.set_max_width(ui.available_width() - theme::VALUE_WIDTH - gap);
+            }
+            let name = kind.map_or(words::STEP_CACHE_OFF, StepCacheKind::label);
+            list_box(ui, "step cache", name)
+                .show_ui(ui, |ui| {
+                    ui.selectable_value(&mut chosen, None, words::STEP_CACHE_OFF);
+                    for kind in StepCacheKind::ALL {
+                        ui.selectable_value(&mut chosen, Some(kind), kind.label());
                     }
-                }
-            })
-            .response
-            .labelled_by(label);
-        if let Some(cache) = &mut form.step_cache {
-            ui.add(
-                DragValue::new(&mut cache.threshold)
-                    .speed(0.005)
-                    .range(StepCache::THRESHOLDS),
-            )
-            .on_hover_text(
-                "How much may change before a step is computed: more is faster and worse",
-            )
-            .accessible_name("Step cache threshold");
+                })
+                .response
+                .labelled_by(label)
+                .on_hover_text(hover);
+        });
+        if chosen != kind {
+            form.step_cache = chosen.map(Into::into);
+        } else if let Some(cache) = &mut form.step_cache {
+            let value = DragValue::new(&mut cache.threshold)
+                .speed(0.005)
+                .range(StepCache::THRESHOLDS);
+            let width = ui.available_width();
+            number(ui, width, value)
+                .on_hover_text(words::THRESHOLD_HOVER)
+                .accessible_name(words::THRESHOLD);
         }
     });
     if reset {

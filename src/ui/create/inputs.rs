@@ -2,19 +2,20 @@
 //! stays, and what is said while files are held over the window.
 
 use egui::{
-    Align, Align2, Area, ComboBox, CornerRadius, Layout, Order, RichText, Slider, Stroke,
-    TextStyle, Ui, vec2,
+    Align, Align2, Area, CornerRadius, Layout, Order, RichText, Slider, Stroke, TextStyle, Ui, vec2,
 };
 use safelight_core::job::{Fit, first_step};
-use safelight_core::model::{ImageRole, InputUse, ModelSpec};
+use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::app::commands::InputsCommand;
 use crate::app::inputs::{Slot, second_slot};
 use crate::ui::create::advanced::said_ui;
-use crate::ui::create::slot::{Words, paint_button, slot_ui};
+use crate::ui::create::slot::{paint_button, slot_ui};
+use crate::ui::create::{crop, sources, words};
+use crate::ui::watch::drop_zones::zones_ui;
 use crate::ui::widgets::{
-    default_row, field_hint, group_label, icon_button, palette, row, wide_note, wide_slider,
-    with_icon,
+    default_row, field_hint, group_label, icon_button, list_box, palette, row, wide_note,
+    wide_slider, with_icon,
 };
 use crate::ui::{View, icons, theme};
 
@@ -34,6 +35,7 @@ pub(super) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
     if !view.app.inputs.is_empty() {
         fit_ui(ui, view);
     }
+    crop::notes_ui(ui, view);
     strength_ui(ui, view);
     notes_ui(ui, view, &slots);
     ui.add_space(theme::GAP - theme::SMALL_GAP);
@@ -70,10 +72,10 @@ fn is_missing(view: &View<'_>, slot: Slot) -> bool {
 }
 
 fn heading_ui(ui: &mut Ui, view: &View<'_>, slot: Slot) {
-    let words = Words::of(slot, view.model());
-    let is_clip = slot == Slot::Start && view.app.inputs.clip().is_some();
+    let words = words::slot(slot, view.model());
+    let is_clip = slot == Slot::Start && sources(view).extend.is_some();
     let heading = if is_clip {
-        "Continue this clip"
+        words::CLIP_HEADING
     } else {
         words.heading
     };
@@ -81,7 +83,7 @@ fn heading_ui(ui: &mut Ui, view: &View<'_>, slot: Slot) {
         group_label(ui, heading, words.explanation);
         if is_missing(view, slot) {
             let amber = palette(ui).amber;
-            ui.label(RichText::new("needed").small().color(amber));
+            ui.label(RichText::new(words::NEEDED).small().color(amber));
         }
     });
 }
@@ -96,12 +98,7 @@ fn pair_ui(ui: &mut Ui, view: &mut View<'_>, slots: &[Slot]) {
                 heading_ui(ui, view, slot);
                 if slot == Slot::Mask && view.app.inputs.get(slot).is_none() {
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                        paint_button(
-                            ui,
-                            view,
-                            "Paint a mask",
-                            "Paint which part of the picture is made anew",
-                        );
+                        paint_button(ui, view, words::PAINT_MASK, words::PAINT_MASK_HOVER);
                     });
                 }
                 if slot == Slot::End {
@@ -115,13 +112,13 @@ fn pair_ui(ui: &mut Ui, view: &mut View<'_>, slots: &[Slot]) {
 
 fn swap_ui(ui: &mut Ui, view: &mut View<'_>) {
     let explanation = if view.app.inputs.clip().is_some() {
-        "A clip can only stand at the start"
+        words::SWAP_CLIP
     } else {
-        "Let start and end change places"
+        words::SWAP_HOVER
     };
     let can_swap = view.app.inputs.can_swap();
     ui.add_enabled_ui(can_swap, |ui| {
-        let button = icon_button(ui, icons::SWAP, "Swap pictures", explanation);
+        let button = icon_button(ui, icons::SWAP, words::SWAP, explanation);
         if button.on_disabled_hover_text(explanation).clicked() {
             view.push(InputsCommand::Swap);
         }
@@ -160,21 +157,14 @@ fn field_of(slot: Slot) -> &'static str {
 }
 
 fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let explanation = format!(
-        "What happens to a picture of another shape than the new {}",
-        view.thing()
-    );
-    let stretch = format!("Stretch to the new {}", view.thing());
-    row(ui, "Fit", &explanation, |ui, label| {
+    row(ui, words::FIT, words::FIT_HOVER, |ui, label| {
         let mut fit = view.form.fit.unwrap_or(Fit::Crop);
         let before = fit;
         let name = |fit: Fit| match fit {
-            Fit::Crop => "Crop around the middle",
-            Fit::Stretch => stretch.as_str(),
+            Fit::Crop => words::FIT_CROP,
+            Fit::Stretch => words::FIT_STRETCH,
         };
-        ComboBox::from_id_salt("fit")
-            .selected_text(name(fit))
-            .width(ui.available_width())
+        list_box(ui, "fit", name(fit))
             .show_ui(ui, |ui| {
                 for choice in [Fit::Crop, Fit::Stretch] {
                     ui.selectable_value(&mut fit, choice, name(choice));
@@ -182,7 +172,7 @@ fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
             })
             .response
             .labelled_by(label)
-            .on_hover_text(&explanation);
+            .on_hover_text(words::FIT_HOVER);
         if fit != before {
             view.form.fit = Some(fit);
         }
@@ -197,13 +187,13 @@ fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(default) = spec.defaults.sampling.strength else {
         return;
     };
-    if view.app.inputs.sources().image.is_none() {
+    if sources(view).image.is_none() {
         return;
     }
-    let explanation = "How much of the picture is made anew: a little changes its details, a half keeps its composition, 1 leaves nothing of it";
+    let explanation = words::STRENGTH_HOVER;
     default_row(
         ui,
-        ("Strength", "strength", explanation),
+        (words::STRENGTH, "strength", explanation),
         &mut view.form.sampling.strength,
         (default, format!("{default:.2}")),
         |ui, label, strength| {
@@ -217,12 +207,12 @@ fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
     let num_steps = sampling.num_steps;
     let strength = sampling.strength.unwrap_or(default);
     let num_made = num_steps.saturating_sub(first_step(num_steps, strength));
-    field_hint(ui, &format!("{num_made} of {num_steps} steps are made"));
+    field_hint(ui, &words::steps_run(num_made, num_steps));
     said_ui(ui, view, &["strength"]);
 }
 
 /// While files are held over the window: says what will happen.
-pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &View<'_>) {
+pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &mut View<'_>) {
     if view.app.drops.held.is_none() {
         return;
     }
@@ -257,53 +247,40 @@ pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &View<'_>) {
                 ui.painter().text(
                     place.center(),
                     Align2::CENTER_CENTER,
-                    Words::of(slot, spec).heading,
+                    words::slot(slot, spec).heading,
                     TextStyle::Body.resolve(ui.style()),
                     palette.text,
                 );
             }
+            if zones_ui(ui, view, rect) {
+                return;
+            }
             ui.centered_and_justified(|ui| {
-                let text = with_icon(icons::IMAGE, &drop_text(view));
+                let text = with_icon(icons::IMAGE, drop_text(view));
                 ui.label(RichText::new(text).size(22.0));
             });
         });
 }
 
-fn drop_text(view: &View<'_>) -> String {
+fn drop_text(view: &View<'_>) -> &'static str {
     let spec = view.model();
-    let thing = view.thing();
-    if spec.is_some_and(|spec| !spec.start_image.is_possible() && !spec.end_image.is_possible()) {
-        return format!("This model makes {thing}s from text alone");
-    }
     let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures);
+    if spec.is_some_and(|spec| !spec.start_image.is_possible() && !spec.end_image.is_possible()) {
+        return words::drop_of_text_model(makes_pictures);
+    }
     let second = spec.and_then(second_slot);
     let next = view.app.inputs.next(second);
-    let are_several = view.app.drops.held.is_some_and(|held| held.num_files > 1);
+    let num_files = view.app.drops.held.map_or(0, |held| held.num_files);
     let is_clip = view.app.drops.held.is_some_and(|held| held.is_clip);
     let num_places = if second.is_some() { 2 } else { 1 };
-    let are_many = view
-        .app
-        .drops
-        .held
-        .is_some_and(|held| held.num_files > num_places);
     match (second, next) {
-        _ if are_many => "Drop them: each can become a job of its own",
-        (Some(Slot::End), _) if are_several => {
-            "Drop them: the clip starts from the first and ends on the second"
-        }
-        (Some(Slot::Mask), _) if are_several => {
-            "Drop them: the first is the picture, the second its mask"
-        }
-        _ if is_clip && makes_pictures => "This model starts from a picture, not from a clip",
-        _ if is_clip => "Drop it to go on from this clip",
-        (_, Slot::End) => "Drop it to end the clip on this picture",
-        (_, Slot::Mask) => "Drop it as the mask",
-        (_, Slot::Start) => match spec.map(|spec| spec.image_role) {
-            Some(ImageRole::FirstFrame) | None => "Drop it to start the clip from this picture",
-            Some(ImageRole::Base) => "Drop it to start from this picture",
-            Some(ImageRole::Canvas) => "Drop it to fill a part of this picture",
-            Some(ImageRole::Reference) => "Drop it to change this picture",
-        },
+        _ if num_files > num_places => words::DROP_MANY,
+        (Some(Slot::End), _) if num_files > 1 => words::DROP_START_AND_END,
+        (Some(Slot::Mask), _) if num_files > 1 => words::DROP_WITH_MASK,
+        _ if is_clip && makes_pictures => words::DROP_NO_CLIP,
+        _ if is_clip => words::DROP_CLIP,
+        (_, Slot::End) => words::DROP_END,
+        (_, Slot::Mask) => words::DROP_MASK,
+        (_, Slot::Start) => words::drop_start(spec.map(|spec| spec.image_role)),
     }
-    .to_owned()
 }

@@ -1,7 +1,8 @@
 //! The form at the left: model, prompt, pictures, size and everything else that a job is made of.
 
+pub(super) mod above;
 pub(super) mod advanced;
-pub(super) mod fetch;
+pub(super) mod crop;
 mod guidance;
 pub(super) mod inputs;
 pub(super) mod loras;
@@ -11,10 +12,14 @@ pub(super) mod presets;
 pub(super) mod prompt;
 mod seed;
 mod slot;
+mod words;
 
 use egui::{Frame, Margin, Panel, ScrollArea, Ui};
 
-use crate::ui::{View, header_ui, queue, theme};
+use crate::app::App;
+use crate::app::inputs::Sources;
+use crate::ui::header::header_ui;
+use crate::ui::{View, queue, theme};
 
 pub(super) fn create_ui(ui: &mut Ui, view: &mut View<'_>) {
     let margin = Margin {
@@ -26,7 +31,7 @@ pub(super) fn create_ui(ui: &mut Ui, view: &mut View<'_>) {
         .show(ui, |ui| header_ui(ui, view));
     ui.add_space(theme::SMALL_GAP);
     Panel::bottom("go")
-        .frame(Frame::new().inner_margin(Margin { top: 10, ..margin }))
+        .frame(Frame::new().inner_margin(Margin { top: 6, ..margin }))
         .resizable(false)
         .show_separator_line(false)
         .show(ui, |ui| queue::go_ui(ui, view));
@@ -44,4 +49,13 @@ pub(super) fn create_ui(ui: &mut Ui, view: &mut View<'_>) {
                 ui.add_space(theme::SMALL_GAP);
             });
         });
+}
+
+/// What the chosen model is given of the pictures in the form.
+fn sources<'a>(view: &View<'a>) -> Sources<'a> {
+    let app: &'a App = view.app;
+    match view.model() {
+        Some(spec) => app.inputs.sources_for(view.form, spec),
+        None => app.inputs.sources(),
+    }
 }

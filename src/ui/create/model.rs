@@ -5,24 +5,21 @@ use safelight_core::model::ModelSpec;
 use safelight_core::units::size_text;
 
 use crate::app::commands::{AppCommand, DesktopCommand, LibraryCommand};
-use crate::app::form::thing_of;
 use crate::app::library::rows::needs_text;
 use crate::app::state::Page;
-use crate::ui::create::fetch::fetch_ui;
+use crate::ui::create::words;
 use crate::ui::widgets::{flush, group_label, icon_button, palette, wide_note};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let explanation =
-        "Which model does the work. Folders with more models are added in the settings";
-    let label = group_label(ui, "Model", explanation);
+    let label = group_label(ui, words::MODEL, words::MODEL_HOVER);
     if view.app.cx.models.are_loading {
-        ui.label("Looking for models…");
+        ui.label(words::MODELS_LOADING);
     } else if view.app.cx.models.all().is_empty() {
         none_ui(ui, view);
     } else {
         let chosen = view.model();
-        let name = chosen.map_or("Choose a model", |spec| spec.name.as_str());
+        let name = chosen.map_or(words::CHOOSE_MODEL, |spec| spec.name.as_str());
         let name = name.to_owned();
         picker_ui(ui, view, &name, label.id);
         let chosen = view.model();
@@ -36,9 +33,6 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
                 .on_hover_text(hover_text(spec));
         }
     }
-    if !matches!(view.app.cx.page, Page::Models | Page::Welcome) {
-        fetch_ui(ui, view);
-    }
     problems_ui(ui, view);
 }
 
@@ -46,14 +40,10 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn picker_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, label: egui::Id) {
     let is_open = view.app.cx.page == Page::Models;
     let weak = palette(ui).weak;
-    let caret = if is_open {
-        icons::CARET_RIGHT
-    } else {
-        icons::CARET_DOWN
-    };
+    let caret = RichText::new(icons::CARET_DOWN).size(theme::CHEVRON);
     let size = egui::vec2(ui.available_width(), ui.spacing().interact_size.y);
     let button = Button::new(name)
-        .right_text(RichText::new(caret).color(weak))
+        .right_text(caret.color(weak))
         .truncate()
         .min_size(size);
     let response = ui.add(button);
@@ -64,7 +54,7 @@ fn picker_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, label: egui::Id) {
     });
     let response = response
         .labelled_by(label)
-        .on_hover_text("All models: what they are, whether they fit, what is missing");
+        .on_hover_text(words::ALL_MODELS_HOVER);
     if response.clicked() {
         view.push(AppCommand::Show(if is_open {
             Page::Watch
@@ -85,15 +75,7 @@ fn facts_text(spec: &ModelSpec) -> String {
 }
 
 fn hover_text(spec: &ModelSpec) -> String {
-    format!(
-        "{}\nMakes {}s from {}\nLicence: {}\n{} on disk: {}",
-        spec.description,
-        thing_of(Some(spec)),
-        needs_text(spec),
-        spec.licence,
-        size_text(spec.bytes),
-        spec.folder.display()
-    )
+    words::model_hover(spec, needs_text(spec))
 }
 
 /// Models that are on the disk and cannot be used, each with what is missing or wrong.
@@ -103,10 +85,7 @@ fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
         return;
     }
     let palette = palette(ui);
-    let title = match problems.len() {
-        1 => "1 model cannot be used".to_owned(),
-        count => format!("{count} models cannot be used"),
-    };
+    let title = words::problems(problems.len());
     let is_open = view.folds.are_problems_open;
     ui.horizontal(|ui| {
         let icon = if is_open {
@@ -117,14 +96,14 @@ fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
         let text = RichText::new(format!("{icon} {title}")).small();
         let button = Button::new(text.color(palette.amber)).frame_when_inactive(false);
         let response = flush(ui, button)
-            .on_hover_text("What is missing or wrong, and what to do")
+            .on_hover_text(words::PROBLEMS_HOVER)
             .accessible_name(&title);
         if response.clicked() {
             view.folds.are_problems_open = !is_open;
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let name = "Copy what is wrong with models";
-            if icon_button(ui, icons::COPY, name, "Copy details for a bug report").clicked() {
+            let (name, hover) = (words::COPY_PROBLEMS, words::COPY_PROBLEMS_HOVER);
+            if icon_button(ui, icons::COPY, name, hover).clicked() {
                 let whole = problems
                     .iter()
                     .map(|it| format!("{}\n{}\n{}", it.summary, it.advice, it.details));
@@ -154,27 +133,20 @@ fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
-    ui.label("No model was found");
+    ui.label(words::NO_MODEL);
     let weak = palette(ui).weak;
-    ui.label(
-        RichText::new(
-            "Safelight ships with one: its assets folder is missing. Install it again, or add a folder with a Wan 2.2 TI2V model in the settings.",
-        )
-        .small()
-        .color(weak),
-    );
+    ui.label(RichText::new(words::NO_MODEL_ADVICE).small().color(weak));
     searched_ui(ui, view);
     ui.horizontal(|ui| {
-        if ui.button("Open settings…").clicked() {
+        if ui.button(words::OPEN_SETTINGS).clicked() {
             view.push(AppCommand::Show(Page::Settings));
         }
-        if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
+        if icon_button(ui, icons::RESET, words::LOOK_AGAIN, words::LOOK_AGAIN_HOVER).clicked() {
             view.push(LibraryCommand::Reload);
         }
-        let explanation = "What can be fetched, and what else to do";
         if ui
-            .button("Get a model…")
-            .on_hover_text(explanation)
+            .button(words::GET_MODEL)
+            .on_hover_text(words::GET_MODEL_HOVER)
             .clicked()
         {
             view.push(AppCommand::Show(Page::Welcome));
@@ -188,15 +160,15 @@ fn searched_ui(ui: &mut Ui, view: &View<'_>) {
         return;
     }
     let weak = palette(ui).weak;
-    ui.label(RichText::new("It was looked for in").small());
+    ui.label(RichText::new(words::SEARCHED).small());
     ScrollArea::vertical()
         .id_salt("searched places")
         .max_height(theme::PROBLEMS_HEIGHT)
         .show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 2.0;
             for place in &view.app.cx.models.found.searched {
-                let note = if place.exists { "" } else { " (not there)" };
-                wide_note(ui, &format!("{}{note}", place.path.display()), weak);
+                let folder = place.path.display().to_string();
+                wide_note(ui, &words::searched(&folder, place.exists), weak);
             }
         });
 }

@@ -1,20 +1,26 @@
 //! Size, length, presets and seed; everything else is folded away under "Advanced".
 
-use egui::{CollapsingHeader, ComboBox, DragValue, Slider, Ui};
+use egui::{CollapsingHeader, DragValue, Slider, Ui};
 use safelight_core::job::{
-    ASPECTS, DEFAULT_SECS, GenerateForm, SectionOrder, Sections, SizeChoice, WINDOW,
+    ASPECTS, DEFAULT_SECS, GenerateForm, SectionOrder, Sections, SizeChoice, WINDOW, is_of_aspect,
 };
 use safelight_core::model::ModelSpec;
 use safelight_core::units::seconds_text;
 
-use crate::ui::create::advanced::{advanced_ui, said_ui};
+use crate::app::commands::InputsCommand;
+use crate::ui::create::advanced::{advanced_ui, pair_width, said_ui};
 use crate::ui::create::presets::presets_ui;
 use crate::ui::create::seed::seed_ui;
-use crate::ui::widgets::{Own, default_row, field_hint, own_row, row, wide_slider};
+use crate::ui::create::{sources, words};
+use crate::ui::widgets::{
+    Own, default_row, field_hint, fold_icon, list_box, number, own_row, row, wide_slider,
+};
 use crate::ui::{View, theme};
 
 /// As many jobs come of one click, where each makes one clip.
 const MAX_REPEATS: u32 = 16;
+/// Between the two edges of a size.
+const TIMES: &str = "×";
 
 pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(spec) = view.model().cloned() else {
@@ -29,33 +35,33 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
     count_ui(ui, view, &spec);
     presets_ui(ui, view, &spec);
     seed_ui(ui, view);
-    let header = CollapsingHeader::new("Advanced")
+    let header = CollapsingHeader::new(words::ADVANCED)
         .id_salt("advanced")
         .open(None)
         .default_open(view.folds.is_advanced_open)
+        .icon(fold_icon)
         .show_unindented(ui, |ui| advanced_ui(ui, view, &spec));
     view.folds.is_advanced_open = header.fully_open();
+    let clear = ui.button(words::CLEAR).on_hover_text(words::CLEAR_HOVER);
+    if clear.clicked() {
+        view.push(InputsCommand::ClearForm);
+    }
 }
 
 fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let explanation = format!(
-        "Width and height of the {} in pixels. Larger takes longer and needs more memory",
-        view.thing()
-    );
+    let explanation = words::size_hover(view.makes_pictures());
     let auto = auto_text(spec, view);
     let own = Own::of("size", &view.form.size, &SizeChoice::Auto, &auto);
-    let reset = own_row(ui, "Size", &explanation, &own, |ui, label| {
-        let before = view.form.shown_size(spec, view.app.inputs.sources().size());
+    let reset = own_row(ui, words::SIZE, explanation, &own, |ui, label| {
+        let before = view.form.shown_size(spec, sources(view).size());
         let form = &mut *view.form;
         let selected = match form.size {
             SizeChoice::Auto => auto.clone(),
-            SizeChoice::Custom => "Custom".to_owned(),
+            SizeChoice::Custom => words::custom_size(before.0, before.1),
             SizeChoice::Aspect(across, down) => aspect_text(spec, across, down),
         };
-        let response = ComboBox::from_id_salt("size")
-            .selected_text(selected)
+        let response = list_box(ui, "size", &selected)
             .height(theme::PICKER_HEIGHT)
-            .width(ui.available_width())
             .show_ui(ui, |ui| {
                 ui.selectable_value(&mut form.size, SizeChoice::Auto, auto);
                 if !spec.limits.fixed_size {
@@ -65,7 +71,7 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
                     }
                 }
                 if ui
-                    .selectable_label(form.size == SizeChoice::Custom, "Custom…")
+                    .selectable_label(form.size == SizeChoice::Custom, words::CUSTOM)
                     .clicked()
                 {
                     form.set_size(before);
@@ -74,7 +80,7 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         response
             .response
             .labelled_by(label)
-            .on_hover_text(&explanation);
+            .on_hover_text(explanation);
     });
     if reset {
         view.form.size = SizeChoice::Auto;
@@ -87,62 +93,58 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 
 fn custom_size_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let multiple = spec.limits.size_multiple;
-    let explanation = format!("In pixels, a multiple of {multiple}");
+    let explanation = words::multiple_of(multiple);
     row(ui, "", &explanation, |ui, _| {
-        let edges = [("Width", &mut form.width), ("Height", &mut form.height)];
-        for (name, value) in edges {
-            let value = value.get_or_insert_default();
-            if name == "Height" {
-                ui.label("×");
-            }
-            ui.add(
-                DragValue::new(value)
-                    .range(0..=16_384)
-                    .speed(f64::from(multiple) / 8.0)
-                    .suffix(" px"),
-            )
-            .on_hover_text(&explanation)
-            .accessible_name(name);
-        }
+        let edge = |ui: &mut Ui, width, name: &str, value: &mut Option<u32>| {
+            let value = DragValue::new(value.get_or_insert_default())
+                .range(0..=16_384)
+                .speed(f64::from(multiple) / 8.0)
+                .suffix(" px");
+            number(ui, width, value)
+                .on_hover_text(&explanation)
+                .accessible_name(name);
+        };
+        let width = pair_width(ui, TIMES);
+        edge(ui, width, words::WIDTH, &mut form.width);
+        ui.label(TIMES);
+        let rest = ui.available_width();
+        edge(ui, rest, words::HEIGHT, &mut form.height);
     });
 }
 
 /// What the model makes by itself: its own size, or that of its area nearest to the picture's aspect.
 fn auto_text(spec: &ModelSpec, view: &View<'_>) -> String {
-    let sources = view.app.inputs.sources();
+    let sources = sources(view);
     let auto = GenerateForm::default();
     let (width, height) = auto.shown_size(spec, sources.size());
-    let size = format!("{width} × {height}");
     if sources.size().is_none() || spec.limits.fixed_size {
-        size
+        words::size(width, height)
     } else if sources.extend.is_some() {
-        format!("Like the clip  {size}")
+        words::size_of_clip(width, height)
     } else {
-        format!("Like the picture  {size}")
+        words::size_of_picture(width, height)
     }
 }
 
+/// The size of an aspect; of models that make a few sizes it may be another shape.
 fn aspect_text(spec: &ModelSpec, across: u32, down: u32) -> String {
-    let (width, height) = spec.size_for_aspect(f64::from(across) / f64::from(down.max(1)));
-    let name = ASPECTS
-        .iter()
-        .find(|aspect| (aspect.0, aspect.1) == (across, down))
-        .map_or("", |aspect| aspect.2);
-    format!("{name} {across}:{down}   {width} × {height}")
+    let size = spec.size_for_aspect(f64::from(across) / f64::from(down.max(1)));
+    let aspect = (across, down);
+    let known = ASPECTS.iter().find(|known| (known.0, known.1) == aspect);
+    let name = known.map_or("", |known| known.2);
+    words::aspect_size(name, aspect, size, is_of_aspect(size, aspect))
 }
 
 /// How many are made with one click.
 fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let (most, explanation) = if spec.takes_batches() {
-        let explanation = "How many pictures are made at once, each with the next seed. More at once need more memory";
-        (spec.limits.max_batch, explanation)
+        (spec.limits.max_batch, words::BATCH_HOVER)
     } else {
-        let explanation = "How many are made one after the other, each with the next seed";
-        (MAX_REPEATS, explanation)
+        (MAX_REPEATS, words::REPEATS_HOVER)
     };
     default_row(
         ui,
-        ("How many", "how many", explanation),
+        (words::HOW_MANY, "how many", explanation),
         &mut view.form.batch_size,
         (1, "1"),
         |ui, label, count| {
@@ -154,11 +156,10 @@ fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 
 /// The length of a clip that is made section by section, and their order.
 fn sections_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let explanation =
-        "How long the clip is. It is made in sections, each of which can be seen at once";
+    let explanation = words::SECTIONS_HOVER;
     default_row(
         ui,
-        ("Length", "length", explanation),
+        (words::LENGTH, "length", explanation),
         &mut view.form.secs,
         (DEFAULT_SECS, seconds_text(DEFAULT_SECS)),
         |ui, label, secs| {
@@ -179,17 +180,13 @@ fn order_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let Some(default) = spec.section_order else {
         return;
     };
-    let explanation =
-        "Which section is made first. Models are made for one order; their files do not say which";
     default_row(
         ui,
-        ("Order", "order", explanation),
+        (words::ORDER, "order", words::ORDER_HOVER),
         &mut view.form.section_order,
         (default, default.label()),
         |ui, label, order| {
-            ComboBox::from_id_salt("order")
-                .selected_text(order.label())
-                .width(ui.available_width())
+            list_box(ui, "order", order.label())
                 .show_ui(ui, |ui| {
                     for choice in SectionOrder::ALL {
                         ui.selectable_value(order, choice, choice.label());
@@ -197,10 +194,10 @@ fn order_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
                 })
                 .response
                 .labelled_by(label)
-                .on_hover_text(explanation);
+                .on_hover_text(words::ORDER_HOVER);
         },
     );
-    said_ui(ui, view, &["sampling", "extend"]);
+    said_ui(ui, view, &["sampling"]);
 }
 
 /// How many sections there are, and how long they are together.
@@ -214,25 +211,25 @@ fn sections_text(view: &View<'_>, spec: &ModelSpec) -> String {
         order: SectionOrder::default(),
         lead: 1,
     };
-    let secs = seconds_text(f64::from(sections.num_frames()) / fps);
-    let noun = if count == 1 { "section" } else { "sections" };
-    format!("{count} {noun}, {secs} at {fps} frames a second")
+    words::sections(count, f64::from(sections.num_frames()) / fps, fps)
 }
 
 fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let explanation = "How long the clip is. One frame is a picture";
+    let explanation = words::LENGTH_HOVER;
     let default = spec.defaults.num_frames;
     default_row(
         ui,
-        ("Length", "length", explanation),
+        (words::LENGTH, "length", explanation),
         &mut view.form.num_frames,
-        (default, format!("{default} frames")),
+        (default, words::frames(default)),
         |ui, label, num_frames| {
             let stride = spec.limits.frame_stride.max(1);
             // In whole groups, and told in frames.
             let whole = |num_frames: u32| num_frames.saturating_sub(1) / stride * stride + 1;
             let mut frames = whole(*num_frames);
-            ui.spacing_mut().slider_width = (ui.available_width() - 106.0).max(40.0);
+            let gap = ui.spacing().item_spacing.x;
+            ui.spacing_mut().slider_width =
+                (ui.available_width() - theme::FRAMES_WIDTH - gap).max(theme::VALUE_WIDTH);
             let slider = Slider::new(&mut frames, 1..=whole(spec.limits.max_frames))
                 .step_by(f64::from(stride))
                 .show_value(false);
@@ -244,14 +241,13 @@ fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
             {
                 *num_frames = frames;
             }
-            ui.add(
-                DragValue::new(num_frames)
-                    .range(0..=100_000)
-                    .speed(f64::from(stride) / 8.0)
-                    .suffix(" frames"),
-            )
-            .on_hover_text(format!("A multiple of {stride}, plus one"))
-            .accessible_name("Frames");
+            let value = DragValue::new(num_frames)
+                .range(0..=100_000)
+                .speed(f64::from(stride) / 8.0)
+                .suffix(" frames");
+            number(ui, theme::FRAMES_WIDTH, value)
+                .on_hover_text(words::frames_of(stride))
+                .accessible_name("Frames");
         },
     );
     field_hint(ui, &length_text(view, spec));
@@ -262,21 +258,17 @@ fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 fn length_text(view: &View<'_>, spec: &ModelSpec) -> String {
     let form = &view.form;
     let (num_frames, fps) = (form.num_frames_for(spec), form.fps_for(spec));
-    let secs = |num_frames: u32, fps: f64| seconds_text(f64::from(num_frames) / fps);
-    if let Some(clip) = view.app.inputs.clip() {
+    if let Some(clip) = sources(view).extend {
         let info = &clip.info;
         // The new part begins with the old one's last frame.
         let num_new = num_frames.saturating_sub(1);
-        return format!(
-            "{} more, {} in all at {} frames a second",
-            secs(num_new, info.fps),
-            secs(num_new.saturating_add(info.num_frames), info.fps),
-            (info.fps * 100.0).round() / 100.0
-        );
+        let num_all = num_new.saturating_add(info.num_frames);
+        let secs = |num_frames: u32| f64::from(num_frames) / info.fps;
+        return words::longer(secs(num_new), secs(num_all), info.fps);
     }
     if num_frames == 1 {
-        "A single picture".to_owned()
+        words::ONE_PICTURE.to_owned()
     } else {
-        format!("{} at {fps} frames a second", secs(num_frames, fps))
+        words::length(f64::from(num_frames) / fps, fps)
     }
 }

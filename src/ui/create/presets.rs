@@ -8,6 +8,7 @@ use safelight_core::presets::{PresetValues, Quality};
 
 use crate::app::commands::{AppCommand, PresetsCommand, RestoreCommand};
 use crate::app::presets::choices::{PresetChoice, PresetKey};
+use crate::ui::create::{sources, words};
 use crate::ui::widgets::{choice, field_hint, icon_button, row, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -21,7 +22,7 @@ pub struct PresetsPanel {
 
 pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let choices = view.app.presets.choices(spec);
-    let source = view.app.inputs.sources().size();
+    let source = sources(view).size();
     let form = &view.form;
     let chosen = choices.iter().position(|choice| {
         // One that sets nothing stands everywhere.
@@ -29,10 +30,11 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     });
     let can_undo =
         form.before_preset.is_some() || chosen.is_some_and(|at| !is_own_way(&choices[at]));
-    let explanation = "Values that go together: steps, guidance, size and more at once";
     let mut wish = None;
-    row(ui, "Preset", explanation, |ui, _| {
+    row(ui, words::PRESET, words::PRESET_HOVER, |ui, _| {
         ui.horizontal_wrapped(|ui| {
+            // Close together: all have room in a form that nobody made wider.
+            ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
             for (index, preset) in choices.iter().enumerate() {
                 let is_chosen = chosen == Some(index);
                 if choice(ui, is_chosen, &preset.name, &hover_text(preset)).clicked() {
@@ -44,24 +46,23 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
                     });
                 }
             }
-            // It stays when a value was changed since.
-            if can_undo {
-                let reset = ui
-                    .button("Reset")
-                    .on_hover_text("Back to the values before the preset");
-                if reset.clicked() {
-                    wish = Some(PresetsCommand::Undo);
-                }
+            // It stays when a value was changed since, and its place is kept for it.
+            let (name, hover) = (words::PRESET_RESET, words::PRESET_RESET_HOVER);
+            ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
+            let reset = |ui: &mut Ui| icon_button(ui, icons::RESET, name, hover).clicked();
+            if ui.add_enabled_ui(can_undo, reset).inner {
+                wish = Some(PresetsCommand::Undo);
             }
             // The menu stays open while presets before it come and go.
             ui.push_id("preset menu", |ui| menu_button(ui, view));
         });
     });
-    // What a distilled model needs is worth a line; what a draft is, the hover text says.
-    if let Some(preset) = chosen.map(|index| &choices[index])
-        && matches!(preset.key, PresetKey::Model(_))
-    {
-        field_hint(ui, &preset.note);
+    // What a distilled model needs is worth a line, for which there is room where it may come; what a draft is, the
+    // hover text says.
+    let of_model = |preset: &&PresetChoice| matches!(preset.key, PresetKey::Model(_));
+    if choices.iter().any(|preset| of_model(&preset)) {
+        let preset = chosen.map(|index| &choices[index]).filter(of_model);
+        field_hint(ui, preset.map_or(" ", |preset| preset.note.as_str()));
     }
     view.commands.extend(wish.map(AppCommand::Presets));
 }
@@ -73,24 +74,19 @@ fn is_own_way(preset: &PresetChoice) -> bool {
 
 /// What it is for, and what it sets.
 fn hover_text(preset: &PresetChoice) -> String {
-    let sets = format!("Sets {}", preset.values.described());
-    if preset.note.is_empty() {
-        sets
-    } else {
-        format!("{}\n{sets}", preset.note)
-    }
+    words::preset_sets(&preset.note, &preset.values.described())
 }
 
 fn menu_button(ui: &mut Ui, view: &mut View<'_>) {
-    let icon = RichText::new(icons::CARET_DOWN).size(14.0);
+    let icon = RichText::new(icons::CARET_DOWN).size(theme::CHEVRON);
     let button = Button::new(icon).frame_when_inactive(false);
     let config = MenuConfig::new().close_behavior(PopupCloseBehavior::CloseOnClickOutside);
     let (response, _) = MenuButton::from_button(button)
         .config(config)
         .ui(ui, |ui| menu_ui(ui, view));
     let response = response
-        .on_hover_text("Keep these settings as a preset of your own, or take them from a file")
-        .accessible_name("Preset menu");
+        .on_hover_text(words::PRESET_MENU_HOVER)
+        .accessible_name(words::PRESET_MENU);
     if response.clicked() {
         view.push(PresetsCommand::Reload);
     }
@@ -99,9 +95,9 @@ fn menu_button(ui: &mut Ui, view: &mut View<'_>) {
 fn menu_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.set_width(theme::MENU_WIDTH);
     if ui
-        .button(with_icon(icons::FOLDER_OPEN, "From a file…"))
-        .on_hover_text("Takes over what a picture, a clip or a JSON file says of how it was made, here or by another program")
-        .accessible_name("From a file…")
+        .button(with_icon(icons::FOLDER_OPEN, words::FROM_FILE))
+        .on_hover_text(words::FROM_FILE_HOVER)
+        .accessible_name(words::FROM_FILE)
         .clicked()
     {
         view.push(RestoreCommand::Pick);
@@ -119,18 +115,18 @@ fn save_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
         let name = &mut view.panels.presets.new_name;
         let edit = TextEdit::singleline(name)
-            .hint_text("A name for these settings")
+            .hint_text(words::PRESET_NAME_HINT)
             .desired_width(theme::MENU_WIDTH - 76.0);
         let response = ui
             .add(edit)
-            .on_hover_text("Size, length, steps, guidance and the like; not the prompts, the pictures, the LoRAs and the seed. A name that is taken already gets these values")
-            .accessible_name("Preset name");
+            .on_hover_text(words::PRESET_NAME_HOVER)
+            .accessible_name(words::PRESET_NAME);
         let is_entered = response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
         let is_named = !name.trim().is_empty();
         let save = ui
-            .add_enabled(is_named, Button::new("Save"))
-            .on_hover_text("Keep these settings under this name")
-            .accessible_name("Save preset");
+            .add_enabled(is_named, Button::new(words::SAVE))
+            .on_hover_text(words::SAVE_HOVER)
+            .accessible_name(words::SAVE_PRESET);
         is_wanted = is_named && (is_entered || save.clicked());
     });
     if is_wanted {
@@ -149,11 +145,13 @@ fn own_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
             let edit = TextEdit::singleline(to).desired_width(theme::MENU_WIDTH - 90.0);
             let response = ui
                 .add(edit)
-                .on_hover_text("The preset's new name")
-                .accessible_name("New preset name");
+                .on_hover_text(words::NEW_NAME_HOVER)
+                .accessible_name(words::NEW_PRESET_NAME);
             let is_entered =
                 response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
-            let done = ui.button("Rename").on_hover_text("Give it this name");
+            let done = ui
+                .button(words::RENAME)
+                .on_hover_text(words::RENAME_DONE_HOVER);
             if is_entered || done.clicked() {
                 wish = Some(PresetsCommand::Rename {
                     from: from.clone(),
@@ -166,16 +164,15 @@ fn own_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
         label.on_hover_text(name);
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
             let delete = format!("Delete preset {name}");
-            if icon_button(ui, icons::TRASH, &delete, "Delete this preset").clicked() {
+            if icon_button(ui, icons::TRASH, &delete, words::DELETE_HOVER).clicked() {
                 wish = Some(PresetsCommand::Delete(name.to_owned()));
             }
             let rename = format!("Rename preset {name}");
-            if icon_button(ui, icons::PENCIL, &rename, "Give it another name").clicked() {
+            if icon_button(ui, icons::PENCIL, &rename, words::RENAME_HOVER).clicked() {
                 view.panels.presets.renaming = Some((name.to_owned(), name.to_owned()));
             }
             let update = format!("Update preset {name}");
-            let explanation = "Give it the values that the form has now";
-            if icon_button(ui, icons::SAVE, &update, explanation).clicked() {
+            if icon_button(ui, icons::SAVE, &update, words::UPDATE_HOVER).clicked() {
                 wish = Some(PresetsCommand::Save(name.to_owned()));
             }
         });

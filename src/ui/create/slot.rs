@@ -7,77 +7,13 @@ use egui::{
     Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
 };
 use safelight_core::gallery::THUMB_SIDE;
-use safelight_core::job::SourceClip;
-use safelight_core::model::{ImageRole, ModelSpec};
-use safelight_core::units::seconds_text;
 
 use crate::app::commands::{InputsCommand, MaskCommand};
-use crate::app::inputs::{Slot, Source};
+use crate::app::inputs::{Input, Slot, Source};
 use crate::app::thumbs::Pictured;
+use crate::ui::create::words;
 use crate::ui::widgets::{badge, icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
-
-pub(super) struct Words {
-    pub heading: &'static str,
-    choose: &'static str,
-    remove: &'static str,
-    other: &'static str,
-    pub explanation: &'static str,
-}
-
-impl Words {
-    /// As the chosen model uses what stands there.
-    pub fn of(slot: Slot, spec: Option<&ModelSpec>) -> Self {
-        match slot {
-            Slot::Start => {
-                let (heading, explanation) = start_words(spec);
-                Self {
-                    heading,
-                    choose: "Choose a start picture",
-                    remove: "Remove start picture",
-                    other: "Choose another picture",
-                    explanation,
-                }
-            }
-            Slot::Mask => Self {
-                heading: "Mask",
-                choose: "Choose a mask",
-                remove: "Remove mask",
-                other: "Choose another mask",
-                explanation: "Which part of the picture is made anew: white is, black stays. A picture of the same shape: drop it here, or choose a file",
-            },
-            Slot::End => Self {
-                heading: "End picture",
-                choose: "Choose an end picture",
-                remove: "Remove end picture",
-                other: "Choose another end picture",
-                explanation: "The clip ends on this picture. Drop a second file, paste one, or choose a file",
-            },
-        }
-    }
-}
-
-/// What a model does with its start picture.
-fn start_words(spec: Option<&ModelSpec>) -> (&'static str, &'static str) {
-    match spec.map(|spec| spec.image_role) {
-        Some(ImageRole::FirstFrame) | None => (
-            "Start picture",
-            "The clip begins with this picture. Drop a file anywhere in the window, paste one, or choose a file. A clip is gone on from",
-        ),
-        Some(ImageRole::Base) => (
-            "Start picture",
-            "The new picture is made from this one; the strength says how much of it stays. Drop a file anywhere in the window, paste one, or choose a file",
-        ),
-        Some(ImageRole::Canvas) => (
-            "Picture to fill",
-            "What the mask shows white is made anew, the rest of this picture stays. Drop a file anywhere in the window, paste one, or choose a file",
-        ),
-        Some(ImageRole::Reference) => (
-            "Picture to change",
-            "The prompt says what to change in this picture. Drop a file anywhere in the window, paste one, or choose a file",
-        ),
-    }
-}
 
 /// Draws the place over the width there is; a narrow one stands beside another.
 pub(super) fn slot_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) {
@@ -93,19 +29,19 @@ pub(super) fn slot_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: b
 
 fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Rect {
     let palette = palette(ui);
-    let words = Words::of(slot, view.model());
+    let words = words::slot(slot, view.model());
     let is_next = slot == Slot::Start || view.app.inputs.get(Slot::Start).is_some();
     let text = if view.app.inputs.is_opening() && is_next {
-        "Opening…".to_owned()
+        words::OPENING.to_owned()
     } else if is_narrow {
         let what = if slot == Slot::Mask {
-            "Drop a mask,\nor choose a file…"
+            words::DROP_MASK_NARROW
         } else {
-            "Drop a picture,\nor choose a file…"
+            words::DROP_PICTURE_NARROW
         };
         with_icon(icons::UPLOAD, what)
     } else {
-        with_icon(icons::UPLOAD, "Drop a picture here, or choose a file…")
+        with_icon(icons::UPLOAD, words::DROP_PICTURE)
     };
     let height = match (is_narrow, view.app.inputs.is_empty()) {
         (true, true) => theme::EMPTY_TILE_HEIGHT,
@@ -158,7 +94,7 @@ fn dashed_frame(ui: &Ui, rect: Rect, colour: Color32) {
 }
 
 /// The picture at the left, its facts at the right.
-fn wide_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Source) -> Rect {
+fn wide_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rect {
     let drawn = tile(ui).show(ui, |ui| {
         ui.set_width(ui.available_width());
         ui.horizontal(|ui| {
@@ -177,7 +113,7 @@ fn wide_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Source) -> Rect
 }
 
 /// The picture above, its name and buttons below, as high as an empty place.
-fn narrow_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Source) -> Rect {
+fn narrow_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rect {
     let drawn = tile(ui).show(ui, |ui| {
         let inner = f32::from(theme::TILE_MARGIN) * 2.0;
         ui.set_width(ui.available_width());
@@ -207,15 +143,9 @@ fn tile(ui: &Ui) -> Frame {
         .inner_margin(Margin::same(theme::TILE_MARGIN))
 }
 
-fn thumb_ui(ui: &mut Ui, view: &View<'_>, slot: Slot, input: &Source, size: Vec2) -> Response {
-    let name = input.file_name();
-    let what = match (input, slot) {
-        (Source::Clip(_), _) => "Last frame of",
-        (Source::Picture(_), Slot::Start) => "Start picture",
-        (Source::Picture(_), Slot::End) => "End picture",
-        (Source::Picture(_), Slot::Mask) => "Mask",
-    };
-    let pictured = Pictured::Input(input.path().to_owned());
+fn thumb_ui(ui: &mut Ui, view: &View<'_>, slot: Slot, input: &Input, size: Vec2) -> Response {
+    let is_clip = matches!(input.source, Source::Clip(_));
+    let pictured = Pictured::Input(input.source.path().to_owned());
     let Some(Ok(thumb)) = view.app.cx.thumbs.get(pictured, THUMB_SIDE) else {
         // It was forgotten while it was not seen, and comes in a moment.
         return ui.allocate_response(size, Sense::hover());
@@ -223,9 +153,9 @@ fn thumb_ui(ui: &mut Ui, view: &View<'_>, slot: Slot, input: &Source, size: Vec2
     let image = Image::new(thumb)
         .fit_to_exact_size(size)
         .corner_radius(CornerRadius::same(4))
-        .alt_text(format!("{what} {name}"));
+        .alt_text(words::thumb(slot, is_clip, &input.source.file_name()));
     let response = ui.add(image);
-    if matches!(input, Source::Clip(_)) {
+    if is_clip {
         // The picture keeps its aspect in the middle of what it was given.
         let scale = size / thumb.size_vec2().max(Vec2::splat(1.0));
         let drawn = thumb.size_vec2() * scale.min_elem();
@@ -234,7 +164,7 @@ fn thumb_ui(ui: &mut Ui, view: &View<'_>, slot: Slot, input: &Source, size: Vec2
     response
 }
 
-/// A film strip in the corner: this is more than a picture.
+/// Marks the lower left corner of a clip's frame.
 fn clip_badge(ui: &Ui, picture: Rect) {
     let palette = palette(ui);
     let rect = Rect::from_min_size(
@@ -245,51 +175,40 @@ fn clip_badge(ui: &Ui, picture: Rect) {
     badge(ui, rect, palette.accent, icons::FILM, ink);
 }
 
-fn name_ui(ui: &mut Ui, input: &Source) {
-    ui.add(Label::new(input.file_name()).truncate())
-        .on_hover_text(input.path().display().to_string());
+fn name_ui(ui: &mut Ui, input: &Input) {
+    ui.add(Label::new(input.source.file_name()).truncate())
+        .on_hover_text(input.source.path().display().to_string());
 }
 
-fn facts_ui(ui: &mut Ui, input: &Source) {
+fn facts_ui(ui: &mut Ui, input: &Input) {
     let weak = palette(ui).weak;
-    let (width, height) = input.size();
+    let (width, height) = input.source.size();
     let small = |text: String| RichText::new(text).small().color(weak);
-    match input {
+    match &input.source {
         Source::Picture(_) => {
-            ui.add(Label::new(small(format!("{width} × {height} pixels"))).truncate());
+            ui.add(Label::new(small(words::pixels(width, height))).truncate());
         }
         Source::Clip(clip) => {
-            ui.add(Label::new(small(length_text(clip))).truncate())
-                .on_hover_text(format!("{width} × {height} pixels"));
+            let length = words::clip_length(clip.info.num_frames, clip.info.fps);
+            ui.add(Label::new(small(length)).truncate())
+                .on_hover_text(words::pixels(width, height));
         }
     }
 }
 
-/// `81 frames, 5.1 s at 16 fps`.
-fn length_text(clip: &SourceClip) -> String {
-    let info = &clip.info;
-    let secs = f64::from(info.num_frames) / info.fps.max(f64::EPSILON);
-    let fps = (info.fps * 100.0).round() / 100.0;
-    format!(
-        "{} frames, {} at {fps} fps",
-        info.num_frames,
-        seconds_text(secs)
-    )
-}
-
-fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Source) {
-    let words = Words::of(slot, view.model());
-    let (name, explanation) = match input {
-        Source::Clip(_) => ("Remove clip", "Do not go on from this clip"),
-        Source::Picture(_) => (words.remove, "Go on without it"),
+fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
+    let words = words::slot(slot, view.model());
+    let (name, explanation) = match &input.source {
+        Source::Clip(_) => (words::REMOVE_CLIP, words::REMOVE_CLIP_HOVER),
+        Source::Picture(_) => (words.remove, words::REMOVE_PICTURE_HOVER),
     };
     if icon_button(ui, icons::TRASH, name, explanation).clicked() {
         view.push(InputsCommand::Remove(slot));
     }
     if slot == Slot::Mask {
-        paint_button(ui, view, "Edit mask", "Paint over this mask");
+        paint_button(ui, view, words::EDIT_MASK, words::EDIT_MASK_HOVER);
     }
-    let other = icon_button(ui, icons::FOLDER_OPEN, words.other, "Choose another file…");
+    let other = icon_button(ui, icons::FOLDER_OPEN, words.other, words::OTHER_FILE);
     if other.clicked() && !view.app.cx.background.is_asking() {
         view.push(InputsCommand::Pick(slot));
     }
@@ -301,7 +220,7 @@ pub(super) fn paint_button(ui: &mut Ui, view: &mut View<'_>, name: &str, explana
     let has_picture = view.app.inputs.get(Slot::Start).is_some();
     ui.add_enabled_ui(is_free && has_picture, |ui| {
         let button = icon_button(ui, icons::BRUSH, name, explanation);
-        let button = button.on_disabled_hover_text("Choose the picture first");
+        let button = button.on_disabled_hover_text(words::PICTURE_FIRST);
         if button.clicked() {
             view.push(MaskCommand::Open);
         }

@@ -14,6 +14,8 @@ use crate::app::commands::{GalleryCommand, PlayerCommand};
 use crate::app::notices::sentence;
 use crate::app::thumbs::Pictured;
 use crate::ui::gallery::actions::menu_ui;
+use crate::ui::gallery::words::{self, Kind};
+use crate::ui::results::{Subject, drag};
 use crate::ui::widgets::{badge, palette, text_at, texture_ui};
 use crate::ui::{View, icons, theme};
 
@@ -26,7 +28,8 @@ const BADGE_HEIGHT: f32 = 20.0;
 const SMALL_SIDE: u32 = 160;
 
 pub(super) fn cell_ui(ui: &Ui, view: &mut View<'_>, index: usize, entry: &Arc<Entry>, rect: Rect) {
-    let response = ui.interact(rect, Id::unique(("gallery", entry.thumb)), Sense::click());
+    let id = Id::unique(("gallery", entry.thumb));
+    let response = ui.interact(rect, id, Sense::click_and_drag());
     let page = &view.app.gallery;
     let is_chosen = page.selection.contains(&entry.path);
     response
@@ -46,6 +49,7 @@ pub(super) fn cell_ui(ui: &Ui, view: &mut View<'_>, index: usize, entry: &Arc<En
     let broken = picture_ui(ui, view, entry, rect);
     badges_ui(ui, entry, rect);
     edge_ui(ui, view, entry, &response, is_chosen);
+    drag::source(&response, || Subject::of_entry(entry));
     response.context_menu(|ui| menu_ui(ui, view, entry));
     response.on_hover_ui(|ui| hover_ui(ui, entry, broken.as_deref()));
 }
@@ -59,18 +63,13 @@ pub(in crate::ui) fn name_of(entry: &Entry) -> String {
         prompt.chars().take(NAME_CHARS).collect()
     };
     let kind = if matches!(entry.reading, Reading::Broken(_)) {
-        "unreadable"
+        Kind::Unreadable
     } else if entry.is_clip() {
-        "clip"
+        Kind::Clip
     } else {
-        "picture"
+        Kind::Picture
     };
-    let favourite = if entry.is_favourite {
-        ", favourite"
-    } else {
-        ""
-    };
-    format!("{what}, {kind}{favourite}")
+    words::result_name(&what, kind, entry.is_favourite)
 }
 
 /// The picture in its own shape, or a quiet sign; tells why there is none.

@@ -12,6 +12,7 @@ use crate::app::commands::DesktopCommand;
 use crate::app::notices::sentence;
 use crate::app::thumbs::Pictured;
 use crate::ui::gallery::actions::{actions_ui, file_actions_ui};
+use crate::ui::gallery::words;
 use crate::ui::widgets::{fitted, icon_button, palette, texture_ui};
 use crate::ui::{View, icons, theme};
 
@@ -31,8 +32,8 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
             } else {
                 picture_ui(ui, view, &entry);
             }
-            file_actions_ui(ui, view, &entry, num_chosen);
-            actions_ui(ui, view, &entry, num_chosen);
+            file_actions_ui(ui, view, &entry);
+            actions_ui(ui, view, &entry);
             if num_chosen <= 1 {
                 prompt_ui(ui, view, &entry);
                 facts_ui(ui, view, &entry);
@@ -43,15 +44,9 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
 /// Nothing is chosen: the place stays, so that the rows beside it do too.
 fn hint_ui(ui: &mut Ui) {
     let weak = palette(ui).weak;
-    ui.label(RichText::new("Choose a result to see what made it").color(weak));
+    ui.label(RichText::new(words::SELECT_HINT).color(weak));
     ui.add_space(theme::GAP);
-    for (keys, what) in [
-        ("Arrows", "choose, with Shift several"),
-        ("Enter", "plays, as a double click does"),
-        ("F", "makes a favourite"),
-        ("Delete", "moves to the trash"),
-        ("Ctrl+F", "searches"),
-    ] {
+    for (keys, what) in words::KEYS {
         fact_ui(ui, keys, what);
     }
 }
@@ -72,7 +67,7 @@ fn picture_ui(ui: &mut Ui, view: &View<'_>, entry: &Arc<Entry>) {
 }
 
 fn several_ui(ui: &mut Ui, view: &View<'_>, count: usize) {
-    ui.label(RichText::new(format!("{count} results chosen")).strong());
+    ui.label(RichText::new(words::selected(count)).strong());
     let chosen = view.app.gallery.chosen();
     let bytes = chosen.iter().map(|entry| entry.stamp.bytes).sum();
     ui.label(RichText::new(size_text(bytes)).color(palette(ui).weak));
@@ -84,9 +79,13 @@ fn prompt_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
         return;
     };
     let weak = palette(ui).weak;
-    for (name, text) in [
-        ("Prompt", &facts.prompt),
-        ("Negative prompt", &facts.negative_prompt),
+    for (name, copy, text) in [
+        (words::PROMPT, words::COPY_PROMPT, &facts.prompt),
+        (
+            words::NEGATIVE_PROMPT,
+            words::COPY_NEGATIVE_PROMPT,
+            &facts.negative_prompt,
+        ),
     ] {
         if text.is_empty() {
             continue;
@@ -94,8 +93,7 @@ fn prompt_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
         ui.add_space(theme::SMALL_GAP);
         ui.horizontal(|ui| {
             ui.label(RichText::new(name).color(weak));
-            let copy = format!("Copy {}", name.to_lowercase());
-            if icon_button(ui, icons::COPY, &copy, "Put it on the clipboard").clicked() {
+            if icon_button(ui, icons::COPY, copy, words::COPY_MORE).clicked() {
                 view.push(DesktopCommand::CopyText(text.clone()));
             }
         });
@@ -113,31 +111,38 @@ fn facts_ui(ui: &mut Ui, view: &View<'_>, entry: &Entry) {
     if let Some(facts) = entry.facts() {
         making_ui(ui, facts);
     }
-    fact_ui(ui, "Made", &entry.made);
+    fact_ui(ui, words::MADE, &entry.made);
     let place = view.app.gallery.place_of(&entry.path).display();
     let file = format!("{place}, {}", size_text(entry.stamp.bytes));
-    fact_ui(ui, "File", &file);
+    fact_ui(ui, words::FILE, &file);
 }
 
 /// What made it, and what it is.
 fn making_ui(ui: &mut Ui, facts: &Facts) {
+    let number = |number: Option<f64>| number.map(|it| it.to_string()).unwrap_or_default();
+    let from = &facts.made_from;
+    // Without a start picture it says nothing.
+    let strength = from.strength.filter(|_| !from.start.is_empty());
     let rows = [
-        ("Model", facts.model.clone()),
+        (words::MODEL, facts.model.clone()),
+        (words::LORAS, from.loras.join("\n")),
         (
-            "Seed",
+            words::SEED,
             facts.seed.map(|seed| seed.to_string()).unwrap_or_default(),
         ),
-        ("Sampler", sampler_text(facts)),
+        (words::SAMPLER, sampler_text(facts)),
+        (words::GUIDANCE, number(facts.guidance_scale)),
+        (words::START_PICTURE, from.start.clone()),
+        (words::STRENGTH, number(strength)),
+        (words::END_PICTURE, from.end.clone()),
+        (words::MASK, from.mask.clone()),
+        (words::EXTENDS, from.extended.clone()),
+        (words::SIZE, format!("{} × {}", facts.width, facts.height)),
+        (words::LENGTH, length_text(facts)),
         (
-            "Guidance",
-            facts
-                .guidance_scale
-                .map(|scale| scale.to_string())
-                .unwrap_or_default(),
+            words::TIME,
+            facts.secs.map(duration_text).unwrap_or_default(),
         ),
-        ("Size", format!("{} × {}", facts.width, facts.height)),
-        ("Length", length_text(facts)),
-        ("Took", facts.secs.map(duration_text).unwrap_or_default()),
     ];
     for (name, text) in rows {
         fact_ui(ui, name, &text);
@@ -145,23 +150,14 @@ fn making_ui(ui: &mut Ui, facts: &Facts) {
 }
 
 fn sampler_text(facts: &Facts) -> String {
-    let label = facts
-        .sampler
-        .parse::<safelight_core::job::Sampler>()
-        .map_or_else(
-            |_| facts.sampler.clone(),
-            |sampler| sampler.label().to_owned(),
-        );
-    match facts.num_steps {
-        Some(1) => format!("{label}, 1 step"),
-        Some(steps) => format!("{label}, {steps} steps"),
-        None => label,
-    }
+    let sampler = facts.sampler.parse::<safelight_core::job::Sampler>();
+    let label = sampler.map_or(facts.sampler.as_str(), |sampler| sampler.label());
+    words::num_steps(label, facts.num_steps)
 }
 
 fn length_text(facts: &Facts) -> String {
     facts.clip_secs().map_or_else(String::new, |secs| {
-        format!("{}, {} frames", seconds_text(secs), facts.num_frames)
+        words::length(&seconds_text(secs), facts.num_frames)
     })
 }
 

@@ -6,7 +6,7 @@ use egui::{Event, Key, Modifiers, Popup, Ui};
 
 use crate::app::commands::{AppCommand, GalleryCommand, PlayerCommand};
 use crate::ui::View;
-use crate::ui::gallery::actions::{favour, trash};
+use crate::ui::gallery::actions::{favour_command, trash_command};
 
 /// The id of the search field, below its parent's.
 pub(super) const SEARCH_FIELD: &str = "gallery-search";
@@ -40,10 +40,10 @@ pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
     // A key that is held throws one batch away, not one after the other.
     let is_fresh = is_pressed_anew(ui, Key::Delete);
     if pressed(Modifiers::NONE, Key::Delete) && is_fresh {
-        view.push(trash(view));
+        view.push(trash_command(view));
     }
     if pressed(Modifiers::NONE, Key::F) {
-        view.push(favour(view));
+        view.push(favour_command(view));
     }
 }
 

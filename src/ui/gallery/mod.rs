@@ -7,6 +7,7 @@ pub(in crate::ui) mod cell;
 mod details;
 mod grid;
 mod keys;
+pub mod words;
 
 use egui::{
     Align, Align2, Button, CentralPanel, ComboBox, FontId, Frame, Layout, Margin, Panel, RichText,
@@ -17,7 +18,7 @@ use safelight_core::gallery::{Query, Show, Sort};
 use crate::app::commands::{AppCommand, GalleryCommand};
 use crate::app::notices::sentence;
 use crate::app::state::Page;
-use crate::ui::widgets::{choice, icon_button, icon_toggle, palette, wide_note};
+use crate::ui::widgets::{choice, icon_button, icon_toggle, palette, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 
 /// What the page remembers for itself.
@@ -87,76 +88,54 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     let words = count_text(view);
     let palette = palette(ui);
     ui.horizontal(|ui| {
-        ui.label(RichText::new("Gallery").heading().strong());
+        ui.label(RichText::new(words::TITLE).heading().strong());
         ui.add_space(theme::SMALL_GAP);
         ui.label(RichText::new(words).color(palette.weak));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if icon_button(ui, icons::X, "Close the gallery", "Back to the picture").clicked() {
+            if icon_button(ui, icons::X, words::CLOSE, words::CLOSE_MORE).clicked() {
                 view.push(AppCommand::Show(Page::Watch));
             }
             let mut side = view.app.gallery.look.side;
             let slider = Slider::new(&mut side, theme::GALLERY_SIDES).show_value(false);
             ui.spacing_mut().slider_width = theme::GALLERY_SLIDER;
-            let explanation = "How large the small pictures are";
-            let slider = ui.add(slider).on_hover_text(explanation);
-            if slider.accessible_name("Size of the pictures").changed() {
+            let slider = ui.add(slider).on_hover_text(words::THUMBNAIL_SIZE_MORE);
+            if slider.accessible_name(words::THUMBNAIL_SIZE).changed() {
                 view.push(GalleryCommand::Resize(side));
             }
         });
     });
 }
 
-/// `1,234 results`, `3 of 1,234 results`.
+/// `1,234 results, 3 still to read…`
 fn count_text(view: &View<'_>) -> String {
     let page = &view.app.gallery;
     let Some(listing) = &page.listing else {
-        return "Looking…".to_owned();
+        return words::LOADING.to_owned();
     };
-    let count = listing.items.len();
-    let mut text = match count {
-        1 => "1 result".to_owned(),
-        more => format!("{} results", grouped(more)),
-    };
-    if page.query.leaves_out() {
-        text.push_str(" found");
-    }
+    let mut text = words::count(listing.items.len(), page.query.leaves_out());
     if listing.is_looking {
-        text.push_str(", looking for more…");
+        text = words::looking(&text);
     } else if listing.num_unread > 0 {
-        text = format!("{text}, {} still to read…", grouped(listing.num_unread));
+        text = words::still_reading(&text, listing.num_unread);
     }
     match page.selection.len() {
         0 | 1 => text,
-        more => format!("{text}, {} chosen", grouped(more)),
+        more => words::with_selected(&text, more),
     }
-}
-
-/// `12,345`.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
     let mut query = view.app.gallery.query.clone();
     ui.horizontal_wrapped(|ui| {
-        let hint = format!("{}  Search", icons::SEARCH);
+        let hint = with_icon(icons::SEARCH, words::SEARCH_HINT);
         let field = TextEdit::singleline(&mut query.words)
             .id_salt(keys::SEARCH_FIELD)
             .hint_text(hint)
             .desired_width(theme::GALLERY_SEARCH.min(ui.available_width()));
-        let explanation = "Words of the prompt, the model, the file's name or the seed; all of them must be there (Ctrl+F)";
         let field = ui
             .add(field)
-            .on_hover_text(explanation)
-            .accessible_name("Search results");
+            .on_hover_text(words::SEARCH_MORE)
+            .accessible_name(words::SEARCH);
         if std::mem::take(&mut view.panels.gallery.is_search_wanted) {
             field.request_focus();
         }
@@ -165,22 +144,26 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
             if query.words.is_empty() {
                 ui.set_invisible();
             }
-            if icon_button(ui, icons::X, "Clear the search", "Show all again").clicked() {
+            if icon_button(ui, icons::X, words::CLEAR_SEARCH, words::CLEAR_SEARCH_MORE).clicked() {
                 query.words.clear();
             }
         });
         for show in Show::ALL {
-            let explanation = match show {
-                Show::All => "Pictures and clips",
-                Show::Pictures => "Only pictures",
-                Show::Clips => "Only clips",
-            };
+            let explanation = words::show_more(show);
             if choice(ui, query.show == show, show.label(), explanation).clicked() {
                 query.show = show;
             }
         }
-        let explanation = "Only favourites";
-        if icon_toggle(ui, query.only_favourites, icons::STAR, explanation, explanation).clicked() {
+        let explanation = words::ONLY_FAVOURITES;
+        if icon_toggle(
+            ui,
+            query.only_favourites,
+            icons::STAR,
+            explanation,
+            explanation,
+        )
+        .clicked()
+        {
             query.only_favourites = !query.only_favourites;
         }
         ComboBox::from_id_salt("sort")
@@ -191,8 +174,8 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
                 }
             })
             .response
-            .on_hover_text("Which results come first")
-            .accessible_name("Order of the results");
+            .on_hover_text(words::SORT_MORE)
+            .accessible_name(words::SORT);
     });
     if query != view.app.gallery.query {
         view.push(GalleryCommand::Ask(query));
@@ -207,24 +190,6 @@ fn problems_ui(ui: &mut Ui, view: &View<'_>) {
     }
 }
 
-/// What leaves results out.
-fn advice_of(query: &Query) -> String {
-    let shown = match (query.show, query.only_favourites) {
-        (Show::All, false) => "",
-        (Show::All, true) => "Only favourites are shown",
-        (Show::Pictures, false) => "Only pictures are shown",
-        (Show::Clips, false) => "Only clips are shown",
-        (Show::Pictures, true) => "Only pictures that are favourites are shown",
-        (Show::Clips, true) => "Only clips that are favourites are shown",
-    };
-    let words = "Other words, or fewer of them, may find more";
-    match (query.words.trim().is_empty(), shown) {
-        (_, "") => words.to_owned(),
-        (true, shown) => shown.to_owned(),
-        (false, shown) => format!("{shown}. {words}"),
-    }
-}
-
 /// Nothing is here yet, or nothing that is looked for.
 fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
     let page = &view.app.gallery;
@@ -234,12 +199,16 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
         .is_some_and(|listing| !listing.is_looking);
     let leaves_out = page.query.leaves_out();
     let (icon, title, advice) = if !is_known {
-        (icons::IMAGES, "Looking for results…", String::new())
+        (icons::IMAGES, words::LOADING, String::new())
     } else if leaves_out {
-        (icons::SEARCH, "Nothing matches", advice_of(&page.query))
+        (
+            icons::SEARCH,
+            words::NO_MATCHES,
+            words::no_matches_more(&page.query),
+        )
     } else {
-        let advice = "Every picture and clip that you make appears here by itself, newest first";
-        (icons::IMAGES, "Nothing here yet", advice.to_owned())
+        let advice = words::NOTHING_YET_MORE.to_owned();
+        (icons::IMAGES, words::NOTHING_YET, advice)
     };
     let palette = palette(ui);
     let area = ui.available_rect_before_wrap();
@@ -258,11 +227,11 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
             ui.label(RichText::new(sentence(&advice)).color(palette.weak));
         }
         if is_known && leaves_out {
-            let all = Button::new("Show all results");
+            let all = Button::new(words::SHOW_ALL);
             if ui
                 .add(all)
-                .on_hover_text("Search for nothing and leave out nothing")
-                .accessible_name("Show all results")
+                .on_hover_text(words::SHOW_ALL_MORE)
+                .accessible_name(words::SHOW_ALL)
                 .clicked()
             {
                 view.push(GalleryCommand::Ask(Query {

@@ -11,10 +11,10 @@ use crate::app::commands::{DesktopCommand, LibraryCommand};
 use crate::app::form::thing_of;
 use crate::app::library::rows::{Listed, Place, needs_text};
 use crate::app::notices::sentence;
-use crate::ui::create::fetch::fetch_ui;
-use crate::ui::library::fit_colour;
-use crate::ui::widgets::{card, icon_button, icon_toggle, main_button, palette, wide_note};
-use crate::ui::{View, icons, theme};
+use crate::ui::downloads::fetch_ui;
+use crate::ui::library::{fit_colour, words};
+use crate::ui::widgets::{card, icon_button, icon_toggle, palette, second_button, wide_note};
+use crate::ui::{View, downloads, icons, theme};
 
 pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(model) = view.app.library.listed().cloned() else {
@@ -43,13 +43,15 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
                     }
                 }
             }
-            fetch_ui(ui, view);
+            if !matches!(model.place, Place::Known(_)) {
+                fetch_ui(ui, view);
+            }
         });
 }
 
 fn nothing_ui(ui: &mut Ui, view: &mut View<'_>) {
     let weak = palette(ui).weak;
-    ui.label(RichText::new("Choose a model in the list to see what it is").color(weak));
+    ui.label(RichText::new(words::NOTHING_CHOSEN).color(weak));
     fetch_ui(ui, view);
 }
 
@@ -73,13 +75,9 @@ fn here_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, spec: &ModelSpec) {
     ui.add_space(theme::SMALL_GAP);
     parts_ui(ui, view, spec);
     ui.add_space(theme::GAP);
-    let text = if is_used {
-        "Go on with this model"
-    } else {
-        "Use this model"
-    };
-    if main_button(ui, true, icons::CHECK_CIRCLE, text)
-        .on_hover_text("Its own sizes and steps stand in the form then; the prompt stays (Enter)")
+    let text = if is_used { words::GO_ON } else { words::USE };
+    if second_button(ui, true, icons::CHECK_CIRCLE, text)
+        .on_hover_text(words::USE_HOVER)
         .clicked()
     {
         view.push(LibraryCommand::Use(spec.id.clone()));
@@ -91,11 +89,12 @@ fn title_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let is_favourite = view.app.library.remembered.favourites.contains(&model.id);
             let explanation = if is_favourite {
-                "It stands above all others; press to end that"
+                words::FAVOURITE_ON
             } else {
-                "Let it stand above all others"
+                words::FAVOURITE_OFF
             };
-            if icon_toggle(ui, is_favourite, icons::STAR, "Favourite", explanation).clicked() {
+            let name = words::FAVOURITE;
+            if icon_toggle(ui, is_favourite, icons::STAR, name, explanation).clicked() {
                 let command = LibraryCommand::Favour(model.id.clone(), !is_favourite);
                 view.push(command);
             }
@@ -107,15 +106,31 @@ fn title_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
 }
 
 fn fit_ui(ui: &mut Ui, view: &View<'_>, model: &Listed) {
-    let Some(fit) = view.app.library.survey.fits.get(&model.id) else {
+    let survey = &view.app.library.survey;
+    let Some(fit) = survey.fits.get(&model.id) else {
         return;
     };
-    let device = view.app.library.survey.machine.as_ref();
-    let device = device.map_or_else(String::new, |machine| {
-        format!("On {}: ", machine.device.name)
-    });
-    let colour = fit_colour(ui, fit.word);
-    wide_note(ui, &format!("{device}{}", fit.text), colour);
+    let colour = fit_colour(ui, Some(fit));
+    wide_note(ui, &sentence(&fit.text), colour);
+    if !fit.ways.is_empty() {
+        wide_note(ui, words::WAYS, palette(ui).text);
+        for way in &fit.ways {
+            wide_note(ui, &words::way(way), palette(ui).text);
+        }
+    } else if let Some(secs) = fit.secs {
+        let text = words::result_time(secs, makes_pictures(view, model));
+        wide_note(ui, &text, palette(ui).weak);
+    }
+}
+
+fn makes_pictures(view: &View<'_>, model: &Listed) -> bool {
+    let models = &view.app.cx.models;
+    let family = match model.place {
+        Place::Here(at) => models.all().get(at).map(|spec| spec.family),
+        Place::Known(at) => models.found.missing.get(at).map(|entry| entry.family),
+        Place::Unusable(_) => None,
+    };
+    family.is_some_and(|family| family.makes_pictures)
 }
 
 fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
@@ -141,20 +156,23 @@ fn facts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
         format!(", {} at {} fps", seconds_text(secs), defaults.fps)
     };
     vec![
-        ("Kind", format!("{} {}", spec.family.label, spec.variant)),
-        ("Makes", format!("{thing}s from {}", needs_text(spec))),
         (
-            "By default",
+            words::KIND,
+            format!("{} {}", spec.family.label, spec.variant),
+        ),
+        (words::MAKES, format!("{thing}s from {}", needs_text(spec))),
+        (
+            words::DEFAULTS,
             format!(
                 "{} × {}{length}, {} steps",
                 defaults.width, defaults.height, defaults.sampling.num_steps
             ),
         ),
-        ("On disk", size_text(spec.bytes)),
+        (words::ON_DISK, size_text(spec.bytes)),
         (
-            "Licence",
+            words::LICENCE,
             if spec.licence.is_empty() {
-                "not stated".to_owned()
+                words::NO_LICENCE.to_owned()
             } else {
                 spec.licence.clone()
             },
@@ -166,14 +184,14 @@ fn facts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
 fn oddities(spec: &ModelSpec) -> Vec<String> {
     let mut odd = Vec::new();
     if spec.licence.to_lowercase().contains("non-commercial") {
-        odd.push("Its licence does not allow commercial use".to_owned());
+        odd.push(words::NON_COMMERCIAL.to_owned());
     }
     if spec.limits.fixed_size {
         let (width, height) = (spec.defaults.width, spec.defaults.height);
-        odd.push(format!("It knows one size only: {width} × {height}"));
+        odd.push(words::one_size(width, height));
     }
     if spec.files.transformer_2.is_some() {
-        odd.push("Two transformers work in turn, one for high noise and one for low".to_owned());
+        odd.push(words::TWO_EXPERTS.to_owned());
     }
     odd
 }
@@ -193,8 +211,8 @@ fn part_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path, part: &ComponentCard)
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let what = part_label(&part.name);
-            let copy = format!("Copy the path of the {what}");
-            if icon_button(ui, icons::COPY, &copy, "Copy the path").clicked() {
+            let copy = words::copy_path_of(what);
+            if icon_button(ui, icons::COPY, &copy, words::COPY_PATH_HOVER).clicked() {
                 view.push(DesktopCommand::CopyText(place.display().to_string()));
             }
             ui.label(RichText::new(size_text(part.bytes)).small());
@@ -236,19 +254,19 @@ fn storage_text(part: &ComponentCard) -> String {
 }
 
 fn place_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path) {
-    fact_ui(ui, "Lies in", &place.display().to_string());
+    fact_ui(ui, words::FOLDER, &place.display().to_string());
     ui.horizontal(|ui| {
         if ui
-            .button("Show folder")
-            .on_hover_text("Open it in the file manager")
+            .button(words::SHOW_FOLDER)
+            .on_hover_text(words::SHOW_FOLDER_HOVER)
             .clicked()
         {
             let command = LibraryCommand::ShowFolder(place.to_path_buf());
             view.push(command);
         }
         if ui
-            .button("Copy path")
-            .on_hover_text("Give the path to the clipboard")
+            .button(words::COPY_PATH)
+            .on_hover_text(words::COPY_PATH_HOVER)
             .clicked()
         {
             view.push(DesktopCommand::CopyText(place.display().to_string()));
@@ -261,14 +279,10 @@ fn unusable_ui(ui: &mut Ui, view: &mut View<'_>, model: &UnusableModel) {
     card(ui, palette(ui).amber.gamma_multiply(0.6)).show(ui, |ui| {
         ui.set_width(ui.available_width());
         if !model.needs.is_empty() {
-            ui.label("It needs");
+            ui.label(words::NEEDS);
             for needed in &model.needs {
                 wide_note(ui, &needed.what, palette(ui).text);
-                wide_note(
-                    ui,
-                    &format!("Get {}", needed.example),
-                    palette(ui).amber,
-                );
+                wide_note(ui, &words::get(&needed.example), palette(ui).amber);
             }
             ui.add_space(theme::SMALL_GAP);
         }
@@ -279,11 +293,8 @@ fn unusable_ui(ui: &mut Ui, view: &mut View<'_>, model: &UnusableModel) {
         place_ui(ui, view, &model.path);
         let is_shown = view.app.fetching.fetch.is_some();
         if model.fetch.is_some() && !is_shown {
-            let button = ui.add(Button::new("Get what is missing…"));
-            if button
-                .on_hover_text("Shows the files, their sizes and where they go; nothing is fetched before you say so")
-                .clicked()
-            {
+            let button = ui.add(Button::new(words::GET_MISSING));
+            if button.on_hover_text(words::ASKS_FIRST).clicked() {
                 let id = model.path.display().to_string();
                 view.push(LibraryCommand::Complete(id));
             }
@@ -299,29 +310,31 @@ fn known_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, entry: &CatalogEnt
         .fetch
         .as_ref()
         .is_some_and(|fetch| fetch.entry.id != entry.id);
+    if !is_other {
+        fetch_ui(ui, view);
+        ui.add_space(theme::SMALL_GAP);
+    }
     fit_ui(ui, view, model);
     if let Some(machine) = &view.app.library.survey.machine
         && let Some(free) = machine.free_bytes
         && let bytes = entry.about_bytes_to_fetch()
         && bytes > free
     {
-        let text = format!(
-            "It takes about {} on the disk, and {} are free",
-            size_text(bytes),
-            size_text(free)
-        );
-        wide_note(ui, &text, palette(ui).error);
+        wide_note(ui, &words::no_room(bytes, free), palette(ui).error);
     }
     if is_other {
         ui.label(RichText::new(&entry.name).strong());
         wide_note(ui, &entry.description, palette(ui).weak);
-        wide_note(ui, &format!("Licence: {}", entry.licence), palette(ui).weak);
-        let text = "Another model is on its way; this one can be fetched after it";
-        wide_note(ui, text, palette(ui).amber);
+        wide_note(
+            ui,
+            &downloads::words::licence(&entry.licence),
+            palette(ui).weak,
+        );
+        wide_note(ui, words::ANOTHER_FIRST, palette(ui).amber);
+        fetch_ui(ui, view);
     } else if view.app.fetching.fetch.is_none() {
-        let fetch = Button::new("Show its files…");
-        let explanation = "What would be fetched, how large it is, and where it goes";
-        if ui.add(fetch).on_hover_text(explanation).clicked() {
+        let files = ui.button(words::SHOW_FILES);
+        if files.on_hover_text(words::SHOW_FILES_HOVER).clicked() {
             view.push(LibraryCommand::Look(entry.id.clone()));
         }
     }

@@ -2,14 +2,14 @@
 
 use egui::text::{LayoutJob, TextWrapping};
 use egui::{
-    Align2, Color32, CornerRadius, FontId, Rect, RichText, ScrollArea, Sense, TextFormat,
-    TextStyle, Ui, pos2, vec2,
+    Align2, Color32, CornerRadius, FontId, Rect, RichText, ScrollArea, Sense, Stroke, StrokeKind,
+    TextFormat, TextStyle, Ui, pos2, vec2,
 };
 use safelight_core::catalog::Ailment;
 
 use crate::app::commands::LibraryCommand;
 use crate::app::library::rows::{Listed, Place, Row};
-use crate::ui::library::fit_colour;
+use crate::ui::library::{fit_colour, words};
 use crate::ui::widgets::palette;
 use crate::ui::{View, icons, theme};
 
@@ -67,17 +67,17 @@ fn offset_of_chosen(view: &mut View<'_>, room: f32) -> Option<f32> {
 fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.add_space(theme::GAP);
     if view.app.cx.models.are_loading {
-        ui.label("Looking for models…");
+        ui.label(words::LOOKING);
         return;
     }
     if view.app.library.query.is_empty() {
-        ui.label("No model was found, and none is known");
+        ui.label(words::NONE);
         return;
     }
-    ui.label("No model has all these words");
+    ui.label(words::NO_MATCHES);
     if ui
-        .button("Show all")
-        .on_hover_text("Empty the search")
+        .button(words::SHOW_ALL)
+        .on_hover_text(words::SHOW_ALL_HOVER)
         .clicked()
     {
         view.push(LibraryCommand::Search(String::new()));
@@ -119,12 +119,18 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
     let inside = rect.shrink2(vec2(0.0, 1.0));
     ui.painter()
         .rect_filled(inside, CornerRadius::same(theme::RADIUS), fill);
+    if is_chosen {
+        let edge = Stroke::new(1.0, palette.line);
+        let corners = CornerRadius::same(theme::RADIUS);
+        ui.painter()
+            .rect_stroke(inside, corners, edge, StrokeKind::Inside);
+    }
     if is_used {
         let bar = Rect::from_min_size(inside.min, vec2(3.0, inside.height()));
         ui.painter()
             .rect_filled(bar, CornerRadius::same(2), palette.accent);
     }
-    let word = view.app.library.survey.word(&model.id);
+    let fit = view.app.library.survey.fits.get(&model.id);
     let right = inside.right() - 8.0;
     let small = TextStyle::Small.resolve(ui.style());
     let text_at = |at, align, text: &str, colour| {
@@ -141,12 +147,15 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
         palette.weak,
     );
     let (said, colour) = match model.ailment {
-        Some(Ailment::Incomplete) => ("incomplete", palette.amber),
-        Some(Ailment::Broken) => ("cannot be used", palette.error),
-        Some(Ailment::Unsupported) => ("not supported", palette.weak),
-        None => (word.label(), fit_colour(ui, word)),
+        Some(Ailment::Incomplete) => (words::INCOMPLETE.to_owned(), palette.amber),
+        Some(Ailment::Broken) => (words::BROKEN.to_owned(), palette.error),
+        Some(Ailment::Unsupported) => (words::UNSUPPORTED.to_owned(), palette.weak),
+        None => (
+            fit.map_or_else(String::new, words::fit),
+            fit_colour(ui, fit),
+        ),
     };
-    let said_width = text_at(pos2(right, lower), Align2::RIGHT_CENTER, said, colour);
+    let said_width = text_at(pos2(right, lower), Align2::RIGHT_CENTER, &said, colour);
     let is_favourite = view.app.library.remembered.favourites.contains(&model.id);
     let star = format!("{}  ", icons::STAR);
     let star = if is_favourite { star.as_str() } else { "" };
@@ -175,10 +184,9 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
         size_width,
     );
     line(lower, &[(&model.facts, palette.weak)], &small, said_width);
-    let fit = view.app.library.survey.fits.get(&model.id);
     let response = match fit {
         Some(fit) if model.ailment.is_none() => {
-            response.on_hover_text(format!("{}\n{}", model.facts, fit.text))
+            response.on_hover_text(format!("{}\n{}", model.facts, words::fit_hover(fit)))
         }
         _ => response.on_hover_text(&model.facts),
     };

@@ -5,13 +5,14 @@
 mod details;
 mod list;
 pub(super) mod welcome;
+mod words;
 
 use egui::{
     Align, Frame, Id, Key, Layout, Margin, Modifiers, RichText, TextEdit, Ui, UiBuilder, vec2,
 };
 
 use crate::app::commands::{AppCommand, LibraryCommand, SettingsCommand};
-use crate::app::library::survey::FitWord;
+use crate::app::library::survey::{Fit, FitWord};
 use crate::app::state::Page;
 use crate::ui::widgets::{icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
@@ -66,7 +67,7 @@ pub(super) fn library_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     let is_small = ui.available_width() < theme::SEARCH_BESIDE_WIDTH;
     ui.horizontal(|ui| {
-        ui.label(RichText::new("Models").heading().strong());
+        ui.label(RichText::new(words::TITLE).heading().strong());
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             buttons_ui(ui, view);
             if !is_small {
@@ -83,39 +84,30 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// From the last to the first.
 fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) {
-    if icon_button(
-        ui,
-        icons::X,
-        "Close the models",
-        "Back to the picture (Escape)",
-    )
-    .clicked()
-    {
+    if icon_button(ui, icons::X, words::CLOSE, words::BACK).clicked() {
         view.push(AppCommand::Show(Page::Watch));
     }
-    if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
+    if icon_button(ui, icons::RESET, words::LOOK_AGAIN, words::LOOK_AGAIN_HOVER).clicked() {
         view.push(LibraryCommand::Reload);
     }
-    let explanation = "What was found, what this machine can run, and what to fetch";
     if ui
-        .button("First steps")
-        .on_hover_text(explanation)
+        .button(words::FIRST_STEPS)
+        .on_hover_text(words::FIRST_STEPS_HOVER)
         .clicked()
     {
         view.push(AppCommand::Show(Page::Welcome));
     }
-    let explanation = "Look for models in one more folder; nothing is copied or moved";
     let is_free = !view.app.cx.background.is_asking();
     // Its words would need more than there is.
     let text = if ui.available_width() < theme::KEYS_WIDTH {
         icons::FOLDER_OPEN.to_string()
     } else {
-        with_icon(icons::FOLDER_OPEN, "Add a folder…")
+        with_icon(icons::FOLDER_OPEN, words::ADD_FOLDER)
     };
     if ui
         .add_enabled(is_free, egui::Button::new(text))
-        .on_hover_text(explanation)
-        .accessible_name("Add a models folder")
+        .on_hover_text(words::ADD_FOLDER_HOVER)
+        .accessible_name(words::ADD_FOLDER_NAME)
         .clicked()
     {
         let purpose = crate::app::commands::FolderSetting::Models;
@@ -125,7 +117,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
     let mut query = view.app.library.query.clone();
-    let hint = "Search by name, kind, folder…";
+    let hint = words::SEARCH_HINT;
     let field = TextEdit::singleline(&mut query)
         .id(search_id())
         .hint_text(with_icon(icons::SEARCH, hint))
@@ -135,8 +127,8 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
             vec2(ui.available_width(), ui.spacing().interact_size.y),
             field,
         )
-        .on_hover_text("All words must occur. Arrows choose, Enter uses, Escape goes back")
-        .accessible_name("Search models");
+        .on_hover_text(words::SEARCH_HOVER)
+        .accessible_name(words::SEARCH);
     let num_opened = view.app.library.num_opened;
     if std::mem::replace(&mut view.panels.library.num_opened, num_opened) != num_opened {
         response.request_focus();
@@ -184,13 +176,13 @@ fn keys(ui: &Ui, view: &mut View<'_>) {
     }
 }
 
-/// The colour of a word on whether a model fits.
-fn fit_colour(ui: &Ui, word: FitWord) -> egui::Color32 {
+/// The colour of the words on whether a model fits. Too large at its defaults is no obstacle where something helps.
+fn fit_colour(ui: &Ui, fit: Option<&Fit>) -> egui::Color32 {
     let palette = palette(ui);
-    match word {
-        FitWord::Fits => palette.good,
-        FitWord::Squeezed => palette.amber,
-        FitWord::TooLarge => palette.error,
-        FitWord::Unknown => palette.weak,
+    match fit.map(|fit| (fit.word, fit.ways.is_empty())) {
+        Some((FitWord::Fits, _)) => palette.good,
+        Some((FitWord::Squeezed, _) | (FitWord::TooLarge, false)) => palette.amber,
+        Some((FitWord::TooLarge, true)) => palette.error,
+        Some((FitWord::Unknown, _)) | None => palette.weak,
     }
 }

@@ -7,17 +7,16 @@ use egui::{Align, Button, Frame, Label, Layout, RichText, ScrollArea, Ui};
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::families::Family;
 use safelight_core::memory::DeviceClass;
-use safelight_core::units::{gib_text, size_text};
 
 use crate::app::commands::{
     AppCommand, DesktopCommand, FetchCommand, FolderSetting, LibraryCommand, SettingsCommand,
 };
 use crate::app::library::first_model;
-use crate::app::library::survey::{Fit, FitWord, Machine};
+use crate::app::library::survey::{Fit, FitWord};
 use crate::app::notices::sentence;
 use crate::app::state::Page;
-use crate::ui::create::fetch::fetch_ui;
-use crate::ui::library::fit_colour;
+use crate::ui::downloads::fetch_ui;
+use crate::ui::library::{fit_colour, words};
 use crate::ui::widgets::{card, icon_button, main_button, palette, sign, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -53,14 +52,12 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
         let accent = palette(ui).accent;
         sign(ui, icons::APERTURE, 34.0, accent);
         ui.vertical(|ui| {
-            ui.label(RichText::new("Welcome to Safelight").heading().strong());
+            ui.label(RichText::new(words::WELCOME).heading().strong());
             let weak = palette(ui).weak;
-            let text = "Pictures and clips, made on this machine. Nothing that you make or write leaves it.";
-            ui.add(Label::new(RichText::new(text).small().color(weak)).wrap());
+            ui.add(Label::new(RichText::new(words::WELCOME_TEXT).small().color(weak)).wrap());
         });
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let explanation = "Go to work; this page is behind “First steps” among the models";
-            if icon_button(ui, icons::X, "Skip the first steps", explanation).clicked() {
+            if icon_button(ui, icons::X, words::SKIP, words::SKIP_HOVER).clicked() {
                 view.push(LibraryCommand::Leave);
             }
         });
@@ -80,9 +77,9 @@ fn begin_ui(ui: &mut Ui, view: &mut View<'_>) {
             .as_ref()
             .is_some_and(|spec| spec.family.makes_pictures);
         let text = if thing {
-            "Make your first picture"
+            words::FIRST_PICTURE
         } else {
-            "Make your first clip"
+            words::FIRST_CLIP
         };
         let button = main_button(ui, is_ready, icons::SPARKLE, text);
         if button.clicked() && is_ready {
@@ -90,19 +87,14 @@ fn begin_ui(ui: &mut Ui, view: &mut View<'_>) {
         }
     });
     let note = match (&model, is_engine_there) {
-        (_, false) => "First, libtorch has to be there: see below".to_owned(),
+        (_, false) => words::NEEDS_LIBTORCH.to_owned(),
         (Some(spec), true) => {
             let prompt = spec.example_prompts.first();
-            let prompt = prompt.map_or_else(String::new, |prompt| format!(": “{prompt}”"));
-            format!("With {}{prompt}", spec.name)
+            words::first_with(&spec.name, prompt.map(String::as_str))
         }
-        (None, true) if view.app.cx.models.are_loading => "Looking for models…".to_owned(),
-        (None, true) if view.app.cx.models.all().is_empty() => {
-            "First, a model has to be there: fetch one, or add a folder that has one".to_owned()
-        }
-        (None, true) => {
-            "The models that are here begin with a picture: drop one on the window".to_owned()
-        }
+        (None, true) if view.app.cx.models.are_loading => words::LOOKING.to_owned(),
+        (None, true) if view.app.cx.models.all().is_empty() => words::NEEDS_MODEL.to_owned(),
+        (None, true) => words::NEEDS_PICTURE.to_owned(),
     };
     wide_note(ui, &note, palette(ui).weak);
 }
@@ -123,27 +115,25 @@ fn libtorch_ui(ui: &mut Ui, view: &mut View<'_>) {
                 let copy = Button::new(with_icon(icons::COPY, command));
                 if ui
                     .add(copy)
-                    .on_hover_text("Copy this command, and run it in a terminal")
-                    .accessible_name("Copy the command")
+                    .on_hover_text(words::COPY_COMMAND_HOVER)
+                    .accessible_name(words::COPY_COMMAND)
                     .clicked()
                 {
                     view.push(DesktopCommand::CopyText(command.to_owned()));
                 }
             }
-            let explanation =
-                "A folder with libtorch 2.11.0, or the torch folder of a Python environment";
-            let button = Button::new(with_icon(icons::FOLDER_OPEN, "Choose a libtorch folder…"));
+            let button = Button::new(with_icon(icons::FOLDER_OPEN, words::CHOOSE_LIBTORCH));
             if ui
                 .add_enabled(!view.app.cx.background.is_asking(), button)
-                .on_hover_text(explanation)
-                .accessible_name("Choose a libtorch folder")
+                .on_hover_text(words::CHOOSE_LIBTORCH_HOVER)
+                .accessible_name(words::CHOOSE_LIBTORCH_NAME)
                 .clicked()
             {
                 view.push(SettingsCommand::PickFolder(FolderSetting::Libtorch));
             }
             if ui
-                .button("Doctor")
-                .on_hover_text("Examine this machine in detail")
+                .button(words::DOCTOR)
+                .on_hover_text(words::DOCTOR_HOVER)
                 .clicked()
             {
                 view.push(AppCommand::Show(Page::Doctor));
@@ -166,43 +156,28 @@ fn machine_ui(ui: &mut Ui, view: &mut View<'_>) {
     let machine = view.app.library.survey.machine.clone();
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
-        title(ui, "This machine");
+        title(ui, words::MACHINE);
         let Some(machine) = machine else {
-            wide_note(ui, "Looking…", palette(ui).weak);
+            wide_note(ui, words::LOOKING_AT_MACHINE, palette(ui).weak);
             return;
         };
-        wide_note(ui, &device_text(&machine), palette(ui).text);
+        let is_cpu = machine.device.facts.class == DeviceClass::Cpu;
+        let colour = if is_cpu {
+            palette(ui).amber
+        } else {
+            palette(ui).text
+        };
+        wide_note(ui, &words::device(&machine), colour);
+        if let Some(free) = machine.free_bytes {
+            wide_note(ui, &words::disk(free), palette(ui).text);
+        }
         if !machine.is_writable {
-            let text = format!(
-                "Nothing can be written here, so models cannot be fetched and settings are not kept: {}",
-                machine.models.display()
-            );
+            let text = words::not_writable(&machine.models.display().to_string());
             wide_note(ui, &text, palette(ui).amber);
         }
         ui.add_space(theme::SMALL_GAP);
         fits_ui(ui, view);
     });
-}
-
-fn device_text(machine: &Machine) -> String {
-    let facts = &machine.device.facts;
-    let memory = gib_text(facts.total_bytes);
-    let name = &machine.device.name;
-    let disk = machine.free_bytes.map_or_else(String::new, |bytes| {
-        format!(" {} are free on the disk for models.", size_text(bytes))
-    });
-    let device = match facts.class {
-        DeviceClass::Unified => {
-            format!("{name}, which shares {memory} GiB of memory with the processor.")
-        }
-        DeviceClass::Discrete => {
-            format!("{name}, a graphics card with {memory} GiB of its own memory.")
-        }
-        DeviceClass::Cpu => format!(
-            "The processor computes, with {memory} GiB of memory: it works everywhere and is slow. A libtorch for a graphics card makes it many times faster."
-        ),
-    };
-    format!("{device}{disk}")
 }
 
 struct Said {
@@ -224,10 +199,12 @@ fn fits_ui(ui: &mut Ui, view: &mut View<'_>) {
             }
         });
     });
-    let explanation = "All models, with what they are and whether they fit";
+    if said.iter().any(|said| said.fit.secs.is_some()) {
+        wide_note(ui, words::TIMES, palette(ui).weak);
+    }
     if ui
-        .button("See all models")
-        .on_hover_text(explanation)
+        .button(words::SEE_ALL)
+        .on_hover_text(words::SEE_ALL_HOVER)
         .clicked()
     {
         view.push(AppCommand::Show(Page::Models));
@@ -238,17 +215,22 @@ fn said_ui(ui: &mut Ui, said: &Said) {
     let Said { name, is_here, fit } = said;
     let palette = palette(ui);
     ui.horizontal(|ui| {
-        ui.set_max_width(theme::CHECK_FIGURE_AT);
+        ui.set_max_width(theme::FIT_WIDTH.min(ui.available_width() - theme::GAP));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let colour = fit_colour(ui, fit.word);
-            ui.label(RichText::new(fit.word.label()).small().color(colour))
-                .on_hover_text(&fit.text);
+            let colour = fit_colour(ui, Some(fit));
+            ui.label(RichText::new(words::fit(fit)).small().color(colour))
+                .on_hover_text(words::fit_hover(fit));
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 let ink = if *is_here { palette.text } else { palette.weak };
                 ui.add(Label::new(RichText::new(name).small().color(ink)).truncate());
             });
         });
     });
+    if let Some(way) = fit.ways.first() {
+        let text = RichText::new(words::way(way)).small().color(palette.weak);
+        ui.add(Label::new(text).truncate())
+            .on_hover_text(words::fit_hover(fit));
+    }
 }
 
 fn said_of_models(view: &View<'_>) -> Vec<Said> {
@@ -280,38 +262,30 @@ fn said_of_models(view: &View<'_>) -> Vec<Said> {
 fn found_ui(ui: &mut Ui, view: &mut View<'_>) {
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
-        title(ui, "Found on this disk");
+        title(ui, words::FOUND);
         let num_here = view.app.cx.models.all().len();
         let num_broken = view.app.cx.models.found.unusable.len();
-        let text = match num_here {
-            _ if view.app.cx.models.are_loading => "Looking for models…".to_owned(),
-            0 => "No model that can be used".to_owned(),
-            1 => "1 model that can be used".to_owned(),
-            count => format!("{count} models that can be used"),
+        let text = if view.app.cx.models.are_loading {
+            words::LOOKING.to_owned()
+        } else {
+            words::usable(num_here)
         };
         wide_note(ui, &text, palette(ui).text);
         if num_broken > 0 {
-            let text = match num_broken {
-                1 => "1 more lacks a file or is of another kind; the list of models says what it needs".to_owned(),
-                count => format!(
-                    "{count} more lack files or are of other kinds; the list of models says what each needs"
-                ),
-            };
-            wide_note(ui, &text, palette(ui).amber);
+            wide_note(ui, &words::unusable(num_broken), palette(ui).amber);
         }
         searched_ui(ui, view);
         ui.horizontal(|ui| {
-            let add = Button::new(with_icon(icons::FOLDER_OPEN, "Add a folder…"));
-            let explanation = "A folder with models, or of a program that has some; nothing is copied or moved";
+            let add = Button::new(with_icon(icons::FOLDER_OPEN, words::ADD_FOLDER));
             if ui
                 .add_enabled(!view.app.cx.background.is_asking(), add)
-                .on_hover_text(explanation)
-                .accessible_name("Add a models folder")
+                .on_hover_text(words::ADD_FOLDER_HOVER)
+                .accessible_name(words::ADD_FOLDER_NAME)
                 .clicked()
             {
                 view.push(SettingsCommand::PickFolder(FolderSetting::Models));
             }
-            if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
+            if icon_button(ui, icons::RESET, words::LOOK_AGAIN, words::LOOK_AGAIN_HOVER).clicked() {
                 view.push(LibraryCommand::Reload);
             }
         });
@@ -334,7 +308,7 @@ fn searched_ui(ui: &mut Ui, view: &View<'_>) {
     if there.is_empty() {
         return;
     }
-    wide_note(ui, "Looked in", weak);
+    wide_note(ui, words::LOOKED_IN, weak);
     let height = ui.text_style_height(&egui::TextStyle::Small) + 2.0;
     ScrollArea::vertical()
         .id_salt("searched folders")
@@ -356,7 +330,7 @@ fn offers_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
-        title(ui, "Models to fetch");
+        title(ui, words::OFFERS);
         let shown = view
             .app
             .fetching
@@ -377,7 +351,7 @@ fn offers_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 fn offer_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
-    let word = view.app.library.survey.word(&entry.id);
+    let fit = view.app.library.survey.fits.get(&entry.id).cloned();
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let is_free = view
@@ -386,18 +360,22 @@ fn offer_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
                 .fetch
                 .as_ref()
                 .is_none_or(|fetch| !fetch.is_busy());
-            let button = ui.add_enabled(is_free, Button::new(with_icon(icons::DOWNLOAD, "Fetch…")));
+            let button = ui.add_enabled(
+                is_free,
+                Button::new(with_icon(icons::DOWNLOAD, words::DOWNLOAD)),
+            );
             if button
-                .on_hover_text(
-                    "Shows its files and their sizes; nothing is fetched before you say so",
-                )
-                .accessible_name(format!("Fetch {}", entry.name))
+                .on_hover_text(words::ASKS_FIRST)
+                .accessible_name(words::download(&entry.name))
                 .clicked()
             {
                 view.push(FetchCommand::Show(Some(entry.id.clone())));
             }
-            let colour = fit_colour(ui, word);
-            ui.label(RichText::new(word.label()).small().color(colour));
+            let colour = fit_colour(ui, fit.as_ref());
+            if let Some(fit) = &fit {
+                ui.label(RichText::new(words::fit(fit)).small().color(colour))
+                    .on_hover_text(words::fit_hover(fit));
+            }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 ui.vertical(|ui| {
                     ui.spacing_mut().item_spacing.y = 0.0;

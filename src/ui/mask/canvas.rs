@@ -9,7 +9,7 @@ use crate::app::commands::{AppCommand, MaskCommand};
 use crate::app::mask::Editor;
 use crate::app::state::Page;
 use crate::ui::View;
-use crate::ui::mask::MaskPanel;
+use crate::ui::mask::{MaskPanel, words};
 use crate::ui::widgets::palette;
 
 /// No nearer than so many points a pixel.
@@ -51,9 +51,7 @@ fn fit_scale(size: Vec2, area: Rect) -> f32 {
 pub(super) fn canvas_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
     let area = ui.available_rect_before_wrap();
     let response = ui.allocate_rect(area, Sense::click_and_drag());
-    response.widget_info(|| {
-        egui::WidgetInfo::labeled(egui::Role::Canvas, true, "Mask over the picture")
-    });
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Canvas, true, words::CANVAS));
     if !view.app.palette.is_covered(ui.ctx()) {
         keys(ui, view);
     }
@@ -118,6 +116,8 @@ fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Res
     let Some(button) = button else {
         if editor.is_painting() {
             view.push(MaskCommand::End);
+        } else if editor.busy.is_none() {
+            dab(view, lie, response);
         }
         return;
     };
@@ -152,6 +152,22 @@ fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Res
     }
     for at in moved {
         view.push(MaskCommand::Move(lie.to_picture(at), brush));
+    }
+}
+
+/// A click that was over before a frame saw the button down paints one dab.
+fn dab(view: &mut View<'_>, lie: Lie, response: &Response) {
+    let buttons = [PointerButton::Primary, PointerButton::Secondary];
+    let clicked = buttons
+        .into_iter()
+        .find(|button| response.clicked_by(*button));
+    if let Some(button) = clicked
+        && let Some(at) = response.interact_pointer_pos()
+    {
+        let panel = &view.panels.mask;
+        let brush = panel.brush(panel.is_erasing || button == PointerButton::Secondary);
+        view.push(MaskCommand::Begin(lie.to_picture(at), brush));
+        view.push(MaskCommand::End);
     }
 }
 

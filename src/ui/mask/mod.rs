@@ -3,6 +3,7 @@
 //! Paints nothing itself: pointer and buttons become commands.
 
 mod canvas;
+mod words;
 
 use egui::{Align, Button, Frame, Layout, Margin, RichText, Slider, Ui, Vec2};
 use safelight_core::media::Brush;
@@ -100,9 +101,9 @@ pub(super) fn mask_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn none_ui(ui: &mut Ui, view: &View<'_>) {
     ui.centered_and_justified(|ui| {
         let text = if view.app.masking.is_opening() {
-            "Opening the picture…"
+            words::OPENING
         } else {
-            "Choose a picture first, then paint a mask over it"
+            words::NO_PICTURE
         };
         ui.label(RichText::new(text).color(palette(ui).weak));
     });
@@ -114,39 +115,34 @@ fn push(view: &mut View<'_>, command: MaskCommand) {
 
 fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
     ui.horizontal(|ui| {
-        ui.label(RichText::new("Paint a mask").heading().strong());
+        ui.label(RichText::new(words::TITLE).heading().strong());
         let weak = palette(ui).weak;
         let size = editor.size();
-        let text = format!("{}  ·  {} × {} pixels", editor.name(), size.x, size.y);
+        let text = words::picture(&editor.name(), size.x, size.y);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let explanation = "Back to the picture; what is painted waits here";
-            if icon_button(ui, icons::X, "Close the mask", explanation).clicked() {
+            if icon_button(ui, icons::X, words::CLOSE, words::CLOSE_HOVER).clicked() {
                 view.push(AppCommand::Show(Page::Watch));
             }
             let is_idle = editor.busy.is_none();
-            let use_it = Button::new(RichText::new(with_icon(
-                icons::CHECK_CIRCLE,
-                "Use this mask",
-            )))
-            .fill(palette(ui).accent.gamma_multiply(0.55));
+            let use_it = Button::new(with_icon(icons::CHECK_CIRCLE, words::USE));
             if ui
                 .add_enabled(is_idle, use_it)
-                .on_hover_text("Keep it as a file and make anew what is painted")
-                .accessible_name("Use this mask")
+                .on_hover_text(words::USE_HOVER)
+                .accessible_name(words::USE)
                 .clicked()
             {
                 push(view, MaskCommand::Use);
             }
             if ui
-                .add_enabled(is_idle, Button::new("Discard"))
-                .on_hover_text("Throw away what was painted here; a mask that was in place stays")
+                .add_enabled(is_idle, Button::new(words::DISCARD))
+                .on_hover_text(words::DISCARD_HOVER)
                 .clicked()
             {
                 push(view, MaskCommand::Discard);
             }
             match editor.busy {
-                Some(Busy::Softening) => drop(ui.label("Softening…")),
-                Some(Busy::Keeping) => drop(ui.label("Keeping…")),
+                Some(Busy::Softening) => drop(ui.label(words::SOFTENING)),
+                Some(Busy::Keeping) => drop(ui.label(words::KEEPING)),
                 None => {}
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
@@ -159,30 +155,24 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
 /// What is painted with.
 fn brush_ui(ui: &mut Ui, panel: &mut MaskPanel) {
     ui.horizontal_wrapped(|ui| {
-        let paints = "What you paint is made anew";
-        if choice(ui, !panel.is_erasing, "Paint", paints).clicked() {
+        if choice(ui, !panel.is_erasing, words::PAINT, words::PAINT_HOVER).clicked() {
             panel.is_erasing = false;
         }
-        let erases = "What you erase stays as it is; the right button erases too (E)";
-        if choice(ui, panel.is_erasing, "Erase", erases).clicked() {
+        if choice(ui, panel.is_erasing, words::ERASE, words::ERASE_HOVER).clicked() {
             panel.is_erasing = true;
         }
         ui.separator();
-        let explanation = "Diameter of the brush in pixels of the picture ([ and ], or the wheel)";
         let slider = Slider::new(&mut panel.diameter, MIN_BRUSH..=MAX_BRUSH)
             .logarithmic(true)
             .fixed_decimals(0)
             .suffix(" px");
-        named_slider(ui, "Brush size", slider, explanation);
-        let explanation = "How much of the brush fades towards its edge; 0 % is hard";
+        named_slider(ui, words::BRUSH, slider, words::BRUSH_HOVER);
         let slider = Slider::new(&mut panel.softness, 0.0..=100.0)
             .fixed_decimals(0)
             .suffix(" %");
-        named_slider(ui, "Soft edge", slider, explanation);
-        let explanation =
-            "How strongly the colour covers the picture; the mask itself does not change";
+        named_slider(ui, words::SOFT, slider, words::SOFT_HOVER);
         let slider = Slider::new(&mut panel.opacity, 0.1..=1.0).fixed_decimals(2);
-        named_slider(ui, "Overlay", slider, explanation);
+        named_slider(ui, words::OVERLAY, slider, words::OVERLAY_HOVER);
     });
 }
 
@@ -217,56 +207,47 @@ fn whole_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
             }
         };
         let (undo, redo) = (editor.painted.can_undo, editor.painted.can_redo);
-        tool(
-            ui,
-            undo,
-            "Undo",
-            "Take the last step back (Ctrl+Z)",
-            MaskCommand::Undo,
-        );
-        tool(
-            ui,
-            redo,
-            "Redo",
-            "Do it again (Ctrl+Shift+Z)",
-            MaskCommand::Redo,
-        );
+        tool(ui, undo, words::UNDO, words::UNDO_HOVER, MaskCommand::Undo);
+        tool(ui, redo, words::REDO, words::REDO_HOVER, MaskCommand::Redo);
         ui.separator();
+        tool(ui, true, words::FILL, words::FILL_HOVER, MaskCommand::Fill);
         tool(
             ui,
             true,
-            "Fill",
-            "Paint the whole picture",
-            MaskCommand::Fill,
+            words::CLEAR,
+            words::CLEAR_HOVER,
+            MaskCommand::Clear,
         );
-        tool(ui, true, "Clear", "Erase everything", MaskCommand::Clear);
-        let explanation = "Paint what is not painted, and erase what is";
-        tool(ui, true, "Invert", explanation, MaskCommand::Invert);
+        tool(
+            ui,
+            true,
+            words::INVERT,
+            words::INVERT_HOVER,
+            MaskCommand::Invert,
+        );
         ui.separator();
-        let explanation = "Soften all edges of the mask by so many pixels to each side";
-        tool(ui, true, "Feather", explanation, soften);
+        tool(ui, true, words::FEATHER, words::FEATHER_HOVER, soften);
         ui.add(
             egui::DragValue::new(&mut view.panels.mask.soften_by)
                 .range(1..=MAX_SOFTEN)
                 .suffix(" px"),
         )
-        .on_hover_text("How far Feather softens")
-        .accessible_name("Feather by");
+        .on_hover_text(words::FEATHER_BY_HOVER)
+        .accessible_name(words::FEATHER_BY);
         ui.separator();
         look_ui(ui, &mut view.panels.mask);
     });
 }
 
 fn look_ui(ui: &mut Ui, panel: &mut MaskPanel) {
-    let fit = "See the whole picture";
-    if choice(ui, panel.scale.is_none(), "Fit", fit).clicked() {
+    if choice(ui, panel.scale.is_none(), words::FIT, words::FIT_HOVER).clicked() {
         panel.scale = None;
         panel.offset = Vec2::ZERO;
     }
     let dots = ui.ctx().pixels_per_point();
     let is_true = panel.scale == Some(1.0 / dots);
-    let explanation = "A pixel of the picture is one of the screen. Ctrl and the wheel zoom, the middle button moves";
-    if choice(ui, is_true, "1:1", explanation).clicked() {
+    let hover = words::TRUE_SIZE_HOVER;
+    if choice(ui, is_true, words::TRUE_SIZE, hover).clicked() {
         panel.scale = Some(1.0 / dots);
     }
 }

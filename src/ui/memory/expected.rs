@@ -21,20 +21,17 @@ pub(super) fn expected_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
     let palette = palette(ui);
     let room = Room::below(ui, height);
     ui.horizontal_wrapped(|ui| {
-        heading_ui(ui, view, "Expected");
+        heading_ui(ui, view, words::EXPECTED);
         let Some(planned) = view.app.memory.planned() else {
             return;
         };
         let plan = &planned.plan;
-        let peak = format!("Predicted peak allocated {}", size_text(plan.peak_bytes));
+        let peak = words::predicted_peak(plan.peak_bytes);
         ui.label(RichText::new(peak).small().color(palette.allocated))
-            .on_hover_text("The most that tensors are expected to take, weights included");
-        let cap = format!("Budget {}", size_text(plan.budget.cap_bytes));
+            .on_hover_text(words::PEAK_HOVER);
+        let cap = words::budget(plan.budget.cap_bytes);
         ui.label(RichText::new(cap).small().color(palette.cap))
-            .on_hover_text(format!(
-                "What is gone up to on this device. {} of it is left for tensors: the rest is other programs' and the driver's",
-                size_text(plan.budget.available_bytes)
-            ));
+            .on_hover_text(words::budget_hover(plan.budget.available_bytes));
     });
     if let Some(planned) = view.app.memory.planned() {
         plot_ui(ui, planned, room.left(ui));

@@ -8,7 +8,6 @@ use egui_plot::{
     GridMark, HLine, HoverPosition, Line, LineStyle, Plot, PlotPoint, PlotPoints, PlotResponse,
     PlotUi, Polygon, Span, VLine,
 };
-use safelight_core::job::Reclaim;
 use safelight_core::units::{from_gib, in_gib, seconds_text, size_text};
 
 use crate::app::memory::MemoryHistory;
@@ -153,7 +152,7 @@ fn lines<'a>(plot: &mut PlotUi<'a>, history: &MemoryHistory, series: &[Series]) 
 fn marks(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &Palette) {
     for mark in history.marks() {
         plot.vline(
-            VLine::new(reclaim_words(&mark.reclaim), mark.at_secs)
+            VLine::new(words::freed(&mark.reclaim), mark.at_secs)
                 .color(palette.good.gamma_multiply(0.6))
                 .style(LineStyle::dotted_dense()),
         );
@@ -247,7 +246,7 @@ fn told_at(history: &MemoryHistory, series: &[Series], at_secs: f64, near_secs: 
     }
     let is_near = |at: f64| (at - at_secs).abs() <= near_secs;
     let reclaims = history.marks().iter().filter(|mark| is_near(mark.at_secs));
-    lines.extend(reclaims.map(|mark| reclaim_words(&mark.reclaim)));
+    lines.extend(reclaims.map(|mark| words::freed(&mark.reclaim)));
     let climbs = history.climb_marks().into_iter();
     lines.extend(
         climbs
@@ -255,16 +254,6 @@ fn told_at(history: &MemoryHistory, series: &[Series], at_secs: f64, near_secs: 
             .map(|(_, climb)| words::climb_words(climb)),
     );
     lines.join("\n")
-}
-
-fn reclaim_words(reclaim: &Reclaim) -> String {
-    let Reclaim {
-        boundary,
-        before_bytes,
-        after_bytes,
-    } = reclaim;
-    let given = size_text(before_bytes.saturating_sub(*after_bytes));
-    format!("{boundary}: {given} given back")
 }
 
 /// Three to six lines at round sizes.

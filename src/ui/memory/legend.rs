@@ -8,7 +8,7 @@ use safelight_core::units::size_text;
 
 use crate::app::commands::MemoryCommand;
 use crate::app::memory::MemoryHistory;
-use crate::ui::memory::{Series, is_known};
+use crate::ui::memory::{Series, is_known, words};
 use crate::ui::widgets::{choice, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -32,16 +32,8 @@ pub(super) fn heading_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
         return;
     }
     let choices = [
-        (
-            false,
-            "Last job",
-            "What the memory of the last job was like",
-        ),
-        (
-            true,
-            "Next job",
-            "What is expected of the job that the form describes",
-        ),
+        (false, words::LAST_JOB, words::LAST_JOB_HOVER),
+        (true, words::NEXT_JOB, words::NEXT_JOB_HOVER),
     ];
     for (is_next, name, explanation) in choices {
         if choice(ui, planning.is_shown == is_next, name, explanation).clicked() {
@@ -54,14 +46,10 @@ pub(super) fn heading_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
 pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
     let palette = palette(ui);
     let export = ui.horizontal_wrapped(|ui| {
-        heading_ui(ui, view, "Memory");
+        heading_ui(ui, view, words::MEMORY);
         let history = view.app.queue.memory();
         let Some(last) = history.last() else {
-            ui.label(
-                RichText::new("is drawn here while a job runs")
-                    .small()
-                    .color(palette.weak),
-            );
+            ui.label(RichText::new(words::EMPTY).small().color(palette.weak));
             return None;
         };
         for line in series.iter().filter(|line| !line.is_thin) {
@@ -69,20 +57,18 @@ pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
         }
         if last.total_bytes > 0 {
             ui.add_space(theme::SMALL_GAP);
-            let text = format!("Cap {}", size_text(last.total_bytes));
+            let text = words::total(last.total_bytes);
             ui.label(RichText::new(text).small().color(palette.cap))
-                .on_hover_text(
-                    "All that there is. Where it lies far above, its line stays at the upper edge",
-                );
+                .on_hover_text(words::TOTAL_HOVER);
         }
         ui.add_space(theme::GAP);
-        let text = format!("Peak used {}", size_text(history.peak_bytes()));
+        let text = words::peak_used(history.peak_bytes());
         ui.label(RichText::new(text).small().color(palette.weak))
-            .on_hover_text("The most that Used was in this job: more than Allocated, because not all of it is tensors");
+            .on_hover_text(words::PEAK_USED_HOVER);
         if let Some(predicted) = history.predicted_bytes() {
-            let text = format!("Predicted peak allocated {}", size_text(predicted));
+            let text = words::predicted_peak(predicted);
             ui.label(RichText::new(text).small().color(palette.weak))
-                .on_hover_text("What the plan expects of Allocated: the dotted line, and stage by stage the pale blocks");
+                .on_hover_text(words::PREDICTED_HOVER);
         }
         export_ui(ui, view)
     });
@@ -98,10 +84,10 @@ fn export_ui(ui: &mut Ui, view: &View<'_>) -> Option<JobId> {
         .queue
         .last_job
         .filter(|_| view.app.queue.running.is_none())?;
-    let text = RichText::new(with_icon(icons::DOWNLOAD, "Export")).small();
+    let text = RichText::new(with_icon(icons::SAVE, words::EXPORT)).small();
     ui.add(Button::new(text).frame_when_inactive(false))
-        .on_hover_text("Write what was measured during this job as a table or as JSON: memory ten times a second, temperature, power, stages, what was given back")
-        .accessible_name("Export telemetry")
+        .on_hover_text(words::EXPORT_HOVER)
+        .accessible_name(words::EXPORT_NAME)
         .clicked()
         .then_some(job)
 }
@@ -121,14 +107,13 @@ pub(super) fn machine_ui(
     ui.scope(|ui| {
         ui.spacing_mut().interact_size.y = 0.0;
         ui.horizontal_wrapped(|ui| {
-            ui.label(RichText::new("Machine").color(weak));
+            ui.label(RichText::new(words::MACHINE).color(weak));
             for line in series.iter().filter(|line| line.is_thin) {
                 series_ui(ui, history, last, line);
             }
             if let Some(share) = cache_share(history, last) {
-                ui.label(RichText::new(share).small().color(weak)).on_hover_text(
-                    "The CPU and the GPU share one memory: what the system keeps of files is given up when the job wants it",
-                );
+                ui.label(RichText::new(share).small().color(weak))
+                    .on_hover_text(words::SHARED_HOVER);
             }
             let figures = [
                 (
@@ -163,7 +148,7 @@ fn cache_share(history: &MemoryHistory, last: &MemorySample) -> Option<String> {
         return None;
     }
     let percent = cache as f64 / last.total_bytes as f64 * 100.0;
-    Some(format!("files have {percent:.0} % of the shared memory"))
+    Some(words::files_share(percent))
 }
 
 fn series_ui(ui: &mut Ui, history: &MemoryHistory, last: &MemorySample, line: &Series) {

@@ -17,7 +17,7 @@ use crate::ui::View;
 use crate::ui::theme::{self, Palette};
 use crate::ui::widgets::palette;
 
-pub(super) use plan::warning_ui;
+pub(super) use plan::{summary_ui, warning_ui};
 
 /// One line of the graph.
 struct Series {
@@ -93,21 +93,21 @@ fn series(palette: &Palette) -> [Series; 5] {
         },
         Series {
             name: "Reserved",
-            explanation: "What the allocator holds, in use or kept for later",
+            explanation: "What the allocator holds, in use or kept for reuse",
             colour: palette.reserved,
             bytes: |sample| sample.reserved_bytes,
             is_thin: false,
         },
         Series {
             name: "Page cache",
-            explanation: "Files that the system keeps in main memory, and gives up when it is wanted",
+            explanation: "Files that the system keeps in main memory, which make room when it is needed",
             colour: palette.cache,
             bytes: |sample| sample.machine.page_cache_bytes.unwrap_or(0),
             is_thin: true,
         },
         Series {
             name: "Free",
-            explanation: "What programs can still get of main memory",
+            explanation: "Main memory that programs can still get",
             colour: palette.available,
             bytes: |sample| sample.machine.host_available_bytes.unwrap_or(0),
             is_thin: true,

@@ -2,13 +2,14 @@
 //!
 //! Shows the plan and pushes changes; plans nothing itself.
 
-use egui::{Button, Color32, CornerRadius, RichText, Slider, Ui};
+use egui::{Button, Color32, CornerRadius, Label, RichText, Slider, Ui};
 use safelight_core::memory::Plan;
 use safelight_core::settings::MemorySettings;
-use safelight_core::units::{in_gib, size_text};
+use safelight_core::units::in_gib;
 
 use crate::app::commands::{DesktopCommand, MemoryCommand, SettingsCommand};
 use crate::app::memory::planning::Planned;
+use crate::app::state::PanelPlace;
 use crate::ui::memory::words;
 use crate::ui::widgets::{flush, ink, palette, with_icon};
 use crate::ui::{View, icons, theme};
@@ -17,10 +18,6 @@ use crate::ui::{View, icons, theme};
 const SLIDER_WIDTH: f32 = 170.0;
 /// Of the cap with its name.
 const CAP_WIDTH: f32 = 180.0;
-
-const PRESERVED: &str = "Memory of the device kept free for what a model makes besides its weights. More is safer and slower: what does not stay is read anew in each step";
-const CAP: &str =
-    "Memory of the device that Safelight never goes beyond, other programs' use included";
 
 pub(super) fn plan_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(planned) = view.app.memory.planned().cloned() else {
@@ -48,7 +45,7 @@ fn verdict_ui(ui: &mut Ui, view: &mut View<'_>, planned: &Planned) {
         ui.label(RichText::new(verdict).small().color(colour));
         let time = words::time_words(&planned.course);
         ui.label(RichText::new(time).small().color(palette.weak))
-            .on_hover_text("From the times of earlier jobs; other programs and heat change them");
+            .on_hover_text(words::TIME_HOVER);
         for suggestion in &planned.suggestions {
             let button = Button::new(RichText::new(&suggestion.text).small())
                 .fill(palette.raised)
@@ -61,10 +58,25 @@ fn verdict_ui(ui: &mut Ui, view: &mut View<'_>, planned: &Planned) {
     });
 }
 
+/// Whether the form's job fits, in the status line; nothing while a job runs, or where the panel says it.
+pub(in crate::ui) fn summary_ui(ui: &mut Ui, view: &View<'_>) {
+    let is_said = view.app.cx.drawn.memory != PanelPlace::Nowhere;
+    if is_said || view.app.queue.running.is_some() {
+        return;
+    }
+    let Some(planned) = view.app.memory.planned() else {
+        return;
+    };
+    let palette = palette(ui);
+    let colour = verdict_colour(palette.good, palette.amber, palette.error, &planned.plan);
+    let text = RichText::new(words::summary(planned)).small().color(colour);
+    ui.add(Label::new(text).truncate())
+        .on_hover_text(words::SUMMARY_HOVER);
+}
+
 /// The verdict in a line above the main button, where it warns and the panel does not say it; a click opens the panel.
 pub(in crate::ui) fn warning_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let is_narrow = ui.ctx().content_rect().width() < theme::NARROW_WIDTH;
-    if view.folds.is_graph_open && !is_narrow {
+    if view.app.cx.drawn.memory != PanelPlace::Nowhere {
         return;
     }
     let planned = view.app.memory.planned();
@@ -80,11 +92,10 @@ pub(in crate::ui) fn warning_ui(ui: &mut Ui, view: &mut View<'_>) {
     let text = RichText::new(with_icon(icons::WARNING, verdict)).small();
     let button = Button::new(text.color(colour)).frame_when_inactive(false);
     let response = flush(ui, button.truncate())
-        .on_hover_text(format!("{verdict}\nPress to open the memory panel"))
+        .on_hover_text(format!("{verdict}\n{}", words::OPEN_HOVER))
         .accessible_name(verdict);
     if response.clicked() {
-        view.folds.is_graph_open = true;
-        view.push(DesktopCommand::ShowView(true));
+        view.push(DesktopCommand::ToggleMemory);
     }
 }
 
@@ -96,8 +107,8 @@ fn verdict_colour(good: Color32, helped: Color32, bad: Color32, plan: &Plan) -> 
 fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let weak = palette(ui).weak;
     let label = ui
-        .label(RichText::new("Preserved memory").small().color(weak))
-        .on_hover_text(PRESERVED);
+        .label(RichText::new(words::KEEP_FREE).small().color(weak))
+        .on_hover_text(words::KEEP_FREE_HOVER);
     let most = in_gib(plan.budget.cap_bytes).max(1.0);
     let suggested = in_gib(plan.suggested_preserved_bytes);
     let set = view.app.cx.settings.memory.preserved_gib;
@@ -110,7 +121,7 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
         .fixed_decimals(1)
         .update_while_editing(false)
         .suffix(" GiB");
-    let response = ui.add(slider).on_hover_text(PRESERVED);
+    let response = ui.add(slider).on_hover_text(words::KEEP_FREE_HOVER);
     let response = response.labelled_by(label.id);
     if is_held(&response) {
         view.push(MemoryCommand::DraftPreserved(Some(value)));
@@ -119,11 +130,10 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
         view.push(MemoryCommand::DraftPreserved(None));
         change(view, |memory| memory.preserved_gib = Some(rounded(value)));
     }
-    let text = format!("suggested {}", size_text(plan.suggested_preserved_bytes));
+    let text = words::auto(plan.suggested_preserved_bytes);
     let is_own = set.is_none();
     let tick = Button::new(RichText::new(text).small().color(ink(ui, is_own))).selected(is_own);
-    let explanation = "Computed for each job: what it is estimated to make, and a margin";
-    if ui.add(tick).on_hover_text(explanation).clicked() {
+    if ui.add(tick).on_hover_text(words::AUTO_HOVER).clicked() {
         view.push(MemoryCommand::DraftPreserved(None));
         change(view, |memory| memory.preserved_gib = None);
     }
@@ -132,8 +142,8 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
 fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let weak = palette(ui).weak;
     let label = ui
-        .label(RichText::new("Memory cap").small().color(weak))
-        .on_hover_text(CAP);
+        .label(RichText::new(words::CAP).small().color(weak))
+        .on_hover_text(words::CAP_HOVER);
     let total = in_gib(plan.budget.total_bytes).max(1.0);
     let set = view.app.cx.settings.memory.cap_gib;
     let draft = view.app.memory.cap_draft;
@@ -147,7 +157,10 @@ fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
         .fixed_decimals(1)
         .update_while_editing(false)
         .suffix(" GiB");
-    let response = ui.add(drag).on_hover_text(CAP).labelled_by(label.id);
+    let response = ui
+        .add(drag)
+        .on_hover_text(words::CAP_HOVER)
+        .labelled_by(label.id);
     // Settings are kept when the mouse lets go, not with each step of it.
     if is_held(&response) {
         view.push(MemoryCommand::DraftCap(Some(value)));
@@ -156,7 +169,7 @@ fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
         change(view, |memory| memory.cap_gib = Some(rounded(value)));
     }
     if set.is_some() {
-        let button = Button::new(RichText::new("Device's own cap").small().color(weak));
+        let button = Button::new(RichText::new(words::DEFAULT_CAP).small().color(weak));
         if ui.add(button).clicked() {
             change(view, |memory| memory.cap_gib = None);
         }

@@ -1,31 +1,122 @@
-//! The graph in words: what is expected of a job, what happened in the last one, and all of it for those who do not see
-//! it.
+//! What the memory panel says: whether the job fits, what its graph shows, and all of it for those who do not see it.
 //!
-//! Sentences only; nothing is drawn but one line.
+//! Whole sentences, so that they can be translated one by one; one line of them is drawn here.
 
 use egui::{Label, RichText, Ui};
-use safelight_core::job::Climb;
+use safelight_core::job::{Climb, Reclaim};
 use safelight_core::memory::Rung;
-use safelight_core::units::{duration_text, size_text};
+use safelight_core::units::{duration_text, gib_text, size_text};
 
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::Course;
 use crate::app::memory::planning::Planned;
 use crate::ui::widgets::palette;
 
+pub(super) const TIME_HOVER: &str =
+    "From the times of earlier jobs; other programs and heat change them";
+pub(super) const SUMMARY_HOVER: &str = "Whether the job of the form fits. Press Memory for details";
+pub(super) const OPEN_HOVER: &str = "Press to open the memory panel";
+
+pub(super) const KEEP_FREE: &str = "Keep free for computing";
+pub(super) const KEEP_FREE_HOVER: &str = "Preserved memory: the part of the device's memory that is kept free for what a model computes, beside its weights. More is safer and slower: weights that do not stay are read again in each step";
+pub(super) const AUTO_HOVER: &str =
+    "Calculated for each job: what it is estimated to need, and a margin";
+pub(super) const CAP: &str = "Memory cap";
+pub(super) const CAP_HOVER: &str =
+    "Safelight never uses more of the device's memory than this, other programs included";
+pub(super) const DEFAULT_CAP: &str = "Default cap";
+
+pub(super) const EXPECTED: &str = "Expected";
+pub(super) const PEAK_HOVER: &str = "The most that tensors are expected to take, weights included";
+pub(super) const LAST_JOB: &str = "Last job";
+pub(super) const LAST_JOB_HOVER: &str = "The memory of the last job";
+pub(super) const NEXT_JOB: &str = "Next job";
+pub(super) const NEXT_JOB_HOVER: &str = "What the job in the form is expected to need";
+pub(super) const MEMORY: &str = "Memory";
+pub(super) const EMPTY: &str = "The graph is drawn here while a job runs";
+pub(super) const EXPORT: &str = "Export";
+pub(super) const EXPORT_NAME: &str = "Export telemetry";
+pub(super) const EXPORT_HOVER: &str = "Save what was measured during this job as a table or as JSON: memory ten times a second, temperature, power, stages, freed memory";
+pub(super) const MACHINE: &str = "Machine";
+pub(super) const TOTAL_HOVER: &str =
+    "All memory of the device. Where it is far above the rest, its line stays at the upper edge";
+pub(super) const PEAK_USED_HOVER: &str = "The highest value of Used in this job. It is more than Allocated, because not all of it is tensors";
+pub(super) const PREDICTED_HOVER: &str =
+    "What the plan expects of Allocated: the dotted line, and the pale blocks stage by stage";
+pub(super) const SHARED_HOVER: &str = "The CPU and the GPU share one memory. Files that the system keeps in it make room when the job needs it";
+
+pub(super) fn auto(bytes: u64) -> String {
+    format!("Auto ({})", size_text(bytes))
+}
+
+pub(super) fn predicted_peak(bytes: u64) -> String {
+    format!("Predicted peak allocated {}", size_text(bytes))
+}
+
+pub(super) fn budget(bytes: u64) -> String {
+    format!("Budget {}", size_text(bytes))
+}
+
+pub(super) fn budget_hover(left: u64) -> String {
+    format!(
+        "The most that is used on this device. {} of it is left for tensors: other programs and the driver have the rest",
+        size_text(left)
+    )
+}
+
+pub(super) fn total(bytes: u64) -> String {
+    format!("Cap {}", size_text(bytes))
+}
+
+pub(super) fn peak_used(bytes: u64) -> String {
+    format!("Peak used {}", size_text(bytes))
+}
+
+pub(super) fn files_share(percent: f64) -> String {
+    format!("Files have {percent:.0} % of the shared memory")
+}
+
+/// The plan in a few words, with a time where one is known: `Fits · about 14 s`.
+pub(super) fn summary(planned: &Planned) -> String {
+    let plan = &planned.plan;
+    if !plan.fits() {
+        let [needs, free] = [plan.verdict.needs_bytes, plan.verdict.of_bytes].map(gib_text);
+        return format!("Does not fit  ·  needs {needs} GiB, {free} GiB are free");
+    }
+    let secs = planned.course.total_secs().max(1.0);
+    let time = planned.course.is_timed.then(|| duration_text(secs));
+    match (plan.rank(), time) {
+        (0, Some(time)) => format!("Fits  ·  about {time}"),
+        (0, None) => "Fits".to_owned(),
+        (_, Some(time)) => format!("Just fits  ·  about {time}"),
+        (_, None) => "Just fits".to_owned(),
+    }
+}
+
 /// How long the form's job is expected to take.
 pub(super) fn time_words(course: &Course) -> String {
     if !course.is_timed {
-        return "How long it takes is known once such a job was made here".to_owned();
+        return "The time is known after the first job of this kind".to_owned();
     }
     let secs = duration_text(course.total_secs().max(1.0));
-    let streaming = if course.streaming_secs >= 1.0 {
+    if course.streaming_secs >= 1.0 {
         let more = duration_text(course.streaming_secs);
-        format!("; reading weights anew in each step adds {more} at most")
+        format!(
+            "Takes about {secs}, going by earlier jobs; reading weights again in each step adds at most {more}"
+        )
     } else {
-        String::new()
-    };
-    format!("Takes roughly {secs}, as such jobs did here{streaming}")
+        format!("Takes about {secs}, going by earlier jobs")
+    }
+}
+
+pub(super) fn freed(reclaim: &Reclaim) -> String {
+    let Reclaim {
+        boundary,
+        before_bytes,
+        after_bytes,
+    } = reclaim;
+    let given = size_text(before_bytes.saturating_sub(*after_bytes));
+    format!("{boundary}: {given} freed")
 }
 
 /// What the picture of the form's job shows.
@@ -96,26 +187,33 @@ fn happened(history: &MemoryHistory) -> Vec<String> {
         })
         .sum();
     if given > 0 {
-        parts.push(format!("{} given back between stages", size_text(given)));
+        parts.push(format!("{} freed between stages", size_text(given)));
     }
     parts
 }
 
-/// `Decoding frames went on in tiles of 512 pixels`
+/// `Decoding frames continued in tiles of 512 pixels`
 pub(super) fn climb_words(climb: Climb) -> String {
-    let how = match climb.rung {
-        Rung::Ground | Rung::FreeAndRetry => "once more after all was given back".to_owned(),
-        Rung::StreamMore => "with its weights streamed in".to_owned(),
-        Rung::Tiles512 | Rung::Tiles256 => {
-            format!(
-                "in tiles of {} pixels",
-                climb.rung.tile().unwrap_or_default()
-            )
+    let stage = climb.stage.label();
+    let tile = climb.rung.tile().unwrap_or_default();
+    match (climb.rung, climb.helped) {
+        (Rung::Ground | Rung::FreeAndRetry, true) => {
+            format!("{stage} continued after unused memory was freed")
         }
-        Rung::OnCpu => "on the CPU".to_owned(),
-    };
-    let verb = if climb.helped { "went on" } else { "was tried" };
-    format!("{} {verb} {how}", climb.stage.label())
+        (Rung::Ground | Rung::FreeAndRetry, false) => {
+            format!("{stage} was tried again after unused memory was freed")
+        }
+        (Rung::StreamMore, true) => format!("{stage} continued with streamed weights"),
+        (Rung::StreamMore, false) => format!("{stage} was tried with streamed weights"),
+        (Rung::Tiles512 | Rung::Tiles256, true) => {
+            format!("{stage} continued in tiles of {tile} pixels")
+        }
+        (Rung::Tiles512 | Rung::Tiles256, false) => {
+            format!("{stage} was tried in tiles of {tile} pixels")
+        }
+        (Rung::OnCpu, true) => format!("{stage} continued on the CPU"),
+        (Rung::OnCpu, false) => format!("{stage} was tried on the CPU"),
+    }
 }
 
 #[cfg(test)]
@@ -134,7 +232,7 @@ mod tests {
         };
         assert_eq!(
             climb_words(climb),
-            "Decoding frames went on in tiles of 512 pixels"
+            "Decoding frames continued in tiles of 512 pixels"
         );
         let failed = Climb {
             rung: Rung::OnCpu,
@@ -147,9 +245,9 @@ mod tests {
     #[test]
     fn no_time_is_promised_that_nobody_knows() {
         let mut course = Course::default();
-        assert!(time_words(&course).contains("once such a job was made"));
+        assert!(time_words(&course).contains("after the first job"));
         course.is_timed = true;
-        assert!(time_words(&course).starts_with("Takes roughly 1 s"));
+        assert!(time_words(&course).starts_with("Takes about 1 s"));
     }
 
     #[test]

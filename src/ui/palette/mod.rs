@@ -3,14 +3,17 @@
 //! Both show the one table of commands; which entry is found is the app's.
 
 mod shortcuts;
+mod words;
 
 use egui::{
     Align, Button, Context, Key, Layout, Margin, Modifiers, RichText, ScrollArea, TextEdit, Ui,
+    vec2,
 };
 
 use crate::app::commands::PaletteCommand;
 use crate::app::palette::{Entry, Palette};
-use crate::ui::widgets::{ink, modal, palette as colours};
+use crate::ui::dialog::modal;
+use crate::ui::widgets::{ink, palette as colours};
 use crate::ui::{View, theme};
 
 pub(super) use shortcuts::shortcuts_ui;
@@ -37,10 +40,10 @@ pub(super) fn palette_ui(ctx: &Context, view: &mut View<'_>) {
     let response = modal(ctx, "command palette", (theme::PALETTE_WIDTH, 12), |ui| {
         let field = TextEdit::singleline(&mut panel.query)
             .id_salt("palette query")
-            .hint_text("What would you like to do?")
+            .hint_text(words::HINT)
             .desired_width(f32::INFINITY)
             .margin(Margin::same(9));
-        let field = ui.add(field).accessible_name("Search commands");
+        let field = ui.add(field).accessible_name(words::SEARCH);
         if field.changed() {
             panel.chosen = 0;
         }
@@ -48,7 +51,13 @@ pub(super) fn palette_ui(ctx: &Context, view: &mut View<'_>) {
         field.request_focus();
         ui.add_space(theme::SMALL_GAP);
         let height = theme::PALETTE_HEIGHT.min(screen.height() * 0.6);
-        list_ui(ui, panel, &palette.found(&panel.query), height)
+        // As high for one that is found as for all: it stands still while somebody types.
+        let size = vec2(ui.available_width(), height);
+        ui.allocate_ui(size, |ui| {
+            ui.set_min_size(size);
+            list_ui(ui, panel, &palette.found(&panel.query), height)
+        })
+        .inner
     });
     if let Some(index) = response.inner {
         panel.chosen = index;
@@ -91,14 +100,14 @@ fn take_keys(ctx: &Context, panel: &mut PalettePanel, palette: &Palette) -> (boo
 /// The one that was clicked.
 fn list_ui(ui: &mut Ui, panel: &mut PalettePanel, found: &[&Entry], height: f32) -> Option<usize> {
     if found.is_empty() {
-        ui.label(RichText::new("Nothing is called so").color(colours(ui).weak));
+        ui.label(RichText::new(words::NO_MATCHES).color(colours(ui).weak));
         return None;
     }
     let row = theme::PALETTE_ROW;
     let mut area = ScrollArea::vertical()
         .max_height(height)
         .min_scrolled_height(height)
-        .auto_shrink([false, true]);
+        .auto_shrink(false);
     if std::mem::take(&mut panel.is_moved) {
         // The chosen row in the middle, as far as the ends allow.
         let middle = (panel.chosen as f32 + 0.5) * (row + ui.spacing().item_spacing.y);
@@ -119,18 +128,14 @@ fn list_ui(ui: &mut Ui, panel: &mut PalettePanel, found: &[&Entry], height: f32)
 fn entry_ui(ui: &mut Ui, entry: &Entry, is_chosen: bool) -> bool {
     let weak = ink(ui, is_chosen);
     ui.push_id(&entry.id, |ui| {
-        let size = egui::vec2(ui.available_width(), theme::PALETTE_ROW);
+        let size = vec2(ui.available_width(), theme::PALETTE_ROW);
         let button = Button::new("")
             .selected(is_chosen)
             .frame_when_inactive(is_chosen)
             .min_size(size);
-        let name = if entry.keys.is_empty() {
-            format!("{}: {}", entry.kind, entry.name)
-        } else {
-            format!("{}: {} ({})", entry.kind, entry.name, entry.keys)
-        };
+        let name = words::entry(entry.kind, &entry.name, &entry.keys);
         let response = ui.add(button).accessible_name(name);
-        let inside = response.rect.shrink2(egui::vec2(10.0, 0.0));
+        let inside = response.rect.shrink2(vec2(10.0, 0.0));
         let mut line = ui.new_child(
             egui::UiBuilder::new()
                 .max_rect(inside)

@@ -4,9 +4,11 @@
 
 use egui::{Context, Grid, Label, RichText, ScrollArea, Ui};
 
+use super::words;
 use crate::app::commands::PaletteCommand;
 use crate::app::shortcuts::{Group, SHORTCUTS, Shortcut, keys_text};
-use crate::ui::widgets::{icon_button, modal, palette};
+use crate::ui::dialog::modal;
+use crate::ui::widgets::{icon_button, palette};
 use crate::ui::{View, icons, theme};
 
 pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
@@ -17,28 +19,29 @@ pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
     let response = modal(ctx, "shortcuts", (theme::PALETTE_WIDTH, 16), |ui| {
         let is_closed = ui
             .horizontal(|ui| {
-                ui.heading("Keyboard shortcuts");
+                ui.heading(words::SHORTCUTS);
                 ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
                     icon_button(
                         ui,
                         icons::X,
-                        "Close the shortcuts",
-                        "Back to the window (Escape)",
+                        words::CLOSE_SHORTCUTS,
+                        words::CLOSE_SHORTCUTS_EXPLAINED,
                     )
                     .clicked()
                 })
                 .inner
             })
             .inner;
-        ScrollArea::vertical().max_height(screen.height() * 0.7)
-                .min_scrolled_height(screen.height() * 0.7).show(ui, |ui| {
-            for group in Group::ALL {
-                group_ui(ui, group);
-            }
-            let weak = palette(ui).weak;
-            let text = "Tab and Shift+Tab go from control to control, Space presses, and the arrow keys move sliders.";
-            ui.label(RichText::new(text).color(weak));
-        });
+        ScrollArea::vertical()
+            .max_height(screen.height() * 0.7)
+            .min_scrolled_height(screen.height() * 0.7)
+            .show(ui, |ui| {
+                for group in Group::ALL {
+                    group_ui(ui, group);
+                }
+                let weak = palette(ui).weak;
+                ui.label(RichText::new(words::GENERAL_KEYS).color(weak));
+            });
         is_closed
     });
     if response.inner || response.should_close() {
@@ -72,5 +75,5 @@ fn group_ui(ui: &mut Ui, group: Group) {
 
 fn keys_of(shortcut: &Shortcut) -> RichText {
     let keys: Vec<String> = shortcut.keys.iter().map(|keys| keys_text(*keys)).collect();
-    RichText::new(keys.join(" or ")).monospace()
+    RichText::new(words::either(&keys)).monospace()
 }

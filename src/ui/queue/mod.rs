@@ -5,13 +5,16 @@ mod parts;
 pub(super) mod questions;
 mod reach;
 mod row;
+mod words;
 
 use egui::{Button, Label, Response, RichText, Ui};
 
 use crate::app::commands::QueueCommand;
 use crate::app::notices::sentence;
 use crate::app::shortcuts::explained;
-use crate::ui::widgets::{across, main_button, palette, with_icon};
+use crate::app::state::Page;
+use crate::ui::create::above;
+use crate::ui::widgets::{across, main_button, palette, second_button, with_icon};
 use crate::ui::{View, icons, memory, theme};
 
 pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -23,24 +26,15 @@ pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
         return;
     }
     let is_running = view.app.queue.running.is_some();
-    let thing = view.thing();
     let form = &view.form;
     let spec = view.app.cx.models.of(form);
     let count = spec.map_or(1, |spec| form.num_results(spec));
-    let (name, explanation) = if count == 1 {
-        let explanation = if is_running {
-            format!("Queue another {thing} behind the running one")
-        } else {
-            format!("Make the {thing}")
-        };
-        ("Generate".to_owned(), explanation)
+    let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures);
+    let name = words::generate(count, makes_pictures);
+    let explanation = if is_running {
+        words::add_explained(count, makes_pictures)
     } else {
-        let explanation = if is_running {
-            format!("Queue {count} {thing}s behind the running one")
-        } else {
-            format!("Make {count} {thing}s")
-        };
-        (format!("Generate {count} {thing}s"), explanation)
+        words::generate_explained(count, makes_pictures)
     };
     submit_ui(ui, view, icons::SPARKLE, &name, &explanation);
 }
@@ -55,8 +49,14 @@ fn submit_ui(ui: &mut Ui, view: &mut View<'_>, icon: char, name: &str, explanati
         .first()
         .map(|err| sentence(&err.message));
     let is_enabled = has_model && first_error.is_none();
-    let response = main_button(ui, is_enabled, icon, name);
-    let reason = first_error.unwrap_or_else(|| "There is no model yet".to_owned());
+    above::above_ui(ui, view);
+    // The first page has a main button of its own.
+    let response = if view.app.cx.page == Page::Welcome {
+        second_button(ui, is_enabled, icon, name)
+    } else {
+        main_button(ui, is_enabled, icon, name)
+    };
+    let reason = first_error.unwrap_or_else(|| words::NO_MODEL.to_owned());
     if response
         .on_hover_text(explained(explanation, "generate"))
         .on_disabled_hover_text(reason)
@@ -69,21 +69,14 @@ fn submit_ui(ui: &mut Ui, view: &mut View<'_>, icon: char, name: &str, explanati
 /// The form holds a job of the queue.
 fn edit_ui(ui: &mut Ui, view: &mut View<'_>) {
     let amber = palette(ui).amber;
-    let text = RichText::new("You are changing a job of the queue").color(amber);
+    let text = RichText::new(words::EDITING).color(amber);
     ui.add(Label::new(text).truncate());
-    let explanation = "Back to what stood in the form before. The job stays as it was";
-    if wide_button(ui, icons::X, "Cancel edit", explanation).clicked() {
+    let explanation = words::CANCEL_EDIT_EXPLAINED;
+    if wide_button(ui, icons::X, words::CANCEL_EDIT, explanation).clicked() {
         view.push(QueueCommand::CancelEdit);
     }
-    let explanation =
-        "The job keeps its place in the queue and is made with these settings, from its beginning";
-    submit_ui(
-        ui,
-        view,
-        icons::CHECK_CIRCLE,
-        "Save as this job",
-        explanation,
-    );
+    let explanation = words::SAVE_JOB_EXPLAINED;
+    submit_ui(ui, view, icons::CHECK_CIRCLE, words::SAVE_JOB, explanation);
 }
 
 /// New jobs would only wait: why, and how they do not.
@@ -92,9 +85,9 @@ fn paused_ui(ui: &mut Ui, view: &mut View<'_>) {
         return;
     }
     let amber = palette(ui).amber;
-    ui.label(RichText::new("The queue is paused").color(amber));
-    let explanation = "Start the jobs that wait, one after the other";
-    if wide_button(ui, icons::PLAY, "Go on with the queue", explanation).clicked() {
+    ui.label(RichText::new(words::IS_PAUSED).color(amber));
+    let explanation = words::RESUME_QUEUE_EXPLAINED;
+    if wide_button(ui, icons::PLAY, words::RESUME_QUEUE, explanation).clicked() {
         view.push(QueueCommand::GoOn);
     }
 }
@@ -106,22 +99,21 @@ fn stop_ui(ui: &mut Ui, view: &mut View<'_>) {
     };
     let is_stopping = job.cancel.is_cancelled();
     let (pause, cancel) = match (is_stopping, job.cancel.is_paused()) {
-        (false, _) => ("Pause this job", "Cancel"),
-        (true, true) => ("Pausing…", "Cancel"),
-        (true, false) => ("Pause this job", "Cancelling…"),
+        (false, _) => (words::PAUSE_JOB, words::CANCEL),
+        (true, true) => (words::PAUSING, words::CANCEL),
+        (true, false) => (words::PAUSE_JOB, words::CANCELLING),
     };
     let can_cancel = !is_stopping || job.cancel.is_paused();
     ui.columns(2, |columns| {
         if let [left, right] = columns {
             left.add_enabled_ui(!is_stopping, |ui| {
-                let explanation = "Stop it and free the memory. What is finished is kept, and it can go on from there. Waiting ones go on";
+                let explanation = words::PAUSE_JOB_EXPLAINED;
                 if wide_button(ui, icons::PAUSE, pause, explanation).clicked() {
                     view.push(QueueCommand::PauseRunning);
                 }
             });
             right.add_enabled_ui(can_cancel, |ui| {
-                let explanation = "Stop the running job for good. Whole sections of a clip are kept, half-made pictures are not. Waiting ones go on";
-                let explanation = explained(explanation, "cancel");
+                let explanation = explained(words::CANCEL_EXPLAINED, "cancel");
                 if wide_button(ui, icons::STOP, cancel, &explanation).clicked() {
                     view.push(QueueCommand::Cancel);
                 }

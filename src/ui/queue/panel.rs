@@ -4,18 +4,20 @@
 
 use egui::scroll_area::ScrollSource;
 use egui::{
-    Align, Align2, CentralPanel, ComboBox, CornerRadius, Frame, Label, Layout, Margin, Panel,
-    ProgressBar, RichText, ScrollArea, Ui, Vec2, vec2,
+    Align, CentralPanel, ComboBox, CornerRadius, Frame, Label, Layout, Margin, Panel, ProgressBar,
+    RichText, ScrollArea, Ui, vec2,
 };
 
 use crate::app::commands::{AppCommand, QueueCommand};
+use crate::app::queue::StoppedJob;
 use crate::app::queue::choices::AfterQueue;
 use crate::app::shortcuts;
 use crate::app::state::Page;
 use crate::app::state::PanelPlace;
 use crate::ui::queue::row::{running_ui, stopped_ui, waiting_ui};
-use crate::ui::widgets::{badge, icon_button, icon_toggle, palette, progress_bar, sign_button};
-use crate::ui::{View, icons, theme};
+use crate::ui::queue::words;
+use crate::ui::widgets::{icon_button, icon_toggle, list_icon, palette, progress_bar, sign_button};
+use crate::ui::{View, header, icons, theme};
 
 /// Where the panel has room in this width beside the form.
 pub(in crate::ui) fn place(width: f32, view: &View<'_>) -> PanelPlace {
@@ -94,24 +96,14 @@ fn top_ui(ui: &mut Ui, view: &mut View<'_>) {
 /// Opens the panel and closes it; says how many jobs there are.
 pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut View<'_>) {
     let (num_waiting, num_stopped) = (view.app.queue.waiting.len(), view.app.queue.stopped.len());
-    let explanation = match (num_waiting, num_stopped) {
-        (0, 0) => "The jobs that run and wait".to_owned(),
-        (_, 0) => format!("The jobs that run and wait: {num_waiting} waiting"),
-        _ => format!("The jobs that run and wait: {num_waiting} waiting, {num_stopped} stopped"),
-    };
+    let explanation = words::header(num_waiting, num_stopped);
     let explanation = shortcuts::explained(&explanation, "queue");
     let is_open = view.drawn.queue != PanelPlace::Nowhere;
-    let button = if is_open {
-        icon_toggle(ui, true, icons::QUEUE, "Queue", &explanation)
-    } else {
-        icon_button(ui, icons::QUEUE, "Queue", &explanation)
-    };
+    let face = (icons::QUEUE, words::QUEUE);
+    let button = header::button(ui, is_open, face, words::QUEUE, &explanation);
     if num_waiting > 0 && !is_open {
-        let palette = palette(ui);
-        let size = Vec2::splat(14.0);
-        let rect = Align2::RIGHT_TOP.align_size_within_rect(size, button.rect);
-        let count = num_waiting.min(99);
-        badge(ui, rect, palette.accent, count, (9.5, palette.on_accent));
+        let text = num_waiting.min(99).to_string();
+        header::badge(ui, button.rect, &text, palette(ui).accent);
     }
     if button.clicked() {
         view.push(QueueCommand::Toggle);
@@ -120,20 +112,20 @@ pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut View<'_>) {
 
 fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
-        ui.label(RichText::new("Queue").strong().size(15.0));
+        ui.label(RichText::new(words::QUEUE).strong().size(15.0));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if icon_button(ui, icons::X, "Close the queue", "The jobs go on").clicked() {
+            if icon_button(ui, icons::X, words::CLOSE, words::CLOSE_EXPLAINED).clicked() {
                 view.push(QueueCommand::Open(false));
             }
             let queue = &view.app.queue;
             let wish = if queue.is_paused {
-                let explanation = "Start the jobs that wait, one after the other";
-                icon_toggle(ui, true, icons::PLAY, "Start the queue", explanation)
+                let explanation = words::RESUME_QUEUE_EXPLAINED;
+                icon_toggle(ui, true, icons::PLAY, words::START_QUEUE, explanation)
                     .clicked()
                     .then_some(QueueCommand::GoOn)
             } else {
-                let explanation = "Start no further job. The running one stops at its last finished stage or saved step, frees the memory, and goes on from there";
-                icon_button(ui, icons::PAUSE, "Pause the queue", explanation)
+                let explanation = words::PAUSE_QUEUE_EXPLAINED;
+                icon_button(ui, icons::PAUSE, words::PAUSE_QUEUE, explanation)
                     .clicked()
                     .then_some(QueueCommand::PauseAll)
             };
@@ -144,11 +136,11 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
     let can_wait = view.app.queue.running.is_some() && !view.app.queue.is_paused;
     ui.add_enabled_ui(can_wait, |ui| {
         let mut pauses = view.app.queue.pauses_after;
-        let explanation = "The running job goes on to its end; the next one waits until you go on";
+        let explanation = words::PAUSE_AFTER_EXPLAINED;
         let checkbox = ui
-            .checkbox(&mut pauses, "Pause after this job")
+            .checkbox(&mut pauses, words::PAUSE_AFTER)
             .on_hover_text(explanation)
-            .on_disabled_hover_text("No job runs, or the queue is paused");
+            .on_disabled_hover_text(words::PAUSE_AFTER_DISABLED);
         if checkbox.changed() {
             view.push(QueueCommand::PauseAfter(pauses));
         }
@@ -157,22 +149,21 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// The jobs of the last run.
 fn held_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let text = match view.app.queue.held().count() {
-        0 => return,
-        1 => "One job waits from last time".to_owned(),
-        count => format!("{count} jobs wait from last time"),
-    };
+    let count = view.app.queue.held().count();
+    if count == 0 {
+        return;
+    }
     let palette = palette(ui);
     card(ui).show(ui, |ui| {
         ui.set_width(ui.available_width());
-        ui.label(RichText::new(text).color(palette.amber));
+        ui.label(RichText::new(words::held(count)).color(palette.amber));
         ui.horizontal(|ui| {
-            let explanation = "Start them, one after the other";
-            if sign_button(ui, icons::PLAY, "Go on", explanation).clicked() {
+            let explanation = words::RESUME_HELD_EXPLAINED;
+            if sign_button(ui, icons::PLAY, words::RESUME, explanation).clicked() {
                 view.push(QueueCommand::ReleaseHeld);
             }
-            let explanation = "Take them out of the queue. You can undo it";
-            if sign_button(ui, icons::TRASH, "Clear", explanation).clicked() {
+            let explanation = words::CLEAR_HELD_EXPLAINED;
+            if sign_button(ui, icons::TRASH, words::CLEAR, explanation).clicked() {
                 view.push(QueueCommand::ClearHeld);
             }
         });
@@ -186,17 +177,17 @@ fn opening_ui(ui: &mut Ui, view: &mut View<'_>) {
         card(ui).show(ui, |ui| {
             ui.set_width(ui.available_width());
             ui.horizontal(|ui| {
-                ui.label(format!("Opening {} of {all} files…", (done + 1).min(all)));
+                ui.label(words::opening((done + 1).min(all), all));
                 ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                    let explanation = "Open no more of them. Those that are in the queue stay";
-                    if icon_button(ui, icons::X, "Stop opening files", explanation).clicked() {
+                    let explanation = words::STOP_OPENING_EXPLAINED;
+                    if icon_button(ui, icons::X, words::STOP_OPENING, explanation).clicked() {
                         let stop = QueueCommand::StopOpening(opening.number);
                         view.push(stop);
                     }
                 });
             });
             let bar = ProgressBar::new(done as f32 / all.max(1) as f32).desired_height(6.0);
-            progress_bar(ui, bar).accessible_name("Files opened");
+            progress_bar(ui, bar).accessible_name(words::FILES_OPENED);
         });
     }
 }
@@ -207,22 +198,31 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, max_height: f32) {
     let weak = palette(ui).weak;
     if num_waiting + num_stopped == 0 {
         let text = if queue.running.is_some() {
-            "No other job waits"
+            words::NO_OTHER_JOB
         } else {
-            "No job waits. Press Generate as often as you like, or drop several pictures at once"
+            words::NO_JOB
         };
         ui.add(Label::new(RichText::new(text).color(weak)).wrap());
         return;
     }
     ui.horizontal(|ui| {
         if num_waiting > 0 {
-            ui.label(RichText::new(format!("Waiting ({num_waiting})")).color(weak));
+            ui.label(RichText::new(words::waiting(num_waiting)).color(weak));
         }
         if num_stopped > 0 {
-            ui.label(RichText::new(format!("Stopped ({num_stopped})")).color(weak))
-                .on_hover_text("Jobs that failed, were paused, or whose program ended. They stand behind those that wait");
+            ui.label(RichText::new(words::stopped(num_stopped)).color(weak))
+                .on_hover_text(words::STOPPED_EXPLAINED);
         }
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let text = RichText::new(words::CLEAR_ALL).small();
+            let button = ui.button(text).on_hover_text(words::CLEAR_ALL_EXPLAINED);
+            if button.clicked() {
+                view.push(QueueCommand::Clear);
+            }
+        });
     });
+    let (interrupted, others): (Vec<&StoppedJob>, Vec<_>) =
+        queue.stopped.iter().partition(|it| it.is_interrupted());
     ui.spacing_mut().item_spacing.y = theme::QUEUE_GAP;
     ScrollArea::vertical()
         .max_height(max_height)
@@ -233,10 +233,14 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, max_height: f32) {
             theme::QUEUE_ROW,
             num_waiting + num_stopped,
             |ui, seen| {
-                for index in seen {
+                for row in seen {
+                    let Some(index) = row.checked_sub(interrupted.len()) else {
+                        stopped_ui(ui, view, interrupted[row]);
+                        continue;
+                    };
                     if let Some(job) = queue.waiting.get(index) {
                         waiting_ui(ui, view, job, index);
-                    } else if let Some(stopped) = queue.stopped.get(index - num_waiting) {
+                    } else if let Some(stopped) = others.get(index - num_waiting) {
                         stopped_ui(ui, view, stopped);
                     }
                 }
@@ -245,15 +249,16 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, max_height: f32) {
 }
 
 fn after_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let explanation = "What happens when the last job has ended. You have half a minute to stop it; it counts until Safelight is closed";
+    let explanation = words::THEN_EXPLAINED;
     let weak = palette(ui).weak;
     ui.horizontal(|ui| {
         let label = ui
-            .label(RichText::new("Then").color(weak))
+            .label(RichText::new(words::THEN).color(weak))
             .on_hover_text(explanation);
         let before = view.app.queue.after;
         let mut after = before;
         ComboBox::from_id_salt("after the queue")
+            .icon(list_icon)
             .selected_text(after.label())
             .width(ui.available_width())
             .show_ui(ui, |ui| {

@@ -9,6 +9,7 @@ use safelight_core::units::seconds_text;
 
 use crate::app::queue::picture_of;
 use crate::app::thumbs::Pictured;
+use crate::ui::queue::words;
 use crate::ui::widgets::{palette, text_at, texture_ui};
 use crate::ui::{View, icons, theme};
 
@@ -98,16 +99,12 @@ pub(super) fn buttons_ui(ui: &mut Ui, row: Rect, id: JobId, contents: impl FnOnc
 
 /// `Little World · 256×256 · 2.1 s`.
 pub(super) fn short_facts(view: &View<'_>, request: &GenerateRequest) -> String {
-    let length = match (request.num_frames, request.batch_size) {
-        (0 | 1, 0 | 1) => "picture".to_owned(),
-        (0 | 1, count) => format!("{count} pictures"),
-        (frames, _) => seconds_text(f64::from(frames) / request.fps.max(f64::EPSILON)),
+    let length = match request.num_frames {
+        0 | 1 => words::pictures(request.batch_size),
+        frames => seconds_text(f64::from(frames) / request.fps.max(f64::EPSILON)),
     };
-    let (width, height) = (request.width, request.height);
-    format!(
-        "{} · {width}×{height} · {length}",
-        model_name(view, request)
-    )
+    let size = (request.width, request.height);
+    words::short_facts(model_name(view, request), size, &length)
 }
 
 fn model_name<'a>(view: &'a View<'_>, request: &'a GenerateRequest) -> &'a str {
@@ -124,15 +121,12 @@ pub(super) fn facts_ui(
 ) {
     ui.set_max_width(theme::CARD_WIDTH);
     ui.label(&request.prompt);
-    ui.label(format!(
-        "{} · seed {} · {} steps",
-        short_facts(view, request),
-        request.seed,
-        request.sampling.num_steps
-    ));
+    let short = short_facts(view, request);
+    let num_steps = request.sampling.num_steps;
+    ui.label(words::facts(&short, request.seed, num_steps));
     for path in missing {
         let amber = palette(ui).amber;
-        let text = format!("This file is gone: {}", path.display());
+        let text = words::missing_file(path);
         ui.label(RichText::new(text).color(amber));
     }
 }

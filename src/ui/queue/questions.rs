@@ -5,7 +5,9 @@ use egui::{Button, Context, RichText, Ui};
 use crate::app::commands::{AppCommand, QueueCommand};
 use crate::app::queue::choices::{AfterQueue, Countdown};
 use crate::app::queue::choices::{Choice, Several};
-use crate::ui::widgets::{across, main_button, modal, palette, with_icon};
+use crate::ui::dialog::modal;
+use crate::ui::queue::words;
+use crate::ui::widgets::{across, main_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
 /// With the margin inside.
@@ -23,27 +25,21 @@ fn several_ui(ctx: &Context, view: &mut View<'_>, several: &Several) {
     let count = several.paths.len();
     let mut choice = None;
     let asked = modal(ctx, "several files", WIDTH, |ui| {
-        ui.heading(format!("{count} files at once"));
+        ui.heading(words::files_at_once(count));
         let weak = palette(ui).weak;
-        let thing = view.thing();
-        let text = format!(
-            "Each can become a {thing} of its own, with the settings of the form and a size that fits it."
-        );
+        let spec = view.model();
+        let text = words::files_explained(spec.is_some_and(|spec| spec.family.makes_pictures));
         ui.label(RichText::new(text).color(weak));
         ui.add_space(theme::SMALL_GAP);
-        let name = format!("Make {count} jobs, one for each");
+        let name = words::job_for_each(count);
         if main_button(ui, true, icons::IMAGES, &name).clicked() {
             choice = Some(Choice::Each);
         }
-        let form = match (several.takes_two, count) {
-            (true, 2) => "Put both into the form",
-            (true, _) => "Put the first two into the form",
-            (false, _) => "Put only the first into the form",
-        };
+        let form = words::into_form(several.takes_two, count);
         if button_ui(ui, icons::IMAGE, form) {
             choice = Some(Choice::Form);
         }
-        if button_ui(ui, icons::X, "Never mind") {
+        if button_ui(ui, icons::X, words::NOTHING_WITH_FILES) {
             choice = Some(Choice::None);
         }
     });
@@ -59,20 +55,12 @@ fn countdown_ui(ctx: &Context, view: &mut View<'_>, countdown: Countdown) {
     let asked = modal(ctx, "after the queue", WIDTH, |ui| {
         let secs = countdown.secs_left;
         let (text, name) = match countdown.action {
-            AfterQueue::Suspend => (format!("The computer sleeps in {secs} s"), "Stay awake"),
-            AfterQueue::Quit | AfterQueue::Nothing => {
-                (format!("Safelight quits in {secs} s"), "Stay open")
-            }
+            AfterQueue::Suspend => (words::suspends_in(secs), words::STAY_AWAKE),
+            AfterQueue::Quit | AfterQueue::Nothing => (words::quits_in(secs), words::STAY_OPEN),
         };
         ui.heading(text);
         let weak = palette(ui).weak;
-        let text = match view.app.queue.stopped.len() {
-            0 => "The queue is done, and every result is saved.".to_owned(),
-            1 => "The queue is done, but for one job that has stopped: it is kept for the next start.".to_owned(),
-            count => format!(
-                "The queue is done, but for {count} jobs that have stopped: they are kept for the next start."
-            ),
-        };
+        let text = words::queue_done(view.app.queue.stopped.len());
         ui.label(RichText::new(text).color(weak));
         ui.add_space(theme::SMALL_GAP);
         is_stopped = main_button(ui, true, icons::STOP, name).clicked();

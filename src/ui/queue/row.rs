@@ -1,7 +1,6 @@
 //! One job of the queue as a row: running, waiting or stopped. What they are drawn with is [`super::parts`]'s.
 
 use egui::{CornerRadius, Rect, Response, RichText, Sense, Ui, pos2, vec2};
-use safelight_core::units::duration_text;
 
 use crate::app::commands::QueueCommand;
 use crate::app::notices::sentence;
@@ -13,20 +12,21 @@ use crate::ui::queue::parts::{
     words_ui,
 };
 use crate::ui::queue::reach::{drag, keys, menu_button, menu_ui};
+use crate::ui::queue::words;
 use crate::ui::theme::Palette;
 use crate::ui::widgets::{icon_button, palette, text_at, texture_ui};
 use crate::ui::{View, icons, theme};
 
-pub(super) fn running_ui(ui: &mut Ui, view: &mut View<'_>, job: &RunningJob) {
+pub(super) fn running_ui(ui: &mut Ui, view: &View<'_>, job: &RunningJob) {
     let palette = palette(ui);
     let text = if job.cancel.is_paused() {
-        "Pausing…".to_owned()
+        words::PAUSING.to_owned()
     } else if job.cancel.is_cancelled() {
-        "Cancelling…".to_owned()
+        words::CANCELLING.to_owned()
     } else {
         let left = job.secs_left;
-        let left = left.map(|secs| format!("about {} left", duration_text(secs.max(1.0))));
-        let stage = job.stage.map_or("Starting the engine…", |it| it.label());
+        let left = left.map(words::secs_left);
+        let stage = job.stage.map_or(words::STARTING_ENGINE, |it| it.label());
         left.unwrap_or_else(|| stage.to_owned())
     };
     let (rect, _) =
@@ -49,7 +49,7 @@ pub(super) fn running_ui(ui: &mut Ui, view: &mut View<'_>, job: &RunningJob) {
         colour: palette.amber,
     };
     let response = ui.interact(rect, row_id(job.id), Sense::hover());
-    let name = format!("Running: {}", job.request.prompt);
+    let name = words::running_job(&job.request.prompt);
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
     words_ui(ui, rect, &job.request.prompt, line, 0.0);
     response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &[]));
@@ -65,13 +65,13 @@ fn progress_ui(ui: &Ui, thumb: Rect, progress: f32) {
         let shade = palette.stage.gamma_multiply(strength);
         ui.painter().rect_filled(rect, radius, shade);
     }
-    let text = format!("{:.0} %", progress * 100.0);
+    let text = words::percent(progress);
     text_at(ui, thumb.center(), text, 13.0, palette.text);
 }
 
 pub(super) fn waiting_ui(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, index: usize) {
     let line = waiting_line(view, job, palette(ui));
-    let name = format!("{}. {}", index + 1, job.request.prompt);
+    let name = words::waiting_job(index + 1, &job.request.prompt);
     let (rect, response) = idle_ui(ui, view, job, None, (&name, line));
     drag(ui, view, &response, rect, (job.id, index));
     response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &job.missing));
@@ -81,11 +81,11 @@ pub(super) fn stopped_ui(ui: &mut Ui, view: &mut View<'_>, stopped: &StoppedJob)
     let job = &stopped.job;
     let (word, line) = stopped_line(ui, stopped);
     let again = if job.resume.is_some() {
-        "Go on"
+        words::RESUME
     } else {
-        "Try again"
+        words::TRY_AGAIN
     };
-    let name = format!("{word}. {}", job.request.prompt);
+    let name = words::stopped_job(word, &job.request.prompt);
     let (_, response) = idle_ui(ui, view, job, Some(again), (&name, line));
     response.on_hover_ui(|ui| {
         if let Stopped::Failed(err) = &stopped.why {
@@ -135,27 +135,21 @@ fn idle_ui(
 fn idle_buttons(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, again: Option<&'static str>) {
     let prompt = &job.request.prompt;
     let (removing, more) = match again {
-        None => (
-            "Take this one out of the queue (Delete)",
-            "Move it, change it, or make it twice",
-        ),
-        Some(_) => (
-            "Take it from this list (Delete). What is finished of it is kept for a week in its folder",
-            "Change it, or make it twice",
-        ),
+        None => (words::REMOVE_WAITING_EXPLAINED, words::MORE_WAITING),
+        Some(_) => (words::REMOVE_STOPPED_EXPLAINED, words::MORE_STOPPED),
     };
-    let name = format!("Remove from queue: {prompt}");
+    let name = words::remove(prompt);
     if icon_button(ui, icons::X, &name, removing).clicked() {
         view.push(QueueCommand::Remove(job.id));
     }
-    let name = format!("More for: {prompt}");
+    let name = words::more(prompt);
     menu_button(ui, &name, more, |ui| menu_ui(ui, view, job.id, again));
     let (name, explanation) = match again {
         None => return,
-        Some(_) if job.resume.is_some() => ("Go on with", "Go on where it stopped"),
-        Some(again) => (again, "Make it from its beginning"),
+        Some(_) if job.resume.is_some() => (words::resume(prompt), words::RESUME_EXPLAINED),
+        Some(_) => (words::try_again(prompt), words::TRY_AGAIN_EXPLAINED),
     };
-    if icon_button(ui, icons::PLAY, &format!("{name}: {prompt}"), explanation).clicked() {
+    if icon_button(ui, icons::PLAY, &name, explanation).clicked() {
         view.push(QueueCommand::Restart(job.id));
     }
 }
@@ -164,17 +158,14 @@ fn waiting_line(view: &View<'_>, job: &WaitingJob, palette: &Palette) -> Line {
     let is_edited = view.app.queue.edited() == Some(job.id);
     let missing = job.missing.first();
     let text = if is_edited {
-        "Its settings are in the form".to_owned()
+        words::IS_EDITED.to_owned()
     } else if let Some(path) = missing {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        match job.missing.len() {
-            1 => format!("{name} is gone"),
-            count => format!("{name} and {} more are gone", count - 1),
-        }
+        words::missing(&name, job.missing.len())
     } else if job.resume.is_some() {
-        "Goes on where it stopped".to_owned()
+        words::WILL_RESUME.to_owned()
     } else if job.is_held {
-        "From last time".to_owned()
+        words::FROM_LAST_TIME.to_owned()
     } else {
         short_facts(view, &job.request)
     };
@@ -193,14 +184,14 @@ fn waiting_line(view: &View<'_>, job: &WaitingJob, palette: &Palette) -> Line {
 fn stopped_line(ui: &Ui, stopped: &StoppedJob) -> (&'static str, Line) {
     let palette = palette(ui);
     let (word, colour) = match &stopped.why {
-        Stopped::Failed(_) => ("Failed", palette.error),
-        Stopped::Paused => ("Paused", palette.amber),
-        Stopped::Unfinished => ("Unfinished", palette.amber),
+        Stopped::Failed(_) => (words::FAILED, palette.error),
+        Stopped::Paused => (words::PAUSED, palette.amber),
+        Stopped::Unfinished => (words::INTERRUPTED, palette.amber),
     };
     let text = match &stopped.why {
-        Stopped::Failed(err) => format!("{word}: {}", err.summary),
+        Stopped::Failed(err) => words::stopped_why(word, &err.summary),
         _ if stopped.progress.is_empty() => word.to_owned(),
-        _ => format!("{word}, {}", stopped.progress),
+        _ => words::stopped_at(word, &stopped.progress),
     };
     (word, Line { text, colour })
 }

@@ -7,9 +7,9 @@ use safelight_core::job::DeviceChoice;
 use safelight_core::settings::OutputSettings;
 use safelight_core::settings::table::{Control, Value};
 
-use super::Edit;
+use super::{Edit, words};
 use crate::app::commands::{FolderSetting, SettingsCommand};
-use crate::ui::widgets::{field_width, icon_button};
+use crate::ui::widgets::{field_width, icon_button, list_icon};
 use crate::ui::{icons, theme};
 
 impl Edit<'_> {
@@ -83,6 +83,7 @@ impl Edit<'_> {
         let mut value = value;
         let chosen = choices.iter().find(|(choice, _)| *choice == value);
         ComboBox::from_id_salt(self.row.key)
+            .icon(list_icon)
             .selected_text(chosen.map_or("", |(_, text)| text))
             .width(field_width(ui, theme::CHOICE_WIDTH))
             .show_ui(ui, |ui| {
@@ -108,7 +109,7 @@ impl Edit<'_> {
     fn gib(&self, ui: &mut Ui, mut gib: Option<f64>, automatic: &str) -> Option<f64> {
         ui.horizontal_wrapped(|ui| {
             let mut is_automatic = gib.is_none();
-            let name = format!("{}: {automatic}", self.row.name);
+            let name = words::automatic(self.row.name, automatic);
             let checkbox = ui.checkbox(&mut is_automatic, automatic);
             if checkbox.accessible_name(name).changed() {
                 gib = (!is_automatic).then_some(8.0);
@@ -127,13 +128,13 @@ impl Edit<'_> {
             ui.spacing_mut().slider_width = field_width(ui, theme::SETTINGS_SLIDER_WIDTH);
             let response = ui.add(Slider::new(crf, 0..=i64::from(OutputSettings::WORST_CRF)));
             self.called(response);
-            let words = match *crf {
-                ..=10 => "hardly any loss, large",
-                11..=18 => "looks like the original",
-                19..=27 => "small",
-                _ => "visibly worse",
+            let meaning = match *crf {
+                ..=10 => words::HARDLY_ANY_LOSS,
+                11..=18 => words::LIKE_ORIGINAL,
+                19..=27 => words::SMALL,
+                _ => words::VISIBLY_WORSE,
             };
-            ui.add(Label::new(words).extend());
+            ui.add(Label::new(meaning).extend());
         });
     }
 
@@ -156,9 +157,9 @@ impl Edit<'_> {
         self.called(response);
         // All of them in one row.
         ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
-        for choice in [100, 125, 150, 200, 300] {
+        for choice in [100_u32, 125, 150, 200, 300] {
             let is_chosen = (current - f64::from(choice)).abs() < 0.5;
-            let name = format!("Scale {choice} %");
+            let name = words::scale(choice);
             let button = ui.selectable_label(is_chosen, choice.to_string());
             if button.accessible_name(name).clicked() {
                 self.settings.interface.scale = choice as f32 / 100.0;
@@ -172,19 +173,23 @@ impl Edit<'_> {
             DeviceChoice::Cuda(index) => index,
             _ => 0,
         };
-        let (numbered, name) = (DeviceChoice::Cuda(gpu).to_string(), format!("GPU {gpu}"));
+        let (numbered, name) = (DeviceChoice::Cuda(gpu).to_string(), words::gpu(gpu));
         let choices = [
-            ("auto", "Automatic"),
-            ("cpu", "CPU"),
+            ("auto", words::AUTOMATIC),
+            ("cpu", words::CPU),
             (numbered.as_str(), name.as_str()),
         ];
         ui.horizontal_wrapped(|ui| {
             let chosen = self.choice(ui, &device.to_string(), &choices);
             device = chosen.parse().unwrap_or(device);
             if let DeviceChoice::Cuda(index) = &mut device {
-                ui.add(DragValue::new(index).range(0..=15).prefix("number "))
-                    .on_hover_text("As libtorch counts them, from 0")
-                    .accessible_name("GPU number");
+                ui.add(
+                    DragValue::new(index)
+                        .range(0..=15)
+                        .prefix(words::GPU_PREFIX),
+                )
+                .on_hover_text(words::GPU_NUMBER_HOVER)
+                .accessible_name(words::GPU_NUMBER);
             }
         });
         self.settings.runtime.device = device;
@@ -199,8 +204,8 @@ impl Edit<'_> {
             if let Some(text) = self.typed(ui, "", folder, hint, width) {
                 text.trim().clone_into(&mut chosen);
             }
-            let name = format!("Choose: {}", self.row.name);
-            if icon_button(ui, icons::FOLDER_OPEN, &name, "Choose a folder…").clicked() {
+            let name = words::choose(self.row.name);
+            if icon_button(ui, icons::FOLDER_OPEN, &name, words::CHOOSE_FOLDER).clicked() {
                 self.pick_folder();
             }
         });

@@ -4,6 +4,7 @@
 
 mod controls;
 mod lists;
+mod words;
 
 use std::collections::BTreeMap;
 
@@ -72,27 +73,20 @@ pub(super) fn settings_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
-        ui.label(RichText::new("Settings").heading().strong());
+        ui.label(RichText::new(words::TITLE).heading().strong());
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.add_space(theme::GAP);
-            if icon_button(
-                ui,
-                icons::X,
-                "Close the settings",
-                "Back to the picture (Escape)",
-            )
-            .clicked()
-            {
+            if icon_button(ui, icons::X, words::CLOSE, words::BACK).clicked() {
                 view.push(AppCommand::Show(Page::Watch));
             }
             let width = field_width(ui, theme::SEARCH_WIDTH);
             let search = TextEdit::singleline(&mut view.panels.settings.search)
                 .id_salt("settings search")
-                .hint_text("Search settings")
+                .hint_text(words::SEARCH)
                 .desired_width(width);
             ui.add(search)
-                .on_hover_text("Words of a setting's name, explanation or key in the file")
-                .accessible_name("Search settings");
+                .on_hover_text(words::SEARCH_HOVER)
+                .accessible_name(words::SEARCH);
         });
     });
 }
@@ -101,22 +95,22 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn place_ui(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
     ui.horizontal_wrapped(|ui| {
-        let open = Button::new(with_icon(icons::FOLDER_OPEN, "Open settings file"));
-        let explanation = "All of this as text with comments. What you change there acts at once, and your comments stay";
+        let open = Button::new(with_icon(icons::FOLDER_OPEN, words::OPEN_FILE));
         if ui
             .add(open)
-            .on_hover_text(explanation)
-            .accessible_name("Open settings file")
+            .on_hover_text(words::OPEN_FILE_HOVER)
+            .accessible_name(words::OPEN_FILE)
             .clicked()
         {
             view.push(SettingsCommand::OpenFile);
         }
-        let path = RichText::new(&view.app.settings.path).small().color(palette.weak);
+        let path = RichText::new(&view.app.settings.path)
+            .small()
+            .color(palette.weak);
         ui.add(egui::Label::new(path).truncate());
     });
     if view.app.settings.broken.is_some() {
-        let text = "The file is broken at the moment. What you change here counts, and is written as soon as it is mended.";
-        ui.add(egui::Label::new(RichText::new(text).color(palette.amber)).wrap());
+        ui.add(egui::Label::new(RichText::new(words::BROKEN).color(palette.amber)).wrap());
     }
 }
 
@@ -125,13 +119,13 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
     let mut wishes = Vec::new();
     let values = settings.values();
     let changed = settings.changed_keys(&Settings::default());
-    let words = view.panels.settings.search.trim().to_lowercase();
+    let wanted = view.panels.settings.search.trim().to_lowercase();
     let mut is_any = false;
     for section in table::SECTIONS {
         let mut found = section
             .settings
             .iter()
-            .filter(|row| is_found(row, section.name, &words))
+            .filter(|row| is_found(row, section.name, &wanted))
             .peekable();
         if found.peek().is_none() {
             continue;
@@ -154,10 +148,7 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
         }
     }
     if !is_any {
-        let text = format!(
-            "No setting is called \u{201c}{}\u{201d}",
-            view.panels.settings.search.trim()
-        );
+        let text = words::none_found(view.panels.settings.search.trim());
         ui.label(RichText::new(text).color(palette(ui).weak));
     }
     if settings != view.app.cx.settings {
@@ -239,8 +230,8 @@ fn reset_ui(ui: &mut Ui, edit: &mut Edit<'_>, is_default: bool) {
         ui.allocate_space(size);
         return;
     }
-    let name = format!("Reset: {}", edit.row.name);
-    if icon_button(ui, icons::RESET, &name, "Back to the default").clicked() {
+    let name = words::reset(edit.row.name);
+    if icon_button(ui, icons::RESET, &name, words::RESET_HOVER).clicked() {
         edit.page.draft = None;
         let reset = SettingsCommand::Reset(edit.row.key);
         edit.wishes.push(reset.into());

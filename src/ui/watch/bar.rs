@@ -1,4 +1,4 @@
-//! The player's bar: play, step, scrub, what comes behind the end, speed, size, and what is done with the frame.
+//! The player's bar, one row: play, step, scrub, what comes behind the end, speed, size, and the menu with all the rest.
 //!
 //! The same for results, files, comparisons and a clip that grows.
 
@@ -6,42 +6,82 @@ use egui::{Align, Button, ComboBox, Label, Layout, RichText, Slider, TextStyle, 
 
 use safelight_core::units::clock_text;
 
-use crate::app::commands::{AppCommand, PlayerCommand};
-use crate::app::inputs::Slot;
+use crate::app::commands::PlayerCommand;
 use crate::app::player::zoom::Zoom;
 use crate::app::player::{Playback, Playhead, Repeat, SPEEDS, Viewing};
-use crate::ui::watch::playhead;
-use crate::ui::widgets::{icon_button, icon_toggle, palette, with_icon};
+use crate::ui::watch::caption::Told;
+use crate::ui::watch::more::MoreButton;
+use crate::ui::watch::{compare, more, playhead, words};
+use crate::ui::widgets::{icon_button, icon_toggle, palette};
 use crate::ui::{View, icons, theme};
 
-/// What is told of what is shown: a line, and more on hover.
-pub(super) struct Told {
-    pub line: String,
-    pub more: String,
+/// How much of the bar its row has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    All,
+    /// The menu's button is its icon alone.
+    Snug,
+    /// Speed, repeat and size stand in the menu.
+    Narrow,
+    /// The slider has a row of its own, too.
+    Tiny,
+}
+
+impl Room {
+    fn of(ui: &Ui, view: &View<'_>) -> Self {
+        let Some(playhead) = playhead(view) else {
+            return Self::All;
+        };
+        let numbers = numbers_width(ui, playhead);
+        let room = ui.available_width() - numbers - theme::POSITION_MIN_WIDTH;
+        if room >= theme::BAR_BUTTONS_WIDTH {
+            Self::All
+        } else if room >= theme::BAR_SNUG_WIDTH {
+            Self::Snug
+        } else if room >= theme::BAR_NARROW_WIDTH && more::is_possible(view) {
+            Self::Narrow
+        } else {
+            Self::Tiny
+        }
+    }
 }
 
 /// The bar; where there is nothing to play, the line that is told stands in its room.
 pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, told: Option<&Told>) {
     let can_play = playhead(view).is_some();
-    let has_room = slider_room(ui, view) >= theme::POSITION_MIN_WIDTH;
-    if can_play && !has_room {
+    let room = Room::of(ui, view);
+    if room == Room::Tiny {
         ui.horizontal(|ui| {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 position_ui(ui, view);
             });
         });
     }
+    let is_all = matches!(room, Room::All | Room::Snug) || !more::is_possible(view);
     ui.horizontal(|ui| {
         if can_play {
             play_ui(ui, view);
         } else if view.app.watch.viewing == Viewing::File && num_pictures(view) > 1 {
             turn_ui(ui, view);
+        } else if view.app.watch.viewing == Viewing::Compare {
+            compare::modes_ui(ui, view);
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            size_ui(ui, view);
+            let button = match room {
+                Room::All => MoreButton::Named,
+                Room::Snug => MoreButton::Small,
+                Room::Narrow | Room::Tiny => MoreButton::WithPace,
+            };
+            more::button_ui(ui, view, button);
+            more::full_button(ui, view);
+            if is_all {
+                zoom_ui(ui, view);
+            }
             if can_play {
-                pace_ui(ui, view);
-                if has_room {
+                if is_all {
+                    pace_ui(ui, view);
+                }
+                if room != Room::Tiny {
                     position_ui(ui, view);
                 }
             } else if let Some(told) = told {
@@ -51,16 +91,24 @@ pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, told: Option<&Told>) {
             }
         });
     });
-    if playhead(view).is_some() && view.app.watch.viewing != Viewing::Compare {
-        frame_ui(ui, view);
-    }
 }
 
-/// The line below the buttons, where the bar has no room for it.
-pub(super) fn told_below_ui(ui: &mut Ui, view: &View<'_>, told: Option<&Told>) {
-    if playhead(view).is_some()
-        && let Some(told) = told
-    {
+/// The line below the bar, where that has no room for it, and the way back to the running job.
+pub(super) fn below_ui(ui: &mut Ui, view: &mut View<'_>, told: Option<&Told>) {
+    let told = told.filter(|_| playhead(view).is_some());
+    let is_elsewhere = view.app.watch.viewing != Viewing::Live;
+    if is_elsewhere && view.app.queue.running.is_some() {
+        ui.horizontal(|ui| {
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                more::live_button(ui, view);
+                ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                    if let Some(told) = told {
+                        told_ui(ui, told);
+                    }
+                });
+            });
+        });
+    } else if let Some(told) = told {
         told_ui(ui, told);
     }
 }
@@ -74,28 +122,23 @@ fn told_ui(ui: &mut Ui, told: &Told) {
 fn play_ui(ui: &mut Ui, view: &mut View<'_>) {
     let is_playing = playhead(view).is_some_and(|playhead| playhead.is_playing());
     let (icon, name) = if is_playing {
-        (icons::PAUSE, "Pause")
+        (icons::PAUSE, words::PAUSE)
     } else {
-        (icons::PLAY, "Play")
+        (icons::PLAY, words::PLAY)
     };
     let buttons = [
-        (
-            icon,
-            name,
-            "Play or pause (space)",
-            AppCommand::Player(PlayerCommand::Toggle),
-        ),
+        (icon, name, words::PLAY_MORE, PlayerCommand::Toggle),
         (
             icons::CARET_LEFT,
-            "Previous frame",
-            "One frame back (left arrow; Home goes to the first)",
-            AppCommand::Player(PlayerCommand::Step(-1)),
+            words::PREVIOUS_FRAME,
+            words::PREVIOUS_FRAME_MORE,
+            PlayerCommand::Step(-1),
         ),
         (
             icons::CARET_RIGHT,
-            "Next frame",
-            "One frame on (right arrow; End goes to the last)",
-            AppCommand::Player(PlayerCommand::Step(1)),
+            words::NEXT_FRAME,
+            words::NEXT_FRAME_MORE,
+            PlayerCommand::Step(1),
         ),
     ];
     for (icon, name, explanation, command) in buttons {
@@ -113,20 +156,14 @@ fn num_pictures(view: &View<'_>) -> usize {
 /// Through the pictures of a batch from disk.
 fn turn_ui(ui: &mut Ui, view: &mut View<'_>) {
     let buttons = [
-        (icons::CARET_LEFT, "Previous picture", -1),
-        (icons::CARET_RIGHT, "Next picture", 1),
+        (icons::CARET_LEFT, words::PREVIOUS_PICTURE, -1),
+        (icons::CARET_RIGHT, words::NEXT_PICTURE, 1),
     ];
     for (icon, name, by) in buttons {
-        if icon_button(ui, icon, name, "Of the same batch (arrow keys)").clicked() {
+        if icon_button(ui, icon, name, words::OF_BATCH_MORE).clicked() {
             view.push(PlayerCommand::Step(by));
         }
     }
-}
-
-/// What a row with all buttons leaves the slider.
-fn slider_room(ui: &Ui, view: &View<'_>) -> f32 {
-    let numbers = playhead(view).map_or(0.0, |playhead| numbers_width(ui, playhead));
-    ui.available_width() - theme::BAR_BUTTONS_WIDTH - numbers
 }
 
 fn numbers_width(ui: &Ui, playhead: &Playhead) -> f32 {
@@ -160,8 +197,8 @@ fn position_ui(ui: &mut Ui, view: &mut View<'_>) {
     let slider = Slider::new(&mut index, 0..=len - 1).show_value(false);
     let response = ui
         .add(slider)
-        .on_hover_text("Drag to look at a frame")
-        .accessible_name("Position");
+        .on_hover_text(words::POSITION_MORE)
+        .accessible_name(words::POSITION);
     if response.changed() {
         view.push(PlayerCommand::ShowFrame(index));
     }
@@ -171,16 +208,16 @@ fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
     let playback = view.app.watch.playback;
     let mut speed = playback.speed;
     ComboBox::from_id_salt("speed")
-        .selected_text(speed_text(speed))
+        .selected_text(words::speed(speed))
         .width(theme::SPEED_WIDTH)
         .show_ui(ui, |ui| {
             for choice in SPEEDS {
-                ui.selectable_value(&mut speed, choice, speed_text(choice));
+                ui.selectable_value(&mut speed, choice, words::speed(choice));
             }
         })
         .response
-        .on_hover_text("How fast clips play")
-        .accessible_name(format!("Speed {}", speed_text(playback.speed)));
+        .on_hover_text(words::SPEED_MORE)
+        .accessible_name(words::speed_name(playback.speed));
     if speed != playback.speed {
         let playback = Playback { speed, ..playback };
         view.push(PlayerCommand::SetPlayback(playback));
@@ -190,40 +227,19 @@ fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
         Repeat::Off | Repeat::Loop => icons::REPEAT,
         Repeat::PingPong => icons::SWAP,
     };
-    let name = format!("At the end: {}", repeat.label());
-    let explanation = format!("{name}. Press for “{}” (L)", repeat.next().label());
+    let (name, explanation) = (words::at_the_end(repeat), words::at_the_end_more(repeat));
     if icon_toggle(ui, repeat != Repeat::Off, icon, &name, &explanation).clicked() {
         view.push(PlayerCommand::NextRepeat);
     }
 }
 
-fn size_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let is_full = view.app.watch.is_full;
-    let (icon, name, explanation) = if is_full {
-        (
-            icons::CORNERS_IN,
-            "Leave the full view",
-            "Show the rest of the window again (F or Escape)",
-        )
-    } else {
-        (
-            icons::CORNERS_OUT,
-            "Full view",
-            "Give the picture the whole window (F)",
-        )
-    };
-    if icon_button(ui, icon, name, explanation).clicked() {
-        view.push(PlayerCommand::ToggleFull);
-    }
+/// How large the picture is.
+pub(super) fn zoom_ui(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
     let own_size = Zoom::own_size(ui.ctx().pixels_per_point());
     let choices = [
-        (
-            own_size,
-            "100 %",
-            "One pixel of the picture for each of the screen (1). The wheel zooms, dragging moves",
-        ),
-        (Zoom::Fit, "Fit", "All of the picture (0)"),
+        (own_size, words::OWN_SIZE, words::OWN_SIZE_MORE),
+        (Zoom::Fit, words::FIT, words::FIT_MORE),
     ];
     for (choice, name, explanation) in choices {
         let colour = if view.app.watch.zoom == choice {
@@ -238,63 +254,6 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>) {
             view.push(PlayerCommand::Zoom(choice));
         }
     }
-}
-
-/// What is done with the frame that is shown.
-fn frame_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let spec = view.model();
-    let can_start = spec.is_some_and(|spec| spec.start_image.is_possible());
-    let can_end = spec.is_some_and(|spec| spec.end_image.is_possible());
-    let buttons = [
-        (
-            icons::CAMERA,
-            "Save this frame",
-            "Write it as a PNG picture beside the clip, with the clip's settings inside (S)",
-            true,
-            PlayerCommand::SaveFrame,
-        ),
-        (
-            icons::COPY,
-            "Copy this frame",
-            "Put the picture on the clipboard (C)",
-            true,
-            PlayerCommand::CopyFrame,
-        ),
-        (
-            icons::ARROW_RIGHT,
-            "Continue from this frame",
-            "It becomes the start picture of what is made next",
-            can_start,
-            PlayerCommand::UseFrame(Slot::Start),
-        ),
-        (
-            icons::FLAG,
-            "Use as end picture",
-            "What is made next ends on it",
-            can_end,
-            PlayerCommand::UseFrame(Slot::End),
-        ),
-    ];
-    ui.horizontal_wrapped(|ui| {
-        // A quiet row, as low as its words.
-        ui.spacing_mut().interact_size.y = 0.0;
-        ui.spacing_mut().button_padding.y = 1.0;
-        for (icon, name, explanation, is_possible, command) in buttons {
-            let text = RichText::new(with_icon(icon, name)).small();
-            let response = ui
-                .add_enabled(is_possible, Button::new(text).frame_when_inactive(false))
-                .on_hover_text(explanation)
-                .on_disabled_hover_text("The chosen model takes no such picture")
-                .accessible_name(name);
-            if response.clicked() {
-                view.push(command);
-            }
-        }
-    });
-}
-
-fn speed_text(speed: f64) -> String {
-    format!("{speed}×")
 }
 
 #[cfg(test)]
@@ -312,7 +271,7 @@ mod tests {
 
     #[test]
     fn speeds_read_like_factors() {
-        assert_eq!(speed_text(0.25), "0.25×");
-        assert_eq!(speed_text(2.0), "2×");
+        assert_eq!(words::speed(0.25), "0.25×");
+        assert_eq!(words::speed(2.0), "2×");
     }
 }

@@ -1,113 +1,76 @@
-//! Two results beside each other, one wiped over the other, or how far they differ; and the menu that begins it.
+//! Two results beside each other, one wiped over the other, or how much they differ.
 //!
 //! What is compared is the app's; here it is drawn and its divider is moved.
 
-use egui::{
-    Align2, Button, Color32, Label, Rect, RichText, Sense, Slider, Stroke, Ui, Vec2, pos2, vec2,
-};
-use safelight_core::job::JobId;
-
 use crate::app::commands::PlayerCommand;
-use crate::app::player::Viewing;
 use crate::app::player::compare::{Compare, CompareMode, GAINS};
 use crate::app::player::screen::Screen;
 use crate::app::player::zoom::Zoom;
-use crate::ui::watch::result::{button, live_button};
-use crate::ui::watch::stage;
+use crate::ui::watch::{playhead, stage, words};
 use crate::ui::widgets::{badge, choice, palette, with_icon};
 use crate::ui::{View, icons, theme};
+use egui::{
+    Align2, Button, Color32, Label, Rect, RichText, Sense, Slider, Stroke, Ui, Vec2, pos2, vec2,
+};
 
-/// Results that are offered.
-const MAX_OFFERED: usize = 30;
 const MODES: [(CompareMode, &str, &str); 3] = [
     (
         CompareMode::SideBySide,
-        "Side by side",
-        "A at the left, B at the right",
+        words::SIDE_BY_SIDE,
+        words::SIDE_BY_SIDE_MORE,
     ),
-    (
-        CompareMode::Wipe,
-        "Wipe",
-        "B over A: drag the line between them, or use the keys [ and ]",
-    ),
+    (CompareMode::Wipe, words::WIPE, words::WIPE_MORE),
     (
         CompareMode::Difference,
-        "Difference",
-        "How far each pixel of B is from A's: black where they are the same",
+        words::DIFFERENCE,
+        words::DIFFERENCE_MORE,
     ),
 ];
 
-/// Offers the other results of this session to be put beside what is shown.
-pub(super) fn compare_menu(ui: &mut Ui, view: &mut View<'_>) {
-    let shown = match view.app.watch.viewing {
-        Viewing::Result(id) => Some(id),
-        _ => None,
-    };
-    let others: Vec<(JobId, String)> = view
-        .app
-        .queue
-        .results
-        .iter()
-        .enumerate()
-        .rev()
-        .filter(|(_, item)| Some(item.id) != shown)
-        .take(MAX_OFFERED)
-        .map(|(index, item)| {
-            let prompt: String = item.request.prompt.chars().take(40).collect();
-            let text = format!("{}: {prompt}, seed {}", index + 1, item.request.seed);
-            (item.id, text)
-        })
-        .collect();
-    let explanation =
-        "Look at this and another result together. Ctrl-click in the strip below does the same";
-    if others.is_empty() {
-        ui.add_enabled(false, Button::new(with_icon(icons::COLUMNS, "Compare")))
-            .on_disabled_hover_text("There is no other result yet")
-            .accessible_name("Compare");
-        return;
+/// What the comparison is, in a row; of two pictures, which do not play, the bar has room for it.
+pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
+    if playhead(view).is_some() {
+        ui.horizontal_wrapped(|ui| modes_ui(ui, view));
     }
-    let menu = ui.menu_button(with_icon(icons::COLUMNS, "Compare"), |ui| {
-        for (id, text) in &others {
-            if ui.button(text).clicked() {
-                view.push(PlayerCommand::CompareWith(*id));
-                ui.close();
-            }
-        }
-    });
-    menu.response
-        .on_hover_text(explanation)
-        .accessible_name("Compare");
+    if let Some(compare) = &view.app.watch.compare {
+        lines_ui(ui, compare);
+    }
 }
 
-pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn modes_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(compare) = &view.app.watch.compare else {
         return;
     };
-    ui.horizontal_wrapped(|ui| {
-        for (mode, name, explanation) in MODES {
-            if choice(ui, compare.mode == mode, name, explanation).clicked() {
-                view.push(PlayerCommand::CompareAs(mode));
-            }
+    for (mode, name, explanation) in MODES {
+        if choice(ui, compare.mode == mode, name, explanation).clicked() {
+            view.push(PlayerCommand::CompareAs(mode));
         }
-        match compare.mode {
-            CompareMode::SideBySide => {}
-            CompareMode::Wipe => divider_slider(ui, view, compare),
-            CompareMode::Difference => gain_ui(ui, view, compare),
-        }
-        if button(ui, icons::SWAP, "Swap A and B", "Let A and B change places") {
-            view.push(PlayerCommand::SwapSides);
-        }
-        if button(
-            ui,
+    }
+    match compare.mode {
+        CompareMode::SideBySide => {}
+        CompareMode::Wipe => divider_slider(ui, view, compare),
+        CompareMode::Difference => gain_ui(ui, view, compare),
+    }
+    for (icon, name, explanation, command) in [
+        (
+            icons::SWAP,
+            words::SWAP,
+            words::SWAP_MORE,
+            PlayerCommand::SwapSides,
+        ),
+        (
             icons::X,
-            "Leave",
-            "Back to what was shown before (Escape)",
-        ) {
-            view.push(PlayerCommand::LeaveCompare);
+            words::CLOSE_COMPARISON,
+            words::CLOSE_COMPARISON_MORE,
+            PlayerCommand::LeaveCompare,
+        ),
+    ] {
+        let button = ui.add(Button::new(with_icon(icon, name)));
+        let button = button.on_hover_text(explanation);
+        if button.accessible_name(name).clicked() {
+            view.push(command);
         }
-    });
-    lines_ui(ui, compare);
-    live_button(ui, view);
+    }
 }
 
 fn divider_slider(ui: &mut Ui, view: &mut View<'_>, compare: &Compare) {
@@ -115,8 +78,8 @@ fn divider_slider(ui: &mut Ui, view: &mut View<'_>, compare: &Compare) {
     ui.spacing_mut().slider_width = theme::LABEL_WIDTH * 1.5;
     let slider = Slider::new(&mut divider, 0.0..=1.0).show_value(false);
     ui.add(slider)
-        .on_hover_text("Where A ends and B begins (keys [ and ])")
-        .accessible_name("Divider");
+        .on_hover_text(words::DIVIDER_MORE)
+        .accessible_name(words::DIVIDER);
     move_divider(view, compare, divider);
 }
 
@@ -128,8 +91,7 @@ fn move_divider(view: &mut View<'_>, compare: &Compare, to: f32) {
 
 fn gain_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare) {
     for gain in GAINS {
-        let name = format!("{gain} times");
-        let explanation = format!("Differences are shown {gain} times as strong as they are");
+        let (name, explanation) = (words::gain(gain), words::gain_more(gain));
         if choice(ui, compare.gain == gain, &name, &explanation).clicked() {
             view.push(PlayerCommand::Amplify(gain));
         }
@@ -161,7 +123,7 @@ pub(super) fn pictures_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
         CompareMode::Difference => {
             let size = compare.difference.size().unwrap_or(Vec2::splat(1.0));
             let (response, shown) = stage::stage_ui(ui, view, area, size);
-            named(&response, "Difference of A and B");
+            named(&response, words::DIFFERENCE_NAME);
             stage::paint(ui, area, shown, &compare.difference, Color32::WHITE);
             stage::edge(ui, area, shown, palette(ui).line);
         }
@@ -178,12 +140,12 @@ fn size_of(screen: &Screen) -> Vec2 {
 
 fn side_by_side_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare, area: Rect) {
     let (left, right) = area.split_left_right_at_fraction(0.5);
-    for (place, side, letter) in [
-        (left, &compare.sides[0], "A"),
-        (right, &compare.sides[1], "B"),
-    ] {
-        let (response, shown) = stage::stage_ui(ui, view, place, size_of(&side.screen));
-        named(&response, &format!("{letter}: {}", side.title));
+    let [a, b] = &compare.sides;
+    let stages = [(left, size_of(&a.screen)), (right, size_of(&b.screen))];
+    let [first, second] = stage::two_stages_ui(ui, view, stages);
+    for (place, side, letter, (response, shown)) in [(left, a, "A", first), (right, b, "B", second)]
+    {
+        named(&response, &words::side(letter, &side.title));
         stage::paint(ui, place, shown, &side.screen, Color32::WHITE);
         stage::edge(ui, place, shown, palette(ui).line);
         let corner = shown.intersect(place).left_top();
@@ -194,10 +156,7 @@ fn side_by_side_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare, area: Re
 fn wipe_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare, area: Rect) {
     let size = size_of(&compare.sides[0].screen);
     let (response, shown) = stage::stage_ui(ui, view, area, size);
-    let names = format!(
-        "A: {}, B: {}",
-        compare.sides[0].title, compare.sides[1].title
-    );
+    let names = words::sides(&compare.sides[0].title, &compare.sides[1].title);
     named(&response, &names);
     // B in A's place, each in its own shape.
     let other = Zoom::Fit.rect(shown, size_of(&compare.sides[1].screen));

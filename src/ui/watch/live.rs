@@ -3,10 +3,10 @@
 //! How far everything is, the status line says.
 
 use safelight_core::job::{Recipe, Stage};
-use safelight_core::units::duration_text;
 
 use crate::app::queue::RunningJob;
-use crate::ui::watch::bar::Told;
+use crate::ui::watch::caption::Told;
+use crate::ui::watch::words;
 
 pub(super) fn told(job: &RunningJob) -> Told {
     Told {
@@ -15,32 +15,27 @@ pub(super) fn told(job: &RunningJob) -> Told {
     }
 }
 
-/// `Developing: step 7 of 25, section 2 of 5, about 3 min left`
+/// `Developing  ·  step 7 of 25  ·  section 2 of 5  ·  about 3 min left`
 fn stage_line(job: &RunningJob) -> String {
     let Some(stage) = job.stage else {
-        return "The job begins…".to_owned();
+        return words::JOB_BEGINS.to_owned();
     };
-    let mut parts = Vec::new();
+    let mut facts = vec![stage.label().to_owned()];
     match job.step {
         Some((step, num_steps)) if stage.is_denoising() => {
-            parts.push(format!("step {step} of {num_steps}"));
+            facts.push(words::step_of(step, num_steps));
         }
-        Some((part, num_parts)) => parts.push(format!("part {part} of {num_parts}")),
+        Some((part, num_parts)) => facts.push(words::part_of(part, num_parts)),
         None if stage == Stage::Decode && job.num_frames_decoded > 0 => {
             let all = job.num_frames_of_stage();
-            parts.push(format!("frame {} of {all}", job.num_frames_decoded));
+            facts.push(words::frame_of(job.num_frames_decoded, all));
         }
         None => {}
     }
     let num_sections = job.recipe.as_ref().map_or(1, Recipe::num_sections);
     if num_sections > 1 {
-        parts.push(format!("section {} of {num_sections}", job.section + 1));
+        facts.push(words::section_of(job.section + 1, num_sections));
     }
-    if let Some(secs) = job.secs_left {
-        parts.push(format!("about {} left", duration_text(secs.max(1.0))));
-    }
-    if parts.is_empty() {
-        return format!("{}…", stage.label());
-    }
-    format!("{}: {}", stage.label(), parts.join(", "))
+    facts.extend(job.secs_left.map(words::time_left));
+    words::listed(&facts)
 }

@@ -5,21 +5,27 @@
 
 mod bar;
 mod batch;
+mod caption;
 mod compare;
+pub(super) mod drop_zones;
 mod empty;
+mod full;
 mod live;
-mod played;
-mod result;
+mod more;
 mod stage;
 pub(super) mod strip;
+pub mod words;
 
 use egui::{Color32, Frame, Margin, Panel, Rect, ScrollArea, Stroke, Ui, Vec2, vec2};
 use safelight_core::job::JobId;
 
 use crate::app::commands::PlayerCommand;
 use crate::app::player::screen::Screen;
+use crate::app::player::zoom::Zoom;
 use crate::app::player::{Playhead, Viewing};
 use crate::app::queue::ResultItem;
+use crate::ui::create::crop;
+use crate::ui::results::{Subject, drag};
 use crate::ui::widgets::palette;
 use crate::ui::{View, narrow};
 use batch::batch_ui;
@@ -29,11 +35,16 @@ use batch::batch_ui;
 pub struct WatchPanel {
     /// How high the controls below the picture were in the last frame.
     pub(super) controls_height: f32,
+    full_bar: full::FullBar,
 }
 
 /// Gives the place of the picture.
 pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
     let is_empty = view.app.watch.is_empty(&view.app.queue);
+    if view.app.watch.is_full && !is_empty {
+        return full::full_ui(ui, view);
+    }
+    full::leave(view);
     let mut controls_height = 0.0;
     if !is_empty {
         let bar = Frame::new().inner_margin(Margin::symmetric(16, 8));
@@ -75,34 +86,17 @@ pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
 }
 
 fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let queue = &view.app.queue;
-    let shown = view.app.watch.shown_of_batch();
-    let item = match view.app.watch.viewing {
-        Viewing::Result(id) => queue.result(id),
-        _ => None,
-    };
-    let told = match view.app.watch.viewing {
-        Viewing::Live => queue.running.as_ref().map(live::told),
-        Viewing::Result(_) => item.map(|item| result::told(item, shown)),
-        Viewing::File => {
-            let file = view.app.watch.file.as_ref();
-            file.map(|file| played::told(file, shown))
-        }
-        Viewing::Compare => None,
-    };
+    let told = caption::told(view);
     bar::bar_ui(ui, view, told.as_ref());
-    match view.app.watch.viewing {
-        Viewing::Live => {}
-        Viewing::Result(_) => {
-            if let Some(item) = item {
-                batch_ui(ui, view, item);
-                result::result_ui(ui, view, item);
-            }
-        }
-        Viewing::File => played::file_ui(ui, view),
-        Viewing::Compare => compare::controls_ui(ui, view),
+    if let Viewing::Result(id) = view.app.watch.viewing
+        && let Some(item) = view.app.queue.result(id)
+    {
+        batch_ui(ui, view, item);
     }
-    bar::told_below_ui(ui, view, told.as_ref());
+    if view.app.watch.viewing == Viewing::Compare {
+        compare::controls_ui(ui, view);
+    }
+    bar::below_ui(ui, view, told.as_ref());
 }
 
 /// The place in what is shown, where that can play.
@@ -126,9 +120,9 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
     let Some(size) = view.app.watch.screen.size() else {
         ui.allocate_rect(area, egui::Sense::hover());
         let text = match view.app.watch.opening() {
-            Some(name) => format!("Opening {name}…"),
-            None if is_live => "In the dark, something begins…".to_owned(),
-            None => "Opening…".to_owned(),
+            Some(name) => words::opening(name),
+            None if is_live => words::STARTING.to_owned(),
+            None => words::OPENING.to_owned(),
         };
         empty::waiting_ui(ui, area, &text);
         return;
@@ -145,6 +139,7 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
         palette(ui).line
     };
     stage::edge(ui, area, shown, edge);
+    crop::crop_ui(ui, view, area, shown);
     if is_live {
         inset_ui(ui, area, &view.app.watch.inset);
     }
@@ -152,6 +147,15 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
     if !is_live && response.clicked() {
         view.push(PlayerCommand::Toggle);
+    }
+    // Zoomed, dragging moves the picture.
+    if view.app.watch.zoom == Zoom::Fit
+        && let Some(subject) = Subject::shown(view)
+    {
+        drag::source(&response, || subject);
+    }
+    if more::is_possible(view) {
+        response.context_menu(|ui| more::menu_ui(ui, view, false));
     }
 }
 
@@ -183,7 +187,7 @@ fn inset_ui(ui: &Ui, area: Rect, inset: &Screen) {
 /// What a screen reader says of the picture.
 fn name_of(view: &View<'_>) -> String {
     match view.app.watch.viewing {
-        Viewing::Live => "Live preview".to_owned(),
+        Viewing::Live => words::LIVE.to_owned(),
         Viewing::Result(id)
             if view
                 .app
@@ -191,17 +195,15 @@ fn name_of(view: &View<'_>) -> String {
                 .result(id)
                 .is_some_and(ResultItem::is_pictures) =>
         {
-            "Finished picture".to_owned()
+            words::FINISHED_PICTURE.to_owned()
         }
-        Viewing::Result(_) => "Finished clip".to_owned(),
+        Viewing::Result(_) => words::FINISHED_CLIP.to_owned(),
         Viewing::File => {
             let shown = view.app.watch.shown_of_batch();
             let file = view.app.watch.file.as_ref();
-            file.map_or_else(String::new, |file| {
-                format!("The file {}", file.name_of(shown))
-            })
+            file.map_or_else(String::new, |file| words::file_name(&file.name_of(shown)))
         }
-        Viewing::Compare => "Comparison".to_owned(),
+        Viewing::Compare => words::COMPARISON.to_owned(),
     }
 }
 

@@ -23,30 +23,61 @@ pub(super) fn stage_ui(
     size: Vec2,
 ) -> (Response, Rect) {
     let mut zoom = view.app.watch.zoom;
-    let response = ui.allocate_rect(area, Sense::click_and_drag());
+    let response = steer_ui(ui, view, area, size, &mut zoom);
+    keep(view, zoom);
+    let shown = zoom.rect(place(view, area), size);
+    (response, shown)
+}
+
+/// The same for two pictures of one size of view: what is done with either acts on both before they are drawn.
+pub(super) fn two_stages_ui(
+    ui: &mut Ui,
+    view: &mut View<'_>,
+    stages: [(Rect, Vec2); 2],
+) -> [(Response, Rect); 2] {
+    let mut zoom = view.app.watch.zoom;
+    let responses = stages.map(|(area, size)| steer_ui(ui, view, area, size, &mut zoom));
+    keep(view, zoom);
+    let [a, b] = stages.map(|(area, size)| zoom.rect(place(view, area), size));
+    let [first, second] = responses;
+    [(first, a), (second, b)]
+}
+
+/// Around the picture there is room, unless it has the whole screen.
+fn place(view: &View<'_>, area: Rect) -> Rect {
+    if view.app.watch.is_full {
+        return area;
+    }
     let margin = theme::STAGE_MARGIN.min(area.size().min_elem() * MARGIN_SHARE);
-    let place = area.shrink(margin);
+    area.shrink(margin)
+}
+
+fn steer_ui(ui: &mut Ui, view: &View<'_>, area: Rect, size: Vec2, zoom: &mut Zoom) -> Response {
+    let response = ui.allocate_rect(area, Sense::click_and_drag());
+    let place = place(view, area);
     if let Some(pointer) = response.hover_pos() {
         let (scroll, pinch) = ui.input(|input| (input.smooth_scroll_delta().y, input.zoom_delta()));
         let factor = (scroll * WHEEL_SPEED).exp() * pinch;
         if factor != 1.0 {
-            zoom = zoom.by(factor, pointer, place, size);
+            *zoom = zoom.by(factor, pointer, place, size);
         }
     }
     if response.dragged() {
-        zoom = zoom.moved(response.drag_delta(), place, size);
+        *zoom = zoom.moved(response.drag_delta(), place, size);
     }
     if response.double_clicked() {
-        zoom = match zoom {
+        *zoom = match zoom {
             Zoom::Fit => Zoom::own_size(ui.ctx().pixels_per_point()),
             Zoom::At { .. } => Zoom::Fit,
         };
     }
+    response
+}
+
+fn keep(view: &mut View<'_>, zoom: Zoom) {
     if zoom != view.app.watch.zoom {
         view.push(PlayerCommand::Zoom(zoom));
     }
-    let shown = zoom.rect(place, size);
-    (response, shown)
 }
 
 /// Draws a screen into a rectangle, as far as the area goes.

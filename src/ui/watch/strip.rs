@@ -1,13 +1,15 @@
-//! The strip of this session's results; a click plays one again.
+//! The strip of this session's results: a click plays one again, the right mouse button opens its menu.
 
 use egui::{
-    Button, Frame, Image, Margin, Panel, Rect, ScrollArea, Stroke, Ui, UiBuilder, Vec2, vec2,
+    Button, Frame, Image, Key, Margin, Modifiers, Panel, Rect, ScrollArea, Sense, Stroke, Ui,
+    UiBuilder, Vec2, vec2,
 };
 
 use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::queue::ResultItem;
 use crate::app::thumbs::Pictured;
-use crate::ui::watch::is_shown;
+use crate::ui::results::{Subject, drag, result_menu_ui};
+use crate::ui::watch::{is_shown, words};
 use crate::ui::widgets::{badge, palette};
 use crate::ui::{View, narrow, theme};
 
@@ -69,13 +71,11 @@ fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem, i
     ui.spacing_mut().button_padding = Vec2::splat(2.0);
     let button = thumb_button(view, item.middle(), inner);
     let button = button.stroke(Stroke::new(2.0, edge)).fill(palette.stage);
+    let (prompt, seed) = (&item.request.prompt, item.request.seed);
     let response = ui
-        .add(button)
-        .on_hover_text(format!(
-            "{}\nSeed {}. Ctrl-click compares",
-            item.request.prompt, item.request.seed
-        ))
-        .accessible_name(format!("Result {}: {}", index + 1, item.request.prompt));
+        .add(button.sense(Sense::click_and_drag()))
+        .on_hover_text(words::result_more(prompt, seed))
+        .accessible_name(words::result_name(index + 1, prompt));
     if response.gained_focus() {
         response.scroll_to_me(None);
     }
@@ -89,6 +89,16 @@ fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem, i
         } else {
             AppCommand::Player(PlayerCommand::ShowResult(item.id))
         });
+    }
+    drag::source(&response, || Subject::of_result(view, item));
+    let is_delete = || ui.input_mut(|input| input.consume_key(Modifiers::NONE, Key::Delete));
+    if response.has_focus() && is_delete() {
+        let delete = Subject::of_result(view, item).trash();
+        view.push(delete);
+    }
+    if response.context_menu_opened() || response.secondary_clicked() {
+        let subject = Subject::of_result(view, item);
+        response.context_menu(|ui| result_menu_ui(ui, view, &subject));
     }
 }
 

@@ -6,10 +6,12 @@ use std::fs;
 use std::path::Path;
 
 use crate::catalog::entry::built_in;
-use crate::catalog::{Catalog, CatalogEntry};
+use crate::catalog::{Catalog, CatalogEntry, Sketch};
 use crate::families::flux::tests::files::{flux_tree, shapes};
+use crate::job::GenerateRequest;
 use crate::library::names::possible_side;
 use crate::library::single::file_stem;
+use crate::memory::{Corrections, DeviceClass, DeviceFacts, Planner};
 use crate::model::Component;
 use crate::settings::{Paths, Settings};
 use crate::testing::made_up::{Dims, T2V_1_3B, comfy_tree, transformer, umt5, vae, write};
@@ -159,6 +161,67 @@ fn a_file_that_is_cut_off_or_of_another_size_does_not_count() {
     // A text encoder without a tokenizer anywhere is of no use.
     write(&paths.models().join("umt5.safetensors"), &umt5(), "F16");
     assert_eq!(to_fetch(&entry(&paths, "wan2.1-t2v-1.3b")).len(), 3);
+}
+
+#[test]
+fn a_file_of_the_right_name_and_other_shapes_is_not_here_already() {
+    let (_root, paths) = user();
+    let models = paths.models();
+    let mut small = shapes("ae");
+    for size in small.values_mut().flatten() {
+        if matches!(*size, 128 | 256 | 512) {
+            *size /= 4;
+        }
+    }
+    write(&models.join("vae/ae.safetensors"), &small, "F32");
+    let dev = entry(&paths, "flux1-dev");
+    assert!(to_fetch(&dev).contains(&"ae.safetensors"));
+    let transformer = models.join("diffusion_models/wan2.1_t2v_1.3B_fp16.safetensors");
+    let blocks = Dims {
+        layers: 1,
+        ..T2V_1_3B
+    };
+    write(&transformer, &self::transformer(blocks), "F16");
+    let wan = entry(&paths, "wan2.1-t2v-1.3b");
+    assert!(to_fetch(&wan).contains(&"wan2.1_t2v_1.3B_fp16.safetensors"));
+}
+
+#[test]
+fn a_known_model_can_be_planned_before_its_files_are_here() {
+    let (_root, paths) = user();
+    let facts = DeviceFacts {
+        class: DeviceClass::Cpu,
+        total_bytes: 24 << 30,
+        used_bytes: 0,
+        host_available_bytes: 22 << 30,
+    };
+    let corrections = Corrections::default();
+    let plan = |id: &str, change: fn(&mut GenerateRequest)| {
+        let Sketch {
+            mut request,
+            weights,
+        } = entry(&paths, id).sketch(false).expect("it ships");
+        change(&mut request);
+        let planner = Planner {
+            weights: &weights,
+            facts,
+            device: "",
+            corrections: &corrections,
+        };
+        (planner.plan(&request), planner.operations(&request))
+    };
+    // At its usual size the large one needs more than its file.
+    let (large, large_operations) = plan("wan2.2-t2v-a14b", |_| {});
+    assert!(!large.fits(), "{}", large.verdict.text);
+    let (shorter, _) = plan("wan2.2-t2v-a14b", |request| request.num_frames = 17);
+    assert!(shorter.fits(), "{}", shorter.verdict.text);
+    let (small, small_operations) = plan("wan2.1-t2v-1.3b", |_| {});
+    assert!(small.fits(), "{}", small.verdict.text);
+    assert!(large_operations > 10.0 * small_operations);
+    for entry in Catalog::load(&paths, &Settings::default()).missing {
+        let is_known = !entry.sources.is_empty();
+        assert_eq!(entry.sketch(false).is_some(), is_known, "{}", entry.id);
+    }
 }
 
 #[test]

@@ -91,6 +91,11 @@ impl OneTransformer for Flux {
         variant.name()
     }
 
+    fn is_published_vae(place: &Path) -> bool {
+        let published = KlVaeConfig::of_sixteen_channels().block_out_channels;
+        KlVaeConfig::read(place).is_ok_and(|config| config.block_out_channels == published)
+    }
+
     fn parts(config: &FluxTransformerConfig) -> Vec<Wanted<'_>> {
         parts(config)
     }

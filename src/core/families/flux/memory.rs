@@ -2,12 +2,16 @@
 //!
 //! The formulas of the networks are in `memory`.
 
+use std::sync::Arc;
+
 use super::text_tokens;
+use crate::families::PublishedNetwork;
 use crate::job::Stage;
 use crate::memory::autoencoder::{Clip, kl};
 use crate::memory::streams::{Sequence, streams};
 use crate::memory::text::{clip_text, t5};
 use crate::memory::{Job, Need, NetworkReader, PartName};
+use crate::model::facts::TransformerShape;
 use crate::model::{CatalogError, Guidance, ImageRole, ModelFiles};
 use crate::networks::{ClipTextConfig, FluxTransformerConfig, KlVaeConfig, T5Config, T5Kind};
 
@@ -23,6 +27,30 @@ pub(super) fn networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result
         reader.with_config(PartName::TextEncoder2, place, config)?;
     }
     Ok(())
+}
+
+/// The networks of a published model. All have the same blocks; those that fill have wider tokens.
+pub(super) fn published(shape: &TransformerShape) -> Vec<PublishedNetwork> {
+    let transformer = FluxTransformerConfig {
+        in_channels: shape.channels,
+        guidance_embeds: true,
+        ..FluxTransformerConfig::default()
+    };
+    let clip = ClipTextConfig {
+        hidden_size: transformer.pooled_projection_dim,
+        intermediate_size: 4 * transformer.pooled_projection_dim,
+        num_attention_heads: 12,
+        ..ClipTextConfig::default()
+    };
+    vec![
+        (PartName::Transformer, Arc::new(transformer)),
+        (PartName::TextEncoder, Arc::new(clip)),
+        (PartName::TextEncoder2, Arc::new(T5Config::xxl(T5Kind::T5))),
+        (
+            PartName::VaeDecoder,
+            Arc::new(KlVaeConfig::of_sixteen_channels()),
+        ),
+    ]
 }
 
 pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {

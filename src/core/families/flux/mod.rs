@@ -46,6 +46,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     },
     networks: memory::networks,
     needs: memory::needs,
+    published: memory::published,
     // CLIP, and the encoder half of T5.
     text_encoder_weights: [123_000_000, 4_800_000_000],
     // Nineteen blocks of two streams and thirty-eight of one.

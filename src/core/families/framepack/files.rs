@@ -75,6 +75,11 @@ impl OneTransformer for FramePack {
         files.image_processor = Some(folder.join("feature_extractor"));
     }
 
+    fn is_published_vae(place: &Path) -> bool {
+        let published = HunyuanVaeConfig::default().block_out_channels;
+        HunyuanVaeConfig::read(place).is_ok_and(|config| config.block_out_channels == published)
+    }
+
     fn parts(config: &FramePackTransformerConfig) -> Vec<Wanted<'_>> {
         parts(config)
     }

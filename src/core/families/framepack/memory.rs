@@ -2,11 +2,15 @@
 //!
 //! The transformer is built as Flux's is, with one sequence of text, picture, history and the section's latents.
 
+use std::sync::Arc;
+
+use crate::families::PublishedNetwork;
 use crate::job::{SEEN_FRAMES, Stage};
 use crate::memory::autoencoder::{Clip, video_decode, video_encode};
 use crate::memory::streams::{Sequence, streams};
 use crate::memory::text::{clip_text, llama, vision};
 use crate::memory::{Job, Need, NetworkReader, PartName};
+use crate::model::facts::TransformerShape;
 use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{
     ClipTextConfig, FramePackTransformerConfig, HunyuanVaeConfig, LlamaConfig, SiglipConfig,
@@ -37,6 +41,16 @@ pub(super) fn networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result
         reader.read::<SiglipConfig>(PartName::ImageEncoder, place)?;
     }
     Ok(())
+}
+
+/// The networks of a published model: there is one shape.
+pub(super) fn published(_: &TransformerShape) -> Vec<PublishedNetwork> {
+    let transformer = FramePackTransformerConfig::default();
+    vec![
+        (PartName::Transformer, Arc::new(transformer)),
+        (PartName::TextEncoder, Arc::new(LlamaConfig::llama3())),
+        (PartName::VaeDecoder, Arc::new(HunyuanVaeConfig::default())),
+    ]
 }
 
 pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {

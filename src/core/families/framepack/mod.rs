@@ -55,6 +55,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     },
     networks: memory::networks,
     needs: memory::needs,
+    published: memory::published,
     // Llama 3, and CLIP.
     text_encoder_weights: [8_000_000_000, 123_000_000],
     // Twenty blocks of two streams and forty of one.

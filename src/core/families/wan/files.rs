@@ -146,7 +146,10 @@ pub(super) fn is_published_part(component: Component, latent_channels: u64, plac
         image_dim: Some(IMAGE_DIM),
         ..WanTransformerConfig::default()
     };
-    is_one_of(&parts(&transformer), component, place)
+    let published = WanVaeConfig::published(transformer.out_channels);
+    let is_wide = component != Component::Vae
+        || WanVaeConfig::read(place).is_ok_and(|config| config.is_as_wide_as(&published));
+    is_wide && is_one_of(&parts(&transformer), component, place)
 }
 
 /// Whether there is an image encoder where the transformer looks at pictures through one, and none elsewhere.

@@ -2,11 +2,15 @@
 //!
 //! The transformer's moments are those of `Block::forward` in the engine.
 
+use std::sync::Arc;
+
 use super::TEXT_TOKENS;
+use crate::families::PublishedNetwork;
 use crate::job::Stage;
 use crate::memory::autoencoder::{Clip, wan_decode, wan_encode};
 use crate::memory::text::{t5, vision};
 use crate::memory::{Job, Need, NetworkReader, PartName};
+use crate::model::facts::TransformerShape;
 use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{ClipVisionConfig, T5Config, T5Kind, WanTransformerConfig, WanVaeConfig};
 
@@ -26,6 +30,33 @@ pub(super) fn networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result
         reader.read::<ClipVisionConfig>(PartName::ImageEncoder, place)?;
     }
     Ok(())
+}
+
+/// The networks of a published model, which its transformer's shape tells.
+pub(super) fn published(shape: &TransformerShape) -> Vec<PublishedNetwork> {
+    let latents = if shape.channels == 48 { 48 } else { 16 };
+    let transformer = Arc::new(WanTransformerConfig {
+        num_attention_heads: shape.heads,
+        attention_head_dim: shape.head_dim,
+        num_layers: shape.layers,
+        in_channels: shape.channels,
+        out_channels: latents,
+        ffn_dim: match shape.heads * shape.head_dim {
+            ..2500 => 8960,
+            2500..4000 => 14_336,
+            _ => 13_824,
+        },
+        ..WanTransformerConfig::default()
+    });
+    vec![
+        (PartName::Transformer, transformer.clone()),
+        (PartName::Transformer2, transformer),
+        (PartName::TextEncoder, Arc::new(T5Config::xxl(T5Kind::Umt5))),
+        (
+            PartName::VaeDecoder,
+            Arc::new(WanVaeConfig::published(latents)),
+        ),
+    ]
 }
 
 pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
@@ -128,8 +159,10 @@ fn transformer(job: &Job<'_>, part: PartName) -> Option<Need> {
     let activation =
         moment + beside(job, &sizes, texts) + tokens * config.in_channels as f64 * 4.0 * size;
     let passes = if is_guided && !is_joined { 2 } else { 1 };
+    let one_pass = job.operations(part, sizes.tokens, (dim, config.num_layers as f64));
     Some(Need {
         calls: job.calls(passes),
+        operations: batch * one_pass,
         ..job.need(part, activation)
     })
 }

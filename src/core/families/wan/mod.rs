@@ -42,6 +42,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     },
     networks: memory::networks,
     needs: memory::needs,
+    published: memory::published,
     // The encoder half of UMT5.
     text_encoder_weights: [5_700_000_000, 0],
     matrices_a_block: |width| {

@@ -35,6 +35,15 @@ pub const ASPECTS: [(u32, u32, &str); 9] = [
     (9, 21, "Tower"),
 ];
 
+/// Shapes that differ by less have one name: edges are rounded to what a model makes.
+const SAME_ASPECT: f64 = 0.04;
+
+/// Whether a size has this aspect, as far as rounded edges can.
+pub fn is_of_aspect((width, height): (u32, u32), (across, down): (u32, u32)) -> bool {
+    let aspect = |across: u32, down: u32| f64::from(across.max(1)) / f64::from(down.max(1));
+    (aspect(width, height) / aspect(across, down)).ln().abs() <= SAME_ASPECT
+}
+
 /// How long a clip that is made in sections is at first.
 pub const DEFAULT_SECS: f64 = 5.0;
 
@@ -88,6 +97,13 @@ impl From<&ChosenLora> for Lora {
 }
 
 impl GenerateForm {
+    /// The model's own values for everything: an empty form.
+    pub fn clear_to(&mut self, spec: &ModelSpec) {
+        *self = Self::default();
+        self.reset_to(spec);
+        self.seed = super::random_seed();
+    }
+
     /// The model's own values for everything but the prompt, the LoRAs and the seed.
     pub fn reset_to(&mut self, spec: &ModelSpec) {
         let old = std::mem::take(self);
@@ -191,15 +207,6 @@ impl GenerateForm {
         }
     }
 
-    /// What will be asked for: the prompt, or the model's first example while there is none.
-    pub fn effective_prompt<'a>(&'a self, spec: &'a ModelSpec) -> &'a str {
-        if self.prompt.trim().is_empty() {
-            spec.example_prompts.first().map_or("", String::as_str)
-        } else {
-            &self.prompt
-        }
-    }
-
     /// Width and height that were given, or that a chosen aspect stands for.
     pub(super) fn edges(&self, spec: &ModelSpec) -> (Option<u32>, Option<u32>) {
         match self.size {
@@ -228,6 +235,32 @@ impl GenerateForm {
     pub fn set_size(&mut self, (width, height): (u32, u32)) {
         self.size = SizeChoice::Custom;
         (self.width, self.height) = (Some(width), Some(height));
+    }
+
+    /// Says a custom size by the name that it has: the model's own or the picture's, or that of an aspect. `source`
+    /// is the size of the start picture.
+    pub fn name_size(&mut self, spec: &ModelSpec, source: Option<(u32, u32)>) {
+        let Some(size) = self
+            .width
+            .zip(self.height)
+            .filter(|_| self.size == SizeChoice::Custom)
+        else {
+            return;
+        };
+        let aspects = ASPECTS.map(|(across, down, _)| SizeChoice::Aspect(across, down));
+        let mut named = [SizeChoice::Auto].into_iter().chain(aspects);
+        let named = named.find(|choice| {
+            let form = Self {
+                size: *choice,
+                ..Self::default()
+            };
+            let is_offered = *choice == SizeChoice::Auto || !spec.limits.fixed_size;
+            is_offered && form.shown_size(spec, source) == size
+        });
+        if let Some(choice) = named {
+            self.size = choice;
+            (self.width, self.height) = (None, None);
+        }
     }
 
     /// The LoRAs that a job gets.

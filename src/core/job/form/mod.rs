@@ -28,7 +28,7 @@ use crate::memory::MemoryChoice;
 use crate::model::{ModelSpec, Preset};
 use crate::presets::PresetValues;
 
-pub use choices::{ASPECTS, ChosenLora, DEFAULT_SECS, SizeChoice};
+pub use choices::{ASPECTS, ChosenLora, DEFAULT_SECS, SizeChoice, is_of_aspect};
 pub use jobs::{Jobs, jobs_of};
 pub(crate) use ranges::wrong_shift;
 pub use seed::{SeedMode, random_seed};

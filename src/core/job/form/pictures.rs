@@ -71,7 +71,7 @@ fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
         (_, Some(mask)) => match &form.image {
             // A model that always starts from a picture has said so already.
             None if spec.start_image != InputUse::Required => {
-                found.fail("image", "a mask needs a start picture".to_owned())
+                found.fail("image", "a mask needs a start picture".to_owned());
             }
             Some(image) => {
                 let aspect = |width: u32, height: u32| f64::from(width) / f64::from(height.max(1));

@@ -18,15 +18,6 @@ labelled! {
 }
 
 impl SeedMode {
-    /// What it does, for `thing`s.
-    pub fn meaning(self, thing: &str) -> String {
-        match self {
-            Self::Random => format!("Every new {thing} gets a new seed"),
-            Self::Fixed => format!("Every {thing} uses this seed, until you change it"),
-            Self::Increment => format!("Every new {thing} gets the next seed, one higher"),
-        }
-    }
-
     /// The seed that follows `seed`, when `num_used` have been used from that on.
     pub fn next(self, seed: u64, num_used: u64) -> u64 {
         match self {

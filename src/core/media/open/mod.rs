@@ -6,6 +6,7 @@
 //! frame is taken. One difference is on purpose: 16-bit grey keeps its high byte, where Pillow turns
 //! everything above 255 white. Colour profiles are not applied, and clips are not opened.
 
+mod alpha;
 mod gif;
 mod jpeg;
 pub(super) mod other;
@@ -23,6 +24,8 @@ use super::kind::{self, Kind};
 use super::{MediaError, Picture};
 use crate::formats::{ByteSource, webp};
 use crate::units::size_text;
+
+pub use alpha::has_transparency;
 
 /// Larger pictures are refused from their header, before anything is allocated for them.
 pub const MAX_PIXELS: u64 = 200_000_000;

@@ -31,7 +31,7 @@ pub(in crate::media) fn decode(
     })
 }
 
-fn limits() -> Limits {
+pub(super) fn limits() -> Limits {
     let mut limits = Limits::default();
     // The number of pixels is checked with a better sentence.
     limits.max_image_width = None;

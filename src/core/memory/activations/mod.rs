@@ -39,6 +39,8 @@ pub struct Need {
     pub activation_bytes: f64,
     /// How often the stage goes through the network.
     pub calls: u32,
+    /// About how many floating-point operations one call of a transformer takes; 0 of others, which take little.
+    pub operations: f64,
     /// Whether matrices can stream.
     pub streams: bool,
     /// Whether it can work in tiles.
@@ -98,6 +100,7 @@ impl<'a> Job<'a> {
             number_bytes: self.number_bytes(),
             activation_bytes: activation_bytes + self.workspace(),
             calls: 1,
+            operations: 0.0,
             // On the CPU weights are pages of their files, which the system drops by itself.
             streams: self.is_on_gpu()
                 && !matches!(part, PartName::VaeEncoder | PartName::VaeDecoder),
@@ -118,6 +121,17 @@ impl<'a> Job<'a> {
         let sampling = &self.request.sampling;
         let end = sampling.end_step.unwrap_or(sampling.num_steps);
         end.saturating_sub(sampling.start_step).max(1)
+    }
+
+    /// What one call of a transformer takes: each number of its matrices meets each token, and each token all others.
+    pub(crate) fn operations(
+        &self,
+        part: PartName,
+        tokens: f64,
+        (width, blocks): (f64, f64),
+    ) -> f64 {
+        let numbers = self.network(part).map_or(0.0, Network::numbers);
+        2.0 * numbers * tokens + 4.0 * tokens * tokens * width * blocks
     }
 
     /// Calls of a transformer in the stage's steps. `passes` a step.

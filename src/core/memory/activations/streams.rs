@@ -48,8 +48,10 @@ pub(crate) fn streams(job: &Job<'_>, network: &Network, sequence: &Sequence) -> 
     let text = texts * sequence.text * dim * size;
     let latents = pictures * sequence.picture * sequence.channels * 4.0 * 8.0;
     let bytes = moment + modulations + angles + text + latents;
+    let one_picture = job.operations(PartName::Transformer, one, (dim, double + single));
     Need {
         calls: job.calls(passes),
+        operations: pictures * one_picture,
         ..job.need(PartName::Transformer, bytes)
     }
 }

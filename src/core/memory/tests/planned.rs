@@ -4,6 +4,7 @@
 
 mod framepack;
 mod measured;
+mod shared;
 
 use std::path::Path;
 

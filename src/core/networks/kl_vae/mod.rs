@@ -47,3 +47,14 @@ impl KlKind for PictureVae {
         check_shift("shift_factor", config.shift())
     }
 }
+
+impl KlVaeConfig {
+    /// The autoencoder that was published with FLUX.1, which later models took over.
+    pub(crate) fn of_sixteen_channels() -> Self {
+        Self {
+            use_quant_conv: false,
+            use_post_quant_conv: false,
+            ..Self::with_levels(&[128, 256, 512, 512], 2, 16, 0.3611)
+        }
+    }
+}

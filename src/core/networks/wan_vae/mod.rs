@@ -93,6 +93,29 @@ impl AutoencoderConfig for WanVaeConfig {
 }
 
 impl WanVaeConfig {
+    /// The published autoencoder for latents of so many channels: that of Wan 2.2 for 48, else that of Wan 2.1.
+    pub(crate) fn published(channels: i64) -> Self {
+        if channels != 48 {
+            return Self::default();
+        }
+        Self {
+            base_dim: 160,
+            decoder_base_dim: Some(256),
+            z_dim: 48,
+            is_residual: true,
+            in_channels: 12,
+            out_channels: 12,
+            patch_size: Some(2),
+            ..Self::default()
+        }
+    }
+
+    /// Whether its layers are as wide as another's.
+    pub(crate) fn is_as_wide_as(&self, other: &Self) -> bool {
+        (self.base_dim, self.decoder_dim(), &self.dim_mult)
+            == (other.base_dim, other.decoder_dim(), &other.dim_mult)
+    }
+
     /// The encoder takes so many frames at a time behind the first one, whatever the temporal factor is.
     pub const ENCODER_FRAMES: i64 = 4;
 

@@ -101,7 +101,14 @@ fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored)
     let parts = [Some(sampler), noise, guider, select, sigmas];
     let parts = || parts.into_iter().flatten();
 
-    restored.seed = parts().find_map(|part| walk.seed(part, &["seed", "noise_seed"]));
+    let names = ["seed", "noise_seed"];
+    let usable = parts().find_map(|part| {
+        walk.value(part, &names)
+            .filter(|it| fields::seed(it).is_some())
+    });
+    if let Some(seed) = usable.or_else(|| parts().find_map(|part| walk.value(part, &names))) {
+        restored.take_seed(&seed);
+    }
     restored.num_steps = parts().find_map(|part| walk.count(part, &["steps"]));
     restored.cfg_scale = parts().find_map(|part| walk.number(part, &["cfg", "cfg_conds"]));
     restored.shift = parts().find_map(|part| walk.number(part, &["shift"]));

@@ -141,8 +141,4 @@ impl<'a> Walk<'a> {
     pub fn count(&self, node: &'a Node, names: &[&str]) -> Option<u32> {
         fields::count(&self.value(node, names)?)
     }
-
-    pub fn seed(&self, node: &'a Node, names: &[&str]) -> Option<u64> {
-        fields::seed(&self.value(node, names)?)
-    }
 }

@@ -196,7 +196,7 @@ impl Job {
         let mut others = told
             .warnings
             .iter()
-            .filter(|it| !it.ends_with("are left out"));
+            .filter(|it| !it.ends_with("are cut off"));
         assert_eq!(others.next(), None, "{stage:?}");
         told
     }

@@ -191,7 +191,7 @@ fn only_what_is_cut_of_the_prompt_itself_is_told() {
     let first = (1..200).find(|&count| notice(count).is_some()).unwrap();
     let numbers = [first, first + 1].map(|count| {
         let told = notice(count).unwrap();
-        let behind = told.split("its last ").nth(1).unwrap();
+        let behind = told.split("the last ").nth(1).unwrap();
         behind.split(' ').next().unwrap().parse::<usize>().unwrap()
     });
     assert!(

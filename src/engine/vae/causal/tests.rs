@@ -27,6 +27,7 @@ fn convolutions_of_pictures_give_what_the_convolution_of_volumes_gives() {
         let xs = random(&[frames, 9, 13, size[1]]);
         let expected = volumes.convolve(&xs, stride);
         let off = distance(&pictures.convolve(&xs, stride), &expected);
+        // Without vectors MKL's sums of 2592 products are 9e-7 from exact ones either way, with them 3e-7.
         assert!(off < 3e-6, "{size:?}: off by {off}");
     }
 }

@@ -1,6 +1,7 @@
 //! The LoRAs that the form has chosen, each with its strength, its words and what jobs said of it.
 
 pub(in crate::ui) mod shelf;
+mod words;
 
 use egui::{
     Align, Button, Checkbox, Frame, Label, Layout, Margin, RichText, Slider, SliderClamping, Ui,
@@ -25,13 +26,13 @@ pub(super) fn loras_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(spec) = view.model().cloned() else {
         return;
     };
-    let explanation = "Small files that teach the model a style, a person or a movement. Drop one onto the window, or choose from those on this machine";
+    let explanation = words::LORAS_HOVER;
     ui.horizontal(|ui| {
-        group_label(ui, "LoRAs", explanation);
+        group_label(ui, words::LORAS, explanation);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let button = Button::new(RichText::new(with_icon(icons::PLUS, "Add LoRA")).small());
+            let button = Button::new(RichText::new(with_icon(icons::PLUS, words::ADD)).small());
             let add = ui.add(button).on_hover_text(explanation);
-            if add.accessible_name("Add LoRA").clicked() {
+            if add.accessible_name(words::ADD).clicked() {
                 view.push(LorasCommand::Open);
             }
         });
@@ -68,11 +69,11 @@ fn lora_ui(
     let objection = shelf.objection(lora);
     ui.horizontal(|ui| {
         ui.add(Checkbox::without_text(&mut lora.is_on))
-            .on_hover_text("Switched off it stays here and does nothing")
-            .accessible_name(format!("Use {name}"));
+            .on_hover_text(words::ON_HOVER)
+            .accessible_name(words::use_name(&name));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let explanation = "Take it out. Its file stays";
-            if icon_button(ui, icons::X, &format!("Remove {name}"), explanation).clicked() {
+            let remove = words::remove_name(&name);
+            if icon_button(ui, icons::X, &remove, words::REMOVE_HOVER).clicked() {
                 wish = Some(LorasCommand::Remove(index).into());
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
@@ -85,7 +86,14 @@ fn lora_ui(
         });
     });
     if let Some(objection) = objection {
-        wide_note(ui, &objection, palette(ui).error);
+        // One for another model is kept for that; one that is gone has to be taken out.
+        let palette = palette(ui);
+        let colour = if shelf.is_gone(lora) {
+            palette.error
+        } else {
+            palette.weak
+        };
+        wide_note(ui, &objection, colour);
         return wish;
     }
     ui.add_enabled_ui(lora.is_on, |ui| strengths_ui(ui, lora, &name, known, spec));
@@ -104,37 +112,33 @@ fn strengths_ui(
     known: Option<&FoundLora>,
     spec: &ModelSpec,
 ) {
-    let explanation =
-        "How strongly it acts: 1 as it was made, 0 not at all, below 0 the other way round";
+    let explanation = words::STRENGTH_HOVER;
     let expert = known.and_then(|known| known.card.as_ref()?.expert);
     if !spec.has_two_experts() || expert.is_some() {
         let label = match expert.filter(|_| spec.has_two_experts()) {
-            Some("high-noise") => "High noise",
-            Some(_) => "Low noise",
-            None => "Strength",
+            Some("high-noise") => words::HIGH_NOISE,
+            Some(_) => words::LOW_NOISE,
+            None => words::STRENGTH,
         };
         strength_ui(
             ui,
             label,
-            &format!("Strength of {name}"),
+            &words::strength_name(name),
             explanation,
             &mut lora.strength,
         );
         return;
     }
-    let high = "How strongly it acts on the expert for the composition and the motion";
     strength_ui(
         ui,
-        "High noise",
-        &format!("Strength of {name}, high noise"),
-        high,
+        words::HIGH_NOISE,
+        &words::high_noise_name(name),
+        words::HIGH_NOISE_HOVER,
         &mut lora.strength,
     );
-    let low =
-        "How strongly it acts on the expert for the details. It follows the other until you set it";
     let mut strength = lora.strength_2.unwrap_or(lora.strength);
-    let label = format!("Strength of {name}, low noise");
-    if strength_ui(ui, "Low noise", &label, low, &mut strength) {
+    let (label, hover) = (words::low_noise_name(name), words::LOW_NOISE_HOVER);
+    if strength_ui(ui, words::LOW_NOISE, &label, hover, &mut strength) {
         lora.strength_2 = Some(strength);
     }
 }
@@ -161,23 +165,16 @@ fn strength_ui(
 
 /// The words that it was trained on; gives the one that was clicked.
 fn words_ui(ui: &mut Ui, known: Option<&FoundLora>) -> Option<String> {
-    let words = &known?.card.as_ref()?.trained_words;
-    if words.is_empty() {
+    let trained = &known?.card.as_ref()?.trained_words;
+    if trained.is_empty() {
         return None;
     }
     let mut clicked = None;
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().button_padding.y = 2.0;
-        for word in words.iter().take(MAX_WORDS) {
-            let name = format!("Insert word: {word}");
-            if chip_of(
-                ui,
-                word,
-                &name,
-                "It listens to this word. Click to write it into the prompt",
-            )
-            .clicked()
-            {
+        for word in trained.iter().take(MAX_WORDS) {
+            let name = words::insert_word(word);
+            if chip_of(ui, word, &name, words::WORD_HOVER).clicked() {
                 clicked = Some(word.clone());
             }
         }
@@ -192,17 +189,8 @@ fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&Coverage>) 
         _ => None,
     });
     let (coverage, text) = match (used, promised) {
-        (Some(used), _) => (
-            used,
-            format!("{} of {} keys used", used.applied, used.total),
-        ),
-        (None, Some(some)) => (
-            some,
-            format!(
-                "only {} of {} keys fit this model",
-                some.applied, some.total
-            ),
-        ),
+        (Some(used), _) => (used, words::used(used)),
+        (None, Some(some)) => (some, words::promised(some)),
         (None, None) => return,
     };
     let palette = palette(ui);
@@ -222,11 +210,7 @@ fn about(lora: &ChosenLora, known: Option<&FoundLora>) -> String {
     if let Some(card) = card {
         lines.extend(card.title.clone());
         lines.push(crate::app::notices::sentence(&card.text()));
-        lines.extend(
-            card.base_model
-                .as_ref()
-                .map(|base| format!("Base model: {base}")),
-        );
+        lines.extend(card.base_model.as_deref().map(words::base_model));
     }
     lines.push(lora.path.display().to_string());
     lines.join("\n")

@@ -12,7 +12,9 @@ use safelight_core::units::size_text;
 
 use crate::app::commands::LorasCommand;
 use crate::app::notices::sentence;
-use crate::ui::widgets::{list_height, modal_width, palette, search_field, wide_note, with_icon};
+use crate::ui::create::loras::words;
+use crate::ui::dialog::modal_width;
+use crate::ui::widgets::{list_height, palette, search_field, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 
 /// What the list remembers for itself.
@@ -41,9 +43,9 @@ impl ShelfPanel {
                 && shown.hides_others == self.hides_others
         });
         let shown = known.unwrap_or_else(|| {
-            let words = self.search.to_lowercase();
+            let wanted = self.search.to_lowercase();
             let is_shown = |lora: &&Arc<FoundLora>| {
-                (!self.hides_others || lora.fits()) && lora.has_words(&words)
+                (!self.hides_others || lora.fits()) && lora.has_words(&wanted)
             };
             Shown {
                 found: Arc::clone(found),
@@ -66,7 +68,7 @@ pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
         .frame(frame)
         .show(ctx, |ui| {
             ui.set_width(width);
-            ui.heading("Add a LoRA");
+            ui.heading(words::SHELF);
             ui.add_space(theme::SMALL_GAP);
             search_ui(ui, view);
             list_ui(ui, view);
@@ -80,11 +82,11 @@ pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
 
 fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
     let model = view.model();
-    let model = model.map_or_else(|| "the model".to_owned(), |spec| spec.name.clone());
+    let only = words::only_for(model.map(|spec| spec.name.as_str()));
     let panel = &mut view.panels.loras;
-    search_field(ui, &mut panel.search, "Search LoRAs");
-    ui.checkbox(&mut panel.hides_others, format!("Only those for {model}"))
-        .on_hover_text("Files for other models are grey and say why they do not fit");
+    search_field(ui, &mut panel.search, words::SEARCH);
+    ui.checkbox(&mut panel.hides_others, only)
+        .on_hover_text(words::ONLY_HOVER);
 }
 
 fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -95,12 +97,10 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
         wide_note(ui, problem, palette(ui).error);
     }
     let text = match (shown.len(), shelf.is_looking()) {
-        (0, true) => "Looking…",
-        (_, true) => "Looking for more…",
-        (0, false) if shelf.found.is_empty() => {
-            "No LoRA files were found where ComfyUI and other programs keep them, nor in your own model folders (see Settings)"
-        }
-        (0, false) => "No LoRA here has these words",
+        (0, true) => words::LOOKING,
+        (_, true) => words::LOOKING_MORE,
+        (0, false) if shelf.found.is_empty() => words::NONE,
+        (0, false) => words::NO_MATCHES,
         (_, false) => "",
     };
     if !text.is_empty() {
@@ -135,22 +135,23 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) -> bool {
     ui.horizontal(|ui| {
         let palette = palette(ui);
-        let done = Button::new(RichText::new("Done").color(palette.on_accent)).fill(palette.accent);
+        let done =
+            Button::new(RichText::new(words::DONE).color(palette.on_accent)).fill(palette.accent);
         let is_done = ui.add(done).clicked();
         let is_free = !view.app.cx.background.is_asking();
-        let pick = Button::new(with_icon(icons::FOLDER_OPEN, "From a file…"));
+        let pick = Button::new(with_icon(icons::FOLDER_OPEN, words::FROM_FILE));
         let pick = ui
             .add_enabled(is_free, pick)
-            .on_hover_text("A LoRA that lies anywhere")
-            .accessible_name("LoRA from a file");
+            .on_hover_text(words::PICK_HOVER)
+            .accessible_name(words::PICK);
         if pick.clicked() {
             view.push(LorasCommand::Pick);
         }
-        let again = Button::new(with_icon(icons::RESET, "Look again"));
+        let again = Button::new(with_icon(icons::RESET, words::LOOK_AGAIN));
         let again = ui
             .add_enabled(!view.app.loras.is_looking(), again)
-            .on_hover_text("Read the folders again")
-            .accessible_name("Look for LoRAs again");
+            .on_hover_text(words::LOOK_HOVER)
+            .accessible_name(words::LOOK);
         if again.clicked() {
             view.push(LorasCommand::Look);
         }
@@ -171,7 +172,7 @@ fn lora_ui(ui: &mut Ui, lora: &FoundLora, is_chosen: bool) -> bool {
     let hover = match &lora.fit {
         Fit::Yes(coverage) => format!("{coverage}\n{path}"),
         Fit::No(reason) => format!("{}\n{path}", sentence(reason)),
-        Fit::Gone => format!("The file is gone\n{path}"),
+        Fit::Gone => format!("{}\n{path}", words::GONE),
     };
     ui.add_enabled(fits, button)
         .on_hover_text(&hover)
@@ -196,7 +197,7 @@ fn entry_text(ui: &Ui, lora: &FoundLora) -> LayoutJob {
     let below = match &lora.fit {
         Fit::Yes(_) => facts_text(lora),
         Fit::No(reason) => sentence(reason),
-        Fit::Gone => "The file is gone".to_owned(),
+        Fit::Gone => words::GONE.to_owned(),
     };
     let mut job = LayoutJob::default();
     let name = cropped(&lora.name(), theme::SHELF_NAME_COLUMNS);

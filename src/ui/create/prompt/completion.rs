@@ -6,6 +6,7 @@ use egui::{Align, Key, Layout, Modifiers, Popup, PopupCloseBehavior, Response, U
 
 use crate::ui::View;
 use crate::ui::create::prompt::wildcards::lines_text;
+use crate::ui::create::prompt::words;
 
 /// Up and down choose, Tab and Enter take, Escape declines.
 pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
@@ -66,7 +67,7 @@ pub(super) fn completion_ui(ui: &Ui, view: &mut View<'_>, field: &Response, curs
         .close_behavior(PopupCloseBehavior::IgnoreClicks)
         .width(field.rect.width())
         .layout(Layout::top_down_justified(Align::Min))
-        .accessible_name("Wildcards that begin so")
+        .accessible_name(words::WILDCARDS_MATCHING)
         .show(|ui| {
             for (index, name) in offer.names.iter().enumerate() {
                 let file = files.and_then(|all| all.iter().find(|file| file.name == *name));

@@ -4,6 +4,7 @@ use egui::{Button, Layout, Popup, PopupCloseBehavior, Response, RichText, Scroll
 use safelight_core::prompts::PromptEntry;
 
 use crate::app::commands::PromptCommand;
+use crate::ui::create::prompt::words;
 use crate::ui::widgets::{icon_button, list_height, palette, search_field};
 use crate::ui::{View, icons, theme};
 
@@ -11,12 +12,7 @@ use crate::ui::{View, icons, theme};
 const MAX_SHOWN: usize = 200;
 
 pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let button = icon_button(
-        ui,
-        icons::CLOCK,
-        "Earlier prompts",
-        "Prompts that you used before (Alt+Up and Alt+Down in the prompt)",
-    );
+    let button = icon_button(ui, icons::CLOCK, words::HISTORY, words::HISTORY_HOVER);
     if button.clicked() {
         view.panels.prompt.history_search.clear();
         view.push(PromptCommand::Begin);
@@ -24,7 +20,7 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
     Popup::menu(&button)
         .close_behavior(PopupCloseBehavior::CloseOnClickOutside)
         .width(theme::LIST_WIDTH)
-        .accessible_name("Earlier prompts")
+        .accessible_name(words::HISTORY)
         .show(|ui| list_ui(ui, view, &button));
 }
 
@@ -33,9 +29,9 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, button: &Response) {
     let all = history.entries();
     if all.is_empty() {
         let text = if history.is_known {
-            "Prompts that you generate with are remembered here"
+            words::HISTORY_EMPTY
         } else {
-            "Reading…"
+            words::READING
         };
         ui.label(RichText::new(text).color(palette(ui).weak));
         return;
@@ -43,7 +39,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, button: &Response) {
     let field = search_field(
         ui,
         &mut view.panels.prompt.history_search,
-        "Search earlier prompts",
+        words::HISTORY_SEARCH,
     );
     if button.clicked() {
         field.request_focus();
@@ -51,7 +47,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, button: &Response) {
     let wanted = view.panels.prompt.history_search.trim().to_lowercase();
     let shown: Vec<&PromptEntry> = all.iter().filter(|entry| has(entry, &wanted)).collect();
     if shown.is_empty() {
-        ui.label(RichText::new("No earlier prompt has these words").color(palette(ui).weak));
+        ui.label(RichText::new(words::NO_MATCHES).color(palette(ui).weak));
     }
     let mut wish = None;
     ScrollArea::vertical()
@@ -78,14 +74,14 @@ fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
     let layout = Layout::right_to_left(egui::Align::Center);
     ui.allocate_ui_with_layout(size, layout, |ui| {
         let name = format!("Forget: {text}");
-        if icon_button(ui, icons::X, &name, "Take it out of this list").clicked() {
+        if icon_button(ui, icons::X, &name, words::FORGET_HOVER).clicked() {
             wish = Some(PromptCommand::Forget(entry.clone()));
         }
         let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
         let whole = if entry.negative.is_empty() {
             entry.prompt.clone()
         } else {
-            format!("{}\n\nNot: {}", entry.prompt, entry.negative)
+            words::with_negative(&entry.prompt, &entry.negative)
         };
         let button = Button::new(&text)
             .frame_when_inactive(false)

@@ -4,6 +4,7 @@ mod completion;
 mod count;
 mod history;
 mod wildcards;
+mod words;
 
 use egui::text::{CCursor, CCursorRange};
 use egui::{Id, RichText, ScrollArea, TextEdit, TextStyle, Ui};
@@ -14,11 +15,11 @@ use crate::app::commands::PromptCommand;
 use crate::app::prompt::field_id;
 use crate::ui::create::advanced::said_ui;
 use crate::ui::widgets::{
-    at_right, chip, group_label, icon_button, icon_toggle, palette, wide_note,
+    at_right, chip, group_label, icon_button, icon_toggle, palette, reserved, wide_note,
 };
 use crate::ui::{View, icons, theme};
 
-/// Examples that are shown at once behind the first, which is the hint; the dice reaches them all.
+/// Examples that are shown at once; the dice reaches them all.
 const NUM_CHIPS: usize = 2;
 
 /// What is typed above the lists.
@@ -34,58 +35,89 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
         .map(|spec| spec.example_prompts.clone())
         .unwrap_or_default();
     let label = heading_ui(ui, view, &examples);
-    let hint = match examples.first() {
-        _ if view.form.is_one_a_line => "One prompt a line, each a job of its own",
-        Some(example) => example,
-        None => "What should develop?",
+    let hint = if view.form.is_one_a_line {
+        words::PROMPT_LINES
+    } else {
+        words::prompt_hint(view.makes_pictures())
     };
     field_ui(ui, view, label, hint);
-    count::count_ui(ui, view);
-    said_ui(ui, view, &["prompt"]);
-    // They take the place of what is written, so there is nothing yet.
-    if !examples.is_empty() && view.form.prompt.trim().is_empty() {
-        ui.horizontal_wrapped(|ui| {
-            ui.spacing_mut().button_padding.y = 2.0;
-            for example in examples.iter().skip(1).take(NUM_CHIPS) {
-                if chip(ui, example, "Click to use this prompt").clicked() {
-                    view.push(PromptCommand::UseExample(example.clone()));
-                }
-            }
-        });
+    let is_empty = view.form.prompt.trim().is_empty();
+    // Both take the same line, so that nothing jumps with the first letter.
+    reserved(ui, theme::BELOW_PROMPT_HEIGHT, |ui| {
+        if is_empty && !examples.is_empty() {
+            examples_ui(ui, view, &examples);
+        } else {
+            count::count_ui(ui, view);
+        }
+    });
+    if is_right_to_left(&view.form.prompt) {
+        let amber = palette(ui).amber;
+        ui.scope(|ui| wide_note(ui, words::RIGHT_TO_LEFT, amber))
+            .response
+            .on_hover_text(words::RIGHT_TO_LEFT_HOVER);
     }
+    said_ui(ui, view, &["prompt"]);
     let Some(spec) = view.model().cloned() else {
         return;
     };
     if view.form.is_guided(&spec) {
         negative_ui(ui, view, &spec);
     } else {
-        let text = idle_negative_text(view, &spec);
-        wide_note(ui, &text, palette(ui).weak);
+        let negative = view.form.negative_prompt.as_deref();
+        let is_empty = negative.unwrap_or_default().trim().is_empty();
+        let text = words::negative_idle(spec.guidance, is_empty);
+        wide_note(ui, text, palette(ui).weak);
     }
+}
+
+/// They take the place of what is written, so they are there while that is nothing.
+fn examples_ui(ui: &mut Ui, view: &mut View<'_>, examples: &[String]) {
+    let shown = examples.get(..NUM_CHIPS).unwrap_or(examples);
+    ui.columns(shown.len(), |columns| {
+        for (ui, example) in columns.iter_mut().zip(shown) {
+            ui.spacing_mut().button_padding.y = 1.0;
+            ui.spacing_mut().interact_size.y = 0.0;
+            if chip(ui, example, words::EXAMPLE_HOVER).clicked() {
+                view.push(PromptCommand::UseExample(example.clone()));
+            }
+        }
+    });
+}
+
+/// Whether a text has letters of scripts that run from right to left, which egui draws from left to right.
+fn is_right_to_left(text: &str) -> bool {
+    text.chars().any(|letter| {
+        matches!(
+            letter,
+            '\u{590}'..='\u{8ff}'
+                | '\u{fb1d}'..='\u{fdff}'
+                | '\u{fe70}'..='\u{fefc}'
+                | '\u{10800}'..='\u{10fff}'
+                | '\u{1e800}'..='\u{1efff}'
+        )
+    })
 }
 
 /// The label and the buttons behind it; gives the label's id.
 fn heading_ui(ui: &mut Ui, view: &mut View<'_>, examples: &[String]) -> Id {
-    let explanation = format!(
-        "What the {} should show, in plain words. {{a|b}} stands for one of them, __name__ for a line of a wildcard file",
-        view.thing()
-    );
+    let explanation = words::prompt_hover(view.makes_pictures());
     ui.horizontal(|ui| {
-        let label = group_label(ui, "Prompt", &explanation);
+        let label = group_label(ui, words::PROMPT, explanation);
         at_right(ui, "prompt", |ui| {
             history::button_ui(ui, view);
             wildcards::button_ui(ui, view);
             let is_on = view.form.is_one_a_line;
             let meaning = if is_on {
-                "Each line is a job of its own. Click to read all lines as one prompt"
+                words::ONE_A_LINE_ON
             } else {
-                "Make each line a job of its own"
+                words::ONE_A_LINE_OFF
             };
-            if icon_toggle(ui, is_on, icons::ROWS, "One job a line", meaning).clicked() {
+            if icon_toggle(ui, is_on, icons::ROWS, words::ONE_A_LINE, meaning).clicked() {
                 view.form.is_one_a_line = !is_on;
             }
             if !examples.is_empty() {
-                let roll = icon_button(ui, icons::DICE, "Random example", "Another example prompt");
+                let (name, hover) = (words::RANDOM_EXAMPLE, words::RANDOM_EXAMPLE_HOVER);
+                let roll = icon_button(ui, icons::DICE, name, hover);
                 if roll.clicked() {
                     let pick = another(examples, &view.form.prompt);
                     view.push(PromptCommand::UseExample(pick));
@@ -115,15 +147,23 @@ fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
     if has_focus {
         completion::take_keys(ui, view);
     }
-    let output = TextEdit::multiline(&mut view.form.prompt)
-        .id(id)
-        .hint_text(hint.to_owned())
-        .font(TextStyle::Body)
-        .desired_rows(3)
-        .desired_width(f32::INFINITY)
-        .margin(egui::Margin::same(9))
-        .lock_focus(view.typing.is_naming)
-        .show(ui);
+    let edit = |ui: &mut Ui| {
+        TextEdit::multiline(&mut view.form.prompt)
+            .id(id)
+            .hint_text(hint.to_owned())
+            .font(TextStyle::Body)
+            .desired_rows(3)
+            .desired_width(f32::INFINITY)
+            .margin(egui::Margin::same(9))
+            .lock_focus(view.typing.is_naming)
+            .show(ui)
+    };
+    let output = ScrollArea::vertical()
+        .id_salt("prompt area")
+        .max_height(theme::PROMPT_HEIGHT)
+        .min_scrolled_height(theme::PROMPT_HEIGHT)
+        .show(ui, edit)
+        .inner;
     let response = output.response.response.labelled_by(label);
     if is_wanted {
         response.scroll_to_me(None);
@@ -141,15 +181,12 @@ fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
 
 /// Shown where it acts: without guidance nothing is steered away from.
 fn negative_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let explanation = format!(
-        "What the {} should not show. It counts because the guidance is above 1",
-        view.thing()
-    );
-    let label = group_label(ui, "Negative prompt", &explanation);
+    let explanation = words::negative_hover(view.makes_pictures());
+    let label = group_label(ui, words::NEGATIVE, explanation);
     let hint = if spec.guidance == Guidance::Cfg {
-        "Nothing in particular"
+        words::NEGATIVE_HINT
     } else {
-        "Needed: what to steer away from"
+        words::NEGATIVE_NEEDED
     };
     let negative = &mut view.form.negative_prompt;
     let negative = negative.get_or_insert_with(|| spec.defaults.negative_prompt.clone());
@@ -165,24 +202,11 @@ fn negative_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         .max_height(theme::NEGATIVE_HEIGHT)
         .show(ui, |ui| ui.add(edit).labelled_by(label.id));
     if response.inner.gained_focus() {
+        // Its own area would scroll alone.
+        ui.scroll_to_rect(response.inner_rect, None);
         view.push(PromptCommand::Begin);
     }
     count::negative_count_ui(ui, view);
-}
-
-/// Why there is no negative prompt, and what brings it.
-fn idle_negative_text(view: &View<'_>, spec: &ModelSpec) -> String {
-    let how = if spec.guidance == Guidance::Cfg {
-        "it acts with a guidance above 1"
-    } else {
-        "with this model it acts with a real guidance (CFG) above 1, and each step then takes twice as long"
-    };
-    let negative = view.form.negative_prompt.as_deref();
-    if negative.unwrap_or_default().trim().is_empty() {
-        format!("No negative prompt: {how}, see Advanced")
-    } else {
-        format!("The negative prompt is kept and does not act: {how}, see Advanced")
-    }
 }
 
 /// Another example than the one in the field.
@@ -198,4 +222,25 @@ fn another(examples: &[String], current: &str) -> String {
         .or_else(|| examples.first())
         .cloned()
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_letters_that_run_from_right_to_left_are_told() {
+        for text in ["שלום", "a boat called سلام"] {
+            assert!(is_right_to_left(text), "{text}");
+        }
+        for text in [
+            "",
+            "a red boat",
+            "Ein Boot – ärgerlich…",
+            "한국어 ไทย हिन्दी 日本",
+            "🚤",
+        ] {
+            assert!(!is_right_to_left(text), "{text}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use egui::{Button, Popup, PopupCloseBehavior, RichText, ScrollArea, Ui, vec2};
 use safelight_core::job::prompt::WildcardFile;
 
 use crate::app::commands::PromptCommand;
+use crate::ui::create::prompt::words;
 use crate::ui::widgets::{icon_button, list_height, palette, search_field, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -11,8 +12,8 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
     let button = icon_button(
         ui,
         icons::ASTERISK,
-        "Wildcards",
-        "Lists of words: __name__ in the prompt becomes a line of name.txt, another one for each seed",
+        words::WILDCARDS,
+        words::WILDCARDS_HOVER,
     );
     if button.clicked() {
         view.panels.prompt.wildcard_search.clear();
@@ -21,7 +22,7 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
     Popup::menu(&button)
         .close_behavior(PopupCloseBehavior::CloseOnClickOutside)
         .width(theme::LIST_WIDTH)
-        .accessible_name("Wildcards")
+        .accessible_name(words::WILDCARDS)
         .show(|ui| list_ui(ui, view));
 }
 
@@ -30,22 +31,21 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     let mut wish = None;
     match view.app.prompt.wildcards.clone() {
         None => {
-            ui.label(RichText::new("Looking…").color(weak));
+            ui.label(RichText::new(words::WILDCARDS_LOOKING).color(weak));
         }
         Some(files) if files.is_empty() => {
-            let text = "No wildcard files yet. A file colours.txt with one choice a line becomes __colours__ in the prompt";
-            wide_note(ui, text, weak);
+            wide_note(ui, words::WILDCARDS_NONE, weak);
         }
         Some(files) => {
             let search = &mut view.panels.prompt.wildcard_search;
-            search_field(ui, search, "Search wildcards");
+            search_field(ui, search, words::WILDCARDS_SEARCH);
             let wanted = search.trim().to_lowercase();
             let shown: Vec<&WildcardFile> = files
                 .iter()
                 .filter(|file| file.name.to_lowercase().contains(&wanted))
                 .collect();
             if shown.is_empty() {
-                ui.label(RichText::new("No wildcard has this name").color(weak));
+                ui.label(RichText::new(words::NO_MATCHES).color(weak));
             }
             ScrollArea::vertical()
                 .id_salt("wildcards")
@@ -62,9 +62,9 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
     ui.separator();
     let open = ui
-        .button(with_icon(icons::FOLDER_OPEN, "Open wildcard folder"))
-        .on_hover_text("Show the folder for your own lists. It is made if it is missing")
-        .accessible_name("Open wildcard folder");
+        .button(with_icon(icons::FOLDER_OPEN, words::WILDCARDS_FOLDER))
+        .on_hover_text(words::WILDCARDS_FOLDER_HOVER)
+        .accessible_name(words::WILDCARDS_FOLDER);
     if open.clicked() {
         wish = Some(PromptCommand::OpenWildcardFolder);
     }
@@ -77,7 +77,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
 /// Whether it was clicked.
 fn file_ui(ui: &mut Ui, file: &WildcardFile) -> bool {
     let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
-    let count = RichText::new(count_text(file.num_lines))
+    let count = RichText::new(words::lines(file.num_lines))
         .small()
         .color(palette(ui).weak);
     let button = Button::new(format!("__{}__", file.name))
@@ -91,21 +91,14 @@ fn file_ui(ui: &mut Ui, file: &WildcardFile) -> bool {
         .clicked()
 }
 
-fn count_text(num_lines: usize) -> String {
-    match num_lines {
-        1 => "1 line".to_owned(),
-        count => format!("{count} lines"),
-    }
-}
-
 /// The first of its lines.
 pub(super) fn lines_text(file: &WildcardFile) -> String {
     let mut text = file.beginning.join("\n");
     if let more @ 1.. = file.num_lines - file.beginning.len().min(file.num_lines) {
-        text = format!("{text}\n… and {more} more");
+        text = words::more_lines(&text, more);
     }
     if text.is_empty() {
-        "It has no lines to choose from".to_owned()
+        words::NO_LINES.to_owned()
     } else {
         text
     }

@@ -171,7 +171,7 @@ fn a_strength_acts_on_the_way_to_a_picture_and_leaves_a_step_to_make() {
         form.mask = Some(picture(64, 64));
     });
     assert_eq!(request.sampling.strength, None);
-    assert!(text.starts_with("The strength is not used: Test model does not"));
+    assert!(text.starts_with("The strength is not used: Test model has none"));
     let (request, text) = noted(&dev(), |form| {
         with(Some(0.5))(form);
         form.sampling.start_step = Some(3);
@@ -182,7 +182,7 @@ fn a_strength_acts_on_the_way_to_a_picture_and_leaves_a_step_to_make() {
         with(Some(0.5))(form);
         form.sampling.end_step = Some(14);
     });
-    assert!(text.unwrap_err().contains("an end behind step 14"));
+    assert!(text.unwrap_err().contains("must be above 14"));
 }
 
 #[test]

@@ -115,7 +115,10 @@ fn lengths_and_windows_that_cannot_be_are_named() {
     let text = with(&|form| (form.secs, form.num_frames) = (Some(2.0), Some(9)));
     assert!(text.contains("either seconds or frames"), "{text}");
     let text = with(&|form| form.num_sections = Some(101));
-    assert!(text.contains("between 1 and 100 sections"), "{text}");
+    assert!(
+        text.contains("sections must be between 1 and 100,"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn the_order_of_sections_decides_about_ends_and_clips_to_go_on_from() {
         told.message.ends_with("the new part moves slower"),
         "{told:?}"
     );
-    assert!(problem(&on, &original).starts_with("extend: Test model makes the end"));
+    assert!(problem(&on, &original).starts_with("extend: Test model cannot continue a clip"));
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn what_a_model_cannot_do_is_refused_with_a_reason() {
             image,
             mask,
             Stage::EncodeImage,
-            "no mask",
+            "does not use masks",
         ),
         (
             "dev",

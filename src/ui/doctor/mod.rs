@@ -2,6 +2,8 @@
 //!
 //! Examines nothing: it shows what the thread of the examination has told so far.
 
+mod words;
+
 use egui::{
     Align, Button, Color32, Frame, Label, Layout, Margin, RichText, ScrollArea, Ui, UiBuilder, vec2,
 };
@@ -42,22 +44,22 @@ pub(super) fn doctor_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     let is_small = ui.available_width() < theme::STACK_WIDTH;
     ui.horizontal(|ui| {
-        ui.label(RichText::new("Doctor").heading().strong());
+        ui.label(RichText::new(words::TITLE).heading().strong());
         at_right(ui, "doctor", |ui| {
             let is_enabled = !view.app.doctor.is_examining();
-            let explanation = "Takes some seconds, while the GPU and the disk are measured";
+            let (name, explanation) = (words::EXAMINE, words::EXAMINE_HOVER);
             let again = ui.add_enabled_ui(is_enabled, |ui| {
-                page_button(ui, is_small, icons::RESET, "Examine again", explanation)
+                page_button(ui, is_small, icons::RESET, name, explanation)
             });
             if again.inner.clicked() {
                 view.push(DoctorCommand::Examine);
             }
-            let explanation = "Everything here as text, for a report of a fault";
-            if page_button(ui, is_small, icons::COPY, "Copy report", explanation).clicked() {
+            let (name, explanation) = (words::REPORT, words::REPORT_HOVER);
+            if page_button(ui, is_small, icons::COPY, name, explanation).clicked() {
                 let report = view.app.doctor.report();
                 view.push(DesktopCommand::CopyText(report));
             }
-            if icon_button(ui, icons::X, "Close the doctor", "Back to the picture").clicked() {
+            if icon_button(ui, icons::X, words::CLOSE, words::BACK).clicked() {
                 view.push(AppCommand::Show(Page::Watch));
             }
             ui.add_space(theme::GAP);
@@ -66,30 +68,25 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal_wrapped(|ui| {
         summary_ui(ui, view);
         let hides_fine = &mut view.panels.doctor.hides_fine;
-        ui.checkbox(hides_fine, "Show only what needs attention");
+        ui.checkbox(hides_fine, words::ATTENTION);
     });
 }
 
 /// How many are how, or that more is to come.
 fn summary_ui(ui: &mut Ui, view: &View<'_>) {
     let page = &view.app.doctor;
-    for (status, one, several) in [
-        (Status::Fail, "problem", "problems"),
-        (Status::Warn, "note", "notes"),
-        (Status::Ok, "fine", "fine"),
-    ] {
+    for status in [Status::Fail, Status::Warn, Status::Ok] {
         let count = page.count(status);
         if count == 0 {
             continue;
         }
         let (icon, colour) = verdict(ui, status);
-        let word = if count == 1 { one } else { several };
         sign(ui, icon, 16.0, colour);
-        ui.label(format!("{count} {word}"));
+        ui.label(words::count(status, count));
         ui.add_space(theme::SMALL_GAP);
     }
     if page.is_examining() {
-        ui.label(RichText::new("Examining…").color(palette(ui).amber));
+        ui.label(RichText::new(words::EXAMINING).color(palette(ui).amber));
         ui.add_space(theme::SMALL_GAP);
     }
 }
@@ -155,7 +152,10 @@ fn check_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check, name: &str) {
     }
     ui.with_layout(Layout::left_to_right(Align::TOP), |ui| {
         fixed_ui(ui, vec2(theme::CHECK_ICON_WIDTH, height), |ui| {
-            verdict_ui(ui, check.status);
+            // A fact is neither well nor ill.
+            if check.is_verdict() {
+                verdict_ui(ui, check.status);
+            }
         });
         if !is_stacked {
             fixed_ui(ui, vec2(theme::CHECK_NAME_WIDTH, height), |ui| {
@@ -172,11 +172,7 @@ fn check_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check, name: &str) {
 /// The sign of a verdict, which screen readers say.
 fn verdict_ui(ui: &mut Ui, status: Status) {
     let (icon, colour) = verdict(ui, status);
-    let name = match status {
-        Status::Ok => "Fine",
-        Status::Warn => "Note",
-        Status::Fail => "Problem",
-    };
+    let name = words::verdict(status);
     sign(ui, icon, 16.0, colour)
         .widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, name));
 }
@@ -221,11 +217,11 @@ fn words_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check) {
         ui.add(Label::new(text).wrap());
     }
     if check.name == "miopen cache" {
-        let clear = Button::new(with_icon(icons::BROOM, "Clear"));
+        let clear = Button::new(with_icon(icons::BROOM, words::CLEAR));
         if ui
             .add(clear)
-            .on_hover_text("Remove it: MIOpen makes it anew as convolutions are needed")
-            .accessible_name("Clear MIOpen's cache")
+            .on_hover_text(words::CLEAR_HOVER)
+            .accessible_name(words::CLEAR_NAME)
             .clicked()
         {
             view.push(DoctorCommand::ClearMiopen);
@@ -266,14 +262,8 @@ fn command_ui(ui: &mut Ui, view: &mut View<'_>, command: &str) {
         .inner_margin(Margin::symmetric(10, 2));
     frame.show(ui, |ui| {
         ui.horizontal(|ui| {
-            if icon_button(
-                ui,
-                icons::COPY,
-                &format!("Copy command {command}"),
-                "Copy this line for a terminal",
-            )
-            .clicked()
-            {
+            let name = words::copy_command(command);
+            if icon_button(ui, icons::COPY, &name, words::COPY_HOVER).clicked() {
                 view.push(DesktopCommand::CopyText(command.to_owned()));
             }
             ui.add(Label::new(RichText::new(command).monospace()).wrap());

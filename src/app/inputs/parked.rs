@@ -1,0 +1,53 @@
+//! What stands in the form and means nothing to the chosen model: it is parked, which is kept and not sent, and counts
+//! again with a model that takes it.
+
+use safelight_core::job::GenerateForm;
+use safelight_core::model::ModelSpec;
+
+use crate::app::inputs::{Inputs, Slot, Source, Sources};
+
+/// Why a model does not take what stands in a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parked {
+    StartPicture,
+    EndPicture,
+    Mask,
+    /// A mask lies on a start picture, and there is none.
+    MaskWithoutPicture,
+    /// Pictures are made, and no clip is extended.
+    Clip,
+}
+
+impl Inputs {
+    /// Why what stands in a place is parked; nothing where it is empty or the model takes it.
+    pub fn parked(&self, slot: Slot, form: &GenerateForm, spec: &ModelSpec) -> Option<Parked> {
+        let input = self.get(slot)?;
+        let is_picture_taken = spec.start_image.is_possible();
+        let (is_taken, why) = match (slot, &input.source) {
+            (Slot::Start, Source::Clip(_)) => (
+                is_picture_taken && !spec.family.makes_pictures,
+                Parked::Clip,
+            ),
+            (Slot::Start, Source::Picture(_)) => (is_picture_taken, Parked::StartPicture),
+            (Slot::End, _) => (form.end_image(spec).is_possible(), Parked::EndPicture),
+            (Slot::Mask, _) if !spec.mask.is_possible() => (false, Parked::Mask),
+            (Slot::Mask, _) => {
+                let is_on_picture = self.sources().image.is_some();
+                (is_on_picture, Parked::MaskWithoutPicture)
+            }
+        };
+        (!is_taken).then_some(why)
+    }
+
+    /// What the model is given of all that stands here.
+    pub fn sources_for(&self, form: &GenerateForm, spec: &ModelSpec) -> Sources<'_> {
+        let all = self.sources();
+        let is_taken = |slot| self.parked(slot, form, spec).is_none();
+        Sources {
+            image: all.image.filter(|_| is_taken(Slot::Start)),
+            last_image: all.last_image.filter(|_| is_taken(Slot::End)),
+            extend: all.extend.filter(|_| is_taken(Slot::Start)),
+            mask: all.mask.filter(|_| is_taken(Slot::Mask)),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What the queue says on cards and in the status line, as whole sentences.
+//!
+//! What its panel says is in `ui/queue/words.rs`.
+
+use std::path::Path;
+
+use safelight_core::shown::one_line;
+use safelight_core::units::duration_text;
+
+use crate::app::queue::jobs::Removed;
+
+/// Letters of a prompt by which a job is told from others.
+const MAX_PROMPT: usize = 80;
+
+pub(super) const NOT_SUSPENDED: &str = "the computer could not be suspended";
+pub(super) const ALL_SAVED: &str = "All results are saved";
+
+pub(super) const MODEL_GONE_ADVICE: &str = "Search for models again, or remove the job";
+pub(super) const JOB_CHANGED: &str = "The job was changed";
+pub(super) const STILL_OPENING: &str = "The picture is still being opened";
+pub(super) const CORRECT_PROMPT: &str =
+    "Nothing was added to the queue. Correct the prompt, then press Generate again";
+pub(super) const NO_FOLDER: &str = "no folder for results is known";
+pub(super) const NO_FOLDER_ADVICE: &str = "Choose one in the settings";
+pub(super) const OTHER_FOLDER_ADVICE: &str = "Choose another folder in the settings";
+
+pub(super) const CANCELLED: &str = "Cancelled; Ctrl+Z puts it back";
+pub(super) const CANCELLED_KEPT: &str = "Cancelled; what was made is kept";
+pub(super) const PAUSED: &str = "Paused; it can be resumed";
+pub(super) const FAILED: &str = "The last job failed";
+pub(super) const CANCEL_A_JOB: &str = "cancel a job";
+pub(super) const WORKER_ENDED: &str = "the worker of this window has ended";
+pub(super) const NO_FRAMES: &str = "the finished job came without frames";
+
+pub(super) fn model_gone(model: &str) -> String {
+    format!("the model of this job is not here: {model}")
+}
+
+pub(super) fn folder_not_made(folder: &Path, why: &dyn std::fmt::Display) -> String {
+    let folder = folder.display();
+    format!("the folder for results cannot be made ({why}): {folder}")
+}
+
+pub(super) fn done_in(secs: f64) -> String {
+    format!("Done in {}", duration_text(secs))
+}
+
+pub(super) fn cancelled(prompt: &str) -> String {
+    format!("Cancelled: {prompt}")
+}
+
+/// Of which job a card tells.
+pub(super) fn of_job(prompt: &str) -> String {
+    format!("The job: {}", one_line(prompt, MAX_PROMPT))
+}
+
+pub(super) fn file_is(path: &Path) -> String {
+    format!("The file is {}", path.display())
+}
+
+pub(super) fn reopen(log: Option<&Path>) -> String {
+    match log.map(Path::display) {
+        None => "Close Safelight and open it again: the queue is kept".to_owned(),
+        Some(log) => {
+            format!("Close Safelight and open it again: the queue is kept; the log says why: {log}")
+        }
+    }
+}
+
+/// What was done, as it would be wished and as it is told.
+pub(super) fn removed(jobs: &[Removed]) -> (String, String) {
+    match jobs {
+        [one] => {
+            let prompt = &one.job().request.prompt;
+            let told = format!("Removed from the queue: {prompt}");
+            ("remove a job".to_owned(), told)
+        }
+        several => {
+            let count = several.len();
+            let told = format!("{count} jobs were removed from the queue");
+            (format!("remove {count} jobs"), told)
+        }
+    }
+}
+
+pub(super) fn jobs_added(count: usize) -> String {
+    match count {
+        1 => "1 job was added to the queue".to_owned(),
+        count => format!("{count} jobs were added to the queue"),
+    }
+}
+
+/// So many of all files could not be used.
+pub(super) fn files_unused(count: usize, all: usize) -> String {
+    match (count, all) {
+        (count, all) if count == all => format!("none of the {all} files could be used"),
+        (1, all) => format!("one of {all} files could not be used"),
+        (count, all) => format!("{count} of {all} files could not be used"),
+    }
+}
+
+pub(super) fn and_more(count: usize) -> String {
+    format!("and {count} more")
+}

@@ -1,0 +1,124 @@
+//! What a job of a known model would be before any of its files is here: its request and its networks, so that it can
+//! be planned as one whose headers are read.
+//!
+//! Sizes are those of the published files. Reads nothing.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::entry::CatalogEntry;
+use super::source::Source;
+use crate::job::GenerateRequest;
+use crate::library::Companions;
+use crate::memory::{MemoryChoice, ModelWeights, Network, PartName};
+use crate::model::choices::DtypeChoice;
+use crate::model::{Component, Defaults, ImageRole, ModelFiles, Sampling};
+
+/// A job with the model's own defaults.
+#[derive(Clone, Debug)]
+pub struct Sketch {
+    pub request: GenerateRequest,
+    pub weights: ModelWeights,
+}
+
+impl CatalogEntry {
+    /// Nothing where its shape or its usual size is not known, as of what users add. `in_8_bits`: with files that store
+    /// its transformer and its text encoders so.
+    pub fn sketch(&self, in_8_bits: bool) -> Option<Sketch> {
+        let weights = self.published_weights(in_8_bits)?;
+        Some(Sketch {
+            request: self.usual_request()?,
+            weights,
+        })
+    }
+
+    fn of(&self, component: Component) -> impl Iterator<Item = &Source> {
+        let sources = self.sources.iter();
+        sources.filter(move |source| source.component == component)
+    }
+
+    fn published_weights(&self, in_8_bits: bool) -> Option<ModelWeights> {
+        let shape = self.shape?;
+        let configs: BTreeMap<_, _> = (self.family.published)(&shape).into_iter().collect();
+        let networks = configs.into_iter().filter_map(|(part, config)| {
+            let (component, number) = match part {
+                PartName::Transformer => (Component::Transformer, 0),
+                PartName::Transformer2 => (Component::Transformer, 1),
+                PartName::TextEncoder => (Component::TextEncoder, 0),
+                PartName::TextEncoder2 => (Component::TextEncoder2, 0),
+                PartName::ImageEncoder => (Component::ImageEncoder, 0),
+                PartName::VaeEncoder | PartName::VaeDecoder => (Component::Vae, 0),
+            };
+            let source = self.of(component).nth(number)?;
+            let is_narrow = source.is_narrow() || (in_8_bits && component != Component::Vae);
+            // A half of an autoencoder is about half of it.
+            let share = if component == Component::Vae { 2 } else { 1 };
+            let numbers = self.about_numbers(source) / share;
+            Some((part, Network::about(numbers, is_narrow, config)))
+        });
+        let networks: Vec<(PartName, Network)> = networks.collect();
+        let has_transformer = networks
+            .iter()
+            .any(|(part, _)| *part == PartName::Transformer);
+        has_transformer.then(|| ModelWeights::about(networks))
+    }
+
+    fn usual_request(&self) -> Option<GenerateRequest> {
+        let usual = &self.defaults;
+        let defaults = self.defaults.clone().over(Defaults {
+            width: usual.width?,
+            height: usual.height?,
+            num_frames: 1,
+            fps: 16.0,
+            sampling: Sampling::plain(20, 5.0),
+            small_shift: None,
+            negative_prompt: String::new(),
+        });
+        let has = |component| self.of(component).next().map(|_| PathBuf::new());
+        let files = ModelFiles {
+            transformer_2: self
+                .of(Component::Transformer)
+                .nth(1)
+                .map(|_| PathBuf::new()),
+            text_encoder_2: has(Component::TextEncoder2),
+            image_encoder: has(Component::ImageEncoder),
+            ..ModelFiles::default()
+        };
+        Some(GenerateRequest {
+            model: self.id.clone(),
+            family: self.family,
+            files,
+            companions: Companions::default(),
+            latent_rgb: None,
+            preview: Default::default(),
+            image_role: ImageRole::default(),
+            prompt: String::new(),
+            prompt_template: None,
+            negative_prompt: defaults.negative_prompt,
+            negative_prompt_template: None,
+            image: None,
+            last_image: None,
+            extend: None,
+            mask: None,
+            fit: Default::default(),
+            width: defaults.width,
+            height: defaults.height,
+            num_frames: defaults.num_frames,
+            sections: None,
+            fps: defaults.fps,
+            batch_size: 1,
+            sampling: defaults.sampling,
+            seed: 0,
+            max_sequence_length: None,
+            loras: Vec::new(),
+            step_cache: None,
+            dtype: DtypeChoice::default(),
+            vae_tile: None,
+            memory: MemoryChoice::default(),
+            capture: None,
+            out: PathBuf::new(),
+            is_out_automatic: true,
+            sidecar: false,
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! The line directly above Generate: why it cannot be pressed, or what of the form the chosen model does not use, with
+//! the button that helps.
+//!
+//! Its place is there whether it says something or not, so that nothing jumps.
+
+use egui::{Align, Button, Color32, Label, Layout, RichText, Ui};
+use safelight_core::model::ModelSpec;
+
+use crate::app::commands::{AppCommand, InputsCommand, LibraryCommand, LorasCommand, MaskCommand};
+use crate::app::inputs::Slot;
+use crate::app::notices::sentence;
+use crate::ui::create::{sources, words};
+use crate::ui::widgets::{palette, reserved};
+use crate::ui::{View, theme};
+
+/// What the line says.
+struct Said {
+    text: String,
+    colour: Color32,
+    help: Option<Help>,
+}
+
+/// A button that does something about it.
+struct Help {
+    name: &'static str,
+    hover: String,
+    commands: Vec<AppCommand>,
+}
+
+impl Help {
+    fn new(name: &'static str, hover: &str, command: impl Into<AppCommand>) -> Self {
+        Self {
+            name,
+            hover: hover.to_owned(),
+            commands: vec![command.into()],
+        }
+    }
+}
+
+pub(in crate::ui) fn above_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let said = said(ui, view);
+    reserved(ui, theme::ABOVE_MAIN_HEIGHT, |ui| {
+        let Some(Said { text, colour, help }) = said else {
+            return;
+        };
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            if let Some(help) = help {
+                ui.spacing_mut().button_padding.y = 2.0;
+                let button = Button::new(RichText::new(help.name).small());
+                if ui.add(button).on_hover_text(help.hover).clicked() {
+                    view.commands.extend(help.commands);
+                }
+            }
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                let label = RichText::new(&text).small().color(colour);
+                ui.add(Label::new(label).truncate()).on_hover_text(&text);
+            });
+        });
+    });
+}
+
+fn said(ui: &Ui, view: &View<'_>) -> Option<Said> {
+    let spec = view.model()?;
+    let palette = palette(ui);
+    if let Some(err) = view.app.cx.field_errors.first() {
+        let (help, text) = match help_with(err.field, view, spec) {
+            (help, Some(text)) => (help, text),
+            (help, None) => (help, sentence(&err.message)),
+        };
+        let is_missing = err.field != "extend" && help.is_some();
+        return Some(Said {
+            text,
+            colour: if is_missing {
+                palette.amber
+            } else {
+                palette.error
+            },
+            help,
+        });
+    }
+    let mut parked = parked(view, spec);
+    if parked.is_empty() {
+        return None;
+    }
+    let text = match parked.as_slice() {
+        [(text, _)] => text.clone(),
+        several => words::parked_several(several.len()),
+    };
+    // LoRAs are named by their number: the last one is taken out first.
+    parked.reverse();
+    let said: Vec<String> = parked.iter().map(|(text, _)| text.clone()).collect();
+    Some(Said {
+        text,
+        colour: palette.weak,
+        help: Some(Help {
+            name: words::REMOVE,
+            hover: format!("{}\n{}", said.join("\n"), words::REMOVE_HOVER),
+            commands: parked.into_iter().map(|(_, command)| command).collect(),
+        }),
+    })
+}
+
+/// What helps with a field that is wrong, and better words than the field's where there are some.
+fn help_with(field: &str, view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, Option<String>) {
+    let has = |slot| view.app.inputs.get(slot).is_some();
+    let help = match field {
+        "image" if !has(Slot::Start) => {
+            let hover = words::slot(Slot::Start, Some(spec)).choose;
+            Help::new(words::CHOOSE, hover, InputsCommand::Pick(Slot::Start))
+        }
+        "last-image" if !has(Slot::End) => {
+            let hover = words::slot(Slot::End, Some(spec)).choose;
+            Help::new(words::CHOOSE, hover, InputsCommand::Pick(Slot::End))
+        }
+        "mask" if !has(Slot::Mask) && has(Slot::Start) => {
+            Help::new(words::PAINT, words::PAINT_MASK_HOVER, MaskCommand::Open)
+        }
+        "extend" if sources(view).extend.is_some() => return extend_elsewhere(view, spec),
+        "lora" => {
+            let is_gone = |lora| view.app.loras.is_gone(lora);
+            let Some(at) = view.form.loras.iter().position(is_gone) else {
+                return (None, None);
+            };
+            Help::new(words::REMOVE, words::REMOVE_HOVER, LorasCommand::Remove(at))
+        }
+        _ => return (None, None),
+    };
+    (Some(help), None)
+}
+
+/// Of a model that cannot continue a clip: the one of its family that can, where it is here.
+fn extend_elsewhere(view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, Option<String>) {
+    let can_extend = |other: &&ModelSpec| {
+        other.family == spec.family && other.id != spec.id && other.can_extend()
+    };
+    let other = view.app.cx.models.all().iter().find(can_extend);
+    let Some(other) = other.filter(|_| !spec.can_extend()) else {
+        return (None, None);
+    };
+    let command = LibraryCommand::Choose(other.id.clone());
+    let help = Help::new(words::SWITCH, &words::switch_hover(&other.name), command);
+    let text = words::cannot_extend(&spec.name, &other.name);
+    (Some(help), Some(text))
+}
+
+/// What is kept and not sent, each with what takes it out.
+fn parked(view: &View<'_>, spec: &ModelSpec) -> Vec<(String, AppCommand)> {
+    let makes_pictures = spec.family.makes_pictures;
+    let mut parked = Vec::new();
+    for slot in Slot::ALL {
+        if let Some(why) = view.app.inputs.parked(slot, view.form, spec) {
+            let text = words::parked(why, makes_pictures).to_owned();
+            parked.push((text, InputsCommand::Remove(slot).into()));
+        }
+    }
+    for (index, lora) in view.form.loras.iter().enumerate() {
+        if view.app.loras.is_parked(lora) {
+            let text = words::parked_lora(&lora.name());
+            parked.push((text, LorasCommand::Remove(index).into()));
+        }
+    }
+    parked
+}

@@ -1,0 +1,140 @@
+//! Which part of a start or end picture is used: drawn over the picture while that is looked at, and told below its place.
+
+use egui::{Align2, CornerRadius, FontId, Rect, Stroke, StrokeKind, Ui, Vec2, vec2};
+use safelight_core::job::{Fit, StartPicture};
+
+use crate::app::inputs::Slot;
+use crate::app::player::Viewing;
+use crate::ui::create::{sources, words};
+use crate::ui::widgets::{palette, wide_note};
+use crate::ui::{View, theme};
+
+/// Where less of a picture is left, it is told.
+const TOLD_BELOW: f32 = 0.7;
+/// What is cut off is nothing that anybody sees.
+const WHOLE: f32 = 0.995;
+
+/// The part of a picture that a size of another shape leaves, across and down.
+fn used_part(picture: Vec2, size: Vec2) -> Vec2 {
+    let (wide, wanted) = (picture.x * size.y, picture.y * size.x);
+    if wide <= 0.0 || wanted <= 0.0 {
+        Vec2::splat(1.0)
+    } else if wide > wanted {
+        vec2(wanted / wide, 1.0)
+    } else {
+        vec2(1.0, wide / wanted)
+    }
+}
+
+/// Width and height of what will be made.
+fn made_size(view: &View<'_>) -> Option<(u32, u32)> {
+    let spec = view.model()?;
+    Some(view.form.shown_size(spec, sources(view).size()))
+}
+
+fn part_of(picture: &StartPicture, (width, height): (u32, u32)) -> Vec2 {
+    let size = |width: u32, height: u32| vec2(width as f32, height as f32);
+    used_part(size(picture.width, picture.height), size(width, height))
+}
+
+fn is_cropped(view: &View<'_>) -> bool {
+    view.form.fit.unwrap_or(Fit::Crop) == Fit::Crop
+}
+
+/// Below the places: what a crop leaves of an odd shape, and what becomes of transparent parts.
+pub(super) fn notes_ui(ui: &mut Ui, view: &View<'_>) {
+    let Some(size) = made_size(view) else {
+        return;
+    };
+    let amber = palette(ui).amber;
+    let sources = sources(view);
+    let pictures = [sources.image, sources.last_image].into_iter().flatten();
+    for picture in pictures {
+        let part = part_of(picture, size);
+        let share = part.x * part.y;
+        if share >= TOLD_BELOW {
+            continue;
+        }
+        let text = if is_cropped(view) {
+            words::cropped((share * 100.0).round().max(1.0) as u32)
+        } else {
+            words::stretched(size.0, size.1)
+        };
+        wide_note(ui, &text, amber);
+    }
+    let is_transparent = |slot| {
+        let input = view.app.inputs.get(slot);
+        input.is_some_and(|input| input.is_transparent)
+    };
+    if [Slot::Start, Slot::End].into_iter().any(is_transparent) {
+        wide_note(ui, words::TRANSPARENT, amber);
+    }
+}
+
+/// Over a picture of the form that is looked at: what will be cut off lies in the dark. `shown` is the whole picture.
+pub(in crate::ui) fn crop_ui(ui: &Ui, view: &View<'_>, area: Rect, shown: Rect) {
+    if view.app.watch.viewing != Viewing::File || !is_cropped(view) {
+        return;
+    }
+    let (Some(file), Some(size)) = (&view.app.watch.file, made_size(view)) else {
+        return;
+    };
+    let path = file.path_of(view.app.watch.shown_of_batch());
+    let sources = sources(view);
+    let mut pictures = [sources.image, sources.last_image].into_iter().flatten();
+    let Some(picture) = pictures.find(|picture| picture.path == path) else {
+        return;
+    };
+    let part = part_of(picture, size);
+    if part.x * part.y > WHOLE {
+        return;
+    }
+    let palette = palette(ui);
+    let used = Rect::from_center_size(shown.center(), shown.size() * part);
+    let painter = ui.painter().with_clip_rect(area.intersect(ui.clip_rect()));
+    let veil = palette.stage.gamma_multiply(0.72);
+    let corners = [
+        Rect::from_min_max(shown.left_top(), used.left_bottom()),
+        Rect::from_min_max(used.right_top(), shown.right_bottom()),
+        Rect::from_min_max(shown.left_top(), used.right_top()),
+        Rect::from_min_max(used.left_bottom(), shown.right_bottom()),
+    ];
+    for cut in corners.into_iter().filter(Rect::is_positive) {
+        painter.rect_filled(cut, CornerRadius::ZERO, veil);
+    }
+    let stroke = Stroke::new(1.5, palette.amber);
+    painter.rect_stroke(used, CornerRadius::ZERO, stroke, StrokeKind::Inside);
+    label(ui, &painter, used, &words::crop_of(size.0, size.1));
+}
+
+/// What the marked part is for, in its corner, and for screen readers.
+fn label(ui: &Ui, painter: &egui::Painter, used: Rect, text: &str) {
+    let palette = palette(ui);
+    let at = used.left_top() + vec2(theme::SMALL_GAP, theme::SMALL_GAP);
+    let font = FontId::proportional(theme::DROP_TEXT);
+    let words = painter.layout_no_wrap(text.to_owned(), font, palette.text);
+    let rect = Align2::LEFT_TOP.anchor_size(at, words.size() + vec2(10.0, 4.0));
+    let fill = palette.stage.gamma_multiply(0.85);
+    painter.rect_filled(rect, CornerRadius::same(theme::RADIUS), fill);
+    painter.galley(rect.min + vec2(5.0, 2.0), words, palette.text);
+    let response = ui.interact(rect, egui::Id::unique("crop"), egui::Sense::hover());
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crop_keeps_the_shorter_side_whole() {
+        assert_eq!(
+            used_part(vec2(200.0, 100.0), vec2(64.0, 64.0)),
+            vec2(0.5, 1.0)
+        );
+        assert_eq!(
+            used_part(vec2(100.0, 400.0), vec2(64.0, 64.0)),
+            vec2(1.0, 0.25)
+        );
+        assert_eq!(used_part(vec2(0.0, 10.0), vec2(64.0, 64.0)), vec2(1.0, 1.0));
+    }
+}

@@ -1,0 +1,496 @@
+//! The words of the form: every label, hover and note of it, as whole sentences, so that they can be translated.
+//!
+//! What core says of a field that is wrong comes from there. Nothing is drawn here.
+
+use safelight_core::job::{Sampler, SeedMode, SigmaSchedule};
+use safelight_core::model::{ImageRole, ModelSpec};
+use safelight_core::units::{seconds_text, size_text};
+
+use crate::app::inputs::Slot;
+use crate::app::inputs::parked::Parked;
+
+/// A number of frames a second, as people write it.
+fn rate(fps: f64) -> f64 {
+    (fps * 100.0).round() / 100.0
+}
+
+/// One of two sentences: for models of pictures, or of clips.
+pub(super) fn of<'a>(makes_pictures: bool, picture: &'a str, clip: &'a str) -> &'a str {
+    if makes_pictures { picture } else { clip }
+}
+
+// The whole form.
+pub(super) const CLEAR: &str = "Clear form";
+pub(super) const CLEAR_HOVER: &str = "Empty the prompt, the pictures, the mask and the LoRAs, and set everything else to the model's defaults";
+pub(super) const RESET_ALL: &str = "Reset to the model's defaults";
+pub(super) const RESET_ALL_HOVER: &str =
+    "Everything except the prompt, the LoRAs, the pictures and the seed";
+pub(super) const ADVANCED: &str = "Advanced";
+pub(super) const REMOVE: &str = "Remove";
+pub(super) const REMOVE_HOVER: &str = "Take it out of the form. Files on the disk stay";
+pub(super) const CHOOSE: &str = "Choose…";
+pub(super) const PAINT: &str = "Paint…";
+pub(super) const SWITCH: &str = "Switch";
+
+/// Why something in the form is not used by the chosen model.
+pub(super) fn parked(why: Parked, makes_pictures: bool) -> &'static str {
+    match why {
+        Parked::StartPicture if makes_pictures => {
+            "This model makes pictures from text only. The start picture is kept."
+        }
+        Parked::StartPicture => "This model makes clips from text only. The start picture is kept.",
+        Parked::EndPicture => "This model does not use end pictures. The end picture is kept.",
+        Parked::Mask => "This model does not use masks. The mask is kept.",
+        Parked::MaskWithoutPicture => "A mask needs a start picture. The mask is kept.",
+        Parked::Clip => "This model cannot extend a clip. The clip is kept.",
+    }
+}
+
+pub(super) fn parked_lora(name: &str) -> String {
+    format!("The LoRA {name} is not for this model. It is kept.")
+}
+
+pub(super) fn parked_several(count: usize) -> String {
+    format!("This model does not use {count} things in the form. They are kept.")
+}
+
+pub(super) fn cannot_extend(model: &str, other: &str) -> String {
+    format!("{model} cannot continue a clip. Use {other}.")
+}
+
+pub(super) fn switch_hover(other: &str) -> String {
+    format!("Choose {other}. The clip and the prompt stay")
+}
+
+// The model.
+pub(super) const MODEL: &str = "Model";
+pub(super) const MODEL_HOVER: &str =
+    "The model that makes the result. Folders with more models are added in the settings";
+pub(super) const MODELS_LOADING: &str = "Looking for models…";
+pub(super) const CHOOSE_MODEL: &str = "Choose a model";
+pub(super) const ALL_MODELS_HOVER: &str =
+    "All models: what they are, whether they fit, what is missing";
+pub(super) const PROBLEMS_HOVER: &str = "What is missing or wrong, and what to do";
+pub(super) const COPY_PROBLEMS: &str = "Copy what is wrong with models";
+pub(super) const COPY_PROBLEMS_HOVER: &str = "Copy details for a bug report";
+pub(super) const NO_MODEL: &str = "No model was found";
+pub(super) const NO_MODEL_ADVICE: &str = "Safelight comes with one, but its assets folder is missing. Install Safelight again, or add a folder with models in the settings.";
+pub(super) const OPEN_SETTINGS: &str = "Open settings…";
+pub(super) const LOOK_AGAIN: &str = "Look again";
+pub(super) const LOOK_AGAIN_HOVER: &str = "Look for models again";
+pub(super) const GET_MODEL: &str = "Get a model…";
+pub(super) const GET_MODEL_HOVER: &str = "Models that can be downloaded";
+pub(super) const SEARCHED: &str = "These folders were searched";
+
+pub(super) fn problems(count: usize) -> String {
+    match count {
+        1 => "1 model cannot be used".to_owned(),
+        count => format!("{count} models cannot be used"),
+    }
+}
+
+pub(super) fn searched(folder: &str, exists: bool) -> String {
+    if exists {
+        folder.to_owned()
+    } else {
+        format!("{folder} (not there)")
+    }
+}
+
+pub(super) fn model_hover(spec: &ModelSpec, needs: &str) -> String {
+    let (about, licence) = (&spec.description, &spec.licence);
+    let (bytes, folder) = (size_text(spec.bytes), spec.folder.display());
+    if spec.family.makes_pictures {
+        format!(
+            "{about}\nMakes pictures from {needs}\nLicence: {licence}\n{bytes} on disk: {folder}"
+        )
+    } else {
+        format!("{about}\nMakes clips from {needs}\nLicence: {licence}\n{bytes} on disk: {folder}")
+    }
+}
+
+// Pictures.
+pub(super) const NEEDED: &str = "needed";
+pub(super) const FIT: &str = "Fit";
+pub(super) const FIT_CROP: &str = "Crop to the middle";
+pub(super) const FIT_STRETCH: &str = "Stretch";
+pub(super) const FIT_HOVER: &str =
+    "What happens to a picture whose shape differs from the size that is made";
+pub(super) const STRENGTH: &str = "Strength";
+pub(super) const STRENGTH_HOVER: &str = "How much of the picture changes: a little changes details, 0.5 keeps the composition, 1 keeps nothing";
+pub(super) const PAINT_MASK: &str = "Paint a mask";
+pub(super) const PAINT_MASK_HOVER: &str = "Paint which part of the picture is regenerated";
+pub(super) const EDIT_MASK: &str = "Edit mask";
+pub(super) const EDIT_MASK_HOVER: &str = "Paint over this mask";
+pub(super) const PICTURE_FIRST: &str = "Choose the picture first";
+pub(super) const SWAP: &str = "Swap pictures";
+pub(super) const SWAP_HOVER: &str = "Swap the start and the end picture";
+pub(super) const SWAP_CLIP: &str = "A clip can only be at the start";
+pub(super) const CLIP_HEADING: &str = "Continue this clip";
+pub(super) const REMOVE_CLIP: &str = "Remove clip";
+pub(super) const REMOVE_CLIP_HOVER: &str = "Do not continue this clip";
+pub(super) const REMOVE_PICTURE_HOVER: &str = "Continue without it";
+pub(super) const OTHER_FILE: &str = "Choose another file…";
+pub(super) const OPENING: &str = "Opening…";
+pub(super) const DROP_PICTURE: &str = "Drop a picture here, or choose a file…";
+pub(super) const DROP_PICTURE_NARROW: &str = "Drop a picture,\nor choose a file…";
+pub(super) const DROP_MASK_NARROW: &str = "Drop a mask,\nor choose a file…";
+pub(super) const TRANSPARENT: &str =
+    "Transparent parts become opaque, in the colours stored under them (often black or white)";
+
+/// What is said of one place of a picture.
+pub(super) struct SlotWords {
+    pub heading: &'static str,
+    pub choose: &'static str,
+    pub remove: &'static str,
+    pub other: &'static str,
+    pub explanation: &'static str,
+}
+
+/// As the chosen model uses what stands there.
+pub(super) fn slot(slot: Slot, spec: Option<&ModelSpec>) -> SlotWords {
+    match slot {
+        Slot::Start => {
+            let (heading, explanation) = start(spec.map(|spec| spec.image_role));
+            SlotWords {
+                heading,
+                choose: "Choose a start picture",
+                remove: "Remove start picture",
+                other: "Choose another picture",
+                explanation,
+            }
+        }
+        Slot::Mask => SlotWords {
+            heading: "Mask",
+            choose: "Choose a mask",
+            remove: "Remove mask",
+            other: "Choose another mask",
+            explanation: "Which part of the picture is regenerated: white is, black stays. Drop a picture of the same shape here, or choose a file",
+        },
+        Slot::End => SlotWords {
+            heading: "End picture",
+            choose: "Choose an end picture",
+            remove: "Remove end picture",
+            other: "Choose another end picture",
+            explanation: "The clip ends with this picture. Drop a second file, paste one, or choose a file",
+        },
+    }
+}
+
+/// What a model does with its start picture.
+fn start(role: Option<ImageRole>) -> (&'static str, &'static str) {
+    match role {
+        Some(ImageRole::FirstFrame) | None => (
+            "Start picture",
+            "The clip begins with this picture. Drop a file anywhere in the window, paste one, or choose a file. A clip is continued",
+        ),
+        Some(ImageRole::Base) => (
+            "Start picture",
+            "The new picture is made from this one; the strength says how much changes. Drop a file anywhere in the window, paste one, or choose a file",
+        ),
+        Some(ImageRole::Canvas) => (
+            "Picture to fill",
+            "Where the mask is white the picture is regenerated, the rest stays. Drop a file anywhere in the window, paste one, or choose a file",
+        ),
+        Some(ImageRole::Reference) => (
+            "Picture to edit",
+            "The prompt says what to change in this picture. Drop a file anywhere in the window, paste one, or choose a file",
+        ),
+    }
+}
+
+/// What a screen reader says of the small picture in a place.
+pub(super) fn thumb(slot: Slot, is_clip: bool, file: &str) -> String {
+    match (slot, is_clip) {
+        (_, true) => format!("Last frame of {file}"),
+        (Slot::Start, _) => format!("Start picture {file}"),
+        (Slot::End, _) => format!("End picture {file}"),
+        (Slot::Mask, _) => format!("Mask {file}"),
+    }
+}
+
+pub(super) fn pixels(width: u32, height: u32) -> String {
+    format!("{width} × {height} pixels")
+}
+
+/// `81 frames, 5.1 s at 16 fps`.
+pub(super) fn clip_length(num_frames: u32, fps: f64) -> String {
+    let secs = seconds_text(f64::from(num_frames) / fps.max(f64::EPSILON));
+    format!("{num_frames} frames, {secs} at {} fps", rate(fps))
+}
+
+pub(super) fn steps_run(made: u32, all: u32) -> String {
+    format!("{made} of {all} steps are run")
+}
+
+/// How much of a picture is left when it is cropped.
+pub(super) fn cropped(percent: u32) -> String {
+    format!("Only the middle {percent} % of the picture is used")
+}
+
+pub(super) fn stretched(width: u32, height: u32) -> String {
+    format!("The picture is stretched to {width} × {height}")
+}
+
+pub(super) fn crop_of(width: u32, height: u32) -> String {
+    format!("Used for {width} × {height}")
+}
+
+// Files that are held over the window.
+pub(super) const DROP_MANY: &str = "Drop them: each can become a job of its own";
+pub(super) const DROP_START_AND_END: &str =
+    "Drop them: the clip starts from the first and ends on the second";
+pub(super) const DROP_WITH_MASK: &str = "Drop them: the first is the picture, the second its mask";
+pub(super) const DROP_NO_CLIP: &str = "This model starts from a picture, not from a clip";
+pub(super) const DROP_CLIP: &str = "Drop it to extend this clip";
+pub(super) const DROP_END: &str = "Drop it to end the clip on this picture";
+pub(super) const DROP_MASK: &str = "Drop it as the mask";
+
+pub(super) fn drop_of_text_model(makes_pictures: bool) -> &'static str {
+    of(
+        makes_pictures,
+        "This model makes pictures from text only",
+        "This model makes clips from text only",
+    )
+}
+
+pub(super) fn drop_start(role: Option<ImageRole>) -> &'static str {
+    match role {
+        Some(ImageRole::FirstFrame) | None => "Drop it to start the clip from this picture",
+        Some(ImageRole::Base) => "Drop it to start from this picture",
+        Some(ImageRole::Canvas) => "Drop it to fill a part of this picture",
+        Some(ImageRole::Reference) => "Drop it to edit this picture",
+    }
+}
+
+// Size, length, number, seed.
+pub(super) const SIZE: &str = "Size";
+pub(super) const CUSTOM: &str = "Custom…";
+pub(super) const WIDTH: &str = "Width";
+pub(super) const HEIGHT: &str = "Height";
+pub(super) const LENGTH: &str = "Length";
+pub(super) const LENGTH_HOVER: &str = "How long the clip is. One frame is a picture";
+pub(super) const SECTIONS_HOVER: &str = "How long the clip is. It is made section by section, and each can be watched as soon as it is done";
+pub(super) const ONE_PICTURE: &str = "A single picture";
+pub(super) const ORDER: &str = "Order";
+pub(super) const ORDER_HOVER: &str =
+    "Which section is made first. Models are made for one order; their files do not say which";
+pub(super) const HOW_MANY: &str = "How many";
+pub(super) const BATCH_HOVER: &str =
+    "How many pictures are made at once, each with the next seed. More at once need more memory";
+pub(super) const REPEATS_HOVER: &str =
+    "How many are made one after the other, each with the next seed";
+pub(super) const SEED: &str = "Seed";
+pub(super) const SEED_MODE: &str = "Seed mode";
+pub(super) const ROLL: &str = "Roll a new seed";
+pub(super) const ROLL_HOVER: &str = "Another random seed";
+
+pub(super) fn size_hover(makes_pictures: bool) -> &'static str {
+    of(
+        makes_pictures,
+        "Width and height of the picture in pixels. Larger takes longer and needs more memory",
+        "Width and height of the clip in pixels. Larger takes longer and needs more memory",
+    )
+}
+
+pub(super) fn size(width: u32, height: u32) -> String {
+    format!("{width} × {height}")
+}
+
+pub(super) fn size_of_picture(width: u32, height: u32) -> String {
+    format!("Like the picture  {width} × {height}")
+}
+
+pub(super) fn size_of_clip(width: u32, height: u32) -> String {
+    format!("Like the clip  {width} × {height}")
+}
+
+pub(super) fn custom_size(width: u32, height: u32) -> String {
+    format!("Custom  {width} × {height}")
+}
+
+/// A size by its aspect, or by the one that it comes near.
+pub(super) fn aspect_size(
+    name: &str,
+    (across, down): (u32, u32),
+    (width, height): (u32, u32),
+    is_exact: bool,
+) -> String {
+    if is_exact {
+        format!("{name} {across}:{down}   {width} × {height}")
+    } else {
+        format!("Near {across}:{down}   {width} × {height}")
+    }
+}
+
+pub(super) fn multiple_of(multiple: u32) -> String {
+    format!("In pixels, a multiple of {multiple}")
+}
+
+pub(super) fn frames_of(stride: u32) -> String {
+    format!("A multiple of {stride}, plus one")
+}
+
+pub(super) fn frames(count: u32) -> String {
+    format!("{count} frames")
+}
+
+pub(super) fn sections(count: u32, secs: f64, fps: f64) -> String {
+    let (secs, fps) = (seconds_text(secs), rate(fps));
+    match count {
+        1 => format!("1 section, {secs} at {fps} frames a second"),
+        count => format!("{count} sections, {secs} at {fps} frames a second"),
+    }
+}
+
+pub(super) fn length(secs: f64, fps: f64) -> String {
+    format!("{} at {} frames a second", seconds_text(secs), rate(fps))
+}
+
+pub(super) fn longer(more: f64, all: f64, fps: f64) -> String {
+    let (more, all) = (seconds_text(more), seconds_text(all));
+    format!("{more} more, {all} in all at {} frames a second", rate(fps))
+}
+
+pub(super) fn seed_hover(makes_pictures: bool) -> &'static str {
+    of(
+        makes_pictures,
+        "The start of the random numbers. The same seed and settings make the same picture",
+        "The start of the random numbers. The same seed and settings make the same clip",
+    )
+}
+
+pub(super) fn seed_mode(mode: SeedMode, makes_pictures: bool) -> &'static str {
+    match (mode, makes_pictures) {
+        (SeedMode::Random, true) => "Every new picture gets a new seed",
+        (SeedMode::Random, false) => "Every new clip gets a new seed",
+        (SeedMode::Fixed, true) => "Every picture uses this seed, until you change it",
+        (SeedMode::Fixed, false) => "Every clip uses this seed, until you change it",
+        (SeedMode::Increment, true) => "Every new picture gets the next higher number",
+        (SeedMode::Increment, false) => "Every new clip gets the next higher number",
+    }
+}
+
+// Presets.
+pub(super) const PRESET: &str = "Preset";
+pub(super) const PRESET_HOVER: &str =
+    "Values that go together: steps, guidance, size and more at once";
+pub(super) const PRESET_RESET: &str = "Reset";
+pub(super) const PRESET_RESET_HOVER: &str = "Back to the values before the preset";
+pub(super) const PRESET_MENU: &str = "Preset menu";
+pub(super) const PRESET_MENU_HOVER: &str =
+    "Save these settings as a preset of your own, or load them from a file";
+pub(super) const FROM_FILE: &str = "From a file…";
+pub(super) const FROM_FILE_HOVER: &str =
+    "Use the settings stored in a picture, a clip or a JSON file, made here or by another program";
+pub(super) const PRESET_NAME: &str = "Preset name";
+pub(super) const PRESET_NAME_HINT: &str = "A name for these settings";
+pub(super) const PRESET_NAME_HOVER: &str = "Saves size, length, steps, guidance and the like; not the prompts, the pictures, the LoRAs and the seed. A preset of the same name is replaced";
+pub(super) const SAVE: &str = "Save";
+pub(super) const SAVE_PRESET: &str = "Save preset";
+pub(super) const SAVE_HOVER: &str = "Save these settings under this name";
+pub(super) const RENAME: &str = "Rename";
+pub(super) const NEW_PRESET_NAME: &str = "New preset name";
+pub(super) const NEW_NAME_HOVER: &str = "The preset's new name";
+pub(super) const RENAME_DONE_HOVER: &str = "Use this name";
+pub(super) const DELETE_HOVER: &str = "Delete this preset";
+pub(super) const RENAME_HOVER: &str = "Rename this preset";
+pub(super) const UPDATE_HOVER: &str = "Replace its values with those of the form";
+
+pub(super) fn preset_sets(note: &str, values: &str) -> String {
+    if note.is_empty() {
+        format!("Sets {values}")
+    } else {
+        format!("{note}\nSets {values}")
+    }
+}
+
+// Advanced.
+pub(super) const STEPS: &str = "Steps";
+pub(super) const STEPS_HOVER: &str =
+    "How many times the result is refined. More is slower and cleaner";
+pub(super) const RUN_STEPS: &str = "Run steps";
+pub(super) const RUN_STEPS_HOVER: &str = "Which part of the steps runs. Stopping early leaves noise, for another model to continue; starting late begins from noise as if earlier steps had run";
+pub(super) const RUN_TO: &str = "to";
+pub(super) const RUN_ALL: &str = "all of them";
+pub(super) const START_STEP_HOVER: &str = "The first step that runs, counted from 0";
+pub(super) const END_STEP_HOVER: &str =
+    "The step to stop before. The number of steps runs all of them";
+pub(super) const GUIDANCE: &str = "Guidance";
+pub(super) const GUIDANCE_HOVER: &str = "CFG scale: how strictly the prompt is followed. Above 1 each step takes twice as long; too high looks harsh";
+pub(super) const DISTILLED_HOVER: &str = "How strictly the prompt is followed. The model was trained with this number, so it costs no time; too high looks harsh";
+pub(super) const CFG: &str = "CFG scale";
+pub(super) const CFG_HOVER: &str = "True classifier-free guidance, which steers away from the negative prompt. Above 1 each step takes twice as long";
+pub(super) const CFG_HINT: &str = "1 = off; higher values use the negative prompt";
+pub(super) const HIGH_NOISE: &str = "High noise";
+pub(super) const HIGH_NOISE_HOVER: &str =
+    "How strictly the expert for composition and motion follows the prompt";
+pub(super) const LOW_NOISE: &str = "Low noise";
+pub(super) const LOW_NOISE_HOVER: &str = "How strictly the expert for details follows the prompt";
+pub(super) const SAMPLER: &str = "Sampler";
+pub(super) const SAMPLER_HOVER: &str = "How noise becomes a picture";
+pub(super) const SCHEDULE: &str = "Schedule";
+pub(super) const SCHEDULE_HOVER: &str = "How the noise levels of the steps are spaced";
+pub(super) const SHIFT: &str = "Shift";
+pub(super) const SHIFT_HOVER: &str =
+    "Where the steps are spent: higher on the composition, lower on details";
+pub(super) const SHIFT_AUTO: &str = "Automatic";
+pub(super) const SHIFT_AUTO_HOVER: &str = "The model's own schedule";
+pub(super) const SHIFT_BY_SIZE: &str = "By size";
+pub(super) const SHIFT_BY_SIZE_HOVER: &str =
+    "The larger the result, the more steps go into the composition";
+pub(super) const SHIFT_FIXED: &str = "Fixed";
+pub(super) const SHIFT_FIXED_HOVER: &str = "A number of your own";
+pub(super) const SHIFT_VALUE: &str = "Shift value";
+pub(super) const FPS: &str = "Frame rate";
+pub(super) const FPS_HOVER: &str =
+    "Frames per second of the saved clip. It changes how fast it plays, not what is made";
+pub(super) const FPS_OF_CLIP: &str = "The clip continues at its own rate";
+pub(super) const TILES: &str = "Decode in tiles";
+pub(super) const TILES_HOVER: &str =
+    "Turns latents into pixels piece by piece: needs much less memory and takes a little longer";
+pub(super) const TILES_OFF: &str = "Off";
+pub(super) const STEP_CACHE: &str = "Step cache";
+pub(super) const STEP_CACHE_HOVER: &str =
+    "Skips steps that would change little: about twice as fast, with some loss. For drafts";
+pub(super) const STEP_CACHE_OFF: &str = "Off";
+pub(super) const THRESHOLD: &str = "Step cache threshold";
+pub(super) const THRESHOLD_HOVER: &str =
+    "How much may change before a step is computed: higher is faster and worse";
+
+pub(super) fn tile(pixels: u32) -> String {
+    format!("{pixels} px")
+}
+
+pub(super) fn two_scales(high: f64, low: f64) -> String {
+    format!("{high} and {low}")
+}
+
+pub(super) fn choice_hover(about: &str, name: &str, text: &str) -> String {
+    format!("{about}. {name}: {text}")
+}
+
+pub(super) fn own_sampler(text: &str) -> String {
+    format!("{text}. The model's default, and the best choice when in doubt")
+}
+
+/// What speaks for a sampler.
+pub(super) fn sampler(sampler: Sampler) -> &'static str {
+    match sampler {
+        Sampler::UniPc => "Corrects itself with the steps before: clean in few steps",
+        Sampler::UniPcBh1 => "UniPC with a gentler correction, for fewer than ten steps",
+        Sampler::Euler => "The simplest: straight steps",
+        Sampler::Heun => "Checks and corrects each step: better steps, but twice as slow",
+        Sampler::DpmPp2m => "Looks one step back: smooth and sharp, as fast as Euler",
+        Sampler::Lcm => "For models distilled to a few steps: adds new noise between steps",
+    }
+}
+
+pub(super) fn schedule(schedule: SigmaSchedule) -> &'static str {
+    match schedule {
+        SigmaSchedule::Simple => "As the model was trained",
+        SigmaSchedule::Beta => "More steps at both ends, for composition and details",
+        SigmaSchedule::Karras => "More steps at low noise, for details",
+        SigmaSchedule::Exponential => "Each step removes the same fraction of the noise",
+    }
+}

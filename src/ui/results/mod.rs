@@ -1,0 +1,342 @@
+//! What can be done with a result, wherever it is shown: one menu for the gallery, the viewer and the strip, whose
+//! entries are the gallery's buttons too.
+//!
+//! Does nothing by itself: entries push commands.
+
+pub mod drag;
+pub mod words;
+
+use std::path::PathBuf;
+
+use egui::{Button, Response, ScrollArea, Ui, vec2};
+use safelight_core::gallery::{Entry, Reading};
+use safelight_core::job::JobId;
+
+use crate::app::commands::{
+    AppCommand, DesktopCommand, GalleryCommand, InputsCommand, PlayerCommand, RestoreCommand,
+};
+use crate::app::gallery::wishes::TrashWish;
+use crate::app::inputs::{Placing, Slot};
+use crate::app::player::{PlayedFile, Viewing};
+use crate::app::queue::ResultItem;
+use crate::ui::widgets::with_icon;
+use crate::ui::{View, icons, theme};
+
+/// Something that can be done.
+pub struct Action {
+    pub icon: char,
+    pub name: String,
+    pub explanation: &'static str,
+    /// Why not.
+    pub obstacle: Option<&'static str>,
+    pub command: AppCommand,
+}
+
+impl Action {
+    pub fn new(
+        icon: char,
+        name: impl Into<String>,
+        explanation: &'static str,
+        command: impl Into<AppCommand>,
+    ) -> Self {
+        Self {
+            icon,
+            name: name.into(),
+            explanation,
+            obstacle: None,
+            command: command.into(),
+        }
+    }
+
+    pub fn unless(self, obstacle: Option<&'static str>) -> Self {
+        Self { obstacle, ..self }
+    }
+
+    /// A button with its name over the whole width.
+    pub fn wide_ui(&self, ui: &mut Ui) -> Response {
+        let size = vec2(ui.available_width(), 0.0);
+        self.button_ui(ui, |button| button.min_size(size))
+    }
+
+    fn button_ui(&self, ui: &mut Ui, shaped: impl FnOnce(Button<'_>) -> Button<'_>) -> Response {
+        let button = shaped(Button::new(with_icon(self.icon, &self.name)));
+        ui.add_enabled(self.obstacle.is_none(), button)
+            .on_hover_text(self.explanation)
+            .on_disabled_hover_text(self.obstacle.unwrap_or_default())
+            .accessible_name(&self.name)
+    }
+}
+
+/// A result, however it came to be shown.
+pub struct Subject {
+    /// Of a batch the picture that is meant.
+    pub path: PathBuf,
+    pub is_clip: bool,
+    /// It was made in this session.
+    job: Option<JobId>,
+    is_unreadable: bool,
+    has_settings: bool,
+    /// Where that is known.
+    is_favourite: Option<bool>,
+    trash: Vec<TrashWish>,
+    /// The viewer shows it.
+    is_shown: bool,
+}
+
+impl Subject {
+    pub fn of_entry(entry: &Entry) -> Self {
+        let facts = entry.facts();
+        Self {
+            path: entry.path.clone(),
+            is_clip: entry.is_clip(),
+            job: None,
+            is_unreadable: matches!(entry.reading, Reading::Broken(_)),
+            has_settings: facts.is_none_or(|facts| facts.has_settings),
+            is_favourite: Some(entry.is_favourite),
+            trash: vec![wish_of(entry)],
+            is_shown: false,
+        }
+    }
+
+    pub fn of_result(view: &View<'_>, item: &ResultItem) -> Self {
+        let is_shown = view.app.watch.viewing == Viewing::Result(item.id);
+        let shown = if is_shown {
+            view.app.watch.shown_of_batch()
+        } else {
+            0
+        };
+        let path = item.path_of(shown).to_path_buf();
+        Self {
+            is_clip: !item.is_pictures() && item.output.clip.frames.len() > 1,
+            job: Some(item.id),
+            is_unreadable: false,
+            has_settings: true,
+            is_favourite: favourite(view, &path),
+            trash: item.trash_wishes(),
+            is_shown,
+            path,
+        }
+    }
+
+    /// The file that the viewer shows.
+    pub fn of_file(view: &View<'_>, file: &PlayedFile) -> Self {
+        let shown = view.app.watch.shown_of_batch();
+        let path = file.path_of(shown).to_path_buf();
+        Self {
+            is_clip: file.is_clip,
+            job: None,
+            is_unreadable: false,
+            // Another program's settings are known only once they are wanted.
+            has_settings: true,
+            is_favourite: favourite(view, &path),
+            trash: vec![file.trash_wish(shown)],
+            is_shown: true,
+            path,
+        }
+    }
+
+    /// What is shown in the viewer, when it is a result.
+    pub fn shown(view: &View<'_>) -> Option<Self> {
+        match view.app.watch.viewing {
+            Viewing::Result(id) => {
+                let item = view.app.queue.result(id)?;
+                Some(Self::of_result(view, item))
+            }
+            Viewing::File => Some(Self::of_file(view, view.app.watch.file.as_ref()?)),
+            Viewing::Live | Viewing::Compare => None,
+        }
+    }
+
+    pub fn trash(&self) -> AppCommand {
+        GalleryCommand::Trash(self.trash.clone()).into()
+    }
+}
+
+/// What goes with a result of the gallery.
+pub fn wish_of(entry: &Entry) -> TrashWish {
+    TrashWish {
+        path: entry.path.clone(),
+        is_frame: entry.facts().is_some_and(|facts| facts.is_frame),
+    }
+}
+
+/// Whether the gallery knows it as a favourite.
+fn favourite(view: &View<'_>, path: &PathBuf) -> Option<bool> {
+    let mut items = view.app.gallery.items().iter();
+    let entry = items.find(|entry| entry.path == *path)?;
+    Some(entry.is_favourite)
+}
+
+/// What is done with what it shows.
+pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
+    let path = || subject.path.clone();
+    let unreadable = subject.is_unreadable.then_some(words::UNREADABLE);
+    let silent = (!subject.has_settings).then_some(words::NO_SETTINGS);
+    let mut actions = Vec::new();
+    if !subject.is_shown {
+        let play = match subject.job {
+            Some(id) => PlayerCommand::ShowResult(id),
+            None => PlayerCommand::PlayFile(path()),
+        };
+        let play = Action::new(icons::PLAY, words::PLAY, words::PLAY_MORE, play);
+        actions.push(play.unless(unreadable));
+    }
+    let take_over: AppCommand = match subject.job {
+        Some(id) => PlayerCommand::UseSettingsOf(id).into(),
+        None => RestoreCommand::Use(path()).into(),
+    };
+    let take_over = Action::new(
+        icons::RESET,
+        words::USE_SETTINGS,
+        words::USE_SETTINGS_MORE,
+        take_over,
+    );
+    actions.push(take_over.unless(unreadable.or(silent)));
+    actions.push(start_action(view, subject));
+    for (slot, icon, name, explanation) in other_places(view, subject) {
+        let place = InputsCommand::Open(vec![path()], Placing::onto(Some(slot)));
+        actions.push(Action::new(icon, name, explanation, place).unless(unreadable));
+    }
+    if let Some(id) = subject.job
+        && !subject.is_shown
+        && !matches!(view.app.watch.viewing, Viewing::Live)
+    {
+        actions.push(Action::new(
+            icons::COLUMNS,
+            words::COMPARE_WITH_SHOWN,
+            words::COMPARE_WITH_SHOWN_MORE,
+            PlayerCommand::CompareWith(id),
+        ));
+    }
+    actions
+}
+
+/// A clip is extended; a picture begins a clip, or another one is made from it.
+fn start_action(view: &View<'_>, subject: &Subject) -> Action {
+    let path = || subject.path.clone();
+    let command: AppCommand = match (subject.job, subject.is_clip) {
+        (Some(id), _) => PlayerCommand::ContinueFrom(id).into(),
+        (None, true) => InputsCommand::ContinueFrom(path()).into(),
+        (None, false) => InputsCommand::Open(vec![path()], Placing::onto(Some(Slot::Start))).into(),
+    };
+    let (name, explanation) = if subject.is_clip {
+        (words::EXTEND, words::EXTEND_MORE)
+    } else {
+        (words::USE_AS_START, words::USE_AS_START_MORE)
+    };
+    let spec = view.model();
+    let obstacle = if subject.is_unreadable {
+        Some(words::UNREADABLE)
+    } else if !spec.is_some_and(|spec| spec.start_image.is_possible()) {
+        Some(words::NO_START)
+    } else if subject.is_clip && spec.is_some_and(|spec| spec.family.makes_pictures) {
+        Some(words::MAKES_PICTURES)
+    } else {
+        None
+    };
+    Action::new(icons::ARROW_RIGHT, name, explanation, command).unless(obstacle)
+}
+
+/// Where else the selected model takes a picture.
+fn other_places(
+    view: &View<'_>,
+    subject: &Subject,
+) -> Vec<(Slot, char, &'static str, &'static str)> {
+    let Some(spec) = view.model().filter(|_| !subject.is_clip) else {
+        return Vec::new();
+    };
+    let mut places = Vec::new();
+    if spec.end_image.is_possible() {
+        let (name, explanation) = (words::USE_AS_END, words::USE_AS_END_MORE);
+        places.push((Slot::End, icons::FLAG, name, explanation));
+    }
+    if spec.mask.is_possible() {
+        let (name, explanation) = (words::USE_AS_MASK, words::USE_AS_MASK_MORE);
+        places.push((Slot::Mask, icons::BRUSH, name, explanation));
+    }
+    places
+}
+
+/// What is done with the file.
+pub fn file_actions(subject: &Subject) -> Vec<Action> {
+    let path = || subject.path.clone();
+    let mut actions = Vec::new();
+    if let Some(is_favourite) = subject.is_favourite {
+        actions.push(favourite_action(vec![path()], is_favourite));
+    }
+    let copy: AppCommand = match subject.job {
+        Some(id) => PlayerCommand::CopyPathOf(id).into(),
+        None => DesktopCommand::CopyText(path().display().to_string()).into(),
+    };
+    actions.extend([
+        Action::new(
+            icons::FOLDER_OPEN,
+            words::OPEN_FOLDER,
+            words::OPEN_FOLDER_MORE,
+            GalleryCommand::OpenFolder(path()),
+        ),
+        Action::new(icons::COPY, words::COPY_PATH, words::COPY_PATH_MORE, copy),
+        delete_action(subject.trash.clone(), subject.trash.len()),
+    ]);
+    actions
+}
+
+/// Makes all of these favourites, or none of them any more.
+pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> Action {
+    let (name, explanation) = if are_favourites {
+        (words::NOT_A_FAVOURITE, words::NOT_A_FAVOURITE_MORE)
+    } else {
+        (words::FAVOURITE, words::FAVOURITE_MORE)
+    };
+    let command = GalleryCommand::Favour(paths, !are_favourites);
+    Action::new(icons::STAR, name, explanation, command)
+}
+
+/// `num_files`: how many of them the name tells of.
+pub fn delete_action(wishes: Vec<TrashWish>, num_files: usize) -> Action {
+    Action::new(
+        icons::TRASH,
+        words::delete(num_files),
+        words::DELETE_MORE,
+        GalleryCommand::Trash(wishes),
+    )
+}
+
+/// What stands in a menu: it scrolls where the window has no room for it.
+pub fn menu_ui(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
+    ui.set_width(theme::MENU_WIDTH);
+    // All of it has room in the smallest window.
+    ui.spacing_mut().item_spacing.y = 3.0;
+    ui.spacing_mut().interact_size.y = 25.0;
+    ui.spacing_mut().button_padding.y = 3.0;
+    let room = ui.ctx().content_rect().height() - 4.0 * theme::GAP;
+    let area = ScrollArea::vertical()
+        .max_height(room)
+        .min_scrolled_height(room);
+    area.show(ui, |ui| {
+        ui.set_width(theme::MENU_WIDTH);
+        contents(ui);
+    });
+}
+
+/// Groups of entries with lines between them.
+pub fn entries_ui(ui: &mut Ui, view: &mut View<'_>, groups: Vec<Vec<Action>>) {
+    let groups = groups.into_iter().filter(|group| !group.is_empty());
+    for (index, group) in groups.enumerate() {
+        if index > 0 {
+            ui.separator();
+        }
+        for action in group {
+            if action.button_ui(ui, |button| button).clicked() {
+                view.push(action.command);
+                ui.close();
+            }
+        }
+    }
+}
+
+/// All that can be done with one result.
+pub fn result_menu_ui(ui: &mut Ui, view: &mut View<'_>, subject: &Subject) {
+    let groups = vec![main_actions(view, subject), file_actions(subject)];
+    menu_ui(ui, |ui| entries_ui(ui, view, groups));
+}

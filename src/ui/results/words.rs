@@ -1,0 +1,44 @@
+//! What can be done with a result, in words: names, explanations, and why something cannot be done.
+
+pub const PLAY: &str = "Play";
+pub const PLAY_MORE: &str = "Show it large";
+pub const USE_SETTINGS: &str = "Use settings";
+pub const USE_SETTINGS_MORE: &str = "Put its prompt, seed and settings into the form";
+pub const EXTEND: &str = "Extend clip";
+pub const EXTEND_MORE: &str = "Continue this clip: new frames are added behind its last one";
+pub const USE_AS_START: &str = "Use as start picture";
+pub const USE_AS_START_MORE: &str = "Make the next result from this picture";
+pub const USE_AS_END: &str = "Use as end picture";
+pub const USE_AS_END_MORE: &str = "The next clip ends on this picture";
+pub const USE_AS_MASK: &str = "Use as mask";
+pub const USE_AS_MASK_MORE: &str = "White is regenerated, black stays";
+pub const COMPARE: &str = "Compare";
+pub const COMPARE_MORE: &str = "Show both beside each other";
+pub const COMPARE_WITH_SHOWN: &str = "Compare with what is shown";
+pub const COMPARE_WITH_SHOWN_MORE: &str = "Show both beside each other (Ctrl-click)";
+pub const FAVOURITE: &str = "Favourite";
+pub const FAVOURITE_MORE: &str = "Mark it with a star, to find it again (F in the gallery)";
+pub const NOT_A_FAVOURITE: &str = "Not a favourite";
+pub const NOT_A_FAVOURITE_MORE: &str = "Take the star away (F in the gallery)";
+pub const OPEN_FOLDER: &str = "Open folder";
+pub const OPEN_FOLDER_MORE: &str = "Show the file in the file manager";
+pub const COPY_PATH: &str = "Copy path";
+pub const COPY_PATH_MORE: &str = "Put the file's path on the clipboard";
+pub const DELETE_MORE: &str = "Move it to the trash. Undo brings it back (Delete)";
+
+pub const UNREADABLE: &str = "The file cannot be read";
+pub const NO_SETTINGS: &str = "The file does not contain its settings";
+pub const NO_START: &str = "The selected model cannot start from a picture";
+pub const MAKES_PICTURES: &str = "The selected model makes pictures and cannot extend a clip";
+
+pub fn delete(num_files: usize) -> String {
+    match num_files {
+        0 | 1 => "Delete".to_owned(),
+        more => format!("Delete all {more} pictures"),
+    }
+}
+
+/// Below the pointer that drags a result.
+pub fn dragged(name: &str) -> String {
+    format!("Drop {name} on a picture in the form")
+}

@@ -1,0 +1,81 @@
+//! Whether the colours of both themes can be read, and what the style does.
+
+use egui::{Id, TextEdit, ViewportId};
+
+use super::*;
+
+#[test]
+fn a_field_that_has_the_keyboard_paints_nothing_by_itself() {
+    let ctx = Context::default();
+    install(&ctx);
+    let mut text = String::from("a boat");
+    let mut delay = None;
+    for round in 0..10 {
+        let input = egui::RawInput {
+            time: Some(f64::from(round) * 0.1),
+            ..Default::default()
+        };
+        let mut output = ctx.run_ui(input, |ui| {
+            let id = Id::unique("prompt");
+            ui.memory_mut(|memory| memory.request_focus(id));
+            ui.add(TextEdit::multiline(&mut text).id(id));
+        });
+        output.textures_delta.clear();
+        delay = Some(output.viewport_output[&ViewportId::ROOT].repaint_delay);
+    }
+    assert_eq!(delay, Some(std::time::Duration::MAX));
+}
+
+/// As WCAG 2 defines it; 4.5 can be read by most people.
+fn contrast(one: Color32, other: Color32) -> f32 {
+    let luminance = |colour: Color32| {
+        let [red, green, blue, _] = egui::Rgba::from(colour).to_array();
+        0.2126 * red + 0.7152 * green + 0.0722 * blue
+    };
+    let (one, other) = (luminance(one), luminance(other));
+    (one.max(other) + 0.05) / (one.min(other) + 0.05)
+}
+
+#[test]
+fn every_colour_of_words_can_be_read_on_what_it_stands_on() {
+    for (look, palette) in [("dark", &DARKROOM), ("light", &DAYLIGHT)] {
+        let assert_readable = |ink: Color32, fill: Color32, least: f32, what: &str| {
+            let found = contrast(ink, fill);
+            assert!(found >= least, "{look}: {what} has a contrast of {found}");
+        };
+        let fills = [
+            ("panel", palette.panel),
+            ("stage", palette.stage),
+            ("field", palette.field),
+            ("raised", palette.raised),
+        ];
+        let inks = [
+            ("text", palette.text),
+            ("weak", palette.weak),
+            ("amber", palette.amber),
+            ("error", palette.error),
+            ("good", palette.good),
+        ];
+        for (name, fill) in fills {
+            for (ink_name, ink) in inks {
+                assert_readable(ink, fill, 4.5, &format!("{ink_name} on {name}"));
+            }
+            let chosen = fill.blend(selected(palette));
+            assert_readable(palette.text, chosen, 4.5, &format!("chosen on {name}"));
+        }
+        assert_readable(palette.text, palette.hovered, 4.5, "text on hovered");
+        // Large words only.
+        assert_readable(palette.on_accent, palette.accent, 3.0, "the main button");
+        let of_legend = [
+            ("used", palette.used),
+            ("allocated", palette.allocated),
+            ("reserved", palette.reserved),
+            ("cap", palette.cap),
+            ("cache", palette.cache),
+            ("available", palette.available),
+        ];
+        for (name, ink) in of_legend {
+            assert_readable(ink, palette.panel, 4.5, name);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The menu of what is shown, behind More and the right mouse button: what is done with the result, with the frame, and
+//! with the file.
+
+use egui::{Button, RichText, Ui};
+use safelight_core::job::JobId;
+
+use crate::app::commands::PlayerCommand;
+use crate::app::inputs::Slot;
+use crate::app::player::{Playback, SPEEDS, Viewing};
+use crate::ui::results::{self, Action, Subject};
+use crate::ui::watch::{bar, playhead, words};
+use crate::ui::widgets::{icon_button, with_icon};
+use crate::ui::{View, icons};
+
+/// Results that are offered for a comparison.
+const MAX_OFFERED: usize = 30;
+/// So much of a prompt tells them apart.
+const PROMPT_CHARS: usize = 40;
+
+/// Whether there is anything to be done with what is shown.
+pub(super) fn is_possible(view: &View<'_>) -> bool {
+    match view.app.watch.viewing {
+        Viewing::Live => playhead(view).is_some(),
+        Viewing::Result(_) | Viewing::File => true,
+        Viewing::Compare => false,
+    }
+}
+
+/// How the menu's button stands in the bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MoreButton {
+    Named,
+    /// Its icon alone.
+    Small,
+    /// The same, and the menu has speed, repeat and size, for which the bar has no room.
+    WithPace,
+}
+
+pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>, button: MoreButton) {
+    if !is_possible(view) {
+        return;
+    }
+    let label = match button {
+        MoreButton::Named => RichText::new(with_icon(icons::DOTS, words::MORE)),
+        MoreButton::Small | MoreButton::WithPace => RichText::new(icons::DOTS).size(17.0),
+    };
+    let has_pace = button == MoreButton::WithPace;
+    let menu = ui.menu_button(label, |ui| menu_ui(ui, view, has_pace));
+    menu.response
+        .on_hover_text(words::MORE_MORE)
+        .accessible_name(words::MORE);
+}
+
+pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, has_pace: bool) {
+    results::menu_ui(ui, |ui| {
+        if has_pace && playhead(view).is_some() {
+            pace_ui(ui, view);
+            ui.separator();
+        }
+        let Some(subject) = Subject::shown(view) else {
+            return results::entries_ui(ui, view, vec![frame_actions(view)]);
+        };
+        compare_ui(ui, view);
+        let groups = vec![
+            results::main_actions(view, &subject),
+            frame_actions(view),
+            results::file_actions(&subject),
+        ];
+        results::entries_ui(ui, view, groups);
+    });
+}
+
+/// What is done with the frame of a clip.
+fn frame_actions(view: &View<'_>) -> Vec<Action> {
+    if playhead(view).is_none() {
+        return Vec::new();
+    }
+    let spec = view.model();
+    let can_start = spec.is_some_and(|spec| spec.start_image.is_possible());
+    let can_end = spec.is_some_and(|spec| spec.end_image.is_possible());
+    let unless = |is_possible: bool| (!is_possible).then_some(words::NO_PICTURE_INPUT);
+    vec![
+        Action::new(
+            icons::CAMERA,
+            words::SAVE_FRAME,
+            words::SAVE_FRAME_MORE,
+            PlayerCommand::SaveFrame,
+        ),
+        Action::new(
+            icons::COPY,
+            words::COPY_FRAME,
+            words::COPY_FRAME_MORE,
+            PlayerCommand::CopyFrame,
+        ),
+        Action::new(
+            icons::ARROW_RIGHT,
+            words::USE_FRAME_AS_START,
+            words::USE_FRAME_AS_START_MORE,
+            PlayerCommand::UseFrame(Slot::Start),
+        )
+        .unless(unless(can_start)),
+        Action::new(
+            icons::FLAG,
+            words::USE_FRAME_AS_END,
+            words::USE_FRAME_AS_END_MORE,
+            PlayerCommand::UseFrame(Slot::End),
+        )
+        .unless(unless(can_end)),
+    ]
+}
+
+/// How it plays and how large it is, where the bar has no room for that.
+fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
+    ui.horizontal(|ui| bar::zoom_ui(ui, view));
+    ui.horizontal(|ui| {
+        let playback = view.app.watch.playback;
+        for speed in SPEEDS {
+            let name = words::speed(speed);
+            let button = Button::selectable(speed == playback.speed, &name);
+            if ui.add(button).on_hover_text(words::SPEED_MORE).clicked() {
+                view.push(PlayerCommand::SetPlayback(Playback { speed, ..playback }));
+            }
+        }
+    });
+    let repeat = view.app.watch.playback.repeat;
+    let name = words::at_the_end(repeat);
+    let button = ui.add(Button::new(with_icon(icons::REPEAT, &name)));
+    let button = button.on_hover_text(words::at_the_end_more(repeat));
+    if button.accessible_name(&name).clicked() {
+        view.push(PlayerCommand::NextRepeat);
+    }
+}
+
+/// Offers the other results of this session to be put beside what is shown.
+fn compare_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let shown = match view.app.watch.viewing {
+        Viewing::Result(id) => Some(id),
+        _ => None,
+    };
+    let results = view.app.queue.results.iter().enumerate().rev();
+    let others: Vec<(JobId, String)> = results
+        .filter(|(_, item)| Some(item.id) != shown)
+        .take(MAX_OFFERED)
+        .map(|(index, item)| {
+            let prompt: String = item.request.prompt.chars().take(PROMPT_CHARS).collect();
+            let seed = item.request.seed;
+            (item.id, words::other_result(index + 1, &prompt, seed))
+        })
+        .collect();
+    let label = with_icon(icons::COLUMNS, words::COMPARE_WITH);
+    if others.is_empty() {
+        ui.add_enabled(false, Button::new(label))
+            .on_disabled_hover_text(words::NOTHING_TO_COMPARE)
+            .accessible_name(words::COMPARE_WITH);
+        return;
+    }
+    let menu = ui.menu_button(label, |ui| {
+        for (id, text) in &others {
+            if ui.button(text).clicked() {
+                view.push(PlayerCommand::CompareWith(*id));
+                ui.close();
+            }
+        }
+    });
+    menu.response.accessible_name(words::COMPARE_WITH);
+}
+
+/// Back to the running job, while something else is looked at.
+pub(super) fn live_button(ui: &mut Ui, view: &mut View<'_>) {
+    let is_elsewhere = view.app.watch.viewing != Viewing::Live;
+    if view.app.queue.running.is_none() || !is_elsewhere {
+        return;
+    }
+    let accent = crate::ui::widgets::palette(ui).accent;
+    let button = Button::new(RichText::new(words::BACK_TO_LIVE).color(accent));
+    let button = ui.add(button).on_hover_text(words::BACK_TO_LIVE_MORE);
+    if button.clicked() {
+        view.push(PlayerCommand::ShowLive);
+    }
+}
+
+/// Gives the picture the whole screen, or the window back.
+pub(super) fn full_button(ui: &mut Ui, view: &mut View<'_>) {
+    let (icon, name, explanation) = if view.app.watch.is_full {
+        (
+            icons::CORNERS_IN,
+            words::LEAVE_FULL_SCREEN,
+            words::LEAVE_FULL_SCREEN_MORE,
+        )
+    } else {
+        (
+            icons::CORNERS_OUT,
+            words::FULL_SCREEN,
+            words::FULL_SCREEN_MORE,
+        )
+    };
+    if icon_button(ui, icon, name, explanation).clicked() {
+        view.push(PlayerCommand::ToggleFull);
+    }
+}

@@ -1,0 +1,355 @@
+//! The form as a whole: what a model does not take is kept, the line above Generate, its width, its one right edge, the
+//! crop of a picture, and the names of sizes.
+
+use std::path::Path;
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::commands::QueueCommand;
+use safelight::app::inputs::Slot;
+use safelight::app::models::FoundModels;
+use safelight::app::player::Viewing;
+use safelight_core::job::{ChosenLora, SectionOrder, SizeChoice};
+use safelight_core::model::{InputUse, ModelSpec};
+use safelight_core::settings::Paths;
+
+use crate::harness::{Bench, flux_spec, framepack_spec, pair_spec, spec};
+
+/// A window with these models, of which the first is chosen.
+fn bench_of(specs: Vec<ModelSpec>) -> Bench {
+    Bench::with(|startup| {
+        startup.models = Some(FoundModels {
+            specs,
+            ..FoundModels::default()
+        });
+    })
+}
+
+/// A model of clips that starts from no picture.
+fn text_spec() -> ModelSpec {
+    ModelSpec {
+        id: "text".into(),
+        name: "Text only".into(),
+        start_image: InputUse::No,
+        ..spec()
+    }
+}
+
+fn drop_onto(bench: &mut Bench, place: &str, path: &Path, shown_as: &str) {
+    let rect = bench.harness.get_by_role_and_label(Role::Button, place);
+    let at = rect.rect().center();
+    bench.harness.hover_at(at);
+    bench.harness.step();
+    bench.drop_file(path);
+    let name = path
+        .file_name()
+        .expect("a file has a name")
+        .to_string_lossy();
+    let label = format!("{shown_as} {name}");
+    bench.until("the picture is there", |bench| bench.has(&label));
+}
+
+fn is_enabled(bench: &Bench, button: &str) -> bool {
+    let button = bench.harness.get_by_role_and_label(Role::Button, button);
+    !button.accesskit_node().is_disabled()
+}
+
+#[test]
+fn a_mask_waits_while_a_model_without_masks_is_chosen() {
+    let mut bench = bench_of(vec![flux_spec(), spec()]);
+    let picture = bench.picture_file("photo.png", 64, 64);
+    let mask = bench.picture_file("mine.png", 64, 64);
+    drop_onto(
+        &mut bench,
+        "Choose a start picture",
+        &picture,
+        "Start picture",
+    );
+    drop_onto(&mut bench, "Choose a mask", &mask, "Mask");
+    bench.use_model("Little World");
+    bench.assert_shows("This model does not use masks. The mask is kept.");
+    assert!(is_enabled(&bench, "Generate"));
+    let sent = bench.start_job();
+    assert_eq!(
+        (sent.request.image, sent.request.mask),
+        (Some(picture), None)
+    );
+    bench.use_model("Flux");
+    assert!(!bench.has("The mask is kept"));
+    bench.press_generate();
+    bench.app().cx.push(QueueCommand::Cancel);
+    assert_eq!(bench.app().queue.waiting[0].request.mask, Some(mask));
+    bench.use_model("Little World");
+    bench.press("Remove");
+    assert!(bench.app().inputs.get(Slot::Mask).is_none());
+    assert!(bench.app().inputs.get(Slot::Start).is_some());
+}
+
+#[test]
+fn pictures_and_clips_wait_for_a_model_that_takes_them() {
+    let mut bench = bench_of(vec![pair_spec(), text_spec(), flux_spec()]);
+    let first = bench.picture_file("first.png", 64, 64);
+    let last = bench.picture_file("last.png", 64, 64);
+    drop_onto(
+        &mut bench,
+        "Choose a start picture",
+        &first,
+        "Start picture",
+    );
+    drop_onto(&mut bench, "Choose an end picture", &last, "End picture");
+    bench.use_model("Text only");
+    bench.assert_shows("This model does not use 2 things in the form. They are kept.");
+    let sent = bench.start_job().request;
+    assert_eq!((sent.image, sent.last_image), (None, None));
+    bench.use_model("Pair");
+    bench.press_generate();
+    let job = &bench.app().queue.waiting[0].request;
+    assert_eq!((&job.image, &job.last_image), (&Some(first), &Some(last)));
+    bench.press("Remove end picture");
+    bench.press("Remove start picture");
+    let clip = bench.clip_file("boat.mp4", 64, 32, 5);
+    drop_onto(&mut bench, "Choose a start picture", &clip, "Last frame of");
+    bench.use_model("Flux");
+    bench.assert_shows("This model cannot extend a clip. The clip is kept.");
+    assert!(is_enabled(&bench, "Generate"));
+}
+
+#[test]
+fn a_lora_of_another_model_is_kept_and_not_sent() {
+    let mut flux = flux_spec();
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/little-world");
+    flux.files.transformer = assets.join("transformer");
+    let mut bench = Bench::of(flux);
+    let path = Paths::under(bench.home.path())
+        .models()
+        .join("ink.safetensors");
+    write_lora(&path);
+    bench.app().cx.form.loras = vec![ChosenLora::new(path)];
+    bench.until("it is looked at", |bench| {
+        bench.has("The LoRA ink is not for this model. It is kept.")
+    });
+    assert!(bench.start_job().request.loras.is_empty());
+    assert_eq!(bench.app().cx.form.loras.len(), 1);
+    bench.press("Remove");
+    assert!(bench.app().cx.form.loras.is_empty());
+}
+
+/// A LoRA whose layers no model here has.
+fn write_lora(path: &Path) {
+    let zeros = vec![0; 64 * 4];
+    let view = |shape: [usize; 2]| {
+        safetensors::tensor::TensorView::new(safetensors::Dtype::F32, shape.to_vec(), &zeros)
+            .expect("whole numbers")
+    };
+    let layer = "transformer.single_transformer_blocks.0.attn.to_q";
+    let views = [
+        (format!("{layer}.lora_A.weight"), view([2, 32])),
+        (format!("{layer}.lora_B.weight"), view([32, 2])),
+    ];
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+    safetensors::serialize_to_file(views, None, path).expect("it is written");
+}
+
+#[test]
+fn what_a_model_needs_is_said_above_generate_with_a_button() {
+    let mut bench = Bench::of(pair_spec());
+    let button = bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Generate");
+    let generate = button.rect();
+    let choose = bench.harness.get_by_role_and_label(Role::Button, "Choose…");
+    let help = choose.rect();
+    assert!(help.bottom() <= generate.top() && generate.top() - help.bottom() < 20.0);
+    let path = bench.picture_file("boat.png", 64, 64);
+    bench.drop_file(&path);
+    bench.until("it is there", |bench| bench.has("Start picture boat.png"));
+    assert!(!bench.has("Choose…"));
+    // Its line is kept, so that nothing jumps.
+    let button = bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Generate");
+    assert_eq!(button.rect(), generate);
+}
+
+#[test]
+fn a_model_that_cannot_continue_a_clip_offers_the_one_that_can() {
+    let mut f1 = framepack_spec();
+    (f1.id, f1.name) = ("f1".into(), "FramePack F1".into());
+    f1.section_order = Some(SectionOrder::F1);
+    f1.end_image = InputUse::No;
+    let mut bench = bench_of(vec![framepack_spec(), f1]);
+    let clip = bench.clip_file("boat.mp4", 64, 32, 5);
+    bench.drop_file(&clip);
+    bench.until("it is there", |bench| bench.has("Last frame of boat.mp4"));
+    bench.assert_shows("FramePack cannot continue a clip. Use FramePack F1.");
+    assert!(!is_enabled(&bench, "Generate"));
+    bench.press("Switch");
+    bench.press("Generate");
+    let request = bench.next_job().request;
+    assert_eq!((request.model.as_str(), request.extend), ("f1", Some(clip)));
+}
+
+#[test]
+fn an_emptied_form_has_the_models_defaults_and_nothing_else() {
+    let mut bench = Bench::of(pair_spec());
+    let path = bench.picture_file("boat.png", 64, 64);
+    bench.drop_file(&path);
+    bench.until("it is there", |bench| bench.has("Start picture boat.png"));
+    let form = &mut bench.app().cx.form;
+    form.prompt = "a red boat".into();
+    form.sampling.num_steps = Some(3);
+    form.loras = vec![ChosenLora::new("ink.safetensors".into())];
+    bench.settle();
+    bench.scroll_to("Clear form");
+    bench.press("Clear form");
+    let form = bench.app().cx.form.clone();
+    assert_eq!(form.model.as_deref(), Some("pair"));
+    assert!(form.prompt.is_empty() && form.loras.is_empty());
+    assert_eq!(form.sampling_for(&pair_spec()).num_steps, 12);
+    assert!(bench.app().inputs.is_empty());
+    assert!(!bench.has("boat.png"));
+}
+
+#[test]
+fn a_dropped_picture_is_seen_with_the_crop_that_is_used() {
+    let mut bench = Bench::of(pair_spec());
+    let path = bench.picture_file("long.png", 800, 100);
+    bench.drop_file(&path);
+    bench.until("it is on the stage", |bench| {
+        bench.has("Used for 512 × 128")
+    });
+    bench.assert_shows("Only the middle 50 % of the picture is used");
+    bench.app().cx.form.fit = Some(safelight_core::job::Fit::Stretch);
+    bench.settle();
+    assert!(!bench.has("Used for"));
+    bench.assert_shows("The picture is stretched to 512 × 128");
+    // The job takes its place, and a picture that is taken out leaves the stage.
+    bench.press("Remove start picture");
+    assert_eq!(bench.app().watch.viewing, Viewing::Live);
+    bench.drop_file(&path);
+    bench.until("it is on the stage", |bench| {
+        bench.app().watch.viewing == Viewing::File
+    });
+    bench.start_job();
+    assert_eq!(bench.app().watch.viewing, Viewing::Live);
+}
+
+#[test]
+fn transparent_parts_of_a_picture_are_told() {
+    let mut bench = Bench::new();
+    let note = "Transparent parts become opaque";
+    let path = bench.home.path().join("logo.png");
+    image::RgbaImage::from_pixel(64, 64, image::Rgba([9, 9, 9, 0]))
+        .save(&path)
+        .expect("a picture is written");
+    bench.drop_file(&path);
+    bench.until("it is there", |bench| bench.has("Start picture logo.png"));
+    bench.assert_shows(note);
+    let plain = bench.picture_file("plain.png", 64, 64);
+    bench.drop_file(&plain);
+    bench.until("it is there", |bench| bench.has("Start picture plain.png"));
+    assert!(!bench.has(note));
+}
+
+#[test]
+fn the_form_is_widened_by_its_edge_and_stays_so() {
+    let mut bench = Bench::new();
+    let right = |bench: &Bench| {
+        let generate = bench
+            .harness
+            .get_by_role_and_label(Role::Button, "Generate");
+        generate.rect().right()
+    };
+    let before = right(&bench);
+    // Behind the button stands the margin, and then the edge.
+    let edge = egui::pos2(before + 14.0, 400.0);
+    bench.harness.hover_at(edge);
+    bench.settle();
+    bench.harness.drag_at(edge);
+    bench.settle();
+    bench.harness.hover_at(edge + egui::vec2(80.0, 0.0));
+    bench.settle();
+    bench.harness.drop_at(edge + egui::vec2(80.0, 0.0));
+    bench.settle();
+    let after = right(&bench);
+    assert!(
+        (after - before - 80.0).abs() < 6.0,
+        "{after} after {before}"
+    );
+    let home = bench.close();
+    let bench = Bench::in_home(home, |startup| {
+        let paths = startup.paths.clone().unwrap();
+        let kept = std::fs::read_to_string(paths.state_file()).unwrap();
+        startup.remembered = serde_json::from_str(&kept).ok();
+    });
+    assert!((right(&bench) - after).abs() < 1.0);
+}
+
+#[test]
+fn all_controls_of_the_form_end_at_one_edge() {
+    for spec in [pair_spec(), flux_spec(), framepack_spec()] {
+        let name = spec.name.clone();
+        let mut bench = Bench::of(spec);
+        bench.harness.set_size(egui::vec2(1100.0, 1800.0));
+        bench.settle();
+        bench.harness.get_by_label("Advanced").click();
+        bench.settle();
+        let form = &mut bench.app().cx.form;
+        form.sampling.shift = Some(2.0);
+        form.size = SizeChoice::Custom;
+        bench.settle();
+        let edge = bench
+            .harness
+            .get_by_role_and_label(Role::ComboBox, "Sampler")
+            .rect()
+            .right();
+        for role in [Role::ComboBox, Role::SpinButton] {
+            for control in bench.harness.get_all_by_role(role) {
+                let rect = control.rect();
+                // What stands before another control in its row ends before it.
+                let is_last = rect.right() > edge - 40.0 && rect.right() < edge + 40.0;
+                if is_last {
+                    let label = control.accesskit_node().label();
+                    assert!(
+                        (rect.right() - edge).abs() < 1.5,
+                        "{name}: {label:?} at {rect:?}, not {edge}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_size_is_called_what_it_is() {
+    let mut bench = Bench::of(framepack_spec());
+    bench
+        .harness
+        .get_by_role_and_label(Role::ComboBox, "Size")
+        .click();
+    bench.settle();
+    assert!(!bench.has("Square 1:1"), "this model makes no square");
+    bench.assert_shows("Near 1:1   608 × 640");
+    bench.assert_shows("Photo 3:2   768 × 512");
+}
+
+#[test]
+fn a_job_that_is_edited_has_its_size_by_name() {
+    let mut bench = Bench::of(flux_spec());
+    bench.start_job();
+    for (size, edges) in [
+        (SizeChoice::Auto, None),
+        (SizeChoice::Aspect(16, 9), None),
+        (SizeChoice::Custom, Some((640, 320))),
+    ] {
+        let form = &mut bench.app().cx.form;
+        form.size = size;
+        (form.width, form.height) = edges.unzip();
+        bench.press_generate();
+        let id = bench.app().queue.waiting.back().unwrap().id;
+        bench.app().cx.push(QueueCommand::Edit(id));
+        bench.settle();
+        assert_eq!(bench.app().cx.form.size, size);
+        bench.press("Cancel edit");
+    }
+}

@@ -1,0 +1,137 @@
+//! Results go to the trash without a question, and come back from it.
+
+use std::fs;
+
+use egui::{Key, Modifiers};
+use safelight::app::commands::{AppCommand, GalleryCommand};
+use safelight::app::gallery::wishes::TrashWish;
+
+use super::{result, results, window};
+
+#[test]
+fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
+    let home = tempfile::tempdir().unwrap();
+    let path = result(home.path(), "a.png", "a red boat", 7);
+    let sidecar = path.with_extension("json");
+    fs::write(&sidecar, r#"{"app": "Safelight", "request": {}}"#).unwrap();
+    result(home.path(), "b.png", "a hill", 8);
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(2);
+    bench.choose("a red boat, picture");
+    bench.key(Modifiers::NONE, Key::Delete);
+    bench.until("it has gone", |bench| bench.shown() == ["a hill, picture"]);
+    let trash = home.path().join("Trash");
+    assert!(!path.exists() && !sidecar.exists());
+    assert!(trash.join("files/a.png").exists() && trash.join("files/a.json").exists());
+    assert!(trash.join("info/a.png.trashinfo").exists());
+    bench.assert_shows("1 result is in the trash");
+    assert_eq!(bench.chosen(), ["b.png"], "the neighbour is chosen");
+    bench.press("Undo");
+    bench.until("it is back", |bench| bench.shown().len() == 2);
+    assert!(path.exists() && sidecar.exists() && !trash.join("files/a.png").exists());
+    assert!(!bench.has("in the trash"));
+    bench.key(Modifiers::COMMAND, Key::Z);
+    bench.assert_shows("There is nothing to undo");
+}
+
+#[test]
+fn each_undo_brings_back_one_deletion_and_chooses_what_came_back() {
+    let home = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "c"] {
+        result(home.path(), &format!("{name}.png"), name, 7);
+    }
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(3);
+    bench.choose("a, picture");
+    let wishes = |name: &str| {
+        let path = results(home.path()).join(name);
+        let is_frame = false;
+        AppCommand::Gallery(GalleryCommand::Trash(vec![TrashWish { path, is_frame }]))
+    };
+    // The second while the first is under way, and the first once more.
+    for name in ["a.png", "b.png", "a.png"] {
+        bench.app().cx.push(wishes(name));
+    }
+    bench.until("both have gone", |bench| bench.shown() == ["c, picture"]);
+    assert_eq!(bench.told(), ["1 result is in the trash"]);
+    bench.key(Modifiers::COMMAND, Key::Z);
+    bench.until("one is back", |bench| {
+        bench.shown().len() == 2 && bench.chosen() == ["b.png"]
+    });
+    assert_eq!(bench.app().cx.undo.last(), Some("delete a result"));
+    bench.key(Modifiers::COMMAND, Key::Z);
+    bench.until("the other is back", |bench| {
+        bench.shown().len() == 3 && bench.chosen() == ["a.png"]
+    });
+    assert!(!bench.has("in the trash"));
+}
+
+#[test]
+fn what_could_not_come_back_can_be_tried_again() {
+    let home = tempfile::tempdir().unwrap();
+    let path = result(home.path(), "a.png", "a red boat", 7);
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(1);
+    bench.choose("a red boat, picture");
+    bench.key(Modifiers::NONE, Key::Delete);
+    bench.until("it has gone", |bench| {
+        bench.has("1 result is in the trash") && bench.shown().is_empty()
+    });
+    fs::create_dir(&path).unwrap();
+    bench.press("Undo");
+    bench.until("it is told", |bench| bench.has("another file stands"));
+    fs::remove_dir(&path).unwrap();
+    bench.press("Try again");
+    bench.until("it is back", |bench| bench.shown().len() == 1);
+    assert!(path.is_file());
+}
+
+#[test]
+fn what_the_trash_does_not_have_any_more_is_told_once() {
+    let home = tempfile::tempdir().unwrap();
+    result(home.path(), "a.png", "a red boat", 7);
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(1);
+    bench.choose("a red boat, picture");
+    bench.key(Modifiers::NONE, Key::Delete);
+    bench.until("it has gone", |bench| {
+        bench.has("1 result is in the trash") && bench.shown().is_empty()
+    });
+    fs::remove_dir_all(home.path().join("Trash")).unwrap();
+    bench.key(Modifiers::COMMAND, Key::Z);
+    bench.until("it is told", |bench| {
+        bench.has("this file is not in the trash any more")
+    });
+    bench.assert_shows("The trash was emptied");
+    assert!(!bench.has("Try again"));
+    assert_eq!(bench.app().cx.undo.last(), None);
+}
+
+#[test]
+fn what_a_job_writes_or_begins_with_is_not_deleted() {
+    let home = tempfile::tempdir().unwrap();
+    let mut bench = window(home.path());
+    let sent = bench.start_job();
+    let name = sent
+        .request
+        .out
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    result(home.path(), &name, "growing", 7);
+    bench.open_gallery();
+    bench.until_shown(1);
+    bench.choose("growing, clip");
+    bench.press("Delete");
+    bench.until("it is told", |bench| {
+        bench.has("the running job writes this file")
+    });
+    assert!(sent.request.out.exists());
+    assert!(!bench.has("in the trash"));
+}

@@ -1,0 +1,343 @@
+//! The viewer and the strip: one row and a menu, full screen, deleting, what a new clip does, and dragging results.
+
+use egui::accesskit::Role;
+use egui::{Event, Key, Modifiers, MouseWheelUnit, ViewportCommand, ViewportId, vec2};
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::commands::PlayerCommand;
+use safelight::app::inputs::Slot;
+use safelight::app::player::Viewing;
+use safelight::app::player::zoom::Zoom;
+use safelight::app::state::Page;
+use safelight_core::job::JobOutcome;
+use safelight_core::job::JobUpdate;
+use safelight_core::settings::Paths;
+
+use crate::harness::{Bench, Sent, output};
+
+impl Bench {
+    /// Opens the menu of what is shown, and presses this entry.
+    pub fn press_more(&mut self, name: &str) {
+        self.press("More");
+        self.press(name);
+    }
+}
+
+/// A bench with so many finished clips of three frames and more, whose files are there.
+fn finished(count: u8) -> (Bench, Vec<Sent>) {
+    let home = tempfile::tempdir().expect("a scratch folder");
+    let root = home.path().to_owned();
+    let mut bench = Bench::in_home(home, |startup| startup.paths = Some(Paths::under(&root)));
+    let sent = (0..count)
+        .map(|index| {
+            bench.app().cx.form.prompt = format!("clip {index}");
+            let job = bench.start_job();
+            write_result(&bench, &job, 3 + index);
+            bench.finish_job(&job, 3 + index);
+            job
+        })
+        .collect();
+    (bench, sent)
+}
+
+/// The file of a job, as the worker leaves it.
+fn write_result(bench: &Bench, job: &Sent, num_frames: u8) {
+    let clip = bench.clip_file("made.mp4", 64, 64, num_frames);
+    std::fs::create_dir_all(job.request.out.parent().expect("a result has a folder"))
+        .expect("a folder for results");
+    std::fs::rename(clip, &job.request.out).expect("a result lies there");
+}
+
+fn fullscreen_commands(bench: &Bench) -> Vec<bool> {
+    let commands = &bench.harness.output().viewport_output[&ViewportId::ROOT].commands;
+    let of = |command: &ViewportCommand| match command {
+        ViewportCommand::Fullscreen(is_on) => Some(*is_on),
+        _ => None,
+    };
+    commands.iter().filter_map(of).collect()
+}
+
+/// Presses a key; gives what the window was told of its size in the frames after it.
+fn key(bench: &mut Bench, key: Key) -> Vec<bool> {
+    let mut told = Vec::new();
+    for pressed in [true, false] {
+        bench.harness.event(Event::Key {
+            key,
+            physical_key: None,
+            pressed,
+            repeat: false,
+            modifiers: Modifiers::NONE,
+        });
+        bench.harness.step();
+        told.extend(fullscreen_commands(bench));
+    }
+    bench.harness.step();
+    told
+}
+
+#[test]
+fn a_caption_says_how_many_frames_there_are_and_not_how_many_were_asked_for() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    assert_eq!(sent.request.num_frames, 17);
+    // As a clip that is extended.
+    bench.finish_job(&sent, 25);
+    bench.press("Pause");
+    bench.assert_shows("25 frames");
+    bench.assert_shows("/ 25");
+    assert!(!bench.has("17 frames  ·"));
+}
+
+#[test]
+fn below_a_clip_stand_one_row_of_buttons_and_one_line() {
+    let (mut bench, _) = finished(1);
+    bench.press("Pause");
+    for size in [vec2(1240.0, 820.0), vec2(900.0, 600.0)] {
+        bench.harness.set_size(size);
+        bench.settle();
+        let picture = bench.harness.get_by_label("Finished clip").rect();
+        let row = bench.harness.get_by_label("More").rect();
+        let others = ["Play", "Next frame", "Position", "Full screen"];
+        for name in others {
+            let button = bench.harness.get_by_label(name).rect();
+            let is_beside = (button.center().y - row.center().y).abs() < 4.0;
+            assert!(is_beside, "{name} at {size}: {button:?}, {row:?}");
+        }
+        let strip = bench.harness.get_by_label("Result 1: clip 0").rect();
+        assert!(row.top() >= picture.bottom());
+        let below = strip.top() - row.bottom();
+        assert!(below < 64.0, "{below} at {size}");
+    }
+}
+
+#[test]
+fn full_screen_shows_the_picture_alone_and_its_bar_fades() {
+    let (mut bench, _) = finished(1);
+    bench.press("Pause");
+    assert_eq!(key(&mut bench, Key::F11), [true]);
+    assert!(bench.harness.query_by_label("Generate").is_none());
+    let picture = bench.harness.get_by_label("Finished clip").rect();
+    let window = bench.harness.ctx.content_rect();
+    assert!(picture.contains_rect(window.shrink(1.0)), "{picture:?}");
+    bench.harness.get_by_role_and_label(Role::Button, "Play");
+    bench.until("the bar has faded", |bench| !bench.has("Leave full screen"));
+    bench.until("all is still", |bench| bench.next_repaint().is_none());
+    bench.harness.hover_at(window.center());
+    bench.until("it is there again", |bench| bench.has("Leave full screen"));
+    // It stays for whoever rests on it.
+    let button = bench.harness.get_by_label("Leave full screen").rect();
+    bench.harness.hover_at(button.center());
+    for _ in 0..30 {
+        bench.harness.step();
+    }
+    bench.assert_shows("Leave full screen");
+    assert_eq!(key(&mut bench, Key::Escape), [false]);
+    bench.assert_shows("Generate");
+    assert_eq!(key(&mut bench, Key::F), [true]);
+    bench.harness.hover_at(window.center());
+    bench.settle();
+    bench.press("Leave full screen");
+    bench.assert_shows("Generate");
+}
+
+#[test]
+fn full_screen_from_another_page_shows_the_picture_and_a_page_ends_it() {
+    let (mut bench, _) = finished(1);
+    bench.press("Gallery");
+    assert_eq!(key(&mut bench, Key::F11), [true]);
+    bench.harness.get_by_label("Finished clip");
+    bench
+        .harness
+        .key_press_modifiers(Modifiers::COMMAND, Key::Num2);
+    bench.settle();
+    assert_eq!(bench.app().cx.page, Page::Gallery);
+    assert!(!bench.app().watch.is_full);
+    // Without a picture there is none to show.
+    let mut bench = Bench::new();
+    assert_eq!(key(&mut bench, Key::F11), [] as [bool; 0]);
+    bench.assert_shows("Generate");
+}
+
+#[test]
+fn viewer_and_strip_have_the_menu_of_the_gallery() {
+    let (mut bench, sent) = finished(2);
+    bench.press("Pause");
+    let names = [
+        "Use settings",
+        "Extend clip",
+        "Open folder",
+        "Copy path",
+        "Delete",
+    ];
+    for place in ["Finished clip", "Result 1: clip 0"] {
+        bench.harness.get_by_label(place).click_secondary();
+        bench.settle();
+        for name in names {
+            bench.harness.get_by_role_and_label(Role::Button, name);
+        }
+        if place == "Finished clip" {
+            bench.harness.key_press(Key::Escape);
+            bench.settle();
+        }
+    }
+    bench.press("Use settings");
+    assert_eq!(bench.app().cx.form.prompt, "clip 0");
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[1].id));
+    bench
+        .harness
+        .get_by_label("Result 1: clip 0")
+        .click_secondary();
+    bench.settle();
+    bench.press("Compare with what is shown");
+    assert_eq!(bench.app().watch.viewing, Viewing::Compare);
+}
+
+#[test]
+fn delete_throws_away_what_is_shown_and_undo_brings_it_back_into_the_strip() {
+    let (mut bench, sent) = finished(3);
+    let path = |index: usize| sent[index].request.out.clone();
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[2].id));
+    bench.harness.key_press(Key::Delete);
+    bench.until("it has gone", |bench| !bench.has("Result 3"));
+    assert!(!path(2).exists() && path(1).exists());
+    // The one beside it is looked at.
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[1].id));
+    bench.press("Undo");
+    bench.until("it is back", |bench| bench.has("Result 3: clip 2"));
+    assert!(path(2).exists());
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[2].id));
+    // One of the strip, while another one is looked at.
+    bench
+        .harness
+        .get_by_label("Result 1: clip 0")
+        .click_secondary();
+    bench.settle();
+    bench.press("Delete");
+    bench.until("it has gone", |bench| bench.has("Result 1: clip 1"));
+    assert!(!path(0).exists());
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[2].id));
+    for _ in 0..2 {
+        bench.app().cx.push(PlayerCommand::Delete);
+        bench.until("it is done", |bench| {
+            let is_done = bench.app().watch.viewing != Viewing::Result(sent[2].id);
+            is_done && !path(2).exists()
+        });
+    }
+    bench.until("none is left", |bench| !bench.has("Result 1"));
+    assert!(!bench.has("More") && bench.app().queue.results.is_empty());
+}
+
+#[test]
+fn a_held_delete_key_throws_one_result_away() {
+    let (mut bench, sent) = finished(2);
+    let event = |repeat| Event::Key {
+        key: Key::Delete,
+        physical_key: None,
+        pressed: true,
+        repeat,
+        modifiers: Modifiers::NONE,
+    };
+    bench.harness.event(event(false));
+    for _ in 0..20 {
+        bench.harness.event(event(true));
+        bench.harness.step();
+    }
+    bench.until("it has gone", |bench| !bench.has("Result 2"));
+    for _ in 0..20 {
+        bench.harness.event(event(true));
+        bench.harness.step();
+    }
+    assert!(sent[0].request.out.exists());
+}
+
+#[test]
+fn a_new_clip_plays_once_while_the_next_job_runs() {
+    let (mut bench, _) = finished(1);
+    let first = bench.start_job();
+    bench.press_generate();
+    assert_eq!(bench.app().watch.viewing, Viewing::Live);
+    let made = output(&first, 6);
+    let ended = JobUpdate::Ended(JobOutcome::Finished(made));
+    bench.say(first.id, ended);
+    let second = bench.next_job();
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(first.id));
+    assert!(bench.app().watch.player.as_ref().unwrap().is_playing());
+    bench.until("the running job is looked at again", |bench| {
+        bench.app().watch.viewing == Viewing::Live
+    });
+    // Whoever does something with it goes on looking at it.
+    bench.press_generate();
+    bench.finish_job(&second, 5);
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(second.id));
+    bench.harness.key_press(Key::ArrowRight);
+    bench.settle();
+    let third = bench.next_job();
+    for _ in 0..40 {
+        bench.harness.step();
+    }
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(second.id));
+    bench.finish_job(&third, 4);
+    assert_eq!(bench.app().watch.viewing, Viewing::Result(second.id));
+}
+
+#[test]
+fn both_halves_of_a_comparison_zoom_in_the_same_frame() {
+    let (mut bench, sent) = finished(2);
+    bench.app().cx.push(PlayerCommand::CompareWith(sent[0].id));
+    bench.settle();
+    bench.harness.key_press(Key::Space);
+    bench.settle();
+    let widths = |bench: &mut Bench| {
+        let compare = bench.app().watch.compare.as_ref().unwrap();
+        let ids = compare
+            .sides
+            .each_ref()
+            .map(|side| side.screen.texture().unwrap().0.id());
+        let shapes = &bench.harness.output().shapes;
+        ids.map(|id| {
+            let of = |shape: &&egui::epaint::ClippedShape| shape.shape.texture_id() == id;
+            let shape = shapes.iter().find(of).expect("it is drawn");
+            shape.shape.visual_bounding_rect().width()
+        })
+    };
+    let [before, _] = widths(&mut bench);
+    let left = bench.harness.get_by_label_contains("A: ").rect();
+    bench.harness.hover_at(left.center());
+    for _ in 0..6 {
+        bench.harness.event(Event::MouseWheel {
+            unit: MouseWheelUnit::Point,
+            delta: vec2(0.0, 40.0),
+            phase: egui::TouchPhase::Move,
+            source: egui::MouseWheelSource::Wheel,
+            modifiers: Modifiers::NONE,
+        });
+        bench.harness.step();
+        let [a, b] = widths(&mut bench);
+        assert!((a - b).abs() < 0.01, "{a} and {b}");
+    }
+    let [after, _] = widths(&mut bench);
+    assert!(after > before * 1.2, "{before} to {after}");
+    assert_ne!(bench.app().watch.zoom, Zoom::Fit);
+}
+
+#[test]
+fn a_result_is_dragged_from_the_strip_onto_the_start_picture() {
+    let (mut bench, sent) = finished(1);
+    bench.press("Pause");
+    let thumb = bench.harness.get_by_label("Result 1: clip 0").rect();
+    let place = bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Choose a start picture")
+        .rect();
+    bench.harness.drag_at(thumb.center());
+    bench.harness.step();
+    bench.harness.hover_at(thumb.center() - vec2(20.0, 20.0));
+    bench.harness.step();
+    bench.harness.hover_at(place.center());
+    bench.harness.step();
+    bench.harness.drop_at(place.center());
+    bench.until("it is extended", |bench| {
+        bench.app().inputs.clip().is_some()
+    });
+    let start = bench.app().inputs.get(Slot::Start).unwrap();
+    assert_eq!(start.source.path(), sent[0].request.out);
+}
