@@ -11,6 +11,8 @@ mod inputs;
 mod ladder;
 #[path = "generate/loras.rs"]
 mod loras;
+#[path = "common/modes.rs"]
+mod modes;
 #[path = "generate/private.rs"]
 mod private;
 #[path = "generate/several.rs"]

@@ -57,6 +57,8 @@ macro_rules! app_command {
             Show(Page),
             /// Take back what was done last, or the entry with this number.
             Undo(Option<u64>),
+            /// Empty the form, its pictures included.
+            ClearForm,
             $($part($command),)*
         }
 
@@ -200,8 +202,6 @@ pub enum InputsCommand {
     Remove(Slot),
     /// Let start and end picture change places.
     Swap,
-    /// Empty the form, its pictures included.
-    ClearForm,
 }
 
 #[derive(Clone, Debug, PartialEq)]

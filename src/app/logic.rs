@@ -7,7 +7,7 @@ use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobOutcome, JobU
 
 use crate::app::App;
 use crate::app::commands::{
-    AppCommand, InputsCommand, LibraryCommand, NoticesCommand, PresetsCommand, QueueCommand,
+    AppCommand, LibraryCommand, NoticesCommand, PresetsCommand, QueueCommand,
 };
 use crate::app::form::{clear_form, whole_form};
 use crate::app::inputs::Slot;
@@ -149,6 +149,7 @@ impl App {
         match command {
             AppCommand::Show(page) => self.show_page(page),
             AppCommand::Undo(id) => self.undo(id),
+            AppCommand::ClearForm => self.clear_form(),
             AppCommand::Queue(QueueCommand::Submit)
                 if self.masking.holds_up_jobs(&mut self.inputs, &mut self.cx) => {}
             AppCommand::Queue(command) => {
@@ -162,7 +163,6 @@ impl App {
             }
             AppCommand::Library(command) => self.library.update(command, &mut self.cx),
             AppCommand::Fetch(command) => self.fetching.update(command, &mut self.cx),
-            AppCommand::Inputs(InputsCommand::ClearForm) => self.clear_form(),
             AppCommand::Inputs(command) => {
                 if let Some(command) = self.drops.keep_early(command, &self.cx) {
                     self.inputs.update(command, &mut self.cx);
@@ -212,29 +212,33 @@ impl App {
         }
     }
 
+    /// The form as it stands, without its pictures.
+    fn form_before(&self) -> FormBefore {
+        FormBefore {
+            form: self.cx.form.clone(),
+            inputs: None,
+            negative_after: None,
+            edited: self.queue.edited(),
+        }
+    }
+
     /// Does what may set many fields of the form at once, so that it can be taken back.
     fn change_form(&mut self, name: &str, change: impl FnOnce(&mut Self)) {
-        let form = self.cx.form.clone();
+        let mut before = self.form_before();
         change(self);
-        if self.cx.form == form {
+        if self.cx.form == before.form {
             return;
         }
-        let before = FormBefore {
-            form,
-            inputs: None,
-            negative_after: self.cx.form.negative_prompt.clone(),
-            edited: self.queue.edited(),
-        };
+        before.negative_after = self.cx.form.negative_prompt.clone();
         self.cx.undo.push(name, Undo::Form(Box::new(before)));
     }
 
     /// Empties the form with its pictures, so that it can be taken back.
     fn clear_form(&mut self) {
+        let inputs = Slot::ALL.map(|slot| self.inputs.get(slot).cloned());
         let before = FormBefore {
-            form: self.cx.form.clone(),
-            inputs: Some(Slot::ALL.map(|slot| self.inputs.get(slot).cloned())),
-            negative_after: None,
-            edited: self.queue.edited(),
+            inputs: Some(inputs),
+            ..self.form_before()
         };
         clear_form(&mut self.inputs, &mut self.cx);
         self.cx

@@ -113,7 +113,7 @@ shortcuts! {
     Make Anywhere "swap" "Swap start and end picture" [] => InputsCommand::Swap;
     Make Anywhere "reset-form" "Reset the form to the model's defaults" [] => LibraryCommand::ResetForm;
     Make Anywhere "reload-models" "Search for models again" [key(Key::F5)] => LibraryCommand::Reload;
-    Make Anywhere "clear-form" "Clear form" [] => InputsCommand::ClearForm;
+    Make Anywhere "clear-form" "Clear form" [] => AppCommand::ClearForm;
     Watch Watching "play" "Play or pause" [key(Key::Space)] => PlayerCommand::Toggle;
     Watch Watching "previous-frame" "Previous frame" [key(Key::ArrowLeft)] => PlayerCommand::Step(-1);
     Watch Watching "next-frame" "Next frame" [key(Key::ArrowRight)] => PlayerCommand::Step(1);

@@ -53,6 +53,17 @@ fn result(home: &Path, name: &str, prompt: &str, seed: u64) -> PathBuf {
     path
 }
 
+/// The gallery with the pictures a, b and c.
+fn three_results(home: &Path) -> Bench {
+    for name in ["a", "b", "c"] {
+        result(home, &format!("{name}.png"), name, 7);
+    }
+    let mut bench = window(home);
+    bench.open_gallery();
+    bench.until_shown(3);
+    bench
+}
+
 impl Bench {
     fn open_gallery(&mut self) {
         self.press("Gallery");
@@ -239,12 +250,7 @@ fn five_thousand_results_draw_only_the_rows_on_the_screen() {
 #[test]
 fn keys_choose_and_a_field_keeps_what_is_typed_into_it() {
     let home = tempfile::tempdir().unwrap();
-    for name in ["a", "b", "c"] {
-        result(home.path(), &format!("{name}.png"), name, 7);
-    }
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(3);
+    let mut bench = three_results(home.path());
     bench.key(Modifiers::NONE, Key::ArrowRight);
     let first = bench.chosen();
     assert_eq!(first.len(), 1);

@@ -18,6 +18,8 @@ mod look;
 mod loras;
 mod mask;
 mod models;
+#[path = "../common/modes.rs"]
+mod modes;
 mod notices;
 mod old_files;
 mod pictures;

@@ -1,29 +1,12 @@
 //! What the window keeps on disk holds prompts and pictures: nobody but its owner may read it.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use safelight_core::presets::{self, OwnPreset, PresetEdit, PresetValues};
 use safelight_core::settings::Paths;
 
 use crate::harness::Bench;
-
-fn everything(folder: &Path) -> Vec<PathBuf> {
-    let mut all = vec![folder.to_owned()];
-    let mut next = 0;
-    while let Some(path) = all.get(next).cloned() {
-        if path.is_dir() {
-            all.extend(
-                fs::read_dir(path)
-                    .expect("a folder that can be read")
-                    .map(|entry| entry.expect("a folder that can be read").path()),
-            );
-        }
-        next += 1;
-    }
-    all
-}
+use crate::modes::{everything, mode};
 
 #[test]
 fn what_the_window_keeps_is_its_owners_alone() {
@@ -63,14 +46,8 @@ fn what_the_window_keeps_is_its_owners_alone() {
     assert!(kept.len() > 8, "{kept:?}");
     let open: Vec<String> = kept
         .iter()
-        .map(|path| {
-            (
-                fs::metadata(path).unwrap().permissions().mode() & 0o777,
-                path,
-            )
-        })
-        .filter(|(mode, _)| mode & 0o077 != 0)
-        .map(|(mode, path)| format!("{mode:o} {}", path.display()))
+        .filter(|path| mode(path) & 0o077 != 0)
+        .map(|path| format!("{:o} {}", mode(path), path.display()))
         .collect();
     assert!(open.is_empty(), "others may look into {}", open.join("\n"));
     drop(home);

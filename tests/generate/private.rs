@@ -3,10 +3,10 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{Home, end};
+use crate::modes::{everything, mode};
 use crate::{run, test_picture};
 
 /// The same command as most users' shells start it: others may read what is made without a word.
@@ -30,27 +30,6 @@ fn with_usual_umask(command: &Command) -> Command {
         shell.current_dir(folder);
     }
     shell
-}
-
-fn mode(path: &Path) -> u32 {
-    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
-}
-
-/// Everything in the folder, itself too.
-fn everything(folder: &Path) -> Vec<PathBuf> {
-    let mut all = vec![folder.to_owned()];
-    let mut next = 0;
-    while let Some(path) = all.get(next).cloned() {
-        if path.is_dir() {
-            all.extend(
-                fs::read_dir(path)
-                    .unwrap()
-                    .map(|entry| entry.unwrap().path()),
-            );
-        }
-        next += 1;
-    }
-    all
 }
 
 #[test]

@@ -188,7 +188,7 @@ impl Sitting {
         let text = fs::read(self.user.home.join("data/safelight/queue.json")).ok()?;
         let file: Value = serde_json::from_slice(&text).ok()?;
         let jobs = file["jobs"].as_array()?.iter();
-        Some(jobs.map(|job| job["request"].to_string()).collect())
+        Some(jobs.map(|job| job["id"].to_string()).collect())
     }
 
     fn results(&self) -> BTreeSet<PathBuf> {

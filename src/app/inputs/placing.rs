@@ -47,8 +47,6 @@ impl Inputs {
                 self.settle_offers(cx);
             }
             InputsCommand::Swap => self.swap(),
-            // The window does it, so that it can be taken back.
-            InputsCommand::ClearForm => {}
         }
     }
 

@@ -7,7 +7,7 @@ use safelight_core::job::{
 use safelight_core::model::ModelSpec;
 use safelight_core::units::seconds_text;
 
-use crate::app::commands::InputsCommand;
+use crate::app::commands::AppCommand;
 use crate::ui::create::advanced::{advanced_ui, pair_width, said_ui};
 use crate::ui::create::presets::presets_ui;
 use crate::ui::create::seed::seed_ui;
@@ -44,7 +44,7 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
     view.folds.is_advanced_open = header.fully_open();
     let clear = ui.button(words::CLEAR).on_hover_text(words::CLEAR_HOVER);
     if clear.clicked() {
-        view.push(InputsCommand::ClearForm);
+        view.push(AppCommand::ClearForm);
     }
 }
 

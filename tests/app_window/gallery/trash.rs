@@ -1,12 +1,27 @@
 //! Results go to the trash without a question, and come back from it.
 
 use std::fs;
+use std::path::Path;
 
 use egui::{Key, Modifiers};
 use safelight::app::commands::{AppCommand, GalleryCommand};
 use safelight::app::gallery::wishes::TrashWish;
 
-use super::{result, results, window};
+use super::{result, results, three_results, window};
+use crate::harness::Bench;
+
+/// The gallery of a home whose only result is deleted in it.
+fn one_deleted(home: &Path) -> Bench {
+    let mut bench = window(home);
+    bench.open_gallery();
+    bench.until_shown(1);
+    bench.choose("a red boat, picture");
+    bench.key(Modifiers::NONE, Key::Delete);
+    bench.until("it has gone", |bench| {
+        bench.has("1 result is in the trash") && bench.shown().is_empty()
+    });
+    bench
+}
 
 #[test]
 fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
@@ -38,12 +53,7 @@ fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
 #[test]
 fn each_undo_brings_back_one_deletion_and_chooses_what_came_back() {
     let home = tempfile::tempdir().unwrap();
-    for name in ["a", "b", "c"] {
-        result(home.path(), &format!("{name}.png"), name, 7);
-    }
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(3);
+    let mut bench = three_results(home.path());
     bench.choose("a, picture");
     let wishes = |name: &str| {
         let path = results(home.path()).join(name);
@@ -72,14 +82,7 @@ fn each_undo_brings_back_one_deletion_and_chooses_what_came_back() {
 fn what_could_not_come_back_can_be_tried_again() {
     let home = tempfile::tempdir().unwrap();
     let path = result(home.path(), "a.png", "a red boat", 7);
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(1);
-    bench.choose("a red boat, picture");
-    bench.key(Modifiers::NONE, Key::Delete);
-    bench.until("it has gone", |bench| {
-        bench.has("1 result is in the trash") && bench.shown().is_empty()
-    });
+    let mut bench = one_deleted(home.path());
     fs::create_dir(&path).unwrap();
     bench.press("Undo");
     bench.until("it is told", |bench| bench.has("another file stands"));
@@ -93,14 +96,7 @@ fn what_could_not_come_back_can_be_tried_again() {
 fn what_the_trash_does_not_have_any_more_is_told_once() {
     let home = tempfile::tempdir().unwrap();
     result(home.path(), "a.png", "a red boat", 7);
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(1);
-    bench.choose("a red boat, picture");
-    bench.key(Modifiers::NONE, Key::Delete);
-    bench.until("it has gone", |bench| {
-        bench.has("1 result is in the trash") && bench.shown().is_empty()
-    });
+    let mut bench = one_deleted(home.path());
     fs::remove_dir_all(home.path().join("Trash")).unwrap();
     bench.key(Modifiers::COMMAND, Key::Z);
     bench.until("it is told", |bench| {
