@@ -11,9 +11,8 @@ cargo xtask test [--only PART]     prepare and pass everything: format, dependen
 cargo xtask bench …                prepare, build a release of what measures and run it, e.g. bench flux --json
 cargo xtask stress …               prepare, build and kill Safelight at random moments, e.g. stress --minutes 5
 cargo xtask fuzz …                 damage files and have every reader read them; cargo xtask fuzz help says more
-cargo xtask package [--runtime] [--developer]
-                                   pack a release into target/package, with --runtime also libtorch, with
-                                   --developer also what measures
+cargo xtask package [--developer]  pack a release with libtorch into target/package: an archive with its installer,
+                                   a .deb and an .rpm; with --developer also what measures
 cargo xtask help                   show this
 
 SAFELIGHT_CACHE=DIR                keeps libtorch in DIR instead of ~/.cache/safelight
@@ -28,7 +27,7 @@ pub enum Request {
     Bench(Vec<String>),
     Stress(Vec<String>),
     Fuzz(Vec<String>),
-    Package { runtime: bool, developer: bool },
+    Package { developer: bool },
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -70,8 +69,8 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Request> {
         }
         "test" => test_options(&options).map(Request::Test),
         "package" => {
-            let [runtime, developer] = flags(&command, &options, ["--runtime", "--developer"])?;
-            Ok(Request::Package { runtime, developer })
+            let [developer] = flags(&command, &options, ["--developer"])?;
+            Ok(Request::Package { developer })
         }
         other => Err(Failure::usage(format!(
             "cargo xtask has no command {other}\n\n{HELP}"
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_stress_and_fuzz_pass_on_everything_and_package_knows_its_two_flags() {
+    fn bench_stress_and_fuzz_pass_on_everything_and_package_knows_its_flag() {
         let args = |words: [&str; 2]| words.map(str::to_owned).to_vec();
         assert_eq!(
             parsed("bench flux --json").expect("valid"),
@@ -165,12 +164,8 @@ mod tests {
             parsed("stress --kills 9").expect("valid"),
             Request::Stress(args(["--kills", "9"]))
         );
-        for (line, runtime, developer) in [
-            ("package", false, false),
-            ("package --developer", false, true),
-            ("package --developer --runtime", true, true),
-        ] {
-            let request = Request::Package { runtime, developer };
+        for (line, developer) in [("package", false), ("package --developer", true)] {
+            let request = Request::Package { developer };
             assert_eq!(parsed(line).expect("valid"), request, "{line}");
         }
     }

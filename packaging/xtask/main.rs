@@ -91,10 +91,10 @@ fn obey(request: Request) -> Result<ExitCode> {
             set_up(&workspace, Goal::Tests)?;
             return Err(cargo::build_and_stress(&workspace, &args));
         }
-        Request::Package { runtime, developer } => {
+        Request::Package { developer } => {
             let workspace = Workspace::find()?;
-            let libtorch = set_up(&workspace, Goal::CommandLine)?;
-            package::make(&workspace, runtime.then_some(&*libtorch), developer)?;
+            let libtorch = set_up(&workspace, Goal::Package)?;
+            package::make(&workspace, &libtorch, developer)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -18,6 +18,7 @@ pub enum Goal {
     Window,
     CommandLine,
     Tests,
+    Package,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ enum Need {
     Display,
     /// It works without, slower.
     Speed,
+    /// Packages of distributions are made with it.
+    Packing,
 }
 
 enum Probe {
@@ -60,6 +63,8 @@ const fn package(apt: &'static str, need: Need, probe: Probe) -> Package {
 const PACKAGES: &[Package] = &[
     package("g++", Need::Build, Probe::Tool(&["c++", "g++"])),
     package("xvfb", Need::Display, Probe::Tool(&["Xvfb"])),
+    package("dpkg", Need::Packing, Probe::Tool(&["dpkg-deb"])),
+    package("rpm", Need::Packing, Probe::Tool(&["rpmbuild"])),
     package("nasm", Need::Speed, Probe::Tool(&["nasm"])),
     package("python3", Need::Fetch, Probe::Tool(&["python3"])),
     package("python3-pip", Need::Fetch, Probe::Pip),
@@ -111,6 +116,14 @@ const PACKAGES: &[Package] = &[
     ),
 ];
 
+/// What the window is drawn and opened with, by the names of Debian and Ubuntu.
+pub fn of_the_window() -> Vec<&'static str> {
+    let wanted = PACKAGES
+        .iter()
+        .filter(|package| matches!(package.need, Need::Drawing | Need::Window));
+    wanted.map(|package| package.apt).collect()
+}
+
 /// Installs or names what is missing. Fails only when the goal cannot be reached without it.
 pub fn prepare(goal: Goal, is_fetching: bool) -> Result<()> {
     let missing = missing(goal, is_fetching);
@@ -160,7 +173,8 @@ fn is_wanted(need: Need, goal: Goal, is_fetching: bool) -> bool {
     match need {
         Need::Build | Need::Speed => true,
         Need::Fetch => is_fetching,
-        Need::Drawing | Need::Window => goal != Goal::CommandLine,
+        Need::Packing => goal == Goal::Package,
+        Need::Drawing | Need::Window => !matches!(goal, Goal::CommandLine | Goal::Package),
         Need::Display => matches!(goal, Goal::Tests | Goal::Everything),
     }
 }
@@ -168,6 +182,7 @@ fn is_wanted(need: Need, goal: Goal, is_fetching: bool) -> bool {
 fn is_essential(need: Need, goal: Goal) -> bool {
     match need {
         Need::Build | Need::Fetch => true,
+        Need::Packing => goal == Goal::Package,
         Need::Drawing | Need::Display => goal == Goal::Tests,
         // Which of them it takes depends on the display server, and the app says what it misses.
         Need::Window | Need::Speed => false,

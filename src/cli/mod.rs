@@ -1,5 +1,6 @@
 //! The command line: the same jobs and the same worker as the window's.
 
+mod completions;
 mod doctor;
 mod download;
 mod generate;
@@ -48,6 +49,8 @@ enum Command {
     Inspect(inspect::InspectArgs),
     Download(download::DownloadArgs),
     Doctor(doctor::DoctorArgs),
+    Completions(completions::CompletionsArgs),
+    Manual(completions::ManualArgs),
 }
 
 pub fn main() -> ExitCode {
@@ -72,6 +75,8 @@ pub fn main() -> ExitCode {
         Some(Command::Inspect(args)) => inspect::run(&args, &surroundings),
         Some(Command::Download(args)) => download::run(&args, &surroundings),
         Some(Command::Doctor(args)) => doctor::run(&args, &surroundings),
+        Some(Command::Completions(args)) => completions::run(&args, Arguments::command()),
+        Some(Command::Manual(args)) => completions::write_manual(&args, Arguments::command()),
         None => window::run(surroundings, arguments.files),
     }
 }
