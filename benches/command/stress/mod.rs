@@ -100,14 +100,18 @@ pub(super) fn run(args: &StressArgs) -> Result<ExitCode> {
     let server = Server::start(move |request| good_or_none(request, &file));
     let folder = tempfile::tempdir().map_err(|err| disk(&err, Path::new("a temporary folder")))?;
     let user = User::at(folder.path().join("home"), &server.url)?;
+    let (actions, refused) = actions::all(&user, &args.model, |name| args.wants(name))?;
     let mut stress = Stress {
         random: Random::new(seed),
-        actions: actions::all(&user, &args.model, |name| args.wants(name))?,
+        actions,
         user,
         tallies: BTreeMap::new(),
         is_quiet: args.json,
     };
     stress.tell(&format!("seed {seed}, {} actions", stress.actions.len()));
+    for name in refused {
+        stress.tell(&format!("left out, the model does not do it: {name}"));
+    }
     let mut window = if args.wants(window::NAME) {
         Some(window::Sitting::begin(
             folder.path().join("desk"),
