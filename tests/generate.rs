@@ -13,6 +13,8 @@ mod ladder;
 mod loras;
 #[path = "common/modes.rs"]
 mod modes;
+#[path = "generate/neighbour.rs"]
+mod neighbour;
 #[path = "generate/private.rs"]
 mod private;
 #[path = "generate/several.rs"]

@@ -58,6 +58,8 @@ enum Subject {
     Telemetry(TelemetryArgs),
     Soak(SoakArgs),
     Stress(StressArgs),
+    #[command(hide = true)]
+    Hog(stress::HogArgs),
 }
 
 #[derive(Args, Debug)]
@@ -202,6 +204,7 @@ fn main() -> ExitCode {
             let soaked = soak::run(args, &surroundings);
             return soaked.unwrap_or_else(|err| out::print_job_error(&err, args.is_json()));
         }
+        Subject::Hog(args) => return stress::hog(args),
         Subject::Stress(args) => {
             return stress::run(args)
                 .unwrap_or_else(|err| out::print_job_error(&err, args.is_json()));

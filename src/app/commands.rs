@@ -126,6 +126,8 @@ pub enum QueueCommand {
     PauseAfter(bool),
     /// Stop the running job so that it can go on; others start.
     PauseRunning,
+    /// Let the running job wait for no other program.
+    WaitNoMore,
     /// Start jobs again.
     GoOn,
     /// What the files are for that came together.

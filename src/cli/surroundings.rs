@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings, own_runtime};
 
+use crate::telemetry::Roots;
 use crate::worker::link::EngineLauncher;
 use crate::worker::{ProcessLauncher, WorkerLimits, WorkerOptions};
 
@@ -60,15 +61,20 @@ impl Surroundings {
             telemetry: Some(self.paths.telemetry()),
             tiers: Some(self.paths.tiers_file()),
             counters: Some(self.paths.memory_counters()),
+            roots: Roots::of_this_machine(),
             limits: Box::new(move || {
                 let Settings {
-                    runtime, output, ..
+                    runtime,
+                    memory,
+                    output,
+                    ..
                 } = settings();
                 WorkerLimits {
                     stall: Duration::from_secs(runtime.stall_limit_secs.max(1)),
                     cancel_grace: Duration::from_secs(runtime.cancel_grace_secs),
                     convolution: runtime.convolution,
                     attention: runtime.attention,
+                    yields: memory.yields,
                     crf: output.crf,
                 }
             }),

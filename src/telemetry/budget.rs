@@ -161,7 +161,7 @@ mod tests {
         let host = HostMemory {
             total_bytes: host << 20,
             available_bytes: host << 19,
-            page_cache_bytes: 0,
+            ..HostMemory::default()
         };
         let driver = (driver > 0).then_some(driver << 20);
         budget(DeviceClass::Unified, memory, driver, Some(host))
@@ -224,7 +224,7 @@ mod tests {
         let host = HostMemory {
             total_bytes: 8 * GIB,
             available_bytes: GIB,
-            page_cache_bytes: 0,
+            ..HostMemory::default()
         };
         let budget = budget(DeviceClass::Discrete, memory, Some(24 * GIB), Some(host));
         assert_eq!((budget.total_bytes, budget.growth), (24 * GIB, None));

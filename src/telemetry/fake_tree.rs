@@ -39,6 +39,21 @@ pub(crate) fn lay_sensors(sysfs: &Path, card: &str, files: &[(&str, &str)]) {
     }
 }
 
+/// A file below a root with the folders above it.
+pub(crate) fn lay(root: &Path, name: &str, text: &str) {
+    let path = root.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// A `/proc` of this much memory, of which so much can be had and so much was taken by programs, in MiB.
+pub(crate) fn lay_memory(proc: &Path, total: u64, available: u64, taken: u64) {
+    let [total, available, taken] = [total, available, taken].map(|mib| mib << 10);
+    let text =
+        format!("MemTotal: {total} kB\nMemAvailable: {available} kB\nAnonPages: {taken} kB\n");
+    lay(proc, "meminfo", &text);
+}
+
 /// A `/proc` of this much memory, in GiB.
 pub(crate) fn lay_meminfo(proc: &Path, total_gib: u64, available_gib: u64) {
     let kib = |gib: u64| gib << 20;

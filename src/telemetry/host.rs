@@ -11,6 +11,9 @@ pub struct HostMemory {
     pub available_bytes: u64,
     /// Files that are kept in memory and given up when it is wanted.
     pub page_cache_bytes: u64,
+    /// What all programs have that no kernel gives up: private and shared memory, swapped out or not. Drivers' memory is
+    /// not in it.
+    pub taken_bytes: u64,
 }
 
 /// How many cores programs may use.
@@ -26,7 +29,7 @@ pub fn memory(proc: &Path) -> Option<HostMemory> {
 /// Reads the text of `meminfo` without keeping anything of it.
 pub(super) fn parse_meminfo(text: &[u8]) -> Option<HostMemory> {
     let (mut total, mut available, mut shared) = (None, None, 0);
-    let mut cache = 0_u64;
+    let (mut cache, mut private, mut swap, mut free_swap) = (0_u64, 0_u64, 0_u64, 0_u64);
     for line in text.split(|&byte| byte == b'\n') {
         let Some(colon) = line.iter().position(|&byte| byte == b':') else {
             continue;
@@ -39,6 +42,9 @@ pub(super) fn parse_meminfo(text: &[u8]) -> Option<HostMemory> {
                 cache = cache.saturating_add(kib(rest).unwrap_or(0));
             }
             b"Shmem" => shared = kib(rest).unwrap_or(0),
+            b"AnonPages" => private = kib(rest).unwrap_or(0),
+            b"SwapTotal" => swap = kib(rest).unwrap_or(0),
+            b"SwapFree" => free_swap = kib(rest).unwrap_or(0),
             _ => {}
         }
     }
@@ -47,11 +53,14 @@ pub(super) fn parse_meminfo(text: &[u8]) -> Option<HostMemory> {
         available_bytes: available?,
         // Shared memory is counted with the files, and cannot be given up.
         page_cache_bytes: cache.saturating_sub(shared),
+        taken_bytes: private
+            .saturating_add(shared)
+            .saturating_add(swap.saturating_sub(free_swap)),
     })
 }
 
 /// `:     1234 kB` → bytes.
-fn kib(rest: &[u8]) -> Option<u64> {
+pub(super) fn kib(rest: &[u8]) -> Option<u64> {
     let rest = rest.strip_prefix(b":")?.trim_ascii();
     parse_number(rest.strip_suffix(b"kB")?.trim_ascii())?.checked_mul(1024)
 }
@@ -112,8 +121,11 @@ mod tests {
         assert_eq!(found.page_cache_bytes, 0);
         let cached =
             format!("{text}Buffers: 1 kB\nCached: 10 kB\nShmem: 4 kB\nSReclaimable: 2 kB\n");
-        fs::write(proc.path().join("meminfo"), cached).unwrap();
+        fs::write(proc.path().join("meminfo"), &cached).unwrap();
         assert_eq!(memory(proc.path()).unwrap().page_cache_bytes, 9 << 10);
+        let taken = format!("{cached}AnonPages: 20 kB\nSwapTotal: 9 kB\nSwapFree: 6 kB\n");
+        fs::write(proc.path().join("meminfo"), taken).unwrap();
+        assert_eq!(memory(proc.path()).unwrap().taken_bytes, 27 << 10);
         fs::write(proc.path().join("meminfo"), "MemTotal: many kB\n").unwrap();
         assert_eq!(memory(proc.path()), None);
     }

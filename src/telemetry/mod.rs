@@ -14,6 +14,7 @@ pub mod limit;
 pub mod monitor;
 pub mod nvidia;
 pub mod record;
+pub mod room;
 pub mod sampler;
 
 use std::path::{Path, PathBuf};

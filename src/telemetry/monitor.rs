@@ -91,6 +91,13 @@ impl Monitor {
         joined(class, sample, machine)
     }
 
+    /// What the driver last said that all programs use of the watched device; `None` where it says nothing.
+    pub fn device_used_bytes(&self) -> Option<u64> {
+        let Latest { class, machine } = *self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = joined(class, MemorySample::default(), machine).used_bytes;
+        (used > 0).then_some(used)
+    }
+
     /// Ends the job and writes its record. Waits for it, but not for ever.
     pub fn end(&self) {
         let (done, written) = bounded(1);

@@ -3,7 +3,8 @@
 use egui::accesskit::Live;
 use egui::{Align, Button, Label, Layout, ProgressBar, RichText, Ui};
 
-use crate::app::commands::DesktopCommand;
+use crate::app::commands::{DesktopCommand, QueueCommand};
+use crate::app::queue::RunningJob;
 use crate::app::state::PanelPlace;
 use crate::ui::widgets::{caret, palette, progress_bar};
 use crate::ui::{View, memory, theme, words};
@@ -23,6 +24,7 @@ pub(super) fn status_ui(ui: &mut Ui, view: &mut View<'_>) {
             memory::summary_ui(ui, view);
             ui.add_space(theme::SMALL_GAP);
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                waiting_ui(ui, view);
                 text_ui(ui, view);
                 let line = &view.app.queue.device_line;
                 if !line.is_empty() && ui.available_width() > theme::LABEL_WIDTH {
@@ -36,9 +38,26 @@ pub(super) fn status_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
+/// Lets a job go on that waits for other programs.
+fn waiting_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let waits = |job: &RunningJob| job.waiting.is_some() && !job.cancel.is_cancelled();
+    if !view.app.queue.running.as_ref().is_some_and(waits) {
+        return;
+    }
+    let button = ui
+        .small_button(words::CONTINUE_NOW)
+        .on_hover_text(words::CONTINUE_NOW_HOVER);
+    if button.clicked() {
+        view.push(QueueCommand::WaitNoMore);
+    }
+}
+
 /// What happens now. Screen readers tell what changes, but not each step of a job.
 fn text_ui(ui: &mut Ui, view: &View<'_>) {
-    let is_running = view.app.queue.running.is_some();
+    let running = view.app.queue.running.as_ref();
+    let is_running = running.is_some();
+    // A wait is one change, and no step.
+    let is_told = running.is_none_or(|job| job.waiting.is_some());
     let colour = if is_running {
         palette(ui).amber
     } else {
@@ -46,7 +65,7 @@ fn text_ui(ui: &mut Ui, view: &View<'_>) {
     };
     let text = RichText::new(status_text(view)).color(colour);
     let response = ui.add(Label::new(text).truncate());
-    if !is_running {
+    if is_told {
         ui.ctx()
             .accesskit_node_builder(response.id, |node| node.set_live(Live::Polite));
     }

@@ -51,6 +51,10 @@ pub(super) const MEMORY_HOVER: &str = "What the job needs, and the memory graph"
 pub(super) const SHOW_MEMORY: &str = "Show memory";
 pub(super) const HIDE_MEMORY: &str = "Hide memory";
 
+pub(super) const CONTINUE_NOW: &str = "Continue now";
+pub(super) const CONTINUE_NOW_HOVER: &str =
+    "The job takes its memory back at once, whatever other programs need";
+
 pub(super) const PREPARING: &str = "Preparing the next job…";
 pub(super) const LOOKING: &str = "Looking for models…";
 pub(super) const NO_MODEL: &str = "No model to generate with";
@@ -70,6 +74,9 @@ pub(super) fn running(job: &RunningJob, num_waiting: usize) -> String {
     }
     if job.cancel.is_cancelled() {
         return CANCELLING.to_owned();
+    }
+    if let Some(crowded) = &job.waiting {
+        return crowded.to_string();
     }
     let stage = job.stage.map_or(STARTING, Stage::label);
     let mut parts = vec![stage.to_owned()];

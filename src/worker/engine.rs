@@ -13,21 +13,19 @@ use safelight_core::job::{
     Stage,
 };
 use safelight_core::media::Picture;
+use safelight_core::memory::StageMemory;
 use safelight_core::memory::tiers::{ConvolutionTier, TierKey};
-use safelight_core::memory::{Fault, StageMemory};
-use safelight_core::protocol::{
-    EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, StageEnd, StageOrder,
-};
+use safelight_core::protocol::{EngineMessage, EngineReport, PROTOCOL_VERSION};
 
 use super::WorkerLimits;
-use super::estimate::{Estimates, Mark, Progress};
-use super::events::{JobEvents, frame};
+use super::estimate::Estimates;
+use super::events::JobEvents;
 use super::link::{EngineLauncher, EngineLink};
+use super::neighbour::{Neighbour, Scarce};
 use super::plan::Planned;
 use super::tiers::{self, Tiers};
+use super::watching::{WATCH, Watch};
 
-/// How often the cancel flag and the clocks are looked at while the engine is silent.
-const WATCH: Duration = Duration::from_millis(25);
 /// How long an engine may take to say what it is: loading a GPU runtime from a cold disk is slow.
 pub(super) const START_LIMIT: Duration = Duration::from_mins(3);
 
@@ -50,6 +48,7 @@ pub(super) struct StageRun<'a> {
     pub(super) memory: StageMemory,
     /// What the stage is told, once the engine is known that it runs on; and when that was last heard, of its memory.
     pub(super) planned: &'a PlanStage<'a>,
+    pub(super) neighbour: &'a mut Neighbour,
 }
 
 /// How it ended. A failure that the engine itself reported is the `Err` of [`EngineSlot::run`].
@@ -58,6 +57,8 @@ pub(super) enum StageResult {
         secs: f64,
     },
     Cancelled,
+    /// Other programs need its memory.
+    Yielded(Scarce),
     /// The engine died or hung.
     Lost {
         reason: String,
@@ -171,6 +172,10 @@ impl EngineSlot {
         let Some(running) = self.running.as_mut() else {
             return Ok(report);
         };
+        let is_gpu = matches!(
+            self.last_report.as_ref().map(|it| it.device),
+            Some(DeviceChoice::Cuda(_))
+        );
         planned.memory.convolution = tier.tier;
         planned.memory.attention = run.limits.attention;
         let mut watch = Watch {
@@ -181,6 +186,8 @@ impl EngineSlot {
             first_step: None,
             engine_lives: true,
             planned,
+            is_gpu,
+            yielding: None,
             last_memory: self.last_memory,
         };
         let result = watch.follow(&mut running.link);
@@ -189,7 +196,7 @@ impl EngineSlot {
             self.running = None;
         }
         if let Some(key) = &tier.key
-            && !matches!(result, Ok(StageResult::Cancelled))
+            && !matches!(result, Ok(StageResult::Cancelled | StageResult::Yielded(_)))
         {
             let (has_worked, lost) = match &result {
                 Ok(StageResult::Finished { .. }) => (true, None),
@@ -323,161 +330,4 @@ pub(super) fn explain_start(words: &str) -> Option<JobError> {
             .advise("Choose a libtorch 2.11.0 folder in the setting runtime.libtorch, or run `cargo xtask setup`")
             .detail(words),
     )
-}
-
-struct Watch<'a> {
-    run: StageRun<'a>,
-    device_name: String,
-    report: StageReport,
-    began: Instant,
-    first_step: Option<Mark>,
-    /// Whether the engine can take another stage.
-    engine_lives: bool,
-    planned: Planned,
-    last_memory: Option<MemorySample>,
-}
-
-impl Watch<'_> {
-    /// An engine that is gone by itself: fatal to the stage, unless it should have ended anyway.
-    fn lost(&mut self, link: &mut EngineLink) -> Result<StageResult, JobError> {
-        self.engine_lives = false;
-        let words = link.control.last_words();
-        if self.run.events.is_cancelled() {
-            return Ok(StageResult::Cancelled);
-        }
-        if words.is_out_of_memory {
-            return Err(JobError::new(
-                JobErrorKind::OutOfMemory,
-                "the computer ran out of memory, and the system stopped the engine",
-            )
-            .advise("Try a smaller size or fewer frames, or close other programs")
-            .detail(words.text)
-            .with_fault(Some(Fault::HostMemory)));
-        }
-        Ok(StageResult::Lost { reason: words.text })
-    }
-
-    fn follow(&mut self, link: &mut EngineLink) -> Result<StageResult, JobError> {
-        let mut request = self.run.request.clone();
-        if let Some(tile) = self.planned.tile {
-            let asked = request.vae_tile.unwrap_or(tile);
-            request.vae_tile = Some(tile.min(asked));
-        }
-        let order = EngineCommand::RunStage(Box::new(StageOrder {
-            job: self.run.id,
-            stage: self.run.stage,
-            folder: self.run.folder.to_owned(),
-            request,
-            section: self.run.section,
-            memory: self.planned.memory,
-            capture: self.run.request.capture.is_some(),
-        }));
-        if link.commands.send(order).is_err() {
-            return self.lost(link);
-        }
-        let mut cancelled_at = None;
-        let mut ticks = 0;
-        let mut last_progress = Instant::now();
-        loop {
-            if self.run.events.is_cancelled() {
-                let asked: &mut Instant = cancelled_at.get_or_insert_with(|| {
-                    // Full or closed: the grace time ends the engine all the same.
-                    link.commands.try_send(EngineCommand::Cancel).ok();
-                    Instant::now()
-                });
-                if asked.elapsed() > self.run.limits.cancel_grace {
-                    link.control.kill();
-                    self.engine_lives = false;
-                    return Ok(StageResult::Cancelled);
-                }
-            }
-            match link.messages.recv_timeout(WATCH) {
-                Ok((EngineMessage::StageEnded(end), _)) => {
-                    return match end {
-                        StageEnd::Finished { secs, peak_bytes } => {
-                            let allocated = self.report.allocated_bytes.max(peak_bytes);
-                            self.report.allocated_bytes = allocated;
-                            Ok(StageResult::Finished { secs })
-                        }
-                        StageEnd::Cancelled => Ok(StageResult::Cancelled),
-                        StageEnd::Failed { error } => Err(error),
-                    };
-                }
-                Ok((EngineMessage::Pulse { ticks: now, memory }, _)) => {
-                    if now != ticks {
-                        ticks = now;
-                        last_progress = Instant::now();
-                    }
-                    self.report.peak_bytes = self.report.peak_bytes.max(memory.used_bytes);
-                    let allocated = self.report.allocated_bytes.max(memory.allocated_bytes);
-                    self.report.allocated_bytes = allocated;
-                    self.last_memory = Some(memory);
-                    self.run.events.lossy(JobUpdate::Memory(memory));
-                }
-                Ok((message, payload)) => {
-                    last_progress = Instant::now();
-                    self.take(message, payload);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.lost(link),
-            }
-            if last_progress.elapsed() > self.run.limits.stall {
-                link.control.kill();
-                self.engine_lives = false;
-                let secs = self.run.limits.stall.as_secs_f64();
-                return Ok(StageResult::Lost {
-                    reason: format!("no progress for {secs:.0} s"),
-                });
-            }
-        }
-    }
-
-    fn take(&mut self, message: EngineMessage, payload: Vec<u8>) {
-        let events = self.run.events;
-        match message {
-            EngineMessage::Step { step, num_steps } => {
-                let stage = self.run.stage;
-                let secs = self.began.elapsed().as_secs_f64();
-                let now = Mark { step, secs };
-                let progress = Progress {
-                    first: *self.first_step.get_or_insert(now),
-                    now,
-                    total: num_steps,
-                };
-                let secs_left = self.run.estimates.secs_left(
-                    self.run.request,
-                    &self.device_name,
-                    self.run.recipe,
-                    (stage, self.run.section),
-                    progress,
-                );
-                events.lossy(JobUpdate::Step {
-                    stage,
-                    step,
-                    num_steps,
-                    secs_left,
-                });
-            }
-            EngineMessage::Preview(header) => {
-                if let Some(frame) = frame(header, payload) {
-                    events.lossy(JobUpdate::Preview(frame));
-                }
-            }
-            EngineMessage::Frame(header) => {
-                if let Some(frame) = frame(header, payload) {
-                    self.report.frames.push(Arc::clone(&frame.picture));
-                    events.lossy(JobUpdate::Frame(frame));
-                }
-            }
-            EngineMessage::Reclaimed(reclaim) => events.lossy(JobUpdate::Reclaimed(reclaim)),
-            EngineMessage::Warning { text } => {
-                events.certain(JobUpdate::Warning(text.clone()));
-                self.report.warnings.push(text);
-            }
-            EngineMessage::Ready(_)
-            | EngineMessage::Refused(_)
-            | EngineMessage::Pulse { .. }
-            | EngineMessage::StageEnded(_) => {}
-        }
-    }
 }

@@ -98,6 +98,16 @@ impl JobEvents<'_> {
         self.cancel.is_paused()
     }
 
+    /// Its user does not let it wait for other programs any more.
+    pub(super) fn waits_no_more(&self) -> bool {
+        self.cancel.waits_no_more()
+    }
+
+    /// What all programs use of the watched GPU, where its driver says so.
+    pub(super) fn device_used_bytes(&self) -> Option<u64> {
+        self.events.monitor.as_ref()?.device_used_bytes()
+    }
+
     fn event(&self, update: JobUpdate) -> WorkerEvent {
         WorkerEvent {
             id: self.id,

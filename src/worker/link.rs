@@ -23,6 +23,10 @@ pub struct EngineLink {
 pub trait EngineControl: Send {
     /// Ends it at once, whatever it does. Safe to call twice.
     fn kill(&mut self);
+    /// The number of its process, where it is one.
+    fn process(&self) -> Option<u32> {
+        None
+    }
     /// Why it ended, as far as can be known.
     fn last_words(&mut self) -> LastWords;
 }

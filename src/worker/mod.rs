@@ -13,6 +13,7 @@ mod inputs;
 mod ladder;
 mod left;
 pub mod link;
+mod neighbour;
 mod plan;
 mod process;
 mod save;
@@ -20,6 +21,7 @@ mod sections;
 mod sweep;
 mod tiers;
 mod walk;
+mod watching;
 
 #[cfg(test)]
 mod request_of_tests;
@@ -46,6 +48,7 @@ pub use estimate::Estimates;
 use events::Events;
 use ladder::Ladder;
 use link::EngineLauncher;
+use neighbour::Neighbour;
 use plan::JobPlan;
 use tiers::Tiers;
 use walk::Walk;
@@ -65,6 +68,8 @@ pub struct WorkerOptions {
     pub tiers: Option<PathBuf>,
     /// Where it is counted how often memory ran out and what helped, if anywhere.
     pub counters: Option<PathBuf>,
+    /// Where the kernel tells of memory and devices.
+    pub roots: Roots,
     /// Asked before each job, so that a changed setting counts for the next one.
     pub limits: Box<dyn Fn() -> WorkerLimits + Send>,
 }
@@ -78,6 +83,8 @@ pub struct WorkerLimits {
     pub cancel_grace: Duration,
     pub convolution: ConvolutionChoice,
     pub attention: AttentionChoice,
+    /// Whether jobs give their memory to other programs; heeded while one waits, too.
+    pub yields: bool,
     /// Quality of lossy files, as [`ClipOptions::crf`](safelight_core::media::ClipOptions::crf).
     pub crf: u8,
 }
@@ -104,7 +111,7 @@ fn work(
     sweep::sweep(&options.jobs);
     let mut engine = EngineSlot::new(launcher, Tiers::load(options.tiers.clone()));
     let mut estimates = Estimates::load(options.estimates.clone());
-    let monitor = Monitor::start(Roots::of_this_machine(), options.telemetry.clone())
+    let monitor = Monitor::start(options.roots.clone(), options.telemetry.clone())
         .inspect_err(|err| tracing::warn!("nothing watches the machine: {err}"));
     let events = Events::new(
         far_end.events.clone(),
@@ -134,6 +141,7 @@ fn work(
                 engine: &mut engine,
                 estimates: &mut estimates,
                 ladder: Ladder::new(options.counters.clone()),
+                neighbour: Neighbour::new(&options.roots, limits.yields),
                 plan: JobPlan::new(&request, options.estimates.as_deref()),
             }
             .run()

@@ -281,6 +281,10 @@ impl EngineControl for ProcessControl {
         }
     }
 
+    fn process(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     fn last_words(&mut self) -> LastWords {
         let status = self.wait(EXIT_GRACE);
         if status.is_none() {

@@ -24,6 +24,7 @@ use super::estimate::Estimates;
 use super::events::JobEvents;
 use super::inputs::Inputs;
 use super::ladder::Ladder;
+use super::neighbour::Neighbour;
 use super::plan::{JobPlan, Planned};
 use super::save;
 use super::sections::{self, GrowingFile};
@@ -48,6 +49,7 @@ pub(super) struct Walk<'a> {
     pub(super) engine: &'a mut EngineSlot,
     pub(super) estimates: &'a mut Estimates,
     pub(super) ladder: Ladder,
+    pub(super) neighbour: Neighbour,
     pub(super) plan: JobPlan,
 }
 
@@ -196,7 +198,15 @@ impl Walk<'_> {
                 section,
                 resumed: lost_in == Some(position) || again_in == Some(position),
             });
-            let trouble = match self.run_stage(folder, &recipe, (stage, section), gathered) {
+            let ended = self.run_stage(folder, &recipe, (stage, section), gathered);
+            if let Some(scarce) = self.neighbour.is_why(&ended) {
+                if !self.wait_for_room(scarce) {
+                    return Ok(None);
+                }
+                done = sections::still_done(&recipe, &done, &folder.finished(&recipe));
+                continue;
+            }
+            let trouble = match ended {
                 Ok(StageResult::Finished { secs }) => {
                     let time = StageTime {
                         stage,
@@ -211,7 +221,7 @@ impl Walk<'_> {
                     }
                     continue;
                 }
-                Ok(StageResult::Cancelled) => return Ok(None),
+                Ok(StageResult::Cancelled | StageResult::Yielded(_)) => return Ok(None),
                 Ok(StageResult::Lost { reason }) => Trouble::Lost { reason },
                 Err(err) => Trouble::Failed(err),
             };
@@ -238,7 +248,7 @@ impl Walk<'_> {
 
     /// The times of a job that was interrupted are nobody's measure.
     fn is_measure(&self) -> bool {
-        self.resume.is_none() && self.ladder.climbs().is_empty()
+        self.resume.is_none() && self.ladder.climbs().is_empty() && !self.neighbour.has_waited()
     }
 
     fn run_stage(
@@ -275,6 +285,7 @@ impl Walk<'_> {
             estimates: self.estimates,
             memory: self.ladder.memory(stage, StageMemory::default()),
             planned: &planned,
+            neighbour: &mut self.neighbour,
         };
         let report = self.engine.run(run)?;
         gathered.peak_bytes = gathered.peak_bytes.max(report.peak_bytes);

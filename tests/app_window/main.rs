@@ -20,6 +20,7 @@ mod mask;
 mod models;
 #[path = "../common/modes.rs"]
 mod modes;
+mod neighbour;
 mod notices;
 mod old_files;
 mod pictures;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
+use safelight::telemetry::Roots;
 use safelight::worker::{
     ProcessLauncher, WorkerCommand, WorkerEvent, WorkerLimits, WorkerOptions, spawn,
 };
@@ -201,11 +202,13 @@ fn run(home: &Home, request: GenerateRequest) -> Vec<(u32, u32)> {
         telemetry: None,
         tiers: None,
         counters: None,
+        roots: Roots::of_this_machine(),
         limits: Box::new(|| WorkerLimits {
             stall: Duration::from_mins(2),
             cancel_grace: Duration::from_secs(5),
             convolution: ConvolutionChoice::Auto,
             attention: AttentionChoice::Auto,
+            yields: true,
             crf: 16,
         }),
     };

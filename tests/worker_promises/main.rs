@@ -6,6 +6,7 @@
 mod fake_engine;
 mod inputs;
 mod ladder;
+mod neighbour;
 mod pausing;
 mod sections;
 
@@ -16,6 +17,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fake_engine::{Act, FakeLauncher};
+use safelight::telemetry::Roots;
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
 use safelight_core::families::wan;
 use safelight_core::job::{
@@ -73,11 +75,13 @@ impl Rig {
             telemetry: Some(folder.path().join("telemetry")),
             tiers: None,
             counters: Some(folder.path().join("ladder.json")),
+            roots: Roots::under(folder.path()),
             limits: Box::new(|| WorkerLimits {
                 stall: Duration::from_millis(400),
                 cancel_grace: Duration::from_millis(200),
                 convolution: ConvolutionChoice::Auto,
                 attention: AttentionChoice::Auto,
+                yields: true,
                 crf: 16,
             }),
         };

@@ -5,6 +5,7 @@
 //! done while it is killed is in `actions`, the window in `window`.
 
 mod actions;
+mod disk_faults;
 #[path = "../../../tests/real_window/display.rs"]
 #[expect(
     dead_code,
@@ -13,6 +14,7 @@ mod actions;
     reason = "shared with the tests of the real window, which use all of it"
 )]
 mod display;
+mod neighbour;
 #[path = "../../../tests/common/server.rs"]
 #[expect(
     dead_code,
@@ -60,7 +62,8 @@ pub struct StressArgs {
     /// A model's folder beside the model that ships with Safelight; may be given several times
     #[arg(long, value_name = "PATH")]
     model: Vec<PathBuf>,
-    /// Only actions whose name has this in it, such as `window` or `batch`
+    /// Only actions whose name has this in it, such as `window` or `batch`; `neighbour`: no kills but another program that
+    /// takes the memory, so many times; `disk`: no kills but disks that fail at every write
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Print one JSON object
@@ -90,6 +93,9 @@ struct Tally {
     faults: Vec<String>,
 }
 
+pub use neighbour::HogArgs;
+pub(super) use neighbour::hog;
+
 /// Runs the command: 1 when anything was lost or left behind.
 pub(super) fn run(args: &StressArgs) -> Result<ExitCode> {
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -99,7 +105,17 @@ pub(super) fn run(args: &StressArgs) -> Result<ExitCode> {
     let file = download();
     let server = Server::start(move |request| good_or_none(request, &file));
     let folder = tempfile::tempdir().map_err(|err| disk(&err, Path::new("a temporary folder")))?;
-    let user = User::at(folder.path().join("home"), &server.url)?;
+    let limit = args
+        .minutes
+        .map(|minutes| Duration::from_secs(60 * minutes));
+    let mut user = User::at(folder.path().join("home"), &server.url)?;
+    match args.only.as_deref() {
+        Some(neighbour::NAME) => {
+            return neighbour::run(&mut user, seed, args.kills, limit, args.json);
+        }
+        Some(disk_faults::NAME) => return disk_faults::run(&mut user, limit, args.json),
+        _ => {}
+    }
     let (actions, refused) = actions::all(&user, &args.model, |name| args.wants(name))?;
     let mut stress = Stress {
         random: Random::new(seed),
@@ -120,9 +136,6 @@ pub(super) fn run(args: &StressArgs) -> Result<ExitCode> {
     } else {
         None
     };
-    let limit = args
-        .minutes
-        .map(|minutes| Duration::from_secs(60 * minutes));
     let begin = Instant::now();
     while stress.num_kills() < args.kills && limit.is_none_or(|limit| begin.elapsed() < limit) {
         // Every fourth time the window, where there is one.

@@ -3,7 +3,7 @@
 //! Kills nothing and judges nothing.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -27,8 +27,15 @@ pub(super) fn disk(err: &std::io::Error, path: &Path) -> JobError {
     JobError::new(JobErrorKind::Disk, format!("{err}: {}", path.display()))
 }
 
+/// Has a shell enter the group of its first argument and become the program of the others.
+pub(super) const INTO_GROUP: &str = r#"echo $$ > "$0" && exec "$@""#;
+
 pub(super) struct User {
     pub(super) home: PathBuf,
+    /// The file that takes processes into the group in which the program runs, if any.
+    pub(super) group: Option<PathBuf>,
+    /// More variables for the program.
+    pub(super) variables: Vec<(&'static str, OsString)>,
     program: PathBuf,
     /// Where downloads come from.
     server: String,
@@ -49,6 +56,8 @@ impl User {
         let server = server.to_owned();
         let user = Self {
             home,
+            group: None,
+            variables: Vec::new(),
             program,
             server,
         };
@@ -78,9 +87,17 @@ impl User {
     }
 
     pub(super) fn command(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = match &self.group {
+            None => Command::new(&self.program),
+            Some(group) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", INTO_GROUP]).arg(group).arg(&self.program);
+                shell
+            }
+        };
         command
             .args(arguments)
+            .envs(self.variables.iter().cloned())
             .env("HOME", &self.home)
             .env("XDG_CONFIG_HOME", self.home.join("config"))
             .env("XDG_DATA_HOME", self.home.join("data"))
@@ -216,6 +233,16 @@ impl Running {
         Pid::from_child(&self.child)
     }
 
+    /// What it has said so far.
+    pub(super) fn events(&self) -> Vec<Value> {
+        let said = fs::read(&self.said).unwrap_or_default();
+        // The last line of a killed program may be half of one.
+        let lines = said.split(|byte| *byte == b'\n');
+        lines
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect()
+    }
+
     /// Waits for its end; an error where that does not come.
     pub(super) fn end(mut self) -> Result<Ended> {
         let begin = Instant::now();
@@ -235,14 +262,10 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let said = fs::read(&self.said).unwrap_or_default();
-        // The last line of a killed program may be half of one.
-        let lines = said.split(|byte| *byte == b'\n');
-        let events = lines.filter_map(|line| serde_json::from_slice(line).ok());
         let errors = fs::read(self.said.with_extension("errors")).unwrap_or_default();
         Ok(Ended {
             code: status.code(),
-            events: events.collect(),
+            events: self.events(),
             errors: String::from_utf8_lossy(&errors).into_owned(),
         })
     }

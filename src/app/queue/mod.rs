@@ -176,6 +176,11 @@ impl JobQueue {
             }
             QueueCommand::PauseAfter(pauses) => self.pauses_after = pauses,
             QueueCommand::PauseRunning => self.pause_running(PauseWish::Job),
+            QueueCommand::WaitNoMore => {
+                if let Some(job) = &self.running {
+                    job.cancel.wait_no_more();
+                }
+            }
             QueueCommand::GoOn => {
                 self.is_paused = false;
                 self.pauses_after = false;

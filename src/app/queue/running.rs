@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use safelight_core::job::{
-    CancelToken, DeviceChoice, Frame, GenerateRequest, JobId, JobUpdate, Recipe, SectionOrder,
-    Stage,
+    CancelToken, Crowded, DeviceChoice, Frame, GenerateRequest, JobId, JobUpdate, Recipe,
+    SectionOrder, Stage,
 };
 use safelight_core::media::Picture;
 use safelight_core::memory::Plan;
@@ -30,6 +30,8 @@ pub struct RunningJob {
     /// Which time of the stage, counted from 0.
     pub section: u32,
     pub has_resumed: bool,
+    /// What it waits for, its memory given back.
+    pub waiting: Option<Crowded>,
     /// Step and number of steps of the running stage.
     pub step: Option<(u32, u32)>,
     pub secs_left: Option<f64>,
@@ -58,6 +60,7 @@ impl RunningJob {
             stage: None,
             section: 0,
             has_resumed: false,
+            waiting: None,
             step: None,
             secs_left: None,
             num_frames_decoded: 0,
@@ -94,6 +97,7 @@ impl RunningJob {
             } => {
                 self.stage = Some(stage);
                 self.section = section;
+                self.waiting = None;
                 if stage == Stage::Denoise {
                     // The last section's are not this one's.
                     self.previews.clear();
@@ -124,6 +128,10 @@ impl RunningJob {
                 self.frame = Some(frame);
             }
             JobUpdate::Memory(sample) => self.memory.push(sample),
+            JobUpdate::Waiting(crowded) => {
+                self.secs_left = None;
+                self.waiting = Some(crowded);
+            }
             JobUpdate::Reclaimed(reclaim) => self.memory.reclaimed(reclaim),
             JobUpdate::Section(made) => {
                 let sections = self.request.sections;

@@ -27,6 +27,7 @@ impl MemoryArgs {
             preserved_gib: self.preserved.or(settings.preserved_gib),
             cap_gib: self.vram_cap.or(settings.cap_gib),
             keep_loaded: self.keep_loaded || settings.keep_loaded,
+            ..*settings
         }
         .choice()
     }
@@ -49,7 +50,7 @@ mod tests {
         let settings = MemorySettings {
             preserved_gib: Some(4.0),
             cap_gib: Some(20.0),
-            keep_loaded: false,
+            ..MemorySettings::default()
         };
         let args = MemoryArgs {
             preserved: Some(0.5),

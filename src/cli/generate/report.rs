@@ -142,6 +142,13 @@ impl Report for JsonReport {
                 "before_bytes": reclaim.before_bytes,
                 "after_bytes": reclaim.after_bytes,
             }),
+            JobUpdate::Waiting(crowded) => json!({
+                "event": "waiting",
+                "is_device": crowded.is_device,
+                "others_bytes": crowded.others_bytes,
+                "limit_bytes": crowded.limit_bytes,
+                "message": crowded.to_string(),
+            }),
             JobUpdate::Plan(plan) => json!({"event": "plan", "plan": plan}),
             JobUpdate::Lora(checked) => lora_event(checked),
             JobUpdate::Warning(text) => json!({"event": "warning", "message": text}),
@@ -190,6 +197,8 @@ pub struct HumanReport {
     is_terminal: bool,
     recipe: Option<Recipe>,
     memory: MemorySample,
+    /// The job waits, and that was said.
+    is_waiting: bool,
 }
 
 /// On standard error where somebody looks at it; elsewhere it draws nothing.
@@ -214,6 +223,7 @@ impl HumanReport {
             is_terminal,
             recipe: None,
             memory: MemorySample::default(),
+            is_waiting: false,
         }
     }
 
@@ -272,7 +282,16 @@ impl Report for HumanReport {
                 stage,
                 section,
                 resumed,
-            } => self.begin(*stage, *section, *resumed),
+            } => {
+                self.is_waiting = false;
+                self.begin(*stage, *section, *resumed);
+            }
+            JobUpdate::Waiting(crowded) => {
+                if !self.is_waiting {
+                    self.bar.suspend(|| say(&crowded.to_string()));
+                }
+                self.is_waiting = true;
+            }
             JobUpdate::Section(made) => {
                 let secs = made.clip.frames.len() as f64 / made.clip.fps.max(f64::EPSILON);
                 let text = format!(

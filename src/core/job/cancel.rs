@@ -1,7 +1,7 @@
 //! The flag that stops a job, for good or for a while.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 const RUNS: u8 = 0;
 const IS_PAUSED: u8 = 1;
@@ -11,30 +11,47 @@ const IS_CANCELLED: u8 = 2;
 ///
 /// It is never a queued message: a message would wait behind the work that it should stop.
 #[derive(Clone, Debug, Default)]
-pub struct CancelToken(Arc<AtomicU8>);
+pub struct CancelToken(Arc<Flags>);
+
+#[derive(Debug, Default)]
+struct Flags {
+    state: AtomicU8,
+    waits_no_more: AtomicBool,
+}
 
 impl CancelToken {
     /// Asks the job to stop. Cannot be taken back.
     pub fn cancel(&self) {
-        self.0.store(IS_CANCELLED, Ordering::Relaxed);
+        self.0.state.store(IS_CANCELLED, Ordering::Relaxed);
     }
 
     /// Asks the job to stop so that it can go on later. Who was cancelled stays so.
     pub fn pause(&self) {
         // It fails only where it is stopped already.
         self.0
+            .state
             .compare_exchange(RUNS, IS_PAUSED, Ordering::Relaxed, Ordering::Relaxed)
             .ok();
     }
 
+    /// Asks the job to wait for no other program any more. Cannot be taken back.
+    pub fn wait_no_more(&self) {
+        self.0.waits_no_more.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is to go on whatever other programs need.
+    pub fn waits_no_more(&self) -> bool {
+        self.0.waits_no_more.load(Ordering::Relaxed)
+    }
+
     /// Whether the job is to stop, be it for a while.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != RUNS
+        self.0.state.load(Ordering::Relaxed) != RUNS
     }
 
     /// Whether it stops only for a while.
     pub fn is_paused(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == IS_PAUSED
+        self.0.state.load(Ordering::Relaxed) == IS_PAUSED
     }
 }
 

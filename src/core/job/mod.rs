@@ -35,6 +35,6 @@ pub use request::{GenerateRequest, first_step};
 pub use sections::{SEEN_FRAMES, SectionFrames, Sections, WINDOW};
 pub use step_cache::{StepCache, StepCacheKind};
 pub use update::{
-    Climb, Clip, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MachineSample, MemorySample,
-    Reclaim, SectionMade, StageTime,
+    Climb, Clip, Crowded, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MachineSample,
+    MemorySample, Reclaim, SectionMade, StageTime,
 };

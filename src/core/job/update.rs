@@ -12,6 +12,7 @@ use super::{JobError, Recipe, Stage, random_seed};
 use crate::lora::CheckedLora;
 use crate::media::Picture;
 use crate::memory::{Plan, PlanOutcome, Rung};
+use crate::units::size_text;
 
 /// A job's number: unique, and later jobs have larger ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -95,6 +96,31 @@ pub struct Reclaim {
     pub before_bytes: u64,
     /// And after.
     pub after_bytes: u64,
+}
+
+/// What a job waits for that gave its memory to other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Crowded {
+    /// It is the GPU's memory, and not the computer's.
+    pub is_device: bool,
+    pub others_bytes: u64,
+    /// What there is for all.
+    pub limit_bytes: u64,
+}
+
+impl fmt::Display for Crowded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.is_device {
+            "GPU memory"
+        } else {
+            "memory"
+        };
+        let (others, all) = (size_text(self.others_bytes), size_text(self.limit_bytes));
+        write!(
+            f,
+            "Waiting for {what}: other programs use {others} of {all}. The job continues by itself."
+        )
+    }
 }
 
 /// One picture on its way to the screen.
@@ -200,8 +226,8 @@ impl JobOutcome {
     }
 }
 
-/// What a running job says. `Started`, `Plan`, `Stage`, `StageEnded`, `Section`, `Lora`, `Warning` and `Ended` arrive
-/// for certain, the others may be dropped when the receiver is slow.
+/// What a running job says. `Started`, `Plan`, `Stage`, `StageEnded`, `Section`, `Lora`, the first `Waiting`, `Warning` and
+/// `Ended` arrive for certain, the others may be dropped when the receiver is slow.
 #[derive(Clone, Debug)]
 pub enum JobUpdate {
     Started(Recipe),
@@ -233,6 +259,8 @@ pub enum JobUpdate {
     Memory(MemorySample),
     /// Memory was given back.
     Reclaimed(Reclaim),
+    /// The job gave its memory to other programs, and waits until the next `Stage`.
+    Waiting(Crowded),
     /// How much of a LoRA the model takes.
     Lora(CheckedLora),
     Warning(String),

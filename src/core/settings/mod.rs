@@ -100,17 +100,21 @@ named! {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MemorySettings {
-    /// GiB kept free on the device for activations; absent: computed for each job.
-    #[serde(deserialize_with = "number_or_empty")]
-    pub preserved_gib: Option<f64>,
-    /// GiB of the device that are never gone beyond; absent: by the class of the device.
-    #[serde(deserialize_with = "number_or_empty")]
-    pub cap_gib: Option<f64>,
-    /// Keep models loaded where they fit together, instead of unloading each before the next.
-    pub keep_loaded: bool,
+with_defaults! {
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct MemorySettings {
+        /// GiB kept free on the device for activations; absent: computed for each job.
+        #[serde(deserialize_with = "number_or_empty")]
+        pub preserved_gib: Option<f64> = None,
+        /// GiB of the device that are never gone beyond; absent: by the class of the device.
+        #[serde(deserialize_with = "number_or_empty")]
+        pub cap_gib: Option<f64> = None,
+        /// Keep models loaded where they fit together, instead of unloading each before the next.
+        pub keep_loaded: bool = false,
+        /// Pause a job while other programs need the memory that it has.
+        pub yields: bool = true,
+    }
 }
 
 impl MemorySettings {

@@ -300,6 +300,13 @@ pub const SECTIONS: &[Section] = &[
                 written: "true keeps models loaded where they fit together",
                 control: Control::Switch("Keep models loaded where they fit together"),
             },
+            Setting {
+                key: "memory.yields",
+                name: "Other programs",
+                explanation: "When another program takes the memory that is left, the running job stops at its step, gives its memory back, and continues by itself when there is room",
+                written: "true gives memory to other programs, false keeps it",
+                control: Control::Switch("Give memory to other programs when it gets scarce"),
+            },
         ],
     },
     Section {

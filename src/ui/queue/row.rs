@@ -23,6 +23,8 @@ pub(super) fn running_ui(ui: &mut Ui, view: &View<'_>, job: &RunningJob) {
         words::PAUSING.to_owned()
     } else if job.cancel.is_cancelled() {
         words::CANCELLING.to_owned()
+    } else if job.waiting.is_some() {
+        words::WAITING_FOR_MEMORY.to_owned()
     } else {
         let left = job.secs_left;
         let left = left.map(words::secs_left);

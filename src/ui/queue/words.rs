@@ -33,6 +33,7 @@ pub(super) const PAUSING: &str = "Pausing…";
 pub(super) const PAUSE_JOB_EXPLAINED: &str = "Stop it and free the memory. What is finished is kept, and it can be resumed from there. Waiting jobs continue";
 pub(super) const CANCEL: &str = "Cancel";
 pub(super) const CANCELLING: &str = "Cancelling…";
+pub(super) const WAITING_FOR_MEMORY: &str = "Waiting for memory";
 pub(super) const CANCEL_EXPLAINED: &str = "Stop the running job for good. Whole sections of a clip are kept, unfinished pictures are not. Waiting jobs continue";
 
 pub(super) const QUEUE: &str = "Queue";

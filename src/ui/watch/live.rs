@@ -17,6 +17,9 @@ pub(super) fn told(job: &RunningJob) -> Told {
 
 /// `Developing  ·  step 7 of 25  ·  section 2 of 5  ·  about 3 min left`
 fn stage_line(job: &RunningJob) -> String {
+    if let Some(crowded) = &job.waiting {
+        return crowded.to_string();
+    }
     let Some(stage) = job.stage else {
         return words::JOB_BEGINS.to_owned();
     };

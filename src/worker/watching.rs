@@ -1,0 +1,218 @@
+//! One stage that runs: what its engine says is passed on, and it is stopped when its user or another program wants that,
+//! or ended when it hangs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::RecvTimeoutError;
+use safelight_core::job::{JobError, JobErrorKind, JobUpdate, MemorySample};
+use safelight_core::memory::Fault;
+use safelight_core::protocol::{EngineCommand, EngineMessage, StageEnd, StageOrder};
+
+use super::engine::{StageReport, StageResult, StageRun};
+use super::estimate::{Mark, Progress};
+use super::events::frame;
+use super::link::EngineLink;
+use super::neighbour::Scarce;
+use super::plan::Planned;
+
+/// How often the cancel flag and the clocks are looked at while the engine is silent.
+pub(super) const WATCH: Duration = Duration::from_millis(25);
+
+pub(super) struct Watch<'a> {
+    pub(super) run: StageRun<'a>,
+    pub(super) device_name: String,
+    pub(super) report: StageReport,
+    pub(super) began: Instant,
+    pub(super) first_step: Option<Mark>,
+    /// Whether the engine can take another stage.
+    pub(super) engine_lives: bool,
+    pub(super) planned: Planned,
+    pub(super) is_gpu: bool,
+    /// Since when the stage stops for other programs.
+    pub(super) yielding: Option<(Scarce, Instant)>,
+    pub(super) last_memory: Option<MemorySample>,
+}
+
+impl Watch<'_> {
+    /// An engine that is gone by itself: fatal to the stage, unless it should have ended anyway.
+    fn lost(&mut self, link: &mut EngineLink) -> Result<StageResult, JobError> {
+        self.engine_lives = false;
+        let words = link.control.last_words();
+        if self.run.events.is_cancelled() {
+            return Ok(StageResult::Cancelled);
+        }
+        if let Some((scarce, _)) = self.yielding {
+            return Ok(StageResult::Yielded(scarce));
+        }
+        if words.is_out_of_memory {
+            return Err(JobError::new(
+                JobErrorKind::OutOfMemory,
+                "the computer ran out of memory, and the system stopped the engine",
+            )
+            .advise("Try a smaller size or fewer frames, or close other programs")
+            .detail(words.text)
+            .with_fault(Some(Fault::HostMemory)));
+        }
+        Ok(StageResult::Lost { reason: words.text })
+    }
+
+    pub(super) fn follow(&mut self, link: &mut EngineLink) -> Result<StageResult, JobError> {
+        let mut request = self.run.request.clone();
+        if let Some(tile) = self.planned.tile {
+            let asked = request.vae_tile.unwrap_or(tile);
+            request.vae_tile = Some(tile.min(asked));
+        }
+        let order = EngineCommand::RunStage(Box::new(StageOrder {
+            job: self.run.id,
+            stage: self.run.stage,
+            folder: self.run.folder.to_owned(),
+            request,
+            section: self.run.section,
+            memory: self.planned.memory,
+            capture: self.run.request.capture.is_some(),
+        }));
+        if link.commands.send(order).is_err() {
+            return self.lost(link);
+        }
+        let mut cancelled_at = None;
+        let mut ticks = 0;
+        let mut last_progress = Instant::now();
+        loop {
+            if self.run.events.is_cancelled() {
+                let asked: &mut Instant = cancelled_at.get_or_insert_with(|| {
+                    // Full or closed: the grace time ends the engine all the same.
+                    link.commands.try_send(EngineCommand::Cancel).ok();
+                    Instant::now()
+                });
+                if asked.elapsed() > self.run.limits.cancel_grace {
+                    link.control.kill();
+                    self.engine_lives = false;
+                    return Ok(StageResult::Cancelled);
+                }
+            }
+            let scarce = self.run.neighbour.look(link.control.process());
+            if self.must_end_for_others(link, scarce) {
+                break;
+            }
+            match link.messages.recv_timeout(WATCH) {
+                Ok((EngineMessage::StageEnded(end), _)) => {
+                    return match end {
+                        StageEnd::Finished { secs, peak_bytes } => {
+                            let allocated = self.report.allocated_bytes.max(peak_bytes);
+                            self.report.allocated_bytes = allocated;
+                            Ok(StageResult::Finished { secs })
+                        }
+                        StageEnd::Cancelled => Ok(self.stopped()),
+                        StageEnd::Failed { error } => Err(error),
+                    };
+                }
+                Ok((EngineMessage::Pulse { ticks: now, memory }, _)) => {
+                    if now != ticks {
+                        ticks = now;
+                        last_progress = Instant::now();
+                    }
+                    self.report.peak_bytes = self.report.peak_bytes.max(memory.used_bytes);
+                    let allocated = self.report.allocated_bytes.max(memory.allocated_bytes);
+                    self.report.allocated_bytes = allocated;
+                    self.last_memory = Some(memory);
+                    self.run.events.lossy(JobUpdate::Memory(memory));
+                    let heard = self.is_gpu.then(|| self.run.neighbour.hear(&memory));
+                    if self.must_end_for_others(link, heard.flatten()) {
+                        break;
+                    }
+                }
+                Ok((message, payload)) => {
+                    last_progress = Instant::now();
+                    self.take(message, payload);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.lost(link),
+            }
+            if last_progress.elapsed() > self.run.limits.stall {
+                link.control.kill();
+                self.engine_lives = false;
+                let secs = self.run.limits.stall.as_secs_f64();
+                return Ok(StageResult::Lost {
+                    reason: format!("no progress for {secs:.0} s"),
+                });
+            }
+        }
+        // For others: it was asked to stop and does not, or nothing is left to wait with.
+        link.control.kill();
+        self.engine_lives = false;
+        Ok(self.stopped())
+    }
+
+    /// Asks the engine to stop where other programs need memory; whether it has to be ended.
+    fn must_end_for_others(&mut self, link: &EngineLink, scarce: Option<Scarce>) -> bool {
+        if self.yielding.is_none() && scarce.is_some() {
+            // Full or closed: the grace time ends the engine all the same.
+            link.commands.try_send(EngineCommand::Cancel).ok();
+        }
+        if let Some(scarce) = scarce {
+            let since = self.yielding.map_or_else(Instant::now, |(_, since)| since);
+            self.yielding = Some((scarce, since));
+        }
+        self.yielding.is_some_and(|(scarce, since)| {
+            scarce.is_urgent || since.elapsed() > self.run.limits.cancel_grace
+        })
+    }
+
+    /// Why the engine stopped.
+    fn stopped(&self) -> StageResult {
+        match self.yielding {
+            Some((scarce, _)) if !self.run.events.is_cancelled() => StageResult::Yielded(scarce),
+            _ => StageResult::Cancelled,
+        }
+    }
+
+    fn take(&mut self, message: EngineMessage, payload: Vec<u8>) {
+        let events = self.run.events;
+        match message {
+            EngineMessage::Step { step, num_steps } => {
+                let stage = self.run.stage;
+                let secs = self.began.elapsed().as_secs_f64();
+                let now = Mark { step, secs };
+                let progress = Progress {
+                    first: *self.first_step.get_or_insert(now),
+                    now,
+                    total: num_steps,
+                };
+                let secs_left = self.run.estimates.secs_left(
+                    self.run.request,
+                    &self.device_name,
+                    self.run.recipe,
+                    (stage, self.run.section),
+                    progress,
+                );
+                events.lossy(JobUpdate::Step {
+                    stage,
+                    step,
+                    num_steps,
+                    secs_left,
+                });
+            }
+            EngineMessage::Preview(header) => {
+                if let Some(frame) = frame(header, payload) {
+                    events.lossy(JobUpdate::Preview(frame));
+                }
+            }
+            EngineMessage::Frame(header) => {
+                if let Some(frame) = frame(header, payload) {
+                    self.report.frames.push(Arc::clone(&frame.picture));
+                    events.lossy(JobUpdate::Frame(frame));
+                }
+            }
+            EngineMessage::Reclaimed(reclaim) => events.lossy(JobUpdate::Reclaimed(reclaim)),
+            EngineMessage::Warning { text } => {
+                events.certain(JobUpdate::Warning(text.clone()));
+                self.report.warnings.push(text);
+            }
+            EngineMessage::Ready(_)
+            | EngineMessage::Refused(_)
+            | EngineMessage::Pulse { .. }
+            | EngineMessage::StageEnded(_) => {}
+        }
+    }
+}

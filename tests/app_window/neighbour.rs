@@ -1,0 +1,34 @@
+//! A job that waits for other programs says so, and can be told to go on.
+
+use egui_kittest::kittest::Queryable as _;
+use safelight_core::job::{Crowded, JobUpdate, Stage};
+
+use crate::harness::Bench;
+
+const SENTENCE: &str =
+    "Waiting for memory: other programs use 14.0 GiB of 16.0 GiB. The job continues by itself.";
+
+#[test]
+fn a_job_that_waits_for_memory_says_so_in_a_sentence_and_goes_on_when_told() {
+    let mut bench = Bench::new();
+    let sent = bench.start_job();
+    let stage = JobUpdate::Stage {
+        stage: Stage::Denoise,
+        section: 0,
+        resumed: false,
+    };
+    bench.say(sent.id, stage.clone());
+    assert!(bench.harness.query_by_label("Continue now").is_none());
+    let crowded = Crowded {
+        is_device: false,
+        others_bytes: 14 << 30,
+        limit_bytes: 16 << 30,
+    };
+    bench.say(sent.id, JobUpdate::Waiting(crowded));
+    bench.assert_shows(SENTENCE);
+    bench.press("Continue now");
+    assert!(sent.cancel.waits_no_more() && !sent.cancel.is_cancelled());
+    bench.say(sent.id, stage);
+    assert!(!bench.has(SENTENCE));
+    assert!(bench.harness.query_by_label("Continue now").is_none());
+}

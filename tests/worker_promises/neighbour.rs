@@ -1,0 +1,133 @@
+//! A job gives its memory to other programs, waits, and goes on by itself; a false `/proc` says how much there is.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use safelight_core::job::{CancelToken, DeviceChoice, JobOutcome, JobUpdate, Stage};
+
+use super::Rig;
+use super::fake_engine::Act;
+
+/// 10 GiB, of which programs have so much and nothing else needs any.
+fn taken_gib(proc: &Path, taken: u64) {
+    let kib = |gib: u64| gib << 20;
+    let available = kib(10 - taken);
+    let text = format!(
+        "MemTotal: {} kB\nMemAvailable: {available} kB\nAnonPages: {} kB\n",
+        kib(10),
+        kib(taken)
+    );
+    std::fs::create_dir_all(proc).expect("a folder");
+    // As a whole, because it is read at any moment.
+    let new = proc.join("new");
+    std::fs::write(&new, text).expect("a file");
+    std::fs::rename(new, proc.join("meminfo")).expect("the same folder");
+}
+
+/// A worker on a machine that is full as soon as the first job denoises, and where that machine tells of itself.
+fn crowded() -> (Rig, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let proc = folder.path().join("proc");
+    taken_gib(&proc, 2);
+    let (seen, times) = (proc.clone(), Arc::new(AtomicU32::new(0)));
+    let rig = Rig::in_folder(folder, move |_, stage| {
+        if stage == Stage::Denoise && times.fetch_add(1, Ordering::Relaxed) == 0 {
+            taken_gib(&seen, 10);
+            Act::UntilCancelled
+        } else {
+            Act::Work
+        }
+    });
+    (rig, proc)
+}
+
+/// Starts a job and hears it until it waits; what it says of that.
+fn until_it_waits(rig: &Rig) -> (CancelToken, String) {
+    let token = rig.submit(DeviceChoice::Auto);
+    loop {
+        match rig.handle.wait().expect("the worker lives").update {
+            JobUpdate::Waiting(crowded) => return (token, crowded.to_string()),
+            JobUpdate::Ended(outcome) => panic!("it ended instead: {outcome:?}"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_job_waits_while_others_need_memory_and_goes_on_in_a_new_engine() {
+    let (rig, proc) = crowded();
+    let (_, told) = until_it_waits(&rig);
+    assert_eq!(
+        told,
+        "Waiting for memory: other programs use 10.0 GiB of 10.0 GiB. The job continues by itself."
+    );
+    taken_gib(&proc, 2);
+    let (updates, outcome) = rig.hear();
+    let JobOutcome::Finished(output) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(output.clip.frames.len(), 5);
+    assert_eq!(output.warnings.len(), 0, "{:?}", output.warnings);
+    let again = updates.iter().find_map(|update| match update {
+        JobUpdate::Stage { stage, resumed, .. } => Some((*stage, *resumed)),
+        _ => None,
+    });
+    assert_eq!(again, Some((Stage::Denoise, false)), "no engine was lost");
+    assert_eq!(rig.launches.load(Ordering::Relaxed), 2);
+    let stages = rig.stages.lock().unwrap().clone();
+    let encoded = stages.iter().filter(|stage| **stage == Stage::EncodeText);
+    assert_eq!(encoded.count(), 1, "what was finished is kept: {stages:?}");
+    assert_eq!(rig.job_folders(), 0);
+}
+
+#[test]
+fn a_waiting_job_can_be_cancelled_paused_and_told_to_go_on_at_once() {
+    let (rig, _) = crowded();
+    let (token, _) = until_it_waits(&rig);
+    token.cancel();
+    assert!(matches!(rig.hear().1, JobOutcome::Cancelled));
+    assert_eq!(rig.job_folders(), 0);
+
+    let (rig, _) = crowded();
+    let (token, _) = until_it_waits(&rig);
+    token.pause();
+    assert!(matches!(rig.hear().1, JobOutcome::Paused));
+    assert_eq!(rig.job_folders(), 1);
+
+    let (rig, _) = crowded();
+    let (token, _) = until_it_waits(&rig);
+    token.wait_no_more();
+    let outcome = rig.hear().1;
+    assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
+}
+
+#[test]
+fn an_engine_that_others_left_no_memory_goes_on_with_all_that_it_was_promised() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let proc = folder.path().join("proc");
+    taken_gib(&proc, 2);
+    let (seen, times) = (proc.clone(), AtomicU32::new(0));
+    let rig = Rig::in_folder(folder, move |_, stage| {
+        if stage == Stage::Denoise && times.fetch_add(1, Ordering::Relaxed) == 0 {
+            // Seen before the engine ends.
+            taken_gib(&seen, 8);
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            Act::Die
+        } else {
+            Act::Work
+        }
+    });
+    rig.is_out_of_memory.store(true, Ordering::Relaxed);
+    until_it_waits(&rig);
+    taken_gib(&proc, 2);
+    let outcome = rig.hear().1;
+    let JobOutcome::Finished(output) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(
+        output.rungs.len(),
+        0,
+        "the ladder is for what a job takes itself"
+    );
+}
