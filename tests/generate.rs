@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "generate/disk.rs"]
+mod disk;
 #[path = "generate/faults.rs"]
 mod faults;
 #[path = "generate/inputs.rs"]

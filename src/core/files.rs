@@ -4,6 +4,7 @@
 //! Also JSON files that only help, and keeping those that nobody can read. It knows nobody's format.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -90,9 +91,23 @@ pub fn read_text_bounded(path: &Path, max_bytes: u64) -> io::Result<String> {
     text.map_err(|err| io::Error::new(io::ErrorKind::InvalidData, err.utf8_error()))
 }
 
+/// Bytes of a name that a temporary one keeps: file systems allow 255, and its ends have less than 50.
+const MAX_NAME_BYTES: usize = 200;
+
 /// The temporary name under which `path` is written: in the same folder, so that a rename suffices.
 pub fn partial_path(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    if name.len() > MAX_NAME_BYTES {
+        // Two long names that begin alike must not meet.
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
+        name = format!("{name}.{:x}", hasher.finish());
+    }
     path.with_file_name(format!(".{name}.{}.partial", std::process::id()))
 }
 
@@ -154,8 +169,10 @@ pub fn copy_private(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Opens a file that programs lock among themselves; makes it where it is missing.
-pub fn open_lock(path: &Path) -> io::Result<File> {
-    private(File::options().write(true).create(true).truncate(false)).open(path)
+pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    private(&mut options).open(path)
 }
 
 /// Writes a value as JSON with [`write_private`].
@@ -237,6 +254,18 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_name_of_255_bytes_is_written_as_a_whole_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = |end: &str| folder.path().join(format!("{}{end}", "ä".repeat(125)));
+        for end in [".json", ".jsom"] {
+            write_atomically(&long(end), end.as_bytes()).unwrap();
+            assert_eq!(fs::read(long(end)).unwrap(), end.as_bytes());
+        }
+        assert_ne!(partial_path(&long(".json")), partial_path(&long(".jsom")));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod formats;
 pub mod gallery;
 pub mod job;
 pub mod library;
+pub mod locks;
 pub mod lora;
 pub mod media;
 pub mod memory;

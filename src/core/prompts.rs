@@ -8,8 +8,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{make_private_folder, open_lock, read_bounded, write_private};
+use crate::files::{make_private_folder, read_bounded, write_private};
 use crate::job::GenerateForm;
+use crate::locks::Lock;
 use crate::model::ModelSpec;
 
 /// As many prompts as are kept, each as long as any encoder reads, are smaller.
@@ -53,8 +54,7 @@ pub fn change(
         make_private_folder(folder)?;
     }
     // Not the file itself, which is replaced by another.
-    let guard = open_lock(&path.with_extension("lock"))?;
-    guard.lock()?;
+    let _guard = Lock::wait(&path.with_extension("lock"))?;
     let before = read(path)?;
     let mut entries = before.clone();
     change(&mut entries);
@@ -62,7 +62,6 @@ pub fn change(
     if entries != before {
         write_private(path, &to_lines(&entries)?)?;
     }
-    guard.unlock()?;
     Ok(entries)
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use safelight_core::files::{MAX_JSON_BYTES, read_bounded, write_atomically};
+use safelight_core::locks::is_taken;
 use serde::{Deserialize, Serialize};
 
 use super::DownloadError;
@@ -91,7 +92,7 @@ impl Partial {
             .write(true)
             .open(part_path(to))
             .map_err(disk)?;
-        if file.try_lock().is_err() {
+        if is_taken(&file) {
             return Err(DownloadError::Held {
                 path: to.to_owned(),
             });

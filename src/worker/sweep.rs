@@ -8,10 +8,14 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use safelight_core::files::write_private;
 use safelight_core::job::{JobFolder, JobId, QueueFile};
 
 use super::left::number_of;
 
+/// An old folder gets this file first, and goes when that is a day old: a clock that is wrong for once costs no work.
+const MARK: &str = "old";
+const MARKED_FOR: Duration = Duration::from_hours(24);
 /// How long a failed job's folder is kept.
 const KEEP: Duration = Duration::from_hours(7 * 24);
 
@@ -27,7 +31,7 @@ pub(super) fn sweep(jobs: &Path) {
     for entry in entries.flatten() {
         let path = entry.path();
         let is_queued = number_of(&path).is_some_and(|id| queued.contains(&id));
-        if is_queued || !is_ours(&path) || !is_old(&path) {
+        if is_queued || !is_ours(&path) || !is_old(&path) || !is_marked(&path) {
             continue;
         }
         let folder = JobFolder::at(&path);
@@ -63,13 +67,29 @@ fn is_ours(path: &Path) -> bool {
     is_number && is_folder && path.join("request.json").is_file()
 }
 
+/// Whether it was old a day ago, too; marks it where it was not.
+fn is_marked(path: &Path) -> bool {
+    let mark = path.join(MARK);
+    let written = fs::metadata(&mark).and_then(|meta| meta.modified());
+    let age = written.map(|written| SystemTime::now().duration_since(written));
+    match age {
+        Ok(Ok(age)) => age > MARKED_FOR,
+        // None, or of a clock that was ahead. Where it cannot be written, the folder stays.
+        Ok(Err(_)) | Err(_) => {
+            write_private(&mark, b"").ok();
+            false
+        }
+    }
+}
+
 /// Whether nothing in the folder was written lately. What cannot be told counts as new.
 fn is_old(path: &Path) -> bool {
     let Ok(entries) = fs::read_dir(path) else {
         return false;
     };
     let now = SystemTime::now();
-    entries.flatten().all(|entry| {
+    let mut entries = entries.flatten().filter(|entry| entry.file_name() != MARK);
+    entries.all(|entry| {
         entry
             .metadata()
             .and_then(|meta| meta.modified())

@@ -3,7 +3,6 @@
 //!
 //! Sends no `Ended` itself: the caller does, in one place.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use safelight_core::job::{
     Clip, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
     JobUpdate, MemorySample, Recipe, Stage, StageTime,
 };
+use safelight_core::locks::Lock;
 use safelight_core::memory::{Rung, StageMemory};
 use safelight_core::protocol::EngineReport;
 use safelight_core::units::size_text;
@@ -119,7 +119,7 @@ impl Walk<'_> {
     }
 
     /// Whoever looks for jobs that were left holds each for a moment: that is no reason to give one up.
-    fn hold(&self, folder: &JobFolder) -> io::Result<File> {
+    fn hold(&self, folder: &JobFolder) -> io::Result<Lock> {
         let mut held = folder.hold();
         for _ in 0..NUM_HOLDS {
             if self.resume.is_none() || held.is_ok() {

@@ -287,13 +287,43 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
     let empty = jobs.join("1700000000000003");
     fs::create_dir_all(&empty).unwrap();
     let lock = JobFolder::at(&living).hold().unwrap();
-    let age = SystemTime::now() - Duration::from_hours(30 * 24);
-    lock.set_modified(age).unwrap();
+    let locked = File::open(living.join("alive.lock")).unwrap();
+    let age = |days: u64| SystemTime::now() - Duration::from_hours(days * 24);
+    locked.set_modified(age(30)).unwrap();
+    // Found old for the first time: it may be the clock.
+    let unmarked = left_behind(&jobs, "1700000000000005", 30);
+    let of_tomorrow = left_behind(&jobs, "1700000000000006", 30);
+    for folder in [
+        &old,
+        &young,
+        &living,
+        &paused,
+        &foreign,
+        &padded,
+        &of_tomorrow,
+    ] {
+        let mark = File::create(folder.join("old")).unwrap();
+        mark.set_modified(age(2)).unwrap();
+        if folder == &of_tomorrow {
+            mark.set_modified(SystemTime::now() + Duration::from_hours(24))
+                .unwrap();
+        }
+    }
 
     let rig = Rig::in_folder(home, |_, _| Act::Work);
     finished(rig.run().1);
     assert!(!old.exists());
-    for kept in [young, living, paused, foreign, padded, empty] {
+    assert!(unmarked.join("old").exists());
+    for kept in [
+        young,
+        living,
+        paused,
+        foreign,
+        padded,
+        empty,
+        unmarked,
+        of_tomorrow,
+    ] {
         assert!(kept.exists(), "{}", kept.display());
     }
     drop(lock);

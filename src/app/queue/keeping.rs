@@ -2,12 +2,13 @@
 //!
 //! What is written and restored is [`super::kept`]'s.
 
-use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::files::{self, make_private_folder, open_lock};
+use safelight_core::files::{self, make_private_folder};
 use safelight_core::job::{JobError, JobErrorKind, QueueFile, QueuedJob, QueuedState};
+use safelight_core::locks::Lock;
 use safelight_core::media;
 use safelight_core::settings::Paths;
 
@@ -21,7 +22,7 @@ use crate::worker::LeftJob;
 #[derive(Default)]
 pub(super) struct Keeping {
     /// Held for as long as this program alone may write it; none before it was read.
-    pub(super) lock: Option<Arc<File>>,
+    pub(super) lock: Option<Arc<Lock>>,
     /// Which state of the queue is written, or on its way.
     pub(super) written: u64,
     /// When that was, on the window's clock.
@@ -83,7 +84,7 @@ impl Keeping {
 /// What an earlier run left.
 #[derive(Default)]
 pub(super) struct Restored {
-    pub(super) lock: Option<File>,
+    pub(super) lock: Option<Lock>,
     pub(super) file: QueueFile,
     pub(super) waiting: Vec<WaitingJob>,
     pub(super) stopped: Vec<StoppedJob>,
@@ -199,24 +200,15 @@ fn keep_aside(restored: &mut Restored, path: &Path, problem: JobError) {
 }
 
 /// Makes this program the one that has the queue.
-fn lock(paths: &Paths) -> Result<File, JobError> {
-    let problem = |what: String| {
+fn lock(paths: &Paths) -> Result<Lock, JobError> {
+    let path = paths.data.join("queue.lock");
+    let taken = make_private_folder(&paths.data).and_then(|()| Lock::take(&path));
+    taken.map_err(|err| {
+        let what = match err.kind() {
+            io::ErrorKind::WouldBlock => "another window of Safelight has the queue".to_owned(),
+            _ => format!("the queue cannot be kept ({err}): {}", path.display()),
+        };
         JobError::new(JobErrorKind::Disk, what)
             .advise("Jobs of this window are not kept when it closes")
-    };
-    let path = paths.data.join("queue.lock");
-    let opened = make_private_folder(&paths.data).and_then(|()| open_lock(&path));
-    let file = opened.map_err(|err| {
-        problem(format!(
-            "the queue cannot be kept ({err}): {}",
-            path.display()
-        ))
-    })?;
-    match file.try_lock() {
-        Err(fs::TryLockError::WouldBlock) => Err(problem(
-            "another window of Safelight has the queue".to_owned(),
-        )),
-        // Where locks do not work nobody can be asked; folders of running jobs are looked at still.
-        Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(file),
-    }
+    })
 }

@@ -2,15 +2,15 @@
 //!
 //! It knows names and existence; tensors are written and read by the engine.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{GenerateRequest, JobId, Recipe, Stage};
 use crate::files::{
-    MAX_JSON_BYTES, make_new_private_folder, make_private_folder, open_lock, read_bounded,
-    write_json,
+    MAX_JSON_BYTES, make_new_private_folder, make_private_folder, read_bounded, write_json,
 };
+use crate::locks::Lock;
 
 /// The folder of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,12 +75,10 @@ impl JobFolder {
         self.seen().join(format!("{index:03}.png"))
     }
 
-    /// Marks the job as alive for as long as the returned file is open; fails when it already is, be it
+    /// Marks the job as alive for as long as what is returned is kept; fails when it already is, be it
     /// in another process.
-    pub fn hold(&self) -> io::Result<File> {
-        let lock = open_lock(&self.0.join("alive.lock"))?;
-        lock.try_lock()?;
-        Ok(lock)
+    pub fn hold(&self) -> io::Result<Lock> {
+        Lock::take(&self.0.join("alive.lock"))
     }
 
     /// Where a stage leaves its result; the first time where it is run several times.

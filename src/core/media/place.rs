@@ -133,7 +133,12 @@ impl Pending {
         // A link never replaces anything; where there are none, who makes the file owns the name.
         let placed = match fs::hard_link(&self.partial, path) {
             Err(err) if err.kind() != io::ErrorKind::AlreadyExists => {
-                File::create_new(path).and_then(|_| fs::rename(&self.partial, path))
+                File::create_new(path).and_then(|_| {
+                    fs::rename(&self.partial, path).inspect_err(|_| {
+                        // Empty, and ours. The first error is the one that matters.
+                        fs::remove_file(path).ok();
+                    })
+                })
             }
             linked => linked.and_then(|()| fs::remove_file(&self.partial)),
         };

@@ -1,0 +1,267 @@
+//! Disks that are full, fail or know no locks, folders that vanish, and the longest names: one sentence, nothing lost,
+//! and the job goes on when the disk is well again. `cargo xtask stress --only disk` tries every write.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use crate::common::{Home, end, events};
+use crate::run;
+
+const NONE: [&Path; 0] = [];
+
+/// The library of faults, built once; its source says what it does.
+fn library() -> &'static Path {
+    static BUILT: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let (_, library) = BUILT.get_or_init(|| {
+        let source = "benches/command/stress/disk_faults.c";
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+        let folder = tempfile::tempdir().expect("a folder");
+        let library = folder.path().join("disk_faults.so");
+        let built = Command::new("cc")
+            .args(["-O1", "-shared", "-fPIC", "-o"])
+            .args([&library, &source])
+            .arg("-ldl")
+            .status();
+        assert!(built.is_ok_and(|status| status.success()), "cc");
+        (folder, library)
+    });
+    library
+}
+
+/// Has the program fail at its `at`-th call of this kind below the home; the file counts the calls.
+fn failing(mut command: Command, home: &Home, kind: &str, at: u64) -> (Command, PathBuf) {
+    let counter = home.path().with_extension("counter");
+    fs::write(&counter, [0; 8]).unwrap();
+    let fault = format!(
+        "{kind}:{at}:{}:{}/",
+        counter.display(),
+        home.path().display()
+    );
+    command
+        .env("LD_PRELOAD", library())
+        .env("SAFELIGHT_DISK_FAULT", fault);
+    (command, counter)
+}
+
+fn job(home: &Home) -> Command {
+    let mut command = home.generate();
+    command.args(["--steps", "6", "--out", "clip.webp"]);
+    command
+}
+
+/// The bytes of a job that nothing disturbs, and how often it does what fails in this kind.
+fn undisturbed(kind: &str) -> (Vec<u8>, u64) {
+    let home = Home::new();
+    let (mut command, counter) = failing(job(&home), &home, kind, 0);
+    let output = run(&mut command);
+    assert_eq!(
+        end(&output).1,
+        0,
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let count = fs::read(&counter).unwrap().try_into().unwrap();
+    fs::remove_file(counter).unwrap();
+    let bytes = fs::read(home.path().join("clip.webp")).unwrap();
+    (bytes, u64::from_le_bytes(count))
+}
+
+/// The end of a job that failed for its disk, in a sentence.
+fn assert_is_of_disk(output: &Output) {
+    let (last, _) = end(output);
+    assert_eq!(
+        (last["event"].as_str(), last["kind"].as_str()),
+        (Some("failed"), Some("disk")),
+        "{last}"
+    );
+    let message = last["message"].as_str().unwrap();
+    assert!(!message.contains('\n') && message.len() > 10, "{message}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+/// The one job that was kept goes on, with these variables as before.
+fn resume(home: &Home) -> Command {
+    let folders = home.job_folders();
+    let [kept] = &folders[..] else {
+        panic!("one job is kept: {folders:?}");
+    };
+    let mut command = home.safelight();
+    command
+        .args(["resume", "--json"])
+        .arg(kept.file_name().unwrap());
+    command
+}
+
+#[test]
+fn a_disk_that_is_full_when_the_result_is_written_keeps_the_job() {
+    for kind in ["full", "short"] {
+        let (bytes, count) = undisturbed(kind);
+        let mut was_kept = false;
+        // From behind: the last writes note times and what was measured, which no job fails for.
+        for at in (1..=count).rev() {
+            let home = Home::new();
+            let (mut command, counter) = failing(job(&home), &home, kind, at);
+            let output = run(&mut command);
+            fs::remove_file(counter).unwrap();
+            let path = home.path().join("clip.webp");
+            if end(&output).1 == 0 {
+                assert!(fs::read(path).unwrap() == bytes, "{kind} {at}");
+                continue;
+            }
+            assert_is_of_disk(&output);
+            assert!(!path.exists(), "{kind} {at}: half a file");
+            assert_eq!(end(&run(&mut resume(&home))).1, 0, "{kind} {at}");
+            assert!(fs::read(path).unwrap() == bytes, "{kind} {at}");
+            assert_eq!(home.job_folders(), NONE, "{kind} {at}");
+            was_kept = true;
+            break;
+        }
+        assert!(was_kept, "{kind}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_from_the_first_write_on_says_so_and_leaves_nothing() {
+    let home = Home::new();
+    let (mut command, counter) = failing(job(&home), &home, "full", 1);
+    let output = run(&mut command);
+    fs::remove_file(counter).unwrap();
+    assert_is_of_disk(&output);
+    assert_eq!(home.job_folders(), NONE);
+    let left: Vec<_> = fs::read_dir(home.path()).unwrap().flatten().collect();
+    let partial = left
+        .iter()
+        .filter(|entry| entry.file_name().to_string_lossy().contains("partial"));
+    assert_eq!(partial.count(), 0, "{left:?}");
+}
+
+#[test]
+fn a_rename_or_a_flush_that_fails_costs_no_result() {
+    for kind in ["rename", "sync"] {
+        let (bytes, count) = undisturbed(kind);
+        for at in 1..=count {
+            let home = Home::new();
+            let (mut command, counter) = failing(job(&home), &home, kind, at);
+            let output = run(&mut command);
+            fs::remove_file(counter).unwrap();
+            if end(&output).1 != 0 {
+                assert_is_of_disk(&output);
+                let mut again = match home.job_folders().len() {
+                    0 => job(&home),
+                    _ => resume(&home),
+                };
+                assert_eq!(end(&run(&mut again)).1, 0, "{kind} {at}");
+            }
+            let made = fs::read(home.path().join("clip.webp")).unwrap();
+            assert!(made == bytes, "{kind} {at}");
+            assert_eq!(home.job_folders(), NONE, "{kind} {at}");
+        }
+    }
+}
+
+#[test]
+fn a_share_that_gives_no_locks_keeps_jobs_and_lets_them_go_on() {
+    for kind in ["nolock", "unlock"] {
+        let home = Home::new();
+        let mut command = job(&home);
+        command.env("SAFELIGHT_ENGINE_FAULT", "decode:abort");
+        let (mut command, counter) = failing(command, &home, kind, 1);
+        assert_eq!(end(&run(&mut command)).1, 1, "{kind}");
+        let (mut listing, _) = failing(home.safelight(), &home, kind, 1);
+        let listed = run(listing.args(["resume", "--json"]));
+        let jobs = events_of(&listed);
+        assert_eq!(
+            jobs["jobs"].as_array().map(Vec::len),
+            Some(1),
+            "{kind}: {jobs}"
+        );
+        let (mut resumed, _) = failing(resume(&home), &home, kind, 1);
+        let (last, code) = end(&run(&mut resumed));
+        assert_eq!(code, 0, "{kind}: {last}");
+        fs::remove_file(counter).unwrap();
+        assert!(home.path().join("clip.webp").exists());
+    }
+}
+
+fn events_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_job_whose_folders_vanish_says_so_and_the_next_one_works() {
+    use std::io::{BufRead as _, BufReader};
+    // The job's own folder, and that of the result.
+    for is_result in [false, true] {
+        let home = Home::new();
+        let out = home.path().join("out");
+        let mut command = home.generate();
+        fs::create_dir_all(out.join("deep")).unwrap();
+        let mut child = command
+            .args(["--steps", "40", "--out", "out/deep/clip.webp"])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut last = Value::Null;
+        for line in lines.map_while(Result::ok) {
+            let event: Value = serde_json::from_str(&line).unwrap();
+            if event["event"] == "step" && event["step"] == 2 {
+                match is_result {
+                    true => fs::remove_dir_all(&out).unwrap(),
+                    false => fs::remove_dir_all(&home.job_folders()[0]).unwrap(),
+                }
+            }
+            last = event;
+        }
+        let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        assert!(!said.contains("panicked"), "{said}");
+        assert!(!child.wait().unwrap().success(), "{last}");
+        assert_eq!(last["event"], "failed", "{last}");
+        let message = last["message"].as_str().unwrap();
+        assert!(
+            message.contains('/') && !message.contains('\n'),
+            "{message}"
+        );
+        if is_result {
+            // What was made is kept, and goes where its folder is again.
+            fs::create_dir_all(out.join("deep")).unwrap();
+            assert_eq!(end(&run(&mut resume(&home))).1, 0);
+            assert!(out.join("deep/clip.webp").exists());
+        } else {
+            assert_eq!(last["kind"], "disk", "{last}");
+            assert_eq!(end(&run(&mut job(&home))).1, 0);
+        }
+        assert_eq!(home.job_folders(), NONE);
+    }
+}
+
+#[test]
+fn a_result_may_have_a_name_of_255_bytes() {
+    let home = Home::new();
+    let name = format!("{}.webp", "n".repeat(250));
+    let mut command = home.generate();
+    let output = run(command.args(["--sidecar", "--out", &name]));
+    let (last, code) = end(&output);
+    assert_eq!(code, 0, "{last}");
+    assert_eq!(last["warnings"].as_array().map(Vec::len), Some(0), "{last}");
+    let sidecar = home.path().join(&name).with_extension("json");
+    assert!(home.path().join(&name).exists() && sidecar.exists());
+    let mut command = home.generate();
+    let longer = format!("{}.webp", "n".repeat(251));
+    let output = run(command.args(["--out", &longer]));
+    let (last, code) = end(&output);
+    assert!(
+        code != 0
+            && events(&output)
+                .iter()
+                .all(|event| event["event"] != "stage")
+    );
+    let message = last["message"].as_str().unwrap();
+    assert!(!message.contains('\n'), "{message}");
+}
