@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::Paths;
-use safelight_core::units::size_text;
 
 use crate::app::commands::DoctorCommand;
 use crate::app::cx::Cx;
 use crate::app::notices::Severity;
 use crate::app::pending::{Pending, Stream};
-use crate::doctor::{Check, Status, examine_this_machine, miopen};
+use crate::app::words;
+use crate::doctor::miopen::{self, MIOPEN_CACHE};
+use crate::doctor::{Check, Status, examine_this_machine};
 use crate::worker::ProcessLauncher;
 
 /// Examines the machine, and measures its speed where nothing else is computed there; tells each check. Runs on a thread
@@ -112,14 +113,11 @@ impl Doctor {
         }
         match self.clearing.take() {
             Some(Ok(bytes)) => {
-                cx.say(format!(
-                    "MIOpen's cache is cleared: {} freed",
-                    size_text(bytes)
-                ));
-                self.checks.retain(|check| check.name != "miopen cache");
+                cx.say(words::cache_cleared(bytes));
+                self.checks.retain(|check| check.name != MIOPEN_CACHE);
             }
             Some(Err(reason)) => {
-                let what = format!("MIOpen's cache cannot be cleared: {reason}");
+                let what = words::cache_not_cleared(&reason);
                 cx.tell(Severity::Error, JobError::new(JobErrorKind::Disk, what));
             }
             None => {}

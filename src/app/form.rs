@@ -14,6 +14,7 @@ use crate::app::cx::Cx;
 use crate::app::inputs::{Inputs, Slot, Sources};
 use crate::app::notices::Cause;
 use crate::app::undo::FormBefore;
+use crate::app::words;
 
 /// Lines of a prompt that become jobs with one click.
 const MAX_LINES: usize = 500;
@@ -64,7 +65,7 @@ pub(in crate::app) fn clear_form(inputs: &mut Inputs, cx: &mut Cx) {
         inputs.remove(slot);
     }
     inputs.settle_offers(cx);
-    cx.say("The form is empty");
+    cx.say(words::FORM_IS_EMPTY);
 }
 
 /// All jobs of a whole form, as many as one click may make.
@@ -74,11 +75,9 @@ pub(in crate::app) fn window_jobs(
 ) -> Result<Jobs, Vec<FieldError>> {
     let num_lines = form.prompts().len();
     if num_lines > MAX_LINES {
-        let message =
-            format!("expected at most {MAX_LINES} lines for one job a line, found {num_lines}");
         return Err(vec![FieldError {
             field: "prompt",
-            message,
+            message: words::too_many_lines(num_lines, MAX_LINES),
         }]);
     }
     jobs_of(form, spec)
@@ -93,7 +92,7 @@ impl FormBefore {
         cx: &mut Cx,
     ) -> Result<(), &'static str> {
         if self.edited != edited {
-            return Err("the form is another job's by now, so it stays as it is");
+            return Err(words::FORM_OF_ANOTHER);
         }
         if let Some(before) = self.inputs {
             cx.form = self.form;

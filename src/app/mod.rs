@@ -33,6 +33,7 @@ pub mod shortcuts;
 pub mod state;
 pub mod thumbs;
 pub mod undo;
+mod words;
 
 use std::path::PathBuf;
 
@@ -109,8 +110,7 @@ impl StartupOptions {
             .map(|text| JobError::new(JobErrorKind::InvalidRequest, text))
             .collect();
         let broken = error.map(|err| {
-            JobError::from_error(JobErrorKind::InvalidRequest, &err)
-                .advise("The defaults are used, and the file stays as it is until it is corrected")
+            JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(words::DEFAULTS_USED)
         });
         let broken_settings = broken.as_ref().map(|err| err.summary.clone());
         problems.extend(broken);

@@ -41,9 +41,10 @@ pub(super) fn read(path: &Path) -> Option<State> {
     };
     let state = read.unwrap_or_else(|err| {
         let place = path.display();
-        let kept = keep_aside(path).map(|copy| format!(". The file is kept as {}", copy.display()));
-        let kept = kept.unwrap_or_default();
-        tracing::warn!("what the window remembered cannot be read ({err}): {place}{kept}");
+        tracing::warn!("what the window remembered cannot be read ({err}): {place}");
+        if let Ok(copy) = keep_aside(path) {
+            tracing::warn!("the file is kept as {}", copy.display());
+        }
         State::default()
     });
     Some(state)

@@ -347,7 +347,7 @@ impl Teller {
 fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Asking => "asking",
-        Phase::Fetching => "fetching",
+        Phase::Fetching => "downloading",
         Phase::Checking => "checking",
     }
 }

@@ -11,6 +11,9 @@ use safelight_core::units::size_text;
 
 use super::Check;
 
+/// The name of its check, which a page can offer to clear.
+pub const MIOPEN_CACHE: &str = "miopen cache";
+
 const MAX_FILES: usize = 100_000;
 
 /// Where it keeps things: found kernels beside the user's settings, compiled ones among the caches.
@@ -36,7 +39,7 @@ pub(super) fn all(paths: &Paths) -> Vec<Check> {
         .collect();
     vec![
         Check::ok(
-            "miopen cache",
+            MIOPEN_CACHE,
             format!("{} kept by MIOpen: {}", size_text(bytes), named.join(", ")),
         )
         .advise("Clear it if decoding became slow or wrong after a ROCm update")

@@ -28,7 +28,7 @@ struct InSight {
 
 impl Plugin for InSight {
     fn debug_name(&self) -> &'static str {
-        "focus in sight"
+        "focus-in-sight"
     }
 
     fn input_hook(&mut self, _ctx: &Context, input: &mut RawInput) {

@@ -143,7 +143,7 @@ fn window_ui(ui: &mut Ui, view: &mut View<'_>) {
 /// A menu that was open does not stay above a question that comes.
 fn close_menus(ctx: &Context) {
     let modal = ctx.memory(egui::Memory::top_modal_layer);
-    let id = Id::unique("modal of the frame before");
+    let id = Id::unique("modal-of-the-frame-before");
     let before = ctx.data_mut(|data| {
         let kept = data.get_temp_mut_or_default::<Option<LayerId>>(id);
         std::mem::replace(kept, modal)

@@ -13,6 +13,7 @@ use egui::{
 use crate::app::notices::sentence;
 use crate::ui::icons;
 use crate::ui::theme::{self, Palette};
+use crate::ui::words;
 
 /// The colours in use.
 pub fn palette(ui: &Ui) -> &'static Palette {
@@ -147,15 +148,15 @@ pub fn progress_bar(ui: &mut Ui, bar: ProgressBar) -> Response {
 
 /// Puts controls at the right end of a row. They are drawn, and walked with Tab, from left to right.
 pub fn at_right<R>(ui: &mut Ui, row: &str, contents: impl FnOnce(&mut Ui) -> R) -> R {
-    let id = Id::unique(("at right", row));
+    let id = Id::unique(("at-right", row));
     let before: f32 = ui.data(|data| data.get_temp(id)).unwrap_or_default();
     ui.add_space((ui.available_width() - before).max(0.0));
     let shown = ui.horizontal(contents);
     let width = shown.response.rect.width();
     if (width - before).abs() > 0.5 {
         ui.data_mut(|data| data.insert_temp(id, width));
-        ui.ctx()
-            .request_discard("the right end of a row is as wide as its controls");
+        // The right end of a row is as wide as its controls.
+        ui.ctx().request_discard("at-right");
     }
     shown.inner
 }
@@ -175,7 +176,7 @@ pub fn with_icon(icon: char, text: &str) -> String {
 
 /// A small rounded button that offers something to take over.
 pub fn chip(ui: &mut Ui, text: &str, explanation: &str) -> Response {
-    chip_of(ui, text, &format!("Example: {text}"), explanation)
+    chip_of(ui, text, &words::example(text), explanation)
 }
 
 /// The same by another name.
@@ -344,8 +345,8 @@ pub fn reset_button(ui: &mut Ui, own: &Own) -> bool {
     ui.scope(|ui| {
         ui.spacing_mut().button_padding.x = 1.0;
         ui.add(Button::new(icon).frame_when_inactive(false))
-            .on_hover_text(format!("Back to {value}"))
-            .accessible_name(format!("Reset {}", own.name))
+            .on_hover_text(words::back_to(value))
+            .accessible_name(words::reset(own.name))
             .clicked()
     })
     .inner

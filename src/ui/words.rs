@@ -1,4 +1,4 @@
-//! What the header, the status line and the switch of narrow windows say.
+//! What the header, the status line, the switch of narrow windows and the widgets of every page say.
 //!
 //! Whole sentences, so that they can be translated one by one.
 
@@ -108,4 +108,19 @@ pub(super) fn running(job: &RunningJob, num_waiting: usize) -> String {
         parts.push(format!("{num_waiting} waiting"));
     }
     parts.join("  ·  ")
+}
+
+// What widgets of every page say.
+
+pub(super) fn example(text: &str) -> String {
+    format!("Example: {text}")
+}
+
+/// To the value that a field has of its own.
+pub(super) fn back_to(value: &str) -> String {
+    format!("Back to {value}")
+}
+
+pub(super) fn reset(field: &str) -> String {
+    format!("Reset {field}")
 }

@@ -384,7 +384,11 @@ fn the_palette_puts_the_program_among_the_desktops_applications() {
     press_keys(&mut bench, Modifiers::NONE, Key::Enter);
     let entry = data.join("applications/org.safelight.Safelight.desktop");
     bench.until("it is there", |bench| {
-        bench.app().cx.last_word.contains("among the applications")
+        bench
+            .app()
+            .cx
+            .last_word
+            .contains("added to the applications menu")
     });
     let entry = std::fs::read_to_string(entry).expect("an entry");
     let program = std::env::current_exe().unwrap();

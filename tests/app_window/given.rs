@@ -34,7 +34,7 @@ fn a_folder_with_one_picture_is_that_picture_and_one_without_is_refused() {
     fs::create_dir(&folder).unwrap();
     bench.drop_file(&folder);
     bench.until("it is refused", |bench| {
-        bench.has("Expected a folder with pictures, found none in it")
+        bench.has("There are no pictures in this folder")
     });
     bench.picture_file("shots/only.png", 64, 64);
     bench.drop_file(&folder);

@@ -113,13 +113,13 @@ fn of_more_files_than_places_the_first_can_go_into_the_form() {
     bench.until("the first is there", |bench| {
         bench.has("Start picture a.png")
     });
-    bench.assert_shows("Only one of 3 files was taken: a.png");
+    bench.assert_shows("Only one of 3 files is used: a.png");
     let mut bench = pair();
     bench.drop_files(&[&paths[0], &paths[1], &paths[2]]);
     bench.until("it is asked", |bench| bench.has("files at once"));
     bench.press("Put the first two into the form");
     bench.until("two are there", |bench| bench.has("End picture b.png"));
-    bench.assert_shows("Only a.png and b.png of 3 files were taken");
+    bench.assert_shows("Not all of 3 files are used, only these: a.png, b.png");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_clip_cannot_be_an_end_and_stands_at_the_start_instead() {
     bench.until("its last frame is there", |bench| {
         bench.has("Last frame of boat.mp4")
     });
-    bench.assert_shows("Boat.mp4 is a clip: it is continued from its end");
+    bench.assert_shows("Boat.mp4 is a clip: it is extended");
     let swap = bench
         .harness
         .get_by_role_and_label(Role::Button, "Swap pictures");

@@ -157,7 +157,7 @@ fn a_second_window_leaves_the_queue_to_the_first() {
         startup.paths = Some(data);
     });
     other.until("it is told", |other| {
-        other.has("Another window of Safelight has the queue")
+        other.has("Another Safelight window already keeps the queue")
     });
     other.assert_no_job();
     assert!(other.app().queue.waiting.is_empty());
@@ -175,14 +175,14 @@ fn what_could_not_be_written_is_written_as_soon_as_that_is_possible() {
     fs::create_dir(&path).unwrap();
     bench.start_job();
     bench.until("it is told", |bench| {
-        bench.has("The queue could not be kept")
+        bench.has("The queue could not be saved")
     });
     // No later change is left that would be written by itself.
     bench.assert_no_job();
     fs::remove_dir(&path).unwrap();
     until_kept(&mut bench, 1);
     bench.until("the warning is over", |bench| {
-        !bench.has("The queue could not be kept")
+        !bench.has("The queue could not be saved")
     });
     bench.until("it rests", |bench| bench.next_repaint().is_none());
 }

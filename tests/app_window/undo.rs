@@ -131,5 +131,5 @@ fn a_form_that_is_another_jobs_by_now_stays_and_that_is_said() {
     let form = bench.app().cx.form.clone();
     undo(&mut bench);
     assert_eq!(bench.app().cx.form, form);
-    bench.assert_shows("The form is another job's by now");
+    bench.assert_shows("The form now holds the settings of another job");
 }

@@ -6,6 +6,7 @@ use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::PlayerCommand;
 use safelight::app::inputs::Slot;
 use safelight::app::player::Viewing;
+use safelight::app::player::compare::CompareMode;
 use safelight::app::player::zoom::Zoom;
 use safelight::app::state::Page;
 use safelight_core::job::JobOutcome;
@@ -158,6 +159,39 @@ fn full_screen_from_another_page_shows_the_picture_and_a_page_ends_it() {
 }
 
 #[test]
+fn full_screen_shows_a_comparison_with_both_its_rows_of_buttons() {
+    let (mut bench, sent) = finished(2);
+    bench.app().cx.push(PlayerCommand::CompareWith(sent[0].id));
+    bench.settle();
+    assert_eq!(key(&mut bench, Key::F11), [true]);
+    assert!(bench.harness.query_by_label("Generate").is_none());
+    let window = bench.harness.ctx.content_rect();
+    bench.harness.hover_at(window.center());
+    bench.until("the bar is there", |bench| bench.has("Leave full screen"));
+    bench.settle();
+    let place = |bench: &Bench, name: &str| {
+        let is_here = |rect: &egui::Rect| window.contains_rect(*rect);
+        let rect = bench.harness.get_by_label(name).rect();
+        assert!(is_here(&rect), "{name} at {rect:?}");
+        rect
+    };
+    // Those of every clip, and below them those of a comparison.
+    let player = place(&bench, "Next frame");
+    for name in ["Wipe", "Difference", "Swap A and B", "Close"] {
+        assert!(place(&bench, name).top() >= player.bottom(), "{name}");
+    }
+    bench.press("Wipe");
+    let mode = bench.app().watch.compare.as_ref().map(|it| it.mode);
+    assert_eq!(mode, Some(CompareMode::Wipe));
+    bench.until("the bar has faded", |bench| {
+        bench.harness.remove_cursor();
+        !bench.has("Leave full screen")
+    });
+    assert_eq!(key(&mut bench, Key::Escape), [false]);
+    assert_eq!(bench.app().watch.viewing, Viewing::Compare);
+}
+
+#[test]
 fn viewer_and_strip_have_the_menu_of_the_gallery() {
     let (mut bench, sent) = finished(2);
     bench.press("Pause");
@@ -224,6 +258,27 @@ fn delete_throws_away_what_is_shown_and_undo_brings_it_back_into_the_strip() {
     }
     bench.until("none is left", |bench| !bench.has("Result 1"));
     assert!(!bench.has("More") && bench.app().queue.results.is_empty());
+}
+
+#[test]
+fn a_file_that_plays_is_deleted_and_plays_again_after_undo() {
+    let (mut bench, _) = finished(1);
+    let clip = bench.clip_file("walk.mp4", 48, 32, 12);
+    let path = bench.home.path().join("clips/walk.mp4");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::rename(clip, &path).unwrap();
+    bench.app().cx.push(PlayerCommand::PlayFile(path.clone()));
+    bench.until("it plays", |bench| bench.has("The file walk.mp4"));
+    bench.harness.key_press(Key::Delete);
+    bench.until("it has gone", |bench| {
+        !path.exists() && bench.app().watch.viewing != Viewing::File
+    });
+    bench.press("Undo");
+    bench.until("it plays again", |bench| {
+        bench.app().watch.viewing == Viewing::File && bench.has("The file walk.mp4")
+    });
+    assert!(path.exists());
+    bench.until("its frames are there", |bench| bench.has("12 frames"));
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn two_files_of_other_lengths_and_sizes_are_compared() {
     for name in ["Wipe", "Difference", "Side by side"] {
         bench.press(name);
     }
-    bench.assert_shows("its settings are not known");
+    bench.assert_shows("settings unknown");
     let missing = bench.home.path().join("gone.png");
     run(
         &mut bench,

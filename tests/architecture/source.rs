@@ -69,6 +69,81 @@ pub fn names(code: &str, name: &str) -> bool {
     })
 }
 
+/// A string of a source, as it is written there.
+pub struct Literal<'a> {
+    pub text: &'a str,
+    /// Counted from 1.
+    pub line: usize,
+    /// All of the source before it.
+    pub before: &'a str,
+}
+
+/// The strings of a source in their order, those in comments and those of bytes left out.
+pub fn literals(source: &str) -> Vec<Literal<'_>> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(next) = source[at..].find(['"', '/', '\'']) {
+        let start = at + next;
+        let rest = &source[start..];
+        at = if rest.starts_with("//") {
+            start + rest.find('\n').unwrap_or(rest.len())
+        } else if rest.starts_with('"') {
+            let before = &source[..start];
+            let hashes = before.len() - before.trim_end_matches('#').len();
+            let opening = &before[..before.len() - hashes];
+            let text = &rest[1..];
+            let length = if opening.ends_with('r') {
+                text.find(&format!("\"{}", "#".repeat(hashes)))
+            } else {
+                end_of_string(text)
+            };
+            let length = length.unwrap_or(text.len());
+            let is_bytes = opening.trim_end_matches('r').ends_with('b');
+            if !is_bytes {
+                found.push(Literal {
+                    text: &text[..length],
+                    line: before.matches('\n').count() + 1,
+                    before,
+                });
+            }
+            start + 1 + length + 1 + hashes
+        } else if rest.starts_with("'\\") {
+            // A letter such as '\'' or '\\'; what stands behind it is no string.
+            start + 2 + rest[3..].find('\'').unwrap_or_default() + 2
+        } else if rest.starts_with("'\"'") {
+            start + 3
+        } else {
+            start + 1
+        };
+        at = at.min(source.len());
+    }
+    found
+}
+
+/// Where the quote stands that ends a string.
+fn end_of_string(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    text.char_indices().find_map(|(at, letter)| {
+        let ends = letter == '"' && !is_escaped;
+        is_escaped = letter == '\\' && !is_escaped;
+        ends.then_some(at)
+    })
+}
+
+#[test]
+fn strings_are_found_behind_letters_comments_and_quotes() {
+    let source = concat!(
+        "let a = '\"'; // \"no\"\n",
+        "let b = (\"a \\\" b\", '\\'', \"c\", b\"bytes\");\n",
+        "let d = r#\"raw \" one\"#;\n",
+    );
+    let found: Vec<_> = literals(source)
+        .iter()
+        .map(|literal| (literal.line, literal.text))
+        .collect();
+    assert_eq!(found, [(2, r#"a \" b"#), (2, "c"), (3, r#"raw " one"#)]);
+}
+
 #[test]
 fn names_are_found_as_words_in_code_and_nowhere_else() {
     let found = |source: &str, name: &str| names(&code_with_whole_paths(source), name);

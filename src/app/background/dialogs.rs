@@ -10,14 +10,11 @@ use safelight_core::job::{JobError, JobErrorKind};
 
 use crate::app::background::Background;
 use crate::app::background::guard::guarded;
+use crate::app::background::words;
 use crate::app::pending::Pending;
 
 /// A dialog that ends sooner was never shown: there is no file chooser on this machine.
 const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
-
-/// What can be done where there is no file chooser.
-const INSTEAD: &str =
-    "Drop a file onto the window or type its path, or install xdg-desktop-portal or zenity";
 
 impl Background {
     /// Asks somebody in a dialog; nothing came of it where nothing was chosen.
@@ -25,7 +22,7 @@ impl Background {
         &self,
         ask: impl FnOnce() -> Option<T> + Send + 'static,
     ) -> Pending<Option<T>> {
-        self.ask_or(INSTEAD, ask)
+        self.ask_or(words::INSTEAD_OF_DIALOG, ask)
     }
 
     /// The same, with other advice where there is no file chooser.
@@ -55,9 +52,5 @@ impl Background {
 }
 
 fn no_dialog(instead: &str) -> JobError {
-    JobError::new(
-        JobErrorKind::Internal,
-        "this desktop offers no file chooser",
-    )
-    .advise(instead)
+    JobError::new(JobErrorKind::Internal, words::NO_DIALOG).advise(instead)
 }

@@ -7,9 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use safelight_core::job::{JobError, JobErrorKind};
 
-/// Said where a decoder did not survive a file.
-pub(in crate::app) const NOT_SURVIVED: &str =
-    "the file is damaged in a way that its reader does not survive";
+use crate::app::background::words;
+
+pub(in crate::app) use crate::app::background::words::NOT_SURVIVED;
 
 /// Does the work; `None` where it panics, which the panic hook has logged.
 pub(in crate::app) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
@@ -22,7 +22,7 @@ pub(in crate::app) fn survived<T>(
 ) -> Result<T, JobError> {
     guarded(work).unwrap_or_else(|| {
         let err = JobError::new(JobErrorKind::Internal, NOT_SURVIVED);
-        Err(err.advise("Try another file. Nothing else is lost"))
+        Err(err.advise(words::TRY_ANOTHER_FILE))
     })
 }
 

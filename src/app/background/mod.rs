@@ -5,6 +5,7 @@
 
 mod dialogs;
 pub(in crate::app) mod guard;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -141,8 +142,8 @@ impl Background {
     pub fn open_folder(&self, folder: PathBuf) {
         self.attempt("open-folder", move || {
             open_outside(&folder).map_err(|why| {
-                JobError::new(JobErrorKind::Disk, "no file manager could be opened")
-                    .advise(format!("The folder is {}", folder.display()))
+                JobError::new(JobErrorKind::Disk, words::NO_FILE_MANAGER)
+                    .advise(words::folder_is(&folder))
                     .detail(why)
             })
         });
@@ -175,8 +176,8 @@ impl Drop for Background {
 fn do_all(waiting: &Receiver<Work>, problems: &Postbox<JobError>) {
     for work in waiting {
         if guarded(work).is_none() {
-            let err = JobError::new(JobErrorKind::Internal, "work on files ended in the middle")
-                .advise("Do it once more. The log says where it ended");
+            let err =
+                JobError::new(JobErrorKind::Internal, words::WORK_ENDED).advise(words::DO_AGAIN);
             problems.post(err);
         }
     }
@@ -196,10 +197,10 @@ fn spawn<T: Send + 'static>(
 /// Opens a file or folder with whatever the desktop opens such things with; or why not.
 pub fn open_outside(path: &Path) -> Result<(), String> {
     let output = Command::new("xdg-open").arg(path).output();
-    let output = output.map_err(|err| format!("xdg-open: {err}"))?;
+    let output = output.map_err(|err| words::not_opened(&err))?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     let is_done = output.status.success();
-    let why = || format!("xdg-open: {said}");
+    let why = || words::not_opened(&said);
     is_done.then_some(()).ok_or_else(why)
 }
 

@@ -8,6 +8,7 @@ use safelight_core::units::duration_text;
 
 use super::{Desktop, Message, is_looked_at, short};
 use crate::app::cx::Cx;
+use crate::app::desktop::words;
 use crate::app::notices::sentence;
 use crate::app::pending::Pending;
 use crate::app::queue::RunningJob;
@@ -39,27 +40,13 @@ impl Unseen {
         if let (1, 0, JobOutcome::Finished(output)) = (self.num_done, self.num_failed, outcome) {
             let name = output.path().file_name().unwrap_or_default();
             return Message {
-                summary: format!("Done in {after}"),
+                summary: words::done_in(after),
                 body: format!("{prompt}\n{}", name.to_string_lossy()),
             };
         }
-        let counted = [(self.num_clips, "clip"), (self.num_pictures, "picture")];
-        let counted = counted.into_iter().filter(|(count, _)| *count > 0);
-        let words = counted.map(|(count, noun)| match count {
-            1 => format!("1 {noun}"),
-            _ => format!("{count} {noun}s"),
-        });
-        let words: Vec<String> = words.collect();
-        let verb = match self.num_clips + self.num_pictures {
-            1 => "is",
-            _ => "are",
-        };
-        let done = format!("{} {verb} done", words.join(" and "));
-        let failed = match self.num_failed {
-            1 => "1 job failed".to_owned(),
-            count => format!("{count} jobs failed"),
-        };
-        let last = format!("After {after}. The last job: {prompt}");
+        let done = words::done(self.num_clips, self.num_pictures);
+        let failed = words::failed(self.num_failed);
+        let last = words::last_job(after, &prompt);
         let (summary, body) = match (self.num_done, self.num_failed) {
             (_, 0) => (done, last),
             (0, _) => (failed, last),
@@ -119,7 +106,7 @@ impl Desktop {
 fn failure(job: &RunningJob, err: &JobError) -> Message {
     let prompt = short(&job.request.prompt);
     Message {
-        summary: "A job failed".to_owned(),
+        summary: words::JOB_FAILED.to_owned(),
         body: format!("{prompt}\n{}", sentence(&err.summary)),
     }
 }

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, getuid};
 
+use crate::app::desktop::words;
+
 /// What a message begins with.
 const GREETING: &[u8] = b"safelight 1\n";
 const ANSWER: &[u8] = b"ok\n";
@@ -156,7 +158,7 @@ fn hand_over(socket: &Path, files: &[PathBuf]) -> io::Result<()> {
     if answer == ANSWER {
         Ok(())
     } else {
-        Err(io::Error::other("it is something else"))
+        Err(io::Error::other(words::OTHER_PROGRAM))
     }
 }
 
@@ -181,7 +183,7 @@ fn check_user(stream: &UnixStream, user: Uid) -> io::Result<()> {
     if other == user {
         return Ok(());
     }
-    let reason = format!("it is of user {}, not {}", other.as_raw(), user.as_raw());
+    let reason = words::other_user(other.as_raw(), user.as_raw());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
 }
 
@@ -193,7 +195,7 @@ fn receive(mut stream: UnixStream, user: Uid) -> io::Result<Vec<PathBuf>> {
     (&mut stream).take(MAX_BYTES).read_to_end(&mut message)?;
     let is_whole = (message.len() as u64) < MAX_BYTES;
     let Some(list) = message.strip_prefix(GREETING).filter(|_| is_whole) else {
-        return Err(io::Error::other("it is no list of files"));
+        return Err(io::Error::other(words::NO_LIST));
     };
     let paths = list.split(|byte| *byte == 0);
     let paths = paths.map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec())));

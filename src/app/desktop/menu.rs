@@ -8,6 +8,8 @@ use safelight_core::files::write_atomically;
 
 use super::APP_ID;
 
+use crate::app::desktop::words;
+
 const ENTRY: &str = include_str!("../../../packaging/linux/org.safelight.Safelight.desktop");
 const ICON: &[u8] = include_bytes!("../../../assets/icons/safelight-256.png");
 
@@ -24,14 +26,12 @@ fn icon_file(data: &Path) -> PathBuf {
 /// Writes the entry that starts `executable`, in place of an older one, and the icon. Gives the entry's path.
 pub fn add(data: &Path, executable: &Path) -> io::Result<PathBuf> {
     let program = executable.to_str().filter(|path| !path.contains('\n'));
-    let program = program.ok_or_else(|| {
-        let why = "the program lies in a folder whose name no entry can hold";
-        io::Error::new(io::ErrorKind::InvalidFilename, why)
-    })?;
+    let program = program
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidFilename, words::BAD_FOLDER_NAME))?;
     let entry: String = ENTRY
         .lines()
         .map(|line| match line.split_once('=') {
-            Some(("Exec", _)) => format!("Exec={} %F\n", quoted(program)),
+            Some(("Exec", _)) => ["Exec=", &quoted(program), " %F\n"].concat(),
             Some(("TryExec", _)) => format!("TryExec={}\n", program.replace('\\', r"\\")),
             _ => format!("{line}\n"),
         })

@@ -10,6 +10,7 @@ pub mod instance;
 mod menu;
 mod notification;
 pub mod place;
+mod words;
 
 use std::io;
 use std::path::PathBuf;
@@ -169,13 +170,9 @@ impl Desktop {
             drop_files(files, SHOWN, cx);
         }
         match self.adding.take() {
-            Some(Ok(entry)) => cx.say(format!(
-                "Safelight is among the applications: {}",
-                entry.display()
-            )),
+            Some(Ok(entry)) => cx.say(words::in_menu(&entry)),
             Some(Err(err)) => {
-                let summary = "no entry could be made among the applications";
-                let problem = JobError::new(JobErrorKind::Disk, summary);
+                let problem = JobError::new(JobErrorKind::Disk, words::NOT_IN_MENU);
                 cx.tell(Severity::Warning, problem.detail(err.to_string()));
             }
             None => {}
@@ -186,7 +183,7 @@ impl Desktop {
         let programs = cx.paths.as_ref().and_then(|paths| paths.programs.as_ref());
         let data = programs.map(|programs| programs.data.clone());
         let adding = cx.background.on_files(move || {
-            let data = data.ok_or_else(|| io::Error::other("there is no home folder"))?;
+            let data = data.ok_or_else(|| io::Error::other(words::NO_HOME))?;
             menu::add(&data, &std::env::current_exe()?)
         });
         self.adding = adding.unwrap_or_default();

@@ -8,6 +8,7 @@ mod reading;
 mod selection;
 mod trashing;
 pub mod wishes;
+mod words;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

@@ -14,6 +14,7 @@ use crate::app::cx::Cx;
 use crate::app::gallery::Gallery;
 use crate::app::gallery::librarian::Errand;
 use crate::app::gallery::wishes::TrashWish;
+use crate::app::gallery::words;
 use crate::app::notices::{Cause, Notice, NoticeAction, Severity};
 use crate::app::pending::Pending;
 use crate::app::queue::JobQueue;
@@ -72,7 +73,7 @@ impl Bin {
 
 impl Gallery {
     pub(super) fn trash(&mut self, wishes: Vec<TrashWish>, queue: &JobQueue, cx: &mut Cx) {
-        let id = cx.undo.push(deletion_of(wishes.len()), Undo::Results);
+        let id = cx.undo.push(words::delete(wishes.len()), Undo::Results);
         self.do_with_trash(TrashErrand::Put(id, wishes), queue, cx);
     }
 
@@ -121,9 +122,7 @@ impl Gallery {
             .into_iter()
             .partition(|wish| is_being_written(&wish.path));
         for wish in written {
-            let path = wish.path.display();
-            let why = format!("the running job writes this file: {path}");
-            results.problems.push(why);
+            results.problems.push(words::is_being_written(&wish.path));
         }
         let trash = Trash::new(paths.trash());
         let needed: HashSet<PathBuf> = queue
@@ -170,13 +169,7 @@ impl Gallery {
         }
         if num_results > 0 {
             self.bin.batches.insert(id, trashed);
-            cx.notices.show_undo(
-                id,
-                match num_results {
-                    1 => "1 result is in the trash".to_owned(),
-                    more => format!("{more} results are in the trash"),
-                },
-            );
+            cx.notices.show_undo(id, words::in_trash(num_results));
         } else {
             // It may be on its way back already, of which nothing comes.
             drop(cx.undo.take(Some(id)));
@@ -188,10 +181,10 @@ impl Gallery {
         }
         let what = match problems.as_slice() {
             [] => return,
-            [one] => format!("not deleted: {one}"),
-            [first, ..] => format!("{} files were not deleted: {first}", problems.len()),
+            [one] => words::not_deleted(one),
+            [first, ..] => words::several_not_deleted(problems.len(), first),
         };
-        let notice = notice_of(what, "They are where they were", &problems, num_results);
+        let notice = notice_of(what, words::UNMOVED, &problems, num_results);
         cx.notices.show(notice);
     }
 
@@ -203,36 +196,29 @@ impl Gallery {
         } = results;
         let num_results = restored.len();
         let mut again = Vec::new();
-        let mut advice = "The trash was emptied, or another program has taken it";
+        let mut advice = words::TRASH_EMPTIED;
         if !failed.is_empty() {
             // They can be tried again, and do not stand in the way of what went before them.
             let id = cx
                 .undo
-                .push_behind(deletion_of(failed.len()), Undo::Results);
+                .push_behind(words::delete(failed.len()), Undo::Results);
             self.bin.batches.insert(id, failed);
             again.push(NoticeAction {
-                label: "Try again",
+                label: words::TRY_AGAIN,
                 ..NoticeAction::undo(id)
             });
-            advice = "The desktop's trash still has it";
+            advice = words::STILL_IN_TRASH;
         }
         if num_results > 0 {
             self.selection.expect(restored);
-            cx.say("Back from the trash");
+            cx.say(words::BACK_FROM_TRASH);
             self.look_again();
         }
         if let Some(first) = problems.first() {
-            let what = format!("not brought back: {first}");
+            let what = words::not_restored(first);
             let notice = notice_of(what, advice, &problems, num_results);
             cx.notices.show(notice.with(again));
         }
-    }
-}
-
-fn deletion_of(count: usize) -> String {
-    match count {
-        1 => "delete a result".to_owned(),
-        more => format!("delete {more} results"),
     }
 }
 
@@ -252,9 +238,7 @@ impl TrashedResults {
     fn put(&mut self, trash: &Trash, wish: TrashWish, needed: &HashSet<PathBuf>) {
         let files = files_of(&wish.path, wish.is_frame);
         if let Some(file) = files.iter().find(|file| needed.contains(*file)) {
-            let path = file.display();
-            let why = format!("a job in the queue begins with this file: {path}");
-            self.problems.push(why);
+            self.problems.push(words::is_needed(file));
             return;
         }
         let mut trashed = Vec::new();
@@ -288,13 +272,11 @@ impl RestoredResults {
             is_whole = false;
             // Where the trash was emptied there is nothing to try again.
             let is_there = file.file.exists();
-            let gone = || {
-                format!(
-                    "this file is not in the trash any more: {}",
-                    file.from.display()
-                )
+            let problem = if is_there {
+                err.to_string()
+            } else {
+                words::not_in_trash(&file.from)
             };
-            let problem = if is_there { err.to_string() } else { gone() };
             self.problems.push(problem);
             is_there
         });

@@ -11,6 +11,7 @@ use safelight_core::restore;
 
 use crate::app::inputs::opening::may_move;
 use crate::app::inputs::slots::Placing;
+use crate::app::inputs::words;
 
 /// Pictures of one folder that are taken, and may become a job each.
 const MAX_PICTURES: usize = 500;
@@ -62,10 +63,12 @@ fn is_clip_with_settings(path: &Path) -> bool {
 /// The pictures right in the folder, in the order of their names.
 fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, JobError> {
     let refused = |what: String| {
-        let what = format!("{what}: {}", folder.display());
-        JobError::new(JobErrorKind::InvalidRequest, what)
+        JobError::new(
+            JobErrorKind::InvalidRequest,
+            words::of_folder(&what, folder),
+        )
     };
-    let unreadable = |err: io::Error| refused(format!("the folder cannot be read ({err})"));
+    let unreadable = |err: io::Error| refused(words::folder_unread(&err));
     let mut pictures = Vec::new();
     for entry in folder.read_dir().map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
@@ -73,13 +76,12 @@ fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, JobError> {
             pictures.push(path);
         }
         if pictures.len() > MAX_PICTURES {
-            let what = format!("expected a folder of at most {MAX_PICTURES} pictures, found more");
-            return Err(refused(what).advise("Select some of its pictures and drop those"));
+            let what = words::too_many_pictures(MAX_PICTURES);
+            return Err(refused(what).advise(words::DROP_SOME));
         }
     }
     if pictures.is_empty() {
-        let what = "expected a folder with pictures, found none in it".to_owned();
-        return Err(refused(what).advise("Folders within it are not looked into"));
+        return Err(refused(words::NO_PICTURES.to_owned()).advise(words::INNER_FOLDERS));
     }
     pictures.sort_unstable();
     Ok(pictures)

@@ -14,6 +14,7 @@ use safelight_core::media::{self, MediaError, Picture};
 
 use crate::app::background::guard::{self, NOT_SURVIVED};
 use crate::app::inputs::slots::{Continued, Placing, Source};
+use crate::app::inputs::words;
 
 /// A file as it will stand in the form.
 pub struct OpenedInput {
@@ -76,8 +77,7 @@ pub fn open_input(path: &Path) -> Result<OpenedInput, JobError> {
 fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, JobError>) -> Result<T, JobError> {
     guard::guarded(read).unwrap_or_else(|| {
         let text = format!("{NOT_SURVIVED}: {}", path.display());
-        Err(JobError::new(JobErrorKind::InvalidRequest, text)
-            .advise("Choose another file, or save it anew with another program"))
+        Err(JobError::new(JobErrorKind::InvalidRequest, text).advise(words::SAVE_ANEW))
     })
 }
 
@@ -204,17 +204,15 @@ fn thumb(picture: &Picture) -> Result<Picture, JobError> {
 }
 
 fn keep_error(err: &dyn std::error::Error) -> JobError {
-    JobError::from_error(JobErrorKind::Disk, err).advise("Save the picture as a file and drop that")
+    JobError::from_error(JobErrorKind::Disk, err).advise(words::DROP_AS_FILE)
 }
 
 fn picture_error(err: &MediaError) -> JobError {
-    JobError::from_error(JobErrorKind::InvalidRequest, err)
-        .advise("Choose another picture, or a clip to continue")
+    JobError::from_error(JobErrorKind::InvalidRequest, err).advise(words::OTHER_PICTURE)
 }
 
 fn clip_error(err: &MediaError) -> JobError {
-    JobError::from_error(JobErrorKind::InvalidRequest, err)
-        .advise("Choose another clip, or drop a picture of its last frame")
+    JobError::from_error(JobErrorKind::InvalidRequest, err).advise(words::OTHER_CLIP)
 }
 
 #[cfg(test)]

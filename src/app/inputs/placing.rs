@@ -9,13 +9,13 @@ use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, Picture};
 
 use crate::app::commands::{InputsCommand, LorasCommand, PlayerCommand, QueueCommand};
 use crate::app::cx::Cx;
-use crate::app::form::thing_of;
 use crate::app::inputs::folders::unfold;
 use crate::app::inputs::opening::{
     OpenedInput, OpenedInputs, continue_file, continue_result, keep_pasted, keep_picture,
     open_inputs, opened_one,
 };
 use crate::app::inputs::slots::{Placing, Slot};
+use crate::app::inputs::words;
 use crate::app::inputs::{Input, Inputs, second_slot};
 use crate::app::models::Models;
 use crate::app::notices::{Cause, Notice, Severity};
@@ -107,19 +107,22 @@ impl Inputs {
         self.picking = cx.background.ask(move || {
             let dialog = match slot {
                 Slot::Start => rfd::FileDialog::new()
-                    .set_title("Choose a start picture, or a clip to continue")
+                    .set_title(words::CHOOSE_START)
                     .add_filter(
-                        "Pictures and clips",
+                        words::PICTURES_AND_CLIPS,
                         &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
                     ),
                 Slot::End => rfd::FileDialog::new()
-                    .set_title("Choose an end picture")
-                    .add_filter("Pictures", &PICTURE_ENDINGS),
+                    .set_title(words::CHOOSE_END)
+                    .add_filter(words::PICTURES, &PICTURE_ENDINGS),
                 Slot::Mask => rfd::FileDialog::new()
-                    .set_title("Choose a mask: white is regenerated, black stays")
-                    .add_filter("Pictures", &PICTURE_ENDINGS),
+                    .set_title(words::CHOOSE_MASK)
+                    .add_filter(words::PICTURES, &PICTURE_ENDINGS),
             };
-            Some((slot, dialog.add_filter("All files", &["*"]).pick_file()?))
+            Some((
+                slot,
+                dialog.add_filter(words::ALL_FILES, &["*"]).pick_file()?,
+            ))
         });
     }
 
@@ -273,17 +276,14 @@ impl Inputs {
                 form.size = SizeChoice::Auto;
             }
             if wish.is_some_and(|wish| wish != slot) {
-                let text = format!("{name} is a clip: it is continued from its end");
-                let what = if wish == Some(Slot::Mask) {
-                    "A mask"
+                let why = if wish == Some(Slot::Mask) {
+                    words::MASK_IS_PICTURE
                 } else {
-                    "An end picture"
+                    words::END_IS_PICTURE
                 };
+                let text = words::clip_is_extended(&name);
                 let notice = JobError::new(JobErrorKind::InvalidRequest, text);
-                cx.tell(
-                    Severity::Info,
-                    notice.advise(format!("{what} is a picture")),
-                );
+                cx.tell(Severity::Info, notice.advise(why));
             }
         }
         let is_picture = self.clip().is_none();
@@ -309,21 +309,17 @@ impl Inputs {
 
 fn say_left_out(form: &GenerateForm, num_files: usize, taken: &[String], cx: &mut Cx) {
     let model = cx.models.of(form);
-    let thing = thing_of(model);
-    let reason = match model.and_then(second_slot) {
-        Some(Slot::Mask) => "There is one picture and one mask".to_owned(),
-        Some(_) => "A clip has one start and one end picture".to_owned(),
-        None => format!("A {thing} starts from one picture"),
+    let makes_pictures = model.is_some_and(|model| model.family.makes_pictures);
+    let why = match model.and_then(second_slot) {
+        Some(Slot::Mask) => words::ONE_MASK,
+        Some(_) => words::ONE_END,
+        None if makes_pictures => words::ONE_START_OF_PICTURE,
+        None => words::ONE_START_OF_CLIP,
     };
     let text = match taken {
-        [one] => format!("only one of {num_files} files was taken: {one}"),
-        _ => format!(
-            "only {} of {num_files} files were taken",
-            taken.join(" and ")
-        ),
+        [one] => words::one_taken(num_files, one),
+        _ => words::some_taken(num_files, &taken.join(", ")),
     };
-    let notice = JobError::new(JobErrorKind::InvalidRequest, text).advise(format!(
-        "{reason}. Press Generate, then drop the next one: it waits in the queue"
-    ));
+    let notice = JobError::new(JobErrorKind::InvalidRequest, text).advise(why);
     cx.tell(Severity::Info, notice);
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::{Paths, Settings, own_runtime};
 
+use crate::app::library::words;
 use crate::worker::engine_executable;
 
 /// Looks whether the engine could start; runs on a thread of its own.
@@ -16,24 +17,16 @@ pub fn check_runtime(paths: Paths) -> CheckEngine {
     Arc::new(move |settings| {
         let engine = engine_executable();
         if !engine.is_file() {
-            return Err(JobError::new(
-                JobErrorKind::Device,
-                "the engine that computes clips is not beside this program",
-            )
-            .advise("Install Safelight again, or build it with `cargo xtask run`")
-            .detail(format!("expected an executable: {}", engine.display())));
+            return Err(JobError::new(JobErrorKind::Device, words::NO_ENGINE)
+                .advise(words::NO_ENGINE_ADVICE)
+                .detail(words::engine_is(&engine)));
         }
         own_runtime(settings, &paths.cache)
             .map(drop)
             .map_err(|err| {
-                JobError::new(
-                JobErrorKind::Device,
-                "libtorch is missing, so no clip can be computed yet",
-            )
-            .advise(
-                "Run `cargo xtask setup`, or choose a folder with libtorch 2.11.0 in the settings",
-            )
-            .detail(format!("{err}\n{err:?}"))
+                JobError::new(JobErrorKind::Device, words::NO_LIBTORCH)
+                    .advise(words::NO_LIBTORCH_ADVICE)
+                    .detail(format!("{err}\n{err:?}"))
             })
     })
 }

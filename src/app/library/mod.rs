@@ -8,6 +8,7 @@ pub mod remembered;
 pub mod rows;
 mod searching;
 pub mod survey;
+mod words;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

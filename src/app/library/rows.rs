@@ -7,6 +7,7 @@ use safelight_core::model::{InputUse, ModelSpec};
 use safelight_core::units::{GIB, size_text};
 
 use crate::app::form::thing_of;
+use crate::app::library::words;
 
 /// Models that were used lately, above all others.
 const MAX_RECENT: usize = 3;
@@ -87,14 +88,7 @@ impl Rows {
                 Place::Known(_) => 4,
             }
         };
-        let headings = [
-            "Favourites",
-            "Used recently",
-            "On this disk",
-            "Something is missing or wrong",
-            "To download",
-            "Not supported by this version",
-        ];
+        let headings = words::HEADINGS;
         let mut found: Vec<Vec<usize>> = vec![Vec::new(); headings.len()];
         for (at, model) in self.models.iter().enumerate() {
             if is_found(model) {
@@ -145,17 +139,17 @@ impl Rows {
 pub fn needs_text(spec: &ModelSpec) -> &'static str {
     use InputUse::{No, Optional, Required};
     if spec.mask == Required {
-        return "picture and mask";
+        return words::FROM_PICTURE_AND_MASK;
     }
     match (spec.start_image, spec.end_image) {
-        (No, No) => "text",
-        (Optional, No) => "text or picture",
-        (Required, No) => "picture",
-        (Required, Optional) => "picture, or first and last",
-        (Optional, Optional) => "text, picture, or first and last",
-        (Optional | Required, Required) => "first and last picture",
-        (No, Optional) => "text or last picture",
-        (No, Required) => "last picture",
+        (No, No) => words::FROM_TEXT,
+        (Optional, No) => words::FROM_TEXT_OR_PICTURE,
+        (Required, No) => words::FROM_PICTURE,
+        (Required, Optional) => words::FROM_PICTURE_OR_BOTH,
+        (Optional, Optional) => words::FROM_ANY,
+        (Optional | Required, Required) => words::FROM_BOTH,
+        (No, Optional) => words::FROM_TEXT_OR_LAST,
+        (No, Required) => words::FROM_LAST,
     }
 }
 
@@ -175,11 +169,7 @@ fn of_spec(at: usize, spec: &ModelSpec) -> Listed {
         id: spec.id.clone(),
         place: Place::Here(at),
         name: spec.name.clone(),
-        facts: format!(
-            "{family} {}  ·  {thing}s from {}",
-            spec.variant,
-            needs_text(spec)
-        ),
+        facts: words::facts(spec, needs_text(spec)),
         size: size_text(spec.bytes),
         ailment: None,
         haystack: haystack.join(" ").to_lowercase(),
@@ -188,11 +178,11 @@ fn of_spec(at: usize, spec: &ModelSpec) -> Listed {
 
 fn of_unusable(at: usize, model: &UnusableModel) -> Listed {
     let facts = match (&model.needs[..], model.ailment) {
-        ([], Ailment::Incomplete) => "A file is missing".to_owned(),
-        ([], Ailment::Broken) => "Something is wrong with it".to_owned(),
-        ([], Ailment::Unsupported) => "Of a kind that this version cannot run".to_owned(),
-        ([one], _) => format!("Needs {}", one.what),
-        (several, _) => format!("Needs {} more files", several.len()),
+        ([], Ailment::Incomplete) => words::FILE_MISSING.to_owned(),
+        ([], Ailment::Broken) => words::WRONG.to_owned(),
+        ([], Ailment::Unsupported) => words::UNSUPPORTED.to_owned(),
+        ([one], _) => words::needs(&one.what),
+        (several, _) => words::needs_files(several.len()),
     };
     let path = model.path.display().to_string();
     Listed {
@@ -210,7 +200,7 @@ fn of_known(at: usize, entry: &CatalogEntry) -> Listed {
     let family = entry.family.label;
     let size = match entry.bytes_to_fetch() {
         Some(bytes) => size_text(bytes),
-        None => format!("about {} GiB", entry.about_bytes_to_fetch().div_ceil(GIB)),
+        None => words::about_gib(entry.about_bytes_to_fetch().div_ceil(GIB)),
     };
     let haystack = [
         &entry.name,

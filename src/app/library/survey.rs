@@ -16,10 +16,10 @@ use safelight_core::memory::{
 };
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings, own_runtime};
-use safelight_core::units::gib_text;
 
 use crate::app::form::whole_form;
 use crate::app::inputs::Sources;
+use crate::app::library::words;
 use crate::app::memory::course::Course;
 use crate::telemetry::{self, Device, DeviceQuery, Roots, host};
 use crate::worker::Estimates;
@@ -187,7 +187,7 @@ impl Judge<'_> {
             extend: None,
         };
         let form = GenerateForm {
-            prompt: "a plan".to_owned(),
+            prompt: "plan".to_owned(),
             ..GenerateForm::default()
         };
         let form = whole_form(&form, spec, sources, self.settings);
@@ -213,7 +213,7 @@ impl Judge<'_> {
             && let Some(narrow) = sketch(true)
             && narrow.word < FitWord::TooLarge
         {
-            let way = "Use fp8 or GGUF files of it".to_owned();
+            let way = words::USE_SMALLER_FILES.to_owned();
             fit.ways.insert(0, way);
             fit.ways.truncate(MAX_WAYS);
         }
@@ -269,7 +269,7 @@ impl Judge<'_> {
         let largest = entry.largest_part_bytes(is_cpu);
         let free = facts.budget(&self.settings.memory.choice()).available_bytes;
         let (word, text) = if largest == 0 {
-            let text = "Its size is not known before it is here".to_owned();
+            let text = words::SIZE_UNKNOWN.to_owned();
             (FitWord::Unknown, text)
         } else {
             let word = if largest + BESIDE_WEIGHTS_BYTES <= free {
@@ -279,9 +279,7 @@ impl Judge<'_> {
             } else {
                 FitWord::TooLarge
             };
-            let [largest, free] = [largest, free].map(gib_text);
-            let text = format!("Its largest part is about {largest} GiB, {free} GiB are free");
-            (word, text)
+            (word, words::largest_part(largest, free))
         };
         Fit {
             word,

@@ -3,6 +3,7 @@
 //! Folders are listed and headers read on threads of their own. Draws nothing.
 
 mod looking;
+mod words;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,7 @@ impl LoraShelf {
         let gone = form.acting_loras().filter(|lora| self.is_gone(lora));
         gone.map(|lora| FieldError {
             field: "lora",
-            message: format!("the file of the LoRA {} is gone", lora.name()),
+            message: words::file_gone(&lora.name()),
         })
         .collect()
     }
@@ -89,7 +90,7 @@ impl LoraShelf {
         match &self.chosen(&lora.path)?.fit {
             Fit::Yes(_) => None,
             Fit::No(reason) => Some(reason.clone()),
-            Fit::Gone => Some(format!("its file is gone: {}", lora.path.display())),
+            Fit::Gone => Some(words::its_file_gone(&lora.path)),
         }
     }
 
@@ -111,7 +112,7 @@ impl LoraShelf {
             LorasCommand::Add(paths) => self.want(paths, cx),
             LorasCommand::Pick => {
                 self.picking = cx.background.ask(|| {
-                    let dialog = rfd::FileDialog::new().set_title("Choose LoRA files");
+                    let dialog = rfd::FileDialog::new().set_title(words::CHOOSE);
                     dialog.add_filter("LoRAs", &["safetensors"]).pick_files()
                 });
             }
@@ -162,11 +163,11 @@ impl LoraShelf {
         let reason = match &found.fit {
             Fit::Yes(_) => None,
             Fit::No(reason) => Some(reason.clone()),
-            Fit::Gone => Some("there is no such file".to_owned()),
+            Fit::Gone => Some(words::NO_FILE.to_owned()),
         };
         if let Some(reason) = reason {
             let err = JobError::new(JobErrorKind::InvalidRequest, reason)
-                .advise(format!("The file is {}", found.path.display()));
+                .advise(words::file_is(&found.path));
             cx.notices.show(Notice::of_input(err));
             return;
         }
@@ -175,7 +176,7 @@ impl LoraShelf {
             known.is_on = true;
         } else {
             loras.push(ChosenLora::new(found.path.clone()));
-            cx.say(format!("Added the LoRA {}", found.name()));
+            cx.say(words::added(&found.name()));
         }
         self.chosen.insert(found.path.clone(), Some(found));
     }
@@ -205,12 +206,8 @@ impl LoraShelf {
             return;
         };
         let Some(spec) = cx.model().cloned() else {
-            let text = format!(
-                "a LoRA is for a model, and there is none: {}",
-                first.display()
-            );
-            let err = JobError::new(JobErrorKind::InvalidRequest, text)
-                .advise("Choose a model, then add the LoRA again");
+            let text = words::no_model(first);
+            let err = JobError::new(JobErrorKind::InvalidRequest, text).advise(words::CHOOSE_MODEL);
             cx.tell(Severity::Warning, err);
             return;
         };

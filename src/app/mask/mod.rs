@@ -5,6 +5,7 @@
 mod opening;
 mod painter;
 pub mod tiles;
+mod words;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -206,7 +207,7 @@ impl Editor {
                     if cx.page == Page::Mask {
                         cx.show(Page::Watch);
                     }
-                    cx.say("The mask is in place");
+                    cx.say(words::IN_PLACE);
                 }
                 Said::Kept(Err(err)) => {
                     self.busy = None;
@@ -375,7 +376,7 @@ impl Masking {
         };
         let Some(paths) = &cx.paths else {
             editor.is_submit_due = false;
-            let err = JobError::new(JobErrorKind::Disk, "there is no folder to keep a mask in");
+            let err = JobError::new(JobErrorKind::Disk, words::NO_FOLDER);
             cx.tell(Severity::Error, err);
             return;
         };

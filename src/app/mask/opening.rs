@@ -9,6 +9,7 @@ use safelight_core::naming;
 
 use crate::app::inputs::Source;
 use crate::app::mask::tiles::Levels;
+use crate::app::mask::words;
 
 /// A picture and the mask to go on from.
 pub(super) struct Opened {
@@ -46,25 +47,17 @@ pub(super) fn keep(folder: &Path, picture: &Path, mask: &Mask) -> Result<PathBuf
     let path = folder.join(name);
     let made = make_private_folder(folder);
     made.map_err(|err| {
-        JobError::from_error(JobErrorKind::Disk, &err).advise(where_it_goes(folder))
+        JobError::from_error(JobErrorKind::Disk, &err).advise(words::make_room(folder))
     })?;
     media::write_mask(&path, mask.width(), mask.height(), mask.values()).map_err(|err| {
-        JobError::from_error(JobErrorKind::Disk, &err).advise(where_it_goes(folder))
+        JobError::from_error(JobErrorKind::Disk, &err).advise(words::make_room(folder))
     })?;
     make_private(&path).map_err(|err| {
-        JobError::from_error(JobErrorKind::Disk, &err).advise(where_it_goes(folder))
+        JobError::from_error(JobErrorKind::Disk, &err).advise(words::make_room(folder))
     })?;
     Ok(path)
 }
 
-fn where_it_goes(folder: &Path) -> String {
-    format!(
-        "What you painted is still here. Make room or make this folder writable, then use the mask again: {}",
-        folder.display()
-    )
-}
-
 fn opening_error(err: &MediaError) -> JobError {
-    JobError::from_error(JobErrorKind::InvalidRequest, err)
-        .advise("Choose the picture or the mask again")
+    JobError::from_error(JobErrorKind::InvalidRequest, err).advise(words::CHOOSE_AGAIN)
 }

@@ -188,7 +188,7 @@ impl Tiles {
         Tile {
             shown: Shown {
                 rect: Rect::from_min_max(corner(square.left, square.top), end),
-                picture: ctx.load_texture("picture under a mask", picture, options()),
+                picture: ctx.load_texture("picture-under-a-mask", picture, options()),
                 mask: ctx.load_texture("mask", painted, options()),
             },
             touched: Area::default(),

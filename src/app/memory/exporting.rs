@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use safelight_core::job::{JobError, JobErrorKind, JobId};
 
 use crate::app::background::Background;
+use crate::app::memory::words;
 use crate::app::pending::Pending;
 use crate::telemetry::record::Record;
 
@@ -14,18 +15,19 @@ pub(super) fn export(
     records: PathBuf,
     job: JobId,
 ) -> Pending<Option<Result<PathBuf, JobError>>> {
-    let instead = format!("Take the record as it is, from {}", records.display());
+    let instead = words::take_record(&records);
     background.ask_or(instead, move || {
         let path = rfd::FileDialog::new()
-            .set_title("Write the telemetry of this job")
+            .set_title(words::EXPORT)
             .set_file_name(format!("safelight-{job}.csv"))
-            .add_filter("Tables", &["csv"])
+            .add_filter(words::TABLES, &["csv"])
             .add_filter("JSON", &["json"])
             .save_file()?;
         let written = Record::load(&records, job).and_then(|record| record.export(&path));
-        Some(written.map(|()| path.clone()).map_err(|err| {
-            let what = format!("the telemetry cannot be written: {err}: {}", path.display());
-            JobError::new(JobErrorKind::Disk, what)
-        }))
+        Some(
+            written
+                .map(|()| path.clone())
+                .map_err(|err| JobError::new(JobErrorKind::Disk, words::not_exported(&err, &path))),
+        )
     })
 }

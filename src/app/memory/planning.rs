@@ -18,6 +18,7 @@ use crate::app::commands::{MemoryCommand, SettingsCommand};
 use crate::app::cx::Cx;
 use crate::app::memory::course::Course;
 use crate::app::memory::exporting;
+use crate::app::memory::words;
 use crate::app::notices::Severity;
 use crate::app::pending::Pending;
 use crate::telemetry::{self, Device, DeviceQuery, Roots};
@@ -182,7 +183,7 @@ impl Planning {
             self.planned = None;
         }
         match self.exporting.take().flatten() {
-            Some(Ok(path)) => cx.say(format!("Telemetry written: {}", path.display())),
+            Some(Ok(path)) => cx.say(words::exported(&path)),
             Some(Err(err)) => cx.tell(Severity::Warning, err),
             None => {}
         }

@@ -4,32 +4,8 @@
 
 use serde_json::{Map, Value};
 
-/// What is compared, and how it is called; in the order in which it is told.
-const FIELDS: [(&str, &str); 23] = [
-    ("model", "model"),
-    ("seed", "seed"),
-    ("num_steps", "steps"),
-    ("guidance_scale", "guidance"),
-    ("true_cfg_scale", "real guidance"),
-    ("guidance_scale_2", "guidance of the details"),
-    ("sampler", "sampler"),
-    ("sigma_schedule", "schedule"),
-    ("shift", "shift"),
-    ("strength", "strength"),
-    ("start_step", "first step"),
-    ("end_step", "last step"),
-    ("step_cache", "step cache"),
-    ("loras", "LoRAs"),
-    ("num_frames", "frames"),
-    ("fps", "frames a second"),
-    ("image", "start picture"),
-    ("last_image", "end picture"),
-    ("mask", "mask"),
-    ("extend", "goes on from"),
-    ("vae_tile", "tiles"),
-    ("negative_prompt", "negative prompt"),
-    ("prompt", "prompt"),
-];
+use crate::app::player::words::{self, SETTINGS, Setting};
+
 /// Longer values are cut; the whole ones are in the files.
 const MAX_CHARS: usize = 80;
 
@@ -50,13 +26,13 @@ impl Differences {
 /// Compares two requests; `None` stands for a file that carries none.
 pub fn differences(a: Option<&Value>, b: Option<&Value>) -> Differences {
     let (Some(a), Some(b)) = (a, b) else {
-        let told = |request: Option<&Value>| match request {
+        let all = |request: Option<&Value>| match request {
             Some(request) => summary(request),
-            None => vec!["its settings are not known".to_owned()],
+            None => vec![words::UNKNOWN_SETTINGS.to_owned()],
         };
         return Differences {
-            a: told(a),
-            b: told(b),
+            a: all(a),
+            b: all(b),
         };
     };
     let mut found = Differences::default();
@@ -66,14 +42,15 @@ pub fn differences(a: Option<&Value>, b: Option<&Value>) -> Differences {
         found.a.push(size_a);
         found.b.push(size_b);
     }
-    for (key, label) in FIELDS {
+    for setting in &SETTINGS {
+        let key = setting.key;
         if a[key] != b[key] {
-            found.a.push(words(label, &a[key]));
-            found.b.push(words(label, &b[key]));
+            found.a.push(told(setting, &a[key]));
+            found.b.push(told(setting, &b[key]));
         }
     }
     if found == Differences::default() {
-        let same = vec!["the same settings".to_owned()];
+        let same = vec![words::SAME_SETTINGS.to_owned()];
         return Differences {
             a: same.clone(),
             b: same,
@@ -83,33 +60,33 @@ pub fn differences(a: Option<&Value>, b: Option<&Value>) -> Differences {
 }
 
 fn summary(request: &Value) -> Vec<String> {
-    let told = ["model", "seed", "num_steps", "prompt"];
-    FIELDS
+    let main = ["model", "seed", "num_steps", "prompt"];
+    SETTINGS
         .iter()
-        .filter(|(key, _)| told.contains(key) && !request[*key].is_null())
-        .map(|(key, label)| words(label, &request[*key]))
+        .filter(|setting| main.contains(&setting.key) && !request[setting.key].is_null())
+        .map(|setting| told(setting, &request[setting.key]))
         .collect()
 }
 
 fn size(request: &Value) -> String {
     match (request["width"].as_u64(), request["height"].as_u64()) {
         (Some(width), Some(height)) => format!("{width} × {height}"),
-        _ => "no known size".to_owned(),
+        _ => words::UNKNOWN_SIZE.to_owned(),
     }
 }
 
 /// `seed 12`, `no mask`, `start picture boat.png`.
-fn words(label: &str, value: &Value) -> String {
+fn told(setting: &Setting, value: &Value) -> String {
     match value {
-        Value::Null => format!("no {label}"),
-        Value::String(text) if text.trim().is_empty() => format!("no {label}"),
-        Value::Array(items) if items.is_empty() => format!("no {label}"),
+        Value::Null => setting.none.to_owned(),
+        Value::String(text) if text.trim().is_empty() => setting.none.to_owned(),
+        Value::Array(items) if items.is_empty() => setting.none.to_owned(),
         other => {
             let text = short(&value_text(other));
-            if label == "prompt" || label == "negative prompt" {
-                format!("{label} “{text}”")
+            if matches!(setting.key, "prompt" | "negative_prompt") {
+                words::quoted(setting.name, &text)
             } else {
-                format!("{label} {text}")
+                words::value(setting.name, &text)
             }
         }
     }
@@ -138,7 +115,7 @@ fn value_text(value: &Value) -> String {
 fn object_text(fields: &Map<String, Value>) -> String {
     if let (Some(path), Some(strength)) = (fields.get("path"), fields.get("strength")) {
         // A LoRA.
-        return format!("{} at {}", value_text(path), value_text(strength));
+        return words::lora(&value_text(path), &value_text(strength));
     }
     let texts = fields
         .iter()
@@ -192,11 +169,11 @@ mod tests {
     fn settings_that_are_the_same_or_unknown_are_said_to_be() {
         let a = json!({"seed": 1});
         let same = differences(Some(&a), Some(&a));
-        assert_eq!(same.lines()[0], "the same settings");
+        assert_eq!(same.lines()[0], "same settings");
         let unknown = differences(Some(&a), None);
         assert_eq!(
             unknown.lines(),
-            ["seed 1".to_owned(), "its settings are not known".to_owned()]
+            ["seed 1".to_owned(), "settings unknown".to_owned()]
         );
         // Whatever a file holds.
         differences(Some(&json!([1, 2])), Some(&json!("text")));

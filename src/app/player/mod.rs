@@ -16,6 +16,7 @@ pub mod screen;
 mod showing;
 mod sight;
 mod window;
+mod words;
 pub mod zoom;
 
 use std::path::PathBuf;

@@ -11,6 +11,7 @@ use safelight_core::media::{ClipReader, MediaError, Picture, thumbnail};
 
 use crate::app::background::guard::guarded;
 use crate::app::player::window::{BUDGET_BYTES, Window};
+use crate::app::player::words;
 
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
@@ -130,7 +131,7 @@ fn read(mut reader: ClipReader, shared: &Parking<Reading>, wake: &Wake) {
             has_broken_off = false;
             Err(MediaError::Damaged {
                 kind: "clip",
-                detail: "its reader does not survive it".to_owned(),
+                detail: words::READER_FAILED.to_owned(),
                 path: reader.path().to_path_buf(),
             })
         });

@@ -15,7 +15,7 @@ use crate::app::commands::InputsCommand;
 use crate::app::cx::Cx;
 use crate::app::inputs::slots::Slot;
 use crate::app::notices::Severity;
-use crate::app::player::{Viewing, Watch};
+use crate::app::player::{Viewing, Watch, words};
 use crate::app::queue::JobQueue;
 use crate::app::state::color_image;
 
@@ -57,7 +57,7 @@ impl Watch {
             return;
         };
         self.saving
-            .add(cx.on_files("the frame was not saved", move || {
+            .add(cx.on_files(words::FRAME_NOT_SAVED, move || {
                 save(&frame).map(|path| (frame.index + 1, path))
             }));
     }
@@ -65,7 +65,7 @@ impl Watch {
     pub(super) fn copy_frame(&self, queue: &JobQueue, cx: &mut Cx) {
         if let Some(frame) = self.shown_frame(queue) {
             cx.ctx.copy_image(color_image(&frame.picture));
-            cx.say(format!("Frame {} copied", frame.index + 1));
+            cx.say(words::frame_copied(frame.index + 1));
         }
     }
 
@@ -92,15 +92,11 @@ pub(super) fn tell(saved: Result<(usize, PathBuf), MediaError>, cx: &mut Cx) {
         Ok(saved) => saved,
         Err(err) => return cx.tell(Severity::Warning, save_error(&err)),
     };
-    let folder = path.parent().unwrap_or_else(|| Path::new("")).display();
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let summary = format!("frame {number} is saved as {name}");
-    let told = JobError::new(JobErrorKind::Internal, summary);
-    cx.tell(
-        Severity::Info,
-        told.advise(format!("In the folder {folder}")),
-    );
-    cx.say(format!("Frame {number} saved: {}", path.display()));
+    let told = JobError::new(JobErrorKind::Internal, words::frame_saved(number, &name));
+    cx.tell(Severity::Info, told.advise(words::in_folder(folder)));
+    cx.say(words::frame_saved_at(number, &path));
 }
 
 /// Writes the frame beside its clip, with the clip's settings and its own number.
@@ -131,9 +127,9 @@ fn settings_of_frame(path: &Path, number: usize) -> Option<String> {
 
 fn save_error(err: &MediaError) -> JobError {
     let advice = if err.is_disk_full() {
-        "Free some space and save it again"
+        words::SAVE_AGAIN
     } else {
-        "Copy the frame instead, and paste it where it can be kept"
+        words::COPY_INSTEAD
     };
     JobError::from_error(JobErrorKind::Disk, err).advise(advice)
 }

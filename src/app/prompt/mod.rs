@@ -5,6 +5,7 @@
 pub mod counting;
 pub mod history;
 pub mod typing;
+mod words;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ const GLANCE_SECS: f64 = 2.0;
 
 /// The prompt field, by which the rest of the window knows whether somebody writes in it.
 pub fn field_id() -> egui::Id {
-    egui::Id::unique("prompt field")
+    egui::Id::unique("prompt-field")
 }
 
 /// Earlier prompts, wildcards and counted tokens.
@@ -149,11 +150,10 @@ impl PromptDesk {
             return;
         };
         let path = paths.data.join("prompts.jsonl");
-        let undone = "the history of prompts was not changed";
-        let keeping = cx.on_files(undone, move || {
+        let keeping = cx.on_files(words::HISTORY_UNCHANGED, move || {
             prompts::change(&path, change).map_err(|err| {
-                JobError::new(JobErrorKind::Disk, "the prompts cannot be remembered")
-                    .advise(format!("Make this file writable: {}", path.display()))
+                JobError::new(JobErrorKind::Disk, words::NOT_REMEMBERED)
+                    .advise(words::make_writable(&path))
                     .detail(err.to_string())
             })
         });
@@ -194,17 +194,15 @@ impl PromptDesk {
     fn open_wildcard_folder(&mut self, cx: &mut Cx) {
         let folders = cx.wildcard_folders();
         let Some(folder) = folders.first().map(PathBuf::from) else {
-            let err = JobError::new(JobErrorKind::Disk, "no folder for wildcards is known")
-                .advise("Choose one in the settings");
+            let err = JobError::new(JobErrorKind::Disk, words::NO_WILDCARDS)
+                .advise(words::CHOOSE_WILDCARDS);
             cx.tell(Severity::Warning, err);
             return;
         };
         let making = cx.background.on_files(move || {
             let made = make_private_folder(&folder).map_err(|err| {
-                let place = folder.display();
-                let summary = format!("the folder for wildcards cannot be made: {place}");
-                JobError::new(JobErrorKind::Disk, summary)
-                    .advise("Choose another one in the settings")
+                JobError::new(JobErrorKind::Disk, words::wildcards_not_made(&folder))
+                    .advise(words::OTHER_WILDCARDS)
                     .detail(err.to_string())
             });
             made.map(|()| folder)

@@ -75,9 +75,9 @@ fn suspend() -> Result<(), JobError> {
             Ok(output) if output.status.success() => return Ok(()),
             Ok(output) => {
                 let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                reasons.push(format!("{program} suspend: {why}"));
+                reasons.push(words::suspend_failed(program, &why));
             }
-            Err(err) => reasons.push(format!("{program}: {err}")),
+            Err(err) => reasons.push(words::program_failed(program, &err)),
         }
     }
     let err = JobError::new(JobErrorKind::Device, words::NOT_SUSPENDED);

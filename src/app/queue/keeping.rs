@@ -16,6 +16,7 @@ use crate::app::cx::Cx;
 use crate::app::notices::{Cause, Severity};
 use crate::app::pending::Pending;
 use crate::app::queue::jobs::{Stopped, StoppedJob, WaitingJob};
+use crate::app::queue::words;
 use crate::worker::LeftJob;
 
 /// What is known of the file.
@@ -113,8 +114,8 @@ pub(super) fn restore(paths: &Paths) -> Restored {
     let unread = std::mem::take(&mut restored.file.unread);
     if let Some(first) = unread.first() {
         let what = match unread.len() {
-            1 => format!("one job of the queue could not be read: {first}"),
-            several => format!("{several} jobs of the queue could not be read, the first: {first}"),
+            1 => words::job_unread(first),
+            several => words::jobs_unread(several, first),
         };
         let problem = JobError::new(JobErrorKind::Disk, what).detail(unread.join("\n"));
         keep_aside(&mut restored, &path, problem);
@@ -145,8 +146,7 @@ fn without_webm(restored: &mut Restored) {
         }
     }
     if has_webm {
-        let what = "WebM is no longer written: jobs of the queue that were to make one make an MP4 instead";
-        let problem = JobError::new(JobErrorKind::InvalidRequest, what);
+        let problem = JobError::new(JobErrorKind::InvalidRequest, words::WEBM_TO_MP4);
         restored.problems.push(problem);
     }
 }
@@ -189,12 +189,10 @@ fn take(
 /// Keeps a file that is not read whole, before it is written anew. Where that fails, it is not written at all.
 fn keep_aside(restored: &mut Restored, path: &Path, problem: JobError) {
     restored.problems.push(match files::keep_aside(path) {
-        Ok(copy) => problem.advise(format!("The file is kept as {}", copy.display())),
+        Ok(copy) => problem.advise(words::kept_as(&copy)),
         Err(err) => {
             restored.lock = None;
-            problem.advise(format!(
-                "The queue of this window is not kept when it closes, because the old file cannot be copied ({err})"
-            ))
+            problem.advise(words::old_queue_not_copied(&err))
         }
     });
 }
@@ -205,10 +203,9 @@ fn lock(paths: &Paths) -> Result<Lock, JobError> {
     let taken = make_private_folder(&paths.data).and_then(|()| Lock::take(&path));
     taken.map_err(|err| {
         let what = match err.kind() {
-            io::ErrorKind::WouldBlock => "another window of Safelight has the queue".to_owned(),
-            _ => format!("the queue cannot be kept ({err}): {}", path.display()),
+            io::ErrorKind::WouldBlock => words::OTHER_WINDOW.to_owned(),
+            _ => words::queue_not_written(&err, &path),
         };
-        JobError::new(JobErrorKind::Disk, what)
-            .advise("Jobs of this window are not kept when it closes")
+        JobError::new(JobErrorKind::Disk, what).advise(words::NOT_KEPT)
     })
 }

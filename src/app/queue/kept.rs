@@ -14,6 +14,7 @@ use crate::app::notices::Severity;
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::{Stopped, StoppedJob, WaitingJob};
 use crate::app::queue::keeping::{Restored, restore};
+use crate::app::queue::words;
 use crate::worker::LeftJob;
 
 impl JobQueue {
@@ -145,10 +146,7 @@ fn queued(job: &WaitingJob, state: QueuedState) -> QueuedJob {
 }
 
 fn unwritten(path: &Path, err: &io::Error) -> JobError {
-    JobError::new(
-        JobErrorKind::Disk,
-        format!("the queue could not be kept ({err}): {}", path.display()),
-    )
-    .advise("Jobs that wait are lost when Safelight is closed. Free some space, or make the folder writable")
-    .detail(err.to_string())
+    JobError::new(JobErrorKind::Disk, words::queue_not_written(err, path))
+        .advise(words::MAKE_ROOM_FOR_QUEUE)
+        .detail(err.to_string())
 }

@@ -263,7 +263,11 @@ impl JobQueue {
         let was_paused = self.is_paused;
         // An empty queue has nothing to hold back: the next job is not to wait for no reason that is seen.
         self.is_paused &= self.running.is_some() || !self.waiting.is_empty();
-        let (name, done) = words::removed(&jobs);
+        let name = words::remove(jobs.len());
+        let done = match jobs.as_slice() {
+            [one] => words::removed(&one.job().request.prompt),
+            several => words::several_removed(several.len()),
+        };
         cx.offer_undo(name, done, Undo::Jobs { jobs, was_paused });
     }
 

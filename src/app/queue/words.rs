@@ -7,8 +7,6 @@ use std::path::Path;
 use safelight_core::shown::one_line;
 use safelight_core::units::duration_text;
 
-use crate::app::queue::jobs::Removed;
-
 /// Letters of a prompt by which a job is told from others.
 const MAX_PROMPT: usize = 80;
 
@@ -31,6 +29,49 @@ pub(super) const FAILED: &str = "The last job failed";
 pub(super) const CANCEL_A_JOB: &str = "cancel a job";
 pub(super) const WORKER_ENDED: &str = "the worker of this window has ended";
 pub(super) const NO_FRAMES: &str = "the finished job came without frames";
+
+// What comes behind the last job.
+pub(super) const DO_NOTHING: &str = "Do nothing";
+pub(super) const QUIT: &str = "Quit Safelight";
+pub(super) const SUSPEND: &str = "Suspend the computer";
+
+// The queue on the disk.
+pub(super) const WEBM_TO_MP4: &str =
+    "WebM is no longer written, so jobs in the queue make MP4 clips instead";
+pub(super) const NOT_KEPT: &str = "The jobs of this window are lost when it closes";
+pub(super) const OTHER_WINDOW: &str = "another Safelight window already keeps the queue";
+pub(super) const MAKE_ROOM_FOR_QUEUE: &str =
+    "Waiting jobs are lost when Safelight closes. Free some space, or make the folder writable";
+
+pub(super) fn job_unread(why: &str) -> String {
+    format!("one job of the queue could not be read: {why}")
+}
+
+pub(super) fn jobs_unread(count: usize, first: &str) -> String {
+    format!("{count} jobs of the queue could not be read, the first: {first}")
+}
+
+pub(super) fn kept_as(copy: &Path) -> String {
+    format!("The file is kept as {}", copy.display())
+}
+
+pub(super) fn old_queue_not_copied(why: &dyn std::fmt::Display) -> String {
+    format!(
+        "The jobs of this window are lost when it closes, because the old file could not be copied ({why})"
+    )
+}
+
+pub(super) fn queue_not_written(why: &dyn std::fmt::Display, path: &Path) -> String {
+    format!("the queue could not be saved ({why}): {}", path.display())
+}
+
+pub(super) fn suspend_failed(program: &str, why: &str) -> String {
+    format!("{program} suspend: {why}")
+}
+
+pub(super) fn program_failed(program: &str, why: &dyn std::fmt::Display) -> String {
+    format!("{program}: {why}")
+}
 
 pub(super) fn model_gone(model: &str) -> String {
     format!("the model of this job is not here: {model}")
@@ -67,20 +108,20 @@ pub(super) fn reopen(log: Option<&Path>) -> String {
     }
 }
 
-/// What was done, as it would be wished and as it is told.
-pub(super) fn removed(jobs: &[Removed]) -> (String, String) {
-    match jobs {
-        [one] => {
-            let prompt = &one.job().request.prompt;
-            let told = format!("Removed from the queue: {prompt}");
-            ("remove a job".to_owned(), told)
-        }
-        several => {
-            let count = several.len();
-            let told = format!("{count} jobs were removed from the queue");
-            (format!("remove {count} jobs"), told)
-        }
+/// The undo history's name for it.
+pub(super) fn remove(count: usize) -> String {
+    match count {
+        1 => "remove a job".to_owned(),
+        count => format!("remove {count} jobs"),
     }
+}
+
+pub(super) fn removed(prompt: &str) -> String {
+    format!("Removed from the queue: {prompt}")
+}
+
+pub(super) fn several_removed(count: usize) -> String {
+    format!("{count} jobs were removed from the queue")
 }
 
 pub(super) fn jobs_added(count: usize) -> String {

@@ -2,6 +2,8 @@
 //!
 //! Files are read on threads of their own by [`safelight_core::restore`]; what fits a model is said there, too.
 
+mod words;
+
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
@@ -62,9 +64,9 @@ impl Restoring {
                 self.picking = cx.background.ask(|| {
                     let kinds = [&PICTURE_ENDINGS, &CLIP_ENDINGS[..], &["json", "txt"]].concat();
                     rfd::FileDialog::new()
-                        .set_title("Choose a picture, a clip or a JSON file with settings")
-                        .add_filter("Files that say how they were made", &kinds)
-                        .add_filter("All files", &["*"])
+                        .set_title(words::CHOOSE)
+                        .add_filter(words::FILES_WITH_SETTINGS, &kinds)
+                        .add_filter(words::ALL_FILES, &["*"])
                         .pick_file()
                 });
             }
@@ -106,7 +108,7 @@ impl Restoring {
         self.reading = cx.background.run("read-settings", move || {
             let found = restore::read(&path).map_err(|err| {
                 JobError::from_error(JobErrorKind::InvalidRequest, &err)
-                    .advise("Choose a picture, a clip or a JSON file that says how it was made")
+                    .advise(words::CHOOSE_ANOTHER)
             });
             let found = found.map(|found| {
                 found.map(|found| {
@@ -169,24 +171,24 @@ fn fill(
     };
     cx.is_seed_used = false;
     let name = name_of(path);
-    cx.say(format!("Settings of {name} taken over"));
+    cx.say(words::used(&name));
     // What an earlier file says is not in the form any more.
     cx.notices.end(&Cause::Restored);
     cx.notices.end(&Cause::SettingsOf(path.to_owned()));
     inputs.settle_offers(cx);
-    let (severity, rest) = if notes.is_empty() {
-        (Severity::Info, "")
+    let (severity, summary) = if notes.is_empty() {
+        (Severity::Info, words::all_used(&name, &tool))
     } else {
-        (Severity::Warning, ", but not all")
+        (Severity::Warning, words::some_used(&name, &tool))
     };
-    let summary = format!("the settings of {name} ({tool}) are in the form{rest}");
     let said: Vec<&str> = notes.iter().take(MAX_SAID).map(String::as_str).collect();
     let mut card = JobError::new(JobErrorKind::InvalidRequest, summary).advise(said.join(".\n"));
     if notes.len() > MAX_SAID {
         card = card.detail(notes.join("\n"));
     }
-    let undo = format!("use the settings of {name}");
-    let id = cx.undo.push(undo, Undo::Form(Box::new(before)));
+    let id = cx
+        .undo
+        .push(words::use_settings_of(&name), Undo::Form(Box::new(before)));
     let notice = Notice::new(severity, card).with(vec![NoticeAction::undo(id)]);
     cx.notices.show(notice.about(Cause::Restored));
 }
@@ -216,7 +218,7 @@ fn use_own(request: GenerateRequest, path: &Path, inputs: &mut Inputs, cx: &mut 
             } else {
                 // The order of sections is the other model's.
                 cx.form.section_order = None;
-                vec![elsewhere(&wanted, &name)]
+                vec![words::model_replaced(&wanted, &name)]
             }
         }
         None => use_restored(&restored, &[], path, inputs, cx),
@@ -232,23 +234,21 @@ fn use_restored(
     cx: &mut Cx,
 ) -> Vec<String> {
     let specs = cx.models.all();
-    let name = restored.model.as_deref().unwrap_or("a model without name");
+    let name = restored.model.as_deref().unwrap_or(words::UNNAMED_MODEL);
     let mut fitting = restored.clone();
     let (spec, note) = match match_model(restored, specs) {
         Some(found) if found.is_same => (Some(found.spec), None),
         Some(found) => {
             fitting.section_order = None;
-            (Some(found.spec), Some(elsewhere(name, &found.spec.name)))
+            (
+                Some(found.spec),
+                Some(words::model_replaced(name, &found.spec.name)),
+            )
         }
         None => {
             fitting.forget_family();
             let current = cx.model();
-            let note = current.map(|spec| {
-                format!(
-                    "It was made with {name}, and no model of its family is here: {} stays chosen, with its own steps, guidance and sampler",
-                    spec.name
-                )
-            });
+            let note = current.map(|spec| words::no_model_of_family(name, &spec.name));
             (current, note)
         }
     };
@@ -257,7 +257,7 @@ fn use_restored(
         if let Some(prompt) = &restored.prompt {
             cx.form.prompt.clone_from(prompt);
         }
-        return vec!["There is no model here yet: only the prompt was taken over".to_owned()];
+        return vec![words::ONLY_PROMPT.to_owned()];
     };
     // It is the result, and not what that was made from.
     if !restored.from_picture && spec.start_image != InputUse::Required {
@@ -271,10 +271,7 @@ fn use_restored(
     cx.form.name_size(&spec, source);
     cx.form.loras = found.iter().map(ChosenLora::from).collect();
     if !missing.is_empty() {
-        notes.push(format!(
-            "LoRAs that are not on this machine: {}",
-            missing.join(", ")
-        ));
+        notes.push(words::missing_loras(&missing.join(", ")));
     }
     notes
 }
@@ -316,30 +313,26 @@ fn offer_settings(offer: Offer, cx: &mut Cx) {
     } = offer;
     let name = name_of(&path);
     let advice = match (is_placed, is_clip) {
-        (true, true) => "It is extended. It also contains its prompt and settings",
-        (true, false) => "It is in the form as a picture. It also contains its prompt and settings",
-        (false, _) => "It also contains its prompt and settings",
+        (true, true) => words::IS_EXTENDED,
+        (true, false) => words::IS_START_PICTURE,
+        (false, _) => words::HAS_SETTINGS,
     };
-    let summary = format!("{name} was made with {tool}");
+    let summary = words::made_with(&name, &tool);
     let card = JobError::new(JobErrorKind::InvalidRequest, summary).advise(advice);
     let mut actions = vec![NoticeAction {
-        label: "Use settings",
-        explanation: "Fill the form with the prompt, the seed and the settings of this file",
+        label: words::USE_SETTINGS,
+        explanation: words::USE_SETTINGS_EXPLAINED,
         command: RestoreCommand::Use(path.clone()).into(),
     }];
     if !is_placed {
         actions.push(NoticeAction {
-            label: "Extend clip",
-            explanation: "Continue this clip: new frames are added behind its last one",
+            label: words::EXTEND,
+            explanation: words::EXTEND_EXPLAINED,
             command: InputsCommand::ContinueFrom(path.clone()).into(),
         });
     }
     let notice = Notice::new(Severity::Info, card).with(actions);
     cx.notices.show(notice.about(Cause::SettingsOf(path)));
-}
-
-fn elsewhere(wanted: &str, used: &str) -> String {
-    format!("It was made with {wanted}, which is not here: {used} is chosen instead")
 }
 
 fn name_of(path: &Path) -> String {

@@ -4,6 +4,7 @@
 //! later value counts, and no file that cannot be read is written over. Files are read and written by other threads.
 
 mod watching;
+mod words;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -136,8 +137,7 @@ impl SettingsKeeping {
         let mut settings = cx.settings.clone();
         settings.interface.scale = ((scale * 20.0).round() / 20.0).clamp(0.5, 3.0);
         self.change(settings, cx);
-        let percent = cx.settings.interface.scale * 100.0;
-        cx.say(format!("Everything at {percent:.0} %"));
+        cx.say(words::scale(cx.settings.interface.scale));
     }
 
     /// Takes over what was changed on the screen; it is written a moment later.
@@ -159,11 +159,11 @@ impl SettingsKeeping {
 
     fn pick_folder(&mut self, purpose: FolderSetting, cx: &Cx) {
         let title = match purpose {
-            FolderSetting::Output => "Choose the folder for clips",
-            FolderSetting::Pictures => "Choose the folder for pictures",
-            FolderSetting::Libtorch => "Choose a libtorch folder",
-            FolderSetting::Models => "Choose a folder with models",
-            FolderSetting::Wildcards => "Choose a folder with wildcard files",
+            FolderSetting::Output => words::CHOOSE_CLIPS,
+            FolderSetting::Pictures => words::CHOOSE_PICTURES,
+            FolderSetting::Libtorch => words::CHOOSE_LIBTORCH,
+            FolderSetting::Models => words::CHOOSE_MODELS,
+            FolderSetting::Wildcards => words::CHOOSE_WILDCARDS,
         };
         self.picking = cx.background.ask(move || {
             let dialog = rfd::FileDialog::new().set_title(title);
@@ -219,7 +219,7 @@ impl SettingsKeeping {
     fn take_news(&mut self, news: SettingsNews, cx: &mut Cx) {
         let loaded = match news {
             SettingsNews::Gone => {
-                self.forget_broken("The broken settings file is gone", cx);
+                self.forget_broken(words::FILE_GONE, cx);
                 // What changed meanwhile makes a new one.
                 if cx.settings != self.base {
                     self.changed_at = Some(cx.now_secs);
@@ -236,7 +236,7 @@ impl SettingsKeeping {
         if let Some(err) = error {
             self.tell_broken(&err, cx);
         } else {
-            self.forget_broken("The settings file can be read again", cx);
+            self.forget_broken(words::FILE_MENDED, cx);
             self.tell_unknown_keys(&warnings, cx);
             let base = self.base.clone();
             self.settle(&base, settings, cx);
@@ -253,8 +253,8 @@ impl SettingsKeeping {
         self.base = theirs;
         if !changed.is_empty() {
             cx.say(match changed.as_slice() {
-                [one] => format!("Taken from the settings file: {one}"),
-                several => format!("{} settings taken from the file", several.len()),
+                [one] => words::taken(one),
+                several => words::several_taken(several.len()),
             });
             apply(merged, cx);
         }
@@ -263,8 +263,7 @@ impl SettingsKeeping {
     fn keep_unsaved(&mut self, err: &SettingsError, cx: &mut Cx) {
         if let SettingsError::Write { .. } = err {
             // It is tried again with the next change, and when the window is closed.
-            let err = JobError::from_error(JobErrorKind::Disk, err)
-                .advise("Make the file writable to keep the changes: they count now, and are lost when Safelight is closed");
+            let err = JobError::from_error(JobErrorKind::Disk, err).advise(words::MAKE_WRITABLE);
             cx.tell_about(Cause::SettingsFile, Severity::Warning, err);
         } else {
             self.changed_at = Some(cx.now_secs);
@@ -274,9 +273,8 @@ impl SettingsKeeping {
 
     /// One card with the place, for as long as the file is broken.
     fn tell_broken(&mut self, err: &SettingsError, cx: &mut Cx) {
-        let err = JobError::from_error(JobErrorKind::InvalidRequest, err).advise(
-            "The settings stay as they were. What you change here counts, and is written as soon as the file can be read",
-        );
+        let err =
+            JobError::from_error(JobErrorKind::InvalidRequest, err).advise(words::CORRECT_FILE);
         if self.broken.as_ref() == Some(&err.summary) {
             return;
         }
@@ -296,7 +294,7 @@ impl SettingsKeeping {
         for text in warnings {
             if self.told.insert(text.clone()) {
                 let err = JobError::new(JobErrorKind::InvalidRequest, text.as_str())
-                    .advise("It does nothing, and stays in the file");
+                    .advise(words::UNKNOWN_KEY);
                 cx.tell_about(Cause::SettingsKey(text.clone()), Severity::Info, err);
             }
         }
@@ -317,8 +315,8 @@ impl SettingsKeeping {
             there
                 .and_then(|()| open_outside(file.path()))
                 .map_err(|why| {
-                    JobError::new(JobErrorKind::Disk, "no editor could be opened")
-                        .advise(format!("The file is {}", file.path().display()))
+                    JobError::new(JobErrorKind::Disk, words::NO_EDITOR)
+                        .advise(words::file_is(file.path()))
                         .detail(why)
                 })
         });

@@ -86,13 +86,13 @@ fn part_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let sampling = &mut form.sampling;
     let part = (sampling.start_step.unwrap_or(0), sampling.end_step);
     let (mut start, mut end) = (part.0, part.1.unwrap_or(num_steps));
-    let own = Own::of("the part of the steps", &part, &(0, None), words::RUN_ALL);
+    let own = Own::of(words::RUN_STEPS_FIELD, &part, &(0, None), words::RUN_ALL);
     let hover = words::RUN_STEPS_HOVER;
     let reset = own_row(ui, words::RUN_STEPS, hover, &own, |ui, _| {
         let width = pair_width(ui, words::RUN_TO);
         let response = number(ui, width, DragValue::new(&mut start).speed(0.1))
             .on_hover_text(words::START_STEP_HOVER)
-            .accessible_name("Start step");
+            .accessible_name(words::START_STEP);
         if response.changed() {
             sampling.start_step = Some(start);
         }
@@ -100,7 +100,7 @@ fn part_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
         let width = ui.available_width();
         let response = number(ui, width, DragValue::new(&mut end).speed(0.1))
             .on_hover_text(words::END_STEP_HOVER)
-            .accessible_name("End step");
+            .accessible_name(words::END_STEP);
         if response.changed() {
             sampling.end_step = (end != num_steps).then_some(end);
         }
@@ -254,7 +254,7 @@ fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let mut own_rate = form.fps.filter(|_| clip_fps.is_none());
     default_row(
         ui,
-        (words::FPS, "frame rate", words::FPS_HOVER),
+        (words::FPS, words::FPS_FIELD, words::FPS_HOVER),
         &mut own_rate,
         (default, default.to_string()),
         |ui, label, fps| {
@@ -309,7 +309,12 @@ fn tile_ui(ui: &mut Ui, form: &mut GenerateForm) {
 /// For models whose clips are made section by section.
 fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm) {
     let hover = words::STEP_CACHE_HOVER;
-    let own = Own::of("step cache", &form.step_cache, &None, words::STEP_CACHE_OFF);
+    let own = Own::of(
+        words::STEP_CACHE_FIELD,
+        &form.step_cache,
+        &None,
+        words::STEP_CACHE_OFF,
+    );
     let reset = own_row(ui, words::STEP_CACHE, hover, &own, |ui, label| {
         let kind = form.step_cache.map(|cache| cache.kind);
         let mut chosen = kind;
@@ -319,7 +324,7 @@ fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm) {
                 ui.set_max_width(ui.available_width() - theme::VALUE_WIDTH - gap);
             }
             let name = kind.map_or(words::STEP_CACHE_OFF, StepCacheKind::label);
-            list_box(ui, "step cache", name)
+            list_box(ui, "step-cache", name)
                 .show_ui(ui, |ui| {
                     ui.selectable_value(&mut chosen, None, words::STEP_CACHE_OFF);
                     for kind in StepCacheKind::ALL {

@@ -39,7 +39,7 @@ fn own_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec, explanation: &
 fn real_ui(ui: &mut Ui, form: &mut GenerateForm) {
     default_row(
         ui,
-        (words::CFG, "CFG scale", words::CFG_HOVER),
+        (words::CFG, words::CFG, words::CFG_HOVER),
         &mut form.sampling.true_cfg_scale,
         (1.0, "1"),
         |ui, label, scale| {
@@ -76,13 +76,13 @@ fn experts_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let experts = [
         (
             words::HIGH_NOISE,
-            "Guidance, high noise",
+            words::GUIDANCE_HIGH,
             words::HIGH_NOISE_HOVER,
             &mut scales.0,
         ),
         (
             words::LOW_NOISE,
-            "Guidance, low noise",
+            words::GUIDANCE_LOW,
             words::LOW_NOISE_HOVER,
             &mut scales.1,
         ),

@@ -218,7 +218,7 @@ pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &mut View<'_>) {
     }
     let palette = palette(ui);
     let rect = ui.ctx().content_rect();
-    Area::new(egui::Id::unique("drop overlay"))
+    Area::new(egui::Id::unique("drop-overlay"))
         .order(Order::Foreground)
         .fixed_pos(rect.min)
         .interactable(false)

@@ -26,7 +26,7 @@ pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
         if let Some(spec) = chosen {
             let weak = palette(ui).weak;
             let mut text = facts_text(spec);
-            if !matches!(spec.licence.as_str(), "" | "not stated") {
+            if !matches!(spec.licence.as_str(), "" | words::NO_LICENCE) {
                 text = format!("{text}  ·  {}", spec.licence);
             }
             ui.add(Label::new(RichText::new(text).small().color(weak)).truncate())
@@ -116,7 +116,7 @@ fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
         return;
     }
     ScrollArea::vertical()
-        .id_salt("model problems")
+        .id_salt("model-problems")
         .max_height(theme::PROBLEMS_HEIGHT)
         .show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 2.0;
@@ -162,7 +162,7 @@ fn searched_ui(ui: &mut Ui, view: &View<'_>) {
     let weak = palette(ui).weak;
     ui.label(RichText::new(words::SEARCHED).small());
     ScrollArea::vertical()
-        .id_salt("searched places")
+        .id_salt("searched-places")
         .max_height(theme::PROBLEMS_HEIGHT)
         .show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 2.0;

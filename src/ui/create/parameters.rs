@@ -144,7 +144,7 @@ fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     };
     default_row(
         ui,
-        (words::HOW_MANY, "how many", explanation),
+        (words::HOW_MANY, words::HOW_MANY_FIELD, explanation),
         &mut view.form.batch_size,
         (1, "1"),
         |ui, label, count| {

@@ -1,6 +1,8 @@
 //! Presets: values that go together, taken over with one click and given back with another; and the menu in which the
 //! user's own are kept.
 
+mod words;
+
 use egui::containers::menu::{MenuButton, MenuConfig};
 use egui::{Button, Key, PopupCloseBehavior, RichText, TextEdit, Ui};
 use safelight_core::model::ModelSpec;
@@ -8,7 +10,7 @@ use safelight_core::presets::{PresetValues, Quality};
 
 use crate::app::commands::{AppCommand, PresetsCommand, RestoreCommand};
 use crate::app::presets::choices::{PresetChoice, PresetKey};
-use crate::ui::create::{sources, words};
+use crate::ui::create::sources;
 use crate::ui::widgets::{choice, field_hint, icon_button, row, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -54,7 +56,7 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
                 wish = Some(PresetsCommand::Undo);
             }
             // The menu stays open while presets before it come and go.
-            ui.push_id("preset menu", |ui| menu_button(ui, view));
+            ui.push_id("preset-menu", |ui| menu_button(ui, view));
         });
     });
     // What a distilled model needs is worth a line, for which there is room where it may come; what a draft is, the
@@ -163,15 +165,15 @@ fn own_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
         let label = ui.add(egui::Label::new(name).truncate());
         label.on_hover_text(name);
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-            let delete = format!("Delete preset {name}");
+            let delete = words::delete(name);
             if icon_button(ui, icons::TRASH, &delete, words::DELETE_HOVER).clicked() {
                 wish = Some(PresetsCommand::Delete(name.to_owned()));
             }
-            let rename = format!("Rename preset {name}");
+            let rename = words::rename(name);
             if icon_button(ui, icons::PENCIL, &rename, words::RENAME_HOVER).clicked() {
                 view.panels.presets.renaming = Some((name.to_owned(), name.to_owned()));
             }
-            let update = format!("Update preset {name}");
+            let update = words::update(name);
             if icon_button(ui, icons::SAVE, &update, words::UPDATE_HOVER).clicked() {
                 wish = Some(PresetsCommand::Save(name.to_owned()));
             }

@@ -43,7 +43,7 @@ pub(super) fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
             view.push(QueueCommand::KeepSeed);
         }
         let mode = &mut view.form.seed_mode;
-        list_box(ui, "seed mode", mode.label())
+        list_box(ui, "seed-mode", mode.label())
             .width(theme::SEED_MODE_WIDTH)
             .show_ui(ui, |ui| {
                 for choice in SeedMode::ALL {

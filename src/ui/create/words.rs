@@ -73,6 +73,8 @@ pub(super) const ALL_MODELS_HOVER: &str =
 pub(super) const PROBLEMS_HOVER: &str = "What is missing or wrong, and what to do";
 pub(super) const COPY_PROBLEMS: &str = "Copy what is wrong with models";
 pub(super) const COPY_PROBLEMS_HOVER: &str = "Copy details for a bug report";
+/// What models say that have none.
+pub(super) const NO_LICENCE: &str = "not stated";
 pub(super) const NO_MODEL: &str = "No model was found";
 pub(super) const NO_MODEL_ADVICE: &str = "Safelight comes with one, but its assets folder is missing. Install Safelight again, or add a folder with models in the settings.";
 pub(super) const OPEN_SETTINGS: &str = "Open settings…";
@@ -371,49 +373,22 @@ pub(super) fn seed_mode(mode: SeedMode, makes_pictures: bool) -> &'static str {
     }
 }
 
-// Presets.
-pub(super) const PRESET: &str = "Preset";
-pub(super) const PRESET_HOVER: &str =
-    "Values that go together: steps, guidance, size and more at once";
-pub(super) const PRESET_RESET: &str = "Reset";
-pub(super) const PRESET_RESET_HOVER: &str = "Back to the values before the preset";
-pub(super) const PRESET_MENU: &str = "Preset menu";
-pub(super) const PRESET_MENU_HOVER: &str =
-    "Save these settings as a preset of your own, or load them from a file";
-pub(super) const FROM_FILE: &str = "From a file…";
-pub(super) const FROM_FILE_HOVER: &str =
-    "Use the settings stored in a picture, a clip or a JSON file, made here or by another program";
-pub(super) const PRESET_NAME: &str = "Preset name";
-pub(super) const PRESET_NAME_HINT: &str = "A name for these settings";
-pub(super) const PRESET_NAME_HOVER: &str = "Saves size, length, steps, guidance and the like; not the prompts, the pictures, the LoRAs and the seed. A preset of the same name is replaced";
-pub(super) const SAVE: &str = "Save";
-pub(super) const SAVE_PRESET: &str = "Save preset";
-pub(super) const SAVE_HOVER: &str = "Save these settings under this name";
-pub(super) const RENAME: &str = "Rename";
-pub(super) const NEW_PRESET_NAME: &str = "New preset name";
-pub(super) const NEW_NAME_HOVER: &str = "The preset's new name";
-pub(super) const RENAME_DONE_HOVER: &str = "Use this name";
-pub(super) const DELETE_HOVER: &str = "Delete this preset";
-pub(super) const RENAME_HOVER: &str = "Rename this preset";
-pub(super) const UPDATE_HOVER: &str = "Replace its values with those of the form";
-
-pub(super) fn preset_sets(note: &str, values: &str) -> String {
-    if note.is_empty() {
-        format!("Sets {values}")
-    } else {
-        format!("{note}\nSets {values}")
-    }
-}
-
 // Advanced.
 pub(super) const STEPS: &str = "Steps";
 pub(super) const STEPS_HOVER: &str =
     "How many times the result is refined. More is slower and cleaner";
 pub(super) const RUN_STEPS: &str = "Run steps";
 pub(super) const RUN_STEPS_HOVER: &str = "Which part of the steps runs. Stopping early leaves noise, for another model to continue; starting late begins from noise as if earlier steps had run";
+/// Fields, as a screen reader says them behind "Reset".
+pub(super) const RUN_STEPS_FIELD: &str = "the part of the steps";
+pub(super) const FPS_FIELD: &str = "frame rate";
+pub(super) const STEP_CACHE_FIELD: &str = "step cache";
+pub(super) const HOW_MANY_FIELD: &str = "how many";
 pub(super) const RUN_TO: &str = "to";
 pub(super) const RUN_ALL: &str = "all of them";
+pub(super) const START_STEP: &str = "Start step";
 pub(super) const START_STEP_HOVER: &str = "The first step that runs, counted from 0";
+pub(super) const END_STEP: &str = "End step";
 pub(super) const END_STEP_HOVER: &str =
     "The step to stop before. The number of steps runs all of them";
 pub(super) const GUIDANCE: &str = "Guidance";
@@ -422,6 +397,8 @@ pub(super) const DISTILLED_HOVER: &str = "How strictly the prompt is followed. T
 pub(super) const CFG: &str = "CFG scale";
 pub(super) const CFG_HOVER: &str = "True classifier-free guidance, which steers away from the negative prompt. Above 1 each step takes twice as long";
 pub(super) const CFG_HINT: &str = "1 = off; higher values use the negative prompt";
+pub(super) const GUIDANCE_HIGH: &str = "Guidance, high noise";
+pub(super) const GUIDANCE_LOW: &str = "Guidance, low noise";
 pub(super) const HIGH_NOISE: &str = "High noise";
 pub(super) const HIGH_NOISE_HOVER: &str =
     "How strictly the expert for composition and motion follows the prompt";

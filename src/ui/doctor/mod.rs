@@ -11,6 +11,7 @@ use egui::{
 use crate::app::commands::{AppCommand, DesktopCommand, DoctorCommand};
 use crate::app::notices::sentence;
 use crate::app::state::Page;
+use crate::doctor::miopen::MIOPEN_CACHE;
 use crate::doctor::{Check, Group, Status};
 use crate::ui::widgets::{
     at_right, group_label, icon_button, page_button, palette, sign, with_icon,
@@ -181,7 +182,7 @@ fn verdict_ui(ui: &mut Ui, status: Status) {
 fn title(name: &str) -> String {
     match name {
         "libtorch" => name.to_owned(),
-        "miopen cache" => "MIOpen cache".to_owned(),
+        MIOPEN_CACHE => words::MIOPEN_CACHE.to_owned(),
         _ => match name.strip_prefix("gpu") {
             Some(rest) => format!("GPU{rest}"),
             None => sentence(name),
@@ -216,7 +217,7 @@ fn words_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check) {
         let text = RichText::new(&check.advice).small().color(colour);
         ui.add(Label::new(text).wrap());
     }
-    if check.name == "miopen cache" {
+    if check.name == MIOPEN_CACHE {
         let clear = Button::new(with_icon(icons::BROOM, words::CLEAR));
         if ui
             .add(clear)

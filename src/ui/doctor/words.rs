@@ -41,3 +41,4 @@ pub fn count(status: Status, count: usize) -> String {
         (Status::Fail, count) => format!("{count} problems"),
     }
 }
+pub(super) const MIOPEN_CACHE: &str = "MIOpen cache";

@@ -5,10 +5,9 @@ use std::path::Path;
 use egui::{Align, Button, Label, Layout, RichText, ScrollArea, Ui};
 use safelight_core::catalog::{CatalogEntry, ComponentCard, UnusableModel};
 use safelight_core::model::ModelSpec;
-use safelight_core::units::{seconds_text, size_text};
+use safelight_core::units::size_text;
 
 use crate::app::commands::{DesktopCommand, LibraryCommand};
-use crate::app::form::thing_of;
 use crate::app::library::rows::{Listed, Place, needs_text};
 use crate::app::notices::sentence;
 use crate::ui::downloads::fetch_ui;
@@ -22,7 +21,7 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
         return;
     };
     ScrollArea::vertical()
-        .id_salt("model card")
+        .id_salt("model-card")
         .auto_shrink([false, false])
         .show(ui, |ui| {
             ui.set_max_width(ui.available_width() - theme::GAP);
@@ -147,27 +146,13 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
 }
 
 fn facts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
-    let defaults = &spec.defaults;
-    let thing = thing_of(Some(spec));
-    let length = if spec.family.makes_pictures {
-        String::new()
-    } else {
-        let secs = f64::from(defaults.num_frames) / defaults.fps.max(f64::EPSILON);
-        format!(", {} at {} fps", seconds_text(secs), defaults.fps)
-    };
     vec![
         (
             words::KIND,
             format!("{} {}", spec.family.label, spec.variant),
         ),
-        (words::MAKES, format!("{thing}s from {}", needs_text(spec))),
-        (
-            words::DEFAULTS,
-            format!(
-                "{} × {}{length}, {} steps",
-                defaults.width, defaults.height, defaults.sampling.num_steps
-            ),
-        ),
+        (words::MAKES, words::makes(spec, needs_text(spec))),
+        (words::DEFAULTS, words::defaults(spec)),
         (words::ON_DISK, size_text(spec.bytes)),
         (
             words::LICENCE,
@@ -210,7 +195,7 @@ fn part_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path, part: &ComponentCard)
     let weak = palette(ui).weak;
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let what = part_label(&part.name);
+            let what = words::part(&part.name);
             let copy = words::copy_path_of(what);
             if icon_button(ui, icons::COPY, &copy, words::COPY_PATH_HOVER).clicked() {
                 view.push(DesktopCommand::CopyText(place.display().to_string()));
@@ -228,17 +213,6 @@ fn part_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path, part: &ComponentCard)
             });
         });
     });
-}
-
-fn part_label(name: &str) -> &'static str {
-    match name {
-        "transformer" => "transformer",
-        "transformer_2" => "transformer for low noise",
-        "vae" => "autoencoder",
-        "text_encoder" => "text encoder",
-        "text_encoder_2" => "second text encoder",
-        _ => "image encoder",
-    }
 }
 
 /// The types that most of its numbers have: `BF16`, `F8_E4M3 and F32`.

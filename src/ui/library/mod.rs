@@ -139,7 +139,7 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 fn search_id() -> Id {
-    Id::unique("search of models")
+    Id::unique("search-of-models")
 }
 
 /// Arrows, Enter and Escape, before the search field sees them.

@@ -311,7 +311,7 @@ fn searched_ui(ui: &mut Ui, view: &View<'_>) {
     wide_note(ui, words::LOOKED_IN, weak);
     let height = ui.text_style_height(&egui::TextStyle::Small) + 2.0;
     ScrollArea::vertical()
-        .id_salt("searched folders")
+        .id_salt("searched-folders")
         .max_height(theme::PROBLEMS_HEIGHT)
         .auto_shrink([false, true])
         .show_rows(ui, height, there.len(), |ui, seen| {

@@ -3,7 +3,8 @@
 //! Whole sentences, so that they can be translated one by one.
 
 use safelight_core::memory::DeviceClass;
-use safelight_core::units::{gib_text, rough_text, size_text};
+use safelight_core::model::ModelSpec;
+use safelight_core::units::{gib_text, rough_text, seconds_text, size_text};
 
 use crate::app::library::survey::{Fit, FitWord, Machine};
 
@@ -88,6 +89,38 @@ pub const FOUND: &str = "Found on this disk";
 pub const LOOKED_IN: &str = "Searched folders";
 pub const OFFERS: &str = "Models to download";
 pub const DOWNLOAD: &str = "Download…";
+
+/// A part of a model, by its name in files.
+pub fn part(name: &str) -> &'static str {
+    match name {
+        "transformer" => "transformer",
+        "transformer_2" => "transformer for low noise",
+        "vae" => "VAE",
+        "text_encoder" => "text encoder",
+        "text_encoder_2" => "second text encoder",
+        _ => "image encoder",
+    }
+}
+
+pub fn makes(spec: &ModelSpec, needs: &str) -> String {
+    if spec.family.makes_pictures {
+        format!("pictures from {needs}")
+    } else {
+        format!("clips from {needs}")
+    }
+}
+
+/// `832 × 480, 5.1 s at 16 fps, 30 steps`.
+pub fn defaults(spec: &ModelSpec) -> String {
+    let defaults = &spec.defaults;
+    let (width, height) = (defaults.width, defaults.height);
+    let (steps, fps) = (defaults.sampling.num_steps, defaults.fps);
+    if spec.family.makes_pictures {
+        return format!("{width} × {height}, {steps} steps");
+    }
+    let secs = seconds_text(f64::from(defaults.num_frames) / fps.max(f64::EPSILON));
+    format!("{width} × {height}, {secs} at {fps} fps, {steps} steps")
+}
 
 /// Whether a model fits, with the time of one result where that is known: `fits · about 14 h`.
 pub fn fit(fit: &Fit) -> String {

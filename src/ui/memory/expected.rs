@@ -5,7 +5,7 @@
 
 use egui::{RichText, Ui};
 use egui_plot::Span as BandSpan;
-use safelight_core::units::{duration_text, in_gib, size_text};
+use safelight_core::units::in_gib;
 
 use crate::app::memory::course::Span;
 use crate::app::memory::planning::Planned;
@@ -49,7 +49,7 @@ fn plot_ui(ui: &mut Ui, planned: &Planned, height: f32) {
         in_gib(plan.budget.cap_bytes),
     );
     let available = in_gib(plan.budget.available_bytes);
-    let shown = base_plot("expected memory", extent, height)
+    let shown = base_plot("expected-memory", extent, height)
         .x_axis_formatter(move |mark, _| {
             if is_timed {
                 axis_secs(mark)
@@ -74,15 +74,15 @@ fn plot_ui(ui: &mut Ui, planned: &Planned, height: f32) {
             }
             dotted(
                 plot,
-                "Predicted peak allocated",
+                words::PREDICTED_PEAK,
                 in_gib(plan.peak_bytes),
                 palette.allocated,
             );
             if available < extent.top_gib {
-                dotted(plot, "Left for tensors", available, palette.available);
+                dotted(plot, words::LEFT_FOR_TENSORS, available, palette.available);
             }
             if let Some(at) = extent.cap_at {
-                dotted(plot, "Budget", at, palette.cap);
+                dotted(plot, words::BUDGET, at, palette.cap);
             }
         });
     name_plot(&shown, &words::expected(planned));
@@ -95,11 +95,10 @@ fn told_at(spans: &[Span], is_timed: bool, at_secs: f64) -> String {
     };
     let mut lines = vec![
         span.stage.label().to_owned(),
-        format!("Expected {}", size_text(span.peak_bytes)),
+        words::expected_bytes(span.peak_bytes),
     ];
     if is_timed {
-        let secs = duration_text(span.to_secs - span.from_secs);
-        lines.push(format!("takes about {secs}"));
+        lines.push(words::takes_about(span.to_secs - span.from_secs));
     }
     lines.join("\n")
 }

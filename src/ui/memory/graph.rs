@@ -8,7 +8,7 @@ use egui_plot::{
     GridMark, HLine, HoverPosition, Line, LineStyle, Plot, PlotPoint, PlotPoints, PlotResponse,
     PlotUi, Polygon, Span, VLine,
 };
-use safelight_core::units::{from_gib, in_gib, seconds_text, size_text};
+use safelight_core::units::{from_gib, in_gib, size_text};
 
 use crate::app::memory::MemoryHistory;
 use crate::ui::memory::{Series, is_known, words};
@@ -69,7 +69,7 @@ pub(super) fn plot_ui(
     };
     let end = rest.last().map_or(now, |span| span.to_secs);
     let extent = Extent::new(end, most, cap);
-    let shown = base_plot("memory graph", extent, height)
+    let shown = base_plot("memory-graph", extent, height)
         .x_axis_formatter(|mark, _| axis_secs(mark))
         .label_formatter(|position| {
             let at = position_of(position);
@@ -170,7 +170,7 @@ fn limits(plot: &mut PlotUi<'_>, history: &MemoryHistory, extent: Extent, palett
     if let Some(bytes) = history.predicted_bytes() {
         dotted(
             plot,
-            "Predicted peak allocated",
+            words::PREDICTED_PEAK,
             in_gib(bytes).min(extent.top_gib * 0.99),
             palette.allocated,
         );
@@ -230,19 +230,19 @@ pub(super) fn position_of(position: &HoverPosition<'_>) -> PlotPoint {
 
 /// Everything that is known of a moment.
 fn told_at(history: &MemoryHistory, series: &[Series], at_secs: f64, near_secs: f64) -> String {
-    let mut lines = vec![format!("after {}", seconds_text(at_secs))];
-    if let Some(band) = history.stage_at(at_secs) {
-        lines[0] = format!("{}, {}", band.stage.label(), lines[0]);
-    }
+    let stage = history.stage_at(at_secs).map(|band| band.stage);
+    let mut lines = vec![match stage {
+        Some(stage) => words::stage_after(stage.label(), at_secs),
+        None => words::after(at_secs),
+    }];
     let is_past = at_secs <= history.end_secs() + near_secs;
     if let Some(sample) = history.nearest(at_secs).filter(|_| is_past) {
         for line in series.iter().filter(|line| is_known(history, line)) {
             lines.push(format!("{} {}", line.name, size_text((line.bytes)(sample))));
         }
     }
-    let stage = history.stage_at(at_secs).map(|band| band.stage);
     if let Some(bytes) = stage.and_then(|stage| history.predicted_of(stage)) {
-        lines.push(format!("Expected {}", size_text(bytes)));
+        lines.push(words::expected_bytes(bytes));
     }
     let is_near = |at: f64| (at - at_secs).abs() <= near_secs;
     let reclaims = history.marks().iter().filter(|mark| is_near(mark.at_secs));

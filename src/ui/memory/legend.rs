@@ -116,19 +116,14 @@ pub(super) fn machine_ui(
                     .on_hover_text(words::SHARED_HOVER);
             }
             let figures = [
-                (
-                    machine.busy_percent,
-                    "Busy",
-                    " %",
-                    "How much of the time the GPU computes",
-                ),
+                (machine.busy_percent, words::BUSY, " %", words::BUSY_HOVER),
                 (
                     machine.temperature_celsius,
                     "",
                     " °C",
-                    "The GPU's temperature",
+                    words::TEMPERATURE_HOVER,
                 ),
-                (machine.power_watts, "", " W", "The GPU's power"),
+                (machine.power_watts, "", " W", words::POWER_HOVER),
             ];
             for (figure, name, unit, explanation) in figures {
                 let Some(figure) = figure else { continue };

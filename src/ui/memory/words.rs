@@ -5,7 +5,7 @@
 use egui::{Label, RichText, Ui};
 use safelight_core::job::{Climb, Reclaim};
 use safelight_core::memory::Rung;
-use safelight_core::units::{duration_text, gib_text, size_text};
+use safelight_core::units::{duration_text, gib_text, seconds_text, size_text};
 
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::Course;
@@ -37,6 +37,26 @@ pub(super) const EMPTY: &str = "The graph is drawn here while a job runs";
 pub(super) const EXPORT: &str = "Export";
 pub(super) const EXPORT_NAME: &str = "Export telemetry";
 pub(super) const EXPORT_HOVER: &str = "Save what was measured during this job as a table or as JSON: memory ten times a second, temperature, power, stages, freed memory";
+// Lines of the graph.
+pub(super) const USED: &str = "Used";
+pub(super) const USED_HOVER: &str =
+    "What all programs use on the device; on the CPU, what the engine has in memory";
+pub(super) const ALLOCATED: &str = "Allocated";
+pub(super) const ALLOCATED_HOVER: &str = "Tensors in use, weights included";
+pub(super) const RESERVED: &str = "Reserved";
+pub(super) const RESERVED_HOVER: &str = "What the allocator holds, in use or kept for reuse";
+pub(super) const PAGE_CACHE: &str = "Page cache";
+pub(super) const PAGE_CACHE_HOVER: &str =
+    "Files that the system keeps in main memory; it drops them when programs need the room";
+pub(super) const FREE: &str = "Free";
+pub(super) const FREE_HOVER: &str = "Main memory that programs can still get";
+pub(super) const PREDICTED_PEAK: &str = "Predicted peak allocated";
+pub(super) const LEFT_FOR_TENSORS: &str = "Available for tensors";
+pub(super) const BUDGET: &str = "Budget";
+pub(super) const BUSY: &str = "Busy";
+pub(super) const BUSY_HOVER: &str = "How much of the time the GPU computes";
+pub(super) const TEMPERATURE_HOVER: &str = "The GPU's temperature";
+pub(super) const POWER_HOVER: &str = "The GPU's power";
 pub(super) const MACHINE: &str = "Machine";
 pub(super) const TOTAL_HOVER: &str =
     "All memory of the device. Where it is far above the rest, its line stays at the upper edge";
@@ -44,6 +64,23 @@ pub(super) const PEAK_USED_HOVER: &str = "The highest value of Used in this job.
 pub(super) const PREDICTED_HOVER: &str =
     "What the plan expects of Allocated: the dotted line, and the pale blocks stage by stage";
 pub(super) const SHARED_HOVER: &str = "The CPU and the GPU share one memory. Files that the system keeps in it make room when the job needs it";
+
+pub(super) fn expected_bytes(bytes: u64) -> String {
+    format!("Expected {}", size_text(bytes))
+}
+
+pub(super) fn takes_about(secs: f64) -> String {
+    format!("takes about {}", duration_text(secs))
+}
+
+/// So long after the start of a job.
+pub(super) fn after(secs: f64) -> String {
+    format!("after {}", seconds_text(secs))
+}
+
+pub(super) fn stage_after(stage: &str, secs: f64) -> String {
+    format!("{stage}, after {}", seconds_text(secs))
+}
 
 pub(super) fn auto(bytes: u64) -> String {
     format!("Auto ({})", size_text(bytes))

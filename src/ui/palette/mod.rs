@@ -37,9 +37,9 @@ pub(super) fn palette_ui(ctx: &Context, view: &mut View<'_>) {
     }
     let (mut is_run, mut is_closed) = take_keys(ctx, panel, palette);
     let screen = ctx.content_rect();
-    let response = modal(ctx, "command palette", (theme::PALETTE_WIDTH, 12), |ui| {
+    let response = modal(ctx, "command-palette", (theme::PALETTE_WIDTH, 12), |ui| {
         let field = TextEdit::singleline(&mut panel.query)
-            .id_salt("palette query")
+            .id_salt("palette-query")
             .hint_text(words::HINT)
             .desired_width(f32::INFINITY)
             .margin(Margin::same(9));

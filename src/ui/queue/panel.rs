@@ -72,7 +72,7 @@ fn contents_ui(ui: &mut Ui, view: &mut View<'_>) {
         });
         return;
     }
-    Panel::bottom("queue end")
+    Panel::bottom("queue-end")
         .frame(Frame::new().inner_margin(Margin {
             top: 8,
             ..Margin::ZERO
@@ -257,7 +257,7 @@ fn after_ui(ui: &mut Ui, view: &mut View<'_>) {
             .on_hover_text(explanation);
         let before = view.app.queue.after;
         let mut after = before;
-        ComboBox::from_id_salt("after the queue")
+        ComboBox::from_id_salt("after-the-queue")
             .icon(list_icon)
             .selected_text(after.label())
             .width(ui.available_width())

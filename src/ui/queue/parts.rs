@@ -23,7 +23,7 @@ pub(super) struct Line {
 }
 
 pub(super) fn row_id(id: JobId) -> egui::Id {
-    egui::Id::unique(("queued job", id.0))
+    egui::Id::unique(("queued-job", id.0))
 }
 
 /// The row's id goes by its job, so that the focus moves with it.

@@ -24,7 +24,7 @@ pub(in crate::ui) fn questions_ui(ctx: &Context, view: &mut View<'_>) {
 fn several_ui(ctx: &Context, view: &mut View<'_>, several: &Several) {
     let count = several.paths.len();
     let mut choice = None;
-    let asked = modal(ctx, "several files", WIDTH, |ui| {
+    let asked = modal(ctx, "several-files", WIDTH, |ui| {
         ui.heading(words::files_at_once(count));
         let weak = palette(ui).weak;
         let spec = view.model();
@@ -52,7 +52,7 @@ fn several_ui(ctx: &Context, view: &mut View<'_>, several: &Several) {
 
 fn countdown_ui(ctx: &Context, view: &mut View<'_>, countdown: Countdown) {
     let mut is_stopped = false;
-    let asked = modal(ctx, "after the queue", WIDTH, |ui| {
+    let asked = modal(ctx, "after-the-queue", WIDTH, |ui| {
         let secs = countdown.secs_left;
         let (text, name) = match countdown.action {
             AfterQueue::Suspend => (words::suspends_in(secs), words::STAY_AWAKE),

@@ -45,7 +45,7 @@ pub fn drag_ui(ui: &Ui, view: &mut View<'_>) {
     // A clip stands at the start alone.
     let places = places.filter(|(slot, _)| !dragged.is_clip || *slot == Slot::Start);
     let mut target = None;
-    Area::new(Id::unique("dragged result"))
+    Area::new(Id::unique("dragged-result"))
         .order(Order::Tooltip)
         .fixed_pos(pointer + egui::vec2(14.0, 10.0))
         .interactable(false)

@@ -54,7 +54,7 @@ impl Edit<'_> {
                 ui.horizontal(|ui| self.variable(ui, &mut variables, &name, &value));
             }
             let width = field_width(ui, theme::VARIABLE_WIDTH);
-            let added = self.typed(ui, ": new", "", words::VARIABLE_HINT, width);
+            let added = self.typed(ui, words::NEW_VARIABLE, "", words::VARIABLE_HINT, width);
             if let Some(text) = added {
                 let (name, value) = text.split_once('=').unwrap_or((&text, ""));
                 let (name, value) = (name.trim(), value.trim());

@@ -81,7 +81,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
             }
             let width = field_width(ui, theme::SEARCH_WIDTH);
             let search = TextEdit::singleline(&mut view.panels.settings.search)
-                .id_salt("settings search")
+                .id_salt("settings-search")
                 .hint_text(words::SEARCH)
                 .desired_width(width);
             ui.add(search)

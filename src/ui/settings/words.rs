@@ -25,6 +25,8 @@ pub(super) const GPU_NUMBER_HOVER: &str = "As libtorch counts them, from 0";
 pub(super) const CHOOSE_FOLDER: &str = "Choose a folder…";
 pub(super) const ADD_FOLDER: &str = "Add a folder…";
 pub(super) const REMOVE_FOLDER_HOVER: &str = "Stop looking in this folder";
+/// Behind the name of the setting, of the field for one more.
+pub(super) const NEW_VARIABLE: &str = ": new";
 pub(super) const VARIABLE_HINT: &str = "NAME=value";
 pub(super) const NOT_SET: &str = "not set";
 pub(super) const REMOVE_VARIABLE_HOVER: &str = "Leave this variable as Safelight sets it";

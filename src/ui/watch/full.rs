@@ -36,7 +36,7 @@ pub(super) fn full_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
         picture_ui(ui, view, area);
     }
     let is_shown = is_bar_shown(ui, view);
-    let id = Id::unique("bar over the picture");
+    let id = Id::unique("bar-over-the-picture");
     let strength = ui
         .ctx()
         .animate_bool_with_time(id.with("fade"), is_shown, FADE_SECS);

@@ -81,3 +81,11 @@ pub(super) fn promised(coverage: &Coverage) -> String {
     let (applied, total) = (coverage.applied, coverage.total);
     format!("Only {applied} of {total} keys fit this model")
 }
+
+pub(super) fn rank(rank: impl std::fmt::Display) -> String {
+    format!("rank {rank}")
+}
+
+pub(super) fn expert(expert: impl std::fmt::Display) -> String {
+    format!("{expert} expert")
+}

@@ -62,7 +62,7 @@ pub(super) fn completion_ui(ui: &Ui, view: &mut View<'_>, field: &Response, curs
     let files = view.app.prompt.wildcards.as_ref();
     let mut accepted = None;
     let shown = Popup::from_response(field)
-        .id(egui::Id::unique("wildcard completion"))
+        .id(egui::Id::unique("wildcard-completion"))
         .open(true)
         .close_behavior(PopupCloseBehavior::IgnoreClicks)
         .width(field.rect.width())
@@ -74,7 +74,7 @@ pub(super) fn completion_ui(ui: &Ui, view: &mut View<'_>, field: &Response, curs
                 let entry = ui
                     .selectable_label(index == offer.chosen, format!("__{name}__"))
                     .on_hover_text(file.map_or_else(String::new, lines_text))
-                    .accessible_name(format!("Complete {name}"));
+                    .accessible_name(words::complete(name));
                 if entry.clicked() {
                     accepted = Some(index);
                 }

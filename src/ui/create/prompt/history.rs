@@ -51,7 +51,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, button: &Response) {
     }
     let mut wish = None;
     ScrollArea::vertical()
-        .id_salt("earlier prompts")
+        .id_salt("earlier-prompts")
         .max_height(theme::PICKER_HEIGHT)
         .min_scrolled_height(list_height(ui, theme::PICKER_HEIGHT))
         .show_rows(ui, ui.spacing().interact_size.y, shown.len(), |ui, rows| {
@@ -73,7 +73,7 @@ fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
     let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
     let layout = Layout::right_to_left(egui::Align::Center);
     ui.allocate_ui_with_layout(size, layout, |ui| {
-        let name = format!("Forget: {text}");
+        let name = words::forget(&text);
         if icon_button(ui, icons::X, &name, words::FORGET_HOVER).clicked() {
             wish = Some(PromptCommand::Forget(entry.clone()));
         }
@@ -90,7 +90,7 @@ fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
         let response = ui
             .add(button)
             .on_hover_text(whole)
-            .accessible_name(format!("Use: {text}"));
+            .accessible_name(words::use_prompt(&text));
         if response.clicked() {
             wish = Some(PromptCommand::Use(entry.clone()));
         }

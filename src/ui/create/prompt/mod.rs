@@ -159,7 +159,7 @@ fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
             .show(ui)
     };
     let output = ScrollArea::vertical()
-        .id_salt("prompt area")
+        .id_salt("prompt-area")
         .max_height(theme::PROMPT_HEIGHT)
         .min_scrolled_height(theme::PROMPT_HEIGHT)
         .show(ui, edit)
@@ -191,14 +191,14 @@ fn negative_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let negative = &mut view.form.negative_prompt;
     let negative = negative.get_or_insert_with(|| spec.defaults.negative_prompt.clone());
     let edit = TextEdit::multiline(negative)
-        .id_salt("negative prompt")
+        .id_salt("negative-prompt")
         .hint_text(RichText::new(hint))
         .desired_rows(1)
         .desired_width(f32::INFINITY)
         .margin(egui::Margin::same(9));
     // Some models come with a long one.
     let response = ScrollArea::vertical()
-        .id_salt("negative prompt area")
+        .id_salt("negative-prompt-area")
         .max_height(theme::NEGATIVE_HEIGHT)
         .show(ui, |ui| ui.add(edit).labelled_by(label.id));
     if response.inner.gained_focus() {

@@ -87,7 +87,7 @@ fn file_ui(ui: &mut Ui, file: &WildcardFile) -> bool {
         .min_size(size);
     ui.add(button)
         .on_hover_text(lines_text(file))
-        .accessible_name(format!("Insert {}", file.name))
+        .accessible_name(words::insert(&file.name))
         .clicked()
 }
 

@@ -137,6 +137,22 @@ pub(super) fn more_lines(first: &str, more: usize) -> String {
     format!("{first}\n… and {more} more")
 }
 
+pub(super) fn complete(wildcard: &str) -> String {
+    format!("Complete {wildcard}")
+}
+
+pub(super) fn insert(wildcard: &str) -> String {
+    format!("Insert {wildcard}")
+}
+
+pub(super) fn forget(prompt: &str) -> String {
+    format!("Forget: {prompt}")
+}
+
+pub(super) fn use_prompt(prompt: &str) -> String {
+    format!("Use: {prompt}")
+}
+
 #[cfg(test)]
 mod tests {
     use safelight_core::tokens::TokenCount;

@@ -1,0 +1,55 @@
+//! What those parts of the app say that are one file: the form, undo, the doctor and downloads.
+
+use safelight_core::units::size_text;
+
+pub(super) const DEFAULTS_USED: &str =
+    "The defaults are used until you correct the file. Safelight does not change it";
+
+// Work on files.
+pub(super) const TRY_IN_A_MOMENT: &str = "Try again in a moment";
+
+/// `undone`: what was not done, as a sentence.
+pub(super) fn files_busy(undone: &str) -> String {
+    format!("{undone}: files are busy")
+}
+
+// The form and the undo history.
+pub(super) const RESET_FORM: &str = "reset the form";
+pub(super) const CLEAR_FORM: &str = "clear the form";
+pub(super) const TAKE_BACK_PRESET: &str = "take back a preset";
+pub(super) const APPLY_PRESET: &str = "apply a preset";
+pub(super) const NOTHING_TO_UNDO: &str = "There is nothing to undo";
+pub(super) const FORM_IS_EMPTY: &str = "The form is empty";
+pub(super) const FORM_OF_ANOTHER: &str =
+    "the form now holds the settings of another job, so it was not changed";
+
+pub(super) fn undone(name: &str) -> String {
+    format!("Undone: {name}")
+}
+
+pub(super) fn too_many_lines(num_lines: usize, most: usize) -> String {
+    format!("{num_lines} lines are too many: one prompt per line makes at most {most} jobs")
+}
+
+// The doctor.
+pub(super) fn cache_cleared(bytes: u64) -> String {
+    format!("MIOpen's cache is cleared: {} freed", size_text(bytes))
+}
+
+pub(super) fn cache_not_cleared(why: &str) -> String {
+    format!("MIOpen's cache cannot be cleared: {why}")
+}
+
+// Downloads.
+pub(super) const MODEL_STAYS: &str = "The form keeps the model that you are using";
+pub(super) const SWITCH: &str = "Switch to it";
+pub(super) const SWITCH_EXPLAINED: &str =
+    "Your prompt stays; the other values become this model's defaults";
+
+pub(super) fn downloaded(model: &str) -> String {
+    format!("{model} is downloaded")
+}
+
+pub(super) fn ready(model: &str) -> String {
+    format!("{model} is ready")
+}
