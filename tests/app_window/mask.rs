@@ -270,6 +270,42 @@ fn all_of_a_scribble_and_of_clicks_at_once_is_in_the_file() {
 }
 
 #[test]
+fn a_stroke_that_begins_and_ends_within_slow_frames_is_whole() {
+    let mut bench = bench_at(400, 300);
+    let size = Vec2::new(400.0, 300.0);
+    set_brush(&mut bench, 20.0);
+    let corners = [(100, 100), (300, 100), (300, 200), (100, 200)];
+    let button = |at, pressed| Event::PointerButton {
+        pos: at,
+        button: PointerButton::Primary,
+        pressed,
+        modifiers: Modifiers::NONE,
+    };
+    let at = corners.map(|(x, y)| place(&bench, size, x as f32, y as f32));
+    let middles = [(200, 100), (300, 150), (200, 200)];
+    // All of it in one frame; begun and gone on with in one, ended in the next; and the other way round.
+    for frames in [vec![6], vec![4, 2], vec![2, 4]] {
+        bench.harness.event(Event::PointerMoved(at[0]));
+        bench.harness.step();
+        let mut events = vec![button(at[0], true)];
+        events.extend(at[1..].iter().map(|at| Event::PointerMoved(*at)));
+        events.push(Event::PointerMoved(at[3]));
+        events.push(button(at[3], false));
+        let mut events = events.into_iter();
+        for count in frames {
+            for event in events.by_ref().take(count) {
+                bench.harness.event(event);
+            }
+            bench.harness.run_ok();
+        }
+        bench.settle();
+        assert_eq!(values(&mut bench, corners), [255; 4]);
+        assert_eq!(values(&mut bench, middles), [255; 3]);
+        bench.press("Clear");
+    }
+}
+
+#[test]
 fn brackets_and_the_wheel_change_the_brush_and_ctrl_zooms_at_the_pointer() {
     let mut bench = bench_at(400, 300);
     set_brush(&mut bench, 40.0);
@@ -374,7 +410,7 @@ fn the_tools_stay_within_a_small_window() {
     bench.settle();
     let area = canvas(&bench);
     assert!(area.right() <= 900.0 && area.height() > 150.0, "{area:?}");
-    for name in ["Use this mask", "Discard", "Feather", "1:1"] {
+    for name in ["Use this mask", "Discard", "Feather", "100 %"] {
         let rect = bench.harness.get_by_label(name).rect();
         assert!(rect.right() <= 900.0, "{name} at {rect:?}");
     }

@@ -3,14 +3,15 @@
 //! Runs on the file thread; where an opened file goes is [`crate::app::inputs`]'s.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use egui::ColorImage;
 use safelight_core::files::{make_private, make_private_folder};
 use safelight_core::gallery::THUMB_SIDE;
-use safelight_core::job::{JobError, JobErrorKind, JobId, SourceClip, StartPicture};
+use safelight_core::job::{JobError, JobErrorKind, SourceClip, StartPicture};
 use safelight_core::media::{self, MediaError, Picture};
+use safelight_core::naming::{names_like, timestamp};
 
 use crate::app::background::guard::{self, NOT_SURVIVED};
 use crate::app::inputs::slots::{Continued, Placing, Source};
@@ -192,11 +193,24 @@ pub fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<OpenedInput, Job
 
 /// Keeps a picture that has no file of its own.
 pub fn keep_picture(picture: &Picture, folder: &Path, name: &str) -> Result<OpenedInput, JobError> {
-    let path = folder.join(format!("{name}-{}.png", JobId::next()));
     make_private_folder(folder).map_err(|err| keep_error(&err))?;
+    let path = new_file(folder, name).map_err(|err| keep_error(&err))?;
     media::write_png(&path, picture).map_err(|err| keep_error(&err))?;
     make_private(&path).map_err(|err| keep_error(&err))?;
     picture_input(path, picture)
+}
+
+/// A file of its own, named by the time: results remember it, so a name does not come twice.
+fn new_file(folder: &Path, name: &str) -> io::Result<PathBuf> {
+    let first = folder.join(format!("{name}-{}.png", timestamp()));
+    let mut names = names_like(&first);
+    loop {
+        let path = names.next().unwrap_or_else(|| first.clone());
+        match File::create_new(&path) {
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|_| path),
+        }
+    }
 }
 
 fn thumb(picture: &Picture) -> Result<Picture, JobError> {

@@ -196,7 +196,20 @@ fn facts_ui(ui: &mut Ui, input: &Input) {
     }
 }
 
+/// Another file, the brush of a mask, away with it: from left to right, however they are laid out.
 fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
+    if ui.layout().prefer_right_to_left() {
+        remove_button(ui, view, slot, input);
+        edit_button(ui, view, slot);
+        other_button(ui, view, slot);
+    } else {
+        other_button(ui, view, slot);
+        edit_button(ui, view, slot);
+        remove_button(ui, view, slot, input);
+    }
+}
+
+fn remove_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
     let words = words::slot(slot, view.model());
     let (name, explanation) = match &input.source {
         Source::Clip(_) => (words::REMOVE_CLIP, words::REMOVE_CLIP_HOVER),
@@ -205,9 +218,16 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
     if icon_button(ui, icons::TRASH, name, explanation).clicked() {
         view.push(InputsCommand::Remove(slot));
     }
+}
+
+fn edit_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
     if slot == Slot::Mask {
         paint_button(ui, view, words::EDIT_MASK, words::EDIT_MASK_HOVER);
     }
+}
+
+fn other_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
+    let words = words::slot(slot, view.model());
     let other = icon_button(ui, icons::FOLDER_OPEN, words.other, words::OTHER_FILE);
     if other.clicked() && !view.app.cx.background.is_asking() {
         view.push(InputsCommand::Pick(slot));

@@ -18,7 +18,9 @@ use safelight_core::gallery::{Query, Show, Sort};
 use crate::app::commands::{AppCommand, GalleryCommand};
 use crate::app::notices::sentence;
 use crate::app::state::Page;
-use crate::ui::widgets::{choice, icon_button, icon_toggle, palette, wide_note, with_icon};
+use crate::ui::widgets::{
+    choice, icon_button, icon_toggle, list_icon, palette, wide_note, with_icon,
+};
 use crate::ui::{View, icons, theme};
 
 /// What the page remembers for itself.
@@ -167,6 +169,7 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
             query.only_favourites = !query.only_favourites;
         }
         ComboBox::from_id_salt("sort")
+            .icon(list_icon)
             .selected_text(query.sort.label())
             .show_ui(ui, |ui| {
                 for sort in Sort::ALL {

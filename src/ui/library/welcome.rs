@@ -193,9 +193,14 @@ fn fits_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.scope(|ui| {
         ui.spacing_mut().interact_size.y = height;
         ui.columns(2, |columns| {
-            let in_first = said.len().div_ceil(2);
-            for (at, said) in said.iter().enumerate() {
-                said_ui(&mut columns[usize::from(at >= in_first)], said);
+            // Equally high: a model that does not fit has a second line.
+            let num_lines = |said: &Said| 1 + said.fit.ways.len().min(1);
+            let all: usize = said.iter().map(num_lines).sum();
+            let mut before = 0;
+            for said in &said {
+                let is_second = before * 2 >= all;
+                before += num_lines(said);
+                said_ui(&mut columns[usize::from(is_second)], said);
             }
         });
     });

@@ -105,69 +105,72 @@ fn zoom_to(panel: &mut MaskPanel, size: Vec2, area: Rect, pointer: Pos2, zoom: f
     panel.offset = pointer - area.center() + (size / 2.0 - vec2(x, y)) * scale;
 }
 
-/// Strokes: every place where the pointer was since the last frame counts.
+/// Strokes: every place where the pointer was while a button was down counts, also in a frame that lasted so long that
+/// a stroke begins or ends in its middle.
 fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Response) {
-    let button = [PointerButton::Primary, PointerButton::Secondary]
-        .into_iter()
-        .find(|button| {
-            response.is_pointer_button_down_on()
-                && ui.input(|input| input.pointer.button_down(*button))
-        });
-    let Some(button) = button else {
-        if editor.is_painting() {
-            view.push(MaskCommand::End);
-        } else if editor.busy.is_none() {
-            dab(view, lie, response);
-        }
-        return;
-    };
-    if editor.busy.is_some() {
-        return;
-    }
-    let panel = &view.panels.mask;
-    let brush = panel.brush(panel.is_erasing || button == PointerButton::Secondary);
-    let (begun, moved, now) = ui.input(|input| {
-        let moved: Vec<Pos2> = input
-            .events
-            .iter()
-            .filter_map(|event| match event {
-                Event::PointerMoved(at) => Some(*at),
-                _ => None,
-            })
-            .collect();
-        (
-            input.pointer.press_origin(),
-            moved,
-            input.pointer.latest_pos(),
-        )
-    });
-    if !editor.is_painting() {
-        if let Some(at) = begun.or(now) {
-            view.push(MaskCommand::Begin(lie.to_picture(at), brush));
-        }
-        if let Some(at) = now {
-            view.push(MaskCommand::Move(lie.to_picture(at), brush));
-        }
-        return;
-    }
-    for at in moved {
-        view.push(MaskCommand::Move(lie.to_picture(at), brush));
-    }
-}
-
-/// A click that was over before a frame saw the button down paints one dab.
-fn dab(view: &mut View<'_>, lie: Lie, response: &Response) {
     let buttons = [PointerButton::Primary, PointerButton::Secondary];
-    let clicked = buttons
-        .into_iter()
-        .find(|button| response.clicked_by(*button));
-    if let Some(button) = clicked
-        && let Some(at) = response.interact_pointer_pos()
-    {
-        let panel = &view.panels.mask;
-        let brush = panel.brush(panel.is_erasing || button == PointerButton::Secondary);
-        view.push(MaskCommand::Begin(lie.to_picture(at), brush));
-        view.push(MaskCommand::End);
+    let is_ours = response.is_pointer_button_down_on()
+        || buttons
+            .iter()
+            .any(|button| response.clicked_by(*button) || response.drag_stopped_by(*button));
+    let was_painting = editor.is_painting();
+    if !was_painting && (!is_ours || editor.busy.is_some()) {
+        return;
+    }
+    let (events, held, place) = ui.input(|input| {
+        let pointer = &input.pointer;
+        let held = buttons.into_iter().find(|it| pointer.button_down(*it));
+        let place = pointer.press_origin().or(pointer.latest_pos());
+        (input.events.clone(), held, place)
+    });
+    let panel = &view.panels.mask;
+    let brush_of = |button| panel.brush(panel.is_erasing || button == PointerButton::Secondary);
+    let mut wishes = Vec::new();
+    let mut down = was_painting.then(|| held.unwrap_or(PointerButton::Primary));
+    for event in &events {
+        match (event, down) {
+            (Event::PointerMoved(at), Some(button)) => {
+                wishes.push(MaskCommand::Move(lie.to_picture(*at), brush_of(button)));
+            }
+            (
+                &Event::PointerButton {
+                    pos,
+                    button,
+                    pressed: true,
+                    ..
+                },
+                None,
+            ) if buttons.contains(&button) && response.rect.contains(pos) => {
+                wishes.push(MaskCommand::Begin(lie.to_picture(pos), brush_of(button)));
+                down = Some(button);
+            }
+            (
+                &Event::PointerButton {
+                    pos,
+                    button,
+                    pressed: false,
+                    ..
+                },
+                Some(of),
+            ) if buttons.contains(&button) => {
+                wishes.push(MaskCommand::Move(lie.to_picture(pos), brush_of(of)));
+                wishes.push(MaskCommand::End);
+                down = None;
+            }
+            _ => {}
+        }
+    }
+    match (down, held, place) {
+        // What was busy before is free now, and the button is down since then.
+        (None, Some(button), Some(at)) if wishes.is_empty() => {
+            wishes.push(MaskCommand::Begin(lie.to_picture(at), brush_of(button)));
+        }
+        // The window was left with the button down.
+        (Some(_), None, _) => wishes.push(MaskCommand::End),
+        _ => {}
+    }
+    for wish in wishes {
+        view.push(wish);
     }
 }
 

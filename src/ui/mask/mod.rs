@@ -171,7 +171,10 @@ fn brush_ui(ui: &mut Ui, panel: &mut MaskPanel) {
             .fixed_decimals(0)
             .suffix(" %");
         named_slider(ui, words::SOFT, slider, words::SOFT_HOVER);
-        let slider = Slider::new(&mut panel.opacity, 0.1..=1.0).fixed_decimals(2);
+        let slider = Slider::new(&mut panel.opacity, 0.1..=1.0)
+            .custom_formatter(|share, _| format!("{:.0}", share * 100.0))
+            .custom_parser(|text| text.trim().parse::<f64>().ok().map(|it| it / 100.0))
+            .suffix(" %");
         named_slider(ui, words::OVERLAY, slider, words::OVERLAY_HOVER);
     });
 }

@@ -46,7 +46,7 @@ pub(super) const FEATHER_BY: &str = "Feather by";
 pub(super) const FEATHER_BY_HOVER: &str = "How far Feather softens";
 pub(super) const FIT: &str = "Fit";
 pub(super) const FIT_HOVER: &str = "Show the whole picture";
-pub(super) const TRUE_SIZE: &str = "1:1";
+pub(super) const TRUE_SIZE: &str = "100 %";
 pub(super) const TRUE_SIZE_HOVER: &str = "One pixel of the picture for each pixel of the screen. Ctrl and the wheel zoom, the middle button moves";
 
 /// The picture that is painted on.

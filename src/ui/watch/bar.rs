@@ -12,7 +12,7 @@ use crate::app::player::{Playback, Playhead, Repeat, SPEEDS, Viewing};
 use crate::ui::watch::caption::Told;
 use crate::ui::watch::more::MoreButton;
 use crate::ui::watch::{compare, more, playhead, words};
-use crate::ui::widgets::{icon_button, icon_toggle, palette};
+use crate::ui::widgets::{icon_button, icon_toggle, list_icon, palette};
 use crate::ui::{View, icons, theme};
 
 /// How much of the bar its row has room for.
@@ -208,6 +208,7 @@ fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
     let playback = view.app.watch.playback;
     let mut speed = playback.speed;
     ComboBox::from_id_salt("speed")
+        .icon(list_icon)
         .selected_text(words::speed(speed))
         .width(theme::SPEED_WIDTH)
         .show_ui(ui, |ui| {
