@@ -7,6 +7,7 @@
 #![cfg(test)]
 
 mod display;
+mod wayland;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use display::{CONTROL, Display, ENTER, KEY_1, KEY_A, KEY_C, KEY_L, KEY_V, wait};
 use safelight_core::media::{Picture, open_picture, read_settings, write_png};
+use wayland::Wayland;
 use x11rb::protocol::xproto::Window;
 
 struct App(Child);
@@ -69,26 +71,43 @@ fn clips(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Starts the program as its icon does, in a home of its own -> it, its window, and how that looks at first.
-fn open(display: &Display, home: &Path) -> (App, Window, Picture) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_safelight"));
+/// The program in a home of its own, as its icon starts it.
+fn at_home(command: &mut Command, home: &Path) -> App {
     command
         .env("HOME", home)
         .env("XDG_CONFIG_HOME", home.join("config"))
         .env("XDG_DATA_HOME", home.join("data"))
-        .env("DISPLAY", &display.name)
-        .env("XDG_RUNTIME_DIR", home)
         .env("XDG_VIDEOS_DIR", home.join("videos"))
-        .env_remove("WAYLAND_DISPLAY")
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let app = App(command.spawn().unwrap());
+    App(command.spawn().expect("the program starts"))
+}
+
+/// Starts the program -> it, its window, and how that looks at first.
+fn open(display: &Display, home: &Path) -> (App, Window, Picture) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_safelight"));
+    command
+        .env("DISPLAY", &display.name)
+        .env("XDG_RUNTIME_DIR", home)
+        .env_remove("WAYLAND_DISPLAY");
+    let app = at_home(&mut command, home);
     let window = display.window("Safelight");
     let fresh = wait("a drawn window", || {
         let picture = display.picture(window);
         (colours(&picture) > 100).then_some(picture)
     });
     (app, window, fresh)
+}
+
+/// The picture that was pasted, where the program keeps it.
+fn pasted_picture(home: &Path) -> Option<PathBuf> {
+    let folder = fs::read_dir(home.join("data/safelight/pasted")).ok()?;
+    let mut files = folder.flatten().map(|entry| entry.path());
+    files.find(|path| {
+        // It is there by its name before it is whole.
+        let is_picture = path.extension().is_some_and(|end| end == "png");
+        is_picture && open_picture(path).is_ok()
+    })
 }
 
 #[test]
@@ -173,11 +192,47 @@ fn text_and_pictures_come_from_other_programs_and_go_to_them() {
         // Until the program has heard that the text is no longer its own, it pastes that.
         display.press(&[CONTROL, KEY_V]);
         thread::sleep(Duration::from_secs(1));
-        let folder = fs::read_dir(home.path().join("data/safelight/pasted")).ok()?;
-        let mut files = folder.flatten().map(|entry| entry.path());
-        files.find(|path| path.extension().is_some_and(|end| end == "png"))
+        pasted_picture(home.path())
     });
     assert_eq!(open_picture(&pasted).unwrap(), sunset());
     thread::sleep(Duration::from_secs(1));
     keep(&display, window, "5 pasted");
+}
+
+#[test]
+fn on_wayland_too_text_and_pictures_come_and_go() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("sunset.png");
+    write_png(&file, &sunset()).unwrap();
+    let desktop = Wayland::start();
+    let mut command = desktop.program(env!("CARGO_BIN_EXE_safelight"));
+    // The picture is looked at, so that it can be copied.
+    let _app = at_home(command.arg(&file), home.path());
+    desktop.window("Safelight");
+
+    let prompt = "ein Leuchtturm im Nebel, 灯台";
+    let written = wait("the prompt on the clipboard", || {
+        desktop.copy("text/plain;charset=utf-8", prompt.as_bytes());
+        // What comes back was in the field: it is not what was put there.
+        desktop.press(&["ctrl+l", "ctrl+a", "ctrl+v", "1", "ctrl+a", "ctrl+c"]);
+        let text = desktop.paste("text/plain;charset=utf-8")?;
+        (text != prompt.as_bytes()).then_some(text)
+    });
+    assert_eq!(String::from_utf8(written).unwrap(), format!("{prompt}1"));
+
+    let copied = wait("the copied picture", || {
+        // The field lets the keyboard go, then the picture is copied.
+        desktop.press(&["Escape", "c"]);
+        desktop.paste("image/png")
+    });
+    fs::write(home.path().join("copied.png"), copied).unwrap();
+    let copied = open_picture(&home.path().join("copied.png")).unwrap();
+    assert_eq!(copied, sunset());
+
+    desktop.copy("image/png", &fs::read(&file).unwrap());
+    let pasted = wait("the pasted picture", || {
+        desktop.press(&["Escape", "ctrl+v"]);
+        pasted_picture(home.path())
+    });
+    assert_eq!(open_picture(&pasted).unwrap(), sunset());
 }

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use egui::{Align, Label, Layout, RichText, ScrollArea, Sense, Ui, UiBuilder, vec2};
+use egui::text::LayoutJob;
+use egui::{Align, Label, Layout, RichText, ScrollArea, Sense, TextStyle, Ui, UiBuilder, vec2};
 use safelight_core::gallery::{Entry, Facts, Reading, THUMB_SIDE};
 use safelight_core::units::{duration_text, seconds_text, size_text};
 
@@ -15,6 +16,9 @@ use crate::ui::gallery::actions::{actions_ui, file_actions_ui};
 use crate::ui::gallery::words;
 use crate::ui::widgets::{fitted, icon_button, palette, texture_ui};
 use crate::ui::{View, icons, theme};
+
+/// Words of more letters are names of files.
+const LONG_WORD: usize = 20;
 
 pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(entry) = view.app.gallery.current().map(Arc::clone) else {
@@ -174,6 +178,12 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
         let layout = Layout::left_to_right(Align::Min);
         let mut place = ui.new_child(UiBuilder::new().max_rect(rect).layout(layout));
         place.label(RichText::new(name).color(weak));
-        ui.add(Label::new(text).wrap().selectable(true));
+        let ink = ui.visuals().text_color();
+        let font = TextStyle::Body.resolve(ui.style());
+        let mut job = LayoutJob::simple(text.to_owned(), font, ink, 0.0);
+        // A file's name fills its lines: broken at its hyphens it would take twice as many.
+        let mut words = text.split_whitespace();
+        job.wrap.break_anywhere = words.any(|word| word.chars().count() > LONG_WORD);
+        ui.add(Label::new(job).wrap().selectable(true));
     });
 }

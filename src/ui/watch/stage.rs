@@ -2,6 +2,7 @@
 //!
 //! Knows neither jobs nor files.
 
+use egui::emath::GuiRounding as _;
 use egui::{Color32, CornerRadius, Rect, Response, Sense, Stroke, Ui, Vec2, pos2};
 
 use crate::app::commands::PlayerCommand;
@@ -25,8 +26,17 @@ pub(super) fn stage_ui(
     let mut zoom = view.app.watch.zoom;
     let response = steer_ui(ui, view, area, size, &mut zoom);
     keep(view, zoom);
-    let shown = zoom.rect(place(view, area), size);
+    let shown = on_pixels(ui, zoom.rect(place(view, area), size));
     (response, shown)
+}
+
+/// The picture begins and ends with whole pixels of the screen, so that its edge lies close to it.
+fn on_pixels(ui: &Ui, shown: Rect) -> Rect {
+    let dots = ui.pixels_per_point();
+    Rect::from_min_size(
+        shown.min.round_to_pixels(dots),
+        shown.size().round_to_pixels(dots),
+    )
 }
 
 /// The same for two pictures of one size of view: what is done with either acts on both before they are drawn.
@@ -38,7 +48,7 @@ pub(super) fn two_stages_ui(
     let mut zoom = view.app.watch.zoom;
     let responses = stages.map(|(area, size)| steer_ui(ui, view, area, size, &mut zoom));
     keep(view, zoom);
-    let [a, b] = stages.map(|(area, size)| zoom.rect(place(view, area), size));
+    let [a, b] = stages.map(|(area, size)| on_pixels(ui, zoom.rect(place(view, area), size)));
     let [first, second] = responses;
     [(first, a), (second, b)]
 }
