@@ -166,6 +166,24 @@ fn a_model_that_fills_needs_both_and_takes_the_second_file_as_the_mask() {
 }
 
 #[test]
+fn the_size_of_the_picture_comes_back_by_its_name_with_a_mask() {
+    let mut bench = Bench::of(flux_spec());
+    drop_as(&mut bench, "lake.png", "Start picture");
+    drop_onto(&mut bench, "Choose a mask");
+    drop_as(&mut bench, "mask.png", "Mask");
+    let sent = bench.start_job();
+    assert!(sent.request.mask.is_some());
+    bench.finish_job(&sent, 1);
+    bench.press("Remove mask");
+    bench.press("Remove start picture");
+    bench.press_more("Use settings");
+    bench.until("both are there again", |bench| {
+        bench.has("Start picture lake.png") && bench.has("Mask mask.png")
+    });
+    assert_eq!(bench.app().cx.form.size, SizeChoice::Auto);
+}
+
+#[test]
 fn the_words_over_the_window_are_those_of_pictures() {
     let held = |bench: &mut Bench, names: &[&str]| {
         let files = names.iter().map(|name| egui::HoveredFile {

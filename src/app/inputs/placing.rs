@@ -266,7 +266,8 @@ impl Inputs {
                 is_transparent: opened.is_transparent,
             };
             let slot = self.place(input, wish, second);
-            names_size |= slot != Slot::Mask && found.placing.keeps_size;
+            // A mask may be the last of what is opened together.
+            names_size |= found.placing.keeps_size;
             let is_seen = found.placing.is_seen && !found.placing.is_shown;
             if is_seen && slot != Slot::Mask && !is_pair {
                 seen = Some(path);

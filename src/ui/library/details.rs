@@ -284,10 +284,7 @@ fn known_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, entry: &CatalogEnt
         .fetch
         .as_ref()
         .is_some_and(|fetch| fetch.entry.id != entry.id);
-    if !is_other {
-        fetch_ui(ui, view);
-        ui.add_space(theme::SMALL_GAP);
-    }
+    // Whether it fits comes before what would be downloaded.
     fit_ui(ui, view, model);
     if let Some(machine) = &view.app.library.survey.machine
         && let Some(free) = machine.free_bytes
@@ -296,6 +293,7 @@ fn known_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, entry: &CatalogEnt
     {
         wide_note(ui, &words::no_room(bytes, free), palette(ui).error);
     }
+    ui.add_space(theme::SMALL_GAP);
     if is_other {
         ui.label(RichText::new(&entry.name).strong());
         wide_note(ui, &entry.description, palette(ui).weak);
@@ -306,7 +304,10 @@ fn known_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, entry: &CatalogEnt
         );
         wide_note(ui, words::ANOTHER_FIRST, palette(ui).amber);
         fetch_ui(ui, view);
-    } else if view.app.fetching.fetch.is_none() {
+        return;
+    }
+    fetch_ui(ui, view);
+    if view.app.fetching.fetch.is_none() {
         let files = ui.button(words::SHOW_FILES);
         if files.on_hover_text(words::SHOW_FILES_HOVER).clicked() {
             view.push(LibraryCommand::Look(entry.id.clone()));
