@@ -6,6 +6,8 @@
 
 #[expect(dead_code, reason = "other tests use all of it")]
 mod common;
+#[path = "doctor/wheels.rs"]
+mod wheels;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -132,6 +134,11 @@ fn the_engines_process_gets_what_its_device_needs_and_none_of_what_hurts() {
     assert!(memory.contains("pages_limit="), "{memory}");
     assert!(messages(&checks, "kernel").contains("this is 6.17.1-1"));
     assert!(messages(&checks, "gpu").contains("gfx1151"));
+    let libtorch = messages(&checks, "libtorch");
+    assert!(
+        libtorch.contains("ROCm 7.1 crashes on gfx1151"),
+        "{libtorch}"
+    );
 }
 
 #[test]

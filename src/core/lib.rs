@@ -13,6 +13,7 @@ pub mod job;
 pub mod library;
 pub mod locks;
 pub mod lora;
+pub mod machine;
 pub mod media;
 pub mod memory;
 pub mod model;

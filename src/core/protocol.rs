@@ -107,6 +107,9 @@ pub struct EngineReport {
     pub class: Option<DeviceClass>,
     /// One line: which device it got, and why not a better one where it did not.
     pub line: String,
+    /// Why the CPU computes though its libtorch is for a GPU and nobody asked for the CPU.
+    #[serde(default)]
+    pub gpu_problem: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,17 +5,15 @@ use std::io::Write as _;
 use std::path::Path;
 
 use safelight_core::catalog::Catalog;
-use safelight_core::job::JobError;
+use safelight_core::job::{DeviceChoice, JobError};
 use safelight_core::model::CatalogError;
 use safelight_core::protocol::EngineReport;
-use safelight_core::settings::{LoadedSettings, Runtime, RuntimeMissing};
+use safelight_core::settings::{LIBTORCH_VERSION, LoadedSettings, Runtime, RuntimeMissing};
 use safelight_core::units::size_text;
 
 use super::{Check, Status};
 use crate::telemetry::host;
 
-/// The version that the engine is built for.
-const LIBTORCH: &str = "2.11.0";
 /// A job keeps latents and frames on the disk; a long clip of large frames needs this much.
 const ROOMY_DISK_BYTES: u64 = 5_000_000_000;
 /// Below this, not even the smallest clip is likely to be kept.
@@ -45,7 +43,8 @@ pub(super) fn settings(loaded: &LoadedSettings, file: &Path) -> Vec<Check> {
     vec![Check::ok("settings", format!("{what}: {}", file.display()))]
 }
 
-pub(super) fn runtime(runtime: &Result<Runtime, RuntimeMissing>) -> Vec<Check> {
+/// `gfx`: the compute targets of the machine's AMD cards.
+pub(super) fn runtime(runtime: &Result<Runtime, RuntimeMissing>, gfx: &[String]) -> Vec<Check> {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(err) => {
@@ -53,29 +52,33 @@ pub(super) fn runtime(runtime: &Result<Runtime, RuntimeMissing>) -> Vec<Check> {
         }
     };
     let place = format!("{} ({})", runtime.folder.display(), runtime.source);
-    let warn = |message: String| Check::warn("libtorch", format!("{message}: {place}"));
-    let check = match runtime.version() {
-        Some(version) if version.split('+').next() == Some(LIBTORCH) => {
+    let warn = |message: &str| Check::warn("libtorch", format!("{message}: {place}"));
+    let concerns = runtime.concerns(gfx);
+    if !concerns.is_empty() {
+        let told = concerns.into_iter();
+        return told.map(|it| warn(&it.what).advise(it.advice)).collect();
+    }
+    vec![match runtime.version() {
+        Some(version) => {
             let kind = runtime.kind();
             Check::ok("libtorch", format!("{version}, {kind}: {place}"))
         }
-        Some(version) => warn(format!("this is libtorch {version}, not {LIBTORCH}")).advise(
-            format!("The engine needs libtorch {LIBTORCH} and may not start with another"),
-        ),
-        None => warn("the folder does not say its version".to_owned()),
-    };
-    std::iter::once(check).chain(gpu_half(runtime)).collect()
+        None => warn("the folder does not say its version").advise(format!(
+            "The engine needs libtorch {LIBTORCH_VERSION} and may not start with another"
+        )),
+    }]
 }
 
-/// What a GPU half needs beside it, and which ROCm or CUDA that is, by the names of its libraries.
-fn gpu_half(runtime: &Runtime) -> Option<Check> {
+/// What a GPU half needs beside it, and which ROCm or CUDA that is, by the names of its libraries. `engine`: what came
+/// of loading it, where it was tried.
+pub(super) fn gpu_half(runtime: &Runtime, engine: Option<&EngineReport>) -> Option<Check> {
     let needed: &[&str] = match runtime.kind() {
         "rocm" => &["libc10_hip.so", "libamdhip64.so", "libMIOpen.so"],
         "cuda" => &["libc10_cuda.so", "libcudart.so", "libcudnn.so"],
         _ => return None,
     };
-    let folders = || std::iter::once(&runtime.lib).chain(&runtime.extra);
-    let names: Vec<String> = folders()
+    let names: Vec<String> = runtime
+        .folders()
         .flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten())
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
@@ -96,6 +99,11 @@ fn gpu_half(runtime: &Runtime) -> Option<Check> {
         return Some(Check::ok("libtorch", message));
     }
     let missing: Vec<&str> = missing.into_iter().map(|(library, _)| *library).collect();
+    if engine.is_some_and(|report| report.device != DeviceChoice::Cpu) {
+        let rest = missing.join(", ");
+        let message = format!("its {kind} part works, with {rest} of the system{release}");
+        return Some(Check::ok("libtorch", message));
+    }
     let lacks = format!("its {kind} part lacks {}", missing.join(", "));
     let advice = "Install the drivers' own libraries, or get a libtorch that brings all of its own";
     let message = format!("{lacks}, which other packages must bring{release}");
@@ -112,6 +120,13 @@ fn rocm_release(runtime: &Runtime) -> Option<String> {
 
 pub(super) fn engine(report: Result<EngineReport, JobError>) -> Check {
     match report {
+        Ok(EngineReport {
+            gpu_problem: Some(problem),
+            ..
+        }) => {
+            let message = format!("jobs are computed on the CPU, which is slow: {problem}");
+            Check::fail("engine", message).advise("Mend what is said of the GPU below, choose another libtorch in the setting runtime.libtorch, or choose the CPU in the setting runtime.device")
+        }
         Ok(report) => Check::ok("engine", report.line),
         Err(err) => Check::fail("engine", err.summary).advise(err.advice),
     }

@@ -3,7 +3,7 @@
 //! Names no GPU that the driver does not show, and claims nothing about speed.
 
 use safelight_core::memory::DeviceClass;
-use safelight_core::settings::Runtime;
+use safelight_core::settings::{LIBTORCH_VERSION, Runtime};
 use safelight_core::units::size_text;
 
 use super::{Check, Machine, access};
@@ -64,8 +64,9 @@ fn used_by(runtime: Option<&Runtime>, kind: &str, message: String) -> Check {
     match runtime {
         Some(runtime) if runtime.kind() != kind => {
             let other = runtime.kind();
-            let advice =
-                format!("Choose a libtorch 2.11.0 for {kind} in the setting runtime.libtorch");
+            let advice = format!(
+                "Choose a libtorch {LIBTORCH_VERSION} for {kind} in the setting runtime.libtorch"
+            );
             let what = format!("the chosen libtorch is for {other} and does not use it");
             Check::warn("gpu", format!("{message}; {what}")).advise(advice)
         }

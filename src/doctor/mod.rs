@@ -31,7 +31,7 @@ use serde::Serialize;
 pub use crate::child::Ended;
 use crate::telemetry::limit::within;
 use crate::telemetry::nvidia::{self, NvidiaReport};
-use crate::telemetry::{DeviceQuery, Roots};
+use crate::telemetry::{DeviceQuery, Roots, amdgpu};
 use crate::worker::environment::{self, EngineTarget};
 use crate::worker::{ProcessLauncher, probe_engine};
 
@@ -282,7 +282,8 @@ pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut 
     let settings = &loaded.settings;
     let mut tell_all = |checks: Vec<Check>| checks.into_iter().for_each(&mut *tell);
     tell_all(checks::settings(loaded, &paths.settings_file()));
-    tell_all(checks::runtime(runtime));
+    let gfx = amdgpu::targets(&machine.roots.sysfs);
+    tell_all(checks::runtime(runtime, &gfx));
     // Without libtorch the engine's failure would only say so again.
     let mut report = None;
     if runtime.is_ok() {
@@ -290,6 +291,9 @@ pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut 
         report = engine.as_ref().ok().cloned();
         tell_all(vec![checks::engine(engine)]);
     }
+    let half = runtime.as_ref().ok();
+    let half = half.and_then(|runtime| checks::gpu_half(runtime, report.as_ref()));
+    tell_all(half.into_iter().collect());
     tell_all(counters::all(paths));
 
     let found = runtime.as_ref().ok();

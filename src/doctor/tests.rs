@@ -21,6 +21,8 @@ struct Case {
 /// What an engine says of itself and measures.
 struct FakeEngine {
     total_bytes: u64,
+    device: DeviceChoice,
+    gpu_problem: Option<&'static str>,
     lines: Vec<SpeedLine>,
     ended: Ended,
 }
@@ -30,13 +32,14 @@ impl Instruments for &FakeEngine {
         Ok(EngineReport {
             protocol: 1,
             libtorch: "2.11.0".to_owned(),
-            device: DeviceChoice::Cpu,
+            device: self.device,
             device_name: "CPU".to_owned(),
             pci: String::new(),
             total_bytes: self.total_bytes,
             used_bytes: 0,
             class: None,
             line: "computes on the CPU".to_owned(),
+            gpu_problem: self.gpu_problem.map(str::to_owned),
         })
     }
 
@@ -78,6 +81,8 @@ impl Case {
             },
             engine: FakeEngine {
                 total_bytes: 0,
+                device: DeviceChoice::Cpu,
+                gpu_problem: None,
                 lines: Vec::new(),
                 ended: Ended::Well,
             },
@@ -171,7 +176,12 @@ fn another_version_of_libtorch_is_named() {
     fs::write(case.root.path().join("torch/build-version"), "2.9.1+cu128").unwrap();
     let libtorch = &case.named("libtorch")[0];
     assert_eq!(libtorch.status, Status::Warn);
-    assert!(libtorch.message.contains("libtorch 2.9.1+cu128"));
+    assert!(
+        libtorch
+            .message
+            .starts_with("this is libtorch 2.9.1+cu128, and the engine is built for 2.11.0"),
+        "{libtorch:?}"
+    );
     fs::write(case.root.path().join("torch/build-version"), "2.11.0+cu130").unwrap();
     assert_eq!(case.named("libtorch")[0].status, Status::Ok);
 }
@@ -184,6 +194,31 @@ fn an_engine_that_cannot_start_gives_its_reason_and_advice() {
     assert_eq!(
         (check.message.as_str(), check.advice.as_str()),
         ("libtorch is broken", "Fetch it again")
+    );
+}
+
+#[test]
+fn a_gpu_runtime_that_cannot_be_used_fails_and_one_on_the_systems_libraries_lacks_nothing() {
+    let mut case = strix_halo();
+    for library in ["libtorch_hip.so", "libc10_hip.so"] {
+        fs::write(case.root.path().join("torch/lib").join(library), b"").unwrap();
+    }
+    case.engine.gpu_problem = Some("libtorch_hip.so could not be loaded: it is odd");
+    let engine = &case.named("engine")[0];
+    assert_eq!(engine.status, Status::Fail);
+    assert!(engine.message.ends_with("could not be loaded: it is odd"));
+    let half = &case.named("libtorch")[1];
+    assert_eq!(half.status, Status::Warn);
+    assert!(half.message.contains("lacks libamdhip64.so"), "{half:?}");
+
+    case.engine.gpu_problem = None;
+    case.engine.device = DeviceChoice::Cuda(0);
+    assert_eq!(case.named("engine")[0].status, Status::Ok);
+    let half = &case.named("libtorch")[1];
+    assert_eq!(half.status, Status::Ok, "it was loaded: {half:?}");
+    assert!(
+        half.message
+            .contains("with libamdhip64.so, libMIOpen.so of the system")
     );
 }
 

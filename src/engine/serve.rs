@@ -101,7 +101,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 fn report(runtime: &Runtime) -> EngineReport {
     EngineReport {
         protocol: PROTOCOL_VERSION,
-        libtorch: runtime::LIBTORCH_VERSION.to_owned(),
+        libtorch: runtime::libtorch_version(),
         device: match runtime.device {
             Device::Cuda(index) => DeviceChoice::Cuda(index),
             _ if fault::claims_gpu() => DeviceChoice::Cuda(0),
@@ -113,6 +113,7 @@ fn report(runtime: &Runtime) -> EngineReport {
         used_bytes: runtime::memory_counts(runtime.device).used,
         class: runtime.class,
         line: runtime.line.clone(),
+        gpu_problem: runtime.gpu_problem.clone(),
     }
 }
 

@@ -23,6 +23,7 @@ use super::events::JobEvents;
 use super::link::{EngineLauncher, EngineLink};
 use super::neighbour::{Neighbour, Scarce};
 use super::plan::Planned;
+use super::starting::explain_start;
 use super::tiers::{self, Tiers};
 use super::watching::{WATCH, Watch};
 
@@ -82,6 +83,8 @@ pub(super) struct EngineSlot {
     /// Of the running engine.
     last_memory: Option<MemorySample>,
     tiers: Tiers,
+    /// The job that was told what is wrong with its engine.
+    warned: Option<JobId>,
 }
 
 struct Running {
@@ -101,6 +104,7 @@ impl EngineSlot {
             wanted: DeviceChoice::Auto,
             last_report: None,
             last_memory: None,
+            warned: None,
         }
     }
 
@@ -161,6 +165,10 @@ impl EngineSlot {
         if !self.make_ready(&run, &mut report)? {
             return Ok(report);
         }
+        for text in self.warnings(run.id) {
+            run.events.certain(JobUpdate::Warning(text.clone()));
+            report.warnings.push(text);
+        }
         let device_name = self.device_name().to_owned();
         if let (Some(report), Some(running)) = (&self.last_report, &self.running) {
             run.events.watch(report, running.runtime.as_deref());
@@ -207,6 +215,20 @@ impl EngineSlot {
         }
         watch.report.result = result?;
         Ok(watch.report)
+    }
+
+    /// What is wrong with the engine that a job got, once for each: a job that a GPU should have computed is never
+    /// computed by the CPU unsaid.
+    fn warnings(&mut self, job: JobId) -> Vec<String> {
+        if self.warned.replace(job) == Some(job) {
+            return Vec::new();
+        }
+        let report = self.last_report.as_ref();
+        let problem = report.and_then(|report| report.gpu_problem.as_ref());
+        let instead = problem.map(|problem| format!("The CPU computes, which is slow: {problem}"));
+        let concerns = self.launcher.concerns().into_iter();
+        let concerns = concerns.map(|concern| format!("The engine may fail: {}", concern.what));
+        instead.into_iter().chain(concerns).collect()
     }
 
     /// Starts an engine where none is there; `false` when there is none in the end, as `report` says.
@@ -295,7 +317,7 @@ impl EngineSlot {
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let words = link.control.last_words().text;
-                    return match explain_start(&words) {
+                    return match explain_start(&words, &self.launcher.concerns()) {
                         Some(err) => Err(err),
                         None => Ok(Some(Started::Died(words))),
                     };
@@ -314,20 +336,4 @@ struct StageTier {
 enum Started {
     Ready(Running),
     Died(String),
-}
-
-/// A start that fails for a reason that a second try cannot mend: the loader's own complaint.
-pub(super) fn explain_start(words: &str) -> Option<JobError> {
-    let complaint = words.lines().find(|line| {
-        line.contains("error while loading shared libraries")
-            || line.contains("symbol lookup error")
-    })?;
-    let what = complaint
-        .split_once(": ")
-        .map_or(complaint, |(_, what)| what);
-    Some(
-        JobError::new(JobErrorKind::Device, format!("libtorch cannot be loaded: {what}"))
-            .advise("Choose a libtorch 2.11.0 folder in the setting runtime.libtorch, or run `cargo xtask setup`")
-            .detail(words),
-    )
 }

@@ -41,14 +41,10 @@ impl EngineTarget {
             "cuda" if query.is_gpu() => DeviceClass::Discrete,
             _ => device_class(roots, &query),
         };
-        let cards = amdgpu::cards(&roots.sysfs);
         Self {
             kind: query.kind,
             class,
-            gfx: cards
-                .iter()
-                .filter_map(|card| card.gfx().map(str::to_owned))
-                .collect(),
+            gfx: amdgpu::targets(&roots.sysfs),
             // A number that a user chose counts among all.
             rocm_order: (is_rocm && device == DeviceChoice::Auto)
                 .then(|| rocm_order(&roots.sysfs))

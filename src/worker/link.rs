@@ -8,6 +8,7 @@ use std::process::Command;
 use crossbeam_channel::{Receiver, Sender};
 use safelight_core::job::{DeviceChoice, JobError};
 use safelight_core::protocol::{EngineCommand, EngineMessage};
+use safelight_core::settings::Concern;
 
 /// A message with the pixels that follow it.
 pub type Incoming = (EngineMessage, Vec<u8>);
@@ -48,6 +49,11 @@ pub trait EngineLauncher: Send {
     /// What the settings say of the next launch's environment: an engine with another one is of the past too.
     fn environment(&mut self) -> String {
         String::new()
+    }
+
+    /// What is known to be wrong with the libtorch of the next launch.
+    fn concerns(&mut self) -> Vec<Concern> {
+        Vec::new()
     }
 
     /// How the convolutions of these engines' GPUs are probed; `None` where no probe is needed.

@@ -18,6 +18,7 @@ mod plan;
 mod process;
 mod save;
 mod sections;
+mod starting;
 mod sweep;
 mod tiers;
 mod walk;
@@ -198,9 +199,12 @@ pub fn probe_engine(
         }
         Err(RecvTimeoutError::Disconnected) => {
             let words = link.control.last_words().text;
-            Err(engine::explain_start(&words).unwrap_or_else(|| {
-                JobError::new(JobErrorKind::EngineLost, "the engine did not start").detail(words)
-            }))
+            Err(
+                starting::explain_start(&words, &launcher.concerns()).unwrap_or_else(|| {
+                    JobError::new(JobErrorKind::EngineLost, "the engine did not start")
+                        .detail(words)
+                }),
+            )
         }
     }
 }

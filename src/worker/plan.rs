@@ -274,6 +274,7 @@ mod tests {
             used_bytes: FIRST_CONTEXT_BYTES + (1 << 30),
             class: None,
             line: String::new(),
+            gpu_problem: None,
         };
         assert_eq!(facts(&report, None).used_bytes, 1 << 30);
         let sample = MemorySample {

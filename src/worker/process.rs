@@ -15,13 +15,14 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use safelight_core::settings::{
-    Paths, Runtime, RuntimeMissing, RuntimeSettings, Settings, own_runtime,
+    Concern, LIBTORCH_VERSION, Paths, Runtime, RuntimeMissing, RuntimeSettings, Settings,
+    own_runtime,
 };
 
 use super::environment::{self, EngineTarget};
 use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords, ProbeOrder};
 use crate::child::{Lines, keep_lines, kept_text};
-use crate::telemetry::{Roots, host};
+use crate::telemetry::{Roots, amdgpu, host};
 
 /// How many of the engine's last lines are kept for a report.
 const KEPT_LINES: usize = 40;
@@ -84,7 +85,7 @@ impl ProcessLauncher {
         let (settings, runtime) = (self.find_runtime)();
         let runtime = runtime.map_err(|err| {
             JobError::from_error(JobErrorKind::Device, &err)
-                .advise("Run `cargo xtask setup`, or choose a libtorch 2.11.0 folder in the setting runtime.libtorch")
+                .advise(format!("Run `cargo xtask setup`, or choose a libtorch {LIBTORCH_VERSION} folder in the setting runtime.libtorch"))
         })?;
         let mut command = Command::new(&self.executable);
         command.env(
@@ -141,6 +142,13 @@ impl EngineLauncher for ProcessLauncher {
             ..
         } = (self.find_runtime)().0;
         format!("{allocator:?} {verbose_miopen} {environment:?}")
+    }
+
+    fn concerns(&mut self) -> Vec<Concern> {
+        let Ok(runtime) = (self.find_runtime)().1 else {
+            return Vec::new();
+        };
+        runtime.concerns(&amdgpu::targets(&Roots::of_this_machine().sysfs))
     }
 
     fn probe(&mut self) -> Option<ProbeOrder> {
@@ -313,8 +321,11 @@ fn driver_versions(runtime: &Runtime) -> String {
     let kernel = host::kernel_release(Path::new("/proc"));
     let module = std::fs::read_to_string("/sys/module/amdgpu/version").ok();
     // libamdhip64.so.7 is a link to libamdhip64.so.7.1.52802.
-    let names = std::fs::read_dir(&runtime.lib).ok().into_iter().flatten();
-    let mut hip: Vec<String> = names
+    let folders = runtime
+        .folders()
+        .filter_map(|it| std::fs::read_dir(it).ok());
+    let mut hip: Vec<String> = folders
+        .flatten()
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter(|name| name.starts_with("libamdhip64"))
         .collect();

@@ -52,6 +52,8 @@ pub struct FakeLauncher {
     /// Whether an engine that dies was ended for memory.
     pub is_out_of_memory: Arc<AtomicBool>,
     pub runtime: Arc<Mutex<PathBuf>>,
+    /// Why the CPU computes instead of a GPU.
+    pub gpu_problem: Arc<Mutex<Option<String>>>,
 }
 
 /// A frame that says which of which section it is.
@@ -112,6 +114,7 @@ impl EngineLauncher for FakeLauncher {
             commands: command_receiver,
             messages: message_sender,
             killed: Arc::clone(&killed),
+            gpu_problem: self.gpu_problem.lock().unwrap().clone(),
         };
         thread::Builder::new()
             .name("fake-engine".to_owned())
@@ -140,6 +143,7 @@ struct FakeEngine {
     commands: Receiver<EngineCommand>,
     messages: Sender<Incoming>,
     killed: Arc<AtomicBool>,
+    gpu_problem: Option<String>,
 }
 
 impl FakeEngine {
@@ -154,6 +158,7 @@ impl FakeEngine {
             total_bytes: 1,
             used_bytes: 0,
             line: "a fake device".to_owned(),
+            gpu_problem: self.gpu_problem.clone(),
         };
         self.send(EngineMessage::Ready(report));
         while let Ok(command) = self.commands.recv() {

@@ -9,6 +9,7 @@ mod ladder;
 mod neighbour;
 mod pausing;
 mod sections;
+mod told;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -41,6 +42,7 @@ struct Rig {
     told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
     is_out_of_memory: Arc<AtomicBool>,
     runtime: Arc<Mutex<PathBuf>>,
+    gpu_problem: Arc<Mutex<Option<String>>>,
 }
 
 impl Rig {
@@ -59,6 +61,7 @@ impl Rig {
         let told = Arc::default();
         let is_out_of_memory = Arc::<AtomicBool>::default();
         let runtime = Arc::<Mutex<PathBuf>>::default();
+        let gpu_problem = Arc::default();
         let launcher = FakeLauncher {
             script: Arc::new(script),
             launches: Arc::clone(&launches),
@@ -68,6 +71,7 @@ impl Rig {
             told: Arc::clone(&told),
             is_out_of_memory: Arc::clone(&is_out_of_memory),
             runtime: Arc::clone(&runtime),
+            gpu_problem: Arc::clone(&gpu_problem),
         };
         let options = WorkerOptions {
             jobs: folder.path().join("jobs"),
@@ -97,6 +101,7 @@ impl Rig {
             told,
             is_out_of_memory,
             runtime,
+            gpu_problem,
         }
     }
 

@@ -25,7 +25,7 @@ pub fn check_runtime(paths: Paths) -> CheckEngine {
             .map(drop)
             .map_err(|err| {
                 JobError::new(JobErrorKind::Device, words::NO_LIBTORCH)
-                    .advise(words::NO_LIBTORCH_ADVICE)
+                    .advise(words::no_libtorch_advice())
                     .detail(format!("{err}\n{err:?}"))
             })
     })

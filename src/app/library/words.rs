@@ -5,14 +5,13 @@
 use std::path::Path;
 
 use safelight_core::model::ModelSpec;
+use safelight_core::settings::LIBTORCH_VERSION;
 use safelight_core::units::gib_text;
 
 pub(super) const NO_ENGINE: &str = "the program that computes (safelight-engine) is missing";
 pub(super) const NO_ENGINE_ADVICE: &str =
     "Install Safelight again, or build it with `cargo xtask run`";
 pub(super) const NO_LIBTORCH: &str = "libtorch is missing, so nothing can be generated yet";
-pub(super) const NO_LIBTORCH_ADVICE: &str =
-    "Run `cargo xtask setup`, or choose a folder with libtorch 2.11.0 in the settings";
 
 /// Headings of the list, in its order.
 pub(super) const HEADINGS: [&str; 6] = [
@@ -40,6 +39,12 @@ pub(super) const WRONG: &str = "A file is damaged or does not belong to it";
 pub(super) const UNSUPPORTED: &str = "This version cannot run models of this kind";
 pub(super) const USE_SMALLER_FILES: &str = "Use fp8 or GGUF files of it";
 pub(super) const SIZE_UNKNOWN: &str = "Its size is known after the download";
+
+pub(super) fn no_libtorch_advice() -> String {
+    format!(
+        "Run `safelight runtime install`, or choose a folder with libtorch {LIBTORCH_VERSION} in the settings"
+    )
+}
 
 pub(super) fn engine_is(path: &Path) -> String {
     format!("expected an executable: {}", path.display())

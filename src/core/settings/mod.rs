@@ -5,6 +5,7 @@
 mod edit;
 mod file;
 mod keys;
+mod libraries;
 mod live;
 mod paths;
 mod runtime;
@@ -12,10 +13,13 @@ pub mod table;
 mod watch;
 
 pub use file::{LoadedSettings, SettingsError};
+pub use libraries::loader_complaint;
 pub use live::LiveSettings;
 pub(crate) use paths::find_assets;
 pub use paths::{Paths, ProgramPaths};
-pub use runtime::{Runtime, RuntimeMissing, kind_of, own_runtime};
+pub use runtime::{
+    Concern, LIBTORCH_VERSION, Runtime, RuntimeMissing, kind_of, own_runtime, version_of,
+};
 pub use table::default_file;
 pub use watch::{SettingsFile, SettingsNews, SettingsWatch};
 

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::Settings;
+use super::{Settings, libraries};
 
+/// The libtorch that the engine is built for.
+pub const LIBTORCH_VERSION: &str = "2.11.0";
 const LIBRARY: &str = "libtorch_cpu.so";
 /// The folder in the cache that `cargo xtask setup` prepares.
 const PREPARED: &str = "libtorch-2.11.0-cpu";
@@ -21,7 +23,7 @@ pub struct Runtime {
     pub folder: PathBuf,
     /// The folder that directly holds `libtorch_cpu.so`.
     pub lib: PathBuf,
-    /// More folders that the GPU half needs (CUDA wheels keep their libraries beside `torch`).
+    /// More folders that the GPU half needs: wheels keep their libraries beside `torch`.
     pub extra: Vec<PathBuf>,
     /// Who named it, for people: a variable, a setting, or a place.
     pub source: &'static str,
@@ -39,20 +41,39 @@ pub enum RuntimeMissing {
         folder: PathBuf,
     },
     #[error(
-        "no libtorch found: run `cargo xtask setup`, or choose a libtorch 2.11.0 folder in the setting runtime.libtorch"
+        "no libtorch found: run `cargo xtask setup`, or choose a libtorch {LIBTORCH_VERSION} folder in the setting runtime.libtorch"
     )]
     Nowhere { searched: Vec<PathBuf> },
 }
 
+/// What is known to be wrong with a libtorch before it is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Concern {
+    /// One sentence, no full stop.
+    pub what: String,
+    pub advice: String,
+}
+
 impl Runtime {
+    /// All folders with its libraries, the one with libtorch first.
+    pub fn folders(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(&self.lib)
+            .chain(&self.extra)
+            .map(PathBuf::as_path)
+    }
+
     /// The library path for the engine: this runtime first, then what was there before.
+    ///
+    /// A libtorch that brings AMD's runtime must not be given another one beside it.
     pub fn library_path(&self, inherited: Option<OsString>) -> OsString {
         let inherited = inherited.unwrap_or_default();
+        let has_own = self.folders().any(libraries::has_hip);
         let before = std::env::split_paths(&inherited)
             // An empty part would mean the current folder.
             .filter(|path| !path.as_os_str().is_empty())
+            .filter(|path| !(has_own && libraries::has_hip(path)))
             .collect::<Vec<_>>();
-        let all = std::iter::once(&self.lib).chain(&self.extra).chain(&before);
+        let all = self.folders().chain(before.iter().map(PathBuf::as_path));
         let mut joined = OsString::new();
         for path in all {
             if !joined.is_empty() {
@@ -63,24 +84,36 @@ impl Runtime {
         joined
     }
 
+    /// What is known to be wrong with it on a machine whose AMD cards have these compute targets.
+    pub fn concerns(&self, gfx: &[String]) -> Vec<Concern> {
+        let Some(version) = self.version() else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        if number_of(&version) != LIBTORCH_VERSION {
+            found.push(Concern {
+                what: format!(
+                    "this is libtorch {version}, and the engine is built for {LIBTORCH_VERSION}"
+                ),
+                advice: format!(
+                    "Another version may not start: choose a libtorch {LIBTORCH_VERSION} in the setting runtime.libtorch"
+                ),
+            });
+        }
+        if rocm_of(&version) == Some((7, 1)) && gfx.iter().any(|gfx| gfx == "gfx1151") {
+            found.push(Concern {
+                what: format!("this is libtorch {version}, and ROCm 7.1 crashes on gfx1151"),
+                advice: format!(
+                    "Choose a libtorch {LIBTORCH_VERSION} for ROCm 7.14 in the setting runtime.libtorch"
+                ),
+            });
+        }
+        found
+    }
+
     /// What the folder says of its own version, such as `2.11.0` or `2.11.0+cu130`.
     pub fn version(&self) -> Option<String> {
-        let parent = self.lib.parent();
-        let in_folder = |name: &str| {
-            [Some(self.lib.as_path()), parent]
-                .into_iter()
-                .flatten()
-                .find_map(|folder| fs::read_to_string(folder.join(name)).ok())
-        };
-        if let Some(text) = in_folder("build-version") {
-            return Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-        }
-        // A pip-installed torch says it in Python.
-        let text = in_folder("version.py")?;
-        let line = text
-            .lines()
-            .find(|line| line.trim_start().starts_with("__version__"))?;
-        line.split(['\'', '"']).nth(1).map(str::to_owned)
+        version_of(&self.lib)
     }
 
     /// `cpu`, `cuda` or `rocm`, by which GPU half lies in the folder.
@@ -98,6 +131,37 @@ pub fn kind_of(lib: &Path) -> &'static str {
     } else {
         "cpu"
     }
+}
+
+/// What is said of the version of the libtorch in the folder with `libtorch_cpu.so`, such as `2.11.0+cu130`.
+pub fn version_of(lib: &Path) -> Option<String> {
+    let in_folder = |name: &str| {
+        [Some(lib), lib.parent()]
+            .into_iter()
+            .flatten()
+            .find_map(|folder| fs::read_to_string(folder.join(name)).ok())
+    };
+    if let Some(text) = in_folder("build-version") {
+        return Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+    }
+    // A pip-installed torch says it in Python.
+    let text = in_folder("version.py")?;
+    let line = text
+        .lines()
+        .find(|line| line.trim_start().starts_with("__version__"))?;
+    line.split(['\'', '"']).nth(1).map(str::to_owned)
+}
+
+/// `2.11.0+cu130` → `2.11.0`.
+fn number_of(version: &str) -> &str {
+    version.split('+').next().unwrap_or_default()
+}
+
+/// `2.11.0+rocm7.14.1` → 7, 14.
+fn rocm_of(version: &str) -> Option<(u32, u32)> {
+    let (_, release) = version.split_once("+rocm")?;
+    let mut numbers = release.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// The same for this process: its variable, its executable, and the app's cache folder.
@@ -156,32 +220,21 @@ fn runtime_folder(
     })
 }
 
+/// The libtorch of a folder: of a libtorch, its `lib`, a package `torch`, or what has one of those packages.
 fn runtime_at(folder: &Path, source: &'static str) -> Option<Runtime> {
     let folder = std::path::absolute(folder).ok()?;
+    let packages = libraries::torch_of(&folder).map(|torch| torch.join("lib"));
     let lib = [folder.join("lib"), folder.clone()]
         .into_iter()
+        .chain(packages)
         .find(|lib| lib.join(LIBRARY).is_file())?;
-    let extra = nvidia_folders(&lib);
+    let extra = libraries::beside(&lib, kind_of(&lib));
     Some(Runtime {
         folder,
         lib,
         extra,
         source,
     })
-}
-
-/// `site-packages/nvidia/*/lib` for a pip-installed `site-packages/torch/lib`.
-fn nvidia_folders(lib: &Path) -> Vec<PathBuf> {
-    let packages = lib.parent().and_then(Path::parent);
-    let Some(entries) = packages.and_then(|folder| fs::read_dir(folder.join("nvidia")).ok()) else {
-        return Vec::new();
-    };
-    let mut folders: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path().join("lib")))
-        .filter(|folder| folder.is_dir())
-        .collect();
-    folders.sort();
-    folders
 }
 
 #[cfg(test)]
@@ -276,6 +329,87 @@ mod tests {
             assert_eq!(runtime.version().as_deref(), Some("2.11.0+cu130"));
             assert_eq!(runtime.kind(), "cuda");
         }
+    }
+
+    #[test]
+    fn a_virtual_environment_of_amds_wheels_is_a_runtime_with_all_their_folders() {
+        let root = tempfile::tempdir().unwrap();
+        let packages = root.path().join("lib/python3.12/site-packages");
+        let torch = libtorch(&packages.join("torch"));
+        fs::write(torch.join("lib/libtorch_hip.so"), b"").unwrap();
+        let core = packages.join("_rocm_sdk_core/lib");
+        fs::create_dir_all(core.join("rocm_sysdeps/lib")).unwrap();
+        for folder in [root.path(), &packages] {
+            let runtime =
+                runtime_folder(&settings_with(folder), None, None, Path::new("")).unwrap();
+            assert_eq!(runtime.lib, torch.join("lib"));
+            assert_eq!(
+                runtime.extra,
+                [core.clone(), core.join("rocm_sysdeps/lib")],
+                "{}",
+                folder.display()
+            );
+        }
+    }
+
+    /// A libtorch of this version, and what is said of it where these chips are.
+    fn concerns(version: &str, gfx: &[&str]) -> Vec<String> {
+        let root = tempfile::tempdir().unwrap();
+        let folder = libtorch(root.path());
+        fs::write(folder.join("build-version"), version).unwrap();
+        let runtime = runtime_at(&folder, "").unwrap();
+        let gfx: Vec<String> = gfx.iter().map(|gfx| (*gfx).to_owned()).collect();
+        let found = runtime.concerns(&gfx).into_iter();
+        found.map(|concern| concern.what).collect()
+    }
+
+    #[test]
+    fn another_version_is_told_with_both_numbers() {
+        let told = concerns("2.13.0+rocm10.0.0\n", &["gfx1151"]);
+        assert_eq!(
+            told,
+            ["this is libtorch 2.13.0+rocm10.0.0, and the engine is built for 2.11.0"]
+        );
+        assert_eq!(concerns("2.11.0+cu130", &[]), [""; 0]);
+    }
+
+    #[test]
+    fn rocm_7_1_is_warned_of_on_gfx1151_alone() {
+        for version in ["2.11.0+rocm7.1", "2.11.0+rocm7.1.1"] {
+            let told = concerns(version, &["gfx1036", "gfx1151"]);
+            assert!(told[0].contains("ROCm 7.1 crashes on gfx1151"), "{told:?}");
+            assert_eq!(concerns(version, &["gfx1100"]), [""; 0]);
+        }
+        for version in ["2.11.0+rocm7.14.1", "2.11.0+rocm7.10", "2.11.0"] {
+            assert_eq!(concerns(version, &["gfx1151"]), [""; 0], "{version}");
+        }
+    }
+
+    #[test]
+    fn no_second_hip_runtime_is_left_on_the_path_of_a_libtorch_that_brings_its_own() {
+        let root = tempfile::tempdir().unwrap();
+        let [own, system, other] = ["own", "system", "other"].map(|name| root.path().join(name));
+        for (folder, file) in [
+            (&own, "libamdhip64.so.7"),
+            (&system, "libamdhip64.so"),
+            (&other, "libroctracer64.so.4"),
+        ] {
+            fs::create_dir_all(folder).unwrap();
+            fs::write(folder.join(file), b"").unwrap();
+        }
+        let inherited = std::env::join_paths([&system, &other]).unwrap();
+        let path = |extra: &[&PathBuf]| {
+            let runtime = Runtime {
+                folder: "/t".into(),
+                lib: "/t/lib".into(),
+                extra: extra.iter().map(|&folder| folder.clone()).collect(),
+                source: "",
+            };
+            let path = runtime.library_path(Some(inherited.clone()));
+            std::env::split_paths(&path).skip(1).collect::<Vec<_>>()
+        };
+        assert_eq!(path(&[&own]), [own, other.clone()]);
+        assert_eq!(path(&[]), [system, other], "it may need the system's");
     }
 
     #[test]

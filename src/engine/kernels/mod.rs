@@ -37,6 +37,12 @@ use tch::{Kind, Tensor};
 #[cfg(test)]
 mod tests;
 
+/// Everything that may hold HIP's functions, beside a libtorch in this folder.
+#[cfg(test)]
+pub(crate) fn hip_libraries(folder: &std::path::Path) -> Vec<libloading::os::unix::Library> {
+    vendor::libraries(folder, &vendor::HIP)
+}
+
 /// Layer norm over the last dimension: `xs`: `(B, L, C)` -> the same.
 pub fn layer_norm(xs: &Tensor, norm: &Norm<'_>, eps: f64) -> Tensor {
     kernels_for(xs)

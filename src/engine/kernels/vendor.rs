@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use super::KernelError;
-use crate::runtime::folder_of_loaded;
+use crate::runtime::{folder_of_loaded, loaded_as};
 
 pub(super) type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
 pub(super) type CreateProgram = unsafe extern "C" fn(
@@ -52,7 +52,8 @@ pub(super) type PushContext = unsafe extern "C" fn(*mut c_void) -> c_int;
 /// What one vendor calls the functions that both have with one signature.
 pub(super) struct Names {
     pub(super) gpu_half: &'static str,
-    /// Where to look when what libtorch itself loads does not have them.
+    /// Where to look when what libtorch itself loads does not have them. Names with a version alone: without one the
+    /// loader may find another release than the one that libtorch runs on, and load it beside that.
     pub(super) libraries: &'static [&'static str],
     pub(super) version: &'static CStr,
     pub(super) create: &'static CStr,
@@ -85,7 +86,7 @@ pub(super) const CUDA: Names = Names {
 
 pub(super) const HIP: Names = Names {
     gpu_half: "libtorch_hip.so",
-    libraries: &["libhiprtc.so", "libamdhip64.so"],
+    libraries: &[],
     version: c"hiprtcVersion",
     create: c"hiprtcCreateProgram",
     compile: c"hiprtcCompileProgram",
@@ -102,11 +103,13 @@ pub(super) const HIP: Names = Names {
 /// Everything that may hold the functions, the surest first: what this process has loaded already.
 pub(super) fn libraries(folder: &Path, names: &Names) -> Vec<Library> {
     let mut found = vec![Library::this()];
-    // libtorch's own door to compiler and driver; it knows where its package keeps them.
-    let own = [folder.join("libcaffe2_nvrtc.so")];
+    // The half itself finds what it needs in turn; then libtorch's own door to compiler and driver, which knows where
+    // its package keeps them.
+    let own = [names.gpu_half, "libcaffe2_nvrtc.so"].map(|name| folder.join(name));
     let beside = names.libraries.iter().map(|name| folder.join(name));
     let system = names.libraries.iter().map(PathBuf::from);
-    for path in own.into_iter().chain(beside).chain(system) {
+    let paths = own.into_iter().chain(compiler_of_hip());
+    for path in paths.chain(beside).chain(system) {
         if path.is_absolute() && !path.exists() {
             continue;
         }
@@ -117,6 +120,14 @@ pub(super) fn libraries(folder: &Path, names: &Names) -> Vec<Library> {
     }
     open_nvrtc_builtins();
     found
+}
+
+/// AMD's compiler of the same release as the runtime that is loaded: it lies beside that, under the same version.
+fn compiler_of_hip() -> Option<PathBuf> {
+    let runtime = loaded_as("libamdhip64.so").into_iter().next()?;
+    let name = runtime.file_name()?.to_str()?;
+    let release = name.strip_prefix("libamdhip64")?;
+    Some(runtime.with_file_name(format!("libhiprtc{release}")))
 }
 
 /// NVRTC opens its builtins by their bare name, which the linker finds only where they are loaded already.

@@ -3,25 +3,27 @@
 //!
 //! Sets no environment: whoever starts the engine does.
 
-use std::ffi::{CStr, OsStr, c_char, c_int};
-use std::path::{Path, PathBuf};
+use std::error::Error as _;
+use std::ffi::{CStr, c_char, c_int};
+use std::fmt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use safelight_core::job::DeviceChoice;
+use safelight_core::machine::{Roots, amdgpu};
 use safelight_core::memory::DeviceClass;
+use safelight_core::settings::{LIBTORCH_VERSION, loader_complaint, version_of};
 use tch::Device;
 
+use super::loaded::libtorch_folder;
 use super::memory_counts;
 
-/// The libtorch that this engine is built for.
-pub const LIBTORCH_VERSION: &str = "2.11.0";
-
 /// The GPU halves, and what their vendors' drivers call the functions that describe a device.
-const GPU_HALVES: [GpuHalf; 2] = [
+pub(super) static GPU_HALVES: [GpuHalf; 2] = [
     GpuHalf {
         library: "libtorch_cuda.so",
-        driver: "libcuda.so.1",
+        driver: Some("libcuda.so.1"),
         init: Some(c"cuInit"),
         device_get: c"cuDeviceGet",
         device_name: c"cuDeviceGetName",
@@ -31,7 +33,7 @@ const GPU_HALVES: [GpuHalf; 2] = [
     },
     GpuHalf {
         library: "libtorch_hip.so",
-        driver: "libamdhip64.so",
+        driver: None,
         init: None,
         device_get: c"hipDeviceGet",
         device_name: c"hipDeviceGetName",
@@ -41,9 +43,12 @@ const GPU_HALVES: [GpuHalf; 2] = [
     },
 ];
 
-struct GpuHalf {
+#[derive(Debug)]
+pub(super) struct GpuHalf {
     library: &'static str,
-    driver: &'static str,
+    /// By the name of its interface; `None` where the half brings the driver along. One that is looked for by a name
+    /// without a version may be another one than libtorch runs on.
+    driver: Option<&'static str>,
     init: Option<&'static CStr>,
     device_get: &'static CStr,
     device_name: &'static CStr,
@@ -51,6 +56,12 @@ struct GpuHalf {
     attribute: &'static CStr,
     /// The attribute that says whether a device has the host's memory.
     integrated: c_int,
+}
+
+impl GpuHalf {
+    fn is_amds(&self) -> bool {
+        self.library == "libtorch_hip.so"
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -64,6 +75,26 @@ pub struct Runtime {
     pub class: Option<DeviceClass>,
     /// Which device it is, and why not a GPU where it is none.
     pub line: String,
+    /// Why the CPU computes though this libtorch is for a GPU and nobody asked for the CPU.
+    pub gpu_problem: Option<String>,
+}
+
+/// Why there is no GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NoGpu {
+    /// This libtorch is for the CPU.
+    NoHalf,
+    /// It is for a GPU, and this is wrong.
+    Unusable(String),
+}
+
+impl fmt::Display for NoGpu {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoHalf => out.write_str("this libtorch has no GPU part"),
+            Self::Unusable(problem) => out.write_str(problem),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -78,14 +109,17 @@ impl Runtime {
         if wanted == DeviceChoice::Cpu {
             return Ok(Self::cpu("as asked"));
         }
-        let gpus = load_gpu_half().and_then(|half| num_gpus(half).map(|count| (half, count)));
+        let gpus = gpu_half().and_then(|(half, _)| {
+            let count = num_gpus(half).map_err(NoGpu::Unusable)?;
+            Ok((half, count))
+        });
         Self::settle(wanted, gpus, Self::gpu)
     }
 
     /// Chooses among the GPUs that were counted; `open` makes one ready.
     fn settle(
         wanted: DeviceChoice,
-        gpus: Result<(&GpuHalf, usize), String>,
+        gpus: Result<(&GpuHalf, usize), NoGpu>,
         open: impl FnOnce(&GpuHalf, usize) -> Result<Self, String>,
     ) -> Result<Self, RuntimeError> {
         match (wanted, gpus) {
@@ -104,9 +138,18 @@ impl Runtime {
                 found: format!("only the CPU, because {reason}"),
             }),
             (_, Ok((half, _))) => {
-                Ok(open(half, 0).unwrap_or_else(|reason| Self::cpu(&format!("because {reason}"))))
+                Ok(open(half, 0).unwrap_or_else(|problem| Self::instead(problem)))
             }
+            (_, Err(NoGpu::Unusable(problem))) => Ok(Self::instead(problem)),
             (_, Err(reason)) => Ok(Self::cpu(&format!("because {reason}"))),
+        }
+    }
+
+    /// The CPU in the place of a GPU that has this problem.
+    fn instead(problem: String) -> Self {
+        Self {
+            gpu_problem: Some(problem.clone()),
+            ..Self::cpu(&format!("because {problem}"))
         }
     }
 
@@ -119,9 +162,11 @@ impl Runtime {
             total_bytes: memory_counts(Device::Cpu).total,
             class: Some(DeviceClass::Cpu),
             line: format!(
-                "CPU, {threads} thread{}, libtorch {LIBTORCH_VERSION}, {why}",
-                if threads == 1 { "" } else { "s" }
+                "CPU, {threads} thread{}, {}, {why}",
+                if threads == 1 { "" } else { "s" },
+                libtorch_words()
             ),
+            gpu_problem: None,
         }
     }
 
@@ -138,25 +183,39 @@ impl Runtime {
             let line = text.lines().next().unwrap_or_default();
             format!("cuda:{index} could not be used: {line}")
         })?);
-        let facts = driver_facts(half, index);
-        let class = facts.as_ref().and_then(|facts| facts.class);
+        let library = gpu_half().ok().map(|(_, library)| library);
+        let told = library.and_then(|library| driver_facts(half, library, index));
+        let DriverFacts { name, pci, class } = facts(half, told, &Roots::of_this_machine().sysfs);
         OPENED.set((index, class)).ok(); // A process opens one device.
-        let (name, pci) = facts.map_or_else(
-            || ("GPU".to_owned(), String::new()),
-            |facts| (facts.name, facts.pci),
-        );
         let total_bytes = memory_counts(device).total;
         Ok(Self {
             device,
             line: format!(
-                "{name} (cuda:{index}), {:.1} GiB, libtorch {LIBTORCH_VERSION}",
-                total_bytes as f64 / (1_u64 << 30) as f64
+                "{name} (cuda:{index}), {:.1} GiB, {}",
+                total_bytes as f64 / (1_u64 << 30) as f64,
+                libtorch_words()
             ),
             device_name: name,
             pci,
             total_bytes,
             class,
+            gpu_problem: None,
         })
+    }
+}
+
+/// The version of the libtorch that this process runs on, such as `2.11.0+cu130`.
+pub fn libtorch_version() -> String {
+    let told = libtorch_folder().and_then(|folder| version_of(&folder));
+    told.unwrap_or_else(|| LIBTORCH_VERSION.to_owned())
+}
+
+fn libtorch_words() -> String {
+    let found = libtorch_version();
+    if found.split('+').next() == Some(LIBTORCH_VERSION) {
+        format!("libtorch {found}")
+    } else {
+        format!("libtorch {found} instead of {LIBTORCH_VERSION}")
     }
 }
 
@@ -175,60 +234,50 @@ pub(crate) fn device_class(device: Device) -> DeviceClass {
 }
 
 /// Loads the GPU half once; the library stays for the life of the process.
-fn load_gpu_half() -> Result<&'static GpuHalf, String> {
-    static LOADED: OnceLock<Result<(&'static GpuHalf, Library), String>> = OnceLock::new();
-    LOADED
-        .get_or_init(find_gpu_half)
-        .as_ref()
-        .map(|(half, _)| *half)
-        .map_err(Clone::clone)
+static LOADED: OnceLock<Result<(&'static GpuHalf, Library), NoGpu>> = OnceLock::new();
+
+fn gpu_half() -> Result<(&'static GpuHalf, &'static Library), NoGpu> {
+    let found = LOADED.get_or_init(|| {
+        let folder = libtorch_folder().ok_or(NoGpu::NoHalf)?;
+        load_gpu_half(&folder)
+    });
+    match found {
+        Ok((half, library)) => Ok((half, library)),
+        Err(reason) => Err(reason.clone()),
+    }
 }
 
-fn find_gpu_half() -> Result<(&'static GpuHalf, Library), String> {
-    let folder = libtorch_folder();
-    for half in &GPU_HALVES {
-        // By its full name, so that a stray libtorch elsewhere on the library path is not mixed in.
-        let Some(path) = folder
-            .as_ref()
-            .map(|folder| folder.join(half.library))
-            .filter(|path| path.exists())
-        else {
-            continue;
-        };
-        #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
-        // SAFETY: it is the other half of the libtorch that is loaded already; registering its kernels is
-        // all that its initialisers do.
-        let loaded = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) };
-        return match loaded {
-            Ok(library) => Ok((half, library)),
-            Err(err) => Err(format!("{} could not be loaded: {err}", half.library)),
-        };
+/// The half that lies in a folder with libtorch.
+pub(super) fn load_gpu_half(folder: &Path) -> Result<(&'static GpuHalf, Library), NoGpu> {
+    let half = GPU_HALVES
+        .iter()
+        .find(|half| folder.join(half.library).exists())
+        .ok_or(NoGpu::NoHalf)?;
+    // By its full name, so that a stray libtorch elsewhere on the library path is not mixed in.
+    let path = folder.join(half.library);
+    #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
+    // SAFETY: it is the other half of the libtorch that is loaded already; registering its kernels is
+    // all that its initialisers do.
+    let loaded = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) };
+    match loaded {
+        Ok(library) => Ok((half, library)),
+        Err(err) => {
+            // What the loader said is behind the error, not in it.
+            let words = err
+                .source()
+                .map_or_else(|| err.to_string(), ToString::to_string);
+            let (library, why) = (half.library, loader_complaint(&words));
+            Err(NoGpu::Unusable(format!(
+                "{library} could not be loaded: {why}"
+            )))
+        }
     }
-    Err("this libtorch has no GPU part".to_owned())
 }
 
 /// Whether the GPU half is AMD's, which presents its devices under the same names as NVIDIA's.
 pub(crate) fn is_rocm() -> bool {
-    static IS_ROCM: OnceLock<bool> = OnceLock::new();
-    *IS_ROCM.get_or_init(|| folder_of_loaded("libtorch_hip.so").is_some())
-}
-
-/// The folder of the `libtorch_cpu.so` that this process runs on.
-pub(crate) fn libtorch_folder() -> Option<PathBuf> {
-    folder_of_loaded("libtorch_cpu.so")
-}
-
-/// The folder of a library that this process has loaded: `name`, with or without a version behind it.
-pub(crate) fn folder_of_loaded(name: &str) -> Option<PathBuf> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    maps.lines()
-        .filter_map(|line| line.find('/').map(|start| Path::new(&line[start..])))
-        .find(|path| {
-            let found = path.file_name().and_then(OsStr::to_str);
-            let rest = found.and_then(|found| found.strip_prefix(name));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        })
-        .and_then(|path| path.parent().map(PathBuf::from))
+    let loaded = LOADED.get().and_then(|loaded| loaded.as_ref().ok());
+    loaded.is_some_and(|(half, _)| half.is_amds())
 }
 
 fn num_gpus(half: &GpuHalf) -> Result<usize, String> {
@@ -244,15 +293,35 @@ type DeviceText = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
 type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
 
 /// What the driver says of a device.
-struct DriverFacts {
-    name: String,
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct DriverFacts {
+    pub(super) name: String,
     /// Its place on the bus; empty where the driver does not say.
-    pci: String,
-    class: Option<DeviceClass>,
+    pub(super) pci: String,
+    pub(super) class: Option<DeviceClass>,
 }
 
-/// The two drivers' functions have one signature each.
-fn driver_facts(half: &GpuHalf, index: usize) -> Option<DriverFacts> {
+/// What is known of the device that was opened: what its driver told, and what that left open from the kernel's tables.
+pub(super) fn facts(half: &GpuHalf, told: Option<DriverFacts>, sysfs: &Path) -> DriverFacts {
+    let mut facts = told.unwrap_or_default();
+    if half.is_amds()
+        && (facts.name.is_empty() || facts.class.is_none())
+        && let Some(card) = amdgpu::card_of(sysfs, &facts.pci)
+    {
+        facts.class = facts.class.or(Some(card.class));
+        if facts.name.is_empty() {
+            facts.name = card.name();
+            facts.pci = card.pci;
+        }
+    }
+    if facts.name.is_empty() {
+        "GPU".clone_into(&mut facts.name);
+    }
+    facts
+}
+
+/// The two drivers' functions have one signature each. `library`: the loaded half itself.
+pub(super) fn driver_facts(half: &GpuHalf, library: &Library, index: usize) -> Option<DriverFacts> {
     let index = c_int::try_from(index).ok()?;
     let [mut name, mut place] = [[0_u8; 256]; 2];
     let mut class = None;
@@ -262,7 +331,12 @@ fn driver_facts(half: &GpuHalf, index: usize) -> Option<DriverFacts> {
     )]
     // SAFETY: the signatures are those of the drivers' stable C interfaces; the buffer's length is passed on.
     unsafe {
-        let driver = Library::open(Some(half.driver), RTLD_NOW).ok()?;
+        let opened = match half.driver {
+            Some(name) => Some(Library::open(Some(name), RTLD_NOW).ok()?),
+            None => None,
+        };
+        // The half's own handle also finds what it needs in turn: the runtime that libtorch computes with, and no other.
+        let driver = opened.as_ref().unwrap_or(library);
         if let Some(init) = half.init {
             driver
                 .get::<Init>(init.to_bytes_with_nul())
@@ -320,6 +394,8 @@ mod tests {
         let full = |_: &GpuHalf, index| Err(format!("cuda:{index} could not be used: it is full"));
         let runtime = Runtime::settle(DeviceChoice::Auto, Ok((half, 1)), full).unwrap();
         assert_eq!(runtime.device, Device::Cpu);
+        let problem = "cuda:0 could not be used: it is full";
+        assert_eq!(runtime.gpu_problem.as_deref(), Some(problem));
         let why = ", because cuda:0 could not be used: it is full";
         assert!(runtime.line.ends_with(why), "{}", runtime.line);
 

@@ -3,18 +3,23 @@
 //! Loads no weights and computes nothing.
 
 mod device;
+mod loaded;
 mod memory;
 mod pools;
 mod team;
 mod ways;
+#[cfg(test)]
+mod wheel_tests;
 
-pub use device::{LIBTORCH_VERSION, Runtime, RuntimeError};
-pub(crate) use device::{device_class, folder_of_loaded, is_rocm, libtorch_folder};
+pub use device::{Runtime, RuntimeError, libtorch_version};
+pub(crate) use device::{device_class, is_rocm};
+pub(crate) use loaded::{folder_of_loaded, libtorch_folder, loaded_as};
 pub(crate) use memory::meminfo_bytes;
 pub use memory::{
     MemoryCounts, MemoryPeaks, allowance, count_cpu_tensors, empty_cache, free_bytes, limit,
     memory_counts, memory_peaks, reset_peaks, synchronize, trim_host,
 };
+pub use safelight_core::settings::LIBTORCH_VERSION;
 pub(crate) use team::for_each_range;
 pub use ways::{Entered, enter as enter_ways};
 pub(crate) use ways::{attention_choice, convolution_tier, distrust_fused_attention};

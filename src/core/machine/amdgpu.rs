@@ -8,12 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use safelight_core::memory::DeviceClass;
-use safelight_core::units::GIB;
+use crate::memory::DeviceClass;
+use crate::units::GIB;
 
 const AMD: &str = "0x1002";
 /// No machine of today has as much memory: what is more is a driver's mistake.
-pub(super) const MOST_BYTES: u64 = 1 << 45;
+pub const MOST_BYTES: u64 = 1 << 45;
 
 /// Chips that share their memory with the processor, by compute target.
 const SHARING: [&str; 13] = [
@@ -185,6 +185,24 @@ pub fn cards(sysfs: &Path) -> Vec<AmdCard> {
     cards.into_iter().map(|(_, card)| card).collect()
 }
 
+/// The compute targets of all cards, whichever computes.
+pub fn targets(sysfs: &Path) -> Vec<String> {
+    let cards = cards(sysfs).into_iter();
+    cards.filter_map(|card| Some(card.compute?.gfx)).collect()
+}
+
+/// The card at a place on the bus; where the place is not known, the only one that computes.
+pub fn card_of(sysfs: &Path, pci: &str) -> Option<AmdCard> {
+    let mut cards = cards(sysfs);
+    if let Some(place) = pci_place(pci) {
+        return cards
+            .into_iter()
+            .find(|card| pci_place(&card.pci) == Some(place));
+    }
+    cards.retain(|card| card.compute.is_some());
+    cards.pop().filter(|_| cards.is_empty())
+}
+
 /// How many pages of main memory the GPU may have by the `ttm` module, where that is limited.
 pub fn ttm_pages_limit(sysfs: &Path) -> Option<u64> {
     read_number(&sysfs.join("module/ttm/parameters/pages_limit"))
@@ -251,7 +269,7 @@ fn read_number<T: FromStr>(path: &Path) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::fake_tree::{lay_card, lay_node};
+    use crate::machine::fake_tree::{lay_card, lay_node};
 
     const STRIX_HALO: &str = "gfx_target_version 110501\nlocation_id 50176\ndomain 0\nsimd_count 80\ncwsr_size 1\nctl_stack_size 2\n";
 
@@ -346,6 +364,23 @@ mod tests {
         assert_eq!(names, ["card2", "card10"]);
         assert_eq!(cards(sysfs.path())[0].memory(), None);
         assert_eq!(cards(Path::new("/nonexistent")), []);
+    }
+
+    #[test]
+    fn a_card_is_found_by_its_place_and_alone_without_one() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let find = |pci: &str| card_of(sysfs.path(), pci).map(|card| card.name());
+        assert_eq!(find(""), None);
+        lay_card(sysfs.path(), "card0", AMD, "0000:c4:00.0", &[]);
+        lay_node(sysfs.path(), 1, STRIX_HALO);
+        lay_card(sysfs.path(), "card1", AMD, "0000:03:00.0", &[]);
+        let only = Some("AMD gfx1151".to_owned());
+        assert_eq!(find(""), only, "the other one does not compute");
+        assert_eq!(find("0000:c4:00.0"), only);
+        assert_eq!(find("0000:99:00.0"), None);
+        let navi = "location_id 768\ngfx_target_version 110000\n";
+        lay_node(sysfs.path(), 2, navi);
+        assert_eq!(find(""), None, "either could be meant");
     }
 
     #[test]

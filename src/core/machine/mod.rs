@@ -1,0 +1,47 @@
+//! What the kernel shows of this machine's GPUs, with no GPU library loaded.
+//!
+//! Reads only; every source may be absent or wrong, and then says nothing.
+
+pub mod amdgpu;
+#[cfg(test)]
+#[expect(dead_code, reason = "the app's tests lay the rest")]
+mod fake_tree;
+
+use std::path::{Path, PathBuf};
+
+/// Where the kernel shows its trees, and the system its groups; other folders in tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roots {
+    /// `/sys`.
+    pub sysfs: PathBuf,
+    pub proc: PathBuf,
+    pub dev: PathBuf,
+    pub etc: PathBuf,
+}
+
+impl Roots {
+    /// The kernel's own, or for trials of the interface what `SAFELIGHT_SYSFS_ROOT` and its like name.
+    pub fn of_this_machine() -> Self {
+        let own = Self::under(Path::new("/"));
+        let root = |variable: &str, own: PathBuf| {
+            let named = std::env::var_os(variable).filter(|value| !value.is_empty());
+            named.map_or(own, PathBuf::from)
+        };
+        Self {
+            sysfs: root("SAFELIGHT_SYSFS_ROOT", own.sysfs),
+            proc: root("SAFELIGHT_PROC_ROOT", own.proc),
+            dev: root("SAFELIGHT_DEV_ROOT", own.dev),
+            etc: root("SAFELIGHT_ETC_ROOT", own.etc),
+        }
+    }
+
+    /// All of them under one folder.
+    pub fn under(root: &Path) -> Self {
+        Self {
+            sysfs: root.join("sys"),
+            proc: root.join("proc"),
+            dev: root.join("dev"),
+            etc: root.join("etc"),
+        }
+    }
+}

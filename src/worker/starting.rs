@@ -1,0 +1,81 @@
+//! Why an engine did not start, in words that say what to do.
+//!
+//! Reads what the loader wrote before the engine's own code ran. Starts nothing.
+
+use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::settings::{Concern, LIBTORCH_VERSION, loader_complaint};
+
+/// A start that fails for a reason that a second try cannot mend: the loader's own complaint, or a libtorch that is
+/// known not to fit.
+pub(super) fn explain_start(words: &str, concerns: &[Concern]) -> Option<JobError> {
+    let complaint = words.lines().find(|line| {
+        line.contains("error while loading shared libraries")
+            || line.contains("symbol lookup error")
+    });
+    let what = complaint.map(|line| {
+        // The name of the engine, then what it is: both are known.
+        let told = line.splitn(3, ": ").last().unwrap_or(line);
+        format!("libtorch cannot be loaded: {}", loader_complaint(told))
+    });
+    let concern = concerns.first();
+    let what = match (what, concern) {
+        (Some(what), Some(concern)) => format!("{what}; {}", concern.what),
+        (None, Some(concern)) => format!("the engine did not start: {}", concern.what),
+        (what, None) => what?,
+    };
+    let advice = concern.map_or_else(
+        || format!("Choose a whole libtorch {LIBTORCH_VERSION} in the setting runtime.libtorch, or run `cargo xtask setup`"),
+        |concern| concern.advice.clone(),
+    );
+    Some(
+        JobError::new(JobErrorKind::Device, what)
+            .advise(advice)
+            .detail(words),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOADER: &str = "the engine process ended: exit code 127\n/opt/safelight-engine: error while loading shared libraries: libroctracer64.so.4: cannot open shared object file: No such file or directory";
+
+    #[test]
+    fn the_library_that_is_missing_is_named() {
+        let err = explain_start(LOADER, &[]).unwrap();
+        assert_eq!(
+            err.summary,
+            "libtorch cannot be loaded: libroctracer64.so.4 is missing"
+        );
+        assert!(err.advice.contains(LIBTORCH_VERSION), "{err:?}");
+        assert!(explain_start("signal 11\nHSA exception", &[]).is_none());
+    }
+
+    #[test]
+    fn a_libtorch_of_another_version_is_named_whatever_it_died_of() {
+        let concern = Concern {
+            what: "this is libtorch 2.13.0, and the engine is built for 2.11.0".to_owned(),
+            advice: "Choose another".to_owned(),
+        };
+        let concerns = [concern];
+        let symbol = "/opt/safelight-engine: symbol lookup error: /opt/safelight-engine: undefined symbol: _ZN2at";
+        for (words, start) in [
+            (
+                LOADER,
+                "libtorch cannot be loaded: libroctracer64.so.4 is missing; this is libtorch 2.13.0",
+            ),
+            (
+                symbol,
+                "libtorch cannot be loaded: /opt/safelight-engine: undefined symbol: _ZN2at; this is",
+            ),
+            (
+                "signal 11",
+                "the engine did not start: this is libtorch 2.13.0, and the engine is built for 2.11.0",
+            ),
+        ] {
+            let err = explain_start(words, &concerns).unwrap();
+            assert!(err.summary.starts_with(start), "{err:?}");
+            assert_eq!(err.advice, "Choose another");
+        }
+    }
+}
