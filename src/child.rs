@@ -64,9 +64,11 @@ pub fn run(
     if let Some(stdout) = child.stdout.take() {
         spawn("probe-stdout", move || send_lines(stdout, &lines));
     }
+    let (end_of_complaint, complained) = bounded::<()>(1);
     if let Some(stderr) = child.stderr.take() {
         spawn("probe-stderr", move || {
             keep_lines(stderr, &kept, KEPT_LINES, |_| {});
+            drop(end_of_complaint);
         });
     }
     loop {
@@ -104,6 +106,8 @@ pub fn run(
         (Some(signal), _) => format!("signal {signal}"),
         (None, code) => format!("exit code {}", code.unwrap_or(-1)),
     };
+    // Its last words may still be on their way. Who inherited its standard error from it may keep that open.
+    complained.recv_timeout(EXIT_GRACE).ok();
     Ended::Badly {
         how,
         complaint: kept_text(&complaint),

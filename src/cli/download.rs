@@ -3,7 +3,7 @@
 //! What a model consists of is the catalogue's; how files come is `crate::download`'s.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -207,18 +207,7 @@ impl<'a> Download<'a> {
         if self.args.yes {
             return Ok(true);
         }
-        if self.args.json || !io::stdin().is_terminal() {
-            let text = "add --yes to download, as nobody can be asked here";
-            return Err(JobError::new(JobErrorKind::InvalidRequest, text));
-        }
-        let mut terminal = io::stderr();
-        // Whoever cannot read the question says no.
-        write!(terminal, "Download? [y/N] ")
-            .and_then(|()| terminal.flush())
-            .ok();
-        let mut answer = String::new();
-        io::stdin().read_line(&mut answer).ok();
-        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+        out::ask("Download?", "download", self.args.json)
     }
 
     /// Says what came, and whether the model works now.

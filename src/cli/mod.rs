@@ -10,6 +10,7 @@ mod made_with;
 mod models;
 pub mod out;
 mod plan;
+mod runtime;
 mod surroundings;
 mod window;
 
@@ -48,6 +49,7 @@ enum Command {
     Models(models::ModelsArgs),
     Inspect(inspect::InspectArgs),
     Download(download::DownloadArgs),
+    Runtime(runtime::RuntimeArgs),
     Doctor(doctor::DoctorArgs),
     Completions(completions::CompletionsArgs),
     Manual(completions::ManualArgs),
@@ -74,6 +76,7 @@ pub fn main() -> ExitCode {
         Some(Command::Models(args)) => models::run(&args, &surroundings),
         Some(Command::Inspect(args)) => inspect::run(&args, &surroundings),
         Some(Command::Download(args)) => download::run(&args, &surroundings),
+        Some(Command::Runtime(args)) => runtime::run(&args, &surroundings),
         Some(Command::Doctor(args)) => doctor::run(&args, &surroundings),
         Some(Command::Completions(args)) => completions::run(&args, Arguments::command()),
         Some(Command::Manual(args)) => completions::write_manual(&args, Arguments::command()),

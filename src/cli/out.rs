@@ -2,7 +2,7 @@
 //!
 //! A reader that goes away early (`| head`) is no failure.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use safelight_core::job::{JobError, JobErrorKind};
@@ -59,6 +59,22 @@ pub fn misunderstood(err: &clap::Error) -> JobError {
     let first_line = text.lines().next().unwrap_or_default();
     let summary = first_line.trim_start_matches("error: ");
     JobError::new(JobErrorKind::InvalidRequest, summary).detail(&text)
+}
+
+/// Asks at the terminal; the error is for where nobody can be asked. `doing`: what is asked about, as in "to download".
+pub fn ask(question: &str, doing: &str, is_json: bool) -> Result<bool, JobError> {
+    if is_json || !io::stdin().is_terminal() {
+        let text = format!("add --yes to {doing}, as nobody can be asked here");
+        return Err(JobError::new(JobErrorKind::InvalidRequest, text));
+    }
+    let mut terminal = io::stderr();
+    // Whoever cannot read the question says no.
+    write!(terminal, "{question} [y/N] ")
+        .and_then(|()| terminal.flush())
+        .ok();
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).ok();
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Rows with every column as wide as its widest cell, indented by two.

@@ -31,5 +31,6 @@ pub mod speed;
 mod testing;
 pub mod tokens;
 pub mod trash;
+pub mod trial;
 pub mod units;
 pub mod uri;

@@ -270,6 +270,13 @@ impl Instruments for OwnEngines {
     }
 }
 
+/// Why this user cannot open AMD's compute driver, and the command that mends it.
+pub fn access_problem(roots: &Roots) -> Option<(String, String)> {
+    let mut checks = access::all(roots).into_iter();
+    let problem = checks.find(|check| check.status != Status::Ok)?;
+    Some((problem.message, problem.command))
+}
+
 /// All checks, in the order in which a job needs the things.
 pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut dyn FnMut(Check)) {
     let Patient {

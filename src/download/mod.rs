@@ -1,4 +1,4 @@
-//! Fetches missing parts of models: resumed where it stopped, over several connections, checked against the
+//! Fetches missing parts of models, and members of wheels: resumed where it stopped, over several connections, checked against the
 //! server's own checksum, and whole or not there at all.
 //!
 //! Nothing is fetched unless somebody asked for it. What a model consists of is the catalogue's; who is asked,
@@ -9,6 +9,7 @@ mod error;
 mod hub;
 mod order;
 mod partial;
+mod parts;
 mod remote;
 mod speed;
 #[cfg(test)]
@@ -28,6 +29,7 @@ pub use error::DownloadError;
 pub use hub::Hub;
 pub use order::{Order, orders};
 use partial::Partial;
+pub use parts::{Parts, ensure_room, page};
 use remote::{Remote, RemoteFile};
 use speed::Speed;
 
@@ -294,7 +296,8 @@ fn fetch(
     let partial = Arc::new(partial);
     let mut speed = Speed::new(Instant::now(), partial.bytes());
     progress.phase = Phase::Fetching;
-    let is_whole = transfer::run(&partial, one, remote, options, cancel, &mut |bytes| {
+    let all = (0..partial.pieces()).collect();
+    let is_whole = transfer::run(&partial, one, remote, options, all, cancel, &mut |bytes| {
         progress.done_bytes = before + bytes;
         progress.bytes_per_sec = speed.after(Instant::now(), bytes);
         report(progress);

@@ -127,6 +127,14 @@ impl Partial {
         self.note().pieces.len() as u64
     }
 
+    /// The pieces that a span of the file lies in.
+    pub(super) fn pieces_between(&self, start: u64, end: u64) -> std::ops::Range<u64> {
+        let note = self.note();
+        let last = note.pieces.len() as u64;
+        let piece_bytes = note.piece_bytes.max(1);
+        (start / piece_bytes).min(last)..end.div_ceil(piece_bytes).min(last)
+    }
+
     /// What is missing of a piece: from where to where in the file; `None` where it is whole.
     pub(super) fn missing(&self, piece: u64) -> Option<(u64, u64)> {
         let note = self.note();

@@ -9,6 +9,9 @@ use ureq::{Agent, Body, RequestBuilder};
 
 use super::{DownloadError, Options};
 
+/// The longest list of wheels has a few MB.
+const MAX_PAGE_BYTES: u64 = 32 << 20;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RemoteFile {
     pub(super) bytes: u64,
@@ -82,6 +85,23 @@ impl Remote {
             etag: own,
             has_pieces: text(&headers, "accept-ranges").is_some_and(|unit| unit == "bytes"),
         })
+    }
+
+    /// A page of text.
+    pub(super) fn page(&self, url: &str) -> Result<String, DownloadError> {
+        let request = self.following.get(url).config();
+        let request = request.https_only(!is_of_this_machine(url)).build();
+        let answer = self.with_token(request).call();
+        let answer = answer.map_err(|err| unreachable_server(&err, url))?;
+        sound(answer.status(), url)?;
+        let mut text = String::new();
+        let mut body = answer.into_body().into_reader().take(MAX_PAGE_BYTES);
+        let read = body.read_to_string(&mut text);
+        read.map_err(|err| DownloadError::Unreachable {
+            reason: err.to_string(),
+            url: url.to_owned(),
+        })?;
+        Ok(text)
     }
 
     fn with_token(&self, request: RequestBuilder<WithoutBody>) -> RequestBuilder<WithoutBody> {

@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,17 +26,20 @@ struct Shared {
     remote: Arc<Remote>,
     options: Options,
     cancel: CancelToken,
-    next: AtomicU64,
+    /// Those that are fetched, in this order.
+    pieces: Vec<u64>,
+    next: AtomicUsize,
     /// Set when one connection gave up, so that the others do too.
     is_over: AtomicBool,
 }
 
-/// Fetches what is missing; `None` when cancelled. `report` hears how many bytes are there.
+/// Fetches what is missing of these pieces; `None` when cancelled. `report` hears how many bytes are there.
 pub(super) fn run(
     partial: &Arc<Partial>,
     one: &Arc<Asked>,
     remote: &Arc<Remote>,
     options: &Options,
+    pieces: Vec<u64>,
     cancel: &CancelToken,
     report: &mut dyn FnMut(u64),
 ) -> Result<Option<()>, DownloadError> {
@@ -46,16 +49,17 @@ pub(super) fn run(
         remote: Arc::clone(remote),
         options: options.clone(),
         cancel: cancel.clone(),
-        next: AtomicU64::new(0),
+        pieces,
+        next: AtomicUsize::new(0),
         is_over: AtomicBool::new(false),
     });
     let disk = |source| DownloadError::disk(source, &one.order.to);
     let connections = if one.remote.has_pieces {
-        (options.connections.max(1) as u64).min(partial.pieces().max(1))
+        options.connections.max(1).min(shared.pieces.len().max(1))
     } else {
         1
     };
-    let (ended, ends) = bounded(connections as usize);
+    let (ended, ends) = bounded(connections);
     for _ in 0..connections {
         let (of_thread, ended) = (Arc::clone(&shared), ended.clone());
         let spawned = thread::Builder::new()
@@ -68,7 +72,8 @@ pub(super) fn run(
     }
     drop(ended);
     let result = watch(&shared, &ends, report);
-    let is_whole = (0..partial.pieces()).all(|piece| partial.missing(piece).is_none());
+    let mut pieces = shared.pieces.iter();
+    let is_whole = pieces.all(|&piece| partial.missing(piece).is_none());
     if result.is_ok() && is_whole {
         // The next attempt goes on from here when there is no time for the checksum.
         partial.save().map_err(disk)?;
@@ -118,10 +123,10 @@ fn watch(
 fn work(shared: &Shared, ended: &Sender<Result<(), DownloadError>>) {
     let mut result = Ok(());
     while result.is_ok() && !shared.is_stopped() {
-        let piece = shared.next.fetch_add(1, Ordering::Relaxed);
-        if piece >= shared.partial.pieces() {
+        let next = shared.next.fetch_add(1, Ordering::Relaxed);
+        let Some(&piece) = shared.pieces.get(next) else {
             break;
-        }
+        };
         result = shared.fetch_piece(piece);
     }
     ended.send(result).ok(); // Nobody listens any more only when all is over.

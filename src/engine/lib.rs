@@ -27,6 +27,7 @@ pub mod step_cache;
 pub mod store;
 pub mod streams;
 pub mod text;
+pub mod trial;
 pub mod vae;
 pub mod vision;
 pub mod weights;

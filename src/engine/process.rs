@@ -1,5 +1,6 @@
 //! The engine's process: frames in over standard input, frames out over standard output. With `probe` as its first
-//! argument it tries what may hang, with `probe-speed` it measures the device.
+//! argument it tries what may hang, with `probe-speed` it measures the device, with `try` it tries whether that computes
+//! right.
 //!
 //! Only plumbing: what is done with a message is in `serve.rs`. The end of standard input ends the process, so it never
 //! outlives the app, whatever its stage or its device's driver does.
@@ -21,6 +22,7 @@ use crate::probe::{self, ProbeArguments};
 use crate::runtime::RuntimeError;
 use crate::serve::{Outgoing, serve};
 use crate::speed;
+use crate::trial;
 
 /// How long a stage has to notice that the app is gone.
 const GRACE: Duration = Duration::from_secs(2);
@@ -57,6 +59,7 @@ pub fn main() -> ExitCode {
         Some("probe-speed") => {
             answer(|out| speed::run(device_of(arguments.skip(1))?, out).map(|()| true))
         }
+        Some("try") => answer(|out| trial::run(device_of(arguments.skip(1))?, out)),
         _ => serve_the_app(arguments),
     }
 }

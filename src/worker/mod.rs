@@ -42,6 +42,7 @@ pub use events::Wake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 pub use left::{LeftJob, number_of};
 pub use process::{FindRuntime, ProcessLauncher, engine_executable, not_started};
+pub(crate) use starting::explain_start;
 pub use walk::not_held;
 
 use engine::EngineSlot;
@@ -200,7 +201,7 @@ pub fn probe_engine(
         Err(RecvTimeoutError::Disconnected) => {
             let words = link.control.last_words().text;
             Err(
-                starting::explain_start(&words, &launcher.concerns()).unwrap_or_else(|| {
+                explain_start(&words, &launcher.concerns()).unwrap_or_else(|| {
                     JobError::new(JobErrorKind::EngineLost, "the engine did not start")
                         .detail(words)
                 }),

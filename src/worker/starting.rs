@@ -7,7 +7,7 @@ use safelight_core::settings::{Concern, LIBTORCH_VERSION, loader_complaint};
 
 /// A start that fails for a reason that a second try cannot mend: the loader's own complaint, or a libtorch that is
 /// known not to fit.
-pub(super) fn explain_start(words: &str, concerns: &[Concern]) -> Option<JobError> {
+pub(crate) fn explain_start(words: &str, concerns: &[Concern]) -> Option<JobError> {
     let complaint = words.lines().find(|line| {
         line.contains("error while loading shared libraries")
             || line.contains("symbol lookup error")

@@ -1,4 +1,4 @@
-//! The containers of pictures and clips as parts in a row: PNG, JPEG, WebP, GIF, MP4 and Matroska (WebM).
+//! The containers of pictures and clips as parts in a row: PNG, JPEG, WebP, GIF, MP4 and Matroska (WebM); and wheels.
 //!
 //! One bounded walker for each, used by all who look into such a file. Files are not trusted: every length is checked
 //! against the file's own and against a limit before anything is read. What the parts mean is `media`'s to say.
@@ -11,6 +11,7 @@ mod source;
 pub(crate) mod webm;
 pub(crate) mod webp;
 pub mod weights;
+pub mod wheel;
 
 pub(crate) use source::ByteSource;
 

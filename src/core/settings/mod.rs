@@ -18,7 +18,8 @@ pub use live::LiveSettings;
 pub(crate) use paths::find_assets;
 pub use paths::{Paths, ProgramPaths};
 pub use runtime::{
-    Concern, LIBTORCH_VERSION, Runtime, RuntimeMissing, kind_of, own_runtime, version_of,
+    Concern, LIBTORCH_VERSION, Runtime, RuntimeMissing, default_runtime, kind_of, own_runtime,
+    version_of,
 };
 pub use table::default_file;
 pub use watch::{SettingsFile, SettingsNews, SettingsWatch};

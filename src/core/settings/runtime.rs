@@ -55,6 +55,24 @@ pub struct Concern {
 }
 
 impl Runtime {
+    /// The libtorch of a folder, where there is one: of a libtorch, its `lib`, a package `torch`, or what has such a
+    /// package. `source`: who named it, for people.
+    pub fn at(folder: &Path, source: &'static str) -> Option<Self> {
+        let folder = std::path::absolute(folder).ok()?;
+        let packages = libraries::torch_of(&folder).map(|torch| torch.join("lib"));
+        let lib = [folder.join("lib"), folder.clone()]
+            .into_iter()
+            .chain(packages)
+            .find(|lib| lib.join(LIBRARY).is_file())?;
+        let extra = libraries::beside(&lib, kind_of(&lib));
+        Some(Self {
+            folder,
+            lib,
+            extra,
+            source,
+        })
+    }
+
     /// All folders with its libraries, the one with libtorch first.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(&self.lib)
@@ -166,14 +184,23 @@ fn rocm_of(version: &str) -> Option<(u32, u32)> {
 
 /// The same for this process: its variable, its executable, and the app's cache folder.
 pub fn own_runtime(settings: &Settings, cache: &Path) -> Result<Runtime, RuntimeMissing> {
-    let executable = std::env::current_exe().ok();
     let variable = std::env::var_os("SAFELIGHT_LIBTORCH");
-    runtime_folder(
-        settings,
-        variable,
-        executable.as_deref().and_then(Path::parent),
-        cache,
-    )
+    of_this_executable(settings, variable, cache)
+}
+
+/// The one that is taken where nobody names one.
+pub fn default_runtime(cache: &Path) -> Result<Runtime, RuntimeMissing> {
+    of_this_executable(&Settings::default(), None, cache)
+}
+
+fn of_this_executable(
+    settings: &Settings,
+    variable: Option<OsString>,
+    cache: &Path,
+) -> Result<Runtime, RuntimeMissing> {
+    let executable = std::env::current_exe().ok();
+    let folder = executable.as_deref().and_then(Path::parent);
+    runtime_folder(settings, variable, folder, cache)
 }
 
 /// The libtorch to use: what the variable `SAFELIGHT_LIBTORCH` names, what the settings name, what lies
@@ -194,7 +221,7 @@ fn runtime_folder(
             Some((folder, "the setting runtime.libtorch"))
         });
     if let Some((folder, source_name)) = named {
-        return runtime_at(&folder, source_name).ok_or(RuntimeMissing::Wrong {
+        return Runtime::at(&folder, source_name).ok_or(RuntimeMissing::Wrong {
             source_name,
             folder,
         });
@@ -211,29 +238,12 @@ fn runtime_folder(
         }
     }
     for (folder, source) in &places {
-        if let Some(runtime) = runtime_at(folder, source) {
+        if let Some(runtime) = Runtime::at(folder, source) {
             return Ok(runtime);
         }
     }
     Err(RuntimeMissing::Nowhere {
         searched: places.into_iter().map(|(folder, _)| folder).collect(),
-    })
-}
-
-/// The libtorch of a folder: of a libtorch, its `lib`, a package `torch`, or what has one of those packages.
-fn runtime_at(folder: &Path, source: &'static str) -> Option<Runtime> {
-    let folder = std::path::absolute(folder).ok()?;
-    let packages = libraries::torch_of(&folder).map(|torch| torch.join("lib"));
-    let lib = [folder.join("lib"), folder.clone()]
-        .into_iter()
-        .chain(packages)
-        .find(|lib| lib.join(LIBRARY).is_file())?;
-    let extra = libraries::beside(&lib, kind_of(&lib));
-    Some(Runtime {
-        folder,
-        lib,
-        extra,
-        source,
     })
 }
 
@@ -357,7 +367,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = libtorch(root.path());
         fs::write(folder.join("build-version"), version).unwrap();
-        let runtime = runtime_at(&folder, "").unwrap();
+        let runtime = Runtime::at(&folder, "").unwrap();
         let gfx: Vec<String> = gfx.iter().map(|gfx| (*gfx).to_owned()).collect();
         let found = runtime.concerns(&gfx).into_iter();
         found.map(|concern| concern.what).collect()

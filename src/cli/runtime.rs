@@ -1,0 +1,271 @@
+//! `safelight runtime`: the libtorch folders that are here, whether they work, and which one jobs use.
+//!
+//! What is known of them is in [`crate::runtimes`].
+
+mod install;
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use safelight_core::job::{CancelToken, JobError};
+use safelight_core::units::size_text;
+use serde_json::{Value, json};
+
+use super::{Surroundings, out};
+use crate::runtimes::{self, Advice, Found, Overview, choose, named, remove};
+use crate::telemetry::{Roots, amdgpu};
+
+/// List, check, choose and remove the libtorch folders that models are computed with
+#[derive(Args, Debug)]
+pub struct RuntimeArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// List the libtorch folders on this machine, its GPUs, and what would serve them
+    List(ListArgs),
+    /// Download a libtorch for this machine's GPU, try it and use it; the one before stays
+    Install(install::InstallArgs),
+    /// Try whether a libtorch computes right, in a process of its own
+    Check(CheckArgs),
+    /// Compute jobs with this libtorch from now on; it is checked first
+    Use(ChangeArgs),
+    /// Delete a libtorch of Safelight's own folder
+    Remove(ChangeArgs),
+}
+
+#[derive(Args, Debug)]
+struct ListArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct CheckArgs {
+    /// An id that `safelight runtime list` shows, or a folder [default: the one in use]
+    id: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct ChangeArgs {
+    /// An id that `safelight runtime list` shows, or a folder
+    id: String,
+    /// Do not ask: use it although it fails its check, or delete it
+    #[arg(long, short)]
+    yes: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &RuntimeArgs, surroundings: &Surroundings) -> ExitCode {
+    let (result, is_json) = match &args.what {
+        What::List(args) => (Ok(list(args, surroundings)), args.json),
+        What::Install(args) => return install::run(args, surroundings),
+        What::Check(args) => (check(args, surroundings), args.json),
+        What::Use(args) => (use_one(args, surroundings), args.json),
+        What::Remove(args) => (remove_one(args, surroundings), args.json),
+    };
+    result.unwrap_or_else(|err| out::print_job_error(&err, is_json))
+}
+
+fn here(surroundings: &Surroundings) -> Vec<Found> {
+    let around = runtimes::Surroundings::of_this_user();
+    runtimes::all(&surroundings.paths, surroundings.settings(), &around)
+}
+
+fn list(args: &ListArgs, surroundings: &Surroundings) -> ExitCode {
+    let overview = Overview::of_this_user(&surroundings.paths, surroundings.settings());
+    if args.json {
+        out::print_json(&as_json(&overview), 0)
+    } else {
+        out::print(&as_text(&overview), 0)
+    }
+}
+
+fn check(args: &CheckArgs, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
+    let here = here(surroundings);
+    let found = match &args.id {
+        Some(id) => named(id, &here)?,
+        None => match here.into_iter().find(|it| it.is_used) {
+            Some(used) => used,
+            None => named("", &[])?,
+        },
+    };
+    let device = tried(&found, surroundings)?;
+    Ok(if args.json {
+        out::print_json(&json!({"id": found.id, "device": device}), 0)
+    } else {
+        out::print(&format!("{} computes right: {device}\n", found.id), 0)
+    })
+}
+
+/// The engine's words on its device.
+fn tried(found: &Found, surroundings: &Surroundings) -> Result<String, JobError> {
+    let settings = &surroundings.settings().runtime;
+    // An interrupt ends this program, and the process that tries with it.
+    let checked = runtimes::check(&found.runtime, settings, true, &CancelToken::default())?;
+    Ok(checked.map_or_else(String::new, |checked| checked.device))
+}
+
+fn use_one(args: &ChangeArgs, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
+    let here = here(surroundings);
+    let found = named(&args.id, &here)?;
+    if let Err(err) = tried(&found, surroundings)
+        && !args.yes
+    {
+        let advice = "Add --yes to use it all the same";
+        return Err(JobError::new(err.kind, err.summary).advise(advice));
+    }
+    choose(&found, &surroundings.paths)?;
+    let before = here.iter().find(|it| it.is_used && it.id != found.id);
+    let before = before.map(|it| it.id.as_str());
+    if args.json {
+        return Ok(out::print_json(
+            &json!({"id": found.id, "before": before}),
+            0,
+        ));
+    }
+    let back = before.map_or_else(String::new, |id| {
+        format!("; `safelight runtime use {id}` goes back")
+    });
+    let text = format!("jobs use {} from now on{back}\n", found.id);
+    Ok(out::print(&text, 0))
+}
+
+fn remove_one(args: &ChangeArgs, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
+    let found = named(&args.id, &here(surroundings))?;
+    let bytes = found.bytes();
+    let question = format!("Delete {} ({})?", found.id, size_text(bytes));
+    // What is refused anyway need not be asked.
+    let is_asked = found.is_own && !found.is_used && !args.yes;
+    if is_asked && !out::ask(&question, "delete", args.json)? {
+        return Ok(out::print("not deleted\n", 0));
+    }
+    remove(&found)?;
+    Ok(if args.json {
+        out::print_json(&json!({"id": found.id, "removed_bytes": bytes}), 0)
+    } else {
+        let size = size_text(bytes);
+        out::print(&format!("{} is deleted, {size} freed\n", found.id), 0)
+    })
+}
+
+fn as_json(overview: &Overview) -> Value {
+    let gfx = amdgpu::targets(&Roots::of_this_machine().sysfs);
+    let runtimes = overview.here.iter().map(|found| {
+        let runtime = &found.runtime;
+        let concerns = runtime.concerns(&gfx).into_iter().map(|it| it.what);
+        json!({
+            "id": found.id,
+            "kind": runtime.kind(),
+            "version": runtime.version(),
+            "targets": found.targets(),
+            "bytes": found.bytes(),
+            "folder": runtime.folder,
+            "library_folders": runtime.folders().collect::<Vec<_>>(),
+            "source": runtime.source,
+            "is_used": found.is_used,
+            "can_be_removed": found.is_own && !found.is_used,
+            "concerns": concerns.collect::<Vec<_>>(),
+        })
+    });
+    let advice = match &overview.advice {
+        Advice::NoGpu => json!({"what": "no_gpu"}),
+        Advice::Served { gpu } => json!({"what": "served", "gpu": gpu}),
+        Advice::Use { gpu, id } => json!({"what": "use", "gpu": gpu, "id": id}),
+        Advice::Get { gpu, build } => json!({
+            "what": "get",
+            "gpu": gpu,
+            "id": build.id,
+            "name": build.name,
+            "version": build.version,
+            "download_bytes": build.download_mb * 1_000_000,
+            "command": format!("safelight runtime install {}", build.id),
+        }),
+        Advice::Mend { gpu, refusal } => json!({"what": "mend", "gpu": gpu, "refusal": refusal}),
+    };
+    json!({
+        "gpus": overview.machine.gpus,
+        "runtimes": runtimes.collect::<Vec<_>>(),
+        "advice": advice,
+        "table_error": overview.table_error.as_ref().map(ToString::to_string),
+    })
+}
+
+fn as_text(overview: &Overview) -> String {
+    let mut text = String::from("GPUs\n");
+    let rows = overview.machine.gpus.iter().map(|gpu| {
+        let note = if gpu.is_display_only {
+            "draws the desktop; jobs use the other one"
+        } else {
+            ""
+        };
+        vec![gpu.name.clone(), gpu.pci.clone(), note.to_owned()]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    text.push_str(if rows.is_empty() { "  none\n" } else { "" });
+    text.push_str(&out::table(&rows));
+    text.push_str("\nlibtorch on this machine (* in use)\n");
+    let rows = overview.here.iter().map(|found| {
+        let runtime = &found.runtime;
+        let mark = if found.is_used { "* " } else { "  " };
+        vec![
+            format!("{mark}{}", found.id),
+            runtime.kind().to_owned(),
+            runtime
+                .version()
+                .unwrap_or_else(|| "version unknown".to_owned()),
+            found.targets().join(" "),
+            size_text(found.bytes()),
+            runtime.folder.display().to_string(),
+        ]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    text.push_str(if rows.is_empty() { "  none\n" } else { "" });
+    text.push_str(&out::table(&rows));
+    let gfx = amdgpu::targets(&Roots::of_this_machine().sysfs);
+    for found in &overview.here {
+        for concern in found.runtime.concerns(&gfx) {
+            // Writing to a string cannot fail.
+            writeln!(text, "  {}: {}", found.id, concern.what).ok();
+        }
+    }
+    let advice = match &overview.advice {
+        Advice::NoGpu => "No GPU was found: jobs run on the CPU".to_owned(),
+        Advice::Served { gpu } => format!("Jobs run on {}", gpu.name),
+        Advice::Use { gpu, id } => {
+            let name = &gpu.name;
+            format!("{id} serves {name}: `safelight runtime use {id}`")
+        }
+        Advice::Get { gpu, build } => format!(
+            "{} serves {} (about {} to download): `safelight runtime install {}`",
+            build.name,
+            gpu.name,
+            size_text(build.download_mb * 1_000_000),
+            build.id
+        ),
+        Advice::Mend { refusal, .. } => {
+            let mut lines = format!(
+                "Jobs run on the CPU: {}\n  -> {}",
+                refusal.what, refusal.advice
+            );
+            if !refusal.command.is_empty() {
+                write!(lines, "\n   $ {}", refusal.command).ok();
+            }
+            lines
+        }
+    };
+    write!(text, "\n{advice}\n").ok();
+    if let Some(err) = &overview.table_error {
+        writeln!(text, "{err}").ok();
+    }
+    text
+}

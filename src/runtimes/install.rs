@@ -1,0 +1,449 @@
+//! Fetching a build of libtorch: the members of its wheels that a native program needs, each checked, tried in a process
+//! of its own, and put in place as a whole or not at all.
+//!
+//! What has come stays for the next attempt until the runtime is in place. Chooses nothing: whoever asked for it does.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use safelight_core::files::{open_lock, write_json};
+use safelight_core::formats::wheel::{
+    Directory, Member, Record, WheelError, directory_of, tail_bytes,
+};
+use safelight_core::job::{CancelToken, JobError, JobErrorKind};
+use safelight_core::settings::{Paths, Runtime};
+use serde_json::json;
+
+use super::here;
+use super::index::{At, Listed, Requirement, of_folder, of_page};
+use super::members::is_needed;
+use super::table::Build;
+use crate::download::{self, DownloadError, Options, Order, Parts};
+
+/// In an installed runtime: what it was made of, from which a lock could be made.
+pub const NOTE: &str = "installed.json";
+const LOCK: &str = include_str!("../../packaging/xtask/libtorch.lock");
+
+/// Where wheels are taken from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The build's own index.
+    Index,
+    /// Another one, which lists the same packages.
+    Mirror(String),
+    /// A folder of wheels on this machine.
+    Folder(PathBuf),
+}
+
+/// What is going on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    Asking { name: String },
+    Fetching { done_bytes: u64, total_bytes: u64 },
+    Unpacking { name: String },
+    Trying,
+}
+
+/// What was put in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    pub folder: PathBuf,
+    /// Of what came over the network, pieces of an earlier attempt included.
+    pub fetched_bytes: u64,
+    /// Of the wheels as wholes.
+    pub wheel_bytes: u64,
+}
+
+/// Tries a runtime before it is put in place; `false` when cancelled.
+pub type Try<'a> = dyn Fn(&Runtime) -> Result<bool, JobError> + 'a;
+
+/// Installs a build into Safelight's own folder; `None` when cancelled.
+pub fn install(
+    build: &Build,
+    place: &Place,
+    paths: &Paths,
+    options: &Options,
+    cancel: &CancelToken,
+    attempt: &Try<'_>,
+    report: &mut dyn FnMut(&Progress),
+) -> Result<Option<Installed>, JobError> {
+    let runtimes = here::folder(paths);
+    let to = runtimes.join(&build.id);
+    let staging = runtimes.join(format!(".{}.part", build.id));
+    let disk = |err: io::Error| cannot_write(&err, &staging);
+    fs::create_dir_all(&staging).map_err(disk)?;
+    let lock = open_lock(&runtimes.join(format!(".{}.lock", build.id))).map_err(disk)?;
+    if lock.try_lock().is_err() {
+        let what = format!("another window or program is installing {}", build.id);
+        return Err(JobError::new(JobErrorKind::Disk, what));
+    }
+    if to.exists() {
+        fs::remove_dir_all(&staging).ok();
+        let what = format!("{} is installed already: {}", build.id, to.display());
+        let advice = format!("Use it with `safelight runtime use {}`", build.id);
+        return Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice));
+    }
+    let job = Installing {
+        build,
+        place,
+        staging: &staging,
+        options,
+        cancel,
+    };
+    let Some((tree, mut installed)) = job.run(attempt, report)? else {
+        return Ok(None);
+    };
+    fs::rename(&tree, &to).map_err(|err| cannot_write(&err, &to))?;
+    // Of no use any more; what cannot be deleted is passed over when runtimes are listed.
+    fs::remove_dir_all(&staging).ok();
+    installed.folder = to;
+    Ok(Some(installed))
+}
+
+fn cannot_write(err: &io::Error, place: &Path) -> JobError {
+    let what = format!("cannot write the runtime ({err}): {}", place.display());
+    JobError::new(JobErrorKind::Disk, what)
+        .advise("What was downloaded is kept: free space and install it again")
+}
+
+struct Installing<'a> {
+    build: &'a Build,
+    place: &'a Place,
+    staging: &'a Path,
+    options: &'a Options,
+    cancel: &'a CancelToken,
+}
+
+/// A wheel that is at least partly here.
+enum Opened {
+    File(File, u64),
+    Remote(Parts),
+}
+
+/// One wheel with what is taken of it.
+struct Wheel {
+    listed: Listed,
+    opened: Opened,
+    directory: Directory,
+    wanted: Vec<Member>,
+}
+
+impl Wheel {
+    /// The bytes that hold what is wanted, and the list of checksums.
+    fn spans(&self) -> Vec<(u64, u64)> {
+        let wanted = self.wanted.iter().chain(self.directory.record());
+        wanted.map(|member| (member.start, member.end)).collect()
+    }
+
+    fn file(&self) -> io::Result<File> {
+        match &self.opened {
+            Opened::File(file, _) => file.try_clone(),
+            Opened::Remote(parts) => parts.file().try_clone(),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match &self.opened {
+            Opened::File(_, bytes) => *bytes,
+            Opened::Remote(parts) => parts.bytes(),
+        }
+    }
+
+    fn parts(&self) -> Option<&Parts> {
+        match &self.opened {
+            Opened::File(..) => None,
+            Opened::Remote(parts) => Some(parts),
+        }
+    }
+
+    fn broken(&self, err: &WheelError) -> JobError {
+        if let WheelError::Io(source) = err {
+            return cannot_write(source, Path::new(&self.listed.name));
+        }
+        let what = format!("{} cannot be used: {err}", self.listed.name);
+        let Some(parts) = self.parts() else {
+            return JobError::new(JobErrorKind::Disk, what).advise("Get this file again");
+        };
+        // What is wrong came from the server: the next attempt must not find it again.
+        parts.discard();
+        JobError::new(JobErrorKind::Network, what)
+            .advise("It is deleted: install it again, or take it from another place with --from")
+    }
+}
+
+impl Installing<'_> {
+    /// Everything up to the last step: a whole runtime that was tried, in a temporary folder.
+    fn run(
+        &self,
+        attempt: &Try<'_>,
+        report: &mut dyn FnMut(&Progress),
+    ) -> Result<Option<(PathBuf, Installed)>, JobError> {
+        let mut wheels = Vec::new();
+        for package in &self.build.packages {
+            report(&Progress::Asking {
+                name: package.clone(),
+            });
+            let Some(wheel) = self.open(package)? else {
+                return Ok(None);
+            };
+            wheels.push(wheel);
+        }
+        self.ensure_room(&wheels)?;
+        if self.fetch(&wheels, report)?.is_none() {
+            return Ok(None);
+        }
+        let tree = self.staging.join("tree");
+        let disk = |err: io::Error| cannot_write(&err, &tree);
+        // Of an attempt that was interrupted: unpacking is quick, and nobody knows how far it came.
+        match fs::remove_dir_all(&tree) {
+            Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(disk(err)),
+            _ => fs::create_dir_all(&tree).map_err(disk)?,
+        }
+        let mut notes = Vec::new();
+        for wheel in &wheels {
+            report(&Progress::Unpacking {
+                name: wheel.listed.name.clone(),
+            });
+            let Some(note) = self.unpack(wheel, &tree)? else {
+                return Ok(None);
+            };
+            notes.push(note);
+        }
+        let note = json!({"id": self.build.id, "version": self.build.version, "wheels": notes});
+        write_json(&tree.join(NOTE), &note).map_err(disk)?;
+        let Some(runtime) = Runtime::at(&tree, "Safelight's own") else {
+            let what = format!("the wheels of {} have no libtorch", self.build.id);
+            return Err(JobError::new(JobErrorKind::Network, what));
+        };
+        report(&Progress::Trying);
+        if !attempt(&runtime)? {
+            return Ok(None);
+        }
+        let here = wheels.iter().filter_map(Wheel::parts);
+        let installed = Installed {
+            folder: PathBuf::new(),
+            fetched_bytes: here.map(Parts::here_bytes).sum(),
+            wheel_bytes: wheels.iter().map(Wheel::bytes).sum(),
+        };
+        Ok(Some((tree, installed)))
+    }
+
+    /// Finds the wheel of a package, and reads its table of contents.
+    fn open(&self, package: &str) -> Result<Option<Wheel>, JobError> {
+        let requirement = Requirement::parse(package);
+        let (listed, place) = match self.place {
+            Place::Folder(folder) => (of_folder(folder), folder.display().to_string()),
+            Place::Mirror(_) | Place::Index => {
+                let own = self.build.address().unwrap_or_default();
+                let index = match self.place {
+                    Place::Mirror(index) => index,
+                    _ => own,
+                };
+                match self.page(&requirement.page(index))? {
+                    Some(found) => found,
+                    None => return Ok(None),
+                }
+            }
+        };
+        let listed = requirement.choose(listed, &self.build.version, |name| {
+            record_sum(name, LOCK).is_some()
+        });
+        let listed = listed.ok_or_else(|| requirement.missing(&place))?;
+        let opened = match &listed.at {
+            At::File(path) => {
+                let file = File::open(path).and_then(|file| {
+                    let bytes = file.metadata()?.len();
+                    Ok(Opened::File(file, bytes))
+                });
+                file.map_err(|err| {
+                    let what = format!("cannot read the wheel ({err}): {}", path.display());
+                    JobError::new(JobErrorKind::Disk, what)
+                })?
+            }
+            At::Url(url) => {
+                let order = Order {
+                    url: url.clone(),
+                    to: self.staging.join("wheels").join(&listed.name),
+                    bytes: None,
+                };
+                let parts = Parts::open(&order, self.options, self.cancel);
+                match parts.map_err(|err| told(&err))? {
+                    Some(parts) => Opened::Remote(parts),
+                    None => return Ok(None),
+                }
+            }
+        };
+        let mut wheel = Wheel {
+            listed,
+            opened,
+            directory: Directory::default(),
+            wanted: Vec::new(),
+        };
+        let directory = match self.directory(&wheel) {
+            Ok(directory) => directory,
+            Err(Stopped::Cancelled) => return Ok(None),
+            Err(Stopped::Wheel(err)) => return Err(wheel.broken(&err)),
+            Err(Stopped::Download(err)) => return Err(told(&err)),
+        };
+        let members = directory.members.iter();
+        wheel.wanted = members
+            .filter(|member| is_needed(&member.name))
+            .cloned()
+            .collect();
+        wheel.directory = directory;
+        Ok(Some(wheel))
+    }
+
+    fn page(&self, url: &str) -> Result<Option<(Vec<Listed>, String)>, JobError> {
+        let html = download::page(url, self.options, self.cancel).map_err(|err| told(&err))?;
+        Ok(html.map(|html| (of_page(url, &html, self.build.hosts()), url.to_owned())))
+    }
+
+    fn directory(&self, wheel: &Wheel) -> Result<Directory, Stopped> {
+        use std::os::unix::fs::FileExt as _;
+        let bytes = wheel.bytes();
+        directory_of(bytes, |start, end| match &wheel.opened {
+            Opened::File(file, _) => {
+                let mut read = vec![0; (end - start) as usize];
+                file.read_exact_at(&mut read, start)
+                    .map_err(|err| Stopped::Wheel(err.into()))?;
+                Ok(read)
+            }
+            Opened::Remote(parts) => {
+                // The table lies in front of the tail: where it is short, one request has both.
+                let ahead = self.options.piece_bytes.min(bytes - tail_bytes(bytes));
+                let from = if end == bytes {
+                    start - ahead.min(start)
+                } else {
+                    start
+                };
+                match parts.bring(&[(from, end)], self.cancel, &mut |_| {}) {
+                    Ok(Some(())) => parts.read(start, end).map_err(Stopped::Download),
+                    Ok(None) => Err(Stopped::Cancelled),
+                    Err(err) => Err(Stopped::Download(err)),
+                }
+            }
+        })
+    }
+
+    /// What comes and what is unpacked from it must fit together.
+    fn ensure_room(&self, wheels: &[Wheel]) -> Result<(), JobError> {
+        let unpacked = wheels.iter().flat_map(|wheel| &wheel.wanted);
+        let unpacked: u64 = unpacked.map(|member| member.bytes).sum();
+        let missing = wheels.iter().filter_map(|wheel| {
+            let parts = wheel.parts()?;
+            Some(parts.missing_bytes(&wheel.spans()))
+        });
+        let bytes = unpacked.saturating_add(missing.sum());
+        download::ensure_room(self.staging, bytes).map_err(|err| told(&err))
+    }
+
+    fn fetch(
+        &self,
+        wheels: &[Wheel],
+        report: &mut dyn FnMut(&Progress),
+    ) -> Result<Option<()>, JobError> {
+        let remote = || {
+            wheels
+                .iter()
+                .filter_map(|wheel| Some((wheel, wheel.parts()?)))
+        };
+        let missing = |(wheel, parts): (&Wheel, &Parts)| parts.missing_bytes(&wheel.spans());
+        let total_bytes = remote().map(missing).sum();
+        let mut before = 0;
+        for (wheel, parts) in remote() {
+            let (spans, here) = (wheel.spans(), parts.here_bytes());
+            let brought = parts.bring(&spans, self.cancel, &mut |bytes| {
+                report(&Progress::Fetching {
+                    done_bytes: before + bytes.saturating_sub(here),
+                    total_bytes,
+                });
+            });
+            if brought.map_err(|err| told(&err))?.is_none() {
+                return Ok(None);
+            }
+            before += parts.here_bytes().saturating_sub(here);
+            if let Some(sum) = &wheel.listed.sha256
+                && parts
+                    .compare(sum, self.cancel)
+                    .map_err(|err| told(&err))?
+                    .is_none()
+            {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
+    }
+
+    /// Writes what is wanted of a wheel, and gives the note on it.
+    fn unpack(&self, wheel: &Wheel, tree: &Path) -> Result<Option<serde_json::Value>, JobError> {
+        let broken = |err: WheelError| wheel.broken(&err);
+        let file = wheel.file().map_err(|err| cannot_write(&err, tree))?;
+        let mut file = BufReader::new(file);
+        let known = record_sum(&wheel.listed.name, LOCK);
+        let record = Record::read(&mut file, &wheel.directory, known).map_err(broken)?;
+        for member in &wheel.wanted {
+            if self.cancel.is_cancelled() {
+                return Ok(None);
+            }
+            let path = tree.join(&member.name);
+            let disk = |err: io::Error| cannot_write(&err, &path);
+            fs::create_dir_all(path.parent().unwrap_or(tree)).map_err(disk)?;
+            let mut out = BufWriter::new(File::create(&path).map_err(disk)?);
+            record
+                .extract(&mut file, member, &mut out)
+                .map_err(broken)?;
+            out.flush().map_err(disk)?;
+        }
+        let url = match &wheel.listed.at {
+            At::Url(url) => url.clone(),
+            At::File(path) => path.display().to_string(),
+        };
+        Ok(Some(json!({
+            "file": wheel.listed.name,
+            "from": url,
+            "record_sha256": record.sha256,
+            "is_record_known": known.is_some(),
+            "index_sha256": wheel.listed.sha256,
+            "members": wheel.wanted.len(),
+        })))
+    }
+}
+
+/// Why a table of contents was not read.
+enum Stopped {
+    Cancelled,
+    Wheel(WheelError),
+    Download(DownloadError),
+}
+
+impl From<WheelError> for Stopped {
+    fn from(err: WheelError) -> Self {
+        Self::Wheel(err)
+    }
+}
+
+/// In words for wheels: no server of theirs asks for a token.
+fn told(err: &DownloadError) -> JobError {
+    match err {
+        DownloadError::Gated { url } => {
+            let what = format!("the server refuses to give the file: {url}");
+            JobError::new(JobErrorKind::Network, what)
+                .advise("Try again later, or take the wheels from another place with --from")
+        }
+        err => JobError::from(err),
+    }
+}
+
+/// The SHA-256 of a wheel's list of files, where the lock of set-up knows that wheel.
+fn record_sum<'a>(file: &str, lock: &'a str) -> Option<&'a str> {
+    lock.lines().find_map(|line| {
+        let mut words = line.strip_prefix("wheel ")?.split(' ');
+        let (name, version) = words.next()?.split_once("===")?;
+        let start = format!("{}-{version}-cp311-", name.replace('-', "_"));
+        let pure = format!("{}-{version}-py3-", name.replace('-', "_"));
+        // Those are the wheels of CPython 3.11, or of any Python.
+        (file.starts_with(&start) || file.starts_with(&pure)).then(|| words.next())?
+    })
+}

@@ -1,0 +1,389 @@
+//! Installing from servers and folders that tests make: wheels of AMD's layout with nothing real in them.
+
+#[expect(dead_code, reason = "other tests use all of it")]
+#[path = "../../tests/common/server.rs"]
+mod server;
+#[path = "../../tests/common/wheels.rs"]
+mod wheels;
+
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use safelight_core::job::{CancelToken, JobError, JobErrorKind};
+use safelight_core::settings::{Paths, Runtime, Settings};
+use server::{Answer, Request, Server};
+use wheels::{Entry, VERSION, Wheels, entry, index, wheel, wheels};
+
+use super::install::{Installed, NOTE, Place, Progress, install};
+use super::table::{Build, Kind};
+use super::{Surroundings, all, folder};
+use crate::download::Options;
+
+const PIECE: u64 = 4 << 10;
+
+fn build() -> Build {
+    let packages = [
+        &format!("torch=={VERSION}"),
+        "amd-torch-device-gfx1151",
+        "rocm-sdk-core==7.14.1",
+        "rocm-sdk-libraries==7.14.1",
+    ];
+    Build {
+        id: "trial".to_owned(),
+        name: "a trial".to_owned(),
+        kind: Kind::Rocm,
+        version: VERSION.to_owned(),
+        index: "amd".to_owned(),
+        packages: packages.map(str::to_owned).to_vec(),
+        targets: vec!["gfx1151".to_owned()],
+        download_mb: 1,
+        driver: None,
+        kernel: None,
+    }
+}
+
+struct Case {
+    root: tempfile::TempDir,
+    paths: Paths,
+    /// How often a runtime was tried.
+    tried: AtomicUsize,
+}
+
+impl Case {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        Self {
+            paths: Paths::under(root.path()),
+            root,
+            tried: AtomicUsize::new(0),
+        }
+    }
+
+    fn from(&self, place: &Place) -> Result<Installed, JobError> {
+        let cancel = CancelToken::default();
+        let installed = self.with(place, &cancel, &|_| Ok(true), &mut |_| {});
+        installed.map(|it| it.expect("nobody cancels"))
+    }
+
+    fn with(
+        &self,
+        place: &Place,
+        cancel: &CancelToken,
+        attempt: &dyn Fn(&Runtime) -> Result<bool, JobError>,
+        report: &mut dyn FnMut(&Progress),
+    ) -> Result<Option<Installed>, JobError> {
+        let options = Options {
+            piece_bytes: PIECE,
+            patience: Duration::from_secs(5),
+            retries: 1,
+            pause: Duration::from_millis(1),
+            ..Options::default()
+        };
+        let attempt = |runtime: &Runtime| {
+            self.tried.fetch_add(1, Ordering::Relaxed);
+            attempt(runtime)
+        };
+        install(
+            &build(),
+            place,
+            &self.paths,
+            &options,
+            cancel,
+            &attempt,
+            report,
+        )
+    }
+
+    /// What lies in Safelight's folder for runtimes, and is no lock.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(folder(&self.paths))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let names = entries.filter_map(|it| it.file_name().into_string().ok());
+        let mut names: Vec<String> = names.filter(|it| !it.ends_with(".lock")).collect();
+        names.sort();
+        names
+    }
+}
+
+fn served(wheels: Wheels) -> (Server, Place) {
+    let server = Server::start(move |request| index(&wheels, request));
+    let place = Place::Mirror(format!("{}/whl/", server.url));
+    (server, place)
+}
+
+/// A server that gives something else than a good one.
+fn spoiled(spoil: impl Fn(&Request, Answer) -> Answer + Send + Sync + 'static) -> (Server, Place) {
+    let wheels = wheels();
+    let server = Server::start(move |request| spoil(request, index(&wheels, request)));
+    let place = Place::Mirror(format!("{}/whl/", server.url));
+    (server, place)
+}
+
+#[test]
+fn what_a_native_program_needs_is_fetched_checked_tried_and_put_in_place() {
+    let case = Case::new();
+    let (_server, place) = served(wheels());
+    let mut seen = Vec::new();
+    let attempt = |runtime: &Runtime| {
+        assert!(runtime.folders().count() >= 4, "{runtime:?}");
+        Ok(true)
+    };
+    let installed = case.with(&place, &CancelToken::default(), &attempt, &mut |progress| {
+        seen.push(progress.clone());
+    });
+    let installed = installed.unwrap().unwrap();
+    assert_eq!(case.names(), ["trial"]);
+    let found = all(&case.paths, &Settings::default(), &Surroundings::default());
+    let found = found.iter().find(|it| it.id == "trial").unwrap();
+    assert_eq!(found.targets(), ["gfx1151"]);
+    assert!(found.is_own && found.runtime.kind() == "rocm");
+    let file = installed.folder.join("_rocm_sdk_core/lib/libamdhip64.so.7");
+    let expected = entry("_rocm_sdk_core/lib/libamdhip64.so.7", 25_000).content;
+    assert_eq!(fs::read(file).unwrap(), expected);
+    for not_needed in [
+        "torch/include",
+        "torch/test",
+        "_rocm_sdk_core/bin",
+        "_rocm_sdk_core/include",
+    ] {
+        assert!(!installed.folder.join(not_needed).exists(), "{not_needed}");
+    }
+    // The tail of each wheel, up to one piece at each end of what is wanted, and what is wanted.
+    let wanted = 30_000 + 20_000 + 9_000 + 25_500 + 35_000;
+    assert!(installed.fetched_bytes > wanted);
+    assert!(
+        installed.fetched_bytes < installed.wheel_bytes,
+        "{} of {}",
+        installed.fetched_bytes,
+        installed.wheel_bytes
+    );
+    let note = fs::read_to_string(installed.folder.join(NOTE)).unwrap();
+    assert!(
+        note.contains("record_sha256") && note.contains("gfx1151"),
+        "{note}"
+    );
+    assert!(matches!(seen.last(), Some(Progress::Trying)));
+
+    let err = case.from(&place).unwrap_err();
+    assert!(
+        err.summary.contains("trial is installed already"),
+        "{err:?}"
+    );
+}
+
+#[test]
+fn a_folder_of_wheels_does_as_an_index() {
+    let case = Case::new();
+    let wheels_at = case.root.path().join("wheels");
+    fs::create_dir_all(&wheels_at).unwrap();
+    for (name, bytes) in wheels() {
+        fs::write(wheels_at.join(name), bytes).unwrap();
+    }
+    let place = Place::Folder(wheels_at.clone());
+    let installed = case.from(&place).unwrap();
+    assert_eq!(installed.fetched_bytes, 0);
+    assert!(installed.folder.join("torch/lib/libtorch_hip.so").is_file());
+
+    let other = Case::new();
+    fs::remove_file(wheels_at.join("rocm_sdk_core-7.14.1-py3-none-linux_x86_64.whl")).unwrap();
+    let err = other.from(&place).unwrap_err();
+    assert!(
+        err.summary.contains("no wheel of rocm-sdk-core 7.14.1"),
+        "{err:?}"
+    );
+}
+
+#[test]
+fn what_is_interrupted_goes_on_where_it_was() {
+    let case = Case::new();
+    let (server, place) = served(wheels());
+    let cancel = CancelToken::default();
+    let cancelled = case.with(&place, &cancel, &|_| Ok(true), &mut |progress| {
+        if matches!(progress, Progress::Fetching { done_bytes, .. } if *done_bytes > 30_000) {
+            cancel.cancel();
+        }
+    });
+    assert_eq!(cancelled, Ok(None));
+    assert_eq!(case.names(), [".trial.part"]);
+    // As a killed process leaves it: something half unpacked.
+    let half = folder(&case.paths).join(".trial.part/tree/torch/lib/libtorch_cpu.so");
+    fs::create_dir_all(half.parent().unwrap()).unwrap();
+    fs::write(&half, b"half").unwrap();
+    let asked = |server: &Server| -> u64 {
+        let requests = server.requests("GET");
+        let ranges = requests.iter().filter_map(Request::range);
+        ranges.map(|(start, end)| (end - start + 1) as u64).sum()
+    };
+    let before = asked(&server);
+    let installed = case.from(&place).unwrap();
+    let after = asked(&server) - before;
+    assert!(
+        before > 0 && after < installed.fetched_bytes,
+        "{before} {after}"
+    );
+    assert_eq!(case.names(), ["trial"]);
+    let whole = fs::read(installed.folder.join("torch/lib/libtorch_cpu.so")).unwrap();
+    assert_eq!(whole.len(), 30_000);
+}
+
+#[test]
+fn a_server_without_pieces_gives_the_wheels_as_wholes() {
+    let case = Case::new();
+    let (_server, place) = spoiled(|request, mut answer| {
+        answer.headers.retain(|(name, _)| name != "accept-ranges");
+        assert_eq!(request.range(), None);
+        answer
+    });
+    let installed = case.from(&place).unwrap();
+    assert_eq!(installed.fetched_bytes, installed.wheel_bytes);
+}
+
+#[test]
+fn whatever_is_wrong_is_one_sentence_and_nothing_is_put_in_place() {
+    let with = |name: &str, change: fn(&mut Entry)| {
+        let mut wheels = wheels();
+        let mut entries = vec![
+            entry("torch/lib/libtorch_cpu.so", 3_000),
+            entry("torch/lib/libtorch_hip.so", 2_000),
+        ];
+        change(&mut entries[0]);
+        let key = wheels
+            .keys()
+            .find(|key| key.starts_with("torch-"))
+            .unwrap()
+            .clone();
+        wheels.insert(key, wheel(name, entries));
+        served(wheels)
+    };
+    let refused = || {
+        spoiled(
+            |request, answer| match request.path.contains("rocm_sdk_core") {
+                true => Answer::of(403),
+                false => answer,
+            },
+        )
+    };
+    let gone = || {
+        spoiled(
+            |request, answer| match request.path.contains("libraries/") {
+                true => Answer::of(404),
+                false => answer,
+            },
+        )
+    };
+    let cases: Vec<(&str, (Server, Place), &str)> = vec![
+        (
+            "another member than the list says",
+            with("torch-2.11.0", |it| it.listed = Some(b"other".to_vec())),
+            "torch/lib/libtorch_cpu.so is damaged",
+        ),
+        (
+            "a member that is shorter than the table says",
+            with("torch-2.11.0", |it| it.claimed = Some(4_000)),
+            "torch/lib/libtorch_cpu.so is damaged",
+        ),
+        (
+            "a name that leads out",
+            with("torch-2.11.0", |it| it.name.push_str("x/../../y")),
+            "leads out of the wheel",
+        ),
+        (
+            "403",
+            refused(),
+            "the server refuses to give the file: http://127.0.0.1",
+        ),
+        (
+            "404",
+            gone(),
+            "the file is not on the server: http://127.0.0.1",
+        ),
+    ];
+    for (what, (_server, place), said) in cases {
+        let case = Case::new();
+        let err = case.from(&place).unwrap_err();
+        assert!(err.summary.contains(said), "{what}: {err:?}");
+        assert_eq!(err.summary.lines().count(), 1, "{what}: {err:?}");
+        assert_eq!(case.names(), [".trial.part"], "{what}");
+        assert_eq!(case.tried.load(Ordering::Relaxed), 0, "{what}");
+        // A good server mends it.
+        let (_server, good) = served(wheels());
+        assert!(case.from(&good).is_ok(), "{what}");
+        assert_eq!(case.names(), ["trial"], "{what}");
+    }
+}
+
+#[test]
+fn a_disk_without_room_is_told_before_anything_is_fetched() {
+    let case = Case::new();
+    let mut wheels = wheels();
+    let key = wheels
+        .keys()
+        .find(|key| key.starts_with("torch-"))
+        .unwrap()
+        .clone();
+    // A thousand files of 4 GB each, as their table says.
+    let entries = (0..1000).map(|number| Entry {
+        claimed: Some(u32::MAX - 1),
+        ..entry(&format!("torch/lib/lib{number}.so"), 10)
+    });
+    wheels.insert(key, wheel("torch-2.11.0", entries.collect()));
+    let (_server, place) = served(wheels);
+    let mut has_fetched = false;
+    let result = case.with(
+        &place,
+        &CancelToken::default(),
+        &|_| Ok(true),
+        &mut |progress| {
+            has_fetched |= matches!(progress, Progress::Fetching { .. });
+        },
+    );
+    let err = result.unwrap_err();
+    assert!(
+        err.summary.contains("of free space, and there is"),
+        "{err:?}"
+    );
+    assert_eq!((err.kind, has_fetched), (JobErrorKind::Disk, false));
+}
+
+#[test]
+fn one_that_fails_its_trial_is_not_put_in_place_and_is_not_fetched_again() {
+    let case = Case::new();
+    let (server, place) = served(wheels());
+    let fails = |_: &Runtime| {
+        Err(JobError::new(
+            JobErrorKind::Device,
+            "it crashes at a convolution",
+        ))
+    };
+    let err = case
+        .with(&place, &CancelToken::default(), &fails, &mut |_| {})
+        .unwrap_err();
+    assert_eq!(err.summary, "it crashes at a convolution");
+    assert_eq!(case.names(), [".trial.part"]);
+    let num = |server: &Server| {
+        let requests = server.requests("GET");
+        requests.iter().filter(|it| it.range().is_some()).count()
+    };
+    let before = num(&server);
+    case.from(&place).unwrap();
+    assert_eq!(num(&server), before, "everything was here");
+}
+
+#[test]
+fn only_one_installs_at_a_time() {
+    let case = Arc::new(Case::new());
+    let (_server, place) = served(wheels());
+    let second: Mutex<Option<JobError>> = Mutex::default();
+    let attempt = |_: &Runtime| {
+        *second.lock().unwrap() = case.from(&place).err();
+        Ok(true)
+    };
+    let first = case.with(&place, &CancelToken::default(), &attempt, &mut |_| {});
+    assert!(first.unwrap().is_some());
+    let err = second.into_inner().unwrap().unwrap();
+    assert!(err.summary.contains("is installing trial"), "{err:?}");
+}

@@ -1,0 +1,147 @@
+//! This machine's GPUs as far as the choice of a libtorch needs them, recognised without any GPU library of a runtime:
+//! AMD's by the kernel's tables, NVIDIA's by its driver and, where that does not answer, by the PCI bus.
+//!
+//! Reads only.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::table::Kind;
+use crate::telemetry::device::is_display_only;
+use crate::telemetry::nvidia::NvidiaReport;
+use crate::telemetry::{Roots, amdgpu, host};
+
+const NVIDIA: &str = "0x10de";
+
+/// A GPU that a libtorch could compute on, or why it cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Gpu {
+    /// Such as `AMD gfx1151` or `NVIDIA H200`.
+    pub name: String,
+    pub pci: String,
+    #[serde(skip)]
+    pub kind: Kind,
+    /// What AMD's compilers call the chip; `None` for NVIDIA's, and where the compute driver does not list the card.
+    pub target: Option<String>,
+    /// It draws the desktop, and another one computes.
+    pub is_display_only: bool,
+    /// The kernel has what this chip needs, whatever its number says.
+    #[serde(skip)]
+    has_wave_sizes: bool,
+    /// By which the strongest is told.
+    #[serde(skip)]
+    strength: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Those that compute first.
+    pub gpus: Vec<Gpu>,
+    /// The release of Linux.
+    pub kernel: String,
+    /// NVIDIA's driver, or why it says nothing.
+    pub nvidia_driver: Option<Result<String, String>>,
+    /// Why AMD's compute driver cannot be opened, and the command that mends it.
+    pub no_access: Option<(String, String)>,
+}
+
+impl Gpu {
+    /// Whether a kernel of this version, and of whatever it has backported, does for this chip.
+    pub(super) fn does(&self, kernel: &str, needed: &str) -> bool {
+        let at_least = host::kernel_version(kernel) >= host::kernel_version(needed);
+        at_least || self.has_wave_sizes
+    }
+}
+
+impl Machine {
+    /// `nvidia`: what its driver says, or why it does not.
+    pub fn find(roots: &Roots, nvidia: &Result<NvidiaReport, String>) -> Self {
+        let mut gpus = of_amd(&roots.sysfs);
+        let no_access = gpus
+            .iter()
+            .any(|gpu| gpu.target.is_some())
+            .then(|| crate::doctor::access_problem(roots))
+            .flatten();
+        let mut nvidia_driver = None;
+        match nvidia {
+            Ok(report) if !report.cards.is_empty() => {
+                nvidia_driver = Some(Ok(report.driver.clone()));
+                gpus.extend(report.cards.iter().map(|card| Gpu {
+                    name: card.name.clone(),
+                    pci: card.pci.clone(),
+                    kind: Kind::Cuda,
+                    target: None,
+                    is_display_only: false,
+                    has_wave_sizes: false,
+                    strength: card.memory.map_or(0, |memory| memory.total_bytes),
+                }));
+            }
+            other => {
+                let on_bus = nvidia_on_bus(&roots.sysfs);
+                if !on_bus.is_empty() {
+                    let why = other.as_ref().err().cloned();
+                    let why = why.unwrap_or_else(|| "it lists no card".to_owned());
+                    nvidia_driver = Some(Err(why));
+                    gpus.extend(on_bus);
+                }
+            }
+        }
+        gpus.sort_by_key(|gpu| (gpu.is_display_only, std::cmp::Reverse(gpu.strength)));
+        Self {
+            gpus,
+            kernel: host::kernel_release(&roots.proc).unwrap_or_default(),
+            nvidia_driver,
+            no_access,
+        }
+    }
+}
+
+fn of_amd(sysfs: &Path) -> Vec<Gpu> {
+    let cards = amdgpu::cards(sysfs);
+    let gpu = |card: &amdgpu::AmdCard| Gpu {
+        name: card.name(),
+        pci: card.pci.clone(),
+        kind: Kind::Rocm,
+        target: card.gfx().map(str::to_owned),
+        is_display_only: is_display_only(card, &cards),
+        has_wave_sizes: card
+            .compute
+            .as_ref()
+            .is_some_and(|node| node.has_wave_sizes),
+        strength: card.compute.as_ref().map_or(0, |node| node.num_simds),
+    };
+    cards.iter().map(gpu).collect()
+}
+
+/// NVIDIA's graphics cards on the PCI bus, by number: only a driver knows their names.
+fn nvidia_on_bus(sysfs: &Path) -> Vec<Gpu> {
+    let entries = fs::read_dir(sysfs.join("bus/pci/devices"));
+    let mut found: Vec<Gpu> = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let read = |name: &str| fs::read_to_string(entry.path().join(name)).ok();
+            let (vendor, class) = (read("vendor")?, read("class")?);
+            // Class 3 is what displays, or could.
+            if vendor.trim() != NVIDIA || !class.starts_with("0x03") {
+                return None;
+            }
+            let device = read("device")?;
+            let device = device.trim().trim_start_matches("0x");
+            Some(Gpu {
+                name: format!("NVIDIA device {device}"),
+                pci: entry.file_name().into_string().ok()?,
+                kind: Kind::Cuda,
+                target: None,
+                is_display_only: false,
+                has_wave_sizes: false,
+                strength: 0,
+            })
+        })
+        .collect();
+    found.sort_by(|a, b| a.pci.cmp(&b.pci));
+    found
+}

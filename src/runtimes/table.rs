@@ -1,0 +1,207 @@
+//! The table of libtorch builds: which serves which GPU, and what it needs. Ours is `runtimes.toml`; a user's own entries
+//! stand beside the settings.
+//!
+//! Data alone. The indexes' addresses are fixed here and cannot be changed by a table.
+
+use std::path::Path;
+
+use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
+use safelight_core::settings::LIBTORCH_VERSION;
+use serde::Deserialize;
+use thiserror::Error;
+
+const BUILT_IN: &str = include_str!("../../runtimes.toml");
+/// The user's own, in the folder of the settings.
+pub const FILE: &str = "runtimes.toml";
+
+/// Where builds come from, by the names that tables use, and which other hosts their pages may lead to.
+const INDEXES: [(&str, &str, &[&str]); 4] = [
+    ("amd", "https://repo.amd.com/rocm/whl-multi-arch/", &[]),
+    (
+        "pytorch-rocm7.2",
+        "https://download.pytorch.org/whl/rocm7.2/",
+        PYTORCH,
+    ),
+    (
+        "pytorch-cu126",
+        "https://download.pytorch.org/whl/cu126/",
+        PYTORCH,
+    ),
+    (
+        "pypi",
+        "https://pypi.org/simple/",
+        &["files.pythonhosted.org"],
+    ),
+];
+/// Where PyTorch's index keeps its files, and where NVIDIA's wheels that it lists are.
+const PYTORCH: &[&str] = &[
+    "download-r2.pytorch.org",
+    "files.pythonhosted.org",
+    "pypi.nvidia.com",
+];
+
+/// Why a table cannot be read, and which.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{file} cannot be read: {reason}")]
+pub struct TableError {
+    pub file: String,
+    pub reason: String,
+}
+
+/// One build of libtorch.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Build {
+    pub id: String,
+    /// For people.
+    pub name: String,
+    pub kind: Kind,
+    /// As the build says it, such as `2.11.0+rocm7.14.1`.
+    pub version: String,
+    /// One of `INDEXES`.
+    pub index: String,
+    /// What to take from the index.
+    pub packages: Vec<String>,
+    /// The chips that it has code for; empty where that is not listed.
+    #[serde(default)]
+    pub targets: Vec<String>,
+    /// About what is fetched, in MB.
+    pub download_mb: u64,
+    /// The oldest driver of NVIDIA.
+    #[serde(default)]
+    pub driver: Option<String>,
+    /// The oldest Linux, unless its driver has the change backported.
+    #[serde(default)]
+    pub kernel: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Cpu,
+    Cuda,
+    Rocm,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+            Self::Rocm => "rocm",
+        }
+    }
+}
+
+impl Build {
+    /// Where its packages are listed.
+    pub fn address(&self) -> Option<&'static str> {
+        Some(self.known()?.1)
+    }
+
+    /// Where its files may be, beside the host of the index.
+    pub fn hosts(&self) -> &'static [&'static str] {
+        self.known().map_or(&[], |(_, _, hosts)| hosts)
+    }
+
+    fn known(&self) -> Option<&'static (&'static str, &'static str, &'static [&'static str])> {
+        INDEXES.iter().find(|(name, ..)| *name == self.index)
+    }
+
+    /// Whether the engine runs on it.
+    pub fn is_of_engine(&self) -> bool {
+        self.version.split('+').next() == Some(LIBTORCH_VERSION)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    runtime: Vec<Build>,
+}
+
+/// Ours with the user's own before them, and why the user's cannot be read.
+pub fn builds(config: &Path) -> (Vec<Build>, Option<TableError>) {
+    let ours = parsed(BUILT_IN, FILE);
+    let mut ours = ours.expect("a test reads the table that ships");
+    let file = config.join(FILE);
+    let text = match read_text_bounded(&file, MAX_TEXT_BYTES) {
+        Ok(text) => text,
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => return (ours, None),
+        Err(err) => {
+            let (file, reason) = (file.display().to_string(), err.to_string());
+            return (ours, Some(TableError { file, reason }));
+        }
+    };
+    match parsed(&text, &file.display().to_string()) {
+        Ok(mut theirs) => {
+            ours.retain(|ours| theirs.iter().all(|theirs| theirs.id != ours.id));
+            theirs.append(&mut ours);
+            (theirs, None)
+        }
+        Err(err) => (ours, Some(err)),
+    }
+}
+
+fn parsed(text: &str, file: &str) -> Result<Vec<Build>, TableError> {
+    let err = |reason: String| TableError {
+        file: file.to_owned(),
+        reason,
+    };
+    let File { runtime } = toml::from_str(text).map_err(|it| err(it.message().to_owned()))?;
+    for build in &runtime {
+        if build.address().is_none() {
+            let known: Vec<&str> = INDEXES.iter().map(|(name, ..)| *name).collect();
+            let (known, index, id) = (known.join(", "), &build.index, &build.id);
+            return Err(err(format!(
+                "{id} names the index {index}, and the known ones are {known}"
+            )));
+        }
+    }
+    Ok(runtime)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_table_that_ships_is_whole_and_names_everything_once() {
+        let ours = parsed(BUILT_IN, FILE).unwrap();
+        let ids: BTreeSet<&str> = ours.iter().map(|build| build.id.as_str()).collect();
+        assert_eq!(ids.len(), ours.len());
+        for build in &ours {
+            assert!(build.is_of_engine(), "{build:?}");
+            assert!(build.address().unwrap().starts_with("https://"));
+            assert!(build.download_mb > 0 && !build.packages.is_empty());
+            assert_eq!(build.kind == Kind::Rocm, !build.targets.is_empty());
+            assert_eq!(build.kind == Kind::Cuda, build.driver.is_some());
+        }
+    }
+
+    #[test]
+    fn a_users_table_comes_first_replaces_by_id_and_cannot_name_a_host() {
+        let config = tempfile::tempdir().unwrap();
+        let (ours, err) = builds(config.path());
+        assert_eq!(err, None);
+        let entry = |index: &str| {
+            format!(
+                "[[runtime]]\nid = 'cuda13.0'\nname = 'mine'\nkind = 'cuda'\nversion = '2.11.0'\nindex = '{index}'\npackages = []\ndownload_mb = 1\n"
+            )
+        };
+        fs::write(config.path().join(FILE), entry("pypi")).unwrap();
+        let (with, err) = builds(config.path());
+        assert_eq!((with.len(), err), (ours.len(), None));
+        assert_eq!(with[0].name, "mine");
+
+        fs::write(config.path().join(FILE), entry("https://elsewhere.example")).unwrap();
+        let (without, err) = builds(config.path());
+        assert_eq!(without, ours);
+        let text = err.unwrap().to_string();
+        assert!(text.contains("the known ones are amd"), "{text}");
+    }
+}

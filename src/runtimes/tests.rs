@@ -1,0 +1,303 @@
+//! What is advised on machines that these tests describe.
+
+use std::fs;
+use std::path::Path;
+
+use safelight_core::settings::Runtime;
+
+use super::overview::advice;
+use super::*;
+use crate::telemetry::Roots;
+use crate::telemetry::fake_tree::{lay_card, lay_node};
+use crate::telemetry::nvidia::{NvidiaCard, NvidiaMemory, NvidiaReport};
+
+const HALO: &str = "gfx_target_version 110501\nlocation_id 50176\nsimd_count 80\n";
+const NAVI: &str = "gfx_target_version 110000\nlocation_id 768\nsimd_count 192\n";
+const RAPHAEL: &str = "gfx_target_version 100306\nlocation_id 31232\nsimd_count 4\n";
+const HALO_AT: &str = "0000:c4:00.0";
+const NAVI_AT: &str = "0000:03:00.0";
+const RAPHAEL_AT: &str = "0000:7a:00.0";
+
+struct Case {
+    root: tempfile::TempDir,
+    roots: Roots,
+    nvidia: Result<NvidiaReport, String>,
+    here: Vec<Found>,
+    num_cards: u32,
+}
+
+impl Case {
+    /// A machine without a GPU, with this Linux.
+    fn new(kernel: &str) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let roots = Roots::under(root.path());
+        fs::create_dir_all(roots.proc.join("sys/kernel")).unwrap();
+        fs::write(roots.proc.join("sys/kernel/osrelease"), kernel).unwrap();
+        Self {
+            root,
+            roots,
+            nvidia: Err("libnvidia-ml.so.1 is not there".to_owned()),
+            here: Vec::new(),
+            num_cards: 0,
+        }
+    }
+
+    /// With a card that the compute driver lists and this user may open.
+    fn card(mut self, pci: &str, node: &str) -> Self {
+        let card = format!("card{}", self.num_cards);
+        let memory = [("vram_total", 8 << 30), ("gtt_total", 8 << 30)];
+        lay_card(&self.roots.sysfs, &card, "0x1002", pci, &memory);
+        self.num_cards += 1;
+        if !node.is_empty() {
+            lay_node(&self.roots.sysfs, self.num_cards, node);
+            fs::create_dir_all(self.roots.dev.join("dri")).unwrap();
+            fs::write(self.roots.dev.join("kfd"), b"").unwrap();
+        }
+        self
+    }
+
+    fn nvidia(mut self, driver: &str) -> Self {
+        self.nvidia = Ok(NvidiaReport {
+            driver: driver.to_owned(),
+            cuda: "13.0".to_owned(),
+            cards: vec![NvidiaCard {
+                name: "NVIDIA Some".to_owned(),
+                pci: "0000:01:00.0".to_owned(),
+                memory: Some(NvidiaMemory {
+                    total_bytes: 24 << 30,
+                    used_bytes: 0,
+                }),
+            }],
+        });
+        self
+    }
+
+    /// With a libtorch for ROCm, whose files name this chip.
+    fn runtime(mut self, id: &str, version: &str, chip: &str) -> Self {
+        let torch = self.root.path().join(id);
+        for file in [
+            "lib/libtorch_cpu.so",
+            "lib/libtorch_hip.so",
+            &format!(".kpack/torch_{chip}.kpack"),
+        ] {
+            let path = torch.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, b"").unwrap();
+        }
+        fs::write(torch.join("build-version"), version).unwrap();
+        self.here.push(Found {
+            id: id.to_owned(),
+            runtime: Runtime::at(&torch, "a test").unwrap(),
+            is_own: false,
+            is_used: self.here.is_empty(),
+        });
+        self
+    }
+
+    fn advice(&self) -> Advice {
+        let machine = Machine::find(&self.roots, &self.nvidia);
+        let (builds, _) = builds(Path::new("/nonexistent"));
+        advice(&machine, &self.here, &builds)
+    }
+
+    /// In a few words.
+    fn told(&self) -> String {
+        match self.advice() {
+            Advice::NoGpu => "nothing".to_owned(),
+            Advice::Served { gpu } => format!("{} is served", gpu.name),
+            Advice::Use { gpu, id } => format!("use {id} for {}", gpu.name),
+            Advice::Get { gpu, build } => format!("get {} for {}", build.id, gpu.name),
+            Advice::Mend { refusal, .. } => format!("mend: {} $ {}", refusal.what, refusal.command),
+        }
+    }
+}
+
+fn halo() -> Case {
+    Case::new("6.18.4-arch1").card(HALO_AT, HALO)
+}
+
+#[test]
+fn each_machine_gets_the_build_for_its_chip() {
+    assert_eq!(Case::new("6.1.0").told(), "nothing");
+    assert_eq!(halo().told(), "get rocm7.14-gfx1151 for AMD gfx1151");
+    let navi = Case::new("6.1.0").card(NAVI_AT, NAVI);
+    assert_eq!(navi.told(), "get rocm7.2 for AMD gfx1100");
+    // The processor's own comes first on the bus and draws the desktop.
+    let desktop = Case::new("6.1.0")
+        .card(RAPHAEL_AT, RAPHAEL)
+        .card(NAVI_AT, NAVI);
+    let cards = Machine::find(&desktop.roots, &desktop.nvidia).gpus;
+    let display: Vec<bool> = cards.iter().map(|gpu| gpu.is_display_only).collect();
+    // Both are told; their classes are by their chips.
+    assert_eq!(display, [false, true], "{cards:?}");
+    assert_eq!(desktop.told(), "get rocm7.2 for AMD gfx1100");
+    let new = Case::new("6.1.0").nvidia("580.65.06");
+    assert_eq!(new.told(), "get cuda13.0 for NVIDIA Some");
+    let older = Case::new("6.1.0").nvidia("550.54.14");
+    assert_eq!(older.told(), "get cuda12.6 for NVIDIA Some");
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_the_command_that_mends_it() {
+    let ancient = Case::new("6.1.0").nvidia("470.57");
+    let told = ancient.told();
+    assert!(
+        told.contains("driver 580 or newer, and this is 470.57 $ nvidia-smi"),
+        "{told}"
+    );
+
+    let old_kernel = Case::new("6.17.1-1").card(HALO_AT, HALO);
+    let told = old_kernel.told();
+    assert!(
+        told.contains("needs Linux 6.18.4 or a backport, and this is 6.17.1-1 $ uname"),
+        "{told}"
+    );
+    let backported = format!("{HALO}cwsr_size 1\nctl_stack_size 2\n");
+    let backported = Case::new("6.17.1-1").card(HALO_AT, &backported);
+    assert!(
+        backported.told().starts_with("get rocm7.14"),
+        "{}",
+        backported.told()
+    );
+
+    let unlisted = Case::new("6.18.4").card(HALO_AT, "");
+    let told = unlisted.told();
+    assert!(
+        told.contains("compute driver does not list AMD device 1586 (0000:c4:00.0) $ sudo dmesg"),
+        "{told}"
+    );
+
+    let closed = halo();
+    fs::remove_file(closed.roots.dev.join("kfd")).unwrap();
+    let told = closed.told();
+    assert!(
+        told.contains("the GPU cannot be opened") && told.contains("$ sudo "),
+        "{told}"
+    );
+
+    let unknown = Case::new("6.18.4").card(RAPHAEL_AT, RAPHAEL);
+    let told = unknown.told();
+    assert!(
+        told.contains("no libtorch 2.11.0 is known that has code for AMD gfx1036"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_build_that_is_named_is_refused_where_it_cannot_work_and_not_where_there_is_no_gpu_for_it() {
+    let (builds, _) = builds(Path::new("/nonexistent"));
+    let refused = |case: &Case, id: &str| {
+        let machine = Machine::find(&case.roots, &case.nvidia);
+        let build = builds.iter().find(|build| build.id == id).unwrap();
+        refusal(build, &machine).map(|refusal| refusal.what)
+    };
+    assert_eq!(refused(&halo(), "rocm7.14-gfx1151"), None);
+    let old = Case::new("6.1.0").nvidia("550.54");
+    let told = refused(&old, "cuda13.0").unwrap();
+    assert!(
+        told.contains("driver 580 or newer, and this is 550.54"),
+        "{told}"
+    );
+    assert_eq!(refused(&old, "cuda12.6"), None);
+    assert_eq!(refused(&old, "rocm7.2"), None);
+    let navi = Case::new("6.18.4").card(NAVI_AT, NAVI);
+    let told = refused(&navi, "rocm7.14-gfx1151").unwrap();
+    assert!(told.contains("has no code for AMD gfx1100"), "{told}");
+}
+
+#[test]
+fn a_card_of_nvidia_without_a_driver_is_seen_on_the_bus() {
+    let case = Case::new("6.1.0");
+    for (name, vendor, class) in [
+        ("0000:01:00.0", "0x10de", "0x030000"),
+        ("0000:01:00.1", "0x10de", "0x040300"),
+        ("0000:00:02.0", "0x8086", "0x030000"),
+    ] {
+        let device = case.roots.sysfs.join("bus/pci/devices").join(name);
+        fs::create_dir_all(&device).unwrap();
+        for (file, text) in [("vendor", vendor), ("class", class), ("device", "0x2684")] {
+            fs::write(device.join(file), format!("{text}\n")).unwrap();
+        }
+    }
+    let gpus = Machine::find(&case.roots, &case.nvidia).gpus;
+    assert_eq!(gpus.len(), 1, "{gpus:?}");
+    assert_eq!(gpus[0].name, "NVIDIA device 2684");
+    let told = case.told();
+    assert!(
+        told.contains("driver does not work: libnvidia-ml.so.1 is not there"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_is_here_is_used_before_anything_is_fetched_where_it_is_for_the_chip() {
+    let good = ("2.11.0+rocm7.14.1", "gfx1151");
+    let served = halo().runtime("own", good.0, good.1);
+    assert_eq!(served.told(), "AMD gfx1151 is served");
+    let beside = halo()
+        .runtime("other", good.0, "gfx1100")
+        .runtime("own", good.0, good.1);
+    assert_eq!(beside.told(), "use own for AMD gfx1151");
+    for (version, chip) in [
+        ("2.11.0+rocm7.14.1", "gfx1100"),
+        ("2.11.0+rocm7.1", "gfx1151"),
+        ("2.13.0+rocm10.0.0", "gfx1151"),
+    ] {
+        let told = halo().runtime("own", version, chip).told();
+        assert!(
+            told.starts_with("get rocm7.14-gfx1151"),
+            "{version} {chip}: {told}"
+        );
+    }
+}
+
+#[test]
+fn one_is_chosen_in_the_settings_and_removed_when_no_job_would_get_it() {
+    let root = tempfile::tempdir().unwrap();
+    let paths = Paths::under(root.path());
+    for id in ["first", "second"] {
+        let lib = folder(&paths).join(id).join("lib");
+        fs::create_dir_all(&lib).unwrap();
+        fs::write(lib.join("libtorch_cpu.so"), b"").unwrap();
+    }
+    fs::create_dir_all(&paths.config).unwrap();
+    let comment = "# mine\n[runtime]\ndevice = 'cpu' # by choice\n";
+    fs::write(paths.settings_file(), comment).unwrap();
+    let here = || {
+        let settings = Settings::load(&paths.settings_file()).settings;
+        all(&paths, &settings, &Surroundings::default())
+    };
+    let first = named("first", &here()).unwrap();
+    choose(&first, &paths).unwrap();
+    let text = fs::read_to_string(paths.settings_file()).unwrap();
+    assert!(
+        text.contains("# mine") && text.contains("# by choice"),
+        "{text}"
+    );
+    let used: Vec<String> = here()
+        .into_iter()
+        .filter(|it| it.is_used)
+        .map(|it| it.id)
+        .collect();
+    assert_eq!(used, ["first"]);
+
+    let err = remove(&named("first", &here()).unwrap()).unwrap_err();
+    assert!(
+        err.summary.contains("is the libtorch that jobs use"),
+        "{err:?}"
+    );
+    // The way back, and then it may go.
+    choose(&named("second", &here()).unwrap(), &paths).unwrap();
+    remove(&named("first", &here()).unwrap()).unwrap();
+    assert_eq!(fs::read_dir(folder(&paths)).unwrap().count(), 1);
+
+    let elsewhere = root.path().join("venv");
+    let lib = elsewhere.join("torch/lib");
+    fs::create_dir_all(&lib).unwrap();
+    fs::write(lib.join("libtorch_cpu.so"), b"").unwrap();
+    let other = named(&elsewhere.display().to_string(), &here()).unwrap();
+    let err = remove(&other).unwrap_err();
+    assert!(err.summary.contains("is left alone"), "{err:?}");
+    let err = named("third", &here()).unwrap_err();
+    assert!(err.advice.contains("second"), "{err:?}");
+}

@@ -1,0 +1,204 @@
+//! `safelight runtime`, as a user meets it: on false machines, with the real engine, and against an index of wheels with
+//! nothing real in them.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+#[expect(dead_code, reason = "other tests use all of it")]
+mod common;
+#[expect(dead_code, reason = "other tests use all of it")]
+#[path = "common/server.rs"]
+mod server;
+#[path = "common/wheels.rs"]
+mod wheels;
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use common::Home;
+use serde_json::Value;
+use server::Server;
+use wheels::{VERSION, index};
+
+fn answer(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last = text.lines().last().unwrap_or_default();
+    serde_json::from_str(last)
+        .unwrap_or_else(|err| panic!("{err}: {text}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// On a machine without GPUs.
+fn runtime(home: &Home, words: &[&str]) -> Command {
+    let mut command = home.safelight();
+    let nothing = home.path().join("no machine");
+    command
+        .arg("runtime")
+        .args(words)
+        .env("SAFELIGHT_SYSFS_ROOT", nothing);
+    command
+}
+
+#[test]
+fn the_prepared_libtorch_is_listed_computes_right_and_can_be_chosen() {
+    let home = Home::new();
+    let listed = answer(&runtime(&home, &["list", "--json"]).output().unwrap());
+    let used = &listed["runtimes"][0];
+    assert_eq!(
+        (&used["id"], &used["is_used"]),
+        (&"prepared".into(), &true.into()),
+        "{listed}"
+    );
+    assert_eq!(
+        (&used["kind"], &used["version"]),
+        (&"cpu".into(), &"2.11.0".into())
+    );
+    assert!(used["bytes"].as_u64().unwrap() > 100_000_000, "{used}");
+    assert_eq!(listed["advice"]["what"], "no_gpu");
+
+    let checked = answer(&runtime(&home, &["check", "--json"]).output().unwrap());
+    let device = checked["device"].as_str().unwrap();
+    assert!(device.starts_with("CPU, "), "{checked}");
+
+    // By its folder, which is what is taken anyway: the settings need not name it.
+    let folder = used["folder"].as_str().unwrap();
+    let output = runtime(&home, &["use", folder, "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", answer(&output));
+    let refused = runtime(&home, &["use", "nonsense", "--json"])
+        .output()
+        .unwrap();
+    assert!(
+        answer(&refused)["error"]
+            .as_str()
+            .unwrap()
+            .contains("no libtorch is called nonsense")
+    );
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
+fn a_libtorch_that_fails_its_check_is_not_used_unless_its_user_insists() {
+    let home = Home::new();
+    let broken = home.path().join("broken/lib");
+    fs::create_dir_all(&broken).unwrap();
+    fs::write(broken.join("libtorch_cpu.so"), b"no library").unwrap();
+    let folder = home.path().join("broken");
+    let words = ["use", folder.to_str().unwrap(), "--json"];
+    let settings = home.path().join("config/safelight/settings.toml");
+    let run = |words: &[&str]| {
+        let mut command = runtime(&home, words);
+        command.env_remove("LD_LIBRARY_PATH").output().unwrap()
+    };
+    let refused = run(&words);
+    let error = answer(&refused)["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with("libtorch cannot be loaded"), "{error}");
+    assert!(!settings.exists());
+    let insisted = run(&[&words[..], &["--yes"]].concat());
+    assert_eq!(insisted.status.code(), Some(0), "{}", answer(&insisted));
+    assert!(fs::read_to_string(&settings).unwrap().contains("broken"));
+}
+
+#[test]
+fn a_strix_halo_without_a_runtime_is_told_which_one_to_get() {
+    let home = Home::new();
+    let root = home.path();
+    let device = root.join("sys/devices/card0");
+    let link = root.join("sys/class/drm/card0");
+    let node = root.join("sys/class/kfd/kfd/topology/nodes/1");
+    for folder in [
+        &device,
+        &link,
+        &node,
+        &root.join("proc/sys/kernel"),
+        &root.join("dev"),
+    ] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    std::os::unix::fs::symlink(&device, link.join("device")).unwrap();
+    for (file, text) in [
+        (device.join("vendor"), "0x1002"),
+        (device.join("device"), "0x1586"),
+        (device.join("uevent"), "PCI_SLOT_NAME=0000:c4:00.0"),
+        (
+            node.join("properties"),
+            "gfx_target_version 110501\nlocation_id 50176\n",
+        ),
+        (root.join("proc/sys/kernel/osrelease"), "6.18.4\n"),
+        (root.join("dev/kfd"), ""),
+    ] {
+        fs::write(file, text).unwrap();
+    }
+    let output = home
+        .safelight()
+        .args(["runtime", "list"])
+        .env("SAFELIGHT_SYSFS_ROOT", root.join("sys"))
+        .env("SAFELIGHT_PROC_ROOT", root.join("proc"))
+        .env("SAFELIGHT_DEV_ROOT", root.join("dev"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("AMD gfx1151  0000:c4:00.0"), "{text}");
+    let advice = "ROCm 7.14 of AMD, for gfx1151 serves AMD gfx1151 (about 1.3 GiB to download): `safelight runtime install rocm7.14-gfx1151`";
+    assert!(text.contains(advice), "{text}");
+}
+
+/// A user's table with one build, that of the wheels.
+fn lay_table(home: &Home) {
+    let folder = home.path().join("config/safelight");
+    fs::create_dir_all(&folder).unwrap();
+    let table = format!(
+        "[[runtime]]\nid = 'trial'\nname = 'a trial'\nkind = 'rocm'\nversion = '{VERSION}'\nindex = 'amd'\npackages = ['torch=={VERSION}', 'amd-torch-device-gfx1151', 'rocm-sdk-core==7.14.1', 'rocm-sdk-libraries==7.14.1']\ndownload_mb = 1\n"
+    );
+    fs::write(folder.join("runtimes.toml"), table).unwrap();
+}
+
+#[test]
+fn an_installation_that_is_killed_at_any_request_goes_on_and_never_leaves_half_a_runtime() {
+    let home = Home::new();
+    lay_table(&home);
+    let wheels = wheels::wheels();
+    let server = Server::start(move |request| {
+        // Slow enough to be interrupted.
+        thread::sleep(Duration::from_millis(20));
+        index(&wheels, request)
+    });
+    let from = format!("{}/whl", server.url);
+    let install = || {
+        let mut command = runtime(
+            &home,
+            &["install", "trial", "--yes", "--json", "--from", &from],
+        );
+        command.env_remove("LD_LIBRARY_PATH");
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+    };
+    let runtimes = home.path().join("data/safelight/runtimes");
+    for num_requests in [1, 6, 11, 16, 21] {
+        let mut child = install().spawn().unwrap();
+        while server.requests("HEAD").len() + server.requests("GET").len() < num_requests
+            && child.try_wait().unwrap().is_none()
+        {
+            thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!runtimes.join("trial").exists());
+    }
+    // What came is kept; the libraries are no libraries, so that it ends at the trial, and nothing is put in place.
+    let output = install().output().unwrap();
+    let last = answer(&output);
+    assert_eq!(last["event"], "failed", "{last}");
+    let message = last.to_string();
+    assert!(message.contains("libtorch cannot be loaded"), "{message}");
+    assert!(!runtimes.join("trial").exists());
+    let files = || {
+        let requests = server.requests("GET");
+        requests
+            .iter()
+            .filter(|it| it.path.starts_with("/files/"))
+            .count()
+    };
+    let before = files();
+    install().output().unwrap();
+    assert_eq!(files(), before, "every wheel was here");
+}
