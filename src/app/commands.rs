@@ -84,6 +84,7 @@ app_command! {
     Player(PlayerCommand),
     Gallery(GalleryCommand),
     Doctor(DoctorCommand),
+    Runtime(RuntimeCommand),
     Settings(SettingsCommand),
     Desktop(DesktopCommand),
     Palette(PaletteCommand),
@@ -386,6 +387,15 @@ pub enum GalleryCommand {
     Favour(Vec<PathBuf>, bool),
     Trash(Vec<TrashWish>),
     OpenFolder(PathBuf),
+}
+
+/// About the libtorch that would serve this machine's GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuntimeCommand {
+    /// Do what was advised: fetch it, or use the one that is here.
+    Follow,
+    /// Stop fetching; what has come is kept.
+    Stop,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

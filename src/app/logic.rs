@@ -46,6 +46,7 @@ impl App {
         self.library.settle(is_editing, &mut self.cx);
         self.memory.poll(&mut self.cx);
         self.doctor.poll(&mut self.cx);
+        self.runtimes.poll();
         self.gallery.poll(&self.queue, &mut self.cx);
         self.settings.poll(&mut self.cx);
         self.watch.poll(&mut self.cx);
@@ -194,6 +195,11 @@ impl App {
             AppCommand::Doctor(command) => {
                 let is_idle = self.queue.running.is_none();
                 self.doctor.update(command, is_idle, &self.cx);
+            }
+            AppCommand::Runtime(command) => {
+                let machine = self.library.survey.machine.as_ref();
+                let advice = machine.map(|machine| &machine.advice);
+                self.runtimes.update(command, advice, &self.cx);
             }
             AppCommand::Settings(command) => self.settings.update(command, &mut self.cx),
             AppCommand::Desktop(command) => {

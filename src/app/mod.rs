@@ -28,6 +28,7 @@ pub mod prompt;
 pub mod queue;
 mod remembering;
 pub mod restore;
+pub mod runtimes;
 pub mod settings;
 pub mod shortcuts;
 pub mod state;
@@ -66,6 +67,7 @@ use prompt::PromptDesk;
 use queue::JobQueue;
 use remembering::Remembering;
 use restore::Restoring;
+use runtimes::{Fulfil, RuntimeFetching};
 use settings::SettingsKeeping;
 use state::{Drawn, Page, State};
 
@@ -84,6 +86,8 @@ pub struct StartupOptions {
     pub read_plan: ReadPlan,
     /// Where models are fetched from, when somebody asks for it.
     pub hub: Hub,
+    /// Brings a libtorch for the GPU, when somebody asks for it.
+    pub fulfil_runtime: Fulfil,
     /// Things to tell at once, such as a settings file that could not be read.
     pub problems: Vec<JobError>,
     /// Why the settings file could not be used: what one of the problems says.
@@ -125,6 +129,7 @@ impl StartupOptions {
             },
             examine: doctor::examine(paths.clone()),
             read_plan: memory::planning::read_plan(paths.clone()),
+            fulfil_runtime: runtimes::fulfil(paths.clone()),
             remembered: remembering::read(&paths.state_file()),
             paths: Some(paths),
             hub: Hub::of_environment(),
@@ -155,6 +160,7 @@ pub struct App {
     pub fetching: Fetching,
     pub memory: Planning,
     pub doctor: Doctor,
+    pub runtimes: RuntimeFetching,
     pub inputs: Inputs,
     pub drops: Drops,
     remembering: Remembering,
@@ -184,6 +190,7 @@ impl App {
             fetching: Fetching::new(startup.hub),
             memory: Planning::new(startup.read_plan),
             doctor: Doctor::new(startup.examine),
+            runtimes: RuntimeFetching::new(startup.fulfil_runtime),
             gallery: Gallery::new(state.gallery),
             settings,
             watch: Watch::new(state.playback),
@@ -271,5 +278,6 @@ impl App {
         self.remembering.write(self.remembered(), &self.cx);
         // What has come is noted every few seconds, and kept.
         self.fetching.pause();
+        self.runtimes.stop();
     }
 }

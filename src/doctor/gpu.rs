@@ -68,7 +68,9 @@ fn used_by(runtime: Option<&Runtime>, kind: &str, message: String) -> Check {
                 "Choose a libtorch {LIBTORCH_VERSION} for {kind} in the setting runtime.libtorch"
             );
             let what = format!("the chosen libtorch is for {other} and does not use it");
-            Check::warn("gpu", format!("{message}; {what}")).advise(advice)
+            Check::warn("gpu", format!("{message}; {what}"))
+                .advise(advice)
+                .mend("safelight runtime install")
         }
         _ => Check::ok("gpu", message),
     }

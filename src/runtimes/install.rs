@@ -7,11 +7,12 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use safelight_core::files::{open_lock, write_json};
+use safelight_core::files::write_json;
 use safelight_core::formats::wheel::{
     Directory, Member, Record, WheelError, directory_of, tail_bytes,
 };
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
+use safelight_core::locks::Lock;
 use safelight_core::settings::{Paths, Runtime};
 use serde_json::json;
 
@@ -73,11 +74,14 @@ pub fn install(
     let staging = runtimes.join(format!(".{}.part", build.id));
     let disk = |err: io::Error| cannot_write(&err, &staging);
     fs::create_dir_all(&staging).map_err(disk)?;
-    let lock = open_lock(&runtimes.join(format!(".{}.lock", build.id))).map_err(disk)?;
-    if lock.try_lock().is_err() {
-        let what = format!("another window or program is installing {}", build.id);
-        return Err(JobError::new(JobErrorKind::Disk, what));
-    }
+    let lock = Lock::take(&runtimes.join(format!(".{}.lock", build.id)));
+    let _lock = match lock {
+        Err(err) if err.kind() == io::ErrorKind::WouldBlock => {
+            let what = format!("another window or program is installing {}", build.id);
+            return Err(JobError::new(JobErrorKind::Disk, what));
+        }
+        taken => taken.map_err(disk)?,
+    };
     if to.exists() {
         fs::remove_dir_all(&staging).ok();
         let what = format!("{} is installed already: {}", build.id, to.display());

@@ -48,6 +48,19 @@ pub struct Machine {
 }
 
 impl Gpu {
+    /// One of which no more is known.
+    pub fn plain(name: &str, pci: &str, kind: Kind) -> Self {
+        Self {
+            name: name.to_owned(),
+            pci: pci.to_owned(),
+            kind,
+            target: None,
+            is_display_only: false,
+            has_wave_sizes: false,
+            strength: 0,
+        }
+    }
+
     /// Whether a kernel of this version, and of whatever it has backported, does for this chip.
     pub(super) fn does(&self, kernel: &str, needed: &str) -> bool {
         let at_least = host::kernel_version(kernel) >= host::kernel_version(needed);
@@ -69,13 +82,8 @@ impl Machine {
             Ok(report) if !report.cards.is_empty() => {
                 nvidia_driver = Some(Ok(report.driver.clone()));
                 gpus.extend(report.cards.iter().map(|card| Gpu {
-                    name: card.name.clone(),
-                    pci: card.pci.clone(),
-                    kind: Kind::Cuda,
-                    target: None,
-                    is_display_only: false,
-                    has_wave_sizes: false,
                     strength: card.memory.map_or(0, |memory| memory.total_bytes),
+                    ..Gpu::plain(&card.name, &card.pci, Kind::Cuda)
                 }));
             }
             other => {
@@ -131,15 +139,9 @@ fn nvidia_on_bus(sysfs: &Path) -> Vec<Gpu> {
             }
             let device = read("device")?;
             let device = device.trim().trim_start_matches("0x");
-            Some(Gpu {
-                name: format!("NVIDIA device {device}"),
-                pci: entry.file_name().into_string().ok()?,
-                kind: Kind::Cuda,
-                target: None,
-                is_display_only: false,
-                has_wave_sizes: false,
-                strength: 0,
-            })
+            let pci = entry.file_name().into_string().ok()?;
+            let name = format!("NVIDIA device {device}");
+            Some(Gpu::plain(&name, &pci, Kind::Cuda))
         })
         .collect();
     found.sort_by(|a, b| a.pci.cmp(&b.pci));

@@ -20,10 +20,12 @@ mod tests;
 use std::fs;
 use std::io;
 
-use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::job::{CancelToken, JobError, JobErrorKind};
 use safelight_core::settings::{
-    LIBTORCH_VERSION, Paths, Settings, SettingsFile, default_runtime, own_runtime,
+    LIBTORCH_VERSION, Paths, RuntimeSettings, Settings, SettingsFile, default_runtime, own_runtime,
 };
+
+use crate::download::Options;
 
 pub use check::{Checked, check};
 pub use fit::{Fit, Refusal, of_machine, refusal};
@@ -32,6 +34,55 @@ pub use install::{Installed, NOTE, Place, Progress, install};
 pub use machine::{Gpu, Machine};
 pub use overview::{Advice, Overview};
 pub use table::{Build, Kind, TableError, builds};
+
+/// How wheels are fetched: in small pieces, as only parts of them are wanted.
+pub fn options() -> Options {
+    Options {
+        piece_bytes: 4 << 20,
+        ..Options::default()
+    }
+}
+
+/// Fetches a build from its index, tries it on the GPU and has jobs use it; `false` when cancelled.
+pub fn get(
+    build: &Build,
+    paths: &Paths,
+    settings: &RuntimeSettings,
+    cancel: &CancelToken,
+    report: &mut dyn FnMut(&Progress),
+) -> Result<bool, JobError> {
+    let attempt = |runtime: &_| Ok(check(runtime, settings, true, cancel)?.is_some());
+    let installed = install(
+        build,
+        &Place::Index,
+        paths,
+        &options(),
+        cancel,
+        &attempt,
+        report,
+    )?;
+    let Some(installed) = installed else {
+        return Ok(false);
+    };
+    choose(&named(&installed.folder.display().to_string(), &[])?, paths)?;
+    Ok(true)
+}
+
+/// Tries one that is here on the GPU and has jobs use it; `false` when cancelled.
+pub fn use_one(
+    id: &str,
+    paths: &Paths,
+    settings: &RuntimeSettings,
+    cancel: &CancelToken,
+) -> Result<bool, JobError> {
+    let loaded = Settings::load(&paths.settings_file()).settings;
+    let found = named(id, &all(paths, &loaded, &Surroundings::of_this_user()))?;
+    if check(&found.runtime, settings, true, cancel)?.is_none() {
+        return Ok(false);
+    }
+    choose(&found, paths)?;
+    Ok(true)
+}
 
 /// The one that a user names by its id, or by a folder of which it is told.
 pub fn named(word: &str, here: &[Found]) -> Result<Found, JobError> {

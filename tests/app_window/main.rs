@@ -36,6 +36,7 @@ mod queue_kept;
 mod reach;
 mod remembering;
 mod restoring;
+mod runtimes;
 mod sections;
 #[path = "../common/server.rs"]
 #[expect(dead_code, reason = "other tests use all of it")]

@@ -21,6 +21,7 @@ use crate::app::form::whole_form;
 use crate::app::inputs::Sources;
 use crate::app::library::words;
 use crate::app::memory::course::Course;
+use crate::runtimes::{Advice, Overview};
 use crate::telemetry::{self, Device, DeviceQuery, Roots, host};
 use crate::worker::Estimates;
 
@@ -71,6 +72,8 @@ pub struct Machine {
     pub models: PathBuf,
     pub free_bytes: Option<u64>,
     pub is_writable: bool,
+    /// What to do so that jobs run on the GPU.
+    pub advice: Advice,
 }
 
 pub struct SurveyWish {
@@ -136,6 +139,7 @@ pub fn examine(paths: Paths) -> Examine {
             is_writable: can_write(&models),
             models,
             device: device.clone(),
+            advice: Overview::of_this_user(&paths, settings).advice,
         };
         tell(SurveyNews::Machine(Box::new(machine)));
         let judge = Judge {

@@ -15,17 +15,14 @@ use serde_json::json;
 
 use crate::cli::generate::{CANCELLED, ended, print_event, progress_bar, say, stop_on_signal};
 use crate::cli::{Surroundings, out};
-use crate::download::Options;
 use crate::runtimes::{
     Advice, Build, Machine, Overview, Place, Progress, Refusal, builds, check, choose, folder,
-    install, named, refusal,
+    install, named, options, refusal,
 };
 use crate::telemetry::{Roots, nvidia};
 
 /// How often progress is told to programs.
 const TELL_EVERY: Duration = Duration::from_millis(500);
-/// Small, as only parts of a wheel are wanted.
-const PIECE_BYTES: u64 = 4 << 20;
 
 #[derive(Args, Debug)]
 pub(super) struct InstallArgs {
@@ -78,16 +75,12 @@ fn fetched(args: &InstallArgs, surroundings: &Surroundings) -> Result<u8, JobErr
         problem.replace(checked.and_then(|checked| checked.gpu_problem));
         Ok(is_there)
     };
-    let options = Options {
-        piece_bytes: PIECE_BYTES,
-        ..Options::default()
-    };
     let paths = &surroundings.paths;
     let installed = install(
         &build,
         &place,
         paths,
-        &options,
+        &options(),
         &cancel,
         &attempt,
         &mut |it| {

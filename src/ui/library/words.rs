@@ -7,6 +7,7 @@ use safelight_core::model::ModelSpec;
 use safelight_core::units::{gib_text, rough_text, seconds_text, size_text};
 
 use crate::app::library::survey::{Fit, FitWord, Machine};
+use crate::runtimes::Advice;
 
 pub const TITLE: &str = "Models";
 pub const CLOSE: &str = "Close the models";
@@ -201,6 +202,10 @@ pub fn device(machine: &Machine) -> String {
         }
         DeviceClass::Discrete => {
             format!("{name}, a graphics card with {memory} GiB of its own memory.")
+        }
+        // The card above says what to do about it.
+        DeviceClass::Cpu if machine.advice != Advice::NoGpu => {
+            format!("Running on the CPU, which is slow, with {memory} GiB of memory.")
         }
         DeviceClass::Cpu => format!(
             "No supported GPU found. Running on the CPU, which is slow, with {memory} GiB of memory."
