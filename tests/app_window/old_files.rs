@@ -215,7 +215,12 @@ fn a_settings_file_says_what_it_said() {
     let text = fs::read_to_string(&path).expect("it is there");
     let said: toml::Table = toml::from_str(&text).expect("it is TOML");
     let read = toml::Table::try_from(&loaded.settings).expect("it is TOML");
-    assert_eq!(read, said);
+    for (name, table) in &said {
+        for (key, value) in table.as_table().expect("a table") {
+            // What is not said came later, and is as it is by itself.
+            assert_eq!(read[name].get(key), Some(value), "{name}.{key}");
+        }
+    }
     let changed = loaded.settings.changed_keys(&Settings::default());
     // One of them is a table with two entries.
     assert_eq!(changed.len(), 26, "{changed:?}");

@@ -14,7 +14,7 @@ use clap::Args;
 use safelight::cli::out;
 use serde_json::json;
 
-use super::user::{Result, Running, User, broken, disk};
+use super::user::{Ended, Result, Running, User, broken, disk};
 use crate::random::Random;
 
 pub(super) const NAME: &str = "neighbour";
@@ -116,8 +116,6 @@ struct Tally {
     /// Jobs that waited, and waits; a job may wait twice.
     waited: u32,
     waits: usize,
-    /// The other program and the job had room beside each other, or the job was done before.
-    fitted: u32,
     /// From the moment at which the other program had all until the job said that it waits; less than 0 is 0.
     delays: Vec<Duration>,
     faults: Vec<String>,
@@ -156,10 +154,9 @@ pub(super) fn run(
         let mib = most - random.below((most / 5) as usize) as u64;
         let mut hog = start_hog(&group, mib)?;
         let (full, waits) = until_it_waits(&running, &mut hog);
-        match (full, waits) {
-            (Some(full), Some(waits)) => tally.delays.push(waits.saturating_duration_since(full)),
-            (_, None) => tally.fitted += 1,
-            (None, Some(_)) => tally.delays.push(Duration::ZERO),
+        if let Some(waits) = waits {
+            let full = full.unwrap_or(waits);
+            tally.delays.push(waits.saturating_duration_since(full));
         }
         thread::sleep(Duration::from_millis(random.below(1500) as u64));
         // It may have been ended already.
@@ -167,7 +164,7 @@ pub(super) fn run(
         let hog_ended = hog.wait().map_err(|err| disk(&err, &group.folder))?;
         let ended = running.end()?;
         tally.cycles += 1;
-        let waits = ended.count("waiting");
+        let waits = num_waits(&ended);
         tally.waits += waits;
         tally.waited += u32::from(waits > 0);
         let mut fault = |what: String| {
@@ -206,6 +203,19 @@ pub(super) fn run(
         }
     }
     Ok(tally.report(seed, took, begin.elapsed(), is_json))
+}
+
+/// How often the job waited: a wait is told again and again, and ends with the next stage.
+fn num_waits(ended: &Ended) -> usize {
+    let kinds = ended
+        .events
+        .iter()
+        .filter_map(|event| event["event"].as_str());
+    let kinds: Vec<&str> = kinds
+        .filter(|kind| ["waiting", "stage"].contains(kind))
+        .collect();
+    let begins = |pair: &&[&str]| pair[0] != "waiting" && pair[1] == "waiting";
+    kinds.windows(2).filter(begins).count()
 }
 
 fn start_hog(group: &Group, mib: u64) -> Result<Child> {
@@ -262,7 +272,7 @@ impl Tally {
         if is_json {
             let object = json!({
                 "seed": seed, "secs": all.as_secs(), "cycles": self.cycles, "waited": self.waited,
-                "waits": self.waits, "fitted": self.fitted, "alone_secs": took.as_secs_f64(),
+                "waits": self.waits, "alone_secs": took.as_secs_f64(),
                 "longest_delay_secs": longest.as_secs_f64(), "faults": self.faults, "is_well": is_well,
             });
             return out::print_json(&object, code);
@@ -276,7 +286,10 @@ impl Tally {
             ("cycles", self.cycles as usize),
             ("jobs that waited", self.waited as usize),
             ("waits", self.waits),
-            ("beside each other, or done before", self.fitted as usize),
+            (
+                "jobs that had room or were done before",
+                (self.cycles - self.waited) as usize,
+            ),
             ("faults", self.faults.len()),
         ];
         let rows = rows.map(|(name, count)| format!("{name:<40} {count:>6}\n"));

@@ -302,7 +302,7 @@ pub const SECTIONS: &[Section] = &[
             },
             Setting {
                 key: "memory.yields",
-                name: "Other programs",
+                name: "Scarce memory",
                 explanation: "When another program takes the memory that is left, the running job stops at its step, gives its memory back, and continues by itself when there is room",
                 written: "true gives memory to other programs, false keeps it",
                 control: Control::Switch("Give memory to other programs when it gets scarce"),
