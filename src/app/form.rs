@@ -148,6 +148,6 @@ mod tests {
         before(None).put_back(&mut inputs, None, &mut cx).unwrap();
         assert_eq!(cx.form.negative_prompt.as_deref(), Some("dark"));
         let of_a_job = before(Some(JobId(1))).put_back(&mut inputs, None, &mut cx);
-        assert!(of_a_job.is_err_and(|why| why.contains("another job's")));
+        assert!(of_a_job.is_err_and(|why| why == words::FORM_OF_ANOTHER));
     }
 }

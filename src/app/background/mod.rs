@@ -215,7 +215,7 @@ mod tests {
         let behind = background.on_files(|| 3);
         let (mut panics, mut behind) = panics.zip(behind).expect("there is room");
         let told = background.problems.recv();
-        assert!(told.is_ok_and(|err| err.summary.contains("ended in the middle")));
+        assert!(told.is_ok_and(|err| err.summary == words::WORK_ENDED));
         drop(background);
         assert_eq!((panics.take(), behind.take()), (None, Some(3)));
     }

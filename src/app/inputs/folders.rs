@@ -128,10 +128,10 @@ mod tests {
             assert!(found.paths.is_empty());
             found.problems[0].summary.clone()
         };
-        assert!(refused(folder.path()).contains("found none in it"));
+        assert!(refused(folder.path()).contains("no pictures in this folder"));
         for number in 0..=MAX_PICTURES {
             fs::write(folder.path().join(format!("{number}.png")), "").unwrap();
         }
-        assert!(refused(folder.path()).contains("at most 500 pictures"));
+        assert!(refused(folder.path()).contains("more than 500 pictures"));
     }
 }

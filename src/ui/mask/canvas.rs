@@ -109,10 +109,9 @@ fn zoom_to(panel: &mut MaskPanel, size: Vec2, area: Rect, pointer: Pos2, zoom: f
 /// a stroke begins or ends in its middle.
 fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Response) {
     let buttons = [PointerButton::Primary, PointerButton::Secondary];
-    let is_ours = response.is_pointer_button_down_on()
-        || buttons
-            .iter()
-            .any(|button| response.clicked_by(*button) || response.drag_stopped_by(*button));
+    let is_held = response.is_pointer_button_down_on();
+    // A stroke that is over before a frame saw the button down is no click and no drag.
+    let is_ours = is_held || response.contains_pointer();
     let was_painting = editor.is_painting();
     if !was_painting && (!is_ours || editor.busy.is_some()) {
         return;
@@ -162,7 +161,7 @@ fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Res
     }
     match (down, held, place) {
         // What was busy before is free now, and the button is down since then.
-        (None, Some(button), Some(at)) if wishes.is_empty() => {
+        (None, Some(button), Some(at)) if wishes.is_empty() && is_held => {
             wishes.push(MaskCommand::Begin(lie.to_picture(at), brush_of(button)));
         }
         // The window was left with the button down.

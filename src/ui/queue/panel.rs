@@ -66,7 +66,8 @@ fn contents_ui(ui: &mut Ui, view: &mut View<'_>) {
             // With the numbers above the list and the line below it.
             let num_lines = 2.0;
             let line = ui.spacing().interact_size.y + ui.spacing().item_spacing.y;
-            let left = height - ui.min_rect().height() - num_lines * line;
+            let end = num_lines * line + theme::SMALL_GAP;
+            let left = height - ui.min_rect().height() - end;
             list_ui(ui, view, left.max(theme::QUEUE_ROW * 3.0));
             after_ui(ui, view);
         });
