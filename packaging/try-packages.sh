@@ -76,14 +76,14 @@ fi
 for program in rustc cargo gcc cc pip pip3; do
     ! chroot "$root/system" sh -c "command -v $program" >/dev/null || fail "the minimal system has $program"
 done
-rm -rf "$root/system/root/packages" "$root/system/home/someone/archive"
-mkdir -p "$root/system/root/packages" "$root/system/home/someone/archive"
-cp "$deb" "$root/system/root/packages/safelight.deb"
+rm -rf "$root/system/srv/safelight.deb" "$root/system/home/someone/archive"
+mkdir -p "$root/system/srv" "$root/system/home/someone/archive"
+cp "$deb" "$root/system/srv/safelight.deb"
 cp "$archive" "$root/system/home/someone/archive/safelight.tar.gz"
 chroot "$root/system" chown -R someone:someone /home/someone/archive
 
 ls -l "$deb" "$archive" | awk '{ printf "%8.1f MiB  %s\n", $5 / 1048576, $NF }'
-try "install the .deb" inside root dpkg -i /root/packages/safelight.deb
+try "install the .deb" inside root dpkg -i /srv/safelight.deb
 try "the first clip, on the command line" inside someone sh -c "$clip" sh safelight
 try "the window opens and ends" inside someone sh -c "$window" sh safelight
 grep "^window after" "$root/last.log"

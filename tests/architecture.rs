@@ -27,6 +27,16 @@ struct Wall {
     because: &'static str,
 }
 
+/// What serves the window and the command line knows neither, and computes nothing.
+const BELOW_BOTH_FRONTS: &[&str] = &[
+    "tch",
+    "egui",
+    "eframe",
+    "crate::ui",
+    "crate::app",
+    "crate::cli",
+];
+
 const WALLS: &[Wall] = &[
     Wall {
         folder: "src/core",
@@ -95,14 +105,7 @@ const WALLS: &[Wall] = &[
     Wall {
         folder: "src/worker",
         except: &[],
-        forbidden: &[
-            "tch",
-            "egui",
-            "eframe",
-            "crate::ui",
-            "crate::app",
-            "crate::cli",
-        ],
+        forbidden: BELOW_BOTH_FRONTS,
         because: "the worker serves the window and the command line alike, and computes nothing",
     },
     Wall {
@@ -142,28 +145,25 @@ const WALLS: &[Wall] = &[
     Wall {
         folder: "src/doctor",
         except: &[],
-        forbidden: &[
-            "tch",
-            "egui",
-            "eframe",
-            "crate::ui",
-            "crate::app",
-            "crate::cli",
-        ],
+        forbidden: BELOW_BOTH_FRONTS,
         because: "the doctor serves the window and the command line alike",
+    },
+    Wall {
+        folder: "src/runtimes",
+        except: &[],
+        forbidden: BELOW_BOTH_FRONTS,
+        because: "runtimes serve the window and the command line alike",
     },
     Wall {
         folder: "src/telemetry",
         except: &[],
-        forbidden: &[
-            "tch",
-            "egui",
-            "eframe",
-            "crate::ui",
-            "crate::app",
-            "crate::worker",
-            "crate::cli",
-        ],
+        forbidden: BELOW_BOTH_FRONTS,
+        because: "telemetry serves the window and the command line alike",
+    },
+    Wall {
+        folder: "src/telemetry",
+        except: &[],
+        forbidden: &["crate::worker"],
         because: "telemetry only samples",
     },
     Wall {

@@ -46,7 +46,7 @@ impl App {
         self.library.settle(is_editing, &mut self.cx);
         self.memory.poll(&mut self.cx);
         self.doctor.poll(&mut self.cx);
-        self.runtimes.poll();
+        self.runtimes.poll(&self.cx);
         self.gallery.poll(&self.queue, &mut self.cx);
         self.settings.poll(&mut self.cx);
         self.watch.poll(&mut self.cx);
@@ -196,11 +196,7 @@ impl App {
                 let is_idle = self.queue.running.is_none();
                 self.doctor.update(command, is_idle, &self.cx);
             }
-            AppCommand::Runtime(command) => {
-                let machine = self.library.survey.machine.as_ref();
-                let advice = machine.map(|machine| &machine.advice);
-                self.runtimes.update(command, advice, &self.cx);
-            }
+            AppCommand::Runtime(command) => self.runtimes.update(command, &self.cx),
             AppCommand::Settings(command) => self.settings.update(command, &mut self.cx),
             AppCommand::Desktop(command) => {
                 let (gallery, watch, queue) = (&mut self.gallery, &mut self.watch, &self.queue);

@@ -67,7 +67,7 @@ use prompt::PromptDesk;
 use queue::JobQueue;
 use remembering::Remembering;
 use restore::Restoring;
-use runtimes::{Fulfil, RuntimeFetching};
+use runtimes::{RuntimeFetching, RuntimeLinks};
 use settings::SettingsKeeping;
 use state::{Drawn, Page, State};
 
@@ -86,8 +86,7 @@ pub struct StartupOptions {
     pub read_plan: ReadPlan,
     /// Where models are fetched from, when somebody asks for it.
     pub hub: Hub,
-    /// Brings a libtorch for the GPU, when somebody asks for it.
-    pub fulfil_runtime: Fulfil,
+    pub runtimes: RuntimeLinks,
     /// Things to tell at once, such as a settings file that could not be read.
     pub problems: Vec<JobError>,
     /// Why the settings file could not be used: what one of the problems says.
@@ -129,7 +128,10 @@ impl StartupOptions {
             },
             examine: doctor::examine(paths.clone()),
             read_plan: memory::planning::read_plan(paths.clone()),
-            fulfil_runtime: runtimes::fulfil(paths.clone()),
+            runtimes: RuntimeLinks {
+                advise: runtimes::advise(paths.clone()),
+                fulfil: runtimes::fulfil(paths.clone()),
+            },
             remembered: remembering::read(&paths.state_file()),
             paths: Some(paths),
             hub: Hub::of_environment(),
@@ -190,7 +192,7 @@ impl App {
             fetching: Fetching::new(startup.hub),
             memory: Planning::new(startup.read_plan),
             doctor: Doctor::new(startup.examine),
-            runtimes: RuntimeFetching::new(startup.fulfil_runtime),
+            runtimes: RuntimeFetching::new(startup.runtimes),
             gallery: Gallery::new(state.gallery),
             settings,
             watch: Watch::new(state.playback),

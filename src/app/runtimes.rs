@@ -1,16 +1,25 @@
-//! A libtorch for this machine's GPU on its way: what the card on the first page shows of it and what its buttons do.
+//! What to do so that jobs run on this machine's GPU, and doing it: what the card on the first page shows and what its
+//! buttons do.
 //!
-//! Nothing is fetched before its user said so. The work is on a thread of its own.
+//! Nothing is fetched before its user said so. The work is on threads of its own.
 
 use std::sync::Arc;
 
 use safelight_core::job::{CancelToken, JobError};
-use safelight_core::settings::{Paths, RuntimeSettings};
+use safelight_core::settings::{Paths, RuntimeSettings, Settings};
 
 use crate::app::commands::RuntimeCommand;
 use crate::app::cx::Cx;
-use crate::app::pending::Stream;
-use crate::runtimes::{self, Advice, Build, Progress};
+use crate::app::pending::{Pending, Stream};
+use crate::runtimes::{self, Advice, Build, Gpu, Overview, Progress};
+
+/// Looks at this machine. Blocks, on a thread of its own.
+pub type Advise = Arc<dyn Fn(&Settings) -> Advice + Send + Sync>;
+
+/// What to do for this user.
+pub fn advise(paths: Paths) -> Advise {
+    Arc::new(move |settings| Overview::of_this_user(&paths, settings).advice)
+}
 
 /// What is done to jobs' libtorch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,28 +72,46 @@ enum News {
     Ended(Result<bool, JobError>),
 }
 
+/// Who looks at the machine, and who does what is advised.
+pub struct RuntimeLinks {
+    pub advise: Advise,
+    pub fulfil: Fulfil,
+}
+
 pub struct RuntimeFetching {
     pub state: RuntimeState,
-    fulfil: Fulfil,
+    /// What the last look came to.
+    pub advice: Option<Advice>,
+    links: RuntimeLinks,
+    /// The settings that were looked at.
+    seen: Option<RuntimeSettings>,
+    looking: Pending<Advice>,
     news: Stream<News>,
     cancel: CancelToken,
 }
 
 impl RuntimeFetching {
-    pub fn new(fulfil: Fulfil) -> Self {
+    pub fn new(links: RuntimeLinks) -> Self {
         Self {
             state: RuntimeState::Idle,
-            fulfil,
+            advice: None,
+            links,
+            seen: None,
+            looking: Pending::default(),
             news: Stream::default(),
             cancel: CancelToken::default(),
         }
     }
 
-    /// `advice`: what the last look at this machine came to.
-    pub fn update(&mut self, command: RuntimeCommand, advice: Option<&Advice>, cx: &Cx) {
+    /// The GPU that jobs could run on and do not.
+    pub fn idle_gpu(&self) -> Option<&Gpu> {
+        self.advice.as_ref()?.idle_gpu()
+    }
+
+    pub fn update(&mut self, command: RuntimeCommand, cx: &Cx) {
         match command {
             RuntimeCommand::Follow => {
-                let errand = match advice {
+                let errand = match &self.advice {
                     Some(Advice::Get { build, .. }) => Errand::Get(Box::new(build.clone())),
                     Some(Advice::Use { id, .. }) => Errand::Use(id.clone()),
                     _ => return,
@@ -100,7 +127,7 @@ impl RuntimeFetching {
             return;
         }
         self.cancel = CancelToken::default();
-        let (fulfil, cancel) = (Arc::clone(&self.fulfil), self.cancel.clone());
+        let (fulfil, cancel) = (Arc::clone(&self.links.fulfil), self.cancel.clone());
         let settings = cx.settings.runtime.clone();
         self.news = cx.background.stream("runtime", move |postbox| {
             let ended = fulfil(&errand, &settings, &cancel, &mut |progress| {
@@ -126,7 +153,24 @@ impl RuntimeFetching {
         )
     }
 
-    pub fn poll(&mut self) {
+    /// Looks at the machine at first, and again when the settings name another libtorch or device.
+    fn look(&mut self, cx: &Cx) {
+        let now = &cx.settings.runtime;
+        let is_same =
+            |seen: &RuntimeSettings| (&seen.libtorch, seen.device) == (&now.libtorch, now.device);
+        if self.seen.as_ref().is_some_and(is_same) {
+            return;
+        }
+        self.seen = Some(now.clone());
+        let (advise, settings) = (Arc::clone(&self.links.advise), cx.settings.clone());
+        self.looking = cx.background.run("runtime-look", move || advise(&settings));
+    }
+
+    pub fn poll(&mut self, cx: &Cx) {
+        self.look(cx);
+        if let Some(advice) = self.looking.take() {
+            self.advice = Some(advice);
+        }
         while let Some(news) = self.news.take() {
             match news {
                 News::Progress(progress) => {

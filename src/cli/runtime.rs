@@ -179,6 +179,7 @@ fn as_json(overview: &Overview) -> Value {
     });
     let advice = match &overview.advice {
         Advice::NoGpu => json!({"what": "no_gpu"}),
+        Advice::CpuChosen => json!({"what": "cpu_chosen"}),
         Advice::Served { gpu } => json!({"what": "served", "gpu": gpu}),
         Advice::Use { gpu, id } => json!({"what": "use", "gpu": gpu, "id": id}),
         Advice::Get { gpu, build } => json!({
@@ -240,7 +241,11 @@ fn as_text(overview: &Overview) -> String {
     }
     let advice = match &overview.advice {
         Advice::NoGpu => "No GPU was found: jobs run on the CPU".to_owned(),
-        Advice::Served { gpu } => format!("Jobs run on {}", gpu.name),
+        Advice::CpuChosen => "Jobs run on the CPU, as the setting runtime.device says".to_owned(),
+        Advice::Served { gpu } => format!(
+            "The libtorch in use is for {}; `safelight runtime check` tries it",
+            gpu.name
+        ),
         Advice::Use { gpu, id } => {
             let name = &gpu.name;
             format!("{id} serves {name}: `safelight runtime use {id}`")

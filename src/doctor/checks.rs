@@ -95,7 +95,7 @@ pub(super) fn gpu_half(runtime: &Runtime, engine: Option<&EngineReport>) -> Opti
     let release = rocm_release(runtime).map_or_else(String::new, |it| format!(", ROCm {it}"));
     let kind = runtime.kind();
     if missing.is_empty() {
-        let message = format!("its {kind} part is complete: {}{release}", found.join(", "));
+        let message = format!("its {kind} part brings {}{release}", found.join(", "));
         return Some(Check::ok("libtorch", message));
     }
     let missing: Vec<&str> = missing.into_iter().map(|(library, _)| *library).collect();

@@ -7,6 +7,7 @@ use safelight_core::settings::{LIBTORCH_VERSION, Runtime};
 use safelight_core::units::size_text;
 
 use super::{Check, Machine, access};
+use crate::runtimes;
 use crate::telemetry::amdgpu::{self, AmdCard, AmdMemory};
 use crate::telemetry::budget::{Growth, budget};
 use crate::telemetry::device::{chosen_amd, is_display_only, rocm_order};
@@ -20,6 +21,21 @@ pub(super) fn all(machine: &Machine, runtime: Option<&Runtime>, query: &DeviceQu
     let mut checks = nvidia(&machine.nvidia, runtime);
     for card in &cards {
         checks.push(amd(card, &cards, runtime));
+    }
+    if let Err(reason) = &machine.nvidia {
+        checks.extend(
+            runtimes::nvidia_on_bus(&roots.sysfs)
+                .into_iter()
+                .map(|gpu| {
+                    let message = format!(
+                        "{} ({}) is there, and NVIDIA's driver does not work: {reason}",
+                        gpu.name, gpu.pci
+                    );
+                    Check::warn("gpu", message)
+                        .advise("Install NVIDIA's driver of your distribution and restart")
+                        .mend("nvidia-smi")
+                }),
+        );
     }
     if checks.is_empty() {
         let driver = match &machine.nvidia {

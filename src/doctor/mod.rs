@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use safelight_core::catalog::Catalog;
-use safelight_core::job::JobError;
+use safelight_core::job::{DeviceChoice, JobError};
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::{
     LoadedSettings, Paths, Runtime, RuntimeMissing, Settings, own_runtime,
@@ -310,7 +310,11 @@ pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut 
         pci: report
             .as_ref()
             .map_or_else(String::new, |it| it.pci.clone()),
-        driver_total_bytes: report.as_ref().map_or(0, |it| it.total_bytes),
+        // What an engine on the CPU tells is the machine's memory.
+        driver_total_bytes: report
+            .as_ref()
+            .filter(|report| report.device != DeviceChoice::Cpu)
+            .map_or(0, |report| report.total_bytes),
     };
     tell_all(gpu::all(machine, found, &query));
     tell_all(kernel::all(&machine.roots));

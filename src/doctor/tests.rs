@@ -260,6 +260,7 @@ fn what_the_driver_and_its_tables_say_apart_is_told_with_what_mends_it() {
     let mut case = strix_halo();
     let library = case.root.path().join("torch/lib/libtorch_hip.so");
     fs::write(library, b"").unwrap();
+    case.engine.device = DeviceChoice::Cuda(0);
     case.engine.total_bytes = 15_500 << 20;
     let pool = &case.named("gpu memory")[0];
     assert_eq!(pool.status, Status::Warn);
@@ -267,6 +268,10 @@ fn what_the_driver_and_its_tables_say_apart_is_told_with_what_mends_it() {
         pool.message.contains("the driver says 15.1 GiB") && pool.message.contains("the least of"),
         "{pool:?}"
     );
+    // What an engine on the CPU tells is no driver's word.
+    case.engine.device = DeviceChoice::Cpu;
+    let pool = &case.named("gpu memory")[0];
+    assert!(!pool.message.contains("the driver"), "{pool:?}");
     let libtorch = case.named("libtorch");
     assert!(
         libtorch[1].message.contains("lacks libc10_hip.so"),
@@ -420,6 +425,25 @@ fn an_nvidia_card_that_the_chosen_libtorch_cannot_use_is_a_warning() {
     );
     fs::write(case.root.path().join("torch/lib/libtorch_cuda.so"), b"").unwrap();
     assert_eq!(case.named("gpu")[0].status, Status::Ok);
+}
+
+#[test]
+fn a_card_of_nvidia_whose_driver_does_not_work_is_told_and_not_passed_over() {
+    let case = Case::new();
+    let device = case.sysfs().join("bus/pci/devices/0000:01:00.0");
+    fs::create_dir_all(&device).unwrap();
+    for (file, text) in [
+        ("vendor", "0x10de"),
+        ("class", "0x030000"),
+        ("device", "0x2684"),
+    ] {
+        fs::write(device.join(file), text).unwrap();
+    }
+    let gpu = &case.named("gpu")[0];
+    assert_eq!(gpu.status, Status::Warn);
+    let told =
+        "NVIDIA device 2684 (0000:01:00.0) is there, and NVIDIA's driver does not work: no driver";
+    assert_eq!(gpu.message, told);
 }
 
 #[test]

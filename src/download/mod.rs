@@ -13,7 +13,7 @@ mod parts;
 mod remote;
 mod speed;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transfer;
 
 use std::fs;

@@ -46,7 +46,7 @@ pub fn check(
     let concerns = runtime.concerns(&amdgpu::targets(&Roots::of_this_machine().sysfs));
     judged(
         lines,
-        ended,
+        &ended,
         |words| explain_start(words, &concerns),
         needs_gpu && settings.device != DeviceChoice::Cpu,
     )
@@ -54,7 +54,7 @@ pub fn check(
 
 fn judged(
     lines: Vec<TrialLine>,
-    ended: Ended,
+    ended: &Ended,
     explain: impl FnOnce(&str) -> Option<JobError>,
     needs_gpu: bool,
 ) -> Result<Option<Checked>, JobError> {
@@ -70,7 +70,7 @@ fn judged(
     let at = |last: Option<Trial>| {
         last.map_or_else(String::new, |trial| format!(" at {}", trial.label()))
     };
-    match &ended {
+    match ended {
         Ended::Cancelled => return Ok(None),
         Ended::TooLate { secs } => {
             return Err(failed(format!(
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    fn judge(lines: Vec<TrialLine>, ended: Ended) -> Result<Option<Checked>, String> {
+    fn judge(lines: Vec<TrialLine>, ended: &Ended) -> Result<Option<Checked>, String> {
         let judged = judged(lines, ended, |_| None, true);
         judged.map_err(|err| err.summary)
     }
@@ -154,12 +154,12 @@ mod tests {
             limit: 2e-2,
         };
         let lines = vec![device(None), TrialLine::Begin { trial: CONVOLUTION }, done];
-        let checked = judge(lines, Ended::Well).unwrap().unwrap();
+        let checked = judge(lines, &Ended::Well).unwrap().unwrap();
         assert_eq!(checked.device, "a device");
-        assert_eq!(judge(Vec::new(), Ended::Cancelled), Ok(None));
+        assert_eq!(judge(Vec::new(), &Ended::Cancelled), Ok(None));
         // On a machine without a GPU nothing more can be asked of it.
         let unused = vec![device(Some("it found no GPU"))];
-        let checked = judged(unused, Ended::Well, |_| None, false)
+        let checked = judged(unused, &Ended::Well, |_| None, false)
             .unwrap()
             .unwrap();
         assert_eq!(checked.gpu_problem.as_deref(), Some("it found no GPU"));
@@ -213,7 +213,7 @@ mod tests {
                 "this libtorch does not use the GPU: it is odd",
             ),
         ] {
-            assert_eq!(judge(lines, ended), Err(said.to_owned()));
+            assert_eq!(judge(lines, &ended), Err(said.to_owned()));
         }
     }
 }

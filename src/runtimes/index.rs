@@ -168,8 +168,12 @@ pub(super) fn of_page(page: &str, html: &str, hosts: &[&str]) -> Vec<Listed> {
                 sha256: sum.strip_prefix("sha256=").map(str::to_lowercase),
             })
         })
-        .filter(|listed| !listed.name.contains('/') && listed.name.ends_with(".whl"))
+        .filter(|listed| !listed.name.contains('/') && is_wheel(&listed.name))
         .collect()
+}
+
+fn is_wheel(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|it| it == "whl")
 }
 
 /// The wheels in a folder.
@@ -230,13 +234,13 @@ mod tests {
 
     #[test]
     fn links_are_taken_as_indexes_write_them_and_from_their_hosts_alone() {
-        let html = r##"<!DOCTYPE html><html><body><h1>Links for torch</h1>
+        let html = r#"<!DOCTYPE html><html><body><h1>Links for torch</h1>
             <a href="torch-2.11.0%2Brocm7.2-cp312-cp312-manylinux_2_28_x86_64.whl#sha256=ABCD" data-requires-python="&gt;=3.10">x</a><br/>
             <a data-x='1' href='../../files/torch-2.10.0-cp312-cp312-linux_x86_64.whl?a=1&amp;b=2'>y</a>
             <a href="/whl/torch-2.9.0-cp312-cp312-linux_x86_64.whl">z</a>
             <a href="https://files.example/torch-2.8.0-cp312-cp312-linux_x86_64.whl">w</a>
             <a href="https://evil.example/torch-2.11.0-cp312-cp312-linux_x86_64.whl">v</a>
-            <a href="torch-2.11.0.tar.gz">u</a> <a name="x">t</a> <a href=unquoted.whl>s</a></body>"##;
+            <a href="torch-2.11.0.tar.gz">u</a> <a name="x">t</a> <a href=unquoted.whl>s</a></body>"#;
         let listed = of_page(PAGE, html, &["files.example"]);
         let urls: Vec<&At> = listed.iter().map(|it| &it.at).collect();
         let expected = [

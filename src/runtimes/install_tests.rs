@@ -1,12 +1,10 @@
 //! Installing from servers and folders that tests make: wheels of AMD's layout with nothing real in them.
 
-#[expect(dead_code, reason = "other tests use all of it")]
-#[path = "../../tests/common/server.rs"]
-mod server;
 #[path = "../../tests/common/wheels.rs"]
 mod wheels;
 
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,6 +18,7 @@ use super::install::{Installed, NOTE, Place, Progress, install};
 use super::table::{Build, Kind};
 use super::{Surroundings, all, folder};
 use crate::download::Options;
+use crate::download::tests::server;
 
 const PIECE: u64 = 4 << 10;
 
@@ -103,10 +102,14 @@ impl Case {
             .flatten()
             .flatten();
         let names = entries.filter_map(|it| it.file_name().into_string().ok());
-        let mut names: Vec<String> = names.filter(|it| !it.ends_with(".lock")).collect();
+        let mut names: Vec<String> = names.filter(|it| !is_lock(it)).collect();
         names.sort();
         names
     }
+}
+
+fn is_lock(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|it| it == "lock")
 }
 
 fn served(wheels: Wheels) -> (Server, Place) {
@@ -260,20 +263,22 @@ fn whatever_is_wrong_is_one_sentence_and_nothing_is_put_in_place() {
         served(wheels)
     };
     let refused = || {
-        spoiled(
-            |request, answer| match request.path.contains("rocm_sdk_core") {
-                true => Answer::of(403),
-                false => answer,
-            },
-        )
+        spoiled(|request, answer| {
+            if request.path.contains("rocm_sdk_core") {
+                Answer::of(403)
+            } else {
+                answer
+            }
+        })
     };
     let gone = || {
-        spoiled(
-            |request, answer| match request.path.contains("libraries/") {
-                true => Answer::of(404),
-                false => answer,
-            },
-        )
+        spoiled(|request, answer| {
+            if request.path.contains("libraries/") {
+                Answer::of(404)
+            } else {
+                answer
+            }
+        })
     };
     let cases: Vec<(&str, (Server, Place), &str)> = vec![
         (

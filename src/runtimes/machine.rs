@@ -124,7 +124,7 @@ fn of_amd(sysfs: &Path) -> Vec<Gpu> {
 }
 
 /// NVIDIA's graphics cards on the PCI bus, by number: only a driver knows their names.
-fn nvidia_on_bus(sysfs: &Path) -> Vec<Gpu> {
+pub fn nvidia_on_bus(sysfs: &Path) -> Vec<Gpu> {
     let entries = fs::read_dir(sysfs.join("bus/pci/devices"));
     let mut found: Vec<Gpu> = entries
         .into_iter()

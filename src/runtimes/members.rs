@@ -29,7 +29,7 @@ pub(super) fn is_needed(name: &str) -> bool {
     }
     match folders {
         // libtorch, with the folders of its kernels below `lib`; and AMD's kernels for each chip.
-        ["torch", "lib", ..] | ["torch", ".kpack", ..] => true,
+        ["torch", "lib" | ".kpack", ..] => true,
         // AMD's: libraries and what they read. The compiler's own tools are programs that nobody starts.
         ["_rocm_sdk_core", rest @ ..] => is_of_rocm(rest),
         [libraries, rest @ ..] if libraries.starts_with("_rocm_sdk_libraries") => is_of_rocm(rest),

@@ -31,7 +31,7 @@ pub use check::{Checked, check};
 pub use fit::{Fit, Refusal, of_machine, refusal};
 pub use here::{Found, Surroundings, all, folder};
 pub use install::{Installed, NOTE, Place, Progress, install};
-pub use machine::{Gpu, Machine};
+pub use machine::{Gpu, Machine, nvidia_on_bus};
 pub use overview::{Advice, Overview};
 pub use table::{Build, Kind, TableError, builds};
 

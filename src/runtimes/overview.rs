@@ -2,6 +2,7 @@
 //!
 //! For the command line and the window alike. Asks drivers, so it may take a moment: not for a thread that draws.
 
+use safelight_core::job::DeviceChoice;
 use safelight_core::settings::{Paths, Settings};
 
 use super::fit::{Fit, Refusal, of_machine};
@@ -24,6 +25,8 @@ pub struct Overview {
 pub enum Advice {
     /// Nothing: there is no GPU.
     NoGpu,
+    /// Nothing: the settings choose the CPU.
+    CpuChosen,
     /// Nothing: the libtorch in use is for this GPU.
     Served { gpu: Gpu },
     /// One that is here would serve the GPU.
@@ -39,11 +42,25 @@ impl Overview {
         let machine = Machine::find(&Roots::of_this_machine(), &nvidia::report());
         let here = here::all(paths, settings, &Surroundings::of_this_user());
         let (builds, table_error) = table::builds(&paths.config);
+        let advice = match settings.runtime.device {
+            DeviceChoice::Cpu => Advice::CpuChosen,
+            _ => advice(&machine, &here, &builds),
+        };
         Self {
-            advice: advice(&machine, &here, &builds),
             machine,
             here,
+            advice,
             table_error,
+        }
+    }
+}
+
+impl Advice {
+    /// The GPU that jobs could run on and do not.
+    pub fn idle_gpu(&self) -> Option<&Gpu> {
+        match self {
+            Self::NoGpu | Self::CpuChosen | Self::Served { .. } => None,
+            Self::Use { gpu, .. } | Self::Get { gpu, .. } | Self::Mend { gpu, .. } => Some(gpu),
         }
     }
 }

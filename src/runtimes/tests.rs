@@ -103,7 +103,7 @@ impl Case {
     /// In a few words.
     fn told(&self) -> String {
         match self.advice() {
-            Advice::NoGpu => "nothing".to_owned(),
+            Advice::NoGpu | Advice::CpuChosen => "nothing".to_owned(),
             Advice::Served { gpu } => format!("{} is served", gpu.name),
             Advice::Use { gpu, id } => format!("use {id} for {}", gpu.name),
             Advice::Get { gpu, build } => format!("get {} for {}", build.id, gpu.name),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
+use safelight_core::settings::loader_complaint;
 
 use super::limit::within;
 
@@ -42,7 +43,7 @@ pub fn report() -> Result<NvidiaReport, String> {
 }
 
 fn ask() -> Result<NvidiaReport, String> {
-    let nvml = Nvml::init().map_err(|err| err.to_string())?;
+    let nvml = Nvml::init().map_err(|err| loader_complaint(&err.to_string()))?;
     let count = nvml.device_count().map_err(|err| err.to_string())?;
     let cards = (0..count)
         .filter_map(|index| {

@@ -6,6 +6,7 @@ use egui::{Align, Button, Label, Layout, ProgressBar, RichText, Ui};
 use crate::app::commands::{DesktopCommand, QueueCommand};
 use crate::app::queue::RunningJob;
 use crate::app::state::PanelPlace;
+use crate::ui::library::runtime::idle_ui;
 use crate::ui::widgets::{caret, palette, progress_bar};
 use crate::ui::{View, memory, theme, words};
 
@@ -26,6 +27,7 @@ pub(super) fn status_ui(ui: &mut Ui, view: &mut View<'_>) {
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 waiting_ui(ui, view);
                 text_ui(ui, view);
+                idle_ui(ui, view);
                 let line = &view.app.queue.device_line;
                 if !line.is_empty() && ui.available_width() > theme::LABEL_WIDTH {
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {

@@ -72,13 +72,12 @@ fn is_marked(path: &Path) -> bool {
     let mark = path.join(MARK);
     let written = fs::metadata(&mark).and_then(|meta| meta.modified());
     let age = written.map(|written| SystemTime::now().duration_since(written));
-    match age {
-        Ok(Ok(age)) => age > MARKED_FOR,
+    if let Ok(Ok(age)) = age {
+        age > MARKED_FOR
+    } else {
         // None, or of a clock that was ahead. Where it cannot be written, the folder stays.
-        Ok(Err(_)) | Err(_) => {
-            write_private(&mark, b"").ok();
-            false
-        }
+        write_private(&mark, b"").ok();
+        false
     }
 }
 

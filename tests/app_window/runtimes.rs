@@ -1,17 +1,13 @@
 //! The card that brings jobs onto the GPU: what it says on each machine, and what its buttons do.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::library::survey::{Machine, SurveyNews};
 use safelight::app::runtimes::{Errand, RuntimeState};
 use safelight::runtimes::{Advice, Build, Gpu, Kind, Progress, Refusal};
-use safelight::telemetry::Device;
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::memory::{DeviceClass, DeviceFacts};
 
 use crate::harness::Bench;
 
@@ -35,27 +31,6 @@ fn get() -> Advice {
     Advice::Get { gpu: gpu(), build }
 }
 
-fn machine(advice: Advice) -> Machine {
-    Machine {
-        device: Device {
-            name: "CPU".into(),
-            facts: DeviceFacts {
-                class: DeviceClass::Cpu,
-                total_bytes: 96 << 30,
-                used_bytes: 0,
-                host_available_bytes: 96 << 30,
-            },
-            physical_bytes: 96 << 30,
-        },
-        kind: "cpu",
-        libtorch: Ok(PathBuf::from("/opt/libtorch")),
-        models: PathBuf::from("/home/somebody/models"),
-        free_bytes: Some(500_000_000_000),
-        is_writable: true,
-        advice,
-    }
-}
-
 /// What a thread that fetches says next: how far it is, or how it ended.
 type Said = Result<Progress, Result<bool, JobError>>;
 
@@ -64,11 +39,11 @@ fn bench(advice: Advice) -> (Bench, Sender<Said>, Receiver<Errand>) {
     let (say, said) = bounded::<Said>(8);
     let (asked, errands) = bounded(8);
     let mut bench = Bench::with(|startup| {
-        startup.library.survey = Arc::new(move |_, tell| {
-            tell(SurveyNews::Machine(Box::new(machine(advice.clone()))));
-        });
-        startup.fulfil_runtime = Arc::new(move |errand, _, cancel, report| {
-            asked.send(errand.clone()).unwrap();
+        startup.runtimes.advise = Arc::new(move |_| advice.clone());
+        startup.runtimes.fulfil = Arc::new(move |errand, _, cancel, report| {
+            asked
+                .send(errand.clone())
+                .expect("a file that can be written");
             loop {
                 match said.recv() {
                     Ok(Ok(progress)) => report(&progress),
@@ -78,13 +53,23 @@ fn bench(advice: Advice) -> (Bench, Sender<Said>, Receiver<Errand>) {
             }
         });
     });
+    bench.until("the machine is known", |bench| {
+        bench.app().runtimes.advice.is_some()
+    });
+    bench.settle();
+    let has_card = bench.has("AMD gfx1151 is not used");
     let model = bench.harness.get_by_role_and_label(Role::ComboBox, "Model");
     model.click();
     bench.settle();
     bench.press("First steps");
-    bench.until("the machine is known", |bench| {
-        bench.has("Running on the CPU")
+    bench.until("the page is there", |bench| {
+        bench.has("Welcome to Safelight")
     });
+    assert_eq!(
+        has_card,
+        bench.has("Safelight runs on the CPU"),
+        "the status line leads to the card where there is one"
+    );
     (bench, say, errands)
 }
 
@@ -93,6 +78,7 @@ fn one_button_gets_the_libtorch_for_the_gpu_and_tells_how_far_it_is() {
     let (mut bench, say, errands) = bench(get());
     bench.assert_shows("AMD gfx1151: Safelight runs on the CPU");
     bench.assert_shows("ROCm 7.14 of AMD, for gfx1151 serves it: about 1.3 GiB to download");
+    bench.assert_shows("has not yet run on any AMD GPU");
     bench.press("Get it");
     bench.until("it was asked for", |_| !errands.is_empty());
     let Errand::Get(build) = errands.recv().unwrap() else {

@@ -7,7 +7,6 @@ use egui_kittest::kittest::Queryable as _;
 use safelight::app::library::survey::{Fit, FitWord, Machine, SurveyNews};
 use safelight::app::models::FoundModels;
 use safelight::app::state::Page;
-use safelight::runtimes::Advice;
 use safelight::telemetry::Device;
 use safelight_core::catalog::known_models;
 use safelight_core::job::{JobError, JobErrorKind};
@@ -35,7 +34,6 @@ fn machine(is_writable: bool) -> Machine {
         models: PathBuf::from("/home/somebody/models"),
         free_bytes: Some(500_000_000_000),
         is_writable,
-        advice: Advice::NoGpu,
     }
 }
 

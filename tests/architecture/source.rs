@@ -87,11 +87,10 @@ pub fn literals(source: &str) -> Vec<Literal<'_>> {
         let rest = &source[start..];
         at = if rest.starts_with("//") {
             start + rest.find('\n').unwrap_or(rest.len())
-        } else if rest.starts_with('"') {
+        } else if let Some(text) = rest.strip_prefix('"') {
             let before = &source[..start];
             let hashes = before.len() - before.trim_end_matches('#').len();
             let opening = &before[..before.len() - hashes];
-            let text = &rest[1..];
             let length = if opening.ends_with('r') {
                 text.find(&format!("\"{}", "#".repeat(hashes)))
             } else {

@@ -25,7 +25,8 @@ use x11rb::wrapper::ConnectionExt as _;
 
 /// Wider than the window at its first start, and with a corner to see that nothing is cut off.
 const SCREEN: &str = "1440x900x24";
-const PATIENCE: Duration = Duration::from_mins(1);
+/// A clip takes more than a minute where the machine does much else.
+const PATIENCE: Duration = Duration::from_mins(5);
 /// Keys by their place on a keyboard, as X counts them.
 pub const CONTROL: u8 = 37;
 pub const ENTER: u8 = 36;

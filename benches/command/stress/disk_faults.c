@@ -119,25 +119,19 @@ static int may_make(const char *path) {
   return !(is("full") || is("short")) || allowed(0) == 0;
 }
 
-int open64(const char *path, int flags, ...) {
-  REAL(open64);
-  va_list rest;
-  va_start(rest, flags);
-  mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
-  va_end(rest);
-  if (flags & O_CREAT && !may_make(path)) return -1;
-  return real(path, flags, mode);
-}
+#define OPENS(name) \
+  int name(const char *path, int flags, ...) { \
+    REAL(name); \
+    va_list rest; \
+    va_start(rest, flags); \
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0; \
+    va_end(rest); \
+    if (flags & O_CREAT && !may_make(path)) return -1; \
+    return real(path, flags, mode); \
+  }
 
-int open(const char *path, int flags, ...) {
-  REAL(open);
-  va_list rest;
-  va_start(rest, flags);
-  mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
-  va_end(rest);
-  if (flags & O_CREAT && !may_make(path)) return -1;
-  return real(path, flags, mode);
-}
+OPENS(open64)
+OPENS(open)
 
 int mkdir(const char *path, mode_t mode) {
   REAL(mkdir);

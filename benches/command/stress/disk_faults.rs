@@ -172,7 +172,7 @@ impl Trial<'_> {
         self.faults.arm(self.user, kind, at)?;
         let ended = self.user.run(&arguments())?;
         tally.tried += 1;
-        let mut found = self.judge_words(&ended);
+        let mut found = Self::judge_words(&ended);
         // A share stays as it is; elsewhere somebody made room.
         if kind != "nolock" {
             self.user.variables.clear();
@@ -210,7 +210,7 @@ impl Trial<'_> {
     }
 
     /// A failure says why, and is the disk's.
-    fn judge_words(&self, ended: &Ended) -> Vec<String> {
+    fn judge_words(ended: &Ended) -> Vec<String> {
         let mut found = Vec::new();
         let failed = ended.events.iter().find(|event| event["event"] == "failed");
         if ended.errors.contains("panicked") {

@@ -236,8 +236,11 @@ fn start_hog(group: &Group, mib: u64) -> Result<Child> {
 
 /// When the other program had all that it wants, and when the job waited; none where it did not.
 fn until_it_waits(running: &Running, hog: &mut Child) -> (Option<Instant>, Option<Instant>) {
-    let said = hog.stdout.take().map(|mut said| {
-        thread::spawn(move || said.read_exact(&mut [0; 4]).is_ok().then(Instant::now))
+    let said = hog.stdout.take().and_then(|mut said| {
+        let listen = move || said.read_exact(&mut [0; 4]).is_ok().then(Instant::now);
+        let thread = thread::Builder::new().name("listens to the hog".to_owned());
+        // Without it the time that it took is not known, and the wait ends all the same.
+        thread.spawn(listen).ok()
     });
     let begin = Instant::now();
     let mut waits = None;

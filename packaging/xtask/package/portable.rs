@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::failure::{Doing as _, Failure, Result};
 
-/// The newest glibc that a release may ask for: that of Ubuntu 22.04. Debian 12 and Fedora 36 have newer ones.
+/// The newest glibc that a release may ask for: that of Ubuntu 22.04 and Fedora 36. Debian 12 has a newer one.
 const NEWEST: Glibc = Glibc(2, 35);
 
 /// A version of glibc.

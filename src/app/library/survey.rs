@@ -21,7 +21,6 @@ use crate::app::form::whole_form;
 use crate::app::inputs::Sources;
 use crate::app::library::words;
 use crate::app::memory::course::Course;
-use crate::runtimes::{Advice, Overview};
 use crate::telemetry::{self, Device, DeviceQuery, Roots, host};
 use crate::worker::Estimates;
 
@@ -72,8 +71,6 @@ pub struct Machine {
     pub models: PathBuf,
     pub free_bytes: Option<u64>,
     pub is_writable: bool,
-    /// What to do so that jobs run on the GPU.
-    pub advice: Advice,
 }
 
 pub struct SurveyWish {
@@ -139,7 +136,6 @@ pub fn examine(paths: Paths) -> Examine {
             is_writable: can_write(&models),
             models,
             device: device.clone(),
-            advice: Overview::of_this_user(&paths, settings).advice,
         };
         tell(SurveyNews::Machine(Box::new(machine)));
         let judge = Judge {

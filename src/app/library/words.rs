@@ -42,7 +42,7 @@ pub(super) const SIZE_UNKNOWN: &str = "Its size is known after the download";
 
 pub(super) fn no_libtorch_advice() -> String {
     format!(
-        "Run `safelight runtime install`, or choose a folder with libtorch {LIBTORCH_VERSION} in the settings"
+        "Install Safelight again (from source: `cargo xtask setup`), or choose a folder with libtorch {LIBTORCH_VERSION} in the settings"
     )
 }
 

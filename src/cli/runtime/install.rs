@@ -49,7 +49,7 @@ fn fetched(args: &InstallArgs, surroundings: &Surroundings) -> Result<u8, JobErr
     let has_gpu = machine.gpus.iter().any(|gpu| gpu.kind == build.kind);
     let place = place(args)?;
     let to = folder(&surroundings.paths).join(&build.id);
-    let from = args.from.as_deref().or(build.address());
+    let from = args.from.as_deref().or_else(|| build.address());
     if !args.json {
         let size = size_text(build.download_mb * 1_000_000);
         say(&format!(
@@ -161,6 +161,10 @@ fn wanted(
         Advice::NoGpu => refuse(
             "no GPU was found, so there is nothing to install for one".to_owned(),
             "Name a build to install it all the same".to_owned(),
+        ),
+        Advice::CpuChosen => refuse(
+            "the setting runtime.device chooses the CPU".to_owned(),
+            "Name a build to install it all the same, or choose another device".to_owned(),
         ),
         Advice::Served { gpu } => refuse(
             format!("the libtorch in use is for {} already", gpu.name),

@@ -1,7 +1,7 @@
 //! Downloads from servers that drop, stall, lie and corrupt.
 
 #[path = "../../../tests/common/server.rs"]
-mod server;
+pub(crate) mod server;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;

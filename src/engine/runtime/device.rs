@@ -137,9 +137,7 @@ impl Runtime {
                 wanted,
                 found: format!("only the CPU, because {reason}"),
             }),
-            (_, Ok((half, _))) => {
-                Ok(open(half, 0).unwrap_or_else(|problem| Self::instead(problem)))
-            }
+            (_, Ok((half, _))) => Ok(open(half, 0).unwrap_or_else(Self::instead)),
             (_, Err(NoGpu::Unusable(problem))) => Ok(Self::instead(problem)),
             (_, Err(reason)) => Ok(Self::cpu(&format!("because {reason}"))),
         }
@@ -147,9 +145,10 @@ impl Runtime {
 
     /// The CPU in the place of a GPU that has this problem.
     fn instead(problem: String) -> Self {
+        let cpu = Self::cpu(&format!("because {problem}"));
         Self {
-            gpu_problem: Some(problem.clone()),
-            ..Self::cpu(&format!("because {problem}"))
+            gpu_problem: Some(problem),
+            ..cpu
         }
     }
 

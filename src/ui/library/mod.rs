@@ -4,7 +4,7 @@
 
 mod details;
 mod list;
-mod runtime;
+pub(super) mod runtime;
 pub(super) mod welcome;
 mod words;
 

@@ -169,7 +169,8 @@ fn machine_ui(ui: &mut Ui, view: &mut View<'_>) {
         } else {
             palette(ui).text
         };
-        wide_note(ui, &words::device(&machine), colour);
+        let has_idle_gpu = view.app.runtimes.idle_gpu().is_some();
+        wide_note(ui, &words::device(&machine, has_idle_gpu), colour);
         if let Some(free) = machine.free_bytes {
             wide_note(ui, &words::disk(free), palette(ui).text);
         }

@@ -7,7 +7,6 @@ use safelight_core::model::ModelSpec;
 use safelight_core::units::{gib_text, rough_text, seconds_text, size_text};
 
 use crate::app::library::survey::{Fit, FitWord, Machine};
-use crate::runtimes::Advice;
 
 pub const TITLE: &str = "Models";
 pub const CLOSE: &str = "Close the models";
@@ -192,7 +191,8 @@ pub fn not_writable(folder: &str) -> String {
     )
 }
 
-pub fn device(machine: &Machine) -> String {
+/// `has_idle_gpu`: there is one that jobs do not use yet.
+pub fn device(machine: &Machine, has_idle_gpu: bool) -> String {
     let facts = &machine.device.facts;
     let memory = gib_text(facts.total_bytes);
     let name = &machine.device.name;
@@ -204,7 +204,7 @@ pub fn device(machine: &Machine) -> String {
             format!("{name}, a graphics card with {memory} GiB of its own memory.")
         }
         // The card above says what to do about it.
-        DeviceClass::Cpu if machine.advice != Advice::NoGpu => {
+        DeviceClass::Cpu if has_idle_gpu => {
             format!("Running on the CPU, which is slow, with {memory} GiB of memory.")
         }
         DeviceClass::Cpu => format!(

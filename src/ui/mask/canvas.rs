@@ -119,7 +119,7 @@ fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Res
     let (events, held, place) = ui.input(|input| {
         let pointer = &input.pointer;
         let held = buttons.into_iter().find(|it| pointer.button_down(*it));
-        let place = pointer.press_origin().or(pointer.latest_pos());
+        let place = pointer.press_origin().or_else(|| pointer.latest_pos());
         (input.events.clone(), held, place)
     });
     let panel = &view.panels.mask;

@@ -213,8 +213,8 @@ fn facts_text(lora: &FoundLora) -> String {
     if let Some(card) = &lora.card {
         facts.push(card.made_for.clone());
         facts.push(card.algorithms.join(" and "));
-        facts.extend(card.ranks.last().map(|rank| words::rank(rank)));
-        facts.extend(card.expert.map(|expert| words::expert(expert)));
+        facts.extend(card.ranks.last().map(words::rank));
+        facts.extend(card.expert.map(words::expert));
         facts.extend(card.trained_words.first().map(|word| format!("“{word}”")));
     }
     facts.push(size_text(lora.bytes));

@@ -6,20 +6,20 @@ mod words;
 
 use egui::{Button, ProgressBar, RichText, Ui};
 
-use crate::app::commands::{DesktopCommand, RuntimeCommand};
+use crate::app::commands::{AppCommand, DesktopCommand, RuntimeCommand};
 use crate::app::notices::sentence;
 use crate::app::runtimes::RuntimeState;
-use crate::runtimes::{Advice, Progress, Refusal};
+use crate::app::state::Page;
+use crate::runtimes::{Advice, Kind, Progress, Refusal, folder};
 use crate::ui::widgets::{card, palette, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn runtime_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let machine = view.app.library.survey.machine.as_ref();
-    let Some(advice) = machine.map(|machine| machine.advice.clone()) else {
+    let Some(advice) = view.app.runtimes.advice.clone() else {
         return;
     };
     let is_done = view.app.runtimes.state == RuntimeState::Done;
-    if matches!(advice, Advice::NoGpu | Advice::Served { .. }) && !is_done {
+    if advice.idle_gpu().is_none() && !is_done {
         return;
     }
     let colour = if is_done {
@@ -35,8 +35,13 @@ pub(super) fn runtime_ui(ui: &mut Ui, view: &mut View<'_>) {
             }
             (Advice::Get { gpu, build }, _) => {
                 ui.label(RichText::new(words::on_cpu(&gpu.name)).color(colour));
-                wide_note(ui, &words::get(build), palette(ui).text);
-                wide_note(ui, words::NOT_TRIED, palette(ui).weak);
+                let folder = view.app.cx.paths.as_ref().map(folder).unwrap_or_default();
+                let folder = folder.join(&build.id).display().to_string();
+                wide_note(ui, &words::get(build, &folder), palette(ui).text);
+                wide_note(ui, words::TRIED, palette(ui).weak);
+                if build.kind == Kind::Rocm {
+                    wide_note(ui, words::NEVER_ON_AMD, palette(ui).weak);
+                }
                 follow_ui(ui, view, words::GET, words::GET_HOVER);
             }
             (Advice::Use { gpu, id }, _) => {
@@ -48,10 +53,24 @@ pub(super) fn runtime_ui(ui: &mut Ui, view: &mut View<'_>) {
                 ui.label(RichText::new(words::on_cpu(&gpu.name)).color(colour));
                 mend_ui(ui, view, refusal);
             }
-            (Advice::NoGpu | Advice::Served { .. }, _) => {}
+            (Advice::NoGpu | Advice::CpuChosen | Advice::Served { .. }, _) => {}
         }
     });
     ui.add_space(theme::GAP);
+}
+
+/// Beside what the status line says of the device: that a GPU is idle, and the way to the card.
+pub(in crate::ui) fn idle_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let is_done = view.app.runtimes.state == RuntimeState::Done;
+    let is_wanted = !is_done && view.app.cx.page != Page::Welcome;
+    let Some(gpu) = view.app.runtimes.idle_gpu().filter(|_| is_wanted) else {
+        return;
+    };
+    let text = RichText::new(words::idle(&gpu.name)).small();
+    let button = Button::new(text.color(palette(ui).amber)).frame_when_inactive(false);
+    if ui.add(button).on_hover_text(words::IDLE_HOVER).clicked() {
+        view.push(AppCommand::Show(Page::Welcome));
+    }
 }
 
 /// The button that does what is advised, or how far it is.

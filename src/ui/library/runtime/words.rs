@@ -5,13 +5,16 @@ use safelight_core::units::size_text;
 use crate::runtimes::Build;
 
 pub const DONE: &str = "The new libtorch is installed. The next job uses it";
+pub const IDLE_HOVER: &str = "See how jobs get onto this GPU";
 pub const GET: &str = "Get it";
 pub const GET_HOVER: &str =
     "Download it, try whether it computes right, and use it. The one in use stays on the disk";
 pub const USE: &str = "Use it";
 pub const USE_HOVER: &str =
     "Try whether it computes right, and use it. The one in use stays on the disk";
-pub const NOT_TRIED: &str = "It is tried in a process of its own before jobs get it. Safelight itself has not yet run on an AMD GPU.";
+pub const TRIED: &str =
+    "It is tried in a process of its own before jobs get it. The one in use stays on the disk.";
+pub const NEVER_ON_AMD: &str = "Safelight has not yet run on any AMD GPU.";
 pub const ASKING: &str = "Asking for sizes…";
 pub const UNPACKING: &str = "Unpacking…";
 pub const TRYING: &str = "Trying whether it computes right…";
@@ -25,9 +28,13 @@ pub fn on_cpu(gpu: &str) -> String {
     format!("{gpu}: Safelight runs on the CPU")
 }
 
-pub fn get(build: &Build) -> String {
+pub fn idle(gpu: &str) -> String {
+    format!("{gpu} is not used")
+}
+
+pub fn get(build: &Build, folder: &str) -> String {
     format!(
-        "{} serves it: about {} to download, under the licences of its makers.",
+        "{} serves it: about {} to download, under the licences of its makers, into {folder}.",
         build.name,
         size_text(build.download_mb * 1_000_000)
     )
