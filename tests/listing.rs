@@ -51,6 +51,20 @@ fn run(home: &Home, args: &[&str]) -> Output {
     home.safelight().args(args).output().unwrap()
 }
 
+#[test]
+fn what_a_killed_program_left_half_written_is_gone_behind_the_next_start() {
+    let home = Home::new();
+    // No process has this number.
+    let left = ["data/safelight/telemetry/.1.json", "Videos/Safelight/.safelight-0"]
+        .map(|name| home.path().join(format!("{name}.4194305.partial")));
+    for path in &left {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "{").unwrap();
+    }
+    run(&home, &["models", "--json"]);
+    assert!(left.iter().all(|path| !path.exists()));
+}
+
 /// The one JSON object that a command prints.
 fn object(output: &Output) -> Value {
     let text = String::from_utf8(output.stdout.clone()).unwrap();

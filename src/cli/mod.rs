@@ -68,6 +68,7 @@ pub fn main() -> ExitCode {
         });
     log::start();
     let surroundings = Surroundings::of_this_user();
+    surroundings.remove_partials();
     starting::passed("settings read");
     match arguments.command {
         Some(Command::Generate(args)) => generate::run(*args, &surroundings),

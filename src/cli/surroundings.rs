@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use safelight_core::files::remove_partials;
 use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings, own_runtime};
 
 use crate::telemetry::Roots;
@@ -36,6 +37,14 @@ impl Surroundings {
             .iter()
             .map(|err| format!("{err}; the defaults are used"));
         broken.chain(self.loaded.warnings.iter().cloned()).collect()
+    }
+
+    /// Removes what programs that were killed left half-written where this one writes.
+    pub fn remove_partials(&self) {
+        let results = self.settings().result_folders(&self.paths);
+        for folder in self.paths.written().iter().chain(&results) {
+            remove_partials(folder);
+        }
     }
 
     pub fn settings(&self) -> &Settings {

@@ -111,6 +111,24 @@ pub fn partial_path(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}.partial", std::process::id()))
 }
 
+/// The process that wrote under a [`partial_path`].
+fn writer_of(partial: &Path) -> Option<u32> {
+    let name = partial.file_name()?.to_str()?;
+    let named = name.strip_prefix('.')?.strip_suffix(".partial")?;
+    named.rsplit_once('.')?.1.parse().ok()
+}
+
+/// Removes from a folder what processes that are no more have left half-written under a [`partial_path`].
+pub fn remove_partials(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let is_dead = |writer: u32| !fs::exists(format!("/proc/{writer}")).is_ok_and(|there| there);
+        if writer_of(&path).is_some_and(is_dead) && fs::remove_file(&path).is_ok() {
+            tracing::info!("removed a half-written file: {}", path.display());
+        }
+    }
+}
+
 /// Writes `bytes` to `path` as a whole or not at all.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_whole(path, bytes, &mut File::options())
@@ -254,6 +272,26 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_a_killed_program_left_half_written_goes_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut dead = std::process::Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        let at = |name: String| folder.path().join(name);
+        let mine = partial_path(&at("a.json".to_owned()));
+        let left = at(format!(".a.json.{}.partial", dead.id()));
+        let others = ["a.json", ".a.partial", "a.json.1.partial", ".a.b.partial"];
+        let kept = others.map(|name| at(name.to_owned()));
+        for path in kept.iter().chain([&mine, &left]) {
+            fs::write(path, "half").unwrap();
+        }
+        remove_partials(folder.path());
+        assert!(!left.exists());
+        assert!(mine.exists(), "its writer lives");
+        assert!(kept.iter().all(|path| path.exists()));
+        remove_partials(&at("nowhere".to_owned()));
     }
 
     #[test]

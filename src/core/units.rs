@@ -61,8 +61,8 @@ pub fn duration_text(secs: f64) -> String {
 pub fn rough_text(secs: u64) -> String {
     let rounded = |unit: u64| (secs + unit / 2) / unit;
     match secs {
-        0..90 => format!("{secs} s"),
-        90..5400 => format!("{} min", rounded(60)),
+        0..60 => format!("{secs} s"),
+        60..5400 => format!("{} min", rounded(60)),
         5400..172_800 => format!("{} h", rounded(3600)),
         _ => format!("{} days", rounded(86_400)),
     }
@@ -150,8 +150,8 @@ mod tests {
     #[test]
     fn durations_read_like_words() {
         assert_eq!(duration_text(7.6), "8 s");
-        let rough = [14, 1500, 50_400, 250_000].map(rough_text);
-        assert_eq!(rough, ["14 s", "25 min", "14 h", "3 days"]);
+        let rough = [14, 81, 1500, 50_400, 250_000].map(rough_text);
+        assert_eq!(rough, ["14 s", "1 min", "25 min", "14 h", "3 days"]);
         assert_eq!(duration_text(125.0), "2 min 5 s");
         assert_eq!(duration_text(4200.0), "1 h 10 min");
         assert_eq!(duration_text(f64::NAN), "0 s");

@@ -18,6 +18,7 @@ use safelight_core::job::DeviceChoice;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use tracing_subscriber::EnvFilter;
 
+use crate::kernels;
 use crate::probe::{self, ProbeArguments};
 use crate::runtime::RuntimeError;
 use crate::serve::{Outgoing, serve};
@@ -176,6 +177,7 @@ fn read_commands(commands: &Sender<EngineCommand>) {
 /// one more place to hang. A process that is killed runs none, and nothing in it is worth keeping.
 fn end_at_the_latest() {
     thread::sleep(GRACE);
+    kernels::forget_tries();
     kill_this_process();
 }
 

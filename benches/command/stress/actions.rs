@@ -52,6 +52,7 @@ const REFUSED: i32 = 2;
 /// those that a model refuses.
 pub(super) fn all(
     user: &User,
+    device: &str,
     models: &[PathBuf],
     is_wanted: impl Fn(&str) -> bool,
 ) -> Result<(Vec<Action>, Vec<String>)> {
@@ -98,9 +99,10 @@ pub(super) fn all(
                 &["--prompts-file", "../prompts.txt", "--out", "each.gif"],
             ),
         ] {
-            let mut arguments: Vec<OsString> = ["generate", "--json", "--device", "cpu", "--model"]
-                .map(Into::into)
-                .to_vec();
+            let mut arguments: Vec<OsString> =
+                ["generate", "--json", "--device", device, "--model"]
+                    .map(Into::into)
+                    .to_vec();
             arguments.push(model.into());
             arguments.extend(["--seed", "3", "--steps", "6"].map(Into::into));
             if model != shipped {

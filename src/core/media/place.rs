@@ -10,10 +10,34 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::MediaError;
+use crate::files::{partial_path, remove_partials};
 
-/// Tells whether a file could be written at `path` now, without leaving anything behind.
+/// Tells whether a file could be written at `path` now, without leaving anything behind, and removes what a killed
+/// program left half-written there.
 pub(super) fn check_place(path: &Path) -> Result<(), MediaError> {
-    Pending::new(path).map(drop)
+    check_target(path)?;
+    let folder = folder_of(path);
+    let made = make_folder(folder)?;
+    // Without a name where the system can: nothing stays of it, whoever is killed.
+    let tried = tempfile::tempfile_in(folder).map_err(|err| not_created(err, folder));
+    if made {
+        remove_made(Some(folder));
+    } else {
+        remove_partials(folder);
+    }
+    tried.map(drop)
+}
+
+/// Why a folder that is there takes no new file.
+fn not_created(err: io::Error, folder: &Path) -> MediaError {
+    match err.kind() {
+        // It is one that takes no files, as in /proc.
+        io::ErrorKind::NotFound => MediaError::Denied {
+            action: "write into the folder",
+            path: folder.to_path_buf(),
+        },
+        _ => MediaError::from_io("write into the folder", err, folder),
+    }
 }
 
 /// Refuses what must not be replaced by a file.
@@ -84,17 +108,7 @@ impl Pending {
         let made = make_folder(folder)?.then(|| folder.to_path_buf());
         let (partial, file) = create_partial(folder).map_err(|err| {
             remove_made(made.as_deref());
-            match err.kind() {
-                // The folder is there: it is one that takes no files, as in /proc.
-                io::ErrorKind::NotFound => {
-                    let path = folder.to_path_buf();
-                    MediaError::Denied {
-                        action: "write into the folder",
-                        path,
-                    }
-                }
-                _ => MediaError::from_io("write into the folder", err, folder),
-            }
+            not_created(err, folder)
         })?;
         Ok(Self {
             file: Some(file),
@@ -228,10 +242,7 @@ fn create_partial(folder: &Path) -> io::Result<(PathBuf, File)> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     loop {
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let partial = folder.join(format!(
-            ".safelight-{}-{number}.partial",
-            std::process::id()
-        ));
+        let partial = partial_path(&folder.join(format!("safelight-{number}")));
         match File::create_new(&partial) {
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
             created => return created.map(|file| (partial, file)),
@@ -242,6 +253,19 @@ fn create_partial(folder: &Path) -> io::Result<(PathBuf, File)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_that_is_checked_is_rid_of_what_a_killed_program_left() {
+        let folder = tempfile::tempdir().unwrap();
+        // No process has this number.
+        let left = folder.path().join(".safelight-2.4194305.partial");
+        let pending = Pending::new(&folder.path().join("b.png")).unwrap();
+        fs::write(&left, b"half").unwrap();
+        check_place(&folder.path().join("a.png")).unwrap();
+        assert!(!left.exists());
+        assert!(pending.partial.exists());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn a_dropped_file_leaves_nothing_and_the_old_one_stays() {

@@ -10,7 +10,7 @@ labelled! {
     #[serde(rename_all = "snake_case")]
     pub enum Component {
         Transformer = "transformer",
-        Vae = "autoencoder",
+        Vae = "VAE",
         TextEncoder = "text encoder",
         #[serde(rename = "text_encoder_2")]
         TextEncoder2 = "second text encoder",

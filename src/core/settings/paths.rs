@@ -158,6 +158,18 @@ impl Paths {
         self.data.with_file_name("Trash")
     }
 
+    /// Folders that the app writes its own files into.
+    pub fn written(&self) -> Vec<PathBuf> {
+        let mut folders = vec![self.telemetry(), self.thumbnails(), self.kernels()];
+        folders.extend([&self.config, &self.data, &self.cache].map(Clone::clone));
+        folders
+    }
+
+    /// Kernels compiled for this machine's GPU.
+    pub fn kernels(&self) -> PathBuf {
+        self.cache.join("kernels")
+    }
+
     pub fn log_file(&self) -> PathBuf {
         self.data.join("safelight.log")
     }

@@ -28,6 +28,7 @@ pub(crate) use block_twins::IQ4_VALUES;
 pub(crate) use copies::{Copies, Lane as CopyLane, Mark};
 pub use error::KernelError;
 pub use loaded::{line, status};
+pub(crate) use store::forget_tries;
 pub use terms::{Gate, Norm, TokenRows};
 
 use loaded::{kernels_for, kernels_of};

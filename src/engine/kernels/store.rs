@@ -5,8 +5,28 @@
 use std::fs;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
+use safelight_core::files::write_atomically;
 use safelight_core::settings::Paths;
+
+/// How long a check that never ended is held against a binary: it may have been killed with the whole machine.
+const COUNTED_FOR: Duration = Duration::from_hours(24);
+/// The checks that this process is in, with the tries before each.
+static TRIES: Mutex<Vec<(PathBuf, u32)>> = Mutex::new(Vec::new());
+
+/// This process ends because the app is gone: that is no fault of the kernels that it checks.
+pub(crate) fn forget_tries() {
+    let mut going_on = TRIES.lock().unwrap_or_else(PoisonError::into_inner);
+    forget(going_on.drain(..));
+}
+
+fn forget(tries: impl Iterator<Item = (PathBuf, u32)>) {
+    for (path, before) in tries {
+        Stored::put(&path, before.to_string().as_bytes());
+    }
+}
 
 /// The files of one binary.
 pub(super) struct Stored {
@@ -17,7 +37,7 @@ pub(super) struct Stored {
 impl Stored {
     /// `what` is all that the binary depends on; `name` is for people. `None` without a home folder.
     pub(super) fn of_this_user(name: &str, what: &[&str]) -> Option<Self> {
-        let folder = Paths::of_this_user()?.cache.join("kernels");
+        let folder = Paths::of_this_user()?.kernels();
         Some(Self::under(&folder, name, what))
     }
 
@@ -53,27 +73,33 @@ impl Stored {
 
     /// How many checks began and never ended: each took the engine with it.
     pub(super) fn tries(&self) -> u32 {
+        let written = fs::metadata(&self.tries).and_then(|meta| meta.modified());
+        let is_old = written.is_ok_and(|written| {
+            let age = SystemTime::now().duration_since(written);
+            age.is_ok_and(|age| age > COUNTED_FOR)
+        });
         let text = fs::read_to_string(&self.tries).unwrap_or_default();
-        text.trim().parse().unwrap_or(0)
+        text.trim().parse().ok().filter(|_| !is_old).unwrap_or(0)
     }
 
     pub(super) fn begin_try(&self) {
-        Self::put(&self.tries, (self.tries() + 1).to_string().as_bytes());
+        let before = self.tries();
+        let mut going_on = TRIES.lock().unwrap_or_else(PoisonError::into_inner);
+        going_on.push((self.tries.clone(), before));
+        Self::put(&self.tries, (before + 1).to_string().as_bytes());
     }
 
     pub(super) fn end_try(&self) {
+        let mut going_on = TRIES.lock().unwrap_or_else(PoisonError::into_inner);
+        going_on.retain(|(path, _)| *path != self.tries);
         fs::remove_file(&self.tries).ok(); // At worst the next start counts one try too many.
     }
 
     /// Another engine may read or write the same file.
     fn put(path: &Path, bytes: &[u8]) {
         let Some(folder) = path.parent() else { return };
-        let partial = path.with_extension(format!("{}.partial", std::process::id()));
-        let written = fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&partial, bytes))
-            .and_then(|()| fs::rename(&partial, path));
+        let written = fs::create_dir_all(folder).and_then(|()| write_atomically(path, bytes));
         if let Err(err) = written {
-            fs::remove_file(&partial).ok();
             tracing::debug!("{} could not be written: {err}", path.display());
         }
     }
@@ -124,6 +150,26 @@ mod tests {
         stored.begin_try();
         assert_eq!(stored.tries(), 2);
         stored.end_try();
+        assert_eq!(stored.tries(), 0);
+    }
+
+    #[test]
+    fn a_check_that_ends_with_the_app_or_was_long_ago_is_not_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let stored = Stored::under(dir.path(), "sm_90", &["source"]);
+        stored.begin_try();
+        stored.begin_try();
+        // Other tests are in checks of theirs.
+        forget(
+            TRIES
+                .lock()
+                .unwrap()
+                .extract_if(.., |(path, _)| *path == stored.tries),
+        );
+        assert_eq!(stored.tries(), 1);
+        let long_ago = SystemTime::now() - COUNTED_FOR - Duration::from_mins(1);
+        let file = fs::File::options().write(true).open(&stored.tries).unwrap();
+        file.set_modified(long_ago).unwrap();
         assert_eq!(stored.tries(), 0);
     }
 

@@ -95,7 +95,7 @@ pub fn part(name: &str) -> &'static str {
     match name {
         "transformer" => "transformer",
         "transformer_2" => "transformer for low noise",
-        "vae" => "autoencoder",
+        "vae" => "VAE",
         "text_encoder" => "text encoder",
         "text_encoder_2" => "second text encoder",
         _ => "image encoder",
