@@ -1,11 +1,12 @@
 //! FramePack at full size: a step of a section, the decoding of one, and Llama.
 
-use safelight_core::networks::{FramePackTransformerConfig, HunyuanVaeConfig, LlamaConfig};
-use safelight_core::tokens::HunyuanPrompt;
+use safelight_core::families::framepack::LANGUAGE;
+use safelight_core::networks::{FramePackTransformerConfig, HunyuanVaeConfig, LanguageConfig};
+use safelight_core::tokens::HUNYUAN_PROMPT;
 use safelight_engine::error::EngineError;
 use safelight_engine::families::framepack::{FramePackTransformer, History, Layout};
 use safelight_engine::hooks::NoHooks;
-use safelight_engine::text::LlamaEncoder;
+use safelight_engine::text::LanguageEncoder;
 use safelight_engine::vae::{HunyuanVaeDecoder, Tiling};
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
@@ -153,16 +154,16 @@ fn vae_decode(bench: &Bench, frames: i64, is_tiled: bool) -> Result<Measured, En
 
 /// Llama 3 with 8 billion weights, as far as it is read.
 fn llama(bench: &Bench) -> Result<Measured, EngineError> {
-    let config: LlamaConfig = from_json(if bench.small {
+    let config: LanguageConfig = from_json(if bench.small {
         json!({"vocab_size": 1000, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4,
             "num_attention_heads": 4, "num_key_value_heads": 2, "rope_theta": 500_000.0})
     } else {
         json!({"vocab_size": 128_320, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
             "num_attention_heads": 32, "num_key_value_heads": 8, "rope_theta": 500_000.0})
     })?;
-    let num_layers = config.num_read_layers();
-    let encoder = bench.built(LlamaEncoder::new(&config, num_layers, &bench.weights))?;
-    let length = HunyuanPrompt::LENGTH as i64;
+    let config = LANGUAGE.of(config).map_err(EngineError::internal)?;
+    let encoder = bench.built(LanguageEncoder::new(&config, &bench.weights))?;
+    let length = HUNYUAN_PROMPT.length() as i64;
     let ids = bench.random_ids(config.vocab_size.min(128_000), length);
     let mask = Tensor::ones([1, length], (Kind::Int64, Device::Cpu));
     bench.timed_answer(&mut || encoder.forward(&ids, &mask, &NoHooks))

@@ -67,6 +67,7 @@ pub const GGUF: &[&str] = &[
     "tokenizer.ggml.model",
     "t5encoder",
     "llama",
+    "qwen2",
     "blk.0.attn_norm.weight",
     "token_embd.weight",
     "\u{9}\0\0\0",

@@ -13,7 +13,7 @@ use crate::networks::{self, KindRule};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TensorKind {
-    /// The id of a family, the short name of a relative or of an encoder (`umt5`, `t5`, `clip`, `llama`, `vision`), or empty.
+    /// The id of a family, the short name of a relative or of an encoder (`umt5`, `t5`, `clip`, `llama`, `qwen`, `gemma`, `vision`), or empty.
     pub family: &'static str,
     /// `transformer`, `text_encoder`, `image_encoder`, `vae`, `tiny_decoder`, `adapter`, `lora`, or empty.
     pub role: &'static str,

@@ -212,6 +212,7 @@ fn instead(weights: &WeightSet) -> &'static str {
         ("llama", _) => {
             "llava_llama3_fp8_scaled.safetensors from Comfy-Org/HunyuanVideo_repackaged"
         }
+        ("qwen", _) => "qwen_3_4b.safetensors from Comfy-Org/z_image_turbo",
         ("vision", _) => "clip_vision_h.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged",
         _ => "the same weights as fp16, bf16, fp8 or GGUF",
     }

@@ -16,7 +16,7 @@ use crate::library::companions::wanted::TokenizerForm;
 use crate::model::CatalogError;
 use crate::model::configs::read_capped;
 use crate::tokens::spiece::{GGUF_PIECES, SPIECE_TENSOR, bytes_inside, count_pieces};
-use crate::tokens::{GGUF_PAIRS, SPLITTERS};
+use crate::tokens::{GGUF_PAIRS, PACKED_MERGES, SPLITTERS, TokensError, packed_ids};
 
 /// UMT5's has 17 MB.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
@@ -94,6 +94,7 @@ pub(crate) fn is_place(place: &Path) -> bool {
     if place.is_dir() {
         FILES.iter().any(|name| place.join(name).is_file())
             || PAIRS.iter().all(|name| place.join(name).is_file())
+            || place.join(PACKED_MERGES).is_file()
     } else {
         Header::open(place).is_ok_and(|(_, header)| match &header.gguf {
             Some(metadata) => of_gguf(metadata).is_some(),
@@ -122,7 +123,7 @@ pub(crate) fn check(
                     .to_owned()
             }
             TokenizerForm::Pairs => {
-                "this tokenizer has pieces with scores, but one of merged pairs is needed, as CLIP and Llama have"
+                "this tokenizer has pieces with scores, but one of merged pairs is needed, as CLIP, Llama and Qwen have"
                     .to_owned()
             }
         }));
@@ -155,6 +156,13 @@ impl Tokenizer {
         } else if vocab.exists() && merges.exists() {
             let Vocabulary { num_ids, form } = read_sound(&vocab)?;
             (Some(Self { num_ids, form }), vocab)
+        } else if place.join(PACKED_MERGES).exists() {
+            let num_ids = packed_ids(place).map_err(|err| match err {
+                TokensError::File(err) => err,
+                TokensError::Request { reason } => CatalogError::config(reason, place),
+            })?;
+            let form = TokenizerForm::Pairs;
+            (Some(Self { num_ids, form }), place.join(PACKED_MERGES))
         } else if spiece.exists() {
             let text = read_capped(&spiece, MAX_TOKENIZER_BYTES)?;
             (of_pieces(count_pieces(&text)), spiece)
@@ -172,10 +180,10 @@ impl Tokenizer {
     }
 
     /// Whether a tokenizer that lies anywhere is likely of a vocabulary: an embedding has spare rows and such for
-    /// marks that a `spiece.model` does not count, but those are fewer than its words.
+    /// marks that a `spiece.model` does not count, but those are few. Llama's words are 84 in 100 of Qwen's.
     pub(crate) fn is_of_vocabulary(self, vocab_size: i64) -> bool {
         let rows = vocab_size.unsigned_abs();
-        self.num_ids <= rows && self.num_ids.saturating_mul(2) >= rows
+        self.num_ids <= rows && self.num_ids.saturating_mul(8) >= rows.saturating_mul(7)
     }
 }
 
@@ -234,6 +242,23 @@ fn read_in_weights(path: &Path) -> Result<Option<Tokenizer>, CatalogError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_shipped_tokenizer_of_qwen_is_known_and_llamas_is_not_taken_for_it() {
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/tokenizers/qwen");
+        assert!(is_place(&shipped));
+        let found = Tokenizer::read(&shipped).unwrap();
+        assert_eq!(found.form, TokenizerForm::Pairs);
+        assert_eq!(found.num_ids, 151_643);
+        let (qwen, llama) = (151_936, 128_320);
+        check(&shipped, qwen, TokenizerForm::Pairs).unwrap();
+        assert!(found.is_of_vocabulary(qwen) && !found.is_of_vocabulary(llama));
+        let of_llama = Tokenizer {
+            num_ids: 128_256,
+            ..found
+        };
+        assert!(of_llama.is_of_vocabulary(llama) && !of_llama.is_of_vocabulary(qwen));
+    }
 
     #[test]
     fn pieces_are_counted_and_damage_is_no_panic() {

@@ -20,6 +20,8 @@ pub(crate) enum PartKind {
     ClipVision,
     Siglip,
     Llama,
+    /// Qwen 2.5 and 3.
+    Qwen,
     /// For previews.
     TinyDecoder,
 }
@@ -30,7 +32,9 @@ impl PartKind {
         match component {
             Component::Transformer => false,
             Component::Vae => matches!(self, Self::WanVae | Self::KlVae | Self::VideoVae),
-            Component::TextEncoder => matches!(self, Self::Umt5 | Self::Clip | Self::Llama),
+            Component::TextEncoder => {
+                matches!(self, Self::Umt5 | Self::Clip | Self::Llama | Self::Qwen)
+            }
             Component::TextEncoder2 => matches!(self, Self::T5 | Self::Clip),
             Component::ImageEncoder => matches!(self, Self::ClipVision | Self::Siglip),
         }
@@ -81,6 +85,11 @@ impl KindRule {
             part: Some(part),
             ..self
         }
+    }
+
+    /// The same for files with these ends of keys.
+    pub const fn with(self, ends: &'static [&'static str]) -> Self {
+        Self { ends, ..self }
     }
 
     /// Whether something has all its tensors, when asked for the end of a key.

@@ -14,7 +14,7 @@ mod header;
 mod hunyuan_vae;
 mod kl_vae;
 mod known;
-pub mod llama;
+pub mod language;
 mod scheduler;
 mod schema;
 pub mod siglip;
@@ -41,7 +41,7 @@ pub use framepack_transformer::{
 pub use hunyuan_vae::HunyuanVaeConfig;
 pub use kl_vae::{KlVaeConfig, KlVaeKeys};
 pub(crate) use known::{KindRule, PartKind};
-pub use llama::{LlamaConfig, LlamaKeys};
+pub use language::{LanguageConfig, LanguageKeys, LanguageKind, LanguageTap, LanguageUse};
 pub use scheduler::SchedulerConfig;
 pub use schema::{Role, Schema, TensorSpec};
 pub use siglip::SiglipConfig;
@@ -54,6 +54,6 @@ pub use wan_vae::{WanVaeConfig, WanVaeKeys, WanVaeLevel};
 
 /// Encoders, whichever models they are for. The first that fits wins, so the more special come first.
 pub(crate) const ENCODERS: [&[KindRule]; 4] =
-    [vision::KINDS, t5::KINDS, clip_text::KINDS, llama::KINDS];
+    [vision::KINDS, t5::KINDS, clip_text::KINDS, language::RULES];
 /// What decodes latents of several families.
 pub(crate) const DECODERS: [&[KindRule]; 2] = [tiny_decoder::KINDS, kl_vae::KINDS];

@@ -81,7 +81,7 @@ pub struct T5Config {
     pub relative_attention_num_buckets: i64,
     #[serde(default = "default_distance")]
     pub relative_attention_max_distance: i64,
-    #[serde(default = "super::llama::default_epsilon")]
+    #[serde(default = "super::language::default_epsilon")]
     pub layer_norm_epsilon: f64,
     #[serde(default = "gated_gelu")]
     pub feed_forward_proj: String,
@@ -131,7 +131,7 @@ impl NetworkConfig for T5Config {
             num_heads,
             relative_attention_num_buckets: buckets,
             relative_attention_max_distance: default_distance(),
-            layer_norm_epsilon: super::llama::default_epsilon(),
+            layer_norm_epsilon: super::language::default_epsilon(),
             feed_forward_proj: gated_gelu(),
             quantization_config: None,
         })
@@ -192,7 +192,7 @@ impl T5Config {
             num_heads: 64,
             relative_attention_num_buckets: default_buckets(),
             relative_attention_max_distance: default_distance(),
-            layer_norm_epsilon: super::llama::default_epsilon(),
+            layer_norm_epsilon: super::language::default_epsilon(),
             feed_forward_proj: gated_gelu(),
             quantization_config: None,
         }

@@ -1,4 +1,5 @@
 //! Configs and schemas against files that diffusers and `transformers` wrote.
 
 mod encoders;
+mod language;
 mod transformers;

@@ -5,15 +5,14 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::families::Family;
+use crate::families::{Family, framepack};
 use crate::formats::weights::WeightSet;
 use crate::model::{CatalogError, Component};
 use crate::networks::{
     ClipTextConfig, ClipVisionConfig, FluxTransformerConfig, FluxTransformerKeys,
     FramePackTransformerConfig, FramePackTransformerKeys, HunyuanVaeConfig, KlVaeConfig, KlVaeKeys,
-    LlamaConfig, LlamaKeys, NetworkConfig, SiglipConfig, T5Config, T5Keys, T5Kind, TensorSpec,
-    VaeHalf, WanTransformerConfig, WanVaeConfig, clip_text, flux_transformer,
-    framepack_transformer, siglip,
+    LanguageKeys, NetworkConfig, SiglipConfig, T5Config, T5Keys, T5Kind, TensorSpec, VaeHalf,
+    WanTransformerConfig, WanVaeConfig, clip_text, flux_transformer, framepack_transformer, siglip,
 };
 
 fn json<T: NetworkConfig + Serialize>(place: &Path) -> Result<Value, CatalogError> {
@@ -37,7 +36,9 @@ pub(crate) fn config_of(
         ("flux", TextEncoder) | ("framepack", TextEncoder2) => json::<ClipTextConfig>(place),
         ("framepack", Transformer) => json::<FramePackTransformerConfig>(place),
         ("framepack", Vae) => json::<HunyuanVaeConfig>(place),
-        ("framepack", TextEncoder) => json::<LlamaConfig>(place),
+        ("framepack", TextEncoder) => {
+            Ok(serde_json::to_value(framepack::LANGUAGE.read(place)?).unwrap())
+        }
         ("framepack", ImageEncoder) => json::<SiglipConfig>(place),
         (family, component) => panic!("{family} has no {component:?}"),
     }
@@ -82,8 +83,8 @@ pub(crate) fn tensors_of(
             both(&|half| config.schema(half, &keys))
         }
         ("framepack", TextEncoder) => {
-            let keys = LlamaKeys::of(&weights.names()).unwrap();
-            LlamaConfig::read(place).unwrap().schema(&keys)
+            let keys = LanguageKeys::of(&weights.names()).unwrap();
+            framepack::LANGUAGE.read(place).unwrap().schema(&keys)
         }
         ("framepack", ImageEncoder) => {
             let prefix = siglip::prefix(&weights.names()).unwrap();
@@ -114,7 +115,7 @@ pub(crate) fn check_part(
             FramePackTransformerConfig::read(place)?.check_weights(weights)
         }
         ("framepack", Vae) => HunyuanVaeConfig::read(place)?.check_weights(weights),
-        ("framepack", TextEncoder) => LlamaConfig::read(place)?.check_weights(weights),
+        ("framepack", TextEncoder) => framepack::LANGUAGE.read(place)?.check_weights(weights),
         ("framepack", ImageEncoder) => SiglipConfig::read(place)?.check_weights(weights),
         (family, component) => panic!("no test asks for {component:?} of {family}"),
     }

@@ -2,7 +2,7 @@
 //! character map from the files, and so do we: the same ids matter more than the file.
 //!
 //! Gives values for the `tokenizers` library; knows no folders and adds no special tokens.
-//! After <https://github.com/huggingface/transformers/tree/v5.3.0/src/transformers/models> (`t5`, `clip`).
+//! After <https://github.com/huggingface/transformers/tree/v5.3.0/src/transformers/models> (`t5`, `clip`, `qwen2`).
 
 use serde_json::{Value, json};
 
@@ -20,6 +20,12 @@ const MAX_VOCABULARY_BYTES: usize = 16 << 20;
 /// Words of CLIP: its own tokens, endings of English, letters, one digit, or anything else but white space.
 const CLIP_WORDS: &str =
     r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+";
+
+/// What ends and pads a text of Qwen.
+pub(super) const QWEN_END: &str = "<|endoftext|>";
+
+/// Words of Qwen: as Llama 3 has them, but each digit for itself.
+const QWEN_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// `T5Tokenizer` from the value of a `tokenizer.json`; `eos` is the token that ends a text.
 pub(super) fn t5(file: &Value, eos: &str) -> Result<Value, String> {
@@ -88,6 +94,25 @@ pub(super) fn t5_extra_tokens(count: u32) -> impl Iterator<Item = String> {
     (0..count).map(|i| format!("<extra_id_{i}>"))
 }
 
+/// `Qwen2Tokenizer`, which is that of Qwen 3 too: byte-level BPE from `{token: id}` and a list of merges.
+pub(super) fn qwen(vocab: &Value, merges: &Value) -> Value {
+    json!({
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": {"type": "NFC"},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": QWEN_WORDS}, "behavior": "Isolated", "invert": false},
+            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        ]},
+        "post_processor": null,
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": "",
+            "end_of_word_suffix": "", "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+            "vocab": vocab, "merges": merges,
+        },
+    })
+}
+
 /// `CLIPTokenizer`: byte-level BPE whose words end in `</w>`, from `{token: id}` and a list of merges.
 pub(super) fn clip(
     vocab: &Value,
@@ -123,7 +148,7 @@ pub(super) fn clip(
     }))
 }
 
-/// The merges of a `merges.txt`, for [`clip`].
+/// The merges of a `merges.txt`, for [`clip`] and [`qwen`].
 pub(super) fn merges(text: &str) -> Result<Value, String> {
     let lines = text.lines().enumerate();
     let pairs = lines.filter(|(_, line)| !line.starts_with("#version"));

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use super::{HunyuanPrompt, TextTokenizer, clean_wan_prompt};
+use super::{PromptTemplate, TextTokenizer, clean_wan_prompt};
 use crate::job::prompt::{self, PromptError, Timeline, WildcardFolders};
 use crate::model::ModelSpec;
 
@@ -33,7 +33,7 @@ pub struct TextReader {
 pub enum TextRule {
     Plain,
     CleanedForWan,
-    WithinHunyuanPrompt,
+    Within(&'static PromptTemplate),
 }
 
 impl TextReader {
@@ -66,9 +66,7 @@ impl TextReader {
         match self.rule {
             TextRule::Plain => (text.to_owned(), 0),
             TextRule::CleanedForWan => (clean_wan_prompt(text), 0),
-            TextRule::WithinHunyuanPrompt => {
-                (HunyuanPrompt::around(text), HunyuanPrompt::TOKENS_BEFORE)
-            }
+            TextRule::Within(template) => (template.around(text), template.dropped),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The metadata in which a GGUF file carries a tokenizer: lists, and the ids of tokens with a role.
 //!
-//! Knows no kind of tokenizer; see `llama_gguf` and `spiece`.
+//! Knows no kind of tokenizer; see `pairs_gguf` and `spiece`.
 
 use std::fs::File;
 use std::path::Path;

@@ -4,7 +4,7 @@
 //! nothing itself.
 //! After <https://github.com/huggingface/diffusers/blob/v0.36.0/src/diffusers/pipelines/hunyuan_video/pipeline_hunyuan_video_framepack.py>.
 
-use super::tokenizer;
+use super::PromptTemplate;
 
 const BEFORE: &str = "<|start_header_id|>system<|end_header_id|>\n\n\
     Describe the video by detailing the following aspects: \
@@ -16,28 +16,12 @@ const BEFORE: &str = "<|start_header_id|>system<|end_header_id|>\n\n\
     <|start_header_id|>user<|end_header_id|>\n\n";
 const BEHIND: &str = "<|eot_id|>";
 
-/// What stands behind the prompt is one id.
-const TOKENS_BEHIND: usize = 1;
-
 /// Chat with a Llama about a video, of which only the user's words count.
-pub struct HunyuanPrompt;
-
-impl HunyuanPrompt {
-    /// How many ids of Llama 3 stand before the prompt. Fixed, whatever a tokenizer makes of the words.
-    pub const TOKENS_BEFORE: usize = 95;
-    /// Room for the prompt and what stands behind it.
-    pub const TOKENS: usize = 256;
-    /// Ids that the tokenizer has to give, padding and all.
-    pub const LENGTH: usize = Self::TOKENS_BEFORE + Self::TOKENS;
-
-    /// The text to encode.
-    pub fn around(prompt: &str) -> String {
-        format!("{BEFORE}{prompt}{BEHIND}")
-    }
-
-    /// What is said of a prompt of which so many ids have no room; `role` is `prompt` or `negative`.
-    pub fn cut_notice(num_cut: usize, role: &str) -> Option<String> {
-        let cut = num_cut.saturating_sub(TOKENS_BEHIND);
-        tokenizer::cut_notice(role, cut, Self::TOKENS)
-    }
-}
+pub const HUNYUAN_PROMPT: PromptTemplate = PromptTemplate {
+    before: BEFORE,
+    behind: BEHIND,
+    dropped: 95,
+    ids_behind: 1,
+    room: 256,
+    is_padded: true,
+};

@@ -9,10 +9,12 @@ mod count;
 mod error;
 mod gguf;
 mod hunyuan;
-mod llama_gguf;
+mod packed;
+mod pairs_gguf;
 mod repair;
 mod special;
 pub mod spiece;
+mod template;
 mod tokenizer;
 
 pub use clean::clean_wan_prompt;
@@ -20,9 +22,11 @@ pub use count::{
     CLIP_TOKENS, CountWish, PromptCount, TextReader, TextRule, TokenCount, TokenCounter,
 };
 pub use error::TokensError;
-pub use hunyuan::HunyuanPrompt;
-pub(crate) use llama_gguf::{GGUF_PAIRS, SPLITTERS};
+pub use hunyuan::HUNYUAN_PROMPT;
+pub(crate) use packed::{PACKED_MERGES, packed_ids};
+pub(crate) use pairs_gguf::{GGUF_PAIRS, SPLITTERS};
 pub use spiece::SpieceModel;
+pub use template::{PromptTemplate, QWEN_CHAT};
 pub use tokenizer::{TextTokenizer, TokenIds, cut_notice};
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Text to token ids, padded and cut as `transformers` does it.
 //!
-//! Reads `tokenizer.json`, CLIP's `vocab.json` with `merges.txt`, a T5's `spiece.model`, and both kinds of GGUF's
+//! Reads `tokenizer.json`, CLIP's and Qwen's `vocab.json` with `merges.txt`, a T5's `spiece.model`, and both kinds of GGUF's
 //! metadata; leaves other `spiece.model` to [`SpieceModel`]. Does not clean prompts.
 
 use std::path::{Path, PathBuf};
@@ -9,10 +9,14 @@ use serde_json::Value;
 use tokenizers::{AddedToken, PostProcessor as _, Tokenizer, TruncationParams};
 
 use super::error::{TokensError, read_bytes, read_json};
-use super::llama_gguf::{self, LlamaTokenizer};
+use super::packed::{self, PACKED_MERGES};
+use super::pairs_gguf::{self, PairsTokenizer};
 use super::special::SpecialTokens;
 use super::spiece::{SpieceModel, T5Pieces, has_end};
 use super::{charsmap, classes};
+
+/// How the class of Qwen's tokenizers begins, that of Qwen 3 too.
+const QWEN_CLASS: &str = "Qwen2Tokenizer";
 
 /// The ids of one text, padded and cut to the length that its tokenizer was opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,9 +84,14 @@ impl TextTokenizer {
             return Self::read_json(json, class, length);
         }
         if place.join("vocab.json").exists() && place.join("merges.txt").exists() {
-            return Self::read_clip(place, class, length);
+            return Self::read_pairs(place, class, length);
         }
-        if let Some(LlamaTokenizer { value, pad }) = llama_gguf::read(place)? {
+        if place.join(PACKED_MERGES).exists() {
+            let [vocab, merges] = packed::read(place)?;
+            let special = SpecialTokens::read(place, &Value::Null)?;
+            return Self::qwen(&vocab, &merges, &special, length, place.join(PACKED_MERGES));
+        }
+        if let Some(PairsTokenizer { value, pad }) = pairs_gguf::read(place)? {
             return Self::build(Ok(value), Vec::new(), &pad, length, place.to_owned());
         }
         Self::read_spiece(place, length)
@@ -101,27 +110,32 @@ impl TextTokenizer {
             let model = &file["model"];
             return Self::clip(&model["vocab"], &model["merges"], &special, length, path);
         }
+        if class.starts_with(QWEN_CLASS) {
+            let model = &file["model"];
+            return Self::qwen(&model["vocab"], &model["merges"], &special, length, path);
+        }
         let pad = special.named("pad_token", "<pad>").to_owned();
-        // A Llama's own has none: what the padding is does not matter where nobody attends to it.
+        // A Llama's own has none, nor has a Qwen's: what the padding is does not matter where nobody attends to it.
         let lacks_pad = |text: &str| {
             let added = file["added_tokens"].as_array().into_iter().flatten();
             let mut all = added.map(|token| &token["content"]);
             file["model"]["vocab"].get(text).is_none() && !all.any(|content| content == text)
         };
-        let is_llama = file["model"]["type"] == "BPE" && !lacks_pad(llama_gguf::END);
-        let pad = if is_llama && lacks_pad(&pad) {
-            llama_gguf::END.to_owned()
-        } else {
-            pad
+        let is_pairs = file["model"]["type"] == "BPE";
+        let mut ends = [pairs_gguf::END, classes::QWEN_END].into_iter();
+        let pad = match ends.find(|end| !lacks_pad(end)) {
+            Some(end) if is_pairs && lacks_pad(&pad) => end.to_owned(),
+            _ => pad,
         };
         Self::build(Ok(file), Vec::new(), &pad, length, path)
     }
 
-    fn read_clip(folder: &Path, class: Option<&str>, length: usize) -> Result<Self, TokensError> {
+    fn read_pairs(folder: &Path, class: Option<&str>, length: usize) -> Result<Self, TokensError> {
         let special = SpecialTokens::read(folder, &Value::Null)?;
         let path = folder.join("vocab.json");
         let class = class_of(class, &special);
-        if !class.is_empty() && !class.starts_with("CLIPTokenizer") {
+        let is_qwen = class.starts_with(QWEN_CLASS);
+        if !class.is_empty() && !class.starts_with("CLIPTokenizer") && !is_qwen {
             let reason = format!("a {class} needs more than a vocabulary and merges");
             return Err(TokensError::config(reason, path));
         }
@@ -131,6 +145,9 @@ impl TextTokenizer {
         let merges = text
             .and_then(|text| classes::merges(&text))
             .map_err(|reason| TokensError::config(reason, merges))?;
+        if is_qwen {
+            return Self::qwen(&vocab, &merges, &special, length, path);
+        }
         Self::clip(&vocab, &merges, &special, length, path)
     }
 
@@ -138,7 +155,7 @@ impl TextTokenizer {
         let found = SpieceModel::find_model(place)?;
         let (model, path) = found.ok_or_else(|| {
             let reason = if has_end(place, "gguf") {
-                "it carries no tokenizer of a T5 or a Llama 3 in its metadata"
+                "it carries no tokenizer of a T5, a Llama 3 or a Qwen in its metadata"
             } else if has_end(place, "safetensors") {
                 "it carries no tokenizer beside its weights"
             } else if place.is_dir() {
@@ -204,6 +221,19 @@ impl TextTokenizer {
         let value = classes::clip(vocab, merges, [bos, eos, unk]);
         let added = special.additions(&defaults, None);
         Self::build(value, added, pad, length, path)
+    }
+
+    fn qwen(
+        vocab: &Value,
+        merges: &Value,
+        special: &SpecialTokens,
+        length: usize,
+        path: PathBuf,
+    ) -> Result<Self, TokensError> {
+        let defaults = ["unk_token", "eos_token", "pad_token"].map(|it| (it, classes::QWEN_END));
+        let added = special.additions(&defaults, None);
+        let pad = special.named("pad_token", classes::QWEN_END);
+        Self::build(Ok(classes::qwen(vocab, merges)), added, pad, length, path)
     }
 
     fn build(

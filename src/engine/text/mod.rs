@@ -5,17 +5,17 @@
 
 mod clip;
 mod embeds;
-mod llama;
+mod language;
 mod reading;
 mod t5;
 mod tokenizer;
 
 pub use clip::{ClipTextEmbeds, ClipTextEncoder};
 pub use embeds::{PromptEmbeds, TextEmbeds};
-pub use llama::{LlamaEncoder, of_hunyuan_prompt};
-pub use reading::{EncoderFiles, Text, read_clip};
+pub use language::LanguageEncoder;
+pub use reading::{EncoderFiles, ReadText, Text, read_clip, read_language};
 pub use t5::T5Encoder;
-pub use tokenizer::Tokens;
+pub use tokenizer::{Tokens, within_template};
 
 use safelight_core::job::Lora;
 use safelight_core::lora::{Expert, Network};

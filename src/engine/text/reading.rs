@@ -8,11 +8,11 @@ use std::path::Path;
 use safelight_core::job::GenerateRequest;
 use safelight_core::lora::{self, Network};
 use safelight_core::model::ModelFiles;
-use safelight_core::networks::{ClipTextConfig, NetworkConfig as _};
-use safelight_core::tokens::TextTokenizer;
-use tch::{Device, Tensor};
+use safelight_core::networks::{ClipTextConfig, LanguageUse, NetworkConfig as _};
+use safelight_core::tokens::{PromptTemplate, TextTokenizer};
+use tch::{Device, Kind, Tensor};
 
-use super::{ClipTextEncoder, Tokens, with_loras};
+use super::{ClipTextEncoder, LanguageEncoder, Tokens, with_loras, within_template};
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::memory::Lent;
@@ -160,4 +160,70 @@ pub fn read_clip(
         Ok(embeds.pooler_output.to_device(Device::Cpu))
     });
     pooled.collect()
+}
+
+/// What a language model made of one text, on the CPU.
+pub struct ReadText {
+    /// `(1, T, n C)`: the tokens that the template does not drop, with padding where it keeps that.
+    pub states: Tensor,
+    /// `(1, T)` integers, 0 for padding
+    pub mask: Tensor,
+}
+
+/// Each text within `template` through the language model that `files` are, as far as `usage` reads it. Records every
+/// layer where something is recorded.
+pub fn read_language(
+    files: &EncoderFiles<'_>,
+    texts: &[Text],
+    (usage, template): (LanguageUse, &PromptTemplate),
+    work: &mut Work<'_>,
+) -> Result<Vec<ReadText>, EngineError> {
+    let config = usage.read(files.home)?;
+    let tokenizer = files.tokenizer(template.length(), config.vocab_size)?;
+    // What is recorded is behind all layers too.
+    let is_whole = work.capture.is_on();
+    let name = if is_whole {
+        "whole text encoder"
+    } else {
+        files.component
+    };
+    let encoder = work.place.network(name, files.home, &[], || {
+        let new = |w: &_| {
+            if is_whole {
+                LanguageEncoder::whole(&config, w)
+            } else {
+                LanguageEncoder::new(&config, w)
+            }
+        };
+        work.load(
+            files.component,
+            files.home,
+            new,
+            LanguageEncoder::unexpected_keys,
+        )
+    })?;
+    let read = texts.iter().map(|text| {
+        let tokens = Tokens::of(&template.around(&text.text), &tokenizer)?;
+        if let Some(notice) = template.cut_notice(tokens.num_cut, text.role) {
+            work.hooks.warn(notice);
+        }
+        text.record_tokens(files, &tokens, work.capture);
+        let tokens = if template.is_padded {
+            tokens
+        } else {
+            tokens.unpadded()
+        };
+        let mut each = |number: usize, found: &Tensor| {
+            let name = format!("hidden_states.{number}");
+            text.record(files, &name, found, work.capture);
+        };
+        let read = encoder.forward_each(&tokens.ids, &tokens.mask, work.hooks, &mut each);
+        let (states, last) = read.ok_or(EngineError::Cancelled)?;
+        text.record(files, "last_hidden_state", &last, work.capture);
+        Ok(ReadText {
+            states: within_template(&states, template).to_device(Device::Cpu),
+            mask: within_template(&tokens.mask, template).to_kind(Kind::Int64),
+        })
+    });
+    read.collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything about the ids themselves is [`safelight_core::tokens`]' business.
 
-use safelight_core::tokens::{TextTokenizer, cut_notice};
+use safelight_core::tokens::{PromptTemplate, TextTokenizer, cut_notice};
 use tch::Tensor;
 
 use crate::error::EngineError;
@@ -29,8 +29,25 @@ impl Tokens {
         })
     }
 
+    /// The same without padding.
+    pub fn unpadded(&self) -> Self {
+        let used = |xs: &Tensor| xs.narrow(1, 0, self.num_tokens);
+        Self {
+            ids: used(&self.ids),
+            mask: used(&self.mask),
+            ..*self
+        }
+    }
+
     /// What is said of a text that is longer than the encoder reads.
     pub fn cut_notice(&self, role: &str) -> Option<String> {
         cut_notice(role, self.num_cut, self.ids.size()[1] as usize)
     }
+}
+
+/// What a model reads of a text within a template: of hidden states `(1, L, C)` or a mask `(1, L)`, those behind the
+/// ids that are dropped
+pub fn within_template(xs: &Tensor, template: &PromptTemplate) -> Tensor {
+    let dropped = template.dropped as i64;
+    xs.slice(1, dropped, None, 1)
 }

@@ -4,23 +4,24 @@
 
 use std::sync::Arc;
 
+use super::LANGUAGE;
 use crate::families::PublishedNetwork;
 use crate::job::{SEEN_FRAMES, Stage};
 use crate::memory::autoencoder::{Clip, video_decode, video_encode};
 use crate::memory::streams::{Sequence, streams};
-use crate::memory::text::{clip_text, llama, vision};
+use crate::memory::text::{clip_text, language, vision};
 use crate::memory::{Job, Need, NetworkReader, PartName};
 use crate::model::facts::TransformerShape;
 use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{
-    ClipTextConfig, FramePackTransformerConfig, HunyuanVaeConfig, LlamaConfig, SiglipConfig,
+    ClipTextConfig, FramePackTransformerConfig, HunyuanVaeConfig, LanguageConfig, SiglipConfig,
 };
-use crate::tokens::HunyuanPrompt;
+use crate::tokens::HUNYUAN_PROMPT;
 
 /// Tokens of a text, as many as are read.
-const TEXT_LENGTH: f64 = HunyuanPrompt::TOKENS as f64;
+const TEXT_LENGTH: f64 = HUNYUAN_PROMPT.room as f64;
 /// Those that Llama reads, with what stands around the text.
-const READ_LENGTH: f64 = HunyuanPrompt::LENGTH as f64;
+const READ_LENGTH: f64 = HUNYUAN_PROMPT.length() as f64;
 /// Tokens of the start picture.
 const PICTURE_LENGTH: f64 = 729.0;
 /// Tokens of a latent frame's size that the history is packed into: two frames as they are, two packed by 8 and 16 by 64.
@@ -33,7 +34,8 @@ const WINDOW: f64 = 9.0;
 pub(super) fn networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), CatalogError> {
     reader.read::<FramePackTransformerConfig>(PartName::Transformer, &files.transformer)?;
     reader.autoencoder::<HunyuanVaeConfig>(&files.vae)?;
-    reader.read::<LlamaConfig>(PartName::TextEncoder, &files.text_encoder)?;
+    let language = LANGUAGE.read(&files.text_encoder)?;
+    reader.with_config(PartName::TextEncoder, &files.text_encoder, language)?;
     if let Some(place) = &files.text_encoder_2 {
         reader.read::<ClipTextConfig>(PartName::TextEncoder2, place)?;
     }
@@ -48,7 +50,10 @@ pub(super) fn published(_: &TransformerShape) -> Vec<PublishedNetwork> {
     let transformer = FramePackTransformerConfig::default();
     vec![
         (PartName::Transformer, Arc::new(transformer)),
-        (PartName::TextEncoder, Arc::new(LlamaConfig::llama3())),
+        (
+            PartName::TextEncoder,
+            Arc::new(LanguageConfig::llama3(LANGUAGE.tap)),
+        ),
         (PartName::VaeDecoder, Arc::new(HunyuanVaeConfig::default())),
     ]
 }
@@ -57,7 +62,7 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
     let needs = match stage {
         // Llama is gone before CLIP is there.
         Stage::EncodeText => [
-            llama(job, PartName::TextEncoder, READ_LENGTH),
+            language(job, PartName::TextEncoder, READ_LENGTH),
             clip_text(job, PartName::TextEncoder2),
         ],
         Stage::EncodeImage => {

@@ -11,12 +11,18 @@ mod variant;
 use super::files::rules;
 use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
 use crate::job::{GenerateRequest, Stage};
-use crate::networks::{KindRule, PartKind};
-use crate::tokens::{CLIP_TOKENS, HunyuanPrompt, TextReader, TextRule};
+use crate::networks::{KindRule, LanguageKind, LanguageTap, LanguageUse, PartKind};
+use crate::tokens::{CLIP_TOKENS, HUNYUAN_PROMPT, TextReader, TextRule};
 
 use files::FramePack;
 
 pub const FAMILY: Family = Family::new(&DEF);
+
+/// The text encoder: LLaVA's Llama, of whose last two layers and last norm nothing is read.
+pub const LANGUAGE: LanguageUse = LanguageUse {
+    kind: LanguageKind::Llama,
+    tap: LanguageTap::BeforeLast(2),
+};
 
 /// The sizes, width and height, that the models were trained at: about 640 × 640 in all shapes.
 const TRAINED_SIZES: [(u32, u32); 14] = [
@@ -48,8 +54,9 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     trained_sizes: &TRAINED_SIZES,
     recipe,
     text_readers: |spec| {
-        let tokens = HunyuanPrompt::TOKENS as u32;
-        let llama = TextReader::first(spec, "Llama", tokens, TextRule::WithinHunyuanPrompt);
+        let tokens = HUNYUAN_PROMPT.room as u32;
+        let rule = TextRule::Within(&HUNYUAN_PROMPT);
+        let llama = TextReader::first(spec, "Llama", tokens, rule);
         let clip = TextReader::second(spec, "CLIP", CLIP_TOKENS);
         [llama].into_iter().chain(clip).collect()
     },

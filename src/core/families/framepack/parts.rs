@@ -1,6 +1,7 @@
 //! The parts that a FramePack transformer needs beside it: which autoencoder, text encoders and image encoder, and how
 //! to tell the right ones.
 
+use super::LANGUAGE;
 use crate::families::parts::{check_width, clip_l};
 use crate::library::companions::wanted::{
     TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
@@ -8,8 +9,8 @@ use crate::library::companions::wanted::{
 use crate::model::Component;
 use crate::networks::PartKind;
 use crate::networks::{
-    FramePackTransformerConfig, HunyuanVaeConfig, LlamaConfig, LlamaKeys, NetworkConfig as _,
-    SiglipConfig, siglip,
+    FramePackTransformerConfig, HunyuanVaeConfig, LanguageKeys, NetworkConfig as _, SiglipConfig,
+    siglip,
 };
 
 /// What to get where a companion is missing or wrong.
@@ -73,9 +74,12 @@ fn llava_llama3(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
             "text_encoder",
         ],
         word: "llama",
-        is_in: |weights| LlamaKeys::of(&weights.names()).is_some(),
+        is_in: |weights| {
+            let found = LanguageKeys::of(&weights.names());
+            found.is_some_and(|keys| keys.kind == LANGUAGE.kind)
+        },
         fits: Box::new(|weights, place| {
-            let config = LlamaConfig::read(place)?;
+            let config = LANGUAGE.read(place)?;
             let what = ["a Llama text encoder", "hidden_size"];
             let expected = transformer.text_embed_dim;
             let widths = [expected, config.hidden_size];
@@ -101,7 +105,7 @@ fn llava_llama3(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
             ],
             bundled: Some("llama-3"),
             form: TokenizerForm::Pairs,
-            vocab_size: |place| Ok(LlamaConfig::read(place)?.vocab_size),
+            vocab_size: |place| Ok(LANGUAGE.read(place)?.vocab_size),
         }),
     }
 }

@@ -38,7 +38,7 @@ fn folder_names(role: PartKind) -> &'static [&'static str] {
         PartKind::WanVae | PartKind::KlVae | PartKind::VideoVae => &["vae", "VAE"],
         PartKind::Umt5 => &["text_encoders", "clip", "text_encoder", "text_encoders_t5"],
         PartKind::Clip => &["text_encoders", "clip", "text_encoder", "text_encoder_2"],
-        PartKind::Llama => &["text_encoders", "clip", "text_encoder"],
+        PartKind::Llama | PartKind::Qwen => &["text_encoders", "clip", "text_encoder"],
         PartKind::T5 => &[
             "text_encoders",
             "clip",

@@ -52,7 +52,7 @@ pub(crate) struct WantedTokenizer {
 pub(crate) enum TokenizerForm {
     /// SentencePiece: the pieces of T5 and UMT5.
     Pieces,
-    /// Merged pairs, as CLIP and Llama have them.
+    /// Merged pairs, as CLIP, Llama and Qwen have them.
     Pairs,
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Job, Need};
 use crate::memory::PartName;
-use crate::networks::{ClipLayers, ClipTextConfig, LlamaConfig, T5Config};
+use crate::networks::{ClipLayers, ClipTextConfig, LanguageConfig, T5Config};
 
 /// T5 and UMT5: `tokens` at a time.
 ///
@@ -45,13 +45,19 @@ pub(crate) fn vision(
     pictures * numbers * number_bytes as f64
 }
 
-/// Llama: queries, keys, values and the two halves of the wide layer, and a causal mask.
-pub(crate) fn llama(job: &Job<'_>, part: PartName, tokens: f64) -> Option<Need> {
-    let (network, config) = job.configured::<LlamaConfig>(part)?;
+/// Llama and Qwen: queries, keys, values and the two halves of the wide layer, and a causal mask.
+pub(crate) fn language(job: &Job<'_>, part: PartName, tokens: f64) -> Option<Need> {
+    let (network, config) = job.configured::<LanguageConfig>(part)?;
     let size = job.number_bytes() as f64;
     let [width, wide] = [config.hidden_size, config.intermediate_size].map(|it| it as f64);
+    let inner = (config.num_attention_heads * config.head_dim()) as f64;
     let mask = tokens * tokens * 2.0 * size;
-    let hidden = tokens * (6.0 * width + 3.0 * wide) * size;
+    let hidden = tokens * (2.0 * width + 4.0 * inner + 3.0 * wide) * size;
+    // Several states are kept until they stand side by side.
+    let kept = match config.tap.states(config.num_hidden_layers).len() {
+        0 | 1 => 0.0,
+        several => tokens * 2.0 * several as f64 * width * size,
+    };
     let expanded = network.expansion_bytes(job.number_bytes()) as f64;
-    Some(job.need(part, mask + hidden + expanded))
+    Some(job.need(part, mask + hidden + kept + expanded))
 }

@@ -16,6 +16,7 @@ const CLIP_TEXT: &str = "text/flux/text_encoder.json";
 const T5: &str = "text/flux/text_encoder_2.json";
 const UMT5: &str = "wan/pipeline/text_encoder";
 const LLAMA: &str = "text/llama/text_encoder.json";
+const QWEN: &str = "text/qwen/qwen3.json";
 const CLIP_VISION: &str = "vision/image_encoder";
 const SIGLIP: &str = "vision/siglip/image_encoder.json";
 
@@ -149,8 +150,12 @@ fn the_schema_of_a_siglip_is_its_file_without_the_pooling_head() {
 #[test]
 fn the_schema_of_a_llama_is_its_file_without_the_last_two_layers() {
     let file = listed(&json_of("text/llama/facts.json")["shapes"]);
-    let keys = LlamaKeys::of(&file.keys().map(String::as_str)).unwrap();
-    let schema = config::<LlamaConfig>(LLAMA).schema(&keys);
+    let keys = LanguageKeys::of(&file.keys().map(String::as_str)).unwrap();
+    let config = LanguageConfig {
+        tap: LanguageTap::BeforeLast(2),
+        ..config::<LanguageConfig>(LLAMA)
+    };
+    let schema = config.schema(&keys);
     let last = ["layers.2.", "layers.3.", "norm."];
     assert_exact(&schema, &file, |key| {
         last.iter().any(|last| key.starts_with(last))
@@ -184,7 +189,8 @@ fn a_config_with_a_million_layers_is_refused_in_one_sentence() {
     refuses_a_million_layers::<T5Config>(T5, "num_layers");
     refuses_a_million_layers::<T5Config>(UMT5, "num_layers");
     refuses_a_million_layers::<ClipTextConfig>(CLIP_TEXT, "num_hidden_layers");
-    refuses_a_million_layers::<LlamaConfig>(LLAMA, "num_hidden_layers");
+    refuses_a_million_layers::<LanguageConfig>(LLAMA, "num_hidden_layers");
+    refuses_a_million_layers::<LanguageConfig>(QWEN, "num_hidden_layers");
     refuses_a_million_layers::<ClipVisionConfig>(CLIP_VISION, "num_hidden_layers");
     refuses_a_million_layers::<SiglipConfig>(SIGLIP, "num_hidden_layers");
 }
@@ -203,7 +209,8 @@ fn a_typed_config_is_written_in_the_terms_it_is_read_in() {
     is_said_again::<T5Config>(T5);
     is_said_again::<T5Config>(UMT5);
     is_said_again::<ClipTextConfig>(CLIP_TEXT);
-    is_said_again::<LlamaConfig>(LLAMA);
+    is_said_again::<LanguageConfig>(LLAMA);
+    is_said_again::<LanguageConfig>(QWEN);
     is_said_again::<ClipVisionConfig>(CLIP_VISION);
     is_said_again::<SiglipConfig>(SIGLIP);
 }

@@ -3,6 +3,7 @@
 
 mod counting;
 mod published;
+mod qwen;
 
 use std::fs;
 use std::path::{Path, PathBuf};

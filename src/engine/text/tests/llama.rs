@@ -1,12 +1,12 @@
 //! Llama against `tests/fixtures/text/llama`, and the places and forms in which it lies.
 
-mod gguf;
+pub(super) mod gguf;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safelight_core::networks::{LlamaConfig, NetworkConfig as _};
-use safelight_core::tokens::{HunyuanPrompt, TextTokenizer};
+use safelight_core::families::framepack::LANGUAGE;
+use safelight_core::tokens::{HUNYUAN_PROMPT, TextTokenizer};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
@@ -15,7 +15,7 @@ use super::published::json_of;
 use super::{ids, used_ids};
 use crate::closeness::assert_close;
 use crate::hooks::{Hooks, NoHooks};
-use crate::text::{LlamaEncoder, Tokens, of_hunyuan_prompt};
+use crate::text::{LanguageEncoder, Tokens, within_template};
 use crate::weights::Weights;
 use crate::weights::tests::made_up::{self, made_up};
 
@@ -93,14 +93,13 @@ fn folder() -> TempDir {
     dir
 }
 
-fn encoder(place: &Path) -> LlamaEncoder {
-    let config = LlamaConfig::read(place).unwrap();
+fn encoder(place: &Path) -> LanguageEncoder {
+    let config = LANGUAGE.read(place).unwrap();
     let weights = Weights::open(place, Kind::Float, Device::Cpu).unwrap();
-    let num_layers = config.num_read_layers();
-    assert_eq!(num_layers, 2);
-    let encoder = LlamaEncoder::new(&config, num_layers, &weights).unwrap();
+    assert_eq!(config.num_read_layers(), 2);
+    let encoder = LanguageEncoder::new(&config, &weights).unwrap();
     assert_eq!(
-        LlamaEncoder::unexpected_keys(&weights),
+        LanguageEncoder::unexpected_keys(&weights),
         Vec::<String>::new()
     );
     encoder
@@ -118,26 +117,30 @@ fn some_states(place: &Path) -> Tensor {
 }
 
 fn sentence(place: &Path) -> String {
-    LlamaConfig::read(place).unwrap_err().to_string()
+    LANGUAGE.read(place).unwrap_err().to_string()
 }
 
 #[test]
 fn prompts_give_the_embeddings_that_framepack_reads() {
     let folder = folder();
     let encoder = encoder(folder.path());
-    let tokenizer = tokenizer(HunyuanPrompt::LENGTH);
+    let tokenizer = tokenizer(HUNYUAN_PROMPT.length());
     let facts = facts();
     let rows = Tensor::from_slice(&ids(&facts["kept_rows"]));
     for (name, prompt) in facts["prompts"].as_object().unwrap() {
-        let text = HunyuanPrompt::around(prompt.as_str().unwrap());
+        let text = HUNYUAN_PROMPT.around(prompt.as_str().unwrap());
         let tokens = Tokens::of(&text, &tokenizer).unwrap();
         let states = encoder
             .forward(&tokens.ids, &tokens.mask, &NoHooks)
             .unwrap();
-        let embeds = of_hunyuan_prompt(&states);
+        let embeds = within_template(&states, &HUNYUAN_PROMPT);
         assert_eq!(embeds.size(), [1, 256, 48]);
         let mask = recorded(&format!("{name}.prompt_attention_mask"));
-        assert_eq!(of_hunyuan_prompt(&tokens.mask), mask, "{name}");
+        assert_eq!(
+            within_template(&tokens.mask, &HUNYUAN_PROMPT),
+            mask,
+            "{name}"
+        );
         let expected = recorded(&format!("{name}.prompt_embeds"));
         assert_close(name, &embeds.index_select(1, &rows), &expected, 2e-6);
     }
@@ -146,9 +149,9 @@ fn prompts_give_the_embeddings_that_framepack_reads() {
 #[test]
 fn a_whole_llama_gives_what_is_behind_every_layer_and_at_last_behind_the_norm() {
     let folder = folder();
-    let config = LlamaConfig::read(folder.path()).unwrap();
+    let config = LANGUAGE.read(folder.path()).unwrap();
     let weights = Weights::open(folder.path(), Kind::Float, Device::Cpu).unwrap();
-    let whole = LlamaEncoder::whole(&config, &weights).unwrap();
+    let whole = LanguageEncoder::whole(&config, &weights).unwrap();
     let (ids, mask) = some_ids();
     let mut states = Vec::new();
     let last = whole.forward_each(&ids, &mask, &NoHooks, &mut |number, found| {
@@ -157,7 +160,9 @@ fn a_whole_llama_gives_what_is_behind_every_layer_and_at_last_behind_the_norm() 
     });
     let expected = recorded("some.hidden_states");
     assert_close("all layers", &Tensor::cat(&states, 0), &expected, 2e-6);
-    assert_eq!(&last.unwrap(), states.last().unwrap());
+    let (read, last) = last.unwrap();
+    assert_eq!(&last, states.last().unwrap());
+    assert_eq!(read, states[2]);
     // What the prompt's embeddings come from is the same as without the rest.
     assert_eq!(states[2], some_states(folder.path()));
 }
@@ -177,11 +182,11 @@ fn any_text_gives_the_ids_of_the_reference() {
 
 #[test]
 fn only_what_is_cut_of_the_prompt_itself_is_told() {
-    let tokenizer = tokenizer(HunyuanPrompt::LENGTH);
+    let tokenizer = tokenizer(HUNYUAN_PROMPT.length());
     let notice = |count: usize| {
-        let text = HunyuanPrompt::around(&"1 ".repeat(count));
+        let text = HUNYUAN_PROMPT.around(&"1 ".repeat(count));
         let tokens = Tokens::of(&text, &tokenizer).unwrap();
-        HunyuanPrompt::cut_notice(tokens.num_cut, "prompt")
+        HUNYUAN_PROMPT.cut_notice(tokens.num_cut, "prompt")
     };
     assert_eq!(notice(100), None);
     let told = notice(600).unwrap();
@@ -311,7 +316,7 @@ fn a_llama_of_another_kind_is_refused_in_a_sentence() {
         (
             "model_type",
             json!("qwen2"),
-            "model_type llama, found qwen2",
+            "a Llama 3 text encoder, found a Qwen 2.5 (model_type qwen2)",
         ),
         ("hidden_size", json!(0), "hidden_size between 1"),
         ("head_dim", json!(13), "even head_dim, found 13"),
@@ -338,7 +343,7 @@ fn a_llama_of_another_kind_is_refused_in_a_sentence() {
     Tensor::write_safetensors(&[("x", Tensor::from(1.0))], &file).unwrap();
     let err = sentence(&file);
     assert!(
-        err.contains("expected a Llama text encoder, found"),
+        err.contains("expected a Llama or Qwen text encoder, found"),
         "{err}"
     );
 }
@@ -362,13 +367,12 @@ fn a_llama_that_streams_gives_what_one_that_stays_gives() {
     fs::write(folder.path().join("config.json"), config().to_string()).unwrap();
     let path = folder.path().join("model.safetensors");
     Tensor::write_safetensors(&weights(), &path).unwrap();
-    let config = LlamaConfig::read(folder.path()).unwrap();
+    let config = LANGUAGE.read(folder.path()).unwrap();
     let weights = Weights::open(folder.path(), Kind::Float, Device::Cpu).unwrap();
     let ids = Tensor::from_slice(&[5_i64, 9, 20, 3, 1, 9]).view([1, 6]);
     let states = |resident_bytes| {
         let w = weights.with_residency(resident_bytes);
-        let layers = config.num_read_layers();
-        let encoder = LlamaEncoder::new(&config, layers, &w).unwrap();
+        let encoder = LanguageEncoder::new(&config, &w).unwrap();
         let mask = Tensor::ones_like(&ids);
         [0, 1].map(|_| encoder.forward(&ids, &mask, &NoHooks).unwrap())
     };

@@ -4,18 +4,20 @@ mod flux;
 mod gguf;
 mod llama;
 pub(crate) mod published;
+mod qwen;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use safelight_core::networks::{
-    ClipTextConfig, LlamaConfig, LlamaKeys, T5Config, T5Keys, T5Kind, TensorSpec, clip_text,
+    ClipTextConfig, LanguageConfig, LanguageKeys, LanguageTap, T5Config, T5Keys, T5Kind,
+    TensorSpec, clip_text,
 };
 use safelight_core::tokens::TextTokenizer;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
-use super::{ClipTextEncoder, LlamaEncoder, T5Encoder, Tokens};
+use super::{ClipTextEncoder, LanguageEncoder, T5Encoder, Tokens};
 use crate::hooks::NoHooks;
 use crate::weights::Weights;
 
@@ -117,8 +119,18 @@ fn encoders_ask_for_what_their_schemas_say() {
     ClipTextEncoder::new(&config, &weights).unwrap();
     assert_asked(&weights, config.schema(clip_text::USUAL_PREFIX));
     let config = json("../llama/text_encoder.json");
-    let config: LlamaConfig = serde_json::from_value(config).unwrap();
-    let weights = Weights::outline(Kind::Float);
-    LlamaEncoder::new(&config, config.num_read_layers(), &weights).unwrap();
-    assert_asked(&weights, config.schema(&LlamaKeys::default()));
+    let mut config: LanguageConfig = serde_json::from_value(config).unwrap();
+    for model_type in ["llama", "qwen2", "qwen3"] {
+        config.model_type = model_type.to_owned();
+        for tap in [
+            LanguageTap::Last,
+            LanguageTap::BeforeLast(2),
+            LanguageTap::States(&[1, 3]),
+        ] {
+            config.tap = tap;
+            let weights = Weights::outline(Kind::Float);
+            LanguageEncoder::new(&config, &weights).unwrap();
+            assert_asked(&weights, config.schema(&LanguageKeys::default()));
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use safelight_core::model::CatalogError;
 use safelight_core::tokens::TextTokenizer;
+use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
 use super::{facts, fixtures, folder, some_states, weights, wide_weights};
@@ -28,7 +29,8 @@ fn unpermuted(xs: &Tensor, heads: i64) -> Tensor {
     pairs.transpose(1, 2).reshape(&size)
 }
 
-fn gguf_name(name: &str) -> String {
+/// llama.cpp's name of a tensor, of a Qwen too.
+pub(in crate::text::tests) fn gguf_name(name: &str) -> String {
     let name = name
         .replace("layers.", "blk.")
         .replace("embed_tokens", "token_embd");
@@ -38,12 +40,14 @@ fn gguf_name(name: &str) -> String {
         name
     };
     let pairs = [
+        ("post_attention_layernorm", "ffn_norm"),
         ("input_layernorm", "attn_norm"),
+        ("self_attn.q_norm", "attn_q_norm"),
+        ("self_attn.k_norm", "attn_k_norm"),
         ("self_attn.q_proj", "attn_q"),
         ("self_attn.k_proj", "attn_k"),
         ("self_attn.v_proj", "attn_v"),
         ("self_attn.o_proj", "attn_output"),
-        ("post_attention_layernorm", "ffn_norm"),
         ("mlp.gate_proj", "ffn_gate"),
         ("mlp.up_proj", "ffn_up"),
         ("mlp.down_proj", "ffn_down"),
@@ -112,6 +116,17 @@ fn a_gguf_file_gives_the_same_though_its_heads_lie_otherwise() {
 /// What a converter writes of the tokenizer of the fixtures.
 fn with_tokenizer(file: GgufFile, splitter: &str) -> GgufFile {
     let tokenizer = json_of(&fixtures().join("tokenizer.json"));
+    with_pairs(file, &tokenizer, splitter)
+        .number("tokenizer.ggml.bos_token_id", 858)
+        .number("tokenizer.ggml.eos_token_id", 859)
+}
+
+/// The same of any `tokenizer.json` with byte pairs, without the ids that have a role.
+pub(in crate::text::tests) fn with_pairs(
+    file: GgufFile,
+    tokenizer: &Value,
+    splitter: &str,
+) -> GgufFile {
     let vocab = tokenizer["model"]["vocab"].as_object().unwrap();
     let added = tokenizer["added_tokens"].as_array().unwrap();
     let mut tokens: Vec<(i64, String, i32)> = vocab
@@ -120,9 +135,11 @@ fn with_tokenizer(file: GgufFile, splitter: &str) -> GgufFile {
         .collect();
     tokens.extend(added.iter().map(|token| {
         let text = token["content"].as_str().unwrap().to_owned();
-        (token["id"].as_i64().unwrap(), text, 3)
+        let kind = if token["special"] == true { 3 } else { 4 };
+        (token["id"].as_i64().unwrap(), text, kind)
     }));
-    tokens.extend((865..927).map(|id| (id, format!("[PAD{id}]"), 5)));
+    let spare = i64::try_from(tokens.len()).unwrap();
+    tokens.extend((spare..spare + 62).map(|id| (id, format!("[PAD{id}]"), 5)));
     tokens.sort();
     let texts: Vec<Vec<u8>> = tokens
         .iter()
@@ -145,8 +162,6 @@ fn with_tokenizer(file: GgufFile, splitter: &str) -> GgufFile {
         .texts("tokenizer.ggml.tokens", &texts)
         .integers("tokenizer.ggml.token_type", &kinds)
         .texts("tokenizer.ggml.merges", &merges)
-        .number("tokenizer.ggml.bos_token_id", 858)
-        .number("tokenizer.ggml.eos_token_id", 859)
 }
 
 #[test]
@@ -181,8 +196,8 @@ fn a_tokenizer_in_metadata_that_is_not_llamas_is_refused_in_a_sentence() {
         );
         err.to_string()
     };
-    let err = say(with_tokenizer(GgufFile::default(), "qwen2"));
-    assert!(err.contains("'qwen2'"), "{err}");
+    let err = say(with_tokenizer(GgufFile::default(), "deepseek-llm"));
+    assert!(err.contains("'deepseek-llm'"), "{err}");
     let bare = || GgufFile::default().text("tokenizer.ggml.model", "gpt2");
     assert!(say(bare()).contains("no tokens"));
     let some = |merge: &str| {

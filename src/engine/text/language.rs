@@ -1,13 +1,14 @@
-//! Llama 3 as an encoder of prompts: what its first layers make of every token, as HunyuanVideo and FramePack read it.
+//! Language models as encoders of prompts: what some of their layers make of every token.
 //!
-//! Fields have the names of `transformers`; `core` says what a file calls them. Gives the hidden states behind a number
-//! of layers, and neither loads nor computes what lies behind those; writes no text, so there is no cache.
-//! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/llama/modeling_llama.py>.
+//! Fields have the names of `transformers`; `core` says what a file calls them, which hidden states are read, and by
+//! what Llama 3, Qwen 2.5 and Qwen 3 differ. What lies behind the last state that is read is neither loaded nor
+//! computed; writes no text, so there is no cache.
+//! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/llama/modeling_llama.py>
+//! and <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/qwen3/modeling_qwen3.py>.
 //!
 //! Shapes: `B` prompts, `L` tokens, `C` width, `H` heads of `D`, `G` heads of keys and values.
 
-use safelight_core::networks::{LlamaConfig, LlamaKeys};
-use safelight_core::tokens::HunyuanPrompt;
+use safelight_core::networks::{LanguageConfig, LanguageKeys, LanguageTap};
 use tch::{Device, Kind, Tensor};
 
 use crate::encoder_home;
@@ -16,124 +17,135 @@ use crate::hooks::Hooks;
 use crate::nn::{Linear, T5Norm, attention, join_heads, lowest, silu, split_heads};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
-const LAYER: [&str; 9] = [
-    "input_layernorm",
-    "self_attn.q_proj",
-    "self_attn.k_proj",
-    "self_attn.v_proj",
-    "self_attn.o_proj",
-    "post_attention_layernorm",
-    "mlp.gate_proj",
-    "mlp.up_proj",
-    "mlp.down_proj",
-];
-
 /// How the numbers of a head lie in queries and keys. Scores are the same as long as both have them alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HeadOrder {
     /// What turns together is half a head apart (`transformers`).
     Halves,
-    /// What turns together lies side by side (llama.cpp, as Meta has it).
+    /// What turns together lies side by side (llama.cpp's Llama, as Meta has it).
     Pairs,
 }
 
-/// The position from which a Llama's names count, and how its heads are ordered.
+/// The position from which a model's names count, and how its heads are ordered.
 fn at_model(w: &Weights) -> (Weights, HeadOrder) {
-    let keys = LlamaKeys::of(&w.keys()).unwrap_or_default();
+    let keys = LanguageKeys::of(&w.keys()).unwrap_or_default();
+    let order = if keys.has_paired_heads() {
+        HeadOrder::Pairs
+    } else {
+        HeadOrder::Halves
+    };
     if keys.is_llama_cpp {
         let translated = w.translated(move |name| keys.file_key(name));
-        return (translated, HeadOrder::Pairs);
+        return (translated, order);
     }
-    (encoder_home::behind(&keys.prefix, w), HeadOrder::Halves)
+    (encoder_home::behind(&keys.prefix, w), order)
 }
 
-pub struct LlamaEncoder {
+pub struct LanguageEncoder {
     embed_tokens: StoredMatrix,
     layers: Vec<Layer>,
-    /// Of a whole one.
+    /// Where the state behind it is read.
     norm: Option<T5Norm>,
-    config: LlamaConfig,
+    config: LanguageConfig,
     kind: Kind,
 }
 
-impl LlamaEncoder {
+impl LanguageEncoder {
     /// Reads all layers and the norm behind them, for records of what nobody else asks for.
-    pub fn whole(config: &LlamaConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let encoder = Self::new(config, config.num_hidden_layers, w)?;
-        let (w, _) = at_model(w);
-        let norm = T5Norm::new(config.hidden_size, config.rms_norm_eps, &(&w / "norm"))?;
+    pub fn whole(config: &LanguageConfig, w: &Weights) -> Result<Self, WeightsError> {
         Ok(Self {
-            norm: Some(norm),
-            ..encoder
+            config: config.clone(),
+            ..Self::new(&whole(config), w)?
         })
     }
 
-    /// Reads the first `num_layers` of a Llama, from a file that may hold other components too. `config` has been
+    /// Reads what the config's hidden states need, from a file that may hold other components too. `config` has been
     /// read, or is as sound.
-    pub fn new(config: &LlamaConfig, num_layers: i64, w: &Weights) -> Result<Self, WeightsError> {
+    pub fn new(config: &LanguageConfig, w: &Weights) -> Result<Self, WeightsError> {
         let (w, order) = &at_model(w);
         let embed_tokens = w.table(
             "embed_tokens.weight",
             [config.vocab_size, config.hidden_size],
         )?;
-        let layers = (0..num_layers.min(config.num_hidden_layers))
+        let layers = (0..config.num_read_layers())
             .map(|i| Layer::new(config, *order, &(w / "layers" / i)))
             .collect::<Result<_, _>>()?;
-        for i in num_layers..config.num_hidden_layers {
-            for name in LAYER {
-                w.ignore(&format!("layers.{i}.{name}.weight"));
-            }
-        }
-        for name in ["norm.weight", "lm_head.weight"] {
-            w.ignore(name);
+        let has_norm = config.tap == LanguageTap::Last;
+        let norm = || T5Norm::new(config.hidden_size, config.rms_norm_eps, &(w / "norm"));
+        let norm = has_norm.then(norm).transpose()?;
+        w.ignore("lm_head.weight");
+        let own = LanguageKeys::default();
+        let (read, all) = (config.schema(&own), whole(config).schema(&own));
+        for tensor in all.iter().filter(|tensor| !read.contains(tensor)) {
+            w.ignore(&tensor.name);
         }
         Ok(Self {
             embed_tokens,
             layers,
-            norm: None,
+            norm,
             config: config.clone(),
             kind: w.kind(),
         })
     }
 
-    /// The keys of a file that a Llama should not have; what stands before its names belongs to it alone, so that
-    /// the picture's part of a LLaVA does not count.
+    /// The keys of a file that such a model should not have; what stands before its names belongs to it alone, so
+    /// that the part of a larger model that looks at pictures does not count.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
-        let keys = LlamaKeys::of(&weights.keys()).unwrap_or_default();
-        encoder_home::left_over(&keys.prefix, weights, &["lm_head."])
+        let keys = LanguageKeys::of(&weights.keys()).unwrap_or_default();
+        encoder_home::left_over(&keys.prefix, weights, &["lm_head.", "visual."])
     }
 
-    /// `ids`: `(B, L)` integers, `mask`: the same, 0 for what nobody may attend to -> the hidden states behind the
-    /// layers that were read, without the final norm, `(B, L, C)`; `None` when cancelled.
+    /// `ids`: `(B, L)` integers, `mask`: the same, 0 for what nobody may attend to -> the hidden states that the
+    /// config says, side by side where they are several, `(B, L, n C)`; `None` when cancelled.
     /// Ids beyond the table belong to a tokenizer of another model; the caller has checked them.
     pub fn forward(&self, ids: &Tensor, mask: &Tensor, hooks: &dyn Hooks) -> Option<Tensor> {
-        self.forward_each(ids, mask, hooks, &mut |_, _| {})
+        Some(self.forward_each(ids, mask, hooks, &mut |_, _| {})?.0)
     }
 
-    /// The same, with what each layer gives to `each`: counted from 0 at the table, and of a whole one the last behind
-    /// the norm.
+    /// The same and the last state that was computed, with what each layer gives to `each`: counted from 0 at the
+    /// table, and of a whole one the last behind the norm.
     pub fn forward_each(
         &self,
         ids: &Tensor,
         mask: &Tensor,
         hooks: &dyn Hooks,
         each: &mut dyn FnMut(usize, &Tensor),
-    ) -> Option<Tensor> {
+    ) -> Option<(Tensor, Tensor)> {
         let device = self.embed_tokens.device();
         let mut xs = self.embed_tokens.look_up(&ids.to_device(device), self.kind);
         let (_, length) = ids.size2().expect("ids have two dimensions");
         let hidden = hidden_pairs(&mask.to_device(device), xs.kind());
         let turns = Turns::new(length, &self.config, device);
+        let wanted = self.config.tap.states(self.config.num_hidden_layers);
+        let mut read = Vec::with_capacity(wanted.len());
+        let mut take = |number: usize, xs: &Tensor| {
+            each(number, xs);
+            if wanted.contains(&(number as i64)) {
+                read.push(xs.shallow_clone());
+            }
+        };
         for (number, layer) in self.layers.iter().enumerate() {
-            each(number, &xs);
+            take(number, &xs);
             hooks.go_on(Site::Text)?;
             xs = layer.forward(&xs, &hidden, &turns);
         }
         if let Some(norm) = &self.norm {
             xs = norm.forward(&xs);
         }
-        each(self.layers.len(), &xs);
-        Some(xs)
+        take(self.layers.len(), &xs);
+        let states = match read.as_slice() {
+            [only] => only.shallow_clone(),
+            several => Tensor::cat(several, -1),
+        };
+        Some((states, xs))
+    }
+}
+
+/// The same model with all that it has.
+fn whole(config: &LanguageConfig) -> LanguageConfig {
+    LanguageConfig {
+        tap: LanguageTap::Last,
+        ..config.clone()
     }
 }
 
@@ -156,7 +168,7 @@ struct Turns {
 }
 
 impl Turns {
-    fn new(length: i64, config: &LlamaConfig, device: Device) -> Self {
+    fn new(length: i64, config: &LanguageConfig, device: Device) -> Self {
         // In f32 throughout, as the reference has it: the angles of far tokens show the difference.
         let f32s = (Kind::Float, Device::Cpu);
         let dim = config.head_dim();
@@ -195,7 +207,7 @@ struct Layer {
 }
 
 impl Layer {
-    fn new(config: &LlamaConfig, order: HeadOrder, w: &Weights) -> Result<Self, WeightsError> {
+    fn new(config: &LanguageConfig, order: HeadOrder, w: &Weights) -> Result<Self, WeightsError> {
         // It computes the same as T5's.
         let norm = |name| T5Norm::new(config.hidden_size, config.rms_norm_eps, &(w / name));
         Ok(Self {
@@ -220,20 +232,43 @@ struct SelfAttention {
     k_proj: Linear,
     v_proj: Linear,
     o_proj: Linear,
+    norms: Option<HeadNorms>,
     head_dim: i64,
     order: HeadOrder,
 }
 
+/// Of queries and keys, head by head.
+struct HeadNorms {
+    q_norm: T5Norm,
+    k_norm: T5Norm,
+}
+
 impl SelfAttention {
-    fn new(config: &LlamaConfig, order: HeadOrder, w: &Weights) -> Result<Self, WeightsError> {
+    fn new(config: &LanguageConfig, order: HeadOrder, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, head_dim) = (config.hidden_size, config.head_dim());
         let inner = config.num_attention_heads * head_dim;
         let shared = config.num_key_value_heads() * head_dim;
+        let kind = config.kind();
+        let projection = |rows, name| {
+            if kind.has_biases() {
+                Linear::new(dim, rows, &(w / name))
+            } else {
+                Linear::without_bias(dim, rows, &(w / name))
+            }
+        };
+        let norm = |name| T5Norm::new(head_dim, config.rms_norm_eps, &(w / name));
+        let norms = || {
+            Ok::<_, WeightsError>(HeadNorms {
+                q_norm: norm("q_norm")?,
+                k_norm: norm("k_norm")?,
+            })
+        };
         Ok(Self {
-            q_proj: Linear::without_bias(dim, inner, &(w / "q_proj"))?,
-            k_proj: Linear::without_bias(dim, shared, &(w / "k_proj"))?,
-            v_proj: Linear::without_bias(dim, shared, &(w / "v_proj"))?,
+            q_proj: projection(inner, "q_proj")?,
+            k_proj: projection(shared, "k_proj")?,
+            v_proj: projection(shared, "v_proj")?,
             o_proj: Linear::without_bias(inner, dim, &(w / "o_proj"))?,
+            norms: kind.has_head_norms().then(norms).transpose()?,
             head_dim,
             order,
         })
@@ -244,8 +279,12 @@ impl SelfAttention {
         let heads = |linear: &Linear| {
             split_heads(&linear.forward(xs), linear.out_features() / self.head_dim)
         };
-        let q = turns.turn(&heads(&self.q_proj), self.order);
-        let k = turns.turn(&heads(&self.k_proj), self.order);
+        let (mut q, mut k) = (heads(&self.q_proj), heads(&self.k_proj));
+        if let Some(norms) = &self.norms {
+            (q, k) = (norms.q_norm.forward(&q), norms.k_norm.forward(&k));
+        }
+        let q = turns.turn(&q, self.order);
+        let k = turns.turn(&k, self.order);
         let v = heads(&self.v_proj);
         let sharing = q.size()[1] / k.size()[1];
         // b g l d -> b (g sharing) l d
@@ -265,7 +304,7 @@ struct GatedFeedForward {
 }
 
 impl GatedFeedForward {
-    fn new(config: &LlamaConfig, w: &Weights) -> Result<Self, WeightsError> {
+    fn new(config: &LanguageConfig, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, inner) = (config.hidden_size, config.intermediate_size);
         Ok(Self {
             gate_proj: Linear::without_bias(dim, inner, &(w / "gate_proj"))?,
@@ -278,11 +317,4 @@ impl GatedFeedForward {
         let gated = silu(self.gate_proj.forward(xs)) * self.up_proj.forward(xs);
         self.down_proj.forward(&gated)
     }
-}
-
-/// What HunyuanVideo and FramePack read of a prompt, of hidden states `(1, L, C)` or a mask `(1, L)` -> its own 256
-/// tokens, padding among them
-pub fn of_hunyuan_prompt(xs: &Tensor) -> Tensor {
-    let before = HunyuanPrompt::TOKENS_BEFORE as i64;
-    xs.narrow(1, before, xs.size()[1] - before)
 }

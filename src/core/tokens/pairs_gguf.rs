@@ -1,12 +1,13 @@
-//! The tokenizer of a Llama 3 within a GGUF file, as the `tokenizer.json` that it was made from.
+//! The tokenizer of a Llama 3 or a Qwen within a GGUF file, as the `tokenizer.json` that it was made from.
 //!
-//! A converter writes tokens, their kinds and merges; how words are split is only named, so the pattern of Llama 3 is
-//! here. Other splitters are refused: their ids would be wrong without a sign.
+//! A converter writes tokens, their kinds and merges; how words are split is only named, so the patterns are here and
+//! in `classes`. Other splitters are refused: their ids would be wrong without a sign.
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use super::classes;
 use super::error::TokensError;
 use super::gguf::{Metadata, tokenizer_inside};
 use super::spiece::has_end;
@@ -17,11 +18,13 @@ const PAD: &str = "<pad>";
 
 /// What GGUF calls byte pairs, which other language models have, too.
 pub(crate) const GGUF_PAIRS: &str = "gpt2";
-/// What it calls Llama 3's way to split words.
-pub(crate) const SPLITTERS: [&str; 3] = ["llama-bpe", "llama3", "llama-v3"];
+/// What it calls Qwen's way to split words, in all versions from 2 to 3.
+const QWEN: &str = "qwen2";
+/// All ways to split words that are read, the others of which are Llama 3's.
+pub(crate) const SPLITTERS: [&str; 4] = ["llama-bpe", "llama3", "llama-v3", QWEN];
 /// What old files say of it, if anything.
 const UNSAID: &str = "default";
-/// Llama 3 has an eighth of it.
+/// Llama 3 has an eighth of it, Qwen a seventh.
 const MAX_TOKENS: u64 = 1 << 20;
 /// Llama 3 has 280,147.
 const MAX_MERGES: u64 = 1 << 22;
@@ -34,27 +37,32 @@ const USER_DEFINED: u32 = 4;
 const LLAMA_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// A tokenizer as its own file would have it.
-pub(super) struct LlamaTokenizer {
+pub(super) struct PairsTokenizer {
     pub(super) value: Value,
     /// The token to pad with.
     pub(super) pad: String,
 }
 
 /// The tokenizer in a GGUF file; `None` where it carries none of this kind, and for every other file.
-pub(super) fn read(path: &Path) -> Result<Option<LlamaTokenizer>, TokensError> {
+pub(super) fn read(path: &Path) -> Result<Option<PairsTokenizer>, TokensError> {
     if !has_end(path, "gguf") || path.is_dir() {
         return Ok(None);
     }
     tokenizer_inside(path, GGUF_PAIRS, |metadata| {
         let splitter = metadata.text("pre").unwrap_or(UNSAID);
         if splitter != UNSAID && !SPLITTERS.contains(&splitter) {
-            let reason = format!("it splits words as '{splitter}' does, not as Llama 3");
+            let reason = format!("it splits words as '{splitter}' does, not as Llama 3 or Qwen");
             return Err(metadata.wrong(&reason));
         }
         let tokens = texts(metadata, "tokens", MAX_TOKENS)?;
         let merges = texts(metadata, "merges", MAX_MERGES)?;
         let kinds = metadata.kinds(MAX_TOKENS)?.unwrap_or_default();
-        tokenizer(metadata, &tokens, &kinds, &merges).map_err(|reason| metadata.wrong(reason))
+        let made = if splitter == QWEN {
+            qwen(&tokens, &kinds, &merges)
+        } else {
+            llama(metadata, &tokens, &kinds, &merges)
+        };
+        made.map_err(|reason| metadata.wrong(reason))
     })
 }
 
@@ -65,12 +73,26 @@ fn texts(metadata: &Metadata<'_>, name: &str, max: u64) -> Result<Vec<String>, T
     texts.map_err(|err| metadata.wrong(&err.to_string()))
 }
 
-fn tokenizer(
+/// Qwen's marks stand in the template around a text; what pads is Qwen's own, whatever a converter chose.
+fn qwen(
+    tokens: &[String],
+    kinds: &[u32],
+    merges: &[String],
+) -> Result<PairsTokenizer, &'static str> {
+    let mut value = classes::qwen(&vocab(tokens), &pairs(merges)?);
+    value["added_tokens"] = Value::Array(added(tokens, kinds));
+    Ok(PairsTokenizer {
+        value,
+        pad: classes::QWEN_END.to_owned(),
+    })
+}
+
+fn llama(
     metadata: &Metadata<'_>,
     tokens: &[String],
     kinds: &[u32],
     merges: &[String],
-) -> Result<LlamaTokenizer, &'static str> {
+) -> Result<PairsTokenizer, &'static str> {
     let named = |role: &str| tokens.get(metadata.id(role)?);
     let bos = named("bos").ok_or("found no token that begins a text")?;
     let own_pad = || {
@@ -82,28 +104,40 @@ fn tokenizer(
     let pad = pad
         .or_else(|| named("eos").map(String::as_str))
         .unwrap_or(bos);
+    let with_bos = metadata.flag("add_bos_token");
+    let bos = with_bos.unwrap_or(true).then_some(bos.as_str());
+    Ok(PairsTokenizer {
+        value: whole(vocab(tokens), pairs(merges)?, added(tokens, kinds), bos),
+        pad: pad.to_owned(),
+    })
+}
+
+fn vocab(tokens: &[String]) -> Value {
+    let vocab: Map<String, Value> = tokens.iter().cloned().zip((0..).map(Value::from)).collect();
+    Value::Object(vocab)
+}
+
+fn pairs(merges: &[String]) -> Result<Value, &'static str> {
     let pairs: Option<Vec<Value>> = merges
         .iter()
         .map(|merge| merge.split_once(' ').map(|(a, b)| json!([a, b])))
         .collect();
-    let pairs = pairs.ok_or("one of its merges is not two tokens")?;
-    let vocab: Map<String, Value> = tokens.iter().cloned().zip((0..).map(Value::from)).collect();
+    pairs
+        .map(Value::Array)
+        .ok_or("one of its merges is not two tokens")
+}
+
+/// The tokens that a text may spell outright.
+fn added(tokens: &[String], kinds: &[u32]) -> Vec<Value> {
     let spelled = tokens.iter().zip(kinds).enumerate();
     let spelled = spelled.filter(|(_, (_, kind))| matches!(**kind, CONTROL | USER_DEFINED));
-    let added: Vec<Value> = spelled
-        .map(|(id, (text, kind))| {
-            json!({
-                "id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
-                "normalized": false, "special": *kind == CONTROL,
-            })
+    let added = spelled.map(|(id, (text, kind))| {
+        json!({
+            "id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": *kind == CONTROL,
         })
-        .collect();
-    let with_bos = metadata.flag("add_bos_token");
-    let bos = with_bos.unwrap_or(true).then_some(bos.as_str());
-    Ok(LlamaTokenizer {
-        value: whole(Value::Object(vocab), Value::Array(pairs), added, bos),
-        pad: pad.to_owned(),
-    })
+    });
+    added.collect()
 }
 
 /// A `tokenizer.json` as Llama 3 has it. `bos`: what is put before every text

@@ -1,0 +1,87 @@
+//! What files call the tensors of a language model: the names of `transformers` behind some prefix, or llama.cpp's.
+
+use super::LanguageKind;
+use crate::networks::header::{Renaming, prefix_before};
+
+pub(super) const TOKENS: &str = "embed_tokens.weight";
+/// By which a file is known: the table alone could be any model's.
+const FIRST_NORM: &str = "layers.0.input_layernorm.weight";
+pub(super) const QUERY_NORM: &str = "layers.0.self_attn.q_norm.weight";
+const QUERY_BIAS: &str = "layers.0.self_attn.q_proj.bias";
+
+/// How one file names the tensors of a language model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LanguageKeys {
+    pub prefix: String,
+    /// The names of GGUF files; those of `transformers` otherwise.
+    pub is_llama_cpp: bool,
+    /// What the tensors show.
+    pub kind: LanguageKind,
+}
+
+impl LanguageKeys {
+    /// `None` where no file key is that of a language model.
+    pub fn of<'a>(keys: &(impl Iterator<Item = &'a str> + Clone)) -> Option<Self> {
+        let prefix = prefix_before(keys.clone(), &[FIRST_NORM]);
+        let mut found = Self {
+            prefix: prefix.unwrap_or_default().to_owned(),
+            is_llama_cpp: prefix.is_none(),
+            kind: LanguageKind::default(),
+        };
+        let has = |name: &str| {
+            let name = found.file_key(name);
+            keys.clone().any(|key| key == name)
+        };
+        // Other models in llama.cpp's names have the first alone.
+        if found.is_llama_cpp && !(has(FIRST_NORM) && has(TOKENS)) {
+            return None;
+        }
+        let kind = if has(QUERY_NORM) {
+            LanguageKind::Qwen3
+        } else if has(QUERY_BIAS) {
+            LanguageKind::Qwen2
+        } else {
+            LanguageKind::Llama
+        };
+        found.kind = kind;
+        Some(found)
+    }
+
+    /// Whether the numbers of a head that turn together lie side by side in queries and keys: llama.cpp has it so
+    /// for Llama, as Meta has, and leaves Qwen's where `transformers` has them, half a head apart.
+    pub fn has_paired_heads(&self) -> bool {
+        self.is_llama_cpp && self.kind == LanguageKind::Llama
+    }
+
+    /// The file's name of the tensor that `transformers` calls `name`.
+    pub fn file_key(&self, name: &str) -> String {
+        if self.is_llama_cpp {
+            LLAMA_CPP.apply(name)
+        } else {
+            format!("{}{name}", self.prefix)
+        }
+    }
+}
+
+/// `layers.3.mlp.down_proj.weight` -> `blk.3.ffn_down.weight`
+const LLAMA_CPP: Renaming = Renaming {
+    outside: &[
+        ("embed_tokens.", "token_embd."),
+        ("norm.", "output_norm."),
+        ("lm_head.", "output."),
+    ],
+    list: ("layers", "blk"),
+    inside: &[
+        ("input_layernorm.", "attn_norm."),
+        ("self_attn.q_proj.", "attn_q."),
+        ("self_attn.k_proj.", "attn_k."),
+        ("self_attn.v_proj.", "attn_v."),
+        ("self_attn.o_proj.", "attn_output."),
+        ("self_attn.q_norm.", "attn_q_norm."),
+        ("self_attn.k_norm.", "attn_k_norm."),
+        ("post_attention_layernorm.", "ffn_norm."),
+        ("mlp.gate_proj.", "ffn_gate."),
+        ("mlp.up_proj.", "ffn_up."),
+        ("mlp.down_proj.", "ffn_down."),
+    ],
+};

@@ -1,0 +1,102 @@
+//! The language models that pictures and clips are made with: by what they differ, and how their files are known.
+
+use crate::networks::known::{KindRule, PartKind};
+
+/// Which decoder, as tensors and `model_type` tell it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LanguageKind {
+    #[default]
+    Llama,
+    /// Qwen 2 and 2.5, and the text part of their VL models: with biases of queries, keys and values.
+    Qwen2,
+    /// Qwen 3 and the text part of Qwen 3 VL: with norms of queries and keys.
+    Qwen3,
+}
+
+/// By which its files are known, those of llama.cpp too. Gemma has the norms of Qwen 3, and Llama none of its own.
+pub(in crate::networks) const RULES: &[KindRule] = &[
+    gemma(&["layers.0.pre_feedforward_layernorm.weight"]),
+    gemma(&["token_embd.weight", "blk.0.post_ffw_norm.weight"]),
+    QWEN3.with(&["embed_tokens.weight", "layers.0.self_attn.q_norm.weight"]),
+    QWEN3.with(&["token_embd.weight", "blk.0.attn_q_norm.weight"]),
+    QWEN2.with(&["embed_tokens.weight", "layers.0.self_attn.q_proj.bias"]),
+    QWEN2.with(&["token_embd.weight", "blk.0.attn_q.bias"]),
+    LLAMA.with(&["embed_tokens.weight", "layers.0.input_layernorm.weight"]),
+    LLAMA.with(&["token_embd.weight", "blk.0.attn_norm.weight"]),
+];
+
+const QWEN3: KindRule =
+    KindRule::new("qwen", "text_encoder", "a Qwen 3 text encoder", &[]).of(PartKind::Qwen);
+const QWEN2: KindRule =
+    KindRule::new("qwen", "text_encoder", "a Qwen 2.5 text encoder", &[]).of(PartKind::Qwen);
+const LLAMA: KindRule =
+    KindRule::new("llama", "text_encoder", "a Llama text encoder", &[]).of(PartKind::Llama);
+
+const fn gemma(ends: &'static [&'static str]) -> KindRule {
+    KindRule::new("gemma", "text_encoder", "a Gemma text encoder", ends)
+}
+
+impl LanguageKind {
+    /// Of a `config.json`; one that does not say it is a Llama's.
+    pub(super) fn of_model_type(name: &str) -> Option<Self> {
+        Some(match name {
+            "" | "llama" => Self::Llama,
+            "qwen2" | "qwen2_vl" | "qwen2_vl_text" | "qwen2_5_vl" | "qwen2_5_vl_text" => {
+                Self::Qwen2
+            }
+            "qwen3" | "qwen3_vl" | "qwen3_vl_text" => Self::Qwen3,
+            _ => return None,
+        })
+    }
+
+    /// What a `config.json` says; `sees` for one with a part that looks at pictures.
+    pub(super) fn model_type(self, sees: bool) -> &'static str {
+        match (self, sees) {
+            (Self::Llama, _) => "llama",
+            (Self::Qwen2, false) => "qwen2",
+            (Self::Qwen2, true) => "qwen2_5_vl_text",
+            (Self::Qwen3, false) => "qwen3",
+            (Self::Qwen3, true) => "qwen3_vl_text",
+        }
+    }
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Llama => "Llama 3",
+            Self::Qwen2 => "Qwen 2.5",
+            Self::Qwen3 => "Qwen 3",
+        }
+    }
+
+    /// Whether queries and keys are normed, head by head, before they are turned.
+    pub fn has_head_norms(self) -> bool {
+        self == Self::Qwen3
+    }
+
+    /// Whether queries, keys and values have biases.
+    pub fn has_biases(self) -> bool {
+        self == Self::Qwen2
+    }
+
+    /// Positions in time and space, which for words alone are those of a line.
+    pub(super) fn has_rope_type(self, name: &str) -> bool {
+        self != Self::Llama && name == "mrope"
+    }
+
+    /// Of published models; files without a config do not say it.
+    pub(super) fn rope_theta(self, sees: bool) -> f64 {
+        match self {
+            Self::Llama => 500_000.0,
+            Self::Qwen3 if sees => 5_000_000.0,
+            Self::Qwen2 | Self::Qwen3 => 1_000_000.0,
+        }
+    }
+
+    /// The same of the norms' number that keeps them from dividing by 0.
+    pub(super) fn epsilon(self) -> f64 {
+        match self {
+            Self::Llama => 1e-5,
+            Self::Qwen2 | Self::Qwen3 => 1e-6,
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Language models as encoders of prompts: Llama 3, and Qwen 2.5 and 3 with their VL relatives. One decoder with
+//! switches.
+//!
+//! Speaks in the names of `transformers`; [`LanguageKeys`] says what a file calls the same tensors. Layers behind the
+//! last hidden state that a model reads are not read, nor are heads and what looks at pictures.
+
+mod keys;
+mod kinds;
+mod usage;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::header::{count, not_a, sizes};
+use super::{
+    NetworkConfig, Role, Schema, TensorSpec, check_epsilon, check_layers, check_sizes, model_type,
+};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
+
+pub use keys::LanguageKeys;
+use keys::{QUERY_NORM, TOKENS};
+pub use kinds::LanguageKind;
+pub(super) use kinds::RULES;
+pub use usage::{LanguageTap, LanguageUse};
+
+/// Width of one head in every such model that a picture or video model reads.
+const HEAD_DIM: i64 = 128;
+
+/// `text_encoder/config.json`, with the defaults of `transformers`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LanguageConfig {
+    #[serde(default)]
+    pub model_type: String,
+    pub vocab_size: i64,
+    pub hidden_size: i64,
+    pub intermediate_size: i64,
+    pub num_hidden_layers: i64,
+    pub num_attention_heads: i64,
+    /// As many as there are heads where it is not said.
+    #[serde(default)]
+    pub num_key_value_heads: Option<i64>,
+    /// The heads' share of the width where it is not said.
+    #[serde(default)]
+    pub head_dim: Option<i64>,
+    #[serde(default = "default_epsilon")]
+    pub rms_norm_eps: f64,
+    #[serde(default = "silu")]
+    pub hidden_act: String,
+    #[serde(default)]
+    pub attention_bias: bool,
+    /// No Qwen's config has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mlp_bias: bool,
+    #[serde(default)]
+    pub rope_theta: Option<f64>,
+    /// Where new configs have the base, and how positions are scaled.
+    #[serde(default)]
+    pub rope_parameters: Option<RopeParameters>,
+    /// The same in old configs.
+    #[serde(default)]
+    pub rope_scaling: Option<RopeParameters>,
+    /// Which hidden states the model reads; no file says it.
+    #[serde(skip)]
+    pub tap: LanguageTap,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RopeParameters {
+    pub rope_theta: Option<f64>,
+    pub rope_type: Option<String>,
+    /// What old configs call it, some beside the new name.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub old_type: Option<String>,
+}
+
+pub(super) fn default_epsilon() -> f64 {
+    1e-6
+}
+
+fn silu() -> String {
+    "silu".to_owned()
+}
+
+impl NetworkConfig for LanguageConfig {
+    const PART: Option<&'static str> = Some("text_config");
+
+    fn is_described_by(config: &Value) -> bool {
+        model_type(config).is_some_and(|name| {
+            ["llama", "llava", "qwen2", "qwen3"]
+                .iter()
+                .any(|start| name.starts_with(start))
+        })
+    }
+
+    /// What shapes do not show is as in the published models of the kind.
+    fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
+        let keys = LanguageKeys::of(&weights.names())
+            .ok_or_else(|| not_a("Llama or Qwen text encoder", weights))?;
+        let key = |name: &str| keys.file_key(name);
+        let [vocab_size, hidden_size] = sizes(weights, &key(TOKENS))?;
+        let [queries, _] = sizes(weights, &key("layers.0.self_attn.q_proj.weight"))?;
+        let [values, _] = sizes(weights, &key("layers.0.self_attn.k_proj.weight"))?;
+        let wide = |layer| format!("layers.{layer}.mlp.up_proj.weight");
+        let [intermediate_size, _] = sizes(weights, &key(&wide(0)))?;
+        let normed = || sizes(weights, &key(QUERY_NORM)).map(|[width]| width);
+        let width = if keys.kind.has_head_norms() {
+            normed()?
+        } else {
+            HEAD_DIM
+        };
+        let [heads, shared] = heads_in_notes(weights).unwrap_or([queries / width, values / width]);
+        let is_split = |rows: i64, heads: i64| heads > 0 && rows % heads == 0;
+        if !is_split(queries, heads)
+            || !is_split(values, shared)
+            || queries / heads != values / shared
+        {
+            return Err(format!(
+                "expected heads of {width}, as no config.json says how wide a head is, found {queries} query rows and {values} key rows"
+            ));
+        }
+        let sees = weights.names().any(|name| name.contains("visual."));
+        let plain = Self::plain(keys.kind, sees);
+        Ok(Self {
+            vocab_size,
+            hidden_size,
+            intermediate_size,
+            num_hidden_layers: count(weights, |layer| key(&wide(layer))),
+            num_attention_heads: heads,
+            num_key_value_heads: Some(shared),
+            head_dim: Some(queries / heads),
+            rope_theta: note(weights, "rope.freq_base").or(plain.rope_theta),
+            ..plain
+        })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let kind = self.known_kind()?;
+        check_sizes(&[
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("intermediate_size", self.intermediate_size),
+            ("num_attention_heads", self.num_attention_heads),
+            ("num_key_value_heads", self.num_key_value_heads()),
+            ("head_dim", self.head_dim()),
+        ])?;
+        check_layers(&[("num_hidden_layers", self.num_hidden_layers)])?;
+        check_epsilon("rms_norm_eps", self.rms_norm_eps)?;
+        let (heads, shared) = (self.num_attention_heads, self.num_key_value_heads());
+        let (head_dim, theta) = (self.head_dim(), self.rope_theta());
+        let scaling = [&self.rope_parameters, &self.rope_scaling].into_iter();
+        let types = scaling.flatten();
+        let mut types = types.flat_map(|rope| rope.rope_type.iter().chain(&rope.old_type));
+        let is_plain = |rope: &str| rope == "default" || kind.has_rope_type(rope);
+        Err(if heads % shared != 0 {
+            format!(
+                "expected num_attention_heads that num_key_value_heads divides, found {heads} and {shared}"
+            )
+        } else if head_dim % 2 != 0 {
+            format!("expected an even head_dim, found {head_dim}")
+        } else if !(theta.is_finite() && theta >= 1.0) {
+            format!("expected a rope_theta of at least 1, found {theta}")
+        } else if let Some(rope) = types.find(|rope| !is_plain(rope)) {
+            format!("expected positions that are not scaled, found scaled ones ({rope})")
+        } else if self.mlp_bias || self.attention_bias && !kind.has_biases() {
+            format!(
+                "expected layers without biases, as in every {}, found attention_bias or mlp_bias",
+                kind.label()
+            )
+        } else if self.hidden_act != "silu" {
+            format!("expected the hidden_act silu, found {}", self.hidden_act)
+        } else {
+            return Ok(());
+        })
+    }
+
+    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
+        self.schema(&LanguageKeys::of(&weights.names()).unwrap_or_default())
+    }
+
+    fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
+        let keys = LanguageKeys::of(&weights.names()).unwrap_or_default();
+        let next = format!("layers.{}.mlp.up_proj.weight", self.num_hidden_layers);
+        weights.no_more_layers(&keys.file_key(&next), self.num_hidden_layers)
+    }
+}
+
+impl LanguageConfig {
+    /// What all published models of a kind have, without sizes. `sees`: with a part that looks at pictures
+    fn plain(kind: LanguageKind, sees: bool) -> Self {
+        Self {
+            model_type: kind.model_type(sees).to_owned(),
+            vocab_size: 0,
+            hidden_size: 0,
+            intermediate_size: 0,
+            num_hidden_layers: 0,
+            num_attention_heads: 0,
+            num_key_value_heads: None,
+            head_dim: Some(HEAD_DIM),
+            rms_norm_eps: kind.epsilon(),
+            hidden_act: silu(),
+            attention_bias: false,
+            mlp_bias: false,
+            rope_theta: Some(kind.rope_theta(sees)),
+            rope_parameters: None,
+            rope_scaling: None,
+            tap: LanguageTap::default(),
+        }
+    }
+
+    /// The published Llama 3 of 8 billion numbers, with LLaVA's words.
+    pub(crate) fn llama3(tap: LanguageTap) -> Self {
+        Self {
+            vocab_size: 128_320,
+            hidden_size: 4096,
+            intermediate_size: 14_336,
+            num_hidden_layers: 32,
+            num_attention_heads: 32,
+            num_key_value_heads: Some(8),
+            tap,
+            ..Self::plain(LanguageKind::Llama, false)
+        }
+    }
+
+    /// The published Qwen 3 of 4 billion numbers.
+    pub fn qwen3_4b(tap: LanguageTap) -> Self {
+        Self {
+            vocab_size: 151_936,
+            hidden_size: 2560,
+            intermediate_size: 9728,
+            num_hidden_layers: 36,
+            num_attention_heads: 32,
+            num_key_value_heads: Some(8),
+            tap,
+            ..Self::plain(LanguageKind::Qwen3, false)
+        }
+    }
+
+    /// Llama 3 where the config does not say it.
+    pub fn kind(&self) -> LanguageKind {
+        self.known_kind().unwrap_or_default()
+    }
+
+    fn known_kind(&self) -> Result<LanguageKind, String> {
+        LanguageKind::of_model_type(&self.model_type).ok_or_else(|| {
+            format!(
+                "expected the model_type llama, qwen2_5_vl or qwen3, found {}",
+                self.model_type
+            )
+        })
+    }
+
+    /// Heads of keys and values; several heads of queries share one.
+    pub fn num_key_value_heads(&self) -> i64 {
+        self.num_key_value_heads.unwrap_or(self.num_attention_heads)
+    }
+
+    pub fn head_dim(&self) -> i64 {
+        self.head_dim
+            .unwrap_or_else(|| self.hidden_size / self.num_attention_heads.max(1))
+    }
+
+    /// The base of the positions' frequencies.
+    pub fn rope_theta(&self) -> f64 {
+        let new = self.rope_parameters.as_ref();
+        new.and_then(|new| new.rope_theta)
+            .or(self.rope_theta)
+            .unwrap_or(10_000.0)
+    }
+
+    /// Layers up to the last hidden state that the model reads.
+    pub fn num_read_layers(&self) -> i64 {
+        self.tap.num_layers(self.num_hidden_layers)
+    }
+
+    pub fn schema(&self, keys: &LanguageKeys) -> Vec<TensorSpec> {
+        let (hidden, inner) = (self.hidden_size, self.intermediate_size);
+        let head_dim = self.head_dim();
+        let queries = self.num_attention_heads * head_dim;
+        let values = self.num_key_value_heads() * head_dim;
+        let kind = self.kind();
+        let mut schema = Schema::default();
+        schema.add(TOKENS, &[self.vocab_size, hidden], Role::Table);
+        for layer in 0..self.num_read_layers() {
+            let name = |part: &str| format!("layers.{layer}.{part}");
+            schema.vector(&name("input_layernorm.weight"), hidden);
+            for (projection, rows) in [("q_proj", queries), ("k_proj", values), ("v_proj", values)]
+            {
+                let projection = name(&format!("self_attn.{projection}"));
+                schema.matrix(&projection, rows, hidden);
+                if kind.has_biases() {
+                    schema.vector(&format!("{projection}.bias"), rows);
+                }
+            }
+            schema.matrix(&name("self_attn.o_proj"), hidden, queries);
+            if kind.has_head_norms() {
+                schema.vector(&name("self_attn.q_norm.weight"), head_dim);
+                schema.vector(&name("self_attn.k_norm.weight"), head_dim);
+            }
+            schema.vector(&name("post_attention_layernorm.weight"), hidden);
+            schema.matrix(&name("mlp.gate_proj"), inner, hidden);
+            schema.matrix(&name("mlp.up_proj"), inner, hidden);
+            schema.matrix(&name("mlp.down_proj"), hidden, inner);
+        }
+        if self.tap == LanguageTap::Last {
+            schema.vector("norm.weight", hidden);
+        }
+        schema.renamed(|name| keys.file_key(name))
+    }
+}
+
+/// What a GGUF file says of its model under a name.
+fn note<T: std::str::FromStr>(weights: &WeightSet, name: &str) -> Option<T> {
+    let notes = weights.is_gguf.then_some(&weights.notes)?;
+    let model = notes.get("general.architecture")?;
+    notes.get(&format!("{model}.{name}"))?.parse().ok()
+}
+
+/// Heads of queries, and of keys and values, as a GGUF file says it.
+fn heads_in_notes(weights: &WeightSet) -> Option<[i64; 2]> {
+    let heads = note(weights, "attention.head_count")?;
+    let shared = note(weights, "attention.head_count_kv");
+    Some([heads, shared.unwrap_or(heads)])
+}

@@ -1,0 +1,88 @@
+//! What a picture or video model takes of its language model: which one, and which hidden states.
+
+use std::path::Path;
+
+use super::{LanguageConfig, LanguageKind};
+use crate::model::CatalogError;
+use crate::networks::{NetworkConfig as _, config_path};
+
+/// Which hidden states are read. State 0 is what the table gives, state `n` what layer `n` does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LanguageTap {
+    /// The last, behind the final norm.
+    #[default]
+    Last,
+    /// The one before so many of the last layers: 1 is `hidden_states[-2]` of `transformers`.
+    BeforeLast(i64),
+    /// Those of these numbers, in rising order, side by side in each token: `(B, L, C)` of each -> `(B, L, n C)`
+    States(&'static [i64]),
+}
+
+impl LanguageTap {
+    /// Layers up to the last state that is read, of so many.
+    pub(super) fn num_layers(self, all: i64) -> i64 {
+        match self {
+            Self::Last => all,
+            Self::BeforeLast(skipped) => (all - skipped).max(0),
+            Self::States(numbers) => numbers.iter().copied().max().unwrap_or(0).min(all),
+        }
+    }
+
+    /// The numbers of the states in a model of so many layers.
+    pub fn states(self, all: i64) -> Vec<i64> {
+        match self {
+            Self::Last | Self::BeforeLast(_) => vec![self.num_layers(all)],
+            Self::States(numbers) => numbers.to_vec(),
+        }
+    }
+
+    fn check(self, all: i64) -> Result<(), String> {
+        match self {
+            Self::Last => Ok(()),
+            Self::BeforeLast(skipped) if all > skipped => Ok(()),
+            Self::BeforeLast(skipped) => Err(format!(
+                "expected more than {skipped} num_hidden_layers, as the last {skipped} are not read, found {all}"
+            )),
+            Self::States(numbers) => match numbers.iter().find(|number| **number > all) {
+                None => Ok(()),
+                Some(number) => Err(format!(
+                    "expected at least {number} num_hidden_layers, as what layer {number} gives is read, found {all}"
+                )),
+            },
+        }
+    }
+}
+
+/// The data of a family: its language model, and what it reads of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LanguageUse {
+    pub kind: LanguageKind,
+    pub tap: LanguageTap,
+}
+
+impl LanguageUse {
+    /// The config of what lies at a place: a folder, a weight file or a weight index. Fails for another kind of model
+    /// and for one with too few layers.
+    pub fn read(self, place: &Path) -> Result<LanguageConfig, CatalogError> {
+        let config = LanguageConfig::read(place)?;
+        self.of(config)
+            .map_err(|reason| CatalogError::config(reason, config_path(place)))
+    }
+
+    /// The same of a config that is there.
+    pub fn of(self, config: LanguageConfig) -> Result<LanguageConfig, String> {
+        if config.kind() != self.kind {
+            return Err(format!(
+                "expected a {} text encoder, found a {} (model_type {})",
+                self.kind.label(),
+                config.kind().label(),
+                config.model_type
+            ));
+        }
+        self.tap.check(config.num_hidden_layers)?;
+        Ok(LanguageConfig {
+            tap: self.tap,
+            ..config
+        })
+    }
+}
