@@ -55,8 +55,11 @@ fn run(home: &Home, args: &[&str]) -> Output {
 fn what_a_killed_program_left_half_written_is_gone_behind_the_next_start() {
     let home = Home::new();
     // No process has this number.
-    let left = ["data/safelight/telemetry/.1.json", "Videos/Safelight/.safelight-0"]
-        .map(|name| home.path().join(format!("{name}.4194305.partial")));
+    let left = [
+        "data/safelight/telemetry/.1.json",
+        "Videos/Safelight/.safelight-0",
+    ]
+    .map(|name| home.path().join(format!("{name}.4194305.partial")));
     for path in &left {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "{").unwrap();

@@ -22,11 +22,11 @@ const LIBTORCH_VARIABLES: [&str; 7] = [
     "LIBTORCH_STATIC",
     "LIBTORCH_USE_PYTORCH",
 ];
-/// The features that the tests have, so that nothing builds the engine again after them.
-const AS_TESTED: &[&str] = &[
-    "--features",
-    "safelight-engine/fault-injection,safelight-engine/toy-family",
-];
+/// Before the names of executables: with the features that the tests have, so that nothing is built again behind them.
+/// Cargo joins the features of all packages that it is asked for, and what tests ask for where one test, a small one, is
+/// among them.
+const AS_TESTED: &[&str] = &["--workspace", "--test", "process"];
+const APP_BINS: &[&str] = &["--bin", "safelight", "--bin", "safelight-engine"];
 const APP: &[&str] = &["--package", "safelight", "--package", "safelight-engine"];
 const LOW_DISK_KB: u64 = 300 * 1024;
 
@@ -103,7 +103,7 @@ pub fn build_and_become_the_app(workspace: &Workspace, release: bool, args: &[St
     let built = if release {
         build_release(workspace)
     } else {
-        build(workspace, &[APP, AS_TESTED].concat())
+        build(workspace, &[AS_TESTED, APP_BINS].concat())
     };
     match built {
         Ok(()) => become_program(workspace, &app, args),
@@ -125,7 +125,7 @@ pub fn build_and_become_the_bench(workspace: &Workspace, args: &[String]) -> Fai
 
 /// Builds the program beside what kills it at random moments, and becomes that. Returns only when that fails.
 pub fn build_and_stress(workspace: &Workspace, args: &[String]) -> Failure {
-    let packages = [APP, &["--package", "safelight-bench"], AS_TESTED].concat();
+    let packages = [AS_TESTED, APP_BINS, &["--bin", "safelight-bench"]].concat();
     let args = [&["stress".to_owned()], args].concat();
     match build(workspace, &packages) {
         Ok(()) => become_program(
@@ -138,11 +138,11 @@ pub fn build_and_stress(workspace: &Workspace, args: &[String]) -> Failure {
 }
 
 /// Builds the fuzzer and becomes it. Returns only when that fails.
-///
-/// It is built as a part of everything, though alone: so it shares what the tests have built.
 pub fn build_and_become_the_fuzzer(workspace: &Workspace, args: &[String]) -> Failure {
-    let own = ["--package", "safelight-fuzz", "--bin", "safelight-fuzz"];
-    match build(workspace, &[APP, AS_TESTED, &own].concat()) {
+    match build(
+        workspace,
+        &[AS_TESTED, &["--bin", "safelight-fuzz"]].concat(),
+    ) {
         Ok(()) => become_program(
             workspace,
             &workspace.target().join("debug/safelight-fuzz"),
