@@ -111,7 +111,7 @@ fn models_lists_what_is_here_what_is_known_and_where_it_looked() {
         .iter()
         .map(|entry| entry["id"].as_str().unwrap())
         .collect();
-    assert_eq!(ids.len(), 15);
+    assert_eq!(ids.len(), 17);
     assert_eq!((ids[0], ids[8]), ("little-world", "wan2.2-ti2v-5b"));
     assert_eq!(listed["problems"], json!([]));
 

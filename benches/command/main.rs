@@ -44,6 +44,9 @@ enum Subject {
     /// FramePack: one step of a section, decoding, reading a prompt
     #[command(name = "framepack")]
     FramePack(FamilyArgs),
+    /// Z-Image: one step of the transformer, reading a prompt
+    #[command(name = "z-image")]
+    ZImage(FamilyArgs),
     /// FramePack's step caches: how far each is from every step computed, and how many steps it skips
     StepCache(StepCacheArgs),
     /// Loading weights to the device, beside what the device and the disk can do
@@ -194,6 +197,7 @@ fn main() -> ExitCode {
         Subject::Wan(args) => args.request("wan"),
         Subject::Flux(args) => args.request("flux"),
         Subject::FramePack(args) => args.request("framepack"),
+        Subject::ZImage(args) => args.request("z-image"),
         Subject::StepCache(args) => args.request(),
         Subject::Load(args) => args.request(),
         Subject::Conv(args) => args.request("conv"),

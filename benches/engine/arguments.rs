@@ -191,8 +191,14 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_in_one_sentence() {
         for (line, part) in [
-            ("", "expected a family (wan, flux, framepack), found \"\""),
-            ("--small", "expected a family (wan, flux, framepack)"),
+            (
+                "",
+                "expected a family (wan, flux, framepack, z-image), found \"\"",
+            ),
+            (
+                "--small",
+                "expected a family (wan, flux, framepack, z-image)",
+            ),
             ("wan wan99b", "expected a case (wan14b_480p_81f,"),
             ("flux umt5xxl", "expected a case (flux_1024,"),
             ("wan --runs 0", "expected 1 to 1000 runs, found \"0\""),

@@ -43,6 +43,7 @@ fn small_cases_print_one_sound_json_object_each() {
     are_sound("flux", ["flux_2048", "vae_flux_1024_tiled"]);
     are_sound("flux", ["t5xxl", "clip_l"]);
     are_sound("framepack", ["framepack", "vae_hunyuan_9"]);
+    are_sound("z-image", ["z_image_1024", "qwen3_4b"]);
 }
 
 #[test]

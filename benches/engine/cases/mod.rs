@@ -6,6 +6,7 @@
 mod flux;
 mod framepack;
 mod wan;
+mod z_image;
 
 use std::cell::RefCell;
 
@@ -19,7 +20,12 @@ use crate::arguments::{BenchArguments, Sizes};
 use crate::measure::{Measured, timed};
 
 /// Every family, as the command line names it.
-pub const FAMILIES: &[Family] = &[wan::FAMILY, flux::FAMILY, framepack::FAMILY];
+pub const FAMILIES: &[Family] = &[
+    wan::FAMILY,
+    flux::FAMILY,
+    framepack::FAMILY,
+    z_image::FAMILY,
+];
 
 #[derive(Debug)]
 pub struct Family {

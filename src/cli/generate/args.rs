@@ -32,7 +32,7 @@ pub struct GenerateArgs {
     /// A text file with a prompt in each line: one job for each that is not empty
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub prompts_file: Option<PathBuf>,
-    /// Negative prompt: what to avoid; used when --guidance (Wan) or --true-cfg (Flux, FramePack) is above 1 [default: the model's own]
+    /// Negative prompt: what to avoid; used when --guidance (Wan, Z-Image) or --true-cfg (Flux, FramePack) is above 1 [default: the model's own]
     #[arg(long, value_name = "TEXT")]
     pub negative: Option<String>,
     /// A picture to start from: the first frame of a clip, or the source of image-to-image

@@ -12,6 +12,7 @@ mod parts;
 #[path = "../../../tests/toy_family/core.rs"]
 pub mod toy;
 pub mod wan;
+pub mod z_image;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -28,6 +29,7 @@ static FAMILIES: &[&FamilyDef] = &[
     &toy::DEF,
     &framepack::DEF,
     &wan::DEF,
+    &z_image::DEF,
     &flux::DEF,
 ];
 
@@ -126,7 +128,7 @@ mod tests {
         let text = err.to_string();
         let start = "'sora' is not a family of models that Safelight runs (";
         assert!(
-            text.starts_with(start) && text.ends_with("framepack, wan, flux)"),
+            text.starts_with(start) && text.ends_with("framepack, wan, z_image, flux)"),
             "{text}"
         );
     }

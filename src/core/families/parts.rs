@@ -9,10 +9,76 @@ use crate::library::companions::wanted::{
 };
 use crate::model::{CatalogError, Component};
 use crate::networks::PartKind;
-use crate::networks::{ClipTextConfig, NetworkConfig as _, clip_text};
+use crate::networks::{
+    ClipTextConfig, KlVaeConfig, LanguageConfig, LanguageKeys, LanguageKind, LanguageUse,
+    NetworkConfig as _, clip_text,
+};
 
-/// The file to get where a CLIP-L is missing or wrong.
+/// The files to get where a part is missing or wrong.
 const CLIP_L: &str = "clip_l.safetensors from comfyanonymous/flux_text_encoders";
+
+const FLUX_VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
+const QWEN3_4B: &str = "qwen_3_4b.safetensors from Comfy-Org/z_image_turbo";
+
+/// FLUX.1's autoencoder, for latents of `expected` channels.
+pub(super) fn flux_vae(expected: i64) -> Wanted<'static> {
+    let what = format!("a Flux VAE ({expected} latent channels)");
+    Wanted {
+        component: Component::Vae,
+        part: PartKind::KlVae,
+        what: what.clone(),
+        kind: "a Flux VAE",
+        example: FLUX_VAE,
+        usual: &["ae", "flux_vae", "flux_ae", "vae"],
+        word: "ae",
+        is_in: KlVaeConfig::is_in,
+        fits: Box::new(move |weights, place| {
+            let config = KlVaeConfig::read(place)?;
+            let found = config.latent_channels;
+            fits_transformer(expected == found, &what, FLUX_VAE, place, || {
+                format!("one with {found} latent channels")
+            })?;
+            config.check_weights(weights)
+        }),
+        tokenizer: None,
+    }
+}
+
+/// Qwen 3 of 4 billion, whose hidden states of `width` a transformer reads, as its `by` says. `usage`: which of them.
+pub(super) fn qwen3_4b(usage: LanguageUse, width: i64, by: &'static str) -> Wanted<'static> {
+    Wanted {
+        component: Component::TextEncoder,
+        part: PartKind::Qwen,
+        what: "a Qwen 3 4B text encoder".to_owned(),
+        kind: "a Qwen text encoder",
+        example: QWEN3_4B,
+        usual: &["qwen_3_4b", "qwen3_4b", "qwen3-4b", "text_encoder"],
+        word: "qwen",
+        is_in: |weights| {
+            let found = LanguageKeys::of(&weights.names());
+            found.is_some_and(|keys| keys.kind == LanguageKind::Qwen3)
+        },
+        fits: Box::new(move |weights, place| {
+            let config = usage.read(place)?;
+            let what = ["a Qwen 3 text encoder", "hidden_size"];
+            check_width(what, by, [width, config.hidden_size], QWEN3_4B, place)?;
+            // Of Qwen 3 VL the text half is as wide, and another one.
+            let sees = config.model_type.contains("vl");
+            fits_transformer(!sees, "a Qwen 3 4B text encoder", QWEN3_4B, place, || {
+                "a Qwen 3 VL".to_owned()
+            })?;
+            config.check_weights(weights)
+        }),
+        tokenizer: Some(WantedTokenizer {
+            what: "the tokenizer of Qwen",
+            example: "the folder tokenizer that was published with this text encoder",
+            folders: &["tokenizer", "qwen", "qwen3", "tokenizers/qwen"],
+            bundled: Some("qwen"),
+            form: TokenizerForm::Pairs,
+            vocab_size: |place| Ok(LanguageConfig::read(place)?.vocab_size),
+        }),
+    }
+}
 
 /// The CLIP-L that gives a transformer the pooled text, of `width` numbers.
 pub(super) fn clip_l(component: Component, width: i64) -> Wanted<'static> {

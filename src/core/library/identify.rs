@@ -158,7 +158,7 @@ pub(crate) fn pipeline_name(class: &str) -> String {
         ("StableDiffusion3", "a Stable Diffusion 3 model"),
         ("StableDiffusion", "a Stable Diffusion model"),
         ("Qwen", "a Qwen image model"),
-        ("ZImage", "a Z-Image model"),
+        ("Lumina", "a Lumina model"),
         ("CogVideo", "a CogVideo model"),
     ];
     families

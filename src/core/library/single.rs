@@ -54,6 +54,7 @@ pub(crate) fn part_of_key(key: &str) -> Option<&'static str> {
         ("first_stage_model.", "vae"),
         ("text_encoders.clip_l.", "text_encoder"),
         ("text_encoders.umt5xxl.", "text_encoder"),
+        ("text_encoders.qwen", "text_encoder"),
         ("text_encoders.t5xxl.", "text_encoder_2"),
     ];
     let mut starts = starts.iter();

@@ -155,10 +155,15 @@ pub(crate) const SINGLE: List = (
 /// Whose halves, shift and scale, diffusers has the other way round.
 const SWAPPED: &str = "final_layer.adaLN_modulation.1";
 
+/// Whether a layer makes two vectors as wide as the one that it reads: some have a scale alone.
+fn has_two_vectors(tensor: &TensorSpec) -> bool {
+    matches!(tensor.shape[..], [output, input] if output == 2 * input)
+}
+
 /// The parts of a fused layer, and which rows each of them is.
 fn parts_of(own: &str) -> (&'static [&'static str], &'static [Share]) {
     match own {
-        "img_attn.qkv" | "txt_attn.qkv" | "self_attn.qkv" => (
+        _ if own.ends_with("attn.qkv") || own.ends_with("attention.qkv") => (
             &["q", "k", "v"],
             &[Share::Third(0), Share::Third(1), Share::Third(2)],
         ),
@@ -248,7 +253,7 @@ fn layer(
             others.push((dialect.name(start, own, end), Share::All));
         }
     }
-    if own == SWAPPED {
+    if own == SWAPPED && has_two_vectors(tensor) {
         // The later entry of a name counts.
         let theirs = dialects.last().map(|dialect| dialect.name(start, own, end));
         let swapped = theirs.filter(|_| !is_diffusers);

@@ -156,7 +156,8 @@ pub struct FluxTransformerKeys {
     pub is_diffusers: bool,
 }
 
-const PREFIXES: [&str; 4] = [
+/// What stands before the names in files with other parts beside a transformer.
+pub(super) const PREFIXES: [&str; 4] = [
     "",
     "model.diffusion_model.",
     "diffusion_model.",

@@ -27,6 +27,7 @@ mod vae;
 mod vision;
 pub mod wan_transformer;
 mod wan_vae;
+pub mod z_image_transformer;
 
 pub use clip_layers::{ClipActivation, ClipLayers};
 pub use clip_text::ClipTextConfig;
@@ -51,6 +52,7 @@ pub use vae::VaeHalf;
 pub use vision::{VisionConfig, VisionKind};
 pub use wan_transformer::{TransformerKeys, WanTransformerConfig};
 pub use wan_vae::{WanVaeConfig, WanVaeKeys, WanVaeLevel};
+pub use z_image_transformer::{ZImageTransformerConfig, ZImageTransformerKeys};
 
 /// Encoders, whichever models they are for. The first that fits wins, so the more special come first.
 pub(crate) const ENCODERS: [&[KindRule]; 4] =

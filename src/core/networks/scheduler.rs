@@ -49,6 +49,15 @@ with_defaults! {
 }
 
 impl SchedulerConfig {
+    /// Flow-match Euler with a shift that is the same for every size, for files that come without one.
+    pub fn of_shift(shift: f64) -> Self {
+        Self {
+            class_name: FLOW_MATCH_EULER.to_owned(),
+            shift: Some(shift),
+            ..Self::default()
+        }
+    }
+
     /// Wan's own, for files that come without one.
     pub fn of_wan() -> Self {
         Self {

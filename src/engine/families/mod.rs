@@ -12,6 +12,7 @@ pub mod framepack;
 #[path = "../../../tests/toy_family/engine.rs"]
 mod toy;
 pub mod wan;
+pub mod z_image;
 
 use safelight_core::job::Stage;
 
@@ -47,6 +48,7 @@ static FAMILIES: &[&dyn EngineFamily] = &[
     &toy::Toy,
     &framepack::FramePack,
     &wan::Wan,
+    &z_image::ZImage,
     &flux::Flux,
 ];
 

@@ -155,6 +155,11 @@ impl Data {
                     fits("rms_norm_rope", done)?;
                     compare("rms_norm_rope", &found, &expected)?;
                 }
+                if turns.is_none() {
+                    let mut xs = apart.narrow(-1, channels, channels);
+                    xs.copy_(&self.xs);
+                    same("rms_norm", kernels.rms_norm(&xs, weight, EPS), &expected)?;
+                }
                 let beside = apart.narrow(-1, 2 * channels, channels);
                 compare("rms_norm_rope", &beside, &self.ys.to_kind(Kind::Float))?;
             }

@@ -86,6 +86,19 @@ pub fn rms_norm_rope(xs: Tensor, weight: &Tensor, eps: f64, turns: Option<&Tenso
     }
 }
 
+/// Root mean square over the last dimension: `xs`: `(B, L, C)`, its rows at any one distance, `weight`: `(C)` -> the
+/// same as `xs`, without gaps
+pub fn rms_norm(xs: &Tensor, weight: &Tensor, eps: f64) -> Tensor {
+    kernels_for(xs)
+        .and_then(|kernels| kernels.rms_norm(xs, weight, eps))
+        .unwrap_or_else(|| twins::rms_norm_rope(xs, weight, eps, None))
+}
+
+/// The same; what was in `xs` is gone: the result may lie in its memory.
+pub fn rms_norm_in_place(xs: Tensor, weight: &Tensor, eps: f64) -> Tensor {
+    rms_norm_rope(xs, weight, eps, None)
+}
+
 /// Root mean square over each head, then the turns of neighbouring pairs, in place.
 ///
 /// `xs`: `(B, L, H, D)`, heads side by side and tokens at any one distance, `weights`: `(N, D)`, the first for the

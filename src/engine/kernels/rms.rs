@@ -85,6 +85,23 @@ impl Kernels {
         self.launch_rows(RowKernel::Rms, &shape, &mut args)
     }
 
+    /// See [`super::rms_norm`].
+    pub(super) fn rms_norm(&self, xs: &Tensor, weight: &Tensor, eps: f64) -> Option<Tensor> {
+        let shape = self.rows(xs)?;
+        let out = Tensor::empty(xs.size(), (xs.kind(), xs.device()));
+        let weight = self.one_row(weight, &shape, xs.device())?;
+        let mut args = RmsArgs {
+            out: out.data_ptr(),
+            out_stride: i64::from(shape.channels),
+            weight: weight.at,
+            eps: eps as f32,
+            is_wide: weight.is_wide,
+            ..RmsArgs::of(xs, &shape)
+        };
+        self.launch_rows(RowKernel::Rms, &shape, &mut args)?;
+        Some(out)
+    }
+
     pub(super) fn head_norm_rope(
         &self,
         xs: &Tensor,

@@ -37,8 +37,16 @@ impl Linear {
         out_features: i64,
         w: &Weights,
     ) -> Result<Self, WeightsError> {
+        Self::as_stored_without_bias(in_features, out_features, w)?.adapted(in_features, w)
+    }
+
+    fn as_stored_without_bias(
+        in_features: i64,
+        out_features: i64,
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
         let weight = w.matrix("weight", [out_features, in_features])?;
-        Self::of(weight, None, w.kind()).adapted(in_features, w)
+        Ok(Self::of(weight, None, w.kind()))
     }
 
     /// Several products of the same input, one result beside the other: `parts` are their names and sizes.
@@ -51,24 +59,43 @@ impl Linear {
         parts: &[(&str, i64)],
         w: &Weights,
     ) -> Result<Self, WeightsError> {
+        Self::fused_of(in_features, parts, w, Self::as_stored)
+    }
+
+    /// The same where none of them has a bias.
+    pub fn fused_without_bias(
+        in_features: i64,
+        parts: &[(&str, i64)],
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
+        Self::fused_of(in_features, parts, w, Self::as_stored_without_bias)
+    }
+
+    /// `read`: one of the products, or all of them together.
+    fn fused_of(
+        in_features: i64,
+        parts: &[(&str, i64)],
+        w: &Weights,
+        read: fn(i64, i64, &Weights) -> Result<Self, WeightsError>,
+    ) -> Result<Self, WeightsError> {
         if w.has("weight") || parts.is_empty() {
             let out_features = parts.iter().map(|(_, size)| size).sum();
-            return Self::new(in_features, out_features, w);
+            return read(in_features, out_features, w)?.adapted(in_features, w);
         }
-        let mut read = Vec::with_capacity(parts.len());
+        let mut all = Vec::with_capacity(parts.len());
         for (name, size) in parts {
-            read.append(&mut Self::as_stored(in_features, *size, &(w / name))?.parts);
+            all.append(&mut read(in_features, *size, &(w / name))?.parts);
         }
-        let weights: Vec<&StoredMatrix> = read.iter().map(|part| &part.weight).collect();
+        let weights: Vec<&StoredMatrix> = all.iter().map(|part| &part.weight).collect();
         if w.device() != Device::Cpu
             && let Some(weight) = StoredMatrix::stack(&weights)
         {
-            let biases: Vec<&Tensor> = read.iter().filter_map(|part| part.bias.as_ref()).collect();
-            let bias = Tensor::cat(&biases, 0);
-            return Self::of(weight, Some(bias), w.kind()).adapted(in_features, w);
+            let biases: Option<Vec<&Tensor>> = all.iter().map(|part| part.bias.as_ref()).collect();
+            let bias = biases.map(|biases| Tensor::cat(&biases, 0));
+            return Self::of(weight, bias, w.kind()).adapted(in_features, w);
         }
         let apart = Self {
-            parts: read,
+            parts: all,
             adapter: None,
             kind: w.kind(),
         };

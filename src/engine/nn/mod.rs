@@ -14,7 +14,7 @@ mod timestep;
 
 pub use crate::kernels::{
     Gate, Norm, TokenRows, gated_add, gated_add_norm, gelu_tanh, layer_norm, pixel_norm,
-    pixel_norm_silu_into, silu,
+    pixel_norm_silu_into, rms_norm, rms_norm_in_place, silu,
 };
 pub use attention::{
     Backend, attention, attention_is_sliced, join_heads, libtorch_backend, lowest, pixel_attention,

@@ -63,6 +63,16 @@ impl RmsNorm {
     pub fn forward_rope(&self, xs: Tensor, rope: Option<&Rope>) -> Tensor {
         kernels::rms_norm_rope(xs, &self.weight, self.eps, rope.map(Rope::turns))
     }
+
+    /// `(dim)` in f32
+    pub fn weight(&self) -> Tensor {
+        self.weight.to_kind(Kind::Float)
+    }
+
+    /// The norm alone: `xs`: `(B, L, dim)` -> the same, elsewhere
+    pub fn forward(&self, xs: &Tensor) -> Tensor {
+        kernels::rms_norm(xs, &self.weight, self.eps)
+    }
 }
 
 /// Root mean square of each head of queries and keys, with a weight for each of the two.
@@ -75,8 +85,18 @@ pub struct QkNorm {
 impl QkNorm {
     /// `head_dim`: numbers of a head, `D`.
     pub fn new(head_dim: i64, eps: f64, w: &Weights) -> Result<Self, WeightsError> {
-        let weight = |name| (w / name).tensor("scale", &[head_dim]);
-        let weights = Tensor::stack(&[weight("query_norm")?, weight("key_norm")?], 0);
+        Self::named(["query_norm.scale", "key_norm.scale"], head_dim, eps, w)
+    }
+
+    /// The same with the names of the two weights.
+    pub fn named(
+        [query, key]: [&str; 2],
+        head_dim: i64,
+        eps: f64,
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
+        let weight = |name| w.tensor(name, &[head_dim]);
+        let weights = Tensor::stack(&[weight(query)?, weight(key)?], 0);
         Ok(Self { weights, eps })
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use safelight_core::job::{GenerateRequest, Sampler};
 use safelight_core::networks::SchedulerConfig;
+use tch::{Device, Kind, Tensor};
 
 use super::{Algorithm, Schedule, Solver, Spacing, UniPcOptions, check_schedule, linspace, spaced};
 use crate::error::EngineError;
@@ -17,6 +18,9 @@ pub struct FlowSchedule {
     config: SchedulerConfig,
     /// Which mu no number of tokens goes beyond, in families that have such a limit.
     pub largest_mu: Option<f64>,
+    /// Whether the even steps are made in f32, as some pipelines of diffusers do: a model that is told how much noise
+    /// is gone, of which there is little at first, hears every bit.
+    pub is_in_single: bool,
 }
 
 impl FlowSchedule {
@@ -26,10 +30,15 @@ impl FlowSchedule {
             Some(folder) => SchedulerConfig::read_flow_match_euler(folder)?,
             None => SchedulerConfig::of_flux(guidance_embeds),
         };
-        Ok(Self {
+        Ok(Self::of(config))
+    }
+
+    pub fn of(config: SchedulerConfig) -> Self {
+        Self {
             config,
             largest_mu: None,
-        })
+            is_in_single: false,
+        }
     }
 
     pub fn num_train_timesteps(&self) -> u32 {
@@ -49,7 +58,14 @@ impl FlowSchedule {
     /// The whole schedule for a picture of so many tokens, in the rounding of diffusers: even steps from 1 to
     /// `1 / num_steps`, shifted, and 0.
     pub fn schedule(&self, num_steps: usize, tokens: i64) -> Schedule {
-        let even = linspace(1.0, 1.0 / num_steps as f64, num_steps);
+        let (end, count) = (1.0 / num_steps as f64, num_steps as i64);
+        let even: Vec<f32> = if self.is_in_single {
+            let even = Tensor::linspace(1.0, end, count, (Kind::Float, Device::Cpu));
+            even.try_into().unwrap_or_default()
+        } else {
+            let even = linspace(1.0, end, num_steps).into_iter();
+            even.map(|sigma| sigma as f32).collect()
+        };
         let (shift, mu) = (self.fixed_shift(), self.mu(tokens));
         let is_linear = self.config.time_shift_type == "linear";
         let is_dynamic = self.config.use_dynamic_shifting;
@@ -59,7 +75,6 @@ impl FlowSchedule {
             mu.exp() as f32
         };
         let sigmas = even.into_iter().map(|sigma| {
-            let sigma = sigma as f32;
             if is_dynamic {
                 factor / (factor + (1.0 / sigma - 1.0))
             } else {

@@ -73,6 +73,35 @@ pub(crate) fn seen_of_job(
     Ok((!frames.is_empty()).then(|| Tensor::stack(&frames, 2)))
 }
 
+/// What a mask keeps of the start picture, to the byte: the autoencoder gives it back only nearly.
+pub(crate) struct KeptPixels {
+    /// `(H, W, 3)` bytes
+    picture: Tensor,
+    /// Whether a pixel is kept: `(H, W, 1)`
+    is_kept: Tensor,
+}
+
+impl KeptPixels {
+    /// `picture`: as large as what is made; `mask`: 1 for what is made anew, `(1, 1, H, W)`
+    pub(crate) fn of(picture: &Picture, mask: &Tensor) -> Result<Self, EngineError> {
+        let size = [picture.height, picture.width].map(i64::from);
+        let is_kept = mask.lt(0.5).squeeze();
+        if is_kept.size() != size {
+            return Err(EngineError::internal("the mask is not of this picture"));
+        }
+        let bytes = Tensor::from_slice(&picture.rgb);
+        Ok(Self {
+            picture: bytes.view([size[0], size[1], 3]),
+            is_kept: is_kept.unsqueeze(-1),
+        })
+    }
+
+    /// `made`: `(F, H, W, 3)` bytes on the CPU -> the same with the picture's own where it is kept
+    pub(crate) fn over(&self, made: &Tensor) -> Tensor {
+        self.picture.where_self(&self.is_kept, made)
+    }
+}
+
 fn open(path: &Path, request: &GenerateRequest) -> Result<GivenPicture, EngineError> {
     let source = media::open_picture(path)?;
     let fitted = match request.fit {
@@ -95,7 +124,7 @@ impl GivenPicture {
     }
 
     /// As large as the clip.
-    fn resized(&self, request: &GenerateRequest) -> Result<Picture, EngineError> {
+    pub(crate) fn resized(&self, request: &GenerateRequest) -> Result<Picture, EngineError> {
         let fitted = &self.fitted;
         Ok(media::resize_lanczos(
             fitted,

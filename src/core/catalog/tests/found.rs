@@ -48,6 +48,8 @@ fn the_shipped_catalogue_is_complete() {
             "flux1-schnell",
             "flux1-fill-dev",
             "flux1-kontext-dev",
+            "z-image-turbo",
+            "z-image",
             "framepack-i2v",
             "framepack-f1",
         ]

@@ -80,7 +80,7 @@ fn models_share_the_files_that_they_can() {
         of.map(|(_, source)| (source.folder.as_str(), source.name.as_str()))
             .collect::<BTreeSet<_>>()
     };
-    assert_eq!(names(Component::TextEncoder).len(), 3);
+    assert_eq!(names(Component::TextEncoder).len(), 4);
     assert_eq!(names(Component::TextEncoder2).len(), 2);
     assert_eq!(names(Component::Vae).len(), 4);
     assert_eq!(names(Component::ImageEncoder).len(), 2);

@@ -48,7 +48,6 @@ pub(super) const RULES: LoraRules = LoraRules {
         LoraSign::of("sd", "Stable Diffusion", "mid_block_"),
         LoraSign::of("sd", "Stable Diffusion", "input_blocks_#_"),
         LoraSign::of("sd", "Stable Diffusion", "output_blocks_#_"),
-        LoraSign::of("zimage", "Z-Image", "layers_#_attention"),
         deeper("double_blocks_#_", 19),
         deeper("transformer_blocks_#_", 19),
         deeper("single_blocks_#_", 38),

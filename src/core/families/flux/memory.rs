@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::text_tokens;
 use crate::families::PublishedNetwork;
 use crate::job::Stage;
-use crate::memory::autoencoder::{Clip, kl};
+use crate::memory::autoencoder::picture;
 use crate::memory::streams::{Sequence, streams};
 use crate::memory::text::{clip_text, t5};
 use crate::memory::{Job, Need, NetworkReader, PartName};
@@ -60,9 +60,9 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
             clip_text(job, PartName::TextEncoder),
             t5(job, PartName::TextEncoder2, text_length(job)),
         ],
-        Stage::EncodeImage => [vae(job, PartName::VaeEncoder), None],
+        Stage::EncodeImage => [picture(job, PartName::VaeEncoder), None],
         Stage::Denoise => [transformer(job), None],
-        Stage::Decode => [vae(job, PartName::VaeDecoder), None],
+        Stage::Decode => [picture(job, PartName::VaeDecoder), None],
         Stage::EncodeVision
         | Stage::DenoiseHigh
         | Stage::DenoiseLow
@@ -83,13 +83,6 @@ fn text_length(job: &Job<'_>) -> f64 {
     } else {
         Guidance::None
     }))
-}
-
-/// Of one picture: batches go through the autoencoder one after the other.
-fn vae(job: &Job<'_>, part: PartName) -> Option<Need> {
-    let (_, config) = job.configured::<KlVaeConfig>(part)?;
-    let bytes = kl(&config.block_out_channels, &Clip::of(job, 1), job);
-    Some(job.vae_need(part, bytes))
 }
 
 fn transformer(job: &Job<'_>) -> Option<Need> {

@@ -1,49 +1,20 @@
 //! The parts that a Flux transformer needs beside it.
 
-use crate::families::parts::{check_width, clip_l};
-use crate::library::companions::wanted::{
-    TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
-};
+use crate::families::parts::{check_width, clip_l, flux_vae};
+use crate::library::companions::wanted::{TokenizerForm, Wanted, WantedTokenizer};
 use crate::model::Component;
 use crate::networks::PartKind;
-use crate::networks::{
-    FluxTransformerConfig, KlVaeConfig, NetworkConfig as _, T5Config, T5Keys, T5Kind,
-};
+use crate::networks::{FluxTransformerConfig, NetworkConfig as _, T5Config, T5Keys, T5Kind};
 
 /// What to get where a companion is missing or wrong.
-const VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
 const T5: &str = "t5xxl_fp16.safetensors from comfyanonymous/flux_text_encoders";
 
 pub(super) fn parts(transformer: &FluxTransformerConfig) -> Vec<Wanted<'_>> {
     vec![
-        vae(transformer),
+        flux_vae(transformer.latent_channels()),
         clip_l(Component::TextEncoder, transformer.pooled_projection_dim),
         t5_xxl(transformer),
     ]
-}
-
-fn vae(transformer: &FluxTransformerConfig) -> Wanted<'_> {
-    let expected = transformer.latent_channels();
-    let what = format!("a Flux VAE ({expected} latent channels)");
-    Wanted {
-        component: Component::Vae,
-        part: PartKind::KlVae,
-        what: what.clone(),
-        kind: "a Flux VAE",
-        example: VAE,
-        usual: &["ae", "flux_vae", "flux_ae", "vae"],
-        word: "ae",
-        is_in: KlVaeConfig::is_in,
-        fits: Box::new(move |weights, place| {
-            let config = KlVaeConfig::read(place)?;
-            let found = config.latent_channels;
-            fits_transformer(expected == found, &what, VAE, place, || {
-                format!("one with {found} latent channels")
-            })?;
-            config.check_weights(weights)
-        }),
-        tokenizer: None,
-    }
 }
 
 fn t5_xxl(transformer: &FluxTransformerConfig) -> Wanted<'_> {

@@ -4,8 +4,9 @@
 //! Numbers are counted level by level as the engine's `vae/wan` and `vae/kl` go: the worst moment is nearly always in
 //! the level at the pixels.
 
-use super::Job;
-use crate::networks::WanVaeConfig;
+use super::{Job, Need};
+use crate::memory::PartName;
+use crate::networks::{KlVaeConfig, WanVaeConfig};
 
 /// A clip or picture in pixels.
 #[derive(Clone, Copy, Debug)]
@@ -292,6 +293,13 @@ fn band(clip: &Clip, width: f64, job: &Job<'_>) -> Option<f64> {
     let is_small = !job.is_on_gpu() && clip.width * clip.height <= LARGEST_WHOLE;
     let edge = clip.tile.or_else(|| (!is_small).then_some(BAND))?;
     Some(edge * edge * 2.0 * width)
+}
+
+/// One half of FLUX.1's autoencoder with one picture: batches go through it one after the other.
+pub(crate) fn picture(job: &Job<'_>, part: PartName) -> Option<Need> {
+    let (_, config) = job.configured::<KlVaeConfig>(part)?;
+    let bytes = kl(&config.block_out_channels, &Clip::of(job, 1), job);
+    Some(job.vae_need(part, bytes))
 }
 
 /// Decoding or encoding by `AutoencoderKL` with levels of these widths, from the pixels to the latents: each level

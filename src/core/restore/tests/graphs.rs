@@ -89,6 +89,37 @@ fn wan() -> Value {
 }
 
 #[test]
+fn a_graph_of_z_image_gives_its_shift_and_its_guidance_and_no_negative_prompt() {
+    let found = run(&json!({
+        "1": {"class_type": "UNETLoader", "inputs":
+            {"unet_name": "z_image_turbo_bf16.safetensors", "weight_dtype": "default"}},
+        "2": {"class_type": "CLIPLoader", "inputs":
+            {"clip_name": "qwen_3_4b.safetensors", "type": "lumina2", "device": "default"}},
+        "3": {"class_type": "VAELoader", "inputs": {"vae_name": "ae.safetensors"}},
+        "4": {"class_type": "ModelSamplingAuraFlow", "inputs": {"shift": 3.0, "model": ["1", 0]}},
+        "5": {"class_type": "CLIPTextEncode", "inputs": {"text": "a lighthouse", "clip": ["2", 0]}},
+        "6": {"class_type": "ConditioningZeroOut", "inputs": {"conditioning": ["5", 0]}},
+        "7": {"class_type": "EmptySD3LatentImage", "inputs": {"width": 1024, "height": 768, "batch_size": 1}},
+        "8": {"class_type": "KSampler", "inputs": {"seed": 12, "steps": 8, "cfg": 1.0, "sampler_name": "euler",
+            "scheduler": "simple", "denoise": 1.0, "model": ["4", 0], "positive": ["5", 0],
+            "negative": ["6", 0], "latent_image": ["7", 0]}},
+        "9": {"class_type": "VAEDecode", "inputs": {"samples": ["8", 0], "vae": ["3", 0]}},
+        "10": {"class_type": "SaveImage", "inputs": {"images": ["9", 0]}},
+    }));
+    assert_eq!(
+        found.model.as_deref(),
+        Some("z_image_turbo_bf16.safetensors")
+    );
+    assert_eq!(found.prompt.as_deref(), Some("a lighthouse"));
+    assert_eq!(found.negative_prompt.as_deref(), Some(""));
+    assert_eq!((found.seed, found.num_steps), (Some(12), Some(8)));
+    assert_eq!((found.cfg_scale, found.shift), (Some(1.0), Some(3.0)));
+    assert_eq!((found.width, found.height), (Some(1024), Some(768)));
+    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Simple));
+}
+
+#[test]
 fn two_samplers_of_wan_are_two_experts() {
     let found = run(&wan());
     assert_eq!(found.prompt.as_deref(), Some("waves"));

@@ -1,7 +1,7 @@
 //! Which installed model a file's name means.
 
 use super::*;
-use crate::families::{flux, framepack, wan};
+use crate::families::{flux, framepack, wan, z_image};
 use crate::model::{ModelSpec, test_spec};
 
 fn specs() -> Vec<ModelSpec> {
@@ -32,6 +32,12 @@ fn specs() -> Vec<ModelSpec> {
             flux::FAMILY,
             "schnell",
             "flux1-schnell-Q4_K_S.gguf",
+        ),
+        spec(
+            "z-image-turbo",
+            z_image::FAMILY,
+            "Turbo",
+            "z_image_turbo_bf16.safetensors",
         ),
         spec("flux1-dev", flux::FAMILY, "dev", "my own name.safetensors"),
         spec(
@@ -70,6 +76,8 @@ fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
         ),
         ("Wan2.2 Image2video 14B", "wan2.2-i2v-a14b", false),
         ("FramePack F1", "framepack-i2v", false),
+        ("z_image_turbo-Q8_0.gguf", "z-image-turbo", true),
+        ("zImage_base_v2", "z-image-turbo", false),
         ("flux1-dev-bnb-nf4-v2", "flux1-dev", false),
         ("flux1-krea-dev.safetensors", "flux1-dev", false),
     ] {

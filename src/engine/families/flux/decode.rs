@@ -6,15 +6,20 @@ use tch::{Device, Kind, Tensor};
 use crate::error::EngineError;
 use crate::fault::Site;
 use crate::pixels::{check_numbers, rgb8_from_pixels};
+use crate::stages::pictures::KeptPixels;
 use crate::vae::{Bands, KlVaeDecoder, KlWay, kl};
 use crate::work::Work;
 
 /// Pixels that a CPU takes at once: bands cost it time.
 const LARGEST_WHOLE: i64 = 1 << 20;
 
-/// `latents`: `(B, C, h, w)`, what [`denoise`](super::denoise()) gave. Each picture goes to `Hooks::frames` as it is
-/// made.
-pub fn decode(latents: &Tensor, work: &mut Work<'_>) -> Result<(), EngineError> {
+/// `latents`: `(B, C, h, w)`, what [`denoise`](super::denoise()) gave; `kept`: what stays of a given picture. Each
+/// picture goes to `Hooks::frames` as it is made.
+pub(crate) fn decode(
+    latents: &Tensor,
+    kept: Option<&KeptPixels>,
+    work: &mut Work<'_>,
+) -> Result<(), EngineError> {
     let home = &work.request.files.vae;
     let config = KlVaeConfig::read(home)?;
     let size = latents.size();
@@ -33,7 +38,11 @@ pub fn decode(latents: &Tensor, work: &mut Work<'_>) -> Result<(), EngineError> 
         let pixels = decoder.decode(&one, way, &work.cancelled(Site::VaeDecode));
         let pixels = pixels.ok_or(EngineError::Cancelled)?;
         check_numbers(&pixels)?;
-        work.hooks.frames(&rgb8_from_pixels(&pixels.unsqueeze(2)));
+        let made = rgb8_from_pixels(&pixels.unsqueeze(2));
+        match kept {
+            Some(kept) => work.hooks.frames(&kept.over(&made)),
+            None => work.hooks.frames(&made),
+        }
         if work.capture.is_on() {
             recorded.push(pixels.to_device(Device::Cpu).to_kind(Kind::Float));
         }

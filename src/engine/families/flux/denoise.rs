@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use safelight_core::job::{GenerateRequest, first_step};
+use safelight_core::job::GenerateRequest;
 use safelight_core::networks::{FluxTransformerConfig, NetworkConfig as _};
 use tch::{Device, Tensor};
 
@@ -17,7 +17,7 @@ use crate::capture::Capture;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
-use crate::sampling::{FlowSchedule, Solver, wanted_steps};
+use crate::sampling::{FlowSchedule, Solver, steps_from_picture, wanted_steps};
 use crate::text::PromptEmbeds;
 use crate::work::Work;
 
@@ -109,22 +109,14 @@ impl Job<'_> {
 
     /// The steps that the request wants, of those that its strength leaves.
     fn steps(&self) -> Result<Range<usize>, EngineError> {
-        let num_steps = self.request.sampling.num_steps as usize;
-        let mut first = 0;
-        if self.starts_from_image() {
-            let strength = self.request.sampling.strength.unwrap_or(match self.role {
-                Role::Canvas => CANVAS_STRENGTH,
-                Role::Base | Role::Reference => BASE_STRENGTH,
-            });
-            first = first_step(self.request.sampling.num_steps, strength) as usize;
-            if first >= num_steps {
-                return Err(EngineError::request(format!(
-                    "a strength of {strength} leaves none of {num_steps} steps to make"
-                )));
-            }
+        if !self.starts_from_image() {
+            return Ok(wanted_steps(self.request));
         }
-        let wanted = wanted_steps(self.request);
-        Ok(first.max(wanted.start)..wanted.end)
+        let strength = self.request.sampling.strength.unwrap_or(match self.role {
+            Role::Canvas => CANVAS_STRENGTH,
+            Role::Base | Role::Reference => BASE_STRENGTH,
+        });
+        steps_from_picture(self.request, strength)
     }
 
     fn draws_per_seed(&self) -> usize {

@@ -23,14 +23,14 @@ mod text;
 mod transformer;
 
 pub use condition::encode_image;
-pub use decode::decode;
+pub(crate) use decode::decode;
 pub use denoise::denoise;
 pub use prepare::{
-    Draws, LatentShape, folded_mask, image_ids, latent_mask, noised, reference_ids, reference_size,
-    seeds, text_ids,
+    Draws, LatentShape, corner_mask, folded_mask, image_ids, latent_mask, noised, reference_ids,
+    reference_size, seeds, text_ids,
 };
 pub use sample::{Conditions, Kept, Reference, sample};
-pub(crate) use stages::Flux;
+pub(crate) use stages::{Flux, decode_stage, encode_image_stage};
 pub use state::GivenImage;
 pub use text::encode_text;
 pub use transformer::{Context, FluxTransformer};

@@ -155,9 +155,13 @@ pub fn seeds(request: &GenerateRequest) -> impl Iterator<Item = u64> {
 /// A mask as the autoencoder's picture has it, `(1, 1, H, W)`, at the latents' places: the upper left of the pixels that
 /// make one latent, for each channel of a token: `(1, tokens, 4 C)`
 pub fn latent_mask(mask: &Tensor, shape: LatentShape) -> Tensor {
+    shape.pack(&corner_mask(mask).expand([1, shape.channels, -1, -1], false))
+}
+
+/// The same before it is packed, which is one for all channels: `(1, 1, h, w)`
+pub fn corner_mask(mask: &Tensor) -> Tensor {
     let step = i64::from(PIXELS);
-    let corners = mask.slice(2, None, None, step).slice(3, None, None, step);
-    shape.pack(&corners.expand([1, shape.channels, -1, -1], false))
+    mask.slice(2, None, None, step).slice(3, None, None, step)
 }
 
 /// All pixels of a mask, `(1, 1, H, W)`, folded into the tokens that they are below: `(1, tokens, 256)`

@@ -8,7 +8,7 @@ use safelight_core::job::{DeviceChoice, Recipe};
 use safelight_core::model::ModelFiles;
 use safelight_core::protocol::{EngineCommand, StageEnd};
 
-use super::flux::{Job, try_stage};
+use super::jobs::{Job, try_stage};
 use super::*;
 use crate::memory::kept_components;
 use crate::serve::serve;

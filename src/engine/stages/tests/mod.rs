@@ -3,7 +3,9 @@
 mod boundaries;
 mod flux;
 mod framepack;
+mod jobs;
 mod ways;
+mod z_image;
 
 use std::os::unix::fs::symlink;
 

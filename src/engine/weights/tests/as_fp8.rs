@@ -100,7 +100,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/fp8")
 }
 
-fn write_fp8(path: &Path, tensors: &Tensors, kind: Kind, scales: Scales) {
+pub fn write_fp8(path: &Path, tensors: &Tensors, kind: Kind, scales: Scales) {
     let mut stored = Tensors::new();
     let mut layers = serde_json::Map::new();
     let (format, largest) = match kind {
@@ -158,7 +158,7 @@ fn write_fp8(path: &Path, tensors: &Tensors, kind: Kind, scales: Scales) {
 /// Those that published files have scales for.
 fn is_matrix_of_block(name: &str, tensor: &Tensor) -> bool {
     tensor.dim() == 2
-        && name.contains("block")
+        && (name.contains("block") || name.contains("layers."))
         && name.ends_with(".weight")
         && !name.contains("relative_attention_bias")
 }

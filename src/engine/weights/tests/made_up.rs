@@ -35,9 +35,12 @@ pub fn made_up(name: &str, shape: &[i64]) -> Tensor {
 
 /// A LoRA of `tests/fixtures/lora`: `form` names it there, and `config` is what PEFT has beside such a file.
 pub fn write_lora(folder: &Path, form: &str, config: Option<&str>) -> PathBuf {
-    let home = lora_fixtures();
-    let facts: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(home.join("forms.json")).unwrap()).unwrap();
+    write_lora_of(&lora_fixtures().join("forms.json"), folder, form, config)
+}
+
+/// The same of a list of forms.
+pub fn write_lora_of(list: &Path, folder: &Path, form: &str, config: Option<&str>) -> PathBuf {
+    let facts: serde_json::Value = serde_json::from_slice(&std::fs::read(list).unwrap()).unwrap();
     let keys = facts["forms"][form].as_object().unwrap();
     let tensors: Vec<(String, Tensor)> = keys
         .iter()

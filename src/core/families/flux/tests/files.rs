@@ -40,6 +40,12 @@ pub(crate) fn framepack_shapes(name: &str) -> Shapes {
     unfolded(&files[name])
 }
 
+/// One of the files that another family's list in `tests/fixtures/headers` has.
+pub(crate) fn shapes_in(list: &str, name: &str) -> Shapes {
+    let files: Files = serde_json::from_str(list).unwrap();
+    unfolded(&files[name])
+}
+
 fn unfolded(tensors: &[Tensors]) -> Shapes {
     let mut shapes = Shapes::new();
     for Tensors(pattern, count, shape) in tensors {

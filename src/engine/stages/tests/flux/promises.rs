@@ -51,47 +51,7 @@ fn a_job_goes_on_bit_for_bit_behind_its_last_step_when_cancelled_and_from_its_ch
     for sampler in ["euler", "heun", "dpmpp_2m", "unipc", "lcm"] {
         let facts = json!({"num_steps": 7, "batch_size": 2, "sampler": sampler});
         let job = Job::new("dev", &facts, None, None);
-        job.stage(Stage::EncodeText, false);
-        let told = job.stage(Stage::Denoise, false);
-        let steps: Vec<_> = (1..=7).map(|step| (step, 7)).collect();
-        assert_eq!(told.steps, steps, "{sampler}");
-        // The first and the last step show all pictures, those between where anybody would see them.
-        let all = told.previews.chunks(2);
-        assert!((2..=7).contains(&all.len()), "{sampler}");
-        assert!(all.into_iter().all(|both| both == [(0, 2), (1, 2)]));
-        let whole = job.latents();
-        let folder = JobFolder::at(job.folder.path());
-        fs::remove_file(folder.result(Stage::Denoise).unwrap()).unwrap();
-
-        let checkpoint = folder.section_checkpoint(0);
-        // What a job that dies leaves.
-        let of_dead = job.folder.path().join("of-dead.safetensors");
-        let stop = |message: &EngineMessage, cancel: &CancelToken| {
-            // The sixth may be under way when this is heard; its own message waits until it was.
-            if matches!(message, EngineMessage::Step { step: 5, .. }) {
-                fs::copy(&checkpoint, &of_dead).unwrap();
-                cancel.cancel();
-            }
-        };
-        let order = job.order(Stage::Denoise, false);
-        let (done, told) = try_stage(&order, &stop);
-        assert!(matches!(done, Err(EngineError::Cancelled)), "{sampler}");
-        let num_made = told.steps.len() as u32;
-        assert!((5..=6).contains(&num_made), "{sampler}");
-        assert!(!folder.result(Stage::Denoise).unwrap().exists());
-
-        let left = fs::read(&of_dead).unwrap();
-        for (from, state) in [(num_made + 1, None), (5, Some(left))] {
-            if let Some(state) = state {
-                fs::remove_file(folder.result(Stage::Denoise).unwrap()).unwrap();
-                fs::write(&checkpoint, state).unwrap();
-            }
-            let told = job.stage(Stage::Denoise, false);
-            let steps: Vec<_> = (from..=7).map(|step| (step, 7)).collect();
-            assert_eq!(told.steps, steps, "{sampler}");
-            assert_eq!(job.latents(), whole, "{sampler}");
-        }
-        assert!(!folder.section_checkpoint(0).exists());
+        jobs::assert_goes_on(&job, sampler);
     }
 }
 
@@ -100,29 +60,7 @@ fn every_stage_stops_when_it_is_asked_to() {
     let facts = json!({"image_role": "canvas"});
     let (image, mask) = (pixels(32, 32), pixels(32, 32));
     let job = Job::new("fill", &facts, Some(&image), Some(&mask));
-    for stage in Recipe::of(&job.request).stages {
-        let order = job.order(stage, false);
-        if matches!(stage, Stage::Unload | Stage::Save) {
-            continue;
-        }
-        let (messages, _received) = crossbeam_channel::bounded(64);
-        let cancel = CancelToken::default();
-        cancel.cancel();
-        let context = StageContext {
-            order: &order,
-            device: Device::Cpu,
-            baseline: u64::MAX,
-            cancel,
-            ticks: Arc::default(),
-            messages,
-        };
-        let done = super::run(&context);
-        assert!(matches!(done, Err(EngineError::Cancelled)), "{stage:?}");
-        assert!(context.ticks.load(std::sync::atomic::Ordering::Relaxed) > 0);
-        let left = JobFolder::at(job.folder.path()).result(stage);
-        assert!(left.is_none_or(|path| !path.exists()), "{stage:?}");
-        job.stage(stage, false);
-    }
+    jobs::assert_stops(&job);
 }
 
 #[test]

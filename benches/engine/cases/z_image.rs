@@ -1,0 +1,96 @@
+//! Z-Image at full size: a step of its transformer and its text encoder. The autoencoder is Flux's.
+
+use safelight_core::families::z_image::{LANGUAGE, PROMPT};
+use safelight_core::networks::{LanguageConfig, ZImageTransformerConfig};
+use safelight_engine::error::EngineError;
+use safelight_engine::families::z_image::ZImageTransformer;
+use safelight_engine::hooks::NoHooks;
+use safelight_engine::text::LanguageEncoder;
+use serde_json::json;
+use tch::Kind;
+
+use super::{Bench, Case, Family, from_json};
+use crate::measure::Measured;
+
+/// Tokens of a long prompt.
+const TEXT_LENGTH: i64 = 256;
+/// Of a job.
+const STEPS: usize = 8;
+/// Edge of a small picture.
+const SMALL_SIDE: u32 = 128;
+/// Pixels of one latent along an edge.
+const FACTOR: i64 = 8;
+
+pub(super) const FAMILY: Family = Family {
+    name: "z-image",
+    cases: &[
+        Case {
+            name: "z_image_1024",
+            runs: 5,
+            warm_ups: 2,
+            call: |bench| transformer(bench, 1024),
+        },
+        Case {
+            name: "z_image_2048",
+            runs: 3,
+            warm_ups: 1,
+            call: |bench| transformer(bench, 2048),
+        },
+        Case {
+            name: "qwen3_4b",
+            runs: 5,
+            warm_ups: 2,
+            call: qwen,
+        },
+    ],
+};
+
+/// One step for a picture of `side` × `side` pixels. What a job makes once, the refined text and all steps' modulations,
+/// is made once here too.
+fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
+    let (config, side) = if bench.small {
+        let small = json!({
+            "dim": 256, "n_layers": 4, "n_refiner_layers": 1, "n_heads": 2, "n_kv_heads": 2, "cap_feat_dim": 64,
+        });
+        (from_json(small)?, SMALL_SIDE)
+    } else {
+        (ZImageTransformerConfig::default(), side)
+    };
+    let edge = |asked: Option<i64>| asked.unwrap_or(i64::from(side)) / FACTOR;
+    let size = [edge(bench.sizes.height), edge(bench.sizes.width)];
+    let pictures = bench.sizes.batch.unwrap_or(1);
+    let transformer = bench.built(ZImageTransformer::new(&config, &bench.weights))?;
+    let text = bench.random(&[1, TEXT_LENGTH, config.cap_feat_dim], bench.weights.kind());
+    let context = transformer.context(&text, size, &NoHooks);
+    let context = context.ok_or(EngineError::Cancelled)?;
+    let latents = bench.random(
+        &[pictures, config.in_channels, size[0], size[1]],
+        Kind::Float,
+    );
+    let modulations = transformer.modulations(&[500.0; STEPS]);
+    bench.timed_answer(&mut || transformer.forward(&latents, &modulations[0], &context, &NoHooks))
+}
+
+/// Qwen 3 of 4 billion, as far as it is read.
+fn qwen(bench: &Bench) -> Result<Measured, EngineError> {
+    let published = LanguageConfig::qwen3_4b(LANGUAGE.tap);
+    let config = if bench.small {
+        LanguageConfig {
+            vocab_size: 1000,
+            hidden_size: 256,
+            intermediate_size: 512,
+            num_hidden_layers: 5,
+            num_attention_heads: 4,
+            num_key_value_heads: Some(2),
+            head_dim: Some(64),
+            ..published
+        }
+    } else {
+        published
+    };
+    let encoder = bench.built(LanguageEncoder::new(&config, &bench.weights))?;
+    let length = PROMPT.room as i64;
+    let ids = bench.random_ids(config.vocab_size, length);
+    let mask = ids.ones_like();
+    bench.timed(&mut || encoder.forward(&ids, &mask, &NoHooks).map(drop))
+}

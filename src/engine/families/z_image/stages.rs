@@ -1,0 +1,38 @@
+//! Z-Image's stages: which function makes which result, of which files.
+
+use safelight_core::families;
+use safelight_core::job::Stage;
+
+use crate::families::flux::{self, GivenImage};
+use crate::families::{Done, EngineFamily, z_image};
+use crate::stages::StageContext;
+use crate::text::PromptEmbeds;
+
+pub(crate) struct ZImage;
+
+impl EngineFamily for ZImage {
+    fn id(&self) -> &'static str {
+        families::z_image::FAMILY.id
+    }
+
+    fn encode_text(&self, context: &StageContext<'_>) -> Done {
+        context.texts(z_image::encode_text)
+    }
+
+    fn encode_image(&self, context: &StageContext<'_>) -> Done {
+        flux::encode_image_stage(context)
+    }
+
+    fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
+        let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
+        let image = context.earlier(Stage::EncodeImage, GivenImage::load)?;
+        let resume = context.checkpoint();
+        context.tensor("latents", |work| {
+            z_image::denoise(embeds, image.as_ref(), resume, work)
+        })
+    }
+
+    fn decode(&self, context: &StageContext<'_>) -> Done {
+        flux::decode_stage(context)
+    }
+}

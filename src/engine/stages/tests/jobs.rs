@@ -1,0 +1,368 @@
+//! Whole jobs, stage by stage as the worker orders them, and recorded runs of diffusers that they are compared with.
+//! What the models are is in each family's tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use safelight_core::job::{GenerateRequest, Recipe};
+use safelight_core::media::{self, Picture};
+use safelight_core::memory::StageMemory;
+use safelight_core::model::ImageRole;
+use safelight_core::protocol::EngineMessage;
+use serde_json::{Value, json};
+use tch::Tensor;
+use tempfile::TempDir;
+
+use super::*;
+use crate::closeness::{assert_close, limit, with_both_frequencies};
+use crate::families::flux::GivenImage;
+
+pub(super) fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
+}
+
+pub(super) fn json_of(path: impl AsRef<Path>) -> Value {
+    let path = fixtures().join(path);
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// A job with its folder and its model.
+pub(super) struct Job {
+    pub(super) request: GenerateRequest,
+    pub(super) folder: TempDir,
+    pub(super) model: TempDir,
+}
+
+/// What a stage told while it ran.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) frames: Vec<(u32, u32, Vec<u8>)>,
+    pub(super) previews: Vec<(u32, u32)>,
+    pub(super) steps: Vec<(u32, u32)>,
+    pub(super) warnings: Vec<String>,
+    pub(super) boundaries: Vec<String>,
+}
+
+impl Job {
+    /// Of the model that `write_model` puts into a folder. `request`: all that it asks for beside the model; pictures by
+    /// their pixels, `(H, W, 3)`.
+    pub(super) fn of(
+        write_model: impl FnOnce(&Path),
+        mut request: Value,
+        image: Option<&Tensor>,
+        mask: Option<&Tensor>,
+    ) -> Self {
+        let model = tempfile::tempdir().unwrap();
+        write_model(model.path());
+        let folder = tempfile::tempdir().unwrap();
+        let files = safelight_core::model::ModelFiles::of_folder(model.path()).unwrap();
+        request["files"] = json!(files);
+        request["capture"] = json!(folder.path().join("delivered"));
+        let job = JobFolder::at(folder.path());
+        for (name, pixels, place) in [
+            ("image", image, job.start_picture()),
+            ("mask", mask, job.mask()),
+        ] {
+            if let Some(pixels) = pixels {
+                media::write_png(&place, &picture(pixels)).unwrap();
+                request[name] = json!("given.png");
+            }
+        }
+        Self {
+            request: serde_json::from_value(request).unwrap(),
+            folder,
+            model,
+        }
+    }
+
+    pub(super) fn order(&self, stage: Stage, capture: bool) -> StageOrder {
+        StageOrder {
+            job: safelight_core::job::JobId(1),
+            stage,
+            folder: self.folder.path().to_owned(),
+            request: self.request.clone(),
+            section: 0,
+            memory: StageMemory::default(),
+            capture,
+        }
+    }
+
+    pub(super) fn stage(&self, stage: Stage, capture: bool) -> Told {
+        let (done, told) = try_stage(&self.order(stage, capture), &|_, _| {});
+        done.unwrap_or_else(|err| panic!("{stage:?}: {err}"));
+        // Recorded runs read fewer tokens than their prompts have, to be small.
+        let mut others = told
+            .warnings
+            .iter()
+            .filter(|it| !it.ends_with("are cut off"));
+        assert_eq!(others.next(), None, "{stage:?}");
+        told
+    }
+
+    /// All stages that the worker orders of the engine -> what the last one told.
+    pub(super) fn run(&self, capture: bool) -> Told {
+        let mut last = Told::default();
+        for stage in Recipe::of(&self.request).stages {
+            if stage != Stage::Save {
+                last = self.stage(stage, capture);
+            }
+        }
+        last
+    }
+
+    pub(super) fn latents(&self) -> Tensor {
+        let result = JobFolder::at(self.folder.path()).result(Stage::Denoise);
+        store::read_one(&result.unwrap(), "latents").unwrap()
+    }
+}
+
+/// Runs a stage while `watch` sees each message, with the token that cancels it.
+pub(super) fn try_stage(
+    order: &StageOrder,
+    watch: &(dyn Fn(&EngineMessage, &CancelToken) + Sync),
+) -> (Result<(), EngineError>, Told) {
+    // A message is taken only when the one before it has been seen.
+    let (messages, received) = crossbeam_channel::bounded(0);
+    let cancel = CancelToken::default();
+    let context = StageContext {
+        order,
+        device: Device::Cpu,
+        // Other tests' tensors are counted too.
+        baseline: u64::MAX,
+        cancel: cancel.clone(),
+        ticks: Arc::default(),
+        messages,
+    };
+    std::thread::scope(|scope| {
+        let told = scope.spawn(move || {
+            let mut told = Told::default();
+            for (message, payload) in received {
+                watch(&message, &cancel);
+                match message {
+                    EngineMessage::Frame(header) => {
+                        told.frames.push((header.index, header.count, payload));
+                    }
+                    EngineMessage::Preview(header) => {
+                        told.previews.push((header.index, header.count));
+                    }
+                    EngineMessage::Step { step, num_steps } => {
+                        told.steps.push((step, num_steps));
+                    }
+                    EngineMessage::Warning { text } => told.warnings.push(text),
+                    EngineMessage::Reclaimed(reclaim) => told.boundaries.push(reclaim.boundary),
+                    _ => {}
+                }
+            }
+            told
+        });
+        let done = run(&context);
+        drop(context);
+        (done, told.join().unwrap())
+    })
+}
+
+/// That the denoising of a job of two pictures and seven steps goes on bit for bit: behind its last step when it was
+/// cancelled, and from its checkpoint when its process died.
+pub(super) fn assert_goes_on(job: &Job, what: &str) {
+    job.stage(Stage::EncodeText, false);
+    let told = job.stage(Stage::Denoise, false);
+    let steps: Vec<_> = (1..=7).map(|step| (step, 7)).collect();
+    assert_eq!(told.steps, steps, "{what}");
+    // The first and the last step show all pictures, those between where anybody would see them.
+    let all = told.previews.chunks(2);
+    assert!((2..=7).contains(&all.len()), "{what}");
+    assert!(all.into_iter().all(|both| both == [(0, 2), (1, 2)]));
+    let whole = job.latents();
+    let folder = JobFolder::at(job.folder.path());
+    fs::remove_file(folder.result(Stage::Denoise).unwrap()).unwrap();
+
+    let checkpoint = folder.section_checkpoint(0);
+    // What a job that dies leaves.
+    let of_dead = job.folder.path().join("of-dead.safetensors");
+    let stop = |message: &EngineMessage, cancel: &CancelToken| {
+        // The sixth may be under way when this is heard; its own message waits until it was.
+        if matches!(message, EngineMessage::Step { step: 5, .. }) {
+            fs::copy(&checkpoint, &of_dead).unwrap();
+            cancel.cancel();
+        }
+    };
+    let order = job.order(Stage::Denoise, false);
+    let (done, told) = try_stage(&order, &stop);
+    assert!(matches!(done, Err(EngineError::Cancelled)), "{what}");
+    let num_made = told.steps.len() as u32;
+    assert!((5..=6).contains(&num_made), "{what}");
+    assert!(!folder.result(Stage::Denoise).unwrap().exists());
+
+    let left = fs::read(&of_dead).unwrap();
+    for (from, state) in [(num_made + 1, None), (5, Some(left))] {
+        if let Some(state) = state {
+            fs::remove_file(folder.result(Stage::Denoise).unwrap()).unwrap();
+            fs::write(&checkpoint, state).unwrap();
+        }
+        let told = job.stage(Stage::Denoise, false);
+        let steps: Vec<_> = (from..=7).map(|step| (step, 7)).collect();
+        assert_eq!(told.steps, steps, "{what}");
+        assert_eq!(job.latents(), whole, "{what}");
+    }
+    assert!(!folder.section_checkpoint(0).exists());
+}
+
+/// That every stage of a job stops when it is asked to, and leaves nothing.
+pub(super) fn assert_stops(job: &Job) {
+    for stage in Recipe::of(&job.request).stages {
+        let order = job.order(stage, false);
+        if matches!(stage, Stage::Unload | Stage::Save) {
+            continue;
+        }
+        let (messages, _received) = crossbeam_channel::bounded(64);
+        let cancel = CancelToken::default();
+        cancel.cancel();
+        let context = StageContext {
+            order: &order,
+            device: Device::Cpu,
+            baseline: u64::MAX,
+            cancel,
+            ticks: Arc::default(),
+            messages,
+        };
+        let done = run(&context);
+        assert!(matches!(done, Err(EngineError::Cancelled)), "{stage:?}");
+        assert!(context.ticks.load(std::sync::atomic::Ordering::Relaxed) > 0);
+        let left = JobFolder::at(job.folder.path()).result(stage);
+        assert!(left.is_none_or(|path| !path.exists()), "{stage:?}");
+        job.stage(stage, false);
+    }
+}
+
+fn picture(pixels: &Tensor) -> Picture {
+    let (height, width, _) = pixels.size3().unwrap();
+    let rgb: Vec<u8> = pixels.flatten(0, -1).try_into().unwrap();
+    Picture::new(width as u32, height as u32, rgb).unwrap()
+}
+
+/// A run as it was recorded.
+pub(super) struct Run {
+    fixture: String,
+    pub(super) facts: Value,
+    tensors: BTreeMap<String, Tensor>,
+}
+
+impl Run {
+    /// `fixture`: its path below `tests/fixtures`, without an ending.
+    pub(super) fn open(fixture: String) -> Self {
+        let file = fixtures().join(format!("{fixture}.safetensors"));
+        let facts = json_of(format!("{fixture}.json"));
+        let mut tensors: BTreeMap<_, _> = store::read(&file).unwrap().into_iter().collect();
+        for (twin, of) in facts["same"].as_object().unwrap() {
+            let copy = tensors[of.as_str().unwrap()].shallow_clone();
+            tensors.insert(twin.clone(), copy);
+        }
+        Self {
+            fixture,
+            facts,
+            tensors,
+        }
+    }
+
+    /// Pixels that the job is given, as they were opened.
+    pub(super) fn given(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.get(&format!("{name}.source_u8"))
+    }
+
+    fn limit_of(&self, tensor: &str) -> f64 {
+        // A tensor that equals another one is recorded once.
+        let recorded = self.facts["same"][tensor].as_str().unwrap_or(tensor);
+        limit(&self.fixture, recorded, base_limit_of(tensor))
+    }
+
+    /// The names of all that was recorded.
+    fn names(&self) -> BTreeSet<&str> {
+        let unchecked = self.facts["unchecked"].as_array().unwrap().iter();
+        let unchecked = unchecked.map(|name| name.as_str().unwrap());
+        self.tensors
+            .keys()
+            .map(String::as_str)
+            .chain(unchecked)
+            .collect()
+    }
+}
+
+/// The limits of `reference/README.md`, as relative distances, for a reference that is nearer to itself.
+fn base_limit_of(name: &str) -> f64 {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    if name.starts_with("tokenizer") || last.ends_with("ids") {
+        return 0.0;
+    }
+    if name.starts_with("noise.") {
+        return 1e-6;
+    }
+    match last {
+        "source_u8" | "mask" | "guidance" | "timestep" | "timesteps" => 0.0,
+        "sigmas" | "initial" => 1e-6,
+        "cond" | "uncond" | "noise_pred" => 2e-5,
+        "latents" | "final" | "output" | "pixels" => 3e-5,
+        _ if name == "vae.decode.0.input" || last == "hidden_states" => 3e-5,
+        // Of texts and given pictures.
+        _ => 1e-5,
+    }
+}
+
+/// Runs the job that `job` makes of a recorded run, and compares all that both recorded.
+pub(super) fn check(fixture: &str, job: impl Fn(&Run) -> Job) {
+    with_both_frequencies(|| check_once(fixture, &job));
+}
+
+fn check_once(fixture: &str, job: &dyn Fn(&Run) -> Job) {
+    let run = Run::open(fixture.to_owned());
+    let job = job(&run);
+    let told = job.run(true);
+    let found = job.request.capture.as_ref().unwrap();
+    let found = store::read(&found.join("capture.safetensors")).unwrap();
+    let found: BTreeMap<_, _> = found.into_iter().collect();
+    let names: BTreeSet<_> = found.keys().map(String::as_str).collect();
+    let all = run.names();
+    let missing: Vec<_> = all.difference(&names).collect();
+    let extra: Vec<_> = names.difference(&all).collect();
+    assert!(
+        missing.is_empty() && extra.is_empty(),
+        "{fixture}: no {missing:?}, but {extra:?}"
+    );
+    for (key, expected) in &run.tensors {
+        let found = &found[key];
+        assert_eq!(found.kind(), expected.kind(), "{fixture}: {key}");
+        let what = format!("{fixture}: {key}");
+        if key != "output_u8" {
+            assert_close(&what, found, expected, run.limit_of(key));
+            continue;
+        }
+        let [(0, 1, bytes)] = &told.frames[..] else {
+            panic!("{fixture}: not one picture");
+        };
+        assert_eq!(*bytes, sent_bytes(&job, found), "{what}");
+        let off = (found.to_kind(Kind::Int) - expected.to_kind(Kind::Int)).abs();
+        assert!(off.max().int64_value(&[]) <= 1, "{what}");
+        let share = off.to_kind(Kind::Double).mean(Kind::Double);
+        assert!(share.double_value(&[]) < 0.01, "{what}");
+    }
+}
+
+/// What is sent of the `decoded` bytes, `(1, H, W, 3)`: where a mask keeps the given picture, that picture's own.
+fn sent_bytes(job: &Job, decoded: &Tensor) -> Vec<u8> {
+    let request = &job.request;
+    let fills = request.image_role == ImageRole::Canvas;
+    let sent = match (&request.image, &request.mask) {
+        (Some(_), Some(_)) if !fills => {
+            let folder = JobFolder::at(job.folder.path());
+            let opened = media::open_picture(&folder.start_picture()).unwrap();
+            let opened = media::resize_lanczos(&opened, request.width, request.height).unwrap();
+            let picture = Tensor::from_slice(&opened.rgb).view_as(decoded);
+            let given = folder.result(Stage::EncodeImage).unwrap();
+            let mask = GivenImage::load(&given).unwrap().mask.unwrap();
+            // 1 1 h w -> 1 h w 1
+            let is_kept = mask.lt(0.5).permute([0, 2, 3, 1]);
+            assert!(is_kept.any().int64_value(&[]) == 1);
+            picture.where_self(&is_kept, decoded)
+        }
+        _ => decoded.shallow_clone(),
+    };
+    sent.flatten(0, -1).try_into().unwrap()
+}
