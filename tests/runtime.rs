@@ -202,3 +202,171 @@ fn an_installation_that_is_killed_at_any_request_goes_on_and_never_leaves_half_a
     install().output().unwrap();
     assert_eq!(files(), before, "every wheel was here");
 }
+
+/// The prepared libtorch once more, by links.
+fn linked(home: &Home) -> std::path::PathBuf {
+    let listed = answer(&runtime(home, &["list", "--json"]).output().unwrap());
+    let lib = listed["runtimes"][0]["library_folders"][0]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let folder = home.path().join("linked");
+    fs::create_dir_all(&folder).unwrap();
+    for entry in fs::read_dir(lib).unwrap().flatten() {
+        let link = folder.join("lib").join(entry.file_name());
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(entry.path(), link).unwrap();
+    }
+    fs::write(folder.join("build-version"), "2.11.0\n").unwrap();
+    folder
+}
+
+#[test]
+fn the_one_before_is_kept_until_a_job_has_finished_and_one_command_goes_back() {
+    let home = Home::new();
+    let nothing = answer(
+        &runtime(&home, &["use", "--previous", "--json"])
+            .output()
+            .unwrap(),
+    );
+    let error = nothing["error"].as_str().unwrap();
+    assert!(error.contains("no libtorch to go back to"), "{error}");
+
+    // A libtorch that is here becomes one of Safelight's own, and is used.
+    let from = linked(&home);
+    let words = [
+        "install",
+        "--from",
+        from.to_str().unwrap(),
+        "--yes",
+        "--json",
+    ];
+    let installed = answer(&runtime(&home, &words).output().unwrap());
+    assert_eq!(installed["event"], "finished", "{installed}");
+    assert_eq!(
+        (
+            &installed["id"],
+            &installed["is_used"],
+            &installed["before"]
+        ),
+        (&"cpu-2.11.0".into(), &true.into(), &"prepared".into())
+    );
+    let lib = home
+        .path()
+        .join("data/safelight/runtimes/cpu-2.11.0/torch/lib");
+    assert!(lib.join("libtorch_cpu.so").is_file());
+    assert!(!lib.join("libtorch_cpu.so").is_symlink());
+    let notes = || fs::read_to_string(home.path().join("data/safelight/runtimes.json")).unwrap();
+    assert!(notes().contains("\"is_proven\":false"), "{}", notes());
+    let output = home
+        .generate()
+        .args(["--out", "clip.webp"])
+        .output()
+        .unwrap();
+    let (last, code) = common::end(&output);
+    assert_eq!(code, 0, "{last}");
+    assert!(notes().contains("\"is_proven\":true"), "{}", notes());
+
+    let back = answer(
+        &runtime(&home, &["use", "--previous", "--json"])
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(
+        (&back["id"], &back["before"]),
+        (&"prepared".into(), &"cpu-2.11.0".into())
+    );
+    let refused = answer(
+        &runtime(&home, &["remove", "cpu-2.11.0", "--yes", "--json"])
+            .output()
+            .unwrap(),
+    );
+    let error = refused["error"].as_str().unwrap();
+    assert!(
+        error.contains("is kept until a job has finished"),
+        "{error}"
+    );
+    let listed = answer(&runtime(&home, &["list", "--json"]).output().unwrap());
+    let rows = listed["runtimes"].as_array().unwrap();
+    let own = rows.iter().find(|row| row["id"] == "cpu-2.11.0").unwrap();
+    assert_eq!(
+        (&own["is_previous"], &own["can_be_removed"]),
+        (&true.into(), &false.into())
+    );
+    assert!(
+        own["device"].as_str().unwrap().starts_with("CPU, "),
+        "{own}"
+    );
+}
+
+#[test]
+fn a_mirror_of_the_settings_takes_the_place_of_the_fixed_host() {
+    let home = Home::new();
+    lay_table(&home);
+    let wheels = wheels::wheels();
+    let server = Server::start(move |request| index(&wheels, request));
+    let settings = home.path().join("config/safelight/settings.toml");
+    fs::write(
+        &settings,
+        format!("[runtime]\nmirror = '{}/whl'\n", server.url),
+    )
+    .unwrap();
+    let mut command = runtime(&home, &["install", "trial", "--yes", "--json"]);
+    let last = answer(&command.env_remove("LD_LIBRARY_PATH").output().unwrap());
+    // Everything came, and is no library.
+    assert!(
+        last.to_string().contains("libtorch cannot be loaded"),
+        "{last}"
+    );
+    assert!(server.requests("GET").len() > 4);
+
+    fs::write(&settings, "[runtime]\nmirror = 'http://mirror.example'\n").unwrap();
+    let before = server.requests("GET").len();
+    let last = answer(
+        &runtime(&home, &["install", "trial", "--yes", "--json"])
+            .output()
+            .unwrap(),
+    );
+    assert!(last.to_string().contains("begins with https://"), "{last}");
+    assert_eq!(server.requests("GET").len(), before, "nobody is asked");
+}
+
+#[test]
+fn updates_are_asked_for_when_an_address_is_set_and_somebody_asks() {
+    let home = Home::new();
+    let server = Server::start(|_| {
+        let answer = server::Answer {
+            body: br#"{"version": "999.0", "page": "https://updates.example/new"}"#.to_vec(),
+            ..server::Answer::of(200)
+        };
+        let len = answer.body.len();
+        answer.with("content-length", len)
+    });
+    let settings = home.path().join("config/safelight/settings.toml");
+    let asked = || {
+        let mut command = home.safelight();
+        answer(
+            &command
+                .args(["doctor", "--updates", "--json"])
+                .output()
+                .unwrap(),
+        )
+    };
+    let told = asked();
+    let message = told["message"].as_str().unwrap();
+    assert!(message.contains("no address for updates is set"), "{told}");
+    assert!(server.requests("GET").is_empty());
+    fs::create_dir_all(settings.parent().unwrap()).unwrap();
+    let address = format!("[updates]\nfeed = '{}/newest.json'\n", server.url);
+    fs::write(settings, address).unwrap();
+    let told = asked();
+    assert!(
+        told["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("Safelight 999.0 is there"),
+        "{told}"
+    );
+    assert_eq!(told["advice"], "https://updates.example/new");
+    assert_eq!(server.requests("GET").len(), 1);
+}

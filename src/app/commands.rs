@@ -23,6 +23,7 @@ use crate::app::player::zoom::Zoom;
 use crate::app::presets::choices::PresetKey;
 use crate::app::queue::choices::{AfterQueue, Choice, Place, Several};
 use crate::app::state::Page;
+use crate::runtimes::Build;
 
 /// Which folder a chosen path is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -390,11 +391,19 @@ pub enum GalleryCommand {
 }
 
 /// About the libtorch that would serve this machine's GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuntimeCommand {
     /// Do what was advised: fetch it, or use the one that is here.
     Follow,
-    /// Stop fetching; what has come is kept.
+    /// Fetch this build, try it and use it.
+    Install(Box<Build>),
+    /// Try the one with this id and use it.
+    Use(String),
+    /// Try it and change nothing.
+    Check(String),
+    /// Delete it.
+    Remove(String),
+    /// Stop what is done; what has come is kept.
     Stop,
 }
 

@@ -34,6 +34,7 @@ pub mod shortcuts;
 pub mod state;
 pub mod thumbs;
 pub mod undo;
+pub mod updates;
 mod words;
 
 use std::path::PathBuf;
@@ -70,6 +71,7 @@ use restore::Restoring;
 use runtimes::{RuntimeFetching, RuntimeLinks};
 use settings::SettingsKeeping;
 use state::{Drawn, Page, State};
+use updates::{AskNewest, Updates};
 
 /// What the window is opened with.
 pub struct StartupOptions {
@@ -87,6 +89,8 @@ pub struct StartupOptions {
     /// Where models are fetched from, when somebody asks for it.
     pub hub: Hub,
     pub runtimes: RuntimeLinks,
+    /// Asks for the newest version, where the settings want it.
+    pub ask_newest: AskNewest,
     /// Things to tell at once, such as a settings file that could not be read.
     pub problems: Vec<JobError>,
     /// Why the settings file could not be used: what one of the problems says.
@@ -129,9 +133,10 @@ impl StartupOptions {
             examine: doctor::examine(paths.clone()),
             read_plan: memory::planning::read_plan(paths.clone()),
             runtimes: RuntimeLinks {
-                advise: runtimes::advise(paths.clone()),
+                look: runtimes::look(paths.clone()),
                 fulfil: runtimes::fulfil(paths.clone()),
             },
+            ask_newest: updates::ask(),
             remembered: remembering::read(&paths.state_file()),
             paths: Some(paths),
             hub: Hub::of_environment(),
@@ -163,6 +168,7 @@ pub struct App {
     pub memory: Planning,
     pub doctor: Doctor,
     pub runtimes: RuntimeFetching,
+    updates: Updates,
     pub inputs: Inputs,
     pub drops: Drops,
     remembering: Remembering,
@@ -193,6 +199,7 @@ impl App {
             memory: Planning::new(startup.read_plan),
             doctor: Doctor::new(startup.examine),
             runtimes: RuntimeFetching::new(startup.runtimes),
+            updates: Updates::new(startup.ask_newest),
             gallery: Gallery::new(state.gallery),
             settings,
             watch: Watch::new(state.playback),

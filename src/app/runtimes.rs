@@ -1,5 +1,5 @@
-//! What to do so that jobs run on this machine's GPU, and doing it: what the card on the first page shows and what its
-//! buttons do.
+//! The libtorch folders of this machine, what to do so that jobs run on its GPU, and doing it: what the card on the first
+//! page and the section of the settings show, and what their buttons do.
 //!
 //! Nothing is fetched before its user said so. The work is on threads of its own.
 
@@ -11,44 +11,72 @@ use safelight_core::settings::{Paths, RuntimeSettings, Settings};
 use crate::app::commands::RuntimeCommand;
 use crate::app::cx::Cx;
 use crate::app::pending::{Pending, Stream};
-use crate::runtimes::{self, Advice, Build, Gpu, Overview, Progress};
+use crate::runtimes::{
+    self, Advice, Build, Found, Gpu, Kind, Overview, Place, Progress, Surroundings,
+};
 
 /// Looks at this machine. Blocks, on a thread of its own.
-pub type Advise = Arc<dyn Fn(&Settings) -> Advice + Send + Sync>;
+pub type LookAtMachine = Arc<dyn Fn(&Settings) -> Overview + Send + Sync>;
 
-/// What to do for this user.
-pub fn advise(paths: Paths) -> Advise {
-    Arc::new(move |settings| Overview::of_this_user(&paths, settings).advice)
+/// At this user's machine.
+pub fn look(paths: Paths) -> LookAtMachine {
+    Arc::new(move |settings| Overview::of_this_user(&paths, settings))
 }
 
-/// What is done to jobs' libtorch.
+/// What is done to the libtorch folders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Errand {
     /// Fetch this build, try it and use it.
-    Get(Box<Build>),
+    Get { build: Box<Build>, has_gpu: bool },
     /// Try the one with this id, which is here, and use it.
     Use(String),
+    /// Try it and change nothing.
+    Check(String),
+    /// Delete it.
+    Remove(String),
+}
+
+impl Errand {
+    /// The id of the one that it is about.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Get { build, .. } => &build.id,
+            Self::Use(id) | Self::Check(id) | Self::Remove(id) => id,
+        }
+    }
 }
 
 /// Does it; `false` when cancelled. Blocks, on a thread of its own.
 pub type Fulfil = Arc<
-    dyn Fn(
-            &Errand,
-            &RuntimeSettings,
-            &CancelToken,
-            &mut dyn FnMut(&Progress),
-        ) -> Result<bool, JobError>
+    dyn Fn(&Errand, &Settings, &CancelToken, &mut dyn FnMut(&Progress)) -> Result<bool, JobError>
         + Send
         + Sync,
 >;
 
 /// For this user, with the indexes that builds come from.
 pub fn fulfil(paths: Paths) -> Fulfil {
-    Arc::new(move |errand, settings, cancel, report| match errand {
-        Errand::Get(build) => runtimes::get(build, &paths, settings, cancel, report),
-        Errand::Use(id) => {
-            report(&Progress::Trying);
-            runtimes::use_one(id, &paths, settings, cancel)
+    Arc::new(move |errand, settings, cancel, report| {
+        let own = &settings.runtime;
+        let named = |id: &str| -> Result<Found, JobError> {
+            let here = runtimes::all(&paths, settings, &Surroundings::of_this_user());
+            runtimes::named(id, &here)
+        };
+        match errand {
+            Errand::Get { build, has_gpu } => {
+                let place = Place::of_settings(own);
+                let of_user = (&paths, own);
+                let got = runtimes::get(build, &place, *has_gpu, of_user, cancel, report)?;
+                Ok(got.is_some())
+            }
+            Errand::Use(id) => {
+                report(&Progress::Trying);
+                runtimes::use_one(&named(id)?, &paths, own, cancel)
+            }
+            Errand::Check(id) => {
+                report(&Progress::Trying);
+                Ok(runtimes::tried(&named(id)?, &paths, own, cancel)?.is_some())
+            }
+            Errand::Remove(id) => runtimes::remove(&named(id)?).map(|()| true),
         }
     })
 }
@@ -63,7 +91,7 @@ pub enum RuntimeState {
     Stopping,
     /// What has come is kept.
     Failed(JobError),
-    /// Jobs use it from now on.
+    /// It is done.
     Done,
 }
 
@@ -72,20 +100,22 @@ enum News {
     Ended(Result<bool, JobError>),
 }
 
-/// Who looks at the machine, and who does what is advised.
+/// Who looks at the machine, and who does what is asked for.
 pub struct RuntimeLinks {
-    pub advise: Advise,
+    pub look: LookAtMachine,
     pub fulfil: Fulfil,
 }
 
 pub struct RuntimeFetching {
     pub state: RuntimeState,
+    /// What is done, or was done last.
+    pub errand: Option<Errand>,
     /// What the last look came to.
-    pub advice: Option<Advice>,
+    pub overview: Option<Overview>,
     links: RuntimeLinks,
     /// The settings that were looked at.
     seen: Option<RuntimeSettings>,
-    looking: Pending<Advice>,
+    looking: Pending<Overview>,
     news: Stream<News>,
     cancel: CancelToken,
 }
@@ -94,7 +124,8 @@ impl RuntimeFetching {
     pub fn new(links: RuntimeLinks) -> Self {
         Self {
             state: RuntimeState::Idle,
-            advice: None,
+            errand: None,
+            overview: None,
             links,
             seen: None,
             looking: Pending::default(),
@@ -103,23 +134,51 @@ impl RuntimeFetching {
         }
     }
 
+    /// What is advised, once the machine was looked at.
+    pub fn advice(&self) -> Option<&Advice> {
+        Some(&self.overview.as_ref()?.advice)
+    }
+
     /// The GPU that jobs could run on and do not.
     pub fn idle_gpu(&self) -> Option<&Gpu> {
-        self.advice.as_ref()?.idle_gpu()
+        self.advice()?.idle_gpu()
+    }
+
+    /// Whether jobs have just been given another libtorch.
+    pub fn has_changed(&self) -> bool {
+        let gives = matches!(self.errand, Some(Errand::Get { .. } | Errand::Use(_)));
+        gives && self.state == RuntimeState::Done
     }
 
     pub fn update(&mut self, command: RuntimeCommand, cx: &Cx) {
         match command {
-            RuntimeCommand::Follow => {
-                let errand = match &self.advice {
-                    Some(Advice::Get { build, .. }) => Errand::Get(Box::new(build.clone())),
-                    Some(Advice::Use { id, .. }) => Errand::Use(id.clone()),
-                    _ => return,
-                };
-                self.begin(errand, cx);
-            }
+            RuntimeCommand::Follow => match self.advice() {
+                Some(Advice::Get { build, .. }) => {
+                    let build = build.clone();
+                    self.install(build, cx);
+                }
+                Some(Advice::Use { id, .. }) => {
+                    let id = id.clone();
+                    self.begin(Errand::Use(id), cx);
+                }
+                _ => {}
+            },
+            RuntimeCommand::Install(build) => self.install(*build, cx),
+            RuntimeCommand::Use(id) => self.begin(Errand::Use(id), cx),
+            RuntimeCommand::Check(id) => self.begin(Errand::Check(id), cx),
+            RuntimeCommand::Remove(id) => self.begin(Errand::Remove(id), cx),
             RuntimeCommand::Stop => self.stop(),
         }
+    }
+
+    fn install(&mut self, build: Build, cx: &Cx) {
+        let overview = self.overview.as_ref();
+        let is_advised =
+            matches!(self.advice(), Some(Advice::Get { build: it, .. }) if it.id == build.id);
+        let has_gpu = build.kind != Kind::Cpu
+            && (is_advised || overview.is_some_and(|it| it.has_gpu_for(build.kind)));
+        let build = Box::new(build);
+        self.begin(Errand::Get { build, has_gpu }, cx);
     }
 
     fn begin(&mut self, errand: Errand, cx: &Cx) {
@@ -128,7 +187,8 @@ impl RuntimeFetching {
         }
         self.cancel = CancelToken::default();
         let (fulfil, cancel) = (Arc::clone(&self.links.fulfil), self.cancel.clone());
-        let settings = cx.settings.runtime.clone();
+        let settings = cx.settings.clone();
+        self.errand = Some(errand.clone());
         self.news = cx.background.stream("runtime", move |postbox| {
             let ended = fulfil(&errand, &settings, &cancel, &mut |progress| {
                 postbox.post(News::Progress(progress.clone()));
@@ -162,14 +222,14 @@ impl RuntimeFetching {
             return;
         }
         self.seen = Some(now.clone());
-        let (advise, settings) = (Arc::clone(&self.links.advise), cx.settings.clone());
-        self.looking = cx.background.run("runtime-look", move || advise(&settings));
+        let (look, settings) = (Arc::clone(&self.links.look), cx.settings.clone());
+        self.looking = cx.background.run("runtime-look", move || look(&settings));
     }
 
     pub fn poll(&mut self, cx: &Cx) {
         self.look(cx);
-        if let Some(advice) = self.looking.take() {
-            self.advice = Some(advice);
+        if let Some(overview) = self.looking.take() {
+            self.overview = Some(overview);
         }
         while let Some(news) = self.news.take() {
             match news {
@@ -178,9 +238,15 @@ impl RuntimeFetching {
                         *now = Some(progress);
                     }
                 }
-                News::Ended(Ok(true)) => self.state = RuntimeState::Done,
-                News::Ended(Ok(false)) => self.state = RuntimeState::Idle,
-                News::Ended(Err(err)) => self.state = RuntimeState::Failed(err),
+                News::Ended(ended) => {
+                    self.state = match ended {
+                        Ok(true) => RuntimeState::Done,
+                        Ok(false) => RuntimeState::Idle,
+                        Err(err) => RuntimeState::Failed(err),
+                    };
+                    // What is here may be another now.
+                    self.seen = None;
+                }
             }
         }
         // A thread that ended without a word did not do it.

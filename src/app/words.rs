@@ -1,4 +1,4 @@
-//! What those parts of the app say that are one file: the form, undo, the doctor and downloads.
+//! What those parts of the app say that are one file: the form, undo, the doctor, updates and downloads.
 
 use safelight_core::units::size_text;
 
@@ -38,6 +38,11 @@ pub(super) fn cache_cleared(bytes: u64) -> String {
 
 pub(super) fn cache_not_cleared(why: &str) -> String {
     format!("MIOpen's cache cannot be cleared: {why}")
+}
+
+// Updates.
+pub(super) fn newer(version: &str, own: &str) -> String {
+    format!("Safelight {version} is there, and this is {own}")
 }
 
 // Downloads.

@@ -2,7 +2,6 @@
 //!
 //! What is examined is in [`crate::doctor`].
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -11,10 +10,7 @@ use safelight_core::units::size_text;
 use serde_json::json;
 
 use super::{Surroundings, out};
-use crate::doctor::{Check, Status, examine_this_machine, miopen, worst};
-
-/// The longest name of a check, so that all stand under each other.
-const WIDTH: usize = 12;
+use crate::doctor::{Status, examine_this_machine, miopen, updates, worst};
 
 /// Check the engine, GPUs, memory, environment, speed, models and folders
 #[derive(Args, Debug)]
@@ -25,15 +21,34 @@ pub struct DoctorArgs {
     /// Skip the slow checks: the speed of the device and of the disk
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    only: Only,
+}
+
+/// What is done instead of the checks.
+#[derive(Args, Debug)]
+struct Only {
     /// Only clear the disk cache of MIOpen, AMD's convolution library, and run no checks
     #[arg(long, conflicts_with = "quick")]
     clear_miopen_cache: bool,
+    /// Only ask for the newest version, at the address of the setting updates.feed, and run no checks
+    #[arg(long, conflicts_with_all = ["quick", "clear_miopen_cache"])]
+    updates: bool,
 }
 
 /// Runs the command: 0 unless something fails, which is 1.
 pub fn run(args: &DoctorArgs, surroundings: &Surroundings) -> ExitCode {
-    if args.clear_miopen_cache {
+    if args.only.clear_miopen_cache {
         return clear(args, surroundings);
+    }
+    if args.only.updates {
+        let check = updates(&surroundings.settings().updates);
+        let code = u8::from(check.status == Status::Fail);
+        return if args.json {
+            out::print_json(&json!(check), code)
+        } else {
+            out::print(&check.text(), code)
+        };
     }
     let mut checks = Vec::new();
     examine_this_machine(
@@ -43,7 +58,7 @@ pub fn run(args: &DoctorArgs, surroundings: &Surroundings) -> ExitCode {
         &mut |check| {
             if !args.json {
                 // As it is known: measuring takes its time. A reader that went away still gets the exit code.
-                out::print(&as_text(&check), 0);
+                out::print(&check.text(), 0);
             }
             checks.push(check);
         },
@@ -66,55 +81,5 @@ fn clear(args: &DoctorArgs, surroundings: &Surroundings) -> ExitCode {
             let err = JobError::new(JobErrorKind::Disk, what);
             out::print_job_error(&err, args.json)
         }
-    }
-}
-
-fn as_text(check: &Check) -> String {
-    let mark = match check.status {
-        Status::Ok => "ok  ",
-        Status::Warn => "note",
-        Status::Fail => "FAIL",
-    };
-    let mut text = format!("{mark}  {:WIDTH$}  {}\n", check.name, check.message);
-    for (arrow, line) in [("->", &check.advice), (" $", &check.command)] {
-        if !line.is_empty() {
-            // Writing to a string cannot fail.
-            writeln!(text, "      {:WIDTH$}  {arrow} {line}", "").ok();
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::doctor::Group;
-
-    use super::*;
-
-    #[test]
-    fn the_text_has_a_line_a_check_one_a_piece_of_advice_and_one_a_command() {
-        let check = |name, status, message: &str, advice: &str, command: &str| Check {
-            group: Group::Engine,
-            name,
-            status,
-            message: message.to_owned(),
-            advice: advice.to_owned(),
-            command: command.to_owned(),
-            figure: None,
-        };
-        let checks = [
-            check("a", Status::Ok, "fine", "", ""),
-            check("long", Status::Fail, "bad", "mend it", "sudo mend"),
-            check("b", Status::Warn, "odd", "", ""),
-        ];
-        let text: String = checks.iter().map(as_text).collect();
-        let lines = [
-            "ok    a             fine",
-            "FAIL  long          bad",
-            "                    -> mend it",
-            "                     $ sudo mend",
-            "note  b             odd",
-        ];
-        assert_eq!(text, format!("{}\n", lines.join("\n")));
     }
 }

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::{Surroundings, out};
 use crate::runtimes::{self, Advice, Found, Overview, choose, named, remove};
-use crate::telemetry::{Roots, amdgpu};
 
 /// List, check, choose and remove the libtorch folders that models are computed with
 #[derive(Args, Debug)]
@@ -32,7 +31,7 @@ enum What {
     /// Try whether a libtorch computes right, in a process of its own
     Check(CheckArgs),
     /// Compute jobs with this libtorch from now on; it is checked first
-    Use(ChangeArgs),
+    Use(UseArgs),
     /// Delete a libtorch of Safelight's own folder
     Remove(ChangeArgs),
 }
@@ -54,16 +53,35 @@ struct CheckArgs {
 }
 
 #[derive(Args, Debug)]
-struct ChangeArgs {
+struct UseArgs {
     /// An id that `safelight runtime list` shows, or a folder
-    id: String,
-    /// Do not ask: use it although it fails its check, or delete it
+    #[arg(required_unless_present = "previous")]
+    id: Option<String>,
+    /// Go back to the one that jobs used before
+    #[arg(long, conflicts_with = "id")]
+    previous: bool,
+    /// Use it although it fails its check
     #[arg(long, short)]
     yes: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
+
+#[derive(Args, Debug)]
+struct ChangeArgs {
+    /// An id that `safelight runtime list` shows, or a folder
+    id: String,
+    /// Do not ask before it is deleted
+    #[arg(long, short)]
+    yes: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Behind what was changed.
+const GO_BACK: &str = "; `safelight runtime use --previous` goes back";
 
 pub fn run(args: &RuntimeArgs, surroundings: &Surroundings) -> ExitCode {
     let (result, is_json) = match &args.what {
@@ -111,13 +129,17 @@ fn check(args: &CheckArgs, surroundings: &Surroundings) -> Result<ExitCode, JobE
 fn tried(found: &Found, surroundings: &Surroundings) -> Result<String, JobError> {
     let settings = &surroundings.settings().runtime;
     // An interrupt ends this program, and the process that tries with it.
-    let checked = runtimes::check(&found.runtime, settings, true, &CancelToken::default())?;
+    let cancel = CancelToken::default();
+    let checked = runtimes::tried(found, &surroundings.paths, settings, &cancel)?;
     Ok(checked.map_or_else(String::new, |checked| checked.device))
 }
 
-fn use_one(args: &ChangeArgs, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
+fn use_one(args: &UseArgs, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
     let here = here(surroundings);
-    let found = named(&args.id, &here)?;
+    let found = match &args.id {
+        Some(id) => named(id, &here)?,
+        None => runtimes::previous(&here)?,
+    };
     if let Err(err) = tried(&found, surroundings)
         && !args.yes
     {
@@ -133,9 +155,7 @@ fn use_one(args: &ChangeArgs, surroundings: &Surroundings) -> Result<ExitCode, J
             0,
         ));
     }
-    let back = before.map_or_else(String::new, |id| {
-        format!("; `safelight runtime use {id}` goes back")
-    });
+    let back = if before.is_some() { GO_BACK } else { "" };
     let text = format!("jobs use {} from now on{back}\n", found.id);
     Ok(out::print(&text, 0))
 }
@@ -145,7 +165,7 @@ fn remove_one(args: &ChangeArgs, surroundings: &Surroundings) -> Result<ExitCode
     let bytes = found.bytes();
     let question = format!("Delete {} ({})?", found.id, size_text(bytes));
     // What is refused anyway need not be asked.
-    let is_asked = found.is_own && !found.is_used && !args.yes;
+    let is_asked = found.can_be_removed() && !args.yes;
     if is_asked && !out::ask(&question, "delete", args.json)? {
         return Ok(out::print("not deleted\n", 0));
     }
@@ -159,22 +179,22 @@ fn remove_one(args: &ChangeArgs, surroundings: &Surroundings) -> Result<ExitCode
 }
 
 fn as_json(overview: &Overview) -> Value {
-    let gfx = amdgpu::targets(&Roots::of_this_machine().sysfs);
-    let runtimes = overview.here.iter().map(|found| {
-        let runtime = &found.runtime;
-        let concerns = runtime.concerns(&gfx).into_iter().map(|it| it.what);
+    let runtimes = overview.here.iter().map(|row| {
+        let runtime = &row.found.runtime;
         json!({
-            "id": found.id,
-            "kind": runtime.kind(),
-            "version": runtime.version(),
-            "targets": found.targets(),
-            "bytes": found.bytes(),
+            "id": row.found.id,
+            "kind": row.kind.name(),
+            "version": row.version,
+            "targets": row.targets,
+            "bytes": row.bytes,
+            "device": row.device,
             "folder": runtime.folder,
             "library_folders": runtime.folders().collect::<Vec<_>>(),
             "source": runtime.source,
-            "is_used": found.is_used,
-            "can_be_removed": found.is_own && !found.is_used,
-            "concerns": concerns.collect::<Vec<_>>(),
+            "is_used": row.found.is_used,
+            "is_previous": row.found.is_previous(),
+            "can_be_removed": row.found.can_be_removed(),
+            "concerns": row.concerns,
         })
     });
     let advice = match &overview.advice {
@@ -189,6 +209,7 @@ fn as_json(overview: &Overview) -> Value {
             "name": build.name,
             "version": build.version,
             "download_bytes": build.download_mb * 1_000_000,
+            "licences": build.licences,
             "command": format!("safelight runtime install {}", build.id),
         }),
         Advice::Mend { gpu, refusal } => json!({"what": "mend", "gpu": gpu, "refusal": refusal}),
@@ -215,28 +236,28 @@ fn as_text(overview: &Overview) -> String {
     text.push_str(if rows.is_empty() { "  none\n" } else { "" });
     text.push_str(&out::table(&rows));
     text.push_str("\nlibtorch on this machine (* in use)\n");
-    let rows = overview.here.iter().map(|found| {
-        let runtime = &found.runtime;
-        let mark = if found.is_used { "* " } else { "  " };
+    let rows = overview.here.iter().map(|row| {
+        let mark = if row.found.is_used { "* " } else { "  " };
+        let version = row.version.as_deref().unwrap_or("version unknown");
         vec![
-            format!("{mark}{}", found.id),
-            runtime.kind().to_owned(),
-            runtime
-                .version()
-                .unwrap_or_else(|| "version unknown".to_owned()),
-            found.targets().join(" "),
-            size_text(found.bytes()),
-            runtime.folder.display().to_string(),
+            format!("{mark}{}", row.found.id),
+            row.kind.name().to_owned(),
+            version.to_owned(),
+            row.targets.join(" "),
+            size_text(row.bytes),
+            row.found.runtime.folder.display().to_string(),
         ]
     });
     let rows: Vec<Vec<String>> = rows.collect();
     text.push_str(if rows.is_empty() { "  none\n" } else { "" });
     text.push_str(&out::table(&rows));
-    let gfx = amdgpu::targets(&Roots::of_this_machine().sysfs);
-    for found in &overview.here {
-        for concern in found.runtime.concerns(&gfx) {
+    for row in &overview.here {
+        let device = row.device.as_ref().map(|it| format!("computed on {it}"));
+        let before = row.found.is_previous();
+        let before = before.then(|| "used before".to_owned());
+        for note in row.concerns.iter().chain(&device).chain(&before) {
             // Writing to a string cannot fail.
-            writeln!(text, "  {}: {}", found.id, concern.what).ok();
+            writeln!(text, "  {}: {note}", row.found.id).ok();
         }
     }
     let advice = match &overview.advice {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use safelight_core::files::remove_partials;
 use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings, own_runtime};
 
+use crate::runtimes;
 use crate::telemetry::Roots;
 use crate::worker::link::EngineLauncher;
 use crate::worker::{ProcessLauncher, WorkerLimits, WorkerOptions};
@@ -70,6 +71,10 @@ impl Surroundings {
             telemetry: Some(self.paths.telemetry()),
             tiers: Some(self.paths.tiers_file()),
             counters: Some(self.paths.memory_counters()),
+            finished_on: {
+                let paths = self.paths.clone();
+                Box::new(move |libtorch| runtimes::finished_on(&paths, libtorch))
+            },
             roots: Roots::of_this_machine(),
             limits: Box::new(move || {
                 let Settings {

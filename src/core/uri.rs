@@ -1,6 +1,7 @@
-//! Paths as text that loses nothing, as in `file://` addresses: what could mean something else is `%XX`.
+//! Paths as text that loses nothing, as in `file://` addresses: what could mean something else is `%XX`. And which
+//! addresses may be asked.
 //!
-//! It knows nothing of other parts of an address.
+//! Asks nobody.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -26,9 +27,56 @@ pub fn decoded(text: &str) -> PathBuf {
     OsString::from_vec(percent_decode_str(text).collect()).into()
 }
 
+/// Whether it is of a server on this machine, which is asked without encryption: that crosses no network.
+pub fn is_of_this_machine(url: &str) -> bool {
+    let rest = url.strip_prefix("http://").unwrap_or_default();
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if is_port(port) => host,
+        _ => authority,
+    };
+    ["127.0.0.1", "localhost", "[::1]"].contains(&host)
+}
+
+/// Whether a text is an address that may be asked: with TLS, or of this machine.
+pub fn is_address(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").unwrap_or_default();
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let has_space = text.contains(|c: char| c.is_whitespace() || c.is_control());
+    !has_space && (!host.is_empty() || is_of_this_machine(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_server_on_this_machine_is_asked_without_tls() {
+        for url in [
+            "http://127.0.0.1:8080/a",
+            "http://localhost",
+            "http://[::1]:1?a",
+            "http://[::1]/",
+        ] {
+            assert!(is_of_this_machine(url) && is_address(url), "{url}");
+        }
+        for url in [
+            "https://huggingface.co/a",
+            "http://huggingface.co/a",
+            "http://127.0.0.1.example/a",
+            "http://localhost@example.org/a",
+            "http://localhost:80@example.org/",
+            "http://example.org/#localhost",
+            "file:///etc/passwd",
+        ] {
+            assert!(!is_of_this_machine(url), "{url}");
+            assert_eq!(is_address(url), url.starts_with("https://"), "{url}");
+        }
+        for text in ["https://", "https:///a", "https://a b/", "mirror.example"] {
+            assert!(!is_address(text), "{text}");
+        }
+    }
 
     #[test]
     fn every_path_comes_back_as_it_was() {

@@ -12,6 +12,7 @@ use safelight_core::settings::{LIBTORCH_VERSION, LoadedSettings, Runtime, Runtim
 use safelight_core::units::size_text;
 
 use super::{Check, Status};
+use crate::runtimes::Kind;
 use crate::telemetry::host;
 
 /// A job keeps latents and frames on the disk; a long clip of large frames needs this much.
@@ -60,8 +61,8 @@ pub(super) fn runtime(runtime: &Result<Runtime, RuntimeMissing>, gfx: &[String])
     }
     vec![match runtime.version() {
         Some(version) => {
-            let kind = runtime.kind();
-            Check::ok("libtorch", format!("{version}, {kind}: {place}"))
+            let kind = Kind::of(runtime).label();
+            Check::ok("libtorch", format!("{version} for {kind}: {place}"))
         }
         None => warn("the folder does not say its version").advise(format!(
             "The engine needs libtorch {LIBTORCH_VERSION} and may not start with another"
@@ -93,18 +94,17 @@ pub(super) fn gpu_half(runtime: &Runtime, engine: Option<&EngineReport>) -> Opti
         .partition(|(_, found)| found.is_some());
     let found: Vec<String> = found.into_iter().filter_map(|(_, found)| found).collect();
     let release = rocm_release(runtime).map_or_else(String::new, |it| format!(", ROCm {it}"));
-    let kind = runtime.kind();
     if missing.is_empty() {
-        let message = format!("its {kind} part brings {}{release}", found.join(", "));
+        let message = format!("its GPU part brings {}{release}", found.join(", "));
         return Some(Check::ok("libtorch", message));
     }
     let missing: Vec<&str> = missing.into_iter().map(|(library, _)| *library).collect();
     if engine.is_some_and(|report| report.device != DeviceChoice::Cpu) {
         let rest = missing.join(", ");
-        let message = format!("its {kind} part works, with {rest} of the system{release}");
+        let message = format!("its GPU part works, with {rest} of the system{release}");
         return Some(Check::ok("libtorch", message));
     }
-    let lacks = format!("its {kind} part lacks {}", missing.join(", "));
+    let lacks = format!("its GPU part lacks {}", missing.join(", "));
     let advice = "Install the drivers' own libraries, or get a libtorch that brings all of its own";
     let message = format!("{lacks}, which other packages must bring{release}");
     Some(Check::warn("libtorch", message).advise(advice))
@@ -125,7 +125,9 @@ pub(super) fn engine(report: Result<EngineReport, JobError>) -> Check {
             ..
         }) => {
             let message = format!("jobs are computed on the CPU, which is slow: {problem}");
-            Check::fail("engine", message).advise("Mend what is said of the GPU below, choose another libtorch in the setting runtime.libtorch, or choose the CPU in the setting runtime.device")
+            Check::fail("engine", message)
+                .advise("Mend what is said of libtorch and the GPU below, install it again or use another one, or choose the CPU in the setting runtime.device")
+                .mend("safelight runtime list")
         }
         Ok(report) => Check::ok("engine", report.line),
         Err(err) => Check::fail("engine", err.summary).advise(err.advice),

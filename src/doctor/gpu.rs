@@ -2,25 +2,38 @@
 //!
 //! Names no GPU that the driver does not show, and claims nothing about speed.
 
+use std::path::Path;
+
 use safelight_core::memory::DeviceClass;
-use safelight_core::settings::{LIBTORCH_VERSION, Runtime};
+use safelight_core::settings::Runtime;
 use safelight_core::units::size_text;
 
 use super::{Check, Machine, access};
-use crate::runtimes;
+use crate::runtimes::{self, Build, Fit, Kind, of_place};
 use crate::telemetry::amdgpu::{self, AmdCard, AmdMemory};
 use crate::telemetry::budget::{Growth, budget};
 use crate::telemetry::device::{chosen_amd, is_display_only, rocm_order};
 use crate::telemetry::nvidia::{NvidiaCard, NvidiaReport};
 use crate::telemetry::{DeviceQuery, Roots, host};
 
-/// `query` is the device that computes, as far as the engine has told.
-pub(super) fn all(machine: &Machine, runtime: Option<&Runtime>, query: &DeviceQuery) -> Vec<Check> {
+/// `query` is the device that computes, as far as the engine has told; `own`, where Safelight's own runtimes are.
+pub(super) fn all(
+    machine: &Machine,
+    runtime: Option<&Runtime>,
+    (builds, own): (&[Build], &Path),
+    query: &DeviceQuery,
+) -> Vec<Check> {
     let roots = &machine.roots;
     let cards = amdgpu::cards(&roots.sysfs);
-    let mut checks = nvidia(&machine.nvidia, runtime);
+    let use_of = Use {
+        runtime: runtime.map(Kind::of),
+        builds,
+        own,
+        machine: runtimes::Machine::find(roots, &machine.nvidia),
+    };
+    let mut checks = nvidia(&machine.nvidia, &use_of);
     for card in &cards {
-        checks.push(amd(card, &cards, runtime));
+        checks.push(amd(card, &cards, &use_of));
     }
     if let Err(reason) = &machine.nvidia {
         checks.extend(
@@ -38,11 +51,7 @@ pub(super) fn all(machine: &Machine, runtime: Option<&Runtime>, query: &DeviceQu
         );
     }
     if checks.is_empty() {
-        let driver = match &machine.nvidia {
-            Err(reason) => format!(" (NVIDIA's driver: {reason})"),
-            Ok(_) => String::new(),
-        };
-        let message = format!("no supported GPU found. Running on the CPU, which is slow{driver}");
+        let message = "no supported GPU found: jobs run on the CPU, which is slow";
         return vec![Check::warn("gpu", message)];
     }
     if !cards.is_empty() {
@@ -54,7 +63,7 @@ pub(super) fn all(machine: &Machine, runtime: Option<&Runtime>, query: &DeviceQu
     checks
 }
 
-fn nvidia(report: &Result<NvidiaReport, String>, runtime: Option<&Runtime>) -> Vec<Check> {
+fn nvidia(report: &Result<NvidiaReport, String>, use_of: &Use<'_>) -> Vec<Check> {
     let Ok(report) = report else {
         return Vec::new();
     };
@@ -70,29 +79,54 @@ fn nvidia(report: &Result<NvidiaReport, String>, runtime: Option<&Runtime>) -> V
             "{} ({}), {memory}, driver {} for CUDA up to {}",
             card.name, card.pci, report.driver, report.cuda
         );
-        used_by(runtime, "cuda", message)
+        use_of.check(Kind::Cuda, &card.pci, message)
     };
     report.cards.iter().map(check).collect()
 }
 
-/// The check on a card, which is well only when the chosen libtorch can use it.
-fn used_by(runtime: Option<&Runtime>, kind: &str, message: String) -> Check {
-    match runtime {
-        Some(runtime) if runtime.kind() != kind => {
-            let other = runtime.kind();
-            let advice = format!(
-                "Choose a libtorch {LIBTORCH_VERSION} for {kind} in the setting runtime.libtorch"
-            );
-            let what = format!("the chosen libtorch is for {other} and does not use it");
-            Check::warn("gpu", format!("{message}; {what}"))
-                .advise(advice)
-                .mend("safelight runtime install")
+/// Whether jobs run on a card, and what would get them there.
+struct Use<'a> {
+    /// What the libtorch in use is for, where there is one.
+    runtime: Option<Kind>,
+    builds: &'a [Build],
+    /// Where Safelight's own are.
+    own: &'a Path,
+    machine: runtimes::Machine,
+}
+
+impl Use<'_> {
+    /// The check on a card, which is well only when the chosen libtorch can use it.
+    fn check(&self, kind: Kind, pci: &str, message: String) -> Check {
+        let Some(other) = self.runtime.filter(|own| *own != kind) else {
+            return Check::ok("gpu", message);
+        };
+        let unused = "jobs do not run on it";
+        match of_place(pci, &self.machine, self.builds) {
+            Some(Fit::Refused(refusal)) => {
+                let message = format!("{message}; {unused}: {}", refusal.what);
+                let check = Check::warn("gpu", message).advise(refusal.advice);
+                check.mend(refusal.command)
+            }
+            Some(Fit::Build(build)) => {
+                let other = other.label();
+                let size = size_text(build.download_mb * 1_000_000);
+                let what = format!("{message}; {unused}: the libtorch in use is for {other}");
+                let (check, id) = (Check::warn("gpu", what), &build.id);
+                if self.own.join(id).is_dir() {
+                    return check
+                        .advise(format!("Use {}, which is here", build.name))
+                        .mend(format!("safelight runtime use {id}"));
+                }
+                check
+                    .advise(format!("Get {}: about {size} to download", build.name))
+                    .mend(format!("safelight runtime install {id}"))
+            }
+            None => Check::warn("gpu", format!("{message}; {unused}")),
         }
-        _ => Check::ok("gpu", message),
     }
 }
 
-fn amd(card: &AmdCard, cards: &[AmdCard], runtime: Option<&Runtime>) -> Check {
+fn amd(card: &AmdCard, cards: &[AmdCard], use_of: &Use<'_>) -> Check {
     let target = card.gfx().unwrap_or("no compute target");
     let memory = card.memory();
     let size = memory.map_or_else(
@@ -113,7 +147,7 @@ fn amd(card: &AmdCard, cards: &[AmdCard], runtime: Option<&Runtime>) -> Check {
             .advise("ROCm cannot use a card that is not under /sys/class/kfd")
             .mend("sudo dmesg | grep -iE 'kfd|amdgpu'");
     }
-    used_by(runtime, "rocm", message)
+    use_of.check(Kind::Rocm, &card.pci, message)
 }
 
 /// The two kinds of memory are always told apart: their sum is more than a discrete card has, and VRAM
@@ -137,8 +171,13 @@ fn choice(roots: &Roots, query: &DeviceQuery) -> Option<Check> {
         return None;
     }
     let order = rocm_order(&roots.sysfs)?;
+    let which = if order.contains(',') {
+        format!("ROCm is shown the GPUs in the order {order}")
+    } else {
+        format!("it has the number {order} in ROCm's own list")
+    };
     let message = format!(
-        "jobs use the strongest GPU: ROCm lists them in the order {order}; choose another in the setting runtime.device"
+        "jobs use the strongest GPU: {which}; choose another in the setting runtime.device"
     );
     Some(Check::ok("gpu choice", message))
 }
@@ -181,13 +220,13 @@ fn advise_growth(check: Check, growth: &Growth, roots: &Roots) -> Check {
     let now = amdgpu::ttm_pages_limit(&roots.sysfs)
         .map_or_else(String::new, |pages| format!(" (now {pages})"));
     let first = if growth.has_large_carve_out {
-        "Make the carve-out (UMA frame buffer) as small as the firmware lets you, then "
+        "Make the carve-out (UMA frame buffer) as small as the firmware lets you, then set "
     } else {
-        "To let it have more, "
+        "To let it have more, set "
     };
     check
         .advise(format!(
-            "{first}add ttm.pages_limit={pages_limit} to the kernel's command line for {gib} GiB{now}; amdgpu.gttsize is obsolete"
+            "{first}ttm.pages_limit={pages_limit}, which is {gib} GiB{now}, and restart; amdgpu.gttsize is obsolete"
         ))
         .mend(format!(
             "echo 'options ttm pages_limit={pages_limit}' | sudo tee /etc/modprobe.d/ttm.conf"

@@ -14,9 +14,11 @@ pub mod miopen;
 mod speed;
 #[cfg(test)]
 mod tests;
+mod updates;
 mod variables;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use safelight_core::catalog::Catalog;
@@ -29,16 +31,21 @@ use safelight_core::speed::SpeedLine;
 use serde::Serialize;
 
 pub use crate::child::Ended;
+use crate::runtimes;
 use crate::telemetry::limit::within;
 use crate::telemetry::nvidia::{self, NvidiaReport};
 use crate::telemetry::{DeviceQuery, Roots, amdgpu};
 use crate::worker::environment::{self, EngineTarget};
 use crate::worker::{ProcessLauncher, probe_engine};
+pub use updates::updates;
 
 /// An engine that has not said what it is by then is not waited for: loading a GPU runtime from a cold disk is slow.
 const ENGINE_LIMIT: Duration = Duration::from_mins(1);
 /// Looking through folders of models on a disk that is slow or gone.
 const CATALOG_LIMIT: Duration = Duration::from_secs(30);
+
+/// The longest name of a check, so that all stand under each other.
+const NAME_WIDTH: usize = 12;
 
 /// How something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -86,7 +93,7 @@ impl Group {
         match name {
             "settings" | "libtorch" | "engine" | "restarts" | "memory tiers" => Self::Engine,
             "gpu" | "gpu access" | "gpu memory" | "gpu choice" => Self::Gpu,
-            "kernel" | "driver" | "memory" => Self::System,
+            "kernel" | "driver" | "memory" | "updates" => Self::System,
             "environment" => Self::Environment,
             "speed" => Self::Speed,
             _ => Self::Files,
@@ -143,6 +150,23 @@ impl Check {
             command: String::new(),
             figure: None,
         }
+    }
+
+    /// Lines for people: the verdict, and below it what to do.
+    pub fn text(&self) -> String {
+        let mark = match self.status {
+            Status::Ok => "ok  ",
+            Status::Warn => "note",
+            Status::Fail => "FAIL",
+        };
+        let mut text = format!("{mark}  {:NAME_WIDTH$}  {}\n", self.name, self.message);
+        for (arrow, line) in [("->", &self.advice), (" $", &self.command)] {
+            if !line.is_empty() {
+                // Writing to a string cannot fail.
+                writeln!(text, "      {:NAME_WIDTH$}  {arrow} {line}", "").ok();
+            }
+        }
+        text
     }
 
     fn ok(name: &'static str, message: impl Into<String>) -> Self {
@@ -316,7 +340,9 @@ pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut 
             .filter(|report| report.device != DeviceChoice::Cpu)
             .map_or(0, |report| report.total_bytes),
     };
-    tell_all(gpu::all(machine, found, &query));
+    let (builds, _) = runtimes::builds(&paths.config);
+    let own = runtimes::folder(paths);
+    tell_all(gpu::all(machine, found, (&builds, &own), &query));
     tell_all(kernel::all(&machine.roots));
     tell_all(vec![checks::memory(&machine.roots.proc)]);
     let target = found.map(|runtime| EngineTarget::find(&machine.roots, runtime, query.device));

@@ -1,5 +1,7 @@
 //! The doctor on machines that these tests describe.
 
+mod golden;
+
 use std::fs;
 use std::path::Path;
 
@@ -23,6 +25,8 @@ struct FakeEngine {
     total_bytes: u64,
     device: DeviceChoice,
     gpu_problem: Option<&'static str>,
+    pci: &'static str,
+    line: String,
     lines: Vec<SpeedLine>,
     ended: Ended,
 }
@@ -34,11 +38,11 @@ impl Instruments for &FakeEngine {
             libtorch: "2.11.0".to_owned(),
             device: self.device,
             device_name: "CPU".to_owned(),
-            pci: String::new(),
+            pci: self.pci.to_owned(),
             total_bytes: self.total_bytes,
             used_bytes: 0,
             class: None,
-            line: "computes on the CPU".to_owned(),
+            line: self.line.clone(),
             gpu_problem: self.gpu_problem.map(str::to_owned),
         })
     }
@@ -83,6 +87,8 @@ impl Case {
                 total_bytes: 0,
                 device: DeviceChoice::Cpu,
                 gpu_problem: None,
+                pci: "",
+                line: "computes on the CPU".to_owned(),
                 lines: Vec::new(),
                 ended: Ended::Well,
             },
@@ -420,9 +426,13 @@ fn an_nvidia_card_that_the_chosen_libtorch_cannot_use_is_a_warning() {
     let gpu = &case.named("gpu")[0];
     assert_eq!(gpu.status, Status::Warn);
     assert!(
-        gpu.message.contains("Some GPU") && gpu.advice.contains("for cuda"),
+        gpu.message.contains("Some GPU") && gpu.command == "safelight runtime install cuda13.0",
         "{gpu:?}"
     );
+    let own = crate::runtimes::folder(&case.patient.paths).join("cuda13.0");
+    fs::create_dir_all(&own).unwrap();
+    let gpu = &case.named("gpu")[0];
+    assert_eq!(gpu.command, "safelight runtime use cuda13.0", "{gpu:?}");
     fs::write(case.root.path().join("torch/lib/libtorch_cuda.so"), b"").unwrap();
     assert_eq!(case.named("gpu")[0].status, Status::Ok);
 }

@@ -42,6 +42,12 @@ pub fn of_machine<'a>(machine: &'a Machine, builds: &'a [Build]) -> Option<(&'a 
     best.cloned()
 }
 
+/// What the GPU at this place on the bus can have; `None` where there is none.
+pub fn of_place<'a>(pci: &str, machine: &Machine, builds: &'a [Build]) -> Option<Fit<'a>> {
+    let gpu = machine.gpus.iter().find(|gpu| gpu.pci == pci)?;
+    Some(of_gpu(gpu, machine, builds))
+}
+
 fn of_gpu<'a>(gpu: &Gpu, machine: &Machine, builds: &'a [Build]) -> Fit<'a> {
     let serves = |build: &&Build| {
         build.kind == gpu.kind

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::settings::{Paths, Runtime, Settings, default_runtime, own_runtime};
 
+use super::notes::Notes;
+
 /// Where distributions and administrators put one.
 const OF_SYSTEM: [&str; 4] = [
     "usr/lib/python3/dist-packages",
@@ -27,6 +29,16 @@ pub struct Found {
     pub is_own: bool,
     /// The engine gets it.
     pub is_used: bool,
+    pub before: Before,
+}
+
+/// Whether the engine got a libtorch before the one in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    No,
+    Yes,
+    /// Yes, and it stays as the one to go back to until the one in use has finished a job.
+    Kept,
 }
 
 /// Where to look, beside the settings.
@@ -59,6 +71,8 @@ pub fn folder(paths: &Paths) -> PathBuf {
 /// All of them, the one that the engine gets first.
 pub fn all(paths: &Paths, settings: &Settings, around: &Surroundings) -> Vec<Found> {
     let used = own_runtime(settings, &paths.cache).ok();
+    let notes = Notes::of(paths);
+    let before = notes.before(paths);
     let mut found: Vec<Found> = Vec::new();
     let mut keep = |id: &str, runtime: Option<Runtime>, is_own: bool| {
         let Some(runtime) = runtime else { return };
@@ -67,6 +81,16 @@ pub fn all(paths: &Paths, settings: &Settings, around: &Surroundings) -> Vec<Fou
             found.push(Found {
                 id: id.to_owned(),
                 is_used: used.as_ref().is_some_and(|used| real(&used.lib) == place),
+                before: match &before {
+                    Some(before) if real(&before.lib) == place => {
+                        if notes.is_unproven(used.as_ref()) {
+                            Before::Kept
+                        } else {
+                            Before::Yes
+                        }
+                    }
+                    _ => Before::No,
+                },
                 runtime,
                 is_own,
             });
@@ -81,6 +105,11 @@ pub fn all(paths: &Paths, settings: &Settings, around: &Surroundings) -> Vec<Fou
     }
     keep("prepared", default_runtime(&paths.cache).ok(), false);
     keep("chosen", used.clone(), false);
+    // Somewhere else, where nothing names it any more.
+    if let Some(before) = &before {
+        let id = before.folder.display().to_string();
+        keep(&id, Some(before.clone()), false);
+    }
     for environment in &around.environments {
         let runtime = Runtime::at(environment, "the Python environment");
         keep("environment", runtime, false);
@@ -94,6 +123,15 @@ pub fn all(paths: &Paths, settings: &Settings, around: &Surroundings) -> Vec<Fou
 }
 
 impl Found {
+    /// The way back from the one in use.
+    pub fn is_previous(&self) -> bool {
+        !self.is_used && self.before != Before::No
+    }
+
+    pub fn can_be_removed(&self) -> bool {
+        self.is_own && !self.is_used && self.before != Before::Kept
+    }
+
     /// The chips that it has code for, as far as the names of its files tell.
     pub fn targets(&self) -> Vec<String> {
         let below = self.runtime.folders().flat_map(|folder| {
@@ -235,6 +273,7 @@ mod tests {
             runtime: Runtime::at(&torch, "").unwrap(),
             is_own: false,
             is_used: false,
+            before: Before::No,
         };
         assert_eq!(found.targets(), ["gfx1100", "gfx1151"]);
         assert_eq!(found.bytes(), 60, "six files, and one name more of one");

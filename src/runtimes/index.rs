@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::uri;
 
+/// Of the wheels of which set-up takes the CPU's half.
+const LOCK: &str = include_str!("../../packaging/xtask/libtorch.lock");
+
 /// A wheel that could be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
@@ -172,7 +175,7 @@ pub(super) fn of_page(page: &str, html: &str, hosts: &[&str]) -> Vec<Listed> {
         .collect()
 }
 
-fn is_wheel(name: &str) -> bool {
+pub(super) fn is_wheel(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|it| it == "whl")
 }
 
@@ -187,6 +190,18 @@ pub(super) fn of_folder(folder: &Path) -> Vec<Listed> {
         })
     });
     listed.collect()
+}
+
+/// The SHA-256 of a wheel's list of files, where the lock of set-up knows that wheel.
+pub(super) fn record_sum(file: &str) -> Option<&'static str> {
+    LOCK.lines().find_map(|line| {
+        let mut words = line.strip_prefix("wheel ")?.split(' ');
+        let (name, version) = words.next()?.split_once("===")?;
+        let start = format!("{}-{version}-cp311-", name.replace('-', "_"));
+        let pure = format!("{}-{version}-py3-", name.replace('-', "_"));
+        // Those are the wheels of CPython 3.11, or of any Python.
+        (file.starts_with(&start) || file.starts_with(&pure)).then(|| words.next())?
+    })
 }
 
 /// Scheme and host of an address, with its port.

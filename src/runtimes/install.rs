@@ -7,35 +7,25 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use safelight_core::files::write_json;
+use safelight_core::files::{write_atomically, write_json};
 use safelight_core::formats::wheel::{
     Directory, Member, Record, WheelError, directory_of, tail_bytes,
 };
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
 use safelight_core::locks::Lock;
 use safelight_core::settings::{Paths, Runtime};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::here;
-use super::index::{At, Listed, Requirement, of_folder, of_page};
+use super::index::{At, Listed, Requirement, of_folder, of_page, record_sum};
+use super::local;
 use super::members::is_needed;
-use super::table::Build;
+use super::place::Place;
+use super::table::{Build, Kind};
 use crate::download::{self, DownloadError, Options, Order, Parts};
 
 /// In an installed runtime: what it was made of, from which a lock could be made.
 pub const NOTE: &str = "installed.json";
-const LOCK: &str = include_str!("../../packaging/xtask/libtorch.lock");
-
-/// Where wheels are taken from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// The build's own index.
-    Index,
-    /// Another one, which lists the same packages.
-    Mirror(String),
-    /// A folder of wheels on this machine.
-    Folder(PathBuf),
-}
 
 /// What is going on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +42,7 @@ pub struct Installed {
     pub folder: PathBuf,
     /// Of what came over the network, pieces of an earlier attempt included.
     pub fetched_bytes: u64,
-    /// Of the wheels as wholes.
+    /// Of the wheels as wholes; of a libtorch that was here, what was copied.
     pub wheel_bytes: u64,
 }
 
@@ -109,6 +99,14 @@ fn cannot_write(err: &io::Error, place: &Path) -> JobError {
     let what = format!("cannot write the runtime ({err}): {}", place.display());
     JobError::new(JobErrorKind::Disk, what)
         .advise("What was downloaded is kept: free space and install it again")
+}
+
+/// Of an attempt that was interrupted: filling a folder is quick, and nobody knows how far it came.
+fn empty(tree: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(tree) {
+        Err(err) if err.kind() != io::ErrorKind::NotFound => Err(err),
+        _ => fs::create_dir_all(tree),
+    }
 }
 
 struct Installing<'a> {
@@ -183,6 +181,36 @@ impl Installing<'_> {
         attempt: &Try<'_>,
         report: &mut dyn FnMut(&Progress),
     ) -> Result<Option<(PathBuf, Installed)>, JobError> {
+        let tree = self.staging.join("tree");
+        let filled = match self.place {
+            Place::Torch(from) => self.copied(from, &tree, report)?,
+            _ => self.fetched(&tree, report)?,
+        };
+        let Some((installed, note)) = filled else {
+            return Ok(None);
+        };
+        let disk = |err: io::Error| cannot_write(&err, &tree);
+        write_json(&tree.join(NOTE), &note).map_err(disk)?;
+        if self.build.kind == Kind::Cpu {
+            // Its wheel's own word would name the GPU half that is not here.
+            let file = tree.join("torch/build-version");
+            let version = format!("{}\n", self.build.version);
+            write_atomically(&file, version.as_bytes()).map_err(disk)?;
+        }
+        let Some(runtime) = Runtime::at(&tree, "Safelight's own") else {
+            let what = format!("there is no libtorch in what {} is made of", self.build.id);
+            return Err(JobError::new(JobErrorKind::Network, what));
+        };
+        report(&Progress::Trying);
+        Ok(attempt(&runtime)?.then_some((tree, installed)))
+    }
+
+    /// From wheels.
+    fn fetched(
+        &self,
+        tree: &Path,
+        report: &mut dyn FnMut(&Progress),
+    ) -> Result<Option<(Installed, Value)>, JobError> {
         let mut wheels = Vec::new();
         for package in &self.build.packages {
             report(&Progress::Asking {
@@ -197,32 +225,16 @@ impl Installing<'_> {
         if self.fetch(&wheels, report)?.is_none() {
             return Ok(None);
         }
-        let tree = self.staging.join("tree");
-        let disk = |err: io::Error| cannot_write(&err, &tree);
-        // Of an attempt that was interrupted: unpacking is quick, and nobody knows how far it came.
-        match fs::remove_dir_all(&tree) {
-            Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(disk(err)),
-            _ => fs::create_dir_all(&tree).map_err(disk)?,
-        }
+        empty(tree).map_err(|err| cannot_write(&err, tree))?;
         let mut notes = Vec::new();
         for wheel in &wheels {
             report(&Progress::Unpacking {
                 name: wheel.listed.name.clone(),
             });
-            let Some(note) = self.unpack(wheel, &tree)? else {
+            let Some(note) = self.unpack(wheel, tree)? else {
                 return Ok(None);
             };
             notes.push(note);
-        }
-        let note = json!({"id": self.build.id, "version": self.build.version, "wheels": notes});
-        write_json(&tree.join(NOTE), &note).map_err(disk)?;
-        let Some(runtime) = Runtime::at(&tree, "Safelight's own") else {
-            let what = format!("the wheels of {} have no libtorch", self.build.id);
-            return Err(JobError::new(JobErrorKind::Network, what));
-        };
-        report(&Progress::Trying);
-        if !attempt(&runtime)? {
-            return Ok(None);
         }
         let here = wheels.iter().filter_map(Wheel::parts);
         let installed = Installed {
@@ -230,7 +242,46 @@ impl Installing<'_> {
             fetched_bytes: here.map(Parts::here_bytes).sum(),
             wheel_bytes: wheels.iter().map(Wheel::bytes).sum(),
         };
-        Ok(Some((tree, installed)))
+        let note = json!({"id": self.build.id, "version": self.build.version, "wheels": notes});
+        Ok(Some((installed, note)))
+    }
+
+    /// From a libtorch that is here.
+    fn copied(
+        &self,
+        from: &Runtime,
+        tree: &Path,
+        report: &mut dyn FnMut(&Progress),
+    ) -> Result<Option<(Installed, Value)>, JobError> {
+        let unreadable = |err: io::Error| {
+            let what = format!(
+                "cannot read the libtorch ({err}): {}",
+                from.folder.display()
+            );
+            JobError::new(JobErrorKind::Disk, what)
+        };
+        let files = local::files(from, self.build.kind).map_err(unreadable)?;
+        let total_bytes = files.iter().map(|file| file.bytes).sum();
+        let room = download::ensure_room(self.staging, total_bytes);
+        room.map_err(|err| told(&err))?;
+        let disk = |err: io::Error| cannot_write(&err, tree);
+        empty(tree).map_err(disk)?;
+        let copied = local::copy(&files, tree, self.cancel, &mut |done_bytes| {
+            report(&Progress::Fetching {
+                done_bytes,
+                total_bytes,
+            });
+        });
+        let installed = Installed {
+            folder: PathBuf::new(),
+            fetched_bytes: 0,
+            wheel_bytes: total_bytes,
+        };
+        let note = json!({
+            "id": self.build.id, "version": self.build.version, "from": from.folder,
+            "members": files.len(),
+        });
+        Ok(copied.map_err(disk)?.then_some((installed, note)))
     }
 
     /// Finds the wheel of a package, and reads its table of contents.
@@ -238,7 +289,7 @@ impl Installing<'_> {
         let requirement = Requirement::parse(package);
         let (listed, place) = match self.place {
             Place::Folder(folder) => (of_folder(folder), folder.display().to_string()),
-            Place::Mirror(_) | Place::Index => {
+            Place::Mirror(_) | Place::Index | Place::Torch(_) => {
                 let own = self.build.address().unwrap_or_default();
                 let index = match self.place {
                     Place::Mirror(index) => index,
@@ -251,7 +302,7 @@ impl Installing<'_> {
             }
         };
         let listed = requirement.choose(listed, &self.build.version, |name| {
-            record_sum(name, LOCK).is_some()
+            record_sum(name).is_some()
         });
         let listed = listed.ok_or_else(|| requirement.missing(&place))?;
         let opened = match &listed.at {
@@ -292,7 +343,7 @@ impl Installing<'_> {
         };
         let members = directory.members.iter();
         wheel.wanted = members
-            .filter(|member| is_needed(&member.name))
+            .filter(|member| is_needed(self.build.kind, &member.name))
             .cloned()
             .collect();
         wheel.directory = directory;
@@ -381,11 +432,11 @@ impl Installing<'_> {
     }
 
     /// Writes what is wanted of a wheel, and gives the note on it.
-    fn unpack(&self, wheel: &Wheel, tree: &Path) -> Result<Option<serde_json::Value>, JobError> {
+    fn unpack(&self, wheel: &Wheel, tree: &Path) -> Result<Option<Value>, JobError> {
         let broken = |err: WheelError| wheel.broken(&err);
         let file = wheel.file().map_err(|err| cannot_write(&err, tree))?;
         let mut file = BufReader::new(file);
-        let known = record_sum(&wheel.listed.name, LOCK);
+        let known = record_sum(&wheel.listed.name);
         let record = Record::read(&mut file, &wheel.directory, known).map_err(broken)?;
         for member in &wheel.wanted {
             if self.cancel.is_cancelled() {
@@ -438,16 +489,4 @@ fn told(err: &DownloadError) -> JobError {
         }
         err => JobError::from(err),
     }
-}
-
-/// The SHA-256 of a wheel's list of files, where the lock of set-up knows that wheel.
-fn record_sum<'a>(file: &str, lock: &'a str) -> Option<&'a str> {
-    lock.lines().find_map(|line| {
-        let mut words = line.strip_prefix("wheel ")?.split(' ');
-        let (name, version) = words.next()?.split_once("===")?;
-        let start = format!("{}-{version}-cp311-", name.replace('-', "_"));
-        let pure = format!("{}-{version}-py3-", name.replace('-', "_"));
-        // Those are the wheels of CPython 3.11, or of any Python.
-        (file.starts_with(&start) || file.starts_with(&pure)).then(|| words.next())?
-    })
 }

@@ -14,7 +14,8 @@ use safelight_core::settings::{Paths, Runtime, Settings};
 use server::{Answer, Request, Server};
 use wheels::{Entry, VERSION, Wheels, entry, index, wheel, wheels};
 
-use super::install::{Installed, NOTE, Place, Progress, install};
+use super::install::{Installed, NOTE, Progress, install};
+use super::place::Place;
 use super::table::{Build, Kind};
 use super::{Surroundings, all, folder};
 use crate::download::Options;
@@ -38,6 +39,7 @@ fn build() -> Build {
         packages: packages.map(str::to_owned).to_vec(),
         targets: vec!["gfx1151".to_owned()],
         download_mb: 1,
+        licences: String::new(),
         driver: None,
         kernel: None,
     }

@@ -3,6 +3,8 @@
 //!
 //! Judges names alone.
 
+use super::table::Kind;
+
 /// Endings of what only builds, or Python, needs.
 const NOT_NEEDED: [&str; 10] = [
     ".py", ".pyc", ".pyi", ".h", ".hpp", ".cuh", ".a", ".cmake", ".pc", ".o",
@@ -15,9 +17,29 @@ const NOT_LOADED: [&str; 4] = [
     "libjitbackend_test.so",
 ];
 
-/// Whether a member is needed.
-pub(super) fn is_needed(name: &str) -> bool {
-    if name == "torch/version.py" || is_licence(name) {
+/// What the CPU's half of libtorch loads: the wheel that also has a GPU's half links it to two of NVIDIA's libraries.
+const OF_CPU: [&str; 5] = [
+    "libtorch_cpu.so",
+    "libc10.so",
+    "libgomp",
+    "libcudart.so",
+    "libcupti.so",
+];
+
+/// Whether a build of this kind needs a member.
+pub(super) fn is_needed(kind: Kind, name: &str) -> bool {
+    let file = name.rsplit('/').next().unwrap_or_default();
+    let is_there = is_of_any(name);
+    match kind {
+        Kind::Cuda | Kind::Rocm => is_there,
+        Kind::Cpu if is_licence(name) => true,
+        Kind::Cpu => is_there && OF_CPU.iter().any(|start| file.starts_with(start)),
+    }
+}
+
+/// Whether some build needs it.
+fn is_of_any(name: &str) -> bool {
+    if ["torch/version.py", "torch/build-version"].contains(&name) || is_licence(name) {
         return true;
     }
     let folders: Vec<&str> = name.split('/').collect();
@@ -77,7 +99,7 @@ mod tests {
             "_rocm_sdk_libraries_gfx1151/share/miopen/db/gfx1151_40.HIP.fdb.txt",
             "nvidia/cu13/lib/libcudart.so.13",
         ] {
-            assert!(is_needed(name), "{name}");
+            assert!(is_needed(Kind::Rocm, name), "{name}");
         }
         for name in [
             "torch/lib/libtorch_python.so",
@@ -94,7 +116,26 @@ mod tests {
             "nvidia/cu13/include/cuda.h",
             "RECORD",
         ] {
-            assert!(!is_needed(name), "{name}");
+            assert!(!is_needed(Kind::Rocm, name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_cpu_needs_its_half_and_the_two_libraries_that_it_is_linked_to() {
+        for (name, is_it) in [
+            ("torch/lib/libtorch_cpu.so", true),
+            ("torch/lib/libc10.so", true),
+            ("torch/lib/libgomp.so.1", true),
+            ("nvidia/cu13/lib/libcudart.so.13", true),
+            ("nvidia/cu13/lib/libcupti.so.13", true),
+            ("torch-2.11.0.dist-info/licenses/LICENSE", true),
+            ("torch/lib/libtorch_cuda.so", false),
+            ("torch/lib/libc10_cuda.so", false),
+            ("nvidia/cu13/lib/libnvrtc.so.13", false),
+            // It names the wheel's GPU half.
+            ("torch/version.py", false),
+        ] {
+            assert_eq!(is_needed(Kind::Cpu, name), is_it, "{name}");
         }
     }
 }

@@ -10,13 +10,19 @@ mod index;
 mod install;
 #[cfg(test)]
 mod install_tests;
+mod local;
+#[cfg(test)]
+mod local_tests;
 mod machine;
 mod members;
+mod notes;
 mod overview;
+mod place;
 mod table;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::fs;
 use std::io;
 
@@ -28,11 +34,14 @@ use safelight_core::settings::{
 use crate::download::Options;
 
 pub use check::{Checked, check};
-pub use fit::{Fit, Refusal, of_machine, refusal};
-pub use here::{Found, Surroundings, all, folder};
-pub use install::{Installed, NOTE, Place, Progress, install};
+pub use fit::{Fit, Refusal, of_machine, of_place, refusal};
+pub use here::{Before, Found, Surroundings, all, folder};
+pub use install::{Installed, NOTE, Progress, install};
+pub use local::build_of;
 pub use machine::{Gpu, Machine, nvidia_on_bus};
-pub use overview::{Advice, Overview};
+pub use notes::{computes_on, finished_on};
+pub use overview::{Advice, Overview, RuntimeRow};
+pub use place::Place;
 pub use table::{Build, Kind, TableError, builds};
 
 /// How wheels are fetched: in small pieces, as only parts of them are wanted.
@@ -43,45 +52,86 @@ pub fn options() -> Options {
     }
 }
 
-/// Fetches a build from its index, tries it on the GPU and has jobs use it; `false` when cancelled.
+/// What came of installing one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Got {
+    pub installed: Installed,
+    /// Jobs get it from now on.
+    pub is_used: bool,
+    /// Why its GPU part was not used, where this machine has no GPU for it.
+    pub gpu_problem: Option<String>,
+}
+
+/// Fetches or copies a build, tries it and has jobs use it; `None` when cancelled. `has_gpu`: this machine has one of the
+/// maker that the build is for. What is for another machine is installed for its files, and jobs stay where they are.
 pub fn get(
     build: &Build,
+    place: &Place,
+    has_gpu: bool,
+    (paths, settings): (&Paths, &RuntimeSettings),
+    cancel: &CancelToken,
+    report: &mut dyn FnMut(&Progress),
+) -> Result<Option<Got>, JobError> {
+    let tried = RefCell::new(None);
+    let attempt = |runtime: &_| {
+        let checked = check(runtime, settings, has_gpu, cancel)?;
+        let is_there = checked.is_some();
+        tried.replace(checked);
+        Ok(is_there)
+    };
+    let installed = install(build, place, paths, &options(), cancel, &attempt, report)?;
+    let (Some(installed), Some(checked)) = (installed, tried.into_inner()) else {
+        return Ok(None);
+    };
+    let found = named(&installed.folder.display().to_string(), &[])?;
+    computes_on(paths, &found.runtime, &checked.device);
+    let is_used = has_gpu || build.kind == Kind::Cpu;
+    if is_used {
+        choose(&found, paths)?;
+    }
+    Ok(Some(Got {
+        installed,
+        is_used,
+        gpu_problem: checked.gpu_problem,
+    }))
+}
+
+/// Tries one that is here, and remembers the device; `None` when cancelled.
+pub fn tried(
+    found: &Found,
     paths: &Paths,
     settings: &RuntimeSettings,
     cancel: &CancelToken,
-    report: &mut dyn FnMut(&Progress),
-) -> Result<bool, JobError> {
-    let attempt = |runtime: &_| Ok(check(runtime, settings, true, cancel)?.is_some());
-    let installed = install(
-        build,
-        &Place::Index,
-        paths,
-        &options(),
-        cancel,
-        &attempt,
-        report,
-    )?;
-    let Some(installed) = installed else {
-        return Ok(false);
-    };
-    choose(&named(&installed.folder.display().to_string(), &[])?, paths)?;
-    Ok(true)
+) -> Result<Option<Checked>, JobError> {
+    let checked = check(&found.runtime, settings, true, cancel)?;
+    if let Some(checked) = &checked {
+        computes_on(paths, &found.runtime, &checked.device);
+    }
+    Ok(checked)
 }
 
 /// Tries one that is here on the GPU and has jobs use it; `false` when cancelled.
 pub fn use_one(
-    id: &str,
+    found: &Found,
     paths: &Paths,
     settings: &RuntimeSettings,
     cancel: &CancelToken,
 ) -> Result<bool, JobError> {
-    let loaded = Settings::load(&paths.settings_file()).settings;
-    let found = named(id, &all(paths, &loaded, &Surroundings::of_this_user()))?;
-    if check(&found.runtime, settings, true, cancel)?.is_none() {
+    if tried(found, paths, settings, cancel)?.is_none() {
         return Ok(false);
     }
-    choose(&found, paths)?;
+    choose(found, paths)?;
     Ok(true)
+}
+
+/// The one that jobs used before the one in use: the way back.
+pub fn previous(here: &[Found]) -> Result<Found, JobError> {
+    let mut before = here.iter().filter(|it| it.is_previous());
+    before.next().cloned().ok_or_else(|| {
+        let what = "there is no libtorch to go back to: none was used before, or it is gone";
+        JobError::new(JobErrorKind::InvalidRequest, what)
+            .advise("Choose one with `safelight runtime use ID`")
+    })
 }
 
 /// The one that a user names by its id, or by a folder of which it is told.
@@ -97,6 +147,7 @@ pub fn named(word: &str, here: &[Found]) -> Result<Found, JobError> {
             runtime,
             is_own: false,
             is_used: false,
+            before: Before::No,
         });
     }
     let ids: Vec<&str> = here.iter().map(|it| it.id.as_str()).collect();
@@ -109,20 +160,32 @@ pub fn named(word: &str, here: &[Found]) -> Result<Found, JobError> {
     Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice))
 }
 
+/// What the settings file says; a broken one is not taken for the defaults, as it may name a mirror.
+pub fn readable_settings(paths: &Paths) -> Result<Settings, JobError> {
+    let loaded = Settings::load(&paths.settings_file());
+    match loaded.error {
+        Some(err) => {
+            let advice = "Correct the settings file first: it is left as it is";
+            Err(JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(advice))
+        }
+        None => Ok(loaded.settings),
+    }
+}
+
 /// Makes jobs from the next one on use this libtorch. The one before stays where it is.
 pub fn choose(found: &Found, paths: &Paths) -> Result<(), JobError> {
     let file = SettingsFile::new(paths.settings_file());
-    let loaded = Settings::load(file.path());
-    if let Some(err) = loaded.error {
-        let advice = "Correct the settings file first: it is left as it is";
-        return Err(JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(advice));
-    }
-    let mut settings = loaded.settings.clone();
+    let loaded = readable_settings(paths)?;
+    let mut settings = loaded.clone();
+    let before = settings.runtime.libtorch.clone();
     // What is taken anyway need not be named.
     let is_default = default_runtime(&paths.cache).is_ok_and(|it| it.lib == found.runtime.lib);
     settings.runtime.libtorch = (!is_default).then(|| found.runtime.folder.clone());
-    let saved = file.save(&loaded.settings, &settings);
+    let saved = file.save(&loaded, &settings);
     saved.map_err(|err| JobError::from_error(JobErrorKind::Disk, &err))?;
+    if before != settings.runtime.libtorch {
+        notes::changed(paths, before, &found.runtime);
+    }
     let used = own_runtime(&settings, &paths.cache);
     if used.is_ok_and(|used| used.lib != found.runtime.lib) {
         let what = "the variable SAFELIGHT_LIBTORCH names another libtorch and has the last word";
@@ -150,6 +213,13 @@ pub fn remove(found: &Found) -> Result<(), JobError> {
         return refuse(
             what,
             "Choose another one first with `safelight runtime use ID`",
+        );
+    }
+    if found.before == Before::Kept {
+        let what = format!("{id} is kept until a job has finished on the libtorch in use");
+        return refuse(
+            what,
+            "Run a job first, or go back to it with `safelight runtime use --previous`",
         );
     }
     // Under another name first: a folder that is half deleted is never taken for a libtorch.

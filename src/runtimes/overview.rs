@@ -5,25 +5,44 @@
 use safelight_core::job::DeviceChoice;
 use safelight_core::settings::{Paths, Settings};
 
-use super::fit::{Fit, Refusal, of_machine};
+use super::fit::{Fit, Refusal, of_machine, refusal};
 use super::here::{self, Found, Surroundings};
 use super::machine::{Gpu, Machine};
-use super::table::{self, Build, TableError};
+use super::notes::Notes;
+use super::table::{self, Build, Kind, TableError};
 use crate::telemetry::{Roots, nvidia};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Overview {
     pub machine: Machine,
-    pub here: Vec<Found>,
+    pub here: Vec<RuntimeRow>,
+    /// Builds that are not here and would work on this machine.
+    pub offers: Vec<Build>,
     pub advice: Advice,
     /// Why the user's own table is left out.
     pub table_error: Option<TableError>,
 }
 
-/// What to do.
+/// One that is here, with what it takes a look into its files to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimeRow {
+    pub found: Found,
+    pub kind: Kind,
+    pub version: Option<String>,
+    /// The chips that it has code for, as far as it tells.
+    pub targets: Vec<String>,
+    pub bytes: u64,
+    /// The engine's words on the device, when it was last tried.
+    pub device: Option<String>,
+    /// What is known to be wrong with it, a sentence each.
+    pub concerns: Vec<String>,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Advice {
     /// Nothing: there is no GPU.
+    #[default]
     NoGpu,
     /// Nothing: the settings choose the CPU.
     CpuChosen,
@@ -46,13 +65,58 @@ impl Overview {
             DeviceChoice::Cpu => Advice::CpuChosen,
             _ => advice(&machine, &here, &builds),
         };
+        let offers = offers(&machine, &here, &builds);
+        let notes = Notes::of(paths);
+        let gfx: Vec<String> = machine
+            .gpus
+            .iter()
+            .filter_map(|gpu| gpu.target.clone())
+            .collect();
+        let row = |found: Found| RuntimeRow {
+            kind: Kind::of(&found.runtime),
+            version: found.runtime.version(),
+            targets: found.targets(),
+            bytes: found.bytes(),
+            device: notes.device(&found.runtime).map(str::to_owned),
+            concerns: found
+                .runtime
+                .concerns(&gfx)
+                .into_iter()
+                .map(|it| it.what)
+                .collect(),
+            found,
+        };
         Self {
+            here: here.into_iter().map(row).collect(),
             machine,
-            here,
+            offers,
             advice,
             table_error,
         }
     }
+
+    /// The one that jobs used before the one in use.
+    pub fn previous(&self) -> Option<&RuntimeRow> {
+        self.here.iter().find(|row| row.found.is_previous())
+    }
+
+    /// Whether this machine has a GPU of the maker that a build is for.
+    pub fn has_gpu_for(&self, kind: Kind) -> bool {
+        self.machine.gpus.iter().any(|gpu| gpu.kind == kind)
+    }
+}
+
+/// What could be installed: for a GPU that is here, and for the CPU where nothing for it is here.
+pub(super) fn offers(machine: &Machine, here: &[Found], builds: &[Build]) -> Vec<Build> {
+    let is_wanted = |build: &&Build| {
+        let is_here = here.iter().any(|it| it.id == build.id);
+        let serves = match build.kind {
+            Kind::Cpu => here.iter().all(|it| it.runtime.kind() != Kind::Cpu.name()),
+            kind => machine.gpus.iter().any(|gpu| gpu.kind == kind),
+        };
+        serves && !is_here && build.is_of_engine() && refusal(build, machine).is_none()
+    };
+    builds.iter().filter(is_wanted).cloned().collect()
 }
 
 impl Advice {

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
-use safelight_core::settings::LIBTORCH_VERSION;
+use safelight_core::settings::{LIBTORCH_VERSION, Runtime};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -67,12 +67,19 @@ pub struct Build {
     pub targets: Vec<String>,
     /// About what is fetched, in MB.
     pub download_mb: u64,
+    /// Whose licences apply, for people.
+    #[serde(default = "of_makers")]
+    pub licences: String,
     /// The oldest driver of NVIDIA.
     #[serde(default)]
     pub driver: Option<String>,
     /// The oldest Linux, unless its driver has the change backported.
     #[serde(default)]
     pub kernel: Option<String>,
+}
+
+fn of_makers() -> String {
+    "those of its makers".to_owned()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -84,6 +91,24 @@ pub enum Kind {
 }
 
 impl Kind {
+    const ALL: [Self; 3] = [Self::Cpu, Self::Cuda, Self::Rocm];
+
+    /// Of a libtorch that is here, by the names of its files.
+    pub fn of(runtime: &Runtime) -> Self {
+        let name = runtime.kind();
+        let mut kinds = Self::ALL.into_iter();
+        kinds.find(|kind| kind.name() == name).unwrap_or(Self::Cpu)
+    }
+
+    /// As people say it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Cpu => "the CPU",
+            Self::Cuda => "NVIDIA's GPUs (CUDA)",
+            Self::Rocm => "AMD's GPUs (ROCm)",
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -180,6 +205,7 @@ mod tests {
             assert!(build.download_mb > 0 && !build.packages.is_empty());
             assert_eq!(build.kind == Kind::Rocm, !build.targets.is_empty());
             assert_eq!(build.kind == Kind::Cuda, build.driver.is_some());
+            assert_ne!(build.licences, of_makers(), "{build:?}");
         }
     }
 

@@ -90,6 +90,7 @@ impl Case {
             runtime: Runtime::at(&torch, "a test").unwrap(),
             is_own: false,
             is_used: self.here.is_empty(),
+            before: Before::No,
         });
         self
     }
@@ -253,13 +254,7 @@ fn what_is_here_is_used_before_anything_is_fetched_where_it_is_for_the_chip() {
 
 #[test]
 fn one_is_chosen_in_the_settings_and_removed_when_no_job_would_get_it() {
-    let root = tempfile::tempdir().unwrap();
-    let paths = Paths::under(root.path());
-    for id in ["first", "second"] {
-        let lib = folder(&paths).join(id).join("lib");
-        fs::create_dir_all(&lib).unwrap();
-        fs::write(lib.join("libtorch_cpu.so"), b"").unwrap();
-    }
+    let (root, paths) = home_of_two();
     fs::create_dir_all(&paths.config).unwrap();
     let comment = "# mine\n[runtime]\ndevice = 'cpu' # by choice\n";
     fs::write(paths.settings_file(), comment).unwrap();
@@ -288,6 +283,7 @@ fn one_is_chosen_in_the_settings_and_removed_when_no_job_would_get_it() {
     );
     // The way back, and then it may go.
     choose(&named("second", &here()).unwrap(), &paths).unwrap();
+    finished_on(&paths, &folder(&paths).join("second/lib"));
     remove(&named("first", &here()).unwrap()).unwrap();
     assert_eq!(fs::read_dir(folder(&paths)).unwrap().count(), 1);
 
@@ -300,4 +296,76 @@ fn one_is_chosen_in_the_settings_and_removed_when_no_job_would_get_it() {
     assert!(err.summary.contains("is left alone"), "{err:?}");
     let err = named("third", &here()).unwrap_err();
     assert!(err.advice.contains("second"), "{err:?}");
+}
+
+/// A home with two of Safelight's own.
+fn home_of_two() -> (tempfile::TempDir, Paths) {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    let paths = Paths::under(root.path());
+    for id in ["first", "second"] {
+        let lib = folder(&paths).join(id).join("lib");
+        fs::create_dir_all(&lib).expect("a folder");
+        fs::write(lib.join("libtorch_cpu.so"), b"").expect("a file");
+    }
+    (root, paths)
+}
+
+#[test]
+fn the_one_before_is_kept_until_a_job_has_finished_and_is_the_way_back() {
+    let (_root, paths) = home_of_two();
+    let here = || {
+        let settings = Settings::load(&paths.settings_file()).settings;
+        all(&paths, &settings, &Surroundings::default())
+    };
+    let id = |id: &str| named(id, &here()).unwrap();
+    choose(&id("first"), &paths).unwrap();
+    choose(&id("second"), &paths).unwrap();
+    assert_eq!(previous(&here()).unwrap().id, "first");
+    let err = remove(&id("first")).unwrap_err();
+    assert!(err.summary.contains("is kept until a job"), "{err:?}");
+    assert!(err.advice.contains("--previous"), "{err:?}");
+
+    // A job on another libtorch proves nothing.
+    finished_on(&paths, &folder(&paths).join("first/lib"));
+    assert!(remove(&id("first")).is_err());
+    finished_on(&paths, &folder(&paths).join("second/lib"));
+    assert!(id("first").can_be_removed());
+
+    // Back, and back again.
+    choose(&previous(&here()).unwrap(), &paths).unwrap();
+    assert!(id("first").is_used && id("second").before == Before::Kept);
+    assert_eq!(previous(&here()).unwrap().id, "second");
+    choose(&previous(&here()).unwrap(), &paths).unwrap();
+    finished_on(&paths, &folder(&paths).join("second/lib"));
+    remove(&id("first")).unwrap();
+    let err = previous(&here()).unwrap_err();
+    assert!(err.summary.contains("no libtorch to go back to"), "{err:?}");
+}
+
+#[test]
+fn what_was_seen_of_a_device_is_remembered_and_a_damaged_note_is_as_none() {
+    let (_root, paths) = home_of_two();
+    let here = all(&paths, &Settings::default(), &Surroundings::default());
+    let first = named("first", &here).unwrap().runtime;
+    computes_on(&paths, &first, "AMD gfx1151, 96 GiB");
+    let device = |runtime: &Runtime| notes::Notes::of(&paths).device(runtime).map(str::to_owned);
+    assert_eq!(device(&first).as_deref(), Some("AMD gfx1151, 96 GiB"));
+    fs::write(notes::file(&paths), b"{").unwrap();
+    assert_eq!(device(&first), None);
+}
+
+#[test]
+fn what_fits_and_is_not_here_is_offered() {
+    let (builds, _) = builds(Path::new("/nonexistent"));
+    let offered = |case: &Case| -> Vec<String> {
+        let machine = Machine::find(&case.roots, &case.nvidia);
+        let offers = overview::offers(&machine, &case.here, &builds);
+        offers.into_iter().map(|build| build.id).collect()
+    };
+    assert_eq!(offered(&Case::new("6.1.0")), ["cpu"]);
+    assert_eq!(offered(&halo()), ["rocm7.14-gfx1151", "rocm7.2", "cpu"]);
+    let older = Case::new("6.1.0").nvidia("550.54.14");
+    assert_eq!(offered(&older), ["cuda12.6", "cpu"]);
+    let installed = halo().runtime("rocm7.2", "2.11.0+rocm7.2", "gfx1151");
+    assert_eq!(offered(&installed), ["rocm7.14-gfx1151", "cpu"]);
 }

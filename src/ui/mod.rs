@@ -19,6 +19,7 @@ mod notices;
 mod palette;
 mod queue;
 mod results;
+mod runtimes;
 pub mod settings;
 mod status;
 pub mod theme;

@@ -6,7 +6,7 @@ use egui::{Align, Button, Label, Layout, ProgressBar, RichText, Ui};
 use crate::app::commands::{DesktopCommand, QueueCommand};
 use crate::app::queue::RunningJob;
 use crate::app::state::PanelPlace;
-use crate::ui::library::runtime::idle_ui;
+use crate::ui::runtimes::idle_ui;
 use crate::ui::widgets::{caret, palette, progress_bar};
 use crate::ui::{View, memory, theme, words};
 

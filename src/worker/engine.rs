@@ -124,6 +124,13 @@ impl EngineSlot {
         device.is_none_or(|device| device == DeviceChoice::Cpu)
     }
 
+    /// The folder with the libtorch of the running engine, where it computes on what that is for.
+    pub(super) fn libtorch(&self) -> Option<&Path> {
+        let report = self.last_report.as_ref()?;
+        let libtorch = self.running.as_ref()?.runtime.as_deref()?;
+        report.gpu_problem.is_none().then_some(libtorch)
+    }
+
     /// Whether an engine is there that can take a stage.
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()

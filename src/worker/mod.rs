@@ -29,7 +29,7 @@ mod request_of_tests;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ pub struct WorkerOptions {
     pub tiers: Option<PathBuf>,
     /// Where it is counted how often memory ran out and what helped, if anywhere.
     pub counters: Option<PathBuf>,
+    /// Told of each job that finished: the folder with the libtorch that it ran on.
+    pub finished_on: Box<dyn Fn(&Path) + Send>,
     /// Where the kernel tells of memory and devices.
     pub roots: Roots,
     /// Asked before each job, so that a changed setting counts for the next one.
@@ -155,6 +157,9 @@ fn work(
         if matches!(outcome, JobOutcome::Paused) {
             // Whoever pauses wants the memory for something else.
             engine.drop_engine();
+        }
+        if let (JobOutcome::Finished(_), Some(libtorch)) = (&outcome, engine.libtorch()) {
+            (options.finished_on)(libtorch);
         }
         if let JobOutcome::Failed(err) = &outcome {
             tracing::error!("job {id} failed: {err}\n{}", err.details);

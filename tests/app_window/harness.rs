@@ -14,7 +14,7 @@ use egui_kittest::kittest::{AccessKitNode, Queryable as _};
 use safelight::app::desktop::DesktopLinks;
 use safelight::app::models::FoundModels;
 use safelight::app::{App, StartupOptions};
-use safelight::runtimes::Advice;
+use safelight::runtimes::Overview;
 use safelight::window::Window;
 use safelight::worker::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 use safelight_core::families::{flux, framepack, wan};
@@ -192,7 +192,7 @@ impl Bench {
         startup.desktop = DesktopLinks::none();
         startup.examine = Arc::new(|_, _| {});
         startup.library.survey = Arc::new(|_, _| {});
-        startup.runtimes.advise = Arc::new(|_| Advice::NoGpu);
+        startup.runtimes.look = Arc::new(|_| Overview::default());
         change(&mut startup);
         let harness = Harness::builder()
             .with_size(egui::vec2(1100.0, 760.0))

@@ -44,6 +44,7 @@ mod server;
 mod settings;
 mod strip;
 mod undo;
+mod updates;
 mod variants;
 mod viewer;
 mod watching;

@@ -1,13 +1,18 @@
-//! The card that brings jobs onto the GPU: what it says on each machine, and what its buttons do.
+//! The card that brings jobs onto the GPU, and the section of the settings with all runtimes: what they say on each machine,
+//! and what their buttons do.
 
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
+use safelight::app::commands::SettingsCommand;
 use safelight::app::runtimes::{Errand, RuntimeState};
-use safelight::runtimes::{Advice, Build, Gpu, Kind, Progress, Refusal};
+use safelight::runtimes::{
+    Advice, Before, Build, Found, Gpu, Kind, Overview, Progress, Refusal, RuntimeRow,
+};
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::settings::{Runtime, Theme};
 
 use crate::harness::Bench;
 
@@ -15,8 +20,8 @@ fn gpu() -> Gpu {
     Gpu::plain("AMD gfx1151", "0000:c4:00.0", Kind::Rocm)
 }
 
-fn get() -> Advice {
-    let build = Build {
+fn build() -> Build {
+    Build {
         id: "rocm7.14-gfx1151".to_owned(),
         name: "ROCm 7.14 of AMD, for gfx1151".to_owned(),
         kind: Kind::Rocm,
@@ -25,21 +30,28 @@ fn get() -> Advice {
         packages: Vec::new(),
         targets: Vec::new(),
         download_mb: 1400,
+        licences: "PyTorch's and AMD's".to_owned(),
         driver: None,
         kernel: None,
-    };
-    Advice::Get { gpu: gpu(), build }
+    }
+}
+
+fn get() -> Advice {
+    Advice::Get {
+        gpu: gpu(),
+        build: build(),
+    }
 }
 
 /// What a thread that fetches says next: how far it is, or how it ended.
 type Said = Result<Progress, Result<bool, JobError>>;
 
-/// The first page on a machine of which this is advised. Who fetches says what is sent, and sends what it was asked for.
-fn bench(advice: Advice) -> (Bench, Sender<Said>, Receiver<Errand>) {
+/// The window on a machine that looks so. Who does what is asked for says what is sent, and sends what it was asked for.
+fn window(overview: Overview) -> (Bench, Sender<Said>, Receiver<Errand>) {
     let (say, said) = bounded::<Said>(8);
     let (asked, errands) = bounded(8);
     let mut bench = Bench::with(|startup| {
-        startup.runtimes.advise = Arc::new(move |_| advice.clone());
+        startup.runtimes.look = Arc::new(move |_| overview.clone());
         startup.runtimes.fulfil = Arc::new(move |errand, _, cancel, report| {
             asked
                 .send(errand.clone())
@@ -54,7 +66,16 @@ fn bench(advice: Advice) -> (Bench, Sender<Said>, Receiver<Errand>) {
         });
     });
     bench.until("the machine is known", |bench| {
-        bench.app().runtimes.advice.is_some()
+        bench.app().runtimes.overview.is_some()
+    });
+    (bench, say, errands)
+}
+
+/// The first page on a machine of which this is advised.
+fn bench(advice: Advice) -> (Bench, Sender<Said>, Receiver<Errand>) {
+    let (mut bench, say, errands) = window(Overview {
+        advice,
+        ..Overview::default()
     });
     bench.settle();
     let has_card = bench.has("AMD gfx1151 is not used");
@@ -81,10 +102,10 @@ fn one_button_gets_the_libtorch_for_the_gpu_and_tells_how_far_it_is() {
     bench.assert_shows("has not yet run on any AMD GPU");
     bench.press("Get it");
     bench.until("it was asked for", |_| !errands.is_empty());
-    let Errand::Get(build) = errands.recv().unwrap() else {
+    let Errand::Get { build, has_gpu } = errands.recv().unwrap() else {
         panic!("another errand")
     };
-    assert_eq!(build.id, "rocm7.14-gfx1151");
+    assert_eq!((build.id.as_str(), has_gpu), ("rocm7.14-gfx1151", true));
     let progress = Progress::Fetching {
         done_bytes: 1 << 30,
         total_bytes: 2 << 30,
@@ -113,8 +134,8 @@ fn a_failure_says_what_to_do_and_the_button_is_there_again() {
     });
     bench.assert_shows("Choose another libtorch");
     bench.press("Get it");
-    bench.until("it runs", |bench| bench.has("Stop the download"));
-    bench.press("Stop the download");
+    bench.until("it runs", |bench| bench.has("Cancel"));
+    bench.press("Cancel");
     say.send(Err(Ok(true))).unwrap();
     bench.until("it has stopped", |bench| {
         bench.app().runtimes.state == RuntimeState::Idle
@@ -155,4 +176,218 @@ fn one_that_is_here_is_used_and_what_has_to_be_mended_is_said_with_its_command()
 fn where_there_is_nothing_to_do_there_is_no_card() {
     let (bench, _say, _errands) = bench(Advice::NoGpu);
     assert!(!bench.has("Safelight runs on the CPU"));
+}
+
+/// One of Safelight's own that is here.
+fn row(id: &str, version: &str) -> RuntimeRow {
+    let folder = std::path::PathBuf::from(format!("/data/runtimes/{id}"));
+    RuntimeRow {
+        found: Found {
+            id: id.to_owned(),
+            runtime: Runtime {
+                lib: folder.join("torch/lib"),
+                folder,
+                extra: Vec::new(),
+                source: "a test",
+            },
+            is_own: true,
+            is_used: false,
+            before: Before::No,
+        },
+        kind: if id == "cpu" { Kind::Cpu } else { Kind::Rocm },
+        version: Some(version.to_owned()),
+        targets: Vec::new(),
+        bytes: 3 << 30,
+        device: None,
+        concerns: Vec::new(),
+    }
+}
+
+/// A Strix Halo: a runtime in use, the one before it, one that is of no use, and a build that fits.
+fn strix_halo() -> Overview {
+    let mut used = row("rocm7.14-gfx1151", "2.11.0+rocm7.14.1");
+    used.found.is_used = true;
+    used.targets = vec!["gfx1151".to_owned()];
+    used.device = Some("AMD gfx1151, 96 GiB".to_owned());
+    let mut before = row("cpu", "2.11.0");
+    before.found.before = Before::Kept;
+    let mut odd = row("old", "2.11.0+rocm7.1");
+    odd.concerns = vec!["this is libtorch 2.11.0+rocm7.1, and ROCm 7.1 crashes on gfx1151".into()];
+    let mut overview = Overview {
+        here: vec![used, before, odd],
+        offers: vec![Build {
+            id: "rocm7.2".to_owned(),
+            name: "ROCm 7.2 of PyTorch".to_owned(),
+            ..build()
+        }],
+        advice: Advice::Served { gpu: gpu() },
+        ..Overview::default()
+    };
+    overview.machine.gpus = vec![gpu()];
+    overview
+}
+
+/// The section in the settings on a machine that looks so.
+fn section(overview: Overview) -> (Bench, Sender<Said>, Receiver<Errand>) {
+    let (mut bench, say, errands) = window(overview);
+    bench.press("Settings");
+    bench.panels().settings.search = "runtimes".to_owned();
+    bench.settle();
+    (bench, say, errands)
+}
+
+#[test]
+fn the_settings_list_what_is_here_what_fits_and_which_one_jobs_use() {
+    let (mut bench, _say, errands) = section(strix_halo());
+    for text in [
+        "in use",
+        "ROCm · libtorch 2.11.0+rocm7.14.1 · gfx1151 · 3.0 GiB",
+        "When it was last checked it computed on AMD gfx1151, 96 GiB",
+        "used before",
+        "ROCm 7.1 crashes on gfx1151",
+        "ROCm 7.2 of PyTorch",
+        "About 1.3 GiB to download. Licences: PyTorch's and AMD's.",
+        "has not yet run on any AMD GPU",
+    ] {
+        bench.assert_shows(text);
+    }
+    bench.press("Go back to cpu");
+    bench.until("it was asked for", |_| !errands.is_empty());
+    assert_eq!(errands.recv().unwrap(), Errand::Use("cpu".to_owned()));
+}
+
+#[test]
+fn one_is_checked_and_the_section_says_what_came_of_it() {
+    let (mut bench, say, errands) = section(strix_halo());
+    bench.press("Check rocm7.14-gfx1151");
+    bench.until("it was asked for", |_| !errands.is_empty());
+    let expected = Errand::Check("rocm7.14-gfx1151".to_owned());
+    assert_eq!(errands.recv().unwrap(), expected);
+    say.send(Ok(Progress::Trying)).unwrap();
+    bench.until("it is tried", |bench| {
+        bench.has("Trying whether it computes right")
+    });
+    say.send(Err(Ok(true))).unwrap();
+    bench.until("it is done", |bench| {
+        bench.has("rocm7.14-gfx1151 computes right.")
+    });
+    bench.press("Use old");
+    let err = JobError::new(JobErrorKind::Device, "this libtorch hangs at a convolution");
+    say.send(Err(Err(err))).unwrap();
+    bench.until("it failed", |bench| {
+        bench.has("This libtorch hangs at a convolution")
+    });
+}
+
+#[test]
+fn one_is_deleted_after_a_question_and_the_way_back_is_not() {
+    let (mut bench, say, errands) = section(strix_halo());
+    let is_enabled = |bench: &Bench, name: &str| {
+        let node = bench.harness.get_by_role_and_label(Role::Button, name);
+        !egui_kittest::kittest::NodeT::accesskit_node(&node).is_disabled()
+    };
+    assert!(
+        !is_enabled(&bench, "Delete cpu"),
+        "jobs may have to go back"
+    );
+    assert!(!bench.has("Delete rocm7.14-gfx1151"), "it is in use");
+    bench.press("Delete old");
+    bench.assert_shows("Delete old and free 3.0 GiB?");
+    bench.press("Keep it");
+    assert!(!bench.has("and free 3.0 GiB?"));
+    bench.press("Delete old");
+    bench.press("Delete it");
+    bench.until("it was asked for", |_| !errands.is_empty());
+    assert_eq!(errands.recv().unwrap(), Errand::Remove("old".to_owned()));
+    say.send(Err(Ok(true))).unwrap();
+    bench.until("it is gone", |bench| bench.has("Deleted: old."));
+}
+
+#[test]
+fn a_build_is_installed_from_the_settings_and_can_be_cancelled() {
+    let (mut bench, say, errands) = section(strix_halo());
+    bench.press("Install ROCm 7.2 of PyTorch");
+    bench.until("it was asked for", |_| !errands.is_empty());
+    let Errand::Get { build, has_gpu } = errands.recv().unwrap() else {
+        panic!("another errand")
+    };
+    assert_eq!((build.id.as_str(), has_gpu), ("rocm7.2", true));
+    let progress = Progress::Fetching {
+        done_bytes: 1 << 30,
+        total_bytes: 4 << 30,
+    };
+    say.send(Ok(progress)).unwrap();
+    bench.until("it is seen how far it is", |bench| {
+        bench.has("1.0 GiB of 4.0 GiB")
+    });
+    bench.press("Cancel");
+    say.send(Err(Ok(true))).unwrap();
+    bench.until("it has stopped", |bench| {
+        bench.app().runtimes.state == RuntimeState::Idle
+    });
+}
+
+#[test]
+fn where_nothing_fits_the_settings_say_why_with_the_command_that_helps() {
+    let refusal = Refusal {
+        what: "AMD gfx1151 needs Linux 6.18.4 or a backport, and this is 6.17.1".to_owned(),
+        advice: "Install a newer kernel and restart".to_owned(),
+        command: "uname -r".to_owned(),
+    };
+    let (mut bench, _say, _errands) = section(Overview {
+        advice: Advice::Mend {
+            gpu: gpu(),
+            refusal,
+        },
+        ..Overview::default()
+    });
+    bench.assert_shows("AMD gfx1151 needs Linux 6.18.4");
+    bench.assert_shows("No runtime was found.");
+    assert!(!bench.has("Install ROCm"));
+    let copied = bench.copied_by("Copy the command that helps");
+    assert_eq!(copied.as_deref(), Some("uname -r"));
+}
+
+#[test]
+fn the_card_leads_to_the_section() {
+    let (mut bench, _say, _errands) = bench(get());
+    bench
+        .harness
+        .get_by_role_and_label(Role::Link, "All runtimes")
+        .click();
+    bench.until("the section is there", |bench| {
+        bench.has("A runtime is a folder with libtorch")
+    });
+}
+
+/// The section while a build comes, in this look.
+fn assert_looks(theme: Theme, name: &str) {
+    let (mut bench, say, _errands) = section(strix_halo());
+    let mut settings = bench.app().cx.settings.clone();
+    settings.interface.theme = theme;
+    let changed = SettingsCommand::Change(Box::new(settings));
+    bench.app().cx.push(changed);
+    bench.press("Install ROCm 7.2 of PyTorch");
+    let progress = Progress::Fetching {
+        done_bytes: 1 << 30,
+        total_bytes: 4 << 30,
+    };
+    say.send(Ok(progress)).expect("somebody listens");
+    bench.until("it is seen how far it is", |bench| {
+        bench.has("1.0 GiB of 4.0 GiB")
+    });
+    // The same path on every machine.
+    bench.app().settings.path = "settings.toml".to_owned();
+    bench.settle();
+    bench.harness.snapshot(name);
+}
+
+#[test]
+fn the_section_looks_as_it_did_in_the_dark_look() {
+    assert_looks(Theme::Dark, "runtimes");
+}
+
+#[test]
+fn the_section_looks_as_it_did_in_the_light_look() {
+    assert_looks(Theme::Light, "runtimes_light");
 }

@@ -260,3 +260,31 @@ fn what_was_changed_last_is_saved_when_the_window_closes() {
 fn eframe_exit(mut harness: egui_kittest::Harness<'static, safelight::window::Window>) {
     eframe::App::on_exit(harness.state_mut());
 }
+
+#[test]
+fn an_address_counts_when_it_is_one_and_is_told_to_be_wrong_otherwise() {
+    let mut bench = Bench::new();
+    bench.press("Settings");
+    bench.panels().settings.search = "mirror".to_owned();
+    bench.settle();
+    let name = "Mirror for libtorch";
+    let write = |bench: &mut Bench, text: &str| {
+        let field = bench.harness.get_by_role_and_label(Role::TextInput, name);
+        field.focus();
+        bench.settle();
+        let field = bench.harness.get_by_role_and_label(Role::TextInput, name);
+        field.type_text(text);
+        bench.settle();
+        bench.harness.key_press(egui::Key::Tab);
+        bench.settle();
+    };
+    write(&mut bench, "http://mirror.example");
+    bench.assert_shows("An address begins with https://");
+    assert_eq!(bench.app().cx.settings.runtime.mirror, None);
+    bench.panels().settings = safelight::ui::settings::SettingsPanel::default();
+    bench.panels().settings.search = "mirror".to_owned();
+    write(&mut bench, "https://mirror.example/simple");
+    let mirror = bench.app().cx.settings.runtime.mirror.clone();
+    assert_eq!(mirror.as_deref(), Some("https://mirror.example/simple"));
+    assert!(!bench.has("An address begins with https://"));
+}

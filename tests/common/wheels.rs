@@ -91,6 +91,12 @@ pub type Wheels = BTreeMap<String, Vec<u8>>;
 
 /// AMD's four kinds of wheels, with more that is not needed than what is.
 pub fn wheels() -> Wheels {
+    wheels_of(1)
+}
+
+/// The same, so many times as large.
+pub fn wheels_of(scale: usize) -> Wheels {
+    let entry = |name: &str, bytes: usize| entry(name, bytes * scale);
     let torch = vec![
         entry("torch/lib/libtorch_cpu.so", 30_000),
         entry("torch/include/torch/all.h", 90_000),

@@ -202,6 +202,7 @@ fn run(home: &Home, request: GenerateRequest) -> Vec<(u32, u32)> {
         telemetry: None,
         tiers: None,
         counters: None,
+        finished_on: Box::new(|_| {}),
         roots: Roots::of_this_machine(),
         limits: Box::new(|| WorkerLimits {
             stall: Duration::from_mins(2),

@@ -79,6 +79,7 @@ impl Rig {
             telemetry: Some(folder.path().join("telemetry")),
             tiers: None,
             counters: Some(folder.path().join("ladder.json")),
+            finished_on: Box::new(|_| {}),
             roots: Roots::under(folder.path()),
             limits: Box::new(|| WorkerLimits {
                 stall: Duration::from_millis(400),

@@ -30,13 +30,13 @@ const KINDS: [(&str, &str); 7] = [
 ];
 
 /// The library, and what it counts in.
-struct Faults {
+pub(super) struct Faults {
     library: PathBuf,
     counter: PathBuf,
 }
 
 impl Faults {
-    fn build(folder: &Path) -> Result<Self> {
+    pub(super) fn build(folder: &Path) -> Result<Self> {
         let (source, library) = (folder.join("disk_faults.c"), folder.join("disk_faults.so"));
         fs::write(&source, SOURCE).map_err(|err| disk(&err, &source))?;
         let built = Command::new("cc")
@@ -52,7 +52,7 @@ impl Faults {
     }
 
     /// Has the next program fail at its `at`-th call of this kind below the home; at none where that is 0.
-    fn arm(&self, user: &mut User, kind: &str, at: u64) -> Result<()> {
+    pub(super) fn arm(&self, user: &mut User, kind: &str, at: u64) -> Result<()> {
         fs::write(&self.counter, [0; 8]).map_err(|err| disk(&err, &self.counter))?;
         let home = user.home.display();
         let fault = format!("{kind}:{at}:{}:{home}/", self.counter.display());
@@ -63,7 +63,7 @@ impl Faults {
         Ok(())
     }
 
-    fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         let bytes = fs::read(&self.counter).unwrap_or_default();
         bytes.try_into().map_or(0, u64::from_le_bytes)
     }

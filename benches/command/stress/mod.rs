@@ -15,6 +15,8 @@ mod disk_faults;
 )]
 mod display;
 mod neighbour;
+mod runtime;
+mod runtime_faults;
 #[path = "../../../tests/common/server.rs"]
 #[expect(
     dead_code,
@@ -23,6 +25,9 @@ mod neighbour;
 )]
 mod server;
 mod user;
+#[path = "../../../tests/common/wheels.rs"]
+#[expect(dead_code, reason = "shared with the tests of runtimes")]
+mod wheels;
 mod window;
 
 use std::collections::BTreeMap;
@@ -66,7 +71,8 @@ pub struct StressArgs {
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
     /// Only actions whose name has this in it, such as `window` or `batch`; `neighbour`: no kills but another program that
-    /// takes the memory, so many times; `disk`: no kills but disks that fail at every write
+    /// takes the memory, so many times; `disk`: no kills but disks that fail at every write; `runtime`: only installations of a
+    /// libtorch from an index on this machine, killed so many times, and its servers and disks at fault
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Print one JSON object
@@ -116,6 +122,7 @@ pub(super) fn run(args: &StressArgs) -> Result<ExitCode> {
         Some(neighbour::NAME) => {
             return neighbour::run(&mut user, seed, args.kills, limit, args.json);
         }
+        Some(runtime::NAME) => return runtime::run(&mut user, seed, args.kills, limit, args.json),
         Some(disk_faults::NAME) => return disk_faults::run(&mut user, limit, args.json),
         _ => {}
     }

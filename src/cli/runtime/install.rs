@@ -2,22 +2,22 @@
 //!
 //! How it comes is [`crate::runtimes`]'s.
 
-use std::cell::RefCell;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::ProgressBar;
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
+use safelight_core::settings::Runtime;
 use safelight_core::units::size_text;
 use serde_json::json;
 
+use super::GO_BACK;
 use crate::cli::generate::{CANCELLED, ended, print_event, progress_bar, say, stop_on_signal};
 use crate::cli::{Surroundings, out};
 use crate::runtimes::{
-    Advice, Build, Machine, Overview, Place, Progress, Refusal, builds, check, choose, folder,
-    install, named, options, refusal,
+    Advice, Build, Got, Kind, Machine, Overview, Place, Progress, Refusal, build_of, builds,
+    folder, get, readable_settings, refusal,
 };
 use crate::telemetry::{Roots, nvidia};
 
@@ -28,7 +28,7 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 pub(super) struct InstallArgs {
     /// The id of a build of runtimes.toml [default: the one that fits this machine's GPU]
     id: Option<String>,
-    /// Take the wheels from this folder or from the index at this address
+    /// Take it from a folder of wheels, a Python environment, a folder with libtorch, or the index at this address
     #[arg(long, value_name = "PLACE")]
     from: Option<String>,
     /// Do not ask before the download
@@ -45,65 +45,65 @@ pub(super) fn run(args: &InstallArgs, surroundings: &Surroundings) -> ExitCode {
 
 fn fetched(args: &InstallArgs, surroundings: &Surroundings) -> Result<u8, JobError> {
     let machine = Machine::find(&Roots::of_this_machine(), &nvidia::report());
-    let build = wanted(args, &machine, surroundings)?;
+    let (paths, settings) = (&surroundings.paths, &surroundings.settings().runtime);
+    readable_settings(paths)?;
+    let place = match &args.from {
+        Some(from) => Place::parse(from)?,
+        None => Place::of_settings(settings),
+    };
+    let build = match &place {
+        Place::Torch(runtime) => of_torch(runtime, args, &machine, surroundings)?,
+        _ => wanted(args, &machine, surroundings)?,
+    };
     let has_gpu = machine.gpus.iter().any(|gpu| gpu.kind == build.kind);
-    let place = place(args)?;
-    let to = folder(&surroundings.paths).join(&build.id);
-    let from = args.from.as_deref().or_else(|| build.address());
+    let is_copied = matches!(place, Place::Torch(_));
     if !args.json {
-        let size = size_text(build.download_mb * 1_000_000);
-        say(&format!(
-            "{}: about {size} from {} to {}. The licences of its makers apply; they are put beside it.",
-            build.name,
-            from.unwrap_or_default(),
-            to.display()
-        ));
+        say(&announced(&build, &place, args, surroundings));
     }
-    if !args.yes && !out::ask("Download?", "download", args.json)? {
+    let (question, verb) = if is_copied {
+        ("Copy?", "copy")
+    } else {
+        ("Download?", "download")
+    };
+    if !args.yes && !out::ask(question, verb, args.json)? {
         say("Cancelled");
         return Ok(CANCELLED);
     }
     let cancel = CancelToken::default();
     stop_on_signal(&cancel)?;
     let mut teller = Teller::new(args.json);
-    let runtime_settings = &surroundings.settings().runtime;
-    // Whoever installs for another machine's GPU gets as far as this one goes.
-    let problem = RefCell::new(None);
-    let attempt = |runtime: &_| {
-        let checked = check(runtime, runtime_settings, has_gpu, &cancel)?;
-        let is_there = checked.is_some();
-        problem.replace(checked.and_then(|checked| checked.gpu_problem));
-        Ok(is_there)
-    };
-    let paths = &surroundings.paths;
-    let installed = install(
+    let before = super::here(surroundings);
+    let got = get(
         &build,
         &place,
-        paths,
-        &options(),
+        has_gpu,
+        (paths, settings),
         &cancel,
-        &attempt,
         &mut |it| {
             teller.tell(it);
         },
     );
     teller.bar.finish_and_clear();
-    let Some(installed) = installed? else {
-        say("Cancelled; what was downloaded is kept");
+    let Some(got) = got? else {
+        say(if is_copied {
+            "Cancelled"
+        } else {
+            "Cancelled; what was downloaded is kept"
+        });
         return Ok(CANCELLED);
     };
-    let here = super::here(surroundings);
-    // One that cannot be used here is installed for its files, and jobs stay where they are.
-    if has_gpu {
-        choose(&named(&build.id, &here)?, paths)?;
-    }
-    let before = here.iter().find(|it| it.is_used).map(|it| it.id.as_str());
-    let problem = problem.borrow();
+    let before = before.iter().find(|it| it.is_used);
+    let before = before.map(|it| it.id.as_str());
+    let Got {
+        installed,
+        is_used,
+        gpu_problem,
+    } = got;
     if args.json {
         print_event(&json!({
-            "event": "finished", "id": build.id, "folder": installed.folder, "is_used": has_gpu,
+            "event": "finished", "id": build.id, "folder": installed.folder, "is_used": is_used,
             "before": before, "fetched_bytes": installed.fetched_bytes,
-            "wheel_bytes": installed.wheel_bytes, "gpu_problem": *problem,
+            "wheel_bytes": installed.wheel_bytes, "gpu_problem": gpu_problem,
         }));
         return Ok(0);
     }
@@ -112,21 +112,88 @@ fn fetched(args: &InstallArgs, surroundings: &Surroundings) -> Result<u8, JobErr
         size_text(installed.wheel_bytes),
     );
     let id = &build.id;
-    say(&format!(
-        "{id} is installed; {fetched} of {whole} were downloaded"
-    ));
-    let next = match (&*problem, before) {
-        (Some(problem), _) => {
+    say(&if is_copied {
+        format!("{id} is installed; {whole} were copied")
+    } else {
+        format!("{id} is installed; {fetched} of {whole} were downloaded")
+    });
+    let next = match gpu_problem.filter(|_| !is_used) {
+        Some(problem) => {
             format!("This machine has no GPU for it ({problem}), so jobs do not use it")
         }
-        (None, _) if !has_gpu => format!("Use it with `safelight runtime use {id}`"),
-        (None, Some(before)) => {
-            format!("Jobs use it from now on; `safelight runtime use {before}` goes back")
-        }
-        (None, None) => "Jobs use it from now on".to_owned(),
+        None if !is_used => format!("Use it with `safelight runtime use {id}`"),
+        None if before.is_some() => format!("Jobs use it from now on{GO_BACK}"),
+        None => "Jobs use it from now on".to_owned(),
     };
     say(&next);
     Ok(0)
+}
+
+/// What is about to come, from where and to where.
+fn announced(
+    build: &Build,
+    place: &Place,
+    args: &InstallArgs,
+    surroundings: &Surroundings,
+) -> String {
+    let to = folder(&surroundings.paths).join(&build.id);
+    let (name, to) = (&build.name, to.display());
+    if let Place::Torch(runtime) = place {
+        let from = runtime.folder.display();
+        return format!("{name}: copied from {from} to {to}.");
+    }
+    let mirror = surroundings.settings().runtime.mirror.as_deref();
+    let from = args.from.as_deref().or(mirror).or_else(|| build.address());
+    let (size, from) = (
+        size_text(build.download_mb * 1_000_000),
+        from.unwrap_or_default(),
+    );
+    let licences = &build.licences;
+    format!(
+        "{name}: about {size} from {from} to {to}. The licences: {licences}; they are put beside it."
+    )
+}
+
+/// What a libtorch that is here becomes: the build that is named, or one of its own.
+fn of_torch(
+    runtime: &Runtime,
+    args: &InstallArgs,
+    machine: &Machine,
+    surroundings: &Surroundings,
+) -> Result<Build, JobError> {
+    let refuse = |what: String, advice: String| {
+        Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice))
+    };
+    let gfx: Vec<String> = machine
+        .gpus
+        .iter()
+        .filter_map(|it| it.target.clone())
+        .collect();
+    if let Some(concern) = runtime.concerns(&gfx).into_iter().next() {
+        return refuse(concern.what, concern.advice);
+    }
+    let place = runtime.folder.display();
+    let Some(own) = build_of(runtime) else {
+        let what = format!("this libtorch does not say its version: {place}");
+        let advice = format!("Use it where it is with `safelight runtime use {place}`");
+        return refuse(what, advice);
+    };
+    let Some(id) = &args.id else {
+        return Ok(own);
+    };
+    let build = wanted(args, machine, surroundings)?;
+    // The CPU's half is in each of them.
+    if build.kind != Kind::Cpu && build.version != own.version {
+        let what = format!(
+            "{id} is {}, and this is {}: {place}",
+            build.version, own.version
+        );
+        return refuse(
+            what,
+            "Leave the id away to install it as what it is".to_owned(),
+        );
+    }
+    Ok(build)
 }
 
 /// The build that is named, or that fits.
@@ -183,21 +250,6 @@ fn refused(refusal: Refusal) -> JobError {
     let command = command.map_or_else(String::new, |it| format!(": {it}"));
     let advice = format!("{}{command}", refusal.advice);
     JobError::new(JobErrorKind::Device, refusal.what).advise(advice)
-}
-
-fn place(args: &InstallArgs) -> Result<Place, JobError> {
-    let Some(from) = &args.from else {
-        return Ok(Place::Index);
-    };
-    if from.contains("://") {
-        return Ok(Place::Mirror(from.clone()));
-    }
-    let folder = PathBuf::from(from);
-    if !folder.is_dir() {
-        let what = format!("this is neither an address nor a folder: {from}");
-        return Err(JobError::new(JobErrorKind::InvalidRequest, what));
-    }
-    Ok(Place::Folder(folder))
 }
 
 /// Tells how far it is: a bar on a terminal, a line a wheel elsewhere, JSON lines for programs.

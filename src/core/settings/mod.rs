@@ -35,6 +35,7 @@ use crate::memory::MemoryChoice;
 use crate::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use crate::named::{named, with_defaults};
 use crate::units::from_gib;
+use crate::uri::is_address;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -44,6 +45,7 @@ pub struct Settings {
     pub output: OutputSettings,
     pub models: ModelSettings,
     pub interface: InterfaceSettings,
+    pub updates: UpdateSettings,
 }
 
 impl Settings {
@@ -72,6 +74,9 @@ with_defaults! {
         /// A folder with libtorch 2.11.0 (CPU, CUDA or ROCm); empty: the one that set-up prepared.
         #[serde(deserialize_with = "none_when_empty")]
         pub libtorch: Option<PathBuf> = None,
+        /// An index of wheels to take libtorch from, in place of each build's own; empty: those.
+        #[serde(deserialize_with = "address_or_empty")]
+        pub mirror: Option<String> = None,
         pub device: DeviceChoice = DeviceChoice::Auto,
         pub dtype: DtypeChoice = DtypeChoice::Auto,
         /// How the convolutions of autoencoders for clips are computed.
@@ -211,6 +216,32 @@ with_defaults! {
         /// The desktop tells when a job has failed or long work is done and the window is not looked at.
         pub notifications: bool = true,
     }
+}
+
+with_defaults! {
+    /// Whether it is looked for a newer Safelight. Nothing is asked unless both are set, or somebody asks.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct UpdateSettings {
+        /// Look once at each start of the window.
+        pub check: bool = false,
+        /// What says the newest version: a JSON file. The project has none so far.
+        #[serde(deserialize_with = "address_or_empty")]
+        pub feed: Option<String> = None,
+    }
+}
+
+/// As [`none_when_empty`], for addresses.
+fn address_or_empty<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if !text.is_empty() && !is_address(&text) {
+        return Err(serde::de::Error::custom(format!(
+            "expected an address that begins with https://, or \"\", found {text:?}"
+        )));
+    }
+    Ok((!text.is_empty()).then_some(text))
 }
 
 /// As [`none_when_empty`], for numbers of 0 and more.

@@ -139,7 +139,7 @@ impl Runtime {
             }),
             (_, Ok((half, _))) => Ok(open(half, 0).unwrap_or_else(Self::instead)),
             (_, Err(NoGpu::Unusable(problem))) => Ok(Self::instead(problem)),
-            (_, Err(reason)) => Ok(Self::cpu(&format!("because {reason}"))),
+            (_, Err(NoGpu::NoHalf)) => Ok(Self::cpu("which is built for the CPU")),
         }
     }
 

@@ -4,7 +4,6 @@
 
 mod details;
 mod list;
-pub(super) mod runtime;
 pub(super) mod welcome;
 mod words;
 

@@ -16,8 +16,8 @@ use crate::app::library::survey::{Fit, FitWord};
 use crate::app::notices::sentence;
 use crate::app::state::Page;
 use crate::ui::downloads::fetch_ui;
-use crate::ui::library::runtime::runtime_ui;
 use crate::ui::library::{fit_colour, words};
+use crate::ui::runtimes::card_ui;
 use crate::ui::widgets::{card, icon_button, main_button, palette, sign, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -38,7 +38,7 @@ pub(in crate::ui) fn welcome_ui(ui: &mut Ui, view: &mut View<'_>) {
                 begin_ui(ui, view);
                 ui.add_space(theme::GAP);
                 libtorch_ui(ui, view);
-                runtime_ui(ui, view);
+                card_ui(ui, view);
                 machine_ui(ui, view);
                 ui.add_space(theme::GAP);
                 found_ui(ui, view);

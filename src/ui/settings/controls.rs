@@ -6,10 +6,11 @@ use egui::{ComboBox, DragValue, Label, Response, Slider, TextEdit, Ui};
 use safelight_core::job::DeviceChoice;
 use safelight_core::settings::OutputSettings;
 use safelight_core::settings::table::{Control, Value};
+use safelight_core::uri::is_address;
 
 use super::{Edit, words};
 use crate::app::commands::{FolderSetting, SettingsCommand};
-use crate::ui::widgets::{field_width, icon_button, list_icon};
+use crate::ui::widgets::{field_width, icon_button, list_icon, palette, wide_note};
 use crate::ui::{icons, theme};
 
 impl Edit<'_> {
@@ -57,6 +58,10 @@ impl Edit<'_> {
             Control::Folder(hint) => {
                 let folder = own.as_ref().and_then(Value::as_str).unwrap_or_default();
                 Some(self.folder(ui, folder, hint).into())
+            }
+            Control::Address(hint) => {
+                let address = own.as_ref().and_then(Value::as_str).unwrap_or_default();
+                Some(self.address(ui, address, hint).into())
             }
             Control::Folders => {
                 let folders = own.as_ref().and_then(Value::as_array);
@@ -207,6 +212,28 @@ impl Edit<'_> {
             let name = words::choose(self.row.name);
             if icon_button(ui, icons::FOLDER_OPEN, &name, words::CHOOSE_FOLDER).clicked() {
                 self.pick_folder();
+            }
+        });
+        chosen
+    }
+
+    /// An address that can be typed; what is none is shown as wrong and does not count.
+    fn address(&mut self, ui: &mut Ui, address: &str, hint: &str) -> String {
+        let mut chosen = address.to_owned();
+        ui.vertical(|ui| {
+            let width = field_width(ui, theme::PATH_WIDTH);
+            if let Some(text) = self.typed(ui, "", address, hint, width) {
+                let text = text.trim();
+                if text.is_empty() || is_address(text) {
+                    text.clone_into(&mut chosen);
+                } else {
+                    self.page.draft = Some((self.row.key.to_owned(), text.to_owned()));
+                }
+            }
+            let draft = self.page.draft.as_ref();
+            let typed = draft.filter(|(key, _)| key == self.row.key);
+            if typed.is_some_and(|(_, text)| !text.is_empty() && !is_address(text.trim())) {
+                wide_note(ui, words::NO_ADDRESS, palette(ui).amber);
             }
         });
         chosen

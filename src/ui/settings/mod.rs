@@ -14,6 +14,7 @@ use safelight_core::settings::table::{self, Setting, Value};
 
 use crate::app::commands::{AppCommand, SettingsCommand};
 use crate::app::state::Page;
+use crate::ui::runtimes::{KEY as RUNTIMES_AT, SectionState, section_ui};
 use crate::ui::widgets::{field_width, icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -30,6 +31,7 @@ pub struct SettingsPanel {
     num_shown: u64,
     /// The row to scroll to.
     wanted: Option<&'static str>,
+    pub(in crate::ui) runtimes: SectionState,
 }
 
 /// Whether a setting has these words in its name, its explanation or its key.
@@ -127,7 +129,9 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
             .iter()
             .filter(|row| is_found(row, section.name, &wanted))
             .peekable();
+        let has_runtimes = section.settings.iter().any(|row| row.key == RUNTIMES_AT);
         if found.peek().is_none() {
+            is_any |= has_runtimes && section_ui(ui, view, &wanted);
             continue;
         }
         is_any = true;
@@ -145,6 +149,9 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
                 &mut view.panels.settings,
                 &mut wishes,
             );
+        }
+        if has_runtimes {
+            section_ui(ui, view, &wanted);
         }
     }
     if !is_any {

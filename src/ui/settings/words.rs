@@ -23,6 +23,7 @@ pub(super) const GPU_PREFIX: &str = "number ";
 pub(super) const GPU_NUMBER: &str = "GPU number";
 pub(super) const GPU_NUMBER_HOVER: &str = "As libtorch counts them, from 0";
 pub(super) const CHOOSE_FOLDER: &str = "Choose a folder…";
+pub(super) const NO_ADDRESS: &str = "An address begins with https://";
 pub(super) const ADD_FOLDER: &str = "Add a folder…";
 pub(super) const REMOVE_FOLDER_HOVER: &str = "Stop looking in this folder";
 /// Behind the name of the setting, of the field for one more.

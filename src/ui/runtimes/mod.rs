@@ -1,24 +1,27 @@
-//! The card on the first page that says how jobs get onto this machine's GPU, and brings them there.
+//! The libtorch folders: the card on the first page that says how jobs get onto this machine's GPU, and the section of the
+//! settings with all of them.
 //!
-//! Shown where they are not there yet, or have just come.
+//! The card is shown where jobs are not there yet, or have just come.
 
+mod section;
 mod words;
 
 use egui::{Button, ProgressBar, RichText, Ui};
 
-use crate::app::commands::{AppCommand, DesktopCommand, RuntimeCommand};
+use crate::app::commands::{AppCommand, DesktopCommand, RuntimeCommand, SettingsCommand};
 use crate::app::notices::sentence;
 use crate::app::runtimes::RuntimeState;
 use crate::app::state::Page;
 use crate::runtimes::{Advice, Kind, Progress, Refusal, folder};
-use crate::ui::widgets::{card, palette, wide_note, with_icon};
+use crate::ui::widgets::{card, palette, progress_bar, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
+pub(in crate::ui) use section::{KEY, SectionState, section_ui};
 
-pub(super) fn runtime_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let Some(advice) = view.app.runtimes.advice.clone() else {
+pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let Some(advice) = view.app.runtimes.advice().cloned() else {
         return;
     };
-    let is_done = view.app.runtimes.state == RuntimeState::Done;
+    let is_done = view.app.runtimes.has_changed();
     if advice.idle_gpu().is_none() && !is_done {
         return;
     }
@@ -55,13 +58,20 @@ pub(super) fn runtime_ui(ui: &mut Ui, view: &mut View<'_>) {
             }
             (Advice::NoGpu | Advice::CpuChosen | Advice::Served { .. }, _) => {}
         }
+        if ui
+            .link(words::ALL)
+            .on_hover_text(words::ALL_HOVER)
+            .clicked()
+        {
+            view.push(SettingsCommand::Show(KEY));
+        }
     });
     ui.add_space(theme::GAP);
 }
 
 /// Beside what the status line says of the device: that a GPU is idle, and the way to the card.
 pub(in crate::ui) fn idle_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let is_done = view.app.runtimes.state == RuntimeState::Done;
+    let is_done = view.app.runtimes.has_changed();
     let is_wanted = !is_done && view.app.cx.page != Page::Welcome;
     let Some(gpu) = view.app.runtimes.idle_gpu().filter(|_| is_wanted) else {
         return;
@@ -75,43 +85,51 @@ pub(in crate::ui) fn idle_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// The button that does what is advised, or how far it is.
 fn follow_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, explanation: &str) {
+    failure_ui(ui, view);
+    if view.app.runtimes.is_busy() {
+        progress_ui(ui, view);
+    } else if ui.button(name).on_hover_text(explanation).clicked() {
+        view.push(RuntimeCommand::Follow);
+    }
+}
+
+/// Why the last errand failed.
+fn failure_ui(ui: &mut Ui, view: &View<'_>) {
     if let RuntimeState::Failed(err) = &view.app.runtimes.state {
         let red = palette(ui).error;
         wide_note(ui, &sentence(&err.summary), red);
         wide_note(ui, &err.advice, palette(ui).text);
     }
-    match &view.app.runtimes.state {
-        RuntimeState::Running(progress) => {
-            let (text, share) = match progress {
-                Some(Progress::Fetching {
-                    done_bytes,
-                    total_bytes,
-                }) => (
-                    words::fetching(*done_bytes, *total_bytes),
-                    Some(*done_bytes as f32 / (*total_bytes).max(1) as f32),
-                ),
-                Some(Progress::Unpacking { .. }) => (words::UNPACKING.to_owned(), None),
-                Some(Progress::Trying) => (words::TRYING.to_owned(), None),
-                Some(Progress::Asking { .. }) | None => (words::ASKING.to_owned(), None),
-            };
-            wide_note(ui, &text, palette(ui).text);
-            if let Some(share) = share {
-                ui.add(ProgressBar::new(share).desired_height(theme::SMALL_GAP));
-            }
-            if ui
-                .button(words::STOP)
-                .on_hover_text(words::STOP_HOVER)
-                .clicked()
-            {
-                view.push(RuntimeCommand::Stop);
-            }
-        }
-        RuntimeState::Stopping => wide_note(ui, words::STOPPING, palette(ui).weak),
-        _ => {
-            if ui.button(name).on_hover_text(explanation).clicked() {
-                view.push(RuntimeCommand::Follow);
-            }
-        }
+}
+
+/// How far the errand is, and the button that stops it.
+fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let RuntimeState::Running(progress) = &view.app.runtimes.state else {
+        wide_note(ui, words::STOPPING, palette(ui).weak);
+        return;
+    };
+    let (text, share) = match progress {
+        Some(Progress::Fetching {
+            done_bytes,
+            total_bytes,
+        }) => (
+            words::fetching(*done_bytes, *total_bytes),
+            Some(*done_bytes as f32 / (*total_bytes).max(1) as f32),
+        ),
+        Some(Progress::Unpacking { .. }) => (words::UNPACKING.to_owned(), None),
+        Some(Progress::Trying) => (words::TRYING.to_owned(), None),
+        Some(Progress::Asking { .. }) | None => (words::ASKING.to_owned(), None),
+    };
+    wide_note(ui, &text, palette(ui).text);
+    if let Some(share) = share {
+        progress_bar(ui, ProgressBar::new(share).desired_height(theme::SMALL_GAP));
+    }
+    if ui
+        .button(words::STOP)
+        .on_hover_text(words::STOP_HOVER)
+        .clicked()
+    {
+        view.push(RuntimeCommand::Stop);
     }
 }
 

@@ -1,0 +1,101 @@
+//! What is remembered of the libtorch folders: which one jobs used before, whether the one in use has finished a job since,
+//! and which device each was seen to compute on.
+//!
+//! It only helps: a file that is gone or cannot be read is as one that says nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safelight_core::files::{read_json_or_default, write_json};
+use safelight_core::settings::{Paths, Runtime, default_runtime};
+use serde::{Deserialize, Serialize};
+
+const FILE: &str = "runtimes.json";
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Notes {
+    change: Option<Change>,
+    /// What the engine said of its device when it was last tried, by the folder with libtorch.
+    devices: BTreeMap<PathBuf, String>,
+}
+
+/// The last time that jobs were given another libtorch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Change {
+    /// What the setting named; absent: the one that is taken where nobody names one.
+    before: Option<PathBuf>,
+    /// The folder with the libtorch in use since.
+    now: PathBuf,
+    /// A job has finished on it.
+    is_proven: bool,
+}
+
+/// Where it is kept.
+pub(super) fn file(paths: &Paths) -> PathBuf {
+    paths.data.join(FILE)
+}
+
+impl Notes {
+    pub(super) fn of(paths: &Paths) -> Self {
+        read_json_or_default(&file(paths))
+    }
+
+    fn keep(&self, paths: &Paths) {
+        let file = file(paths);
+        let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
+        if let Err(err) = folder.and_then(|()| write_json(&file, self)) {
+            tracing::warn!("what is known of libtorch folders is not kept: {err}");
+        }
+    }
+
+    /// The one that jobs used before, while it is there.
+    pub(super) fn before(&self, paths: &Paths) -> Option<Runtime> {
+        let change = self.change.as_ref()?;
+        match &change.before {
+            Some(folder) => Runtime::at(folder, "used before"),
+            None => default_runtime(&paths.cache).ok(),
+        }
+    }
+
+    /// Whether the one in use has not finished a job yet since jobs were given it.
+    pub(super) fn is_unproven(&self, used: Option<&Runtime>) -> bool {
+        let change = self.change.as_ref().filter(|change| !change.is_proven);
+        change.is_some_and(|change| used.is_some_and(|used| used.lib == change.now))
+    }
+
+    pub(super) fn device(&self, runtime: &Runtime) -> Option<&str> {
+        self.devices.get(&runtime.lib).map(String::as_str)
+    }
+}
+
+/// That jobs get another one from now on.
+pub(super) fn changed(paths: &Paths, before: Option<PathBuf>, now: &Runtime) {
+    let mut notes = Notes::of(paths);
+    notes.change = Some(Change {
+        before,
+        now: now.lib.clone(),
+        is_proven: false,
+    });
+    notes.keep(paths);
+}
+
+/// That it was tried, and on which device it computed.
+pub fn computes_on(paths: &Paths, runtime: &Runtime, device: &str) {
+    let mut notes = Notes::of(paths);
+    // Those of folders that are gone are of no use.
+    notes.devices.retain(|lib, _| lib.is_dir());
+    notes.devices.insert(runtime.lib.clone(), device.to_owned());
+    notes.keep(paths);
+}
+
+/// That a job has finished on the libtorch in this folder: the one before it need not be kept any more.
+pub fn finished_on(paths: &Paths, lib: &Path) {
+    let mut notes = Notes::of(paths);
+    match &mut notes.change {
+        Some(change) if change.now == lib && !change.is_proven => change.is_proven = true,
+        _ => return,
+    }
+    notes.keep(paths);
+}
