@@ -38,10 +38,23 @@ pub enum Ended {
 
 /// Runs it with a closed standard input and tells every line of its standard output.
 pub fn run(
-    mut command: Command,
+    command: Command,
     limit: Duration,
     is_cancelled: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(&str),
+) -> Ended {
+    run_in_parts(command, limit, is_cancelled, &mut |line| {
+        tell(line);
+        None
+    })
+}
+
+/// The same for a program that says what it has come to: what `tell` gives is its limit from that line on.
+pub fn run_in_parts(
+    mut command: Command,
+    mut limit: Duration,
+    is_cancelled: &dyn Fn() -> bool,
+    tell: &mut dyn FnMut(&str) -> Option<Duration>,
 ) -> Ended {
     let badly = |how: String| Ended::Badly {
         how,
@@ -57,7 +70,7 @@ pub fn run(
         Ok(child) => child,
         Err(err) => return badly(format!("it could not be started: {err}")),
     };
-    let deadline = Instant::now() + limit;
+    let mut deadline = Instant::now() + limit;
     let (lines, heard) = bounded::<String>(64);
     let complaint = Arc::<Lines>::default();
     let kept = Arc::clone(&complaint);
@@ -77,7 +90,12 @@ pub fn run(
             return Ended::Cancelled;
         }
         match heard.recv_deadline(deadline.min(Instant::now() + WATCH)) {
-            Ok(line) => tell(&line),
+            Ok(line) => {
+                if let Some(next) = tell(&line) {
+                    limit = next;
+                    deadline = Instant::now() + limit;
+                }
+            }
             Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
             Err(RecvTimeoutError::Timeout) => {
                 end(child);

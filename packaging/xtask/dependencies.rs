@@ -77,7 +77,8 @@ fn dependencies(manifest: &str, is_wanted: impl Fn(&str) -> bool) -> Vec<String>
     names
 }
 
-/// All Rust code below a folder, without its comments and without other packages.
+/// All Rust code below a folder, without its comments and without other packages, and the modules from elsewhere that it
+/// names by their paths.
 fn code_below(folder: &Path) -> Result<String> {
     let mut code = String::new();
     let mut waiting = vec![folder.to_owned()];
@@ -90,15 +91,31 @@ fn code_below(folder: &Path) -> Result<String> {
                     waiting.push(path);
                 }
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                for line in read(&path)?.lines() {
-                    let is_comment = line.trim_start().starts_with("//");
-                    code.push_str(if is_comment { "" } else { line });
-                    code.push('\n');
+                let own = read(&path)?;
+                add_code(&own, &mut code);
+                for module in modules_by_path(&own) {
+                    add_code(&read(&folder.join(module))?, &mut code);
                 }
             }
         }
     }
     Ok(code)
+}
+
+fn add_code(source: &str, code: &mut String) {
+    for line in source.lines() {
+        let is_comment = line.trim_start().starts_with("//");
+        code.push_str(if is_comment { "" } else { line });
+        code.push('\n');
+    }
+}
+
+/// What stands in `#[path = "…"]`.
+fn modules_by_path(source: &str) -> impl Iterator<Item = &str> {
+    source.lines().filter_map(|line| {
+        let path = line.trim().strip_prefix("#[path = \"")?;
+        path.strip_suffix("\"]")
+    })
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -144,6 +161,13 @@ mod tests {
         ] {
             assert!(!starts_a_path(code, "half"), "{code}");
         }
+    }
+
+    #[test]
+    fn modules_from_elsewhere_are_known_by_their_paths() {
+        let source = "mod own;\n#[path = \"../shared/digest.rs\"]\nmod digest;\n";
+        let modules: Vec<&str> = modules_by_path(source).collect();
+        assert_eq!(modules, ["../shared/digest.rs"]);
     }
 
     #[test]

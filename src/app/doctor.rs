@@ -14,7 +14,7 @@ use crate::app::pending::{Pending, Stream};
 use crate::app::words;
 use crate::doctor::miopen::{self, MIOPEN_CACHE};
 use crate::doctor::{Check, Status, examine_this_machine};
-use crate::worker::ProcessLauncher;
+use crate::worker::{ProcessLauncher, environment};
 
 /// Examines the machine, and measures its speed where nothing else is computed there; tells each check. Runs on a thread
 /// of its own.
@@ -93,7 +93,9 @@ impl Doctor {
             }
             DoctorCommand::ClearMiopen => {
                 if let Some(paths) = cx.paths.clone() {
-                    let clear = move || miopen::clear(&paths).map_err(|err| err.to_string());
+                    let inherited = environment::inherited();
+                    let places = miopen::places(&paths, &cx.settings.runtime, &inherited);
+                    let clear = move || miopen::clear(&places).map_err(|err| err.to_string());
                     self.clearing = cx.background.run("clear-miopen", clear);
                 }
             }

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::{Surroundings, out};
 use crate::doctor::{Status, examine_this_machine, miopen, updates, worst};
+use crate::worker::environment;
 
 /// Check the engine, GPUs, memory, environment, speed, models and folders
 #[derive(Args, Debug)]
@@ -73,7 +74,9 @@ pub fn run(args: &DoctorArgs, surroundings: &Surroundings) -> ExitCode {
 }
 
 fn clear(args: &DoctorArgs, surroundings: &Surroundings) -> ExitCode {
-    match miopen::clear(&surroundings.paths) {
+    let settings = &surroundings.loaded.settings.runtime;
+    let inherited = environment::inherited();
+    match miopen::clear(&miopen::places(&surroundings.paths, settings, &inherited)) {
         Ok(bytes) if args.json => out::print_json(&json!({"cleared_bytes": bytes}), 0),
         Ok(bytes) => out::print(&format!("cleared {}\n", size_text(bytes)), 0),
         Err(err) => {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use safelight_core::memory::Rung;
 use safelight_core::memory::counters::{Counters, DeviceCounters};
-use safelight_core::memory::tiers::{TierFile, Verdict};
+use safelight_core::memory::tiers::{ConvolutionTier, MiopenWay, TierFile, Verdict};
 use safelight_core::settings::Paths;
 
 use super::Check;
@@ -72,18 +72,39 @@ fn restarted(device: &str, counters: &DeviceCounters) -> Option<Check> {
     (restarts > 0).then(|| Check::ok("restarts", message))
 }
 
+/// `frame by frame, with a search`
+fn tried(tier: ConvolutionTier, way: MiopenWay) -> String {
+    if way == MiopenWay::default() {
+        return tier.label().to_owned();
+    }
+    format!("{}, {}", tier.label(), way.label())
+}
+
 fn chosen(verdict: &Verdict) -> Check {
-    let Verdict { key, tier, records } = verdict;
+    let Verdict {
+        key,
+        tier,
+        way,
+        records,
+        ..
+    } = verdict;
     let records: Vec<String> = records
         .iter()
-        .map(|record| worked(record.tier.label(), record.successes, record.attempts))
+        .map(|record| {
+            let what = tried(record.tier, record.way);
+            worked(&what, record.successes, record.attempts)
+        })
         .collect();
     let shape = key.shape.name();
-    let what = format!("{}: {shape} convolutions in {}", key.device, key.dtype);
+    let of = key.convolutions.name();
+    let what = format!(
+        "{}: {shape} convolutions of {of} in {}",
+        key.device, key.dtype
+    );
     let worked = records.join(", ");
     Check::ok(
         NAME,
-        format!("{what} run {} (worked: {worked})", tier.label()),
+        format!("{what} run {} (worked: {worked})", tried(*tier, *way)),
     )
 }
 

@@ -8,7 +8,7 @@ use safelight_core::memory::DeviceClass;
 use safelight_core::settings::Runtime;
 use safelight_core::units::size_text;
 
-use super::{Check, Machine, access};
+use super::{Check, Machine, access, holders};
 use crate::runtimes::{self, Build, Fit, Kind, of_place};
 use crate::telemetry::amdgpu::{self, AmdCard, AmdMemory};
 use crate::telemetry::budget::{Growth, budget};
@@ -59,6 +59,7 @@ pub(super) fn all(
         checks.extend(choice(roots, query));
         let computing = chosen_amd(&cards, query).filter(|_| query.kind != "cuda");
         checks.extend(computing.and_then(|card| memory(card, roots, query)));
+        checks.extend(computing.and_then(|card| holders::all(&roots.proc, &card.pci)));
     }
     checks
 }
@@ -226,9 +227,9 @@ fn advise_growth(check: Check, growth: &Growth, roots: &Roots) -> Check {
     };
     check
         .advise(format!(
-            "{first}ttm.pages_limit={pages_limit}, which is {gib} GiB{now}, and restart; amdgpu.gttsize is obsolete"
+            "{first}ttm.pages_limit={pages_limit}, which is {gib} GiB{now}, rebuild the initramfs and restart; amdgpu.gttsize is obsolete"
         ))
         .mend(format!(
-            "echo 'options ttm pages_limit={pages_limit}' | sudo tee /etc/modprobe.d/ttm.conf"
+            "echo 'options ttm pages_limit={pages_limit}' | sudo tee /etc/modprobe.d/ttm.conf && (sudo update-initramfs -u || sudo dracut --force || sudo mkinitcpio -P)"
         ))
 }

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use super::Check;
+use super::{Check, firmware};
 use crate::telemetry::amdgpu::{self, AmdCard};
 use crate::telemetry::{Roots, host};
 
@@ -16,6 +16,7 @@ pub(super) fn all(roots: &Roots) -> Vec<Check> {
     let mut checks = vec![kernel(&cards, roots)];
     if !cards.is_empty() {
         checks.push(driver(roots));
+        checks.extend(firmware::all(&cards, roots));
     }
     checks
 }

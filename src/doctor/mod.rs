@@ -8,7 +8,9 @@ mod access;
 mod checks;
 mod counters;
 mod disk;
+mod firmware;
 mod gpu;
+mod holders;
 mod kernel;
 pub mod miopen;
 mod speed;
@@ -375,5 +377,6 @@ pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut 
             .collect(),
     );
     tell_all(vec![checks::disk(&paths.data)]);
-    tell_all(miopen::all(paths));
+    let places = miopen::places(paths, &settings.runtime, &machine.variables);
+    tell_all(miopen::all(&places));
 }

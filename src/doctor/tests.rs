@@ -1,5 +1,6 @@
 //! The doctor on machines that these tests describe.
 
+mod amd;
 mod golden;
 
 use std::fs;
@@ -247,6 +248,8 @@ fn strix_halo_gets_its_kernel_pool_and_access_told() {
     // 128 GiB less the system's 8, in pages of 4 KiB.
     assert!(pool.advice.contains("ttm.pages_limit=31457280"), "{pool:?}");
     assert!(pool.command.contains("pages_limit=31457280"), "{pool:?}");
+    let last = "rebuild the initramfs and restart";
+    assert!(pool.advice.contains(last) && pool.command.contains("update-initramfs"));
 
     case.set_kernel("6.18.4");
     assert_eq!(case.named("kernel")[0].status, Status::Ok);
@@ -338,6 +341,10 @@ fn what_the_engine_is_given_is_shown_with_its_reason_and_the_settings_win() {
     );
     assert!(
         said("TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL=1: turns on flash"),
+        "{messages:?}"
+    );
+    assert!(
+        said("PYTORCH_MIOPEN_SUGGEST_NHWC=0: keeps MIOpen from"),
         "{messages:?}"
     );
     assert!(said("MINE=yes, as the settings say so"), "{messages:?}");

@@ -39,6 +39,11 @@ pub enum EngineError {
     /// What the request asks for cannot be made with this model.
     #[error("{reason}")]
     Request { reason: String },
+    /// What an autoencoder made would become a black picture.
+    #[error(
+        "the VAE gave invalid pixels (NaN): its file may be damaged, or its numbers too large for this dtype (try f32)"
+    )]
+    InvalidPixels,
     #[error("{reason}")]
     Device { reason: String },
     #[error("internal error: {reason}")]
@@ -115,7 +120,7 @@ impl EngineError {
                 JobErrorKind::BadModel,
                 "Download the file again, or check the folder with `safelight inspect`",
             ),
-            Self::Request { .. } => (JobErrorKind::InvalidRequest, ""),
+            Self::Request { .. } | Self::InvalidPixels => (JobErrorKind::InvalidRequest, ""),
             Self::DeviceFailed { .. } => (
                 JobErrorKind::EngineLost,
                 "Run `safelight doctor` to check the GPU; a smaller size may help",

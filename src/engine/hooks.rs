@@ -33,6 +33,9 @@ pub trait Hooks {
     /// The next frames of the clip, `(F, H, W, 3)` bytes on the CPU.
     fn frames(&self, _frames: &Tensor) {}
 
+    /// The frames that were handed out are none: they come again, from the first one on.
+    fn frames_begin_again(&self) {}
+
     /// Enough to go on from here bit for bit, should the process die.
     fn checkpoint(&self, _state: DenoiseState) {}
 

@@ -34,14 +34,19 @@ pub fn pixels_from_rgb8(rgb: &[u8], width: u32, height: u32) -> Result<Tensor, E
     Ok((pixels * 2.0 - 1.0).contiguous())
 }
 
-/// Refuses pixels that are no numbers: they would become a black picture.
-pub fn check_numbers(pixels: &Tensor) -> Result<(), EngineError> {
-    if pixels.isfinite().all().int64_value(&[]) == 1 {
-        return Ok(());
+/// The same bytes as [`rgb8_from_pixels`]; pixels that are no numbers are refused: they would become a black picture.
+///
+/// One pass more on the device, which is waited for once, for the bytes.
+pub fn checked_rgb8(pixels: &Tensor) -> Result<Tensor, EngineError> {
+    // What is no number is the least and the most of all.
+    let (least, most) = pixels.aminmax(None::<i64>, false);
+    let both = Tensor::stack(&[least, most], 0);
+    let bytes = rgb8_from_pixels(pixels);
+    if both.isfinite().all().int64_value(&[]) == 1 {
+        Ok(bytes)
+    } else {
+        Err(EngineError::InvalidPixels)
     }
-    Err(EngineError::request(
-        "the VAE gave invalid pixels (NaN): its file may be damaged, or its numbers too large for this dtype (try f32)",
-    ))
 }
 
 /// `(1, 3, F, H, W)` in -1..1 to bytes, `(F, H, W, 3)` on the CPU.
@@ -73,9 +78,15 @@ mod tests {
 
     #[test]
     fn pixels_that_are_no_numbers_are_refused() {
-        for (number, is_sound) in [(0.5, true), (f64::NAN, false), (f64::INFINITY, false)] {
-            let pixels = Tensor::full([1, 3, 1, 2, 2], number, (Kind::Half, Device::Cpu));
-            assert_eq!(check_numbers(&pixels).is_ok(), is_sound);
+        for kind in [Kind::Half, Kind::BFloat16, Kind::Float] {
+            for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                let pixels = Tensor::full([1, 3, 1, 2, 2], 0.5, (kind, Device::Cpu));
+                let bytes = checked_rgb8(&pixels).unwrap();
+                assert_eq!(bytes, rgb8_from_pixels(&pixels));
+                drop(pixels.narrow(3, 1, 1).narrow(4, 0, 1).fill_(number));
+                let err = checked_rgb8(&pixels).unwrap_err();
+                assert!(matches!(err, EngineError::InvalidPixels), "{kind:?}: {err}");
+            }
         }
     }
 }

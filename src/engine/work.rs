@@ -5,13 +5,14 @@
 use std::path::Path;
 
 use safelight_core::job::GenerateRequest;
+use tch::Kind;
 
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::memory::Lent;
-use crate::place::{Placement, made};
+use crate::place::{Placement, dtype_name, made};
 use crate::vae::Tiling;
 use crate::weights::{Weights, WeightsError};
 
@@ -45,6 +46,28 @@ impl<'a> Work<'a> {
     ) -> Result<T, EngineError> {
         let weights = self.place.open(home)?;
         made(&weights, component, self.hooks, new, unexpected)
+    }
+
+    /// What `decode` makes. Where that is no numbers in halves, it decodes once more, with weights in f32.
+    pub fn decoded<T>(
+        &mut self,
+        decode: impl Fn(&mut Self) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        let place = self.place;
+        let decoded = decode(self);
+        if place.kind == Kind::Float || !matches!(decoded, Err(EngineError::InvalidPixels)) {
+            return decoded;
+        }
+        self.hooks.warn(format!(
+            "the VAE gave invalid pixels (NaN) in {}, so it decodes once more in f32, which takes longer and needs more memory",
+            dtype_name(place.kind)
+        ));
+        self.hooks.frames_begin_again();
+        self.place = Placement {
+            kind: Kind::Float,
+            ..place
+        };
+        decode(self)
     }
 
     /// The same for the decoder of an autoencoder, which may stay loaded when its stage ends.

@@ -155,12 +155,11 @@ pub(super) fn copy(
         }
         let to = tree.join(&file.name);
         fs::create_dir_all(to.parent().unwrap_or(tree))?;
-        match &file.link {
-            Some(link) => symlink(link, &to)?,
-            None => {
-                let mut from = fs::File::open(&file.from)?;
-                io::copy(&mut from, &mut fs::File::create(&to)?)?;
-            }
+        if let Some(link) = &file.link {
+            symlink(link, &to)?;
+        } else {
+            let mut from = fs::File::open(&file.from)?;
+            io::copy(&mut from, &mut fs::File::create(&to)?)?;
         }
         done += file.bytes;
         report(done);

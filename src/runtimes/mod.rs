@@ -53,7 +53,7 @@ pub fn options() -> Options {
 }
 
 /// What came of installing one.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Got {
     pub installed: Installed,
     /// Jobs get it from now on.

@@ -14,7 +14,7 @@ use safelight_core::job::{
 };
 use safelight_core::media::Picture;
 use safelight_core::memory::StageMemory;
-use safelight_core::memory::tiers::{ConvolutionTier, TierKey};
+use safelight_core::memory::tiers::{ConvolutionTier, MiopenWay, TierKey};
 use safelight_core::protocol::{EngineMessage, EngineReport, PROTOCOL_VERSION};
 
 use super::WorkerLimits;
@@ -168,7 +168,7 @@ impl EngineSlot {
         let Some(tier) = self.tier_of(&run) else {
             return Ok(report);
         };
-        // A probe ended the engine.
+        // A probe ended the engine, or what it found did.
         if !self.make_ready(&run, &mut report)? {
             return Ok(report);
         }
@@ -210,7 +210,7 @@ impl EngineSlot {
         if !watch.engine_lives {
             self.running = None;
         }
-        if let Some(key) = &tier.key
+        if let Some((key, way)) = &tier.found
             && !matches!(result, Ok(StageResult::Cancelled | StageResult::Yielded(_)))
         {
             let (has_worked, lost) = match &result {
@@ -218,7 +218,8 @@ impl EngineSlot {
                 Ok(StageResult::Lost { reason }) => (false, Some(reason.as_str())),
                 _ => (false, None),
             };
-            self.tiers.count(key, tier.tier, has_worked, lost);
+            let ran = (tier.tier, *way);
+            self.tiers.count(key, ran, has_worked, lost);
         }
         watch.report.result = result?;
         Ok(watch.report)
@@ -262,29 +263,42 @@ impl EngineSlot {
             .last_report
             .as_ref()
             .filter(|report| matches!(report.device, DeviceChoice::Cuda(_)));
-        let has_convolutions = tiers::has_convolutions(run.stage, run.request.family);
-        let order = has_convolutions.then(|| self.launcher.probe()).flatten();
+        let is_of_autoencoder = tiers::is_of_autoencoder(run.stage);
+        let order = is_of_autoencoder
+            .then(|| self.launcher.probe(MiopenWay::default()))
+            .flatten();
         let probed = on_gpu.cloned().zip(order);
         if let Some(tier) = tiers::chosen(choice, run.stage, probed.is_some()) {
-            return Some(StageTier { tier, key: None });
+            if probed.is_some() {
+                self.use_miopen(MiopenWay::default());
+            }
+            return Some(StageTier { tier, found: None });
         }
         let (report, order) = probed?;
         let key = tiers::key(&report, &order, run.request, run.memory.rung);
         if self.tiers.tier(&key, run.request.family).is_none() {
             let text =
-                "testing convolutions on this GPU, which happens once and can take some minutes";
+                "testing convolutions on this GPU, which happens seldom and can take some minutes";
             run.events.certain(JobUpdate::Warning(text.to_owned()));
             // A probe may hang the device, and wants its memory.
             self.running = None;
             let launcher = &mut self.launcher;
-            let mut order = || launcher.probe();
+            let mut order = |way| launcher.probe(way);
             let is_cancelled = || run.events.is_cancelled();
             self.tiers
                 .probe(&key, report.device, &mut order, &is_cancelled)?;
         }
-        let tier = self.tiers.tier(&key, run.request.family)?;
-        let key = Some(key);
-        Some(StageTier { tier, key })
+        let (tier, way) = self.tiers.tier(&key, run.request.family)?;
+        self.use_miopen(way);
+        let found = Some((key, way));
+        Some(StageTier { tier, found })
+    }
+
+    /// Ends an engine in which MIOpen works in another way.
+    fn use_miopen(&mut self, way: MiopenWay) {
+        if self.launcher.set_miopen(way) {
+            self.running = None;
+        }
     }
 
     /// Starts an engine and hears what it is; `None` when the job was cancelled meanwhile.
@@ -337,7 +351,7 @@ impl EngineSlot {
 /// How a stage's convolutions are computed, and what that is remembered under where a probe found it.
 struct StageTier {
     tier: ConvolutionTier,
-    key: Option<TierKey>,
+    found: Option<(TierKey, MiopenWay)>,
 }
 
 enum Started {

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use safelight_core::job::DeviceChoice;
 use safelight_core::memory::DeviceClass;
+use safelight_core::memory::tiers::MiopenWay;
 use safelight_core::settings::{AllocatorChoice, Runtime, RuntimeSettings};
 use serde::Serialize;
 
@@ -25,6 +26,8 @@ pub struct EngineTarget {
     pub gfx: Vec<String>,
     /// The numbers of the GPUs that ROCm should show, where its own order would be wrong for a job.
     pub rocm_order: Option<String>,
+    /// What a probe of the device found to be the fastest.
+    pub miopen: MiopenWay,
 }
 
 impl EngineTarget {
@@ -49,6 +52,7 @@ impl EngineTarget {
             rocm_order: (is_rocm && device == DeviceChoice::Auto)
                 .then(|| rocm_order(&roots.sysfs))
                 .flatten(),
+            miopen: MiopenWay::default(),
         }
     }
 
@@ -114,6 +118,9 @@ struct Set {
     why: &'static str,
 }
 
+pub(super) const MIOPEN_FIND_MODE: &str = "MIOPEN_FIND_MODE";
+pub(super) const MIOPEN_LAYOUT: &str = "PYTORCH_MIOPEN_SUGGEST_NHWC";
+
 /// What is set, by class. The allocator's variables are not: libtorch's own ways are the default.
 const SET: &[Set] = &[
     Set {
@@ -133,11 +140,18 @@ const SET: &[Set] = &[
         why: "turns on flash attention on RDNA 3 and 3.5, which saves tens of GiB",
     },
     Set {
-        name: "MIOPEN_FIND_MODE",
+        name: MIOPEN_FIND_MODE,
         value: "2",
         when: When::Rocm,
         yields: false,
         why: "skips the search for convolutions, which takes minutes or hangs the driver",
+    },
+    Set {
+        name: MIOPEN_LAYOUT,
+        value: "0",
+        when: When::Rocm,
+        yields: true,
+        why: "keeps MIOpen from its kernels for channels innermost, which are many times as slow on RDNA 3",
     },
     Set {
         name: "TORCH_BLAS_PREFER_HIPBLASLT",
@@ -302,6 +316,14 @@ pub fn variables(
         if !(row.yields && is_set(row.name)) {
             put(row.name, Some(row.value), Origin::Safelight, row.why);
         }
+    }
+    if target.kind == "rocm" && target.miopen.searches() {
+        let why = "a probe of this GPU found convolutions faster when they are searched for";
+        put(MIOPEN_FIND_MODE, None, Origin::Safelight, why);
+    }
+    if target.kind == "rocm" && target.miopen.is_innermost() {
+        let why = "a probe of this GPU found convolutions faster with channels innermost";
+        put(MIOPEN_LAYOUT, Some("1"), Origin::Safelight, why);
     }
     let order = target.rocm_order.as_deref();
     if let Some(order) = order.filter(|_| !CHOSEN_GPUS.into_iter().any(is_set)) {

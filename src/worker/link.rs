@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crossbeam_channel::{Receiver, Sender};
 use safelight_core::job::{DeviceChoice, JobError};
+use safelight_core::memory::tiers::MiopenWay;
 use safelight_core::protocol::{EngineCommand, EngineMessage};
 use safelight_core::settings::Concern;
 
@@ -56,9 +57,14 @@ pub trait EngineLauncher: Send {
         Vec::new()
     }
 
-    /// How the convolutions of these engines' GPUs are probed; `None` where no probe is needed.
-    fn probe(&mut self) -> Option<ProbeOrder> {
+    /// How the convolutions of these engines' GPUs are probed, with MIOpen in this way; `None` where no probe is needed.
+    fn probe(&mut self, _way: MiopenWay) -> Option<ProbeOrder> {
         None
+    }
+
+    /// The way of MIOpen for the next launches; whether it is another one than before.
+    fn set_miopen(&mut self, _way: MiopenWay) -> bool {
+        false
     }
 }
 
@@ -67,4 +73,6 @@ pub struct ProbeOrder {
     pub command: Command,
     pub driver: String,
     pub libtorch: String,
+    /// The other ways of MIOpen that are worth a try.
+    pub others: Vec<MiopenWay>,
 }

@@ -3,6 +3,7 @@
 //! It knows no widgets and no tensors. The queue of waiting jobs is not here: it belongs to whoever
 //! submits.
 
+mod amd;
 mod climbing;
 mod engine;
 pub mod environment;

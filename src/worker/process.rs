@@ -13,16 +13,18 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
+use safelight_core::memory::tiers::MiopenWay;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use safelight_core::settings::{
     Concern, LIBTORCH_VERSION, Paths, Runtime, RuntimeMissing, RuntimeSettings, Settings,
     own_runtime,
 };
 
+use super::amd::{driver_versions, other_ways};
 use super::environment::{self, EngineTarget};
 use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords, ProbeOrder};
 use crate::child::{Lines, keep_lines, kept_text};
-use crate::telemetry::{Roots, amdgpu, host};
+use crate::telemetry::{Roots, amdgpu};
 
 /// How many of the engine's last lines are kept for a report.
 const KEPT_LINES: usize = 40;
@@ -42,6 +44,8 @@ pub struct ProcessLauncher {
     find_runtime: FindRuntime,
     /// What the engine's environment has beside this process's.
     variables: Vec<(&'static str, String)>,
+    /// What a probe found to be the fastest.
+    miopen: MiopenWay,
 }
 
 impl ProcessLauncher {
@@ -51,6 +55,7 @@ impl ProcessLauncher {
             executable: engine_executable(),
             find_runtime,
             variables: Vec::new(),
+            miopen: MiopenWay::default(),
         }
     }
 
@@ -92,7 +97,10 @@ impl ProcessLauncher {
             "LD_LIBRARY_PATH",
             runtime.library_path(std::env::var_os("LD_LIBRARY_PATH")),
         );
-        let target = EngineTarget::find(&Roots::of_this_machine(), &runtime, device);
+        let target = EngineTarget {
+            miopen: self.miopen,
+            ..EngineTarget::find(&Roots::of_this_machine(), &runtime, device)
+        };
         let variables = environment::variables(&target, &settings, &environment::inherited());
         environment::apply(&variables, &mut command);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
@@ -151,17 +159,26 @@ impl EngineLauncher for ProcessLauncher {
         runtime.concerns(&amdgpu::targets(&Roots::of_this_machine().sysfs))
     }
 
-    fn probe(&mut self) -> Option<ProbeOrder> {
-        let runtime = (self.find_runtime)().1.ok()?;
+    fn probe(&mut self, way: MiopenWay) -> Option<ProbeOrder> {
+        let (settings, runtime) = (self.find_runtime)();
+        let runtime = runtime.ok()?;
         // Elsewhere it is known which convolutions work.
         if runtime.kind() != "rocm" {
             return None;
         }
+        let before = std::mem::replace(&mut self.miopen, way);
+        let command = self.command(DeviceChoice::Auto);
+        self.miopen = before;
         Some(ProbeOrder {
-            command: self.command(DeviceChoice::Auto).ok()?,
+            command: command.ok()?,
             driver: driver_versions(&runtime),
             libtorch: runtime.version().unwrap_or_default(),
+            others: other_ways(&settings, &environment::inherited(), runtime.rocm()),
         })
+    }
+
+    fn set_miopen(&mut self, way: MiopenWay) -> bool {
+        std::mem::replace(&mut self.miopen, way) != way
     }
 
     fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError> {
@@ -313,26 +330,6 @@ impl EngineControl for ProcessControl {
             is_out_of_memory: signal == Some(SIGKILL) && oom_kills() > self.oom_kills,
         }
     }
-}
-
-/// What decides how an AMD GPU computes, besides libtorch: the kernel with its driver, the driver's own version where
-/// it is not the kernel's, and the HIP runtime beside libtorch.
-fn driver_versions(runtime: &Runtime) -> String {
-    let kernel = host::kernel_release(Path::new("/proc"));
-    let module = std::fs::read_to_string("/sys/module/amdgpu/version").ok();
-    // libamdhip64.so.7 is a link to libamdhip64.so.7.1.52802.
-    let folders = runtime
-        .folders()
-        .filter_map(|it| std::fs::read_dir(it).ok());
-    let mut hip: Vec<String> = folders
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| name.starts_with("libamdhip64"))
-        .collect();
-    hip.sort();
-    let parts = [kernel, module].into_iter().flatten().chain(hip.pop());
-    let parts: Vec<String> = parts.map(|part| part.trim().to_owned()).collect();
-    parts.join(", ")
 }
 
 impl Drop for ProcessControl {

@@ -5,12 +5,13 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use safelight_core::families::{Family, TimeConvolutions};
 use safelight_core::job::{DeviceChoice, DtypeChoice, GenerateRequest, Stage};
 use safelight_core::memory::tiers::{
-    ConvolutionChoice, ConvolutionTier, ProbeLine, ShapeClass, TierEnd, TierFile, TierKey, Verdict,
+    ConvolutionChoice, ConvolutionTier, MiopenWay, ProbeLine, ShapeClass, TierEnd, TierFile,
+    TierKey, TierRecord, Verdict, WARM_LINE, best,
 };
 use safelight_core::memory::{Fault, Rung};
 use safelight_core::protocol::EngineReport;
@@ -18,13 +19,28 @@ use safelight_core::protocol::EngineReport;
 use super::link::ProbeOrder;
 use crate::child::{self, Ended};
 
-/// How long one tier may take: loading libtorch from a cold disk, and the search of a library for its algorithms.
-const PROBE_LIMIT: Duration = Duration::from_mins(1);
+/// How long one tier may take.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Until it has run once: loading libtorch from a cold disk, compiling kernels, and the search of a library for its
+    /// algorithms, none of which happens again.
+    warm: Duration,
+    /// The same for what the job can do without.
+    other: Duration,
+    /// From there on.
+    timed: Duration,
+}
+
+const LIMITS: Limits = Limits {
+    warm: Duration::from_mins(5),
+    other: Duration::from_mins(2),
+    timed: Duration::from_mins(1),
+};
 
 pub(super) struct Tiers {
     file: Option<PathBuf>,
     known: TierFile,
-    limit: Duration,
+    limits: Limits,
 }
 
 impl Tiers {
@@ -33,42 +49,75 @@ impl Tiers {
         Self {
             known: file.as_deref().map(TierFile::load).unwrap_or_default(),
             file,
-            limit: PROBE_LIMIT,
+            limits: LIMITS,
         }
     }
 
-    /// What is known to be the best for a family; `None` where nothing is known.
-    pub(super) fn tier(&mut self, key: &TierKey, family: Family) -> Option<ConvolutionTier> {
+    /// What is known to be the best for a family, and how MIOpen is to work for it; `None` where nothing is known, or
+    /// what is known is due for another look.
+    pub(super) fn tier(
+        &mut self,
+        key: &TierKey,
+        family: Family,
+    ) -> Option<(ConvolutionTier, MiopenWay)> {
         let verdict = self.known.find(key)?;
-        let by_frames = family.time_convolutions == TimeConvolutions::FrameByFrame
-            && verdict.is_right(ConvolutionTier::Frames);
-        Some(if by_frames {
-            ConvolutionTier::Frames
-        } else {
-            verdict.tier
+        if verdict.is_due(now_secs()) {
+            return None;
+        }
+        let by_frames = verdict
+            .way_of(ConvolutionTier::Frames)
+            .filter(|_| family.time_convolutions == TimeConvolutions::FrameByFrame);
+        Some(match by_frames {
+            Some(way) => (ConvolutionTier::Frames, way),
+            None => (verdict.tier, verdict.way),
         })
     }
 
-    /// Probes every tier and remembers what came of it; `None` when the job was cancelled meanwhile.
+    /// Probes every tier, and the best of MIOpen's in its other ways, and remembers what came of it; `None` when the job
+    /// was cancelled meanwhile.
     pub(super) fn probe(
         &mut self,
         key: &TierKey,
         device: DeviceChoice,
-        order: &mut dyn FnMut() -> Option<ProbeOrder>,
+        order: &mut dyn FnMut(MiopenWay) -> Option<ProbeOrder>,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Option<()> {
-        let mut ends = Vec::new();
-        for tier in ConvolutionTier::ON_DEVICE {
-            let end = match order() {
-                Some(ProbeOrder { command, .. }) => {
-                    run(command, key, device, tier, self.limit, is_cancelled)?
+        let first = MiopenWay::default();
+        let limits = self.limits;
+        let mut others = Vec::new();
+        let mut records: Vec<TierRecord> = Vec::new();
+        let mut probe = |tier: ConvolutionTier, way, limits, others: &mut Vec<MiopenWay>| {
+            let end = match order(way) {
+                Some(order) => {
+                    *others = order.others;
+                    run(order.command, key, device, tier, limits, is_cancelled)?
                 }
                 None => failed("it could not be started"),
             };
-            tracing::info!("convolutions {}: {end:?}", tier.label());
-            ends.push((tier, end));
+            tracing::info!("convolutions {}, {}: {end:?}", tier.label(), way.label());
+            Some(TierRecord::probed(tier, way, end))
+        };
+        for &tier in key.convolutions.tiers() {
+            records.push(probe(tier, first, limits, &mut others)?);
         }
-        self.known.put(Verdict::of_probe(key.clone(), ends));
+        let is_of_miopen = |record: &&TierRecord| record.tier != ConvolutionTier::NoMiopen;
+        // Where none of them works, the last one is the simplest.
+        let of_miopen = best(records.iter().filter(is_of_miopen))
+            .or_else(|| records.iter().rfind(is_of_miopen))
+            .map(|record| record.tier);
+        let limits = Limits {
+            warm: limits.other,
+            ..limits
+        };
+        let ways = of_miopen.into_iter().flat_map(|tier| {
+            let ways = others.iter();
+            ways.map(move |way| (tier, *way))
+        });
+        for (tier, way) in ways.collect::<Vec<_>>() {
+            records.push(probe(tier, way, limits, &mut others)?);
+        }
+        self.known
+            .put(Verdict::of_probe(key.clone(), records, now_secs()));
         self.save();
         Some(())
     }
@@ -78,18 +127,19 @@ impl Tiers {
     pub(super) fn count(
         &mut self,
         key: &TierKey,
-        tier: ConvolutionTier,
+        (tier, way): (ConvolutionTier, MiopenWay),
         has_worked: bool,
         lost: Option<&str>,
     ) {
         let Some(verdict) = self.known.find(key) else {
             return;
         };
-        verdict.count(tier, has_worked);
+        verdict.count(tier, way, has_worked);
         // Want of memory is the ladder's.
         let is_memory = |reason| Fault::of_last_words(reason).is_some_and(Fault::is_memory);
         if let Some(reason) = lost.filter(|reason| !is_memory(reason)) {
-            verdict.give_up(tier, reason.lines().next().unwrap_or_default());
+            let reason = reason.lines().next().unwrap_or_default();
+            verdict.give_up(tier, way, reason, now_secs());
             tracing::warn!(
                 "convolutions are computed {} from here on",
                 verdict.tier.label()
@@ -108,9 +158,9 @@ impl Tiers {
     }
 }
 
-pub(super) fn has_convolutions(stage: Stage, family: Family) -> bool {
-    family.time_convolutions != TimeConvolutions::None
-        && matches!(stage, Stage::Decode | Stage::EncodeImage)
+/// Whether a stage is an autoencoder's: all of them are made of convolutions.
+pub(super) fn is_of_autoencoder(stage: Stage) -> bool {
+    matches!(stage, Stage::Decode | Stage::EncodeImage)
 }
 
 /// What a stage gets where nothing has to be found out.
@@ -119,7 +169,7 @@ pub(super) fn chosen(
     stage: Stage,
     is_probed: bool,
 ) -> Option<ConvolutionTier> {
-    if !matches!(stage, Stage::Decode | Stage::EncodeImage) {
+    if !is_of_autoencoder(stage) {
         return Some(ConvolutionTier::Direct);
     }
     choice
@@ -136,7 +186,9 @@ pub(super) fn key(
 ) -> TierKey {
     let tiles = [request.vae_tile, rung.tile()];
     let edge = |pixels: u32| tiles.iter().flatten().copied().fold(pixels, u32::min);
+    // As the engine places an autoencoder on a GPU.
     let dtype = match request.dtype {
+        DtypeChoice::Auto | DtypeChoice::Bf16 if request.family.vae_in_f16 => DtypeChoice::F16,
         DtypeChoice::Auto => DtypeChoice::Bf16,
         dtype => dtype,
     };
@@ -146,7 +198,14 @@ pub(super) fn key(
         libtorch: order.libtorch.clone(),
         dtype: dtype.name().to_owned(),
         shape: ShapeClass::of_pixels(edge(request.width), edge(request.height)),
+        convolutions: request.family.time_convolutions.convolutions(),
     }
+}
+
+/// Seconds of the Unix epoch.
+fn now_secs() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
 }
 
 fn failed(reason: &str) -> TierEnd {
@@ -161,19 +220,27 @@ fn run(
     key: &TierKey,
     device: DeviceChoice,
     tier: ConvolutionTier,
-    limit: Duration,
+    limits: Limits,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Option<TierEnd> {
     command
         .args(["probe", "--json", "--device", &device.to_string()])
         .args(["--tier", tier.name()])
         .args(["--shape", key.shape.name()])
+        .args(["--convolutions", key.convolutions.name()])
         .args(["--dtype", &key.dtype]);
     let mut found = None;
-    let ended = child::run(command, limit, is_cancelled, &mut |line| {
+    let mut limit = limits.warm;
+    let ended = child::run_in_parts(command, limits.warm, is_cancelled, &mut |line| {
+        if line == WARM_LINE {
+            limit = limits.timed;
+            return Some(limit);
+        }
         let line = serde_json::from_str::<ProbeLine>(line).ok();
-        let own = line.filter(|line| (line.tier, line.shape) == (tier, key.shape));
+        let asked = (tier, key.shape, key.convolutions);
+        let own = line.filter(|line| (line.tier, line.shape, line.convolutions) == asked);
         found = own.map(|line| line.end).or_else(|| found.take());
+        None
     });
     match (ended, found) {
         (Ended::Cancelled, _) => None,
@@ -188,175 +255,4 @@ fn run(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt as _;
-    use std::path::Path;
-    use std::time::Instant;
-
-    use safelight_core::families::{flux, framepack, wan};
-
-    use super::*;
-
-    fn key() -> TierKey {
-        TierKey {
-            device: "Radeon 8060S".to_owned(),
-            driver: "6.18.4".to_owned(),
-            libtorch: "2.11.0+rocm7.1".to_owned(),
-            dtype: "bf16".to_owned(),
-            shape: ShapeClass::Large,
-        }
-    }
-
-    /// An engine that answers to each tier as `cases` say: the branches of a shell's `case`.
-    fn fake(folder: &Path, cases: &str) -> PathBuf {
-        let path = folder.join("engine");
-        // probe --json --device D --tier T --shape S --dtype K
-        let script = format!(
-            "#!/bin/sh\nanswer() {{ echo \"{{\\\"tier\\\":\\\"$1\\\",\\\"shape\\\":\\\"$2\\\",\\\"dtype\\\":\\\"bf16\\\",$3}}\"; }}\n\
-             echo \"$@\" >> \"$(dirname \"$0\")/calls\"\ncase \"$6\" in\n{cases}\nesac\n"
-        );
-        fs::write(&path, script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        path
-    }
-
-    fn order(engine: &Path) -> ProbeOrder {
-        ProbeOrder {
-            command: Command::new(engine),
-            driver: String::new(),
-            libtorch: String::new(),
-        }
-    }
-
-    /// Probes with such an engine: what it chose, what is remembered, and how long it took.
-    fn probe(cases: &str) -> (Option<ConvolutionTier>, Vec<TierEnd>, Duration) {
-        let folder = tempfile::tempdir().unwrap();
-        let engine = fake(folder.path(), cases);
-        let file = folder.path().join("tiers.json");
-        let mut tiers = Tiers::load(Some(file.clone()));
-        tiers.limit = Duration::from_millis(700);
-        let began = Instant::now();
-        let device = DeviceChoice::Cuda(0);
-        tiers
-            .probe(&key(), device, &mut || Some(order(&engine)), &|| false)
-            .unwrap();
-        let took = began.elapsed();
-        let tier = tiers.tier(&key(), wan::FAMILY);
-        let mut again = Tiers::load(Some(file));
-        assert_eq!(again.tier(&key(), wan::FAMILY), tier);
-        let records = &again.known.find(&key()).unwrap().records;
-        let ends = records.iter().map(|record| record.probe.clone()).collect();
-        let calls = fs::read_to_string(folder.path().join("calls")).unwrap();
-        let first = calls.lines().next().unwrap();
-        assert_eq!(
-            first,
-            "probe --json --device cuda:0 --tier direct --shape large --dtype bf16"
-        );
-        (tier, ends, took)
-    }
-
-    const RIGHT: &str = r#"'"end":"right","secs":0.2,"error":0.001'"#;
-    const FASTER: &str = r#"'"end":"right","secs":0.1,"error":0.001'"#;
-    const WRONG: &str = r#"'"end":"wrong","error":0.9'"#;
-
-    #[test]
-    fn a_tier_that_hangs_is_ended_and_the_fastest_of_the_others_is_taken() {
-        let (tier, ends, took) = probe(&format!(
-            "direct) sleep 60;;\nno_miopen) answer $6 $8 {RIGHT};;\nframes) answer $6 $8 {FASTER};;"
-        ));
-        assert_eq!(tier, Some(ConvolutionTier::Frames));
-        assert_eq!(ends[0], TierEnd::TimedOut { secs: 0.7 });
-        assert!(took < Duration::from_secs(20), "{took:?}");
-    }
-
-    #[test]
-    fn a_tier_that_crashes_or_is_wrong_is_passed_over() {
-        let (tier, ends, _) = probe(&format!(
-            "direct) kill -SEGV $$;;\nno_miopen) answer $6 $8 {WRONG};;\nframes) answer $6 $8 {RIGHT};;"
-        ));
-        assert_eq!(tier, Some(ConvolutionTier::Frames));
-        let TierEnd::Failed { reason } = &ends[0] else {
-            panic!("{ends:?}");
-        };
-        assert!(reason.contains("signal 11"), "{reason}");
-        assert_eq!(ends[1], TierEnd::Wrong { error: 0.9 });
-    }
-
-    #[test]
-    fn an_answer_counts_though_its_process_hangs_or_crashes_behind_it() {
-        let (tier, ends, _) = probe(&format!(
-            "direct) answer $6 $8 {FASTER}; sleep 60;;\nno_miopen) answer $6 $8 {RIGHT}; kill -SEGV $$;;\n\
-             frames) echo noise; answer frames small {FASTER};;"
-        ));
-        assert_eq!(tier, Some(ConvolutionTier::Direct));
-        assert!(matches!(ends[1], TierEnd::Right { .. }));
-        // Noise, and an answer to another question.
-        assert!(matches!(ends[2], TierEnd::Failed { .. }));
-    }
-
-    #[test]
-    fn where_nothing_works_the_cpu_is_left_and_a_missing_engine_is_no_panic() {
-        let (tier, ..) = probe("*) exit 1;;");
-        assert_eq!(tier, Some(ConvolutionTier::Cpu));
-        let mut tiers = Tiers::load(None);
-        let missing = &mut || Some(order(Path::new("/nowhere/engine")));
-        let done = tiers.probe(&key(), DeviceChoice::Auto, missing, &|| false);
-        let tier = tiers.tier(&key(), wan::FAMILY);
-        assert_eq!((done, tier), (Some(()), Some(ConvolutionTier::Cpu)));
-    }
-
-    #[test]
-    fn a_cancelled_probe_ends_at_once_and_is_not_remembered() {
-        let folder = tempfile::tempdir().unwrap();
-        let engine = fake(folder.path(), "*) sleep 60;;");
-        let mut tiers = Tiers::load(None);
-        let began = Instant::now();
-        let is_cancelled = || began.elapsed() > Duration::from_millis(100);
-        let device = DeviceChoice::Cuda(0);
-        let done = tiers.probe(&key(), device, &mut || Some(order(&engine)), &is_cancelled);
-        assert_eq!((done, tiers.tier(&key(), wan::FAMILY)), (None, None));
-        assert!(began.elapsed() < Duration::from_secs(20));
-    }
-
-    #[test]
-    fn stages_are_counted_for_the_tier_that_they_ran_with() {
-        let mut tiers = Tiers::load(None);
-        let [direct, _, frames] = ConvolutionTier::ON_DEVICE;
-        tiers.count(&key(), frames, true, None);
-        let right = |secs| TierEnd::Right { secs, error: 0.0 };
-        let ends = vec![(direct, right(0.1)), (frames, right(0.2))];
-        tiers.known.put(Verdict::of_probe(key(), ends));
-        assert_eq!(tiers.tier(&key(), wan::FAMILY), Some(direct));
-        assert_eq!(tiers.tier(&key(), framepack::FAMILY), Some(frames));
-        tiers.count(&key(), frames, true, None);
-        tiers.count(&key(), frames, false, None);
-        let records = &tiers.known.find(&key()).unwrap().records;
-        let counts = records
-            .iter()
-            .map(|record| (record.attempts, record.successes));
-        assert_eq!(counts.collect::<Vec<_>>(), [(1, 1), (3, 2)]);
-        // The ladder deals with want of memory, a hang is the tier's.
-        tiers.count(&key(), direct, false, Some("CUDA out of memory"));
-        assert_eq!(tiers.tier(&key(), wan::FAMILY), Some(direct));
-        tiers.count(&key(), direct, false, Some("no progress for 600 s"));
-        assert_eq!(tiers.tier(&key(), wan::FAMILY), Some(frames));
-    }
-
-    #[test]
-    fn a_choice_of_the_user_is_never_probed_and_only_amd_is() {
-        use ConvolutionChoice::{Auto, Frames};
-        for (choice, stage, is_probed, expected) in [
-            (Frames, Stage::Decode, true, Some(ConvolutionTier::Frames)),
-            (Frames, Stage::Denoise, true, Some(ConvolutionTier::Direct)),
-            (Auto, Stage::Decode, true, None),
-            (Auto, Stage::Decode, false, Some(ConvolutionTier::Direct)),
-            (Auto, Stage::Denoise, true, Some(ConvolutionTier::Direct)),
-        ] {
-            assert_eq!(chosen(choice, stage, is_probed), expected, "{choice:?}");
-        }
-        assert!(has_convolutions(Stage::Decode, wan::FAMILY));
-        assert!(!has_convolutions(Stage::Denoise, wan::FAMILY));
-        assert!(!has_convolutions(Stage::Decode, flux::FAMILY));
-    }
-}
+mod tests;

@@ -200,6 +200,8 @@ impl Watch<'_> {
             }
             EngineMessage::Frame(header) => {
                 if let Some(frame) = frame(header, payload) {
+                    // A decode that begins again begins with the first frame.
+                    self.report.frames.truncate(frame.index as usize);
                     self.report.frames.push(Arc::clone(&frame.picture));
                     events.lossy(JobUpdate::Frame(frame));
                 }

@@ -113,7 +113,7 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
     for text in [
         "Licence: CC0-1.0",
         "Transformer: tiny_wan.safetensors, size not known yet",
-        "Autoencoder: tiny_vae.safetensors, 3 MiB",
+        "VAE: tiny_vae.safetensors, 3 MiB",
         "Goes into",
         "2 files to download",
     ] {

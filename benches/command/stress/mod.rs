@@ -325,6 +325,8 @@ impl Round<'_> {
         match (victim, ended.code) {
             (Victim::Both | Victim::Program(_), _) => {}
             (Victim::Engine, code) if code == self.action.code => {}
+            // The doctor fails, and tells of it.
+            (Victim::Engine, Some(1)) if self.action.kind == Kind::Again => {}
             (Victim::Engine, code) => {
                 let text = format!("the engine was killed and the program ends with {code:?}");
                 self.fault(format!("{text}: {}", ended.errors.trim()));

@@ -6,6 +6,7 @@
 //! `runtime_faults`.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -435,7 +436,8 @@ pub(super) fn run(
         "NOT well"
     };
     let secs = begin.elapsed().as_secs();
-    text.push_str(&format!("\n{secs} s: {end}\n"));
+    // Writing to a string cannot fail.
+    writeln!(text, "\n{secs} s: {end}").ok();
     Ok(out::print(&text, code))
 }
 

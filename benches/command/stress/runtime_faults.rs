@@ -1,6 +1,7 @@
 //! Servers and disks that are at fault while a libtorch is installed: each is one sentence, the old one stays in use, and a
 //! good server mends it.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use safelight_core::units::size_text;
@@ -32,7 +33,8 @@ impl Case {
         let bytes = size_text(self.bytes);
         let mut text = format!("{name:<26} {bytes:>9}  {said}\n");
         for fault in &self.faults {
-            text.push_str(&format!("  {fault}\n"));
+            // Writing to a string cannot fail.
+            writeln!(text, "  {fault}").ok();
         }
         text
     }

@@ -56,7 +56,7 @@ fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
     } else {
         (ZImageTransformerConfig::default(), side)
     };
-    let edge = |asked: Option<i64>| asked.unwrap_or(i64::from(side)) / FACTOR;
+    let edge = |asked: Option<i64>| asked.unwrap_or_else(|| i64::from(side)) / FACTOR;
     let size = [edge(bench.sizes.height), edge(bench.sizes.width)];
     let pictures = bench.sizes.batch.unwrap_or(1);
     let transformer = bench.built(ZImageTransformer::new(&config, &bench.weights))?;

@@ -14,6 +14,7 @@ use crate::library::companions::Companions;
 use crate::library::kind::TensorKind;
 use crate::library::single::Assembled;
 use crate::lora::{Coverage, Table};
+use crate::memory::tiers::Convolutions;
 use crate::memory::{Job, Need, NetworkReader, PartName};
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{Facts, TransformerShape};
@@ -35,6 +36,8 @@ pub struct FamilyDef {
     /// The most tokens of a prompt that a request may ask for; `None` where the number is fixed.
     pub token_limit: fn(Guidance) -> Option<u32>,
     pub time_convolutions: TimeConvolutions,
+    /// Whether the autoencoder computes in f16 on a GPU where the rest does in bf16.
+    pub vae_in_f16: bool,
     /// The sizes, width and height, that its models were trained at; none where any will do.
     pub trained_sizes: &'static [(u32, u32)],
     pub recipe: fn(&GenerateRequest) -> Vec<Stage>,
@@ -70,6 +73,16 @@ pub enum TimeConvolutions {
     Fastest,
     /// Frame by frame where the device computes that right, else the fastest.
     FrameByFrame,
+}
+
+impl TimeConvolutions {
+    /// What the autoencoder's convolutions are of.
+    pub fn convolutions(self) -> Convolutions {
+        match self {
+            Self::None => Convolutions::Pictures,
+            Self::Fastest | Self::FrameByFrame => Convolutions::Clips,
+        }
+    }
 }
 
 /// How the files of a model are recognised, put together and checked.

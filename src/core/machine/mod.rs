@@ -17,6 +17,8 @@ pub struct Roots {
     pub proc: PathBuf,
     pub dev: PathBuf,
     pub etc: PathBuf,
+    /// `/var`, where package managers keep what they know.
+    pub var: PathBuf,
 }
 
 impl Roots {
@@ -32,6 +34,7 @@ impl Roots {
             proc: root("SAFELIGHT_PROC_ROOT", own.proc),
             dev: root("SAFELIGHT_DEV_ROOT", own.dev),
             etc: root("SAFELIGHT_ETC_ROOT", own.etc),
+            var: root("SAFELIGHT_VAR_ROOT", own.var),
         }
     }
 
@@ -42,6 +45,7 @@ impl Roots {
             proc: root.join("proc"),
             dev: root.join("dev"),
             etc: root.join("etc"),
+            var: root.join("var"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How convolutions over time and attention are computed, as plain data: what a user may choose, and what a probe of
+//! How the convolutions of autoencoders and attention are computed, as plain data: what a user may choose, and what a probe of
 //! a device found and is remembered on disk.
 //!
 //! Probes nothing: the worker starts the probe, the engine runs it. Where the file lies says
@@ -14,7 +14,7 @@ use crate::named::named;
 
 named! {
     // The label stands in a sentence: "convolutions …".
-    /// How the convolutions over time of an autoencoder are computed, in the order in which tiers give way to each
+    /// How the convolutions of an autoencoder are computed, in the order in which tiers give way to each
     /// other.
     #[derive(
         Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -26,7 +26,7 @@ named! {
         Direct = "direct", "directly by cuDNN or MIOpen";
         /// By libtorch's own kernels: the vendor's library is off, for pictures too.
         NoMiopen = "no_miopen", "without cuDNN or MIOpen";
-        /// Each as convolutions of pictures, by the vendor's library.
+        /// Those over time each as convolutions of pictures, by the vendor's library.
         Frames = "frames", "frame by frame";
         /// Where the device can do none of them.
         Cpu = "cpu", "on the CPU";
@@ -105,6 +105,64 @@ impl ShapeClass {
     }
 }
 
+named! {
+    /// Which convolutions an autoencoder has.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Convolutions {
+        Pictures = "pictures",
+        /// Over time too.
+        #[default]
+        Clips = "clips",
+    }
+}
+
+impl Convolutions {
+    /// The tiers that compute them in different ways.
+    pub fn tiers(self) -> &'static [ConvolutionTier] {
+        match self {
+            Self::Pictures => &[ConvolutionTier::Direct, ConvolutionTier::NoMiopen],
+            Self::Clips => &ConvolutionTier::ON_DEVICE,
+        }
+    }
+}
+
+named! {
+    // The label stands in a list of ways, behind a tier.
+    /// How MIOpen works in a process, which its environment says.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum MiopenWay {
+        /// It takes what it knows or guesses, and gets pictures by planes of a channel.
+        #[default]
+        Quick = "quick", "without a search";
+        /// It searches as it does by itself.
+        Searching = "searching", "with a search";
+        /// It gets channels innermost.
+        Innermost = "innermost", "with channels innermost";
+        SearchingInnermost = "searching_innermost", "with a search and channels innermost";
+    }
+}
+
+impl MiopenWay {
+    pub fn searches(self) -> bool {
+        matches!(self, Self::Searching | Self::SearchingInnermost)
+    }
+
+    pub fn is_innermost(self) -> bool {
+        matches!(self, Self::Innermost | Self::SearchingInnermost)
+    }
+}
+
+/// The line that the probe of a tier writes when all is compiled and searched for that this takes on first use: what
+/// comes then has no reason to take long.
+pub const WARM_LINE: &str = r#"{"warm":true}"#;
+
+/// By so much must another way of MIOpen be faster than the first.
+const WORTH_IT: f64 = 1.1;
+/// What failed is tried again after a week: a library, a driver or the machine around them may be another.
+const PATIENCE_SECS: u64 = 7 * 24 * 60 * 60;
+
 /// What a verdict holds for: where one of these is another, the device is probed again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TierKey {
@@ -113,9 +171,12 @@ pub struct TierKey {
     /// The driver's and runtime's versions, as far as they are known.
     pub driver: String,
     pub libtorch: String,
-    /// `bf16`, `f16` or `f32`.
+    /// What the autoencoder computes in: `bf16`, `f16` or `f32`.
     pub dtype: String,
     pub shape: ShapeClass,
+    /// Earlier versions knew those of clips alone.
+    #[serde(default)]
+    pub convolutions: Convolutions,
 }
 
 /// How a probe of one tier ended.
@@ -137,6 +198,7 @@ pub enum TierEnd {
 pub struct ProbeLine {
     pub tier: ConvolutionTier,
     pub shape: ShapeClass,
+    pub convolutions: Convolutions,
     pub dtype: String,
     #[serde(flatten)]
     pub end: TierEnd,
@@ -146,9 +208,40 @@ pub struct ProbeLine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TierRecord {
     pub tier: ConvolutionTier,
+    #[serde(default)]
+    pub way: MiopenWay,
     pub attempts: u64,
     pub successes: u64,
     pub probe: TierEnd,
+}
+
+impl TierRecord {
+    /// What a probe found.
+    pub fn probed(tier: ConvolutionTier, way: MiopenWay, probe: TierEnd) -> Self {
+        Self {
+            tier,
+            way,
+            attempts: 1,
+            successes: u64::from(matches!(probe, TierEnd::Right { .. })),
+            probe,
+        }
+    }
+
+    /// Seconds, more of them for what must be worth it; `None` where it is not right.
+    fn cost(&self) -> Option<f64> {
+        let TierEnd::Right { secs, .. } = self.probe else {
+            return None;
+        };
+        let is_first = self.way == MiopenWay::default();
+        Some(if is_first { secs } else { secs * WORTH_IT })
+    }
+}
+
+/// The cheapest of them that is right.
+pub fn best<'a>(records: impl IntoIterator<Item = &'a TierRecord>) -> Option<&'a TierRecord> {
+    let costs = records.into_iter().filter_map(|it| Some((it, it.cost()?)));
+    let cheapest = costs.min_by(|a, b| a.1.total_cmp(&b.1));
+    cheapest.map(|(record, _)| record)
 }
 
 /// What is known of one device, type and size.
@@ -157,57 +250,76 @@ pub struct Verdict {
     #[serde(flatten)]
     pub key: TierKey,
     pub tier: ConvolutionTier,
+    #[serde(default)]
+    pub way: MiopenWay,
+    /// When it was found or last changed, in seconds of the Unix epoch; earlier versions did not say.
+    #[serde(default)]
+    pub since_secs: u64,
     /// Of every tier that was probed.
     pub records: Vec<TierRecord>,
 }
 
 impl Verdict {
-    /// The fastest tier that is right, of what a probe found.
-    pub fn of_probe(key: TierKey, ends: Vec<(ConvolutionTier, TierEnd)>) -> Self {
-        let records = ends.into_iter().map(|(tier, probe)| TierRecord {
-            tier,
-            attempts: 1,
-            successes: u64::from(matches!(probe, TierEnd::Right { .. })),
-            probe,
-        });
+    /// The fastest tier that is right, of what a probe found at `since_secs`.
+    pub fn of_probe(key: TierKey, records: Vec<TierRecord>, since_secs: u64) -> Self {
         let mut verdict = Self {
             key,
             tier: ConvolutionTier::Cpu,
-            records: records.collect(),
+            way: MiopenWay::default(),
+            since_secs,
+            records,
         };
         verdict.choose();
         verdict
     }
 
     fn choose(&mut self) {
-        let right = self.records.iter().filter_map(|record| match record.probe {
-            TierEnd::Right { secs, .. } => Some((record.tier, secs)),
-            _ => None,
-        });
-        let fastest = right.min_by(|a, b| a.1.total_cmp(&b.1));
-        self.tier = fastest.map_or(ConvolutionTier::Cpu, |(tier, _)| tier);
+        let chosen = best(&self.records).map(|record| (record.tier, record.way));
+        (self.tier, self.way) =
+            chosen.unwrap_or_else(|| (ConvolutionTier::Cpu, MiopenWay::default()));
+    }
+
+    /// The best way of one tier; `None` where it is not right in any.
+    pub fn way_of(&self, tier: ConvolutionTier) -> Option<MiopenWay> {
+        let records = self.records.iter().filter(|record| record.tier == tier);
+        best(records).map(|record| record.way)
+    }
+
+    /// Whether something failed, or took too long, so long ago that it is worth another try.
+    pub fn is_due(&self, now_secs: u64) -> bool {
+        // The other ways are a gain that can wait for other versions.
+        let is_first = |record: &TierRecord| record.way == MiopenWay::default();
+        let has_failed = |record: &TierRecord| {
+            let has = matches!(
+                record.probe,
+                TierEnd::Failed { .. } | TierEnd::TimedOut { .. }
+            );
+            has && is_first(record)
+        };
+        // A clock that was set back tells nothing.
+        let is_old = now_secs.abs_diff(self.since_secs) >= PATIENCE_SECS;
+        is_old && self.records.iter().any(has_failed)
+    }
+
+    fn record(&mut self, tier: ConvolutionTier, way: MiopenWay) -> Option<&mut TierRecord> {
+        let mut records = self.records.iter_mut();
+        records.find(|record| (record.tier, record.way) == (tier, way))
     }
 
     /// A stage hung or crashed with a tier that its probe found right: the next best from here on.
-    pub fn give_up(&mut self, tier: ConvolutionTier, reason: &str) {
-        let mut records = self.records.iter_mut();
-        if let Some(record) = records.find(|record| record.tier == tier) {
+    pub fn give_up(&mut self, tier: ConvolutionTier, way: MiopenWay, reason: &str, now_secs: u64) {
+        if let Some(record) = self.record(tier, way) {
             record.probe = TierEnd::Failed {
                 reason: reason.to_owned(),
             };
         }
+        self.since_secs = now_secs;
         self.choose();
     }
 
-    pub fn is_right(&self, tier: ConvolutionTier) -> bool {
-        let mut records = self.records.iter();
-        records.any(|record| record.tier == tier && matches!(record.probe, TierEnd::Right { .. }))
-    }
-
     /// A stage ran with one of the tiers.
-    pub fn count(&mut self, tier: ConvolutionTier, has_worked: bool) {
-        let mut records = self.records.iter_mut();
-        if let Some(record) = records.find(|record| record.tier == tier) {
+    pub fn count(&mut self, tier: ConvolutionTier, way: MiopenWay, has_worked: bool) {
+        if let Some(record) = self.record(tier, way) {
             record.attempts += 1;
             record.successes += u64::from(has_worked);
         }
@@ -241,127 +353,4 @@ impl TierFile {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    fn key(shape: ShapeClass) -> TierKey {
-        TierKey {
-            device: "Radeon 8060S".to_owned(),
-            driver: "6.18.4".to_owned(),
-            libtorch: "2.11.0+rocm7.1".to_owned(),
-            dtype: "bf16".to_owned(),
-            shape,
-        }
-    }
-
-    fn right(secs: f64) -> TierEnd {
-        TierEnd::Right { secs, error: 1e-3 }
-    }
-
-    #[test]
-    fn the_fastest_tier_that_is_right_wins_and_the_cpu_where_none_is() {
-        let verdict = |ends: Vec<(ConvolutionTier, TierEnd)>| {
-            Verdict::of_probe(key(ShapeClass::Large), ends).tier
-        };
-        let [direct, no_miopen, frames] = ConvolutionTier::ON_DEVICE;
-        assert_eq!(
-            verdict(vec![
-                (direct, TierEnd::TimedOut { secs: 60.0 }),
-                (no_miopen, right(0.5)),
-                (frames, right(0.02)),
-            ]),
-            frames
-        );
-        let wrong = TierEnd::Wrong { error: 0.7 };
-        assert_eq!(
-            verdict(vec![(direct, wrong), (frames, right(f64::NAN))]),
-            frames
-        );
-        let failed = TierEnd::Failed {
-            reason: "no suitable algorithm".to_owned(),
-        };
-        assert_eq!(verdict(vec![(direct, failed)]), ConvolutionTier::Cpu);
-    }
-
-    #[test]
-    fn a_verdict_comes_back_from_disk_with_its_counts_and_only_for_its_own_key() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("cache/tiers.json");
-        let mut file = TierFile::load(&path);
-        assert_eq!(file, TierFile::default());
-        let ends = vec![(ConvolutionTier::Frames, right(0.02))];
-        file.put(Verdict::of_probe(key(ShapeClass::Small), ends.clone()));
-        file.put(Verdict::of_probe(key(ShapeClass::Small), ends));
-        let known = file.find(&key(ShapeClass::Small)).unwrap();
-        known.count(ConvolutionTier::Frames, true);
-        known.count(ConvolutionTier::Frames, false);
-        // Nobody probed it.
-        known.count(ConvolutionTier::Direct, true);
-        file.save(&path).unwrap();
-        let mut again = TierFile::load(&path);
-        assert_eq!(again, file);
-        assert_eq!(again.verdicts.len(), 1);
-        assert!(again.find(&key(ShapeClass::Large)).is_none());
-        let newer = TierKey {
-            driver: "6.19".to_owned(),
-            ..key(ShapeClass::Small)
-        };
-        assert!(again.find(&newer).is_none());
-        let record = &again.find(&key(ShapeClass::Small)).unwrap().records[0];
-        assert_eq!((record.attempts, record.successes), (3, 2));
-    }
-
-    #[test]
-    fn a_tier_that_a_stage_was_lost_with_gives_way_to_the_next_best() {
-        let [direct, no_miopen, frames] = ConvolutionTier::ON_DEVICE;
-        let ends = vec![
-            (direct, right(0.1)),
-            (no_miopen, right(0.3)),
-            (frames, right(0.2)),
-        ];
-        let mut verdict = Verdict::of_probe(key(ShapeClass::Large), ends);
-        let order = [direct, frames, no_miopen].map(|tier| {
-            assert!(verdict.is_right(tier));
-            let chosen = verdict.tier;
-            verdict.give_up(tier, "no progress for 600 s");
-            (chosen, tier)
-        });
-        assert!(order.iter().all(|(chosen, tier)| chosen == tier));
-        assert_eq!(verdict.tier, ConvolutionTier::Cpu);
-    }
-
-    #[test]
-    fn a_broken_file_counts_as_none() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tiers.json");
-        for text in ["", "{", "[]", r#"{"verdicts": [{"tier": "magic"}]}"#] {
-            fs::write(&path, text).unwrap();
-            assert_eq!(TierFile::load(&path), TierFile::default(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_line_of_the_probe_is_flat_json() {
-        let line = ProbeLine {
-            tier: ConvolutionTier::NoMiopen,
-            shape: ShapeClass::Small,
-            dtype: "bf16".to_owned(),
-            end: right(0.25),
-        };
-        let text = serde_json::to_string(&line).unwrap();
-        assert_eq!(
-            text,
-            r#"{"tier":"no_miopen","shape":"small","dtype":"bf16","end":"right","secs":0.25,"error":0.001}"#
-        );
-        assert_eq!(serde_json::from_str::<ProbeLine>(&text).unwrap(), line);
-    }
-
-    #[test]
-    fn what_fits_into_a_tile_of_512_pixels_is_small() {
-        assert_eq!(ShapeClass::of_pixels(512, 512), ShapeClass::Small);
-        assert_eq!(ShapeClass::of_pixels(832, 480), ShapeClass::Large);
-        assert_eq!(ShapeClass::of_pixels(u32::MAX, u32::MAX), ShapeClass::Large);
-    }
-}
+mod tests;

@@ -240,11 +240,11 @@ impl ZImageTransformerKeys {
     pub fn detect(has: impl Fn(&str) -> bool) -> Option<Self> {
         for prefix in PREFIXES {
             let is_there = |mark: &&str| has(&format!("{prefix}{mark}"));
-            if !PADS.iter().any(|mark| is_there(mark)) {
+            if !PADS.iter().any(is_there) {
                 continue;
             }
             for (marks, is_diffusers) in MARKS.iter().zip([false, true]) {
-                if marks.iter().any(|mark| is_there(mark)) {
+                if marks.iter().any(is_there) {
                     return Some(Self {
                         prefix,
                         is_diffusers,
@@ -327,7 +327,7 @@ pub fn schema(config: &ZImageTransformerConfig, keys: ZImageTransformerKeys) -> 
         for number in 0..count {
             let is_told = list != "context_refiner";
             let block = format!("{list}.{number}");
-            add_block(&mut schema, &block, config, is_told, keys.is_diffusers);
+            add_block(&mut schema, &block, config, keys, is_told);
         }
     }
     schema.modulation("final_layer.adaLN_modulation.1", dim, told);
@@ -340,8 +340,8 @@ fn add_block(
     schema: &mut Schema,
     block: &str,
     config: &ZImageTransformerConfig,
+    keys: ZImageTransformerKeys,
     is_told: bool,
-    is_split: bool,
 ) {
     let (dim, wide) = (config.dim, config.ffn_dim());
     let name = |part: &str| format!("{block}.{part}");
@@ -353,7 +353,7 @@ fn add_block(
     let mut matrix = |part: &str, output: i64, input: i64| {
         schema.add(format!("{block}.{part}.weight"), &[output, input], role);
     };
-    if is_split {
+    if keys.is_diffusers {
         for part in ["q", "k", "v"] {
             matrix(&format!("attention.qkv.{part}"), dim, dim);
         }

@@ -134,6 +134,11 @@ impl Runtime {
         version_of(&self.lib)
     }
 
+    /// The ROCm that it was built for, as far as it says so: 7, 14.
+    pub fn rocm(&self) -> Option<(u32, u32)> {
+        rocm_of(&self.version()?)
+    }
+
     /// `cpu`, `cuda` or `rocm`, by which GPU half lies in the folder.
     pub fn kind(&self) -> &'static str {
         kind_of(&self.lib)

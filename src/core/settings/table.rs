@@ -383,7 +383,7 @@ pub const SECTIONS: &[Section] = &[
             Setting {
                 key: "runtime.convolution",
                 name: "Convolutions",
-                explanation: "How the VAEs of clips run. Automatic: the fastest way that works, which is tried out once on AMD GPUs",
+                explanation: "How VAEs run. Automatic: the fastest way that works, which is tried out once on AMD GPUs",
                 written: "",
                 control: Control::Choice(ConvolutionChoice::CHOICES),
             },

@@ -1,7 +1,8 @@
-//! `safelight-engine probe`: whether the tiers of convolutions over time work on a device, and how fast each is.
+//! `safelight-engine probe`: whether the tiers of convolutions work on a device, and how fast each is.
 //!
-//! One JSON object a tier and size, written as soon as it is known: a vendor's library may hang in the next one, so
-//! that the worker runs each tier in a process of its own and ends it after a while. Remembers and chooses nothing.
+//! One JSON object when a tier and size has run once, which may compile and search for long, and one that says how it
+//! went, each written as soon as it is known: a vendor's library may hang in the next one, so that the worker runs each
+//! tier in a process of its own and ends it after a while. Remembers and chooses nothing.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +10,7 @@ use std::time::Instant;
 
 use safelight_core::job::DeviceChoice;
 use safelight_core::memory::tiers::{
-    AttentionChoice, ConvolutionTier, ProbeLine, ShapeClass, TierEnd,
+    AttentionChoice, ConvolutionTier, Convolutions, ProbeLine, ShapeClass, TierEnd, WARM_LINE,
 };
 use tch::{Device, Kind};
 
@@ -19,7 +20,7 @@ use crate::process::ProcessError;
 use crate::runtime::{self, Runtime};
 use crate::vae::{Trial, TrialLayer};
 
-/// Timed runs of a layer behind one that is not: the first may search for algorithms.
+/// Timed runs of a layer, behind one of all layers that is not.
 const RUNS: usize = 3;
 
 const KINDS: [Kind; 3] = [Kind::BFloat16, Kind::Half, Kind::Float];
@@ -29,17 +30,20 @@ pub struct ProbeArguments {
     pub device: DeviceChoice,
     pub tiers: Vec<ConvolutionTier>,
     pub shapes: Vec<ShapeClass>,
+    pub convolutions: Vec<Convolutions>,
     /// bf16 on a GPU and f32 on the CPU where it is absent.
     pub kind: Option<Kind>,
 }
 
 impl ProbeArguments {
-    /// `[--device DEVICE] [--tier TIER] [--shape small|large] [--dtype bf16|f16|f32] [--json]`
+    /// `[--device DEVICE] [--tier TIER] [--shape small|large] [--convolutions pictures|clips] [--dtype bf16|f16|f32]
+    /// [--json]`
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, ProcessError> {
         let mut parsed = Self {
             device: DeviceChoice::Auto,
             tiers: ConvolutionTier::ON_DEVICE.to_vec(),
             shapes: ShapeClass::ALL.to_vec(),
+            convolutions: Convolutions::ALL.to_vec(),
             kind: None,
         };
         let mut arguments = arguments.into_iter();
@@ -65,13 +69,16 @@ impl ProbeArguments {
                 "--shape" => value()
                     .and_then(|text| one_of("shape", ShapeClass::ALL, ShapeClass::name, &text))
                     .map(|shape| parsed.shapes = vec![shape]),
+                "--convolutions" => value()
+                    .and_then(|text| one_of("kind", Convolutions::ALL, Convolutions::name, &text))
+                    .map(|convolutions| parsed.convolutions = vec![convolutions]),
                 "--dtype" => value()
                     .and_then(|text| one_of("dtype", KINDS, dtype_name, &text))
                     .map(|kind| parsed.kind = Some(kind)),
                 // There is no other form.
                 "--json" => Ok(()),
                 other => Err(format!(
-                    "expected --device, --tier, --shape, --dtype or --json, found {other:?}"
+                    "expected --device, --tier, --shape, --convolutions, --dtype or --json, found {other:?}"
                 )),
             };
             read.map_err(ProcessError::Arguments)?;
@@ -101,9 +108,16 @@ pub fn run(arguments: &ProbeArguments, out: &mut dyn Write) -> Result<bool, Proc
     });
     let _no_grad = tch::no_grad_guard();
     let mut all_well = true;
-    for &tier in &arguments.tiers {
-        for &shape in &arguments.shapes {
-            let probed = catch_unwind(AssertUnwindSafe(|| probe(tier, shape, kind, device)));
+    for &convolutions in &arguments.convolutions {
+        let tiers = arguments.tiers.iter();
+        let tiers = tiers.filter(|tier| convolutions.tiers().contains(tier));
+        for (&tier, &shape) in
+            tiers.flat_map(|tier| arguments.shapes.iter().map(move |it| (tier, it)))
+        {
+            let layers = TrialLayer::of_class(convolutions, shape);
+            let probed = catch_unwind(AssertUnwindSafe(|| {
+                probe(tier, layers, (kind, device), out)
+            }));
             let probed =
                 probed.unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())));
             runtime::empty_cache(device);
@@ -114,6 +128,7 @@ pub fn run(arguments: &ProbeArguments, out: &mut dyn Write) -> Result<bool, Proc
             let line = ProbeLine {
                 tier,
                 shape,
+                convolutions,
                 dtype: dtype_name(kind).to_owned(),
                 end,
             };
@@ -125,25 +140,35 @@ pub fn run(arguments: &ProbeArguments, out: &mut dyn Write) -> Result<bool, Proc
     Ok(all_well)
 }
 
-/// All layers of a class: their fastest times together, and the worst error.
+/// All of `layers`: their fastest times together, and the worst error.
 fn probe(
     tier: ConvolutionTier,
-    shape: ShapeClass,
-    kind: Kind,
-    device: Device,
+    layers: &[TrialLayer],
+    (kind, device): (Kind, Device),
+    out: &mut dyn Write,
 ) -> Result<TierEnd, EngineError> {
     let _ways = runtime::enter_ways(device, tier, AttentionChoice::Auto);
+    let trials = || {
+        layers.iter().map(|layer| {
+            // On the CPU nobody waits for a verdict; it only has to be right.
+            let layer = if device == Device::Cpu {
+                layer.small().small()
+            } else {
+                *layer
+            };
+            Trial::new(layer, kind, device)
+        })
+    };
     let [mut secs, mut error] = [0.0; 2];
-    for layer in TrialLayer::of_class(shape) {
-        // On the CPU nobody waits for a verdict; it only has to be right.
-        let layer = if device == Device::Cpu {
-            layer.small().small()
-        } else {
-            *layer
-        };
-        let trial = Trial::new(layer, kind, device)?;
+    for trial in trials() {
+        let trial = trial?;
+        error = f64::max(error, trial.error(&trial.layer(tier)()));
+    }
+    // Nobody who listens no more waits for an answer.
+    writeln!(out, "{WARM_LINE}").and_then(|()| out.flush()).ok();
+    for trial in trials() {
+        let trial = trial?;
         let ready = trial.layer(tier);
-        error = f64::max(error, trial.error(&ready()));
         let mut least = f64::INFINITY;
         for _ in 0..RUNS {
             let started = Instant::now();
@@ -189,11 +214,16 @@ mod tests {
         let mut out = Vec::new();
         assert!(run(&arguments, &mut out).unwrap());
         let text = String::from_utf8(out).unwrap();
+        let is_warm = |line: &&str| *line == WARM_LINE;
+        // Each time before the answer.
+        assert!(text.lines().step_by(2).all(|line| is_warm(&line)), "{text}");
         let lines: Vec<ProbeLine> = text
             .lines()
+            .filter(|line| !is_warm(line))
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        assert_eq!(lines.len(), 6);
+        // Three tiers of clips and two of pictures.
+        assert_eq!(lines.len(), 10);
         for line in &lines {
             let TierEnd::Right { secs, error } = line.end else {
                 panic!("{line:?}");
@@ -202,14 +232,20 @@ mod tests {
         }
         let first = (lines[0].tier, lines[0].shape);
         assert_eq!(first, (ConvolutionTier::Direct, ShapeClass::Small));
+        let of_pictures = lines.iter().map(|line| line.convolutions);
+        let of_pictures = of_pictures.filter(|it| *it == Convolutions::Pictures);
+        assert_eq!(of_pictures.count(), 4);
     }
 
     #[test]
     fn one_tier_of_one_size_in_one_type_can_be_asked_for() {
-        let arguments = parse("--device cpu --tier frames --shape small --dtype bf16").unwrap();
+        let arguments =
+            parse("--device cpu --tier frames --shape small --convolutions clips --dtype bf16")
+                .unwrap();
         let mut out = Vec::new();
         assert!(run(&arguments, &mut out).unwrap());
-        let line: ProbeLine = serde_json::from_slice(&out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let line: ProbeLine = serde_json::from_str(text.lines().last().unwrap()).unwrap();
         assert_eq!(
             (line.tier, line.shape),
             (ConvolutionTier::Frames, ShapeClass::Small)
@@ -218,6 +254,7 @@ mod tests {
         for (line, part) in [
             ("--tier cpu", "expected a tier"),
             ("--shape huge", "expected a shape"),
+            ("--convolutions all", "expected a kind"),
             ("--dtype q4", "expected a dtype"),
             ("--device", "expected a value after --device"),
             ("all", "found \"all\""),

@@ -109,6 +109,10 @@ impl Hooks for StageHooks<'_> {
         self.step(self.num_frames.get() as usize, total as usize);
     }
 
+    fn frames_begin_again(&self) {
+        self.num_frames.set(0);
+    }
+
     fn checkpoint(&self, state: DenoiseState) {
         let path = self.context.checkpoint_file();
         if let Err(err) = state.save(&path) {

@@ -113,13 +113,15 @@ fn a_fault_with_a_number_strikes_in_the_middle_of_its_stage() {
 
 #[test]
 fn a_probe_answers_one_line_for_a_tier_and_ends() {
-    let arguments = "probe --json --device cpu --tier frames --shape large --dtype f32";
+    let arguments =
+        "probe --json --device cpu --tier frames --shape large --convolutions clips --dtype f32";
     let probe = Command::new(env!("CARGO_BIN_EXE_safelight-engine"))
         .args(arguments.split(' '))
         .output()
         .unwrap();
     assert!(probe.status.success(), "{probe:?}");
-    let line: ProbeLine = serde_json::from_slice(&probe.stdout).unwrap();
+    let answer = probe.stdout.split(|byte| *byte == b'\n').nth(1).unwrap();
+    let line: ProbeLine = serde_json::from_slice(answer).unwrap();
     assert_eq!(line.tier, ConvolutionTier::Frames);
     assert_eq!(line.shape, ShapeClass::Large);
     assert!(matches!(line.end, TierEnd::Right { .. }), "{line:?}");

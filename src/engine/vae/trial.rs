@@ -1,10 +1,10 @@
-//! One layer of an autoencoder for clips, computed by any tier: what a probe and a benchmark of tiers run.
+//! One layer of an autoencoder, computed by any tier: what a probe and a benchmark of tiers run.
 //!
 //! Measures no time and chooses no tier.
 
 use std::ops::Range;
 
-use safelight_core::memory::tiers::{ConvolutionTier, ShapeClass};
+use safelight_core::memory::tiers::{ConvolutionTier, Convolutions, ShapeClass};
 use tch::{Device, Kind, Tensor};
 
 use super::causal::{CausalConv3d, ConvForm};
@@ -13,24 +13,32 @@ use crate::weights::{Weights, WeightsError};
 /// Rows of the result that are compared at a time: all of them would keep a CPU busy for many seconds.
 const COMPARED_ROWS: i64 = 8;
 
-/// A convolution of 3 × 3 × 3 that gives as many channels as it takes.
+/// A convolution of 3 × 3, and as many taps in time, that gives as many channels as it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialLayer {
     pub name: &'static str,
     pub channels: i64,
-    /// New ones, behind two remembered ones.
+    /// 3, and 1 in what knows pictures alone.
+    pub taps: i64,
+    /// New ones, behind as many remembered ones as there are more taps than one.
     pub frames: i64,
     pub height: i64,
     pub width: i64,
 }
 
-/// The first and the last level of Wan 2.1's decoder at 256 × 256 and at 832 × 480.
-pub const TRIAL_LAYERS: [TrialLayer; 5] = [
+/// The first and the last level of a decoder for clips at 256 × 256 and at 832 × 480, then those of one for pictures: in
+/// tiles of 512 × 512, and in the bands that it makes of 1024 × 1024.
+pub const TRIAL_LAYERS: [TrialLayer; 10] = [
     TrialLayer::new("conv_c384_1f_32x32", 384, 1, [32, 32]),
     TrialLayer::new("conv_c96_4f_256x256", 96, 4, [256, 256]),
     TrialLayer::new("conv_c384_1f_60x104", 384, 1, [60, 104]),
     TrialLayer::new("conv_c192_4f_240x416", 192, 4, [240, 416]),
     TrialLayer::new("conv_c96_4f_480x832", 96, 4, [480, 832]),
+    TrialLayer::of_picture("conv_c512_64x64", 512, [64, 64]),
+    TrialLayer::of_picture("conv_c128_512x512", 128, [512, 512]),
+    TrialLayer::of_picture("conv_c512_128x128", 512, [128, 128]),
+    TrialLayer::of_picture("conv_c256_512x512", 256, [512, 512]),
+    TrialLayer::of_picture("conv_c128_512x1024", 128, [512, 1024]),
 ];
 
 impl TrialLayer {
@@ -38,17 +46,27 @@ impl TrialLayer {
         Self {
             name,
             channels,
+            taps: 3,
             frames,
             height: size[0],
             width: size[1],
         }
     }
 
+    const fn of_picture(name: &'static str, channels: i64, size: [i64; 2]) -> Self {
+        Self {
+            taps: 1,
+            ..Self::new(name, channels, 1, size)
+        }
+    }
+
     /// Those that stand for a class.
-    pub fn of_class(class: ShapeClass) -> &'static [Self] {
-        match class {
-            ShapeClass::Small => &TRIAL_LAYERS[..2],
-            ShapeClass::Large => &TRIAL_LAYERS[2..],
+    pub fn of_class(convolutions: Convolutions, class: ShapeClass) -> &'static [Self] {
+        match (convolutions, class) {
+            (Convolutions::Clips, ShapeClass::Small) => &TRIAL_LAYERS[..2],
+            (Convolutions::Clips, ShapeClass::Large) => &TRIAL_LAYERS[2..5],
+            (Convolutions::Pictures, ShapeClass::Small) => &TRIAL_LAYERS[5..7],
+            (Convolutions::Pictures, ShapeClass::Large) => &TRIAL_LAYERS[7..],
         }
     }
 
@@ -66,9 +84,9 @@ impl TrialLayer {
 /// A layer with weights and frames, the same in every run.
 #[derive(Debug)]
 pub struct Trial {
-    /// `(frames + 2, H, W, C)`
+    /// `(frames + taps - 1, H, W, C)`
     xs: Tensor,
-    /// `(C, C, 3, 3, 3)`
+    /// `(C, C, taps, 3, 3)`
     weight: Tensor,
     bias: Tensor,
 }
@@ -76,13 +94,13 @@ pub struct Trial {
 impl Trial {
     pub fn new(layer: TrialLayer, kind: Kind, device: Device) -> Result<Self, WeightsError> {
         let w = Weights::random(kind, device);
-        let channels = layer.channels;
+        let (channels, taps) = (layer.channels, layer.taps);
         Ok(Self {
             xs: w.tensor(
                 "frames",
-                &[layer.frames + 2, layer.height, layer.width, channels],
+                &[layer.frames + taps - 1, layer.height, layer.width, channels],
             )?,
-            weight: w.tensor("weight", &[channels, channels, 3, 3, 3])?,
+            weight: w.tensor("weight", &[channels, channels, taps, 3, 3])?,
             bias: w.tensor("bias", &[channels])?,
         })
     }
@@ -90,7 +108,11 @@ impl Trial {
     /// The layer as a network of this tier would have it, ready to run -> `(frames, H, W, C)`. For
     /// [`ConvolutionTier::NoMiopen`] the caller throws the switch.
     pub fn layer(&self, tier: ConvolutionTier) -> impl Fn() -> Tensor {
-        let form = ConvForm::of_tier(tier);
+        let form = if self.weight.size()[2] == 1 {
+            ConvForm::Pictures
+        } else {
+            ConvForm::of_tier(tier)
+        };
         let conv = CausalConv3d::of_tensors(&self.weight, self.bias.shallow_clone(), form);
         move || conv.convolve(&self.xs, 1)
     }
@@ -163,13 +185,17 @@ mod tests {
 
     #[test]
     fn each_class_has_layers_of_its_own_sizes() {
-        for class in ShapeClass::ALL {
-            let layers = TrialLayer::of_class(class);
-            assert!(!layers.is_empty());
-            for layer in layers.iter().filter(|layer| layer.channels == 96) {
-                let found = ShapeClass::of_pixels(layer.width as u32, layer.height as u32);
+        let all = ShapeClass::ALL.map(|class| {
+            Convolutions::ALL.map(|convolutions| {
+                let layers = TrialLayer::of_class(convolutions, class);
+                let last = layers.last().unwrap();
+                let found = ShapeClass::of_pixels(last.width as u32, last.height as u32);
                 assert_eq!(found, class);
-            }
-        }
+                let is_clips = convolutions == Convolutions::Clips;
+                assert!(layers.iter().all(|it| (it.taps > 1) == is_clips));
+                layers.len()
+            })
+        });
+        assert_eq!(all.as_flattened().iter().sum::<usize>(), TRIAL_LAYERS.len());
     }
 }

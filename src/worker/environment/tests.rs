@@ -8,6 +8,7 @@ fn target(kind: &'static str, class: DeviceClass, gfx: &[&str]) -> EngineTarget 
         class,
         gfx: gfx.iter().map(ToString::to_string).collect(),
         rocm_order: None,
+        miopen: MiopenWay::default(),
     }
 }
 
@@ -44,13 +45,14 @@ fn each_class_gets_its_own_variables_and_the_allocator_none() {
     };
     let rocm = [
         "GOMP_SPINCOUNT",
-        "MIOPEN_FIND_MODE",
+        MIOPEN_FIND_MODE,
+        MIOPEN_LAYOUT,
         "TORCH_BLAS_PREFER_HIPBLASLT",
         "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL",
     ];
     assert_eq!(names(&halo()), rocm);
     let navi = target("rocm", DeviceClass::Discrete, &["gfx1100"]);
-    assert_eq!(names(&navi), [rocm[0], rocm[1], rocm[3]]);
+    assert_eq!(names(&navi), [rocm[0], rocm[1], rocm[2], rocm[4]]);
     let nvidia = target("cuda", DeviceClass::Discrete, &[]);
     assert_eq!(names(&nvidia), [rocm[0]]);
     assert_eq!(names(&target("cpu", DeviceClass::Cpu, &[])), [rocm[0]]);
@@ -119,6 +121,45 @@ fn a_search_for_convolutions_that_a_shell_asked_for_gives_way_and_the_settings_d
     assert_eq!(all("MIOPEN_FIND_MODE"), Some(set("1", Origin::Settings)));
     assert_eq!(all("GOMP_SPINCOUNT"), Some((None, Origin::Settings)));
     assert_eq!(all("MINE"), Some(set("yes", Origin::Settings)));
+}
+
+#[test]
+fn the_layout_of_convolutions_is_the_safe_one_on_amd_unless_the_user_set_another() {
+    let mut settings = RuntimeSettings::default();
+    let ours = Some(set("0", Origin::Safelight));
+    assert_eq!(of(&halo(), &settings, &[], MIOPEN_LAYOUT), ours);
+    // Passed on as it is.
+    let shell = [(MIOPEN_LAYOUT, "1")];
+    assert_eq!(of(&halo(), &settings, &shell, MIOPEN_LAYOUT), None);
+    let said = settings
+        .environment
+        .insert(MIOPEN_LAYOUT.to_owned(), "1".to_owned());
+    assert_eq!(said, None);
+    let theirs = Some(set("1", Origin::Settings));
+    assert_eq!(of(&halo(), &settings, &[], MIOPEN_LAYOUT), theirs);
+    let nvidia = target("cuda", DeviceClass::Discrete, &[]);
+    let plain = RuntimeSettings::default();
+    assert_eq!(of(&nvidia, &plain, &[], MIOPEN_LAYOUT), None);
+}
+
+#[test]
+fn what_a_probe_found_of_miopen_reaches_the_engine_unless_the_settings_say_otherwise() {
+    let mut settings = RuntimeSettings::default();
+    let found = EngineTarget {
+        miopen: MiopenWay::SearchingInnermost,
+        ..halo()
+    };
+    let shell = [(MIOPEN_FIND_MODE, "1")];
+    let searches = of(&found, &settings, &shell, MIOPEN_FIND_MODE);
+    assert_eq!(searches, Some((None, Origin::Safelight)));
+    let layout = of(&found, &settings, &[], MIOPEN_LAYOUT);
+    assert_eq!(layout, Some(set("1", Origin::Safelight)));
+    let said = settings
+        .environment
+        .insert(MIOPEN_FIND_MODE.to_owned(), "3".to_owned());
+    assert_eq!(said, None);
+    let searches = of(&found, &settings, &shell, MIOPEN_FIND_MODE);
+    assert_eq!(searches, Some(set("3", Origin::Settings)));
 }
 
 #[test]

@@ -37,6 +37,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     guidance_is_cfg: false,
     token_limit: |guidance| Some(text_tokens(guidance)),
     time_convolutions: TimeConvolutions::None,
+    vae_in_f16: false,
     trained_sizes: &[],
     recipe,
     text_readers: |spec| {

@@ -51,6 +51,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     guidance_is_cfg: false,
     token_limit: |_| None,
     time_convolutions: TimeConvolutions::FrameByFrame,
+    vae_in_f16: true,
     trained_sizes: &TRAINED_SIZES,
     recipe,
     text_readers: |spec| {

@@ -30,6 +30,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     guidance_is_cfg: true,
     token_limit: |_| None,
     time_convolutions: TimeConvolutions::Fastest,
+    vae_in_f16: false,
     trained_sizes: &[],
     recipe,
     text_readers: |spec| {

@@ -36,6 +36,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     guidance_is_cfg: true,
     token_limit: |_| None,
     time_convolutions: TimeConvolutions::None,
+    vae_in_f16: false,
     trained_sizes: &[],
     recipe,
     text_readers: |spec| {

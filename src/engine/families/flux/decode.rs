@@ -5,7 +5,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::EngineError;
 use crate::fault::Site;
-use crate::pixels::{check_numbers, rgb8_from_pixels};
+use crate::pixels::{checked_rgb8, rgb8_from_pixels};
 use crate::stages::pictures::KeptPixels;
 use crate::vae::{Bands, KlVaeDecoder, KlWay, kl};
 use crate::work::Work;
@@ -37,8 +37,7 @@ pub(crate) fn decode(
         let way = way(&one, config.spatial_factor(), work);
         let pixels = decoder.decode(&one, way, &work.cancelled(Site::VaeDecode));
         let pixels = pixels.ok_or(EngineError::Cancelled)?;
-        check_numbers(&pixels)?;
-        let made = rgb8_from_pixels(&pixels.unsqueeze(2));
+        let made = checked_rgb8(&pixels.unsqueeze(2))?;
         match kept {
             Some(kept) => work.hooks.frames(&kept.over(&made)),
             None => work.hooks.frames(&made),

@@ -5,7 +5,7 @@
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
 //! 2. [`encode_image`]: a given picture and a mask of it to [`GivenImage`],
 //! 3. [`denoise()`]: noise to latents, of which [`sample()`] is the part behind files,
-//! 4. [`decode()`]: latents to pictures.
+//! 4. `decode`: latents to pictures.
 //!
 //! The reference is `FluxPipeline`, `FluxImg2ImgPipeline`, `FluxInpaintPipeline`, `FluxFillPipeline` and
 //! `FluxKontextPipeline` of diffusers 0.42.1.

@@ -70,5 +70,5 @@ pub(crate) fn decode_stage(context: &StageContext<'_>) -> Done {
         KeptPixels::of(&picture.resized(request)?, &mask)
     });
     let kept = kept.transpose()?;
-    context.part(|work| flux::decode(&latents, kept.as_ref(), work))
+    context.part(|work| work.decoded(|work| flux::decode(&latents, kept.as_ref(), work)))
 }

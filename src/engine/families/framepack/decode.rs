@@ -2,6 +2,8 @@
 //!
 //! Frames go out as they are decoded. Keeps of them only where the next section will join.
 
+use std::cell::Cell;
+
 use safelight_core::job::{SectionOrder, Sections};
 use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
@@ -12,7 +14,7 @@ use crate::error::EngineError;
 use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::memory::Lent;
-use crate::pixels::{check_numbers, rgb8_from_pixels};
+use crate::pixels::{checked_rgb8, rgb8_from_pixels};
 use crate::place::Placement;
 use crate::vae::{HunyuanVaeDecoder, Tiling, hunyuan};
 use crate::work::Work;
@@ -51,6 +53,7 @@ pub fn decode(
         lead: latents.lead,
         tiling: work.tiling(),
         hooks: work.hooks,
+        is_sound: Cell::new(true),
     };
     let capture = &mut *work.capture;
     let before = match (section.checked_sub(1), &latents.overlap) {
@@ -69,18 +72,16 @@ pub fn decode(
     let mut join = Join::new(&sections, section, before);
     let mut recorded = Vec::new();
     let is_on = capture.is_on();
-    let mut sound = Ok(());
     job.each(section, latents.newest, capture, &mut |frames| {
-        if sound.is_ok() {
-            sound = check_numbers(&frames);
-        }
         if is_on {
             // A copy, as what comes is written to.
             recorded.push(frames.to_device(Device::Cpu).to_kind(Kind::Float).copy());
         }
-        job.hooks.frames(&rgb8_from_pixels(&join.pass(frames)));
+        match checked_rgb8(&join.pass(frames)) {
+            Ok(bytes) => job.hooks.frames(&bytes),
+            Err(_) => job.is_sound.set(false),
+        }
     })?;
-    sound?;
     if is_on {
         let output = Tensor::cat(&recorded, 2);
         capture.put(format!("vae.decode.{section}.output"), &output);
@@ -138,6 +139,8 @@ struct Job<'a> {
     lead: &'a Tensor,
     tiling: Option<Tiling>,
     hooks: &'a dyn Hooks,
+    /// Whether all pixels were numbers so far.
+    is_sound: Cell<bool>,
 }
 
 impl Job<'_> {
@@ -153,10 +156,13 @@ impl Job<'_> {
         let latents = decoded_latents(&self.sections, section, self.lead, &newest[0], before);
         let latents = hunyuan::denormalize(&self.config, &latents.to_kind(Kind::Float));
         capture.put(format!("vae.decode.{section}.input"), &latents);
-        let cancelled = || self.hooks.go_on(Site::VaeDecode).is_none();
+        let cancelled = || !self.is_sound.get() || self.hooks.go_on(Site::VaeDecode).is_none();
         let done = self
             .decoder
             .decode(&latents, self.tiling, &cancelled, frames);
+        if !self.is_sound.get() {
+            return Err(EngineError::InvalidPixels);
+        }
         done.ok_or(EngineError::Cancelled)
     }
 }

@@ -13,6 +13,7 @@ use crate::families::{Done, EngineFamily};
 use crate::stages::{StageContext, pictures};
 use crate::store;
 use crate::text::PromptEmbeds;
+use crate::work::Work;
 
 pub(crate) struct FramePack;
 
@@ -92,7 +93,8 @@ impl EngineFamily for FramePack {
             overlap: before,
             given,
         };
-        let kept = context.part(|work| framepack::decode(section, &latents, work))?;
+        let decode = |work: &mut Work<'_>| framepack::decode(section, &latents, work);
+        let kept = context.part(|work| work.decoded(decode))?;
         if let Err(err) = store::write_one(&overlap(section), "frames", &kept) {
             tracing::warn!("the frames for the next section could not be kept: {err}");
         }

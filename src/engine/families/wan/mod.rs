@@ -22,12 +22,14 @@ mod stages;
 mod text;
 mod transformer;
 
+use std::cell::Cell;
+
 use safelight_core::job::GenerateRequest;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::EngineError;
 use crate::fault::Site;
-use crate::pixels::{check_numbers, rgb8_from_pixels};
+use crate::pixels::{checked_rgb8, rgb8_from_pixels};
 use crate::vae::wan::denormalize;
 use crate::vae::{Tiling, WanVaeDecoder};
 use crate::work::Work;
@@ -63,29 +65,30 @@ pub fn decode(
     let Work { place, hooks, .. } = *work;
     let new = |w: &_| WanVaeDecoder::new(&config.vae, w);
     let decoder = work.decoder(&config.files.vae, new, WanVaeDecoder::unexpected_keys)?;
-    let (cancelled, tiling) = (
-        work.cancelled(Site::VaeDecode),
-        tiling(config, work.request),
-    );
+    let is_sound = Cell::new(true);
+    let is_cancelled = work.cancelled(Site::VaeDecode);
+    let cancelled = || !is_sound.get() || is_cancelled();
+    let tiling = tiling(config, work.request);
     let capture = &mut *work.capture;
     let latents = latents.to_device(place.device).to_kind(place.kind);
     let latents = denormalize(&config.vae, &latents);
     capture.put("vae.decode.0.input", &latents);
     let mut recorded = Vec::new();
     let recording = capture.is_on();
-    let mut sound = Ok(());
     let mut take = |pixels: Tensor| {
-        if sound.is_ok() {
-            sound = check_numbers(&pixels);
+        match checked_rgb8(&pixels) {
+            Ok(bytes) => hooks.frames(&bytes),
+            Err(_) => is_sound.set(false),
         }
-        hooks.frames(&rgb8_from_pixels(&pixels));
         if recording {
             recorded.push(pixels.to_device(Device::Cpu).to_kind(Kind::Float));
         }
     };
     let done = decoder.decode(&latents, tiling, &cancelled, &mut take);
+    if !is_sound.get() {
+        return Err(EngineError::InvalidPixels);
+    }
     done.ok_or(EngineError::Cancelled)?;
-    sound?;
     if recording {
         let pixels = Tensor::cat(&recorded, 2);
         capture.put("vae.decode.0.output", &pixels);

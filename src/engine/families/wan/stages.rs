@@ -79,7 +79,7 @@ impl EngineFamily for Wan {
     fn decode(&self, context: &StageContext<'_>) -> Done {
         let config = config(context)?;
         let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
-        context.part(|work| wan::decode(&config, &latents, work))
+        context.part(|work| work.decoded(|work| wan::decode(&config, &latents, work)))
     }
 }
 

@@ -51,7 +51,7 @@ pub fn denoise(
         Some(state) => state,
         None => job.start(&draws, &solver),
     };
-    job.record(&draws, &conditions, work.capture);
+    record(&draws, &conditions, work.capture);
 
     let new = |w: &_| ZImageTransformer::new(&config, w);
     let unexpected = ZImageTransformer::unexpected_keys;
@@ -130,12 +130,12 @@ impl Job<'_> {
             kept,
         }
     }
+}
 
-    fn record(&self, draws: &Draws, conditions: &Conditions, capture: &mut Capture) {
-        let number = usize::from(draws.posterior.is_some());
-        capture.put(format!("noise.{number}"), &draws.noise);
-        if let Some(kept) = &conditions.kept {
-            capture.put("mask", &kept.mask);
-        }
+fn record(draws: &Draws, conditions: &Conditions, capture: &mut Capture) {
+    let number = usize::from(draws.posterior.is_some());
+    capture.put(format!("noise.{number}"), &draws.noise);
+    if let Some(kept) = &conditions.kept {
+        capture.put("mask", &kept.mask);
     }
 }

@@ -1,12 +1,14 @@
 //! Attention in slices: the scores of some heads and rows at a time, so that memory stays bounded at any length.
 //!
-//! Scores and their softmax are in f32 whatever comes in. Slower than fused kernels by what the scores cost to write
+//! The softmax is in f32 whatever comes in, and so are the scores, but for AMD's GPUs whose libtorch cannot multiply
+//! halves to f32. Slower than fused kernels by what the scores cost to write
 //! and read; chooses nothing.
 
 use tch::{Device, Kind, Tensor};
 
 use super::Call;
 use crate::kernels;
+use crate::runtime::is_rocm;
 
 /// Bytes that scores, and what is made of them, may have at a time.
 pub(super) const BUDGET: usize = 256 << 20;
@@ -37,26 +39,37 @@ impl Slab {
 }
 
 /// How scores are made of queries and keys, and the result of scores and values.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Products {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Products {
     /// Halves multiplied to f32, and the softmax as halves in one pass.
     HalvesFused,
     /// Halves multiplied to f32.
     Halves,
+    /// Halves multiplied to halves, and the softmax in f32: products of f32 are five to forty times as slow on gfx1151.
+    Rounded,
     /// Everything made f32 first.
     Floats,
 }
 
 impl Products {
     fn of(call: &Call<'_>) -> Self {
-        let is_half = matches!(call.q.kind(), Kind::Half | Kind::BFloat16);
         let Device::Cuda(_) = call.q.device() else {
             return Self::Floats;
         };
         // libtorch for ROCm may lack these products.
-        let [one, two] = [call.q, call.k].map(|xs| xs.select(0, 0).narrow(1, 0, 1));
-        if !is_half || one.f_bmm_dtype(&two.transpose(1, 2), Kind::Float).is_err() {
+        let widens = || {
+            let [one, two] = [call.q, call.k].map(|xs| xs.select(0, 0).narrow(1, 0, 1));
+            one.f_bmm_dtype(&two.transpose(1, 2), Kind::Float).is_ok()
+        };
+        Self::on_gpu(call, widens, is_rocm())
+    }
+
+    /// `widens`: whether libtorch multiplies halves to f32 there.
+    pub(super) fn on_gpu(call: &Call<'_>, widens: impl FnOnce() -> bool, is_rocm: bool) -> Self {
+        if !matches!(call.q.kind(), Kind::Half | Kind::BFloat16) {
             Self::Floats
+        } else if !widens() {
+            if is_rocm { Self::Rounded } else { Self::Floats }
         } else if call.bias.is_some() {
             Self::Halves
         } else {
@@ -71,6 +84,8 @@ impl Products {
             Self::Halves => 4 + 2,
             // Where our own kernel is missing, libtorch makes two more copies.
             Self::HalvesFused => 4 + 4 + 4 + 2,
+            // And once more as a half.
+            Self::Rounded => 2 + 4 + 4 + 4 + 2,
         }
     }
 
@@ -78,14 +93,34 @@ impl Products {
     fn ready(self, xs: &Tensor) -> Tensor {
         match self {
             Self::Floats => xs.to_kind(Kind::Float),
-            Self::Halves | Self::HalvesFused => xs.shallow_clone(),
+            Self::Halves | Self::HalvesFused | Self::Rounded => xs.shallow_clone(),
         }
     }
 
-    /// `xs`: `(h, n, m)`, `ys`: `(h, m, o)` -> `(h, n, o)` in f32
+    /// How much of `factor` queries are multiplied with: for products in halves the largest power of two in it, which
+    /// costs no bit and keeps scores within f16.
+    fn early(self, factor: f64) -> f64 {
+        if self == Self::Rounded && factor > 0.0 {
+            factor.log2().floor().exp2()
+        } else {
+            1.0
+        }
+    }
+
+    /// The queries of a slice.
+    fn asking(self, xs: &Tensor, factor: f64) -> Tensor {
+        let xs = self.ready(xs);
+        if self == Self::Rounded {
+            xs * self.early(factor)
+        } else {
+            xs
+        }
+    }
+
+    /// `xs`: `(h, n, m)`, `ys`: `(h, m, o)` -> `(h, n, o)`, in f32 but for [`Rounded`](Self::Rounded)
     fn multiply(self, xs: &Tensor, ys: &Tensor) -> Tensor {
         match self {
-            Self::Floats => xs.bmm(ys),
+            Self::Floats | Self::Rounded => xs.bmm(ys),
             Self::Halves | Self::HalvesFused => xs
                 .f_bmm_dtype(ys, Kind::Float)
                 .unwrap_or_else(|err| panic!("{err}")),
@@ -96,6 +131,15 @@ impl Products {
 /// The same as libtorch's, with at most `budget` bytes beside the result and, for halves without products to f32, the
 /// keys and values of some heads in f32. A row whose scores are all minus infinity gives zeros.
 pub(super) fn sliced(call: &Call<'_>, budget: usize) -> Tensor {
+    sliced_by(call, budget, Products::of)
+}
+
+/// `products`: of a call that has something in it.
+pub(super) fn sliced_by(
+    call: &Call<'_>,
+    budget: usize,
+    products: impl FnOnce(&Call<'_>) -> Products,
+) -> Tensor {
     let Call { q, k, v, bias, .. } = *call;
     let (q_size, v_size) = (q.size(), v.size());
     let [batch, heads, len] = [0, 1, 2].map(|dim| q_size[dim]);
@@ -105,7 +149,7 @@ pub(super) fn sliced(call: &Call<'_>, budget: usize) -> Tensor {
     if out.numel() == 0 || keys == 0 {
         return out.zeros_like();
     }
-    let products = Products::of(call);
+    let products = products(call);
     let row_bytes = (keys as usize).saturating_mul(products.score_bytes());
     let slab = Slab::within(budget, heads, len, row_bytes);
     let bias = bias.map(|bias| bias.expand([batch, heads, len, keys], true));
@@ -120,7 +164,8 @@ pub(super) fn sliced(call: &Call<'_>, budget: usize) -> Tensor {
             while row < len {
                 let num_rows = slab.rows.min(len - row);
                 let rows = |xs: &Tensor| xs.narrow(1, row, num_rows);
-                let scores = products.multiply(&products.ready(&rows(&q)), &k.transpose(1, 2));
+                let asking = products.asking(&rows(&q), call.factor());
+                let scores = products.multiply(&asking, &k.transpose(1, 2));
                 let bias = bias.as_ref().map(|bias| rows(&part(bias)));
                 let ys = weighted(products, scores, bias.as_ref(), call, &v);
                 rows(&part(&out)).copy_(&ys);
@@ -132,7 +177,7 @@ pub(super) fn sliced(call: &Call<'_>, budget: usize) -> Tensor {
     out
 }
 
-/// The values by the softmax of the scores: `scores`: `(h, n, S)` in f32, `v`: `(h, S, E)` -> `(h, n, E)`
+/// The values by the softmax of the scores: `scores`: `(h, n, S)` as multiplied, `v`: `(h, S, E)` -> `(h, n, E)`
 fn weighted(
     products: Products,
     scores: Tensor,
@@ -141,13 +186,18 @@ fn weighted(
     v: &Tensor,
 ) -> Tensor {
     let mut scores = scores;
-    if products == Products::HalvesFused {
+    let factor = call.factor() / products.early(call.factor());
+    if products == Products::Rounded {
+        scores = scores.to_kind(Kind::Float);
+    }
+    let is_fused = products == Products::HalvesFused;
+    if is_fused || (products == Products::Rounded && bias.is_none()) {
         let size = scores.size();
         let flat = scores.view([-1, size[2]]);
-        let weights = kernels::softmax_to(&flat, call.factor(), call.q.kind());
+        let weights = kernels::softmax_to(&flat, factor, call.q.kind());
         return weights.view(size.as_slice()).bmm(v);
     }
-    drop(scores.g_mul_scalar_(call.factor()));
+    drop(scores.g_mul_scalar_(factor));
     if let Some(bias) = bias {
         if bias.kind() == Kind::Bool {
             drop(scores.masked_fill_(&bias.logical_not(), f64::NEG_INFINITY));
@@ -162,6 +212,10 @@ fn weighted(
     let sums = sums.clamp_min(f64::from(f32::MIN_POSITIVE));
     let weights = match products {
         Products::Floats => scores,
+        // Before the product: the sum of all values may be too large for a half.
+        Products::Rounded => {
+            return scores.g_div_(&sums).to_kind(call.q.kind()).bmm(v);
+        }
         Products::Halves | Products::HalvesFused => scores.to_kind(call.q.kind()),
     };
     products.multiply(&weights, v).g_div_(&sums)

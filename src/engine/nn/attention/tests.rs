@@ -4,7 +4,7 @@ use safelight_core::memory::tiers::{AttentionChoice, ConvolutionTier};
 use tch::{Device, Kind, Tensor};
 
 use super::choice::{Backend, FORCED, forget, is_whole, never_whole};
-use super::sliced::{BUDGET, Slab, sliced};
+use super::sliced::{BUDGET, Products, Slab, sliced, sliced_by};
 use super::{Call, attention, libtorch_backend, pixel_attention, pixels_are_sliced};
 use crate::closeness::distance;
 use crate::runtime::{enter_ways, memory_counts, memory_peaks, reset_peaks};
@@ -94,6 +94,76 @@ fn slices_of_halves_are_as_close_as_libtorchs_own() {
             distance(&libtorchs(&call), &expected),
         );
         assert!(own <= libtorch * 1.05, "{kind:?}: {own} against {libtorch}");
+    }
+}
+
+#[test]
+fn amds_gpus_multiply_halves_where_libtorch_gives_no_f32_for_them_and_others_do_as_before() {
+    for (kind, widens, is_rocm, expected) in [
+        (Kind::Half, false, true, Products::Rounded),
+        (Kind::BFloat16, false, true, Products::Rounded),
+        (Kind::Half, true, true, Products::HalvesFused),
+        (Kind::Float, false, true, Products::Floats),
+        (Kind::Half, false, false, Products::Floats),
+        (Kind::Half, true, false, Products::HalvesFused),
+    ] {
+        let xs = heads([1, 2, 3, 8], kind);
+        let call = Call {
+            q: &xs,
+            k: &xs,
+            v: &xs,
+            bias: None,
+            scale: None,
+        };
+        let found = Products::on_gpu(&call, || widens, is_rocm);
+        assert_eq!(found, expected, "{kind:?}, {widens}, {is_rocm}");
+    }
+}
+
+#[test]
+fn products_in_halves_are_nearly_as_close_as_libtorchs_own_with_and_without_bias() {
+    for kind in [Kind::BFloat16, Kind::Half] {
+        let [q, k, v] = [21, 50, 50].map(|len| heads([2, 4, len, 72], kind));
+        let bias = random(&[2, 1, 21, 50], kind);
+        for bias in [None, Some(&bias)] {
+            let call = Call {
+                q: &q,
+                k: &k,
+                v: &v,
+                bias,
+                scale: None,
+            };
+            let expected = by_definition(&call);
+            let found = sliced_by(&call, 3000, |_| Products::Rounded);
+            assert_eq!(found.kind(), kind);
+            let (own, libtorch) = (
+                distance(&found, &expected),
+                distance(&libtorchs(&call), &expected),
+            );
+            assert!(own <= libtorch * 3.0, "{kind:?}: {own} against {libtorch}");
+            // In other numbers than those of products in f32.
+            assert!(!found.equal(&sliced(&call, 3000)));
+        }
+    }
+}
+
+#[test]
+fn scores_and_sums_that_no_half_can_hold_are_no_trouble_in_halves() {
+    // A score of 60 × 60 × 128 before it is divided, and 300 values of 600 in a row.
+    let [q, k] =
+        [8, 300].map(|len| Tensor::full([1, 1, len, 128], 60.0, (Kind::Half, Device::Cpu)));
+    let v = Tensor::full([1, 1, 300, 128], 600.0, (Kind::Half, Device::Cpu));
+    let bias = Tensor::zeros([1, 1, 8, 300], (Kind::Half, Device::Cpu));
+    for bias in [None, Some(&bias)] {
+        let call = Call {
+            q: &q,
+            k: &k,
+            v: &v,
+            bias,
+            scale: None,
+        };
+        let found = sliced_by(&call, BUDGET, |_| Products::Rounded);
+        assert!(distance(&found, &by_definition(&call)) < 2e-3);
     }
 }
 

@@ -330,6 +330,27 @@ fn a_section_is_decoded_again_whatever_an_earlier_run_has_left() {
 }
 
 #[test]
+fn a_section_whose_numbers_are_too_large_for_halves_is_decoded_once_more_in_f32() {
+    let job = Job::changed("f1", |request| request["dtype"] = json!("f16"));
+    job.run(Stage::EncodeImage, 0);
+    let images = GivenImages::load(&job.result(Stage::EncodeImage, 0)).unwrap();
+    let mut size = images.lead(1).size();
+    size[2] = i64::from(job.sections().window);
+    let latents = Tensor::full(size, 1e6, (Kind::Float, Device::Cpu));
+    store::write_one(&job.result(Stage::Denoise, 0), "latents", &latents).unwrap();
+    let (done, sent) = job.try_run(Stage::Decode, 0, &CancelToken::default());
+    done.unwrap();
+    let [warning] = &sent.warnings[..] else {
+        panic!("expected one warning, found {:?}", sent.warnings);
+    };
+    assert!(warning.contains("once more in f32"), "{warning}");
+    let count = job.sections().decoded(0).num_frames;
+    let places = sent.frames.iter().map(|(at, ..)| *at);
+    let last: Vec<u32> = places.skip(sent.frames.len() - count as usize).collect();
+    assert_eq!(last, (0..count).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_section_goes_on_from_its_checkpoint_bit_for_bit() {
     for sampler in ["euler", "unipc_bh1"] {
         let job = Job::changed("f1", |request| {

@@ -13,7 +13,7 @@ use crate::job::{GenerateForm, Sampler};
 use crate::library::Companions;
 use crate::lora::{LoraFile, Origin};
 use crate::model::{CatalogError, Guidance, ImageRole, InputUse, ModelSpec};
-use crate::networks::{NetworkConfig, ZImageTransformerConfig};
+use crate::networks::{NetworkConfig as _, ZImageTransformerConfig};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::pipelines::write_json;
 use crate::tokens::TextReader;

@@ -182,3 +182,22 @@ fn a_shift_of_the_request_stands_in_the_place_of_the_models_own() {
         assert!(distance(&sigmas(variant, None), &expected) > 1e-2);
     }
 }
+
+#[test]
+fn a_picture_whose_numbers_are_too_large_for_halves_is_decoded_once_more_in_f32() {
+    let job = Job::new("dev", &json!({ "dtype": "f16" }), None, None);
+    let config = json_of("vae/kl/flux/config.json");
+    let (channels, levels) = (&config["latent_channels"], &config["block_out_channels"]);
+    let side = 32 >> (levels.as_array().unwrap().len() - 1);
+    let size = [1, channels.as_i64().unwrap(), side, side];
+    let latents = Tensor::full(size, 1e6, (Kind::Float, Device::Cpu));
+    let place = JobFolder::at(job.folder.path()).result(Stage::Denoise);
+    store::write_one(&place.unwrap(), "latents", &latents).unwrap();
+    let (done, told) = try_stage(&job.order(Stage::Decode, false), &|_, _| {});
+    done.unwrap();
+    assert_eq!(told.frames.len(), 1);
+    let [warning] = &told.warnings[..] else {
+        panic!("expected one warning, found {:?}", told.warnings);
+    };
+    assert!(warning.contains("once more in f32"), "{warning}");
+}

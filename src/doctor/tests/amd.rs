@@ -1,0 +1,48 @@
+//! The doctor on a Strix Halo: what is known to be wrong with its software, and who is on its memory.
+
+use super::*;
+use crate::telemetry::fake_tree::lay;
+
+#[test]
+fn a_rocm_that_crashes_this_chip_is_told_before_the_engine_is_tried() {
+    let case = strix_halo();
+    fs::write(
+        case.root.path().join("torch/build-version"),
+        "2.11.0+rocm7.1",
+    )
+    .unwrap();
+    let libtorch = &case.named("libtorch")[0];
+    assert_eq!(libtorch.status, Status::Warn);
+    assert!(libtorch.message.contains("ROCm 7.1 crashes on gfx1151"));
+}
+
+#[test]
+fn firmware_that_crashes_this_chip_and_who_holds_its_memory_are_told() {
+    let case = strix_halo();
+    let roots = &case.patient.machine.roots;
+    let wrong = |case: &Case| {
+        let mut checks = case.named("driver");
+        checks.retain(|check| check.message.contains("linux-firmware 20251125"));
+        checks.len()
+    };
+    assert_eq!(wrong(&case), 0);
+    lay(
+        &roots.var,
+        "lib/pacman/local/linux-firmware-20251125-1/desc",
+        "",
+    );
+    assert_eq!(wrong(&case), 1);
+    let holders = |case: &Case| {
+        let mut checks = case.named("gpu memory");
+        checks.retain(|check| check.message.starts_with("programs that hold"));
+        checks.pop().map(|check| check.message)
+    };
+    let library = case.root.path().join("torch/lib/libtorch_hip.so");
+    fs::write(library, b"").unwrap();
+    assert_eq!(holders(&case), None);
+    lay(&roots.proc, "70/comm", "python3\n");
+    let text = "drm-client-id:\t1\ndrm-pdev:\t0000:c4:00.0\ndrm-memory-gtt:\t3145728 KiB\n";
+    lay(&roots.proc, "70/fdinfo/3", text);
+    let told = holders(&case).unwrap();
+    assert!(told.ends_with("python3 (70) 3.0 GiB"), "{told}");
+}

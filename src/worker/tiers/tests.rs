@@ -1,0 +1,330 @@
+//! Which tier a stage gets of what probes say that hang, crash, are wrong, or take long to compile.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Instant;
+
+use safelight_core::families::{flux, framepack, wan};
+use safelight_core::memory::tiers::Convolutions;
+
+use super::*;
+use crate::worker::request_of_tests::request;
+
+fn key() -> TierKey {
+    TierKey {
+        device: "Radeon 8060S".to_owned(),
+        driver: "6.18.4".to_owned(),
+        libtorch: "2.11.0+rocm7.1".to_owned(),
+        dtype: "bf16".to_owned(),
+        shape: ShapeClass::Large,
+        convolutions: Convolutions::Clips,
+    }
+}
+
+/// An engine that answers to each tier as `cases` say: the branches of a shell's `case`.
+fn fake(folder: &Path, cases: &str) -> PathBuf {
+    let path = folder.join("engine");
+    // probe --json --device D --tier T --shape S --convolutions C --dtype K
+    let script = format!(
+        "#!/bin/sh\nc=${{10}}\nanswer() {{ echo \"{{\\\"tier\\\":\\\"$1\\\",\\\"shape\\\":\\\"$2\\\",\\\"convolutions\\\":\\\"$c\\\",\\\"dtype\\\":\\\"bf16\\\",$3}}\"; }}\n\
+         echo \"$@\" >> \"$(dirname \"$0\")/calls\"\ncase \"$6\" in\n{cases}\nesac\n"
+    );
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn order(engine: &Path) -> ProbeOrder {
+    ProbeOrder {
+        command: Command::new(engine),
+        driver: String::new(),
+        libtorch: String::new(),
+        others: Vec::new(),
+    }
+}
+
+/// Probes with such an engine: what it chose, what is remembered, and how long it took.
+fn probe(cases: &str) -> (Option<ConvolutionTier>, Vec<TierEnd>, Duration) {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = fake(folder.path(), cases);
+    let file = folder.path().join("tiers.json");
+    let mut tiers = Tiers::load(Some(file.clone()));
+    tiers.limits = short();
+    let began = Instant::now();
+    let device = DeviceChoice::Cuda(0);
+    tiers
+        .probe(&key(), device, &mut |_| Some(order(&engine)), &|| false)
+        .unwrap();
+    let took = began.elapsed();
+    let tier = tiers.tier(&key(), wan::FAMILY).map(|(tier, _)| tier);
+    let mut again = Tiers::load(Some(file));
+    let kept = again.tier(&key(), wan::FAMILY).map(|(tier, _)| tier);
+    assert_eq!(kept, tier);
+    let records = &again.known.find(&key()).unwrap().records;
+    let ends = records.iter().map(|record| record.probe.clone()).collect();
+    let calls = fs::read_to_string(folder.path().join("calls")).unwrap();
+    let first = calls.lines().next().unwrap();
+    assert_eq!(
+        first,
+        "probe --json --device cuda:0 --tier direct --shape large --convolutions clips --dtype bf16"
+    );
+    (tier, ends, took)
+}
+
+const QUICK: MiopenWay = MiopenWay::Quick;
+
+fn short() -> Limits {
+    let moment = Duration::from_millis(1500);
+    Limits {
+        warm: moment,
+        other: moment,
+        timed: moment,
+    }
+}
+
+const RIGHT: &str = r#"'"end":"right","secs":0.2,"error":0.001'"#;
+const FASTER: &str = r#"'"end":"right","secs":0.1,"error":0.001'"#;
+const FASTEST: &str = r#"'"end":"right","secs":0.05,"error":0.001'"#;
+const WRONG: &str = r#"'"end":"wrong","error":0.9'"#;
+
+#[test]
+fn a_tier_that_hangs_is_ended_and_the_fastest_of_the_others_is_taken() {
+    let (tier, ends, took) = probe(&format!(
+        "direct) sleep 60;;\nno_miopen) answer $6 $8 {RIGHT};;\nframes) answer $6 $8 {FASTER};;"
+    ));
+    assert_eq!(tier, Some(ConvolutionTier::Frames));
+    assert_eq!(ends[0], TierEnd::TimedOut { secs: 1.5 });
+    assert!(took < Duration::from_secs(20), "{took:?}");
+}
+
+#[test]
+fn a_tier_that_crashes_or_is_wrong_is_passed_over() {
+    let (tier, ends, _) = probe(&format!(
+        "direct) kill -SEGV $$;;\nno_miopen) answer $6 $8 {WRONG};;\nframes) answer $6 $8 {RIGHT};;"
+    ));
+    assert_eq!(tier, Some(ConvolutionTier::Frames));
+    let TierEnd::Failed { reason } = &ends[0] else {
+        panic!("{ends:?}");
+    };
+    assert!(reason.contains("signal 11"), "{reason}");
+    assert_eq!(ends[1], TierEnd::Wrong { error: 0.9 });
+}
+
+#[test]
+fn an_answer_counts_though_its_process_hangs_or_crashes_behind_it() {
+    let (tier, ends, _) = probe(&format!(
+        "direct) answer $6 $8 {FASTER}; sleep 60;;\nno_miopen) answer $6 $8 {RIGHT}; kill -SEGV $$;;\n\
+         frames) echo noise; answer frames small {FASTER};;"
+    ));
+    assert_eq!(tier, Some(ConvolutionTier::Direct));
+    assert!(matches!(ends[1], TierEnd::Right { .. }));
+    // Noise, and an answer to another question.
+    assert!(matches!(ends[2], TierEnd::Failed { .. }));
+}
+
+#[test]
+fn where_nothing_works_the_cpu_is_left_and_a_missing_engine_is_no_panic() {
+    let (tier, ..) = probe("*) exit 1;;");
+    assert_eq!(tier, Some(ConvolutionTier::Cpu));
+    let mut tiers = Tiers::load(None);
+    let missing = &mut |_| Some(order(Path::new("/nowhere/engine")));
+    let done = tiers.probe(&key(), DeviceChoice::Auto, missing, &|| false);
+    let tier = tiers.tier(&key(), wan::FAMILY);
+    let cpu = (ConvolutionTier::Cpu, QUICK);
+    assert_eq!((done, tier), (Some(()), Some(cpu)));
+}
+
+#[test]
+fn a_cancelled_probe_ends_at_once_and_is_not_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = fake(folder.path(), "*) sleep 60;;");
+    let mut tiers = Tiers::load(None);
+    let began = Instant::now();
+    let is_cancelled = || began.elapsed() > Duration::from_millis(100);
+    let device = DeviceChoice::Cuda(0);
+    let done = tiers.probe(&key(), device, &mut |_| Some(order(&engine)), &is_cancelled);
+    assert_eq!((done, tiers.tier(&key(), wan::FAMILY)), (None, None));
+    assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn stages_are_counted_for_the_tier_that_they_ran_with() {
+    let mut tiers = Tiers::load(None);
+    let [direct, _, frames] = ConvolutionTier::ON_DEVICE;
+    tiers.count(&key(), (frames, QUICK), true, None);
+    let right = |secs| TierEnd::Right { secs, error: 0.0 };
+    let records = vec![
+        TierRecord::probed(direct, QUICK, right(0.1)),
+        TierRecord::probed(frames, QUICK, right(0.2)),
+    ];
+    let verdict = Verdict::of_probe(key(), records, now_secs());
+    tiers.known.put(verdict);
+    assert_eq!(tiers.tier(&key(), wan::FAMILY), Some((direct, QUICK)));
+    assert_eq!(tiers.tier(&key(), framepack::FAMILY), Some((frames, QUICK)));
+    tiers.count(&key(), (frames, QUICK), true, None);
+    tiers.count(&key(), (frames, QUICK), false, None);
+    let records = &tiers.known.find(&key()).unwrap().records;
+    let counts = records
+        .iter()
+        .map(|record| (record.attempts, record.successes));
+    assert_eq!(counts.collect::<Vec<_>>(), [(1, 1), (3, 2)]);
+    // The ladder deals with want of memory, a hang is the tier's.
+    tiers.count(&key(), (direct, QUICK), false, Some("CUDA out of memory"));
+    assert_eq!(tiers.tier(&key(), wan::FAMILY), Some((direct, QUICK)));
+    tiers.count(
+        &key(),
+        (direct, QUICK),
+        false,
+        Some("no progress for 600 s"),
+    );
+    assert_eq!(tiers.tier(&key(), wan::FAMILY), Some((frames, QUICK)));
+}
+
+#[test]
+fn a_choice_of_the_user_is_never_probed_and_only_amd_is() {
+    use ConvolutionChoice::{Auto, Frames};
+    for (choice, stage, is_probed, expected) in [
+        (Frames, Stage::Decode, true, Some(ConvolutionTier::Frames)),
+        (Frames, Stage::Denoise, true, Some(ConvolutionTier::Direct)),
+        (Auto, Stage::Decode, true, None),
+        (Auto, Stage::Decode, false, Some(ConvolutionTier::Direct)),
+        (Auto, Stage::EncodeImage, true, None),
+        (Auto, Stage::Denoise, true, Some(ConvolutionTier::Direct)),
+    ] {
+        assert_eq!(chosen(choice, stage, is_probed), expected, "{choice:?}");
+    }
+}
+
+#[test]
+fn an_autoencoder_of_pictures_gets_a_verdict_of_its_own_where_miopen_hangs() {
+    let request = request();
+    let (pictures, clips) = (
+        key_of(flux::FAMILY, &request),
+        key_of(wan::FAMILY, &request),
+    );
+    assert_eq!(pictures.convolutions, Convolutions::Pictures);
+    assert_eq!(clips.convolutions, Convolutions::Clips);
+
+    let folder = tempfile::tempdir().unwrap();
+    let engine = fake(
+        folder.path(),
+        &format!("direct) sleep 60;;\nno_miopen) answer $6 $8 {RIGHT};;"),
+    );
+    let mut tiers = Tiers::load(None);
+    tiers.limits = short();
+    let mut order = |_| Some(self::order(&engine));
+    let device = DeviceChoice::Cuda(0);
+    tiers
+        .probe(&pictures, device, &mut order, &|| false)
+        .unwrap();
+    let tier = tiers.tier(&pictures, flux::FAMILY);
+    assert_eq!(tier, Some((ConvolutionTier::NoMiopen, QUICK)));
+    assert_eq!(tiers.tier(&clips, wan::FAMILY), None);
+    let calls = fs::read_to_string(folder.path().join("calls")).unwrap();
+    // Frame by frame is no other way of computing pictures.
+    assert_eq!(calls.lines().count(), 2, "{calls}");
+}
+
+/// What a verdict for such a job of another family would be kept under.
+fn key_of(family: Family, request: &GenerateRequest) -> TierKey {
+    let report = EngineReport {
+        protocol: 1,
+        libtorch: String::new(),
+        device: DeviceChoice::Cuda(0),
+        device_name: key().device,
+        pci: String::new(),
+        total_bytes: 0,
+        used_bytes: 0,
+        class: None,
+        line: String::new(),
+        gpu_problem: None,
+    };
+    let request = GenerateRequest {
+        family,
+        ..request.clone()
+    };
+    super::key(&report, &order(Path::new("engine")), &request, Rung::Ground)
+}
+
+#[test]
+fn a_verdict_is_of_the_numbers_that_the_autoencoder_computes_in() {
+    let mut request = request();
+    let dtype = |family, request: &GenerateRequest| key_of(family, request).dtype;
+    assert_eq!(dtype(wan::FAMILY, &request), "bf16");
+    assert_eq!(dtype(framepack::FAMILY, &request), "f16");
+    request.dtype = DtypeChoice::F32;
+    assert_eq!(dtype(framepack::FAMILY, &request), "f32");
+}
+
+#[test]
+fn compiling_is_not_counted_and_a_hang_behind_it_is_seen_soon() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = format!(
+        "direct) sleep 2; echo '{WARM_LINE}'; answer $6 $8 {FASTER};;\nno_miopen) exit 1;;\n\
+         frames) echo '{WARM_LINE}'; sleep 600;;"
+    );
+    let engine = fake(folder.path(), &cases);
+    let mut tiers = Tiers::load(None);
+    tiers.limits = Limits {
+        warm: Duration::from_mins(5),
+        timed: Duration::from_secs(1),
+        ..short()
+    };
+    let mut order = |_| Some(order(&engine));
+    tiers
+        .probe(&key(), DeviceChoice::Auto, &mut order, &|| false)
+        .unwrap();
+    let records = &tiers.known.find(&key()).unwrap().records;
+    assert!(
+        matches!(records[0].probe, TierEnd::Right { .. }),
+        "{records:?}"
+    );
+    assert_eq!(records[2].probe, TierEnd::TimedOut { secs: 1.0 });
+}
+
+#[test]
+fn the_best_of_miopens_tiers_is_tried_in_its_other_ways_and_no_other_tier() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = format!(
+        "direct) exit 1;;\nno_miopen) answer $6 $8 {FASTER};;\n\
+         frames) if [ $WAY = searching ]; then answer $6 $8 {FASTEST}; else answer $6 $8 {RIGHT}; fi;;"
+    );
+    let engine = fake(folder.path(), &cases);
+    let mut tiers = Tiers::load(None);
+    tiers.limits = short();
+    let mut asked = Vec::new();
+    let mut order = |way: MiopenWay| {
+        asked.push(way);
+        let mut order = order(&engine);
+        order.command.env("WAY", way.name());
+        order.others = vec![MiopenWay::Searching, MiopenWay::Innermost];
+        Some(order)
+    };
+    tiers
+        .probe(&key(), DeviceChoice::Auto, &mut order, &|| false)
+        .unwrap();
+    let [searching, innermost] = [MiopenWay::Searching, MiopenWay::Innermost];
+    assert_eq!(asked, [QUICK, QUICK, QUICK, searching, innermost]);
+    let chosen = (ConvolutionTier::Frames, searching);
+    assert_eq!(tiers.tier(&key(), wan::FAMILY), Some(chosen));
+    // A stage that is lost with it goes back to the first way, or to what is faster.
+    tiers.count(&key(), chosen, false, Some("signal 11"));
+    let next = (ConvolutionTier::NoMiopen, QUICK);
+    assert_eq!(tiers.tier(&key(), wan::FAMILY), Some(next));
+    let of_frames = (ConvolutionTier::Frames, QUICK);
+    assert_eq!(tiers.tier(&key(), framepack::FAMILY), Some(of_frames));
+}
+
+#[test]
+fn a_verdict_that_is_due_counts_as_none_until_it_is_found_anew() {
+    let mut tiers = Tiers::load(None);
+    let hung = TierEnd::TimedOut { secs: 60.0 };
+    let records = vec![TierRecord::probed(ConvolutionTier::Direct, QUICK, hung)];
+    let since = |secs| Verdict::of_probe(key(), records.clone(), secs);
+    tiers.known.put(since(now_secs()));
+    let cpu = (ConvolutionTier::Cpu, QUICK);
+    assert_eq!(tiers.tier(&key(), wan::FAMILY), Some(cpu));
+    tiers.known.put(since(0));
+    assert_eq!(tiers.tier(&key(), wan::FAMILY), None);
+}
