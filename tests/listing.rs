@@ -57,7 +57,7 @@ fn what_a_killed_program_left_half_written_is_gone_behind_the_next_start() {
     // No process has this number.
     let left = [
         "data/safelight/telemetry/.1.json",
-        "Videos/Safelight/.safelight-0",
+        "config/safelight/.settings.toml",
     ]
     .map(|name| home.path().join(format!("{name}.4194305.partial")));
     for path in &left {

@@ -40,11 +40,11 @@ impl Surroundings {
         broken.chain(self.loaded.warnings.iter().cloned()).collect()
     }
 
-    /// Removes what programs that were killed left half-written where this one writes.
+    /// Removes what programs that were killed left half-written in the app's own folders. Those of results may lie far
+    /// away and hold much: the next job there looks at its own.
     pub fn remove_partials(&self) {
-        let results = self.settings().result_folders(&self.paths);
-        for folder in self.paths.written().iter().chain(&results) {
-            remove_partials(folder);
+        for folder in self.paths.written() {
+            remove_partials(&folder);
         }
     }
 

@@ -122,7 +122,8 @@ fn writer_of(partial: &Path) -> Option<u32> {
 pub fn remove_partials(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
-        let is_dead = |writer: u32| !fs::exists(format!("/proc/{writer}")).is_ok_and(|there| there);
+        // Where that cannot be told, it may live.
+        let is_dead = |writer| fs::exists(format!("/proc/{writer}")).is_ok_and(|lives| !lives);
         if writer_of(&path).is_some_and(is_dead) && fs::remove_file(&path).is_ok() {
             tracing::info!("removed a half-written file: {}", path.display());
         }

@@ -2,8 +2,9 @@
 
 use safelight_core::networks::{ClipTextConfig, FluxTransformerConfig, KlVaeConfig, T5Config};
 use safelight_engine::error::EngineError;
-use safelight_engine::families::flux::{FluxTransformer, LatentShape, image_ids, text_ids};
+use safelight_engine::families::flux::{FluxTransformer, image_ids, text_ids};
 use safelight_engine::hooks::NoHooks;
+use safelight_engine::stages::stills::LatentShape;
 use safelight_engine::text::{ClipTextEncoder, T5Encoder};
 use safelight_engine::vae::{Bands, KlVaeDecoder, KlWay, Tiling};
 use serde_json::json;

@@ -172,3 +172,13 @@ impl LoraSign {
         }
     }
 }
+
+/// What makes pictures of a text, and of a given picture where there is one.
+pub(super) fn recipe_of_pictures(request: &GenerateRequest) -> Vec<Stage> {
+    let mut stages = vec![Stage::EncodeText];
+    if request.image.is_some() {
+        stages.push(Stage::EncodeImage);
+    }
+    stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode, Stage::Save]);
+    stages
+}

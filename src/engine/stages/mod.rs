@@ -7,6 +7,7 @@
 
 mod hooks;
 pub(crate) mod pictures;
+pub mod stills;
 #[cfg(test)]
 mod tests;
 

@@ -8,10 +8,10 @@ mod parts;
 pub(crate) mod tests;
 mod variant;
 
+use super::def::recipe_of_pictures;
 use super::files::rules;
 use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
 use crate::formats::weights::WeightSet;
-use crate::job::{GenerateRequest, Stage};
 use crate::model::Guidance;
 use crate::networks::{KindRule, PartKind};
 use crate::tokens::{CLIP_TOKENS, TextReader, TextRule};
@@ -39,7 +39,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     time_convolutions: TimeConvolutions::None,
     vae_in_f16: false,
     trained_sizes: &[],
-    recipe,
+    recipe: recipe_of_pictures,
     text_readers: |spec| {
         let clip = TextReader::first(spec, "CLIP", CLIP_TOKENS, TextRule::Plain);
         let t5 = TextReader::second(spec, "T5", text_tokens(spec.guidance));
@@ -126,15 +126,6 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     },
     lora: lora::RULES,
 };
-
-fn recipe(request: &GenerateRequest) -> Vec<Stage> {
-    let mut stages = vec![Stage::EncodeText];
-    if request.image.is_some() {
-        stages.push(Stage::EncodeImage);
-    }
-    stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode, Stage::Save]);
-    stages
-}
 
 /// The published transformers of full size; dev and Kontext are told apart by name alone.
 fn published_name(weights: &WeightSet) -> Option<&'static str> {

@@ -8,10 +8,10 @@ mod parts;
 pub(crate) mod tests;
 mod variant;
 
+use super::def::recipe_of_pictures;
 use super::files::rules;
 use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
 use crate::formats::weights::WeightSet;
-use crate::job::{GenerateRequest, Stage};
 use crate::networks::{KindRule, LanguageKind, LanguageTap, LanguageUse};
 use crate::tokens::{PromptTemplate, QWEN_CHAT, TextReader, TextRule};
 use files::ZImage;
@@ -38,7 +38,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     time_convolutions: TimeConvolutions::None,
     vae_in_f16: false,
     trained_sizes: &[],
-    recipe,
+    recipe: recipe_of_pictures,
     text_readers: |spec| {
         let (tokens, rule) = (PROMPT.room as u32, TextRule::Within(&PROMPT));
         vec![TextReader::first(spec, "Qwen 3", tokens, rule)]
@@ -108,15 +108,6 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     },
     lora: lora::RULES,
 };
-
-fn recipe(request: &GenerateRequest) -> Vec<Stage> {
-    let mut stages = vec![Stage::EncodeText];
-    if request.image.is_some() {
-        stages.push(Stage::EncodeImage);
-    }
-    stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode, Stage::Save]);
-    stages
-}
 
 /// The published transformers of full size; Turbo and Base are told apart by name alone.
 fn published_name(weights: &WeightSet) -> Option<&'static str> {

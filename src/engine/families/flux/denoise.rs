@@ -8,16 +8,16 @@ use safelight_core::job::GenerateRequest;
 use safelight_core::networks::{FluxTransformerConfig, NetworkConfig as _};
 use tch::{Device, Tensor};
 
-use super::condition::Role;
-use super::prepare::{Draws, LatentShape, folded_mask, latent_mask, noised, seeds};
 use super::sample::{Conditions, Kept, Reference, sample};
-use super::state::GivenImage;
 use super::transformer::FluxTransformer;
 use crate::capture::Capture;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
 use crate::sampling::{FlowSchedule, Solver, steps_from_picture, wanted_steps};
+use crate::stages::stills::{
+    Draws, GivenImage, LatentShape, Role, folded_mask, latent_mask, noised, seeds,
+};
 use crate::text::PromptEmbeds;
 use crate::work::Work;
 
@@ -25,7 +25,7 @@ use crate::work::Work;
 const BASE_STRENGTH: f64 = 0.6;
 const CANVAS_STRENGTH: f64 = 1.0;
 
-/// `image`: what [`encode_image`](super::encode_image) gave; `resume`: where an earlier run got to -> the latents,
+/// `image`: what the stage of a given picture gave; `resume`: where an earlier run got to -> the latents,
 /// `(B, C, h, w)` on the CPU.
 pub fn denoise(
     embeds: PromptEmbeds,

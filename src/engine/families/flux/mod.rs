@@ -3,35 +3,25 @@
 //! The stages of a job:
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
-//! 2. [`encode_image`]: a given picture and a mask of it to [`GivenImage`],
-//! 3. [`denoise()`]: noise to latents, of which [`sample()`] is the part behind files,
-//! 4. `decode`: latents to pictures.
+//! 2. a given picture and a mask of it, and at the end latents to pictures, as [every picture](crate::stages::stills),
+//! 3. [`denoise()`]: noise to latents, of which [`sample()`] is the part behind files.
 //!
 //! The reference is `FluxPipeline`, `FluxImg2ImgPipeline`, `FluxInpaintPipeline`, `FluxFillPipeline` and
 //! `FluxKontextPipeline` of diffusers 0.42.1.
 //!
 //! Shapes: `B` pictures of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
 
-mod condition;
-mod decode;
 mod denoise;
 mod prepare;
 mod sample;
 mod stages;
-mod state;
 mod text;
 mod transformer;
 
-pub use condition::encode_image;
-pub(crate) use decode::decode;
 pub use denoise::denoise;
-pub use prepare::{
-    Draws, LatentShape, corner_mask, folded_mask, image_ids, latent_mask, noised, reference_ids,
-    reference_size, seeds, text_ids,
-};
+pub use prepare::{image_ids, reference_ids, reference_size, text_ids};
 pub use sample::{Conditions, Kept, Reference, sample};
-pub(crate) use stages::{Flux, decode_stage, encode_image_stage};
-pub use state::GivenImage;
+pub(crate) use stages::Flux;
 pub use text::encode_text;
 pub use transformer::{Context, FluxTransformer};
 

@@ -5,7 +5,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::prepare::{LatentShape, image_ids, noised, reference_ids, text_ids};
+use super::prepare::{image_ids, reference_ids, text_ids};
 use super::transformer::{Context, FluxTransformer};
 use crate::capture::Capture;
 use crate::denoise::{Call, DenoiseState, Denoiser, Told, begin, fits, walk};
@@ -15,6 +15,7 @@ use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::place::Placement;
 use crate::sampling::Solver;
+use crate::stages::stills::{LatentShape, noised};
 use crate::streams::Modulations;
 use crate::text::TextEmbeds;
 

@@ -3,12 +3,10 @@
 use safelight_core::families;
 use safelight_core::job::Stage;
 
-use super::condition::Role;
-use crate::families::flux::{self, GivenImage};
+use crate::families::flux;
 use crate::families::{Done, EngineFamily};
 use crate::stages::StageContext;
-use crate::stages::pictures::{self, KeptPixels};
-use crate::store;
+use crate::stages::stills::{self, GivenImage};
 use crate::text::PromptEmbeds;
 
 pub(crate) struct Flux;
@@ -23,7 +21,7 @@ impl EngineFamily for Flux {
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
-        encode_image_stage(context)
+        stills::encode_image_stage(context, flux::reference_size)
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
@@ -36,39 +34,6 @@ impl EngineFamily for Flux {
     }
 
     fn decode(&self, context: &StageContext<'_>) -> Done {
-        decode_stage(context)
+        stills::decode_stage(context)
     }
-}
-
-/// The job's picture and mask to [`GivenImage`], in every family with this autoencoder.
-pub(crate) fn encode_image_stage(context: &StageContext<'_>) -> Done {
-    let request = context.request();
-    let (picture, _) = pictures::of_job(&context.folder(), request)?;
-    let mask = pictures::mask_of_job(&context.folder(), request)?;
-    let image = context.part(|work| {
-        picture.record("image", work.capture);
-        if let Some(mask) = &mask {
-            mask.record("mask", work.capture);
-        }
-        let mask = mask.as_ref().map(|mask| &mask.fitted);
-        flux::encode_image(&picture.fitted, mask, work)
-    })?;
-    image.save(&context.own_result())
-}
-
-/// Latents to pictures, in every family with this autoencoder. What a mask keeps is the given picture's own, to the
-/// byte, but in models that fill, which were trained to answer for all of it.
-pub(crate) fn decode_stage(context: &StageContext<'_>) -> Done {
-    let request = context.request();
-    let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
-    let mask = match context.earlier(Stage::EncodeImage, GivenImage::load)? {
-        Some(image) if Role::of(request) == Role::Base => image.mask,
-        _ => None,
-    };
-    let kept = mask.map(|mask| {
-        let (picture, _) = pictures::of_job(&context.folder(), request)?;
-        KeptPixels::of(&picture.resized(request)?, &mask)
-    });
-    let kept = kept.transpose()?;
-    context.part(|work| work.decoded(|work| flux::decode(&latents, kept.as_ref(), work)))
 }

@@ -13,8 +13,8 @@ use super::transformer::ZImageTransformer;
 use crate::capture::Capture;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
-use crate::families::flux::{Draws, GivenImage, LatentShape, corner_mask, noised, seeds};
 use crate::sampling::{FlowSchedule, Solver, steps_from_picture, wanted_steps};
+use crate::stages::stills::{Draws, GivenImage, LatentShape, corner_mask, noised, seeds};
 use crate::text::PromptEmbeds;
 use crate::work::Work;
 

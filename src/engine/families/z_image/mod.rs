@@ -3,8 +3,7 @@
 //! The stages of a job:
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
-//! 2. a given picture and a mask of it, and at the end latents to pictures, are
-//!    [FLUX.1's](crate::families::flux), as the autoencoder is,
+//! 2. a given picture and a mask of it, and at the end latents to pictures, as [every picture](crate::stages::stills),
 //! 3. [`denoise()`]: noise to latents, of which [`sample()`] is the part behind files.
 //!
 //! The reference is `ZImagePipeline`, `ZImageImg2ImgPipeline` and `ZImageInpaintPipeline` of diffusers 0.42.1, but for

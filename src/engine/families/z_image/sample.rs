@@ -9,11 +9,11 @@ use super::transformer::{Context, Modulations, ZImageTransformer};
 use crate::capture::Capture;
 use crate::denoise::{Call, DenoiseState, Denoiser, Told, begin, fits, walk};
 use crate::error::EngineError;
-use crate::families::flux::noised;
 use crate::guidance::Guidance;
 use crate::hooks::Hooks;
 use crate::place::Placement;
 use crate::sampling::Solver;
+use crate::stages::stills::noised;
 use crate::text::TextEmbeds;
 
 /// What the model is given beside the noise.

@@ -3,9 +3,9 @@
 use safelight_core::families;
 use safelight_core::job::Stage;
 
-use crate::families::flux::{self, GivenImage};
 use crate::families::{Done, EngineFamily, z_image};
 use crate::stages::StageContext;
+use crate::stages::stills::{self, GivenImage};
 use crate::text::PromptEmbeds;
 
 pub(crate) struct ZImage;
@@ -20,7 +20,8 @@ impl EngineFamily for ZImage {
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
-        flux::encode_image_stage(context)
+        // It sees no picture beside its own.
+        stills::encode_image_stage(context, |width, height| (width, height))
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
@@ -33,6 +34,6 @@ impl EngineFamily for ZImage {
     }
 
     fn decode(&self, context: &StageContext<'_>) -> Done {
-        flux::decode_stage(context)
+        stills::decode_stage(context)
     }
 }

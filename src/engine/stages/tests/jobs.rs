@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::closeness::{assert_close, limit, with_both_frequencies};
-use crate::families::flux::GivenImage;
+use crate::stages::stills::GivenImage;
 
 pub(super) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")

@@ -18,6 +18,7 @@ use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
 use crate::sampling::{Algorithm, FlowSchedule, Solver, UniPcOptions};
+use crate::stages::stills::{Draws, LatentShape, noised};
 use crate::store;
 use crate::text::TextEmbeds;
 

@@ -9,7 +9,7 @@ use safelight_core::networks::{KlVaeConfig, NetworkConfig as _};
 use tch::Tensor;
 
 use super::decode::way;
-use super::prepare::{Draws, LatentShape, reference_size, seeds};
+use super::latents::{Draws, LatentShape, seeds};
 use super::state::GivenImage;
 use crate::capture::Capture;
 use crate::error::EngineError;
@@ -21,16 +21,16 @@ use crate::work::Work;
 /// The luma of a mask's pixel from which on it is made anew.
 const MASKED_FROM: u32 = 128;
 
-/// What becomes of a given picture in a model of Flux.
+/// What becomes of a given picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub enum Role {
     Base,
     Canvas,
     Reference,
 }
 
 impl Role {
-    pub(super) fn of(request: &GenerateRequest) -> Self {
+    pub fn of(request: &GenerateRequest) -> Self {
         match request.image_role {
             ImageRole::FirstFrame | ImageRole::Base => Self::Base,
             ImageRole::Canvas => Self::Canvas,
@@ -39,10 +39,12 @@ impl Role {
     }
 }
 
-/// `picture` and `mask`: as they were opened, or cropped to the picture's aspect.
+/// `picture` and `mask`: as they were opened, or cropped to the picture's aspect; `seen_size`: width and height to those
+/// at which the model wants a picture that it sees beside its own.
 pub fn encode_image(
     picture: &Picture,
     mask: Option<&Picture>,
+    seen_size: fn(u32, u32) -> (u32, u32),
     work: &mut Work<'_>,
 ) -> Result<GivenImage, EngineError> {
     let request = work.request;
@@ -50,7 +52,7 @@ pub fn encode_image(
     check(role, mask.is_some())?;
     let (width, height) = match role {
         Role::Base | Role::Canvas => (request.width, request.height),
-        Role::Reference => reference_size(picture.width, picture.height),
+        Role::Reference => seen_size(picture.width, picture.height),
     };
     let pixels = resized(picture, width, height)?;
     work.capture.put("image.preprocessed", &pixels);

@@ -13,7 +13,7 @@ use crate::work::Work;
 /// Pixels that a CPU takes at once: bands cost it time.
 const LARGEST_WHOLE: i64 = 1 << 20;
 
-/// `latents`: `(B, C, h, w)`, what [`denoise`](super::denoise()) gave; `kept`: what stays of a given picture. Each
+/// `latents`: `(B, C, h, w)`, what denoising gave; `kept`: what stays of a given picture. Each
 /// picture goes to `Hooks::frames` as it is made.
 pub(crate) fn decode(
     latents: &Tensor,
