@@ -7,7 +7,7 @@ pub const HELP: &str = "\
 cargo xtask setup                  prepare libtorch and what the system lacks
 cargo xtask run [--release]        prepare, build and open the app
 cargo xtask run [--release] -- …   prepare, build and run the command line, e.g. -- generate --prompt \"a red kite\"
-cargo xtask test [--only PART]     prepare and pass everything: format, dependencies, lint, build, tests, docs
+cargo xtask test [--only PART]     prepare and pass everything: format, dependencies, build with clippy, tests, docs
 cargo xtask bench …                prepare, build a release of what measures and run it, e.g. bench flux --json
 cargo xtask stress …               prepare, build and kill Safelight at random moments, e.g. stress --minutes 5
 cargo xtask fuzz …                 damage files and have every reader read them; cargo xtask fuzz help says more

@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::failure::{Doing as _, Failure, Result};
 use crate::libtorch;
@@ -26,6 +26,7 @@ const LIBTORCH_VARIABLES: [&str; 7] = [
 /// Cargo joins the features of all packages that it is asked for, and what tests ask for where one test, a small one, is
 /// among them.
 const AS_TESTED: &[&str] = &["--workspace", "--test", "process"];
+const CLIPPY: &str = "clippy-driver";
 const APP_BINS: &[&str] = &["--bin", "safelight", "--bin", "safelight-engine"];
 const APP: &[&str] = &["--package", "safelight", "--package", "safelight-engine"];
 const LOW_DISK_KB: u64 = 300 * 1024;
@@ -64,6 +65,23 @@ pub fn cargo(workspace: &Workspace) -> Command {
         std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
     );
     command.current_dir(workspace.root());
+    command
+}
+
+/// A cargo whose development builds of our own packages are clippy's, which says more than the compiler and gives the same
+/// programs. `run` and `test` both take it, so that neither builds again what the other has.
+pub fn linting_cargo(workspace: &Workspace) -> Command {
+    let mut command = cargo(workspace);
+    let has_clippy = program(workspace, CLIPPY)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    // A cargo without it runs the app all the same; the tests need it.
+    if has_clippy {
+        command.env("RUSTC_WORKSPACE_WRAPPER", CLIPPY);
+    }
     command
 }
 
@@ -168,7 +186,11 @@ pub fn build_bench(workspace: &Workspace) -> Result<()> {
 }
 
 fn build(workspace: &Workspace, options: &[&str]) -> Result<()> {
-    let mut command = cargo(workspace);
+    let mut command = if options.contains(&"--release") {
+        cargo(workspace)
+    } else {
+        linting_cargo(workspace)
+    };
     command.arg("build").args(options);
     // Standard output belongs to the program that is started.
     let status = command

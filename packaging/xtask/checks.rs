@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the parts that must pass, in the order in which a mistake is cheapest to find.
 //!
 //! The last line is always `N passed, N failed`, summed over all tests; a part that fails by itself (format,
-//! dependencies, lint, build, docs) counts as one failure. Tests get no display, a software Vulkan driver and scratch folders
+//! dependencies, build, docs) counts as one failure. Tests get no display, a software Vulkan driver and scratch folders
 //! instead of the user's own. It does not choose tests: `cargo test --workspace` runs all there are.
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -31,17 +31,15 @@ const USERS_OWN: [&str; 7] = [
 pub enum PartName {
     Format,
     Dependencies,
-    Lint,
     Build,
     Tests,
     Docs,
 }
 
 impl PartName {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 5] = [
         Self::Format,
         Self::Dependencies,
-        Self::Lint,
         Self::Build,
         Self::Tests,
         Self::Docs,
@@ -59,7 +57,6 @@ impl PartName {
         match self {
             Self::Format => "format",
             Self::Dependencies => "dependencies",
-            Self::Lint => "lint",
             Self::Build => "build",
             Self::Tests => "tests",
             Self::Docs => "docs",
@@ -70,21 +67,14 @@ impl PartName {
         self == Self::Tests
     }
 
-    /// Build and tests take the same targets, so that nothing is built for one and again for the other.
+    /// Build and tests take the same targets, so that nothing is built for one and again for the other. The build is
+    /// clippy's too: checking by itself, it would go over all dependencies a second time.
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Format => &["fmt", "--all", "--check"],
             // Cargo has no command for it.
             Self::Dependencies => &[],
-            Self::Lint => &[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ],
-            Self::Build => &["build", "--workspace", "--bins", "--tests"],
+            Self::Build => &["build", "--workspace", "--all-targets"],
             Self::Tests => &["test", "--workspace", "--no-fail-fast"],
             Self::Docs => &["doc", "--workspace", "--no-deps"],
         }
@@ -188,14 +178,41 @@ fn run_part(
     part: PartName,
     tally: &mut Tally,
 ) -> Result<bool> {
-    let mut command = cargo::cargo(workspace);
+    let mut command = match part {
+        PartName::Build | PartName::Tests => cargo::linting_cargo(workspace),
+        PartName::Format | PartName::Dependencies | PartName::Docs => cargo::cargo(workspace),
+    };
     command.args(part.arguments());
     match part {
         PartName::Tests => run_tests(workspace, libtorch, command, tally),
         PartName::Docs => succeeds(command.env("RUSTDOCFLAGS", "-D warnings")),
         PartName::Dependencies => are_dependencies_good(workspace),
-        PartName::Format | PartName::Lint | PartName::Build => succeeds(&mut command),
+        PartName::Format => succeeds(&mut command),
+        PartName::Build => Ok(succeeds(&mut command)? && has_no_warnings(workspace)?),
     }
+}
+
+/// Behind a build, which has said them: cargo keeps what the compiler and clippy said, and says it again.
+fn has_no_warnings(workspace: &Workspace) -> Result<bool> {
+    let output = cargo::linting_cargo(workspace)
+        .args(PartName::Build.arguments())
+        .arg("--message-format=json")
+        .stderr(Stdio::null())
+        .output()
+        .doing(|| "cargo cannot be started".to_owned())?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let num = said.lines().filter(|line| is_diagnostic(line)).count();
+    if num > 0 {
+        eprintln!(
+            "error: the build has warnings ({num} lines of them above): mend them, or `#[expect]` them with a reason"
+        );
+    }
+    Ok(num == 0)
+}
+
+/// Whether a line of cargo's JSON is what the compiler said of the code.
+fn is_diagnostic(line: &str) -> bool {
+    line.starts_with(r#"{"reason":"compiler-message""#)
 }
 
 /// Names every dependency that nothing uses or that `deny.toml` does not allow.
@@ -316,6 +333,16 @@ mod tests {
                 ignored: 1
             }
         );
+    }
+
+    #[test]
+    fn what_the_compiler_said_is_told_from_what_cargo_built() {
+        assert!(is_diagnostic(
+            r#"{"reason":"compiler-message","package_id":"path+file:///w#0.1.0"}"#
+        ));
+        assert!(!is_diagnostic(
+            r#"{"reason":"compiler-artifact","package_id":"path+file:///w#0.1.0"}"#
+        ));
     }
 
     #[test]
