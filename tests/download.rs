@@ -7,11 +7,11 @@ mod server;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -346,24 +346,19 @@ fn an_interrupt_ends_at_once_and_the_next_run_goes_on() {
     });
     let mut child = case
         .command(&["download", "tiny", "--yes", "--json"])
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let part = case
         .models()
         .join("diffusion_models/tiny_wan.safetensors.part");
-    let begin = Instant::now();
-    while case
-        .server
-        .requests("GET")
-        .iter()
-        .all(|it| it.path != TRANSFORMER)
-    {
-        assert!(begin.elapsed() < Duration::from_secs(30), "it never began");
-        thread::sleep(Duration::from_millis(10));
-    }
-    thread::sleep(Duration::from_millis(500));
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let has_begun = lines.by_ref().map_while(Result::ok).any(|line| {
+        let event: Value = serde_json::from_str(&line).unwrap();
+        event["file"] == "tiny_wan.safetensors" && event["done_bytes"].as_u64() >= Some(100_000)
+    });
+    assert!(has_begun, "it never began");
     let interrupted = Instant::now();
     let killed = Command::new("kill")
         .args(["-INT", &child.id().to_string()])

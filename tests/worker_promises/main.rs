@@ -185,6 +185,13 @@ impl Rig {
         self.hear()
     }
 
+    /// Waits until an engine is given `stage`.
+    fn wait_for(&self, stage: Stage) {
+        while !self.stages.lock().unwrap().contains(&stage) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     fn job_folders(&self) -> usize {
         std::fs::read_dir(self.folder.path().join("jobs")).map_or(0, Iterator::count)
     }
@@ -337,7 +344,7 @@ fn cancel_ends_a_job_and_keeps_an_engine_that_obeys() {
         }
     });
     let cancel = rig.submit(DeviceChoice::Auto);
-    thread::sleep(Duration::from_millis(100));
+    rig.wait_for(Stage::Denoise);
     cancel.cancel();
     let (_, outcome) = rig.hear();
     assert!(matches!(outcome, JobOutcome::Cancelled), "{outcome:?}");
@@ -358,7 +365,7 @@ fn an_engine_that_ignores_cancel_is_ended_after_its_grace_time_and_the_next_job_
         }
     });
     let cancel = rig.submit(DeviceChoice::Auto);
-    thread::sleep(Duration::from_millis(50));
+    rig.wait_for(Stage::Denoise);
     cancel.cancel();
     assert!(matches!(rig.hear().1, JobOutcome::Cancelled));
     assert!(matches!(rig.run().1, JobOutcome::Finished(_)));
@@ -415,9 +422,7 @@ fn dropping_the_handle_cancels_the_job_and_ends_the_thread() {
             }
         });
         rig.submit(DeviceChoice::Auto);
-        while !rig.stages.lock().unwrap().contains(&Stage::Denoise) {
-            thread::sleep(Duration::from_millis(5));
-        }
+        rig.wait_for(Stage::Denoise);
         drop(rig.handle);
         rig.thread.join().unwrap();
     }

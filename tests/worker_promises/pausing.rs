@@ -1,8 +1,6 @@
 //! A job that is paused ends so, leaves its folder and no engine, and goes on from its last finished stage.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-use std::time::Duration;
 
 use safelight_core::job::{DeviceChoice, JobOutcome, Stage};
 
@@ -25,7 +23,7 @@ fn rig() -> Rig {
 fn a_paused_job_goes_on_from_its_last_finished_stage_in_another_engine() {
     let rig = rig();
     let token = rig.submit(DeviceChoice::Auto);
-    thread::sleep(Duration::from_millis(100));
+    rig.wait_for(Stage::Denoise);
     token.pause();
     let (_, outcome) = rig.hear();
     assert!(matches!(outcome, JobOutcome::Paused), "{outcome:?}");
@@ -55,7 +53,7 @@ fn a_paused_job_goes_on_from_its_last_finished_stage_in_another_engine() {
 fn a_job_that_is_paused_and_then_cancelled_leaves_nothing() {
     let rig = rig();
     let token = rig.submit(DeviceChoice::Auto);
-    thread::sleep(Duration::from_millis(50));
+    rig.wait_for(Stage::Denoise);
     token.pause();
     token.cancel();
     let (_, outcome) = rig.hear();

@@ -156,9 +156,7 @@ fn wait_for_frames(path: &Path, num_frames: usize) {
 fn a_job_that_is_cancelled_before_its_first_section_is_there_leaves_nothing() {
     let rig = rig_with(Stage::Denoise, 0, Act::UntilCancelled);
     let cancel = rig.submit_with(DeviceChoice::Auto, in_sections(2, SectionOrder::F1));
-    while !rig.stages.lock().unwrap().contains(&Stage::Denoise) {
-        thread::sleep(Duration::from_millis(5));
-    }
+    rig.wait_for(Stage::Denoise);
     cancel.cancel();
     let (_, outcome) = rig.hear();
     assert!(matches!(outcome, JobOutcome::Cancelled), "{outcome:?}");

@@ -2,12 +2,13 @@
 //! bytes, or end before it made anything, and say why in a sentence.
 //!
 //! What fails is a library that is loaded before the C library, which `cc` builds from `disk_faults.c`; it counts over the
-//! program and its engine.
+//! program and its engine. Where root runs this, jobs also get disks of their own that are too small.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use safelight::cli::out;
@@ -19,7 +20,7 @@ pub(super) const NAME: &str = "disk";
 
 const SOURCE: &str = include_str!("disk_faults.c");
 /// What fails, and what that is to people.
-const KINDS: [(&str, &str); 7] = [
+pub(super) const KINDS: [(&str, &str); 7] = [
     ("full", "no space from this write on"),
     ("short", "half of this write, then no space"),
     ("once", "no space for this write alone"),
@@ -28,6 +29,11 @@ const KINDS: [(&str, &str); 7] = [
     ("readonly", "read-only from this new file on"),
     ("nolock", "a share that gives no locks"),
 ];
+
+/// What a disk of its own has at first.
+const SMALLEST_KIB: f64 = 64.0;
+/// How many times more the next one has.
+const GROWTH: f64 = 1.15;
 
 /// The library, and what it counts in.
 pub(super) struct Faults {
@@ -87,6 +93,11 @@ pub(super) fn run(user: &mut User, limit: Option<Duration>, is_json: bool) -> Re
     let begin = Instant::now();
     let mut tallies = Vec::new();
     let mut is_cut = false;
+    if rustix::process::geteuid().is_root() {
+        let (tally, most) = on_small_disks(user, limit.map(|limit| begin + limit))?;
+        tell("a disk of its own that is too small", most, &tally, is_json);
+        tallies.push(("small", most, tally));
+    }
     for (kind, what) in KINDS {
         // How often a job that nobody disturbs does it, and what it leaves.
         user.clean()?;
@@ -104,28 +115,11 @@ pub(super) fn run(user: &mut User, limit: Option<Duration>, is_json: bool) -> Re
             if is_cut || (kind == "nolock" && at > 1) {
                 break;
             }
-            let trial = Trial {
-                user,
-                faults: &faults,
-                files: &files,
-                place: (kind, at),
-            };
-            trial.play(&mut tally)?;
+            let wrong = Wrong::Calls(&faults, kind, at);
+            let files = &files;
+            Trial { user, files, wrong }.play(&mut tally)?;
         }
-        if !is_json {
-            let Tally {
-                tried,
-                finished,
-                resumed,
-                refused,
-                ..
-            } = tally;
-            let rest = format!("{tried:>4} of {most:>4} {finished:>9} {resumed:>8} {refused:>8}");
-            out::print(&format!("{what:<36} {rest} {:>7}\n", tally.faults.len()), 0);
-            for fault in &tally.faults {
-                out::print(&format!("  {fault}\n"), 0);
-            }
-        }
+        tell(what, most, &tally, is_json);
         tallies.push((kind, most, tally));
     }
     let is_well = tallies.iter().all(|(_, _, tally)| tally.faults.is_empty());
@@ -151,32 +145,133 @@ pub(super) fn run(user: &mut User, limit: Option<Duration>, is_json: bool) -> Re
     Ok(out::print(&format!("{head}; {secs} s: {end}\n"), code))
 }
 
+/// One line, and what should not be.
+fn tell(what: &str, most: u64, tally: &Tally, is_json: bool) {
+    if is_json {
+        return;
+    }
+    let Tally {
+        tried,
+        finished,
+        resumed,
+        refused,
+        ..
+    } = tally;
+    let rest = format!("{tried:>4} of {most:>4} {finished:>9} {resumed:>8} {refused:>8}");
+    out::print(&format!("{what:<36} {rest} {:>7}\n", tally.faults.len()), 0);
+    for fault in &tally.faults {
+        out::print(&format!("  {fault}\n"), 0);
+    }
+}
+
+/// Jobs in a home that is a file system of its own (tmpfs, which root alone can make), larger each time, until three
+/// found room -> what came of them, and how many that were.
+fn on_small_disks(user: &mut User, until: Option<Instant>) -> Result<(Tally, u64)> {
+    user.clean()?;
+    user.run(&arguments())?;
+    let files = user.files();
+    let mut tally = Tally::default();
+    while tally.finished < 3 && until.is_none_or(|until| Instant::now() < until) {
+        let kib = (SMALLEST_KIB * GROWTH.powf(tally.tried.into())) as u64;
+        let (files, wrong) = (&files, Wrong::Small(kib));
+        Trial { user, files, wrong }.play(&mut tally)?;
+    }
+    let most = tally.tried.into();
+    Ok((tally, most))
+}
+
 fn arguments() -> Vec<&'static str> {
     let line = "generate --json --device cpu --model little-world --prompt fox --seed 3 --width 64 --height 64 \
         --frames 5 --steps 6 --out clip.webp";
     line.split_whitespace().collect()
 }
 
+/// What is wrong with the disk.
+enum Wrong<'a> {
+    /// Its calls of a kind fail from, or at, this one on.
+    Calls(&'a Faults, &'a str, u64),
+    /// It has so many KiB in all.
+    Small(u64),
+}
+
+impl Wrong<'_> {
+    /// In a home that is as it was at first.
+    fn begin(&self, user: &mut User) -> Result<()> {
+        user.clean()?;
+        match self {
+            Self::Calls(faults, kind, at) => faults.arm(user, kind, *at),
+            Self::Small(kib) => {
+                mount(
+                    user,
+                    &["-t", "tmpfs", "-o", &format!("size={kib}k"), "none"],
+                )?;
+                user.settle()
+            }
+        }
+    }
+
+    /// Somebody made room; a share without locks stays as it is.
+    fn mend(&self, user: &mut User) -> Result<()> {
+        match self {
+            Self::Calls(_, "nolock", _) => Ok(()),
+            Self::Calls(..) => {
+                user.variables.clear();
+                Ok(())
+            }
+            Self::Small(_) => mount(user, &["-o", "remount,size=1g"]),
+        }
+    }
+
+    fn end(&self, user: &mut User) -> Result<()> {
+        user.variables.clear();
+        match self {
+            Self::Calls(..) => Ok(()),
+            Self::Small(_) => unmount(user),
+        }
+    }
+}
+
+impl fmt::Display for Wrong<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Calls(_, kind, at) => write!(f, "{kind} {at}"),
+            Self::Small(kib) => write!(f, "{kib} KiB"),
+        }
+    }
+}
+
+fn mount(user: &User, arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new("mount");
+    succeeds(command.args(arguments).arg(&user.home))
+}
+
+fn unmount(user: &User) -> Result<()> {
+    succeeds(Command::new("umount").arg(&user.home))
+}
+
+fn succeeds(command: &mut Command) -> Result<()> {
+    let status = command.stderr(Stdio::null()).status();
+    if status.is_ok_and(|status| status.success()) {
+        Ok(())
+    } else {
+        Err(broken(format!("{command:?} fails")))
+    }
+}
+
 /// One job on one disk that fails.
 struct Trial<'a> {
     user: &'a mut User,
-    faults: &'a Faults,
     files: &'a BTreeMap<PathBuf, Vec<u8>>,
-    place: (&'a str, u64),
+    wrong: Wrong<'a>,
 }
 
 impl Trial<'_> {
     fn play(self, tally: &mut Tally) -> Result<()> {
-        let (kind, at) = self.place;
-        self.user.clean()?;
-        self.faults.arm(self.user, kind, at)?;
+        self.wrong.begin(self.user)?;
         let ended = self.user.run(&arguments())?;
         tally.tried += 1;
         let mut found = Self::judge_words(&ended);
-        // A share stays as it is; elsewhere somebody made room.
-        if kind != "nolock" {
-            self.user.variables.clear();
-        }
+        self.wrong.mend(self.user)?;
         if ended.code == Some(0) {
             tally.finished += 1;
         } else if let Some(job) = self.kept()? {
@@ -201,11 +296,12 @@ impl Trial<'_> {
                 found.push(format!("the next job fails: {}", again.errors.trim()));
             }
         }
-        self.user.variables.clear();
         found.extend(self.compare());
+        self.wrong.end(self.user)?;
+        let found = found.into_iter();
         tally
             .faults
-            .extend(found.into_iter().map(|what| format!("{kind} {at}: {what}")));
+            .extend(found.map(|what| format!("{}: {what}", self.wrong)));
         Ok(())
     }
 

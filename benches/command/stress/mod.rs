@@ -2,7 +2,7 @@
 //!
 //! Behind every kill the next start must be clean, nothing that was finished may be gone or changed, nothing may be
 //! half-written, what was begun must go on to the same bytes, and no process and no temporary file may stay. What is
-//! done while it is killed is in `actions`, the window in `window`.
+//! done while it is killed is in `actions`, the window in `window`, where disks fail under it too.
 
 mod actions;
 mod disk_faults;
@@ -70,9 +70,10 @@ pub struct StressArgs {
     /// What jobs compute on, as `safelight generate --device` takes it
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
-    /// Only actions whose name has this in it, such as `window` or `batch`; `neighbour`: no kills but another program that
-    /// takes the memory, so many times; `disk`: no kills but disks that fail at every write; `runtime`: only installations of a
-    /// libtorch from an index on this machine, killed so many times, and its servers and disks at fault
+    /// Only actions whose name has this in it, such as `window`, `window on a disk` or `batch`; `neighbour`: no kills but
+    /// another program that takes the memory, so many times; `disk`: no kills but disks that fail at every write of a job;
+    /// `runtime`: only installations of a libtorch from an index on this machine, killed so many times, and its servers
+    /// and disks at fault
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Print one JSON object
@@ -139,21 +140,28 @@ pub(super) fn run(args: &StressArgs) -> Result<ExitCode> {
     for name in refused {
         stress.tell(&format!("left out, the model does not do it: {name}"));
     }
-    let mut window = if args.wants(window::NAME) {
-        Some(window::Sitting::begin(
-            folder.path().join("desk"),
-            &server.url,
-        )?)
-    } else {
+    let windows: Vec<_> = [window::NAME, window::ON_A_DISK]
+        .into_iter()
+        .filter(|name| args.wants(name))
+        .collect();
+    let mut window = if windows.is_empty() {
         None
+    } else {
+        let desk = folder.path().join("desk");
+        Some(window::Sitting::begin(desk, &server.url)?)
     };
     let begin = Instant::now();
     while stress.num_kills() < args.kills && limit.is_none_or(|limit| begin.elapsed() < limit) {
         // Every fourth time the window, where there is one.
         match &mut window {
             Some(window) if stress.actions.is_empty() || stress.random.below(4) == 0 => {
-                let faults = window.strike(&mut stress.random)?;
-                stress.count(window::NAME, 1, 0, faults);
+                let name = stress.random.one_of(&windows);
+                let (is_struck, faults) = if name == window::NAME {
+                    (true, window.strike(&mut stress.random)?)
+                } else {
+                    window.bear(&mut stress.random)?
+                };
+                stress.count(name, is_struck.into(), 0, faults);
             }
             _ => stress.strike()?,
         }

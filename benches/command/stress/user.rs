@@ -73,6 +73,11 @@ impl User {
             }
             _ => {}
         }
+        self.settle()
+    }
+
+    /// Lays what the home has at first.
+    pub(super) fn settle(&self) -> Result<()> {
         let out = self.home.join("out");
         fs::create_dir_all(&out).map_err(|err| disk(&err, &out))?;
         self.write("out/finished long ago.png", b"whatever it is, it stays")

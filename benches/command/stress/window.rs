@@ -1,9 +1,9 @@
-//! The window, killed while somebody clicks and types all over it.
+//! The window, killed while somebody clicks and types all over it, or on a disk that fails under it.
 //!
 //! One home for the whole run: queue, gallery, trash and settings grow as those of a person who never tidies up.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Child;
 use std::thread;
@@ -13,11 +13,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use x11rb::protocol::xproto::Window;
 
+use super::disk_faults::{Faults, KINDS};
 use super::display::{CONTROL, Display, ENTER};
 use super::user::{Result, User, disk};
 use crate::random::Random;
 
 pub(super) const NAME: &str = "the window";
+pub(super) const ON_A_DISK: &str = "the window on a disk that fails";
 
 /// Files that an earlier program wrote, and where they lie.
 const OLD: [(&str, &[u8]); 4] = [
@@ -59,6 +61,65 @@ impl Sitting {
             display: Display::start(),
             user,
         })
+    }
+
+    /// Opens the window on a disk that fails at some call, clicks and types, closes it, and opens it once more on a good
+    /// one -> whether that call came, and what should not be.
+    pub(super) fn bear(&mut self, random: &mut Random) -> Result<(bool, Vec<String>)> {
+        let mut faults = Vec::new();
+        let (kind, _) = random.one_of(&KINDS);
+        let at = 1 + random.below(60) as u64;
+        let disk = Faults::build(self.user.home.parent().unwrap_or(&self.user.home))?;
+        disk.arm(&mut self.user, kind, at)?;
+        let mut app = self.open(&mut faults)?;
+        for _ in 0..4 + random.below(12) {
+            self.deed(random);
+        }
+        self.close(&mut app, &mut faults);
+        let has_failed = disk.count() >= at;
+        self.user.variables.clear();
+        if self.said().contains("panicked") {
+            faults.push(format!("a panic: {}", self.said().trim()));
+        }
+        faults.extend(self.halves());
+        let finished = self.results();
+        let mut app = self.open(&mut faults)?;
+        self.close(&mut app, &mut faults);
+        let gone: Vec<_> = finished.difference(&self.results()).cloned().collect();
+        if !gone.is_empty() {
+            faults.push(format!("results are gone: {gone:?}"));
+        }
+        faults.extend(self.leftovers());
+        let faults = faults.into_iter();
+        let faults = faults.map(|fault| format!("{kind} {at}: {fault}"));
+        Ok((has_failed, faults.collect()))
+    }
+
+    /// What the last window said where errors go.
+    fn said(&self) -> String {
+        let said = fs::read(self.user.home.with_extension("errors")).unwrap_or_default();
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    /// Files of the window's own that cannot be read: written by half.
+    fn halves(&self) -> Vec<String> {
+        let own = ["config/safelight", "data/safelight"];
+        let files = self.user.files().into_iter();
+        let halves = files.filter(|(name, bytes)| {
+            let is_own = own
+                .iter()
+                .any(|folder| name.parent() == Some(folder.as_ref()));
+            let text = std::str::from_utf8(bytes);
+            let is_whole = match name.extension().and_then(|end| end.to_str()) {
+                Some("json") => serde_json::from_slice::<Value>(bytes).is_ok(),
+                Some("toml") => text.is_ok_and(|text| text.parse::<toml::Table>().is_ok()),
+                _ => true,
+            };
+            is_own && !is_whole
+        });
+        halves
+            .map(|(name, _)| format!("not whole: {}", name.display()))
+            .collect()
     }
 
     /// Opens the window, clicks and types, kills it, opens it again and closes it -> what should not be.
@@ -119,6 +180,8 @@ impl Sitting {
         let none: [&str; 0] = [];
         let mut command = self.user.command(&none);
         command.env("DISPLAY", &self.display.name);
+        let said = self.user.home.with_extension("errors");
+        command.stderr(File::create(&said).map_err(|err| disk(&err, &said))?);
         let mut app = command.spawn().map_err(|err| disk(&err, &self.user.home))?;
         let begin = Instant::now();
         while self.window().is_none() {

@@ -6,7 +6,7 @@ pub(crate) mod server;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use safelight_core::job::CancelToken;
@@ -440,7 +440,9 @@ fn cancelling_does_not_wait_for_a_silent_server_and_the_next_attempt_begins_at_o
 
 #[test]
 fn cancelling_does_not_wait_for_a_server_that_is_asked() {
-    let case = Case::new(|_| {
+    let (asked, is_asked) = mpsc::channel();
+    let case = Case::new(move |_| {
+        asked.send(()).ok();
         thread::sleep(Duration::from_secs(8));
         Answer::of(200)
     });
@@ -448,7 +450,7 @@ fn cancelling_does_not_wait_for_a_server_that_is_asked() {
     let far = cancel.clone();
     let begin = Instant::now();
     let canceller = thread::Builder::new().spawn(move || {
-        thread::sleep(Duration::from_millis(200));
+        is_asked.recv().ok();
         far.cancel();
     });
     let got = case.run_with(&Options::default(), &cancel, &mut |_| {});

@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
 use super::{HunyuanVaeDecoder, HunyuanVaeEncoder};
-use crate::closeness::{assert_close, distance};
+use crate::closeness::{assert_close, distance, limit};
 use crate::vae::{Posterior, Tiling};
 use crate::weights::Weights;
 use crate::weights::tests::made_up::made_up;
@@ -21,6 +21,11 @@ use crate::weights::tests::made_up::made_up;
 /// Relative L2.
 const ENCODER_LIMIT: f64 = 1e-5;
 const DECODER_LIMIT: f64 = 3e-5;
+
+/// How far the pixels of a recorded decode may be off.
+fn of_decoder(name: &str) -> f64 {
+    limit("vae/hunyuan/recorded", name, DECODER_LIMIT)
+}
 
 fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/vae/hunyuan")
@@ -111,7 +116,7 @@ fn decoding_matches_diffusers_for_pictures_clips_and_tiles() {
         ("decode.tiled", [1, 4, 1, 5, 6], Some(32), vec![1]),
     ] {
         let (pixels, found) = decode(&weights, &made_up(name, &shape), tile);
-        assert_close(name, &pixels, &recorded(name), DECODER_LIMIT);
+        assert_close(name, &pixels, &recorded(name), of_decoder(name));
         assert_eq!(found, lens, "{name}");
     }
 }
