@@ -4,6 +4,8 @@
 
 #[path = "common/server.rs"]
 mod server;
+#[path = "download/trust.rs"]
+mod trust;
 
 use std::collections::BTreeMap;
 use std::fs;

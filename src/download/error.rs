@@ -14,6 +14,10 @@ pub enum DownloadError {
         "the server redirects to another place ({reason}), so nothing is downloaded from it: {url}"
     )]
     Astray { reason: String, url: String },
+    #[error(
+        "nobody whom this system trusts has signed the server's certificate; in a network that puts its own in front, install that network's root certificate, or name its file in SSL_CERT_FILE: {url}"
+    )]
+    Stranger { url: String },
     #[error("the server has another file: {found} bytes instead of {expected}: {url}")]
     OtherSize {
         expected: u64,

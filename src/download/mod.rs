@@ -15,6 +15,7 @@ mod speed;
 #[cfg(test)]
 pub(crate) mod tests;
 mod transfer;
+mod trust;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@ use ureq::http::{HeaderMap, Response, StatusCode, header};
 use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body, RequestBuilder};
 
-use super::{DownloadError, Options};
+use super::{DownloadError, Options, trust};
 
 /// The longest list of wheels has a few MB.
 const MAX_PAGE_BYTES: u64 = 32 << 20;
@@ -40,6 +40,7 @@ impl Remote {
                 .http_status_as_error(false)
                 .user_agent(concat!("safelight/", env!("CARGO_PKG_VERSION")))
                 .accept_encoding("identity")
+                .tls_config(trust::tls())
                 .timeout_connect(Some(options.patience))
                 .timeout_recv_response(Some(options.patience))
                 .timeout_per_read(Some(options.patience))
@@ -201,6 +202,7 @@ fn unreachable_server(err: &ureq::Error, url: &str) -> DownloadError {
         | ureq::Error::RedirectFailed
         | ureq::Error::RequireHttpsOnly(_)
         | ureq::Error::BadUri(_) => DownloadError::Astray { reason, url },
+        _ if trust::is_stranger(err) => DownloadError::Stranger { url },
         _ => DownloadError::Unreachable { reason, url },
     }
 }
