@@ -12,7 +12,8 @@ cargo xtask bench …                prepare, build a release of what measures a
 cargo xtask stress …               prepare, build and kill Safelight at random moments, e.g. stress --minutes 5
 cargo xtask fuzz …                 damage files and have every reader read them; cargo xtask fuzz help says more
 cargo xtask package [--developer]  pack a release with libtorch into target/package: an archive with its installer,
-                                   a .deb and an .rpm; with --developer also what measures
+                                   a .deb and an .rpm; with --developer also what measures, with --without-h264
+                                   what neither writes nor reads MP4, into target/package-without-h264
 cargo xtask help                   show this
 
 SAFELIGHT_CACHE=DIR                keeps libtorch in DIR instead of ~/.cache/safelight
@@ -27,7 +28,15 @@ pub enum Request {
     Bench(Vec<String>),
     Stress(Vec<String>),
     Fuzz(Vec<String>),
-    Package { developer: bool },
+    Package(PackageOptions),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PackageOptions {
+    /// Also what measures.
+    pub developer: bool,
+    /// Neither writes nor reads MP4.
+    pub without_h264: bool,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -69,8 +78,12 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Request> {
         }
         "test" => test_options(&options).map(Request::Test),
         "package" => {
-            let [developer] = flags(&command, &options, ["--developer"])?;
-            Ok(Request::Package { developer })
+            let known = ["--developer", "--without-h264"];
+            let [developer, without_h264] = flags(&command, &options, known)?;
+            Ok(Request::Package(PackageOptions {
+                developer,
+                without_h264,
+            }))
         }
         other => Err(Failure::usage(format!(
             "cargo xtask has no command {other}\n\n{HELP}"
@@ -154,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_stress_and_fuzz_pass_on_everything_and_package_knows_its_flag() {
+    fn bench_stress_and_fuzz_pass_on_everything_and_package_knows_its_flags() {
         let args = |words: [&str; 2]| words.map(str::to_owned).to_vec();
         assert_eq!(
             parsed("bench flux --json").expect("valid"),
@@ -164,8 +177,16 @@ mod tests {
             parsed("stress --kills 9").expect("valid"),
             Request::Stress(args(["--kills", "9"]))
         );
-        for (line, developer) in [("package", false), ("package --developer", true)] {
-            let request = Request::Package { developer };
+        for (line, developer, without_h264) in [
+            ("package", false, false),
+            ("package --developer", true, false),
+            ("package --without-h264", false, true),
+            ("package --without-h264 --developer", true, true),
+        ] {
+            let request = Request::Package(PackageOptions {
+                developer,
+                without_h264,
+            });
             assert_eq!(parsed(line).expect("valid"), request, "{line}");
         }
     }

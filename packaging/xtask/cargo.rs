@@ -119,7 +119,7 @@ pub fn build_and_become_the_app(workspace: &Workspace, release: bool, args: &[St
         "debug/safelight"
     });
     let built = if release {
-        build_release(workspace)
+        build_release(workspace, &[])
     } else {
         build(workspace, &[AS_TESTED, APP_BINS].concat())
     };
@@ -131,7 +131,7 @@ pub fn build_and_become_the_app(workspace: &Workspace, release: bool, args: &[St
 
 /// Builds what measures and becomes it. Returns only when that fails.
 pub fn build_and_become_the_bench(workspace: &Workspace, args: &[String]) -> Failure {
-    match build_bench(workspace) {
+    match build_bench(workspace, &[]) {
         Ok(()) => become_program(
             workspace,
             &workspace.target().join("release/safelight-bench"),
@@ -175,14 +175,15 @@ fn become_program(workspace: &Workspace, path: &Path, args: &[String]) -> Failur
     Failure::new(format!("{} cannot be started: {err}", path.display()))
 }
 
-/// The app and its engine, as users get them.
-pub fn build_release(workspace: &Workspace) -> Result<()> {
-    build(workspace, &[APP, &["--release"]].concat())
+/// The app and its engine, as users get them; `features` are more arguments for cargo.
+pub fn build_release(workspace: &Workspace, features: &[&str]) -> Result<()> {
+    build(workspace, &[APP, &["--release"], features].concat())
 }
 
 /// What measures. By itself: an engine that is built along would get its features.
-pub fn build_bench(workspace: &Workspace) -> Result<()> {
-    build(workspace, &["--package", "safelight-bench", "--release"])
+pub fn build_bench(workspace: &Workspace, features: &[&str]) -> Result<()> {
+    let bench = &["--package", "safelight-bench", "--release"];
+    build(workspace, &[bench, features].concat())
 }
 
 fn build(workspace: &Workspace, options: &[&str]) -> Result<()> {

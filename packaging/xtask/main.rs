@@ -91,10 +91,10 @@ fn obey(request: Request) -> Result<ExitCode> {
             set_up(&workspace, Goal::Tests)?;
             return Err(cargo::build_and_stress(&workspace, &args));
         }
-        Request::Package { developer } => {
+        Request::Package(options) => {
             let workspace = Workspace::find()?;
             let libtorch = set_up(&workspace, Goal::Package)?;
-            package::make(&workspace, &libtorch, developer)?;
+            package::make(&workspace, &libtorch, options)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -137,7 +137,9 @@ fn jobs_that_were_to_make_a_webm_make_an_mp4_instead_and_it_says_so() {
     assert!(text.contains(".mp4\""), "{text}");
     fs::write(&path, text.replace(".mp4\"", ".webm\"")).unwrap();
     let mut bench = Bench::in_home(home, same_model);
-    bench.until("it is said", |bench| bench.has("WebM is no longer written"));
+    bench.until("it is said", |bench| {
+        bench.has("This version writes no WebM")
+    });
     let waiting = &bench.app().queue.waiting;
     assert!(!waiting.is_empty());
     for job in waiting {

@@ -25,13 +25,20 @@ const INSIDE: [&str; 6] = [
 /// How the files begin, in any case.
 const NAMES: [&str; 5] = ["license", "licence", "copying", "notice", "unlicense"];
 
+/// `name v1.2.3` with its licence.
+pub(super) type Licences = BTreeMap<String, String>;
+
+/// The packages inside a release with these features, given as arguments for cargo.
+pub(super) fn packages(workspace: &Workspace, features: &[&str]) -> Result<Licences> {
+    policy::licences(workspace, TARGET, &[&INSIDE, features].concat())
+}
+
 /// Writes `THIRD-PARTY.txt`: every package with its licence, and every text of a licence once.
-pub(super) fn write(workspace: &Workspace, folder: &Path) -> Result<()> {
-    let packages = policy::licences(workspace, TARGET, &INSIDE)?;
+pub(super) fn write(packages: &Licences, folder: &Path) -> Result<()> {
     let sources = sources();
     let mut list = String::new();
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (package, licence) in &packages {
+    for (package, licence) in packages {
         let (name, version) = name_and_version(package);
         if name.starts_with(OURS) {
             continue;

@@ -13,6 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::arguments::PackageOptions;
 use crate::cargo;
 use crate::failure::{Doing as _, Failure, Result};
 use crate::workspace::Workspace;
@@ -26,11 +27,31 @@ It finds the models that ComfyUI and other programs keep, and fits them into the
 /// The variable of the engine's feature `fault-injection`, which no release has.
 const FAULT_VARIABLE: &str = "SAFELIGHT_ENGINE_FAULT";
 
+/// The codec that needs a licence where many copies are given away; docs/packages.md says more.
+const H264_CODEC: &str = "openh264";
+
 /// Builds a release and packs it with libtorch for the CPU, for developers also with what measures.
-pub fn make(workspace: &Workspace, libtorch: &Path, for_developers: bool) -> Result<()> {
-    cargo::build_release(workspace)?;
+pub fn make(workspace: &Workspace, libtorch: &Path, options: PackageOptions) -> Result<()> {
+    let PackageOptions {
+        developer: for_developers,
+        without_h264,
+    } = options;
+    let (features, folder): (&[&str], _) = if without_h264 {
+        (&["--no-default-features"], "package-without-h264")
+    } else {
+        (&[], "package")
+    };
+    let packages = licences::packages(workspace, features)?;
+    let has_codec = packages.keys().any(|name| name.starts_with(H264_CODEC));
+    if has_codec == without_h264 {
+        return Err(Failure::new(format!(
+            "expected a release {} H.264, and cargo tree says the contrary",
+            if without_h264 { "without" } else { "with" }
+        )));
+    }
+    cargo::build_release(workspace, features)?;
     if for_developers {
-        cargo::build_bench(workspace)?;
+        cargo::build_bench(workspace, features)?;
     }
     let built = workspace.target().join("release");
     let executables = tree::executables(for_developers);
@@ -38,9 +59,15 @@ pub fn make(workspace: &Workspace, libtorch: &Path, for_developers: bool) -> Res
         refuse_faults(&built.join(executable))?;
     }
     let glibc = portable::needed_glibc(executables.iter().map(|name| built.join(name)))?;
-    let out = workspace.target().join("package");
+    let out = workspace.target().join(folder);
     empty(&out)?;
-    let tree = tree::grow(workspace, libtorch, &executables, &out.join("tree"))?;
+    let tree = tree::grow(
+        workspace,
+        libtorch,
+        &executables,
+        &packages,
+        &out.join("tree"),
+    )?;
     let packages = [
         archive::pack(workspace, &tree, &out)?,
         deb::pack(&tree, glibc, &out)?,

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use super::{copy, empty, licences, run, write};
 use crate::failure::{Doing as _, Failure, Result};
+use crate::package::licences::Licences;
 use crate::workspace::Workspace;
 
 /// The desktop's name for the program.
@@ -38,11 +39,12 @@ pub(super) fn executables(for_developers: bool) -> Vec<&'static str> {
     [&EXECUTABLES, bench].concat()
 }
 
-/// Lays everything out in `root`, which is emptied first.
+/// Lays everything out in `root`, which is emptied first; `packages` are those in the executables, with their licences.
 pub(super) fn grow(
     workspace: &Workspace,
     libtorch: &Path,
     executables: &[&str],
+    packages: &Licences,
     root: &Path,
 ) -> Result<PathBuf> {
     empty(root)?;
@@ -73,7 +75,7 @@ pub(super) fn grow(
     for text in TEXTS {
         copy(&workspace.root().join(text), &texts)?;
     }
-    licences::write(workspace, &texts)?;
+    licences::write(packages, &texts)?;
     describe_to_the_desktop(workspace, &share)?;
     describe_to_the_shell(&program.join("safelight"), &share)?;
     // Whatever umask it was built under, everybody may read and nobody else may write.

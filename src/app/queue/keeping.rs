@@ -2,6 +2,7 @@
 //!
 //! What is written and restored is [`super::kept`]'s.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -128,27 +129,28 @@ pub(super) fn restore(paths: &Paths) -> Restored {
     for job in std::mem::take(&mut restored.file.jobs) {
         take(&mut restored, job, &folder_of);
     }
-    without_webm(&mut restored);
+    without_unwritten(&mut restored);
     restored
 }
 
-/// An earlier version's jobs that were to make a WebM make an MP4 instead.
-fn without_webm(restored: &mut Restored) {
+/// Jobs of an earlier version, or of a build with more formats, get a format that this one writes.
+fn without_unwritten(restored: &mut Restored) {
     let waiting = restored.waiting.iter_mut();
     let stopped = restored.stopped.iter_mut().map(|stopped| &mut stopped.job);
     let left = restored.left.iter_mut().map(|left| &mut left.request);
     let queued = waiting.chain(stopped).map(|job| &mut job.request);
-    let mut has_webm = false;
+    let mut formats = BTreeSet::new();
     for request in queued.chain(left) {
-        if let Some(out) = media::instead_of_webm(&request.out) {
-            request.out = out;
-            has_webm = true;
+        if let Some(instead) = media::instead_of_unwritten(&request.out) {
+            request.out = instead.out;
+            formats.insert(instead.unwritten);
         }
     }
-    if has_webm {
-        let problem = JobError::new(JobErrorKind::InvalidRequest, words::WEBM_TO_MP4);
-        restored.problems.push(problem);
-    }
+    let problems = formats.into_iter().map(|format| {
+        let what = words::not_written(format, media::DEFAULT_CLIP_ENDING);
+        JobError::new(JobErrorKind::InvalidRequest, what)
+    });
+    restored.problems.extend(problems);
 }
 
 /// One job of the last run, as it stands now.

@@ -36,8 +36,10 @@ pub(super) const QUIT: &str = "Quit Safelight";
 pub(super) const SUSPEND: &str = "Suspend the computer";
 
 // The queue on the disk.
-pub(super) const WEBM_TO_MP4: &str =
-    "WebM is no longer written, so jobs in the queue make MP4 clips instead";
+/// `format` is one of its own name, `ending` that of a file.
+pub(super) fn not_written(format: &str, ending: &str) -> String {
+    format!("This version writes no {format}, so jobs in the queue make .{ending} clips instead")
+}
 pub(super) const NOT_KEPT: &str = "The jobs of this window are lost when it closes";
 pub(super) const OTHER_WINDOW: &str = "another Safelight window already keeps the queue";
 pub(super) const MAKE_ROOM_FOR_QUEUE: &str =

@@ -19,6 +19,12 @@ use safelight_core::settings::Settings;
 use super::memory::MemoryArgs;
 use super::sampling::SamplingArgs;
 
+const OUT: &str = if media::HAS_H264 {
+    "The file to write: .mp4, .gif or .webp for a clip, .png, .jpg or .webp for a picture; several are numbered [default: named by the prompt and the seed]"
+} else {
+    "The file to write: .webp or .gif for a clip, .png, .jpg or .webp for a picture; several are numbered [default: named by the prompt and the seed]"
+};
+
 /// Make a clip or a picture.
 #[derive(Args, Debug, Default)]
 #[command(allow_negative_numbers = true, args_override_self = true)]
@@ -120,8 +126,7 @@ pub struct GenerateArgs {
     /// The same for the second text encoder's tokenizer
     #[arg(long, value_name = "PATH")]
     pub tokenizer_2: Option<PathBuf>,
-    /// The file to write: .mp4, .gif or .webp for a clip, .png, .jpg or .webp for a picture; several are numbered [default: named by the prompt and the seed]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help = OUT)]
     pub out: Option<PathBuf>,
     /// Also write the settings beside the file, as .json
     #[arg(long)]

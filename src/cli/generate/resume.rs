@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, Notice};
-use safelight_core::media;
+use safelight_core::media::{self, Instead};
 use serde_json::{Value, json};
 
 use super::jobs::settle_paths;
@@ -80,11 +80,11 @@ fn go_on(
         request.out.clone_from(out);
         request.is_out_automatic = false;
         settle_paths(&mut request)?;
-    } else if let Some(out) = media::instead_of_webm(&request.out) {
+    } else if let Some(Instead { out, unwritten }) = media::instead_of_unwritten(&request.out) {
         notices.push(Notice {
             field: "out",
             message: format!(
-                "Safelight no longer writes WebM: the result is saved as {}",
+                "This version of Safelight does not write {unwritten}: the result is saved as {}",
                 out.display()
             ),
         });

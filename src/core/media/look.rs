@@ -64,7 +64,12 @@ mod tests {
         let frames: Vec<_> = (0..5)
             .map(|i| Picture::from_fn(64, 48, |_, _| [i * 50, 90, 40]).unwrap())
             .collect();
-        for name in ["a.mp4", "a.gif", "a.webp"] {
+        for name in [
+            #[cfg(feature = "h264")]
+            "a.mp4",
+            "a.gif",
+            "a.webp",
+        ] {
             let path = folder.path().join(name);
             let options = ClipOptions {
                 fps: 10.0,

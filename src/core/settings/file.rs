@@ -11,6 +11,7 @@ use toml_edit::{DocumentMut, Item};
 
 use super::{OutputSettings, Settings, edit, table};
 use crate::files::{FileError, MAX_TEXT_BYTES, read_text_bounded, write_private};
+use crate::media::HAS_H264;
 
 #[derive(Debug, Error)]
 pub enum SettingsError {
@@ -119,10 +120,15 @@ impl Settings {
         let mut settings: Self =
             toml::from_str(text).map_err(|err| broken(text, err.span(), err.message(), path))?;
         let mut warnings = unknown_keys(text);
-        if settings.output.format == "webm" {
+        let unwritten = match settings.output.format.as_str() {
+            "webm" => Some("Safelight no longer writes WebM"),
+            "mp4" if !HAS_H264 => Some("This build of Safelight has no H.264 and writes no MP4"),
+            _ => None,
+        };
+        if let Some(unwritten) = unwritten {
             settings.output.format = OutputSettings::default().format;
             warnings.push(format!(
-                "Safelight no longer writes WebM (output.format): clips become .{}",
+                "{unwritten} (output.format): clips become .{}",
                 settings.output.format
             ));
         }

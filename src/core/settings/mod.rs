@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::prompt::WildcardFolders;
 use crate::job::{DeviceChoice, DtypeChoice, PreviewChoice};
+use crate::media::{DEFAULT_CLIP_ENDING, HAS_H264};
 use crate::memory::MemoryChoice;
 use crate::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use crate::named::{named, with_defaults};
@@ -148,8 +149,8 @@ with_defaults! {
         /// For pictures. Empty: the folder `Safelight` in the user's pictures folder.
         #[serde(deserialize_with = "none_when_empty")]
         pub pictures_folder: Option<PathBuf> = None,
-        /// `mp4`, `gif`, `webp` or `png`.
-        pub format: String = "mp4".to_owned(),
+        /// One of [`Self::FORMATS`].
+        pub format: String = DEFAULT_CLIP_ENDING.to_owned(),
         /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst.
         pub crf: u8 = 16,
         /// Also write the settings of each result beside it, as `.json`.
@@ -158,7 +159,11 @@ with_defaults! {
 }
 
 impl OutputSettings {
-    pub const FORMATS: [&str; 4] = ["mp4", "gif", "webp", "png"];
+    pub const FORMATS: &[&str] = if HAS_H264 {
+        &["mp4", "gif", "webp", "png"]
+    } else {
+        &["gif", "webp", "png"]
+    };
     /// The end of the scale of rate factors.
     pub const WORST_CRF: u8 = 51;
 

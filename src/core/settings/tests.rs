@@ -5,6 +5,7 @@ use std::fs;
 use super::super::{AllocatorChoice, Theme};
 use super::*;
 use crate::job::DeviceChoice;
+use crate::media::DEFAULT_CLIP_ENDING;
 use std::path::PathBuf;
 
 fn file_with(text: &str) -> (tempfile::TempDir, PathBuf) {
@@ -51,19 +52,34 @@ fn the_commented_default_file_says_exactly_the_defaults_and_all_of_them() {
 }
 
 #[test]
-fn a_file_that_asks_for_webm_still_opens_and_clips_become_mp4() {
+fn a_file_that_asks_for_a_format_that_is_not_written_still_opens_with_the_default() {
     let (_folder, path) = file_with("[output]\nformat = \"webm\" # as ever\ncrf = 20\n");
     let loaded = Settings::load(&path);
     assert!(loaded.error.is_none());
-    assert_eq!(loaded.settings.output.format, "mp4");
+    assert_eq!(loaded.settings.output.format, DEFAULT_CLIP_ENDING);
     assert_eq!(loaded.settings.output.crf, 20);
-    let expected = "Safelight no longer writes WebM (output.format): clips become .mp4";
+    let expected = format!(
+        "Safelight no longer writes WebM (output.format): clips become .{DEFAULT_CLIP_ENDING}"
+    );
     assert_eq!(loaded.warnings, [expected]);
     let mut changed = loaded.settings;
     changed.output.format = "gif".to_owned();
     changed.save(&path).unwrap();
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains("format = \"gif\" # as ever"), "{text}");
+
+    let (_folder, path) = file_with("[output]\nformat = \"mp4\"\n");
+    let loaded = Settings::load(&path);
+    assert!(loaded.error.is_none());
+    assert_eq!(loaded.settings.output.format, DEFAULT_CLIP_ENDING);
+    let told: &[&str] = if HAS_H264 {
+        &[]
+    } else {
+        &[
+            "This build of Safelight has no H.264 and writes no MP4 (output.format): clips become .webp",
+        ]
+    };
+    assert_eq!(loaded.warnings, told);
 }
 
 #[test]

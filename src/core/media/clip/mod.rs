@@ -1,17 +1,21 @@
-//! Writing clips and pictures: `.mp4`, `.gif`, `.webp`, `.png` or `.jpg`, as the file's name says.
+//! Writing clips and pictures: `.mp4` (in builds with H.264), `.gif`, `.webp`, `.png` or `.jpg`, as the file's name says.
 //!
 //! Frames are encoded as they come and the file appears under its name when all are there: an error, a
 //! cancelled job or a full disk leaves nothing, and an old file of that name stays until then.
 //! Reading clips is `source`'s.
 
+#[cfg(feature = "h264")]
 mod encoder;
 mod gif;
+#[cfg(feature = "h264")]
 mod h264;
 mod jpeg;
+#[cfg(feature = "h264")]
 mod mp4;
 mod palette;
 mod png;
 mod webp;
+#[cfg(feature = "h264")]
 mod yuv;
 
 use std::collections::HashSet;
@@ -20,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use super::metadata::{MAX_SETTINGS_BYTES, is_json_object};
 use super::place::{self, Pending, PendingFiles};
-use super::{MediaError, Picture};
+use super::{HAS_H264, MediaError, Picture};
 use crate::files::has_ending;
 use crate::named::{named, with_defaults};
 use crate::naming;
@@ -35,6 +39,17 @@ const MAX_FPS: f64 = 240.0;
 
 /// The ending of a format that was written once and is only read now.
 const WEBM: &str = "webm";
+const MP4: &str = "mp4";
+
+/// All that is written.
+const WRITTEN: &str = if HAS_H264 {
+    ".mp4, .gif, .webp, .png or .jpg"
+} else {
+    ".gif, .webp, .png or .jpg"
+};
+
+/// Of clips of which nobody says otherwise.
+pub const DEFAULT_CLIP_ENDING: &str = if HAS_H264 { MP4 } else { "webp" };
 
 named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,13 +71,21 @@ impl ClipFormat {
             .extension()
             .map(|extension| extension.to_string_lossy().to_lowercase());
         match extension.as_deref() {
-            Some("mp4") => Ok(Self::Mp4),
+            Some(MP4) if HAS_H264 => Ok(Self::Mp4),
+            Some(MP4) => Err(MediaError::said(
+                "this build of Safelight has no H.264 and writes no .mp4: choose a name that ends in .webp or .gif, or in .png for numbered pictures",
+                path,
+            )),
             Some("gif") => Ok(Self::Gif),
             Some("webp") => Ok(Self::WebP),
             Some("png") => Ok(Self::Png),
             Some("jpg" | "jpeg") => Ok(Self::Jpeg),
             Some(WEBM) => Err(MediaError::said(
-                "Safelight no longer writes .webm: choose a name that ends in .mp4, or in .webp or .gif for a web page",
+                if HAS_H264 {
+                    "Safelight no longer writes .webm: choose a name that ends in .mp4, or in .webp or .gif for a web page"
+                } else {
+                    "Safelight no longer writes .webm: choose a name that ends in .webp or .gif"
+                },
                 path,
             )),
             other => {
@@ -71,9 +94,7 @@ impl ClipFormat {
                     |other| format!(".{other}"),
                 );
                 Err(MediaError::said(
-                    format_args!(
-                        "choose a file name that ends in .mp4, .gif, .webp, .png or .jpg, not {found}"
-                    ),
+                    format_args!("choose a file name that ends in {WRITTEN}, not {found}"),
                     path,
                 ))
             }
@@ -92,9 +113,10 @@ impl ClipFormat {
 
     /// What the format allows for a frame's size, when `width × height` is more.
     fn broken_limit(self, width: u32, height: u32) -> Option<&'static str> {
-        let (long, short) = (width.max(height), width.min(height));
+        let long = width.max(height);
         match self {
-            Self::Mp4 if long > h264::MAX_LONG_SIDE || short > h264::MAX_SHORT_SIDE => {
+            #[cfg(feature = "h264")]
+            Self::Mp4 if long > h264::MAX_LONG_SIDE || width.min(height) > h264::MAX_SHORT_SIDE => {
                 Some("3840 × 2160 or 2160 × 3840")
             }
             Self::WebP if long > webp::MAX_SIDE => Some("16383 × 16383"),
@@ -208,6 +230,7 @@ struct Started {
 }
 
 enum Encoder {
+    #[cfg(feature = "h264")]
     Mp4(Box<mp4::Mp4>),
     Gif(gif::Gif),
     WebP(webp::WebP),
@@ -243,6 +266,7 @@ impl ClipWriter {
             return Err(MediaError::frame_size(started.size, picture, &self.path));
         }
         let pushed = match &mut started.encoder {
+            #[cfg(feature = "h264")]
             Encoder::Mp4(mp4) => mp4.push(picture),
             Encoder::Gif(gif) => gif.push(picture),
             Encoder::WebP(webp) => webp.push(picture),
@@ -267,6 +291,7 @@ impl ClipWriter {
         };
         let settings = self.options.settings.as_deref();
         let parts = match started.encoder {
+            #[cfg(feature = "h264")]
             Encoder::Mp4(mp4) => mp4.finish(settings).map(Vec::from),
             Encoder::Gif(gif) => gif.finish().map(|bytes| vec![bytes]),
             Encoder::WebP(webp) => webp.finish(settings).map(|bytes| vec![bytes]),
@@ -294,6 +319,9 @@ impl ClipWriter {
         } = &self.options;
         let (fps, crf) = (FrameTimes::new(*fps).rate(), *crf);
         let encoder = match self.format {
+            #[cfg(not(feature = "h264"))]
+            ClipFormat::Mp4 => Err("this build has no H.264".to_owned()),
+            #[cfg(feature = "h264")]
             ClipFormat::Mp4 => {
                 mp4::Mp4::new(width, height, fps, crf).map(|mp4| Encoder::Mp4(Box::new(mp4)))
             }
@@ -375,14 +403,27 @@ pub fn numbered_path(path: &Path, number: usize) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Where a result goes that was to become a WebM, which is no longer written: to a free name that ends in `.mp4`. Nothing
-/// for other names.
-pub fn instead_of_webm(out: &Path) -> Option<PathBuf> {
-    has_ending(out, &[WEBM]).then(|| {
-        let folder = out.parent().unwrap_or_else(|| Path::new(""));
-        let stem = out.file_stem().unwrap_or_default().to_string_lossy();
-        naming::free_path(folder, &stem, "mp4", &mut HashSet::new())
-    })
+/// What is written in the place of a format that is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instead {
+    /// A free name that ends in [`DEFAULT_CLIP_ENDING`].
+    pub out: PathBuf,
+    /// The format's own name.
+    pub unwritten: &'static str,
+}
+
+/// Where a result goes that was to become a WebM, which is no longer written, or in a build without H.264 an MP4.
+/// Nothing for other names.
+pub fn instead_of_unwritten(out: &Path) -> Option<Instead> {
+    let unwritten = match () {
+        () if has_ending(out, &[WEBM]) => "WebM",
+        () if !HAS_H264 && has_ending(out, &[MP4]) => ClipFormat::Mp4.name(),
+        () => return None,
+    };
+    let folder = out.parent().unwrap_or_else(|| Path::new(""));
+    let stem = out.file_stem().unwrap_or_default().to_string_lossy();
+    let out = naming::free_path(folder, &stem, DEFAULT_CLIP_ENDING, &mut HashSet::new());
+    Some(Instead { out, unwritten })
 }
 
 /// When frames begin, in whole units of a format's clock, without drifting from the true rate.

@@ -19,7 +19,15 @@ fn read(bytes: &[u8]) -> Result<Option<String>, MediaError> {
 fn written() -> Vec<(&'static str, Vec<u8>)> {
     let folder = tempfile::tempdir().unwrap();
     let frame = Picture::from_fn(24, 16, |x, y| [x as u8, y as u8, 9]).unwrap();
-    let mut written: Vec<_> = ["png", "jpg", "mp4", "gif", "webp"]
+    let endings = [
+        "png",
+        "jpg",
+        #[cfg(feature = "h264")]
+        "mp4",
+        "gif",
+        "webp",
+    ];
+    let mut written: Vec<_> = endings
         .into_iter()
         .map(|extension| {
             let path = folder.path().join("a").with_extension(extension);

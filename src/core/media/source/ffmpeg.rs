@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{ClipInfo, Sink};
 use crate::media::open::{Failure, check_size, picture_from_rgb};
-use crate::media::{MediaError, Picture};
+use crate::media::{HAS_H264, MediaError, Picture};
 
 /// The rate of a clip that tells none.
 const DEFAULT_FPS: f64 = 24.0;
@@ -41,10 +41,18 @@ impl Ffmpeg {
     /// Opens a clip of which it is known that nothing else here can read it, and what it is.
     pub fn open(path: &Path, container: &'static str, found: String) -> Result<Self, MediaError> {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let (here, readable) = if HAS_H264 {
+            ("", "MP4 with 8-bit H.264 (4:2:0)")
+        } else {
+            (
+                ", and this build of Safelight has no H.264",
+                "an animated WebP or GIF",
+            )
+        };
         let missing = |found: String| {
             MediaError::said(
                 format_args!(
-                    "this clip is {found}: install ffmpeg to read it, or convert it to MP4 with 8-bit H.264 (4:2:0)"
+                    "this clip is {found}{here}: install ffmpeg to read it, or convert it to {readable}"
                 ),
                 &path,
             )

@@ -1,4 +1,4 @@
-//! Reading clips back: MP4 and MOV with H.264, WebM of VP8 keyframes (our results of earlier versions), animated GIF and WebP, and numbered
+//! Reading clips back: MP4 and MOV with H.264 (in builds that have it), WebM of VP8 keyframes (our results of earlier versions), animated GIF and WebP, and numbered
 //! PNG pictures; whatever else is in an MP4, MOV, WebM or Matroska file through the user's ffmpeg.
 //!
 //! Frames come upright, in the order in which they are shown, as plain RGB. Sound is not read, and a
@@ -6,6 +6,10 @@
 
 mod animation;
 mod ffmpeg;
+#[cfg_attr(
+    not(feature = "h264"),
+    expect(dead_code, reason = "what is found is not decoded")
+)]
 mod mp4;
 mod numbered;
 mod reader;

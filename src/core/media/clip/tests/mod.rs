@@ -1,5 +1,6 @@
 //! Clips written to disk and looked at again: by the readers of others, and by our own for settings.
 
+#[cfg(feature = "h264")]
 mod mp4;
 
 use std::fs;
@@ -8,7 +9,14 @@ use std::path::Path;
 use super::*;
 use crate::media::{open_picture, read_settings};
 
-const EXTENSIONS: [&str; 5] = ["mp4", "gif", "webp", "png", "jpg"];
+const EXTENSIONS: &[&str] = &[
+    #[cfg(feature = "h264")]
+    "mp4",
+    "gif",
+    "webp",
+    "png",
+    "jpg",
+];
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -39,6 +47,7 @@ fn files_in(folder: &Path) -> Vec<String> {
     names
 }
 
+#[cfg(feature = "h264")]
 fn worst(a: &Picture, b: &Picture) -> u8 {
     assert_eq!((a.width, a.height), (b.width, b.height));
     a.rgb
@@ -68,7 +77,11 @@ fn a_finer_rate_factor_is_truer_and_larger() {
         [value as u8, (value / 2 + x) as u8, 128]
     })
     .unwrap();
-    for extension in ["mp4", "webp"] {
+    for extension in [
+        #[cfg(feature = "h264")]
+        "mp4",
+        "webp",
+    ] {
         let path = folder.path().join("noise").with_extension(extension);
         let size = |crf: u8| {
             let options = ClipOptions {
@@ -271,25 +284,52 @@ fn a_gif_of_fast_frames_keeps_its_length() {
 }
 
 #[test]
-fn a_webm_is_refused_with_what_to_write_instead() {
+fn a_format_that_is_not_written_is_refused_with_what_to_write_instead() {
     let folder = folder();
-    let path = folder.path().join("a.WebM");
-    let words = check_writable(&path).unwrap_err().to_string();
-    let expected = "Safelight no longer writes .webm: choose a name that ends in .mp4, or in .webp or .gif for a web page: ";
-    assert!(words.starts_with(expected), "{words}");
-    assert!(words.ends_with("a.WebM"), "{words}");
+    let refused = |name: &str, expected: &str| {
+        let words = check_writable(&folder.path().join(name)).unwrap_err();
+        let words = words.to_string();
+        assert!(words.starts_with(expected), "{words}");
+        assert!(words.ends_with(name), "{words}");
+    };
+    if HAS_H264 {
+        refused(
+            "a.WebM",
+            "Safelight no longer writes .webm: choose a name that ends in .mp4, or in .webp or .gif for a web page: ",
+        );
+    } else {
+        refused(
+            "a.WebM",
+            "Safelight no longer writes .webm: choose a name that ends in .webp or .gif: ",
+        );
+        refused(
+            "a.MP4",
+            "this build of Safelight has no H.264 and writes no .mp4: choose a name that ends in .webp or .gif, ",
+        );
+    }
 }
 
 #[test]
-fn what_was_to_become_a_webm_gets_a_free_name_for_an_mp4() {
+fn what_was_to_become_a_format_that_is_not_written_gets_a_free_name_for_the_default() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name);
-    assert_eq!(instead_of_webm(&path("a.WEBM")), Some(path("a.mp4")));
-    fs::write(path("a.mp4"), b"other").unwrap();
-    assert_eq!(instead_of_webm(&path("a.webm")), Some(path("a-2.mp4")));
-    assert_eq!(instead_of_webm(Path::new("a.webm")), Some("a.mp4".into()));
-    for name in ["a.mp4", "webm", "a.webm.gif"] {
-        assert_eq!(instead_of_webm(&path(name)), None);
+    let default = |name: &str| path(name).with_extension(DEFAULT_CLIP_ENDING);
+    let unwritten: &[_] = if HAS_H264 {
+        &[("webm", "WebM")]
+    } else {
+        &[("webm", "WebM"), ("mp4", "MP4")]
+    };
+    for (ending, name) in unwritten {
+        let instead = |stem: &str| instead_of_unwritten(&path(&format!("{stem}.{ending}")));
+        let made = instead(name).unwrap();
+        assert_eq!((made.out, made.unwritten), (default(name), *name));
+        fs::write(default(name), b"other").unwrap();
+        assert_eq!(instead(name).unwrap().out, default(&format!("{name}-2")));
+    }
+    let made = instead_of_unwritten(Path::new("a.WEBM")).unwrap();
+    assert_eq!(made.out, Path::new("a").with_extension(DEFAULT_CLIP_ENDING));
+    for name in [&format!("a.{DEFAULT_CLIP_ENDING}"), "webm", "a.webm.gif"] {
+        assert_eq!(instead_of_unwritten(&path(name)), None);
     }
 }
 
@@ -337,14 +377,14 @@ fn what_cannot_become_a_clip_is_refused_in_a_sentence() {
     let plain = ClipOptions::default;
     assert_eq!(
         told("a.avi", &one, plain()),
-        "choose a file name that ends in .mp4, .gif, .webp, .png or .jpg, not .avi: /a.avi"
+        format!("choose a file name that ends in {WRITTEN}, not .avi: /a.avi")
     );
     assert_eq!(
         told("a.gif", &[], plain()),
         "there is no frame to write: /a.gif"
     );
     for fps in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
-        let words = told("a.mp4", &one, ClipOptions { fps, ..plain() });
+        let words = told("a.gif", &one, ClipOptions { fps, ..plain() });
         assert!(
             words.starts_with("the frame rate must be between 0.1 and 240, not"),
             "{words}"
@@ -372,9 +412,10 @@ fn what_cannot_become_a_clip_is_refused_in_a_sentence() {
         rgb: vec![0; 5],
     }];
     assert_eq!(
-        told("a.mp4", &broken, plain()),
+        told("a.gif", &broken, plain()),
         "expected 48 bytes of pixels for 4 × 4, found 5"
     );
+    #[cfg(feature = "h264")]
     assert_eq!(
         told("a.mp4", &[flat(3841, 2, [1; 3])], plain()),
         "frames in MP4 may be at most 3840 × 2160 or 2160 × 3840, not 3841 × 2: /a.mp4"
@@ -385,11 +426,13 @@ fn what_cannot_become_a_clip_is_refused_in_a_sentence() {
 #[test]
 fn a_place_is_checked_without_leaving_a_trace() {
     let folder = folder();
-    check_writable(&folder.path().join("a.mp4")).unwrap();
+    check_writable(&folder.path().join("a.gif")).unwrap();
     check_writable(&folder.path().join("new/a.WEBP")).unwrap();
-    assert!(check_writable(&folder.path().join("new/newer/a.mp4")).is_err());
+    assert!(check_writable(&folder.path().join("new/newer/a.gif")).is_err());
     assert!(check_writable(&folder.path().join("a")).is_err());
-    assert!(check_frame_size(Path::new("a.mp4"), 2160, 3840).is_ok());
-    assert!(check_frame_size(Path::new("a.mp4"), 2161, 3840).is_err());
+    if HAS_H264 {
+        assert!(check_frame_size(Path::new("a.mp4"), 2160, 3840).is_ok());
+        assert!(check_frame_size(Path::new("a.mp4"), 2161, 3840).is_err());
+    }
     assert!(files_in(folder.path()).is_empty());
 }

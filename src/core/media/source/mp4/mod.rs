@@ -3,7 +3,9 @@
 //! The tracks are read here because the reader crates panic on hostile ones and know neither colours nor edits. Only
 //! the first video track is looked at. Edit lists, rotation, colour matrix and range are honoured; stretched pixels are not.
 
+mod avc;
 mod colour;
+#[cfg_attr(not(feature = "h264"), path = "undecoded.rs")]
 mod decode;
 mod fragments;
 mod seek;
@@ -13,8 +15,9 @@ mod track;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use avc::AvcConfig;
 use colour::Colour;
-use decode::{AvcConfig, Frames};
+use decode::Frames;
 use fragments::Fragments;
 use sps::Sps;
 use track::{NoTrack, Sample, Track};
@@ -22,8 +25,8 @@ use track::{NoTrack, Sample, Track};
 use super::{ClipInfo, Sink, Unread};
 use crate::formats::ByteSource;
 use crate::formats::mp4::file_boxes;
-use crate::media::MediaError;
 use crate::media::open::{Failure, check_size, upright};
+use crate::media::{HAS_H264, MediaError};
 
 /// The decoder's own limit: 36 864 blocks of 16 × 16 pixels.
 const MAX_FRAME_PIXELS: u64 = 36_864 * 256;
@@ -48,6 +51,9 @@ impl Movie {
         let track = read_track(&mut source).map_err(failed)?;
         if !matches!(&track.codec, b"avc1" | b"avc3") {
             return Err(Unread::Codec(codec_name(track.codec)));
+        }
+        if !HAS_H264 {
+            return Err(Unread::Codec("H.264".to_owned()));
         }
         let config = AvcConfig::read(&track.avc_config)
             .ok_or_else(|| failed(Failure::Damaged("its H.264 has no header".to_owned())))?;

@@ -1,0 +1,47 @@
+//! What an MP4 says of its H.264: the parameter sets, and where each unit of a sample ends.
+
+use crate::formats::mp4::Bytes;
+
+/// The parameter sets and the form of the samples, out of an `avcC` box.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AvcConfig {
+    /// Bytes of the length in front of each unit.
+    pub length_bytes: usize,
+    pub sequence_sets: Vec<Vec<u8>>,
+    pub picture_sets: Vec<Vec<u8>>,
+}
+
+impl AvcConfig {
+    pub fn read(content: &[u8]) -> Option<Self> {
+        let mut bytes = Bytes(content);
+        bytes.skip(4)?;
+        let length_bytes = usize::from(bytes.u8()? & 3) + 1;
+        let mut sets = |mask: u8| {
+            let count = bytes.u8()? & mask;
+            (0..count)
+                .map(|_| {
+                    let length = bytes.u16()?;
+                    bytes.take(length.into()).map(<[u8]>::to_vec)
+                })
+                .collect::<Option<Vec<_>>>()
+        };
+        Some(Self {
+            length_bytes,
+            sequence_sets: sets(0x1f)?,
+            picture_sets: sets(0xff)?,
+        })
+    }
+
+    /// The units of a sample, each behind its length; what is cut off at the end is left out.
+    pub fn units<'a>(&self, sample: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let length_bytes = self.length_bytes;
+        let mut bytes = Bytes(sample);
+        std::iter::from_fn(move || {
+            let length = bytes
+                .take(length_bytes)?
+                .iter()
+                .fold(0, |length, byte| length << 8 | usize::from(*byte));
+            bytes.take(length)
+        })
+    }
+}
