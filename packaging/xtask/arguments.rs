@@ -4,10 +4,13 @@ use crate::checks::PartName;
 use crate::failure::{Failure, Result};
 
 pub const HELP: &str = "\
-cargo xtask setup                  prepare libtorch and what the system lacks
+cargo xtask setup                  prepare libtorch and what the system lacks; with --second-engine also the libtorch
+                                   2.13.0 that ROCm 10 has
 cargo xtask run [--release]        prepare, build and open the app
 cargo xtask run [--release] -- …   prepare, build and run the command line, e.g. -- generate --prompt \"a red kite\"
-cargo xtask test [--only PART]     prepare and pass everything: format, dependencies, build with clippy, tests, docs
+                                    with --second-engine before --, the engine for libtorch 2.13.0 is built, too
+cargo xtask test [--only PART]     prepare and pass everything: format, dependencies, build with clippy, tests,
+                                    second-engine, docs
 cargo xtask bench …                prepare, build a release of what measures and run it, e.g. bench flux --json
 cargo xtask stress …               prepare, build and kill Safelight at random moments, e.g. stress --minutes 5
 cargo xtask fuzz …                 damage files and have every reader read them; cargo xtask fuzz help says more
@@ -22,8 +25,14 @@ SAFELIGHT_CACHE=DIR                keeps libtorch in DIR instead of ~/.cache/saf
 #[derive(Debug, PartialEq, Eq)]
 pub enum Request {
     Help,
-    Setup,
-    Run { release: bool, args: Vec<String> },
+    Setup {
+        second_engine: bool,
+    },
+    Run {
+        release: bool,
+        second_engine: bool,
+        args: Vec<String>,
+    },
     Test(TestOptions),
     Bench(Vec<String>),
     Stress(Vec<String>),
@@ -68,11 +77,16 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Request> {
     }
     match command.as_str() {
         "help" | "--help" | "-h" => Ok(Request::Help),
-        "setup" => flags(&command, &options, []).map(|[]| Request::Setup),
+        "setup" => {
+            let [second_engine] = flags(&command, &options, ["--second-engine"])?;
+            Ok(Request::Setup { second_engine })
+        }
         "run" => {
-            let [release] = flags(&command, &options, ["--release"])?;
+            let [release, second_engine] =
+                flags(&command, &options, ["--release", "--second-engine"])?;
             Ok(Request::Run {
                 release,
+                second_engine,
                 args: rest,
             })
         }
@@ -154,15 +168,22 @@ mod tests {
             request,
             Request::Run {
                 release: true,
+                second_engine: false,
                 args
             }
         );
         assert_eq!(
-            parsed("run").expect("valid"),
+            parsed("run --second-engine").expect("valid"),
             Request::Run {
                 release: false,
+                second_engine: true,
                 args: Vec::new()
             }
+        );
+        let second_engine = true;
+        assert_eq!(
+            parsed("setup --second-engine").expect("valid"),
+            Request::Setup { second_engine }
         );
     }
 

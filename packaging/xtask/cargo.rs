@@ -25,7 +25,7 @@ const LIBTORCH_VARIABLES: [&str; 7] = [
 /// Before the names of executables: with the features that the tests have, so that nothing is built again behind them.
 /// Cargo joins the features of all packages that it is asked for, and what tests ask for where one test, a small one, is
 /// among them.
-const AS_TESTED: &[&str] = &["--workspace", "--test", "process"];
+pub const AS_TESTED: &[&str] = &["--workspace", "--test", "process"];
 const CLIPPY: &str = "clippy-driver";
 const APP_BINS: &[&str] = &["--bin", "safelight", "--bin", "safelight-engine"];
 const APP: &[&str] = &["--package", "safelight", "--package", "safelight-engine"];
@@ -121,7 +121,7 @@ pub fn build_and_become_the_app(workspace: &Workspace, release: bool, args: &[St
     let built = if release {
         build_release(workspace, &[])
     } else {
-        build(workspace, &[AS_TESTED, APP_BINS].concat())
+        build_app(workspace)
     };
     match built {
         Ok(()) => become_program(workspace, &app, args),
@@ -175,6 +175,11 @@ fn become_program(workspace: &Workspace, path: &Path, args: &[String]) -> Failur
     Failure::new(format!("{} cannot be started: {err}", path.display()))
 }
 
+/// The app and its engine, as the tests have them.
+pub fn build_app(workspace: &Workspace) -> Result<()> {
+    build(workspace, &[AS_TESTED, APP_BINS].concat())
+}
+
 /// The app and its engine, as users get them; `features` are more arguments for cargo.
 pub fn build_release(workspace: &Workspace, features: &[&str]) -> Result<()> {
     build(workspace, &[APP, &["--release"], features].concat())
@@ -193,6 +198,11 @@ fn build(workspace: &Workspace, options: &[&str]) -> Result<()> {
         linting_cargo(workspace)
     };
     command.arg("build").args(options);
+    succeed(workspace, &mut command)
+}
+
+/// Runs a build. An error has a sentence.
+pub fn succeed(workspace: &Workspace, command: &mut Command) -> Result<()> {
     // Standard output belongs to the program that is started.
     let status = command
         .stdout(std::io::stderr())

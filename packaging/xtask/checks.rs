@@ -14,6 +14,7 @@ use crate::dependencies;
 use crate::failure::{Doing as _, Failure, Result};
 use crate::packages;
 use crate::policy;
+use crate::second::SecondEngine;
 use crate::workspace::Workspace;
 
 /// What a user may have set and no test may see.
@@ -33,15 +34,17 @@ pub enum PartName {
     Dependencies,
     Build,
     Tests,
+    SecondEngine,
     Docs,
 }
 
 impl PartName {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Format,
         Self::Dependencies,
         Self::Build,
         Self::Tests,
+        Self::SecondEngine,
         Self::Docs,
     ];
 
@@ -59,12 +62,13 @@ impl PartName {
             Self::Dependencies => "dependencies",
             Self::Build => "build",
             Self::Tests => "tests",
+            Self::SecondEngine => "second-engine",
             Self::Docs => "docs",
         }
     }
 
     pub fn runs_tests(self) -> bool {
-        self == Self::Tests
+        matches!(self, Self::Tests | Self::SecondEngine)
     }
 
     /// Build and tests take the same targets, so that nothing is built for one and again for the other. The build is
@@ -72,8 +76,8 @@ impl PartName {
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Format => &["fmt", "--all", "--check"],
-            // Cargo has no command for it.
-            Self::Dependencies => &[],
+            // Cargo has no command for the one, and the other has a workspace of its own.
+            Self::Dependencies | Self::SecondEngine => &[],
             Self::Build => &["build", "--workspace", "--all-targets"],
             Self::Tests => &["test", "--workspace", "--no-fail-fast"],
             Self::Docs => &["doc", "--workspace", "--no-deps"],
@@ -180,11 +184,14 @@ fn run_part(
 ) -> Result<bool> {
     let mut command = match part {
         PartName::Build | PartName::Tests => cargo::linting_cargo(workspace),
-        PartName::Format | PartName::Dependencies | PartName::Docs => cargo::cargo(workspace),
+        PartName::Format | PartName::Dependencies | PartName::SecondEngine | PartName::Docs => {
+            cargo::cargo(workspace)
+        }
     };
     command.args(part.arguments());
     match part {
         PartName::Tests => run_tests(workspace, libtorch, command, tally),
+        PartName::SecondEngine => is_second_engine_good(workspace, libtorch, tally),
         PartName::Docs => succeeds(command.env("RUSTDOCFLAGS", "-D warnings")),
         PartName::Dependencies => are_dependencies_good(workspace),
         PartName::Format => succeeds(&mut command),
@@ -223,6 +230,20 @@ fn are_dependencies_good(workspace: &Workspace) -> Result<bool> {
         eprintln!("error: {sentence}");
     }
     Ok(objections.is_empty())
+}
+
+/// The engine's own tests, those of its numbers among them, on the second libtorch.
+fn is_second_engine_good(
+    workspace: &Workspace,
+    libtorch: &Path,
+    tally: &mut Tally,
+) -> Result<bool> {
+    let second = SecondEngine::prepare(workspace)?;
+    let mut is_passed = true;
+    for command in second.build_tests()? {
+        is_passed &= run_tests(workspace, libtorch, command, tally)?;
+    }
+    Ok(is_passed)
 }
 
 fn succeeds(command: &mut Command) -> Result<bool> {

@@ -1,6 +1,6 @@
 """Puts the CPU part of libtorch in place: fetches it through pip, checks every byte, then renames it in.
 
-Called by `cargo xtask` as `fetch.py LOCK CACHE NAME`: LOCK is libtorch.lock, CACHE/NAME the folder to make.
+Called by `cargo xtask` as `fetch.py LOCK CACHE NAME`: LOCK is libtorch.lock or the like, CACHE/NAME the folder to make.
 Talks to people on standard error and ends with 0 when the folder is complete.
 It does not decide what belongs to libtorch (the lock file does) nor how bytes arrive (wheels.py does).
 """

@@ -10,7 +10,29 @@ use std::process::Command;
 use crate::failure::{Doing as _, Failure, Result};
 use crate::workspace::Workspace;
 
-const NAME: &str = "libtorch-2.11.0-cpu";
+/// A libtorch that an engine is built for.
+pub struct Version {
+    /// Its folder in the cache.
+    pub folder: &'static str,
+    /// What it is made of.
+    pub lock: &'static str,
+    /// Where the repository's link to it stands; cargo builds with it unless it is told of another one.
+    link: Option<&'static str>,
+}
+
+/// The one that ships.
+pub const FIRST: Version = Version {
+    folder: "libtorch-2.11.0-cpu",
+    lock: "libtorch.lock",
+    link: Some(LINK),
+};
+/// The one that ROCm 10 has.
+pub const SECOND: Version = Version {
+    folder: "libtorch-2.13.0-cpu",
+    lock: "libtorch-2.13.lock",
+    link: None,
+};
+
 const STAMP: &str = "safelight-stamp.txt";
 const LINK: &str = ".libtorch";
 
@@ -20,24 +42,24 @@ pub struct Libtorch {
     lock_path: PathBuf,
     lock: String,
     script: PathBuf,
-    link: PathBuf,
+    link: Option<PathBuf>,
 }
 
 impl Libtorch {
-    pub fn locate(workspace: &Workspace) -> Result<Self> {
-        let lock_path = workspace.tool().join("libtorch.lock");
+    pub fn locate(workspace: &Workspace, version: &Version) -> Result<Self> {
+        let lock_path = workspace.tool().join(version.lock);
         let lock = fs::read_to_string(&lock_path).doing(|| lock_path.display().to_string())?;
         let cache = cache_folder(|name| std::env::var_os(name)).ok_or_else(|| {
             Failure::new("There is no home folder to keep libtorch in: set SAFELIGHT_CACHE")
         })?;
         let cache = std::path::absolute(&cache).doing(|| cache.display().to_string())?;
         Ok(Self {
-            folder: cache.join(NAME),
+            folder: cache.join(version.folder),
             cache,
             lock_path,
             lock,
             script: workspace.tool().join("fetch.py"),
-            link: workspace.root().join(LINK),
+            link: version.link.map(|link| workspace.root().join(link)),
         })
     }
 
@@ -49,7 +71,12 @@ impl Libtorch {
         self.folder
     }
 
-    /// Makes the folder whole and the link right. Quick when they are.
+    /// The text of its lock file.
+    pub fn lock(&self) -> &str {
+        &self.lock
+    }
+
+    /// Makes the folder whole and its link right. Quick when they are.
     pub fn prepare(&self) -> Result<()> {
         if !self.is_complete() {
             self.fetch()?;
@@ -82,15 +109,12 @@ impl Libtorch {
 
     fn fetch(&self) -> Result<()> {
         let python = python_with_pip()?;
+        let name = self.folder.file_name().unwrap_or_default();
         let status = Command::new(python)
             // No compiled copies of our scripts in the repository.
             .args(["-B", "-u"])
             .arg(&self.script)
-            .args([
-                self.lock_path.as_os_str(),
-                self.cache.as_os_str(),
-                NAME.as_ref(),
-            ])
+            .args([self.lock_path.as_os_str(), self.cache.as_os_str(), name])
             .status()
             .doing(|| format!("{python} cannot be started"))?;
         if status.success() {
@@ -111,18 +135,19 @@ impl Libtorch {
 
     /// Replaces the link in one step, so that a build that runs at this moment finds the old or the new folder.
     fn lead_link(&self) -> Result<()> {
-        if fs::read_link(&self.link).is_ok_and(|to| to == self.folder) {
+        let Some(link) = &self.link else {
+            return Ok(());
+        };
+        if fs::read_link(link).is_ok_and(|to| to == self.folder) {
             return Ok(());
         }
-        let new = self
-            .link
-            .with_extension(format!("new-{}", std::process::id()));
-        let made = std::os::unix::fs::symlink(&self.folder, &new)
-            .and_then(|()| fs::rename(&new, &self.link));
+        let new = link.with_extension(format!("new-{}", std::process::id()));
+        let made =
+            std::os::unix::fs::symlink(&self.folder, &new).and_then(|()| fs::rename(&new, link));
         if made.is_err() {
             fs::remove_file(&new).ok(); // The error below is the one to tell.
         }
-        made.doing(|| format!("The link {} cannot be made", self.link.display()))
+        made.doing(|| format!("The link {} cannot be made", link.display()))
     }
 }
 

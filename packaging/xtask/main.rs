@@ -20,6 +20,7 @@ mod libtorch;
 mod package;
 mod packages;
 mod policy;
+mod second;
 mod workspace;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ use arguments::{Request, TestOptions};
 use checks::PartName;
 use failure::{Failure, Result};
 use packages::Goal;
+use second::SecondEngine;
 use workspace::Workspace;
 
 fn main() -> ExitCode {
@@ -46,15 +48,22 @@ fn main() -> ExitCode {
 fn obey(request: Request) -> Result<ExitCode> {
     match request {
         Request::Help => print!("{}", arguments::HELP),
-        Request::Setup => {
+        Request::Setup { second_engine } => {
             let workspace = Workspace::find()?;
             let libtorch = set_up(&workspace, Goal::Everything)?;
+            if second_engine {
+                SecondEngine::prepare(&workspace)?;
+            }
             eprintln!(
                 "Everything is prepared; libtorch is in {}",
                 libtorch.display()
             );
         }
-        Request::Run { release, args } => {
+        Request::Run {
+            release,
+            second_engine,
+            args,
+        } => {
             let workspace = Workspace::find()?;
             set_up(
                 &workspace,
@@ -64,6 +73,14 @@ fn obey(request: Request) -> Result<ExitCode> {
                     Goal::CommandLine
                 },
             )?;
+            if second_engine {
+                let second = SecondEngine::prepare(&workspace)?;
+                if release {
+                    second.build_release(&[])?;
+                } else {
+                    second.build_app()?;
+                }
+            }
             return Err(cargo::build_and_become_the_app(&workspace, release, &args));
         }
         Request::Test(TestOptions { only }) => {
@@ -94,7 +111,8 @@ fn obey(request: Request) -> Result<ExitCode> {
         Request::Package(options) => {
             let workspace = Workspace::find()?;
             let libtorch = set_up(&workspace, Goal::Package)?;
-            package::make(&workspace, &libtorch, options)?;
+            let second = SecondEngine::prepare(&workspace)?;
+            package::make(&workspace, &libtorch, &second, options)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -107,7 +125,7 @@ fn set_up(workspace: &Workspace, goal: Goal) -> Result<std::path::PathBuf> {
             "Safelight is prepared on Linux on x86_64 only, for now",
         ));
     }
-    let libtorch = libtorch::Libtorch::locate(workspace)?;
+    let libtorch = libtorch::Libtorch::locate(workspace, &libtorch::FIRST)?;
     packages::prepare(goal, !libtorch.is_complete())?;
     libtorch.prepare()?;
     cargo::fetch(workspace)?;

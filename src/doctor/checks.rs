@@ -8,7 +8,7 @@ use safelight_core::catalog::Catalog;
 use safelight_core::job::{DeviceChoice, JobError};
 use safelight_core::model::CatalogError;
 use safelight_core::protocol::EngineReport;
-use safelight_core::settings::{LIBTORCH_VERSION, LoadedSettings, Runtime, RuntimeMissing};
+use safelight_core::settings::{LoadedSettings, Runtime, RuntimeMissing, libtorch_versions};
 use safelight_core::units::size_text;
 
 use super::{Check, Status};
@@ -57,7 +57,11 @@ pub(super) fn runtime(runtime: &Result<Runtime, RuntimeMissing>, gfx: &[String])
     let concerns = runtime.concerns(gfx);
     if !concerns.is_empty() {
         let told = concerns.into_iter();
-        return told.map(|it| warn(&it.what).advise(it.advice)).collect();
+        let check = |what: &str| match runtime.engine() {
+            Some(_) => warn(what),
+            None => Check::fail("libtorch", format!("{what}: {place}")),
+        };
+        return told.map(|it| check(&it.what).advise(it.advice)).collect();
     }
     vec![match runtime.version() {
         Some(version) => {
@@ -65,7 +69,8 @@ pub(super) fn runtime(runtime: &Result<Runtime, RuntimeMissing>, gfx: &[String])
             Check::ok("libtorch", format!("{version} for {kind}: {place}"))
         }
         None => warn("the folder does not say its version").advise(format!(
-            "The engine needs libtorch {LIBTORCH_VERSION} and may not start with another"
+            "The engines need libtorch {} and may not start with another",
+            libtorch_versions("or")
         )),
     }]
 }

@@ -317,9 +317,10 @@ pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut 
     tell_all(checks::settings(loaded, &paths.settings_file()));
     let gfx = amdgpu::targets(&machine.roots.sysfs);
     tell_all(checks::runtime(runtime, &gfx));
-    // Without libtorch the engine's failure would only say so again.
+    // Without libtorch, or with one that no engine is for, the engine's failure would only say so again.
     let mut report = None;
-    if runtime.is_ok() {
+    let has_engine = runtime.as_ref().is_ok_and(|it| it.engine().is_some());
+    if has_engine {
         let engine = instruments.engine();
         report = engine.as_ref().ok().cloned();
         tell_all(vec![checks::engine(engine)]);

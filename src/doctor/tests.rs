@@ -182,15 +182,15 @@ fn another_version_of_libtorch_is_named() {
     let case = Case::new();
     fs::write(case.root.path().join("torch/build-version"), "2.9.1+cu128").unwrap();
     let libtorch = &case.named("libtorch")[0];
-    assert_eq!(libtorch.status, Status::Warn);
-    assert!(
-        libtorch
-            .message
-            .starts_with("this is libtorch 2.9.1+cu128, and the engine is built for 2.11.0"),
-        "{libtorch:?}"
-    );
-    fs::write(case.root.path().join("torch/build-version"), "2.11.0+cu130").unwrap();
-    assert_eq!(case.named("libtorch")[0].status, Status::Ok);
+    assert_eq!(libtorch.status, Status::Fail);
+    let told =
+        "this is libtorch 2.9.1+cu128, and Safelight has engines for 2.11.0 and 2.13.0 alone";
+    assert!(libtorch.message.starts_with(told), "{libtorch:?}");
+    assert!(case.named("engine").is_empty(), "it would only fail");
+    for version in ["2.11.0+cu130", "2.13.0"] {
+        fs::write(case.root.path().join("torch/build-version"), version).unwrap();
+        assert_eq!(case.named("libtorch")[0].status, Status::Ok, "{version}");
+    }
 }
 
 #[test]

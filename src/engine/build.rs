@@ -15,6 +15,11 @@ fn main() {
     let libtorch = std::env::var_os("LIBTORCH").map(PathBuf::from).expect(
         "LIBTORCH is set by .cargo/config.toml; `cargo xtask setup` prepares what it names",
     );
+    // Such as `2.11.0`; of a libtorch for a GPU `2.11.0+cu130`.
+    let told = std::fs::read_to_string(libtorch.join("build-version"))
+        .expect("`cargo xtask setup` makes a libtorch that says its version");
+    let version = told.trim().split('+').next().unwrap_or_default();
+    println!("cargo:rustc-env=LIBTORCH_OF_ENGINE={version}");
     let mut build = cc::Build::new();
     build
         .cpp(true)

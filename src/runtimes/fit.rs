@@ -2,7 +2,7 @@
 //!
 //! Data in, data out.
 
-use safelight_core::settings::LIBTORCH_VERSION;
+use safelight_core::settings::{EngineBuild, libtorch_versions};
 use serde::Serialize;
 
 use super::machine::{Gpu, Machine};
@@ -51,7 +51,7 @@ pub fn of_place<'a>(pci: &str, machine: &Machine, builds: &'a [Build]) -> Option
 fn of_gpu<'a>(gpu: &Gpu, machine: &Machine, builds: &'a [Build]) -> Fit<'a> {
     let serves = |build: &&Build| {
         build.kind == gpu.kind
-            && build.is_of_engine()
+            && machine.has(build.engine())
             && (build.kind != Kind::Rocm
                 || gpu
                     .target
@@ -76,7 +76,8 @@ fn of_gpu<'a>(gpu: &Gpu, machine: &Machine, builds: &'a [Build]) -> Fit<'a> {
     }
     Fit::Refused(refused.unwrap_or_else(|| Refusal {
         what: format!(
-            "no libtorch {LIBTORCH_VERSION} is known that has code for {}",
+            "no libtorch {} is known that has code for {}",
+            machine.engines.join(" or "),
             gpu.name
         ),
         advice: "Add a build that has to runtimes.toml in the folder of settings.toml".to_owned(),
@@ -86,6 +87,9 @@ fn of_gpu<'a>(gpu: &Gpu, machine: &Machine, builds: &'a [Build]) -> Fit<'a> {
 
 /// What keeps a build that was named from working on any of the GPUs that it is for; nothing where there is none.
 pub fn refusal(build: &Build, machine: &Machine) -> Option<Refusal> {
+    if !machine.has(build.engine()) {
+        return Some(without_engine(build));
+    }
     let mut first = None;
     for gpu in machine.gpus.iter().filter(|gpu| gpu.kind == build.kind) {
         let refused = unusable(gpu, machine)
@@ -94,6 +98,33 @@ pub fn refusal(build: &Build, machine: &Machine) -> Option<Refusal> {
         first.get_or_insert(refused?);
     }
     first
+}
+
+fn without_engine(build: &Build) -> Refusal {
+    let Build { name, version, .. } = build;
+    let (what, advice) = match build.engine() {
+        Some(EngineBuild {
+            libtorch,
+            executable,
+        }) => (
+            format!(
+                "{name} needs the engine for libtorch {libtorch} ({executable}), which is not installed"
+            ),
+            "Install Safelight from a package, or build it with `cargo xtask run --second-engine`",
+        ),
+        None => (
+            format!(
+                "{name} is libtorch {version}, and Safelight has engines for {} alone",
+                libtorch_versions("and")
+            ),
+            "Name a build of one of these",
+        ),
+    };
+    Refusal {
+        what,
+        advice: advice.to_owned(),
+        command: String::new(),
+    }
 }
 
 fn has_no_code(build: &Build, gpu: &Gpu) -> Option<Refusal> {

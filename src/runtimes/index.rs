@@ -9,7 +9,10 @@ use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::uri;
 
 /// Of the wheels of which set-up takes the CPU's half.
-const LOCK: &str = include_str!("../../packaging/xtask/libtorch.lock");
+const LOCKS: [&str; 2] = [
+    include_str!("../../packaging/xtask/libtorch.lock"),
+    include_str!("../../packaging/xtask/libtorch-2.13.lock"),
+];
 
 /// A wheel that could be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,7 +197,7 @@ pub(super) fn of_folder(folder: &Path) -> Vec<Listed> {
 
 /// The SHA-256 of a wheel's list of files, where the lock of set-up knows that wheel.
 pub(super) fn record_sum(file: &str) -> Option<&'static str> {
-    LOCK.lines().find_map(|line| {
+    LOCKS.iter().flat_map(|lock| lock.lines()).find_map(|line| {
         let mut words = line.strip_prefix("wheel ")?.split(' ');
         let (name, version) = words.next()?.split_once("===")?;
         let start = format!("{}-{version}-cp311-", name.replace('-', "_"));
@@ -321,5 +324,15 @@ mod tests {
         );
         let page = Requirement::parse("rocm_sdk.core==7.14.1").page("https://index.example/whl/");
         assert_eq!(page, "https://index.example/whl/rocm-sdk-core/");
+    }
+
+    #[test]
+    fn the_lists_of_both_libtorchs_wheels_are_known() {
+        let is_known = |version: &str| {
+            let name = format!("torch-{version}-cp311-cp311-manylinux_2_28_x86_64.whl");
+            record_sum(&name).is_some_and(|sum| sum.len() == 64)
+        };
+        assert!(is_known("2.11.0") && is_known("2.13.0"));
+        assert!(!is_known("2.12.0") && !is_known("2.13.0+rocm10.0.0"));
     }
 }

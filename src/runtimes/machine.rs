@@ -6,12 +6,14 @@
 use std::fs;
 use std::path::Path;
 
+use safelight_core::settings::EngineBuild;
 use serde::Serialize;
 
 use super::table::Kind;
 use crate::telemetry::device::is_display_only;
 use crate::telemetry::nvidia::NvidiaReport;
 use crate::telemetry::{Roots, amdgpu, host};
+use crate::worker::served_versions;
 
 const NVIDIA: &str = "0x10de";
 
@@ -45,6 +47,8 @@ pub struct Machine {
     pub nvidia_driver: Option<Result<String, String>>,
     /// Why AMD's compute driver cannot be opened, and the command that mends it.
     pub no_access: Option<(String, String)>,
+    /// The versions of libtorch for which an engine is here.
+    pub engines: Vec<&'static str>,
 }
 
 impl Gpu {
@@ -102,7 +106,13 @@ impl Machine {
             kernel: host::kernel_release(&roots.proc).unwrap_or_default(),
             nvidia_driver,
             no_access,
+            engines: served_versions(),
         }
+    }
+
+    /// Whether an engine for this libtorch is here.
+    pub(super) fn has(&self, engine: Option<&EngineBuild>) -> bool {
+        engine.is_some_and(|engine| self.engines.contains(&engine.libtorch))
     }
 }
 

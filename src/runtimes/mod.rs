@@ -28,7 +28,7 @@ use std::io;
 
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
 use safelight_core::settings::{
-    LIBTORCH_VERSION, Paths, RuntimeSettings, Settings, SettingsFile, default_runtime, own_runtime,
+    Paths, RuntimeSettings, Settings, SettingsFile, default_runtime, libtorch_versions, own_runtime,
 };
 
 use crate::download::Options;
@@ -153,7 +153,8 @@ pub fn named(word: &str, here: &[Found]) -> Result<Found, JobError> {
     let ids: Vec<&str> = here.iter().map(|it| it.id.as_str()).collect();
     let what = format!("no libtorch is called {word}, and it is no folder with one");
     let advice = if ids.is_empty() {
-        format!("Name a folder with libtorch {LIBTORCH_VERSION}, such as a Python environment")
+        let either = libtorch_versions("or");
+        format!("Name a folder with libtorch {either}, such as a Python environment")
     } else {
         format!("Those that are here: {}", ids.join(", "))
     };

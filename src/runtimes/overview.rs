@@ -3,7 +3,7 @@
 //! For the command line and the window alike. Asks drivers, so it may take a moment: not for a thread that draws.
 
 use safelight_core::job::DeviceChoice;
-use safelight_core::settings::{Paths, Settings};
+use safelight_core::settings::{Paths, Runtime, Settings};
 
 use super::fit::{Fit, Refusal, of_machine, refusal};
 use super::here::{self, Found, Surroundings};
@@ -11,6 +11,7 @@ use super::machine::{Gpu, Machine};
 use super::notes::Notes;
 use super::table::{self, Build, Kind, TableError};
 use crate::telemetry::{Roots, nvidia};
+use crate::worker::engine_for;
 
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
@@ -78,12 +79,7 @@ impl Overview {
             targets: found.targets(),
             bytes: found.bytes(),
             device: notes.device(&found.runtime).map(str::to_owned),
-            concerns: found
-                .runtime
-                .concerns(&gfx)
-                .into_iter()
-                .map(|it| it.what)
-                .collect(),
+            concerns: concerns(&found.runtime, &gfx),
             found,
         };
         Self {
@@ -114,7 +110,7 @@ pub(super) fn offers(machine: &Machine, here: &[Found], builds: &[Build]) -> Vec
             Kind::Cpu => here.iter().all(|it| it.runtime.kind() != Kind::Cpu.name()),
             kind => machine.gpus.iter().any(|gpu| gpu.kind == kind),
         };
-        serves && !is_here && build.is_of_engine() && refusal(build, machine).is_none()
+        serves && !is_here && refusal(build, machine).is_none()
     };
     builds.iter().filter(is_wanted).cloned().collect()
 }
@@ -139,7 +135,7 @@ pub(super) fn advice(machine: &Machine, here: &[Found], builds: &[Build]) -> Adv
         Fit::Refused(refusal) => return Advice::Mend { gpu, refusal },
         Fit::Build(build) => build.clone(),
     };
-    let mut serving = here.iter().filter(|it| serves(it, &gpu));
+    let mut serving = here.iter().filter(|it| serves(it, &gpu, machine));
     match serving.next() {
         Some(found) if found.is_used => Advice::Served { gpu },
         Some(found) => Advice::Use {
@@ -150,11 +146,23 @@ pub(super) fn advice(machine: &Machine, here: &[Found], builds: &[Build]) -> Adv
     }
 }
 
-/// Whether a libtorch is for the GPU's maker, of the engine's version, and has code for the chip as far as it tells.
-fn serves(found: &Found, gpu: &Gpu) -> bool {
+/// What is known to be wrong with one, a sentence each: an engine that is not here is.
+fn concerns(runtime: &Runtime, gfx: &[String]) -> Vec<String> {
+    let known = runtime.concerns(gfx).into_iter().map(|it| it.what);
+    let known: Vec<String> = known.collect();
+    match engine_for(runtime) {
+        Err(err) if known.is_empty() => vec![err.summary],
+        _ => known,
+    }
+}
+
+/// Whether a libtorch is for the GPU's maker, of a version whose engine is here, and has code for the chip as far as it
+/// tells.
+fn serves(found: &Found, gpu: &Gpu, machine: &Machine) -> bool {
     let chips: Vec<String> = gpu.target.iter().cloned().collect();
     let targets = found.targets();
     found.runtime.kind() == gpu.kind.name()
+        && machine.has(found.runtime.engine())
         && found.runtime.concerns(&chips).is_empty()
         && (targets.is_empty() || chips.iter().all(|chip| targets.contains(chip)))
 }

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
-use safelight_core::settings::{LIBTORCH_VERSION, Runtime};
+use safelight_core::settings::{EngineBuild, Runtime, engine_of};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -15,8 +15,13 @@ const BUILT_IN: &str = include_str!("../../runtimes.toml");
 pub const FILE: &str = "runtimes.toml";
 
 /// Where builds come from, by the names that tables use, and which other hosts their pages may lead to.
-const INDEXES: [(&str, &str, &[&str]); 4] = [
+const INDEXES: [(&str, &str, &[&str]); 5] = [
     ("amd", "https://repo.amd.com/rocm/whl-multi-arch/", &[]),
+    (
+        "amd-rocm10",
+        "https://stable.repo.amd.com/rocm/whl-next/",
+        &[],
+    ),
     (
         "pytorch-rocm7.2",
         "https://download.pytorch.org/whl/rocm7.2/",
@@ -133,9 +138,9 @@ impl Build {
         INDEXES.iter().find(|(name, ..)| *name == self.index)
     }
 
-    /// Whether the engine runs on it.
-    pub fn is_of_engine(&self) -> bool {
-        self.version.split('+').next() == Some(LIBTORCH_VERSION)
+    /// The engine that runs on it, where there is one.
+    pub fn engine(&self) -> Option<&'static EngineBuild> {
+        engine_of(&self.version)
     }
 }
 
@@ -200,7 +205,7 @@ mod tests {
         let ids: BTreeSet<&str> = ours.iter().map(|build| build.id.as_str()).collect();
         assert_eq!(ids.len(), ours.len());
         for build in &ours {
-            assert!(build.is_of_engine(), "{build:?}");
+            assert!(build.engine().is_some(), "{build:?}");
             assert!(build.address().unwrap().starts_with("https://"));
             assert!(build.download_mb > 0 && !build.packages.is_empty());
             assert_eq!(build.kind == Kind::Rocm, !build.targets.is_empty());

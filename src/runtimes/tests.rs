@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use safelight_core::settings::Runtime;
+use safelight_core::settings::{ENGINES, LIBTORCH_VERSION, Runtime};
 
 use super::overview::advice;
 use super::*;
@@ -24,6 +24,8 @@ struct Case {
     nvidia: Result<NvidiaReport, String>,
     here: Vec<Found>,
     num_cards: u32,
+    /// For which versions of libtorch an engine is here.
+    engines: Vec<&'static str>,
 }
 
 impl Case {
@@ -39,6 +41,7 @@ impl Case {
             nvidia: Err("libnvidia-ml.so.1 is not there".to_owned()),
             here: Vec::new(),
             num_cards: 0,
+            engines: vec![LIBTORCH_VERSION],
         }
     }
 
@@ -95,8 +98,21 @@ impl Case {
         self
     }
 
+    /// With the second engine, too.
+    fn both_engines(mut self) -> Self {
+        self.engines = ENGINES.iter().map(|it| it.libtorch).collect();
+        self
+    }
+
+    fn machine(&self) -> Machine {
+        Machine {
+            engines: self.engines.clone(),
+            ..Machine::find(&self.roots, &self.nvidia)
+        }
+    }
+
     fn advice(&self) -> Advice {
-        let machine = Machine::find(&self.roots, &self.nvidia);
+        let machine = self.machine();
         let (builds, _) = builds(Path::new("/nonexistent"));
         advice(&machine, &self.here, &builds)
     }
@@ -188,7 +204,7 @@ fn what_cannot_work_is_refused_with_the_command_that_mends_it() {
 fn a_build_that_is_named_is_refused_where_it_cannot_work_and_not_where_there_is_no_gpu_for_it() {
     let (builds, _) = builds(Path::new("/nonexistent"));
     let refused = |case: &Case, id: &str| {
-        let machine = Machine::find(&case.roots, &case.nvidia);
+        let machine = case.machine();
         let build = builds.iter().find(|build| build.id == id).unwrap();
         refusal(build, &machine).map(|refusal| refusal.what)
     };
@@ -204,6 +220,33 @@ fn a_build_that_is_named_is_refused_where_it_cannot_work_and_not_where_there_is_
     let navi = Case::new("6.18.4").card(NAVI_AT, NAVI);
     let told = refused(&navi, "rocm7.14-gfx1151").unwrap();
     assert!(told.contains("has no code for AMD gfx1100"), "{told}");
+    let told = refused(&Case::new("6.18.4"), "rocm10-gfx1151").unwrap();
+    assert!(
+        told.ends_with(
+            "needs the engine for libtorch 2.13.0 (safelight-engine-2.13), which is not installed"
+        ),
+        "{told}"
+    );
+    assert_eq!(refused(&halo().both_engines(), "rocm10-gfx1151"), None);
+}
+
+#[test]
+fn a_libtorch_serves_a_gpu_where_the_engine_for_its_version_is_here() {
+    let ten = ("2.13.0+rocm10.0.0", "gfx1151");
+    let with_ten = || halo().runtime("ten", ten.0, ten.1);
+    let told = with_ten().told();
+    assert!(told.starts_with("get rocm7.14-gfx1151"), "{told}");
+    assert_eq!(with_ten().both_engines().told(), "AMD gfx1151 is served");
+    // One for which no engine is built never does.
+    let other = halo().runtime("other", "2.12.0+rocm7.14.1", ten.1);
+    let told = other.both_engines().told();
+    assert!(told.starts_with("get rocm7.14-gfx1151"), "{told}");
+    let (mut builds, _) = builds(Path::new("/nonexistent"));
+    builds[0].version = "2.12.0+rocm7.14.1".to_owned();
+    let refused = refusal(&builds[0], &halo().both_engines().machine()).unwrap();
+    let known =
+        "is libtorch 2.12.0+rocm7.14.1, and Safelight has engines for 2.11.0 and 2.13.0 alone";
+    assert!(refused.what.ends_with(known), "{refused:?}");
 }
 
 #[test]
@@ -358,12 +401,14 @@ fn what_was_seen_of_a_device_is_remembered_and_a_damaged_note_is_as_none() {
 fn what_fits_and_is_not_here_is_offered() {
     let (builds, _) = builds(Path::new("/nonexistent"));
     let offered = |case: &Case| -> Vec<String> {
-        let machine = Machine::find(&case.roots, &case.nvidia);
+        let machine = case.machine();
         let offers = overview::offers(&machine, &case.here, &builds);
         offers.into_iter().map(|build| build.id).collect()
     };
     assert_eq!(offered(&Case::new("6.1.0")), ["cpu"]);
     assert_eq!(offered(&halo()), ["rocm7.14-gfx1151", "rocm7.2", "cpu"]);
+    let more = ["rocm7.14-gfx1151", "rocm10-gfx1151", "rocm7.2", "cpu"];
+    assert_eq!(offered(&halo().both_engines()), more);
     let older = Case::new("6.1.0").nvidia("550.54.14");
     assert_eq!(offered(&older), ["cuda12.6", "cpu"]);
     let installed = halo().runtime("rocm7.2", "2.11.0+rocm7.2", "gfx1151");

@@ -42,7 +42,9 @@ use safelight_core::protocol::{EngineMessage, EngineReport};
 pub use events::Wake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 pub use left::{LeftJob, number_of};
-pub use process::{FindRuntime, ProcessLauncher, engine_executable, not_started};
+pub use process::{
+    FindRuntime, ProcessLauncher, engine_executable, engine_for, not_started, served_versions,
+};
 pub(crate) use starting::explain_start;
 pub use walk::not_held;
 

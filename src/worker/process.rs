@@ -16,8 +16,8 @@ use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use safelight_core::memory::tiers::MiopenWay;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use safelight_core::settings::{
-    Concern, LIBTORCH_VERSION, Paths, Runtime, RuntimeMissing, RuntimeSettings, Settings,
-    own_runtime,
+    Concern, ENGINES, EngineBuild, LIBTORCH_VERSION, Paths, Runtime, RuntimeMissing,
+    RuntimeSettings, Settings, own_runtime,
 };
 
 use super::amd::{driver_versions, other_ways};
@@ -40,7 +40,8 @@ pub type FindRuntime =
 
 /// Starts `safelight-engine` processes.
 pub struct ProcessLauncher {
-    executable: PathBuf,
+    /// In place of the one for the runtime's version.
+    executable: Option<PathBuf>,
     find_runtime: FindRuntime,
     /// What the engine's environment has beside this process's.
     variables: Vec<(&'static str, String)>,
@@ -49,10 +50,10 @@ pub struct ProcessLauncher {
 }
 
 impl ProcessLauncher {
-    /// With the engine beside this executable, or where `SAFELIGHT_ENGINE` says.
+    /// With the engines beside this executable, or the one that `SAFELIGHT_ENGINE` names.
     pub fn new(find_runtime: FindRuntime) -> Self {
         Self {
-            executable: engine_executable(),
+            executable: None,
             find_runtime,
             variables: Vec::new(),
             miopen: MiopenWay::default(),
@@ -77,7 +78,7 @@ impl ProcessLauncher {
 
     /// Starts this executable as the engine.
     pub fn set_executable(&mut self, executable: PathBuf) {
-        self.executable = executable;
+        self.executable = Some(executable);
     }
 
     /// For every engine from here on.
@@ -85,14 +86,18 @@ impl ProcessLauncher {
         self.variables.push((name, value));
     }
 
-    /// The engine with the library path and the environment that its runtime and device need, without any argument.
+    /// The engine for its runtime with the library path and the environment that its runtime and device need, without any argument.
     pub fn command(&mut self, device: DeviceChoice) -> Result<Command, JobError> {
         let (settings, runtime) = (self.find_runtime)();
         let runtime = runtime.map_err(|err| {
             JobError::from_error(JobErrorKind::Device, &err)
                 .advise(format!("Run `cargo xtask setup`, or choose a libtorch {LIBTORCH_VERSION} folder in the setting runtime.libtorch"))
         })?;
-        let mut command = Command::new(&self.executable);
+        let executable = match &self.executable {
+            Some(executable) => executable.clone(),
+            None => engine_for(&runtime)?,
+        };
+        let mut command = Command::new(executable);
         command.env(
             "LD_LIBRARY_PATH",
             runtime.library_path(std::env::var_os("LD_LIBRARY_PATH")),
@@ -118,19 +123,58 @@ pub fn not_started(command: &Command, err: &io::Error) -> JobError {
     .advise("Install Safelight again, or build it with `cargo xtask run`")
 }
 
-/// Where the engine's executable should be.
-pub fn engine_executable() -> PathBuf {
-    if let Some(named) = std::env::var_os("SAFELIGHT_ENGINE") {
-        return PathBuf::from(named);
+/// The executable of the engine for a libtorch, or why there is none. Whether the first engine, which every installation
+/// has, is really there is left to whoever starts it.
+pub fn engine_for(runtime: &Runtime) -> Result<PathBuf, JobError> {
+    if let Some(named) = named_engine() {
+        return Ok(named);
+    }
+    let Some(engine) = runtime.engine() else {
+        let concern = runtime.concerns(&[]).into_iter().next();
+        let (what, advice) = concern.map(|it| (it.what, it.advice)).unwrap_or_default();
+        return Err(JobError::new(JobErrorKind::Device, what).advise(advice));
+    };
+    if has_engine(engine) {
+        return Ok(engine_executable(engine));
+    }
+    let EngineBuild {
+        libtorch,
+        executable,
+    } = engine;
+    let what = format!("the engine for libtorch {libtorch} ({executable}) is not installed");
+    Err(JobError::new(JobErrorKind::Device, what).advise(format!(
+        "Install Safelight from a package, build it with `cargo xtask run --second-engine`, or choose a libtorch {LIBTORCH_VERSION} in the setting runtime.libtorch"
+    )))
+}
+
+/// The versions of libtorch for which an engine is here.
+pub fn served_versions() -> Vec<&'static str> {
+    let here = ENGINES.iter().filter(|engine| has_engine(engine));
+    here.map(|engine| engine.libtorch).collect()
+}
+
+fn has_engine(engine: &EngineBuild) -> bool {
+    *engine == ENGINES[0] || engine_executable(engine).is_file()
+}
+
+/// The one that a variable names serves every libtorch.
+fn named_engine() -> Option<PathBuf> {
+    std::env::var_os("SAFELIGHT_ENGINE").map(PathBuf::from)
+}
+
+/// Where the executable of an engine should be.
+pub fn engine_executable(engine: &EngineBuild) -> PathBuf {
+    if let Some(named) = named_engine() {
+        return named;
     }
     let beside = std::env::current_exe()
         .unwrap_or_default()
-        .with_file_name("safelight-engine");
+        .with_file_name(engine.executable);
     // A test's executable lies one folder deeper than those of the program.
     let above = beside
         .parent()
         .and_then(Path::parent)
-        .map(|dir| dir.join("safelight-engine"));
+        .map(|dir| dir.join(engine.executable));
     match above {
         Some(above) if !beside.exists() && above.exists() => above,
         _ => beside,

@@ -5,7 +5,7 @@
 mod stubs;
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -35,9 +35,13 @@ fn lay_wheels(root: &Path) -> PathBuf {
     let stored = root.join("store/libtorch_hip.so");
     stubs::compile(&stored, "", &[&hip, &blas], false);
     symlink(&stored, site.join("torch/lib/libtorch_hip.so")).unwrap();
-    let version = "__version__ = '2.11.0+rocm7.13.0'\n";
-    fs::write(site.join("torch/version.py"), version).unwrap();
+    set_version(&site, "2.11.0+rocm7.13.0");
     site
+}
+
+fn set_version(site: &Path, version: &str) {
+    let text = format!("__version__ = '{version}'\n");
+    fs::write(site.join("torch/version.py"), text).unwrap();
 }
 
 /// A command on these wheels, on a Strix Halo.
@@ -125,4 +129,94 @@ fn a_job_that_a_gpu_should_have_computed_says_that_the_cpu_does() {
     );
     let asked = warnings("cpu");
     assert!(!asked.iter().any(|text| text.contains("CPU")), "{asked:?}");
+}
+
+/// The program in a folder of its own, with scripts beside it that note being started in place of both engines.
+fn lay_program(root: &Path) -> PathBuf {
+    let folder = root.join("program");
+    fs::create_dir_all(&folder).unwrap();
+    let (built, program) = (env!("CARGO_BIN_EXE_safelight"), folder.join("safelight"));
+    if fs::hard_link(built, &program).is_err() {
+        fs::copy(built, &program).unwrap();
+    }
+    for engine in ["safelight-engine", "safelight-engine-2.13"] {
+        let script = folder.join(engine);
+        fs::write(&script, "#!/bin/sh\necho \"${0##*/}\" >> \"$0.started\"\n").unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn the_version_of_the_wheels_chooses_the_engine_and_is_refused_where_there_is_none() {
+    let home = Home::new();
+    lay_strix_halo(home.path());
+    let site = lay_wheels(home.path());
+    let folder = lay_program(home.path());
+    let examine = |version: &str| {
+        set_version(&site, version);
+        let of_home = home.safelight();
+        let mut command = Command::new(folder.join("safelight"));
+        for (name, value) in of_home.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.env_remove("SAFELIGHT_ENGINE");
+        let output = on_wheels(command, home.path())
+            .args(["doctor", "--json", "--quick"])
+            .output()
+            .unwrap();
+        let told = checks(&output);
+        let sentences = |name: &str| -> Vec<String> {
+            let found = told.iter().filter(|check| check["name"] == name);
+            found
+                .map(|check| {
+                    let text = |key: &str| check[key].as_str().unwrap_or_default().to_owned();
+                    format!(
+                        "{} {} -> {}",
+                        text("status"),
+                        text("message"),
+                        text("advice")
+                    )
+                })
+                .collect()
+        };
+        let started = |engine: &str| fs::remove_file(folder.join(engine)).is_ok();
+        (
+            [
+                started("safelight-engine.started"),
+                started("safelight-engine-2.13.started"),
+            ],
+            sentences("libtorch").remove(0),
+            sentences("engine"),
+        )
+    };
+    let (started, libtorch, _) = examine("2.11.0+rocm7.14.1");
+    assert_eq!(started, [true, false]);
+    assert!(
+        libtorch.starts_with("ok 2.11.0+rocm7.14.1 for AMD's GPUs"),
+        "{libtorch}"
+    );
+    let (started, libtorch, _) = examine("2.13.0+rocm10.0.0");
+    assert_eq!(started, [false, true]);
+    assert!(
+        libtorch.starts_with("ok 2.13.0+rocm10.0.0 for AMD's GPUs"),
+        "{libtorch}"
+    );
+
+    let (started, libtorch, engine) = examine("2.12.0+rocm7.14.1");
+    assert_eq!((started, engine.len()), ([false, false], 0), "{engine:?}");
+    let refused = "fail this is libtorch 2.12.0+rocm7.14.1, and Safelight has engines for 2.11.0 and 2.13.0 alone: ";
+    assert!(libtorch.starts_with(refused), "{libtorch}");
+    let advice = "-> Choose a libtorch 2.11.0 or 2.13.0 in the setting runtime.libtorch";
+    assert!(libtorch.ends_with(advice), "{libtorch}");
+
+    fs::remove_file(folder.join("safelight-engine-2.13")).unwrap();
+    let (started, _, engine) = examine("2.13.0+rocm10.0.0");
+    assert_eq!(started, [false, false], "no other is taken in its place");
+    let missing =
+        "fail the engine for libtorch 2.13.0 (safelight-engine-2.13) is not installed -> ";
+    assert!(engine[0].starts_with(missing), "{engine:?}");
 }

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use super::write as write_file;
 use crate::failure::{Failure, Result};
 use crate::policy;
+use crate::second::SecondEngine;
 use crate::workspace::Workspace;
 
 /// Our own packages, whose licence stands beside.
 const OURS: &str = "safelight";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// What is built into the two programs.
+/// What is built into the programs.
 const INSIDE: [&str; 6] = [
     "--package",
     "safelight",
@@ -28,9 +29,18 @@ const NAMES: [&str; 5] = ["license", "licence", "copying", "notice", "unlicense"
 /// `name v1.2.3` with its licence.
 pub(super) type Licences = BTreeMap<String, String>;
 
-/// The packages inside a release with these features, given as arguments for cargo.
-pub(super) fn packages(workspace: &Workspace, features: &[&str]) -> Result<Licences> {
-    policy::licences(workspace, TARGET, &[&INSIDE, features].concat())
+/// The packages inside a release of both engines with these features, given as arguments for cargo.
+pub(super) fn packages(
+    workspace: &Workspace,
+    second: &SecondEngine<'_>,
+    features: &[&str],
+) -> Result<Licences> {
+    let inside = [&INSIDE, features].concat();
+    let mut packages = policy::licences(workspace, TARGET, &inside)?;
+    let manifest = second.manifest().display().to_string();
+    let of_second = [&inside[..], &["--manifest-path", &manifest]].concat();
+    packages.extend(policy::licences(workspace, TARGET, &of_second)?);
+    Ok(packages)
 }
 
 /// Writes `THIRD-PARTY.txt`: every package with its licence, and every text of a licence once.

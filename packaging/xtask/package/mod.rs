@@ -16,6 +16,7 @@ use std::process::Command;
 use crate::arguments::PackageOptions;
 use crate::cargo;
 use crate::failure::{Doing as _, Failure, Result};
+use crate::second::SecondEngine;
 use crate::workspace::Workspace;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -30,8 +31,13 @@ const FAULT_VARIABLE: &str = "SAFELIGHT_ENGINE_FAULT";
 /// The codec that needs a licence where many copies are given away; docs/packages.md says more.
 const H264_CODEC: &str = "openh264";
 
-/// Builds a release and packs it with libtorch for the CPU, for developers also with what measures.
-pub fn make(workspace: &Workspace, libtorch: &Path, options: PackageOptions) -> Result<()> {
+/// Builds a release with both engines and packs it with libtorch for the CPU, for developers also with what measures.
+pub fn make(
+    workspace: &Workspace,
+    libtorch: &Path,
+    second: &SecondEngine<'_>,
+    options: PackageOptions,
+) -> Result<()> {
     let PackageOptions {
         developer: for_developers,
         without_h264,
@@ -41,7 +47,7 @@ pub fn make(workspace: &Workspace, libtorch: &Path, options: PackageOptions) -> 
     } else {
         (&[], "package")
     };
-    let packages = licences::packages(workspace, features)?;
+    let packages = licences::packages(workspace, second, features)?;
     let has_codec = packages.keys().any(|name| name.starts_with(H264_CODEC));
     if has_codec == without_h264 {
         return Err(Failure::new(format!(
@@ -49,7 +55,7 @@ pub fn make(workspace: &Workspace, libtorch: &Path, options: PackageOptions) -> 
             if without_h264 { "without" } else { "with" }
         )));
     }
-    cargo::build_release(workspace, features)?;
+    second.build_release(features)?;
     if for_developers {
         cargo::build_bench(workspace, features)?;
     }

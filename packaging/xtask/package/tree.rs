@@ -8,12 +8,13 @@ use std::process::Command;
 use super::{copy, empty, licences, run, write};
 use crate::failure::{Doing as _, Failure, Result};
 use crate::package::licences::Licences;
+use crate::second;
 use crate::workspace::Workspace;
 
 /// The desktop's name for the program.
 pub(super) const APP_ID: &str = "org.safelight.Safelight";
 
-const EXECUTABLES: [&str; 2] = ["safelight", "safelight-engine"];
+const EXECUTABLES: [&str; 3] = ["safelight", "safelight-engine", second::EXECUTABLE];
 /// What measures; for developers.
 const BENCH: [&str; 2] = ["safelight-bench", "safelight-bench-engine"];
 /// Beside the executables, where they are looked for.
@@ -63,7 +64,7 @@ pub(super) fn grow(
         copy(&libtorch.join(part), &runtime)?;
     }
     let bin = folder(root, "bin")?;
-    for executable in executables.iter().filter(|name| !name.ends_with("-engine")) {
+    for executable in executables.iter().filter(|name| !name.contains("-engine")) {
         symlink(
             format!("../lib/safelight/{executable}"),
             bin.join(executable),

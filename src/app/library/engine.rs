@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::settings::{Paths, Settings, own_runtime};
+use safelight_core::settings::{ENGINES, Paths, Settings, own_runtime};
 
 use crate::app::library::words;
-use crate::worker::engine_executable;
+use crate::worker::{engine_executable, engine_for};
 
 /// Looks whether the engine could start; runs on a thread of its own.
 pub type CheckEngine = Arc<dyn Fn(&Settings) -> Result<(), JobError> + Send + Sync>;
@@ -15,18 +15,20 @@ pub type CheckEngine = Arc<dyn Fn(&Settings) -> Result<(), JobError> + Send + Sy
 /// do, the first job tells.
 pub fn check_runtime(paths: Paths) -> CheckEngine {
     Arc::new(move |settings| {
-        let engine = engine_executable();
+        let found = own_runtime(settings, &paths.cache);
+        let engine = match &found {
+            Ok(runtime) => engine_for(runtime)?,
+            Err(_) => engine_executable(&ENGINES[0]),
+        };
         if !engine.is_file() {
             return Err(JobError::new(JobErrorKind::Device, words::NO_ENGINE)
                 .advise(words::NO_ENGINE_ADVICE)
                 .detail(words::engine_is(&engine)));
         }
-        own_runtime(settings, &paths.cache)
-            .map(drop)
-            .map_err(|err| {
-                JobError::new(JobErrorKind::Device, words::NO_LIBTORCH)
-                    .advise(words::no_libtorch_advice())
-                    .detail(format!("{err}\n{err:?}"))
-            })
+        found.map(drop).map_err(|err| {
+            JobError::new(JobErrorKind::Device, words::NO_LIBTORCH)
+                .advise(words::no_libtorch_advice())
+                .detail(format!("{err}\n{err:?}"))
+        })
     })
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use safelight_core::model::ModelSpec;
-use safelight_core::settings::LIBTORCH_VERSION;
+use safelight_core::settings::libtorch_versions;
 use safelight_core::units::gib_text;
 
 pub(super) const NO_ENGINE: &str = "the program that computes (safelight-engine) is missing";
@@ -41,8 +41,9 @@ pub(super) const USE_SMALLER_FILES: &str = "Use fp8 or GGUF files of it";
 pub(super) const SIZE_UNKNOWN: &str = "Its size is known after the download";
 
 pub(super) fn no_libtorch_advice() -> String {
+    let either = libtorch_versions("or");
     format!(
-        "Install Safelight again (from source: `cargo xtask setup`), or choose a folder with libtorch {LIBTORCH_VERSION} in the settings"
+        "Install Safelight again (from source: `cargo xtask setup`), or choose a folder with libtorch {either} in the settings"
     )
 }
 

@@ -20,6 +20,7 @@ use crate::runtimes::{
     folder, get, readable_settings, refusal,
 };
 use crate::telemetry::{Roots, nvidia};
+use crate::worker::engine_for;
 
 /// How often progress is told to programs.
 const TELL_EVERY: Duration = Duration::from_millis(500);
@@ -172,6 +173,7 @@ fn of_torch(
     if let Some(concern) = runtime.concerns(&gfx).into_iter().next() {
         return refuse(concern.what, concern.advice);
     }
+    engine_for(runtime)?;
     let place = runtime.folder.display();
     let Some(own) = build_of(runtime) else {
         let what = format!("this libtorch does not say its version: {place}");

@@ -3,6 +3,7 @@
 //! Knows no widget; the window's place and other things that may be lost live elsewhere.
 
 mod edit;
+mod engines;
 mod file;
 mod keys;
 mod libraries;
@@ -12,14 +13,14 @@ mod runtime;
 pub mod table;
 mod watch;
 
+pub use engines::{ENGINES, EngineBuild, LIBTORCH_VERSION, engine_of, libtorch_versions};
 pub use file::{LoadedSettings, SettingsError};
 pub use libraries::loader_complaint;
 pub use live::LiveSettings;
 pub(crate) use paths::find_assets;
 pub use paths::{Paths, ProgramPaths};
 pub use runtime::{
-    Concern, LIBTORCH_VERSION, Runtime, RuntimeMissing, default_runtime, kind_of, own_runtime,
-    version_of,
+    Concern, Runtime, RuntimeMissing, default_runtime, kind_of, own_runtime, version_of,
 };
 pub use table::default_file;
 pub use watch::{SettingsFile, SettingsNews, SettingsWatch};
@@ -72,7 +73,7 @@ with_defaults! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct RuntimeSettings {
-        /// A folder with libtorch 2.11.0 (CPU, CUDA or ROCm); empty: the one that set-up prepared.
+        /// A folder with libtorch 2.11.0 or 2.13.0 (CPU, CUDA or ROCm); empty: the one that set-up prepared.
         #[serde(deserialize_with = "none_when_empty")]
         pub libtorch: Option<PathBuf> = None,
         /// An index of wheels to take libtorch from, in place of each build's own; empty: those.

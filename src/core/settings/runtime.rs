@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use super::engines::{ENGINES, EngineBuild, LIBTORCH_VERSION, engine_of, libtorch_versions};
 use super::{Settings, libraries};
 
-/// The libtorch that the engine is built for.
-pub const LIBTORCH_VERSION: &str = "2.11.0";
 const LIBRARY: &str = "libtorch_cpu.so";
 /// The folder in the cache that `cargo xtask setup` prepares.
 const PREPARED: &str = "libtorch-2.11.0-cpu";
@@ -108,14 +107,13 @@ impl Runtime {
             return Vec::new();
         };
         let mut found = Vec::new();
-        if number_of(&version) != LIBTORCH_VERSION {
+        if engine_of(&version).is_none() {
+            let (both, either) = (libtorch_versions("and"), libtorch_versions("or"));
             found.push(Concern {
                 what: format!(
-                    "this is libtorch {version}, and the engine is built for {LIBTORCH_VERSION}"
+                    "this is libtorch {version}, and Safelight has engines for {both} alone"
                 ),
-                advice: format!(
-                    "Another version may not start: choose a libtorch {LIBTORCH_VERSION} in the setting runtime.libtorch"
-                ),
+                advice: format!("Choose a libtorch {either} in the setting runtime.libtorch"),
             });
         }
         if rocm_of(&version) == Some((7, 1)) && gfx.iter().any(|gfx| gfx == "gfx1151") {
@@ -127,6 +125,15 @@ impl Runtime {
             });
         }
         found
+    }
+
+    /// The engine that computes with it, the first where it does not say its version; `None` where none is built for it:
+    /// the first of [`concerns`](Self::concerns) says so.
+    pub fn engine(&self) -> Option<&'static EngineBuild> {
+        match self.version() {
+            Some(version) => engine_of(&version),
+            None => ENGINES.first(),
+        }
     }
 
     /// What the folder says of its own version, such as `2.11.0` or `2.11.0+cu130`.
@@ -173,11 +180,6 @@ pub fn version_of(lib: &Path) -> Option<String> {
         .lines()
         .find(|line| line.trim_start().starts_with("__version__"))?;
     line.split(['\'', '"']).nth(1).map(str::to_owned)
-}
-
-/// `2.11.0+cu130` → `2.11.0`.
-fn number_of(version: &str) -> &str {
-    version.split('+').next().unwrap_or_default()
 }
 
 /// `2.11.0+rocm7.14.1` → 7, 14.
@@ -379,13 +381,16 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_told_with_both_numbers() {
-        let told = concerns("2.13.0+rocm10.0.0\n", &["gfx1151"]);
+    fn a_version_without_an_engine_is_told_with_those_that_have_one() {
+        let told = concerns("2.12.0+rocm7.14.1\n", &["gfx1151"]);
         assert_eq!(
             told,
-            ["this is libtorch 2.13.0+rocm10.0.0, and the engine is built for 2.11.0"]
+            [
+                "this is libtorch 2.12.0+rocm7.14.1, and Safelight has engines for 2.11.0 and 2.13.0 alone"
+            ]
         );
         assert_eq!(concerns("2.11.0+cu130", &[]), [""; 0]);
+        assert_eq!(concerns("2.13.0+rocm10.0.0\n", &["gfx1151"]), [""; 0]);
     }
 
     #[test]

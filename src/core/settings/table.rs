@@ -339,7 +339,7 @@ pub const SECTIONS: &[Section] = &[
             Setting {
                 key: "runtime.libtorch",
                 name: "libtorch folder",
-                explanation: "A folder with libtorch 2.11.0 (CPU, CUDA or ROCm). Empty: the one that set-up prepared",
+                explanation: "A folder with libtorch 2.11.0 or 2.13.0 (CPU, CUDA or ROCm). Empty: the one that set-up prepared",
                 written: "",
                 control: Control::Folder("The prepared one"),
             },

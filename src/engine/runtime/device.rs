@@ -13,11 +13,11 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use safelight_core::job::DeviceChoice;
 use safelight_core::machine::{Roots, amdgpu};
 use safelight_core::memory::DeviceClass;
-use safelight_core::settings::{LIBTORCH_VERSION, loader_complaint, version_of};
+use safelight_core::settings::{loader_complaint, version_of};
 use tch::Device;
 
 use super::loaded::libtorch_folder;
-use super::memory_counts;
+use super::{LIBTORCH_VERSION, memory_counts};
 
 /// The GPU halves, and what their vendors' drivers call the functions that describe a device.
 pub(super) static GPU_HALVES: [GpuHalf; 2] = [

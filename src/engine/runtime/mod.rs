@@ -19,7 +19,9 @@ pub use memory::{
     MemoryCounts, MemoryPeaks, allowance, count_cpu_tensors, empty_cache, free_bytes, limit,
     memory_counts, memory_peaks, reset_peaks, synchronize, trim_host,
 };
-pub use safelight_core::settings::LIBTORCH_VERSION;
 pub(crate) use team::for_each_range;
 pub use ways::{Entered, enter as enter_ways};
 pub(crate) use ways::{attention_choice, convolution_tier, distrust_fused_attention};
+
+/// The libtorch that this engine is built for, as `build.rs` found it.
+pub const LIBTORCH_VERSION: &str = env!("LIBTORCH_OF_ENGINE");

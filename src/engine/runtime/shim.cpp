@@ -22,7 +22,7 @@
 // has these functions, and call none.
 namespace safelight {
 
-// What libtorch 2.11's allocators for CUDA and for HIP have beyond c10::DeviceAllocator, in the order of
+// What the allocators of libtorch 2.11 and 2.13 for CUDA and for HIP have beyond c10::DeviceAllocator, in the order of
 // c10/cuda/CUDACachingAllocator.h, which itself needs CUDA's headers. Nothing is linked: only the order counts.
 struct GpuAllocator : c10::DeviceAllocator {
   virtual void *raw_alloc(size_t) = 0;

@@ -77,7 +77,7 @@ pub const COPY_COMMAND_HOVER: &str = "Copy this command, and run it in a termina
 pub const CHOOSE_LIBTORCH: &str = "Choose a libtorch folder…";
 pub const CHOOSE_LIBTORCH_NAME: &str = "Choose a libtorch folder";
 pub const CHOOSE_LIBTORCH_HOVER: &str =
-    "A folder with libtorch 2.11.0, or the torch folder of a Python environment";
+    "A folder with libtorch 2.11.0 or 2.13.0, or the torch folder of a Python environment";
 pub const DOCTOR: &str = "Check this machine";
 pub const DOCTOR_HOVER: &str = "The doctor examines this machine in detail";
 pub const MACHINE: &str = "This machine";
