@@ -1,13 +1,18 @@
 #!/bin/sh
 # Tries the packages of target/package as people would: in a minimal Debian without Rust, gcc, Python or network,
-# installs the .deb, makes a first clip on the command line, opens the window, removes it; then the same from the archive
-# as an ordinary user. Prints a table; 1 where anything is not as it should be.
+# installs the .deb, makes a first clip on the command line, opens the window, removes it; the same with the .rpm, by
+# rpm itself in the same system; then from the archive as an ordinary user. Prints a table; 1 where anything is not as it
+# should be.
 #
-# Needs root, mmdebstrap and a Debian mirror for the system itself. What is tried has no network.
+#     packaging/try-packages.sh [FOLDER WITH THE PACKAGES [FOLDER FOR THE SYSTEM]]
+#
+# Needs root, mmdebstrap, rpm and a Debian mirror for the system itself. What is tried has no network. CLIP=balloon.webp
+# names another first clip, for packages without H.264.
 set -eu
 
 packages="${1:-target/package}"
 root="${2:-$(mktemp -d)}"
+clip_file="${CLIP:-balloon.mp4}"
 failed=0
 
 fail() {
@@ -18,6 +23,8 @@ fail() {
 [ "$(id -u)" = 0 ] || fail "making a system in a folder needs root"
 command -v mmdebstrap >/dev/null || fail "install the package mmdebstrap"
 deb="$(ls "$packages"/safelight_*_amd64.deb)" || fail "there is no .deb in $packages: cargo xtask package makes it"
+rpm="$(ls "$packages"/safelight-*.x86_64.rpm)" || fail "there is no .rpm in $packages"
+command -v rpm >/dev/null || fail "install the package rpm"
 archive="$(ls "$packages"/safelight-*-linux-x86_64.tar.gz)" || fail "there is no archive in $packages"
 
 # A row of the table: what was tried, how it ended, how long it took.
@@ -64,7 +71,12 @@ window='
     [ $? != 137 ] || exit 1
     kill $late $display'
 
-clip='cd && "$1" generate --prompt "a red hot-air balloon rises over the hills" --out balloon.mp4 && test -s balloon.mp4'
+clip="cd && \"\$1\" generate --prompt 'a red hot-air balloon rises over the hills' --out $clip_file && test -s $clip_file"
+
+# What distributions with rpm do, in this system. What it requires is looked for by names that Debian does not have.
+with_rpm() {
+    rpm --root "$root/system" --dbpath /var/lib/rpm "$@"
+}
 
 if [ ! -x "$root/system/usr/bin/Xvfb" ]; then
     echo "making a minimal Debian in $root/system"
@@ -82,7 +94,9 @@ cp "$deb" "$root/system/srv/safelight.deb"
 cp "$archive" "$root/system/home/someone/archive/safelight.tar.gz"
 chroot "$root/system" chown -R someone:someone /home/someone/archive
 
-ls -l "$deb" "$archive" | awk '{ printf "%8.1f MiB  %s\n", $5 / 1048576, $NF }'
+no_program_in_usr="test ! -e /usr/bin/safelight && test ! -e /usr/lib/safelight && test -s ~/$clip_file && rm ~/$clip_file"
+
+ls -l "$deb" "$rpm" "$archive" | awk '{ printf "%8.1f MiB  %s\n", $5 / 1048576, $NF }'
 try "install the .deb" inside root dpkg -i /srv/safelight.deb
 try "the first clip, on the command line" inside someone sh -c "$clip" sh safelight
 try "the window opens and ends" inside someone sh -c "$window" sh safelight
@@ -91,7 +105,16 @@ try "man page and completions are there" inside root sh -c \
     'test -s /usr/share/man/man1/safelight-generate.1.gz && test -s /usr/share/bash-completion/completions/safelight'
 try "remove it" inside root dpkg -r safelight
 try "no program is left, the clip is" inside someone sh -c \
-    'test ! -e /usr/bin/safelight && test ! -e /usr/lib/safelight && test -s ~/balloon.mp4 && rm ~/balloon.mp4'
+    "$no_program_in_usr"
+rm -f "$root/system/var/lib/rpm/"*
+with_rpm --initdb
+try "install the .rpm" with_rpm --install --nodeps "$rpm"
+try "its files are as they were packed" with_rpm --verify --nodeps safelight
+try "the first clip, on the command line" inside someone sh -c "$clip" sh safelight
+try "the window opens and ends" inside someone sh -c "$window" sh safelight
+grep "^window after" "$root/last.log"
+try "remove it" with_rpm --erase safelight
+try "no program is left, the clip is" inside someone sh -c "$no_program_in_usr"
 try "unpack the archive as an ordinary user" inside someone sh -c 'cd ~/archive && tar -xzf safelight.tar.gz'
 try "a clip from where it is unpacked" inside someone sh -c "set -- ~/archive/safelight-*/bin/safelight; $clip"
 try "install it for that user" inside someone sh -c '~/archive/safelight-*/install.sh && rm -r ~/archive/safelight-*/lib'
@@ -100,5 +123,5 @@ try "the window opens and ends" inside someone sh -c "$window" sh /home/someone/
 grep "^window after" "$root/last.log"
 try "remove it" inside someone sh -c '~/archive/safelight-*/install.sh --remove'
 try "no program is left, the clip is" inside someone sh -c \
-    'test ! -e ~/.local/bin/safelight && test ! -e ~/.local/lib/safelight && test -s ~/balloon.mp4'
+    "test ! -e ~/.local/bin/safelight && test ! -e ~/.local/lib/safelight && test -s ~/$clip_file"
 exit $failed
