@@ -327,6 +327,42 @@ fn a_build_is_installed_from_the_settings_and_can_be_cancelled() {
     });
 }
 
+/// Clicks twice on a button as a mouse does, which does not look what stands there the second time; the errand goes on.
+fn assert_survives_a_double_click(bench: &mut Bench, name: &str, errands: &Receiver<Errand>) {
+    let button = bench.harness.get_by_role_and_label(Role::Button, name);
+    let place = button.rect().center();
+    for _ in 0..2 {
+        bench.harness.hover_at(place);
+        for pressed in [true, false] {
+            bench.harness.event(egui::Event::PointerButton {
+                pos: place,
+                button: egui::PointerButton::Primary,
+                pressed,
+                modifiers: egui::Modifiers::NONE,
+            });
+            bench.harness.step();
+        }
+        bench.until("it was begun", |bench| bench.app().runtimes.is_busy());
+        bench.settle();
+    }
+    bench.assert_shows("Cancel");
+    assert!(matches!(
+        bench.app().runtimes.state,
+        RuntimeState::Running(_)
+    ));
+    assert_eq!(errands.len(), 1, "it was begun once");
+}
+
+#[test]
+fn a_double_click_begins_and_does_not_cancel() {
+    let (mut bench, _say, errands) = section(strix_halo());
+    assert_survives_a_double_click(&mut bench, "Install ROCm 7.2 of PyTorch", &errands);
+    let (mut bench, _say, errands) = section(strix_halo());
+    assert_survives_a_double_click(&mut bench, "Use old", &errands);
+    let (mut bench, _say, errands) = self::bench(get());
+    assert_survives_a_double_click(&mut bench, "Get it", &errands);
+}
+
 #[test]
 fn where_nothing_fits_the_settings_say_why_with_the_command_that_helps() {
     let refusal = Refusal {

@@ -6,7 +6,7 @@
 mod section;
 mod words;
 
-use egui::{Button, ProgressBar, RichText, Ui};
+use egui::{Align, Button, Layout, ProgressBar, RichText, Ui};
 
 use crate::app::commands::{AppCommand, DesktopCommand, RuntimeCommand, SettingsCommand};
 use crate::app::notices::sentence;
@@ -102,7 +102,8 @@ fn failure_ui(ui: &mut Ui, view: &View<'_>) {
     }
 }
 
-/// How far the errand is, and the button that stops it.
+/// How far the errand is, and the button that stops it: at the right, away from where the one that began it stood, so that
+/// a double click on that one does not reach it.
 fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
     let RuntimeState::Running(progress) = &view.app.runtimes.state else {
         wide_note(ui, words::STOPPING, palette(ui).weak);
@@ -120,16 +121,17 @@ fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
         Some(Progress::Trying) => (words::TRYING.to_owned(), None),
         Some(Progress::Asking { .. }) | None => (words::ASKING.to_owned(), None),
     };
-    wide_note(ui, &text, palette(ui).text);
+    ui.horizontal(|ui| {
+        ui.label(RichText::new(text).small());
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let stop = ui.button(words::STOP).on_hover_text(words::STOP_HOVER);
+            if stop.clicked() {
+                view.push(RuntimeCommand::Stop);
+            }
+        });
+    });
     if let Some(share) = share {
         progress_bar(ui, ProgressBar::new(share).desired_height(theme::SMALL_GAP));
-    }
-    if ui
-        .button(words::STOP)
-        .on_hover_text(words::STOP_HOVER)
-        .clicked()
-    {
-        view.push(RuntimeCommand::Stop);
     }
 }
 
