@@ -131,8 +131,8 @@ pub(super) fn engine(report: Result<EngineReport, JobError>) -> Check {
         }) => {
             let message = format!("jobs are computed on the CPU, which is slow: {problem}");
             Check::fail("engine", message)
-                .advise("Mend what is said of libtorch and the GPU below, install it again or use another one, or choose the CPU in the setting runtime.device")
-                .mend("safelight runtime list")
+                .advise("Mend what is said of libtorch and the GPU below; `safelight runtime check` names files of it that are missing or damaged, and `safelight runtime install` with its id downloads those again. Or use another one, or choose the CPU in the setting runtime.device")
+                .mend("safelight runtime check")
         }
         Ok(report) => Check::ok("engine", report.line),
         Err(err) => Check::fail("engine", err.summary).advise(err.advice),

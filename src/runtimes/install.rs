@@ -8,31 +8,45 @@ use std::io::{self, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use safelight_core::files::{write_atomically, write_json};
-use safelight_core::formats::wheel::{
-    Directory, Member, Record, WheelError, directory_of, tail_bytes,
-};
+use safelight_core::formats::wheel::{Directory, Record, directory_of, record_letters, tail_bytes};
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
 use safelight_core::locks::Lock;
 use safelight_core::settings::{Paths, Runtime};
 use serde_json::{Value, json};
 
-use super::here;
+use super::folders::{empty, exchange, share};
 use super::index::{At, Listed, Requirement, of_folder, of_page, record_sum};
 use super::local;
 use super::members::is_needed;
 use super::place::Place;
 use super::table::{Build, Kind};
-use crate::download::{self, DownloadError, Options, Order, Parts};
+use super::wheel::{Opened, Stopped, Wheel, cannot_write, told};
+use super::{files, here};
+use crate::download::{self, Options, Order, Parts};
 
 /// In an installed runtime: what it was made of, from which a lock could be made.
 pub const NOTE: &str = "installed.json";
 
+/// Where a wheel of torch says what it is.
+const BUILD_VERSION: &str = "torch/build-version";
+
 /// What is going on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    Asking { name: String },
-    Fetching { done_bytes: u64, total_bytes: u64 },
-    Unpacking { name: String },
+    Asking {
+        name: String,
+    },
+    Fetching {
+        done_bytes: u64,
+        total_bytes: u64,
+    },
+    Unpacking {
+        name: String,
+    },
+    /// Of an installed one: reading its files, for what need not come again.
+    Comparing {
+        name: String,
+    },
     Trying,
 }
 
@@ -44,12 +58,15 @@ pub struct Installed {
     pub fetched_bytes: u64,
     /// Of the wheels as wholes; of a libtorch that was here, what was copied.
     pub wheel_bytes: u64,
+    /// How many files of one that was installed already came again; nothing where none was.
+    pub mended: Option<usize>,
 }
 
 /// Tries a runtime before it is put in place; `false` when cancelled.
 pub type Try<'a> = dyn Fn(&Runtime) -> Result<bool, JobError> + 'a;
 
-/// Installs a build into Safelight's own folder; `None` when cancelled.
+/// Installs a build into Safelight's own folder; `None` when cancelled. Of one that is installed from wheels already only
+/// the files that are missing or damaged come again; it stays as it is until that was tried.
 pub fn install(
     build: &Build,
     place: &Place,
@@ -72,7 +89,13 @@ pub fn install(
         }
         taken => taken.map_err(disk)?,
     };
-    if to.exists() {
+    let old = runtimes.join(format!(".{}.old", build.id));
+    if old.exists() && !to.exists() {
+        // An earlier repair was interrupted between its two last steps.
+        fs::rename(&old, &to).map_err(|err| cannot_write(&err, &to))?;
+    }
+    let before = to.exists().then_some(to.as_path());
+    if before.is_some() && matches!(place, Place::Torch(_)) {
         fs::remove_dir_all(&staging).ok();
         let what = format!("{} is installed already: {}", build.id, to.display());
         let advice = format!("Use it with `safelight runtime use {}`", build.id);
@@ -82,96 +105,28 @@ pub fn install(
         build,
         place,
         staging: &staging,
+        before,
         options,
         cancel,
     };
     let Some((tree, mut installed)) = job.run(attempt, report)? else {
         return Ok(None);
     };
-    fs::rename(&tree, &to).map_err(|err| cannot_write(&err, &to))?;
+    exchange(&tree, &to, &old).map_err(|err| cannot_write(&err, &to))?;
     // Of no use any more; what cannot be deleted is passed over when runtimes are listed.
     fs::remove_dir_all(&staging).ok();
     installed.folder = to;
     Ok(Some(installed))
 }
 
-fn cannot_write(err: &io::Error, place: &Path) -> JobError {
-    let what = format!("cannot write the runtime ({err}): {}", place.display());
-    JobError::new(JobErrorKind::Disk, what)
-        .advise("What was downloaded is kept: free space and install it again")
-}
-
-/// Of an attempt that was interrupted: filling a folder is quick, and nobody knows how far it came.
-fn empty(tree: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(tree) {
-        Err(err) if err.kind() != io::ErrorKind::NotFound => Err(err),
-        _ => fs::create_dir_all(tree),
-    }
-}
-
 struct Installing<'a> {
     build: &'a Build,
     place: &'a Place,
     staging: &'a Path,
+    /// What an earlier installation left in place.
+    before: Option<&'a Path>,
     options: &'a Options,
     cancel: &'a CancelToken,
-}
-
-/// A wheel that is at least partly here.
-enum Opened {
-    File(File, u64),
-    Remote(Parts),
-}
-
-/// One wheel with what is taken of it.
-struct Wheel {
-    listed: Listed,
-    opened: Opened,
-    directory: Directory,
-    wanted: Vec<Member>,
-}
-
-impl Wheel {
-    /// The bytes that hold what is wanted, and the list of checksums.
-    fn spans(&self) -> Vec<(u64, u64)> {
-        let wanted = self.wanted.iter().chain(self.directory.record());
-        wanted.map(|member| (member.start, member.end)).collect()
-    }
-
-    fn file(&self) -> io::Result<File> {
-        match &self.opened {
-            Opened::File(file, _) => file.try_clone(),
-            Opened::Remote(parts) => parts.file().try_clone(),
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        match &self.opened {
-            Opened::File(_, bytes) => *bytes,
-            Opened::Remote(parts) => parts.bytes(),
-        }
-    }
-
-    fn parts(&self) -> Option<&Parts> {
-        match &self.opened {
-            Opened::File(..) => None,
-            Opened::Remote(parts) => Some(parts),
-        }
-    }
-
-    fn broken(&self, err: &WheelError) -> JobError {
-        if let WheelError::Io(source) = err {
-            return cannot_write(source, Path::new(&self.listed.name));
-        }
-        let what = format!("{} cannot be used: {err}", self.listed.name);
-        let Some(parts) = self.parts() else {
-            return JobError::new(JobErrorKind::Disk, what).advise("Get this file again");
-        };
-        // What is wrong came from the server: the next attempt must not find it again.
-        parts.discard();
-        JobError::new(JobErrorKind::Network, what)
-            .advise("It is deleted: install it again, or take it from another place with --from")
-    }
 }
 
 impl Installing<'_> {
@@ -193,7 +148,7 @@ impl Installing<'_> {
         write_json(&tree.join(NOTE), &note).map_err(disk)?;
         if self.build.kind == Kind::Cpu {
             // Its wheel's own word would name the GPU half that is not here.
-            let file = tree.join("torch/build-version");
+            let file = tree.join(BUILD_VERSION);
             let version = format!("{}\n", self.build.version);
             write_atomically(&file, version.as_bytes()).map_err(disk)?;
         }
@@ -219,6 +174,9 @@ impl Installing<'_> {
             let Some(wheel) = self.open(package)? else {
                 return Ok(None);
             };
+            let Some(wheel) = self.without_sound(wheel, report)? else {
+                return Ok(None);
+            };
             wheels.push(wheel);
         }
         self.ensure_room(&wheels)?;
@@ -241,6 +199,9 @@ impl Installing<'_> {
             folder: PathBuf::new(),
             fetched_bytes: here.map(Parts::here_bytes).sum(),
             wheel_bytes: wheels.iter().map(Wheel::bytes).sum(),
+            mended: self
+                .before
+                .map(|_| wheels.iter().map(|it| it.wanted.len()).sum()),
         };
         let note = json!({"id": self.build.id, "version": self.build.version, "wheels": notes});
         Ok(Some((installed, note)))
@@ -276,6 +237,7 @@ impl Installing<'_> {
             folder: PathBuf::new(),
             fetched_bytes: 0,
             wheel_bytes: total_bytes,
+            mended: None,
         };
         let note = json!({
             "id": self.build.id, "version": self.build.version, "from": from.folder,
@@ -334,6 +296,7 @@ impl Installing<'_> {
             opened,
             directory: Directory::default(),
             wanted: Vec::new(),
+            sound: Vec::new(),
         };
         let directory = match self.directory(&wheel) {
             Ok(directory) => directory,
@@ -348,6 +311,49 @@ impl Installing<'_> {
             .collect();
         wheel.directory = directory;
         Ok(Some(wheel))
+    }
+
+    /// Leaves out what an earlier installation has as the wheel's list names it.
+    fn without_sound(
+        &self,
+        mut wheel: Wheel,
+        report: &mut dyn FnMut(&Progress),
+    ) -> Result<Option<Wheel>, JobError> {
+        let Some(before) = self.before else {
+            return Ok(Some(wheel));
+        };
+        report(&Progress::Comparing {
+            name: wheel.listed.name.clone(),
+        });
+        if let (Some(parts), Some(list)) = (wheel.parts(), wheel.directory.record()) {
+            let brought = parts.bring(&[(list.start, list.end)], self.cancel, &mut |_| {});
+            if brought.map_err(|err| told(&err))?.is_none() {
+                return Ok(None);
+            }
+        }
+        let record = self.record(&wheel)?;
+        for member in std::mem::take(&mut wheel.wanted) {
+            if self.cancel.is_cancelled() {
+                return Ok(None);
+            }
+            match record.sum(&member.name) {
+                Some(sum) if files::is_as(&before.join(&member.name), sum) => {
+                    wheel.sound.push((member.name, sum.to_owned()));
+                }
+                _ => wheel.wanted.push(member),
+            }
+        }
+        Ok(Some(wheel))
+    }
+
+    /// The list of a wheel's files, which must be here.
+    fn record(&self, wheel: &Wheel) -> Result<Record, JobError> {
+        let file = wheel
+            .file()
+            .map_err(|err| cannot_write(&err, self.staging))?;
+        let known = record_sum(&wheel.listed.name);
+        let record = Record::read(&mut BufReader::new(file), &wheel.directory, known);
+        record.map_err(|err| wheel.broken(&err))
     }
 
     fn page(&self, url: &str) -> Result<Option<(Vec<Listed>, String)>, JobError> {
@@ -433,23 +439,36 @@ impl Installing<'_> {
 
     /// Writes what is wanted of a wheel, and gives the note on it.
     fn unpack(&self, wheel: &Wheel, tree: &Path) -> Result<Option<Value>, JobError> {
-        let broken = |err: WheelError| wheel.broken(&err);
+        let record = self.record(wheel)?;
         let file = wheel.file().map_err(|err| cannot_write(&err, tree))?;
         let mut file = BufReader::new(file);
-        let known = record_sum(&wheel.listed.name);
-        let record = Record::read(&mut file, &wheel.directory, known).map_err(broken)?;
+        let place = |name: &str| {
+            let path = tree.join(name);
+            let made = fs::create_dir_all(path.parent().unwrap_or(tree));
+            made.map(|()| path).map_err(|err| cannot_write(&err, tree))
+        };
+        let mut sums = serde_json::Map::new();
+        for (name, sum) in &wheel.sound {
+            let path = place(name)?;
+            let from = self.before.unwrap_or(tree).join(name);
+            share(&from, &path).map_err(|err| cannot_write(&err, &path))?;
+            sums.insert(name.clone(), json!(sum));
+        }
         for member in &wheel.wanted {
             if self.cancel.is_cancelled() {
                 return Ok(None);
             }
-            let path = tree.join(&member.name);
+            let path = place(&member.name)?;
             let disk = |err: io::Error| cannot_write(&err, &path);
-            fs::create_dir_all(path.parent().unwrap_or(tree)).map_err(disk)?;
             let mut out = BufWriter::new(File::create(&path).map_err(disk)?);
-            record
-                .extract(&mut file, member, &mut out)
-                .map_err(broken)?;
+            let digest = record.extract(&mut file, member, &mut out);
+            let digest = digest.map_err(|err| wheel.broken(&err))?;
             out.flush().map_err(disk)?;
+            sums.insert(member.name.clone(), json!(record_letters(&digest)));
+        }
+        if self.build.kind == Kind::Cpu {
+            // It is written anew.
+            sums.remove(BUILD_VERSION);
         }
         let url = match &wheel.listed.at {
             At::Url(url) => url.clone(),
@@ -459,34 +478,9 @@ impl Installing<'_> {
             "file": wheel.listed.name,
             "from": url,
             "record_sha256": record.sha256,
-            "is_record_known": known.is_some(),
+            "is_record_known": record_sum(&wheel.listed.name).is_some(),
             "index_sha256": wheel.listed.sha256,
-            "members": wheel.wanted.len(),
+            "members": sums,
         })))
-    }
-}
-
-/// Why a table of contents was not read.
-enum Stopped {
-    Cancelled,
-    Wheel(WheelError),
-    Download(DownloadError),
-}
-
-impl From<WheelError> for Stopped {
-    fn from(err: WheelError) -> Self {
-        Self::Wheel(err)
-    }
-}
-
-/// In words for wheels: no server of theirs asks for a token.
-fn told(err: &DownloadError) -> JobError {
-    match err {
-        DownloadError::Gated { url } => {
-            let what = format!("the server refuses to give the file: {url}");
-            JobError::new(JobErrorKind::Network, what)
-                .advise("Try again later, or take the wheels from another place with --from")
-        }
-        err => JobError::from(err),
     }
 }

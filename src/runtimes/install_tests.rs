@@ -14,10 +14,11 @@ use safelight_core::settings::{Paths, Runtime, Settings};
 use server::{Answer, Request, Server};
 use wheels::{Entry, VERSION, Wheels, entry, index, wheel, wheels};
 
+use super::files::{damaged, missing};
 use super::install::{Installed, NOTE, Progress, install};
 use super::place::Place;
 use super::table::{Build, Kind};
-use super::{Surroundings, all, folder};
+use super::{Surroundings, all, folder, tried};
 use crate::download::Options;
 use crate::download::tests::server;
 
@@ -173,11 +174,69 @@ fn what_a_native_program_needs_is_fetched_checked_tried_and_put_in_place() {
     );
     assert!(matches!(seen.last(), Some(Progress::Trying)));
 
-    let err = case.from(&place).unwrap_err();
+    // Once more: nothing of it has to come again.
+    let again = case.from(&place).unwrap();
+    assert_eq!((installed.mended, again.mended), (None, Some(0)));
+    assert_eq!(case.names(), ["trial"]);
+}
+
+#[test]
+fn of_a_damaged_runtime_only_what_is_damaged_comes_again() {
+    const GONE: &str = "_rocm_sdk_core/lib/libamdhip64.so.7";
+    const CHANGED: &str = "torch/lib/libtorch_hip.so";
+    let case = Case::new();
+    let (_server, place) = served(wheels());
+    let folder = case.from(&place).unwrap().folder;
+    let damaged = || damaged(&folder, &CancelToken::default()).unwrap();
+    let file = |name: &str| fs::read(folder.join(name)).unwrap();
+    assert!(damaged().is_empty() && missing(&folder).is_empty());
+    let whole = [GONE, CHANGED].map(file);
+    fs::remove_file(folder.join(GONE)).unwrap();
+    let mut bytes = file(CHANGED);
+    bytes[777] ^= 1;
+    fs::write(folder.join(CHANGED), bytes).unwrap();
+    assert_eq!(damaged(), [GONE, CHANGED]);
+    assert_eq!(missing(&folder), [GONE]);
+    let settings = Settings::default();
+    let here = all(&case.paths, &settings, &Surroundings::default());
+    let found = here.iter().find(|it| it.id == "trial").unwrap();
+    let tried = tried(
+        found,
+        &case.paths,
+        &settings.runtime,
+        &CancelToken::default(),
+    );
+    let err = tried.unwrap_err();
+    let expected = format!("trial: 2 files are missing or damaged: {GONE}, {CHANGED}");
+    assert_eq!(err.summary, expected);
     assert!(
-        err.summary.contains("trial is installed already"),
+        err.advice.contains("safelight runtime install trial"),
         "{err:?}"
     );
+
+    // Until the new one was tried the old one stays, as it is.
+    let (cancel, fails) = (CancelToken::default(), |_: &Runtime| {
+        Err(JobError::new(JobErrorKind::Device, "it crashes"))
+    });
+    case.with(&place, &cancel, &fails, &mut |_| {}).unwrap_err();
+    assert_eq!(damaged(), [GONE, CHANGED]);
+
+    let mended = case.from(&place).unwrap();
+    assert_eq!(mended.mended, Some(2));
+    assert!(
+        mended.fetched_bytes < mended.wheel_bytes / 2,
+        "{} of {}",
+        mended.fetched_bytes,
+        mended.wheel_bytes
+    );
+    assert!(damaged().is_empty());
+    assert_eq!([GONE, CHANGED].map(file), whole);
+    assert_eq!(case.names(), ["trial"]);
+
+    // As a process leaves it that was killed between the last two steps.
+    fs::rename(&folder, folder.with_file_name(".trial.old")).unwrap();
+    assert_eq!(case.from(&place).unwrap().mended, Some(0));
+    assert_eq!(case.names(), ["trial"]);
 }
 
 #[test]

@@ -4,7 +4,9 @@
 //! Nothing of ROCm was run by the project so far: it has no AMD GPU. Chooses and fetches nothing by itself.
 
 mod check;
+mod files;
 mod fit;
+mod folders;
 mod here;
 mod index;
 mod install;
@@ -21,6 +23,7 @@ mod place;
 mod table;
 #[cfg(test)]
 mod tests;
+mod wheel;
 
 use std::cell::RefCell;
 use std::fs;
@@ -96,18 +99,51 @@ pub fn get(
     }))
 }
 
-/// Tries one that is here, and remembers the device; `None` when cancelled.
+/// Tries one that is here, and remembers the device; `None` when cancelled. Safelight's own must have the files with which
+/// it was installed.
 pub fn tried(
     found: &Found,
     paths: &Paths,
     settings: &RuntimeSettings,
     cancel: &CancelToken,
 ) -> Result<Option<Checked>, JobError> {
+    if found.is_own {
+        let Some(damaged) = files::damaged(&folder(paths).join(&found.id), cancel) else {
+            return Ok(None);
+        };
+        if let Some(what) = broken(&damaged) {
+            let what = format!("{}: {what}", found.id);
+            let advice = format!(
+                "`safelight runtime install {}`, or Repair in the settings, downloads these files again",
+                found.id
+            );
+            let err = JobError::new(JobErrorKind::Device, what).advise(advice);
+            return Err(err.detail(damaged.join("\n")));
+        }
+    }
     let checked = check(&found.runtime, settings, true, cancel)?;
     if let Some(checked) = &checked {
         computes_on(paths, &found.runtime, &checked.device);
     }
     Ok(checked)
+}
+
+/// Which files are not as they were installed, in one sentence; nothing where all are.
+fn broken(damaged: &[String]) -> Option<String> {
+    const MOST_NAMED: usize = 3;
+    let named = damaged.iter().take(MOST_NAMED);
+    let names: Vec<&str> = named.map(String::as_str).collect();
+    let names = names.join(", ");
+    match damaged.len() {
+        0 => None,
+        1 => Some(format!("a file is missing or damaged: {names}")),
+        count if count <= MOST_NAMED => {
+            Some(format!("{count} files are missing or damaged: {names}"))
+        }
+        count => Some(format!(
+            "{count} files are missing or damaged, among them {names}"
+        )),
+    }
 }
 
 /// Tries one that is here on the GPU and has jobs use it; `false` when cancelled.

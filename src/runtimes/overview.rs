@@ -10,6 +10,7 @@ use super::here::{self, Found, Surroundings};
 use super::machine::{Gpu, Machine};
 use super::notes::Notes;
 use super::table::{self, Build, Kind, TableError};
+use super::{broken, files};
 use crate::telemetry::{Roots, nvidia};
 use crate::worker::engine_for;
 
@@ -37,6 +38,10 @@ pub struct RuntimeRow {
     pub device: Option<String>,
     /// What is known to be wrong with it, a sentence each.
     pub concerns: Vec<String>,
+    /// Files are missing with which it was installed.
+    pub is_incomplete: bool,
+    /// What it was installed as, where that can be had again.
+    pub build: Option<Build>,
 }
 
 /// What to do.
@@ -73,14 +78,22 @@ impl Overview {
             .iter()
             .filter_map(|gpu| gpu.target.clone())
             .collect();
-        let row = |found: Found| RuntimeRow {
-            kind: Kind::of(&found.runtime),
-            version: found.runtime.version(),
-            targets: found.targets(),
-            bytes: found.bytes(),
-            device: notes.device(&found.runtime).map(str::to_owned),
-            concerns: concerns(&found.runtime, &gfx),
-            found,
+        let row = |found: Found| {
+            let own = found.is_own.then(|| here::folder(paths).join(&found.id));
+            let missing = own.as_deref().map(files::missing).unwrap_or_default();
+            let known = builds.iter().find(|build| build.id == found.id);
+            let concerns = concerns(&found.runtime, &gfx);
+            RuntimeRow {
+                kind: Kind::of(&found.runtime),
+                version: found.runtime.version(),
+                targets: found.targets(),
+                bytes: found.bytes(),
+                device: notes.device(&found.runtime).map(str::to_owned),
+                concerns: broken(&missing).into_iter().chain(concerns).collect(),
+                is_incomplete: !missing.is_empty(),
+                build: known.filter(|_| found.is_own).cloned(),
+                found,
+            }
         };
         Self {
             here: here.into_iter().map(row).collect(),

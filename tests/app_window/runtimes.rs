@@ -200,6 +200,8 @@ fn row(id: &str, version: &str) -> RuntimeRow {
         bytes: 3 << 30,
         device: None,
         concerns: Vec::new(),
+        is_incomplete: false,
+        build: None,
     }
 }
 
@@ -277,6 +279,43 @@ fn one_is_checked_and_the_section_says_what_came_of_it() {
     bench.until("it failed", |bench| {
         bench.has("This libtorch hangs at a convolution")
     });
+}
+
+#[test]
+fn a_broken_one_is_repaired() {
+    let mut overview = strix_halo();
+    let mut broken = row("rocm7.14-gfx1103", "2.11.0+rocm7.14.1");
+    let known = Build {
+        id: broken.found.id.clone(),
+        ..build()
+    };
+    broken.build = Some(known.clone());
+    overview.here[0].build = Some(build());
+    overview.here.push(broken);
+    let (mut bench, say, errands) = section(overview.clone());
+    assert!(!bench.has("Repair"), "nobody knows of anything broken");
+    bench.press("Check rocm7.14-gfx1103");
+    let err = JobError::new(JobErrorKind::Device, "a file is missing or damaged: a.so");
+    say.send(Err(Err(err))).unwrap();
+    bench.until("it failed", |bench| {
+        bench.has("A file is missing or damaged: a.so")
+    });
+    assert!(!bench.has("Repair rocm7.14-gfx1151"), "that one is whole");
+    bench.press("Repair rocm7.14-gfx1103");
+    bench.until("it was asked for", |_| errands.len() == 2);
+    let last = errands.try_iter().last().unwrap();
+    let expected = Errand::Get {
+        build: Box::new(known),
+        has_gpu: true,
+    };
+    assert_eq!(last, expected);
+
+    // Where a look at the names is enough, nobody has to check first.
+    overview.here[0].is_incomplete = true;
+    overview.here[0].concerns = vec!["a file is missing or damaged: b.so".to_owned()];
+    let (bench, _say, _errands) = section(overview);
+    bench.assert_shows("A file is missing or damaged: b.so");
+    assert!(bench.has("Repair rocm7.14-gfx1151"));
 }
 
 #[test]

@@ -27,7 +27,7 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
 pub(super) struct InstallArgs {
-    /// The id of a build of runtimes.toml [default: the one that fits this machine's GPU]
+    /// The id of a build of runtimes.toml; one that is installed is repaired [default: the one that fits this machine's GPU]
     id: Option<String>,
     /// Take it from a folder of wheels, a Python environment, a folder with libtorch, or the index at this address
     #[arg(long, value_name = "PLACE")]
@@ -104,7 +104,8 @@ fn fetched(args: &InstallArgs, surroundings: &Surroundings) -> Result<u8, JobErr
         print_event(&json!({
             "event": "finished", "id": build.id, "folder": installed.folder, "is_used": is_used,
             "before": before, "fetched_bytes": installed.fetched_bytes,
-            "wheel_bytes": installed.wheel_bytes, "gpu_problem": gpu_problem,
+            "wheel_bytes": installed.wheel_bytes, "mended": installed.mended,
+            "gpu_problem": gpu_problem,
         }));
         return Ok(0);
     }
@@ -113,10 +114,14 @@ fn fetched(args: &InstallArgs, surroundings: &Surroundings) -> Result<u8, JobErr
         size_text(installed.wheel_bytes),
     );
     let id = &build.id;
-    say(&if is_copied {
-        format!("{id} is installed; {whole} were copied")
-    } else {
-        format!("{id} is installed; {fetched} of {whole} were downloaded")
+    say(&match installed.mended {
+        _ if is_copied => format!("{id} is installed; {whole} were copied"),
+        None => format!("{id} is installed; {fetched} of {whole} were downloaded"),
+        Some(0) => format!("{id} had all its files"),
+        Some(1) => format!("{id} is repaired: a file was replaced, {fetched} were downloaded"),
+        Some(files) => {
+            format!("{id} is repaired: {files} files were replaced, {fetched} were downloaded")
+        }
     });
     let next = match gpu_problem.filter(|_| !is_used) {
         Some(problem) => {
@@ -149,6 +154,11 @@ fn announced(
         size_text(build.download_mb * 1_000_000),
         from.unwrap_or_default(),
     );
+    if folder(&surroundings.paths).join(&build.id).exists() {
+        return format!(
+            "{name} is here: only its files that are missing or damaged are downloaded again, from {from} to {to}."
+        );
+    }
     let licences = &build.licences;
     format!(
         "{name}: about {size} from {from} to {to}. The licences: {licences}; they are put beside it."
@@ -291,6 +301,7 @@ impl Teller {
                 return;
             }
             Progress::Unpacking { name } => ("unpacking", name.clone()),
+            Progress::Comparing { name } => ("comparing", name.clone()),
             Progress::Trying => ("trying", "whether it computes right".to_owned()),
         };
         if self.is_json {

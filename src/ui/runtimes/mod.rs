@@ -118,6 +118,7 @@ fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
             Some(*done_bytes as f32 / (*total_bytes).max(1) as f32),
         ),
         Some(Progress::Unpacking { .. }) => (words::UNPACKING.to_owned(), None),
+        Some(Progress::Comparing { .. }) => (words::COMPARING.to_owned(), None),
         Some(Progress::Trying) => (words::TRYING.to_owned(), None),
         Some(Progress::Asking { .. }) | None => (words::ASKING.to_owned(), None),
     };

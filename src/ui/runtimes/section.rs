@@ -141,6 +141,18 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, row: &RuntimeRow) {
             view.push(RuntimeCommand::Use(id.clone()));
         }
     }
+    let has_failed =
+        matches!(view.app.runtimes.state, RuntimeState::Failed(_)) && is_about(view, id);
+    if let Some(build) = row
+        .build
+        .as_ref()
+        .filter(|_| has_failed || row.is_incomplete)
+    {
+        let button = ui.button(words::REPAIR).on_hover_text(words::REPAIR_HOVER);
+        if button.accessible_name(words::repair_named(id)).clicked() {
+            view.push(RuntimeCommand::Install(Box::new(build.clone())));
+        }
+    }
     let button = ui.button(words::CHECK).on_hover_text(words::CHECK_HOVER);
     if button.accessible_name(words::check_named(id)).clicked() {
         view.push(RuntimeCommand::Check(id.clone()));

@@ -17,6 +17,7 @@ pub const TRIED: &str =
 pub const NEVER_ON_AMD: &str = "Safelight has not yet run on any AMD GPU.";
 pub const ASKING: &str = "Asking for sizes…";
 pub const UNPACKING: &str = "Unpacking…";
+pub const COMPARING: &str = "Looking which files are damaged…";
 pub const TRYING: &str = "Trying whether it computes right…";
 pub const STOP: &str = "Cancel";
 pub const STOP_HOVER: &str = "What was downloaded is kept for the next time";
@@ -24,8 +25,7 @@ pub const STOPPING: &str = "Stopping…";
 pub const ALL: &str = "All runtimes";
 pub const ALL_HOVER: &str = "See in the settings what is on this disk and what fits this machine";
 /// The searches that find the section.
-pub const MEANT: &str =
-    "runtimes libtorch gpu rocm cuda cpu device engine install use check delete remove go back";
+pub const MEANT: &str = "runtimes libtorch gpu rocm cuda cpu device engine install use check repair delete remove go back";
 pub const TITLE: &str = "Runtimes";
 pub const ABOUT: &str = "A runtime is a folder with libtorch, which computes the jobs.";
 pub const LOOKING: &str = "Looking at this machine…";
@@ -35,8 +35,10 @@ pub const IN_USE: &str = "in use";
 pub const BEFORE: &str = "used before";
 pub const NO_GPU: &str = "No GPU was found: jobs run on the CPU.";
 pub const CHECK: &str = "Check";
-pub const CHECK_HOVER: &str =
-    "Compare a matrix product, a convolution and attention with the CPU, in a process of its own";
+pub const CHECK_HOVER: &str = "Compare its files with those that were installed, and a matrix product, a convolution and attention with the CPU, in a process of its own";
+pub const REPAIR: &str = "Repair";
+pub const REPAIR_HOVER: &str =
+    "Download the files that are missing or damaged, try whether it computes right, and use it";
 pub const REMOVE: &str = "Delete…";
 pub const REMOVE_HOVER: &str = "Delete its folder. Another runtime is used";
 pub const IS_KEPT: &str =
@@ -112,6 +114,10 @@ pub fn use_named(id: &str) -> String {
 
 pub fn check_named(id: &str) -> String {
     format!("Check {id}")
+}
+
+pub fn repair_named(id: &str) -> String {
+    format!("Repair {id}")
 }
 
 pub fn remove_named(id: &str) -> String {

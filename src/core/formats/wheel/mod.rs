@@ -76,6 +76,11 @@ impl Record {
         })
     }
 
+    /// A file's checksum as the list has it: [`record_letters`] of its SHA-256.
+    pub fn sum(&self, name: &str) -> Option<&str> {
+        self.sums.get(name).map(String::as_str)
+    }
+
     /// Copies a member and makes sure that it is the one of the list. What was written of another one is to be thrown
     /// away.
     pub fn extract(
@@ -145,6 +150,12 @@ fn copy(file: &mut (impl Read + Seek), member: &Member, out: &mut impl Write) ->
         return Err(WheelError::Broken { name });
     }
     Ok(digest)
+}
+
+/// The checksum of what is read, as a wheel's list of files has it.
+pub fn sum_of(from: impl Read) -> io::Result<String> {
+    let (digest, _bytes) = hashed(from, u64::MAX, &mut io::sink())?;
+    Ok(record_letters(&digest))
 }
 
 /// Copies at most one byte more than there should be.

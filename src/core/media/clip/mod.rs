@@ -415,10 +415,12 @@ pub struct Instead {
 /// Where a result goes that was to become a WebM, which is no longer written, or in a build without H.264 an MP4.
 /// Nothing for other names.
 pub fn instead_of_unwritten(out: &Path) -> Option<Instead> {
-    let unwritten = match () {
-        () if has_ending(out, &[WEBM]) => "WebM",
-        () if !HAS_H264 && has_ending(out, &[MP4]) => ClipFormat::Mp4.name(),
-        () => return None,
+    let unwritten = if has_ending(out, &[WEBM]) {
+        "WebM"
+    } else if !HAS_H264 && has_ending(out, &[MP4]) {
+        ClipFormat::Mp4.name()
+    } else {
+        return None;
     };
     let folder = out.parent().unwrap_or_else(|| Path::new(""));
     let stem = out.file_stem().unwrap_or_default().to_string_lossy();
