@@ -174,7 +174,8 @@ struct KernelsArgs {
 
 /// What is asked of `safelight-bench-engine`.
 struct Request {
-    subject: &'static str,
+    /// The engine's subject, behind `bench` where every engine has it.
+    subject: Vec<&'static str>,
     device: Option<DeviceChoice>,
     options: Vec<String>,
     /// Cases or paths: no options, however they begin.
@@ -255,7 +256,7 @@ impl FamilyArgs {
             ("--cap", &self.cap),
         ]);
         Request {
-            subject,
+            subject: vec!["bench", subject],
             device: self.device,
             options: small(self.small).chain(values).collect(),
             names: self.cases.iter().map(OsString::from).collect(),
@@ -273,7 +274,7 @@ impl StepCacheArgs {
             ("--sampler", &self.sampler),
         ]);
         Request {
-            subject: "step-cache",
+            subject: vec!["step-cache"],
             device: self.device,
             options: small(self.small).chain(values).collect(),
             names: self.caches.iter().map(OsString::from).collect(),
@@ -286,7 +287,7 @@ impl StepCacheArgs {
 impl LoadArgs {
     fn request(&self) -> Request {
         Request {
-            subject: "load",
+            subject: vec!["bench", "load"],
             device: self.device,
             options: given([("--runs", &self.runs), ("--mib", &self.mib)]),
             names: self.place.iter().map(OsString::from).collect(),
@@ -300,7 +301,7 @@ impl WaysArgs {
     fn request(&self, subject: &'static str) -> Request {
         let values = given([("--runs", &self.runs)]);
         Request {
-            subject,
+            subject: vec!["bench", subject],
             device: self.device,
             options: small(self.small).chain(values).collect(),
             names: self.cases.iter().map(OsString::from).collect(),
@@ -313,7 +314,7 @@ impl WaysArgs {
 impl KernelsArgs {
     fn request(&self) -> Request {
         Request {
-            subject: "kernels",
+            subject: vec!["kernels"],
             device: self.device,
             options: Vec::new(),
             names: Vec::new(),
@@ -329,7 +330,8 @@ fn measure(request: &Request, surroundings: &Surroundings) -> Result<ExitCode, J
         .unwrap_or_else(|| surroundings.settings().runtime.device);
     let mut command = launcher(surroundings).command(device)?;
     command
-        .args([request.subject, "--device", &device.to_string()])
+        .args(&request.subject)
+        .args(["--device", &device.to_string()])
         .args(&request.options);
     command
         .arg("--")

@@ -16,7 +16,7 @@ use safelight_engine::runtime::Runtime;
 use serde_json::{Value, json};
 use tch::{Cuda, Device, Kind, Tensor};
 
-use crate::error::BenchError;
+use safelight_engine::bench::error::BenchError;
 
 const EPS: f64 = 1e-6;
 const RUNS: u32 = 10;

@@ -33,10 +33,10 @@ use serde::Serialize;
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
-use crate::arguments::{count, read};
-use crate::error::BenchError;
-use crate::measure::rounded;
-use crate::networks::open_for;
+use safelight_engine::bench::arguments::{count, read};
+use safelight_engine::bench::error::BenchError;
+use safelight_engine::bench::measure::rounded;
+use safelight_engine::bench::networks::open_for;
 
 /// Pixels of a section at full size, and of a small one.
 const SIZE: (u32, u32) = (544, 704);

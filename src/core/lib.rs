@@ -14,6 +14,7 @@ pub mod library;
 pub mod locks;
 pub mod lora;
 pub mod machine;
+pub mod measured;
 pub mod media;
 pub mod memory;
 pub mod model;

@@ -26,6 +26,10 @@ labelled! {
         MatrixF32 = "matrices in f32",
         MatrixBf16 = "matrices in bf16",
         MatrixF16 = "matrices in f16",
+        /// As layers multiply: the second matrix lies in rows that are read as columns.
+        MatrixF32Transposed = "matrices in f32, the second transposed",
+        MatrixBf16Transposed = "matrices in bf16, the second transposed",
+        MatrixF16Transposed = "matrices in f16, the second transposed",
         Attention = "attention",
         Convolution = "convolutions",
         ConvolutionOverTime = "convolutions over time",

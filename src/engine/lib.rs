@@ -1,5 +1,6 @@
 //! Safelight's inference engine: everything with tensors.
 
+pub mod bench;
 pub mod capture;
 #[cfg(test)]
 mod closeness;

@@ -1,6 +1,6 @@
 //! The engine's process: frames in over standard input, frames out over standard output. With `probe` as its first
 //! argument it tries what may hang, with `probe-speed` it measures the device, with `try` it tries whether that computes
-//! right.
+//! right, with `bench` it measures networks, loading and single layers.
 //!
 //! Only plumbing: what is done with a message is in `serve.rs`. The end of standard input ends the process, so it never
 //! outlives the app, whatever its stage or its device's driver does.
@@ -18,6 +18,7 @@ use safelight_core::job::DeviceChoice;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use tracing_subscriber::EnvFilter;
 
+use crate::bench;
 use crate::kernels;
 use crate::probe::{self, ProbeArguments};
 use crate::runtime::RuntimeError;
@@ -60,6 +61,7 @@ pub fn main() -> ExitCode {
         Some("probe-speed") => {
             answer(|out| speed::run(device_of(arguments.skip(1))?, out).map(|()| true))
         }
+        Some("bench") => answer(|out| bench::run(arguments.skip(1), out)),
         Some("try") => answer(|out| trial::run(device_of(arguments.skip(1))?, out)),
         _ => serve_the_app(arguments),
     }

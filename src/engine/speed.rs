@@ -24,7 +24,7 @@ const BUDGET: Duration = Duration::from_millis(300);
 const MAX_RUNS: usize = 20;
 
 /// In their order, with the smallest and the largest size of each; of copies in MiB.
-const PROBES: [(SpeedProbe, i64, i64); 10] = [
+const PROBES: [(SpeedProbe, i64, i64); 13] = [
     (SpeedProbe::CopyToDevice, 16, 512),
     (SpeedProbe::CopyFromPinned, 16, 512),
     (SpeedProbe::CopyFromDevice, 16, 512),
@@ -32,6 +32,9 @@ const PROBES: [(SpeedProbe, i64, i64); 10] = [
     (SpeedProbe::MatrixF32, 256, 8192),
     (SpeedProbe::MatrixBf16, 256, 8192),
     (SpeedProbe::MatrixF16, 256, 8192),
+    (SpeedProbe::MatrixF32Transposed, 256, 8192),
+    (SpeedProbe::MatrixBf16Transposed, 256, 8192),
+    (SpeedProbe::MatrixF16Transposed, 256, 8192),
     (SpeedProbe::Attention, 512, 16384),
     (SpeedProbe::Convolution, 32, 1024),
     (SpeedProbe::ConvolutionOverTime, 32, 512),
@@ -75,6 +78,7 @@ fn is_of_cpu(probe: SpeedProbe) -> bool {
             | SpeedProbe::CopyFromPinned
             | SpeedProbe::CopyFromDevice
             | SpeedProbe::MatrixF16
+            | SpeedProbe::MatrixF16Transposed
     )
 }
 
@@ -151,9 +155,12 @@ const FRAMES: i64 = 4;
 
 fn case(probe: SpeedProbe, device: Device, size: i64) -> Result<Case, TchError> {
     match probe {
-        SpeedProbe::MatrixF32 => matrix(device, Kind::Float, size),
-        SpeedProbe::MatrixBf16 => matrix(device, Kind::BFloat16, size),
-        SpeedProbe::MatrixF16 => matrix(device, Kind::Half, size),
+        SpeedProbe::MatrixF32 => matrix(device, Kind::Float, size, false),
+        SpeedProbe::MatrixBf16 => matrix(device, Kind::BFloat16, size, false),
+        SpeedProbe::MatrixF16 => matrix(device, Kind::Half, size, false),
+        SpeedProbe::MatrixF32Transposed => matrix(device, Kind::Float, size, true),
+        SpeedProbe::MatrixBf16Transposed => matrix(device, Kind::BFloat16, size, true),
+        SpeedProbe::MatrixF16Transposed => matrix(device, Kind::Half, size, true),
         SpeedProbe::Attention => attention(device, size),
         SpeedProbe::Convolution => convolution(device, size),
         SpeedProbe::ConvolutionOverTime => convolution_over_time(device, size),
@@ -173,9 +180,10 @@ fn random(size: &[i64], kind: Kind, device: Device) -> Result<Tensor, TchError> 
     Tensor::f_rand(size, (Kind::Float, device))?.f_to_kind(kind)
 }
 
-fn matrix(device: Device, kind: Kind, side: i64) -> Result<Case, TchError> {
+fn matrix(device: Device, kind: Kind, side: i64, is_transposed: bool) -> Result<Case, TchError> {
     let one = || random(&[side, side], kind, device);
     let [a, b] = [one()?, one()?];
+    let b = if is_transposed { b.f_tr()? } else { b };
     Ok(Case {
         call: Box::new(move || a.f_matmul(&b).map(drop)),
         amount: 2.0 * (side as f64).powi(3),

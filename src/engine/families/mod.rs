@@ -16,6 +16,7 @@ pub mod z_image;
 
 use safelight_core::job::Stage;
 
+use crate::bench::cases::Case;
 use crate::error::EngineError;
 use crate::stages::StageContext;
 
@@ -41,6 +42,11 @@ pub(crate) trait EngineFamily: Sync {
     fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Done;
 
     fn decode(&self, context: &StageContext<'_>) -> Done;
+
+    /// What is measured of it with random weights, in the order in which it is measured.
+    fn cases(&self) -> &'static [Case] {
+        &[]
+    }
 }
 
 static FAMILIES: &[&dyn EngineFamily] = &[
@@ -51,6 +57,12 @@ static FAMILIES: &[&dyn EngineFamily] = &[
     &z_image::ZImage,
     &flux::Flux,
 ];
+
+/// The id of each family of which something is measured, with what that is.
+pub(crate) fn measured() -> impl Iterator<Item = (&'static str, &'static [Case])> {
+    let all = FAMILIES.iter().map(|family| (family.id(), family.cases()));
+    all.filter(|(_, cases)| !cases.is_empty())
+}
 
 /// Runs a stage that has work for a family.
 pub(crate) fn run(context: &StageContext<'_>, stage: Stage) -> Done {

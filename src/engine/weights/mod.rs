@@ -94,6 +94,11 @@ impl Weights {
         Self::without_files(RandomTensors::new(device), kind, device)
     }
 
+    /// The same with numbers that are alike on every device, so that devices can be compared.
+    pub fn random_alike(kind: Kind, device: Device) -> Self {
+        Self::without_files(RandomTensors::alike(), kind, device)
+    }
+
     /// No file and no numbers, only the names and shapes that a network asks for, [afterwards](Self::outlined).
     pub fn outline(kind: Kind) -> Self {
         Self::without_files(RandomTensors::outline(), kind, Device::Cpu)

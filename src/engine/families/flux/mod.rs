@@ -11,6 +11,7 @@
 //!
 //! Shapes: `B` pictures of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
 
+mod cases;
 mod denoise;
 mod prepare;
 mod sample;
@@ -18,6 +19,7 @@ mod stages;
 mod text;
 mod transformer;
 
+pub(crate) use cases::CASES;
 pub use denoise::denoise;
 pub use prepare::{image_ids, reference_ids, reference_size, text_ids};
 pub use sample::{Conditions, Kept, Reference, sample};

@@ -3,6 +3,7 @@
 use safelight_core::families;
 use safelight_core::job::Stage;
 
+use crate::bench::cases::Case;
 use crate::families::flux;
 use crate::families::{Done, EngineFamily};
 use crate::stages::StageContext;
@@ -35,5 +36,9 @@ impl EngineFamily for Flux {
 
     fn decode(&self, context: &StageContext<'_>) -> Done {
         stills::decode_stage(context)
+    }
+
+    fn cases(&self) -> &'static [Case] {
+        flux::CASES
     }
 }

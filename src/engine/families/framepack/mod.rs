@@ -12,6 +12,7 @@
 //!
 //! Shapes: `C` latent channels; `F`, `H`, `W` frames and pixels; `f`, `h`, `w` the same in latents.
 
+mod cases;
 mod condition;
 mod decode;
 mod denoise;
@@ -24,6 +25,7 @@ mod state;
 mod text;
 mod transformer;
 
+pub(crate) use cases::CASES;
 pub use condition::{GivenPixels, encode_image, encode_vision};
 pub use decode::{Latents, decode};
 pub use denoise::{Given, denoise, solver as section_solver};

@@ -6,6 +6,7 @@ use safelight_core::families;
 use safelight_core::job::Stage;
 use tch::Tensor;
 
+use crate::bench::cases::Case;
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::families::framepack::{self, Given, GivenImages, GivenPixels, Latents};
@@ -102,6 +103,10 @@ impl EngineFamily for FramePack {
             fs::remove_file(overlap(old)).ok(); // Of no use any more, and gone with the folder anyway.
         }
         Ok(())
+    }
+
+    fn cases(&self) -> &'static [Case] {
+        framepack::CASES
     }
 }
 

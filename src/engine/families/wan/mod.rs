@@ -12,6 +12,7 @@
 //!
 //! Shapes: `C` latent channels; `F`, `H`, `W` frames and pixels; `f`, `h`, `w` the same in latents; `L` tokens.
 
+mod cases;
 mod condition;
 mod config;
 mod denoise;
@@ -34,6 +35,7 @@ use crate::vae::wan::denormalize;
 use crate::vae::{Tiling, WanVaeDecoder};
 use crate::work::Work;
 
+pub(crate) use cases::CASES;
 pub use condition::{encode_image, encode_vision};
 pub use config::WanConfig;
 pub use denoise::{Conditions, denoise, open_transformer};

@@ -3,6 +3,7 @@
 use safelight_core::families;
 use safelight_core::job::Stage;
 
+use crate::bench::cases::Case;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::families::wan::{self, Conditions, Expert, WanConfig};
@@ -80,6 +81,10 @@ impl EngineFamily for Wan {
         let config = config(context)?;
         let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
         context.part(|work| work.decoded(|work| wan::decode(&config, &latents, work)))
+    }
+
+    fn cases(&self) -> &'static [Case] {
+        wan::CASES
     }
 }
 

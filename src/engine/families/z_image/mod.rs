@@ -12,12 +12,14 @@
 //!
 //! Shapes: `B` pictures of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
 
+mod cases;
 mod denoise;
 mod sample;
 mod stages;
 mod text;
 mod transformer;
 
+pub(crate) use cases::CASES;
 pub use denoise::denoise;
 pub use sample::{Conditions, Kept, sample};
 pub(crate) use stages::ZImage;

@@ -3,6 +3,7 @@
 use safelight_core::families;
 use safelight_core::job::Stage;
 
+use crate::bench::cases::Case;
 use crate::families::{Done, EngineFamily, z_image};
 use crate::stages::StageContext;
 use crate::stages::stills::{self, GivenImage};
@@ -35,5 +36,9 @@ impl EngineFamily for ZImage {
 
     fn decode(&self, context: &StageContext<'_>) -> Done {
         stills::decode_stage(context)
+    }
+
+    fn cases(&self) -> &'static [Case] {
+        z_image::CASES
     }
 }

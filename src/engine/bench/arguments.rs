@@ -1,13 +1,14 @@
 //! What is asked of a family: its cases by name, all when none is named, their sizes and how often they run.
 //!
-//! `safelight-bench` passes these arguments on as they are, so every refusal is worded here, in one sentence.
+//! `safelight-bench` and reports pass these arguments on as they are, so every refusal is worded here, in one sentence.
 
 use clap::{Args, Parser};
 use safelight_core::job::DeviceChoice;
 use serde::Serialize;
 
-use crate::cases::{Case, FAMILIES, Family};
-use crate::error::BenchError;
+use crate::bench::cases::{self, Case};
+use crate::bench::error::BenchError;
+use crate::families;
 
 /// What an executable's subject reads of its own arguments.
 pub fn read<T: Parser>(arguments: impl IntoIterator<Item = String>) -> Result<T, BenchError> {
@@ -73,17 +74,20 @@ impl BenchArguments {
     /// A family's name, and then options and cases.
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, BenchError> {
         let mut arguments = arguments.into_iter();
-        let family = family(arguments.next().as_deref()).map_err(BenchError::Arguments)?;
+        let family = arguments.next().unwrap_or_default();
+        if !is_family(&family) {
+            return Err(no_family(&family));
+        }
         let mut parsed: Self = read(arguments)?;
         if parsed.cap.is_some() && parsed.preserved.is_empty() {
             let reason = "expected --preserved beside --cap, found none";
             return Err(BenchError::Arguments(reason.to_owned()));
         }
-        let cases = parsed.names.iter().map(|name| case(family, name));
+        let cases = parsed.names.iter().map(|name| case(&family, name));
         let cases: Result<_, String> = cases.collect();
         parsed.cases = cases.map_err(BenchError::Arguments)?;
         if parsed.cases.is_empty() {
-            parsed.cases = family.cases.iter().collect();
+            parsed.cases = of_family(&family).collect();
         }
         Ok(parsed)
     }
@@ -116,20 +120,30 @@ fn gib(text: &str) -> Result<u64, String> {
     }
 }
 
-fn family(name: Option<&str>) -> Result<&'static Family, String> {
-    let found = FAMILIES.iter().find(|family| Some(family.name) == name);
-    found.ok_or_else(|| {
-        let names = FAMILIES.iter().map(|family| family.name);
-        expected("a family", names, name.unwrap_or_default())
-    })
+/// A family as the command line names it.
+pub(super) fn name_of(id: &str) -> String {
+    id.replace('_', "-")
 }
 
-fn case(family: &Family, name: &str) -> Result<&'static Case, String> {
-    let cases = family.cases;
-    cases
-        .iter()
+pub(super) fn is_family(name: &str) -> bool {
+    families::measured().any(|(id, _)| name_of(id) == name)
+}
+
+pub(super) fn no_family(found: &str) -> BenchError {
+    let names: Vec<String> = families::measured().map(|(id, _)| name_of(id)).collect();
+    let names = names.iter().map(String::as_str);
+    BenchError::Arguments(expected("a family", names, found))
+}
+
+fn of_family(name: &str) -> impl Iterator<Item = &'static Case> {
+    let all = cases::all().filter(move |(id, _)| name_of(id) == name);
+    all.map(|(_, case)| case)
+}
+
+fn case(family: &str, name: &str) -> Result<&'static Case, String> {
+    of_family(family)
         .find(|case| case.name == name)
-        .ok_or_else(|| expected("a case", cases.iter().map(|case| case.name), name))
+        .ok_or_else(|| expected("a case", of_family(family).map(|case| case.name), name))
 }
 
 fn expected<'a>(what: &str, names: impl Iterator<Item = &'a str>, found: &str) -> String {
@@ -148,7 +162,7 @@ mod tests {
     #[test]
     fn without_names_all_cases_are_measured() {
         let all = parse("wan --device cpu --small --runs 7").unwrap();
-        assert_eq!(all.cases.len(), FAMILIES[0].cases.len());
+        assert_eq!(all.cases.len(), of_family("wan").count());
         assert_eq!(
             (all.device, all.small, all.runs),
             (DeviceChoice::Cpu, true, Some(7))
@@ -180,8 +194,7 @@ mod tests {
 
     #[test]
     fn no_two_cases_have_one_name() {
-        let cases = FAMILIES.iter().flat_map(|family| family.cases);
-        let mut names: Vec<&str> = cases.map(|case| case.name).collect();
+        let mut names: Vec<&str> = cases::all().map(|(_, case)| case.name).collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();
@@ -193,11 +206,11 @@ mod tests {
         for (line, part) in [
             (
                 "",
-                "expected a family (wan, flux, framepack, z-image), found \"\"",
+                "expected a family (framepack, wan, z-image, flux), found \"\"",
             ),
             (
                 "--small",
-                "expected a family (wan, flux, framepack, z-image)",
+                "expected a family (framepack, wan, z-image, flux)",
             ),
             ("wan wan99b", "expected a case (wan14b_480p_81f,"),
             ("flux umt5xxl", "expected a case (flux_1024,"),

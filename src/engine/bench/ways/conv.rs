@@ -2,13 +2,13 @@
 
 use std::io;
 
+use crate::error::EngineError;
+use crate::runtime::enter_ways;
+use crate::vae::{TRIAL_LAYERS, Trial, TrialLayer};
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionTier};
-use safelight_engine::error::EngineError;
-use safelight_engine::runtime::enter_ways;
-use safelight_engine::vae::{TRIAL_LAYERS, Trial, TrialLayer};
 
 use super::{Found, Report, Setting};
-use crate::measure::timed;
+use crate::bench::measure::timed;
 
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     TRIAL_LAYERS.iter().map(|layer| layer.name)

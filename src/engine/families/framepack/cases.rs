@@ -1,18 +1,18 @@
 //! FramePack at full size: a step of a section, the decoding of one, and Llama.
 
+use crate::error::EngineError;
+use crate::families::framepack::{FramePackTransformer, History, Layout};
+use crate::hooks::NoHooks;
+use crate::text::LanguageEncoder;
+use crate::vae::{HunyuanVaeDecoder, Tiling};
 use safelight_core::families::framepack::LANGUAGE;
 use safelight_core::networks::{FramePackTransformerConfig, HunyuanVaeConfig, LanguageConfig};
 use safelight_core::tokens::HUNYUAN_PROMPT;
-use safelight_engine::error::EngineError;
-use safelight_engine::families::framepack::{FramePackTransformer, History, Layout};
-use safelight_engine::hooks::NoHooks;
-use safelight_engine::text::LanguageEncoder;
-use safelight_engine::vae::{HunyuanVaeDecoder, Tiling};
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
-use super::{Bench, Case, Family, from_json};
-use crate::measure::Measured;
+use crate::bench::cases::{Bench, Case, CaseKind, Told, from_json};
+use crate::bench::measure::Measured;
 
 /// Tokens of a prompt, and of a picture.
 const TEXT_LENGTH: i64 = 512;
@@ -26,42 +26,65 @@ const SMALL_SIZE: [i64; 2] = [8, 12];
 /// Edge of small tiles, in pixels.
 const SMALL_TILE: i64 = 64;
 
-pub(super) const FAMILY: Family = Family {
-    name: "framepack",
-    cases: &[
-        Case {
-            name: "framepack",
-            runs: 5,
-            warm_ups: 2,
-            call: section_step,
-        },
-        Case {
-            name: "vae_hunyuan_9",
-            runs: 3,
-            warm_ups: 1,
-            call: |bench| vae_decode(bench, WINDOW, true),
-        },
-        Case {
-            name: "vae_hunyuan_9_untiled",
-            runs: 3,
-            warm_ups: 1,
-            call: |bench| vae_decode(bench, WINDOW, false),
-        },
-        Case {
-            name: "vae_hunyuan_18_untiled",
-            runs: 3,
-            warm_ups: 1,
-            // What every section but the first decodes.
-            call: |bench| vae_decode(bench, 2 * WINDOW, false),
-        },
-        Case {
-            name: "llama3",
-            runs: 5,
-            warm_ups: 2,
-            call: llama,
-        },
-    ],
-};
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        name: "framepack",
+        runs: 5,
+        warm_ups: 2,
+        call: section_step,
+        told: Some(Told {
+            rank: 60,
+            label: "FramePack, a step of a section at 544×704",
+            kind: CaseKind::Step,
+            gib: 26.5,
+            tflop: 500.0,
+            options: &[],
+        }),
+    },
+    Case {
+        name: "vae_hunyuan_9",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| vae_decode(bench, WINDOW, true),
+        told: Some(Told {
+            rank: 61,
+            label: "HunyuanVideo's autoencoder, a section at 544×704 in tiles",
+            kind: CaseKind::Decode,
+            gib: 3.5,
+            tflop: 400.0,
+            options: &[],
+        }),
+    },
+    Case {
+        name: "vae_hunyuan_9_untiled",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| vae_decode(bench, WINDOW, false),
+        told: None,
+    },
+    Case {
+        name: "vae_hunyuan_18_untiled",
+        runs: 3,
+        warm_ups: 1,
+        // What every section but the first decodes.
+        call: |bench| vae_decode(bench, 2 * WINDOW, false),
+        told: None,
+    },
+    Case {
+        name: "llama3",
+        runs: 5,
+        warm_ups: 2,
+        call: llama,
+        told: Some(Told {
+            rank: 72,
+            label: "Llama 3 reads a prompt",
+            kind: CaseKind::Text,
+            gib: 14.0,
+            tflop: 5.0,
+            options: &[],
+        }),
+    },
+];
 
 /// One step of the second of three sections. What a section makes once, the packed history, the turns of the tokens and
 /// all steps' modulations, is made once here too.
@@ -149,7 +172,11 @@ fn vae_decode(bench: &Bench, frames: i64, is_tiled: bool) -> Result<Measured, En
     let decoder = bench.built(decoder)?;
     let latents = bench.random(&[1, config.latent_channels, frames, height, width], kind);
     let tiling = is_tiled.then_some(tile);
-    bench.timed(&mut || decoder.decode(&latents, tiling, &|| false, &mut drop))
+    bench.timed(&mut || {
+        decoder.decode(&latents, tiling, &|| false, &mut |pixels| {
+            bench.keep(pixels)
+        })
+    })
 }
 
 /// Llama 3 with 8 billion weights, as far as it is read.

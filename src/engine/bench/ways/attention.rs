@@ -2,14 +2,14 @@
 
 use std::io;
 
+use crate::error::EngineError;
+use crate::nn::{attention, attention_is_sliced, libtorch_backend};
+use crate::runtime::enter_ways;
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionTier};
-use safelight_engine::error::EngineError;
-use safelight_engine::nn::{attention, attention_is_sliced, libtorch_backend};
-use safelight_engine::runtime::enter_ways;
 use tch::{Kind, Tensor};
 
 use super::{Found, Report, Setting};
-use crate::measure::timed;
+use crate::bench::measure::timed;
 
 /// Rows of queries whose error is measured.
 const COMPARED_ROWS: i64 = 64;

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use safelight_engine::process::ProcessError;
-use safelight_engine::runtime::RuntimeError;
-use safelight_engine::weights::WeightsError;
+use crate::process::ProcessError;
+use crate::runtime::RuntimeError;
+use crate::weights::WeightsError;
 
 /// One sentence each.
 #[derive(Debug, thiserror::Error)]

@@ -1,17 +1,17 @@
 //! FLUX.1 dev at full size: a step of its transformer, its autoencoder and its text encoders.
 
+use crate::error::EngineError;
+use crate::families::flux::{FluxTransformer, image_ids, text_ids};
+use crate::hooks::NoHooks;
+use crate::stages::stills::LatentShape;
+use crate::text::{ClipTextEncoder, T5Encoder};
+use crate::vae::{Bands, KlVaeDecoder, KlWay, Tiling};
 use safelight_core::networks::{ClipTextConfig, FluxTransformerConfig, KlVaeConfig, T5Config};
-use safelight_engine::error::EngineError;
-use safelight_engine::families::flux::{FluxTransformer, image_ids, text_ids};
-use safelight_engine::hooks::NoHooks;
-use safelight_engine::stages::stills::LatentShape;
-use safelight_engine::text::{ClipTextEncoder, T5Encoder};
-use safelight_engine::vae::{Bands, KlVaeDecoder, KlWay, Tiling};
 use serde_json::json;
 use tch::Kind;
 
-use super::{Bench, Case, Family, from_json};
-use crate::measure::Measured;
+use crate::bench::cases::{Bench, Case, CaseKind, Told, from_json};
+use crate::bench::measure::Measured;
 
 /// Tokens of a prompt.
 const TEXT_LENGTH: i64 = 512;
@@ -22,65 +22,92 @@ const STEPS: usize = 28;
 const SMALL_SIDE: u32 = 128;
 const SMALL_TILE: i64 = 64;
 
-pub(super) const FAMILY: Family = Family {
-    name: "flux",
-    cases: &[
-        Case {
-            name: "flux_1024",
-            runs: 5,
-            warm_ups: 2,
-            call: |bench| transformer(bench, 1024),
-        },
-        Case {
-            name: "flux_2048",
-            runs: 3,
-            warm_ups: 1,
-            call: |bench| transformer(bench, 2048),
-        },
-        Case {
-            name: "vae_flux_1024",
-            runs: 5,
-            warm_ups: 2,
-            call: |bench| vae_decode(bench, 1024, Form::Whole),
-        },
-        Case {
-            name: "vae_flux_1024_tiled",
-            runs: 5,
-            warm_ups: 2,
-            call: |bench| vae_decode(bench, 1024, Form::Tiles),
-        },
-        Case {
-            name: "vae_flux_2048",
-            runs: 5,
-            warm_ups: 2,
-            call: |bench| vae_decode(bench, 2048, Form::Whole),
-        },
-        Case {
-            name: "vae_flux_2048_tiled",
-            runs: 5,
-            warm_ups: 2,
-            call: |bench| vae_decode(bench, 2048, Form::Tiles),
-        },
-        Case {
-            name: "vae_flux_1024_bands",
-            runs: 5,
-            warm_ups: 2,
-            call: |bench| vae_decode(bench, 1024, Form::Bands),
-        },
-        Case {
-            name: "t5xxl",
-            runs: 5,
-            warm_ups: 2,
-            call: t5,
-        },
-        Case {
-            name: "clip_l",
-            runs: 5,
-            warm_ups: 2,
-            call: clip,
-        },
-    ],
-};
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        name: "flux_1024",
+        runs: 5,
+        warm_ups: 2,
+        call: |bench| transformer(bench, 1024),
+        told: Some(Told {
+            rank: 10,
+            label: "Flux, a step at 1024×1024",
+            kind: CaseKind::Step,
+            gib: 23.5,
+            tflop: 74.0,
+            options: &[],
+        }),
+    },
+    Case {
+        name: "flux_2048",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| transformer(bench, 2048),
+        told: None,
+    },
+    Case {
+        name: "vae_flux_1024",
+        runs: 5,
+        warm_ups: 2,
+        call: |bench| vae_decode(bench, 1024, Form::Whole),
+        told: None,
+    },
+    Case {
+        name: "vae_flux_1024_tiled",
+        runs: 5,
+        warm_ups: 2,
+        call: |bench| vae_decode(bench, 1024, Form::Tiles),
+        told: None,
+    },
+    Case {
+        name: "vae_flux_2048",
+        runs: 5,
+        warm_ups: 2,
+        call: |bench| vae_decode(bench, 2048, Form::Whole),
+        told: None,
+    },
+    Case {
+        name: "vae_flux_2048_tiled",
+        runs: 5,
+        warm_ups: 2,
+        call: |bench| vae_decode(bench, 2048, Form::Tiles),
+        told: None,
+    },
+    Case {
+        name: "vae_flux_1024_bands",
+        runs: 5,
+        warm_ups: 2,
+        call: |bench| vae_decode(bench, 1024, Form::Bands),
+        told: Some(Told {
+            rank: 11,
+            label: "Flux's autoencoder, a picture of 1024×1024",
+            kind: CaseKind::Decode,
+            gib: 2.5,
+            tflop: 10.0,
+            options: &[],
+        }),
+    },
+    Case {
+        name: "t5xxl",
+        runs: 5,
+        warm_ups: 2,
+        call: t5,
+        told: Some(Told {
+            rank: 70,
+            label: "T5-XXL reads a prompt",
+            kind: CaseKind::Text,
+            gib: 9.5,
+            tflop: 5.0,
+            options: &[],
+        }),
+    },
+    Case {
+        name: "clip_l",
+        runs: 5,
+        warm_ups: 2,
+        call: clip,
+        told: None,
+    },
+];
 
 /// One step for a picture of `side` × `side` pixels. What a job makes once, the projected text, the turns of the
 /// tokens and all steps' modulations, is made once here too.
@@ -160,7 +187,9 @@ fn vae_decode(bench: &Bench, side: i64, form: Form) -> Result<Measured, EngineEr
             Form::Bands => KlWay::Bands(Bands::default()),
             Form::Whole => KlWay::Whole,
         };
-        decoder.decode(&latents, way, &|| false).map(drop)
+        decoder
+            .decode(&latents, way, &|| false)
+            .map(|pixels| bench.keep(pixels))
     })
 }
 

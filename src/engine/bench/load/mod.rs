@@ -4,23 +4,23 @@
 //! few large and of many tiny tensors, and removes them. One JSON object a case and line.
 
 mod disk;
-pub(super) mod made_up;
+pub mod made_up;
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use crate::runtime::{self, LIBTORCH_VERSION, Runtime};
+use crate::weights::{Weights, WeightsError};
 use clap::Parser;
 use safelight_core::job::DeviceChoice;
-use safelight_engine::runtime::{self, LIBTORCH_VERSION, Runtime};
-use safelight_engine::weights::{Weights, WeightsError};
 use serde::Serialize;
 use tch::{Device, Kind, Tensor};
 
-use crate::arguments::runs;
-use crate::error::BenchError;
-use crate::measure::rounded;
+use crate::bench::arguments::runs;
+use crate::bench::error::BenchError;
+use crate::bench::measure::{rounded, write_line};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -151,9 +151,7 @@ fn measure(
         device: &runtime.device_name,
         libtorch: LIBTORCH_VERSION,
     };
-    serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
-    out.write_all(b"\n")?;
-    out.flush()?;
+    write_line(out, &line)?;
     Ok(is_whole)
 }
 
@@ -256,7 +254,7 @@ fn own_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::read;
+    use crate::bench::arguments::read;
 
     fn parse(line: &str) -> Result<LoadArguments, BenchError> {
         read(line.split_whitespace().map(str::to_owned))

@@ -1,16 +1,16 @@
 //! Z-Image at full size: a step of its transformer and its text encoder. The autoencoder is Flux's.
 
+use crate::error::EngineError;
+use crate::families::z_image::ZImageTransformer;
+use crate::hooks::NoHooks;
+use crate::text::LanguageEncoder;
 use safelight_core::families::z_image::{LANGUAGE, PROMPT};
 use safelight_core::networks::{LanguageConfig, ZImageTransformerConfig};
-use safelight_engine::error::EngineError;
-use safelight_engine::families::z_image::ZImageTransformer;
-use safelight_engine::hooks::NoHooks;
-use safelight_engine::text::LanguageEncoder;
 use serde_json::json;
 use tch::Kind;
 
-use super::{Bench, Case, Family, from_json};
-use crate::measure::Measured;
+use crate::bench::cases::{Bench, Case, CaseKind, Told, from_json};
+use crate::bench::measure::Measured;
 
 /// Tokens of a long prompt.
 const TEXT_LENGTH: i64 = 256;
@@ -21,29 +21,43 @@ const SMALL_SIDE: u32 = 128;
 /// Pixels of one latent along an edge.
 const FACTOR: i64 = 8;
 
-pub(super) const FAMILY: Family = Family {
-    name: "z-image",
-    cases: &[
-        Case {
-            name: "z_image_1024",
-            runs: 5,
-            warm_ups: 2,
-            call: |bench| transformer(bench, 1024),
-        },
-        Case {
-            name: "z_image_2048",
-            runs: 3,
-            warm_ups: 1,
-            call: |bench| transformer(bench, 2048),
-        },
-        Case {
-            name: "qwen3_4b",
-            runs: 5,
-            warm_ups: 2,
-            call: qwen,
-        },
-    ],
-};
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        name: "z_image_1024",
+        runs: 5,
+        warm_ups: 2,
+        call: |bench| transformer(bench, 1024),
+        told: Some(Told {
+            rank: 30,
+            label: "Z-Image, a step at 1024×1024",
+            kind: CaseKind::Step,
+            gib: 12.5,
+            tflop: 60.0,
+            options: &[],
+        }),
+    },
+    Case {
+        name: "z_image_2048",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| transformer(bench, 2048),
+        told: None,
+    },
+    Case {
+        name: "qwen3_4b",
+        runs: 5,
+        warm_ups: 2,
+        call: qwen,
+        told: Some(Told {
+            rank: 73,
+            label: "Qwen 3 reads a prompt",
+            kind: CaseKind::Text,
+            gib: 8.0,
+            tflop: 4.0,
+            options: &[],
+        }),
+    },
+];
 
 /// One step for a picture of `side` × `side` pixels. What a job makes once, the refined text and all steps' modulations,
 /// is made once here too.
@@ -92,5 +106,5 @@ fn qwen(bench: &Bench) -> Result<Measured, EngineError> {
     let length = PROMPT.room as i64;
     let ids = bench.random_ids(config.vocab_size, length);
     let mask = ids.ones_like();
-    bench.timed(&mut || encoder.forward(&ids, &mask, &NoHooks).map(drop))
+    bench.timed_answer(&mut || encoder.forward(&ids, &mask, &NoHooks))
 }

@@ -4,24 +4,24 @@
 //! The file is made for it, and removed. One line each, with what the driver says was used at most, and whether the
 //! answer was the same to the last bit.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use safelight_engine::error::EngineError;
-use safelight_engine::runtime::{self, Runtime};
-use safelight_engine::weights::{StreamBytes, Weights};
+use crate::error::EngineError;
+use crate::runtime::{self, Runtime};
+use crate::weights::{StreamBytes, Weights};
 use serde::Serialize;
 use tch::{Device, Kind, Tensor};
 
-use crate::arguments::BenchArguments;
-use crate::cases::Case;
-use crate::error::BenchError;
-use crate::load::made_up::File;
-use crate::measure::{Measured, gib};
+use crate::bench::arguments::BenchArguments;
+use crate::bench::cases::Case;
+use crate::bench::error::BenchError;
+use crate::bench::load::made_up::File;
+use crate::bench::measure::{Measured, gib, write_line};
 
 /// How often the driver is asked.
 const WATCH: Duration = Duration::from_millis(5);
@@ -119,9 +119,7 @@ pub(super) fn run(
             device: &runtime.device_name,
             small: arguments.small,
         };
-        serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
-        out.flush()?;
+        write_line(out, &line)?;
         if preserved.is_none() {
             whole = outcome.ok().and_then(|it| it.answer);
         }

@@ -1,9 +1,10 @@
 //! Times a call and weighs its memory: warm-up, then runs with the device synchronised behind each.
 
+use std::io::{self, Write};
 use std::time::Instant;
 
-use safelight_engine::error::EngineError;
-use safelight_engine::runtime::{memory_counts, memory_peaks, reset_peaks, synchronize};
+use crate::error::EngineError;
+use crate::runtime::{memory_counts, memory_peaks, reset_peaks, synchronize};
 use serde::Serialize;
 use tch::Device;
 
@@ -12,6 +13,8 @@ use tch::Device;
 pub struct Measured {
     pub median_s: f64,
     pub min_s: f64,
+    /// The first run of all, with what libraries load, compile and search for on first use.
+    pub first_s: f64,
     /// Timed runs.
     pub runs: usize,
     /// All that is allocated between two runs: weights, inputs, what is kept.
@@ -40,8 +43,10 @@ pub(super) fn timed(
                 reason: "the device failed at it".to_owned(),
             })
     };
+    let mut first = None;
     for _ in 0..warm_ups {
-        once()?;
+        let secs = once()?;
+        first.get_or_insert(secs);
     }
     reset_peaks(device);
     let between = memory_counts(device).allocated;
@@ -50,10 +55,12 @@ pub(super) fn timed(
         secs.push(once()?);
     }
     let peaks = memory_peaks(device);
+    let first = first.unwrap_or(secs[0]);
     secs.sort_by(f64::total_cmp);
     Ok(Measured {
         median_s: rounded(secs[secs.len() / 2]),
         min_s: rounded(secs[0]),
+        first_s: rounded(first),
         runs: secs.len(),
         weights_gib: gib(between),
         peak_gib: gib(peaks.allocated),
@@ -62,8 +69,15 @@ pub(super) fn timed(
     })
 }
 
+/// One line of output.
+pub(super) fn write_line(out: &mut dyn Write, line: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
 /// Microseconds and millionths of a GiB are all that a line of output needs.
-pub(super) fn rounded(value: f64) -> f64 {
+pub fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 

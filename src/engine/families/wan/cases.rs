@@ -1,16 +1,16 @@
 //! Wan's transformers at full size, its autoencoder and its text encoder.
 
+use crate::error::EngineError;
+use crate::families::wan::{TokenTimesteps, WanTransformer};
+use crate::hooks::NoHooks;
+use crate::text::T5Encoder;
+use crate::vae::{Tiling, WanVaeDecoder, WanVaeEncoder};
 use safelight_core::networks::{T5Config, WanTransformerConfig, WanVaeConfig};
-use safelight_engine::error::EngineError;
-use safelight_engine::families::wan::{TokenTimesteps, WanTransformer};
-use safelight_engine::hooks::NoHooks;
-use safelight_engine::text::T5Encoder;
-use safelight_engine::vae::{Tiling, WanVaeDecoder, WanVaeEncoder};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
-use super::{Bench, Case, Family, from_json};
-use crate::measure::Measured;
+use crate::bench::cases::{Bench, Case, CaseKind, Told, from_json};
+use crate::bench::measure::Measured;
 
 /// Edge of a tile, in pixels: what the comparison program's autoencoder has by default.
 const TILE: i64 = 256;
@@ -21,77 +21,141 @@ const TEXT_LENGTH: i64 = 512;
 const CLIP_480P: Clip = clip(832, 480, 81);
 const CLIP_320: Clip = clip(320, 320, 17);
 
-pub(super) const FAMILY: Family = Family {
-    name: "wan",
-    cases: &[
-        Case {
-            name: "wan14b_480p_81f",
-            runs: 3,
-            warm_ups: 1,
-            call: |bench| transformer(bench, Variant::Large14, CLIP_480P),
-        },
-        Case {
-            name: "wan14b_320_17f",
-            runs: 5,
-            warm_ups: 1,
-            call: |bench| transformer(bench, Variant::Large14, CLIP_320),
-        },
-        Case {
-            name: "wan5b_704p_121f",
-            runs: 3,
-            warm_ups: 1,
-            call: |bench| transformer(bench, Variant::Dense5, clip(1280, 704, 121)),
-        },
-        Case {
-            name: "wan13b_480p_81f",
-            runs: 3,
-            warm_ups: 1,
-            call: |bench| transformer(bench, Variant::Small13, CLIP_480P),
-        },
-        Case {
-            name: "vae_wan_480p_81f",
-            runs: 3,
-            warm_ups: 1,
-            call: |bench| vae_decode(bench, WAN_2_1, CLIP_480P, None),
-        },
-        Case {
-            name: "vae_wan_480p_81f_tiled",
-            runs: 3,
-            warm_ups: 1,
-            call: |bench| vae_decode(bench, WAN_2_1, CLIP_480P, Some(TILE)),
-        },
-        Case {
-            name: "vae_wan_320_17f",
-            runs: 5,
-            warm_ups: 1,
-            call: |bench| vae_decode(bench, WAN_2_1, CLIP_320, None),
-        },
-        Case {
-            name: "vae_wan_encode_480p_17f",
-            runs: 3,
-            warm_ups: 1,
-            call: |bench| vae_encode(bench, WAN_2_1, clip(832, 480, 17)),
-        },
-        Case {
-            name: "vae_wan22_704p_17f",
-            runs: 3,
-            warm_ups: 1,
-            call: |bench| vae_decode(bench, WAN_2_2, clip(1280, 704, 17), None),
-        },
-        Case {
-            name: "vae_wan22_encode_704p_1f",
-            runs: 3,
-            warm_ups: 1,
-            call: |bench| vae_encode(bench, WAN_2_2, clip(1280, 704, 1)),
-        },
-        Case {
-            name: "umt5xxl",
-            runs: 3,
-            warm_ups: 2,
-            call: umt5,
-        },
-    ],
-};
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        name: "wan14b_480p_81f",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| transformer(bench, Variant::Large14, CLIP_480P),
+        told: None,
+    },
+    Case {
+        name: "wan14b_320_17f",
+        runs: 5,
+        warm_ups: 1,
+        call: |bench| transformer(bench, Variant::Large14, CLIP_320),
+        told: Some(Told {
+            rank: 20,
+            label: "Wan 14B, a call at 320×320 with 17 frames",
+            kind: CaseKind::Step,
+            gib: 28.0,
+            tflop: 60.0,
+            options: &[],
+        }),
+    },
+    Case {
+        name: "wan5b_704p_121f",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| transformer(bench, Variant::Dense5, clip(1280, 704, 121)),
+        told: Some(Told {
+            rank: 50,
+            label: "Wan 5B, a call at 1280×704 with 121 frames",
+            kind: CaseKind::Step,
+            gib: 11.5,
+            tflop: 550.0,
+            options: &[],
+        }),
+    },
+    Case {
+        name: "wan13b_480p_81f",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| transformer(bench, Variant::Small13, CLIP_480P),
+        told: None,
+    },
+    Case {
+        name: "vae_wan_480p_81f",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| vae_decode(bench, WAN_2_1, CLIP_480P, None),
+        told: Some(Told {
+            rank: 40,
+            label: "Wan 2.1's autoencoder, 832×480 with 81 frames",
+            kind: CaseKind::Decode,
+            gib: 5.0,
+            tflop: 250.0,
+            options: &[],
+        }),
+    },
+    Case {
+        name: "vae_wan_480p_81f_tiled",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| vae_decode(bench, WAN_2_1, CLIP_480P, Some(TILE)),
+        told: None,
+    },
+    Case {
+        name: "vae_wan_320_17f",
+        runs: 5,
+        warm_ups: 1,
+        call: |bench| vae_decode(bench, WAN_2_1, CLIP_320, None),
+        told: Some(Told {
+            rank: 21,
+            label: "Wan 2.1's autoencoder, 320×320 with 17 frames",
+            kind: CaseKind::Decode,
+            gib: 2.5,
+            tflop: 14.0,
+            options: &[],
+        }),
+    },
+    Case {
+        name: "vae_wan_encode_480p_17f",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| vae_encode(bench, WAN_2_1, clip(832, 480, 17)),
+        told: None,
+    },
+    Case {
+        name: "vae_wan22_704p_17f",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| vae_decode(bench, WAN_2_2, clip(1280, 704, 17), None),
+        told: Some(Told {
+            rank: 51,
+            label: "Wan 2.2's autoencoder, 1280×704 with 17 frames",
+            kind: CaseKind::Decode,
+            gib: 8.0,
+            tflop: 200.0,
+            options: &[],
+        }),
+    },
+    Case {
+        name: "vae_wan22_encode_704p_1f",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| vae_encode(bench, WAN_2_2, clip(1280, 704, 1)),
+        told: None,
+    },
+    Case {
+        name: "umt5xxl",
+        runs: 3,
+        warm_ups: 2,
+        call: umt5,
+        told: Some(Told {
+            rank: 71,
+            label: "UMT5-XXL reads a prompt",
+            kind: CaseKind::Text,
+            gib: 11.5,
+            tflop: 6.0,
+            options: &[],
+        }),
+    },
+    Case {
+        name: "wan13b_320_17f",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| transformer(bench, Variant::Small13, CLIP_320),
+        told: Some(Told {
+            rank: 35,
+            label: "Wan 1.3B streams under a cap of 4 GiB, 320×320 with 17 frames",
+            kind: CaseKind::Streaming,
+            gib: 5.0,
+            tflop: 6.0,
+            options: &["--preserved", "2", "--cap", "4"],
+        }),
+    },
+];
 
 #[derive(Clone, Copy, Debug)]
 enum Variant {
@@ -166,7 +230,11 @@ fn vae_decode(
     let tile = bench.sizes.tile.or(tile);
     let tile = tile.map(|tile| if bench.small { SMALL_TILE } else { tile });
     let tiling = tile.map(|tile| Tiling::of_size(tile / config.patch()));
-    bench.timed(&mut || decoder.decode(&latents, tiling, &|| false, &mut drop))
+    bench.timed(&mut || {
+        decoder.decode(&latents, tiling, &|| false, &mut |pixels| {
+            bench.keep(pixels)
+        })
+    })
 }
 
 /// Frames to latents. The clip lies outside of the device, as in a job.

@@ -8,17 +8,17 @@ mod conv;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::error::EngineError;
+use crate::place::dtype_name;
+use crate::runtime::{self, LIBTORCH_VERSION, Runtime};
 use clap::Parser;
 use safelight_core::job::DeviceChoice;
-use safelight_engine::error::EngineError;
-use safelight_engine::place::dtype_name;
-use safelight_engine::runtime::{self, LIBTORCH_VERSION, Runtime};
 use serde::Serialize;
 use tch::{Device, Kind};
 
-use crate::arguments::{read, runs};
-use crate::error::BenchError;
-use crate::measure::{Measured, rounded};
+use crate::bench::arguments::{read, runs};
+use crate::bench::error::BenchError;
+use crate::bench::measure::{Measured, rounded, write_line};
 
 /// What is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,9 +158,7 @@ pub fn run(ways: Ways, arguments: &WaysArguments, out: &mut dyn Write) -> Result
                 libtorch: LIBTORCH_VERSION,
                 small: arguments.small,
             };
-            serde_json::to_writer(&mut *out, &line)?;
-            out.write_all(b"\n")?;
-            out.flush()
+            write_line(out, &line)
         };
     let _no_grad = tch::no_grad_guard();
     match ways {

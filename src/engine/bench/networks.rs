@@ -4,20 +4,20 @@
 //! with the field names of the comparison program. With `--preserved` the numbers come from a file that is made for it,
 //! and not all of them stay on the device (`streamed.rs`). Decides nothing about what is good enough.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use crate::error::EngineError;
+use crate::runtime::{self, LIBTORCH_VERSION, Runtime};
 use safelight_core::job::DeviceChoice;
-use safelight_engine::error::EngineError;
-use safelight_engine::runtime::{self, LIBTORCH_VERSION, Runtime};
 use serde::Serialize;
 use tch::{Device, Kind};
 
-use crate::arguments::{BenchArguments, Sizes};
-use crate::error::BenchError;
-use crate::measure::{self, Measured};
-use crate::streamed;
+use crate::bench::arguments::{BenchArguments, Sizes};
+use crate::bench::error::BenchError;
+use crate::bench::measure::{self, Measured, write_line};
+use crate::bench::streamed;
 
 /// One line of output.
 #[derive(Debug, Serialize)]
@@ -72,9 +72,7 @@ pub fn run(arguments: &BenchArguments, out: &mut dyn Write) -> Result<bool, Benc
             small: arguments.small,
             sizes: arguments.sizes,
         };
-        serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
-        out.flush()?;
+        write_line(out, &line)?;
     }
     Ok(all_well)
 }
