@@ -13,6 +13,7 @@ pub mod child;
 pub mod cli;
 pub mod doctor;
 pub mod download;
+pub mod report;
 pub mod runtimes;
 pub(crate) mod starting;
 pub mod telemetry;

@@ -149,6 +149,12 @@ const WALLS: &[Wall] = &[
         because: "the doctor serves the window and the command line alike",
     },
     Wall {
+        folder: "src/report",
+        except: &[],
+        forbidden: BELOW_BOTH_FRONTS,
+        because: "reports serve the window and the command line alike",
+    },
+    Wall {
         folder: "src/runtimes",
         except: &[],
         forbidden: BELOW_BOTH_FRONTS,

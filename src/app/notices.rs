@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 
 use safelight_core::job::{JobError, JobErrorKind, JobId, Notice as FieldNotice};
+pub use safelight_core::shown::sentence;
 
 use crate::app::commands::{AppCommand, QueueCommand};
 
@@ -255,14 +256,6 @@ impl Notices {
         self.shown
             .retain(|notice| notice.severity != Severity::Info);
     }
-}
-
-/// The message with a capital letter in front.
-pub fn sentence(message: &str) -> String {
-    let mut letters = message.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
 }
 
 #[cfg(test)]

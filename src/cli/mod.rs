@@ -10,6 +10,7 @@ mod made_with;
 mod models;
 pub mod out;
 mod plan;
+mod report;
 mod runtime;
 mod surroundings;
 mod window;
@@ -21,6 +22,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub use generate::GenerateArgs;
+pub use report::print_comparison;
 pub use surroundings::Surroundings;
 
 use crate::starting;
@@ -51,6 +53,7 @@ enum Command {
     Download(download::DownloadArgs),
     Runtime(runtime::RuntimeArgs),
     Doctor(doctor::DoctorArgs),
+    Report(report::ReportArgs),
     Completions(completions::CompletionsArgs),
     Manual(completions::ManualArgs),
 }
@@ -79,6 +82,7 @@ pub fn main() -> ExitCode {
         Some(Command::Download(args)) => download::run(&args, &surroundings),
         Some(Command::Runtime(args)) => runtime::run(&args, &surroundings),
         Some(Command::Doctor(args)) => doctor::run(&args, &surroundings),
+        Some(Command::Report(args)) => report::run(&args, &surroundings),
         Some(Command::Completions(args)) => completions::run(&args, Arguments::command()),
         Some(Command::Manual(args)) => completions::write_manual(&args, Arguments::command()),
         None => window::run(surroundings, arguments.files),

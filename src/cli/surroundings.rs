@@ -2,8 +2,6 @@
 //!
 //! Reads the settings file; starts nothing.
 
-use std::time::Duration;
-
 use safelight_core::files::remove_partials;
 use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings, own_runtime};
 
@@ -76,22 +74,7 @@ impl Surroundings {
                 Box::new(move |libtorch| runtimes::finished_on(&paths, libtorch))
             },
             roots: Roots::of_this_machine(),
-            limits: Box::new(move || {
-                let Settings {
-                    runtime,
-                    memory,
-                    output,
-                    ..
-                } = settings();
-                WorkerLimits {
-                    stall: Duration::from_secs(runtime.stall_limit_secs.max(1)),
-                    cancel_grace: Duration::from_secs(runtime.cancel_grace_secs),
-                    convolution: runtime.convolution,
-                    attention: runtime.attention,
-                    yields: memory.yields,
-                    crf: output.crf,
-                }
-            }),
+            limits: Box::new(move || WorkerLimits::of(&settings())),
         }
     }
 

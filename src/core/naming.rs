@@ -115,8 +115,8 @@ fn asked_times(unix_secs: &[i64]) -> Option<Vec<String>> {
     Some(text.lines().map(str::to_owned).collect())
 }
 
-/// The same in UTC.
-fn utc_timestamp(unix_secs: u64) -> String {
+/// Seconds of the Unix epoch as a time in UTC, such as `2026-11-20_081500`.
+pub fn utc_timestamp(unix_secs: u64) -> String {
     let (days, secs) = (unix_secs / 86_400, unix_secs % 86_400);
     // Days since 0000-03-01, so that the leap day is a year's last.
     let days = days + 719_468;

@@ -39,6 +39,8 @@ use crate::telemetry::nvidia::{self, NvidiaReport};
 use crate::telemetry::{DeviceQuery, Roots, amdgpu};
 use crate::worker::environment::{self, EngineTarget};
 use crate::worker::{ProcessLauncher, probe_engine};
+pub(crate) use access::missing_groups;
+pub(crate) use firmware::releases as firmware_releases;
 pub use updates::updates;
 
 /// An engine that has not said what it is by then is not waited for: loading a GPU runtime from a cold disk is slow.

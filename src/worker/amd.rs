@@ -18,7 +18,7 @@ const SEARCHES_WELL: (u32, u32) = (7, 14);
 
 /// What decides how an AMD GPU computes, besides libtorch: the kernel with its driver, the driver's own version where
 /// it is not the kernel's, and the HIP runtime, beside libtorch or of AMD's wheels.
-pub(super) fn driver_versions(runtime: &Runtime) -> String {
+pub(crate) fn driver_versions(runtime: &Runtime) -> String {
     let kernel = host::kernel_release(Path::new("/proc"));
     let module = fs::read_to_string("/sys/module/amdgpu/version").ok();
     let parts = [kernel, module].into_iter().flatten();

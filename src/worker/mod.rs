@@ -38,7 +38,9 @@ use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobOutcome, JobUpdate};
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use safelight_core::protocol::{EngineMessage, EngineReport};
+use safelight_core::settings::Settings;
 
+pub(crate) use amd::driver_versions;
 pub use events::Wake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 pub use left::{LeftJob, number_of};
@@ -94,6 +96,26 @@ pub struct WorkerLimits {
     pub yields: bool,
     /// Quality of lossy files, as [`ClipOptions::crf`](safelight_core::media::ClipOptions::crf).
     pub crf: u8,
+}
+
+impl WorkerLimits {
+    /// As the settings say.
+    pub fn of(settings: &Settings) -> Self {
+        let Settings {
+            runtime,
+            memory,
+            output,
+            ..
+        } = settings;
+        Self {
+            stall: Duration::from_secs(runtime.stall_limit_secs.max(1)),
+            cancel_grace: Duration::from_secs(runtime.cancel_grace_secs),
+            convolution: runtime.convolution,
+            attention: runtime.attention,
+            yields: memory.yields,
+            crf: output.crf,
+        }
+    }
 }
 
 /// Starts the worker thread. It ends when the handle is dropped; a running job is cancelled then.

@@ -1,10 +1,9 @@
 //! Many small jobs of all kinds in one engine, with cancels and failures, and whether memory is
 //! what it was at the end.
 //!
-//! Runs the jobs through the worker, as the window does. Which jobs is in `deck`, what is measured in `measure`.
+//! Runs the jobs through the worker, as the window does. Which jobs is in `deck`.
 
 mod deck;
-mod measure;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,13 +12,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use deck::{Card, Deck, Mode};
-use measure::{Level, Levels};
 use safelight::cli::{Surroundings, out};
-use safelight::worker::{self, WorkerCommand, WorkerHandle, WorkerOptions};
+use safelight::report::jobs::SmallJobs;
+use safelight::report::levels::{Level, table as levels_table};
+use safelight::worker::WorkerOptions;
 use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
 use safelight_core::job::{
-    CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId,
-    JobOutcome, JobUpdate, MemorySample, Sampling, StartPicture,
+    CancelToken, DeviceChoice, GenerateForm, GenerateRequest, JobError, JobErrorKind, JobOutcome,
+    Sampling, StartPicture,
 };
 use safelight_core::library::Companions;
 use safelight_core::media::{ClipOptions, ClipWriter, Picture};
@@ -71,7 +71,7 @@ pub(super) fn run(args: &SoakArgs, surroundings: &Surroundings) -> Result<ExitCo
     while let Some(card) = deck.draw() {
         soak.play(&card)?;
         if !args.json {
-            soak.levels.tell_progress(args.jobs);
+            soak.jobs.levels.tell_progress(args.jobs);
         }
     }
     Ok(soak.report(args))
@@ -111,11 +111,9 @@ struct Tally {
 }
 
 struct Soak<'a> {
-    handle: WorkerHandle,
-    device: DeviceChoice,
+    jobs: SmallJobs,
     folder: &'a Path,
     request: GenerateRequest,
-    levels: Levels,
     tally: Tally,
 }
 
@@ -153,15 +151,12 @@ impl<'a> Soak<'a> {
             telemetry: None,
             ..surroundings.worker_options()
         };
-        let (handle, _thread) = worker::spawn(options, Box::new(launcher), Box::new(|| {}))
-            .map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
         let device = args.device;
+        let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
         Ok(Self {
-            handle,
-            device: device.unwrap_or_else(|| surroundings.settings().runtime.device),
+            jobs: SmallJobs::begin(options, launcher, device)?,
             folder,
             request: checked.request,
-            levels: Levels::default(),
             tally: Tally::default(),
         })
     }
@@ -174,36 +169,11 @@ impl<'a> Soak<'a> {
             .fault
             .map(|fault| format!("{fault}:{}", marker.display()));
         fs::write(&fault, text.unwrap_or_default()).map_err(|err| disk_error(&err, &fault))?;
-        let cancel = CancelToken::default();
-        let command = WorkerCommand::Generate {
-            id: JobId::next(),
-            request: Box::new(self.request_of(card)),
-            resume: None,
-            device: self.device,
-            cancel: cancel.clone(),
-        };
-        let broken = |what: &str| JobError::new(JobErrorKind::Internal, what);
-        if self.handle.try_send(command).is_err() {
-            return Err(broken("the worker does not take jobs"));
-        }
-        let (mut last, mut heard) = (MemorySample::default(), 0);
-        let outcome = loop {
-            let Some(event) = self.handle.wait() else {
-                return Err(broken("the worker ended without a word"));
-            };
-            heard += 1;
-            if card.cancel_after == Some(heard) {
-                cancel.cancel();
-            }
-            match event.update {
-                JobUpdate::Memory(memory) => last = memory,
-                JobUpdate::Ended(outcome) => break outcome,
-                _ => {}
-            }
-        };
+        let (request, cancel) = (self.request_of(card), CancelToken::default());
+        let outcome = self
+            .jobs
+            .play(request, &cancel, card.cancel_after, card.is_warm_up)?;
         self.count(card, &outcome);
-        drop(outcome);
-        self.levels.take(card, &last);
         Ok(())
     }
 
@@ -256,7 +226,8 @@ impl<'a> Soak<'a> {
     }
 
     fn report(self, args: &SoakArgs) -> ExitCode {
-        let Self { levels, tally, .. } = self;
+        let Self { jobs, tally, .. } = self;
+        let levels = &jobs.levels;
         let Some((before, after)) = levels.ends() else {
             let text = "too few jobs to tell anything; expected at least 8";
             return out::print(&format!("{text}\n"), 2);
@@ -288,7 +259,7 @@ impl<'a> Soak<'a> {
             tally.climbs,
             levels.num_engines()
         );
-        text.push_str(&measure::table(&before, &after));
+        text.push_str(&levels_table(&before, &after));
         for odd in &tally.odd {
             // Writing to a string cannot fail.
             writeln!(text, "not as it should be: {odd}").ok();

@@ -169,7 +169,7 @@ fn exit_code(outcome: &JobOutcome) -> u8 {
 
 /// Ctrl-C, SIGTERM and SIGHUP stop the work so that it can go on later; a second one does not wait for anything, and
 /// costs what a crash does.
-pub(super) fn stop_on_signal(cancel: &CancelToken) -> Result<(), JobError> {
+pub(in crate::cli) fn stop_on_signal(cancel: &CancelToken) -> Result<(), JobError> {
     let cancel = cancel.clone();
     let mut first: Option<Instant> = None;
     ctrlc::set_handler(move || match first {

@@ -121,6 +121,11 @@ impl Paths {
         self.data.join("telemetry")
     }
 
+    /// Reports of this machine that a user asked for.
+    pub fn reports(&self) -> PathBuf {
+        self.data.join("reports")
+    }
+
     /// How long the stages of earlier jobs took.
     pub fn times_file(&self) -> PathBuf {
         self.data.join("times.json")

@@ -176,9 +176,14 @@ impl Bench {
         )
     }
 
+    /// Whether devices are compared, for which a few frames are enough.
+    pub(crate) fn is_compared(&self) -> bool {
+        self.draws.is_some()
+    }
+
     /// Pixels of an autoencoder: dropped, unless somebody compares. The last ones of a run stand for it.
     pub(crate) fn keep(&self, pixels: Tensor) {
-        if self.draws.is_some() {
+        if self.is_compared() {
             self.answer.replace(Some(pixels));
         }
     }
@@ -196,7 +201,7 @@ impl Bench {
 
     /// Numbers of tokens, below `vocab_size`.
     pub(crate) fn random_ids(&self, vocab_size: i64, length: i64) -> Tensor {
-        if self.draws.is_some() {
+        if self.is_compared() {
             let drawn = self.random(&[1, length], Kind::Float).abs() * 1e3;
             return drawn.to_kind(Kind::Int64).remainder(vocab_size);
         }

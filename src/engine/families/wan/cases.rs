@@ -148,7 +148,7 @@ pub(crate) const CASES: &[Case] = &[
         call: |bench| transformer(bench, Variant::Small13, CLIP_320),
         told: Some(Told {
             rank: 35,
-            label: "Wan 1.3B streams under a cap of 4 GiB, 320×320 with 17 frames",
+            label: "Wan 1.3B, 320×320 with 17 frames",
             kind: CaseKind::Streaming,
             gib: 5.0,
             tflop: 6.0,

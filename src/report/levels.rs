@@ -1,4 +1,4 @@
-//! What a soak measures behind each job: resident memory of both processes, and the device's.
+//! What is held behind each of many small jobs: resident memory of both processes, and the device's.
 //!
 //! Reads `/proc`; knows no jobs.
 
@@ -9,22 +9,21 @@ use std::io::{self, Write as _};
 
 use safelight_core::job::MemorySample;
 
-use super::deck::Card;
-
 /// How many jobs at either end are looked at: single ones differ by what the allocators happen to keep.
 const ENDS: usize = 10;
 
 /// Bytes that are held when no job runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Level {
-    pub(super) engine_rss: u64,
-    pub(super) app_rss: u64,
-    pub(super) allocated: u64,
-    pub(super) reserved: u64,
+pub struct Level {
+    pub engine_rss: u64,
+    pub app_rss: u64,
+    pub allocated: u64,
+    pub reserved: u64,
 }
 
 impl Level {
-    fn fields(&self) -> [(&'static str, u64); 4] {
+    /// By what it is of, in bytes.
+    pub fn fields(&self) -> [(&'static str, u64); 4] {
         [
             ("engine, resident", self.engine_rss),
             ("app, resident", self.app_rss),
@@ -43,7 +42,7 @@ impl Level {
     }
 
     /// The largest part by which anything grew.
-    pub(super) fn growth(&self, before: &Self) -> f64 {
+    pub fn growth(&self, before: &Self) -> f64 {
         let pairs = self.pools().into_iter().zip(before.pools());
         let grown = pairs.map(|(after, before)| {
             // A device that held next to nothing may hold a little.
@@ -56,15 +55,15 @@ impl Level {
 
 /// The levels behind all jobs so far.
 #[derive(Debug, Default)]
-pub(super) struct Levels {
+pub struct Levels {
     warm: Vec<Level>,
     num_jobs: u32,
     engines: BTreeSet<u32>,
 }
 
 impl Levels {
-    /// Measures behind a job; `last`: what the engine last said of its device.
-    pub(super) fn take(&mut self, card: &Card, last: &MemorySample) {
+    /// Measures behind a job; `is_warm_up`: one of those that meet everything once; `last`: what the engine last said of its device.
+    pub fn take(&mut self, is_warm_up: bool, last: &MemorySample) {
         self.num_jobs += 1;
         let engine = child();
         self.engines.extend(engine);
@@ -74,15 +73,15 @@ impl Levels {
             allocated: last.allocated_bytes,
             reserved: last.reserved_bytes,
         };
-        tracing::info!("soak: {card:?}: {level:?}");
+        tracing::info!("job {}: {level:?}", self.num_jobs);
         // A job that ended in the middle of a stage has told of the middle.
-        if !card.is_warm_up {
+        if !is_warm_up {
             self.warm.push(level);
         }
     }
 
     /// A line now and then.
-    pub(super) fn tell_progress(&self, count: u32) {
+    pub fn tell_progress(&self, count: u32) {
         if self.num_jobs.is_multiple_of(10) || self.num_jobs == count {
             let last = self.warm.last().copied().unwrap_or_default();
             let [engine, app] = [last.engine_rss, last.app_rss].map(mib);
@@ -96,13 +95,13 @@ impl Levels {
     }
 
     /// How many engines there were: more than one means that a level begins anew.
-    pub(super) fn num_engines(&self) -> usize {
+    pub fn num_engines(&self) -> usize {
         self.engines.len()
     }
 
     /// The least that was held behind the first and behind the last jobs after the warm-up: what the C library happens
     /// to keep of a job comes and goes, a leak stays.
-    pub(super) fn ends(&self) -> Option<(Level, Level)> {
+    pub fn ends(&self) -> Option<(Level, Level)> {
         let count = ENDS.min(self.warm.len() / 2);
         if count < 2 {
             return None;
@@ -123,7 +122,7 @@ fn least(levels: &[Level]) -> Level {
 }
 
 /// Both ends, for people.
-pub(super) fn table(before: &Level, after: &Level) -> String {
+pub fn table(before: &Level, after: &Level) -> String {
     let rows = before.fields().into_iter().zip(after.fields());
     rows.fold(String::new(), |mut text, ((name, before), (_, after))| {
         let [before, after] = [before, after].map(mib);
@@ -137,14 +136,15 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// The engine: the one process that this one started.
+/// The engine: the last process that this one started.
 fn child() -> Option<u32> {
     let own = std::process::id();
     let entries = fs::read_dir("/proc").ok()?;
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-        .find(|&pid| parent(pid) == Some(own))
+        .filter(|&pid| parent(pid) == Some(own))
+        .max()
 }
 
 fn parent(pid: u32) -> Option<u32> {

@@ -1,0 +1,215 @@
+//! `safelight report`: a page and a file on this machine, or two of them side by side.
+//!
+//! What is measured is in [`crate::report`].
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use safelight_core::files::write_atomically;
+use safelight_core::job::{CancelToken, DeviceChoice, JobError, JobErrorKind};
+use serde_json::json;
+
+use super::generate::{CANCELLED, stop_on_signal};
+use super::{Surroundings, out};
+use crate::report::compare::{self, Pair, Sheet, Verdict, num_worse};
+use crate::report::{LIMIT, Order, Place, Progress, Report, html, make};
+
+/// Measure this machine, for ten minutes at most, and write a page and a file about it; nothing is sent anywhere
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// Folder for the page and the file, or with --compare the page's name [default: the app's own folder for reports]
+    #[arg(long, value_name = "PATH")]
+    out: Option<PathBuf>,
+    /// Minutes that it takes at most
+    #[arg(long, default_value_t = LIMIT.as_secs() / 60, value_parser = clap::value_parser!(u64).range(1..=60))]
+    minutes: u64,
+    /// auto, cpu or cuda:N
+    #[arg(long)]
+    device: Option<DeviceChoice>,
+    /// Open the page when it is there
+    #[arg(long, conflicts_with = "json")]
+    open: bool,
+    /// Print JSON: the places of page and file, or the figures of two reports
+    #[arg(long)]
+    json: bool,
+    /// Measure nothing: set two reports side by side
+    #[arg(long, num_args = 2, value_names = ["A.json", "B.json"], conflicts_with_all = ["minutes", "device", "open"])]
+    compare: Option<Vec<PathBuf>>,
+}
+
+/// Runs the command: 0, also where something that was measured is bad; 5 when it was stopped.
+pub fn run(args: &ReportArgs, surroundings: &Surroundings) -> ExitCode {
+    let done = match args.compare.as_deref() {
+        Some([first, second]) => side_by_side(first, second, args),
+        _ => measure(args, surroundings),
+    };
+    done.unwrap_or_else(|err| out::print_job_error(&err, args.json))
+}
+
+fn measure(args: &ReportArgs, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
+    let place = match &args.out {
+        Some(folder) => Place::new_in(folder),
+        None => Place::of_user(&surroundings.paths),
+    };
+    let settings = surroundings.settings().clone();
+    let order = Order {
+        paths: surroundings.paths.clone(),
+        device: args.device.unwrap_or(settings.runtime.device),
+        settings,
+        limit: Duration::from_mins(args.minutes),
+    };
+    let cancel = CancelToken::default();
+    stop_on_signal(&cancel)?;
+    // Before minutes of work: a folder that cannot be written to is known now.
+    Report::default().write(&place)?;
+    let bar = bar();
+    let tell = |progress: Progress| {
+        bar.set_position((progress.part * 1000.0) as u64);
+        if bar.is_hidden() && bar.message() != progress.what {
+            // Where standard error is closed, the files still say it.
+            writeln!(std::io::stderr(), "{}", progress.what).ok();
+        }
+        bar.set_message(progress.what);
+    };
+    let mut failed = None;
+    let report = make(&order, &cancel, &tell, &mut |so_far| {
+        failed = so_far.write(&place).err().or_else(|| failed.take());
+    });
+    bar.finish_and_clear();
+    report.write(&place)?;
+    let code = if cancel.is_cancelled() { CANCELLED } else { 0 };
+    if args.json {
+        let object =
+            json!({"page": place.page, "file": place.file, "incomplete": report.incomplete});
+        return Ok(out::print_json(&object, code));
+    }
+    out::print(&summary(&report, &place), 0);
+    if args.open {
+        open(&place.page)?;
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// A bar on a terminal; elsewhere it is hidden and only keeps what is measured.
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(1000);
+    let style = ProgressStyle::with_template("{elapsed_precise} [{bar:32}] {msg}");
+    bar.set_style(
+        style
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .progress_chars("=> "),
+    );
+    if std::io::stderr().is_terminal() {
+        bar.enable_steady_tick(Duration::from_millis(500));
+    } else {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    bar
+}
+
+/// What people read at once; the rest is on the page.
+fn summary(report: &Report, place: &Place) -> String {
+    let mut text = format!("{}\n", report.device);
+    if let Some(why) = &report.incomplete {
+        text.push_str(&format!("Incomplete: {why}\n"));
+    }
+    let targets = report.targets.iter().map(|target| {
+        let measured = target.measured.map_or_else(
+            || "not measured".to_owned(),
+            |value| format!("{} {}", html::number(value), target.unit),
+        );
+        let below = format!(
+            "should be below {} {}",
+            html::number(target.below),
+            target.unit
+        );
+        vec![target.name.clone(), measured, below]
+    });
+    text.push_str(&out::table(&targets.collect::<Vec<_>>()));
+    for section in &report.sections {
+        text.push_str(&format!("\n{}\n", section.title));
+        for problem in &section.problems {
+            text.push_str(&format!("  ! {problem}\n"));
+        }
+        let rows = section.rows.iter().map(|row| {
+            let figures = row.figures.iter();
+            let figures = figures.map(|it| format!("{} {}", it.name, html::figure(it)));
+            let mark = if row.is_bad { "!" } else { "" };
+            vec![
+                mark.to_owned(),
+                row.label.clone(),
+                figures.collect::<Vec<_>>().join(", "),
+                row.note.clone(),
+            ]
+        });
+        text.push_str(&out::table(&rows.collect::<Vec<_>>()));
+        for left in &section.left_out {
+            text.push_str(&format!("  left out: {}. {}\n", left.label, left.why));
+        }
+    }
+    text.push_str(&format!(
+        "\nPage: {}\nFile: {}\nNothing was sent anywhere. Names, folders and serial numbers are not in them: read them before you give them to anybody.\n",
+        place.page.display(),
+        place.file.display()
+    ));
+    text
+}
+
+/// In the user's own program for pages.
+fn open(page: &Path) -> Result<(), JobError> {
+    let started = Command::new("xdg-open")
+        .arg(page)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    started.map(drop).map_err(|err| {
+        let what = format!("the page cannot be opened: xdg-open: {err}");
+        JobError::new(JobErrorKind::Internal, what)
+    })
+}
+
+fn side_by_side(first: &Path, second: &Path, args: &ReportArgs) -> Result<ExitCode, JobError> {
+    let (before, after) = (Sheet::read(first)?, Sheet::read(second)?);
+    let pairs = compare::compare(&before, &after);
+    if let Some(page) = &args.out {
+        let written = write_atomically(page, compare::page(&before, &after, &pairs).as_bytes());
+        written.map_err(|err| {
+            let what = format!("the page cannot be written: {err}: {}", page.display());
+            JobError::new(JobErrorKind::Disk, what)
+        })?;
+    }
+    Ok(print_comparison(&before, &after, &pairs, args.json, 0))
+}
+
+/// Two measurements as a table for people, or as one JSON object. `code`: of the process.
+pub fn print_comparison(
+    before: &Sheet,
+    after: &Sheet,
+    pairs: &[Pair],
+    is_json: bool,
+    code: u8,
+) -> ExitCode {
+    if is_json {
+        let rows = pairs.iter().map(|pair| {
+            json!({
+                "what": pair.label, "unit": pair.unit, "first": pair.before, "second": pair.after,
+                "ratio": pair.ratio(), "is_worse": pair.verdict == Verdict::Worse,
+            })
+        });
+        let object = json!({"worse": num_worse(pairs), "figures": rows.collect::<Vec<_>>()});
+        return out::print_json(&object, code);
+    }
+    let text = format!(
+        "First:  {}\nSecond: {}\n{}{}\n",
+        before.device,
+        after.device,
+        out::table(&compare::rows(pairs)),
+        compare::summary(pairs)
+    );
+    out::print(&text, code)
+}
