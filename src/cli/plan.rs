@@ -80,13 +80,24 @@ struct Planned {
     table: Vec<PreservedRow>,
 }
 
-fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobError> {
-    let (mut generate, _) = args.generate.with_carried(surroundings)?;
+/// The first job that the arguments of `generate` describe; it needs no prompt.
+pub(super) fn request_of(
+    args: GenerateArgs,
+    surroundings: &Surroundings,
+) -> Result<GenerateRequest, JobError> {
+    let (mut generate, _) = args.with_carried(surroundings)?;
     // What is read changes nothing of what is needed.
     if generate.prompts_file.is_none() && generate.base.prompt.is_empty() {
         generate.prompt = generate.prompt.or_else(|| Some("a plan".to_owned()));
     }
-    let device = generate.device;
+    let jobs = generate::jobs_of(&generate, surroundings)?;
+    let job = jobs.into_iter().next();
+    job.map(|job| job.request)
+        .ok_or_else(|| JobError::new(JobErrorKind::InvalidRequest, "there is nothing to plan"))
+}
+
+fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobError> {
+    let device = args.generate.device;
     let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
     let Device { name, facts, .. } = device_of(surroundings, device);
     let facts = DeviceFacts {
@@ -97,11 +108,7 @@ fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobEr
         (None, None) => facts,
         (total, class) => other_device(facts, total.map(from_gib), class, args.used.map(from_gib)),
     };
-    let jobs = generate::jobs_of(&generate, surroundings)?;
-    let job = jobs.into_iter().next();
-    let request = job
-        .map(|job| job.request)
-        .ok_or_else(|| JobError::new(JobErrorKind::InvalidRequest, "there is nothing to plan"))?;
+    let request = request_of(args.generate, surroundings)?;
     let bad = |err| JobError::from(&err);
     let weights =
         ModelWeights::read(request.family, &request.files, &request.loras).map_err(bad)?;

@@ -68,6 +68,7 @@ impl Surroundings {
             estimates: Some(self.paths.times_file()),
             telemetry: Some(self.paths.telemetry()),
             tiers: Some(self.paths.tiers_file()),
+            choices: Some(self.paths.choices_file()),
             counters: Some(self.paths.memory_counters()),
             finished_on: {
                 let paths = self.paths.clone();

@@ -310,6 +310,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     use safelight_core::job::Sampler;
+    use safelight_core::memory::choices::Choices;
     use safelight_core::memory::tiers::{AttentionChoice, ConvolutionTier};
 
     use super::*;
@@ -350,7 +351,11 @@ mod tests {
         attention: AttentionChoice,
     ) -> (Result<Tensor, EngineError>, usize, Vec<String>) {
         let place = Placement::new(Device::Cpu, Kind::Float);
-        let _ways = enter_ways(place.device, ConvolutionTier::Direct, attention);
+        let choices = Choices {
+            attention,
+            ..Choices::default()
+        };
+        let _ways = enter_ways(place.device, ConvolutionTier::Direct, choices);
         let model = Broken {
             is_hopeless,
             calls: Cell::default(),

@@ -1,6 +1,6 @@
 //! The engine's process: frames in over standard input, frames out over standard output. With `probe` as its first
-//! argument it tries what may hang, with `probe-speed` it measures the device, with `try` it tries whether that computes
-//! right, with `bench` it measures networks, loading and single layers.
+//! argument it tries what may hang, with `probe-choices` it measures ways of computing, with `probe-speed` the device,
+//! with `try` it tries whether that computes right, with `bench` it measures networks, loading and single layers.
 //!
 //! Only plumbing: what is done with a message is in `serve.rs`. The end of standard input ends the process, so it never
 //! outlives the app, whatever its stage or its device's driver does.
@@ -20,6 +20,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::bench;
 use crate::kernels;
+use crate::probe::choices::{self, ChoiceArguments};
 use crate::probe::{self, ProbeArguments};
 use crate::runtime::RuntimeError;
 use crate::serve::{Outgoing, serve};
@@ -58,6 +59,9 @@ pub fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).peekable();
     match arguments.peek().map(String::as_str) {
         Some("probe") => answer(|out| probe::run(&ProbeArguments::parse(arguments.skip(1))?, out)),
+        Some("probe-choices") => {
+            answer(|out| choices::run(&ChoiceArguments::parse(arguments.skip(1))?, out))
+        }
         Some("probe-speed") => {
             answer(|out| speed::run(device_of(arguments.skip(1))?, out).map(|()| true))
         }

@@ -2,7 +2,7 @@
 //!
 //! Measures nothing and chooses nothing.
 
-use safelight_core::memory::tiers::{TierEnd, TierFile, TierRecord, Verdict};
+use safelight_core::memory::choices::StoredChoice;
 use safelight_core::settings::Paths;
 use serde::{Deserialize, Serialize};
 
@@ -20,42 +20,45 @@ pub struct Choice {
 
 /// Everything that is remembered of this machine's devices.
 pub fn stored(paths: &Paths) -> Vec<Choice> {
-    let tiers = TierFile::load(&paths.tiers_file());
-    tiers.verdicts.iter().map(of_convolutions).collect()
+    let stored = safelight_core::memory::choices::stored(paths);
+    stored.into_iter().map(Choice::of).collect()
 }
 
-fn of_convolutions(verdict: &Verdict) -> Choice {
-    let key = &verdict.key;
-    Choice {
-        about: "Convolutions of autoencoders".to_owned(),
-        for_what: format!(
-            "{}, {} {}, {}, libtorch {}, driver {}",
-            key.device,
-            key.shape.name(),
-            key.convolutions.name(),
-            key.dtype,
-            key.libtorch,
-            key.driver
-        ),
-        chosen: format!("{}, {}", verdict.tier.label(), verdict.way.label()),
-        found: verdict.records.iter().map(found).collect(),
+impl Choice {
+    fn of(stored: StoredChoice) -> Self {
+        let StoredChoice {
+            device,
+            dtype,
+            shape,
+            libtorch,
+            driver,
+            ..
+        } = stored;
+        let found = stored.figures.iter().map(|figure| {
+            let end = match (figure.secs, &figure.problem, figure.error) {
+                (Some(secs), _, Some(error)) => format!("{:.2} ms, {error:.1e} off", secs * 1e3),
+                (_, problem, _) => problem.clone().unwrap_or_default(),
+            };
+            format!("{}: {end}", figure.way)
+        });
+        let sizes = [dtype, shape].join(" ");
+        Self {
+            about: stored.label.to_owned(),
+            for_what: format!(
+                "{device}, {}, libtorch {libtorch}, driver {driver}",
+                sizes.trim()
+            ),
+            chosen: stored.chosen,
+            found: found.collect(),
+        }
     }
-}
-
-fn found(record: &TierRecord) -> String {
-    let way = format!("{}, {}", record.tier.label(), record.way.label());
-    let end = match &record.probe {
-        TierEnd::Right { secs, error } => format!("{:.1} ms, {error:.1e} off", secs * 1e3),
-        TierEnd::Wrong { error } => format!("wrong numbers, {error:.1e} off"),
-        TierEnd::Failed { reason } => format!("failed: {reason}"),
-        TierEnd::TimedOut { secs } => format!("ended after {secs:.0} s"),
-    };
-    format!("{way}: {end}")
 }
 
 #[cfg(test)]
 mod tests {
-    use safelight_core::memory::tiers::{ConvolutionTier, MiopenWay, ShapeClass, TierKey};
+    use safelight_core::memory::tiers::{
+        ConvolutionTier, MiopenWay, ShapeClass, TierEnd, TierFile, TierKey, TierRecord, Verdict,
+    };
 
     use super::*;
 
@@ -93,10 +96,7 @@ mod tests {
             "{choices:?}"
         );
         assert!(choices[0].for_what.contains("gfx1151"));
-        assert!(
-            choices[0].found[0].contains("ended after 60 s"),
-            "{choices:?}"
-        );
-        assert!(choices[0].found[1].contains("12.3 ms"), "{choices:?}");
+        assert!(choices[0].found[0].contains("hung for 60 s"), "{choices:?}");
+        assert!(choices[0].found[1].contains("12.30 ms"), "{choices:?}");
     }
 }

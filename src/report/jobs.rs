@@ -119,8 +119,9 @@ pub(super) fn section(run: &mut Run<'_>, section: &mut Section) -> Result<(), St
         estimates: None,
         telemetry: None,
         counters: None,
-        // What is found of convolutions holds for every job.
+        // What is found of devices holds for every job.
         tiers: Some(paths.tiers_file()),
+        choices: Some(paths.choices_file()),
         finished_on: Box::new(|_| {}),
         roots: Roots::of_this_machine(),
         limits: Box::new(move || limits),

@@ -1,4 +1,4 @@
-//! What the worker has to know of AMD's libraries before it starts an engine: their versions, and which ways of MIOpen
+//! What the worker has to know of drivers and AMD's libraries before it starts an engine: their versions, and which ways of MIOpen
 //! are worth a probe.
 //!
 //! Looks at names of files only.
@@ -16,8 +16,22 @@ use crate::telemetry::host;
 /// Before it a search takes minutes or hangs the driver; from it on it is reported to be the better way.
 const SEARCHES_WELL: (u32, u32) = (7, 14);
 
-/// What decides how an AMD GPU computes, besides libtorch: the kernel with its driver, the driver's own version where
-/// it is not the kernel's, and the HIP runtime, beside libtorch or of AMD's wheels.
+/// What decides how a GPU computes, besides libtorch: the versions of its driver and of what comes with it.
+pub(super) fn driver_of(runtime: &Runtime) -> String {
+    if runtime.kind() == "rocm" {
+        return driver_versions(runtime);
+    }
+    let version = fs::read_to_string("/sys/module/nvidia/version").ok();
+    // Containers may have this one alone.
+    let version = version.or_else(|| {
+        let text = fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+        Some(text.lines().next()?.to_owned())
+    });
+    version.unwrap_or_default().trim().to_owned()
+}
+
+/// The same of an AMD GPU: the kernel with its driver, the driver's own version where it is not the kernel's, and the HIP
+/// runtime, beside libtorch or of AMD's wheels.
 pub(crate) fn driver_versions(runtime: &Runtime) -> String {
     let kernel = host::kernel_release(Path::new("/proc"));
     let module = fs::read_to_string("/sys/module/amdgpu/version").ok();

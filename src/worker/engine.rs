@@ -9,15 +9,17 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{
-    DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobUpdate, MemorySample, Recipe,
-    Stage,
+    DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobUpdate,
+    MemorySample, Recipe, Stage,
 };
 use safelight_core::media::Picture;
-use safelight_core::memory::StageMemory;
+use safelight_core::memory::choices::{Choices, Chunk, Shapes};
 use safelight_core::memory::tiers::{ConvolutionTier, MiopenWay, TierKey};
+use safelight_core::memory::{Rung, StageMemory};
 use safelight_core::protocol::{EngineMessage, EngineReport, PROTOCOL_VERSION};
 
 use super::WorkerLimits;
+use super::choices::{self, Store, Target};
 use super::estimate::Estimates;
 use super::events::JobEvents;
 use super::link::{EngineLauncher, EngineLink};
@@ -45,6 +47,8 @@ pub(super) struct StageRun<'a> {
     pub(super) events: &'a JobEvents<'a>,
     pub(super) limits: &'a WorkerLimits,
     pub(super) estimates: &'a Estimates,
+    /// The sizes of the job's model, where its headers say them.
+    pub(super) shapes: Option<&'a Shapes>,
     /// Of which the rung is known before the engine is.
     pub(super) memory: StageMemory,
     /// What the stage is told, once the engine is known that it runs on; and when that was last heard, of its memory.
@@ -83,6 +87,10 @@ pub(super) struct EngineSlot {
     /// Of the running engine.
     last_memory: Option<MemorySample>,
     tiers: Tiers,
+    choices: Store,
+    /// How the last stage of an autoencoder convolved, and the ways that the last stage ran with.
+    last_tier: Option<ConvolutionTier>,
+    last_choices: Choices,
     /// The job that was told what is wrong with its engine.
     warned: Option<JobId>,
 }
@@ -96,10 +104,13 @@ struct Running {
 }
 
 impl EngineSlot {
-    pub(super) fn new(launcher: Box<dyn EngineLauncher>, tiers: Tiers) -> Self {
+    pub(super) fn new(launcher: Box<dyn EngineLauncher>, tiers: Tiers, choices: Store) -> Self {
         Self {
             launcher,
             tiers,
+            choices,
+            last_tier: None,
+            last_choices: Choices::default(),
             running: None,
             wanted: DeviceChoice::Auto,
             last_report: None,
@@ -110,6 +121,27 @@ impl EngineSlot {
 
     pub(super) fn report(&self) -> Option<&EngineReport> {
         self.last_report.as_ref()
+    }
+
+    /// The ways of computing that the last stage ran with.
+    pub(super) fn choices(&self) -> Choices {
+        self.last_choices
+    }
+
+    /// Whether something of the device is yet to be measured.
+    pub(super) fn has_wishes(&self) -> bool {
+        self.choices.has_wishes()
+    }
+
+    pub(super) fn forget_wishes(&mut self) {
+        self.choices.forget_wishes();
+    }
+
+    /// Measures that until `is_cancelled`.
+    pub(super) fn measure(&mut self, is_cancelled: &dyn Fn() -> bool) {
+        let launcher = &mut self.launcher;
+        let mut order = |device| launcher.measuring(device);
+        self.choices.measure(&mut order, is_cancelled);
     }
 
     pub(super) fn device_name(&self) -> &str {
@@ -168,10 +200,16 @@ impl EngineSlot {
         let Some(tier) = self.tier_of(&run) else {
             return Ok(report);
         };
+        if tiers::is_of_autoencoder(run.stage) {
+            self.last_tier = ConvolutionTier::ON_DEVICE
+                .into_iter()
+                .find(|known| *known == tier.tier);
+        }
         // A probe ended the engine, or what it found did.
         if !self.make_ready(&run, &mut report)? {
             return Ok(report);
         }
+        let choices = self.choices_of(&run);
         for text in self.warnings(run.id) {
             run.events.certain(JobUpdate::Warning(text.clone()));
             report.warnings.push(text);
@@ -192,7 +230,17 @@ impl EngineSlot {
             Some(DeviceChoice::Cuda(_))
         );
         planned.memory.convolution = tier.tier;
-        planned.memory.attention = run.limits.attention;
+        // As many frames at a time as there is room for; where memory ran out, that was wrong.
+        let room = match planned.memory.rung {
+            Rung::Ground => planned.chunk,
+            _ => Chunk::default(),
+        };
+        planned.memory.choices = Choices {
+            chunk: choices.chunk.min(room),
+            ..choices
+        }
+        .plain();
+        self.last_choices = planned.memory.choices;
         let mut watch = Watch {
             run,
             device_name,
@@ -292,6 +340,45 @@ impl EngineSlot {
         self.use_miopen(way);
         let found = Some((key, way));
         Some(StageTier { tier, found })
+    }
+
+    /// The ways of computing that the job goes on with, or begins with: those are kept in its folder.
+    fn choices_of(&mut self, run: &StageRun<'_>) -> Choices {
+        let folder = JobFolder::at(run.folder);
+        if let Some(kept) = folder.choices() {
+            return kept;
+        }
+        let settled = self.settled(run);
+        if let Err(err) = folder.keep_choices(settled) {
+            // Where it goes on, what is settled then counts.
+            tracing::warn!("the ways of computing could not be kept with the job: {err}");
+        }
+        settled
+    }
+
+    fn settled(&mut self, run: &StageRun<'_>) -> Choices {
+        let hand = run.limits.choices.plain();
+        let report = self.last_report.as_ref();
+        let Some(report) = report.filter(|it| it.device != DeviceChoice::Cpu) else {
+            return Choices {
+                attention: hand.attention,
+                ..Choices::default()
+            };
+        };
+        let (Some(shapes), true) = (run.shapes, run.limits.measures) else {
+            return hand;
+        };
+        let Some(order) = self.launcher.measuring(report.device) else {
+            return hand;
+        };
+        let dtypes = choices::dtypes(run.request);
+        let keys = choices::keys(report, &order, shapes, dtypes);
+        let target = Target {
+            device: report.device,
+            shapes: shapes.clone(),
+            tier: self.last_tier,
+        };
+        self.choices.settle(run.limits.choices, keys, &target)
     }
 
     /// Ends an engine in which MIOpen works in another way.

@@ -62,6 +62,11 @@ pub trait EngineLauncher: Send {
         None
     }
 
+    /// How ways of computing are measured on these engines' device; `None` where nothing can be.
+    fn measuring(&mut self, _device: DeviceChoice) -> Option<ProbeOrder> {
+        None
+    }
+
     /// The way of MIOpen for the next launches; whether it is another one than before.
     fn set_miopen(&mut self, _way: MiopenWay) -> bool {
         false

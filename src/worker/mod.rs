@@ -4,6 +4,7 @@
 //! submits.
 
 mod amd;
+pub mod choices;
 mod climbing;
 mod engine;
 pub mod environment;
@@ -36,7 +37,8 @@ use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobOutcome, JobUpdate};
-use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
+use safelight_core::memory::choices::Choices;
+use safelight_core::memory::tiers::ConvolutionChoice;
 use safelight_core::protocol::{EngineMessage, EngineReport};
 use safelight_core::settings::Settings;
 
@@ -50,6 +52,7 @@ pub use process::{
 pub(crate) use starting::explain_start;
 pub use walk::not_held;
 
+use choices::Store;
 use engine::EngineSlot;
 pub use estimate::Estimates;
 use events::Events;
@@ -63,6 +66,9 @@ use walk::Walk;
 use crate::telemetry::Roots;
 use crate::telemetry::monitor::Monitor;
 
+/// So long after a job, a device that nobody wants is measured.
+const IDLE: Duration = Duration::from_secs(10);
+
 /// What a worker needs to know of its surroundings.
 pub struct WorkerOptions {
     /// Where jobs have their folders while they run.
@@ -73,6 +79,8 @@ pub struct WorkerOptions {
     pub telemetry: Option<PathBuf>,
     /// Where is kept what probes found of devices, if anywhere.
     pub tiers: Option<PathBuf>,
+    /// Where is kept what was measured of devices, if anywhere.
+    pub choices: Option<PathBuf>,
     /// Where it is counted how often memory ran out and what helped, if anywhere.
     pub counters: Option<PathBuf>,
     /// Told of each job that finished: the folder with the libtorch that it ran on.
@@ -91,7 +99,10 @@ pub struct WorkerLimits {
     /// After a cancel, before it is ended.
     pub cancel_grace: Duration,
     pub convolution: ConvolutionChoice,
-    pub attention: AttentionChoice,
+    /// What the user chose by hand of what can be measured.
+    pub choices: Choices,
+    /// Whether the rest is measured, and what was found is taken.
+    pub measures: bool,
     /// Whether jobs give their memory to other programs; heeded while one waits, too.
     pub yields: bool,
     /// Quality of lossy files, as [`ClipOptions::crf`](safelight_core::media::ClipOptions::crf).
@@ -111,7 +122,8 @@ impl WorkerLimits {
             stall: Duration::from_secs(runtime.stall_limit_secs.max(1)),
             cancel_grace: Duration::from_secs(runtime.cancel_grace_secs),
             convolution: runtime.convolution,
-            attention: runtime.attention,
+            choices: runtime.choices(),
+            measures: runtime.measure,
             yields: memory.yields,
             crf: output.crf,
         }
@@ -138,7 +150,8 @@ fn work(
     far_end: &WorkerFarEnd,
 ) {
     sweep::sweep(&options.jobs);
-    let mut engine = EngineSlot::new(launcher, Tiers::load(options.tiers.clone()));
+    let tiers = Tiers::load(options.tiers.clone());
+    let mut engine = EngineSlot::new(launcher, tiers, Store::load(options.choices.clone()));
     let mut estimates = Estimates::load(options.estimates.clone());
     let monitor = Monitor::start(options.roots.clone(), options.telemetry.clone())
         .inspect_err(|err| tracing::warn!("nothing watches the machine: {err}"));
@@ -148,7 +161,7 @@ fn work(
         far_end.gone.clone(),
         monitor.ok(),
     );
-    for command in &far_end.commands {
+    while let Some(command) = next_command(options, far_end, &mut engine) {
         let WorkerCommand::Generate {
             id,
             request,
@@ -192,6 +205,33 @@ fn work(
         // The one place that ends a job.
         job_events.certain(JobUpdate::Ended(outcome));
     }
+}
+
+/// Waits for a job. While none comes, what earlier jobs would have liked to know of their device is measured.
+fn next_command(
+    options: &WorkerOptions,
+    far_end: &WorkerFarEnd,
+    engine: &mut EngineSlot,
+) -> Option<WorkerCommand> {
+    let commands = &far_end.commands;
+    while engine.has_wishes() {
+        match commands.recv_timeout(IDLE) {
+            Ok(command) => return Some(command),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let is_wanted = (options.limits)().measures;
+        let is_cancelled = || !commands.is_empty() || far_end.gone.is_cancelled();
+        let measured = catch_unwind(AssertUnwindSafe(|| {
+            if is_wanted {
+                engine.measure(&is_cancelled);
+            }
+        }));
+        if !is_wanted || measured.is_err() {
+            engine.forget_wishes();
+        }
+    }
+    commands.recv().ok()
 }
 
 fn panic_error(panic: &(dyn std::any::Any + Send)) -> JobError {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use safelight_core::job::{
     DeviceChoice, GenerateRequest, JobError, JobErrorKind, MemorySample, Stage,
 };
+use safelight_core::memory::choices::{Chunk, Shapes};
 use safelight_core::memory::{
     CONTEXT_BYTES, Corrections, DeviceClass, DeviceFacts, FIRST_CONTEXT_BYTES, Measured,
     ModelWeights, Plan, PlanOutcome, Planner, StageMemory, StageOutcome, suggestions,
@@ -27,10 +28,13 @@ pub(super) struct Planned {
     pub(super) memory: StageMemory,
     /// Tiles that nobody asked for, without which the stage would not fit.
     pub(super) tile: Option<u32>,
+    /// The most latent frames that there is room for at a time.
+    pub(super) chunk: Chunk,
 }
 
 pub(super) struct JobPlan {
     weights: Option<ModelWeights>,
+    shapes: Option<Shapes>,
     corrections: Corrections,
     file: Option<PathBuf>,
     settled: OnceCell<Settled>,
@@ -51,7 +55,9 @@ impl JobPlan {
             tracing::debug!("no plan: {err}");
         }
         let file = times.map(|times| times.with_file_name(CORRECTIONS_FILE));
+        let shapes = weights.as_ref().ok();
         Self {
+            shapes: shapes.and_then(|weights| Shapes::of(weights, request)),
             weights: weights.ok(),
             corrections: file.as_deref().map(Corrections::load).unwrap_or_default(),
             file,
@@ -103,7 +109,13 @@ impl JobPlan {
         Planned {
             memory: plan.stage_memory(stage),
             tile: plan.of_stage(stage).and_then(|stage| stage.tile),
+            chunk: chunk_within(plan, stage),
         }
+    }
+
+    /// The sizes that the job's model computes at.
+    pub(super) fn shapes(&self) -> Option<&Shapes> {
+        self.shapes.as_ref()
     }
 
     /// What the plan does that changes the result a little, or that it does not see how the job can fit.
@@ -179,6 +191,29 @@ impl JobPlan {
         }
         Some(outcome)
     }
+}
+
+/// The most latent frames at a time for which a stage of the plan has room.
+fn chunk_within(plan: &Plan, stage: Stage) -> Chunk {
+    let Some(planned) = plan.of_stage(stage) else {
+        return Chunk::default();
+    };
+    let kept = if plan.keeps_loaded {
+        plan.peak_bytes.saturating_sub(planned.peak_bytes)
+    } else {
+        0
+    };
+    let one = planned.required_bytes().saturating_add(kept);
+    let free = plan.budget.available_bytes.checked_sub(one);
+    free.map_or_else(Chunk::default, |free| {
+        most_frames(free, planned.activation_bytes)
+    })
+}
+
+/// `free`: bytes beside what one latent frame needs. Each more makes no more than the first did, `activation` bytes.
+fn most_frames(free: u64, activation: u64) -> Chunk {
+    let fits = |chunk: &Chunk| u64::from(chunk.frames() - 1).saturating_mul(activation) <= free;
+    Chunk::ALL.into_iter().rev().find(fits).unwrap_or_default()
 }
 
 /// The engine's device. What it uses itself is not what others use.
@@ -260,6 +295,13 @@ mod tests {
         let facts = of_one_pool(own, own, 30 * GIB);
         let others = facts.budget(choice).used_by_others_bytes;
         assert_eq!(others, (96 - 55) * GIB);
+    }
+
+    #[test]
+    fn a_decoder_takes_as_many_latent_frames_at_a_time_as_there_is_room_for() {
+        let found = [0, 99, 100, 299, 300, 700, u64::MAX].map(|free| most_frames(free, 100));
+        let frames = found.map(Chunk::frames);
+        assert_eq!(frames, [1, 1, 2, 2, 4, 8, 8]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use safelight_core::settings::{
     RuntimeSettings, Settings, own_runtime,
 };
 
-use super::amd::{driver_versions, other_ways};
+use super::amd::{driver_of, driver_versions, other_ways};
 use super::environment::{self, EngineTarget};
 use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords, ProbeOrder};
 use crate::child::{Lines, keep_lines, kept_text};
@@ -218,6 +218,16 @@ impl EngineLauncher for ProcessLauncher {
             driver: driver_versions(&runtime),
             libtorch: runtime.version().unwrap_or_default(),
             others: other_ways(&settings, &environment::inherited(), runtime.rocm()),
+        })
+    }
+
+    fn measuring(&mut self, device: DeviceChoice) -> Option<ProbeOrder> {
+        let runtime = (self.find_runtime)().1.ok()?;
+        Some(ProbeOrder {
+            command: self.command(device).ok()?,
+            driver: driver_of(&runtime),
+            libtorch: runtime.version().unwrap_or_default(),
+            others: Vec::new(),
         })
     }
 

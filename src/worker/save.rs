@@ -8,6 +8,7 @@ use std::sync::Arc;
 use safelight_core::files::{read_json_or_default, write_atomically};
 use safelight_core::job::{Climb, Clip, GenerateRequest, JobError, JobErrorKind};
 use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError, Picture};
+use safelight_core::memory::choices::Choices;
 use safelight_core::protocol::EngineReport;
 use serde_json::{Value, json};
 
@@ -66,6 +67,8 @@ fn is_ours(path: &Path) -> bool {
 #[derive(Clone, Copy)]
 pub(super) struct Made<'a> {
     pub(super) engine: Option<&'a EngineReport>,
+    /// The ways of computing, which change the last bits.
+    pub(super) choices: Choices,
     pub(super) rungs: &'a [Climb],
     /// Quality of lossy files.
     pub(super) crf: u8,
@@ -176,6 +179,9 @@ fn settings_of(request: &GenerateRequest, inputs: &Inputs, made: Made<'_>) -> Va
         .collect();
     if !changed.is_empty() {
         settings["memory_rungs"] = json!(changed);
+    }
+    if made.choices != Choices::default() {
+        settings["choices"] = json!(made.choices);
     }
     settings
 }

@@ -131,6 +131,7 @@ impl Walk<'_> {
     pub(super) fn made(&self) -> Made<'_> {
         Made {
             engine: self.engine.report(),
+            choices: self.engine.choices(),
             rungs: self.ladder.climbs(),
             crf: self.limits.crf,
         }
@@ -181,6 +182,7 @@ impl GrowingFile {
         let (request, inputs) = (self.named(request), inputs.clone());
         let folder = folder.clone();
         let (engine, rungs, crf) = (made.engine.cloned(), made.rungs.to_vec(), made.crf);
+        let choices = made.choices;
         let own = clip.clone();
         self.being_written = clip.clone();
         let spawned = thread::Builder::new()
@@ -189,6 +191,7 @@ impl GrowingFile {
                 let joined = inputs.join(&request, own)?;
                 let made = Made {
                     engine: engine.as_ref(),
+                    choices,
                     rungs: &rungs,
                     crf,
                 };

@@ -283,6 +283,7 @@ impl Walk<'_> {
             events: self.events,
             limits: self.limits,
             estimates: self.estimates,
+            shapes: self.plan.shapes(),
             memory: self.ladder.memory(stage, StageMemory::default()),
             planned: &planned,
             neighbour: &mut self.neighbour,
@@ -290,7 +291,9 @@ impl Walk<'_> {
         let report = self.engine.run(run)?;
         gathered.peak_bytes = gathered.peak_bytes.max(report.peak_bytes);
         gathered.warnings.extend(report.warnings);
-        if self.ladder.rung(stage) == Rung::Ground {
+        // A plan counts with one latent frame at a time.
+        let is_as_planned = stage != Stage::Decode || self.engine.choices().chunk.frames() == 1;
+        if self.ladder.rung(stage) == Rung::Ground && is_as_planned {
             self.plan.measured(stage, report.allocated_bytes);
         }
         if stage == Stage::Decode && matches!(report.result, StageResult::Finished { .. }) {

@@ -15,7 +15,8 @@ use safelight_core::job::{
     PartialSampling, PreviewChoice,
 };
 use safelight_core::media;
-use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
+use safelight_core::memory::choices::Choices;
+use safelight_core::memory::tiers::ConvolutionChoice;
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
 use safetensors::Dtype;
@@ -201,6 +202,7 @@ fn run(home: &Home, request: GenerateRequest) -> Vec<(u32, u32)> {
         estimates: None,
         telemetry: None,
         tiers: None,
+        choices: None,
         counters: None,
         finished_on: Box::new(|_| {}),
         roots: Roots::of_this_machine(),
@@ -208,7 +210,8 @@ fn run(home: &Home, request: GenerateRequest) -> Vec<(u32, u32)> {
             stall: Duration::from_mins(2),
             cancel_grace: Duration::from_secs(5),
             convolution: ConvolutionChoice::Auto,
-            attention: AttentionChoice::Auto,
+            choices: Choices::default(),
+            measures: false,
             yields: true,
             crf: 16,
         }),

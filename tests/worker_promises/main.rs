@@ -26,7 +26,8 @@ use safelight_core::job::{
     JobUpdate, PreviewChoice, Sampling, Stage,
 };
 use safelight_core::library::Companions;
-use safelight_core::memory::tiers::{AttentionChoice, ConvolutionChoice};
+use safelight_core::memory::choices::Choices;
+use safelight_core::memory::tiers::ConvolutionChoice;
 use safelight_core::memory::{MemoryChoice, StageMemory};
 use safelight_core::model::{ImageRole, ModelFiles};
 
@@ -78,6 +79,7 @@ impl Rig {
             estimates: None,
             telemetry: Some(folder.path().join("telemetry")),
             tiers: None,
+            choices: None,
             counters: Some(folder.path().join("ladder.json")),
             finished_on: Box::new(|_| {}),
             roots: Roots::under(folder.path()),
@@ -85,7 +87,8 @@ impl Rig {
                 stall: Duration::from_millis(400),
                 cancel_grace: Duration::from_millis(200),
                 convolution: ConvolutionChoice::Auto,
-                attention: AttentionChoice::Auto,
+                choices: Choices::default(),
+                measures: false,
                 yields: true,
                 crf: 16,
             }),

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use safelight_core::job::{DeviceChoice, JobOutcome, Stage};
+use safelight_core::job::{DeviceChoice, JobFolder, JobOutcome, Stage};
+use safelight_core::memory::choices::Choices;
+use safelight_core::memory::tiers::AttentionChoice;
 
 use super::Rig;
 use super::fake_engine::Act;
@@ -47,6 +49,33 @@ fn a_paused_job_goes_on_from_its_last_finished_stage_in_another_engine() {
         "the first one's memory is free"
     );
     assert_eq!(rig.job_folders(), 0);
+}
+
+#[test]
+fn a_job_goes_on_with_the_ways_of_computing_that_it_began_with() {
+    let rig = rig();
+    let token = rig.submit(DeviceChoice::Auto);
+    rig.wait_for(Stage::Denoise);
+    token.pause();
+    let (_, outcome) = rig.hear();
+    assert!(matches!(outcome, JobOutcome::Paused), "{outcome:?}");
+    let jobs = rig.folder.path().join("jobs");
+    let folder = std::fs::read_dir(jobs).unwrap().next().unwrap().unwrap();
+    let kept = JobFolder::at(folder.path());
+    assert_eq!(kept.choices(), Some(Choices::default()));
+    let begun_with = Choices {
+        attention: AttentionChoice::Sliced,
+        ..Choices::default()
+    };
+    kept.keep_choices(begun_with).unwrap();
+    rig.told.lock().unwrap().clear();
+    let (_, outcome) = rig.resume_to(&folder.path(), |_| {});
+    assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
+    let told = rig.told.lock().unwrap().clone();
+    assert!(!told.is_empty());
+    for (stage, memory) in told {
+        assert_eq!(memory.choices, begun_with, "{stage:?}");
+    }
 }
 
 #[test]

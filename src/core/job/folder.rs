@@ -11,6 +11,7 @@ use crate::files::{
     MAX_JSON_BYTES, make_new_private_folder, make_private_folder, read_bounded, write_json,
 };
 use crate::locks::Lock;
+use crate::memory::choices::Choices;
 
 /// The folder of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +104,21 @@ impl JobFolder {
     pub fn request(&self) -> io::Result<GenerateRequest> {
         let text = read_bounded(&self.0.join("request.json"), MAX_JSON_BYTES)?;
         serde_json::from_slice(&text).map_err(io::Error::other)
+    }
+
+    /// The ways of computing that the job began with: it goes on with them wherever it stopped, so that the same numbers
+    /// come out. `None` where it did not begin to compute.
+    pub fn choices(&self) -> Option<Choices> {
+        let text = read_bounded(&self.choices_file(), MAX_JSON_BYTES).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    pub fn keep_choices(&self, choices: Choices) -> io::Result<()> {
+        write_json(&self.choices_file(), &choices)
+    }
+
+    fn choices_file(&self) -> PathBuf {
+        self.0.join("choices.json")
     }
 
     /// What is known of the files that the job was given.

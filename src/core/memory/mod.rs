@@ -4,6 +4,7 @@
 //! Knows no device: bytes come from headers, formulas and measurements; the engine and the worker act on them.
 
 mod activations;
+pub mod choices;
 mod corrections;
 pub mod counters;
 mod device;
@@ -34,7 +35,8 @@ pub use suggest::{Alternative, Change, PreservedRow, Suggestion, preserved_table
 pub use verdict::Verdict;
 
 use crate::named::named;
-use tiers::{AttentionChoice, ConvolutionTier};
+use choices::Choices;
+use tiers::ConvolutionTier;
 
 named! {
     /// How a device's memory relates to the host's.
@@ -75,7 +77,8 @@ pub struct StageMemory {
     pub rung: Rung,
     /// How the autoencoder's convolutions over time are computed.
     pub convolution: ConvolutionTier,
-    pub attention: AttentionChoice,
+    /// How it computes where ways differ in time alone.
+    pub choices: Choices,
 }
 
 named! {

@@ -116,6 +116,8 @@ pub struct Network {
     pub largest: Tally,
     /// The most numbers of one matrix that is expanded for its product.
     expanded: u64,
+    /// Rows and columns of matrices that every call uses, and how many there are.
+    matrices: BTreeMap<[u64; 2], u64>,
     config: Arc<dyn Any + Send + Sync>,
 }
 
@@ -144,6 +146,7 @@ impl Network {
             tables: Tally::default(),
             largest: Tally::default(),
             expanded,
+            matrices: BTreeMap::new(),
             config,
         }
     }
@@ -165,6 +168,31 @@ impl Network {
         self.expanded.saturating_mul(number_bytes)
     }
 
+    /// Rows and columns of the matrices in which most of its numbers are, the heaviest first.
+    pub(super) fn heaviest_matrices(&self, most: usize) -> Vec<[i64; 2]> {
+        let mut all: Vec<_> = self.matrices.iter().collect();
+        all.sort_by_key(|&([rows, columns], count)| {
+            std::cmp::Reverse(rows.saturating_mul(*columns).saturating_mul(*count))
+        });
+        let all = all.into_iter().take(most);
+        all.map(|([rows, columns], _)| [*rows as i64, *columns as i64])
+            .collect()
+    }
+
+    /// The size that most of its numbers have as rows or columns: of its hidden states.
+    pub(super) fn width(&self) -> Option<i64> {
+        let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
+        for ([rows, columns], count) in &self.matrices {
+            let all = rows.saturating_mul(*columns).saturating_mul(*count);
+            for size in [rows, columns] {
+                let sum = numbers.entry(*size).or_default();
+                *sum = sum.saturating_add(all);
+            }
+        }
+        let most = numbers.into_iter().max_by_key(|(_, sum)| *sum);
+        most.map(|(size, _)| size as i64)
+    }
+
     /// Its config, where it is of this type.
     pub(crate) fn config<C: 'static>(&self) -> Option<&C> {
         self.config.downcast_ref()
@@ -179,6 +207,7 @@ impl Network {
             tables: Tally::default(),
             largest: Tally::default(),
             expanded: 0,
+            matrices: BTreeMap::new(),
             config,
         };
         for tensor in tensors {
@@ -213,6 +242,11 @@ impl Network {
             tally.plain = numbers;
         }
         let is_matrix = matches!(tensor.role, Role::Matrix | Role::Modulation);
+        if tensor.role == Role::Matrix
+            && let [rows, columns] = entry.shape[..]
+        {
+            *self.matrices.entry([rows, columns]).or_default() += 1;
+        }
         if is_matrix && tally.bytes(4) > self.largest.bytes(4) {
             self.largest = tally;
         }

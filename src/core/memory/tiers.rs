@@ -161,7 +161,7 @@ pub const WARM_LINE: &str = r#"{"warm":true}"#;
 /// By so much must another way of MIOpen be faster than the first.
 const WORTH_IT: f64 = 1.1;
 /// What failed is tried again after a week: a library, a driver or the machine around them may be another.
-const PATIENCE_SECS: u64 = 7 * 24 * 60 * 60;
+pub(super) const PATIENCE_SECS: u64 = 7 * 24 * 60 * 60;
 
 /// What a verdict holds for: where one of these is another, the device is probed again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

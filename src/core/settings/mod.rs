@@ -34,6 +34,7 @@ use crate::job::prompt::WildcardFolders;
 use crate::job::{DeviceChoice, DtypeChoice, PreviewChoice};
 use crate::media::{DEFAULT_CLIP_ENDING, HAS_H264};
 use crate::memory::MemoryChoice;
+use crate::memory::choices::{Choices, Chunk, CopyPath, MatrixLayout, MatrixLibrary};
 use crate::memory::tiers::{AttentionChoice, ConvolutionChoice};
 use crate::named::{named, with_defaults};
 use crate::units::from_gib;
@@ -84,6 +85,13 @@ with_defaults! {
         /// How the convolutions of autoencoders for clips are computed.
         pub convolution: ConvolutionChoice = ConvolutionChoice::Auto,
         pub attention: AttentionChoice = AttentionChoice::Auto,
+        /// Measure, once on each GPU and while nothing else is to do, which ways are the fastest, and take them.
+        pub measure: bool = true,
+        pub matrices: MatrixLibrary = MatrixLibrary::Auto,
+        pub layout: MatrixLayout = MatrixLayout::Auto,
+        /// Latent frames that decoders of clips take at a time.
+        pub chunk: Chunk = Chunk::Auto,
+        pub copies: CopyPath = CopyPath::Auto,
         /// Seconds without any progress after which the engine counts as hung and is restarted.
         pub stall_limit_secs: u64 = 600,
         /// Seconds that a cancelled stage gets before its engine is ended.
@@ -93,6 +101,19 @@ with_defaults! {
         pub verbose_miopen: bool = false,
         /// More variables for the engine, over those that Safelight gives it by itself; an empty one is taken away.
         pub environment: BTreeMap<String, String> = BTreeMap::new(),
+    }
+}
+
+impl RuntimeSettings {
+    /// What the user chose by hand of the ways that can be measured.
+    pub fn choices(&self) -> Choices {
+        Choices {
+            attention: self.attention,
+            matrices: self.matrices,
+            layout: self.layout,
+            chunk: self.chunk,
+            copies: self.copies,
+        }
     }
 }
 

@@ -141,6 +141,12 @@ impl Paths {
         self.cache.join("tiers.json")
     }
 
+    /// What was measured of the ways in which the devices of this machine compute:
+    /// [`ChoiceFile`](crate::memory::choices::ChoiceFile).
+    pub fn choices_file(&self) -> PathBuf {
+        self.cache.join("choices.json")
+    }
+
     /// How often memory ran out and what helped: [`Counters`](crate::memory::counters::Counters).
     pub fn memory_counters(&self) -> PathBuf {
         self.data.join("ladder.json")

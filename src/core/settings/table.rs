@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use super::{AllocatorChoice, Settings, Theme};
 use crate::job::{DtypeChoice, PreviewChoice};
 use crate::media::HAS_H264;
+use crate::memory::choices::{Chunk, CopyPath, MatrixLayout, MatrixLibrary};
 use crate::memory::tiers::{AttentionChoice, ConvolutionChoice};
 
 pub use toml::Value;
@@ -382,11 +383,46 @@ pub const SECTIONS: &[Section] = &[
         name: "For experts",
         settings: &[
             Setting {
+                key: "runtime.measure",
+                name: "Measure",
+                explanation: "While no job runs, Safelight measures once on each GPU which ways of computing are the fastest at the sizes of your models, compares their numbers with the CPU's, and takes them for jobs to come. A job that waits ends the measurement at once; `safelight choices` and the doctor show the figures",
+                written: "true measures, and the settings below that are automatic take what was found; false leaves them as they are without it",
+                control: Control::Switch("Measure the fastest ways of computing and take them"),
+            },
+            Setting {
                 key: "runtime.attention",
                 name: "Attention",
                 explanation: "How attention runs on a GPU. Automatic: the fastest kernel; in slices is slower and always works",
                 written: "",
                 control: Control::Choice(AttentionChoice::CHOICES),
+            },
+            Setting {
+                key: "runtime.matrices",
+                name: "Matrix library",
+                explanation: "Which library multiplies matrices on a GPU. Automatic: the one that libtorch prefers, or what was measured to be faster",
+                written: "",
+                control: Control::Choice(MatrixLibrary::CHOICES),
+            },
+            Setting {
+                key: "runtime.layout",
+                name: "Matrix layout",
+                explanation: "How the matrices of linear layers lie in a GPU's memory, where they stay there unquantised. Automatic: by rows, or what was measured to be faster",
+                written: "",
+                control: Control::Choice(MatrixLayout::CHOICES),
+            },
+            Setting {
+                key: "runtime.chunk",
+                name: "Frames a chunk",
+                explanation: "How many latent frames the VAEs of Wan decode at a time on a GPU, each of them four frames of the clip. More need more memory: where it does not suffice, fewer are taken. Automatic: 1, or what was measured to be faster",
+                written: "",
+                control: Control::Choice(Chunk::CHOICES),
+            },
+            Setting {
+                key: "runtime.copies",
+                name: "Copies",
+                explanation: "How weights come to a GPU. Automatic: by the driver's own copies, or what was measured to be faster",
+                written: "",
+                control: Control::Choice(CopyPath::CHOICES),
             },
             Setting {
                 key: "runtime.convolution",
@@ -435,46 +471,4 @@ pub const SECTIONS: &[Section] = &[
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::super::OutputSettings;
-    use super::*;
-
-    #[test]
-    fn every_choice_can_be_read_and_its_default_is_among_them() {
-        let defaults = Settings::default();
-        for setting in settings() {
-            let Control::Choice(choices) = setting.control else {
-                continue;
-            };
-            let own = &defaults.values()[setting.key];
-            let is_there = choices
-                .iter()
-                .any(|(value, _)| own.as_str() == Some(*value));
-            assert!(is_there, "{}", setting.key);
-            for (value, _) in choices {
-                let changed = defaults.with_value(setting.key, Some(Value::from(*value)));
-                let read = &changed.values()[setting.key];
-                assert_eq!(read.as_str(), Some(*value), "{}", setting.key);
-            }
-        }
-        let formats = OutputSettings::FORMATS;
-        let known = settings().find(|setting| setting.key == "output.format");
-        let Some(Control::Choice(choices)) = known.map(|setting| setting.control) else {
-            panic!("the format is chosen");
-        };
-        assert!(choices.iter().map(|(value, _)| value).eq(formats));
-    }
-
-    // Of a build that has all formats.
-    #[cfg(feature = "h264")]
-    #[test]
-    fn the_documentation_says_what_the_table_says() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let expected = documentation();
-        if text != expected {
-            std::fs::write(path, &expected).unwrap();
-        }
-        assert_eq!(text, expected, "docs/settings.md is written anew");
-    }
-}
+mod tests;

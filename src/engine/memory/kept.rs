@@ -12,11 +12,12 @@ use std::thread;
 use std::time::SystemTime;
 
 use safelight_core::job::Lora;
+use safelight_core::memory::choices::MatrixLayout;
 use safelight_core::memory::tiers::ConvolutionTier;
 
 use crate::error::EngineError;
 use crate::place::Placement;
-use crate::runtime::convolution_tier;
+use crate::runtime::{chunk_frames, convolution_tier, matrix_layout};
 use crate::weights::Weights;
 
 thread_local! {
@@ -35,6 +36,8 @@ struct Key {
     place: Placement,
     /// What its layers were made for.
     convolution: ConvolutionTier,
+    layout: MatrixLayout,
+    chunk: i64,
     files: Vec<FileState>,
     /// Their strengths, as bits.
     loras: Vec<(FileState, u64, Option<u64>)>,
@@ -68,6 +71,8 @@ impl Key {
             component,
             place,
             convolution: convolution_tier(),
+            layout: matrix_layout(),
+            chunk: chunk_frames(),
             files: Weights::files_of(home)
                 .into_iter()
                 .map(FileState::of)

@@ -4,14 +4,19 @@
 //! went, each written as soon as it is known: a vendor's library may hang in the next one, so that the worker runs each
 //! tier in a process of its own and ends it after a while. Remembers and chooses nothing.
 
+pub mod choices;
+mod subjects;
+
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use safelight_core::job::DeviceChoice;
+use safelight_core::memory::choices::Choices;
 use safelight_core::memory::tiers::{
-    AttentionChoice, ConvolutionTier, Convolutions, ProbeLine, ShapeClass, TierEnd, WARM_LINE,
+    ConvolutionTier, Convolutions, ProbeLine, ShapeClass, TierEnd, WARM_LINE,
 };
+use serde::Serialize;
 use tch::{Device, Kind};
 
 use crate::error::EngineError;
@@ -73,7 +78,7 @@ impl ProbeArguments {
                     .and_then(|text| one_of("kind", Convolutions::ALL, Convolutions::name, &text))
                     .map(|convolutions| parsed.convolutions = vec![convolutions]),
                 "--dtype" => value()
-                    .and_then(|text| one_of("dtype", KINDS, dtype_name, &text))
+                    .and_then(|text| kind_of(&text))
                     .map(|kind| parsed.kind = Some(kind)),
                 // There is no other form.
                 "--json" => Ok(()),
@@ -85,6 +90,10 @@ impl ProbeArguments {
         }
         Ok(parsed)
     }
+}
+
+fn kind_of(name: &str) -> Result<Kind, String> {
+    one_of("dtype", KINDS, dtype_name, name)
 }
 
 fn one_of<T: Copy, const N: usize>(
@@ -115,11 +124,7 @@ pub fn run(arguments: &ProbeArguments, out: &mut dyn Write) -> Result<bool, Proc
             tiers.flat_map(|tier| arguments.shapes.iter().map(move |it| (tier, it)))
         {
             let layers = TrialLayer::of_class(convolutions, shape);
-            let probed = catch_unwind(AssertUnwindSafe(|| {
-                probe(tier, layers, (kind, device), out)
-            }));
-            let probed =
-                probed.unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())));
+            let probed = caught(|| probe(tier, layers, (kind, device), out));
             runtime::empty_cache(device);
             let end = probed.unwrap_or_else(|err| TierEnd::Failed {
                 reason: err.to_string(),
@@ -132,12 +137,38 @@ pub fn run(arguments: &ProbeArguments, out: &mut dyn Write) -> Result<bool, Proc
                 dtype: dtype_name(kind).to_owned(),
                 end,
             };
-            serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
-            out.write_all(b"\n")?;
-            out.flush()?;
+            tell(out, &line)?;
         }
     }
     Ok(all_well)
+}
+
+/// What `work` gives; an error where it panics, as libtorch's operators do.
+fn caught<T>(work: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
+    let done = catch_unwind(AssertUnwindSafe(work));
+    done.unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())))
+}
+
+/// One line, at once.
+fn tell(out: &mut dyn Write, line: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, line).map_err(io::Error::from)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// Seconds of one run, until the device is done.
+fn timed(
+    device: Device,
+    run: impl FnOnce() -> Result<(), EngineError>,
+) -> Result<f64, EngineError> {
+    let started = Instant::now();
+    run()?;
+    if !runtime::synchronize(device) {
+        return Err(EngineError::Device {
+            reason: "the device failed at it".to_owned(),
+        });
+    }
+    Ok(started.elapsed().as_secs_f64())
 }
 
 /// All of `layers`: their fastest times together, and the worst error.
@@ -147,7 +178,7 @@ fn probe(
     (kind, device): (Kind, Device),
     out: &mut dyn Write,
 ) -> Result<TierEnd, EngineError> {
-    let _ways = runtime::enter_ways(device, tier, AttentionChoice::Auto);
+    let _ways = runtime::enter_ways(device, tier, Choices::default());
     let trials = || {
         layers.iter().map(|layer| {
             // On the CPU nobody waits for a verdict; it only has to be right.
@@ -171,14 +202,11 @@ fn probe(
         let ready = trial.layer(tier);
         let mut least = f64::INFINITY;
         for _ in 0..RUNS {
-            let started = Instant::now();
-            drop(ready());
-            if !runtime::synchronize(device) {
-                return Err(EngineError::Device {
-                    reason: "the device failed at it".to_owned(),
-                });
-            }
-            least = least.min(started.elapsed().as_secs_f64());
+            let run = || {
+                drop(ready());
+                Ok(())
+            };
+            least = least.min(timed(device, run)?);
         }
         secs += least;
     }

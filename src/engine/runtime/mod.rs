@@ -21,7 +21,10 @@ pub use memory::{
 };
 pub(crate) use team::for_each_range;
 pub use ways::{Entered, enter as enter_ways};
-pub(crate) use ways::{attention_choice, convolution_tier, distrust_fused_attention};
+pub(crate) use ways::{
+    attention_choice, chunk_frames, convolution_tier, copy_path, distrust_fused_attention,
+    matrix_layout, prefer as prefer_matrix_library,
+};
 
 /// The libtorch that this engine is built for, as `build.rs` found it.
 pub const LIBTORCH_VERSION: &str = env!("LIBTORCH_OF_ENGINE");

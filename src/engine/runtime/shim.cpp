@@ -215,4 +215,18 @@ void safelight_use_fused_attention(bool flash, bool efficient, bool cudnn) noexc
   } catch (...) {
   }
 }
+
+// The library that products of matrices prefer: 0 libtorch's own choice, 1 rocBLAS or cuBLAS, 2 hipBLASLt or cuBLASLt.
+// False where another one is taken.
+bool safelight_prefer_matrix_library(int8_t library) noexcept {
+  try {
+    auto &context = at::globalContext();
+    static const at::BlasBackend own = context.blasPreferredBackend();
+    const auto wanted = library == 1 ? at::BlasBackend::Cublas : library == 2 ? at::BlasBackend::Cublaslt : own;
+    context.setBlasPreferredBackend(wanted);
+    return library == 0 || context.blasPreferredBackend() == wanted;
+  } catch (...) {
+    return false;
+  }
+}
 }

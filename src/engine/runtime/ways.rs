@@ -1,10 +1,11 @@
-//! How a stage computes where there is a choice: its tier of convolutions and its kind of attention.
+//! How a stage computes where there is a choice: its tier of convolutions, and what differs in time alone.
 //!
 //! Both hold for the thread that runs the stage, from [`enter`] until what that gives is dropped. The switches of
 //! libtorch that go with them are the process's, and are touched on a GPU only.
 
 use std::cell::Cell;
 
+use safelight_core::memory::choices::{Choices, Chunk, CopyPath, MatrixLayout, MatrixLibrary};
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionTier};
 use tch::{Cuda, Device};
 
@@ -13,20 +14,29 @@ use super::is_rocm;
 #[expect(unsafe_code, reason = "declaration of shim.cpp")]
 unsafe extern "C" {
     fn safelight_use_fused_attention(flash: bool, efficient: bool, cudnn: bool);
+    fn safelight_prefer_matrix_library(library: i8) -> bool;
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Ways {
     /// `None`: nobody chose.
     convolution: Option<ConvolutionTier>,
-    attention: AttentionChoice,
+    choices: Choices,
 }
+
+const AS_BEFORE: Choices = Choices {
+    attention: AttentionChoice::Auto,
+    matrices: MatrixLibrary::Auto,
+    layout: MatrixLayout::Auto,
+    chunk: Chunk::Auto,
+    copies: CopyPath::Auto,
+};
 
 thread_local! {
     static WAYS: Cell<Ways> = const {
         Cell::new(Ways {
             convolution: None,
-            attention: AttentionChoice::Auto,
+            choices: AS_BEFORE,
         })
     };
 }
@@ -46,15 +56,33 @@ pub(crate) fn convolution_tier() -> ConvolutionTier {
 
 /// How attention is computed on this thread.
 pub(crate) fn attention_choice() -> AttentionChoice {
-    WAYS.get().attention
+    WAYS.get().choices.attention
+}
+
+/// How the matrices of linear layers that this thread loads lie on a GPU.
+pub(crate) fn matrix_layout() -> MatrixLayout {
+    WAYS.get().choices.layout
+}
+
+/// Latent frames that decoders of clips which this thread builds take at a time.
+pub(crate) fn chunk_frames() -> i64 {
+    i64::from(WAYS.get().choices.chunk.frames())
+}
+
+/// How the weights that this thread asks for come to a GPU.
+pub(crate) fn copy_path() -> CopyPath {
+    WAYS.get().choices.copies
 }
 
 /// From here on no fused attention on this thread. `false` where that is so already.
 pub(crate) fn distrust_fused_attention() -> bool {
     let ways = WAYS.get();
-    let is_new = ways.attention != AttentionChoice::Sliced;
+    let is_new = ways.choices.attention != AttentionChoice::Sliced;
     WAYS.set(Ways {
-        attention: AttentionChoice::Sliced,
+        choices: Choices {
+            attention: AttentionChoice::Sliced,
+            ..ways.choices
+        },
         ..ways
     });
     is_new
@@ -69,32 +97,39 @@ pub struct Entered {
 }
 
 /// Computes on `device` in these ways until what is given back is dropped.
-pub fn enter(device: Device, convolution: ConvolutionTier, attention: AttentionChoice) -> Entered {
+pub fn enter(device: Device, convolution: ConvolutionTier, choices: Choices) -> Entered {
     let before = WAYS.replace(Ways {
         convolution: Some(convolution),
-        attention,
+        choices: choices.plain(),
     });
-    switch(device, WAYS.get());
+    switch(device, before, WAYS.get());
     Entered { before, device }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        WAYS.set(self.before);
-        switch(self.device, self.before);
+        let now = WAYS.replace(self.before);
+        switch(self.device, now, self.before);
     }
 }
 
-fn switch(device: Device, ways: Ways) {
+fn switch(device: Device, before: Ways, ways: Ways) {
     if device == Device::Cpu {
         return;
+    }
+    let library = ways.choices.matrices;
+    if library != before.choices.matrices && !prefer(library) {
+        tracing::warn!(
+            "this libtorch does not multiply matrices by {}",
+            library.label()
+        );
     }
     Cuda::set_user_enabled_cudnn(ways.convolution != Some(ConvolutionTier::NoMiopen));
     let allows = |choice| {
         matches!(
-            ways.attention,
+            ways.choices.attention,
             AttentionChoice::Auto | AttentionChoice::Sliced
-        ) || ways.attention == choice
+        ) || ways.choices.attention == choice
     };
     #[expect(unsafe_code, reason = "a C function with three flags")]
     // SAFETY: sets flags of libtorch's global context.
@@ -107,6 +142,20 @@ fn switch(device: Device, ways: Ways) {
     }
 }
 
+/// Lets libtorch multiply matrices by a library of the process's choice; `false` where it does not.
+pub(crate) fn prefer(library: MatrixLibrary) -> bool {
+    let number = match library {
+        MatrixLibrary::Auto => 0,
+        MatrixLibrary::Classic => 1,
+        MatrixLibrary::Lt => 2,
+    };
+    #[expect(unsafe_code, reason = "a C function with a number")]
+    // SAFETY: sets a value of libtorch's global context, or refuses to.
+    unsafe {
+        safelight_prefer_matrix_library(number)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,7 +164,13 @@ mod tests {
     fn ways_hold_for_a_stage_and_its_thread_and_end_with_it() {
         assert_eq!(convolution_tier(), ConvolutionTier::Direct);
         {
-            let _ways = enter(Device::Cpu, ConvolutionTier::Frames, AttentionChoice::Flash);
+            let choices = Choices {
+                attention: AttentionChoice::Flash,
+                chunk: Chunk::Four,
+                ..Choices::default()
+            };
+            let _ways = enter(Device::Cpu, ConvolutionTier::Frames, choices);
+            assert_eq!(chunk_frames(), 4);
             assert_eq!(convolution_tier(), ConvolutionTier::Frames);
             assert_eq!(attention_choice(), AttentionChoice::Flash);
             let elsewhere =
@@ -126,5 +181,7 @@ mod tests {
         }
         assert_eq!(convolution_tier(), ConvolutionTier::Direct);
         assert_eq!(attention_choice(), AttentionChoice::Auto);
+        assert_eq!(chunk_frames(), 1);
+        assert_eq!(AS_BEFORE, Choices::default());
     }
 }

@@ -72,7 +72,7 @@ pub fn run(context: &StageContext<'_>) -> Result<(), EngineError> {
     if !runtime::limit(context.device, cap) && cap.is_some() {
         tracing::warn!("nothing holds the allocator to the cap: the plan alone keeps to it");
     }
-    let _ways = enter_ways(context.device, memory.convolution, memory.attention);
+    let _ways = enter_ways(context.device, memory.convolution, memory.choices);
     if !context.keeps_loaded() {
         forget_all();
     }

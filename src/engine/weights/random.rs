@@ -1,7 +1,8 @@
 //! Tensors of random numbers in the place of a file's: a full-size network to measure, without its files.
 //!
 //! Times and memory do not depend on the numbers, as long as they stay finite: normal with a deviation of 0.02, and
-//! around 1 where a norm scales. Made in place on the device, the same in every run.
+//! around 1 where a norm scales. Made in place on the device, the same in every run; where devices are compared, made on
+//! the CPU.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -93,7 +94,9 @@ impl RandomTensors {
         } else {
             // The generator that all threads share would give other numbers in every run of the tests.
             let drawn = Generator::new(seed_of(key)).normal(shape)?;
-            (drawn * DEVIATION + mean).f_to_kind(kind)?
+            (drawn * DEVIATION + mean)
+                .f_to_device(device)?
+                .f_to_kind(kind)?
         };
         let bytes = tensor.numel() * kind.elt_size_in_bytes();
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);

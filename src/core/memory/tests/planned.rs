@@ -5,6 +5,7 @@
 mod framepack;
 mod measured;
 mod shared;
+mod sizes;
 mod z_image;
 
 use std::path::Path;

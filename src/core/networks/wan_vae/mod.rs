@@ -94,7 +94,7 @@ impl AutoencoderConfig for WanVaeConfig {
 
 impl WanVaeConfig {
     /// The published autoencoder for latents of so many channels: that of Wan 2.2 for 48, else that of Wan 2.1.
-    pub(crate) fn published(channels: i64) -> Self {
+    pub fn published(channels: i64) -> Self {
         if channels != 48 {
             return Self::default();
         }

@@ -5,6 +5,7 @@ use std::io;
 use crate::error::EngineError;
 use crate::nn::{attention, attention_is_sliced, libtorch_backend};
 use crate::runtime::enter_ways;
+use safelight_core::memory::choices::Choices;
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionTier};
 use tch::{Kind, Tensor};
 
@@ -57,6 +58,13 @@ pub(super) fn measure(setting: &Setting<'_>, report: &mut Report<'_>) -> io::Res
     Ok(())
 }
 
+fn with_attention(attention: AttentionChoice) -> Choices {
+    Choices {
+        attention,
+        ..Choices::default()
+    }
+}
+
 fn one(setting: &Setting<'_>, case: &Case, choice: AttentionChoice) -> Result<Found, EngineError> {
     let parts = if setting.arguments.small { 16 } else { 1 };
     let random = |len: i64| {
@@ -69,13 +77,14 @@ fn one(setting: &Setting<'_>, case: &Case, choice: AttentionChoice) -> Result<Fo
         let _ways = enter_ways(
             setting.device,
             ConvolutionTier::Direct,
-            AttentionChoice::Sliced,
+            with_attention(AttentionChoice::Sliced),
         );
         let rows = COMPARED_ROWS.min(q.size()[2]);
         let [q, k, v] = [&q.narrow(2, 0, rows), &k, &v].map(|xs| xs.to_kind(Kind::Float));
         attention(&q, &k, &v, None, None).to_kind(Kind::Double)
     };
-    let _ways = enter_ways(setting.device, ConvolutionTier::Direct, choice);
+    let choices = with_attention(choice);
+    let _ways = enter_ways(setting.device, ConvolutionTier::Direct, choices);
     let kernel = if attention_is_sliced(&q, &k, &v, None, None) {
         "sliced"
     } else {

@@ -5,7 +5,8 @@ use std::io;
 use crate::error::EngineError;
 use crate::runtime::enter_ways;
 use crate::vae::{TRIAL_LAYERS, Trial, TrialLayer};
-use safelight_core::memory::tiers::{AttentionChoice, ConvolutionTier};
+use safelight_core::memory::choices::Choices;
+use safelight_core::memory::tiers::ConvolutionTier;
 
 use super::{Found, Report, Setting};
 use crate::bench::measure::timed;
@@ -31,7 +32,7 @@ fn one(
     layer: TrialLayer,
     tier: ConvolutionTier,
 ) -> Result<Found, EngineError> {
-    let _ways = enter_ways(setting.device, tier, AttentionChoice::Auto);
+    let _ways = enter_ways(setting.device, tier, Choices::default());
     let layer = if setting.arguments.small {
         layer.small()
     } else {

@@ -1,5 +1,6 @@
 //! Slices against libtorch's own attention, and when which of them runs.
 
+use safelight_core::memory::choices::Choices;
 use safelight_core::memory::tiers::{AttentionChoice, ConvolutionTier};
 use tch::{Device, Kind, Tensor};
 
@@ -325,7 +326,10 @@ fn what_is_chosen_to_be_sliced_is_sliced() {
     let _ways = enter_ways(
         Device::Cpu,
         ConvolutionTier::Direct,
-        AttentionChoice::Sliced,
+        Choices {
+            attention: AttentionChoice::Sliced,
+            ..Choices::default()
+        },
     );
     let found = attention(&xs, &xs, &xs, None, None);
     let call = Call {

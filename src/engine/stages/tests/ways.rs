@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crossbeam_channel::bounded;
 use safelight_core::job::{CancelToken, JobId, Stage};
 use safelight_core::memory::StageMemory;
+use safelight_core::memory::choices::Choices;
 use safelight_core::memory::tiers::AttentionChoice;
 use safelight_core::model::ModelFiles;
 use safelight_core::protocol::StageOrder;
@@ -33,7 +34,10 @@ fn latents(attention: AttentionChoice) -> Tensor {
             request: serde_json::from_value(request.clone()).unwrap(),
             section: 0,
             memory: StageMemory {
-                attention,
+                choices: Choices {
+                    attention,
+                    ..Choices::default()
+                },
                 ..StageMemory::default()
             },
             capture: false,

@@ -1,4 +1,4 @@
-//! Latents to pixels, one latent frame at a time, each chunk of frames handed out as soon as it exists.
+//! Latents to pixels, one latent frame or a few at a time, each chunk of frames handed out as soon as it exists.
 //!
 //! Does not undo the normalisation of the latents, and keeps no frame that it handed out.
 
@@ -7,6 +7,7 @@ use tch::{Kind, Tensor};
 
 use super::blocks::{Head, Middle, Pass, ResidualBlock};
 use super::resample::{Upsample, unpatchify};
+use crate::runtime::chunk_frames;
 use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
 use crate::vae::keys;
 use crate::vae::tiles::{Grid, Mosaic, Tile, Tiling, on_cpu};
@@ -23,6 +24,8 @@ pub struct WanVaeDecoder {
     patch_size: i64,
     /// Pixels along an edge of one latent.
     spatial_factor: i64,
+    /// Latent frames of every chunk but the first, which is one.
+    chunk: i64,
     kind: Kind,
 }
 
@@ -39,6 +42,12 @@ impl WanVaeDecoder {
         form: ConvForm,
     ) -> Result<Self, WeightsError> {
         let form = form.or_fastest(weights);
+        // Planes are made for the frames of one latent frame.
+        let chunk = if form == ConvForm::Planes {
+            1
+        } else {
+            chunk_frames()
+        };
         let root = keys::wan(weights, cfg);
         let w = &root / "decoder";
         let levels = cfg.decoder_levels();
@@ -46,18 +55,21 @@ impl WanVaeDecoder {
         let first = levels.first().map_or(dim, |level| level.input);
         let last = levels.last().map_or(dim, |level| level.output);
         let feed = |frames| Feed { form, frames };
-        let frames = feed(cfg.temporal_factor());
-        let upsamples = levels
-            .into_iter()
-            .map(|level| UpLevel::new(&root, level, form));
+        let frames = feed(cfg.temporal_factor() * chunk);
+        let latents = feed(chunk);
+        let upsamples = levels.into_iter().map(|level| {
+            let frames = level.frames * chunk;
+            UpLevel::new(&root, level, feed(frames))
+        });
         Ok(Self {
-            entrance: CausalConv3d::new(&(&root / "conv2"), [cfg.z_dim; 2], [1, 1, 1], feed(1))?,
-            conv1: CausalConv3d::new(&(&w / "conv1"), [cfg.z_dim, first], [3, 3, 3], feed(1))?,
-            middle: Middle::new(&(&w / "middle"), first, feed(1))?,
+            entrance: CausalConv3d::new(&(&root / "conv2"), [cfg.z_dim; 2], [1, 1, 1], latents)?,
+            conv1: CausalConv3d::new(&(&w / "conv1"), [cfg.z_dim, first], [3, 3, 3], latents)?,
+            middle: Middle::new(&(&w / "middle"), first, latents)?,
             upsamples: upsamples.collect::<Result<_, _>>()?,
             head: Head::new(&(&w / "head"), [last, cfg.pixel_channels()], frames)?,
             patch_size: cfg.patch(),
             spatial_factor: cfg.spatial_factor(),
+            chunk,
             kind: weights.kind(),
         })
     }
@@ -66,8 +78,9 @@ impl WanVaeDecoder {
         keys::unexpected_of_wan(weights, VaeHalf::Decoder)
     }
 
-    /// `latents`: `(1, C, f, h, w)`, not normalised. Gives `frames` one chunk a latent frame, `(1, 3, n, H, W)` in
-    /// -1..1, in the kind of the weights: first one frame, then as many as the temporal factor. `None` when cancelled.
+    /// `latents`: `(1, C, f, h, w)`, not normalised. Gives `frames` the clip in chunks, `(1, 3, n, H, W)` in -1..1, in the
+    /// kind of the weights: first one frame, then as many as the temporal factor times the latent frames that are
+    /// decoded at a time, at the end fewer. `None` when cancelled.
     ///
     /// `tiling`: in overlapping tiles, for less memory on the device, where the frames all come at the end, in order and
     /// in the same chunks. A clip that fits into one tile is decoded whole.
@@ -94,9 +107,9 @@ impl WanVaeDecoder {
             if let Some((grid, tiling)) = grid {
                 return self.decode_tiles(latents, grid, tiling, pass, frames);
             }
-            for i in 0..size[2] {
-                pass.cache.begin(i as usize);
-                let chunk = self.decode_chunk(&latents.narrow(2, i, 1), &mut pass)?;
+            for (i, (start, len)) in self.chunks_of(size[2]).enumerate() {
+                pass.cache.begin(i);
+                let chunk = self.decode_chunk(&latents.narrow(2, start, len), &mut pass)?;
                 frames(self.pixels(&chunk));
             }
             Some(())
@@ -119,11 +132,11 @@ impl WanVaeDecoder {
         let mut mosaic = Mosaic::new(grid, self.spatial_factor / self.patch_size);
         for tile in grid.tiles() {
             pass.forget();
-            for i in 0..latents.size()[2] {
-                pass.cache.begin(i as usize);
-                let part = self.cut(&uncut, &tile, i, &mut pass)?;
+            for (i, chunk) in self.chunks_of(latents.size()[2]).enumerate() {
+                pass.cache.begin(i);
+                let part = self.cut(&uncut, &tile, (i, chunk), &mut pass)?;
                 let chunk = self.tiled_part(&part, &mut pass)?;
-                if let Some(whole) = mosaic.put(&tile, i as usize, &chunk) {
+                if let Some(whole) = mosaic.put(&tile, i, &chunk) {
                     frames(self.pixels(&whole));
                 }
             }
@@ -131,27 +144,42 @@ impl WanVaeDecoder {
         Some(())
     }
 
-    /// What `tiled_part` takes of latent frame `i` for a tile.
-    fn cut(&self, uncut: &Uncut<'_>, tile: &Tile, i: i64, pass: &mut Pass<'_>) -> Option<Tensor> {
+    /// The first latent frame of each chunk of `latents`, and how many there are in it.
+    fn chunks_of(&self, latents: i64) -> impl Iterator<Item = (i64, i64)> + use<> {
+        let chunk = self.chunk;
+        let later = (1..latents).step_by(chunk as usize);
+        let later = later.map(move |start| (start, chunk.min(latents - start)));
+        (latents > 0).then_some((0, 1)).into_iter().chain(later)
+    }
+
+    /// What `tiled_part` takes of chunk number `i` for a tile; `start`, `len`: its latent frames.
+    fn cut(
+        &self,
+        uncut: &Uncut<'_>,
+        tile: &Tile,
+        (i, (start, len)): (usize, (i64, i64)),
+        pass: &mut Pass<'_>,
+    ) -> Option<Tensor> {
         match uncut {
             Uncut::Wholes(wholes) => {
-                let part = tile.cut(&wholes[i as usize], 1, self.whole_cell());
+                let part = tile.cut(&wholes[i], 1, self.whole_cell());
                 Some(part.to_device(self.entrance.device()).contiguous())
             }
             Uncut::Latents(latents) => {
-                let part = tile.cut(&latents.narrow(2, i, 1), 3, 1);
+                let part = tile.cut(&latents.narrow(2, start, len), 3, 1);
                 self.whole_part(&part, pass)
             }
         }
     }
 
-    /// What the part of the network that takes whole frames makes of each latent frame, kept outside of the device:
+    /// What the part of the network that takes whole frames makes of each chunk, kept outside of the device:
     /// for 832 × 480 in halves 19 MB, where the pixels of the same frames are 10 MB.
     fn wholes(&self, latents: &Tensor, pass: &mut Pass<'_>) -> Option<Vec<Tensor>> {
-        (0..latents.size()[2])
-            .map(|i| {
-                pass.cache.begin(i as usize);
-                let whole = self.whole_part(&latents.narrow(2, i, 1), pass)?;
+        self.chunks_of(latents.size()[2])
+            .enumerate()
+            .map(|(i, (start, len))| {
+                pass.cache.begin(i);
+                let whole = self.whole_part(&latents.narrow(2, start, len), pass)?;
                 Some(on_cpu(&whole))
             })
             .collect()
@@ -162,9 +190,9 @@ impl WanVaeDecoder {
         unpatchify(xs, self.patch_size).clamp_(-1.0, 1.0)
     }
 
-    /// `latent`: `(1, C, 1, h, w)` → `(n, H/p, W/p, 3 · p · p)`, not yet clamped
-    fn decode_chunk(&self, latent: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
-        let xs = self.whole_part(latent, pass)?;
+    /// `latents`: `(1, C, f, h, w)` → `(n, H/p, W/p, 3 · p · p)`, not yet clamped
+    fn decode_chunk(&self, latents: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+        let xs = self.whole_part(latents, pass)?;
         self.tiled_part(&xs, pass)
     }
 
@@ -178,11 +206,11 @@ impl WanVaeDecoder {
         1 << self.whole_levels()
     }
 
-    /// The network up to those levels. `latent`: `(1, C, 1, h, w)` → `(t, 2h, 2w, C)`
-    fn whole_part(&self, latent: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    /// The network up to those levels. `latents`: `(1, C, f, h, w)` → `(t, 2h, 2w, C)`
+    fn whole_part(&self, latents: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
         pass.go_on()?;
-        let xs = latent.to_device(self.entrance.device()).to_kind(self.kind);
-        // 1 c 1 h w -> 1 h w c
+        let xs = latents.to_device(self.entrance.device()).to_kind(self.kind);
+        // 1 c f h w -> f h w c
         let xs = xs.squeeze_dim(0).permute([1, 2, 3, 0]).contiguous();
         let xs = self.entrance.convolve(&xs, 1);
         let xs = self.conv1.forward(&xs, pass.cache.slot());
@@ -207,7 +235,7 @@ impl WanVaeDecoder {
 enum Uncut<'a> {
     /// `(1, C, f, h, w)`
     Latents(&'a Tensor),
-    /// For each latent frame what `whole_part` gives.
+    /// For each chunk what `whole_part` gives.
     Wholes(Vec<Tensor>),
 }
 
@@ -218,11 +246,7 @@ struct UpLevel {
 }
 
 impl UpLevel {
-    fn new(root: &Weights, level: WanVaeLevel, form: ConvForm) -> Result<Self, WeightsError> {
-        let feed = Feed {
-            form,
-            frames: level.frames,
-        };
+    fn new(root: &Weights, level: WanVaeLevel, feed: Feed) -> Result<Self, WeightsError> {
         let blocks = (0..level.num_blocks).map(|i| {
             let input = if i == 0 { level.input } else { level.output };
             ResidualBlock::new(&(root / level.block(i)), [input, level.output], feed)

@@ -6,11 +6,15 @@ mod tiles;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
+use safelight_core::memory::choices::{Choices, Chunk};
+use safelight_core::memory::tiers::ConvolutionTier;
 use safelight_core::networks::{NetworkConfig as _, WanVaeConfig};
 use tch::{Device, Kind, Tensor};
 
 use super::{WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
 use crate::closeness::distance;
+use crate::runtime::enter_ways;
+use crate::sampling::noise;
 use crate::vae::{ConvForm, Posterior, TileScheme, Tiling};
 use crate::weights::Weights;
 
@@ -99,6 +103,47 @@ fn decoding_matches_diffusers_in_every_form() {
             off < DECODER_LIMIT,
             "{name}, {form:?}: pixels are off by {off}"
         );
+    }
+}
+
+/// With so many latent frames at a time.
+fn decoder_by(chunk: Chunk, name: &str, form: ConvForm) -> WanVaeDecoder {
+    let choices = Choices {
+        chunk,
+        ..Choices::default()
+    };
+    let _ways = enter_ways(Device::Cpu, ConvolutionTier::Direct, choices);
+    WanVaeDecoder::with_form(&config(name), &weights(name), form).unwrap()
+}
+
+#[test]
+fn several_latent_frames_at_a_time_give_the_frames_that_one_at_a_time_gives() {
+    let tilings = [None, Some(Tiling::of_size(32))];
+    for (name, form) in NAMES.iter().flat_map(|name| FORMS.map(|form| (name, form))) {
+        let size = recorded(name, "decode.input").size();
+        let latents = noise(&[1, size[1], 7, 4, 6], 1).unwrap();
+        for tiling in tilings {
+            let of = |chunk: Chunk| {
+                let mut chunks = Vec::new();
+                decoder_by(chunk, name, form)
+                    .decode(&latents, tiling, &|| false, &mut |chunk| chunks.push(chunk))
+                    .unwrap();
+                chunks
+            };
+            let expected = of(Chunk::One);
+            for (chunk, num_chunks) in [(Chunk::Two, 4), (Chunk::Four, 3), (Chunk::Eight, 2)] {
+                let found = of(chunk);
+                // Planes are made for one alone.
+                let num_chunks = if form == ConvForm::Planes {
+                    7
+                } else {
+                    num_chunks
+                };
+                assert_eq!(found.len(), num_chunks, "{name}, {form:?}, {chunk:?}");
+                let off = distance(&Tensor::cat(&found, 2), &Tensor::cat(&expected, 2));
+                assert!(off < 1e-5, "{name}, {form:?}, {chunk:?}: off by {off}");
+            }
+        }
     }
 }
 
