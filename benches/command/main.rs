@@ -57,6 +57,8 @@ enum Subject {
     Attention(WaysArgs),
     /// Whether Safelight's own kernels work on the device, and what they gain, as JSON
     Kernels(KernelsArgs),
+    /// What the allocator that runtime.allocator chooses loses to fragments under a memory cap, as JSON
+    Fragments(FragmentsArgs),
     /// What watching memory, temperature and power beside a job costs
     Telemetry(TelemetryArgs),
     Soak(SoakArgs),
@@ -172,6 +174,28 @@ struct KernelsArgs {
     device: Option<DeviceChoice>,
 }
 
+#[derive(Args, Debug)]
+struct FragmentsArgs {
+    /// What the allocator may hold
+    #[arg(long, value_name = "GIB")]
+    cap: String,
+    /// What weights leave free of it
+    #[arg(long, value_name = "GIB")]
+    preserved: String,
+    /// Pictures of random sizes
+    #[arg(long, value_name = "N")]
+    rounds: Option<String>,
+    /// Give back what is unused behind each picture, as between the stages of a job
+    #[arg(long)]
+    flush: bool,
+    /// A hundredth of the sizes, for machines without a GPU
+    #[arg(long)]
+    small: bool,
+    /// auto, cpu or cuda:N
+    #[arg(long)]
+    device: Option<DeviceChoice>,
+}
+
 /// What is asked of `safelight-bench-engine`.
 struct Request {
     /// The engine's subject, behind `bench` where every engine has it.
@@ -204,6 +228,7 @@ fn main() -> ExitCode {
         Subject::Conv(args) => args.request("conv"),
         Subject::Attention(args) => args.request("attention"),
         Subject::Kernels(args) => args.request(),
+        Subject::Fragments(args) => args.request(),
         Subject::Telemetry(args) => return telemetry::run(args, &surroundings),
         Subject::Soak(args) => {
             let soaked = soak::run(args, &surroundings);
@@ -317,6 +342,23 @@ impl KernelsArgs {
             subject: vec!["kernels"],
             device: self.device,
             options: Vec::new(),
+            names: Vec::new(),
+            is_json: false,
+            table: table::PLAIN,
+        }
+    }
+}
+
+impl FragmentsArgs {
+    fn request(&self) -> Request {
+        let needed = ["--cap", &self.cap, "--preserved", &self.preserved].map(str::to_owned);
+        let flush = self.flush.then(|| "--flush".to_owned());
+        let values = given([("--rounds", &self.rounds)]);
+        let options = needed.into_iter().chain(values).chain(flush);
+        Request {
+            subject: "fragments",
+            device: self.device,
+            options: options.chain(small(self.small)).collect(),
             names: Vec::new(),
             is_json: false,
             table: table::PLAIN,

@@ -1,9 +1,10 @@
 //! `safelight-bench-engine`: what developers measure with tensors. `safelight-bench` starts it with libtorch on its
 //! library path, since a program that links libtorch cannot find it by itself.
 //!
-//! Measures step caches and kernels, and what the engine's own bench measures; one JSON object a line. With any other
-//! arguments it is the engine itself, with faults to inject: a soak's worker starts it so.
+//! Measures step caches, kernels and fragments of memory, and what the engine's own bench measures; one JSON object a line.
+//! With any other arguments it is the engine itself, with faults to inject: a soak's worker starts it so.
 
+mod fragments;
 mod kernels;
 mod step_cache;
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
             let arguments = StepCacheArguments::parse(arguments.skip(1))?;
             step_cache::run(&arguments, out)
         }),
+        "fragments" => answer(|out| fragments::run(arguments.skip(1), out)),
         "kernels" => answer(|out| kernels::run(arguments.skip(1), out)),
         _ => process::main(),
     }

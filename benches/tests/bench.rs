@@ -233,3 +233,24 @@ fn a_soak_runs_every_kind_of_job_in_one_engine_and_memory_comes_back() {
         "{found}"
     );
 }
+
+#[test]
+fn fragments_are_counted_beside_weights_that_stay() {
+    let args = "--cap 0.05 --preserved 0.04 --rounds 3 --small --device cpu --flush";
+    let args: Vec<&str> = args.split(' ').collect();
+    let output = bench("fragments", &args);
+    let line = &lines(&output)[0];
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        (line["rounds"].as_u64(), line["lost"].as_u64()),
+        (Some(3), Some(0))
+    );
+    assert_eq!(line["weights"], 7, "of 1.4 MiB each in 10 MiB: {line}");
+    let number = |name: &str| line[name].as_f64().unwrap();
+    assert!(
+        number("peak_gib") > 0.009 && number("left_gib") < number("cap_gib"),
+        "{line}"
+    );
+    let refused = bench("fragments", &["--cap", "x", "--preserved", "1"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}

@@ -113,7 +113,7 @@ fn size(text: &str) -> Result<i64, String> {
 }
 
 /// A number of GiB, in bytes.
-fn gib(text: &str) -> Result<u64, String> {
+pub fn gib(text: &str) -> Result<u64, String> {
     match text.parse::<f64>() {
         Ok(gib) if (0.0..=1024.0).contains(&gib) => Ok((gib * f64::from(1 << 30)) as u64),
         _ => Err(format!("expected 0 to 1024 GiB, found {text:?}")),

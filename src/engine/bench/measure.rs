@@ -81,7 +81,7 @@ pub fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-pub(super) fn gib(bytes: u64) -> f64 {
+pub fn gib(bytes: u64) -> f64 {
     rounded(bytes as f64 / (1_u64 << 30) as f64)
 }
 
