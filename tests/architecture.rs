@@ -4,6 +4,8 @@
 
 #[path = "architecture/imports.rs"]
 mod imports;
+#[path = "architecture/kernels.rs"]
+mod kernels;
 #[path = "architecture/pages.rs"]
 mod pages;
 #[path = "architecture/source.rs"]
@@ -390,11 +392,8 @@ fn the_readme_and_the_checks_give_the_same_test_command() {
 }
 
 fn longest(path: &str) -> usize {
-    let is_network = path.starts_with("src/engine/")
-        && NETWORKS
-            .iter()
-            .any(|name| path.ends_with(&format!("/{name}")));
-    if is_network {
+    let is_named = |name: &&str| path.ends_with(&format!("/{name}"));
+    if path.starts_with("src/engine/") && NETWORKS.iter().any(is_named) {
         MAX_LINES_NETWORK
     } else {
         MAX_LINES

@@ -1,5 +1,6 @@
 //! The command line of `cargo xtask`, parsed by hand: it is small, and a parser would be the only dependency.
 
+use crate::amd::AmdOptions;
 use crate::checks::PartName;
 use crate::failure::{Failure, Result};
 
@@ -14,6 +15,8 @@ cargo xtask test [--only PART]     prepare and pass everything: format, dependen
 cargo xtask bench …                prepare, build a release of what measures and run it, e.g. bench flux --json
 cargo xtask stress …               prepare, build and kill Safelight at random moments, e.g. stress --minutes 5
 cargo xtask fuzz …                 damage files and have every reader read them; cargo xtask fuzz help says more
+cargo xtask amd [--tinygrad DIR]   compile our kernels for AMD's GPUs with HIPRTC, which it fetches; with a copy of
+                                   tinygrad's repository also run them in its emulator; --plant tries the tool itself
 cargo xtask package [--developer]  pack a release with libtorch into target/package: an archive with its installer,
                                    a .deb and an .rpm; with --developer also what measures, with --without-h264
                                    what neither writes nor reads MP4, into target/package-without-h264
@@ -37,6 +40,7 @@ pub enum Request {
     Bench(Vec<String>),
     Stress(Vec<String>),
     Fuzz(Vec<String>),
+    Amd(AmdOptions),
     Package(PackageOptions),
 }
 
@@ -68,6 +72,9 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Request> {
     };
     if let Some(request) = measures {
         return Ok(request(args.collect()));
+    }
+    if command == "amd" {
+        return AmdOptions::parse(args).map(Request::Amd);
     }
     let (options, rest) = split_at_dashes(args);
     if !rest.is_empty() && command != "run" {

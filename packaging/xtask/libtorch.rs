@@ -49,10 +49,7 @@ impl Libtorch {
     pub fn locate(workspace: &Workspace, version: &Version) -> Result<Self> {
         let lock_path = workspace.tool().join(version.lock);
         let lock = fs::read_to_string(&lock_path).doing(|| lock_path.display().to_string())?;
-        let cache = cache_folder(|name| std::env::var_os(name)).ok_or_else(|| {
-            Failure::new("There is no home folder to keep libtorch in: set SAFELIGHT_CACHE")
-        })?;
-        let cache = std::path::absolute(&cache).doing(|| cache.display().to_string())?;
+        let cache = cache_folder_of_the_user()?;
         Ok(Self {
             folder: cache.join(version.folder),
             cache,
@@ -149,6 +146,14 @@ impl Libtorch {
         }
         made.doing(|| format!("The link {} cannot be made", link.display()))
     }
+}
+
+/// Where libtorch and other tools are kept.
+pub fn cache_folder_of_the_user() -> Result<PathBuf> {
+    let cache = cache_folder(|name| std::env::var_os(name)).ok_or_else(|| {
+        Failure::new("There is no home folder to keep tools in: set SAFELIGHT_CACHE")
+    })?;
+    std::path::absolute(&cache).doing(|| cache.display().to_string())
 }
 
 /// `SAFELIGHT_CACHE`, else the user's cache folder. An empty variable counts as none, and so does a relative

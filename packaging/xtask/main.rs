@@ -9,6 +9,7 @@
     reason = "talking to a terminal is what this tool is for"
 )]
 
+mod amd;
 mod arguments;
 mod cargo;
 mod checks;
@@ -108,6 +109,7 @@ fn obey(request: Request) -> Result<ExitCode> {
             set_up(&workspace, Goal::Tests)?;
             return Err(cargo::build_and_stress(&workspace, &args));
         }
+        Request::Amd(options) => amd::run(&Workspace::find()?, &options)?,
         Request::Package(options) => {
             let workspace = Workspace::find()?;
             let libtorch = set_up(&workspace, Goal::Package)?;
