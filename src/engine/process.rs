@@ -1,6 +1,7 @@
 //! The engine's process: frames in over standard input, frames out over standard output. With `probe` as its first
 //! argument it tries what may hang, with `probe-choices` it measures ways of computing, with `probe-speed` the device,
-//! with `try` it tries whether that computes right, with `bench` it measures networks, loading and single layers.
+//! with `try` it tries whether that computes right, with `bench` it measures networks, loading and single layers, and
+//! with `compile-kernels` it compiles where AMD's compiler may end it.
 //!
 //! Only plumbing: what is done with a message is in `serve.rs`. The end of standard input ends the process, so it never
 //! outlives the app, whatever its stage or its device's driver does.
@@ -19,7 +20,7 @@ use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use tracing_subscriber::EnvFilter;
 
 use crate::bench;
-use crate::kernels;
+use crate::kernels::{self, apart};
 use crate::probe::choices::{self, ChoiceArguments};
 use crate::probe::{self, ProbeArguments};
 use crate::runtime::RuntimeError;
@@ -66,6 +67,7 @@ pub fn main() -> ExitCode {
             answer(|out| speed::run(device_of(arguments.skip(1))?, out).map(|()| true))
         }
         Some("bench") => answer(|out| bench::run(arguments.skip(1), out)),
+        Some(apart::COMMAND) => answer(|out| apart::run(arguments.skip(1), out)),
         Some("try") => answer(|out| trial::run(device_of(arguments.skip(1))?, out)),
         _ => serve_the_app(arguments),
     }

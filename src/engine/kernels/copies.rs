@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 use libloading::os::unix::Library;
 
 use super::KernelError;
-use super::driver::{Handle, current_stream, device_index, succeeded};
+use super::compiler::succeeded;
+use super::driver::{Handle, current_stream, device_index};
 use super::vendor::{
     CUDA, Context, Finder, GetForInt, GetInt, HIP, PushContext, RetainContext, SetInt, libraries,
 };

@@ -1,18 +1,18 @@
 //! The vendor's compiler and driver, found at run time: NVRTC and the CUDA driver, or HIPRTC and HIP.
 //!
-//! Unsafe are this file, `vendor.rs`, which finds what it calls, and the launches in `ops.rs`. Knows no tensors and no kernel's meaning.
+//! Unsafe are this file, `compiler.rs`, `vendor.rs`, which finds what they call, and the launches in `ops.rs`. Knows no tensors and no kernel's meaning.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
 use libloading::os::unix::Library;
 
-use super::KernelError;
+use super::compiler::{Compiler, succeeded};
 use super::vendor::{
-    Attribute, CUDA, CompileProgram, Context, CreateProgram, DestroyProgram, FindFunction, Finder,
-    GetForInt, GetInt, HIP, Launch, LoadModule, ProgramBytes, ProgramSize, Properties, PushContext,
-    RetainContext, SetInt, Version, libraries,
+    Attribute, CUDA, Context, FindFunction, Finder, GetForInt, GetInt, HIP, Launch, LoadModule,
+    Properties, PushContext, RetainContext, SetInt, libraries,
 };
+use super::{KernelError, apart};
 use crate::runtime::libtorch_folder;
 
 type Result<T> = std::result::Result<T, KernelError>;
@@ -37,14 +37,7 @@ enum Devices {
 
 /// The functions of the vendor whose half of libtorch is loaded.
 pub(super) struct Driver {
-    version: Version,
-    create: CreateProgram,
-    compile: CompileProgram,
-    log_size: ProgramSize,
-    log: ProgramBytes,
-    code_size: ProgramSize,
-    code: ProgramBytes,
-    destroy: DestroyProgram,
+    compiler: Compiler,
     load_module: LoadModule,
     find_function: FindFunction,
     launch: Launch,
@@ -110,14 +103,7 @@ impl Driver {
             }
         };
         Ok(Self {
-            version: find.function(names.version)?,
-            create: find.function(names.create)?,
-            compile: find.function(names.compile)?,
-            log_size: find.function(names.log_size)?,
-            log: find.function(names.log)?,
-            code_size: find.function(names.code_size)?,
-            code: find.function(names.code)?,
-            destroy: find.function(names.destroy)?,
+            compiler: Compiler::find(&find, &names)?,
             load_module: find.function(names.load_module)?,
             find_function: find.function(names.find_function)?,
             launch: find.function(names.launch)?,
@@ -128,11 +114,7 @@ impl Driver {
 
     /// The compiler with its version: what a binary depends on beside source and device.
     pub(super) fn compiler(&self) -> Result<String> {
-        let (mut major, mut minor) = (0, 0);
-        #[expect(unsafe_code, reason = "calls into the compiler")]
-        // SAFETY: the function fills two integers.
-        let code = unsafe { (self.version)(&raw mut major, &raw mut minor) };
-        succeeded("the compiler's version", code)?;
+        let (major, minor) = self.compiler.version()?;
         match &self.devices {
             Devices::Cuda { .. } => Ok(format!("NVRTC {major}.{minor}")),
             Devices::Hip { version, .. } => {
@@ -202,37 +184,12 @@ impl Driver {
 
     /// Compiles `source` to a binary for one device.
     pub(super) fn compile(&self, source: &CStr, options: &[String]) -> Result<Vec<u8>> {
-        let options: Vec<CString> = options
-            .iter()
-            .filter_map(|option| CString::new(option.as_str()).ok())
-            .collect();
-        let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-        let mut program = ptr::null_mut();
-        #[expect(unsafe_code, reason = "calls into the compiler")]
-        // SAFETY: all strings end with a zero and outlive the calls; the program is destroyed once, last.
-        unsafe {
-            let code = (self.create)(
-                &raw mut program,
-                source.as_ptr(),
-                c"rows.cu".as_ptr(),
-                0,
-                ptr::null(),
-                ptr::null(),
-            );
-            succeeded("creating a program", code)?;
-            let code = (self.compile)(program, options.len() as c_int, options.as_ptr());
-            let result = if code == 0 {
-                result_bytes(program, self.code_size, self.code)
-            } else {
-                let log = result_bytes(program, self.log_size, self.log);
-                let log = String::from_utf8_lossy(&log.unwrap_or_default()).into_owned();
-                Err(KernelError::Compile {
-                    log: first_lines(&log),
-                })
-            };
-            (self.destroy)(&raw mut program);
-            result
+        if let Devices::Hip { .. } = self.devices
+            && let Some(binary) = apart::compile(options)?
+        {
+            return Ok(binary);
         }
+        self.compiler.compile(source, options)
     }
 
     /// Loads a binary that [`Self::compile`] made for this device.
@@ -355,24 +312,6 @@ impl Driver {
     }
 }
 
-/// # Safety
-/// `program` is alive, and the two functions belong together.
-#[expect(unsafe_code, reason = "calls into the compiler")]
-unsafe fn result_bytes(
-    program: *mut c_void,
-    size: ProgramSize,
-    fill: ProgramBytes,
-) -> Result<Vec<u8>> {
-    let mut len = 0;
-    // SAFETY: as the caller promises; the buffer has the length that the compiler asked for.
-    unsafe {
-        succeeded("the size of a result", size(program, &raw mut len))?;
-        let mut bytes = vec![0_u8; len];
-        succeeded("reading a result", fill(program, bytes.as_mut_ptr().cast()))?;
-        Ok(bytes)
-    }
-}
-
 // See `stream.cpp`.
 #[expect(unsafe_code, reason = "tch has no streams")]
 unsafe extern "C" {
@@ -397,14 +336,6 @@ pub(super) fn device_index(index: usize) -> Result<c_int> {
     c_int::try_from(index).map_err(|_err| KernelError::NoStream)
 }
 
-pub(super) fn succeeded(call: &'static str, code: c_int) -> Result<()> {
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(KernelError::Call { call, code })
-    }
-}
-
 /// The field `gcnArchName` of HIP's device properties, wherever this release has it: behind the marketing
 /// name, which comes first and has 256 bytes.
 fn gcn_arch_name(properties: &[u8]) -> Option<String> {
@@ -413,12 +344,6 @@ fn gcn_arch_name(properties: &[u8]) -> Option<String> {
     let name = CStr::from_bytes_until_nul(&fields[start..]).ok()?;
     let name = name.to_str().ok()?;
     (name.len() < 64).then(|| name.to_owned())
-}
-
-/// The part of a compiler's log that says what is wrong.
-fn first_lines(log: &str) -> String {
-    let lines: Vec<&str> = log.trim_end_matches('\0').lines().take(4).collect();
-    lines.join(" | ")
 }
 
 #[cfg(test)]

@@ -19,6 +19,9 @@ pub enum KernelError {
     #[error("the compiler refused them: {log}")]
     Compile { log: String },
 
+    #[error("AMD's compiler ended by signal {signal}, as it does for a GPU that it does not know")]
+    CompilerEnded { signal: i32 },
+
     #[error("libtorch has no stream on this device")]
     NoStream,
 

@@ -17,7 +17,8 @@ use super::store::Stored;
 use super::{KernelError, check};
 use crate::error::EngineError;
 
-const SOURCE: &str = concat!(
+/// What the compiler gets.
+pub(super) const SOURCE: &str = concat!(
     include_str!("rows.cu"),
     include_str!("pixels.cu"),
     include_str!("expand.cu")

@@ -8,8 +8,10 @@
 //!
 //! Networks call these through [`crate::nn`], which knows weights and tables; nothing here does.
 
+pub(crate) mod apart;
 mod block_twins;
 mod check;
+mod compiler;
 mod copies;
 mod driver;
 mod error;

@@ -113,13 +113,18 @@ pub(super) fn libraries(folder: &Path, names: &Names) -> Vec<Library> {
         if path.is_absolute() && !path.exists() {
             continue;
         }
-        #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
-        // SAFETY: these are the libraries that libtorch itself loads to compile kernels.
-        let opened = unsafe { Library::open(Some(&path), RTLD_NOW) };
-        found.extend(opened.ok());
+        found.extend(open(&path));
     }
     open_nvrtc_builtins();
     found
+}
+
+/// One of the libraries that libtorch itself loads to compile kernels.
+pub(super) fn open(path: &Path) -> Option<Library> {
+    #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
+    // SAFETY: libtorch would run them too.
+    let opened = unsafe { Library::open(Some(path), RTLD_NOW) };
+    opened.ok()
 }
 
 /// AMD's compiler of the same release as the runtime that is loaded: it lies beside that, under the same version.

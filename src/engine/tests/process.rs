@@ -4,6 +4,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[expect(dead_code, reason = "other tests make a HIP of it")]
+#[path = "../../../tests/common/stubs.rs"]
+mod stubs;
+
 use std::io::BufReader;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -125,6 +129,49 @@ fn a_probe_answers_one_line_for_a_tier_and_ends() {
     assert_eq!(line.tier, ConvolutionTier::Frames);
     assert_eq!(line.shape, ShapeClass::Large);
     assert!(matches!(line.end, TierEnd::Right { .. }), "{line:?}");
+}
+
+/// Ends its process for every GPU but one, as HIPRTC 6.4.3 does for those that it does not know.
+const COMPILER_OF_ONE_GPU: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+static const char *code = "code for gfx1151";
+int hiprtcVersion(int *major, int *minor) { return *major = 9, *minor = 0; }
+int hiprtcCreateProgram(void **program, const char *source, const char *name, int count, char **h, char **n) {
+  *program = (void *)source;
+  return !strstr(source, "KERNEL activate(");
+}
+int hiprtcCompileProgram(void *program, int count, char **options) {
+  if (count == 0) return 6;
+  if (strcmp(options[0], "--offload-arch=gfx1151")) abort();
+  return 0;
+}
+int hiprtcGetProgramLogSize(void *program, size_t *size) { return *size = 12, 0; }
+int hiprtcGetProgramLog(void *program, char *log) { return memcpy(log, "no GPU named", 12), 0; }
+int hiprtcGetCodeSize(void *program, size_t *size) { return *size = strlen(code), 0; }
+int hiprtcGetCode(void *program, char *bytes) { return memcpy(bytes, code, strlen(code)), 0; }
+int hiprtcDestroyProgram(void **program) { return 0; }
+"#;
+
+#[test]
+fn a_compiler_that_does_not_know_the_gpu_ends_a_process_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libhiprtc.so.7");
+    stubs::compile(&library, COMPILER_OF_ONE_GPU, &[], false);
+    let compile = |options: &[&str]| {
+        let mut engine = Command::new(env!("CARGO_BIN_EXE_safelight-engine"));
+        engine.arg("compile-kernels").arg(&library).arg("--");
+        engine.args(options).output().unwrap()
+    };
+    let known = compile(&["--offload-arch=gfx1151", "-O3"]);
+    assert!(known.status.success(), "{known:?}");
+    assert_eq!(known.stdout, b"code for gfx1151");
+    let unknown = compile(&["--offload-arch=gfx9999", "-O3"]);
+    assert_eq!(unknown.status.signal(), Some(SIGABRT), "{unknown:?}");
+    let refused = compile(&[]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(said, "error: the compiler refused them: no GPU named\n");
 }
 
 #[test]
