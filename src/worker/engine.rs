@@ -91,8 +91,8 @@ pub(super) struct EngineSlot {
     /// How the last stage of an autoencoder convolved, and the ways that the last stage ran with.
     last_tier: Option<ConvolutionTier>,
     last_choices: Choices,
-    /// The job that was told what is wrong with its engine.
-    warned: Option<JobId>,
+    /// The job that was told last what is wrong with its engine, and what it was told.
+    warned: Option<(JobId, Vec<String>)>,
 }
 
 struct Running {
@@ -273,18 +273,23 @@ impl EngineSlot {
         Ok(watch.report)
     }
 
-    /// What is wrong with the engine that a job got, once for each: a job that a GPU should have computed is never
-    /// computed by the CPU unsaid.
+    /// What is wrong with the engine that a job got, each once: a job that a GPU should have computed is never computed
+    /// by the CPU unsaid, nor the rest of one whose GPU is lost.
     fn warnings(&mut self, job: JobId) -> Vec<String> {
-        if self.warned.replace(job) == Some(job) {
-            return Vec::new();
-        }
         let report = self.last_report.as_ref();
         let problem = report.and_then(|report| report.gpu_problem.as_ref());
         let instead = problem.map(|problem| format!("The CPU computes, which is slow: {problem}"));
         let concerns = self.launcher.concerns().into_iter();
         let concerns = concerns.map(|concern| format!("The engine may fail: {}", concern.what));
-        instead.into_iter().chain(concerns).collect()
+        let mut told = match self.warned.take() {
+            Some((id, told)) if id == job => told,
+            _ => Vec::new(),
+        };
+        let all = instead.into_iter().chain(concerns);
+        let new: Vec<String> = all.filter(|text| !told.contains(text)).collect();
+        told.extend_from_slice(&new);
+        self.warned = Some((job, told));
+        new
     }
 
     /// Starts an engine where none is there; `false` when there is none in the end, as `report` says.

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use safelight_core::families::{Family, TimeConvolutions};
-use safelight_core::job::{DeviceChoice, DtypeChoice, GenerateRequest, Stage};
+use safelight_core::job::{DeviceChoice, GenerateRequest, Stage};
 use safelight_core::memory::tiers::{
     ConvolutionChoice, ConvolutionTier, MiopenWay, ProbeLine, ShapeClass, TierEnd, TierFile,
     TierKey, TierRecord, Verdict, WARM_LINE, best,
@@ -186,17 +186,11 @@ pub(super) fn key(
 ) -> TierKey {
     let tiles = [request.vae_tile, rung.tile()];
     let edge = |pixels: u32| tiles.iter().flatten().copied().fold(pixels, u32::min);
-    // As the engine places an autoencoder on a GPU.
-    let dtype = match request.dtype {
-        DtypeChoice::Auto | DtypeChoice::Bf16 if request.family.vae_in_f16 => DtypeChoice::F16,
-        DtypeChoice::Auto => DtypeChoice::Bf16,
-        dtype => dtype,
-    };
     TierKey {
         device: report.device_name.clone(),
         driver: order.driver.clone(),
         libtorch: order.libtorch.clone(),
-        dtype: dtype.name().to_owned(),
+        dtype: request.family.vae_dtype(request.dtype).name().to_owned(),
         shape: ShapeClass::of_pixels(edge(request.width), edge(request.height)),
         convolutions: request.family.time_convolutions.convolutions(),
     }

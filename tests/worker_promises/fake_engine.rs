@@ -3,14 +3,18 @@
 //! They speak as the real one does, and compute nothing.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use safelight::worker::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords};
+use safelight::worker::link::{
+    EngineControl, EngineLauncher, EngineLink, Incoming, LastWords, ProbeOrder,
+};
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, MemorySample, Stage};
+use safelight_core::memory::tiers::MiopenWay;
 use safelight_core::memory::{Fault, Rung, StageMemory};
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd, StageOrder,
@@ -54,6 +58,12 @@ pub struct FakeLauncher {
     pub runtime: Arc<Mutex<PathBuf>>,
     /// Why the CPU computes instead of a GPU.
     pub gpu_problem: Arc<Mutex<Option<String>>>,
+    pub libtorch: Arc<Mutex<String>>,
+    /// What answers to probes of convolutions, where they are needed.
+    pub probe: Arc<Mutex<Option<PathBuf>>>,
+    /// How MIOpen works in the next engine, and how it did in each that was launched.
+    pub way: MiopenWay,
+    pub launched_ways: Arc<Mutex<Vec<MiopenWay>>>,
 }
 
 /// A frame that says which of which section it is.
@@ -94,9 +104,25 @@ impl EngineLauncher for FakeLauncher {
         Some(self.runtime.lock().unwrap().clone())
     }
 
+    fn probe(&mut self, way: MiopenWay) -> Option<ProbeOrder> {
+        let mut command = Command::new(self.probe.lock().unwrap().clone()?);
+        command.env("WAY", way.name());
+        Some(ProbeOrder {
+            command,
+            driver: "of a test".to_owned(),
+            libtorch: self.libtorch.lock().unwrap().clone(),
+            others: vec![MiopenWay::Searching],
+        })
+    }
+
+    fn set_miopen(&mut self, way: MiopenWay) -> bool {
+        std::mem::replace(&mut self.way, way) != way
+    }
+
     fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError> {
         assert_ne!(device, DeviceChoice::Cuda(99), "a launcher that panics");
         let launch = self.launches.fetch_add(1, Ordering::Relaxed);
+        self.launched_ways.lock().unwrap().push(self.way);
         let (commands, command_receiver) = bounded(4);
         let (message_sender, messages) = bounded(64);
         let killed = Arc::new(AtomicBool::new(false));
@@ -115,6 +141,7 @@ impl EngineLauncher for FakeLauncher {
             messages: message_sender,
             killed: Arc::clone(&killed),
             gpu_problem: self.gpu_problem.lock().unwrap().clone(),
+            libtorch: self.libtorch.lock().unwrap().clone(),
         };
         thread::Builder::new()
             .name("fake-engine".to_owned())
@@ -144,6 +171,7 @@ struct FakeEngine {
     messages: Sender<Incoming>,
     killed: Arc<AtomicBool>,
     gpu_problem: Option<String>,
+    libtorch: String,
 }
 
 impl FakeEngine {
@@ -151,7 +179,7 @@ impl FakeEngine {
         let report = EngineReport {
             class: None,
             protocol: PROTOCOL_VERSION,
-            libtorch: "2.11.0".to_owned(),
+            libtorch: self.libtorch.clone(),
             device: self.device,
             device_name: "fake".to_owned(),
             pci: String::new(),

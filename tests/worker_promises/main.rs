@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod convolutions;
 mod fake_engine;
 mod inputs;
 mod ladder;
@@ -27,7 +28,7 @@ use safelight_core::job::{
 };
 use safelight_core::library::Companions;
 use safelight_core::memory::choices::Choices;
-use safelight_core::memory::tiers::ConvolutionChoice;
+use safelight_core::memory::tiers::{ConvolutionChoice, MiopenWay};
 use safelight_core::memory::{MemoryChoice, StageMemory};
 use safelight_core::model::{ImageRole, ModelFiles};
 
@@ -44,6 +45,9 @@ struct Rig {
     is_out_of_memory: Arc<AtomicBool>,
     runtime: Arc<Mutex<PathBuf>>,
     gpu_problem: Arc<Mutex<Option<String>>>,
+    libtorch: Arc<Mutex<String>>,
+    probe: Arc<Mutex<Option<PathBuf>>>,
+    launched_ways: Arc<Mutex<Vec<MiopenWay>>>,
 }
 
 impl Rig {
@@ -63,6 +67,9 @@ impl Rig {
         let is_out_of_memory = Arc::<AtomicBool>::default();
         let runtime = Arc::<Mutex<PathBuf>>::default();
         let gpu_problem = Arc::default();
+        let libtorch = Arc::new(Mutex::new("2.11.0".to_owned()));
+        let probe = Arc::default();
+        let launched_ways = Arc::default();
         let launcher = FakeLauncher {
             script: Arc::new(script),
             launches: Arc::clone(&launches),
@@ -73,6 +80,10 @@ impl Rig {
             is_out_of_memory: Arc::clone(&is_out_of_memory),
             runtime: Arc::clone(&runtime),
             gpu_problem: Arc::clone(&gpu_problem),
+            libtorch: Arc::clone(&libtorch),
+            probe: Arc::clone(&probe),
+            way: MiopenWay::default(),
+            launched_ways: Arc::clone(&launched_ways),
         };
         let options = WorkerOptions {
             jobs: folder.path().join("jobs"),
@@ -106,6 +117,9 @@ impl Rig {
             is_out_of_memory,
             runtime,
             gpu_problem,
+            libtorch,
+            probe,
+            launched_ways,
         }
     }
 

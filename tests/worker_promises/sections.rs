@@ -44,7 +44,7 @@ impl Rig {
 }
 
 /// Makes a request one of a window of 2: 8 frames a section, and 5 that two share.
-fn in_sections(count: u32, order: SectionOrder) -> impl FnOnce(&mut GenerateRequest) {
+pub(crate) fn in_sections(count: u32, order: SectionOrder) -> impl FnOnce(&mut GenerateRequest) {
     move |request| {
         let sections = Sections {
             count,

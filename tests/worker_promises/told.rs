@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn warnings(updates: &[JobUpdate]) -> Vec<&str> {
+pub(crate) fn warnings(updates: &[JobUpdate]) -> Vec<&str> {
     let told = updates.iter().filter_map(|update| match update {
         JobUpdate::Warning(text) => Some(text.as_str()),
         _ => None,

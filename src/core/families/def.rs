@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::formats::weights::WeightSet;
-use crate::job::{GenerateRequest, Stage};
+use crate::job::{DtypeChoice, GenerateRequest, Stage};
 use crate::library::Library;
 use crate::library::companions::Companions;
 use crate::library::kind::TensorKind;
@@ -59,6 +59,17 @@ pub struct FamilyDef {
     pub(crate) wan2gp_types: &'static [&'static str],
     pub(crate) files: FileRules,
     pub(crate) lora: LoraRules,
+}
+
+impl FamilyDef {
+    /// What an autoencoder computes in on a GPU, where the job asks for `dtype`.
+    pub fn vae_dtype(&self, dtype: DtypeChoice) -> DtypeChoice {
+        match dtype {
+            DtypeChoice::Auto | DtypeChoice::Bf16 if self.vae_in_f16 => DtypeChoice::F16,
+            DtypeChoice::Auto => DtypeChoice::Bf16,
+            dtype => dtype,
+        }
+    }
 }
 
 /// A network of a published model, and its config.

@@ -23,7 +23,7 @@ pub(crate) use team::for_each_range;
 pub use ways::{Entered, enter as enter_ways};
 pub(crate) use ways::{
     attention_choice, chunk_frames, convolution_tier, copy_path, distrust_fused_attention,
-    matrix_layout, prefer as prefer_matrix_library,
+    matrix_layout, prefer as prefer_matrix_library, without_miopen,
 };
 
 /// The libtorch that this engine is built for, as `build.rs` found it.

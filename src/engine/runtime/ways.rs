@@ -88,6 +88,16 @@ pub(crate) fn distrust_fused_attention() -> bool {
     is_new
 }
 
+/// For networks with a few convolutions, which no probe tries: previews and what looks at pictures. On AMD's GPUs MIOpen
+/// is left out of them until what is given back is dropped: it hangs in some, and would with every job.
+pub(crate) fn without_miopen(device: Device) -> Option<Entered> {
+    left_out(device, is_rocm())
+}
+
+fn left_out(device: Device, is_rocm: bool) -> Option<Entered> {
+    is_rocm.then(|| enter(device, ConvolutionTier::NoMiopen, attention_choice()))
+}
+
 /// Ends what [`enter`] began.
 #[derive(Debug)]
 #[must_use = "the ways end with it"]
@@ -159,6 +169,21 @@ pub(crate) fn prefer(library: MatrixLibrary) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_few_convolutions_are_computed_without_miopen_on_amds_gpus_alone() {
+        let _stage = enter(
+            Device::Cpu,
+            ConvolutionTier::Frames,
+            AttentionChoice::Sliced,
+        );
+        assert!(left_out(Device::Cpu, false).is_none());
+        let few = left_out(Device::Cpu, true);
+        assert_eq!(convolution_tier(), ConvolutionTier::NoMiopen);
+        assert_eq!(attention_choice(), AttentionChoice::Sliced);
+        drop(few);
+        assert_eq!(convolution_tier(), ConvolutionTier::Frames);
+    }
 
     #[test]
     fn ways_hold_for_a_stage_and_its_thread_and_end_with_it() {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use safelight_core::families::{flux, framepack, wan};
+use safelight_core::job::DtypeChoice;
 use safelight_core::memory::tiers::Convolutions;
 
 use super::*;

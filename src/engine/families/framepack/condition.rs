@@ -5,7 +5,6 @@
 use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _, SiglipConfig};
 use tch::{Device, Kind, Tensor};
 
-use super::decode::in_halves;
 use super::prepare::{Draws, LatentShape};
 use super::state::GivenImages;
 use crate::error::EngineError;
@@ -30,7 +29,6 @@ pub fn encode_image(
     pixels: &GivenPixels<'_>,
     work: &mut Work<'_>,
 ) -> Result<GivenImages, EngineError> {
-    work.place = in_halves(work.place);
     let request = work.request;
     let home = &request.files.vae;
     let config = HunyuanVaeConfig::read(home)?;

@@ -15,7 +15,6 @@ use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::memory::Lent;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
-use crate::place::Placement;
 use crate::vae::{HunyuanVaeDecoder, Tiling, hunyuan};
 use crate::work::Work;
 
@@ -40,7 +39,6 @@ pub fn decode(
 ) -> Result<Tensor, EngineError> {
     let request = work.request;
     let sections = sections(request)?;
-    work.place = in_halves(work.place);
     let home = &request.files.vae;
     let config = HunyuanVaeConfig::read(home)?;
     check(&config, &sections, section, latents)?;
@@ -93,15 +91,6 @@ pub fn decode(
         );
     }
     Ok(join.kept())
-}
-
-/// FramePack decodes with f16: bf16 would lose two bits of every pixel, and nothing here is too large for it.
-pub(super) fn in_halves(place: Placement) -> Placement {
-    let kind = match place.kind {
-        Kind::BFloat16 if place.device != Device::Cpu => Kind::Half,
-        kind => kind,
-    };
-    Placement { kind, ..place }
 }
 
 /// What comes from files of other stages is checked before anything is loaded.

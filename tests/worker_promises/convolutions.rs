@@ -1,0 +1,169 @@
+//! Which convolutions an autoencoder gets on a GPU whose library of them hangs, crashes or is wrong: those that a probe
+//! found, in every family, in an engine that works as the probe did.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use safelight_core::families::{Family, framepack};
+use safelight_core::job::{
+    DeviceChoice, GenerateRequest, JobOutcome, JobUpdate, SectionOrder, Stage,
+};
+use safelight_core::memory::tiers::{ConvolutionTier, MiopenWay};
+
+use crate::Rig;
+use crate::fake_engine::Act;
+use crate::sections::in_sections;
+use crate::told::warnings;
+
+const GPU: DeviceChoice = DeviceChoice::Cuda(0);
+const TESTING: &str =
+    "testing convolutions on this GPU, which happens seldom and can take some minutes";
+
+/// A program in the engine's place that answers to a probe of each tier as the branches of a shell's `case` say.
+fn probe_with(rig: &Rig, cases: &str) {
+    let path = rig.folder.path().join("probe");
+    let answer = r#"echo "{\"tier\":\"$6\",\"shape\":\"$8\",\"convolutions\":\"${10}\",\"dtype\":\"${12}\",\"end\":$1}""#;
+    let script = format!(
+        "#!/bin/sh\necho \"$6 $WAY\" >> \"$0.calls\"\nright() {{ end=\"\\\"right\\\",\\\"secs\\\":$1,\\\"error\\\":0.001\"; }}\n\
+         wrong() {{ end='\"wrong\",\"error\":0.9'; }}\ncase \"$6\" in\n{cases}\nesac\n{}\n",
+        answer.replace("$1", "$end")
+    );
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    *rig.probe.lock().unwrap() = Some(path);
+}
+
+fn calls(rig: &Rig) -> String {
+    fs::read_to_string(rig.folder.path().join("probe.calls")).unwrap_or_default()
+}
+
+/// A request of a family, as small as the others'.
+fn of_family(family: Family) -> impl FnOnce(&mut GenerateRequest) {
+    move |request| {
+        let in_sections = in_sections(1, SectionOrder::Original);
+        request.family = family;
+        if family.makes_pictures {
+            request.num_frames = 1;
+            request.out.set_extension("png");
+        } else if family == framepack::FAMILY {
+            in_sections(request);
+        }
+    }
+}
+
+/// The tiers that the stages of autoencoders were told, and of others.
+fn told(rig: &Rig) -> (Vec<ConvolutionTier>, Vec<ConvolutionTier>) {
+    let told = rig.told.lock().unwrap();
+    let is_of_vae = |stage: Stage| matches!(stage, Stage::Decode | Stage::EncodeImage);
+    let tiers = |of_vae: bool| {
+        let stages = told.iter().filter(|(stage, _)| is_of_vae(*stage) == of_vae);
+        stages.map(|(_, memory)| memory.convolution).collect()
+    };
+    (tiers(true), tiers(false))
+}
+
+#[test]
+fn a_library_that_crashes_or_is_wrong_is_left_out_of_every_familys_autoencoder() {
+    for direct in ["kill -SEGV $$;;", "wrong;;", "exit 1;;"] {
+        for family in Family::all() {
+            let rig = Rig::new(|_, _| Act::Work);
+            probe_with(&rig, &format!("no_miopen) right 0.2;;\n*) {direct}"));
+            for job in ["the first", "the next"] {
+                rig.submit_with(GPU, of_family(family));
+                let (updates, outcome) = rig.hear();
+                let JobOutcome::Finished(output) = outcome else {
+                    panic!("{family:?}, {direct}: {outcome:?}");
+                };
+                fs::remove_file(output.path()).unwrap();
+                let is_first = job == "the first";
+                let said = warnings(&updates).contains(&TESTING);
+                assert_eq!(said, is_first, "{family:?}, {job}");
+            }
+            let (of_vae, others) = told(&rig);
+            assert!(of_vae.len() >= 2, "{family:?}");
+            let left_out = |tier: &ConvolutionTier| *tier == ConvolutionTier::NoMiopen;
+            assert!(of_vae.iter().all(left_out), "{family:?}: {of_vae:?}");
+            assert!(!others.iter().any(left_out), "{family:?}: {others:?}");
+            let calls = calls(&rig);
+            let direct_calls = calls.lines().filter(|it| *it == "direct quick").count();
+            assert_eq!(
+                direct_calls, 1,
+                "{family:?}: what crashed is not tried again"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_engine_works_with_miopen_as_the_probe_found_it_fastest() {
+    let rig = Rig::new(|_, _| Act::Work);
+    probe_with(
+        &rig,
+        "direct) if [ $WAY = searching ]; then right 0.05; else right 0.1; fi;;\n*) right 0.3;;",
+    );
+    for _ in 0..2 {
+        rig.submit(GPU);
+        let (_, outcome) = rig.hear();
+        assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
+        fs::remove_file(rig.folder.path().join("clip.mp4")).unwrap();
+    }
+    assert!(calls(&rig).contains("direct searching"), "{}", calls(&rig));
+    assert_eq!(told(&rig).0, [ConvolutionTier::Direct; 2]);
+    let ways = rig.launched_ways.lock().unwrap();
+    // The engine of the first stages, and the one that decodes and goes on into the next job.
+    assert_eq!(*ways, [MiopenWay::Quick, MiopenWay::Searching]);
+}
+
+#[test]
+fn where_no_probe_is_needed_the_vendors_library_computes() {
+    let rig = Rig::new(|_, _| Act::Work);
+    rig.submit(GPU);
+    rig.hear();
+    assert_eq!(told(&rig).0, [ConvolutionTier::Direct]);
+}
+
+#[test]
+fn a_gpu_that_is_lost_for_good_leaves_the_job_to_the_cpu_which_says_so() {
+    let problem = "libtorch_hip.so found no GPU that it can use";
+    let next_launch = Arc::<OnceLock<Arc<Mutex<Option<String>>>>>::default();
+    let lost = Arc::clone(&next_launch);
+    let rig = Rig::new(move |launch, stage| {
+        if (launch, stage) == (0, Stage::Denoise) {
+            *lost.get().unwrap().lock().unwrap() = Some(problem.to_owned());
+            return Act::Die;
+        }
+        Act::Work
+    });
+    next_launch.set(Arc::clone(&rig.gpu_problem)).unwrap();
+    let (updates, outcome) = rig.run();
+    let JobOutcome::Finished(output) = outcome else {
+        panic!("{outcome:?}");
+    };
+    let slow = format!("The CPU computes, which is slow: {problem}");
+    assert!(output.warnings.contains(&slow), "{:?}", output.warnings);
+    let resumed = updates.iter().filter_map(|update| match update {
+        JobUpdate::Stage { stage, resumed, .. } if *resumed => Some(*stage),
+        _ => None,
+    });
+    assert_eq!(resumed.collect::<Vec<_>>(), [Stage::Denoise]);
+}
+
+#[test]
+fn a_failed_job_says_on_what_it_ran() {
+    let rig = Rig::new(|_, stage| match stage {
+        Stage::Denoise => Act::Die,
+        _ => Act::Work,
+    });
+    *rig.libtorch.lock().unwrap() = "2.11.0+rocm7.14.1".to_owned();
+    rig.submit(GPU);
+    let (_, outcome) = rig.hear();
+    let JobOutcome::Failed(err) = outcome else {
+        panic!("{outcome:?}");
+    };
+    let said = "It ran on fake with libtorch 2.11.0+rocm7.14.1 for ROCm 7.14; `safelight doctor` says whether they go together";
+    assert!(err.advice.ends_with(said), "{}", err.advice);
+    assert!(err.details.ends_with("a fake device"), "{}", err.details);
+    assert!(err.kept.is_some_and(|kept| Path::exists(&kept)));
+}
