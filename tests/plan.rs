@@ -153,3 +153,36 @@ fn a_plan_takes_over_what_another_programs_file_says_and_arguments_win() {
     );
     assert_eq!(value["num_frames"], 5);
 }
+
+#[test]
+fn the_largest_that_fits_is_searched_for_within_the_models_limits() {
+    let home = Home::new();
+    let search = |total: &str| {
+        let value = object(&plan(&home, &["--total", total, "--largest", "--json"]));
+        let largest = &value["largest"];
+        let number = |value: &Value| value.as_u64().unwrap();
+        (
+            number(&largest["size"][0]) * number(&largest["size"][1]),
+            number(&largest["num_frames"]),
+        )
+    };
+    let (small, large) = (search("2"), search("64"));
+    assert!(
+        small.0 < large.0 && small.1 <= large.1,
+        "{small:?} {large:?}"
+    );
+    let text = plan(&home, &["--total", "2", "--largest"]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("Largest size that fits with "), "{text}");
+    assert!(text.contains("Most frames that fit at "), "{text}");
+    // What it names does fit, and one more does not.
+    let fits = |frames: u64| {
+        let frames = frames.to_string();
+        object(&plan(
+            &home,
+            &["--total", "2", "--frames", &frames, "--json"],
+        ))["fits"]
+            == true
+    };
+    assert!(fits(small.1));
+}

@@ -9,9 +9,10 @@ use clap::Args;
 use safelight_core::catalog::Catalog;
 use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, JobErrorKind};
 use safelight_core::memory::{
-    Alternative, Corrections, DeviceClass, DeviceFacts, ModelWeights, Plan, Planner, PreservedRow,
-    Suggestion, preserved_table, suggestions,
+    Alternative, Corrections, DeviceClass, DeviceFacts, Largest, ModelWeights, Plan, Planner,
+    PreservedRow, Suggestion, largest, preserved_table, suggestions,
 };
+use safelight_core::model::Limits;
 use safelight_core::units::{from_gib, gib_text};
 use serde_json::json;
 
@@ -25,6 +26,16 @@ const DOES_NOT_FIT: u8 = 4;
 const TABLE_GIB: u32 = 18;
 /// Other models that are looked at.
 const MAX_ALTERNATIVES: usize = 16;
+/// Of a model that is gone since.
+const ANY_LIMITS: Limits = Limits {
+    size_multiple: 32,
+    max_edge: 8192,
+    max_pixels: 1 << 26,
+    frame_stride: 4,
+    max_frames: 257,
+    fixed_size: false,
+    max_batch: 1,
+};
 const CLASSES: [(&str, DeviceClass); 3] = [
     ("discrete", DeviceClass::Discrete),
     ("unified", DeviceClass::Unified),
@@ -48,6 +59,9 @@ pub struct PlanArgs {
     /// Also print the plan for each preserved value from 0 to 18 GiB
     #[arg(long)]
     preserved_table: bool,
+    /// Also search for the largest size, and the most frames, that fit
+    #[arg(long)]
+    largest: bool,
 }
 
 fn class(text: &str) -> Result<DeviceClass, String> {
@@ -78,6 +92,7 @@ struct Planned {
     plan: Plan,
     suggestions: Vec<Suggestion>,
     table: Vec<PreservedRow>,
+    largest: Option<Largest>,
 }
 
 /// The first job that the arguments of `generate` describe; it needs no prompt.
@@ -133,6 +148,9 @@ fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobEr
         } else {
             Vec::new()
         },
+        largest: args
+            .largest
+            .then(|| largest(&planner, &request, &limits_of(&request, surroundings))),
         plan,
         request,
     })
@@ -170,6 +188,13 @@ fn other_device(
             DeviceClass::Unified | DeviceClass::Cpu => total_bytes.saturating_sub(used_bytes),
         },
     }
+}
+
+/// What the job's model allows.
+fn limits_of(request: &GenerateRequest, surroundings: &Surroundings) -> Limits {
+    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
+    let opened = catalog.open_with(&request.model, &request.companions);
+    opened.map_or(ANY_LIMITS, |spec| spec.limits)
 }
 
 /// Models of the same family and variant that are stored in fewer bytes.
@@ -213,6 +238,7 @@ impl Planned {
             "plan": self.plan,
             "suggestions": self.suggestions,
             "preserved_table": self.table,
+            "largest": self.largest,
         })
     }
 
@@ -241,9 +267,37 @@ impl Planned {
         for suggestion in &self.suggestions {
             writeln!(text, "- {} ({})", suggestion.text, suggestion.verdict).ok();
         }
+        text.push_str(&self.largest_lines());
         if !self.table.is_empty() {
             text.push('\n');
             text.push_str(&out::table(&self.preserved_rows()));
+        }
+        text
+    }
+
+    fn largest_lines(&self) -> String {
+        let Some(Largest { size, num_frames }) = self.largest else {
+            return String::new();
+        };
+        let request = &self.request;
+        let mut text = match size {
+            None => "No size fits\n".to_owned(),
+            Some((width, height)) if request.family.makes_pictures => {
+                format!("Largest size that fits: {width}×{height}\n")
+            }
+            Some((width, height)) => {
+                let frames = request.num_frames;
+                format!("Largest size that fits with {frames} frames: {width}×{height}\n")
+            }
+        };
+        if let Some(num_frames) = num_frames {
+            let (width, height) = (request.width, request.height);
+            // Writing to a string cannot fail.
+            writeln!(
+                text,
+                "Most frames that fit at {width}×{height}: {num_frames}"
+            )
+            .ok();
         }
         text
     }

@@ -40,7 +40,7 @@ use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobOutcome, JobU
 use safelight_core::memory::choices::Choices;
 use safelight_core::memory::tiers::ConvolutionChoice;
 use safelight_core::protocol::{EngineMessage, EngineReport};
-use safelight_core::settings::Settings;
+use safelight_core::settings::{Settings, rocm_of};
 
 pub(crate) use amd::driver_versions;
 pub use events::Wake;
@@ -199,6 +199,10 @@ fn work(
         if let (JobOutcome::Finished(_), Some(libtorch)) = (&outcome, engine.libtorch()) {
             (options.finished_on)(libtorch);
         }
+        let outcome = match outcome {
+            JobOutcome::Failed(err) => JobOutcome::Failed(with_versions(err, engine.report())),
+            outcome => outcome,
+        };
         if let JobOutcome::Failed(err) = &outcome {
             tracing::error!("job {id} failed: {err}\n{}", err.details);
         }
@@ -232,6 +236,31 @@ fn next_command(
         }
     }
     commands.recv().ok()
+}
+
+/// Of a failure that may be the device's or its libraries': which they are.
+fn with_versions(err: JobError, engine: Option<&EngineReport>) -> JobError {
+    let may_be_theirs = matches!(
+        err.kind,
+        JobErrorKind::OutOfMemory | JobErrorKind::EngineLost | JobErrorKind::Device
+    );
+    let Some(engine) = engine.filter(|_| may_be_theirs) else {
+        return err;
+    };
+    let rocm = rocm_of(&engine.libtorch);
+    let rocm = rocm.map_or_else(String::new, |(major, minor)| {
+        format!(" for ROCm {major}.{minor}")
+    });
+    let (device, libtorch) = (&engine.device_name, &engine.libtorch);
+    let what = format!(
+        "It ran on {device} with libtorch {libtorch}{rocm}; `safelight doctor` says whether they go together"
+    );
+    let advice = match err.advice.as_str() {
+        "" => what,
+        advice => format!("{advice}. {what}"),
+    };
+    let details = format!("{}\n{}", err.details, engine.line);
+    err.advise(advice).detail(details.trim_start())
 }
 
 fn panic_error(panic: &(dyn std::any::Any + Send)) -> JobError {

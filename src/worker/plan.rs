@@ -16,6 +16,7 @@ use safelight_core::memory::{
     ModelWeights, Plan, PlanOutcome, Planner, StageMemory, StageOutcome, suggestions,
 };
 use safelight_core::protocol::EngineReport;
+use safelight_core::units::size_text;
 
 use crate::telemetry::device::{DeviceQuery, device_facts};
 use crate::telemetry::{Roots, host};
@@ -45,6 +46,8 @@ struct Settled {
     plan: Plan,
     device: String,
     facts: DeviceFacts,
+    /// Why the device may have more memory than its driver says.
+    doubt: Option<String>,
 }
 
 impl JobPlan {
@@ -98,6 +101,7 @@ impl JobPlan {
             plan,
             device: report.device_name.clone(),
             facts: planner.facts,
+            doubt: doubt(report, &Roots::of_this_machine()),
         });
         Ok(Some(&settled.plan))
     }
@@ -118,14 +122,19 @@ impl JobPlan {
         self.shapes.as_ref()
     }
 
-    /// What the plan does that changes the result a little, or that it does not see how the job can fit.
-    pub(super) fn warning(&self) -> Option<String> {
-        let Settled { plan, .. } = self.settled.get()?;
+    /// What the plan does that changes the result a little, that it does not see how the job can fit, or that the
+    /// driver tells of less memory than there is.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let Some(Settled { plan, doubt, .. }) = self.settled.get() else {
+            return Vec::new();
+        };
         let has_tiles = plan.stages.iter().any(|stage| stage.tile.is_some());
-        if !plan.fits() {
-            return Some(format!("{}; trying anyway", plan.verdict.text));
-        }
-        has_tiles.then(|| plan.verdict.text.clone())
+        let of_plan = if plan.fits() {
+            has_tiles.then(|| plan.verdict.text.clone())
+        } else {
+            Some(format!("{}; trying anyway", plan.verdict.text))
+        };
+        doubt.clone().into_iter().chain(of_plan).collect()
     }
 
     /// What would make the job fit, one phrase each; nothing where the plan believed that it does.
@@ -243,15 +252,35 @@ fn facts(report: &EngineReport, last: Option<&MemorySample>) -> DeviceFacts {
     if own.class != DeviceClass::Unified {
         return own;
     }
-    let query = DeviceQuery {
-        // Of two makes only AMD's pools have a part that the host does not see.
+    let query = query(report, report.total_bytes);
+    let held = last.map_or(0, |sample| sample.reserved_bytes);
+    of_one_pool(own, device_facts(roots, &query), held)
+}
+
+/// The engine's device as it can be found in the tables of this machine. Of two makes only AMD's pools have a part that
+/// the host does not see.
+fn query(report: &EngineReport, driver_total_bytes: u64) -> DeviceQuery {
+    DeviceQuery {
         kind: "rocm",
         device: report.device,
         pci: report.pci.clone(),
-        driver_total_bytes: report.total_bytes,
-    };
-    let held = last.map_or(0, |sample| sample.reserved_bytes);
-    of_one_pool(own, device_facts(roots, &query), held)
+        driver_total_bytes,
+    }
+}
+
+/// AMD's runtime may tell of a small part of a shared pool: 15.5 GiB of 128. The job gets no more than that, since
+/// nothing beyond could be had, and says why.
+fn doubt(report: &EngineReport, roots: &Roots) -> Option<String> {
+    if report.class != Some(DeviceClass::Unified) {
+        return None;
+    }
+    let seen = device_facts(roots, &query(report, 0)).total_bytes;
+    (report.total_bytes < seen / 4 * 3).then(|| {
+        let [told, seen] = [report.total_bytes, seen].map(size_text);
+        format!(
+            "the GPU's driver gives {told} of the {seen} that the kernel's tables say it may use: a newer kernel or ROCm may mend that, see `safelight doctor`"
+        )
+    })
 }
 
 /// One pool: the part that only the GPU sees, and what the engine holds itself, are free for the job though the host
@@ -273,6 +302,7 @@ mod tests {
     use safelight_core::memory::MemoryChoice;
 
     use super::*;
+    use crate::telemetry::fake_tree::{lay_card, lay_meminfo, lay_node};
 
     #[test]
     fn in_one_pool_neither_the_carve_out_nor_what_the_engine_holds_is_used_by_others() {
@@ -330,5 +360,48 @@ mod tests {
             ..report
         };
         assert_eq!(facts(&cpu, None).class, DeviceClass::Cpu);
+    }
+
+    #[test]
+    fn a_driver_that_tells_of_a_part_of_the_pool_is_believed_and_doubted() {
+        const GIB: u64 = 1 << 30;
+        let root = tempfile::tempdir().unwrap();
+        let roots = Roots::under(root.path());
+        lay_meminfo(&roots.proc, 124, 100);
+        let tables = [("vram_total", GIB / 2), ("gtt_total", 110 * GIB)];
+        lay_card(&roots.sysfs, "card0", "0x1002", "0000:c4:00.0", &tables);
+        lay_node(
+            &roots.sysfs,
+            1,
+            "location_id 50176\ngfx_target_version 110501\n",
+        );
+        let report = |total_bytes| EngineReport {
+            protocol: 1,
+            libtorch: String::new(),
+            device: DeviceChoice::Cuda(0),
+            device_name: "Radeon 8060S".to_owned(),
+            pci: "0000:c4:00.0".to_owned(),
+            total_bytes,
+            used_bytes: 0,
+            class: Some(DeviceClass::Unified),
+            line: String::new(),
+            gpu_problem: None,
+        };
+        let little = report(31 * GIB / 2);
+        assert_eq!(
+            doubt(&little, &roots).as_deref(),
+            Some(
+                "the GPU's driver gives 15.5 GiB of the 110.5 GiB that the kernel's tables say it may use: a newer kernel or ROCm may mend that, see `safelight doctor`"
+            )
+        );
+        // What cannot be had is not planned with.
+        let seen = device_facts(&roots, &query(&little, little.total_bytes));
+        assert_eq!(seen.total_bytes, little.total_bytes);
+        assert_eq!(doubt(&report(108 * GIB), &roots), None);
+        let card = EngineReport {
+            class: Some(DeviceClass::Discrete),
+            ..little
+        };
+        assert_eq!(doubt(&card, &roots), None);
     }
 }

@@ -10,6 +10,7 @@ use safelight_core::job::{Climb, Clip, GenerateRequest, JobError, JobErrorKind};
 use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError, Picture};
 use safelight_core::memory::choices::Choices;
 use safelight_core::protocol::EngineReport;
+use safelight_core::settings::rocm_of;
 use serde_json::{Value, json};
 
 use super::inputs::Inputs;
@@ -169,6 +170,7 @@ fn settings_of(request: &GenerateRequest, inputs: &Inputs, made: Made<'_>) -> Va
         "version": env!("CARGO_PKG_VERSION"),
         "libtorch": engine.map(|engine| engine.libtorch.as_str()),
         "device": engine.map(|engine| engine.device_name.as_str()),
+        "rocm": engine.and_then(|engine| rocm_of(&engine.libtorch)).map(|(major, minor)| format!("{major}.{minor}")),
         "inputs": inputs.fingerprints,
         "request": request,
     });

@@ -263,7 +263,7 @@ impl Walk<'_> {
         let planned = |engine: &EngineReport, last: Option<&MemorySample>| {
             if let Some(made) = plan.settle(request, engine, last)? {
                 events.certain(JobUpdate::Plan(Box::new(made.clone())));
-                if let Some(text) = plan.warning() {
+                for text in plan.warnings() {
                     events.certain(JobUpdate::Warning(text));
                 }
             }
@@ -385,7 +385,7 @@ impl Walk<'_> {
         };
         gathered.times.push(time);
         self.events.certain(JobUpdate::StageEnded(time));
-        gathered.warnings.extend(self.plan.warning());
+        gathered.warnings.extend(self.plan.warnings());
         Ok(self.output(written.paths, clip, std::mem::take(gathered), started))
     }
 }

@@ -31,7 +31,9 @@ pub use outcome::{PlanOutcome, StageOutcome};
 pub use parts::PartName;
 pub use plan::{Plan, Planner, StagePlan};
 pub use report::{AllocationReport, HostMemory, Shortage, explain_shortage};
-pub use suggest::{Alternative, Change, PreservedRow, Suggestion, preserved_table, suggestions};
+pub use suggest::{
+    Alternative, Change, Largest, PreservedRow, Suggestion, largest, preserved_table, suggestions,
+};
 pub use verdict::Verdict;
 
 use crate::named::named;

@@ -14,8 +14,8 @@ use super::verdict::{self, Verdict};
 use super::{DeviceClass, StageMemory};
 use crate::job::{GenerateRequest, Recipe, Stage};
 
-/// Tiles that are tried where whole frames do not fit.
-pub const TILES: [u32; 2] = [512, 256];
+/// Tiles that are tried where whole frames do not fit, the largest first: fewer seams, and less that is computed twice.
+pub const TILES: [u32; 4] = [1024, 768, 512, 256];
 /// What may be on the device of weights that stream, or two matrices where those are larger: the engine's buffer.
 const WINDOW_BYTES: u64 = 512 << 20;
 /// What no formula knows: pieces of memory that the allocator cannot use, sizes that it rounds up.

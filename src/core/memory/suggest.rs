@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::network::ModelWeights;
 use super::plan::{Plan, Planner, TILES};
 use crate::job::GenerateRequest;
+use crate::model::{Limits, nearest_multiple};
 use crate::units::gib_text;
 
 /// Another model that could make the same, such as the same one in fp8, with what its headers say.
@@ -231,6 +232,76 @@ fn smaller(planner: &Planner<'_>, request: &GenerateRequest, rank: u8) -> Option
         let plan = planner.plan(&change.applied(request));
         tried(plan, rank, change, request)
     })
+}
+
+/// The largest that fits of what was asked for: a size of the same aspect with as many frames, and frames of the same size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Largest {
+    /// `None` where not even the smallest fits.
+    pub size: Option<(u32, u32)>,
+    /// `None` for pictures and clips made in sections, and where not even one frame fits.
+    pub num_frames: Option<u32>,
+}
+
+/// Searches within a model's limits, by what the plan says of each try.
+pub fn largest(planner: &Planner<'_>, request: &GenerateRequest, limits: &Limits) -> Largest {
+    let fits = |change: Change| planner.plan(&change.applied(request)).fits();
+    let multiple = limits.size_multiple.max(1);
+    let (long, short) = (
+        request.width.max(request.height),
+        request.width.min(request.height),
+    );
+    // By the short edge, which is a whole number of multiples.
+    let size = |steps: u32| {
+        let short_edge = steps * multiple;
+        let aspect = f64::from(long) / f64::from(short.max(1));
+        let long_edge = nearest_multiple(f64::from(short_edge) * aspect, multiple);
+        if request.width >= request.height {
+            (long_edge, short_edge)
+        } else {
+            (short_edge, long_edge)
+        }
+    };
+    let is_allowed = |(width, height): (u32, u32)| {
+        width.max(height) <= limits.max_edge
+            && u64::from(width) * u64::from(height) <= limits.max_pixels
+    };
+    let steps = most(limits.max_edge / multiple, &|steps| {
+        let (width, height) = size(steps);
+        is_allowed((width, height)) && fits(Change::Size { width, height })
+    });
+    let stride = limits.frame_stride.max(1);
+    let frames = |groups: u32| (groups - 1) * stride + 1;
+    let makes_clips = !request.family.makes_pictures && request.sections.is_none();
+    let groups = makes_clips.then(|| {
+        let end = limits.max_frames.saturating_sub(1) / stride + 1;
+        most(end, &|groups| {
+            fits(Change::Frames {
+                num_frames: frames(groups),
+            })
+        })
+    });
+    Largest {
+        size: steps.map(size),
+        num_frames: groups.flatten().map(frames),
+    }
+}
+
+/// The largest number from 1 to `end` that passes, where all below it do; `None` where 1 does not.
+fn most(end: u32, passes: &dyn Fn(u32) -> bool) -> Option<u32> {
+    if end == 0 || !passes(1) {
+        return None;
+    }
+    let (mut best, mut too_many) = (1, end.saturating_add(1));
+    while too_many - best > 1 {
+        let middle = best + (too_many - best) / 2;
+        *(if passes(middle) {
+            &mut best
+        } else {
+            &mut too_many
+        }) = middle;
+    }
+    Some(best)
 }
 
 /// One line of the table of preserved values.

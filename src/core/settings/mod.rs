@@ -20,7 +20,7 @@ pub use live::LiveSettings;
 pub(crate) use paths::find_assets;
 pub use paths::{Paths, ProgramPaths};
 pub use runtime::{
-    Concern, Runtime, RuntimeMissing, default_runtime, kind_of, own_runtime, version_of,
+    Concern, Runtime, RuntimeMissing, default_runtime, kind_of, own_runtime, rocm_of, version_of,
 };
 pub use table::default_file;
 pub use watch::{SettingsFile, SettingsNews, SettingsWatch};

@@ -11,6 +11,8 @@ use thiserror::Error;
 use super::engines::{ENGINES, EngineBuild, LIBTORCH_VERSION, engine_of, libtorch_versions};
 use super::{Settings, libraries};
 
+/// The oldest ROCm that computes right on the GPUs of today, as users report.
+const FIRST_GOOD_ROCM: (u32, u32) = (6, 4);
 const LIBRARY: &str = "libtorch_cpu.so";
 /// The folder in the cache that `cargo xtask setup` prepares.
 const PREPARED: &str = "libtorch-2.11.0-cpu";
@@ -116,6 +118,17 @@ impl Runtime {
                 advice: format!("Choose a libtorch {either} in the setting runtime.libtorch"),
             });
         }
+        if let Some((major, minor)) = rocm_of(&version).filter(|rocm| *rocm < FIRST_GOOD_ROCM) {
+            let (first, second) = FIRST_GOOD_ROCM;
+            found.push(Concern {
+                what: format!(
+                    "this is libtorch {version}, and ROCm {major}.{minor} is older than {first}.{second}"
+                ),
+                advice: format!(
+                    "Choose a libtorch {LIBTORCH_VERSION} for a newer ROCm in the setting runtime.libtorch"
+                ),
+            });
+        }
         if rocm_of(&version) == Some((7, 1)) && gfx.iter().any(|gfx| gfx == "gfx1151") {
             found.push(Concern {
                 what: format!("this is libtorch {version}, and ROCm 7.1 crashes on gfx1151"),
@@ -183,7 +196,7 @@ pub fn version_of(lib: &Path) -> Option<String> {
 }
 
 /// `2.11.0+rocm7.14.1` → 7, 14.
-fn rocm_of(version: &str) -> Option<(u32, u32)> {
+pub fn rocm_of(version: &str) -> Option<(u32, u32)> {
     let (_, release) = version.split_once("+rocm")?;
     let mut numbers = release.split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
@@ -400,7 +413,12 @@ mod tests {
             assert!(told[0].contains("ROCm 7.1 crashes on gfx1151"), "{told:?}");
             assert_eq!(concerns(version, &["gfx1100"]), [""; 0]);
         }
-        for version in ["2.11.0+rocm7.14.1", "2.11.0+rocm7.10", "2.11.0"] {
+        let old = concerns("2.11.0+rocm6.3", &["gfx1100"]);
+        assert_eq!(
+            old,
+            ["this is libtorch 2.11.0+rocm6.3, and ROCm 6.3 is older than 6.4"]
+        );
+        for version in ["2.11.0+rocm7.14.1", "2.11.0+rocm6.4", "2.11.0"] {
             assert_eq!(concerns(version, &["gfx1151"]), [""; 0], "{version}");
         }
     }

@@ -5,11 +5,12 @@
 
 mod kept;
 
-use safelight_core::job::Reclaim;
+use safelight_core::job::{Reclaim, Stage};
+use safelight_core::units::size_text;
 use tch::Device;
 
 use crate::error::EngineError;
-use crate::runtime;
+use crate::runtime::{self, MemoryCounts};
 
 #[cfg(test)]
 pub use kept::kept_components;
@@ -69,6 +70,31 @@ pub fn reclaim(device: Device, boundary: Boundary) -> Reclaim {
     }
 }
 
+/// What there is before a stage loads its networks, for the log; `None` for one that loads none.
+///
+/// `cap`: what the allocator may hold, where that is less than the device has.
+pub fn line_before(stage: Stage, counts: &MemoryCounts, cap: Option<u64>) -> Option<String> {
+    let what = match stage {
+        Stage::EncodeText => "Text Encoder",
+        Stage::EncodeVision => "Image Encoder",
+        Stage::EncodeImage | Stage::Decode => "VAE",
+        Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => "Transformer",
+        Stage::Unload | Stage::Save => return None,
+    };
+    let cap = cap.unwrap_or(counts.total);
+    let [free, allocated, cap_text, reserved] = [
+        counts.total.saturating_sub(counts.used),
+        counts.allocated,
+        cap,
+        counts.reserved,
+    ]
+    .map(size_text);
+    let share = counts.allocated as f64 / cap.max(1) as f64 * 100.0;
+    Some(format!(
+        "[Before {what} Load] Free: {free} | Allocated: {allocated} ({share:.1} % of {cap_text}) | Reserved: {reserved}"
+    ))
+}
+
 /// Bytes that may stay behind a fully unloaded model: on a GPU the workspaces that its libraries
 /// keep, on the CPU nothing but small change.
 fn slack(device: Device) -> u64 {
@@ -90,4 +116,29 @@ pub fn assert_unloaded(device: Device, baseline: u64) -> Result<(), EngineError>
     Err(EngineError::internal(format!(
         "expected no weights on the device after unloading, found {left} live bytes beyond the {baseline} from before"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_says_what_there_is_before_a_network_is_loaded() {
+        const GIB: u64 = 1 << 30;
+        let counts = MemoryCounts {
+            allocated: 19 * GIB,
+            reserved: 20 * GIB,
+            used: 21 * GIB,
+            total: 24 * GIB,
+        };
+        assert_eq!(
+            line_before(Stage::Decode, &counts, Some(20 * GIB)).as_deref(),
+            Some(
+                "[Before VAE Load] Free: 3.0 GiB | Allocated: 19.0 GiB (95.0 % of 20.0 GiB) | Reserved: 20.0 GiB"
+            )
+        );
+        let uncapped = line_before(Stage::DenoiseHigh, &counts, None).unwrap();
+        assert!(uncapped.contains("Transformer Load") && uncapped.contains("79.2 % of 24.0 GiB"));
+        assert_eq!(line_before(Stage::Unload, &counts, None), None);
+    }
 }

@@ -95,7 +95,7 @@ pub(crate) fn without_miopen(device: Device) -> Option<Entered> {
 }
 
 fn left_out(device: Device, is_rocm: bool) -> Option<Entered> {
-    is_rocm.then(|| enter(device, ConvolutionTier::NoMiopen, attention_choice()))
+    is_rocm.then(|| enter(device, ConvolutionTier::NoMiopen, WAYS.get().choices))
 }
 
 /// Ends what [`enter`] began.
@@ -172,11 +172,11 @@ mod tests {
 
     #[test]
     fn a_few_convolutions_are_computed_without_miopen_on_amds_gpus_alone() {
-        let _stage = enter(
-            Device::Cpu,
-            ConvolutionTier::Frames,
-            AttentionChoice::Sliced,
-        );
+        let choices = Choices {
+            attention: AttentionChoice::Sliced,
+            ..Choices::default()
+        };
+        let _stage = enter(Device::Cpu, ConvolutionTier::Frames, choices);
         assert!(left_out(Device::Cpu, false).is_none());
         let few = left_out(Device::Cpu, true);
         assert_eq!(convolution_tier(), ConvolutionTier::NoMiopen);

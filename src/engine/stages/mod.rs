@@ -31,7 +31,7 @@ use crate::error::EngineError;
 use crate::families::{self, Done};
 use crate::fault::{self, Site};
 use crate::hooks::Hooks as _;
-use crate::memory::{Boundary, assert_unloaded, forget_all, reclaim};
+use crate::memory::{Boundary, assert_unloaded, forget_all, line_before, reclaim};
 use crate::place::Placement;
 use crate::preview::Previewer;
 use crate::runtime::{self, enter_ways};
@@ -81,6 +81,9 @@ pub fn run(context: &StageContext<'_>) -> Result<(), EngineError> {
     }
     if needs_all_memory(stage) && !context.keeps_loaded() {
         assert_unloaded(context.device, context.baseline)?;
+    }
+    if let Some(line) = line_before(stage, &runtime::memory_counts(context.device), cap) {
+        tracing::info!("{line}");
     }
     if stage != Stage::Unload {
         families::run(context, stage)?;
@@ -147,18 +150,25 @@ impl StageContext<'_> {
 
     /// Where the large networks compute, and in which numbers.
     pub(crate) fn placement(&self) -> Placement {
-        let kind = match (self.request().dtype, self.device) {
+        let kind_of = |dtype| match (dtype, self.device) {
             (DtypeChoice::Bf16, _) | (DtypeChoice::Auto, Device::Cuda(_)) => Kind::BFloat16,
             (DtypeChoice::F16, _) => Kind::Half,
             (DtypeChoice::F32 | DtypeChoice::Auto, _) => Kind::Float,
         };
+        let (request, stage) = (self.request(), self.order.stage);
         let StageMemory {
             rung, convolution, ..
         } = self.order.memory;
         let is_for_cpu = rung == Rung::OnCpu || convolution == ConvolutionTier::Cpu;
         if is_for_cpu && self.device != Device::Cpu {
-            return on_cpu(self.order.stage, kind);
+            return on_cpu(stage, kind_of(request.dtype));
         }
+        let is_of_vae = matches!(stage, Stage::EncodeImage | Stage::Decode);
+        let kind = if is_of_vae && self.device != Device::Cpu {
+            kind_of(request.family.vae_dtype(request.dtype))
+        } else {
+            kind_of(request.dtype)
+        };
         Placement {
             device: self.device,
             kind,

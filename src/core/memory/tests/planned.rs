@@ -4,6 +4,7 @@
 
 mod framepack;
 mod measured;
+mod search;
 mod shared;
 mod sizes;
 mod z_image;
