@@ -6,25 +6,26 @@
 //! an object too. This executable links no libtorch, so that it starts where there is none and can say so.
 
 mod random;
+mod request;
 mod soak;
 mod stress;
 mod table;
 mod telemetry;
 
-use std::ffi::OsString;
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, ExitCode, Stdio};
 use std::thread;
 
 use clap::{Args, Parser, Subcommand};
-use safelight::cli::{Surroundings, log, out};
+use request::{FamilyArgs, FragmentsArgs, KernelsArgs, LoadArgs, Request, StepCacheArgs, WaysArgs};
+use safelight::cli::{Surroundings, log, out, print_comparison};
+use safelight::report::compare::{self, Sheet};
 use safelight::worker::{ProcessLauncher, not_started};
-use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
+use safelight_core::job::{JobError, JobErrorKind};
 use serde_json::json;
 use soak::SoakArgs;
 use stress::StressArgs;
-use table::Table;
 use telemetry::TelemetryArgs;
 
 /// Measure how fast the networks and loading are on this machine, and what a long run leaves behind
@@ -33,6 +34,9 @@ use telemetry::TelemetryArgs;
 struct Arguments {
     #[command(subcommand)]
     subject: Subject,
+    /// Compare with lines that --json printed earlier, or with a report: 1 where something got slower by more than 5 %
+    #[arg(long, global = true, value_name = "FILE")]
+    against: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -61,151 +65,25 @@ enum Subject {
     Fragments(FragmentsArgs),
     /// What watching memory, temperature and power beside a job costs
     Telemetry(TelemetryArgs),
+    Compare(CompareArgs),
     Soak(SoakArgs),
     Stress(StressArgs),
     #[command(hide = true)]
     Hog(stress::HogArgs),
 }
 
+/// Set what two runs printed with --json side by side: 1 where something got slower by more than 5 %
 #[derive(Args, Debug)]
-struct StepCacheArgs {
-    /// teacache, magcache or first_block, perhaps with a threshold such as teacache:0.1; several may be given [default: all]
-    #[arg(value_name = "CACHE[:X]")]
-    caches: Vec<String>,
-    /// A FramePack model: a diffusers folder or a transformer's file [default: random numbers]
-    #[arg(long, value_name = "PATH")]
-    model: Option<String>,
-    /// Denoising steps [default: 25]
-    #[arg(long, value_name = "N")]
-    steps: Option<String>,
-    /// As that of generate [default: unipc_bh1]
-    #[arg(long, value_name = "NAME")]
-    sampler: Option<String>,
-    /// A small network of random numbers, for machines without a GPU
-    #[arg(long)]
-    small: bool,
-    /// auto, cpu or cuda:N
-    #[arg(long)]
-    device: Option<DeviceChoice>,
-    /// Print one JSON object a cache, or one that says why nothing is measured
+struct CompareArgs {
+    /// Lines of --json, or a report
+    #[arg(value_name = "A.json")]
+    first: PathBuf,
+    /// What is compared with it
+    #[arg(value_name = "B.json")]
+    second: PathBuf,
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Args, Debug)]
-struct LoadArgs {
-    /// A weight file or component folder; without it, files of random numbers in the temporary folder
-    #[arg(value_name = "FILE|DIR")]
-    place: Option<PathBuf>,
-    /// Size of each file of random numbers
-    #[arg(long, value_name = "MIB")]
-    mib: Option<String>,
-    /// Timed runs of each file
-    #[arg(long, value_name = "N")]
-    runs: Option<String>,
-    /// auto, cpu or cuda:N
-    #[arg(long)]
-    device: Option<DeviceChoice>,
-    /// Print one JSON object a file, or one that says why nothing is measured
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Args, Debug)]
-struct FamilyArgs {
-    /// What to measure; may be given several times, everything by default
-    #[arg(long = "case", value_name = "NAME")]
-    cases: Vec<String>,
-    /// Small networks of the same structure, for machines without a GPU
-    #[arg(long)]
-    small: bool,
-    /// Timed runs of each case
-    #[arg(long, value_name = "N")]
-    runs: Option<String>,
-    /// In place of the cases' own, in pixels
-    #[arg(long, value_name = "PIXELS")]
-    width: Option<String>,
-    /// In place of the cases' own, in pixels
-    #[arg(long, value_name = "PIXELS")]
-    height: Option<String>,
-    /// In place of the cases' own
-    #[arg(long, value_name = "N")]
-    frames: Option<String>,
-    /// Texts or pictures at a time
-    #[arg(long, value_name = "N")]
-    batch: Option<String>,
-    /// Edge of the tiles of an autoencoder, in pixels
-    #[arg(long, value_name = "PIXELS")]
-    tile: Option<String>,
-    /// Also with so many GiB kept free of weights, which then stream from a file made for it
-    #[arg(long, value_name = "GIB,…")]
-    preserved: Option<String>,
-    /// Use no more than so many GiB of the device where weights stream
-    #[arg(long, value_name = "GIB")]
-    cap: Option<String>,
-    /// auto, cpu or cuda:N
-    #[arg(long)]
-    device: Option<DeviceChoice>,
-    /// Print one JSON object a case, or one that says why nothing is measured
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Args, Debug)]
-struct WaysArgs {
-    /// What to measure; may be given several times, everything by default
-    #[arg(long = "case", value_name = "NAME")]
-    cases: Vec<String>,
-    /// A fraction of the work, for machines without a GPU
-    #[arg(long)]
-    small: bool,
-    /// Timed runs of each case
-    #[arg(long, value_name = "N")]
-    runs: Option<String>,
-    /// auto, cpu or cuda:N
-    #[arg(long)]
-    device: Option<DeviceChoice>,
-}
-
-#[derive(Args, Debug)]
-struct KernelsArgs {
-    /// auto, cpu or cuda:N
-    #[arg(long)]
-    device: Option<DeviceChoice>,
-}
-
-#[derive(Args, Debug)]
-struct FragmentsArgs {
-    /// What the allocator may hold
-    #[arg(long, value_name = "GIB")]
-    cap: String,
-    /// What weights leave free of it
-    #[arg(long, value_name = "GIB")]
-    preserved: String,
-    /// Pictures of random sizes
-    #[arg(long, value_name = "N")]
-    rounds: Option<String>,
-    /// Give back what is unused behind each picture, as between the stages of a job
-    #[arg(long)]
-    flush: bool,
-    /// A hundredth of the sizes, for machines without a GPU
-    #[arg(long)]
-    small: bool,
-    /// auto, cpu or cuda:N
-    #[arg(long)]
-    device: Option<DeviceChoice>,
-}
-
-/// What is asked of `safelight-bench-engine`.
-struct Request {
-    /// The engine's subject, behind `bench` where every engine has it.
-    subject: Vec<&'static str>,
-    device: Option<DeviceChoice>,
-    options: Vec<String>,
-    /// Cases or paths: no options, however they begin.
-    names: Vec<OsString>,
-    is_json: bool,
-    table: Table,
 }
 
 /// 2 for what cannot be measured, 1 when a case failed.
@@ -234,16 +112,38 @@ fn main() -> ExitCode {
             let soaked = soak::run(args, &surroundings);
             return soaked.unwrap_or_else(|err| out::print_job_error(&err, args.is_json()));
         }
+        Subject::Compare(args) => {
+            let compared = Sheet::read(&args.first).and_then(|first| {
+                let second = Sheet::read(&args.second)?;
+                Ok(compared(&first, &second, args.json))
+            });
+            return compared.unwrap_or_else(|err| out::print_job_error(&err, args.json));
+        }
         Subject::Hog(args) => return stress::hog(args),
         Subject::Stress(args) => {
             return stress::run(args)
                 .unwrap_or_else(|err| out::print_job_error(&err, args.is_json()));
         }
     };
-    match measure(&request, &surroundings) {
-        Ok(code) => code,
-        Err(err) => out::print_job_error(&err, request.is_json),
-    }
+    let measured = || {
+        // Before minutes of work: a file that cannot be compared with is known now.
+        let before = arguments.against.as_deref().map(Sheet::read).transpose()?;
+        let (code, lines) = measure(&request, &surroundings)?;
+        Ok(match before {
+            Some(before) if code == 0 => {
+                compared(&before, &Sheet::of_lines(&lines), request.is_json)
+            }
+            _ => ExitCode::from(code),
+        })
+    };
+    measured().unwrap_or_else(|err| out::print_job_error(&err, request.is_json))
+}
+
+/// Two sheets for people, or as one JSON object; 1 where something got worse.
+fn compared(before: &Sheet, after: &Sheet, is_json: bool) -> ExitCode {
+    let pairs = compare::compare(before, after);
+    let code = u8::from(compare::num_worse(&pairs) > 0);
+    print_comparison((before, after), &pairs, is_json, code)
 }
 
 /// Starts `safelight-bench-engine`, which lies beside this executable, on the runtime that the settings name.
@@ -254,119 +154,8 @@ fn launcher(surroundings: &Surroundings) -> ProcessLauncher {
     launcher
 }
 
-/// The options that were given, with their values.
-fn given<const N: usize>(options: [(&str, &Option<String>); N]) -> Vec<String> {
-    let given = options.into_iter().filter_map(|(name, value)| {
-        let value = value.as_ref()?;
-        Some([name.to_owned(), value.clone()])
-    });
-    given.flatten().collect()
-}
-
-/// `--small` where it was given.
-fn small(is_small: bool) -> impl Iterator<Item = String> {
-    is_small.then(|| "--small".to_owned()).into_iter()
-}
-
-impl FamilyArgs {
-    fn request(&self, subject: &'static str) -> Request {
-        let values = given([
-            ("--runs", &self.runs),
-            ("--width", &self.width),
-            ("--height", &self.height),
-            ("--frames", &self.frames),
-            ("--batch", &self.batch),
-            ("--tile", &self.tile),
-            ("--preserved", &self.preserved),
-            ("--cap", &self.cap),
-        ]);
-        Request {
-            subject: vec!["bench", subject],
-            device: self.device,
-            options: small(self.small).chain(values).collect(),
-            names: self.cases.iter().map(OsString::from).collect(),
-            is_json: self.json,
-            table: table::NETWORKS,
-        }
-    }
-}
-
-impl StepCacheArgs {
-    fn request(&self) -> Request {
-        let values = given([
-            ("--model", &self.model),
-            ("--steps", &self.steps),
-            ("--sampler", &self.sampler),
-        ]);
-        Request {
-            subject: vec!["step-cache"],
-            device: self.device,
-            options: small(self.small).chain(values).collect(),
-            names: self.caches.iter().map(OsString::from).collect(),
-            is_json: self.json,
-            table: table::STEP_CACHES,
-        }
-    }
-}
-
-impl LoadArgs {
-    fn request(&self) -> Request {
-        Request {
-            subject: vec!["bench", "load"],
-            device: self.device,
-            options: given([("--runs", &self.runs), ("--mib", &self.mib)]),
-            names: self.place.iter().map(OsString::from).collect(),
-            is_json: self.json,
-            table: table::LOADING,
-        }
-    }
-}
-
-impl WaysArgs {
-    fn request(&self, subject: &'static str) -> Request {
-        let values = given([("--runs", &self.runs)]);
-        Request {
-            subject: vec!["bench", subject],
-            device: self.device,
-            options: small(self.small).chain(values).collect(),
-            names: self.cases.iter().map(OsString::from).collect(),
-            is_json: false,
-            table: table::PLAIN,
-        }
-    }
-}
-
-impl KernelsArgs {
-    fn request(&self) -> Request {
-        Request {
-            subject: vec!["kernels"],
-            device: self.device,
-            options: Vec::new(),
-            names: Vec::new(),
-            is_json: false,
-            table: table::PLAIN,
-        }
-    }
-}
-
-impl FragmentsArgs {
-    fn request(&self) -> Request {
-        let needed = ["--cap", &self.cap, "--preserved", &self.preserved].map(str::to_owned);
-        let flush = self.flush.then(|| "--flush".to_owned());
-        let values = given([("--rounds", &self.rounds)]);
-        let options = needed.into_iter().chain(values).chain(flush);
-        Request {
-            subject: "fragments",
-            device: self.device,
-            options: options.chain(small(self.small)).collect(),
-            names: Vec::new(),
-            is_json: false,
-            table: table::PLAIN,
-        }
-    }
-}
-
-fn measure(request: &Request, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
+/// The code, and the lines that came.
+fn measure(request: &Request, surroundings: &Surroundings) -> Result<(u8, String), JobError> {
     let device = request
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);
@@ -393,20 +182,20 @@ fn measure(request: &Request, surroundings: &Surroundings) -> Result<ExitCode, J
         }
         None => None,
     };
-    show(&mut engine, request);
+    let lines = show(&mut engine, request);
     let status = engine.wait();
     let refusal = told.and_then(|told| told.join().ok().flatten());
     let status = status.map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
     match (status.code(), refusal) {
         (Some(code), refusal) => {
             let code = u8::try_from(code).unwrap_or(1);
-            Ok(match refusal {
-                Some(error) if code != 0 => out::print_json(
+            if let Some(error) = refusal.filter(|_| code != 0) {
+                out::print_json(
                     &json!({"error": error, "advice": "", "exit_code": code}),
                     code,
-                ),
-                _ => ExitCode::from(code),
-            })
+                );
+            }
+            Ok((code, lines))
         }
         (None, _) => Err(JobError::new(
             JobErrorKind::EngineLost,
@@ -428,8 +217,9 @@ fn pass_on(told: impl Read) -> Option<String> {
     refusal
 }
 
-/// The engine's lines as they come: as they are, or as rows of a table.
-fn show(engine: &mut Child, request: &Request) {
+/// The engine's lines as they come: as they are, or as rows of a table. Gives all of them.
+fn show(engine: &mut Child, request: &Request) -> String {
+    let mut all = String::new();
     let mut is_first = true;
     for line in engine
         .stdout
@@ -451,6 +241,8 @@ fn show(engine: &mut Child, request: &Request) {
             text
         };
         is_first = false;
+        all.push_str(&line);
+        all.push('\n');
         let mut stdout = io::stdout().lock();
         if stdout
             .write_all(text.as_bytes())
@@ -462,4 +254,5 @@ fn show(engine: &mut Child, request: &Request) {
             break;
         }
     }
+    all
 }

@@ -106,12 +106,12 @@ pub fn run(
                 &mut tally.lost
             }) += 1;
         }
-        runtime::synchronize(device);
+        tally.lost += u32::from(!runtime::synchronize(device));
         tally.secs.push(started.elapsed().as_secs_f64());
         // A preview or an embedding, which stays for a few pictures.
         kept.extend(made);
         while kept.len() > 4 {
-            kept.swap_remove(next(&mut random) as usize % kept.len());
+            drop(kept.swap_remove(next(&mut random) as usize % kept.len()));
         }
         if arguments.flush {
             runtime::empty_cache(device);

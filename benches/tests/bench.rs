@@ -131,6 +131,36 @@ fn people_get_a_table() {
 }
 
 #[test]
+fn a_run_is_compared_with_an_earlier_one_and_fails_where_it_is_slower() {
+    let folder = tempfile::tempdir().unwrap();
+    let stored = |name: &str, secs: f64| {
+        let path = folder.path().join(name);
+        let line = format!(r#"{{"case":"clip_l","median_s":{secs},"runs":1,"device":"CPU"}}"#);
+        std::fs::write(&path, line).unwrap();
+        path.display().to_string()
+    };
+    let (fast, slow) = (stored("fast.json", 1e-9), stored("slow.json", 1e9));
+    let options = [
+        "--small", "--runs", "1", "--device", "cpu", "--case", "clip_l",
+    ];
+    for (file, code) in [(&fast, 1), (&slow, 0)] {
+        let output = bench("flux", &[&options[..], &["--against", file]].concat());
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{text}{}", error(&output));
+        assert!(text.contains("clip_l: median_s"), "{text}");
+        assert_eq!(text.contains("SLOWER"), code == 1, "{text}");
+    }
+    let output = bench("compare", &[&slow, &fast, "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(lines(&output)[0]["figures"][0]["is_worse"], false);
+    let output = bench("compare", &[&fast, &slow]);
+    assert_eq!(output.status.code(), Some(1), "{}", error(&output));
+    let nothing = folder.path().join("nothing.json").display().to_string();
+    let output = bench("compare", &[&fast, &nothing]);
+    assert!(error(&output).contains("nothing to compare"), "{output:?}");
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused_in_one_sentence() {
     for (args, part) in [
         (&["--case", "wan99b"][..], "found \"wan99b\""),

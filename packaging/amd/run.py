@@ -22,7 +22,7 @@ EMULATED = ("gfx1100", "gfx1151", "gfx1201")
 
 
 def table(hiprtc, source, targets):
-    """Compiles for every target and kind and prints what each kernel needs; the code objects, and whether all is well."""
+    """Prints what each kernel needs on every target; the code objects, and whether all is well."""
     start, made, bad, count = time.monotonic(), {}, 0, 0
     print_heads()
     for (target, kind), result in hiprtc.compile_all(source, targets):

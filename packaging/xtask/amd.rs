@@ -119,6 +119,10 @@ struct Engine {
     options: Vec<String>,
 }
 
+fn has_ending(name: &str, ending: &str) -> bool {
+    Path::new(name).extension().is_some_and(|it| it == ending)
+}
+
 impl Engine {
     fn read(root: &Path) -> Result<Self> {
         let folder = root.join(KERNELS);
@@ -129,7 +133,7 @@ impl Engine {
         let (loaded, driver) = (read("loaded.rs")?, read("driver.rs")?);
         let files = quoted_behind(&loaded, "include_str!(");
         let source: Result<Vec<String>> = files
-            .filter(|name| name.ends_with(".cu"))
+            .filter(|name| has_ending(name, "cu"))
             .map(read)
             .collect();
         let source = source?.concat();
@@ -229,7 +233,7 @@ impl Tools {
         succeed(download.current_dir(&archives).arg("download").args(clang))?;
         for name in listing(&archives)?
             .lines()
-            .filter(|name| name.ends_with(".deb"))
+            .filter(|name| has_ending(name, "deb"))
         {
             let mut unpack = Command::new("dpkg-deb");
             unpack.arg("--extract").arg(archives.join(name));

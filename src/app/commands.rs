@@ -412,6 +412,12 @@ pub enum DoctorCommand {
     Examine,
     /// Remove what MIOpen keeps on disk.
     ClearMiopen,
+    /// Measure this machine and write a page about it.
+    MakeReport,
+    /// Measure no more, and write down what was measured.
+    StopReport,
+    OpenReport,
+    ShowReportFolder,
 }
 
 #[derive(Clone, Debug)]

@@ -11,6 +11,7 @@ use crate::app::commands::DoctorCommand;
 use crate::app::cx::Cx;
 use crate::app::notices::Severity;
 use crate::app::pending::{Pending, Stream};
+use crate::app::reporting::{Measure, Reporting};
 use crate::app::words;
 use crate::doctor::miopen::{self, MIOPEN_CACHE};
 use crate::doctor::{Check, Status, examine_this_machine};
@@ -31,6 +32,7 @@ pub fn examine(paths: Paths) -> Examine {
 /// What was examined so far.
 pub struct Doctor {
     pub checks: Vec<Check>,
+    pub report: Reporting,
     examine: Examine,
     examining: Stream<Check>,
     /// The bytes that MIOpen had kept, or why they are still there.
@@ -38,9 +40,10 @@ pub struct Doctor {
 }
 
 impl Doctor {
-    pub fn new(examine: Examine) -> Self {
+    pub fn new(examine: Examine, measure: Measure) -> Self {
         Self {
             checks: Vec::new(),
+            report: Reporting::new(measure),
             examine,
             examining: Stream::default(),
             clearing: Pending::default(),
@@ -57,8 +60,8 @@ impl Doctor {
         verdicts.filter(|check| check.status == status).count()
     }
 
-    /// Everything as text, for a report of a fault.
-    pub fn report(&self) -> String {
+    /// Everything as text, for whoever tells of a fault.
+    pub fn text(&self) -> String {
         let mut lines = Vec::new();
         for check in &self.checks {
             let verdict = match check.status {
@@ -80,7 +83,7 @@ impl Doctor {
 impl Doctor {
     /// `is_idle`: no job runs, so that speed can be measured. A second engine would take the running job's memory, and be
     /// slowed by it.
-    pub fn update(&mut self, command: DoctorCommand, is_idle: bool, cx: &Cx) {
+    pub fn update(&mut self, command: DoctorCommand, is_idle: bool, cx: &mut Cx) {
         match command {
             DoctorCommand::Examine => {
                 self.checks.clear();
@@ -91,6 +94,12 @@ impl Doctor {
                     });
                 });
             }
+            // What is measured beside a job would be of no use to anybody, and slow the job.
+            DoctorCommand::MakeReport if is_idle => self.report.start(cx),
+            DoctorCommand::MakeReport => cx.say(words::REPORT_WAITS),
+            DoctorCommand::StopReport => self.report.stop(),
+            DoctorCommand::OpenReport => self.report.show(false, cx),
+            DoctorCommand::ShowReportFolder => self.report.show(true, cx),
             DoctorCommand::ClearMiopen => {
                 if let Some(paths) = cx.paths.clone() {
                     let inherited = environment::inherited();
@@ -103,13 +112,14 @@ impl Doctor {
     }
 
     /// The first look at the page examines.
-    pub(super) fn open(&mut self, is_idle: bool, cx: &Cx) {
+    pub(super) fn open(&mut self, is_idle: bool, cx: &mut Cx) {
         if self.checks.is_empty() && !self.is_examining() {
             self.update(DoctorCommand::Examine, is_idle, cx);
         }
     }
 
     pub fn poll(&mut self, cx: &mut Cx) {
+        self.report.poll(cx);
         while let Some(check) = self.examining.take() {
             self.checks.push(check);
         }

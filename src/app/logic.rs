@@ -195,7 +195,7 @@ impl App {
             }
             AppCommand::Doctor(command) => {
                 let is_idle = self.queue.running.is_none();
-                self.doctor.update(command, is_idle, &self.cx);
+                self.doctor.update(command, is_idle, &mut self.cx);
             }
             AppCommand::Runtime(command) => self.runtimes.update(command, &self.cx),
             AppCommand::Settings(command) => self.settings.update(command, &mut self.cx),
@@ -277,7 +277,10 @@ impl App {
             Page::Watch | Page::Mask | Page::Settings | Page::Gallery | Page::Downloads => {}
             Page::Models => self.library.open(&self.cx),
             Page::Welcome => self.library.look_around(&self.cx),
-            Page::Doctor => self.doctor.open(self.queue.running.is_none(), &self.cx),
+            Page::Doctor => {
+                let is_idle = self.queue.running.is_none();
+                self.doctor.open(is_idle, &mut self.cx);
+            }
         }
     }
 }

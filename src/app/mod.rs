@@ -27,6 +27,7 @@ pub mod presets;
 pub mod prompt;
 pub mod queue;
 mod remembering;
+pub mod reporting;
 pub mod restore;
 pub mod runtimes;
 pub mod settings;
@@ -67,6 +68,7 @@ use presets::OwnPresets;
 use prompt::PromptDesk;
 use queue::JobQueue;
 use remembering::Remembering;
+use reporting::Measure;
 use restore::Restoring;
 use runtimes::{RuntimeFetching, RuntimeLinks};
 use settings::SettingsKeeping;
@@ -85,6 +87,8 @@ pub struct StartupOptions {
     pub library: LibraryLinks,
     /// What the doctor's page does.
     pub examine: Examine,
+    /// What its button for a report does.
+    pub measure: Measure,
     pub read_plan: ReadPlan,
     /// Where models are fetched from, when somebody asks for it.
     pub hub: Hub,
@@ -131,6 +135,7 @@ impl StartupOptions {
                 survey: library::survey::examine(paths.clone()),
             },
             examine: doctor::examine(paths.clone()),
+            measure: reporting::measure(paths.clone()),
             read_plan: memory::planning::read_plan(paths.clone()),
             runtimes: RuntimeLinks {
                 look: runtimes::look(paths.clone()),
@@ -197,7 +202,7 @@ impl App {
             library: Library::new(startup.library, state.library, &cx),
             fetching: Fetching::new(startup.hub),
             memory: Planning::new(startup.read_plan),
-            doctor: Doctor::new(startup.examine),
+            doctor: Doctor::new(startup.examine, startup.measure),
             runtimes: RuntimeFetching::new(startup.runtimes),
             updates: Updates::new(startup.ask_newest),
             gallery: Gallery::new(state.gallery),

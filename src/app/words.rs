@@ -1,5 +1,7 @@
 //! What those parts of the app say that are one file: the form, undo, the doctor, updates and downloads.
 
+use std::path::Path;
+
 use safelight_core::units::size_text;
 
 pub(super) const DEFAULTS_USED: &str =
@@ -38,6 +40,14 @@ pub(super) fn cache_cleared(bytes: u64) -> String {
 
 pub(super) fn cache_not_cleared(why: &str) -> String {
     format!("MIOpen's cache cannot be cleared: {why}")
+}
+
+// Reports.
+pub(super) const REPORT_WAITS: &str = "A report measures this machine: wait until no job runs";
+pub(super) const NO_BROWSER: &str = "The report cannot be opened here";
+
+pub(super) fn page_is(page: &Path) -> String {
+    format!("Its page is {}", page.display())
 }
 
 // Updates.

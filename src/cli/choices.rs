@@ -70,9 +70,10 @@ fn measure(
     problems: &mut Vec<String>,
 ) -> Result<(), JobError> {
     let (device, dtype, is_json) = (args.device, args.dtype, args.json);
-    let shapes = match &args.model {
-        Some(_) => shapes_of(args, surroundings)?,
-        None => Shapes::default(),
+    let shapes = if args.model.is_some() {
+        shapes_of(args, surroundings)?
+    } else {
+        Shapes::default()
     };
     let settings = &surroundings.settings().runtime;
     let mut launcher = surroundings.process_launcher();

@@ -2,6 +2,7 @@
 //!
 //! What is measured is in [`crate::report`].
 
+use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -115,7 +116,7 @@ fn bar() -> ProgressBar {
 fn summary(report: &Report, place: &Place) -> String {
     let mut text = format!("{}\n", report.device);
     if let Some(why) = &report.incomplete {
-        text.push_str(&format!("Incomplete: {why}\n"));
+        writeln!(text, "Incomplete: {why}").ok();
     }
     let targets = report.targets.iter().map(|target| {
         let measured = target.measured.map_or_else(
@@ -131,9 +132,9 @@ fn summary(report: &Report, place: &Place) -> String {
     });
     text.push_str(&out::table(&targets.collect::<Vec<_>>()));
     for section in &report.sections {
-        text.push_str(&format!("\n{}\n", section.title));
+        writeln!(text, "\n{}", section.title).ok();
         for problem in &section.problems {
-            text.push_str(&format!("  ! {problem}\n"));
+            writeln!(text, "  ! {problem}").ok();
         }
         let rows = section.rows.iter().map(|row| {
             let figures = row.figures.iter();
@@ -148,14 +149,17 @@ fn summary(report: &Report, place: &Place) -> String {
         });
         text.push_str(&out::table(&rows.collect::<Vec<_>>()));
         for left in &section.left_out {
-            text.push_str(&format!("  left out: {}. {}\n", left.label, left.why));
+            writeln!(text, "  left out: {}. {}", left.label, left.why).ok();
         }
     }
-    text.push_str(&format!(
-        "\nPage: {}\nFile: {}\nNothing was sent anywhere. Names, folders and serial numbers are not in them: read them before you give them to anybody.\n",
+    // Writing to a string cannot fail.
+    writeln!(
+        text,
+        "\nPage: {}\nFile: {}\nNothing was sent anywhere. Names, folders and serial numbers are not in them: read them before you give them to anybody.",
         place.page.display(),
         place.file.display()
-    ));
+    )
+    .ok();
     text
 }
 
@@ -183,13 +187,12 @@ fn side_by_side(first: &Path, second: &Path, args: &ReportArgs) -> Result<ExitCo
             JobError::new(JobErrorKind::Disk, what)
         })?;
     }
-    Ok(print_comparison(&before, &after, &pairs, args.json, 0))
+    Ok(print_comparison((&before, &after), &pairs, args.json, 0))
 }
 
 /// Two measurements as a table for people, or as one JSON object. `code`: of the process.
 pub fn print_comparison(
-    before: &Sheet,
-    after: &Sheet,
+    (before, after): (&Sheet, &Sheet),
     pairs: &[Pair],
     is_json: bool,
     code: u8,

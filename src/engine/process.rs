@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::fs::Mode;
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Signal, getpid, getppid, kill_process};
 use safelight_core::job::DeviceChoice;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use tracing_subscriber::EnvFilter;
@@ -30,6 +30,9 @@ use crate::trial;
 
 /// How long a stage has to notice that the app is gone.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How often work that speaks no protocol looks whether somebody still waits for it.
+const PARENT_WATCH: Duration = Duration::from_millis(500);
 
 /// Why the process did not do what it was started for. One sentence each.
 #[derive(Debug, thiserror::Error)]
@@ -74,8 +77,9 @@ pub fn main() -> ExitCode {
 }
 
 /// Does one piece of work that writes its results to standard output, speaks no protocol and serves nobody. The work
-/// says whether all went well.
+/// says whether all went well. It ends with who asked for it.
 pub fn answer<E: Into<ProcessError>>(work: impl FnOnce(&mut File) -> Result<bool, E>) -> ExitCode {
+    end_with_the_parent();
     let result = private_stdout().and_then(|mut output| work(&mut output).map_err(Into::into));
     match result {
         Ok(all_well) => ExitCode::from(u8::from(!all_well)),
@@ -85,6 +89,23 @@ pub fn answer<E: Into<ProcessError>>(work: impl FnOnce(&mut File) -> Result<bool
             ExitCode::from(err.exit_code())
         }
     }
+}
+
+/// Ends this process when the one that started it is gone: there is no standard input whose end would say so, and what
+/// measures for minutes must not go on for nobody.
+fn end_with_the_parent() {
+    let parent = getppid();
+    let watch = move || {
+        while getppid() == parent {
+            thread::sleep(PARENT_WATCH);
+        }
+        kill_this_process();
+    };
+    let started = thread::Builder::new()
+        .name("engine-parent".to_owned())
+        .spawn(watch);
+    // Without it the work is done all the same.
+    drop(started);
 }
 
 /// `--device auto|cpu|cuda:N` and nothing else.

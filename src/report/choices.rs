@@ -7,7 +7,7 @@ use safelight_core::settings::Paths;
 use serde::{Deserialize, Serialize};
 
 /// What was chosen among alternatives, with what each was found to be.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Choice {
     /// What is chosen.

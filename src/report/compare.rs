@@ -218,7 +218,6 @@ fn word(pair: &Pair) -> &'static str {
     match (pair.verdict, pair.unit.as_str()) {
         (Verdict::Same, _) => "",
         (Verdict::Better, _) => "better",
-        (Verdict::Worse, "s" | "ms") => "SLOWER",
         (Verdict::Worse, "GiB" | "%") => "MORE",
         (Verdict::Worse, "") => "FARTHER",
         (Verdict::Worse, _) => "SLOWER",

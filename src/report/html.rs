@@ -179,15 +179,9 @@ fn section(out: &mut String, section: &Section) {
     for problem in &section.problems {
         put!(out, "<p class=\"bad\">{}</p>", escape(problem));
     }
-    let has_more = |row: &Row| {
-        // Distances have no unit and no bar: they differ by powers of ten.
-        row.figures.len() != 1 || row.figures.iter().any(|figure| figure.unit.is_empty())
-    };
     // Too many bars show less than a table.
-    if section.rows.len() <= MOST_BARS {
-        bars(out, &section.rows);
-    }
-    if section.rows.iter().any(has_more) || section.rows.len() > MOST_BARS {
+    let is_drawn = section.rows.len() <= MOST_BARS && bars(out, &section.rows);
+    if !is_drawn || section.rows.iter().any(|row| row.figures.len() != 1) {
         table(out, &section.rows);
     }
     if !section.left_out.is_empty() {
@@ -205,8 +199,10 @@ fn section(out: &mut String, section: &Section) {
     put!(out, "</div>");
 }
 
-/// Bars of the rows' first figures, one picture a unit.
-fn bars(out: &mut String, rows: &[Row]) {
+/// Bars of the rows' first figures, one picture a unit. `false` where some are in none: one bar alone says nothing, and
+/// distances, which have no unit, differ by powers of ten.
+fn bars(out: &mut String, rows: &[Row]) -> bool {
+    let mut num_drawn = 0;
     let mut units: Vec<&str> = Vec::new();
     for row in rows {
         let unit = row.figures.first().map(|figure| figure.unit.as_str());
@@ -227,8 +223,12 @@ fn bars(out: &mut String, rows: &[Row]) {
                 })
             })
             .collect();
-        out.push_str(&plot::bars(&bars));
+        if bars.len() > 1 {
+            num_drawn += bars.len();
+            out.push_str(&plot::bars(&bars));
+        }
     }
+    num_drawn == rows.len()
 }
 
 /// Columns by the names of figures, in the order in which they first come.
@@ -242,32 +242,20 @@ fn table(out: &mut String, rows: &[Row]) {
             names.push(&figure.name);
         }
     }
-    let heads: String = names
-        .iter()
-        .map(|name| format!("<th class=\"number\">{}</th>", escape(name)))
-        .collect();
-    put!(
-        out,
-        "<div class=\"scroll\"><table><tr><th></th>{heads}<th></th></tr>"
-    );
+    put!(out, "<div class=\"scroll\"><table><tr><th></th>");
+    for name in &names {
+        put!(out, "<th class=\"number\">{}</th>", escape(name));
+    }
+    put!(out, "<th></th></tr>");
     for row in rows {
-        let cells: String = names
-            .iter()
-            .map(|name| {
-                let found = row.figures.iter().find(|figure| figure.name == *name);
-                format!(
-                    "<td class=\"number\">{}</td>",
-                    found.map(figure).unwrap_or_default()
-                )
-            })
-            .collect();
+        put!(out, "<tr><td>{}</td>", escape(&row.label));
+        for name in &names {
+            let found = row.figures.iter().find(|figure| figure.name == *name);
+            let text = found.map(figure).unwrap_or_default();
+            put!(out, "<td class=\"number\">{text}</td>");
+        }
         let class = if row.is_bad { "bad" } else { "weak" };
-        put!(
-            out,
-            "<tr><td>{}</td>{cells}<td class=\"{class}\">{}</td></tr>",
-            escape(&row.label),
-            escape(&row.note)
-        );
+        put!(out, "<td class=\"{class}\">{}</td></tr>", escape(&row.note));
     }
     put!(out, "</table></div>");
 }

@@ -13,7 +13,7 @@ use safelight_core::job::MemorySample;
 const ENDS: usize = 10;
 
 /// Bytes that are held when no job runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     pub engine_rss: u64,
     pub app_rss: u64,

@@ -59,7 +59,7 @@ pub struct Report {
     pub course: Course,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Fact {
     pub name: String,
@@ -67,7 +67,7 @@ pub struct Fact {
 }
 
 /// What the doctor found.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Finding {
     /// `ok`, `warn` or `fail`.
@@ -129,7 +129,7 @@ pub struct Figure {
 }
 
 /// What was not measured here.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LeftOut {
     pub label: String,
@@ -254,7 +254,7 @@ pub fn make(
         report.secs = began.elapsed().as_secs_f64();
         report.course = run.course();
         report.targets = targets::of(&report);
-        redactor.clean(report)
+        redactor.clean(&report)
     };
     for section in sections::ALL {
         if cancel.is_cancelled() {

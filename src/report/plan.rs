@@ -84,7 +84,8 @@ pub(super) fn plan(case: &CaseLine, means: &Means, left: Duration) -> Result<Pla
             rough_text(left.as_secs())
         ));
     }
-    let limit = Duration::from_secs_f64(secs * PATIENCE)
+    let limit = Duration::try_from_secs_f64(secs * PATIENCE)
+        .unwrap_or(left)
         .max(LEAST_LIMIT)
         .min(left);
     Ok(Planned { runs, secs, limit })

@@ -71,6 +71,15 @@ fn figures(line: &Value, wanted: &[(&str, &str, &str)]) -> Vec<Figure> {
 pub(super) fn loading_row(line: &Value) -> Row {
     let id = line["case"].as_str().unwrap_or_default();
     let is_whole = line["is_whole"] == Value::Bool(true);
+    // Nothing is copied there: a rate would be that of looking at the file's list.
+    let is_mapped = line["device"] == "CPU";
+    let wanted = [
+        ("/gib_per_s", "from memory", "GiB/s"),
+        ("/cold/gib_per_s", "from disk", "GiB/s"),
+        ("/cold/disk_gib_per_s", "the disk alone", "GiB/s"),
+        ("/pinned_copy_gib_per_s", "a pinned copy", "GiB/s"),
+        ("/host_gib", "memory of the host", "GiB"),
+    ];
     Row {
         id: id.to_owned(),
         label: match id {
@@ -78,18 +87,9 @@ pub(super) fn loading_row(line: &Value) -> Row {
             "load_tiny" => "Many tiny tensors".to_owned(),
             other => other.to_owned(),
         },
-        figures: figures(
-            line,
-            &[
-                ("/gib_per_s", "from memory", "GiB/s"),
-                ("/cold/gib_per_s", "from disk", "GiB/s"),
-                ("/cold/disk_gib_per_s", "the disk alone", "GiB/s"),
-                ("/pinned_copy_gib_per_s", "a pinned copy", "GiB/s"),
-                ("/host_gib", "memory of the host", "GiB"),
-            ],
-        ),
-        note: if is_whole && line["pinned_copy_gib_per_s"].is_null() {
-            "mapped: the processor computes from the file where it lies".to_owned()
+        figures: figures(line, if is_mapped { &[] } else { &wanted }),
+        note: if is_whole && is_mapped {
+            "right to the last byte; the processor computes from the file where it lies".to_owned()
         } else if is_whole {
             String::new()
         } else {

@@ -42,10 +42,10 @@ const MARGIN: Duration = Duration::from_secs(5);
 /// The slowest of the doctor's questions and an engine's start take so long together where a driver hangs.
 const MACHINE_LIMIT: Duration = Duration::from_secs(90);
 const SPEED_LIMIT: Duration = Duration::from_secs(90);
-const LOADING_LIMIT: Duration = Duration::from_secs(60);
+const LOADING_LIMIT: Duration = Duration::from_mins(1);
 const PARITY_LIMIT: Duration = Duration::from_mins(2);
-const WAYS_LIMIT: Duration = Duration::from_secs(60);
-const LIST_LIMIT: Duration = Duration::from_secs(60);
+const WAYS_LIMIT: Duration = Duration::from_mins(1);
+const LIST_LIMIT: Duration = Duration::from_mins(1);
 
 /// One report that is being made.
 pub(super) struct Run<'a> {
@@ -177,7 +177,7 @@ impl<'a> Run<'a> {
                 let facts = facts::all(&roots, &paths, &settings, engine.as_ref().ok());
                 let mut checks = Vec::new();
                 doctor::examine_this_machine(paths, launcher, false, &mut |check| {
-                    checks.push(check)
+                    checks.push(check);
                 });
                 (engine, facts, checks)
             })
@@ -371,7 +371,7 @@ impl<'a> Run<'a> {
         let arguments = [&fixed[..], options, &["--", &case.case]].concat();
         let rows = &mut section.rows;
         let asked = self.ask(&arguments, planned.limit, &mut |line| {
-            rows.push(network_row(case, &line))
+            rows.push(network_row(case, &line));
         });
         match asked {
             Err(problem) if problem == STOPPED => Err(problem),

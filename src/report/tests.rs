@@ -65,9 +65,76 @@ fn what_is_there_is_kept_behind_every_section_and_progress_never_goes_back() {
 fn a_file_that_is_no_report_is_refused_in_one_sentence() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("other.json");
-    for text in ["{}", "[1]", "nonsense"] {
+    for text in ["{}", "[]", "nonsense"] {
         std::fs::write(&path, text).unwrap();
         let err = Report::read(&path).unwrap_err().summary;
         assert!(err.starts_with("this is no report of Safelight"), "{err}");
     }
+}
+
+/// A report with something of everything.
+fn full() -> Report {
+    let row = |id: &str, value: f64, unit: &str| Row {
+        id: id.to_owned(),
+        label: format!("The case {id}"),
+        figures: vec![Figure::new("a call", value, unit)],
+        ..Row::default()
+    };
+    Report {
+        format: FORMAT,
+        device: "AMD gfx1151".to_owned(),
+        targets: vec![Target {
+            name: "A decode".to_owned(),
+            below: 10.0,
+            measured: Some(12.5),
+            unit: "s".to_owned(),
+            note: "as measured".to_owned(),
+        }],
+        sections: vec![Section {
+            id: "networks".to_owned(),
+            title: "Networks".to_owned(),
+            problems: vec!["The engine ended while it measured (signal 11).".to_owned()],
+            rows: vec![row("a", 2.0, "s"), row("b", 4.0, "s"), row("c", 0.01, "")],
+            left_out: vec![LeftOut {
+                label: "FramePack".to_owned(),
+                why: "It needs 27 GiB".to_owned(),
+            }],
+            ..Section::default()
+        }],
+        ..Report::default()
+    }
+}
+
+#[test]
+fn the_page_has_every_figure_and_says_what_is_wrong_and_what_was_left_out() {
+    let page = html::page(&full());
+    for part in [
+        "12.5 s",
+        "should be below 10 s",
+        "signal 11",
+        "The case a",
+        "4 s",
+        "It needs 27 GiB",
+        "<svg",
+        "0.0100",
+    ] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+}
+
+#[test]
+fn two_reports_are_compared_by_their_rows() {
+    let root = tempfile::tempdir().unwrap();
+    let (first, second) = (
+        Place::new_in(&root.path().join("a")),
+        Place::new_in(root.path()),
+    );
+    let mut slower = full();
+    slower.sections[0].rows[0].figures[0].value = 2.2;
+    full().write(&first).unwrap();
+    slower.write(&second).unwrap();
+    let [before, after] = [&first, &second].map(|it| compare::Sheet::read(&it.file).unwrap());
+    let pairs = compare::compare(&before, &after);
+    assert_eq!((pairs.len(), compare::num_worse(&pairs)), (3, 1));
+    assert!(compare::rows(&pairs)[1].contains(&"SLOWER".to_owned()));
 }

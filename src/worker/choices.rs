@@ -4,9 +4,10 @@
 //! kept, the rest is measured another time. Where a way hangs or takes its process along, the others are measured
 //! without it. Computes nothing.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use safelight_core::job::{DeviceChoice, DtypeChoice, GenerateRequest};
 use safelight_core::memory::Fault;
@@ -17,24 +18,25 @@ use safelight_core::memory::tiers::{ConvolutionTier, TierEnd};
 use safelight_core::protocol::EngineReport;
 
 use super::link::ProbeOrder;
+use super::tiers::now_secs;
 use crate::child::{self, Ended};
 
 /// How long a run may take.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// With loading libtorch, compiling and searching for algorithms.
+    /// With loading libtorch, what the CPU computes to compare with, compiling and searching for algorithms.
     first: Duration,
     /// From there on.
     later: Duration,
 }
 
 const LIMITS: Limits = Limits {
-    first: Duration::from_mins(2),
+    first: Duration::from_mins(4),
     later: Duration::from_secs(30),
 };
 
 /// What is measured at, besides a key.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub device: DeviceChoice,
     pub shapes: Shapes,
@@ -80,17 +82,13 @@ pub fn keys(
     keys
 }
 
-/// What a job's transformer and its decoder compute in on a GPU.
+/// What a job's transformer and its decoder compute in, as the engine places them on a GPU.
 pub(super) fn dtypes(request: &GenerateRequest) -> [DtypeChoice; 2] {
     let own = match request.dtype {
         DtypeChoice::Auto => DtypeChoice::Bf16,
         dtype => dtype,
     };
-    let decoder = match request.dtype {
-        DtypeChoice::Auto | DtypeChoice::Bf16 if request.family.vae_in_f16 => DtypeChoice::F16,
-        _ => own,
-    };
-    [own, decoder]
+    [own, request.family.vae_dtype(request.dtype)]
 }
 
 /// What is remembered, and what is yet to be measured.
@@ -175,16 +173,10 @@ impl Store {
 }
 
 /// Adds to what is remembered in a file, which others write to as well.
-pub fn keep(file: &std::path::Path, measured: Measured) -> std::io::Result<()> {
+pub fn keep(file: &Path, measured: Measured) -> io::Result<()> {
     let mut known = ChoiceFile::load(file);
     known.put(measured);
     known.save(file)
-}
-
-/// Seconds of the Unix epoch.
-fn now_secs() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_secs())
 }
 
 /// Measures every way of a choice. `command`: an engine without arguments, `None` where none can be started.

@@ -197,7 +197,7 @@ pub(super) fn key(
 }
 
 /// Seconds of the Unix epoch.
-fn now_secs() -> u64 {
+pub(super) fn now_secs() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_secs())
 }

@@ -1,11 +1,15 @@
 //! The doctor's page and the graph's figures of the machine, as a person sees and uses them.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use egui::accesskit::Role;
-use egui_kittest::kittest::Queryable as _;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::reporting::Made;
 use safelight::doctor::{Check, Group, Status};
+use safelight::report::{Place, Progress};
 use safelight_core::job::{JobUpdate, MachineSample, MemorySample, Reclaim, Stage};
 
 use crate::harness::Bench;
@@ -120,7 +124,7 @@ fn what_is_fine_can_be_hidden_and_commands_and_the_report_copied() {
             "Copy command sudo usermod -aG render",
             "sudo usermod -aG render",
         ),
-        ("Copy report", "FAIL  disk: no room for jobs"),
+        ("Copy as text", "FAIL  disk: no room for jobs"),
     ] {
         let found = bench.harness.get_by_role_and_label(Role::Button, button);
         found.click();
@@ -184,4 +188,67 @@ fn the_graph_tells_of_the_machine_and_its_record_is_offered_when_the_job_has_end
     bench.harness.check_accessibility();
     bench.finish_job(&sent, 3);
     bench.harness.get_by_label("Export telemetry");
+}
+
+/// A machine whose report stops at a half until somebody cancels or `goes_on` is sent, and how it was asked.
+fn measured() -> (Bench, crossbeam_channel::Sender<()>) {
+    let (goes_on, wait) = crossbeam_channel::bounded::<()>(1);
+    let bench = Bench::with(move |startup| {
+        startup.examine = Arc::new(move |_, tell| {
+            tell(check(Group::Engine, "engine", Status::Ok, "it starts"));
+        });
+        startup.measure = Arc::new(move |cancel, tell| {
+            tell(Progress {
+                part: 0.5,
+                what: "Loading weights".to_owned(),
+            });
+            while !cancel.is_cancelled() {
+                if wait.recv_timeout(Duration::from_millis(5)).is_ok() {
+                    break;
+                }
+            }
+            Ok(Made {
+                place: Place::new_in(Path::new("/nowhere")),
+                is_whole: !cancel.is_cancelled(),
+            })
+        });
+    });
+    (bench, goes_on)
+}
+
+#[test]
+fn a_report_is_made_with_its_progress_and_then_lies_there_to_be_opened() {
+    let (mut bench, goes_on) = measured();
+    bench.press("Doctor");
+    bench.press("Make a report");
+    bench.until("it is on its way", |bench| {
+        bench.has("Making a report: Loading weights")
+    });
+    bench.assert_shows("Cancel");
+    bench.harness.check_accessibility();
+    goes_on.send(()).unwrap();
+    bench.until("it is there", |bench| bench.has("The report is there"));
+    bench.assert_shows("Open");
+    bench.assert_shows("Show folder");
+    assert!(!bench.has("Cancel"));
+    bench.harness.snapshot("report_made");
+}
+
+#[test]
+fn a_report_that_is_cancelled_keeps_what_was_measured() {
+    let (mut bench, _goes_on) = measured();
+    bench.press("Doctor");
+    bench.press("Make a report");
+    bench.until("it is on its way", |bench| bench.has("Loading weights"));
+    bench.harness.snapshot("report_running");
+    bench.press("Cancel");
+    bench.until("it is there", |bench| {
+        bench.has("what was measured until then is there")
+    });
+    bench.assert_shows("Open");
+    // A job that runs is not measured beside.
+    bench.start_job();
+    bench.press("Doctor");
+    let button = bench.harness.get_by_label("Make a report");
+    assert!(button.accesskit_node().is_disabled());
 }

@@ -170,11 +170,16 @@ fn pages_have_their_buttons_within_every_small_window() {
         for (page, names) in [
             (
                 Page::Doctor,
-                ["Examine again", "Copy report", "Close the doctor"],
+                &[
+                    "Examine again",
+                    "Copy as text",
+                    "Make a report",
+                    "Close the doctor",
+                ][..],
             ),
             (
                 Page::Models,
-                ["First steps", "Add a models folder", "Close the models"],
+                &["First steps", "Add a models folder", "Close the models"],
             ),
         ] {
             bench

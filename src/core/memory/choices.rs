@@ -175,15 +175,15 @@ impl Choices {
 
     /// Whether nothing here is another than what a user chose.
     fn obeys(self, hand: Self) -> bool {
-        fn may<T: Default + PartialEq>(own: &T, hand: &T, said: &T) -> bool {
-            is_default(said) || own == hand
+        fn may<T: Copy + Default + PartialEq>(own: T, hand: T, said: T) -> bool {
+            is_default(&said) || own == hand
         }
         let (own, wanted) = (self.plain(), hand.plain());
-        may(&own.attention, &wanted.attention, &hand.attention)
-            && may(&own.matrices, &wanted.matrices, &hand.matrices)
-            && may(&own.layout, &wanted.layout, &hand.layout)
-            && may(&own.chunk, &wanted.chunk, &hand.chunk)
-            && may(&own.copies, &wanted.copies, &hand.copies)
+        may(own.attention, wanted.attention, hand.attention)
+            && may(own.matrices, wanted.matrices, hand.matrices)
+            && may(own.layout, wanted.layout, hand.layout)
+            && may(own.chunk, wanted.chunk, hand.chunk)
+            && may(own.copies, wanted.copies, hand.copies)
     }
 
     /// What is chosen of `what`, in words.

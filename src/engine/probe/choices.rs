@@ -27,7 +27,7 @@ const BUDGET: Duration = Duration::from_secs(12);
 /// A way that takes so much longer than what is done by itself needs no more runs.
 const HOPELESS: f64 = 1.5;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChoiceArguments {
     pub device: DeviceChoice,
     pub choice: Choice,
@@ -184,7 +184,7 @@ fn try_out(
         return Err(EngineError::Request { reason });
     }
     let ready = subject.ready(choices)?;
-    timed(device, || ready())?;
+    timed(device, &ready)?;
     let error = subject.error()?;
     Ok(Trial {
         choices,
@@ -216,7 +216,7 @@ fn time_by_turns(
             say_trying(out, trial.choices, false)?;
             let _ways = enter_ways(device, tier, trial.choices);
             let ready = &trial.ready;
-            match caught(|| timed(device, || ready())) {
+            match caught(|| timed(device, ready)) {
                 Ok(secs) => trial.secs.push(secs),
                 Err(err) => trial.failure = Some(err),
             }

@@ -2,6 +2,7 @@
 //!
 //! Examines nothing: it shows what the thread of the examination has told so far.
 
+mod report;
 mod words;
 
 use egui::{
@@ -30,6 +31,7 @@ pub(super) fn doctor_ui(ui: &mut Ui, view: &mut View<'_>) {
         .inner_margin(theme::PAGE_MARGIN)
         .show(ui, |ui| {
             header_ui(ui, view);
+            report::progress_ui(ui, view);
             ui.add_space(theme::GAP);
             ScrollArea::vertical()
                 .auto_shrink([false, false])
@@ -55,11 +57,12 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
             if again.inner.clicked() {
                 view.push(DoctorCommand::Examine);
             }
-            let (name, explanation) = (words::REPORT, words::REPORT_HOVER);
+            let (name, explanation) = (words::COPY, words::COPY_ALL_HOVER);
             if page_button(ui, is_small, icons::COPY, name, explanation).clicked() {
-                let report = view.app.doctor.report();
-                view.push(DesktopCommand::CopyText(report));
+                let text = view.app.doctor.text();
+                view.push(DesktopCommand::CopyText(text));
             }
+            report::button_ui(ui, view, is_small);
             if icon_button(ui, icons::X, words::CLOSE, words::BACK).clicked() {
                 view.push(AppCommand::Show(Page::Watch));
             }

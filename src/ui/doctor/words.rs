@@ -9,8 +9,22 @@ pub const CLOSE: &str = "Close the doctor";
 pub const BACK: &str = "Back to the picture (Escape)";
 pub const EXAMINE: &str = "Examine again";
 pub const EXAMINE_HOVER: &str = "Takes a few seconds, while the GPU and the disk are measured";
-pub const REPORT: &str = "Copy report";
-pub const REPORT_HOVER: &str = "Copy all of this as text, for a bug report";
+pub const COPY: &str = "Copy as text";
+pub const COPY_ALL_HOVER: &str = "Copy all of this, for a bug report";
+pub const MAKE: &str = "Make a report";
+pub const MAKE_HOVER: &str = "Measure this machine for up to ten minutes and write a page about it, without names and folders. Nothing is sent";
+pub const MAKE_NOT_NOW: &str = "A report measures this machine: it waits until no job runs";
+pub const BEGINS: &str = "Looking at this machine";
+pub const STOP: &str = "Cancel";
+pub const STOP_HOVER: &str = "Measure no more. What was measured until now is kept";
+pub const STOPPING: &str = "Writing down what was measured…";
+pub const MADE: &str =
+    "The report is there. Nothing was sent: read it before you give it to anybody";
+pub const MADE_IN_PART: &str = "The report was stopped: what was measured until then is there";
+pub const OPEN: &str = "Open";
+pub const OPEN_HOVER: &str = "Open the page in your browser";
+pub const SHOW_FOLDER: &str = "Show folder";
+pub const SHOW_FOLDER_HOVER: &str = "Open the folder with the page and its figures as JSON";
 pub const EXAMINING: &str = "Examining…";
 pub const ATTENTION: &str = "Show only what needs attention";
 pub const CLEAR: &str = "Clear";
@@ -42,3 +56,8 @@ pub fn count(status: Status, count: usize) -> String {
     }
 }
 pub(super) const MIOPEN_CACHE: &str = "MIOpen cache";
+
+/// What is measured now.
+pub fn measuring(what: &str) -> String {
+    format!("Making a report: {what}")
+}

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::time::Instant;
 
 use safelight_core::families::{framepack, wan};

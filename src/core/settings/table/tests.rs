@@ -26,7 +26,7 @@ fn every_choice_can_be_read_and_its_default_is_among_them() {
     let Some(Control::Choice(choices)) = known.map(|setting| setting.control) else {
         panic!("the format is chosen");
     };
-    assert!(choices.iter().map(|(value, _)| *value).eq(formats));
+    assert!(choices.iter().map(|(value, _)| value).eq(formats));
 }
 
 // Of a build that has all formats.

@@ -175,7 +175,7 @@ fn vae_decode(bench: &Bench, frames: i64, is_tiled: bool) -> Result<Measured, En
     let tiling = is_tiled.then_some(tile);
     bench.timed(&mut || {
         decoder.decode(&latents, tiling, &|| false, &mut |pixels| {
-            bench.keep(pixels)
+            bench.keep(pixels);
         })
     })
 }

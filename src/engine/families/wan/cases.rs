@@ -232,7 +232,7 @@ fn vae_decode(
     let tiling = tile.map(|tile| Tiling::of_size(tile / config.patch()));
     bench.timed(&mut || {
         decoder.decode(&latents, tiling, &|| false, &mut |pixels| {
-            bench.keep(pixels)
+            bench.keep(pixels);
         })
     })
 }

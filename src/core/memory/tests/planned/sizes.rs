@@ -29,5 +29,6 @@ fn the_sizes_of_a_model_come_from_its_header_and_its_job() {
     };
     assert_eq!(sizes.latents, Some(latents));
     let still = Shapes::of(&wan.weights, &wan.request(832, 480, 1)).unwrap();
-    assert!(still.latents.is_none() && still.tokens < 4096, "{still:?}");
+    // Both passes of guidance go through together.
+    assert_eq!((still.latents, still.tokens), (None, 4096));
 }

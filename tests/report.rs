@@ -1,0 +1,106 @@
+//! `safelight report` as a user starts it: what it writes where nothing can be measured, and what it keeps when it is
+//! stopped.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn safelight(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_safelight"));
+    command
+        .env("HOME", home)
+        .env("USER", "planted-user")
+        .env("HOSTNAME", "planted-computer")
+        .env("XDG_CONFIG_HOME", home.join("config"))
+        .env("XDG_DATA_HOME", home.join("data"))
+        .env("OMP_NUM_THREADS", "1")
+        .env_remove("SAFELIGHT_LIBTORCH")
+        .env_remove("XDG_VIDEOS_DIR")
+        .current_dir(home)
+        .arg("report");
+    command
+}
+
+/// What a report that is printed as JSON wrote.
+fn written(output: &Output) -> (Value, String) {
+    let error = String::from_utf8_lossy(&output.stderr);
+    let places: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{error}"));
+    let read = |name: &str| fs::read_to_string(places[name].as_str().unwrap()).unwrap();
+    (serde_json::from_str(&read("file")).unwrap(), read("page"))
+}
+
+#[test]
+fn without_libtorch_the_report_says_what_the_machine_is_and_names_nobody() {
+    let home = tempfile::tempdir().unwrap();
+    let nowhere = home.path().join("planted-user/nowhere");
+    let mut command = safelight(home.path());
+    command.env("SAFELIGHT_LIBTORCH", nowhere).arg("--json");
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let (report, page) = written(&output);
+    let facts = report["facts"].as_array().unwrap();
+    assert!(
+        facts.iter().any(|fact| fact["name"] == "Kernel"),
+        "{facts:?}"
+    );
+    for section in report["sections"].as_array().unwrap() {
+        let problem = section["problems"][0].as_str().unwrap();
+        assert!(problem.contains("No engine could be started"), "{problem}");
+    }
+    let place = home.path().display().to_string();
+    for text in [report.to_string(), page] {
+        for planted in ["planted", &place] {
+            assert!(!text.contains(planted), "{planted} in {text}");
+        }
+    }
+}
+
+#[test]
+fn a_report_that_is_interrupted_is_written_with_what_was_measured_and_says_so() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = safelight(home.path());
+    command
+        .args(["--json", "--device", "cpu"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = told.find(|line| line.as_ref().is_ok_and(|line| line == "Loading weights"));
+    assert!(line.is_some(), "it ended before");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    // Nobody may wait for what is still said.
+    let reader = std::thread::Builder::new().name("told".to_owned());
+    let told = reader.spawn(move || told.count()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    told.join().unwrap();
+    assert_eq!(output.status.code(), Some(5), "as a job that was stopped");
+    let (report, page) = written(&output);
+    let why = report["incomplete"].as_str().unwrap();
+    assert!(why.contains("stopped"), "{why}");
+    assert!(page.contains("Incomplete"));
+    let speed = &report["sections"][0];
+    assert_eq!(speed["id"], "speed");
+    assert!(!speed["rows"].as_array().unwrap().is_empty(), "{speed}");
+    assert!(report["sections"].as_array().unwrap().len() < 4, "{report}");
+}
+
+#[test]
+fn files_that_are_no_reports_are_refused_in_one_sentence() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("a.json"), "{}").unwrap();
+    let mut command = safelight(home.path());
+    let output = command
+        .args(["--compare", "a.json", "b.json"])
+        .output()
+        .unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_ne!(output.status.code(), Some(0));
+    assert!(error.contains("nothing to compare"), "{error}");
+}
