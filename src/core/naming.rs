@@ -64,6 +64,12 @@ pub fn names_like(path: &Path) -> impl Iterator<Item = PathBuf> {
     std::iter::once(path.to_path_buf()).chain(others)
 }
 
+/// Seconds of the Unix epoch; 0 where the clock stands before it.
+pub fn now_secs() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}
+
 /// `2026-11-20_101502`, in the user's own time zone where the system can tell it.
 pub fn timestamp() -> String {
     Command::new("date")
@@ -73,12 +79,7 @@ pub fn timestamp() -> String {
         .and_then(|output| String::from_utf8(output.stdout).ok())
         .map(|text| text.trim().to_owned())
         .filter(|text| text.len() == 17)
-        .unwrap_or_else(|| {
-            let since = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default();
-            utc_timestamp(since.as_secs())
-        })
+        .unwrap_or_else(|| utc_timestamp(now_secs()))
 }
 
 /// Times for people to read, `2026-11-20 10:15`, from seconds since 1970: in the user's own time zone where

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::choices::Choice;
+use safelight_core::memory::choices::StoredChoice;
+
 use super::course::Sample;
 use super::plot::{self, Bar};
 use super::{Figure, Report, Row, Section, Target};
@@ -293,7 +294,7 @@ fn course(out: &mut String, report: &Report) {
     put!(out, "</p><div class=\"card\">{plots}</div>");
 }
 
-fn choices(out: &mut String, choices: &[Choice]) {
+fn choices(out: &mut String, choices: &[StoredChoice]) {
     put!(out, "<h2>Choices that were measured</h2>");
     if choices.is_empty() {
         put!(
@@ -303,15 +304,26 @@ fn choices(out: &mut String, choices: &[Choice]) {
         return;
     }
     for choice in choices {
+        let StoredChoice {
+            device,
+            dtype,
+            shape,
+            libtorch,
+            driver,
+            ..
+        } = choice;
+        let held_for = format!("{device}, {dtype} {shape}, libtorch {libtorch}, driver {driver}");
         put!(
             out,
             "<div class=\"card\"><b>{}: {}</b><br><span class=\"weak\">{}</span><ul class=\"plain\">",
-            escape(&choice.about),
+            escape(&choice.label),
             escape(&choice.chosen),
-            escape(&choice.for_what)
+            escape(&held_for)
         );
-        for found in &choice.found {
-            put!(out, "<li>{}</li>", escape(found));
+        for figure in &choice.figures {
+            let off = figure.error.map(|error| format!(", {error:.1e} off"));
+            let line = format!("{}{}", figure.words(), off.unwrap_or_default());
+            put!(out, "<li>{}</li>", escape(&line));
         }
         put!(out, "</ul></div>");
     }

@@ -4,7 +4,6 @@
 //! An engine of its own measures each section under a time limit; one that hangs or dies ends only its section. Nothing
 //! is sent anywhere, and nothing leaves this module before it went through [`redact`].
 
-pub mod choices;
 pub mod compare;
 mod course;
 mod engine;
@@ -20,11 +19,12 @@ mod sections;
 mod targets;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use safelight_core::files::{make_private_folder, write_atomically};
 use safelight_core::job::{CancelToken, DeviceChoice, JobError, JobErrorKind};
-use safelight_core::naming::utc_timestamp;
+use safelight_core::memory::choices::StoredChoice;
+use safelight_core::naming::{now_secs, utc_timestamp};
 use safelight_core::settings::{Paths, Settings};
 use serde::{Deserialize, Serialize};
 
@@ -52,8 +52,8 @@ pub struct Report {
     pub incomplete: Option<String>,
     pub facts: Vec<Fact>,
     pub findings: Vec<Finding>,
-    pub choices: Vec<choices::Choice>,
-    /// What the seeds promise, beside what was measured here.
+    pub choices: Vec<StoredChoice>,
+    /// What was promised for Strix Halo, beside what was measured here.
     pub targets: Vec<Target>,
     pub sections: Vec<Section>,
     pub course: Course,
@@ -270,11 +270,6 @@ pub fn make(
         .is_cancelled()
         .then(|| "It was stopped before everything was measured.".to_owned());
     report
-}
-
-fn now_secs() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_secs())
 }
 
 /// `2026-11-20_081500` as people write it.

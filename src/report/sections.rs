@@ -10,6 +10,7 @@ use crossbeam_channel::{RecvTimeoutError, bounded};
 use safelight_core::files::make_private_folder;
 use safelight_core::job::{CancelToken, DeviceChoice};
 use safelight_core::measured::{CaseKind, CaseLine, ParityLine};
+use safelight_core::memory::choices::stored;
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::own_runtime;
 use safelight_core::speed::{SpeedLine, SpeedProbe, SpeedState};
@@ -20,7 +21,7 @@ use super::course::{Course, Watch};
 use super::engine::{Engines, STOPPED};
 use super::plan::{Means, Planned, plan};
 use super::rows::{finding, loading_row, network_row, parity_row, speed_row, trial_row, way_row};
-use super::{Finding, LeftOut, Order, Progress, Report, Section, choices, facts};
+use super::{Finding, LeftOut, Order, Progress, Report, Section, facts};
 use crate::doctor;
 use crate::telemetry::{DeviceQuery, Roots, host};
 use crate::worker::{ProcessLauncher, probe_engine};
@@ -423,7 +424,7 @@ impl<'a> Run<'a> {
 
     fn choices(&mut self) {
         self.progress(0.98, "Writing it down");
-        self.report.choices = choices::stored(&self.order.paths);
+        self.report.choices = stored(&self.order.paths);
     }
 }
 

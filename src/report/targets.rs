@@ -1,4 +1,4 @@
-//! What the seeds of this project promise for Strix Halo, beside what was measured here.
+//! What this project set out to reach on Strix Halo, beside what was measured here.
 //!
 //! Whole jobs are not run at full size: their times are computed from what was measured, and the note says how.
 

@@ -15,10 +15,10 @@ use safelight_core::memory::choices::{
     Alternative, Choice, ChoiceFile, ChoiceKey, ChoiceLine, ChoiceState, Choices, Measured, Shapes,
 };
 use safelight_core::memory::tiers::{ConvolutionTier, TierEnd};
+use safelight_core::naming::now_secs;
 use safelight_core::protocol::EngineReport;
 
 use super::link::ProbeOrder;
-use super::tiers::now_secs;
 use crate::child::{self, Ended};
 
 /// How long a run may take.

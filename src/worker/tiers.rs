@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use safelight_core::families::{Family, TimeConvolutions};
 use safelight_core::job::{DeviceChoice, GenerateRequest, Stage};
@@ -14,6 +14,7 @@ use safelight_core::memory::tiers::{
     TierKey, TierRecord, Verdict, WARM_LINE, best,
 };
 use safelight_core::memory::{Fault, Rung};
+use safelight_core::naming::now_secs;
 use safelight_core::protocol::EngineReport;
 
 use super::link::ProbeOrder;
@@ -194,12 +195,6 @@ pub(super) fn key(
         shape: ShapeClass::of_pixels(edge(request.width), edge(request.height)),
         convolutions: request.family.time_convolutions.convolutions(),
     }
-}
-
-/// Seconds of the Unix epoch.
-pub(super) fn now_secs() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_secs())
 }
 
 fn failed(reason: &str) -> TierEnd {

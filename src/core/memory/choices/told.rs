@@ -2,19 +2,20 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Choice, ChoiceFile, Choices, Measured};
 use crate::memory::tiers::{TierEnd, TierFile, TierRecord, Verdict};
 use crate::settings::Paths;
 
 /// One choice on one device, as it is remembered.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StoredChoice {
     /// `attention`, `matrices`, `chunk`, `copies` or `convolutions`.
-    pub choice: &'static str,
+    pub choice: String,
     /// The same for people.
-    pub label: &'static str,
+    pub label: String,
     pub device: String,
     pub driver: String,
     pub libtorch: String,
@@ -33,7 +34,8 @@ pub struct StoredChoice {
 }
 
 /// One way and what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StoredFigure {
     pub way: String,
     /// Of one run; absent where it is not right.
@@ -59,6 +61,15 @@ impl StoredFigure {
             problem,
         }
     }
+
+    /// `flash 0.70 ms`, `flash not (wrong numbers)`
+    pub fn words(&self) -> String {
+        let way = &self.way;
+        match (self.secs, &self.problem) {
+            (Some(secs), _) => format!("{way} {}", millis(secs)),
+            (None, problem) => format!("{way} not ({})", problem.as_deref().unwrap_or("?")),
+        }
+    }
 }
 
 impl StoredChoice {
@@ -68,8 +79,8 @@ impl StoredChoice {
         let best = measured.best(Choices::default());
         let figures = measured.alternatives.iter();
         Self {
-            choice: what.name(),
-            label: what.label(),
+            choice: what.name().to_owned(),
+            label: what.label().to_owned(),
             device: key.device.clone(),
             driver: key.driver.clone(),
             libtorch: key.libtorch.clone(),
@@ -93,8 +104,8 @@ impl StoredChoice {
             .map(|record| StoredFigure::of(way(record), &record.probe))
             .collect();
         Self {
-            choice: "convolutions",
-            label: "Convolutions",
+            choice: "convolutions".to_owned(),
+            label: "Convolutions".to_owned(),
             device: key.device.clone(),
             driver: key.driver.clone(),
             libtorch: key.libtorch.clone(),
@@ -114,14 +125,7 @@ impl StoredChoice {
             write!(text, "{}, ", self.dtype).ok();
         }
         write!(text, "{}): ", self.shape).ok();
-        let figures = self.figures.iter().map(|figure| {
-            let way = &figure.way;
-            match (figure.secs, &figure.problem) {
-                (Some(secs), _) => format!("{way} {}", millis(secs)),
-                (None, problem) => format!("{way} not ({})", problem.as_deref().unwrap_or("?")),
-            }
-        });
-        let figures: Vec<String> = figures.collect();
+        let figures: Vec<String> = self.figures.iter().map(StoredFigure::words).collect();
         write!(text, "{} -> {}", figures.join(", "), self.chosen).ok();
         text
     }
