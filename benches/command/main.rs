@@ -5,6 +5,7 @@
 //! what it refuses; here it is started with that runtime's libtorch and its lines are shown, with `--json` its refusal as
 //! an object too. This executable links no libtorch, so that it starts where there is none and can say so.
 
+mod family;
 mod random;
 mod request;
 mod soak;
@@ -18,7 +19,8 @@ use std::process::{Child, ExitCode, Stdio};
 use std::thread;
 
 use clap::{Args, Parser, Subcommand};
-use request::{FamilyArgs, FragmentsArgs, KernelsArgs, LoadArgs, Request, StepCacheArgs, WaysArgs};
+use family::OfFamily;
+use request::{FragmentsArgs, KernelsArgs, LoadArgs, Request, StepCacheArgs, WaysArgs};
 use safelight::cli::{Surroundings, log, out, print_comparison};
 use safelight::report::compare::{self, Sheet};
 use safelight::worker::{ProcessLauncher, not_started};
@@ -41,16 +43,8 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Subject {
-    /// Wan: one call of each transformer, decoding, reading a prompt
-    Wan(FamilyArgs),
-    /// Flux: one step of the transformer, decoding, reading a prompt
-    Flux(FamilyArgs),
-    /// FramePack: one step of a section, decoding, reading a prompt
-    #[command(name = "framepack")]
-    FramePack(FamilyArgs),
-    /// Z-Image: one step of the transformer, reading a prompt
-    #[command(name = "z-image")]
-    ZImage(FamilyArgs),
+    #[command(flatten)]
+    Family(OfFamily),
     /// FramePack's step caches: how far each is from every step computed, and how many steps it skips
     StepCache(StepCacheArgs),
     /// Loading weights to the device, beside what the device and the disk can do
@@ -97,10 +91,7 @@ fn main() -> ExitCode {
     log::start();
     let surroundings = Surroundings::of_this_user();
     let request = match &arguments.subject {
-        Subject::Wan(args) => args.request("wan"),
-        Subject::Flux(args) => args.request("flux"),
-        Subject::FramePack(args) => args.request("framepack"),
-        Subject::ZImage(args) => args.request("z-image"),
+        Subject::Family(of) => of.request(),
         Subject::StepCache(args) => args.request(),
         Subject::Load(args) => args.request(),
         Subject::Conv(args) => args.request("conv"),

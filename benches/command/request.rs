@@ -140,7 +140,7 @@ pub(super) struct FragmentsArgs {
 /// What is asked of `safelight-bench-engine`.
 pub(super) struct Request {
     /// The engine's subject, behind `bench` where every engine has it.
-    pub(super) subject: Vec<&'static str>,
+    pub(super) subject: Vec<String>,
     pub(super) device: Option<DeviceChoice>,
     pub(super) options: Vec<String>,
     /// Cases or paths: no options, however they begin.
@@ -164,7 +164,7 @@ fn small(is_small: bool) -> impl Iterator<Item = String> {
 }
 
 impl FamilyArgs {
-    pub(super) fn request(&self, subject: &'static str) -> Request {
+    pub(super) fn request(&self, subject: &str) -> Request {
         let values = given([
             ("--runs", &self.runs),
             ("--width", &self.width),
@@ -176,7 +176,7 @@ impl FamilyArgs {
             ("--cap", &self.cap),
         ]);
         Request {
-            subject: vec!["bench", subject],
+            subject: vec!["bench".to_owned(), subject.to_owned()],
             device: self.device,
             options: small(self.small).chain(values).collect(),
             names: self.cases.iter().map(OsString::from).collect(),
@@ -194,7 +194,7 @@ impl StepCacheArgs {
             ("--sampler", &self.sampler),
         ]);
         Request {
-            subject: vec!["step-cache"],
+            subject: vec!["step-cache".to_owned()],
             device: self.device,
             options: small(self.small).chain(values).collect(),
             names: self.caches.iter().map(OsString::from).collect(),
@@ -207,7 +207,7 @@ impl StepCacheArgs {
 impl LoadArgs {
     pub(super) fn request(&self) -> Request {
         Request {
-            subject: vec!["bench", "load"],
+            subject: vec!["bench".to_owned(), "load".to_owned()],
             device: self.device,
             options: given([("--runs", &self.runs), ("--mib", &self.mib)]),
             names: self.place.iter().map(OsString::from).collect(),
@@ -218,10 +218,10 @@ impl LoadArgs {
 }
 
 impl WaysArgs {
-    pub(super) fn request(&self, subject: &'static str) -> Request {
+    pub(super) fn request(&self, subject: &str) -> Request {
         let values = given([("--runs", &self.runs)]);
         Request {
-            subject: vec!["bench", subject],
+            subject: vec!["bench".to_owned(), subject.to_owned()],
             device: self.device,
             options: small(self.small).chain(values).collect(),
             names: self.cases.iter().map(OsString::from).collect(),
@@ -234,7 +234,7 @@ impl WaysArgs {
 impl KernelsArgs {
     pub(super) fn request(&self) -> Request {
         Request {
-            subject: vec!["kernels"],
+            subject: vec!["kernels".to_owned()],
             device: self.device,
             options: Vec::new(),
             names: Vec::new(),
@@ -251,7 +251,7 @@ impl FragmentsArgs {
         let values = given([("--rounds", &self.rounds)]);
         let options = needed.into_iter().chain(values).chain(flush);
         Request {
-            subject: vec!["fragments"],
+            subject: vec!["fragments".to_owned()],
             device: self.device,
             options: options.chain(small(self.small)).collect(),
             names: Vec::new(),

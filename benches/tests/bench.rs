@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use safelight_core::families::Family;
 use serde_json::Value;
 
 /// With nobody's settings, on the libtorch of this build.
@@ -44,6 +45,21 @@ fn small_cases_print_one_sound_json_object_each() {
     are_sound("flux", ["t5xxl", "clip_l"]);
     are_sound("framepack", ["framepack", "vae_hunyuan_9"]);
     are_sound("z-image", ["z_image_1024", "qwen3_4b"]);
+}
+
+#[test]
+fn every_family_is_a_subject() {
+    for family in Family::all() {
+        let subject = family.id.replace('_', "-");
+        let output = bench(&subject, &["--help"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success() && text.contains(family.label),
+            "{text}"
+        );
+    }
+    let output = bench("sora", &["--small"]);
+    assert_eq!(output.status.code(), Some(2), "{}", error(&output));
 }
 
 #[test]

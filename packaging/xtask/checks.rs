@@ -72,7 +72,7 @@ impl PartName {
     }
 
     /// Build and tests take the same targets, so that nothing is built for one and again for the other. The build is
-    /// clippy's too: checking by itself, it would go over all dependencies a second time.
+    /// clippy's too: by itself, it would go over the whole workspace once more.
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Format => &["fmt", "--all", "--check"],

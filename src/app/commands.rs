@@ -204,6 +204,10 @@ pub enum InputsCommand {
     /// Go on from this clip, of which a numbered picture stands for all of them.
     ContinueFrom(PathBuf),
     Remove(Slot),
+    /// Counted from 0.
+    RemoveReference(usize),
+    /// Have a reference picture stand where another one does; both are counted from 0.
+    MoveReference(usize, usize),
     /// Let start and end picture change places.
     Swap,
 }

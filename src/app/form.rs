@@ -11,7 +11,7 @@ use safelight_core::settings::Settings;
 
 use crate::app::commands::PlayerCommand;
 use crate::app::cx::Cx;
-use crate::app::inputs::{Inputs, Slot, Sources};
+use crate::app::inputs::{Inputs, Sources};
 use crate::app::notices::Cause;
 use crate::app::undo::FormBefore;
 use crate::app::words;
@@ -40,6 +40,7 @@ pub(in crate::app) fn whole_form(
         last_image: sources.last_image.cloned(),
         extend: sources.extend.cloned(),
         mask: sources.mask.cloned(),
+        references: sources.references.into_iter().cloned().collect(),
         ..form.clone()
     }
     .as_shown(spec);
@@ -57,13 +58,11 @@ pub(in crate::app) fn clear_form(inputs: &mut Inputs, cx: &mut Cx) {
     let mut form = GenerateForm::default();
     form.clear_to(&spec);
     cx.replace_form(form);
-    for slot in Slot::ALL {
-        if let Some(input) = inputs.get(slot) {
-            let path = input.source.path().to_path_buf();
-            cx.push(PlayerCommand::LeaveInput(path));
-        }
-        inputs.remove(slot);
+    for input in inputs.all() {
+        let path = input.source.path().to_path_buf();
+        cx.push(PlayerCommand::LeaveInput(path));
     }
+    inputs.clear();
     inputs.settle_offers(cx);
     cx.say(words::FORM_IS_EMPTY);
 }

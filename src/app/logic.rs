@@ -10,7 +10,6 @@ use crate::app::commands::{
     AppCommand, LibraryCommand, NoticesCommand, PresetsCommand, QueueCommand,
 };
 use crate::app::form::{clear_form, whole_form};
-use crate::app::inputs::Slot;
 use crate::app::notices::{Cause, Notice, Severity};
 use crate::app::queue::editing::Editing;
 use crate::app::shortcuts::{SHORTCUTS, Shortcut, take_shortcuts};
@@ -239,9 +238,8 @@ impl App {
 
     /// Empties the form with its pictures, so that it can be taken back.
     fn clear_form(&mut self) {
-        let inputs = Slot::ALL.map(|slot| self.inputs.get(slot).cloned());
         let before = FormBefore {
-            inputs: Some(inputs),
+            inputs: Some(self.inputs.placed().clone()),
             ..self.form_before()
         };
         clear_form(&mut self.inputs, &mut self.cx);

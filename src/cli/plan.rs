@@ -35,6 +35,7 @@ const ANY_LIMITS: Limits = Limits {
     max_frames: 257,
     fixed_size: false,
     max_batch: 1,
+    max_references: 0,
 };
 const CLASSES: [(&str, DeviceClass); 3] = [
     ("discrete", DeviceClass::Discrete),

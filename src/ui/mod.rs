@@ -138,7 +138,7 @@ fn window_ui(ui: &mut Ui, view: &mut View<'_>) {
     palette::shortcuts_ui(ui.ctx(), view);
     create::loras::shelf::shelf_ui(ui.ctx(), view);
     results::drag::drag_ui(ui, view);
-    create::inputs::drop_overlay(ui, view);
+    create::pictures::drop_overlay(ui, view);
 }
 
 /// A menu that was open does not stay above a question that comes.

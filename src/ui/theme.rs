@@ -40,6 +40,8 @@ pub const COUNT_SIZE: f32 = 18.0;
 pub const PICTURE_SIDE: f32 = 84.0;
 /// The place for a picture, while it is empty.
 pub const DROP_HEIGHT: f32 = 46.0;
+/// Edge of a reference picture's tile.
+pub const REFERENCE_SIDE: f32 = 76.0;
 /// One place of a pair beside a filled one.
 pub const TILE_HEIGHT: f32 = 146.0;
 /// One of two empty ones.

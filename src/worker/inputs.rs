@@ -36,18 +36,26 @@ impl Inputs {
     /// Copies the pictures and the clip that the request names into the job's folder, and looks into its LoRAs.
     pub(super) fn copy(request: &GenerateRequest, folder: &JobFolder) -> Result<Self, JobError> {
         let mut inputs = Self::default();
-        let pictures = [
+        let named = [
             ("image", &request.image, folder.start_picture()),
             ("last_image", &request.last_image, folder.end_picture()),
             ("mask", &request.mask, folder.mask()),
         ];
-        for (field, source, copy) in pictures {
-            let Some(source) = source else {
-                continue;
-            };
+        let named = named
+            .into_iter()
+            .filter_map(|(field, source, copy)| Some((field.to_owned(), source.as_ref()?, copy)));
+        let references = request
+            .references
+            .iter()
+            .enumerate()
+            .map(|(index, source)| {
+                let field = GenerateRequest::reference_name(index);
+                (field, source, folder.reference(index))
+            });
+        for (field, source, copy) in named.chain(references) {
             let picture = media::open_picture(source).map_err(|err| unusable(&err))?;
             write_picture(&copy, &picture)?;
-            inputs.remember(field, media::picture_fingerprint(source))?;
+            inputs.remember(&field, media::picture_fingerprint(source))?;
         }
         if let Some(clip) = &request.extend {
             inputs.copy_clip(clip, request, folder)?;
@@ -100,11 +108,7 @@ impl Inputs {
         }
     }
 
-    fn remember(
-        &mut self,
-        field: &'static str,
-        found: Result<String, MediaError>,
-    ) -> Result<(), JobError> {
+    fn remember(&mut self, field: &str, found: Result<String, MediaError>) -> Result<(), JobError> {
         let fingerprint = found.map_err(|err| unusable(&err))?;
         self.fingerprints.insert(field.to_owned(), fingerprint);
         Ok(())

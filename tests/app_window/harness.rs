@@ -68,6 +68,7 @@ pub fn spec() -> ModelSpec {
             max_frames: 81,
             fixed_size: true,
             max_batch: 1,
+            max_references: 0,
         },
         example_prompts: vec![
             "a red boat sails to the right at sunset".into(),

@@ -34,6 +34,7 @@ mod queue;
 mod queue_again;
 mod queue_kept;
 mod reach;
+mod references;
 mod remembering;
 mod restoring;
 mod runtimes;

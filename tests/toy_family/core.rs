@@ -187,6 +187,7 @@ fn assemble(
                 max_frames: 1,
                 fixed_size: false,
                 max_batch: 1,
+                max_references: 0,
             },
             schedule: Some(Schedule {
                 sampler: Sampler::Euler,

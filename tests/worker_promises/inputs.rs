@@ -356,6 +356,34 @@ fn a_mask_lies_in_the_jobs_folder_beside_its_picture_and_is_remembered() {
     assert_ne!(settings["inputs"]["image"], settings["inputs"]["mask"]);
 }
 
+#[test]
+fn reference_pictures_are_copied_in_their_order_and_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["b.png", "a.png"].map(|name| folder.path().join(name));
+    picture(&paths[0], 20);
+    picture(&paths[1], 90);
+    let jobs = folder.path().join("jobs");
+    let rig = Rig::in_folder(folder, move |_, stage| {
+        if stage == Stage::EncodeImage {
+            let job = fs::read_dir(&jobs).unwrap().next().unwrap().unwrap();
+            let job = JobFolder::at(job.path());
+            let blue = |index| media::open_picture(&job.reference(index)).unwrap().rgb[2];
+            assert_eq!((blue(0), blue(1)), (20, 90));
+            assert!(!job.reference(2).exists());
+        }
+        Act::Work
+    });
+    let outcome = rig.run_with(|request| {
+        as_picture(request);
+        request.references = paths.to_vec();
+    });
+    let output = finished(outcome.1);
+    let settings = settings(output.path());
+    let [first, second] = [0, 1].map(GenerateRequest::reference_name);
+    assert!(settings["inputs"][&first].is_string());
+    assert_ne!(settings["inputs"][&first], settings["inputs"][&second]);
+}
+
 /// The request of a model of pictures.
 fn as_picture(request: &mut GenerateRequest) {
     request.family = flux::FAMILY;

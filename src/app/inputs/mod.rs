@@ -30,55 +30,148 @@ pub struct Input {
 }
 
 /// What the form borrows of them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sources<'a> {
     pub image: Option<&'a StartPicture>,
     pub last_image: Option<&'a StartPicture>,
     pub extend: Option<&'a SourceClip>,
     pub mask: Option<&'a StartPicture>,
+    pub references: Vec<&'a StartPicture>,
 }
 
 impl Sources<'_> {
     /// Width and height of what decides the clip's aspect.
     pub fn size(&self) -> Option<(u32, u32)> {
         let clip = self.extend.map(|clip| (clip.info.width, clip.info.height));
-        let picture = self.image.or(self.last_image);
+        let reference = self.references.first().copied();
+        let picture = self.image.or(self.last_image).or(reference);
         clip.or_else(|| picture.map(|picture| (picture.width, picture.height)))
     }
 }
 
-/// The chosen inputs. Only the start can be a clip.
-#[derive(Default)]
-pub struct Inputs {
+/// What stands in the places. Only the start can be a clip.
+#[derive(Clone, Debug, Default)]
+pub struct Placed {
     start: Option<Input>,
     end: Option<Input>,
     mask: Option<Input>,
+    /// In the order in which a prompt counts them.
+    references: Vec<Input>,
+}
+
+impl Placed {
+    fn of(&self, slot: Slot) -> &[Input] {
+        match slot {
+            Slot::Start => self.start.as_slice(),
+            Slot::End => self.end.as_slice(),
+            Slot::Mask => self.mask.as_slice(),
+            Slot::Reference => &self.references,
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Input> {
+        Slot::ALL.into_iter().flat_map(|slot| self.of(slot))
+    }
+
+    fn put(&mut self, slot: Slot, input: Input) {
+        match slot {
+            Slot::Start => self.start = Some(input),
+            Slot::End => self.end = Some(input),
+            Slot::Mask => self.mask = Some(input),
+            Slot::Reference => self.references.push(input),
+        }
+    }
+}
+
+/// The places that a model has for what is put nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// It begins from a picture or a clip.
+    takes_start: bool,
+    /// That of a second picture, where a model goes by two: the end, or a mask that it cannot do without.
+    pub second: Option<Slot>,
+    pub max_references: usize,
+}
+
+impl Places {
+    pub fn of(spec: &ModelSpec) -> Self {
+        let takes_start = spec.start_image.is_possible();
+        let second = if spec.end_image.is_possible() {
+            Some(Slot::End)
+        } else if spec.mask == InputUse::Required {
+            Some(Slot::Mask)
+        } else {
+            None
+        };
+        Self {
+            takes_start,
+            second: second.filter(|_| takes_start),
+            max_references: spec.limits.max_references as usize,
+        }
+    }
+
+    /// Whether files with such a wish are seen beside what is made.
+    fn are_references(self, wish: Option<Slot>) -> bool {
+        wish.map_or(self.max_references > 0, |slot| slot == Slot::Reference)
+    }
+}
+
+/// The chosen inputs.
+#[derive(Default)]
+pub struct Inputs {
+    placed: Placed,
     /// Files that are opened for these places.
     opening: Pending<OpenedInputs>,
     /// Files to open, whose folders are looked into.
     given: Pending<Given>,
-    picking: Pending<Option<(Slot, PathBuf)>>,
+    picking: Pending<Option<(Slot, Vec<PathBuf>)>>,
 }
 
 impl Inputs {
+    /// What stands in a place, or the first of several.
     pub fn get(&self, slot: Slot) -> Option<&Input> {
-        match slot {
-            Slot::Start => self.start.as_ref(),
-            Slot::End => self.end.as_ref(),
-            Slot::Mask => self.mask.as_ref(),
-        }
+        self.of(slot).first()
     }
 
-    fn place_of(&mut self, slot: Slot) -> &mut Option<Input> {
-        match slot {
-            Slot::Start => &mut self.start,
-            Slot::End => &mut self.end,
-            Slot::Mask => &mut self.mask,
-        }
+    /// All that stands in a place.
+    pub fn of(&self, slot: Slot) -> &[Input] {
+        self.placed.of(slot)
+    }
+
+    pub fn placed(&self) -> &Placed {
+        &self.placed
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Input> {
+        self.placed.all()
     }
 
     pub fn remove(&mut self, slot: Slot) {
-        *self.place_of(slot) = None;
+        match slot {
+            Slot::Start => self.placed.start = None,
+            Slot::End => self.placed.end = None,
+            Slot::Mask => self.placed.mask = None,
+            Slot::Reference => self.placed.references.clear(),
+        }
+    }
+
+    /// Empties all places.
+    pub fn clear(&mut self) {
+        self.placed = Placed::default();
+    }
+
+    /// Takes a reference picture out, counted from 0.
+    fn take_reference(&mut self, index: usize) -> Option<Input> {
+        let references = &mut self.placed.references;
+        (index < references.len()).then(|| references.remove(index))
+    }
+
+    /// Has a reference picture stand where another one does; both are counted from 0.
+    fn move_reference(&mut self, from: usize, to: usize) {
+        if let Some(input) = self.take_reference(from) {
+            let references = &mut self.placed.references;
+            references.insert(to.min(references.len()), input);
+        }
     }
 
     /// Files are being opened.
@@ -88,34 +181,36 @@ impl Inputs {
 
     /// Takes a file out of every place in which it stands.
     pub fn remove_file(&mut self, path: &Path) {
-        for slot in Slot::ALL {
-            if self
-                .get(slot)
-                .is_some_and(|input| input.source.path() == path)
-            {
-                self.remove(slot);
-            }
+        let is_it = |input: &mut Input| input.source.path() == path;
+        let Placed {
+            start,
+            end,
+            mask,
+            references,
+        } = &mut self.placed;
+        for place in [start, end, mask] {
+            place.take_if(is_it);
         }
+        references.retain_mut(|input| !is_it(input));
     }
 
     /// Makes the places what they were.
-    pub fn put_back(&mut self, [start, end, mask]: [Option<Input>; Slot::ALL.len()]) {
-        (self.start, self.end, self.mask) = (start, end, mask);
+    pub fn put_back(&mut self, placed: Placed) {
+        self.placed = placed;
     }
 
     /// Whether the file stands in one of the places.
     pub fn has_file(&self, path: &Path) -> bool {
-        let mut inputs = Slot::ALL.iter().filter_map(|slot| self.get(*slot));
-        inputs.any(|input| input.source.path() == path)
+        self.all().any(|input| input.source.path() == path)
     }
 
     pub fn is_empty(&self) -> bool {
-        Slot::ALL.iter().all(|slot| self.get(*slot).is_none())
+        self.all().next().is_none()
     }
 
     /// The clip that is gone on from.
     pub fn clip(&self) -> Option<&SourceClip> {
-        match &self.start.as_ref()?.source {
+        match &self.placed.start.as_ref()?.source {
             Source::Clip(clip) => Some(clip),
             Source::Picture(_) => None,
         }
@@ -123,60 +218,85 @@ impl Inputs {
 
     pub fn sources(&self) -> Sources<'_> {
         Sources {
-            image: picture_of(self.start.as_ref()),
-            last_image: picture_of(self.end.as_ref()),
+            image: picture_of(self.get(Slot::Start)),
+            last_image: picture_of(self.get(Slot::End)),
             extend: self.clip(),
-            mask: picture_of(self.mask.as_ref()),
+            mask: picture_of(self.get(Slot::Mask)),
+            references: self
+                .of(Slot::Reference)
+                .iter()
+                .filter_map(picture)
+                .collect(),
         }
     }
 
-    /// The place of the next file that is put nowhere: the second one when the start is taken, the second is
-    /// free and the model goes by both, else the start.
-    pub fn next(&self, second: Option<Slot>) -> Slot {
-        let free = second.filter(|slot| self.start.is_some() && self.get(*slot).is_none());
-        free.unwrap_or(Slot::Start)
+    /// How many reference pictures a model takes beside those that stand there.
+    fn free_references(&self, places: Places) -> usize {
+        let taken = self.placed.references.len();
+        places.max_references.saturating_sub(taken)
+    }
+
+    /// The place of the next file that is put nowhere: behind the references where the model takes another; the second
+    /// one when the start is taken, the second is free and the model goes by both; else the start.
+    pub fn next(&self, places: Places) -> Slot {
+        if self.free_references(places) > 0 || (places.max_references > 0 && !places.takes_start) {
+            return Slot::Reference;
+        }
+        let has_start = self.placed.start.is_some();
+        let free = |slot: &Slot| has_start && self.get(*slot).is_none();
+        places.second.filter(free).unwrap_or(Slot::Start)
+    }
+
+    /// How many of so many files with such a wish have a place.
+    pub fn room(&self, count: usize, wish: Option<Slot>, places: Places) -> usize {
+        if places.are_references(wish) {
+            return self.free_references(places).max(1);
+        }
+        1 + usize::from(places.second.is_some() && count > 1)
+    }
+
+    /// Whether so many files with such a wish are more than what is free.
+    fn are_too_many(&self, count: usize, wish: Option<Slot>, places: Places) -> bool {
+        if places.are_references(wish) {
+            return count > self.free_references(places).max(1);
+        }
+        let is_free = |second| self.get(Slot::Start).is_none() && self.get(second).is_none();
+        let is_pair = count == 2 && places.second.is_some_and(is_free);
+        count > 1 && !is_pair && places.takes_start
     }
 
     /// Puts an input where it belongs: where its user put it, else in the next place. A clip always stands at
     /// the start.
-    pub fn place(&mut self, input: Input, wish: Option<Slot>, second: Option<Slot>) -> Slot {
+    pub fn place(&mut self, input: Input, wish: Option<Slot>, places: Places) -> Slot {
         let slot = match (&input.source, wish) {
             (Source::Clip(_), _) => Slot::Start,
             (Source::Picture(_), Some(slot)) => slot,
-            (Source::Picture(_), None) => self.next(second),
+            (Source::Picture(_), None) => self.next(places),
         };
-        *self.place_of(slot) = Some(input);
+        self.placed.put(slot, input);
         slot
     }
 
     /// Whether start and end can change places.
     pub fn can_swap(&self) -> bool {
-        (self.start.is_some() || self.end.is_some()) && self.clip().is_none()
+        let Placed { start, end, .. } = &self.placed;
+        (start.is_some() || end.is_some()) && self.clip().is_none()
     }
 
     pub fn swap(&mut self) {
         if self.can_swap() {
-            std::mem::swap(&mut self.start, &mut self.end);
+            std::mem::swap(&mut self.placed.start, &mut self.placed.end);
         }
     }
 }
 
 fn picture_of(input: Option<&Input>) -> Option<&StartPicture> {
-    match &input?.source {
+    input.and_then(picture)
+}
+
+fn picture(input: &Input) -> Option<&StartPicture> {
+    match &input.source {
         Source::Picture(picture) => Some(picture),
         Source::Clip(_) => None,
     }
-}
-
-/// The place of a second picture that is dropped, where a model goes by two: the end, or a mask that it cannot do
-/// without.
-pub fn second_slot(spec: &ModelSpec) -> Option<Slot> {
-    let slot = if spec.end_image.is_possible() {
-        Slot::End
-    } else if spec.mask == InputUse::Required {
-        Slot::Mask
-    } else {
-        return None;
-    };
-    spec.start_image.is_possible().then_some(slot)
 }

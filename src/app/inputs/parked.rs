@@ -16,6 +16,7 @@ pub enum Parked {
     MaskWithoutPicture,
     /// Pictures are made, and no clip is extended.
     Clip,
+    References,
 }
 
 impl Inputs {
@@ -35,6 +36,8 @@ impl Inputs {
                 let is_on_picture = self.sources().image.is_some();
                 (is_on_picture, Parked::MaskWithoutPicture)
             }
+            // More of them than a model takes are told, as which to leave out is its user's to say.
+            (Slot::Reference, _) => (spec.limits.max_references > 0, Parked::References),
         };
         (!is_taken).then_some(why)
     }
@@ -48,6 +51,11 @@ impl Inputs {
             last_image: all.last_image.filter(|_| is_taken(Slot::End)),
             extend: all.extend.filter(|_| is_taken(Slot::Start)),
             mask: all.mask.filter(|_| is_taken(Slot::Mask)),
+            references: if is_taken(Slot::Reference) {
+                all.references
+            } else {
+                Vec::new()
+            },
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::app::inputs::opening::{
 };
 use crate::app::inputs::slots::{Placing, Slot};
 use crate::app::inputs::words;
-use crate::app::inputs::{Input, Inputs, second_slot};
+use crate::app::inputs::{Input, Inputs, Places};
 use crate::app::models::Models;
 use crate::app::notices::{Cause, Notice, Severity};
 use crate::app::pending::{Pending, Postbox};
@@ -39,13 +39,17 @@ impl Inputs {
             InputsCommand::Take(slot, picture, folder) => self.take(slot, picture, folder, cx),
             InputsCommand::TakeOver(request) => self.take_over(&request, cx),
             InputsCommand::Remove(slot) => {
-                if let Some(input) = self.get(slot) {
-                    let path = input.source.path().to_path_buf();
-                    cx.push(PlayerCommand::LeaveInput(path));
-                }
+                self.of(slot).iter().for_each(|input| leave(input, cx));
                 self.remove(slot);
                 self.settle_offers(cx);
             }
+            InputsCommand::RemoveReference(index) => {
+                if let Some(input) = self.take_reference(index) {
+                    leave(&input, cx);
+                    self.settle_offers(cx);
+                }
+            }
+            InputsCommand::MoveReference(from, to) => self.move_reference(from, to),
             InputsCommand::Swap => self.swap(),
         }
     }
@@ -59,8 +63,8 @@ impl Inputs {
 
     /// For a form that need not be the one that is shown.
     pub(in crate::app) fn poll_for(&mut self, form: &mut GenerateForm, may_ask: bool, cx: &mut Cx) {
-        if let Some(Some((slot, path))) = self.picking.take() {
-            self.open(vec![path], Placing::onto(Some(slot)), cx);
+        if let Some(Some((slot, paths))) = self.picking.take() {
+            self.open(paths, Placing::onto(Some(slot)), cx);
         }
         while let Some(given) = self.given.take() {
             for problem in given.problems {
@@ -72,16 +76,20 @@ impl Inputs {
             if given.paths.is_empty() {
                 continue;
             }
-            let several = Several::of(given.paths, given.placing, cx.models.of(form));
-            if may_ask && self.leaves_out(&several, form, cx) {
-                cx.push(QueueCommand::Ask(several));
+            let places = places_of(form, &cx.models);
+            let (count, wish) = (given.paths.len(), given.placing.slot);
+            let placing = Placing {
+                is_seen: may_ask,
+                ..given.placing
+            };
+            if may_ask && self.are_too_many(count, wish, places) {
+                cx.push(QueueCommand::Ask(Several {
+                    takes: self.room(count, wish, places),
+                    placing: given.placing,
+                    paths: given.paths,
+                }));
             } else {
-                let second = cx.models.of(form).and_then(second_slot);
-                let placing = Placing {
-                    is_seen: may_ask,
-                    ..several.placing
-                };
-                self.open_for(several.paths, placing, second, cx);
+                self.open_for(given.paths, placing, places, cx);
             }
         }
         while let Some(found) = self.opening.take() {
@@ -89,20 +97,7 @@ impl Inputs {
         }
     }
 
-    /// Whether there are more files than places.
-    fn leaves_out(&self, several: &Several, form: &GenerateForm, cx: &Cx) -> bool {
-        let Some(spec) = cx.models.of(form) else {
-            return false;
-        };
-        let second = second_slot(spec);
-        let is_free = second
-            .is_some_and(|second| self.get(Slot::Start).is_none() && self.get(second).is_none());
-        let count = several.paths.len();
-        let fits = count < 2 || (count == 2 && is_free);
-        !fits && spec.start_image.is_possible()
-    }
-
-    /// Asks for a picture, or at the start for a clip as well.
+    /// Asks for a picture, at the start for a clip as well, and for as many references as one wants.
     fn pick(&mut self, slot: Slot, cx: &Cx) {
         self.picking = cx.background.ask(move || {
             let dialog = match slot {
@@ -118,11 +113,16 @@ impl Inputs {
                 Slot::Mask => rfd::FileDialog::new()
                     .set_title(words::CHOOSE_MASK)
                     .add_filter(words::PICTURES, &PICTURE_ENDINGS),
+                Slot::Reference => rfd::FileDialog::new()
+                    .set_title(words::CHOOSE_REFERENCES)
+                    .add_filter(words::PICTURES, &PICTURE_ENDINGS),
             };
-            Some((
-                slot,
-                dialog.add_filter(words::ALL_FILES, &["*"]).pick_file()?,
-            ))
+            let dialog = dialog.add_filter(words::ALL_FILES, &["*"]);
+            let paths = match slot {
+                Slot::Reference => dialog.pick_files()?,
+                Slot::Start | Slot::End | Slot::Mask => vec![dialog.pick_file()?],
+            };
+            Some((slot, paths))
         });
     }
 
@@ -145,13 +145,13 @@ impl Inputs {
         }
     }
 
-    /// Has files opened for the form that is shown: two when the model goes by two, else one.
+    /// Has files opened for the form that is shown: as many as there is room for.
     pub(in crate::app) fn open_here(&mut self, paths: Vec<PathBuf>, placing: Placing, cx: &Cx) {
-        self.open_for(paths, placing, cx.model().and_then(second_slot), cx);
+        self.open_for(paths, placing, places_of(&cx.form, &cx.models), cx);
     }
 
-    fn open_for(&mut self, paths: Vec<PathBuf>, placing: Placing, second: Option<Slot>, cx: &Cx) {
-        let room = 1 + usize::from(second.is_some() && paths.len() > 1);
+    fn open_for(&mut self, paths: Vec<PathBuf>, placing: Placing, places: Places, cx: &Cx) {
+        let room = self.room(paths.len(), placing.slot, places);
         self.await_files(cx, move || open_inputs(&paths, placing, room));
     }
 
@@ -215,6 +215,16 @@ impl Inputs {
                 self.open_here(vec![path.clone()], placing, cx);
             }
         }
+        let shown = self.of(Slot::Reference).iter().map(|it| it.source.path());
+        if !shown.eq(request.references.iter().map(PathBuf::as_path)) {
+            self.remove(Slot::Reference);
+            let placing = Placing {
+                keeps_size: true,
+                ..Placing::onto(Some(Slot::Reference))
+            };
+            let (paths, count) = (request.references.clone(), request.references.len());
+            self.await_files(cx, move || open_inputs(&paths, placing, count));
+        }
         self.name_size(&mut cx.form, &cx.models);
     }
 
@@ -236,7 +246,8 @@ impl Inputs {
                 cx.push(PlayerCommand::PlayFile(first.source.path().to_owned()));
             }
         }
-        let second = cx.models.of(form).and_then(second_slot);
+        let places = places_of(form, &cx.models);
+        let are_references = places.are_references(found.placing.slot);
         let is_pair = found.opened.len() > 1;
         let names: Vec<String> = found
             .opened
@@ -254,8 +265,9 @@ impl Inputs {
         for (index, opened) in found.opened.into_iter().enumerate() {
             let wish = match (is_pair, index) {
                 (false, _) => found.placing.slot,
+                (true, _) if are_references => Some(Slot::Reference),
                 (true, 0) => Some(Slot::Start),
-                (true, _) => second,
+                (true, _) => places.second,
             };
             let name = opened.source.file_name();
             let pictured = Pictured::Input(opened.source.path().to_owned());
@@ -265,7 +277,7 @@ impl Inputs {
                 source: opened.source,
                 is_transparent: opened.is_transparent,
             };
-            let slot = self.place(input, wish, second);
+            let slot = self.place(input, wish, places);
             // A mask may be the last of what is opened together.
             names_size |= found.placing.keeps_size;
             let is_seen = found.placing.is_seen && !found.placing.is_shown;
@@ -277,10 +289,10 @@ impl Inputs {
                 form.size = SizeChoice::Auto;
             }
             if wish.is_some_and(|wish| wish != slot) {
-                let why = if wish == Some(Slot::Mask) {
-                    words::MASK_IS_PICTURE
-                } else {
-                    words::END_IS_PICTURE
+                let why = match wish {
+                    Some(Slot::Mask) => words::MASK_IS_PICTURE,
+                    Some(Slot::Reference) => words::REFERENCE_IS_PICTURE,
+                    _ => words::END_IS_PICTURE,
                 };
                 let text = words::clip_is_extended(&name);
                 let notice = JobError::new(JobErrorKind::InvalidRequest, text);
@@ -308,10 +320,22 @@ impl Inputs {
     }
 }
 
+fn places_of(form: &GenerateForm, models: &Models) -> Places {
+    models.of(form).map(Places::of).unwrap_or_default()
+}
+
+/// It is looked at no more.
+fn leave(input: &Input, cx: &mut Cx) {
+    let path = input.source.path().to_path_buf();
+    cx.push(PlayerCommand::LeaveInput(path));
+}
+
 fn say_left_out(form: &GenerateForm, num_files: usize, taken: &[String], cx: &mut Cx) {
     let model = cx.models.of(form);
     let makes_pictures = model.is_some_and(|model| model.family.makes_pictures);
-    let why = match model.and_then(second_slot) {
+    let places = model.map(Places::of).unwrap_or_default();
+    let why = match places.second {
+        _ if places.max_references > 0 => words::SOME_REFERENCES,
         Some(Slot::Mask) => words::ONE_MASK,
         Some(_) => words::ONE_END,
         None if makes_pictures => words::ONE_START_OF_PICTURE,

@@ -13,10 +13,12 @@ pub enum Slot {
     End,
     /// Which part of the start picture is made anew.
     Mask,
+    /// Behind the reference pictures that stand there.
+    Reference,
 }
 
 impl Slot {
-    pub const ALL: [Self; 3] = [Self::Start, Self::End, Self::Mask];
+    pub const ALL: [Self; 4] = [Self::Start, Self::End, Self::Mask, Self::Reference];
 }
 
 /// What was dropped, chosen or pasted.

@@ -184,7 +184,7 @@ impl Judge<'_> {
             image: needed(spec.start_image).then_some(&picture),
             last_image: needed(spec.end_image).then_some(&picture),
             mask: needed(spec.mask).then_some(&picture),
-            extend: None,
+            ..Sources::default()
         };
         let form = GenerateForm {
             prompt: "plan".to_owned(),

@@ -4,10 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use safelight_core::job::JobError;
-use safelight_core::model::ModelSpec;
 use serde::{Deserialize, Serialize};
 
-use crate::app::inputs::second_slot;
 use crate::app::inputs::slots::Placing;
 use crate::app::queue::words;
 
@@ -33,25 +31,15 @@ pub enum Place {
 pub struct Several {
     pub paths: Vec<PathBuf>,
     pub(in crate::app) placing: Placing,
-    /// The form has places for two of them.
-    pub takes_two: bool,
-}
-
-impl Several {
-    pub fn of(paths: Vec<PathBuf>, placing: Placing, spec: Option<&ModelSpec>) -> Self {
-        Self {
-            paths,
-            placing,
-            takes_two: spec.is_some_and(|spec| second_slot(spec).is_some()),
-        }
-    }
+    /// The form has places for so many of them.
+    pub takes: usize,
 }
 
 /// What several files are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     Each,
-    /// The first of them, or two, into the form.
+    /// The first of them into the form, as many as it has places for.
     Form,
     /// Nothing.
     None,

@@ -102,7 +102,11 @@ impl WaitingJob {
 /// The picture or clip that a job starts from.
 pub fn picture_of(request: &GenerateRequest) -> Option<&PathBuf> {
     let given = [&request.image, &request.extend, &request.last_image];
-    given.into_iter().flatten().next()
+    given
+        .into_iter()
+        .flatten()
+        .chain(&request.references)
+        .next()
 }
 
 /// Whether it may be the file's place that a job failed for: the disk is full, or the folder is gone or protected.

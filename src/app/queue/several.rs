@@ -41,6 +41,7 @@ pub struct Opening {
     spec: ModelSpec,
     last_image: Option<StartPicture>,
     mask: Option<StartPicture>,
+    references: Vec<StartPicture>,
 }
 
 impl JobQueue {
@@ -99,6 +100,7 @@ impl JobQueue {
             spec,
             last_image: sources.last_image.cloned(),
             mask: sources.mask.cloned(),
+            references: sources.references.into_iter().cloned().collect(),
         });
         self.reveal(cx);
     }
@@ -131,6 +133,7 @@ impl JobQueue {
         if form.seed_mode == SeedMode::Random || opening.num_seeds > 0 {
             form.advance_seed(opening.num_seeds);
         }
+        let max_references = opening.spec.limits.max_references as usize;
         let made = opened.and_then(|input| {
             let mut sources = Sources {
                 last_image: opening.last_image.as_ref(),
@@ -138,6 +141,11 @@ impl JobQueue {
                 ..Sources::default()
             };
             match &input.source {
+                // The first of the references that the model sees, where it sees any.
+                Source::Picture(picture) if max_references > 0 => {
+                    let others = opening.references.iter().take(max_references - 1);
+                    sources.references = std::iter::once(picture).chain(others).collect();
+                }
                 Source::Picture(picture) => sources.image = Some(picture),
                 Source::Clip(clip) => sources.extend = Some(clip),
             }

@@ -16,7 +16,7 @@ use safelight_core::restore::{self, Found, Restored, match_model};
 
 use crate::app::commands::{InputsCommand, RestoreCommand};
 use crate::app::cx::Cx;
-use crate::app::inputs::{Inputs, Slot};
+use crate::app::inputs::Inputs;
 use crate::app::notices::{Cause, Notice, NoticeAction, Severity};
 use crate::app::pending::Pending;
 use crate::app::undo::{FormBefore, Undo};
@@ -161,7 +161,7 @@ fn fill(
     let tool = found.tool().to_owned();
     let before = FormBefore {
         form: cx.form.clone(),
-        inputs: Some(Slot::ALL.map(|slot| inputs.get(slot).cloned())),
+        inputs: Some(inputs.placed().clone()),
         negative_after: None,
         edited,
     };

@@ -38,7 +38,7 @@ pub struct GenerateArgs {
     /// A text file with a prompt in each line: one job for each that is not empty
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub prompts_file: Option<PathBuf>,
-    /// Negative prompt: what to avoid; used when --guidance (Wan, Z-Image) or --true-cfg (Flux, FramePack) is above 1 [default: the model's own]
+    /// Negative prompt: what to avoid; used when the CFG scale is above 1, which is --guidance, or --true-cfg for models with distilled guidance [default: the model's own]
     #[arg(long, value_name = "TEXT")]
     pub negative: Option<String>,
     /// A picture to start from: the first frame of a clip, or the source of image-to-image
@@ -53,6 +53,9 @@ pub struct GenerateArgs {
     /// A mask for inpainting, for models that support it: white is regenerated, black stays
     #[arg(long, value_name = "FILE")]
     pub mask: Option<PathBuf>,
+    /// A picture that the model sees beside what it makes, for models that edit; may be given several times, in the order in which the prompt counts them
+    #[arg(long = "reference", value_name = "FILE")]
+    pub references: Vec<PathBuf>,
     /// How pictures of another aspect ratio are fitted to the size: stretch or crop [default: stretch; crop for FramePack where no size is given]
     #[arg(long)]
     pub fit: Option<Fit>,
@@ -111,7 +114,7 @@ pub struct GenerateArgs {
     /// The VAE to use instead of the one found with the model: a folder or a file
     #[arg(long, value_name = "PATH")]
     pub vae: Option<PathBuf>,
-    /// The same for the text encoder: UMT5 in Wan, CLIP-L in Flux, Llama in FramePack
+    /// The same for the text encoder; where a model has two, CLIP-L in Flux and Llama in FramePack
     #[arg(long, value_name = "PATH")]
     pub text_encoder: Option<PathBuf>,
     /// The same for the second text encoder: T5 in Flux, CLIP-L in FramePack
@@ -192,6 +195,8 @@ impl GenerateArgs {
         form.last_image = self.last_image.as_deref().map(start_picture).transpose()?;
         form.extend = self.extend.as_deref().map(source_clip).transpose()?;
         form.mask = self.mask.as_deref().map(start_picture).transpose()?;
+        let references = self.references.iter().map(|path| start_picture(path));
+        form.references = references.collect::<Result<_, _>>()?;
         if self.width.is_some() || self.height.is_some() {
             form.size = SizeChoice::Custom;
         }

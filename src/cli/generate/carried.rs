@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{GenerateForm, JobError, Lora};
+use safelight_core::job::{GenerateForm, GenerateRequest, JobError, Lora};
 use safelight_core::media;
 use safelight_core::restore::{self, Carried, Found};
 
@@ -86,6 +86,13 @@ impl GenerateArgs {
         }
         take(&mut self.last_image, "last_image", &request.last_image);
         take(&mut self.mask, "mask", &request.mask);
+        if self.references.is_empty() {
+            for (index, reference) in request.references.iter().enumerate() {
+                let (mut own, field) = (None, GenerateRequest::reference_name(index));
+                take(&mut own, &field, &Some(reference.clone()));
+                self.references.extend(own);
+            }
+        }
         warnings
     }
 

@@ -69,6 +69,7 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         mask,
         capture,
         loras,
+        references,
         companions,
         ..
     } = request;
@@ -86,7 +87,11 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         &mut companions.tokenizer_2,
     ];
     let of_loras = loras.iter_mut().map(|lora| &mut lora.path);
-    let named = named.into_iter().flatten().chain(of_loras);
+    let named = named
+        .into_iter()
+        .flatten()
+        .chain(references)
+        .chain(of_loras);
     for path in std::iter::once(out).chain(named) {
         if let Ok(absolute) = std::path::absolute(&*path) {
             *path = absolute;

@@ -14,7 +14,7 @@ pub struct SamplingArgs {
     /// Denoising steps
     #[arg(long, value_name = "N")]
     steps: Option<u32>,
-    /// How closely the prompt is followed: CFG scale in Wan and Z-Image (1 = off), distilled guidance in Flux and FramePack
+    /// How closely the prompt is followed: the CFG scale (1 = off), or the distilled guidance of models such as Flux and FramePack
     #[arg(long, value_name = "X")]
     guidance: Option<f64>,
     /// CFG scale of models with distilled guidance (Flux, FramePack): 1 = off; higher values use the negative prompt and take twice as long

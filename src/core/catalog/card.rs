@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::families::Family;
 use crate::formats::weights::WeightSet;
 use crate::library::identify::Target;
+use crate::library::single::Parts;
 use crate::library::{Library, identify, kind, single};
 use crate::lora::{LoraCard, LoraFile};
 use crate::model::configs::ModelIndex;
@@ -243,20 +244,19 @@ impl ModelSpec {
 }
 
 fn only_part(mut weights: WeightSet, part: &str) -> WeightSet {
+    let parts = Parts::of(&weights);
     weights
         .tensors
-        .retain(|key, _| single::part_of_key(key) == Some(part));
+        .retain(|key, _| parts.of_key(key) == Some(part));
     weights.bytes = weights.tensors.values().map(|entry| entry.bytes).sum();
     weights
 }
 
 /// The parts that a file holds: one of its whole kind, or those of a checkpoint.
 fn own_parts(role: &str, place: &Path, weights: &WeightSet) -> Vec<ComponentCard> {
-    let held: BTreeSet<&str> = weights
-        .tensors
-        .keys()
-        .filter_map(|key| single::part_of_key(key))
-        .collect();
+    let parts = Parts::of(weights);
+    let keys = weights.tensors.keys();
+    let held: BTreeSet<&str> = keys.filter_map(|key| parts.of_key(key)).collect();
     if held.len() < 2 {
         return vec![component_card(role, "", place, weights)];
     }

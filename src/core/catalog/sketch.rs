@@ -100,6 +100,7 @@ impl CatalogEntry {
             last_image: None,
             extend: None,
             mask: None,
+            references: Vec::new(),
             fit: Default::default(),
             width: defaults.width,
             height: defaults.height,

@@ -184,10 +184,10 @@ impl LoraSign {
     }
 }
 
-/// What makes pictures of a text, and of a given picture where there is one.
+/// What makes pictures of a text, and of given pictures where there are any.
 pub(super) fn recipe_of_pictures(request: &GenerateRequest) -> Vec<Stage> {
     let mut stages = vec![Stage::EncodeText];
-    if request.image.is_some() {
+    if request.image.is_some() || !request.references.is_empty() {
         stages.push(Stage::EncodeImage);
     }
     stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode, Stage::Save]);

@@ -11,13 +11,14 @@ use crate::model::{CatalogError, Component};
 use crate::networks::PartKind;
 use crate::networks::{
     ClipTextConfig, KlVaeConfig, LanguageConfig, LanguageKeys, LanguageKind, LanguageUse,
-    NetworkConfig as _, clip_text,
+    NetworkConfig as _, WanVaeConfig, clip_text,
 };
 
 /// The files to get where a part is missing or wrong.
 const CLIP_L: &str = "clip_l.safetensors from comfyanonymous/flux_text_encoders";
 
 const FLUX_VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
+const PICTURE_VAE: &str = "qwen_image_vae.safetensors from Comfy-Org/Qwen-Image_ComfyUI";
 const QWEN3_4B: &str = "qwen_3_4b.safetensors from Comfy-Org/z_image_turbo";
 
 /// FLUX.1's autoencoder, for latents of `expected` channels.
@@ -42,6 +43,44 @@ pub(super) fn flux_vae(expected: i64) -> Wanted<'static> {
         }),
         tokenizer: None,
     }
+}
+
+/// Wan 2.1's autoencoder as it was trained on for pictures, for latents of `expected` channels. That of the clips does
+/// too: their latents are the same.
+pub(super) fn picture_wan_vae(expected: i64) -> Wanted<'static> {
+    let what = format!("a Qwen-Image VAE (z_dim {expected})");
+    Wanted {
+        component: Component::Vae,
+        part: PartKind::WanVae,
+        what: what.clone(),
+        kind: "a Qwen-Image VAE",
+        example: PICTURE_VAE,
+        usual: &["qwen_image_vae", "vae", "wan_2.1_vae", "Wan2_1_VAE"],
+        word: "vae",
+        is_in: WanVaeConfig::is_in,
+        fits: Box::new(move |weights, place| {
+            let config = WanVaeConfig::read(place)?;
+            let found = config.z_dim;
+            fits_transformer(
+                expected == found,
+                &what,
+                PICTURE_VAE,
+                place,
+                || match found {
+                    48 => "a Wan 2.2 VAE (z_dim 48)".to_owned(),
+                    other => format!("one with a z_dim of {other}"),
+                },
+            )?;
+            config.check_weights(weights)
+        }),
+        tokenizer: None,
+    }
+}
+
+/// Whether the autoencoder at a place has the layers of the published one of [`picture_wan_vae`].
+pub(super) fn is_published_wan_vae(place: &Path) -> bool {
+    let published = WanVaeConfig::default();
+    WanVaeConfig::read(place).is_ok_and(|config| config.is_as_wide_as(&published))
 }
 
 /// Qwen 3 of 4 billion, whose hidden states of `width` a transformer reads, as its `by` says. `usage`: which of them.

@@ -18,6 +18,7 @@ const MAX_PROMPT_CHARS: usize = 20_000;
 const MAX_NAME_CHARS: usize = 300;
 /// More LoRAs than anybody uses at once.
 const MAX_LORAS: usize = 64;
+const MAX_REFERENCES: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MediaKind {
@@ -62,6 +63,7 @@ pub struct MadeFrom {
     pub mask: String,
     /// The clip that it continues.
     pub extended: String,
+    pub references: Vec<String>,
 }
 
 impl Facts {
@@ -141,12 +143,14 @@ impl Facts {
         self.num_steps = request["num_steps"].as_u64();
         self.guidance_scale = number(&request["guidance_scale"]);
         let loras = request["loras"].as_array().into_iter().flatten();
+        let references = request["references"].as_array().into_iter().flatten();
         *self.made_from = MadeFrom {
             loras: loras.take(MAX_LORAS).filter_map(lora_text).collect(),
             strength: number(&request["strength"]),
             start: file_name(&request["image"]),
             end: file_name(&request["last_image"]),
             mask: file_name(&request["mask"]),
+            references: references.take(MAX_REFERENCES).map(file_name).collect(),
             extended: file_name(&request["extend"]),
         };
         self.secs = number(&settings["secs"]).filter(|secs| *secs >= 0.0);

@@ -61,6 +61,11 @@ impl JobFolder {
         self.0.join("mask.png")
     }
 
+    /// The copy of a reference picture, counted from 0, as [`Self::start_picture`].
+    pub fn reference(&self, index: usize) -> PathBuf {
+        self.0.join(format!("reference.{index:03}.png"))
+    }
+
     /// The folder with a copy of the clip that is extended, under its own name.
     pub fn extended(&self) -> PathBuf {
         self.0.join("extend")

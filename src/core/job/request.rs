@@ -57,6 +57,10 @@ pub struct GenerateRequest {
     /// its own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<PathBuf>,
+    /// Pictures that the model sees beside what it makes, as the user named them, in the order in which a prompt counts
+    /// them. The job's folder has its own copies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub references: Vec<PathBuf>,
     #[serde(default)]
     pub fit: Fit,
     pub width: u32,
@@ -157,7 +161,16 @@ impl GenerateRequest {
     pub fn inputs(&self) -> impl Iterator<Item = &PathBuf> {
         let given = [&self.image, &self.last_image, &self.extend, &self.mask];
         let loras = self.loras.iter().map(|lora| &lora.path);
-        given.into_iter().flatten().chain(loras)
+        given
+            .into_iter()
+            .flatten()
+            .chain(&self.references)
+            .chain(loras)
+    }
+
+    /// The name that a reference picture, counted from 0, has among the fingerprints of what a job is made from.
+    pub fn reference_name(index: usize) -> String {
+        format!("reference_{}", index + 1)
     }
 
     /// Whether the clip starts from a given frame, of a picture or of another clip.

@@ -2,6 +2,7 @@
 //!
 //! Headers say what a file is. What goes with it is the family's business.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::families::Family;
@@ -46,21 +47,44 @@ pub(crate) fn variant_at(place: &Path) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Which part a tensor of a checkpoint with all parts belongs to, by how ComfyUI and others name them.
-pub(crate) fn part_of_key(key: &str) -> Option<&'static str> {
-    let starts = [
-        ("model.diffusion_model.", "transformer"),
-        ("vae.", "vae"),
-        ("first_stage_model.", "vae"),
-        ("text_encoders.clip_l.", "text_encoder"),
-        ("text_encoders.umt5xxl.", "text_encoder"),
-        ("text_encoders.qwen", "text_encoder"),
-        ("text_encoders.t5xxl.", "text_encoder_2"),
-    ];
-    let mut starts = starts.iter();
-    starts
-        .find(|(start, _)| key.starts_with(start))
-        .map(|(_, part)| *part)
+/// The parts of a checkpoint with all of them, by how ComfyUI and others name its tensors.
+pub(crate) struct Parts {
+    /// What the text encoders are called, sorted: of two, CLIP-L comes before T5.
+    texts: BTreeSet<String>,
+}
+
+impl Parts {
+    pub(crate) fn of(weights: &WeightSet) -> Self {
+        let texts = weights.tensors.keys().filter_map(|key| text_of(key));
+        Self {
+            texts: texts.map(str::to_owned).collect(),
+        }
+    }
+
+    /// Which part a tensor belongs to; `None` for files that hold one part alone.
+    pub(crate) fn of_key(&self, key: &str) -> Option<&'static str> {
+        if let Some(text) = text_of(key) {
+            let is_first = self.texts.first().is_some_and(|first| first == text);
+            return Some(if is_first {
+                "text_encoder"
+            } else {
+                "text_encoder_2"
+            });
+        }
+        let starts = [
+            ("model.diffusion_model.", "transformer"),
+            ("vae.", "vae"),
+            ("first_stage_model.", "vae"),
+        ];
+        let mut starts = starts.iter();
+        let found = starts.find(|(start, _)| key.starts_with(start));
+        found.map(|(_, part)| *part)
+    }
+}
+
+fn text_of(key: &str) -> Option<&str> {
+    let (name, _) = key.strip_prefix("text_encoders.")?.split_once('.')?;
+    Some(name)
 }
 
 /// A description without what it says about storage.

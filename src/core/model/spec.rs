@@ -153,6 +153,9 @@ pub struct Limits {
     /// Pictures that one job may make at once.
     #[serde(default = "one")]
     pub max_batch: u32,
+    /// Pictures that the model sees beside what it makes.
+    #[serde(default)]
+    pub max_references: u32,
 }
 
 pub(crate) fn one() -> u32 {
@@ -267,6 +270,7 @@ pub(crate) fn test_spec() -> ModelSpec {
             max_frames: 257,
             fixed_size: true,
             max_batch: 1,
+            max_references: 0,
         },
         example_prompts: Vec::new(),
         latent_rgb: None,

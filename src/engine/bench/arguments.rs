@@ -204,14 +204,8 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_in_one_sentence() {
         for (line, part) in [
-            (
-                "",
-                "expected a family (framepack, wan, z-image, flux), found \"\"",
-            ),
-            (
-                "--small",
-                "expected a family (framepack, wan, z-image, flux)",
-            ),
+            ("", "expected a family (framepack, wan, "),
+            ("--small", "expected a family (framepack, wan, "),
             ("wan wan99b", "expected a case (wan14b_480p_81f,"),
             ("flux umt5xxl", "expected a case (flux_1024,"),
             ("wan --runs 0", "expected 1 to 1000 runs, found \"0\""),

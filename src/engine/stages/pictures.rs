@@ -54,6 +54,20 @@ pub(crate) fn mask_of_job(
     mask.map(|_| open(&folder.mask(), request)).transpose()
 }
 
+/// The pictures that the model sees beside what it makes, as they were opened, and recorded so.
+pub(crate) fn references_of_job(
+    folder: &JobFolder,
+    request: &GenerateRequest,
+    capture: &mut Capture,
+) -> Result<Vec<Picture>, EngineError> {
+    let all = (0..request.references.len()).map(|index| {
+        let picture = media::open_picture(&folder.reference(index))?;
+        record(&picture, &format!("reference.{index}"), capture);
+        Ok(picture)
+    });
+    all.collect()
+}
+
 /// The last frames of the clip that the job goes on from, where its model is shown them: `(1, 3, F, H, W)` in -1..1.
 pub(crate) fn seen_of_job(
     folder: &JobFolder,
@@ -111,16 +125,20 @@ fn open(path: &Path, request: &GenerateRequest) -> Result<GivenPicture, EngineEr
     Ok(GivenPicture { source, fitted })
 }
 
+fn record(source: &Picture, name: &str, capture: &mut Capture) {
+    if let Ok(bytes) = Tensor::f_from_slice(&source.rgb) {
+        let [height, width] = [source.height, source.width].map(i64::from);
+        capture.put(
+            format!("{name}.source_u8"),
+            &bytes.reshape([height, width, 3]),
+        );
+    }
+}
+
 impl GivenPicture {
     /// Records the picture as it was opened, under the reference's name for it.
     pub(crate) fn record(&self, name: &str, capture: &mut Capture) {
-        if let Ok(bytes) = Tensor::f_from_slice(&self.source.rgb) {
-            let [height, width] = [self.source.height, self.source.width].map(i64::from);
-            capture.put(
-                format!("{name}.source_u8"),
-                &bytes.reshape([height, width, 3]),
-            );
-        }
+        record(&self.source, name, capture);
     }
 
     /// As large as the clip.

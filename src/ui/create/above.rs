@@ -9,7 +9,7 @@ use safelight_core::model::ModelSpec;
 use crate::app::commands::{AppCommand, InputsCommand, LibraryCommand, LorasCommand, MaskCommand};
 use crate::app::inputs::Slot;
 use crate::app::notices::sentence;
-use crate::ui::create::{sources, words};
+use crate::ui::create::{pictures, sources, words};
 use crate::ui::widgets::{palette, reserved};
 use crate::ui::{View, theme};
 
@@ -105,16 +105,18 @@ fn help_with(field: &str, view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, O
     let has = |slot| view.app.inputs.get(slot).is_some();
     let help = match field {
         "image" if !has(Slot::Start) => {
-            let hover = words::slot(Slot::Start, Some(spec)).choose;
+            let hover = pictures::words::slot(Slot::Start, Some(spec)).choose;
             Help::new(words::CHOOSE, hover, InputsCommand::Pick(Slot::Start))
         }
         "last-image" if !has(Slot::End) => {
-            let hover = words::slot(Slot::End, Some(spec)).choose;
+            let hover = pictures::words::slot(Slot::End, Some(spec)).choose;
             Help::new(words::CHOOSE, hover, InputsCommand::Pick(Slot::End))
         }
-        "mask" if !has(Slot::Mask) && has(Slot::Start) => {
-            Help::new(words::PAINT, words::PAINT_MASK_HOVER, MaskCommand::Open)
-        }
+        "mask" if !has(Slot::Mask) && has(Slot::Start) => Help::new(
+            words::PAINT,
+            pictures::words::PAINT_MASK_HOVER,
+            MaskCommand::Open,
+        ),
         "extend" if sources(view).extend.is_some() => return extend_elsewhere(view, spec),
         "lora" => {
             let is_gone = |lora| view.app.loras.is_gone(lora);

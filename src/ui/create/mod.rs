@@ -2,16 +2,14 @@
 
 pub(super) mod above;
 pub(super) mod advanced;
-pub(super) mod crop;
 mod guidance;
-pub(super) mod inputs;
 pub(super) mod loras;
 mod model;
 mod parameters;
+pub(super) mod pictures;
 pub(super) mod presets;
 pub(super) mod prompt;
 mod seed;
-mod slot;
 mod words;
 
 use egui::{Frame, Margin, Panel, ScrollArea, Ui};
@@ -43,7 +41,7 @@ pub(super) fn create_ui(ui: &mut Ui, view: &mut View<'_>) {
                 ui.add_space(theme::GAP);
                 prompt::prompt_ui(ui, view);
                 ui.add_space(theme::GAP);
-                inputs::inputs_ui(ui, view);
+                pictures::inputs_ui(ui, view);
                 loras::loras_ui(ui, view);
                 parameters::parameters_ui(ui, view);
                 ui.add_space(theme::SMALL_GAP);

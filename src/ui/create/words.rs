@@ -3,14 +3,13 @@
 //! What core says of a field that is wrong comes from there. Nothing is drawn here.
 
 use safelight_core::job::{Sampler, SeedMode, SigmaSchedule};
-use safelight_core::model::{ImageRole, ModelSpec};
+use safelight_core::model::ModelSpec;
 use safelight_core::units::{seconds_text, size_text};
 
-use crate::app::inputs::Slot;
 use crate::app::inputs::parked::Parked;
 
 /// A number of frames a second, as people write it.
-fn rate(fps: f64) -> f64 {
+pub(super) fn rate(fps: f64) -> f64 {
     (fps * 100.0).round() / 100.0
 }
 
@@ -43,6 +42,7 @@ pub(super) fn parked(why: Parked, makes_pictures: bool) -> &'static str {
         Parked::Mask => "This model does not use masks. The mask is kept.",
         Parked::MaskWithoutPicture => "A mask needs a start picture. The mask is kept.",
         Parked::Clip => "This model cannot extend a clip. The clip is kept.",
+        Parked::References => "This model does not use reference pictures. They are kept.",
     }
 }
 
@@ -108,160 +108,6 @@ pub(super) fn model_hover(spec: &ModelSpec, needs: &str) -> String {
         )
     } else {
         format!("{about}\nMakes clips from {needs}\nLicence: {licence}\n{bytes} on disk: {folder}")
-    }
-}
-
-// Pictures.
-pub(super) const NEEDED: &str = "needed";
-pub(super) const FIT: &str = "Fit";
-pub(super) const FIT_CROP: &str = "Crop to the middle";
-pub(super) const FIT_STRETCH: &str = "Stretch";
-pub(super) const FIT_HOVER: &str =
-    "What happens to a picture whose shape differs from the size that is made";
-pub(super) const STRENGTH: &str = "Strength";
-pub(super) const STRENGTH_HOVER: &str = "How much of the picture changes: a little changes details, 0.5 keeps the composition, 1 keeps nothing";
-pub(super) const PAINT_MASK: &str = "Paint a mask";
-pub(super) const PAINT_MASK_HOVER: &str = "Paint which part of the picture is regenerated";
-pub(super) const EDIT_MASK: &str = "Edit mask";
-pub(super) const EDIT_MASK_HOVER: &str = "Paint over this mask";
-pub(super) const PICTURE_FIRST: &str = "Choose the picture first";
-pub(super) const SWAP: &str = "Swap pictures";
-pub(super) const SWAP_HOVER: &str = "Swap the start and the end picture";
-pub(super) const SWAP_CLIP: &str = "A clip can only be at the start";
-pub(super) const CLIP_HEADING: &str = "Continue this clip";
-pub(super) const REMOVE_CLIP: &str = "Remove clip";
-pub(super) const REMOVE_CLIP_HOVER: &str = "Do not continue this clip";
-pub(super) const REMOVE_PICTURE_HOVER: &str = "Continue without it";
-pub(super) const OTHER_FILE: &str = "Choose another file…";
-pub(super) const OPENING: &str = "Opening…";
-pub(super) const DROP_PICTURE: &str = "Drop a picture here, or choose a file…";
-pub(super) const DROP_PICTURE_NARROW: &str = "Drop a picture,\nor choose a file…";
-pub(super) const DROP_MASK_NARROW: &str = "Drop a mask,\nor choose a file…";
-pub(super) const TRANSPARENT: &str =
-    "Transparent parts become opaque, in the colours stored under them (often black or white)";
-
-/// What is said of one place of a picture.
-pub(super) struct SlotWords {
-    pub heading: &'static str,
-    pub choose: &'static str,
-    pub remove: &'static str,
-    pub other: &'static str,
-    pub explanation: &'static str,
-}
-
-/// As the chosen model uses what stands there.
-pub(super) fn slot(slot: Slot, spec: Option<&ModelSpec>) -> SlotWords {
-    match slot {
-        Slot::Start => {
-            let (heading, explanation) = start(spec.map(|spec| spec.image_role));
-            SlotWords {
-                heading,
-                choose: "Choose a start picture",
-                remove: "Remove start picture",
-                other: "Choose another picture",
-                explanation,
-            }
-        }
-        Slot::Mask => SlotWords {
-            heading: "Mask",
-            choose: "Choose a mask",
-            remove: "Remove mask",
-            other: "Choose another mask",
-            explanation: "Which part of the picture is regenerated: white is, black stays. Drop a picture of the same shape here, or choose a file",
-        },
-        Slot::End => SlotWords {
-            heading: "End picture",
-            choose: "Choose an end picture",
-            remove: "Remove end picture",
-            other: "Choose another end picture",
-            explanation: "The clip ends with this picture. Drop a second file, paste one, or choose a file",
-        },
-    }
-}
-
-/// What a model does with its start picture.
-fn start(role: Option<ImageRole>) -> (&'static str, &'static str) {
-    match role {
-        Some(ImageRole::FirstFrame) | None => (
-            "Start picture",
-            "The clip begins with this picture. Drop a file anywhere in the window, paste one, or choose a file. A clip is continued",
-        ),
-        Some(ImageRole::Base) => (
-            "Start picture",
-            "The new picture is made from this one; the strength says how much changes. Drop a file anywhere in the window, paste one, or choose a file",
-        ),
-        Some(ImageRole::Canvas) => (
-            "Picture to fill",
-            "Where the mask is white the picture is regenerated, the rest stays. Drop a file anywhere in the window, paste one, or choose a file",
-        ),
-        Some(ImageRole::Reference) => (
-            "Picture to edit",
-            "The prompt says what to change in this picture. Drop a file anywhere in the window, paste one, or choose a file",
-        ),
-    }
-}
-
-/// What a screen reader says of the small picture in a place.
-pub(super) fn thumb(slot: Slot, is_clip: bool, file: &str) -> String {
-    match (slot, is_clip) {
-        (_, true) => format!("Last frame of {file}"),
-        (Slot::Start, _) => format!("Start picture {file}"),
-        (Slot::End, _) => format!("End picture {file}"),
-        (Slot::Mask, _) => format!("Mask {file}"),
-    }
-}
-
-pub(super) fn pixels(width: u32, height: u32) -> String {
-    format!("{width} × {height} pixels")
-}
-
-/// `81 frames, 5.1 s at 16 fps`.
-pub(super) fn clip_length(num_frames: u32, fps: f64) -> String {
-    let secs = seconds_text(f64::from(num_frames) / fps.max(f64::EPSILON));
-    format!("{num_frames} frames, {secs} at {} fps", rate(fps))
-}
-
-pub(super) fn steps_run(made: u32, all: u32) -> String {
-    format!("{made} of {all} steps are run")
-}
-
-/// How much of a picture is left when it is cropped.
-pub(super) fn cropped(percent: u32) -> String {
-    format!("Only the middle {percent} % of the picture is used")
-}
-
-pub(super) fn stretched(width: u32, height: u32) -> String {
-    format!("The picture is stretched to {width} × {height}")
-}
-
-pub(super) fn crop_of(width: u32, height: u32) -> String {
-    format!("Used for {width} × {height}")
-}
-
-// Files that are held over the window.
-pub(super) const DROP_MANY: &str = "Drop them: each can become a job of its own";
-pub(super) const DROP_START_AND_END: &str =
-    "Drop them: the clip starts from the first and ends on the second";
-pub(super) const DROP_WITH_MASK: &str = "Drop them: the first is the picture, the second its mask";
-pub(super) const DROP_NO_CLIP: &str = "This model starts from a picture, not from a clip";
-pub(super) const DROP_CLIP: &str = "Drop it to extend this clip";
-pub(super) const DROP_END: &str = "Drop it to end the clip on this picture";
-pub(super) const DROP_MASK: &str = "Drop it as the mask";
-
-pub(super) fn drop_of_text_model(makes_pictures: bool) -> &'static str {
-    of(
-        makes_pictures,
-        "This model makes pictures from text only",
-        "This model makes clips from text only",
-    )
-}
-
-pub(super) fn drop_start(role: Option<ImageRole>) -> &'static str {
-    match role {
-        Some(ImageRole::FirstFrame) | None => "Drop it to start the clip from this picture",
-        Some(ImageRole::Base) => "Drop it to start from this picture",
-        Some(ImageRole::Canvas) => "Drop it to fill a part of this picture",
-        Some(ImageRole::Reference) => "Drop it to edit this picture",
     }
 }
 

@@ -35,8 +35,8 @@ fn several_ui(ctx: &Context, view: &mut View<'_>, several: &Several) {
         if main_button(ui, true, icons::IMAGES, &name).clicked() {
             choice = Some(Choice::Each);
         }
-        let form = words::into_form(several.takes_two, count);
-        if button_ui(ui, icons::IMAGE, form) {
+        let form = words::into_form(several.takes, count);
+        if button_ui(ui, icons::IMAGE, &form) {
             choice = Some(Choice::Form);
         }
         if button_ui(ui, icons::X, words::NOTHING_WITH_FILES) {

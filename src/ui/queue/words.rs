@@ -236,12 +236,13 @@ pub(super) fn job_for_each(count: usize) -> String {
     format!("Make {count} jobs, one for each")
 }
 
-/// `takes_two`: the form has places for two of so many files.
-pub(super) fn into_form(takes_two: bool, count: usize) -> &'static str {
-    match (takes_two, count) {
-        (true, 2) => "Put both into the form",
-        (true, _) => "Put the first two into the form",
-        (false, _) => "Put only the first into the form",
+/// `takes`: the form has places for so many of the files.
+pub(super) fn into_form(takes: usize, count: usize) -> String {
+    match (takes, count) {
+        (1, _) => "Put only the first into the form".to_owned(),
+        (2, 2) => "Put both into the form".to_owned(),
+        (2, _) => "Put the first two into the form".to_owned(),
+        _ => format!("Put the first {takes} into the form"),
     }
 }
 

@@ -254,6 +254,10 @@ fn other_places(
         let (name, explanation) = (words::USE_AS_MASK, words::USE_AS_MASK_MORE);
         places.push((Slot::Mask, icons::BRUSH, name, explanation));
     }
+    if spec.limits.max_references > 0 {
+        let (name, explanation) = (words::USE_AS_REFERENCE, words::USE_AS_REFERENCE_MORE);
+        places.push((Slot::Reference, icons::IMAGES, name, explanation));
+    }
     places
 }
 

@@ -24,7 +24,7 @@ use crate::app::player::screen::Screen;
 use crate::app::player::zoom::Zoom;
 use crate::app::player::{Playhead, Viewing};
 use crate::app::queue::ResultItem;
-use crate::ui::create::crop;
+use crate::ui::create::pictures::crop;
 use crate::ui::results::{Subject, drag};
 use crate::ui::widgets::palette;
 use crate::ui::{View, narrow};

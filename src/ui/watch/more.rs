@@ -79,7 +79,7 @@ fn frame_actions(view: &View<'_>) -> Vec<Action> {
     let can_start = spec.is_some_and(|spec| spec.start_image.is_possible());
     let can_end = spec.is_some_and(|spec| spec.end_image.is_possible());
     let unless = |is_possible: bool| (!is_possible).then_some(words::NO_PICTURE_INPUT);
-    vec![
+    let mut actions = vec![
         Action::new(
             icons::CAMERA,
             words::SAVE_FRAME,
@@ -106,7 +106,16 @@ fn frame_actions(view: &View<'_>) -> Vec<Action> {
             PlayerCommand::UseFrame(Slot::End),
         )
         .unless(unless(can_end)),
-    ]
+    ];
+    if spec.is_some_and(|spec| spec.limits.max_references > 0) {
+        actions.push(Action::new(
+            icons::IMAGES,
+            words::USE_FRAME_AS_REFERENCE,
+            words::USE_FRAME_AS_REFERENCE_MORE,
+            PlayerCommand::UseFrame(Slot::Reference),
+        ));
+    }
+    actions
 }
 
 /// How it plays and how large it is, where the bar has no room for that.

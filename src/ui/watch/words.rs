@@ -40,6 +40,8 @@ pub const USE_FRAME_AS_START: &str = "Use frame as start picture";
 pub const USE_FRAME_AS_START_MORE: &str = "The next result starts from this frame";
 pub const USE_FRAME_AS_END: &str = "Use frame as end picture";
 pub const USE_FRAME_AS_END_MORE: &str = "The next clip ends on this frame";
+pub const USE_FRAME_AS_REFERENCE: &str = "Use frame as reference";
+pub const USE_FRAME_AS_REFERENCE_MORE: &str = "The model sees this frame beside the next prompt";
 pub const NO_PICTURE_INPUT: &str = "The selected model does not take such a picture";
 
 pub const COMPARE_WITH: &str = "Compare with";

@@ -166,5 +166,6 @@ fn limits(vae: &KlVaeConfig) -> Limits {
         max_frames: 1,
         fixed_size: false,
         max_batch: MAX_BATCH,
+        max_references: 0,
     }
 }

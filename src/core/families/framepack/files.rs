@@ -137,5 +137,6 @@ fn limits() -> Limits {
         max_frames: MAX_FRAMES,
         fixed_size: false,
         max_batch: 1,
+        max_references: 0,
     }
 }

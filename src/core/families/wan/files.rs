@@ -263,6 +263,7 @@ fn limits(transformer: &WanTransformerConfig, vae: &WanVaeConfig) -> Limits {
         max_frames: narrow(MAX_FRAMES.min((places - 1) * temporal + 1)),
         fixed_size: false,
         max_batch: 1,
+        max_references: 0,
     }
 }
 

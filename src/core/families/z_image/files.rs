@@ -143,5 +143,6 @@ fn limits(config: &ZImageTransformerConfig, vae: &KlVaeConfig) -> Limits {
         max_frames: 1,
         fixed_size: false,
         max_batch: MAX_BATCH,
+        max_references: 0,
     }
 }

@@ -39,6 +39,7 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, foun
         found.fail("image", format!("{name} needs a start picture"));
     }
     check_end(form, spec, num_frames, found);
+    check_references(form, spec, found);
     if spec.files.image_encoder.is_some() {
         check_lengths(form, spec, found);
     }
@@ -49,6 +50,20 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, foun
                 .to_owned(),
         );
     }
+}
+
+fn check_references(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+    let (given, most) = (form.references.len(), spec.limits.max_references);
+    if given <= most as usize {
+        return;
+    }
+    let name = &spec.name;
+    let sentence = match most {
+        0 => format!("{name} does not use reference pictures"),
+        1 => format!("{name} takes one reference picture, not {given}"),
+        _ => format!("{name} takes at most {most} reference pictures, not {given}"),
+    };
+    found.fail("reference", sentence);
 }
 
 /// The image encoder sees pictures whole, whatever is cut off for the clip.

@@ -63,6 +63,9 @@ pub struct GenerateForm {
     /// Which part of the picture is regenerated: white is, black stays.
     #[serde(skip_serializing_if = "is_default")]
     pub mask: Option<StartPicture>,
+    /// What the model sees beside what it makes, in the order in which a prompt counts them.
+    #[serde(skip_serializing_if = "is_default")]
+    pub references: Vec<StartPicture>,
     /// Stretched where absent, as diffusers does; cropped where the size is one of a few for its aspect.
     pub fit: Option<Fit>,
     /// The id of one of the model's presets: its values stand where this form has none.
@@ -223,6 +226,7 @@ impl GenerateForm {
             last_image: self.last_image.as_ref().map(|image| image.path.clone()),
             extend: self.extend.as_ref().map(|clip| clip.path.clone()),
             mask: self.mask.as_ref().map(|mask| mask.path.clone()),
+            references: self.references.iter().map(|it| it.path.clone()).collect(),
             fit: self.fit.unwrap_or_else(|| snap::own_fit(self, spec)),
             width,
             height,

@@ -80,7 +80,7 @@ fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: 
 /// What was asked for, before the model's rules.
 fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
     let seen = [&form.image, &form.last_image];
-    let pictures = seen.into_iter().flatten();
+    let pictures = seen.into_iter().flatten().chain(&form.references);
     let mut sizes = pictures.map(|picture| (picture.width, picture.height));
     let clip = form.extend.as_ref();
     let source = clip

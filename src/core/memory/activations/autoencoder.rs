@@ -295,8 +295,16 @@ fn band(clip: &Clip, width: f64, job: &Job<'_>) -> Option<f64> {
     Some(edge * edge * 2.0 * width)
 }
 
-/// One half of FLUX.1's autoencoder with one picture: batches go through it one after the other.
+/// One half of a picture's autoencoder with one picture: batches go through it one after the other.
 pub(crate) fn picture(job: &Job<'_>, part: PartName) -> Option<Need> {
+    if let Some((_, config)) = job.configured::<WanVaeConfig>(part) {
+        let of_half = match part {
+            PartName::VaeEncoder => wan_encode,
+            _ => wan_decode,
+        };
+        let bytes = of_half(config, &Clip::of(job, 1), job.number_bytes() as f64);
+        return Some(job.vae_need(part, bytes));
+    }
     let (_, config) = job.configured::<KlVaeConfig>(part)?;
     let bytes = kl(&config.block_out_channels, &Clip::of(job, 1), job);
     Some(job.vae_need(part, bytes))

@@ -165,3 +165,22 @@ fn the_default_numbers_are_sound() {
     KlVaeConfig::default().check().unwrap();
     HunyuanVaeConfig::default().check().unwrap();
 }
+
+#[test]
+fn the_config_of_pictures_says_the_same_in_other_words() {
+    let theirs = json!({"_class_name": "AutoencoderKLQwenImage", "base_dim": 5, "input_channels": 3, "dropout": 0.0});
+    let read: WanVaeConfig = serde_json::from_value(theirs.clone()).unwrap();
+    read.check().unwrap();
+    assert!(WanVaeConfig::is_described_by(&theirs));
+    let clips = WanVaeConfig {
+        base_dim: 5,
+        ..WanVaeConfig::default()
+    };
+    let keys = WanVaeKeys::of(&header(&Shapes::new()));
+    let names = |config: &WanVaeConfig| both_halves(|half| config.schema(half, &keys));
+    assert_eq!(names(&read), names(&clips));
+    // What has transparency too is another network.
+    let layered = json!({"_class_name": "AutoencoderKLQwenImage", "input_channels": 4});
+    let read: WanVaeConfig = serde_json::from_value(layered).unwrap();
+    assert!(read.check().unwrap_err().contains("found 4 and 3"));
+}

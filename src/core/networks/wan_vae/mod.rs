@@ -1,5 +1,8 @@
 //! The video autoencoders of Wan, `AutoencoderKLWan`: the flat one of Wan 2.1 and the residual one of Wan 2.2.
 //!
+//! Wan 2.1's is also an autoencoder of pictures, each a clip of one frame: diffusers' `AutoencoderKLQwenImage`, the same
+//! tensors under a config of its own.
+//!
 //! Their numbers, from diffusers' config or from a header, and what must hold of them.
 
 mod header;
@@ -18,6 +21,8 @@ pub use keys::WanVaeKeys;
 pub use levels::WanVaeLevel;
 
 const CLASS: &str = "AutoencoderKLWan";
+/// Of the flat one for pictures.
+const PICTURE_CLASS: &str = "AutoencoderKLQwenImage";
 /// More than any autoencoder has.
 const MAX_LEVELS: usize = 8;
 const MAX_PATCH: i64 = 64;
@@ -47,6 +52,7 @@ with_defaults! {
         /// the
         /// width on the way up, and there are no shortcuts.
         pub is_residual: bool = false,
+        #[serde(alias = "input_channels")]
         pub in_channels: i64 = 3,
         pub out_channels: i64 = 3,
         /// Pixels of a square that become channels before the first convolution.
@@ -58,7 +64,7 @@ with_defaults! {
 
 impl NetworkConfig for WanVaeConfig {
     fn is_described_by(config: &Value) -> bool {
-        class_name(config) == Some(CLASS)
+        matches!(class_name(config), Some(CLASS | PICTURE_CLASS))
     }
 
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
@@ -66,7 +72,9 @@ impl NetworkConfig for WanVaeConfig {
     }
 
     fn check(&self) -> Result<(), String> {
-        check_class(CLASS, &self.class)?;
+        if self.class != PICTURE_CLASS {
+            check_class(CLASS, &self.class)?;
+        }
         check_sizes(&[
             ("base_dim", self.base_dim),
             ("decoder_base_dim", self.decoder_dim()),
@@ -153,7 +161,7 @@ impl WanVaeConfig {
     }
 
     /// Whether a file has such an autoencoder.
-    pub(crate) fn is_in(weights: &WeightSet) -> bool {
+    pub fn is_in(weights: &WeightSet) -> bool {
         WanVaeKeys::of(weights).has_marks(weights)
     }
 

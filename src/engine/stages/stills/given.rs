@@ -5,17 +5,15 @@
 use safelight_core::job::GenerateRequest;
 use safelight_core::media::{self, Picture};
 use safelight_core::model::ImageRole;
-use safelight_core::networks::{KlVaeConfig, NetworkConfig as _};
 use tch::Tensor;
 
-use super::decode::way;
+use super::autoencoder::{Autoencoder, Encoder};
 use super::latents::{Draws, LatentShape, seeds};
 use super::state::GivenImage;
 use crate::capture::Capture;
 use crate::error::EngineError;
-use crate::fault::Site;
 use crate::pixels::pixels_from_rgb8;
-use crate::vae::{KlVaeEncoder, Posterior, kl};
+use crate::vae::Posterior;
 use crate::work::Work;
 
 /// The luma of a mask's pixel from which on it is made anew.
@@ -60,26 +58,28 @@ pub fn encode_image(
         .map(|mask| binary_mask(mask, width, height))
         .transpose()?;
 
-    let autoencoder = Autoencoder::open(work)?;
-    let shape = LatentShape::new(autoencoder.config.latent_channels, width, height)?;
-    let posterior = autoencoder.encode(&pixels, 0, work)?;
+    let encoding = Encoding::open(work)?;
+    let shape = LatentShape::new(encoding.autoencoder.latent_channels(), width, height)?;
+    let posterior = encoding.encode(&pixels, 0, work)?;
     if role == Role::Reference {
-        let latents = kl::normalize(&autoencoder.config, &posterior.mean);
+        let latents = encoding.autoencoder.normalize(&posterior.mean);
         work.capture.put("image_latents", &latents);
         return Ok(GivenImage {
-            latents,
+            latents: encoding.autoencoder.pictures(&latents),
             mask: None,
             masked: None,
         });
     }
     let draws = Draws::new(shape, 2 + usize::from(mask.is_some()), seeds(request))?;
-    let latents = autoencoder.sample(&posterior, draws.posterior.as_ref(), 0, work.capture);
+    let latents = encoding.sample(&posterior, draws.posterior.as_ref(), 0, work.capture);
     work.capture.put("image_latents", &latents);
+    let latents = encoding.autoencoder.pictures(&latents);
     let masked = match (&mask, role) {
         (Some(mask), Role::Canvas) => {
             let left = &pixels * (1.0 - mask);
-            let posterior = autoencoder.encode(&left, 1, work)?;
-            Some(autoencoder.sample(&posterior, draws.masked.as_ref(), 2, work.capture))
+            let posterior = encoding.encode(&left, 1, work)?;
+            let latents = encoding.sample(&posterior, draws.masked.as_ref(), 2, work.capture);
+            Some(encoding.autoencoder.pictures(&latents))
         }
         _ => None,
     };
@@ -99,38 +99,37 @@ fn check(role: Role, has_mask: bool) -> Result<(), EngineError> {
     Err(EngineError::request(reason))
 }
 
-struct Autoencoder {
-    encoder: KlVaeEncoder,
-    config: KlVaeConfig,
+struct Encoding {
+    autoencoder: Autoencoder,
+    encoder: Encoder,
 }
 
-impl Autoencoder {
+impl Encoding {
     fn open(work: &Work<'_>) -> Result<Self, EngineError> {
-        let home = &work.request.files.vae;
-        let config = KlVaeConfig::read(home)?;
-        let new = |w: &_| KlVaeEncoder::new(&config, w);
-        let encoder = work.load("autoencoder", home, new, KlVaeEncoder::unexpected_keys)?;
-        Ok(Self { encoder, config })
+        let autoencoder = Autoencoder::read(&work.request.files.vae)?;
+        let encoder = autoencoder.encoder(work)?;
+        Ok(Self {
+            autoencoder,
+            encoder,
+        })
     }
 
-    /// `pixels`: `(1, 3, H, W)`, the `number`-th picture of the job -> of f32
+    /// `pixels`: `(1, 3, H, W)`, the `number`-th picture of the job -> of f32, in the autoencoder's own shape
     fn encode(
         &self,
         pixels: &Tensor,
         number: usize,
         work: &mut Work<'_>,
     ) -> Result<Posterior, EngineError> {
-        let name = format!("vae.encode.{number}.input");
-        work.capture.put(name, pixels);
-        let cancelled = work.cancelled(Site::VaeEncode);
-        let found = self
-            .encoder
-            .encode(pixels, way(pixels, 1, work), &cancelled);
-        let found = found.ok_or(EngineError::Cancelled)?;
+        let pixels = self.autoencoder.own_shape(pixels);
+        work.capture
+            .put(format!("vae.encode.{number}.input"), &pixels);
+        let found = self.encoder.encode(&pixels, work)?;
         Ok(found.recorded(number, work.capture))
     }
 
-    /// Latents around the posterior's mean, one for each draw, which is the `number`-th of its seed.
+    /// Latents around the posterior's mean, one for each draw, which is the `number`-th of its seed; in the
+    /// autoencoder's own shape.
     fn sample(
         &self,
         posterior: &Posterior,
@@ -139,10 +138,11 @@ impl Autoencoder {
         capture: &mut Capture,
     ) -> Tensor {
         let Some(draws) = draws else {
-            return kl::normalize(&self.config, &posterior.mean);
+            return self.autoencoder.normalize(&posterior.mean);
         };
-        capture.put(format!("noise.{number}"), draws);
-        kl::normalize(&self.config, &posterior.sample(draws))
+        let draws = self.autoencoder.own_shape(draws);
+        capture.put(format!("noise.{number}"), &draws);
+        self.autoencoder.normalize(&posterior.sample(&draws))
     }
 }
 

@@ -1,8 +1,9 @@
 //! What families of single pictures have in common: sizes and noise of their latents, a given picture and a mask of it
-//! before denoising, and latents to pictures behind it, all with the KL autoencoder.
+//! before denoising, and latents to pictures behind it, all with an autoencoder of pictures.
 //!
 //! Knows no transformer and no family.
 
+mod autoencoder;
 mod decode;
 mod given;
 mod latents;
@@ -18,7 +19,7 @@ use crate::store;
 use decode::decode;
 pub use given::{Role, encode_image};
 pub use latents::{Draws, LatentShape, corner_mask, folded_mask, latent_mask, noised, seeds};
-pub use state::GivenImage;
+pub use state::{GivenImage, GivenImages};
 
 /// The job's picture and mask to [`GivenImage`]; `seen_size` as in [`encode_image`].
 pub(crate) fn encode_image_stage(

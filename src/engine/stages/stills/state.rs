@@ -18,21 +18,98 @@ pub struct GivenImage {
     pub masked: Option<Tensor>,
 }
 
-impl GivenImage {
+/// All pictures that a job was given, for models that see pictures beside their own.
+#[derive(Debug)]
+pub struct GivenImages {
+    /// What the walk begins from.
+    pub image: Option<GivenImage>,
+    /// Each `(1, C, h', w')`, in the request's order.
+    pub references: Vec<Tensor>,
+}
+
+impl GivenImages {
     pub fn save(&self, path: &Path) -> Result<(), EngineError> {
-        let mut tensors = vec![("image_latents", &self.latents)];
-        tensors.extend(self.mask.iter().map(|mask| ("mask", mask)));
-        let masked = self.masked.iter();
-        tensors.extend(masked.map(|masked| ("masked_image_latents", masked)));
-        store::write(path, tensors.iter().map(|(name, tensor)| (name, *tensor)))
+        let image = self.image.iter().flat_map(GivenImage::named);
+        let image = image.map(|(name, tensor)| (name.to_owned(), tensor));
+        let references = self.references.iter().enumerate();
+        let references = references.map(|(index, latents)| (reference(index), latents));
+        let all: Vec<(String, &Tensor)> = image.chain(references).collect();
+        store::write(path, all.iter().map(|(name, tensor)| (name, *tensor)))
     }
 
     pub fn load(path: &Path) -> Result<Self, EngineError> {
         let mut stored = Named::read(path)?;
+        let references = (0..).map_while(|index| stored.find(&reference(index)));
         Ok(Self {
-            latents: stored.take("image_latents")?,
+            references: references.collect(),
+            image: GivenImage::find(&mut stored),
+        })
+    }
+}
+
+fn reference(index: usize) -> String {
+    format!("reference.{index}.latents")
+}
+
+impl GivenImage {
+    fn named(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
+        let masked = self.masked.iter();
+        std::iter::once(("image_latents", &self.latents))
+            .chain(self.mask.iter().map(|mask| ("mask", mask)))
+            .chain(masked.map(|masked| ("masked_image_latents", masked)))
+    }
+
+    fn find(stored: &mut Named) -> Option<Self> {
+        Some(Self {
+            latents: stored.find("image_latents")?,
             mask: stored.find("mask"),
             masked: stored.find("masked_image_latents"),
         })
+    }
+
+    pub fn save(&self, path: &Path) -> Result<(), EngineError> {
+        let all: Vec<(&str, &Tensor)> = self.named().collect();
+        store::write(path, all.iter().map(|(name, tensor)| (name, *tensor)))
+    }
+
+    pub fn load(path: &Path) -> Result<Self, EngineError> {
+        let mut stored = Named::read(path)?;
+        Self::find(&mut stored).ok_or_else(|| stored.incomplete("it has no 'image_latents'"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind};
+
+    use super::*;
+
+    #[test]
+    fn references_are_kept_in_their_order_with_and_without_a_picture_to_begin_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image.safetensors");
+        let number = |value: f64| Tensor::full([1, 1, 2, 2], value, (Kind::Float, Device::Cpu));
+        let references: Vec<Tensor> = (0..12).map(|index| number(f64::from(index))).collect();
+        let given = GivenImages {
+            image: None,
+            references,
+        };
+        given.save(&path).unwrap();
+        let loaded = GivenImages::load(&path).unwrap();
+        assert!(loaded.image.is_none());
+        assert_eq!(loaded.references, given.references);
+        assert!(GivenImage::load(&path).is_err());
+        let given = GivenImages {
+            image: Some(GivenImage {
+                latents: number(0.5),
+                mask: None,
+                masked: None,
+            }),
+            ..given
+        };
+        given.save(&path).unwrap();
+        let loaded = GivenImages::load(&path).unwrap();
+        assert_eq!(loaded.references.len(), 12);
+        assert_eq!(loaded.image.unwrap().latents, number(0.5));
     }
 }

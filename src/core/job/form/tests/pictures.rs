@@ -353,3 +353,32 @@ fn sizes_are_multiples_of_16_up_to_4_megapixels() {
         "{text}"
     );
 }
+
+#[test]
+fn a_model_takes_as_many_reference_pictures_as_it_says() {
+    let picture = StartPicture {
+        path: "a.png".into(),
+        width: 300,
+        height: 600,
+    };
+    let given = |most: u32, count: usize| {
+        let mut spec = dev();
+        spec.limits.max_references = most;
+        asked(&spec, |form| form.references = vec![picture.clone(); count])
+    };
+    let request = given(3, 3).unwrap().request;
+    assert_eq!(request.references.len(), 3);
+    assert_eq!(request.inputs().count(), 3);
+    assert!(request.height > request.width, "the first says the shape");
+    for (most, count, why) in [
+        (0, 1, "does not use reference pictures"),
+        (1, 2, "takes one reference picture, not 2"),
+        (3, 4, "takes at most 3 reference pictures, not 4"),
+    ] {
+        let err = given(most, count).unwrap_err();
+        assert!(
+            err.starts_with("reference: ") && err.ends_with(why),
+            "{err}"
+        );
+    }
+}

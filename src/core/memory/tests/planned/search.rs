@@ -12,6 +12,7 @@ const LIMITS: Limits = Limits {
     max_frames: 257,
     fixed_size: false,
     max_batch: 1,
+    max_references: 0,
 };
 
 #[test]

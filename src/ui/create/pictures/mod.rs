@@ -1,6 +1,11 @@
 //! The pictures that a result is made from: the places that the model has, how pictures are fitted, how much of one
 //! stays, and what is said while files are held over the window.
 
+pub(in crate::ui) mod crop;
+mod references;
+mod slot;
+pub(super) mod words;
+
 use egui::{
     Align, Align2, Area, CornerRadius, Layout, Order, RichText, Slider, Stroke, TextStyle, Ui, vec2,
 };
@@ -8,10 +13,10 @@ use safelight_core::job::{Fit, first_step};
 use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::app::commands::InputsCommand;
-use crate::app::inputs::{Slot, second_slot};
+use crate::app::inputs::{Places, Slot};
 use crate::ui::create::advanced::said_ui;
-use crate::ui::create::slot::{paint_button, slot_ui};
-use crate::ui::create::{crop, sources, words};
+use crate::ui::create::pictures::slot::{paint_button, slot_ui};
+use crate::ui::create::sources;
 use crate::ui::watch::drop_zones::zones_ui;
 use crate::ui::widgets::{
     default_row, field_hint, group_label, icon_button, list_box, palette, row, wide_note,
@@ -19,25 +24,33 @@ use crate::ui::widgets::{
 };
 use crate::ui::{View, icons, theme};
 
-pub(super) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
     let slots: Vec<Slot> = Slot::ALL
         .into_iter()
-        .filter(|slot| is_shown(view, *slot))
+        .filter(|slot| *slot != Slot::Reference && is_shown(view, *slot))
         .collect();
+    let has_references = is_shown(view, Slot::Reference);
     match slots.as_slice() {
-        [] => return,
+        [] if !has_references => return,
+        [] => {}
         &[slot] => {
             heading_ui(ui, view, slot);
             slot_ui(ui, view, slot, false);
         }
         slots => slots.chunks(2).for_each(|pair| pair_ui(ui, view, pair)),
     }
-    if !view.app.inputs.is_empty() {
+    if slots
+        .iter()
+        .any(|slot| view.app.inputs.get(*slot).is_some())
+    {
         fit_ui(ui, view);
     }
     crop::notes_ui(ui, view);
     strength_ui(ui, view);
     notes_ui(ui, view, &slots);
+    if has_references {
+        references::references_ui(ui, view);
+    }
     ui.add_space(theme::GAP - theme::SMALL_GAP);
 }
 
@@ -57,11 +70,13 @@ fn input_use(view: &View<'_>, slot: Slot) -> InputUse {
         Slot::Start => spec.start_image,
         Slot::End => form.end_image(spec),
         Slot::Mask => spec.mask,
+        Slot::Reference if spec.limits.max_references > 0 => InputUse::Optional,
+        Slot::Reference => InputUse::No,
     };
     // Before the models are known, a picture can be dropped already.
     let unknown = match slot {
         Slot::Start => InputUse::Optional,
-        Slot::End | Slot::Mask => InputUse::No,
+        Slot::End | Slot::Mask | Slot::Reference => InputUse::No,
     };
     view.app.cx.models.of(form).map_or(unknown, of)
 }
@@ -153,6 +168,7 @@ fn field_of(slot: Slot) -> &'static str {
         Slot::Start => "image",
         Slot::End => "last-image",
         Slot::Mask => "mask",
+        Slot::Reference => "reference",
     }
 }
 
@@ -265,22 +281,28 @@ pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &mut View<'_>) {
 fn drop_text(view: &View<'_>) -> &'static str {
     let spec = view.model();
     let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures);
-    if spec.is_some_and(|spec| !spec.start_image.is_possible() && !spec.end_image.is_possible()) {
+    let places = spec.map(Places::of).unwrap_or_default();
+    let takes_none = |spec: &ModelSpec| {
+        !spec.start_image.is_possible()
+            && !spec.end_image.is_possible()
+            && places.max_references == 0
+    };
+    if spec.is_some_and(takes_none) {
         return words::drop_of_text_model(makes_pictures);
     }
-    let second = spec.and_then(second_slot);
-    let next = view.app.inputs.next(second);
+    let next = view.app.inputs.next(places);
     let num_files = view.app.drops.held.map_or(0, |held| held.num_files);
     let is_clip = view.app.drops.held.is_some_and(|held| held.is_clip);
-    let num_places = if second.is_some() { 2 } else { 1 };
-    match (second, next) {
-        _ if num_files > num_places => words::DROP_MANY,
+    match (places.second, next) {
+        _ if num_files > view.app.inputs.room(num_files, None, places) => words::DROP_MANY,
         (Some(Slot::End), _) if num_files > 1 => words::DROP_START_AND_END,
         (Some(Slot::Mask), _) if num_files > 1 => words::DROP_WITH_MASK,
         _ if is_clip && makes_pictures => words::DROP_NO_CLIP,
         _ if is_clip => words::DROP_CLIP,
         (_, Slot::End) => words::DROP_END,
         (_, Slot::Mask) => words::DROP_MASK,
+        (_, Slot::Reference) if num_files > 1 => words::DROP_REFERENCES,
+        (_, Slot::Reference) => words::DROP_REFERENCE,
         (_, Slot::Start) => words::drop_start(spec.map(|spec| spec.image_role)),
     }
 }

@@ -5,7 +5,8 @@ use safelight_core::job::{Fit, StartPicture};
 
 use crate::app::inputs::Slot;
 use crate::app::player::Viewing;
-use crate::ui::create::{sources, words};
+use crate::ui::create::pictures::words;
+use crate::ui::create::sources;
 use crate::ui::widgets::{palette, wide_note};
 use crate::ui::{View, theme};
 

@@ -1,6 +1,6 @@
 //! One place for a picture: where it is dropped, how it looks, and its buttons.
 //!
-//! Which places there are is [`crate::ui::create::inputs`]'s.
+//! Which places there are is [`crate::ui::create::pictures`]'s.
 
 use egui::{
     Align, Color32, CornerRadius, Direction, FontId, Frame, Image, Label, Layout, Margin, Rect,
@@ -11,7 +11,7 @@ use safelight_core::gallery::THUMB_SIDE;
 use crate::app::commands::{InputsCommand, MaskCommand};
 use crate::app::inputs::{Input, Slot, Source};
 use crate::app::thumbs::Pictured;
-use crate::ui::create::words;
+use crate::ui::create::pictures::words;
 use crate::ui::widgets::{badge, icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -76,7 +76,7 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Re
     rect
 }
 
-fn dashed_frame(ui: &Ui, rect: Rect, colour: Color32) {
+pub(super) fn dashed_frame(ui: &Ui, rect: Rect, colour: Color32) {
     let rect = rect.shrink(1.0);
     let corners = [
         rect.left_top(),
@@ -143,7 +143,13 @@ fn tile(ui: &Ui) -> Frame {
         .inner_margin(Margin::same(theme::TILE_MARGIN))
 }
 
-fn thumb_ui(ui: &mut Ui, view: &View<'_>, slot: Slot, input: &Input, size: Vec2) -> Response {
+pub(super) fn thumb_ui(
+    ui: &mut Ui,
+    view: &View<'_>,
+    slot: Slot,
+    input: &Input,
+    size: Vec2,
+) -> Response {
     let is_clip = matches!(input.source, Source::Clip(_));
     let pictured = Pictured::Input(input.source.path().to_owned());
     let Some(Ok(thumb)) = view.app.cx.thumbs.get(pictured, THUMB_SIDE) else {

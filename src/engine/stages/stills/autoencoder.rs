@@ -1,0 +1,181 @@
+//! The autoencoders that pictures go through: `AutoencoderKL`, and the video autoencoder of Wan 2.1, to which a picture
+//! is a clip of one frame.
+//!
+//! What is known of a file says which of them it is. Decides nothing about the latents between its two halves.
+
+use std::path::Path;
+
+use safelight_core::formats::weights::WeightSet;
+use safelight_core::networks::{KlVaeConfig, NetworkConfig as _, WanVaeConfig};
+use tch::{Device, Tensor};
+
+use crate::error::EngineError;
+use crate::fault::Site;
+use crate::memory::Lent;
+use crate::vae::{
+    Bands, KlVaeDecoder, KlVaeEncoder, KlWay, Posterior, WanVaeDecoder, WanVaeEncoder, kl, wan,
+};
+use crate::work::Work;
+
+/// Pixels that a CPU takes at once: bands cost it time.
+const LARGEST_WHOLE: i64 = 1 << 20;
+
+/// An autoencoder by its numbers. Its own shape is `(B, C, h, w)`, or of Wan's `(B, C, 1, h, w)`.
+#[derive(Debug)]
+pub(super) enum Autoencoder {
+    Kl(KlVaeConfig),
+    Wan(WanVaeConfig),
+}
+
+pub(super) enum Encoder {
+    Kl(KlVaeEncoder),
+    Wan(WanVaeEncoder),
+}
+
+pub(super) enum Decoder {
+    Kl(Lent<KlVaeDecoder>),
+    Wan(Lent<WanVaeDecoder>),
+}
+
+impl Autoencoder {
+    pub(super) fn read(home: &Path) -> Result<Self, EngineError> {
+        Ok(if WanVaeConfig::is_in(&WeightSet::at(home)?) {
+            Self::Wan(WanVaeConfig::read(home)?)
+        } else {
+            Self::Kl(KlVaeConfig::read(home)?)
+        })
+    }
+
+    pub(super) fn latent_channels(&self) -> i64 {
+        match self {
+            Self::Kl(config) => config.latent_channels,
+            Self::Wan(config) => config.z_dim,
+        }
+    }
+
+    /// `(B, C, h, w)` in its own shape.
+    pub(super) fn own_shape(&self, pictures: &Tensor) -> Tensor {
+        match self {
+            Self::Kl(_) => pictures.shallow_clone(),
+            Self::Wan(_) => pictures.unsqueeze(2),
+        }
+    }
+
+    /// What is in its own shape as `(B, C, h, w)`.
+    pub(super) fn pictures(&self, own: &Tensor) -> Tensor {
+        match self {
+            Self::Kl(_) => own.shallow_clone(),
+            Self::Wan(_) => own.squeeze_dim(2),
+        }
+    }
+
+    /// The latents that a transformer takes, from those that the encoder gives, in its own shape.
+    pub(super) fn normalize(&self, latents: &Tensor) -> Tensor {
+        match self {
+            Self::Kl(config) => kl::normalize(config, latents),
+            Self::Wan(config) => wan::normalize(config, latents),
+        }
+    }
+
+    /// The way back.
+    pub(super) fn denormalize(&self, latents: &Tensor) -> Tensor {
+        match self {
+            Self::Kl(config) => kl::denormalize(config, latents),
+            Self::Wan(config) => wan::denormalize(config, latents),
+        }
+    }
+
+    pub(super) fn encoder(&self, work: &Work<'_>) -> Result<Encoder, EngineError> {
+        let home = &work.request.files.vae;
+        Ok(match self {
+            Self::Kl(config) => Encoder::Kl(work.load(
+                "autoencoder",
+                home,
+                |w: &_| KlVaeEncoder::new(config, w),
+                KlVaeEncoder::unexpected_keys,
+            )?),
+            Self::Wan(config) => Encoder::Wan(work.load(
+                "autoencoder",
+                home,
+                |w: &_| WanVaeEncoder::new(config, w),
+                WanVaeEncoder::unexpected_keys,
+            )?),
+        })
+    }
+
+    pub(super) fn decoder(&self, work: &Work<'_>) -> Result<Decoder, EngineError> {
+        let home = &work.request.files.vae;
+        Ok(match self {
+            Self::Kl(config) => Decoder::Kl(work.decoder(
+                home,
+                |w: &_| KlVaeDecoder::new(config, w),
+                KlVaeDecoder::unexpected_keys,
+            )?),
+            Self::Wan(config) => Decoder::Wan(work.decoder(
+                home,
+                |w: &_| WanVaeDecoder::new(config, w),
+                WanVaeDecoder::unexpected_keys,
+            )?),
+        })
+    }
+
+    /// Pixels along an edge of one latent.
+    pub(super) fn spatial_factor(&self) -> i64 {
+        match self {
+            Self::Kl(config) => config.spatial_factor(),
+            Self::Wan(config) => config.spatial_factor(),
+        }
+    }
+}
+
+impl Encoder {
+    /// `pixels`: `(1, 3, H, W)` in its autoencoder's own shape, in -1..1 -> of latents in that shape
+    pub(super) fn encode(
+        &self,
+        pixels: &Tensor,
+        work: &Work<'_>,
+    ) -> Result<Posterior, EngineError> {
+        let cancelled = work.cancelled(Site::VaeEncode);
+        let found = match self {
+            Self::Kl(encoder) => encoder.encode(pixels, way(pixels, 1, work), &cancelled),
+            Self::Wan(encoder) => encoder.encode(pixels, work.tiling(), &cancelled),
+        };
+        found.ok_or(EngineError::Cancelled)
+    }
+}
+
+impl Decoder {
+    /// `latents`: of one picture, in its autoencoder's own shape, not normalised; `factor`: pixels along an edge of one
+    /// of them -> `(1, 3, H, W)`, nominally in -1..1, in the autoencoder's own shape
+    pub(super) fn decode(
+        &self,
+        latents: &Tensor,
+        factor: i64,
+        work: &Work<'_>,
+    ) -> Result<Tensor, EngineError> {
+        let cancelled = work.cancelled(Site::VaeDecode);
+        let made = match self {
+            Self::Kl(decoder) => decoder.decode(latents, way(latents, factor, work), &cancelled),
+            Self::Wan(decoder) => {
+                let mut made = None;
+                decoder
+                    .decode(latents, work.tiling(), &cancelled, &mut |frame| {
+                        made = Some(frame);
+                    })
+                    .and(made)
+            }
+        };
+        made.ok_or(EngineError::Cancelled)
+    }
+}
+
+/// How `AutoencoderKL` goes over a picture, `(1, C, H, W)` with `factor` pixels to each number along an edge.
+fn way(picture: &Tensor, factor: i64, work: &Work<'_>) -> KlWay {
+    let size = picture.size();
+    let pixels = size[2] * size[3] * factor * factor;
+    match work.tiling() {
+        Some(tiling) => KlWay::Tiles(tiling),
+        None if work.place.device == Device::Cpu && pixels <= LARGEST_WHOLE => KlWay::Whole,
+        None => KlWay::Bands(Bands::default()),
+    }
+}

@@ -1,0 +1,147 @@
+//! The pictures that a model sees beside what it makes, in a row: added, taken out, and put in another order.
+//!
+//! How files get there is [`crate::app::inputs`]'s.
+
+use egui::{Align, CornerRadius, FontId, Layout, Rect, Response, Sense, Stroke, Ui, Vec2, vec2};
+
+use crate::app::commands::{InputsCommand, PlayerCommand};
+use crate::app::inputs::{Input, Slot};
+use crate::ui::create::advanced::said_ui;
+use crate::ui::create::pictures::slot::{dashed_frame, thumb_ui};
+use crate::ui::create::pictures::words;
+use crate::ui::widgets::{badge, group_label, icon_button, palette};
+use crate::ui::{View, icons, theme};
+
+/// Which of the references is dragged, from 0.
+struct Dragged(usize);
+
+pub(super) fn references_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let most = view.model().map_or(0, |spec| spec.limits.max_references) as usize;
+    let references = view.app.inputs.of(Slot::Reference).to_vec();
+    ui.add_space(theme::SMALL_GAP);
+    ui.horizontal(|ui| {
+        let words = words::slot(Slot::Reference, view.model());
+        group_label(ui, words.heading, words.explanation);
+        ui.weak(words::num_references(references.len(), most));
+    });
+    let row = ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().item_spacing = Vec2::splat(theme::SMALL_GAP);
+        for (index, input) in references.iter().enumerate() {
+            tile_ui(ui, view, index, references.len(), input);
+        }
+        if references.len() < most {
+            add_ui(ui, view, references.is_empty());
+        }
+    });
+    let visible = row.response.rect.intersect(ui.clip_rect());
+    view.drawn.slots[Slot::Reference as usize] = visible.is_positive().then_some(visible);
+    said_ui(ui, view, &["reference"]);
+}
+
+/// A picture with its number, above what can be done with it.
+fn tile_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, count: usize, input: &Input) {
+    let side = theme::REFERENCE_SIDE;
+    let size = vec2(side, side + theme::HEADING_HEIGHT);
+    ui.allocate_ui_with_layout(size, Layout::top_down(Align::Center), |ui| {
+        ui.set_min_size(size);
+        ui.spacing_mut().item_spacing = Vec2::ZERO;
+        let picture = picture_ui(ui, view, index, input);
+        if picture.clicked() {
+            let path = input.source.path().to_path_buf();
+            view.push(PlayerCommand::ShowInput(path));
+        }
+        picture.dnd_set_drag_payload(Dragged(index));
+        if let Some(dragged) = picture.dnd_release_payload::<Dragged>() {
+            view.push(InputsCommand::MoveReference(dragged.0, index));
+        }
+        ui.horizontal(|ui| buttons_ui(ui, view, index, count));
+    });
+}
+
+fn picture_ui(ui: &mut Ui, view: &View<'_>, index: usize, input: &Input) -> Response {
+    let palette = palette(ui);
+    let side = Vec2::splat(theme::REFERENCE_SIDE);
+    let (rect, response) = ui.allocate_exact_size(side, Sense::click_and_drag());
+    let radius = CornerRadius::same(theme::RADIUS);
+    ui.painter().rect_filled(rect, radius, palette.field);
+    let inner = rect.shrink(2.0);
+    let mut inside = ui.new_child(
+        egui::UiBuilder::new()
+            .max_rect(inner)
+            .layout(Layout::centered_and_justified(egui::Direction::TopDown)),
+    );
+    thumb_ui(&mut inside, view, Slot::Reference, input, inner.size());
+    let is_over = response.dnd_hover_payload::<Dragged>().is_some();
+    if is_over || response.hovered() || response.has_focus() {
+        let stroke = Stroke::new(1.5, palette.amber);
+        ui.painter()
+            .rect_stroke(rect, radius, stroke, egui::StrokeKind::Inside);
+    }
+    let corner = Rect::from_min_size(rect.min + Vec2::splat(4.0), Vec2::splat(theme::COUNT_SIZE));
+    let ink = (theme::COUNT_SIZE * 0.7, palette.on_accent);
+    badge(ui, corner, palette.accent, index + 1, ink);
+    let file = input.source.file_name();
+    let name = words::reference(index + 1, &file);
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
+    let (width, height) = input.source.size();
+    response.on_hover_text(format!("{file}\n{}", words::pixels(width, height)))
+}
+
+fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, count: usize) {
+    ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
+    let number = index + 1;
+    let moves = [
+        (
+            index > 0,
+            icons::CARET_LEFT,
+            words::earlier_reference(number),
+        ),
+        (
+            number < count,
+            icons::CARET_RIGHT,
+            words::later_reference(number),
+        ),
+    ];
+    for (to, (is_possible, icon, name)) in [index.wrapping_sub(1), number].into_iter().zip(moves) {
+        ui.add_enabled_ui(is_possible, |ui| {
+            if icon_button(ui, icon, &name, words::MOVE_REFERENCE_HOVER).clicked() {
+                view.push(InputsCommand::MoveReference(index, to));
+            }
+        });
+    }
+    let name = words::remove_reference(number);
+    if icon_button(ui, icons::TRASH, &name, words::REMOVE_PICTURE_HOVER).clicked() {
+        view.push(InputsCommand::RemoveReference(index));
+    }
+}
+
+/// The place of the next one; the first has the whole width.
+fn add_ui(ui: &mut Ui, view: &mut View<'_>, is_first: bool) {
+    let palette = palette(ui);
+    let words = words::slot(Slot::Reference, view.model());
+    let size = if is_first {
+        vec2(ui.available_width(), theme::DROP_HEIGHT)
+    } else {
+        Vec2::splat(theme::REFERENCE_SIDE)
+    };
+    let (rect, response) = ui.allocate_exact_size(size, Sense::click());
+    let is_busy = view.app.cx.background.is_asking();
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, !is_busy, words.choose));
+    let is_lit = response.hovered() || response.has_focus();
+    let radius = CornerRadius::same(theme::RADIUS);
+    ui.painter().rect_filled(rect, radius, palette.field);
+    dashed_frame(ui, rect, if is_lit { palette.amber } else { palette.line });
+    let ink = if is_lit { palette.text } else { palette.weak };
+    let (text, font) = if is_first {
+        let text = crate::ui::widgets::with_icon(icons::UPLOAD, words::DROP_REFERENCES_HERE);
+        (text, theme::DROP_TEXT)
+    } else {
+        (icons::PLUS.to_string(), theme::COUNT_SIZE)
+    };
+    let font = FontId::proportional(font);
+    ui.painter()
+        .text(rect.center(), egui::Align2::CENTER_CENTER, text, font, ink);
+    if response.on_hover_text(words.explanation).clicked() && !is_busy {
+        view.push(InputsCommand::Pick(Slot::Reference));
+    }
+}

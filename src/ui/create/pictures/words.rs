@@ -1,0 +1,198 @@
+//! What is said of the pictures that a result is made from.
+
+use safelight_core::model::{ImageRole, ModelSpec};
+use safelight_core::units::seconds_text;
+
+use crate::app::inputs::Slot;
+use crate::ui::create::words::{of, rate};
+
+pub(in crate::ui::create) const NEEDED: &str = "needed";
+pub(in crate::ui::create) const FIT: &str = "Fit";
+pub(in crate::ui::create) const FIT_CROP: &str = "Crop to the middle";
+pub(in crate::ui::create) const FIT_STRETCH: &str = "Stretch";
+pub(in crate::ui::create) const FIT_HOVER: &str =
+    "What happens to a picture whose shape differs from the size that is made";
+pub(in crate::ui::create) const STRENGTH: &str = "Strength";
+pub(in crate::ui::create) const STRENGTH_HOVER: &str = "How much of the picture changes: a little changes details, 0.5 keeps the composition, 1 keeps nothing";
+pub(in crate::ui::create) const PAINT_MASK: &str = "Paint a mask";
+pub(in crate::ui::create) const PAINT_MASK_HOVER: &str =
+    "Paint which part of the picture is regenerated";
+pub(in crate::ui::create) const EDIT_MASK: &str = "Edit mask";
+pub(in crate::ui::create) const EDIT_MASK_HOVER: &str = "Paint over this mask";
+pub(in crate::ui::create) const PICTURE_FIRST: &str = "Choose the picture first";
+pub(in crate::ui::create) const SWAP: &str = "Swap pictures";
+pub(in crate::ui::create) const SWAP_HOVER: &str = "Swap the start and the end picture";
+pub(in crate::ui::create) const SWAP_CLIP: &str = "A clip can only be at the start";
+pub(in crate::ui::create) const CLIP_HEADING: &str = "Continue this clip";
+pub(in crate::ui::create) const REMOVE_CLIP: &str = "Remove clip";
+pub(in crate::ui::create) const REMOVE_CLIP_HOVER: &str = "Do not continue this clip";
+pub(in crate::ui::create) const REMOVE_PICTURE_HOVER: &str = "Continue without it";
+pub(in crate::ui::create) const OTHER_FILE: &str = "Choose another file…";
+pub(in crate::ui::create) const OPENING: &str = "Opening…";
+pub(in crate::ui::create) const DROP_PICTURE: &str = "Drop a picture here, or choose a file…";
+pub(in crate::ui::create) const DROP_PICTURE_NARROW: &str = "Drop a picture,\nor choose a file…";
+pub(in crate::ui::create) const DROP_MASK_NARROW: &str = "Drop a mask,\nor choose a file…";
+pub(in crate::ui::create) const TRANSPARENT: &str =
+    "Transparent parts become opaque, in the colours stored under them (often black or white)";
+
+/// What is said of one place of a picture.
+pub(in crate::ui::create) struct SlotWords {
+    pub heading: &'static str,
+    pub choose: &'static str,
+    pub remove: &'static str,
+    pub other: &'static str,
+    pub explanation: &'static str,
+}
+
+/// As the chosen model uses what stands there.
+pub(in crate::ui::create) fn slot(slot: Slot, spec: Option<&ModelSpec>) -> SlotWords {
+    match slot {
+        Slot::Start => {
+            let (heading, explanation) = start(spec.map(|spec| spec.image_role));
+            SlotWords {
+                heading,
+                choose: "Choose a start picture",
+                remove: "Remove start picture",
+                other: "Choose another picture",
+                explanation,
+            }
+        }
+        Slot::Mask => SlotWords {
+            heading: "Mask",
+            choose: "Choose a mask",
+            remove: "Remove mask",
+            other: "Choose another mask",
+            explanation: "Which part of the picture is regenerated: white is, black stays. Drop a picture of the same shape here, or choose a file",
+        },
+        Slot::End => SlotWords {
+            heading: "End picture",
+            choose: "Choose an end picture",
+            remove: "Remove end picture",
+            other: "Choose another end picture",
+            explanation: "The clip ends with this picture. Drop a second file, paste one, or choose a file",
+        },
+        Slot::Reference => SlotWords {
+            heading: "Reference pictures",
+            choose: "Add reference pictures",
+            remove: "Remove reference picture",
+            other: "Choose another reference picture",
+            explanation: "The model sees these pictures beside the prompt, which says what to do with them, such as: put the coat of picture 2 on the woman of picture 1. Drop files anywhere in the window, paste one, or choose some",
+        },
+    }
+}
+
+/// What a model does with its start picture.
+fn start(role: Option<ImageRole>) -> (&'static str, &'static str) {
+    match role {
+        Some(ImageRole::FirstFrame) | None => (
+            "Start picture",
+            "The clip begins with this picture. Drop a file anywhere in the window, paste one, or choose a file. A clip is continued",
+        ),
+        Some(ImageRole::Base) => (
+            "Start picture",
+            "The new picture is made from this one; the strength says how much changes. Drop a file anywhere in the window, paste one, or choose a file",
+        ),
+        Some(ImageRole::Canvas) => (
+            "Picture to fill",
+            "Where the mask is white the picture is regenerated, the rest stays. Drop a file anywhere in the window, paste one, or choose a file",
+        ),
+        Some(ImageRole::Reference) => (
+            "Picture to edit",
+            "The prompt says what to change in this picture. Drop a file anywhere in the window, paste one, or choose a file",
+        ),
+    }
+}
+
+/// What a screen reader says of the small picture in a place.
+pub(in crate::ui::create) fn thumb(slot: Slot, is_clip: bool, file: &str) -> String {
+    match (slot, is_clip) {
+        (_, true) => format!("Last frame of {file}"),
+        (Slot::Start, _) => format!("Start picture {file}"),
+        (Slot::End, _) => format!("End picture {file}"),
+        (Slot::Mask, _) => format!("Mask {file}"),
+        (Slot::Reference, _) => format!("Reference picture {file}"),
+    }
+}
+
+/// How many reference pictures stand there, of those that the model takes.
+pub(in crate::ui::create) fn num_references(count: usize, most: usize) -> String {
+    format!("{count} of {most}")
+}
+
+/// One of the reference pictures, counted from 1, for those who do not see it.
+pub(in crate::ui::create) fn reference(number: usize, file: &str) -> String {
+    format!("Reference picture {number}: {file}")
+}
+
+pub(in crate::ui::create) fn remove_reference(number: usize) -> String {
+    format!("Remove reference picture {number}")
+}
+
+pub(in crate::ui::create) fn earlier_reference(number: usize) -> String {
+    format!("Move reference picture {number} to the left")
+}
+
+pub(in crate::ui::create) fn later_reference(number: usize) -> String {
+    format!("Move reference picture {number} to the right")
+}
+
+pub(in crate::ui::create) fn pixels(width: u32, height: u32) -> String {
+    format!("{width} × {height} pixels")
+}
+
+/// `81 frames, 5.1 s at 16 fps`.
+pub(in crate::ui::create) fn clip_length(num_frames: u32, fps: f64) -> String {
+    let secs = seconds_text(f64::from(num_frames) / fps.max(f64::EPSILON));
+    format!("{num_frames} frames, {secs} at {} fps", rate(fps))
+}
+
+pub(in crate::ui::create) fn steps_run(made: u32, all: u32) -> String {
+    format!("{made} of {all} steps are run")
+}
+
+/// How much of a picture is left when it is cropped.
+pub(in crate::ui::create) fn cropped(percent: u32) -> String {
+    format!("Only the middle {percent} % of the picture is used")
+}
+
+pub(in crate::ui::create) fn stretched(width: u32, height: u32) -> String {
+    format!("The picture is stretched to {width} × {height}")
+}
+
+pub(in crate::ui::create) fn crop_of(width: u32, height: u32) -> String {
+    format!("Used for {width} × {height}")
+}
+
+// Files that are held over the window.
+pub(in crate::ui::create) const DROP_MANY: &str = "Drop them: each can become a job of its own";
+pub(in crate::ui::create) const DROP_START_AND_END: &str =
+    "Drop them: the clip starts from the first and ends on the second";
+pub(in crate::ui::create) const DROP_WITH_MASK: &str =
+    "Drop them: the first is the picture, the second its mask";
+pub(in crate::ui::create) const DROP_NO_CLIP: &str =
+    "This model starts from a picture, not from a clip";
+pub(in crate::ui::create) const DROP_CLIP: &str = "Drop it to extend this clip";
+pub(in crate::ui::create) const DROP_END: &str = "Drop it to end the clip on this picture";
+pub(in crate::ui::create) const DROP_MASK: &str = "Drop it as the mask";
+pub(in crate::ui::create) const DROP_REFERENCE: &str = "Drop it as a reference picture";
+pub(in crate::ui::create) const DROP_REFERENCES_HERE: &str = "Drop pictures here or choose some";
+pub(in crate::ui::create) const DROP_REFERENCES: &str = "Drop them as reference pictures";
+pub(in crate::ui::create) const MOVE_REFERENCE_HOVER: &str =
+    "The prompt counts the pictures from the left. They can be dragged, too";
+
+pub(in crate::ui::create) fn drop_of_text_model(makes_pictures: bool) -> &'static str {
+    of(
+        makes_pictures,
+        "This model makes pictures from text only",
+        "This model makes clips from text only",
+    )
+}
+
+pub(in crate::ui::create) fn drop_start(role: Option<ImageRole>) -> &'static str {
+    match role {
+        Some(ImageRole::FirstFrame) | None => "Drop it to start the clip from this picture",
+        Some(ImageRole::Base) => "Drop it to start from this picture",
+        Some(ImageRole::Canvas) => "Drop it to fill a part of this picture",
+        Some(ImageRole::Reference) => "Drop it to edit this picture",
+    }
+}

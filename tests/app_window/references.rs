@@ -1,0 +1,155 @@
+//! Reference pictures: how they come into the form, their order, and what is sent of them.
+
+use std::path::{Path, PathBuf};
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
+use safelight_core::job::{GenerateRequest, JobOutcome, JobUpdate};
+use safelight_core::model::{InputUse, ModelSpec};
+
+use crate::harness::{Bench, flux_spec, spec};
+
+/// A model that edits: it sees up to three pictures and begins from none.
+fn edit_spec() -> ModelSpec {
+    let mut spec = flux_spec();
+    (spec.id, spec.name) = ("edit".into(), "Edit".into());
+    (spec.start_image, spec.mask) = (InputUse::No, InputUse::No);
+    spec.limits.max_references = 3;
+    spec
+}
+
+fn files(bench: &Bench, names: &[&str]) -> Vec<PathBuf> {
+    let file = |name: &&str| bench.picture_file(name, 64, 48);
+    names.iter().map(file).collect()
+}
+
+fn drop_all(bench: &mut Bench, paths: &[PathBuf]) {
+    let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    bench.drop_files(&paths);
+}
+
+fn request_of(bench: &mut Bench) -> GenerateRequest {
+    bench.press_generate();
+    let sent = bench.next_job();
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    sent.request
+}
+
+#[test]
+fn dropped_pictures_stand_in_their_order_and_can_be_moved_and_removed() {
+    let mut bench = Bench::of(edit_spec());
+    bench.assert_shows("0 of 3");
+    let paths = files(&bench, &["man.png", "coat.png", "park.png"]);
+    drop_all(&mut bench, &paths[..2]);
+    bench.until("both are there", |bench| {
+        bench.has("Reference picture 1: man.png") && bench.has("Reference picture 2: coat.png")
+    });
+    bench.drop_file(&paths[2]);
+    bench.until("the third is there", |bench| {
+        bench.has("Reference picture 3: park.png")
+    });
+    bench.assert_shows("3 of 3");
+    assert!(!bench.has("Add reference pictures"), "there is no room");
+    assert_eq!(request_of(&mut bench).references, paths);
+    bench.press("Move reference picture 3 to the left");
+    bench.press("Remove reference picture 1");
+    bench.assert_shows("Reference picture 1: park.png");
+    let request = request_of(&mut bench);
+    assert_eq!(request.references, [paths[2].clone(), paths[1].clone()]);
+    assert!(request.image.is_none());
+    // The size follows the first of them.
+    assert!(request.width > request.height);
+}
+
+#[test]
+fn of_more_pictures_than_places_some_are_taken_or_each_becomes_a_job() {
+    let mut bench = Bench::of(edit_spec());
+    let paths = files(&bench, &["a.png", "b.png", "c.png", "d.png"]);
+    drop_all(&mut bench, &paths);
+    bench.until("it is asked", |bench| bench.has("4 files at once"));
+    bench.press("Put the first 3 into the form");
+    bench.until("three are there", |bench| bench.has("3 of 3"));
+    bench.assert_shows("Not all of 4 files are used");
+    bench.press("Remove reference picture 3");
+    bench.press("Remove reference picture 1");
+    drop_all(&mut bench, &paths);
+    bench.until("it is asked", |bench| bench.has("4 files at once"));
+    bench.press("Make 4 jobs, one for each");
+    // Each beside what stands in the form.
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let sent = bench.next_job();
+        seen.push(sent.request.references.clone());
+        bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    }
+    let beside = |path: &PathBuf| vec![path.clone(), paths[1].clone()];
+    assert_eq!(seen, paths.iter().map(beside).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_result_becomes_a_reference_and_its_settings_bring_its_references_back() {
+    let mut bench = Bench::of(edit_spec());
+    let paths = files(&bench, &["a.png", "b.png"]);
+    drop_all(&mut bench, &paths);
+    bench.until("both are there", |bench| bench.has("2 of 3"));
+    let sent = bench.start_job();
+    assert_eq!(sent.request.references, paths);
+    // The worker's part: the file is there when the job ends.
+    let out = &sent.request.out;
+    std::fs::create_dir_all(out.parent().unwrap()).unwrap();
+    std::fs::copy(&paths[0], out).unwrap();
+    bench.finish_job(&sent, 1);
+    bench.press_more("Use as reference");
+    bench.until("the result is there", |bench| bench.has("3 of 3"));
+    for _ in 0..3 {
+        bench.press("Remove reference picture 1");
+    }
+    bench.press_more("Use settings");
+    bench.until("they are there again", |bench| {
+        bench.has("Reference picture 1: a.png") && bench.has("Reference picture 2: b.png")
+    });
+    assert_eq!(request_of(&mut bench).references, paths);
+}
+
+#[test]
+fn a_model_without_references_keeps_them_and_sends_none() {
+    let mut bench = Bench::with(|startup| {
+        let models = startup.models.as_mut().expect("they are given");
+        models.specs = vec![edit_spec(), spec()];
+    });
+    bench.app().cx.form.model = Some("edit".into());
+    bench.settle();
+    let paths = files(&bench, &["a.png", "b.png"]);
+    drop_all(&mut bench, &paths);
+    bench.until("both are there", |bench| bench.has("2 of 3"));
+    bench.app().cx.form.model = Some(spec().id);
+    bench.settle();
+    bench.assert_shows("This model does not use reference pictures. They are kept.");
+    assert!(request_of(&mut bench).references.is_empty());
+    bench.app().cx.form.model = Some("edit".into());
+    bench.settle();
+    assert_eq!(request_of(&mut bench).references, paths);
+}
+
+#[test]
+fn the_words_over_the_window_say_what_becomes_of_held_pictures() {
+    let mut bench = Bench::of(edit_spec());
+    let held = |bench: &mut Bench, names: &[&str]| {
+        let files = names.iter().map(|name| egui::HoveredFile {
+            path: Some(name.into()),
+            ..Default::default()
+        });
+        bench.harness.input_mut().hovered_files = files.collect();
+        bench.harness.run_steps(3);
+    };
+    held(&mut bench, &["a.png"]);
+    bench.assert_shows("Drop it as a reference picture");
+    held(&mut bench, &["a.png", "b.png"]);
+    bench.assert_shows("Drop them as reference pictures");
+    held(&mut bench, &["a.png", "b.png", "c.png", "d.png"]);
+    bench.assert_shows("each can become a job of its own");
+    let place = bench
+        .harness
+        .query_by_role_and_label(Role::Button, "Add reference pictures");
+    assert!(place.is_some());
+}
