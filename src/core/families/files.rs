@@ -76,6 +76,8 @@ pub(super) trait OneTransformer {
 pub(super) struct Hints<'a> {
     /// Of the pipeline, in a diffusers folder.
     pub class: Option<&'a str>,
+    /// The same: whether the model was distilled to few steps.
+    pub is_distilled: Option<bool>,
     /// Of the model and of the folder that it lies in.
     pub names: &'a [&'a str],
 }
@@ -126,6 +128,7 @@ fn check_folder<F: OneTransformer>(
     let config = read_config::<F>(&files.transformer)?;
     let hints = Hints {
         class: Some(&index.class),
+        is_distilled: index.is_distilled,
         names: &[&scan::model_name(folder)],
     };
     let variant = F::variant(&config, &hints).map_err(unsupported)?;
@@ -243,6 +246,7 @@ fn variant_by_names<F: OneTransformer>(
     let folder = place.parent().map(scan::model_name).unwrap_or_default();
     let hints = Hints {
         class: None,
+        is_distilled: None,
         names: &[&model_name(place), &folder],
     };
     F::variant(config, &hints)

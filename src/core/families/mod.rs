@@ -7,6 +7,7 @@ mod def;
 mod files;
 pub mod flux;
 pub mod framepack;
+pub mod krea2;
 mod parts;
 #[cfg(feature = "toy-family")]
 #[path = "../../../tests/toy_family/core.rs"]
@@ -30,6 +31,7 @@ static FAMILIES: &[&FamilyDef] = &[
     &framepack::DEF,
     &wan::DEF,
     &z_image::DEF,
+    &krea2::DEF,
     &flux::DEF,
 ];
 

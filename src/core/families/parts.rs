@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::{
     TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
 };
@@ -20,6 +21,7 @@ const CLIP_L: &str = "clip_l.safetensors from comfyanonymous/flux_text_encoders"
 const FLUX_VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
 const PICTURE_VAE: &str = "qwen_image_vae.safetensors from Comfy-Org/Qwen-Image_ComfyUI";
 const QWEN3_4B: &str = "qwen_3_4b.safetensors from Comfy-Org/z_image_turbo";
+const QWEN3_VL_4B: &str = "qwen3vl_4b_fp8_scaled.safetensors from Comfy-Org/Krea-2";
 
 /// FLUX.1's autoencoder, for latents of `expected` channels.
 pub(super) fn flux_vae(expected: i64) -> Wanted<'static> {
@@ -83,28 +85,75 @@ pub(super) fn is_published_wan_vae(place: &Path) -> bool {
     WanVaeConfig::read(place).is_ok_and(|config| config.is_as_wide_as(&published))
 }
 
+/// A Qwen as text encoder: which, and what tells it from the others.
+pub(super) struct WantedQwen {
+    pub usage: LanguageUse,
+    /// Noun phrases: the very model, and its kind.
+    pub names: [&'static str; 2],
+    pub example: &'static str,
+    pub usual: &'static [&'static str],
+    /// The width of the hidden states that the transformer reads, and what its config calls that.
+    pub width: (i64, &'static str),
+    /// Why a config is of another model that is as wide, as a noun phrase for that.
+    pub objection: fn(&LanguageConfig) -> Option<&'static str>,
+}
+
 /// Qwen 3 of 4 billion, whose hidden states of `width` a transformer reads, as its `by` says. `usage`: which of them.
 pub(super) fn qwen3_4b(usage: LanguageUse, width: i64, by: &'static str) -> Wanted<'static> {
+    qwen(WantedQwen {
+        usage,
+        names: ["a Qwen 3 4B text encoder", "a Qwen 3 text encoder"],
+        example: QWEN3_4B,
+        usual: &["qwen_3_4b", "qwen3_4b", "qwen3-4b", "text_encoder"],
+        width: (width, by),
+        // Of Qwen 3 VL the text half is as wide, and another one.
+        objection: |config| config.model_type.contains("vl").then_some("a Qwen 3 VL"),
+    })
+}
+
+/// The same of the text half of Qwen 3 VL of 4 billion.
+pub(super) fn qwen3_vl_4b(usage: LanguageUse, width: i64, by: &'static str) -> Wanted<'static> {
+    qwen(WantedQwen {
+        usage,
+        names: ["a Qwen 3 VL 4B text encoder", "a Qwen 3 VL text encoder"],
+        example: QWEN3_VL_4B,
+        usual: &["qwen3vl_4b", "qwen3_vl_4b", "qwen_3_vl_4b", "text_encoder"],
+        width: (width, by),
+        objection: |config| {
+            let reads_alone = !config.model_type.contains("vl");
+            reads_alone.then_some("a Qwen 3 that does not look at pictures")
+        },
+    })
+}
+
+pub(super) fn qwen(wanted: WantedQwen) -> Wanted<'static> {
+    let WantedQwen {
+        usage,
+        names: [what, kind],
+        example,
+        usual,
+        width: (width, by),
+        objection,
+    } = wanted;
     Wanted {
         component: Component::TextEncoder,
         part: PartKind::Qwen,
-        what: "a Qwen 3 4B text encoder".to_owned(),
+        what: what.to_owned(),
         kind: "a Qwen text encoder",
-        example: QWEN3_4B,
-        usual: &["qwen_3_4b", "qwen3_4b", "qwen3-4b", "text_encoder"],
+        example,
+        usual,
         word: "qwen",
-        is_in: |weights| {
-            let found = LanguageKeys::of(&weights.names());
-            found.is_some_and(|keys| keys.kind == LanguageKind::Qwen3)
+        is_in: match usage.kind {
+            LanguageKind::Qwen2 => is_qwen2,
+            LanguageKind::Llama | LanguageKind::Qwen3 => is_qwen3,
         },
         fits: Box::new(move |weights, place| {
             let config = usage.read(place)?;
-            let what = ["a Qwen 3 text encoder", "hidden_size"];
-            check_width(what, by, [width, config.hidden_size], QWEN3_4B, place)?;
-            // Of Qwen 3 VL the text half is as wide, and another one.
-            let sees = config.model_type.contains("vl");
-            fits_transformer(!sees, "a Qwen 3 4B text encoder", QWEN3_4B, place, || {
-                "a Qwen 3 VL".to_owned()
+            let widths = [width, config.hidden_size];
+            check_width([kind, "hidden_size"], by, widths, example, place)?;
+            let other = objection(&config);
+            fits_transformer(other.is_none(), what, example, place, || {
+                other.unwrap_or_default().to_owned()
             })?;
             config.check_weights(weights)
         }),
@@ -117,6 +166,18 @@ pub(super) fn qwen3_4b(usage: LanguageUse, width: i64, by: &'static str) -> Want
             vocab_size: |place| Ok(LanguageConfig::read(place)?.vocab_size),
         }),
     }
+}
+
+fn is_qwen2(weights: &WeightSet) -> bool {
+    kind_in(weights) == Some(LanguageKind::Qwen2)
+}
+
+fn is_qwen3(weights: &WeightSet) -> bool {
+    kind_in(weights) == Some(LanguageKind::Qwen3)
+}
+
+fn kind_in(weights: &WeightSet) -> Option<LanguageKind> {
+    LanguageKeys::of(&weights.names()).map(|keys| keys.kind)
 }
 
 /// The CLIP-L that gives a transformer the pooled text, of `width` numbers.

@@ -30,10 +30,13 @@ pub(crate) enum Share {
     QkvOfSeven,
     MlpOfSeven,
     Swapped,
+    /// One of the parts that the model's file has, however large each is.
+    Part(usize),
 }
 
 impl Share {
-    fn rows(self, rows: u64) -> Rows {
+    /// `parts`: the rows of each part, where the file has the matrix so.
+    fn rows(self, rows: u64, parts: &[u64]) -> Rows {
         match self {
             Self::All => Rows::All,
             Self::Third(part) => Rows::Range(part * (rows / 3), rows / 3),
@@ -41,6 +44,12 @@ impl Share {
             Self::QkvOfSeven => Rows::Range(0, 3 * (rows / 7)),
             Self::MlpOfSeven => Rows::Range(3 * (rows / 7), rows - 3 * (rows / 7)),
             Self::Swapped => Rows::SwappedHalves,
+            Self::Part(part) => {
+                let before = parts.iter().take(part).sum();
+                parts
+                    .get(part)
+                    .map_or(Rows::All, |&own| Rows::Range(before, own))
+            }
         }
     }
 }
@@ -66,15 +75,22 @@ impl Names {
         (block == 0 || self.own.contains("{}")) && has(&self.in_block(self.mark, block))
     }
 
-    /// Every name of a layer and the rows it means, of `rows` that there are.
-    pub(super) fn all_of(&self, name: &Name, block: u64, rows: u64) -> Vec<(String, Rows)> {
+    /// Every name of a layer and the rows it means, of `rows` that there are; `parts`: the rows of each of its parts,
+    /// where the file has it in such.
+    pub(super) fn all_of(
+        &self,
+        name: &Name,
+        block: u64,
+        rows: u64,
+        parts: &[u64],
+    ) -> Vec<(String, Rows)> {
         let number = block.to_string();
         let mut all = Vec::new();
         for start in self.others.iter().chain([&self.own]) {
             let start = start.replace("{}", &number);
             all.push((format!("{start}{}", name.own), Rows::All));
             for (other, share) in &name.others {
-                all.push((format!("{start}{other}"), share.rows(rows)));
+                all.push((format!("{start}{other}"), share.rows(rows, parts)));
             }
         }
         all
@@ -174,6 +190,15 @@ fn parts_of(own: &str) -> (&'static [&'static str], &'static [Share]) {
                 Share::Seventh(1),
                 Share::Seventh(2),
                 Share::MlpOfSeven,
+            ],
+        ),
+        _ if own.ends_with("attn.heads") => (
+            &["q", "k", "v", "gate"],
+            &[
+                Share::Part(0),
+                Share::Part(1),
+                Share::Part(2),
+                Share::Part(3),
             ],
         ),
         _ => (&[], &[]),

@@ -144,13 +144,20 @@ impl Table {
                 format!("{own}.weight")
             };
             let rows = shape.first().copied().unwrap_or(0);
+            let parts = name.parts.iter();
+            let parts = parts.map(|part| {
+                shape_of(&format!("{own_name}.{part}.weight"))?
+                    .first()
+                    .copied()
+            });
+            let parts: Vec<u64> = parts.map_while(|rows| rows).collect();
             self.layers.push(Layer {
                 name: own_name,
                 shape,
                 bias,
                 is_matrix,
             });
-            for (other, rows) in names.all_of(name, block, rows) {
+            for (other, rows) in names.all_of(name, block, rows, &parts) {
                 self.names.insert(keys::normal(&other), (is_first, rows));
             }
         }

@@ -19,6 +19,8 @@ pub struct ModelIndex {
     pub class: String,
     pub expand_timesteps: bool,
     pub boundary_ratio: Option<f64>,
+    /// Whether the model was distilled to few steps, where the pipeline says it.
+    pub is_distilled: Option<bool>,
     /// Component → class, for those that are not null.
     pub components: BTreeMap<String, String>,
 }
@@ -44,6 +46,7 @@ impl ModelIndex {
             class: class.clone(),
             expand_timesteps: fields.get("expand_timesteps") == Some(&Value::Bool(true)),
             boundary_ratio: fields.get("boundary_ratio").and_then(Value::as_f64),
+            is_distilled: fields.get("is_distilled").and_then(Value::as_bool),
             components,
         })
     }

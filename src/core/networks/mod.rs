@@ -14,6 +14,7 @@ mod header;
 mod hunyuan_vae;
 mod kl_vae;
 mod known;
+pub mod krea2_transformer;
 pub mod language;
 mod scheduler;
 mod schema;
@@ -42,6 +43,7 @@ pub use framepack_transformer::{
 pub use hunyuan_vae::HunyuanVaeConfig;
 pub use kl_vae::{KlVaeConfig, KlVaeKeys};
 pub(crate) use known::{KindRule, PartKind};
+pub use krea2_transformer::{Krea2TransformerConfig, Krea2TransformerKeys};
 pub use language::{LanguageConfig, LanguageKeys, LanguageKind, LanguageTap, LanguageUse};
 pub use scheduler::SchedulerConfig;
 pub use schema::{Role, Schema, TensorSpec};

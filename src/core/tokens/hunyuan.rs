@@ -24,4 +24,5 @@ pub const HUNYUAN_PROMPT: PromptTemplate = PromptTemplate {
     ids_behind: 1,
     room: 256,
     is_padded: true,
+    keeps_end: false,
 };

@@ -19,6 +19,8 @@ pub struct PromptTemplate {
     /// Whether a short prompt goes on with the padding behind it, of which models that were trained with it make
     /// something; without it where not.
     pub is_padded: bool,
+    /// Whether a prompt that is too long loses its own end, before the words behind it; where not, it loses those too.
+    pub keeps_end: bool,
 }
 
 /// A user's words to a Qwen and the beginning of the answer, as `apply_chat_template` of Qwen 3 gives them with
@@ -31,6 +33,7 @@ pub const QWEN_CHAT: PromptTemplate = PromptTemplate {
     ids_behind: 5,
     room: 512,
     is_padded: false,
+    keeps_end: false,
 };
 
 impl PromptTemplate {
@@ -46,7 +49,11 @@ impl PromptTemplate {
 
     /// What is said of a prompt of which so many ids have no room; `role` is `prompt` or `negative`.
     pub fn cut_notice(&self, num_cut: usize, role: &str) -> Option<String> {
-        let cut = num_cut.saturating_sub(self.ids_behind);
+        let cut = if self.keeps_end {
+            num_cut
+        } else {
+            num_cut.saturating_sub(self.ids_behind)
+        };
         tokenizer::cut_notice(role, cut, self.room)
     }
 }

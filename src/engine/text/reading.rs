@@ -203,7 +203,7 @@ pub fn read_language(
         )
     })?;
     let read = texts.iter().map(|text| {
-        let tokens = Tokens::of(&template.around(&text.text), &tokenizer)?;
+        let tokens = Tokens::within(&text.text, template, &tokenizer)?;
         if let Some(notice) = template.cut_notice(tokens.num_cut, text.role) {
             work.hooks.warn(notice);
         }

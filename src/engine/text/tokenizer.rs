@@ -29,6 +29,22 @@ impl Tokens {
         })
     }
 
+    /// Those of a text within a template, for whose length the tokenizer was opened.
+    pub fn within(
+        text: &str,
+        template: &PromptTemplate,
+        tokenizer: &TextTokenizer,
+    ) -> Result<Self, EngineError> {
+        let mut tokens = Self::of(&template.around(text), tokenizer)?;
+        if template.keeps_end && tokens.num_cut > 0 {
+            let end = Self::of(template.behind, tokenizer)?.ids;
+            let end = end.narrow(1, 0, template.ids_behind as i64);
+            let start = tokens.ids.size()[1] - end.size()[1];
+            tokens.ids = Tensor::cat(&[tokens.ids.narrow(1, 0, start), end], 1);
+        }
+        Ok(tokens)
+    }
+
     /// The same without padding.
     pub fn unpadded(&self) -> Self {
         let used = |xs: &Tensor| xs.narrow(1, 0, self.num_tokens);

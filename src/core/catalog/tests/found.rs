@@ -50,6 +50,8 @@ fn the_shipped_catalogue_is_complete() {
             "flux1-kontext-dev",
             "z-image-turbo",
             "z-image",
+            "krea2-turbo",
+            "krea2-raw",
             "framepack-i2v",
             "framepack-f1",
         ]

@@ -120,7 +120,10 @@ impl NetworkConfig for LanguageConfig {
                 "expected heads of {width}, as no config.json says how wide a head is, found {queries} query rows and {values} key rows"
             ));
         }
-        let sees = weights.names().any(|name| name.contains("visual."));
+        // What looks at pictures may lie in another file.
+        let sees = weights.names().any(|name| name.contains("visual."))
+            || keys.prefix.ends_with("language_model.")
+            || is_noted_to_see(weights);
         let plain = Self::plain(keys.kind, sees);
         Ok(Self {
             vocab_size,
@@ -315,6 +318,12 @@ fn note<T: std::str::FromStr>(weights: &WeightSet, name: &str) -> Option<T> {
     let notes = weights.is_gguf.then_some(&weights.notes)?;
     let model = notes.get("general.architecture")?;
     notes.get(&format!("{model}.{name}"))?.parse().ok()
+}
+
+/// Whether a GGUF file says that its model looks at pictures.
+fn is_noted_to_see(weights: &WeightSet) -> bool {
+    let name = weights.notes.get("general.architecture");
+    weights.is_gguf && name.is_some_and(|name| name.contains("vl"))
 }
 
 /// Heads of queries, and of keys and values, as a GGUF file says it.

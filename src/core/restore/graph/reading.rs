@@ -253,17 +253,25 @@ fn words<'a>(
     restored: &mut Restored,
 ) -> Option<String> {
     let (mut id, mut slot) = (id, slot);
+    let mut references = Vec::new();
     for _ in 0..MAX_CHAIN {
-        let (node, from_slot) = walk.node(id, slot)?;
+        let Some((node, from_slot)) = walk.node(id, slot) else {
+            break;
+        };
         if is_positive && restored.distilled_guidance.is_none() {
             restored.distilled_guidance = walk.number(node, &["guidance"]);
         }
+        // The first of a chain lies deepest.
+        references.splice(0..0, references_of(walk, node));
         read_size(walk, node, restored);
         if node.class.contains("ZeroOut") {
             return Some(String::new());
         }
         let text = walk.text(node, &["text", "t5xxl", "prompt", "clip_l", "text_g"]);
         if text.is_some() {
+            if is_positive {
+                note_references(&references, restored);
+            }
             return text;
         }
         let pair = if from_slot == 1 {
@@ -274,9 +282,52 @@ fn words<'a>(
         let next = [pair, "conditioning", "conditioning_1", "positive"]
             .iter()
             .find_map(|name| node.link(name));
-        (id, slot) = next?;
+        let Some(next) = next else {
+            break;
+        };
+        (id, slot) = next;
     }
     None
+}
+
+/// The files of the pictures that a node gives the model to look at, in their order.
+fn references_of<'a>(walk: &Walk<'a>, node: &'a Node) -> Vec<String> {
+    let names: &[&str] = if node.class.contains("ReferenceLatent") {
+        &["latent"]
+    } else if node.class.contains("TextEncodeQwenImageEdit") {
+        &["image", "image1", "image2", "image3"]
+    } else {
+        &[]
+    };
+    let files = names
+        .iter()
+        .filter_map(|name| loaded_file(walk, node, name));
+    files.collect()
+}
+
+/// The file behind what a node is given: a picture, scaled or in latents.
+fn loaded_file<'a>(walk: &Walk<'a>, node: &'a Node, name: &str) -> Option<String> {
+    let mut source = walk.linked(node, name)?;
+    for _ in 0..MAX_CHAIN {
+        if let Some(file) = walk.text(source, &["image"]) {
+            return Some(short(file_name(&file)));
+        }
+        let inputs = ["pixels", "image", "samples", "latent"];
+        source = inputs.iter().find_map(|name| walk.linked(source, name))?;
+    }
+    None
+}
+
+fn note_references(files: &[String], restored: &mut Restored) {
+    let note = match files {
+        [] => return,
+        [file] => format!("Its reference picture, {file}, is not in the file: add it separately"),
+        files => format!(
+            "Its reference pictures, {}, are not in the file: add them separately",
+            files.join(", ")
+        ),
+    };
+    restored.note_picture(note);
 }
 
 /// The size and length where a node has them; the start picture that it is given.

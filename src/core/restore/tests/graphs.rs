@@ -120,6 +120,34 @@ fn a_graph_of_z_image_gives_its_shift_and_its_guidance_and_no_negative_prompt() 
 }
 
 #[test]
+fn a_graph_of_krea_2_gives_its_guidance_and_leaves_its_shift_to_the_model() {
+    let found = run(&json!({
+        "1": {"class_type": "UNETLoader", "inputs":
+            {"unet_name": "krea2_turbo_fp8_scaled.safetensors", "weight_dtype": "default"}},
+        "2": {"class_type": "CLIPLoader", "inputs":
+            {"clip_name": "qwen3vl_4b_fp8_scaled.safetensors", "type": "krea2", "device": "default"}},
+        "3": {"class_type": "VAELoader", "inputs": {"vae_name": "qwen_image_vae.safetensors"}},
+        "5": {"class_type": "CLIPTextEncode", "inputs": {"text": "a barley field", "clip": ["2", 0]}},
+        "6": {"class_type": "ConditioningZeroOut", "inputs": {"conditioning": ["5", 0]}},
+        "7": {"class_type": "EmptySD3LatentImage", "inputs": {"width": 1280, "height": 768, "batch_size": 1}},
+        "8": {"class_type": "KSampler", "inputs": {"seed": 7, "steps": 8, "cfg": 1.0, "sampler_name": "euler",
+            "scheduler": "simple", "denoise": 1.0, "model": ["1", 0], "positive": ["5", 0],
+            "negative": ["6", 0], "latent_image": ["7", 0]}},
+        "9": {"class_type": "VAEDecode", "inputs": {"samples": ["8", 0], "vae": ["3", 0]}},
+        "10": {"class_type": "SaveImage", "inputs": {"images": ["9", 0]}},
+    }));
+    assert_eq!(
+        found.model.as_deref(),
+        Some("krea2_turbo_fp8_scaled.safetensors")
+    );
+    assert_eq!(found.prompt.as_deref(), Some("a barley field"));
+    assert_eq!((found.seed, found.num_steps), (Some(7), Some(8)));
+    assert_eq!((found.cfg_scale, found.shift), (Some(1.0), None));
+    assert_eq!((found.width, found.height), (Some(1280), Some(768)));
+    assert_eq!(found.sampler, Some(Sampler::Euler));
+}
+
+#[test]
 fn two_samplers_of_wan_are_two_experts() {
     let found = run(&wan());
     assert_eq!(found.prompt.as_deref(), Some("waves"));
@@ -233,6 +261,55 @@ fn a_second_pass_over_the_picture_is_told_and_left_out() {
         found.notes,
         ["It was refined in a second pass, which Safelight does not run"]
     );
+}
+
+#[test]
+fn the_reference_pictures_of_editing_models_are_named_in_their_order() {
+    let sampler = |positive: &str| {
+        json!({"class_type": "KSampler", "inputs": {"seed": 1, "steps": 4, "cfg": 1.0, "model": ["1", 0],
+            "sampler_name": "euler", "scheduler": "simple", "denoise": 1.0,
+            "positive": [positive, 0], "latent_image": ["9", 0]}})
+    };
+    let file = |name: &str| json!({"class_type": "LoadImage", "inputs": {"image": name}});
+    let shared = json!({
+        "1": {"class_type": "UNETLoader", "inputs": {"unet_name": "edit.safetensors"}},
+        "2": file("man.png"), "3": file("coat.png"),
+        "9": {"class_type": "EmptySD3LatentImage", "inputs": {"width": 1024, "height": 768}},
+        "11": {"class_type": "SaveImage", "inputs": {"images": ["10", 0]}},
+    });
+    let with = |parts: Value| {
+        let mut graph = shared.clone();
+        let all = graph.as_object_mut().unwrap();
+        all.extend(parts.as_object().unwrap().clone());
+        run(&graph)
+    };
+    let seen = |latents: &str, before: &str| {
+        json!({"class_type": "ReferenceLatent", "inputs":
+            {"conditioning": [before, 0], "latent": [latents, 0]}})
+    };
+    let encoded =
+        |pixels: &str| json!({"class_type": "VAEEncode", "inputs": {"pixels": [pixels, 0]}});
+    let of_latents = with(json!({
+        "4": {"class_type": "ImageScaleToTotalPixels", "inputs": {"image": ["2", 0], "megapixels": 1.0}},
+        "5": encoded("4"), "6": encoded("3"),
+        "7": {"class_type": "CLIPTextEncode", "inputs": {"text": "put it on him"}},
+        "8": seen("5", "7"), "12": seen("6", "8"), "10": sampler("12"),
+    }));
+    let of_text = with(json!({
+        "8": {"class_type": "TextEncodeQwenImageEditPlus", "inputs":
+            {"prompt": "put it on him", "image1": ["2", 0], "image2": ["3", 0]}},
+        "10": sampler("8"),
+    }));
+    for found in [of_latents, of_text] {
+        assert_eq!(found.prompt.as_deref(), Some("put it on him"));
+        let note =
+            "Its reference pictures, man.png, coat.png, are not in the file: add them separately";
+        assert!(
+            found.from_picture && found.notes.contains(&note.to_owned()),
+            "{:?}",
+            found.notes
+        );
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Which installed model a file's name means.
 
 use super::*;
-use crate::families::{flux, framepack, wan, z_image};
+use crate::families::{flux, framepack, krea2, wan, z_image};
 use crate::model::{ModelSpec, test_spec};
 
 fn specs() -> Vec<ModelSpec> {
@@ -38,6 +38,12 @@ fn specs() -> Vec<ModelSpec> {
             z_image::FAMILY,
             "Turbo",
             "z_image_turbo_bf16.safetensors",
+        ),
+        spec(
+            "krea2-raw",
+            krea2::FAMILY,
+            "Raw",
+            "krea2_raw_fp8_scaled.safetensors",
         ),
         spec("flux1-dev", flux::FAMILY, "dev", "my own name.safetensors"),
         spec(
@@ -77,6 +83,9 @@ fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
         ("Wan2.2 Image2video 14B", "wan2.2-i2v-a14b", false),
         ("FramePack F1", "framepack-i2v", false),
         ("z_image_turbo-Q8_0.gguf", "z-image-turbo", true),
+        ("krea2_raw_bf16.safetensors", "krea2-raw", true),
+        ("Krea-2-Raw-Q8_0.gguf", "krea2-raw", false),
+        ("krea2Turbo18For_v2", "krea2-raw", false),
         ("zImage_base_v2", "z-image-turbo", false),
         ("flux1-dev-bnb-nf4-v2", "flux1-dev", false),
         ("flux1-krea-dev.safetensors", "flux1-dev", false),
