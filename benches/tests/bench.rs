@@ -45,6 +45,7 @@ fn small_cases_print_one_sound_json_object_each() {
     are_sound("flux", ["t5xxl", "clip_l"]);
     are_sound("framepack", ["framepack", "vae_hunyuan_9"]);
     are_sound("z-image", ["z_image_1024", "qwen3_4b"]);
+    are_sound("chroma", ["chroma_1024"]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! A family's folder declares a [`FamilyDef`] and holds everything that only this family knows. Nothing outside of this
 //! folder names a family: others ask the [`Family`] that a model, a request or a file carries.
 
+pub mod chroma;
 mod def;
 mod files;
 pub mod flux;
@@ -32,6 +33,7 @@ static FAMILIES: &[&FamilyDef] = &[
     &wan::DEF,
     &z_image::DEF,
     &krea2::DEF,
+    &chroma::DEF,
     &flux::DEF,
 ];
 

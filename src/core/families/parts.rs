@@ -8,20 +8,50 @@ use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::{
     TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
 };
-use crate::model::{CatalogError, Component};
+use crate::model::{CatalogError, Component, Limits};
 use crate::networks::PartKind;
 use crate::networks::{
     ClipTextConfig, KlVaeConfig, LanguageConfig, LanguageKeys, LanguageKind, LanguageUse,
-    NetworkConfig as _, WanVaeConfig, clip_text,
+    NetworkConfig as _, T5Config, T5Keys, T5Kind, WanVaeConfig, clip_text,
 };
 
 /// The files to get where a part is missing or wrong.
 const CLIP_L: &str = "clip_l.safetensors from comfyanonymous/flux_text_encoders";
-
+const T5: &str = "t5xxl_fp16.safetensors from comfyanonymous/flux_text_encoders";
 const FLUX_VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
 const PICTURE_VAE: &str = "qwen_image_vae.safetensors from Comfy-Org/Qwen-Image_ComfyUI";
 const QWEN3_4B: &str = "qwen_3_4b.safetensors from Comfy-Org/z_image_turbo";
 const QWEN3_VL_4B: &str = "qwen3vl_4b_fp8_scaled.safetensors from Comfy-Org/Krea-2";
+
+/// As much as four times the size that the models with FLUX.1's blocks were trained at.
+const MAX_PIXELS: u64 = 1 << 22;
+/// Places are computed, so that only sense limits an edge.
+const MAX_EDGE: u32 = 8192;
+/// Pictures at once; more go into several jobs.
+const MAX_BATCH: u32 = 8;
+/// Latents along an edge of one token.
+const PATCH: i64 = 2;
+
+/// What models with FLUX.1's blocks and this autoencoder can make.
+pub(super) fn flux_limits(vae: &KlVaeConfig) -> Limits {
+    let size_multiple = vae.spatial_factor() * PATCH;
+    Limits {
+        size_multiple: u32::try_from(size_multiple).unwrap_or(u32::MAX),
+        max_edge: MAX_EDGE,
+        max_pixels: MAX_PIXELS,
+        frame_stride: 1,
+        max_frames: 1,
+        fixed_size: false,
+        max_batch: MAX_BATCH,
+        max_references: 0,
+    }
+}
+
+/// Whether the autoencoder at a place has the layers of FLUX.1's published one.
+pub(super) fn is_published_flux_vae(place: &Path) -> bool {
+    let published = KlVaeConfig::of_sixteen_channels().block_out_channels;
+    KlVaeConfig::read(place).is_ok_and(|config| config.block_out_channels == published)
+}
 
 /// FLUX.1's autoencoder, for latents of `expected` channels.
 pub(super) fn flux_vae(expected: i64) -> Wanted<'static> {
@@ -228,6 +258,53 @@ pub(super) fn clip_l(component: Component, width: i64) -> Wanted<'static> {
             bundled: Some("clip-l"),
             form: TokenizerForm::Pairs,
             vocab_size: |place| Ok(ClipTextConfig::read(place)?.vocab_size),
+        }),
+    }
+}
+
+/// T5-XXL, whose hidden states of `width` a transformer reads.
+pub(super) fn t5_xxl(component: Component, width: i64) -> Wanted<'static> {
+    let is_first = component == Component::TextEncoder;
+    Wanted {
+        component,
+        part: PartKind::T5,
+        what: "a T5-XXL text encoder".to_owned(),
+        kind: "a T5 text encoder",
+        example: T5,
+        usual: &[
+            "t5xxl",
+            "t5-v1_1-xxl",
+            "google_t5-v1_1-xxl_encoderonly",
+            "text_encoder_2",
+            "text_encoder",
+        ],
+        word: "t5",
+        is_in: |weights| T5Keys::kind_in(weights) == Some(T5Kind::T5),
+        fits: Box::new(move |weights, place| {
+            let config = T5Config::read_as(T5Kind::T5, place)?;
+            let what = ["a T5 text encoder", "d_model"];
+            let widths = [width, config.d_model];
+            check_width(what, "joint_attention_dim", widths, T5, place)?;
+            config.check_weights(weights)
+        }),
+        tokenizer: Some(WantedTokenizer {
+            what: "the tokenizer of T5",
+            example: if is_first {
+                "the folder tokenizer that was published with this text encoder"
+            } else {
+                "the folder tokenizer_2 that was published with this text encoder"
+            },
+            folders: &[
+                "tokenizer_2",
+                "tokenizer_3",
+                "tokenizer",
+                "t5-xxl",
+                "google/t5-v1_1-xxl",
+                "tokenizers/t5-xxl",
+            ],
+            bundled: Some("t5-xxl"),
+            form: TokenizerForm::Pieces,
+            vocab_size: |place| Ok(T5Config::read_as(T5Kind::T5, place)?.vocab_size),
         }),
     }
 }

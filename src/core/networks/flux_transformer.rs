@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::header::{heads, not_a, sizes};
 use super::stream_blocks::{self, AXES, DIFFUSERS, DOUBLE, HEAD_DIM, Names, OUTER, StreamShape};
-use super::stream_blocks::{GUIDANCE, SINGLE};
+use super::stream_blocks::{GUIDANCE, SINGLE, ToldShape};
 use super::{NetworkConfig, Schema, TensorSpec, check_layers, check_sizes, class_name};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -128,6 +128,12 @@ impl FluxTransformerConfig {
             head_dim: self.attention_head_dim,
             mlp_dim: MLP_RATIO * self.dim(),
             blocks: [self.num_layers, self.num_single_layers],
+            told: Some(self.told()),
+        }
+    }
+
+    pub fn told(&self) -> ToldShape {
+        ToldShape {
             pooled: self.pooled_projection_dim,
             guidance_embeds: self.guidance_embeds,
         }
@@ -266,7 +272,7 @@ pub fn schema(config: &FluxTransformerConfig, keys: FluxTransformerKeys) -> Vec<
     let mut schema = Schema::default();
     schema.linear("img_in", dim, config.in_channels);
     schema.linear("txt_in", dim, config.joint_attention_dim);
-    schema.in_f32(|schema| stream_blocks::add_embedders(schema, config.streams()));
+    schema.in_f32(|schema| stream_blocks::add_embedders(schema, dim, config.told()));
     stream_blocks::add_blocks(&mut schema, config.streams(), keys.is_diffusers);
     schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
     schema.linear("final_layer.linear", config.out_channels(), dim);

@@ -33,7 +33,10 @@ impl PartKind {
             Component::Transformer => false,
             Component::Vae => matches!(self, Self::WanVae | Self::KlVae | Self::VideoVae),
             Component::TextEncoder => {
-                matches!(self, Self::Umt5 | Self::Clip | Self::Llama | Self::Qwen)
+                matches!(
+                    self,
+                    Self::Umt5 | Self::T5 | Self::Clip | Self::Llama | Self::Qwen
+                )
             }
             Component::TextEncoder2 => matches!(self, Self::T5 | Self::Clip),
             Component::ImageEncoder => matches!(self, Self::ClipVision | Self::Siglip),

@@ -4,6 +4,7 @@
 //! call its tensors, and its schema: every tensor that is read, with its shape and role.
 //! The engine builds the network from the same config. Which networks a model consists of is its family's business.
 
+pub mod chroma_transformer;
 mod clip_layers;
 pub mod clip_text;
 pub mod clip_vision;
@@ -30,6 +31,7 @@ pub mod wan_transformer;
 mod wan_vae;
 pub mod z_image_transformer;
 
+pub use chroma_transformer::{ChromaTransformerConfig, ChromaTransformerKeys};
 pub use clip_layers::{ClipActivation, ClipLayers};
 pub use clip_text::ClipTextConfig;
 pub use clip_vision::ClipVisionConfig;

@@ -1,4 +1,4 @@
-//! What the transformers of Flux and HunyuanVideo have in common: double and single blocks, embedders, the last layer.
+//! What the transformers of Flux, Chroma and HunyuanVideo have in common: double and single blocks, embedders, the last layer.
 //!
 //! Double blocks have weights of their own for picture and text, single blocks have the same for both. Readers ask with
 //! the names of Flux's authors, which ComfyUI gives HunyuanVideo's too. diffusers has several matrices in the place of
@@ -29,6 +29,13 @@ pub struct StreamShape {
     pub mlp_dim: i64,
     /// How many double and single blocks there are.
     pub blocks: [i64; 2],
+    /// `None` where a network of the family's own makes all modulations.
+    pub told: Option<ToldShape>,
+}
+
+/// What layers of the blocks' own make modulations of, beside the timestep.
+#[derive(Clone, Copy, Debug)]
+pub struct ToldShape {
     /// Width of the pooled text.
     pub pooled: i64,
     /// Whether guidance is an input of the model.
@@ -229,11 +236,11 @@ fn head_norms(schema: &mut Schema, name: &str, head_dim: i64) {
 }
 
 /// What the blocks are told: timestep, pooled text and guidance.
-pub(super) fn add_embedders(schema: &mut Schema, shape: StreamShape) {
-    embedder(schema, "time_in", shape.dim, SINUSOIDS);
-    embedder(schema, "vector_in", shape.dim, shape.pooled);
-    if shape.guidance_embeds {
-        embedder(schema, "guidance_in", shape.dim, SINUSOIDS);
+pub(super) fn add_embedders(schema: &mut Schema, dim: i64, told: ToldShape) {
+    embedder(schema, "time_in", dim, SINUSOIDS);
+    embedder(schema, "vector_in", dim, told.pooled);
+    if told.guidance_embeds {
+        embedder(schema, "guidance_in", dim, SINUSOIDS);
     }
 }
 
@@ -244,12 +251,14 @@ pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape, is_split: bool
         head_dim,
         mlp_dim,
         blocks: [double, single],
-        ..
+        told,
     } = shape;
     for block in 0..double {
         for stream in ["img", "txt"] {
             let name = |part: &str| format!("double_blocks.{block}.{stream}_{part}");
-            schema.modulation(&name("mod.lin"), 6 * dim, dim);
+            if told.is_some() {
+                schema.modulation(&name("mod.lin"), 6 * dim, dim);
+            }
             let parts = [("q", dim), ("k", dim), ("v", dim)];
             fused(schema, &name("attn.qkv"), &parts, dim, is_split);
             head_norms(schema, &name("attn.norm"), head_dim);
@@ -260,7 +269,9 @@ pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape, is_split: bool
     }
     for block in 0..single {
         let name = |part: &str| format!("single_blocks.{block}.{part}");
-        schema.modulation(&name("modulation.lin"), 3 * dim, dim);
+        if told.is_some() {
+            schema.modulation(&name("modulation.lin"), 3 * dim, dim);
+        }
         let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", mlp_dim)];
         fused(schema, &name("linear1"), &parts, dim, is_split);
         head_norms(schema, &name("norm"), head_dim);

@@ -6,6 +6,7 @@
 //! A family implements `EngineFamily` over shared networks, samplers and stores. Nothing outside of this folder names
 //! a family; how its files are recognised and planned stands in `safelight_core::families`.
 
+pub mod chroma;
 pub mod flux;
 pub mod framepack;
 #[cfg(feature = "toy-family")]
@@ -55,6 +56,7 @@ static FAMILIES: &[&dyn EngineFamily] = &[
     &framepack::FramePack,
     &wan::Wan,
     &z_image::ZImage,
+    &chroma::Chroma,
     &flux::Flux,
 ];
 

@@ -1,4 +1,4 @@
-//! The blocks of transformers of two streams, where the tokens of each stream lie, and the embedders beside them.
+//! The blocks of transformers of two streams, and where the tokens of each stream lie.
 
 use safelight_core::networks::stream_blocks::StreamShape;
 use tch::{Kind, Tensor};
@@ -18,6 +18,8 @@ pub struct Tokens {
     pub txt: (i64, i64),
     pub img: (i64, i64),
     pub pictures: i64,
+    /// Added to the scores of one picture and its text, `(1, 1, l, l)`, in models that tell text from padding.
+    pub bias: Option<Tensor>,
 }
 
 impl Tokens {
@@ -75,51 +77,9 @@ pub fn add_norm(
     layer_norm(xs, next, EPS)
 }
 
-/// A vector to the network's width, in f32.
-pub struct MlpEmbedder {
-    in_layer: Linear,
-    out_layer: Linear,
-}
-
-impl MlpEmbedder {
-    pub fn new(in_dim: i64, dim: i64, w: &Weights) -> Result<Self, WeightsError> {
-        Ok(Self {
-            in_layer: Linear::new(in_dim, dim, &(w / "in_layer"))?,
-            out_layer: Linear::new(dim, dim, &(w / "out_layer"))?,
-        })
-    }
-
-    /// `(N, in_dim)` -> `(N, C)`
-    pub fn forward(&self, xs: &Tensor) -> Tensor {
-        self.out_layer.forward(&self.in_layer.forward(xs).silu())
-    }
-}
-
-/// Shifts, scales and gates from the vector of timestep, guidance and pooled text.
-pub(super) struct Modulation {
-    lin: Linear,
-}
-
-impl Modulation {
-    /// `name`: `lin` in the blocks.
-    pub(super) fn new(dim: i64, count: i64, name: &str, w: &Weights) -> Result<Self, WeightsError> {
-        Ok(Self {
-            // All steps' are made at once.
-            lin: Linear::new(dim, count * dim, &(w / name).seldom())?,
-        })
-    }
-
-    /// `vec`: `(N, C)` -> `(1, N, count * C)`
-    pub(super) fn forward(&self, vec: &Tensor) -> Tensor {
-        self.lin.forward(vec).unsqueeze(0)
-    }
-}
-
 pub(super) struct DoubleBlock {
-    img_mod: Modulation,
     img_attn: SelfAttention,
     img_mlp: (Linear, Linear),
-    txt_mod: Modulation,
     txt_attn: SelfAttention,
     txt_mlp: (Linear, Linear),
 }
@@ -150,23 +110,11 @@ impl DoubleBlock {
             Ok::<_, WeightsError>((first, Linear::new(mlp_dim, dim, &(w / name / 2))?))
         };
         Ok(Self {
-            img_mod: Modulation::new(dim, 6, "lin", &(w / "img_mod"))?,
             img_attn: SelfAttention::new(shape, &(w / "img_attn"))?,
             img_mlp: mlp("img_mlp")?,
-            txt_mod: Modulation::new(dim, 6, "lin", &(w / "txt_mod"))?,
             txt_attn: SelfAttention::new(shape, &(w / "txt_attn"))?,
             txt_mlp: mlp("txt_mlp")?,
         })
-    }
-
-    /// `vec`: `(N, C)` -> the text's vectors, then the picture's: `(2, N, 6 C)`
-    pub(super) fn modulation(&self, vec: &Tensor) -> Tensor {
-        let (txt, img) = (&self.txt_mod.lin, &self.img_mod.lin);
-        let size = [2, vec.size()[0], img.out_features()];
-        let values = Tensor::empty(size, (vec.kind(), vec.device()));
-        txt.forward_into(vec, &values.get(0));
-        img.forward_into(vec, &values.get(1));
-        values
     }
 
     /// `xs`: `(1, L, C)`, changed in place; `normed`: `xs` behind this block's first norm; `rows`: shift, scale and
@@ -205,7 +153,6 @@ pub(super) struct SingleBlock {
     /// Of attention and feed-forward part together.
     pub(super) linear2: Linear,
     norm: QkNorm,
-    pub(super) modulation: Modulation,
     dim: i64,
 }
 
@@ -217,7 +164,6 @@ impl SingleBlock {
             linear1: Linear::fused(dim, &parts, &(w / "linear1"))?,
             linear2: Linear::new(dim + mlp_dim, dim, &(w / "linear2"))?,
             norm: QkNorm::new(shape.head_dim, EPS, &(w / "norm"))?,
-            modulation: Modulation::new(dim, 3, "lin", &(w / "modulation"))?,
             dim,
         })
     }
@@ -266,7 +212,7 @@ impl Heads {
     /// Each picture with its text alone: `(1, L, C)`
     fn attend(&self, tokens: &Tokens) -> Tensor {
         if tokens.pictures == 1 {
-            return self.attend_to(&self.qkv);
+            return self.attend_to(&self.qkv, tokens.bias.as_ref());
         }
         let size = self.qkv.size();
         let size = [1, size[1], self.num_heads * size[3]];
@@ -274,7 +220,7 @@ impl Heads {
         for index in 0..tokens.pictures {
             let own = tokens.of_picture(index);
             let parts = own.map(|(start, len)| self.qkv.narrow(1, start, len));
-            let ys = self.attend_to(&Tensor::cat(&parts, 1));
+            let ys = self.attend_to(&Tensor::cat(&parts, 1), tokens.bias.as_ref());
             let mut done = 0;
             for (start, len) in own {
                 out.narrow(1, start, len).copy_(&ys.narrow(1, done, len));
@@ -285,11 +231,11 @@ impl Heads {
     }
 
     /// `qkv`: `(1, l, 3 H, D)` -> `(1, l, C)`
-    fn attend_to(&self, qkv: &Tensor) -> Tensor {
+    fn attend_to(&self, qkv: &Tensor, bias: Option<&Tensor>) -> Tensor {
         let [q, k, v] = [0, 1, 2].map(|i| {
             let part = qkv.narrow(2, i * self.num_heads, self.num_heads);
             part.transpose(1, 2) // (1, H, l, D)
         });
-        join_heads(&attention(&q, &k, &v, None, None))
+        join_heads(&attention(&q, &k, &v, bias, None))
     }
 }

@@ -1,5 +1,5 @@
 //! Transformers of two streams: text and picture in one sequence, first with weights of their own (double blocks), then
-//! with common ones (single blocks). Flux's blocks, which are HunyuanVideo's too.
+//! with common ones (single blocks). Flux's blocks, which are Chroma's and HunyuanVideo's too.
 //!
 //! After <https://github.com/black-forest-labs/flux/blob/main/src/flux/model.py> in the arithmetic of diffusers
 //! 0.42.1 (`models/transformers/transformer_flux.py`). Fields have the original names. How text and picture get into the
@@ -13,32 +13,29 @@
 //! of `D`, `M` = 4 `C`.
 
 mod blocks;
+mod pictures;
+mod told;
 
-use safelight_core::networks::stream_blocks::{SINUSOIDS, StreamShape};
+use safelight_core::networks::stream_blocks::StreamShape;
 use tch::{Device, Kind, Tensor};
 
 use crate::fault::Site;
 use crate::hooks::Hooks;
-use crate::nn::{Linear, Norm, Rope, TokenRows, layer_norm, timestep_embedding};
+use crate::nn::{Linear, Norm, Rope, TokenRows, layer_norm};
 use crate::weights::{Weights, WeightsError};
 
-use blocks::{DoubleBlock, Modulation, SingleBlock};
-pub use blocks::{MlpEmbedder, Tokens, add_norm};
+use blocks::{DoubleBlock, SingleBlock};
+pub use blocks::{Tokens, add_norm};
+pub use pictures::{PictureStreams, Sizes};
+pub use told::{MlpEmbedder, OwnModulations};
 
 pub const EPS: f64 = 1e-6;
 
-/// What these models multiply guidance with.
-const GUIDANCE_FACTOR: f32 = 1000.0;
-
-/// All of a transformer but the way into the sequence.
+/// All of a transformer but the way into the sequence, and what makes modulations.
 pub struct Streams {
-    time_in: MlpEmbedder,
-    vector_in: MlpEmbedder,
-    guidance_in: Option<MlpEmbedder>,
     double_blocks: Vec<DoubleBlock>,
     single_blocks: Vec<SingleBlock>,
     final_layer: FinalLayer,
-    dim: i64,
     kind: Kind,
     device: Device,
 }
@@ -48,15 +45,12 @@ pub struct Modulations {
     /// Of each block in their order: the double blocks' `(2, 6, C)`, text first, and the single blocks' `(1, 3, C)`
     pub blocks: Vec<Tensor>,
     /// `(1, 2, C)` in the kind of the last layer
-    final_layer: Tensor,
+    pub final_layer: Tensor,
 }
 
 struct FinalLayer {
     linear: Linear,
-    /// `adaLN_modulation.1`
-    modulation: Modulation,
     shift_and_scale: (i64, i64),
-    kind: Kind,
 }
 
 impl Streams {
@@ -70,13 +64,7 @@ impl Streams {
         last: &Weights,
     ) -> Result<Self, WeightsError> {
         let (dim, [num_double, num_single]) = (shape.dim, shape.blocks);
-        let exact = w.with_kind(Kind::Float);
-        let embedder = |inputs, name| MlpEmbedder::new(inputs, dim, &(&exact / name));
-        let guidance = || embedder(SINUSOIDS, "guidance_in");
         Ok(Self {
-            time_in: embedder(SINUSOIDS, "time_in")?,
-            vector_in: embedder(shape.pooled, "vector_in")?,
-            guidance_in: shape.guidance_embeds.then(guidance).transpose()?,
             double_blocks: (0..num_double)
                 .map(|i| DoubleBlock::new(shape, &(w / "double_blocks" / i)))
                 .collect::<Result<_, _>>()?,
@@ -85,11 +73,8 @@ impl Streams {
                 .collect::<Result<_, _>>()?,
             final_layer: FinalLayer {
                 linear: Linear::new(dim, outputs, &(last / "linear"))?,
-                modulation: Modulation::new(dim, 2, "adaLN_modulation.1", last)?,
                 shift_and_scale,
-                kind: last.kind(),
             },
-            dim,
             kind: w.kind(),
             device: w.device(),
         })
@@ -101,52 +86,6 @@ impl Streams {
 
     pub fn device(&self) -> Device {
         self.device
-    }
-
-    /// What pooled text and guidance add to the timestep's embedding, `(1, C)` in f32: `pooled`:
-    /// `(1, pooled_projection_dim)`, `distilled_guidance`: as the user sets it; models that are told none leave it alone
-    pub fn vec(&self, pooled: &Tensor, distilled_guidance: f64) -> Tensor {
-        let pooled = pooled.to_device(self.device).to_kind(Kind::Float);
-        let vec = self.vector_in.forward(&pooled.contiguous());
-        match &self.guidance_in {
-            Some(guidance_in) => {
-                let guidance = self.sinusoids(&[distilled_guidance as f32 * GUIDANCE_FACTOR]);
-                guidance_in.forward(&guidance) + vec
-            }
-            None => vec,
-        }
-    }
-
-    /// `(values, 256)` in f32
-    pub fn sinusoids(&self, values: &[f32]) -> Tensor {
-        let values = Tensor::from_slice(values).to_device(self.device);
-        timestep_embedding(&values, SINUSOIDS)
-    }
-
-    /// What the blocks are told of each of `N` timesteps: `sinusoids`: `(N, 256)`, `vec`: what [`vec`](Self::vec) gave.
-    ///
-    /// A quarter of the model is the matrices that this takes. Many timesteps at once read them no more often than
-    /// one does.
-    pub fn modulations(&self, sinusoids: &Tensor, vec: &Tensor) -> Vec<Modulations> {
-        let wide = (self.time_in.forward(sinusoids) + vec).silu();
-        let vec = &wide.to_kind(self.kind);
-        let double = self.double_blocks.iter().map(|block| block.modulation(vec));
-        let single = self.single_blocks.iter();
-        let single = single.map(|block| block.modulation.forward(vec));
-        let blocks: Vec<Tensor> = double.chain(single).collect();
-        let last = &self.final_layer;
-        let final_layer = last.modulation.forward(&wide.to_kind(last.kind));
-        let of = |all: &Tensor, i: i64| {
-            // u n (m c) -> u m c
-            let values = all.select(1, i);
-            values.view([all.size()[0], -1, self.dim])
-        };
-        (0..sinusoids.size()[0])
-            .map(|i| Modulations {
-                blocks: blocks.iter().map(|all| of(all, i)).collect(),
-                final_layer: of(&final_layer, i),
-            })
-            .collect()
     }
 
     /// The final layer of `tokens` hidden states, `(1, N, C)`, to which `norm` applies the norm that it is given

@@ -13,7 +13,7 @@ mod tokenizer;
 pub use clip::{ClipTextEmbeds, ClipTextEncoder};
 pub use embeds::{PromptEmbeds, TextEmbeds};
 pub use language::LanguageEncoder;
-pub use reading::{EncoderFiles, ReadText, Text, read_clip, read_language};
+pub use reading::{EncoderFiles, Padding, ReadText, Text, read_clip, read_language, read_t5};
 pub use t5::T5Encoder;
 pub use tokenizer::{Tokens, within_template};
 

@@ -8,11 +8,11 @@ use std::path::Path;
 use safelight_core::job::GenerateRequest;
 use safelight_core::lora::{self, Network};
 use safelight_core::model::ModelFiles;
-use safelight_core::networks::{ClipTextConfig, LanguageUse, NetworkConfig as _};
+use safelight_core::networks::{ClipTextConfig, LanguageUse, NetworkConfig as _, T5Config, T5Kind};
 use safelight_core::tokens::{PromptTemplate, TextTokenizer};
 use tch::{Device, Kind, Tensor};
 
-use super::{ClipTextEncoder, LanguageEncoder, Tokens, with_loras, within_template};
+use super::{ClipTextEncoder, LanguageEncoder, T5Encoder, Tokens, with_loras, within_template};
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::memory::Lent;
@@ -162,12 +162,49 @@ pub fn read_clip(
     pooled.collect()
 }
 
-/// What a language model made of one text, on the CPU.
+/// What a language model or T5 made of one text, on the CPU.
 pub struct ReadText {
     /// `(1, T, n C)`: the tokens that the template does not drop, with padding where it keeps that.
     pub states: Tensor,
     /// `(1, T)` integers, 0 for padding
     pub mask: Tensor,
+}
+
+/// Whether tokens of a text see the padding behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Padding {
+    Seen,
+    Hidden,
+}
+
+/// Each text through the T5 that `files` are, padded to `length` tokens.
+pub fn read_t5(
+    files: &EncoderFiles<'_>,
+    texts: &[Text],
+    length: usize,
+    padding: Padding,
+    work: &mut Work<'_>,
+) -> Result<Vec<ReadText>, EngineError> {
+    let config = T5Config::read_as(T5Kind::T5, files.home)?;
+    let tokenizer = files.tokenizer(length, config.vocab_size)?;
+    let new = |w: &_| T5Encoder::new(&config, w);
+    let encoder = files.encoder(lora::T5, work, new, T5Encoder::unexpected_keys)?;
+    let read = texts.iter().map(|text| {
+        let tokens = Tokens::of(&text.text, &tokenizer)?;
+        if let Some(notice) = tokens.cut_notice(text.role) {
+            work.hooks.warn(notice);
+        }
+        let mask = Some(&tokens.mask).filter(|_| padding == Padding::Hidden);
+        let states = encoder.forward(&tokens.ids, mask, work.hooks);
+        let states = states.ok_or(EngineError::Cancelled)?;
+        text.record_tokens(files, &tokens, work.capture);
+        text.record(files, "last_hidden_state", &states, work.capture);
+        Ok(ReadText {
+            states: states.to_device(Device::Cpu),
+            mask: tokens.mask,
+        })
+    });
+    read.collect()
 }
 
 /// Each text within `template` through the language model that `files` are, as far as `usage` reads it. Records every

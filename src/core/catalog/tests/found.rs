@@ -52,6 +52,9 @@ fn the_shipped_catalogue_is_complete() {
             "z-image",
             "krea2-turbo",
             "krea2-raw",
+            "chroma1-hd",
+            "chroma1-base",
+            "chroma1-flash",
             "framepack-i2v",
             "framepack-f1",
         ]

@@ -8,23 +8,15 @@ use super::parts::parts;
 use super::variant::Variant;
 use crate::families::Family;
 use crate::families::files::{Checked, Hints, OneTransformer, foreign_part};
+use crate::families::parts::{flux_limits, is_published_flux_vae};
 use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::Wanted;
 use crate::model::choices::Sampler;
 use crate::model::facts::{Facts, Schedule, TransformerShape};
-use crate::model::{CatalogError, InputUse, Limits, ModelFiles};
+use crate::model::{CatalogError, InputUse, ModelFiles};
 use crate::networks::{
     FluxTransformerConfig, FluxTransformerKeys, KlVaeConfig, NetworkConfig as _, SchedulerConfig,
 };
-
-/// As much as four times the size that the models were trained at.
-const MAX_PIXELS: u64 = 1 << 22;
-/// Places are computed, so that only sense limits an edge.
-const MAX_EDGE: u32 = 8192;
-/// Pictures at once; more go into several jobs.
-const MAX_BATCH: u32 = 8;
-/// Latents along an edge of one token.
-const PATCH: i64 = 2;
 
 /// Parts that only other models have, and what those are called.
 const FOREIGN_PARTS: &[(&str, &str)] = &[
@@ -92,8 +84,7 @@ impl OneTransformer for Flux {
     }
 
     fn is_published_vae(place: &Path) -> bool {
-        let published = KlVaeConfig::of_sixteen_channels().block_out_channels;
-        KlVaeConfig::read(place).is_ok_and(|config| config.block_out_channels == published)
+        is_published_flux_vae(place)
     }
 
     fn parts(config: &FluxTransformerConfig) -> Vec<Wanted<'_>> {
@@ -133,7 +124,7 @@ impl OneTransformer for Flux {
             guidance: variant.guidance(),
             section_order: None,
             latent_channels: vae.latent_channels.unsigned_abs(),
-            limits: limits(&vae),
+            limits: flux_limits(&vae),
             schedule: checked.schedule,
             bytes: checked.bytes,
         })
@@ -153,19 +144,5 @@ fn is_kontext(class: &str) -> Result<bool, String> {
             Err("a Flux control model (Canny or Depth)".to_owned())
         }
         other => Err(format!("a Flux model for {other}")),
-    }
-}
-
-fn limits(vae: &KlVaeConfig) -> Limits {
-    let size_multiple = vae.spatial_factor() * PATCH;
-    Limits {
-        size_multiple: u32::try_from(size_multiple).unwrap_or(u32::MAX),
-        max_edge: MAX_EDGE,
-        max_pixels: MAX_PIXELS,
-        frame_stride: 1,
-        max_frames: 1,
-        fixed_size: false,
-        max_batch: MAX_BATCH,
-        max_references: 0,
     }
 }

@@ -39,7 +39,6 @@ pub(super) const RULES: LoraRules = LoraRules {
             "single_transformer_blocks_#_",
             &["to_qkv_mlp_proj"],
         ),
-        LoraSign::of("chroma", "Chroma", "distilled_guidance_layer"),
         LoraSign::of("qwen", "Qwen-Image", "transformer_blocks_#_img_m"),
         LoraSign::of("ltx", "LTX-Video", "transformer_blocks_#_attn1_"),
         LoraSign::of("sd3", "Stable Diffusion 3", "joint_blocks_#_"),
@@ -138,7 +137,11 @@ fn names(is_diffusers: bool) -> Vec<Names> {
     };
     let lists: [List; 3] = [("", &[], "img_in.weight"), DOUBLE, SINGLE];
     let schema = flux_transformer::schema(&config, FluxTransformerKeys::ORIGINAL);
-    let mut all = of_schema(&schema, &lists, &[diffusers], is_diffusers);
+    with_extra_names(of_schema(&schema, &lists, &[diffusers], is_diffusers))
+}
+
+/// The same with what only some LoRA tools call the layers of such blocks.
+pub(in crate::families) fn with_extra_names(mut all: Vec<Names>) -> Vec<Names> {
     for layer in all.iter_mut().flat_map(|names| &mut names.layers) {
         let extra = EXTRA.iter().filter(|(own, ..)| *own == layer.own);
         let extra = extra.map(|(_, name, share)| ((*name).to_owned(), *share));

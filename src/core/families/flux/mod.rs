@@ -52,17 +52,15 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     text_encoder_weights: [123_000_000, 4_800_000_000],
     // Nineteen blocks of two streams and thirty-eight of one.
     matrices_a_block: |_| 22.3,
-    // Flux 2 is another network, of which nothing can be restored.
-    is_named: |name| name.contains("flux") && !name.contains("flux2"),
+    // Flux 2 and Chroma Radiance are other networks, of which nothing can be restored.
+    is_named: |name| {
+        let others = ["flux2", "chroma"];
+        name.contains("flux") && !others.iter().any(|other| name.contains(other))
+    },
     wan2gp_types: &[],
     files: FileRules {
         owns_pipeline: |class| class.starts_with("Flux") && !class.starts_with("Flux2"),
         kinds: &[
-            KindRule::transformer(
-                "chroma",
-                "a Chroma transformer",
-                &["distilled_guidance_layer.in_proj.weight"],
-            ),
             KindRule::transformer(
                 "flux2",
                 "a Flux 2 transformer in the original layout",

@@ -8,6 +8,7 @@ use super::parts::parts;
 use super::variant::Variant;
 use crate::families::Family;
 use crate::families::files::{Checked, Hints, OneTransformer, foreign_part};
+use crate::families::parts::is_published_flux_vae;
 use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::Wanted;
 use crate::model::choices::Sampler;
@@ -85,8 +86,7 @@ impl OneTransformer for ZImage {
     }
 
     fn is_published_vae(place: &Path) -> bool {
-        let published = KlVaeConfig::of_sixteen_channels().block_out_channels;
-        KlVaeConfig::read(place).is_ok_and(|config| config.block_out_channels == published)
+        is_published_flux_vae(place)
     }
 
     fn parts(config: &ZImageTransformerConfig) -> Vec<Wanted<'_>> {

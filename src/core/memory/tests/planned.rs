@@ -2,6 +2,7 @@
 //!
 //! Here, because here such headers are made; the arithmetic is `crate::memory`'s.
 
+mod chroma;
 mod framepack;
 mod krea2;
 mod measured;

@@ -32,7 +32,7 @@ fn add_outer(schema: &mut Schema, config: &FramePackTransformerConfig) {
     schema.linear("image_projection.up", middle, config.image_proj_dim);
     schema.linear("image_projection.down", dim, middle);
     schema.in_f32(|schema| {
-        stream_blocks::add_embedders(schema, config.streams());
+        stream_blocks::add_embedders(schema, dim, config.told());
         schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
         let outputs = PATCH * PATCH * config.out_channels();
         schema.linear("final_layer.linear", outputs, dim);

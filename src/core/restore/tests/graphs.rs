@@ -148,6 +148,36 @@ fn a_graph_of_krea_2_gives_its_guidance_and_leaves_its_shift_to_the_model() {
 }
 
 #[test]
+fn a_graph_of_chroma_gives_its_negative_prompt_and_what_stands_between_loader_and_text_changes_nothing()
+ {
+    let found = run(&json!({
+        "1": {"class_type": "UNETLoader", "inputs":
+            {"unet_name": "Chroma1-HD.safetensors", "weight_dtype": "default"}},
+        "2": {"class_type": "CLIPLoader", "inputs":
+            {"clip_name": "t5xxl_fp16.safetensors", "type": "chroma", "device": "default"}},
+        "3": {"class_type": "T5TokenizerOptions", "inputs": {"min_padding": 1, "min_length": 0, "clip": ["2", 0]}},
+        "4": {"class_type": "VAELoader", "inputs": {"vae_name": "ae.safetensors"}},
+        "5": {"class_type": "ModelSamplingAuraFlow", "inputs": {"shift": 1.0, "model": ["1", 0]}},
+        "6": {"class_type": "CLIPTextEncode", "inputs": {"text": "a fox in a library", "clip": ["3", 0]}},
+        "7": {"class_type": "CLIPTextEncode", "inputs": {"text": "low quality, ugly", "clip": ["3", 0]}},
+        "8": {"class_type": "EmptySD3LatentImage", "inputs": {"width": 1024, "height": 1152, "batch_size": 1}},
+        "9": {"class_type": "KSampler", "inputs": {"seed": 31, "steps": 26, "cfg": 4.0, "sampler_name": "euler",
+            "scheduler": "beta", "denoise": 1.0, "model": ["5", 0], "positive": ["6", 0],
+            "negative": ["7", 0], "latent_image": ["8", 0]}},
+        "10": {"class_type": "VAEDecode", "inputs": {"samples": ["9", 0], "vae": ["4", 0]}},
+        "11": {"class_type": "SaveImage", "inputs": {"images": ["10", 0]}},
+    }));
+    assert_eq!(found.model.as_deref(), Some("Chroma1-HD.safetensors"));
+    assert_eq!(found.prompt.as_deref(), Some("a fox in a library"));
+    assert_eq!(found.negative_prompt.as_deref(), Some("low quality, ugly"));
+    assert_eq!((found.seed, found.num_steps), (Some(31), Some(26)));
+    assert_eq!((found.cfg_scale, found.shift), (Some(4.0), Some(1.0)));
+    assert_eq!((found.width, found.height), (Some(1024), Some(1152)));
+    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Beta));
+}
+
+#[test]
 fn two_samplers_of_wan_are_two_experts() {
     let found = run(&wan());
     assert_eq!(found.prompt.as_deref(), Some("waves"));

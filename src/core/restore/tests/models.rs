@@ -1,7 +1,7 @@
 //! Which installed model a file's name means.
 
 use super::*;
-use crate::families::{flux, framepack, krea2, wan, z_image};
+use crate::families::{chroma, flux, framepack, krea2, wan, z_image};
 use crate::model::{ModelSpec, test_spec};
 
 fn specs() -> Vec<ModelSpec> {
@@ -45,6 +45,7 @@ fn specs() -> Vec<ModelSpec> {
             "Raw",
             "krea2_raw_fp8_scaled.safetensors",
         ),
+        spec("chroma1-hd", chroma::FAMILY, "HD", "Chroma1-HD.safetensors"),
         spec("flux1-dev", flux::FAMILY, "dev", "my own name.safetensors"),
         spec(
             "framepack-i2v",
@@ -87,6 +88,8 @@ fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
         ("Krea-2-Raw-Q8_0.gguf", "krea2-raw", false),
         ("krea2Turbo18For_v2", "krea2-raw", false),
         ("zImage_base_v2", "z-image-turbo", false),
+        ("Chroma1-HD-Q8_0.gguf", "chroma1-hd", true),
+        ("flux_chroma", "chroma1-hd", false),
         ("flux1-dev-bnb-nf4-v2", "flux1-dev", false),
         ("flux1-krea-dev.safetensors", "flux1-dev", false),
     ] {

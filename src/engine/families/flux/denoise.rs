@@ -38,19 +38,19 @@ pub fn denoise(
     let weights = super::with_loras(&place.open(home)?, &request.loras)?;
     let config = FluxTransformerConfig::read(home)?;
     let shape = LatentShape::new(config.latent_channels(), request.width, request.height)?;
-    let job = Job {
+    let job = PictureJob {
         request,
         role: Role::of(request),
         image,
         shape,
     };
-    job.check(&config)?;
+    check(&job, &config)?;
     let scheduler = request.files.scheduler.as_deref();
     let scheduler = FlowSchedule::read(scheduler, config.guidance_embeds)?;
     let mut solver = scheduler.solver(request, shape.tokens(), job.steps()?)?;
     solver.set_draws_before(job.draws_per_seed());
     let draws = Draws::new(shape, job.draws_per_seed(), seeds(request))?;
-    let conditions = job.conditions(embeds, &draws);
+    let conditions = conditions(&job, embeds, &draws);
     let size = [
         i64::from(request.batch_size),
         shape.tokens(),
@@ -61,7 +61,7 @@ pub fn denoise(
         Some(state) => state,
         None => job.start(&draws, &solver),
     };
-    job.record(&draws, &conditions, work.capture);
+    record(&job, &draws, &conditions, work.capture);
 
     let new = |w: &_| FluxTransformer::new(&config, w);
     let unexpected = FluxTransformer::unexpected_keys;
@@ -79,36 +79,22 @@ pub fn denoise(
     Ok(shape.unpack(&behind.latents))
 }
 
-/// What a request and its picture make of noise.
-struct Job<'a> {
-    request: &'a GenerateRequest,
-    role: Role,
-    image: Option<&'a GivenImage>,
-    shape: LatentShape,
+/// What a request and its picture make of noise that is packed two by two.
+pub(in crate::families) struct PictureJob<'a> {
+    pub request: &'a GenerateRequest,
+    pub role: Role,
+    pub image: Option<&'a GivenImage>,
+    pub shape: LatentShape,
 }
 
-impl Job<'_> {
-    /// What comes from files of other stages is checked before anything is loaded.
-    fn check(&self, config: &FluxTransformerConfig) -> Result<(), EngineError> {
-        let fills = config.condition_channels() > 0;
-        let reason = match self.image {
-            None if fills => "this model needs a picture and a mask",
-            Some(_) if fills != (self.role == Role::Canvas) => {
-                "this model does something else with a picture"
-            }
-            _ if self.request.batch_size == 0 => "no picture was asked for",
-            _ => return Ok(()),
-        };
-        Err(EngineError::request(reason))
-    }
-
+impl PictureJob<'_> {
     /// Whether the walk begins on the way to the picture.
     fn starts_from_image(&self) -> bool {
         self.image.is_some() && self.role != Role::Reference
     }
 
     /// The steps that the request wants, of those that its strength leaves.
-    fn steps(&self) -> Result<Range<usize>, EngineError> {
+    pub fn steps(&self) -> Result<Range<usize>, EngineError> {
         if !self.starts_from_image() {
             return Ok(wanted_steps(self.request));
         }
@@ -119,12 +105,12 @@ impl Job<'_> {
         steps_from_picture(self.request, strength)
     }
 
-    fn draws_per_seed(&self) -> usize {
+    pub fn draws_per_seed(&self) -> usize {
         let image = self.image.filter(|_| self.starts_from_image());
         1 + image.map_or(0, |image| 1 + usize::from(image.mask.is_some()))
     }
 
-    fn start(&self, draws: &Draws, solver: &Solver) -> DenoiseState {
+    pub fn start(&self, draws: &Draws, solver: &Solver) -> DenoiseState {
         let first = solver.all_calls().start;
         let noise = draws.noise.shallow_clone();
         let latents = match self.image.filter(|_| self.starts_from_image()) {
@@ -137,59 +123,82 @@ impl Job<'_> {
         DenoiseState::first(solver, self.shape.pack(&latents))
     }
 
-    fn conditions(&self, embeds: PromptEmbeds, draws: &Draws) -> Conditions {
-        let pack = |latents: &Tensor| self.shape.pack(latents);
-        let mut conditions = Conditions {
-            prompt: embeds.prompt,
-            negative: embeds.negative,
-            image: None,
-            reference: None,
-            kept: None,
-        };
-        let Some(image) = self.image else {
-            return conditions;
-        };
-        match (self.role, &image.mask, &image.masked) {
-            (Role::Reference, ..) => {
-                let size = image.latents.size();
-                let shape = LatentShape {
-                    height: size[2],
-                    width: size[3],
-                    ..self.shape
-                };
-                conditions.reference = Some(Reference {
-                    tokens: shape.pack(&image.latents),
-                    shape,
-                });
-            }
-            (Role::Canvas, Some(mask), Some(masked)) => {
-                let (masked, mask) = (pack(masked), folded_mask(mask, self.shape));
-                let mask = mask.expand([masked.size()[0], -1, -1], false);
-                conditions.image = Some(Tensor::cat(&[masked, mask], 2));
-            }
-            (Role::Base, Some(mask), _) => {
-                conditions.kept = Some(Kept {
-                    image: pack(&image.latents),
-                    noise: pack(&draws.noise),
-                    mask: latent_mask(mask, self.shape),
-                });
-            }
-            _ => {}
-        }
-        conditions
+    /// What a mask keeps of the picture that the walk begins at.
+    pub fn kept(&self, draws: &Draws) -> Option<Kept> {
+        let image = self.image.filter(|_| self.role == Role::Base)?;
+        let mask = image.mask.as_ref()?;
+        Some(Kept {
+            image: self.shape.pack(&image.latents),
+            noise: self.shape.pack(&draws.noise),
+            mask: latent_mask(mask, self.shape),
+        })
     }
 
-    fn record(&self, draws: &Draws, conditions: &Conditions, capture: &mut Capture) {
+    /// Records the noise, and what a mask keeps.
+    pub fn record(&self, draws: &Draws, kept: Option<&Kept>, capture: &mut Capture) {
         let number = usize::from(draws.posterior.is_some());
         capture.put(format!("noise.{number}"), &draws.noise);
-        if let Some(kept) = &conditions.kept {
+        if let Some(kept) = kept {
             capture.put("mask", &kept.mask);
         }
-        if let Some(image) = &conditions.image {
-            let split = 4 * self.shape.channels;
-            let rest = image.size()[2] - split;
-            capture.put("masked_image_latents", &image.narrow(2, 0, split));
-            capture.put("mask", &image.narrow(2, split, rest));
+    }
+}
+
+/// What comes from files of other stages is checked before anything is loaded.
+fn check(job: &PictureJob<'_>, config: &FluxTransformerConfig) -> Result<(), EngineError> {
+    let fills = config.condition_channels() > 0;
+    let reason = match job.image {
+        None if fills => "this model needs a picture and a mask",
+        Some(_) if fills != (job.role == Role::Canvas) => {
+            "this model does something else with a picture"
         }
+        _ if job.request.batch_size == 0 => "no picture was asked for",
+        _ => return Ok(()),
+    };
+    Err(EngineError::request(reason))
+}
+
+fn conditions(job: &PictureJob<'_>, embeds: PromptEmbeds, draws: &Draws) -> Conditions {
+    let pack = |latents: &Tensor| job.shape.pack(latents);
+    let mut conditions = Conditions {
+        prompt: embeds.prompt,
+        negative: embeds.negative,
+        image: None,
+        reference: None,
+        kept: job.kept(draws),
+    };
+    let Some(image) = job.image else {
+        return conditions;
+    };
+    match (job.role, &image.mask, &image.masked) {
+        (Role::Reference, ..) => {
+            let size = image.latents.size();
+            let shape = LatentShape {
+                height: size[2],
+                width: size[3],
+                ..job.shape
+            };
+            conditions.reference = Some(Reference {
+                tokens: shape.pack(&image.latents),
+                shape,
+            });
+        }
+        (Role::Canvas, Some(mask), Some(masked)) => {
+            let (masked, mask) = (pack(masked), folded_mask(mask, job.shape));
+            let mask = mask.expand([masked.size()[0], -1, -1], false);
+            conditions.image = Some(Tensor::cat(&[masked, mask], 2));
+        }
+        _ => {}
+    }
+    conditions
+}
+
+fn record(job: &PictureJob<'_>, draws: &Draws, conditions: &Conditions, capture: &mut Capture) {
+    job.record(draws, conditions.kept.as_ref(), capture);
+    if let Some(image) = &conditions.image {
+        let split = 4 * job.shape.channels;
+        let rest = image.size()[2] - split;
+        capture.put("masked_image_latents", &image.narrow(2, 0, split));
+        capture.put("mask", &image.narrow(2, split, rest));
     }
 }

@@ -20,12 +20,13 @@ mod text;
 mod transformer;
 
 pub(crate) use cases::CASES;
+pub(super) use denoise::PictureJob;
 pub use denoise::denoise;
 pub use prepare::{image_ids, reference_ids, reference_size, text_ids};
 pub use sample::{Conditions, Kept, Reference, sample};
 pub(crate) use stages::Flux;
 pub use text::encode_text;
-pub use transformer::{Context, FluxTransformer};
+pub use transformer::{Context, FluxTransformer, told_times};
 
 use safelight_core::families::flux::lora;
 use safelight_core::job::Lora;

@@ -46,6 +46,31 @@ pub struct Kept {
     pub mask: Tensor,
 }
 
+impl Kept {
+    /// Whether it belongs to latents of this size, `(B, tokens, 4 C)`.
+    pub fn fits(&self, size: &[i64]) -> bool {
+        fits(&self.image, size)
+            && fits(&self.noise, size)
+            && fits(&self.mask, &[-1, size[1], size[2]])
+    }
+
+    /// The same on a device, in f32.
+    pub fn on(&self, device: Device) -> Self {
+        let here = |xs: &Tensor| xs.to_device(device).to_kind(Kind::Float);
+        Self {
+            image: here(&self.image),
+            noise: here(&self.noise),
+            mask: here(&self.mask),
+        }
+    }
+
+    /// `latents` where the mask lets them be made anew, and elsewhere the picture as it is at `sigma`.
+    pub fn settled(&self, latents: &Tensor, sigma: f32) -> Tensor {
+        let image = noised(&self.image, &self.noise, sigma);
+        (1.0 - &self.mask) * image + &self.mask * latents
+    }
+}
+
 struct Loop<'a> {
     transformer: &'a FluxTransformer,
     guidance: Guidance<Asked>,
@@ -122,11 +147,8 @@ fn check(
     let image_channels = config.condition_channels();
     let image = conditions.image.as_ref();
     let reference = conditions.reference.as_ref();
-    let is_kept_fit = conditions.kept.as_ref().is_none_or(|kept| {
-        fits(&kept.image, &[pictures, tokens, channels])
-            && fits(&kept.noise, &[pictures, tokens, channels])
-            && fits(&kept.mask, &[-1, tokens, channels])
-    });
+    let kept = conditions.kept.as_ref();
+    let is_kept_fit = kept.is_none_or(|kept| kept.fits(&[pictures, tokens, channels]));
     let reason = if !fits(&state.latents, &[pictures, tokens, channels]) {
         format!(
             "these are no latents of this model: {:?}",
@@ -178,11 +200,10 @@ impl<'a> Loop<'a> {
             guidance: Guidance::new(prompt, negative, scales.scale, read)?,
             image: conditions.image.as_ref().map(here),
             reference: reference.map(|seen| here(&seen.tokens).expand([pictures, -1, -1], false)),
-            kept: conditions.kept.as_ref().map(|kept| Kept {
-                image: here(&kept.image),
-                noise: here(&kept.noise),
-                mask: here(&kept.mask),
-            }),
+            kept: conditions
+                .kept
+                .as_ref()
+                .map(|kept| kept.on(transformer.device())),
             rope: transformer.rope(&txt_ids, &img_ids, pictures_at_once),
             pictures_at_once,
             timesteps,
@@ -271,10 +292,7 @@ impl Denoiser for Loop<'_> {
 
     fn settled(&self, latents: Tensor, sigma: f32) -> Tensor {
         match &self.kept {
-            Some(kept) => {
-                let image = noised(&kept.image, &kept.noise, sigma);
-                (1.0 - &kept.mask) * image + &kept.mask * latents
-            }
+            Some(kept) => kept.settled(&latents, sigma),
             None => latents,
         }
     }

@@ -2,28 +2,25 @@
 //! common ones (single blocks). dev, schnell and Fill are configurations of it.
 //!
 //! After <https://github.com/black-forest-labs/flux/blob/main/src/flux/model.py> in the arithmetic of diffusers
-//! 0.42.1 (`models/transformers/transformer_flux.py`). Fields have the original names; the blocks are in
-//! [`streams`](crate::streams).
+//! 0.42.1 (`models/transformers/transformer_flux.py`). Fields have the original names; the blocks and the way through
+//! them are in [`streams`](crate::streams).
 //!
-//! Shapes: `B` pictures of one text; `L` tokens, `B` × `T` of text and then `B` × `I` of pictures; `C` width.
+//! Shapes: `B` pictures of one text; `T` tokens of text, `I` of a picture; `C` width.
 
 use safelight_core::networks::{FluxTransformerConfig, FluxTransformerKeys};
 use tch::{Device, Kind, Tensor};
 
 use crate::hooks::Hooks;
-use crate::nn::{Linear, Rope, axis_angles};
-use crate::streams::{Modulations, Pass, Streams, Tokens, add_norm};
+use crate::nn::Rope;
+use crate::streams::{Modulations, OwnModulations, PictureStreams, Sizes};
 use crate::weights::{Weights, WeightsError};
-
-const ROPE_THETA: f64 = 10000.0;
 
 /// What the model multiplies timesteps with, which come divided by it.
 const TIME_FACTOR: f32 = 1000.0;
 
 pub struct FluxTransformer {
-    img_in: Linear,
-    txt_in: Linear,
-    streams: Streams,
+    streams: PictureStreams,
+    told: OwnModulations,
     config: FluxTransformerConfig,
 }
 
@@ -40,17 +37,16 @@ impl FluxTransformer {
     pub fn new(config: &FluxTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let keys = FluxTransformerKeys::of(|key| w.has(key));
         let w = &w.translated(move |name| keys.file_key(name));
-        let dim = config.dim();
+        let shape = config.streams();
+        let sizes = Sizes {
+            input: config.in_channels,
+            text: config.joint_attention_dim,
+            output: config.out_channels(),
+            axes: config.axes_dims_rope,
+        };
         Ok(Self {
-            img_in: Linear::new(config.in_channels, dim, &(w / "img_in"))?,
-            txt_in: Linear::new(config.joint_attention_dim, dim, &(w / "txt_in"))?,
-            streams: Streams::new(
-                &config.streams(),
-                config.out_channels(),
-                keys.final_shift_and_scale(),
-                w,
-                &(w / "final_layer"),
-            )?,
+            streams: PictureStreams::new(&shape, sizes, keys.final_shift_and_scale(), w)?,
+            told: OwnModulations::new(&shape, config.told(), w, &(w / "final_layer"))?,
             config: config.clone(),
         })
     }
@@ -80,33 +76,22 @@ impl FluxTransformer {
         pooled: &Tensor,
         distilled_guidance: f64,
     ) -> Context {
-        let prompt = prompt_embeds.to_device(self.device()).to_kind(self.kind());
         Context {
-            txt: self.txt_in.forward(&prompt.contiguous()),
-            vec: self.streams.vec(pooled, distilled_guidance),
+            txt: self.streams.text(prompt_embeds),
+            vec: self.told.vec(pooled, distilled_guidance),
         }
     }
 
     /// The turns of all tokens of `pictures`, in their order: `txt_ids`: `(T, 3)`, `img_ids`: `(I, 3)`, those of one
     /// picture, whole numbers from 0.
     pub fn rope(&self, txt_ids: &Tensor, img_ids: &Tensor, pictures: i64) -> Rope {
-        let [txt_ids, img_ids] = [txt_ids, img_ids].map(|ids| ids.repeat([pictures, 1]));
-        let ids = Tensor::cat(&[txt_ids, img_ids], 0).to_kind(Kind::Int64);
-        let axes = (0..).zip(self.config.axes_dims_rope).map(|(axis, dim)| {
-            let ids = ids.select(1, axis);
-            let positions = ids.max().int64_value(&[]) + 1;
-            axis_angles(positions, dim, ROPE_THETA).index_select(0, &ids)
-        });
-        Rope::new(&Tensor::cat(&axes.collect::<Vec<_>>(), 1), self.device())
+        self.streams.rope(txt_ids, img_ids, pictures)
     }
 
     /// What the blocks are told of each of `timesteps`, as the scheduler has them: 1000 for noise alone.
     pub fn modulations(&self, timesteps: &[f32], context: &Context) -> Vec<Modulations> {
-        // Divided and multiplied again, as the pipeline and the model do.
-        let times = timesteps.iter();
-        let times: Vec<f32> = times.map(|t| t / TIME_FACTOR * TIME_FACTOR).collect();
-        self.streams
-            .modulations(&self.streams.sinusoids(&times), &context.vec)
+        let sinusoids = self.told.sinusoids(&told_times(timesteps));
+        self.told.modulations(&sinusoids, &context.vec)
     }
 
     /// `img`: `(B, I, in_channels)`, `modulations`: the timestep's, made with the same context, `rope`: what
@@ -119,39 +104,13 @@ impl FluxTransformer {
         rope: &Rope,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        let pictures = img.size()[0];
-        let txt_len = pictures * context.txt.size()[1];
-        let tokens = Tokens {
-            txt: (0, txt_len),
-            img: (txt_len, pictures * img.size()[1]),
-            pictures,
-        };
-        let mut xs = self.embed(img, context, &tokens);
-        let pass = Pass::new(&self.streams, modulations, &tokens, rope, hooks);
-        let mut normed = pass.start(&xs);
-        for i in 0..pass.num_double() {
-            normed = pass.double(i, &mut xs, normed)?;
-        }
-        let ys = pass.single(&mut xs, normed, |attended| tokens.of_img(attended))?;
-        let mut img = tokens.of_img(&xs);
-        let own = [(0, tokens.img.1)];
-        let velocity = self.streams.finish(tokens.img.1, modulations, |norm| {
-            add_norm(&mut img, &ys, pass.last_gate(&own), 2, norm)
-        });
-        Some(velocity.view([pictures, -1, self.config.out_channels()]))
+        self.streams
+            .forward(img, modulations, (&context.txt, None), rope, hooks)
     }
+}
 
-    /// Texts and pictures one behind the other: `(1, L, C)`
-    fn embed(&self, img: &Tensor, context: &Context, tokens: &Tokens) -> Tensor {
-        let img = img.to_device(self.device()).to_kind(self.kind());
-        let size = [1, tokens.count(), self.config.dim()];
-        let xs = Tensor::empty(size, (self.kind(), self.device()));
-        let mut txt = tokens
-            .of_txt(&xs)
-            .view([tokens.pictures, -1, self.config.dim()]);
-        txt.copy_(&context.txt.expand_as(&txt));
-        self.img_in
-            .forward_into(&img.contiguous(), &tokens.of_img(&xs));
-        xs
-    }
+/// Timesteps divided and multiplied again, as diffusers' pipelines and models of this kind do.
+pub fn told_times(timesteps: &[f32]) -> Vec<f32> {
+    let times = timesteps.iter();
+    times.map(|t| t / TIME_FACTOR * TIME_FACTOR).collect()
 }

@@ -20,7 +20,7 @@ use super::refiner::{Embedded, TokenRefiner};
 use crate::hooks::Hooks;
 use crate::nn::{Gate, Linear, Rope, gated_add, layer_norm};
 use crate::step_cache::{Signals, StepCache};
-use crate::streams::{self, EPS, Pass, Streams, Tokens};
+use crate::streams::{self, EPS, OwnModulations, Pass, Streams, Tokens};
 use crate::weights::{Weights, WeightsError};
 
 const TOKEN: [i64; 3] = [1, PATCH, PATCH];
@@ -32,6 +32,7 @@ pub struct FramePackTransformer {
     txt_in: TokenRefiner,
     image_projection: (Linear, Linear),
     streams: Streams,
+    told: OwnModulations,
     config: FramePackTransformerConfig,
 }
 
@@ -71,7 +72,8 @@ impl FramePackTransformer {
             |kernel: [i64; 3], w: &Weights| Linear::from_patch_conv(channels, dim, &kernel, w);
         let clean = w / "clean_x_embedder";
         let projection = w / "image_projection";
-        let exact = w.with_kind(Kind::Float);
+        let shape = config.streams();
+        let last = &(&w.with_kind(Kind::Float) / "final_layer");
         Ok(Self {
             img_in: patch_conv(TOKEN, &(w / "img_in" / "proj"))?,
             clean: [
@@ -85,12 +87,13 @@ impl FramePackTransformer {
                 Linear::new(config.image_mlp_dim(), dim, &(&projection / "down"))?,
             ),
             streams: Streams::new(
-                &config.streams(),
+                &shape,
                 config.out_channels() * PATCH * PATCH,
                 keys.final_shift_and_scale(),
                 w,
-                &(&exact / "final_layer"),
+                last,
             )?,
+            told: OwnModulations::new(&shape, config.told(), w, last)?,
             config: config.clone(),
         })
     }
@@ -135,7 +138,7 @@ impl FramePackTransformer {
         Context {
             image,
             text: self.txt_in.embed(&text),
-            vec: self.streams.vec(pooled, distilled_guidance),
+            vec: self.told.vec(pooled, distilled_guidance),
         }
     }
 
@@ -178,9 +181,9 @@ impl FramePackTransformer {
 
     /// What the blocks are told of each of `timesteps`, as the scheduler has them: 1000 for noise alone.
     pub fn modulations(&self, timesteps: &[f32], context: &Context) -> Vec<Modulations> {
-        let sinusoids = self.streams.sinusoids(timesteps);
+        let sinusoids = self.told.sinusoids(timesteps);
         let refiner = self.txt_in.gates(&sinusoids, &context.text);
-        let streams = self.streams.modulations(&sinusoids, &context.vec);
+        let streams = self.told.modulations(&sinusoids, &context.vec);
         (0..)
             .zip(streams)
             .map(|(i, streams)| Modulations {
@@ -263,6 +266,7 @@ impl FramePackTransformer {
             txt: (0, context.len()),
             img: (context.len(), img_len),
             pictures: 1,
+            bias: None,
         }
     }
 

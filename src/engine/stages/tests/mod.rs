@@ -1,6 +1,7 @@
 //! What stages of every family share, and whole jobs of Flux and FramePack against recorded runs of diffusers.
 
 mod boundaries;
+mod chroma;
 mod flux;
 mod framepack;
 mod jobs;

@@ -1,0 +1,127 @@
+//! The transformer of FLUX.1 and of what was made of it, but for what makes modulations: the way of texts and pictures
+//! into one sequence, the turns of its tokens, and the way out.
+//!
+//! Fields have the original names. Shapes: as in [`streams`](super).
+
+use safelight_core::networks::stream_blocks::StreamShape;
+use tch::{Device, Kind, Tensor};
+
+use super::{Modulations, Pass, Streams, Tokens, add_norm};
+use crate::hooks::Hooks;
+use crate::nn::{Linear, Rope, axis_angles};
+use crate::weights::{Weights, WeightsError};
+
+const ROPE_THETA: f64 = 10000.0;
+
+pub struct PictureStreams {
+    img_in: Linear,
+    txt_in: Linear,
+    streams: Streams,
+    sizes: Sizes,
+    dim: i64,
+}
+
+/// Numbers of a token on the way in and out, and of a head.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Of a picture's token.
+    pub input: i64,
+    /// Of a text's.
+    pub text: i64,
+    /// Of a picture's token that the model gives back.
+    pub output: i64,
+    /// How many numbers of a head turn with each of a token's three ids.
+    pub axes: [i64; 3],
+}
+
+impl PictureStreams {
+    /// `shift_and_scale`: which vectors of the final modulation they are; `w`: by the authors' names.
+    pub fn new(
+        shape: &StreamShape,
+        sizes: Sizes,
+        shift_and_scale: (i64, i64),
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
+        let last = &(w / "final_layer");
+        Ok(Self {
+            img_in: Linear::new(sizes.input, shape.dim, &(w / "img_in"))?,
+            txt_in: Linear::new(sizes.text, shape.dim, &(w / "txt_in"))?,
+            streams: Streams::new(shape, sizes.output, shift_and_scale, w, last)?,
+            sizes,
+            dim: shape.dim,
+        })
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.streams.kind()
+    }
+
+    pub fn device(&self) -> Device {
+        self.streams.device()
+    }
+
+    /// A text as the blocks read it: `(1, T, text)` -> `(1, T, C)`
+    pub fn text(&self, prompt_embeds: &Tensor) -> Tensor {
+        let prompt = prompt_embeds.to_device(self.device()).to_kind(self.kind());
+        self.txt_in.forward(&prompt.contiguous())
+    }
+
+    /// The turns of all tokens of `pictures`, in their order: `txt_ids`: `(T, 3)`, `img_ids`: `(I, 3)`, those of one
+    /// picture, whole numbers from 0.
+    pub fn rope(&self, txt_ids: &Tensor, img_ids: &Tensor, pictures: i64) -> Rope {
+        let [txt_ids, img_ids] = [txt_ids, img_ids].map(|ids| ids.repeat([pictures, 1]));
+        let ids = Tensor::cat(&[txt_ids, img_ids], 0).to_kind(Kind::Int64);
+        let axes = (0..).zip(self.sizes.axes).map(|(axis, dim)| {
+            let ids = ids.select(1, axis);
+            let positions = ids.max().int64_value(&[]) + 1;
+            axis_angles(positions, dim, ROPE_THETA).index_select(0, &ids)
+        });
+        Rope::new(&Tensor::cat(&axes.collect::<Vec<_>>(), 1), self.device())
+    }
+
+    /// `img`: `(B, I, input)`, `txt`: what [`text`](Self::text) gave, `bias`: added to the scores of one picture and its
+    /// text, `(1, 1, T + I, T + I)`, `rope`: what [`rope`](Self::rope) gave for as many -> `(B, I, output)` in f32; `None`
+    /// when cancelled
+    pub fn forward(
+        &self,
+        img: &Tensor,
+        modulations: &Modulations,
+        (txt, bias): (&Tensor, Option<&Tensor>),
+        rope: &Rope,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
+        let pictures = img.size()[0];
+        let txt_len = pictures * txt.size()[1];
+        let tokens = Tokens {
+            txt: (0, txt_len),
+            img: (txt_len, pictures * img.size()[1]),
+            pictures,
+            bias: bias.map(Tensor::shallow_clone),
+        };
+        let mut xs = self.embed(img, txt, &tokens);
+        let pass = Pass::new(&self.streams, modulations, &tokens, rope, hooks);
+        let mut normed = pass.start(&xs);
+        for i in 0..pass.num_double() {
+            normed = pass.double(i, &mut xs, normed)?;
+        }
+        let ys = pass.single(&mut xs, normed, |attended| tokens.of_img(attended))?;
+        let mut img = tokens.of_img(&xs);
+        let own = [(0, tokens.img.1)];
+        let velocity = self.streams.finish(tokens.img.1, modulations, |norm| {
+            add_norm(&mut img, &ys, pass.last_gate(&own), 2, norm)
+        });
+        Some(velocity.view([pictures, -1, self.sizes.output]))
+    }
+
+    /// Texts and pictures one behind the other: `(1, L, C)`
+    fn embed(&self, img: &Tensor, txt: &Tensor, tokens: &Tokens) -> Tensor {
+        let img = img.to_device(self.device()).to_kind(self.kind());
+        let size = [1, tokens.count(), self.dim];
+        let xs = Tensor::empty(size, (self.kind(), self.device()));
+        let mut texts = tokens.of_txt(&xs).view([tokens.pictures, -1, self.dim]);
+        texts.copy_(&txt.expand_as(&texts));
+        self.img_in
+            .forward_into(&img.contiguous(), &tokens.of_img(&xs));
+        xs
+    }
+}

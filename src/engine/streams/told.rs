@@ -1,0 +1,158 @@
+//! What blocks of two streams are told of a timestep where each makes that with a layer of its own, of the timestep, the
+//! pooled text and the guidance.
+//!
+//! Shapes: as in [`streams`](super); `N` timesteps.
+
+use safelight_core::networks::stream_blocks::{SINUSOIDS, StreamShape, ToldShape};
+use tch::{Device, Kind, Tensor};
+
+use super::Modulations;
+use crate::nn::{Linear, timestep_embedding};
+use crate::weights::{Weights, WeightsError};
+
+/// What these models multiply guidance with.
+const GUIDANCE_FACTOR: f32 = 1000.0;
+
+/// All layers that make modulations, and those that they read.
+pub struct OwnModulations {
+    time_in: MlpEmbedder,
+    vector_in: MlpEmbedder,
+    guidance_in: Option<MlpEmbedder>,
+    /// `txt_mod` and `img_mod` of each double block
+    double: Vec<[Modulation; 2]>,
+    single: Vec<Modulation>,
+    /// `adaLN_modulation.1`, and the kind that it computes in.
+    last: (Modulation, Kind),
+    dim: i64,
+    kind: Kind,
+    device: Device,
+}
+
+/// A vector to the network's width, in f32.
+pub struct MlpEmbedder {
+    in_layer: Linear,
+    out_layer: Linear,
+}
+
+impl MlpEmbedder {
+    pub fn new(in_dim: i64, dim: i64, w: &Weights) -> Result<Self, WeightsError> {
+        Ok(Self {
+            in_layer: Linear::new(in_dim, dim, &(w / "in_layer"))?,
+            out_layer: Linear::new(dim, dim, &(w / "out_layer"))?,
+        })
+    }
+
+    /// `(N, in_dim)` -> `(N, C)`
+    pub fn forward(&self, xs: &Tensor) -> Tensor {
+        self.out_layer.forward(&self.in_layer.forward(xs).silu())
+    }
+}
+
+/// Shifts, scales and gates from the vector of timestep, guidance and pooled text.
+struct Modulation {
+    lin: Linear,
+}
+
+impl Modulation {
+    /// `name`: `lin` in the blocks.
+    fn new(dim: i64, count: i64, name: &str, w: &Weights) -> Result<Self, WeightsError> {
+        Ok(Self {
+            // All steps' are made at once.
+            lin: Linear::new(dim, count * dim, &(w / name).seldom())?,
+        })
+    }
+
+    /// `vec`: `(N, C)` -> `(1, N, count * C)`
+    fn forward(&self, vec: &Tensor) -> Tensor {
+        self.lin.forward(vec).unsqueeze(0)
+    }
+}
+
+impl OwnModulations {
+    /// `w`: the transformer's weights, `last`: those of its final layer, in the kind that it computes in.
+    pub fn new(
+        shape: &StreamShape,
+        told: ToldShape,
+        w: &Weights,
+        last: &Weights,
+    ) -> Result<Self, WeightsError> {
+        let (dim, [num_double, num_single]) = (shape.dim, shape.blocks);
+        let exact = w.with_kind(Kind::Float);
+        let embedder = |inputs, name| MlpEmbedder::new(inputs, dim, &(&exact / name));
+        let guidance = || embedder(SINUSOIDS, "guidance_in");
+        let double = |i| {
+            let block = w / "double_blocks" / i;
+            let of = |name| Modulation::new(dim, 6, "lin", &(&block / name));
+            Ok::<_, WeightsError>([of("txt_mod")?, of("img_mod")?])
+        };
+        let single = |i| Modulation::new(dim, 3, "lin", &(w / "single_blocks" / i / "modulation"));
+        Ok(Self {
+            time_in: embedder(SINUSOIDS, "time_in")?,
+            vector_in: embedder(told.pooled, "vector_in")?,
+            guidance_in: told.guidance_embeds.then(guidance).transpose()?,
+            double: (0..num_double).map(double).collect::<Result<_, _>>()?,
+            single: (0..num_single).map(single).collect::<Result<_, _>>()?,
+            last: (
+                Modulation::new(dim, 2, "adaLN_modulation.1", last)?,
+                last.kind(),
+            ),
+            dim,
+            kind: w.kind(),
+            device: w.device(),
+        })
+    }
+
+    /// What pooled text and guidance add to the timestep's embedding, `(1, C)` in f32: `pooled`:
+    /// `(1, pooled_projection_dim)`, `distilled_guidance`: as the user sets it; models that are told none leave it alone
+    pub fn vec(&self, pooled: &Tensor, distilled_guidance: f64) -> Tensor {
+        let pooled = pooled.to_device(self.device).to_kind(Kind::Float);
+        let vec = self.vector_in.forward(&pooled.contiguous());
+        match &self.guidance_in {
+            Some(guidance_in) => {
+                let guidance = self.sinusoids(&[distilled_guidance as f32 * GUIDANCE_FACTOR]);
+                guidance_in.forward(&guidance) + vec
+            }
+            None => vec,
+        }
+    }
+
+    /// `(values, 256)` in f32
+    pub fn sinusoids(&self, values: &[f32]) -> Tensor {
+        let values = Tensor::from_slice(values).to_device(self.device);
+        timestep_embedding(&values, SINUSOIDS)
+    }
+
+    /// What the blocks are told of each of `N` timesteps: `sinusoids`: `(N, 256)`, `vec`: what [`vec`](Self::vec) gave.
+    ///
+    /// A quarter of the model is the matrices that this takes. Many timesteps at once read them no more often than
+    /// one does.
+    pub fn modulations(&self, sinusoids: &Tensor, vec: &Tensor) -> Vec<Modulations> {
+        let wide = (self.time_in.forward(sinusoids) + vec).silu();
+        let vec = &wide.to_kind(self.kind);
+        let double = self.double.iter().map(|both| both_of(both, vec));
+        let single = self.single.iter().map(|layer| layer.forward(vec));
+        let blocks: Vec<Tensor> = double.chain(single).collect();
+        let (last, kind) = &self.last;
+        let final_layer = last.forward(&wide.to_kind(*kind));
+        let of = |all: &Tensor, i: i64| {
+            // u n (m c) -> u m c
+            let values = all.select(1, i);
+            values.view([all.size()[0], -1, self.dim])
+        };
+        (0..sinusoids.size()[0])
+            .map(|i| Modulations {
+                blocks: blocks.iter().map(|all| of(all, i)).collect(),
+                final_layer: of(&final_layer, i),
+            })
+            .collect()
+    }
+}
+
+/// The text's vectors, then the picture's: `vec`: `(N, C)` -> `(2, N, 6 C)`
+fn both_of([txt, img]: &[Modulation; 2], vec: &Tensor) -> Tensor {
+    let size = [2, vec.size()[0], img.lin.out_features()];
+    let values = Tensor::empty(size, (vec.kind(), vec.device()));
+    txt.lin.forward_into(vec, &values.get(0));
+    img.lin.forward_into(vec, &values.get(1));
+    values
+}
