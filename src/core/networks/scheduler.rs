@@ -58,6 +58,16 @@ impl SchedulerConfig {
         }
     }
 
+    /// The same with a shift that goes with the size, between these two numbers of tokens.
+    pub fn of_tokens([base, most]: [i64; 2]) -> Self {
+        Self {
+            use_dynamic_shifting: true,
+            base_image_seq_len: base,
+            max_image_seq_len: most,
+            ..Self::of_shift(1.0)
+        }
+    }
+
     /// Wan's own, for files that come without one.
     pub fn of_wan() -> Self {
         Self {

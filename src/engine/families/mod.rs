@@ -9,6 +9,7 @@
 pub mod chroma;
 pub mod flux;
 pub mod framepack;
+pub mod krea2;
 #[cfg(feature = "toy-family")]
 #[path = "../../../tests/toy_family/engine.rs"]
 mod toy;
@@ -56,6 +57,7 @@ static FAMILIES: &[&dyn EngineFamily] = &[
     &framepack::FramePack,
     &wan::Wan,
     &z_image::ZImage,
+    &krea2::Krea2,
     &chroma::Chroma,
     &flux::Flux,
 ];

@@ -51,6 +51,16 @@ impl Linear {
         Ok(Self::of(weight, None, w.kind()))
     }
 
+    /// A single row without bias, which some converters to GGUF leave without its axis.
+    pub fn one_row(in_features: i64, w: &Weights) -> Result<Self, WeightsError> {
+        let squeezed = w.shape_of("weight");
+        if squeezed.is_none_or(|shape| shape != [in_features]) {
+            return Self::without_bias(in_features, 1, w);
+        }
+        let weight = w.tensor("weight", &[in_features])?.view([1, in_features]);
+        Self::of(StoredMatrix::plain(weight), None, w.kind()).adapted(in_features, w)
+    }
+
     /// Several products of the same input, one result beside the other: `parts` are their names and sizes.
     ///
     /// Files have them as one matrix or as matrices of their own, below `w`. On a GPU those become one where

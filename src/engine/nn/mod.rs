@@ -18,7 +18,7 @@ pub use crate::kernels::{
 };
 pub use attention::{
     Backend, attention, attention_is_sliced, join_heads, libtorch_backend, lowest, pixel_attention,
-    split_heads, wide_attention,
+    repeat_heads, split_heads, wide_attention,
 };
 pub use clip::ClipTower;
 pub use linear::Linear;

@@ -77,7 +77,7 @@ impl RmsNorm {
 
 /// Root mean square of each head of queries and keys, with a weight for each of the two.
 pub struct QkNorm {
-    /// `(2, D)`
+    /// `(2, D)`, or more rows where queries have more heads than keys
     weights: Tensor,
     eps: f64,
 }
@@ -100,12 +100,17 @@ impl QkNorm {
         Ok(Self { weights, eps })
     }
 
+    /// `weights`: `(N, D)`, the first for the first of `N` equal shares of the heads of queries and keys and so on.
+    pub fn of_weights(weights: Tensor, eps: f64) -> Self {
+        Self { weights, eps }
+    }
+
     pub fn head_dim(&self) -> i64 {
         self.weights.size()[1]
     }
 
     /// The norm, then positions, in place: `qk`: `(B, L, 2 * H, D)`, the heads of the queries, then those of the
-    /// keys; tokens may lie at any one distance.
+    /// keys, which may be fewer; tokens may lie at any one distance.
     pub fn forward_rope(&self, qk: &mut Tensor, rope: &Rope) {
         kernels::head_norm_rope(qk, &self.weights, self.eps, rope.turns());
     }

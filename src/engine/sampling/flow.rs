@@ -21,6 +21,8 @@ pub struct FlowSchedule {
     /// Whether the even steps are made in f32, as some pipelines of diffusers do: a model that is told how much noise
     /// is gone, of which there is little at first, hears every bit.
     pub is_in_single: bool,
+    /// Whether a shift that a request asks for is computed as one that goes with the size, of which it is the factor.
+    pub is_exponential: bool,
 }
 
 impl FlowSchedule {
@@ -38,6 +40,7 @@ impl FlowSchedule {
             config,
             largest_mu: None,
             is_in_single: false,
+            is_exponential: false,
         }
     }
 
@@ -69,13 +72,15 @@ impl FlowSchedule {
         let (shift, mu) = (self.fixed_shift(), self.mu(tokens));
         let is_linear = self.config.time_shift_type == "linear";
         let is_dynamic = self.config.use_dynamic_shifting;
-        let factor = if is_linear {
+        let factor = if !is_dynamic {
+            shift as f32
+        } else if is_linear {
             mu as f32
         } else {
             mu.exp() as f32
         };
         let sigmas = even.into_iter().map(|sigma| {
-            if is_dynamic {
+            if is_dynamic || self.is_exponential {
                 factor / (factor + (1.0 / sigma - 1.0))
             } else {
                 shift as f32 * sigma / (1.0 + (shift - 1.0) as f32 * sigma)

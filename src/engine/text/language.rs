@@ -14,7 +14,7 @@ use tch::{Device, Kind, Tensor};
 use crate::encoder_home;
 use crate::fault::Site;
 use crate::hooks::Hooks;
-use crate::nn::{Linear, T5Norm, attention, join_heads, lowest, silu, split_heads};
+use crate::nn::{Linear, T5Norm, attention, join_heads, lowest, repeat_heads, silu, split_heads};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 /// How the numbers of a head lie in queries and keys. Scores are the same as long as both have them alike.
@@ -287,12 +287,8 @@ impl SelfAttention {
         let k = turns.turn(&k, self.order);
         let v = heads(&self.v_proj);
         let sharing = q.size()[1] / k.size()[1];
-        // b g l d -> b (g sharing) l d
-        let repeated = |xs: &Tensor| {
-            let shared = xs.unsqueeze(2).expand([-1, -1, sharing, -1, -1], false);
-            shared.flatten(1, 2)
-        };
-        let attended = attention(&q, &repeated(&k), &repeated(&v), Some(hidden), None);
+        let [k, v] = [k, v].map(|xs| repeat_heads(&xs, sharing));
+        let attended = attention(&q, &k, &v, Some(hidden), None);
         self.o_proj.forward(&join_heads(&attended))
     }
 }

@@ -13,7 +13,9 @@ mod tokenizer;
 pub use clip::{ClipTextEmbeds, ClipTextEncoder};
 pub use embeds::{PromptEmbeds, TextEmbeds};
 pub use language::LanguageEncoder;
-pub use reading::{EncoderFiles, Padding, ReadText, Text, read_clip, read_language, read_t5};
+pub use reading::{
+    EncoderFiles, Padding, ReadText, Text, language_embeds, read_clip, read_language, read_t5,
+};
 pub use t5::T5Encoder;
 pub use tokenizer::{Tokens, within_template};
 

@@ -12,7 +12,10 @@ use safelight_core::networks::{ClipTextConfig, LanguageUse, NetworkConfig as _, 
 use safelight_core::tokens::{PromptTemplate, TextTokenizer};
 use tch::{Device, Kind, Tensor};
 
-use super::{ClipTextEncoder, LanguageEncoder, T5Encoder, Tokens, with_loras, within_template};
+use super::{
+    ClipTextEncoder, LanguageEncoder, PromptEmbeds, T5Encoder, TextEmbeds, Tokens, with_loras,
+    within_template,
+};
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::memory::Lent;
@@ -205,6 +208,24 @@ pub fn read_t5(
         })
     });
     read.collect()
+}
+
+/// What families read whose only encoder is a language model: all texts of the job, each with as many tokens as it has.
+pub fn language_embeds(
+    read_as: (LanguageUse, &PromptTemplate),
+    work: &mut Work<'_>,
+) -> Result<PromptEmbeds, EngineError> {
+    let texts = Text::all_of(work.request)?;
+    tch::no_grad(|| {
+        let files = EncoderFiles::first(&work.request.files);
+        let read = read_language(&files, &texts, read_as, work)?;
+        let embeds = read.into_iter().map(|read| TextEmbeds {
+            prompt: read.states,
+            mask: None,
+            pooled: None,
+        });
+        PromptEmbeds::of(&texts, embeds.collect(), work.capture)
+    })
 }
 
 /// Each text within `template` through the language model that `files` are, as far as `usage` reads it. Records every

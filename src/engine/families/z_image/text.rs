@@ -3,20 +3,10 @@
 use safelight_core::families::z_image::{LANGUAGE, PROMPT};
 
 use crate::error::EngineError;
-use crate::text::{EncoderFiles, PromptEmbeds, Text, TextEmbeds, read_language};
+use crate::text::{PromptEmbeds, language_embeds};
 use crate::work::Work;
 
 pub fn encode_text(work: &mut Work<'_>) -> Result<PromptEmbeds, EngineError> {
-    let texts = Text::all_of(work.request)?;
-    tch::no_grad(|| {
-        let files = EncoderFiles::first(&work.request.files);
-        let prompts = read_language(&files, &texts, (LANGUAGE, &PROMPT), work)?;
-        // As many tokens as the text has: the model has padding of its own.
-        let embeds = prompts.into_iter().map(|read| TextEmbeds {
-            prompt: read.states,
-            mask: None,
-            pooled: None,
-        });
-        PromptEmbeds::of(&texts, embeds.collect(), work.capture)
-    })
+    // As many tokens as the text has: the model has padding of its own.
+    language_embeds((LANGUAGE, &PROMPT), work)
 }

@@ -169,6 +169,12 @@ pub fn split_heads(xs: &Tensor, num_heads: i64) -> Tensor {
     xs.view([b, l, num_heads, -1]).transpose(1, 2)
 }
 
+/// Heads of keys or values of which several of queries share each: `b g l d -> b (g sharing) l d`
+pub fn repeat_heads(xs: &Tensor, sharing: i64) -> Tensor {
+    let shared = xs.unsqueeze(2).expand([-1, -1, sharing, -1, -1], false);
+    shared.flatten(1, 2)
+}
+
 /// `b h l d -> b l (h d)`
 pub fn join_heads(xs: &Tensor) -> Tensor {
     xs.transpose(1, 2).flatten(2, 3)

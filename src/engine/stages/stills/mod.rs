@@ -4,10 +4,12 @@
 //! Knows no transformer and no family.
 
 mod autoencoder;
+mod begin;
 mod decode;
 mod given;
 mod latents;
 mod state;
+mod walk;
 
 use safelight_core::job::Stage;
 
@@ -16,10 +18,12 @@ use super::pictures::{self, KeptPixels};
 use crate::families::Done;
 use crate::store;
 
+pub use begin::{Beginning, Kept};
 use decode::decode;
 pub use given::{Role, encode_image};
 pub use latents::{Draws, LatentShape, corner_mask, folded_mask, latent_mask, noised, seeds};
 pub use state::{GivenImage, GivenImages};
+pub use walk::{TokenConditions, TokenModel, walk_tokens};
 
 /// The job's picture and mask to [`GivenImage`]; `seen_size` as in [`encode_image`].
 pub(crate) fn encode_image_stage(

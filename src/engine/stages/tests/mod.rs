@@ -5,6 +5,7 @@ mod chroma;
 mod flux;
 mod framepack;
 mod jobs;
+mod krea2;
 mod ways;
 mod z_image;
 
