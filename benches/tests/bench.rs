@@ -46,6 +46,7 @@ fn small_cases_print_one_sound_json_object_each() {
     are_sound("framepack", ["framepack", "vae_hunyuan_9"]);
     are_sound("z-image", ["z_image_1024", "qwen3_4b"]);
     are_sound("chroma", ["chroma_1024"]);
+    are_sound("qwen-image", ["qwen_image_1024", "qwen25_vl_7b"]);
 }
 
 #[test]

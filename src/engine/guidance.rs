@@ -33,6 +33,8 @@ impl GuidanceScales {
 pub struct Guidance<C> {
     passes: Passes<C>,
     scale: f64,
+    /// Whether a guided answer is as long as that to the prompt, token by token.
+    keeps_length: bool,
 }
 
 enum Passes<C> {
@@ -56,13 +58,30 @@ impl<C> Guidance<C> {
                 negative: read(negative)?,
             },
         };
-        Ok(Self { passes, scale })
+        Ok(Self {
+            passes,
+            scale,
+            keeps_length: false,
+        })
+    }
+
+    /// The same whose guided answers are as long as those to the prompt alone, token by token, so that no scale makes
+    /// glaring pictures.
+    pub fn keeping_length(self) -> Self {
+        Self {
+            keeps_length: true,
+            ..self
+        }
     }
 
     /// Both texts in one batch, the prompt first.
     pub fn joined(both: C, scale: f64) -> Self {
         let passes = Passes::Joined(both);
-        Self { passes, scale }
+        Self {
+            passes,
+            scale,
+            keeps_length: false,
+        }
     }
 
     pub fn is_guided(&self) -> bool {
@@ -100,6 +119,11 @@ impl<C> Guidance<C> {
         };
         capture.put(call.name("transformer.uncond"), &uncond);
         let (cond, uncond) = (own(&cond), own(&uncond));
-        Some(&uncond + (cond - &uncond) * self.scale)
+        let guided = &uncond + (&cond - &uncond) * self.scale;
+        if !self.keeps_length {
+            return Some(guided);
+        }
+        let length = |xs: &Tensor| xs.norm_scalaropt_dim(2, [-1], true);
+        Some(&guided * (length(&cond) / length(&guided)))
     }
 }

@@ -10,6 +10,7 @@ pub mod flux;
 pub mod framepack;
 pub mod krea2;
 mod parts;
+pub mod qwen_image;
 #[cfg(feature = "toy-family")]
 #[path = "../../../tests/toy_family/core.rs"]
 pub mod toy;
@@ -34,6 +35,7 @@ static FAMILIES: &[&FamilyDef] = &[
     &z_image::DEF,
     &krea2::DEF,
     &chroma::DEF,
+    &qwen_image::DEF,
     &flux::DEF,
 ];
 

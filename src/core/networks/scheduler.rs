@@ -44,7 +44,7 @@ with_defaults! {
         invert_sigmas: bool = false,
         stochastic_sampling: bool = false,
         thresholding: bool = false,
-        shift_terminal: Option<f64> = None,
+        pub shift_terminal: Option<f64> = None,
     }
 }
 
@@ -89,11 +89,27 @@ impl SchedulerConfig {
         }
     }
 
+    /// The same for Qwen-Image's, whose shift goes with the size as well.
+    pub fn of_qwen_image() -> Self {
+        Self {
+            class_name: FLOW_MATCH_EULER.to_owned(),
+            shift: Some(1.0),
+            use_dynamic_shifting: true,
+            max_shift: 0.9,
+            max_image_seq_len: 8192,
+            shift_terminal: Some(0.02),
+            ..Self::default()
+        }
+    }
+
     /// UniPC or flow-match Euler with one shift for all sizes, from a scheduler's folder.
     pub fn read_with_fixed_shift(folder: &Path) -> Result<Self, CatalogError> {
         Self::read(folder, |config| {
             config.check_class(&[UNIPC, FLOW_MATCH_EULER])?;
-            config.check_options(&[("use_dynamic_shifting", config.use_dynamic_shifting)])
+            config.check_options(&[
+                ("use_dynamic_shifting", config.use_dynamic_shifting),
+                ("shift_terminal", config.terminal().is_some()),
+            ])
         })
     }
 
@@ -121,6 +137,11 @@ impl SchedulerConfig {
     /// The shift under either name, where the config says one.
     pub fn stated_shift(&self) -> Option<f64> {
         self.flow_shift.or(self.shift)
+    }
+
+    /// The last sigma before 0, where the others are stretched to end there.
+    pub fn terminal(&self) -> Option<f64> {
+        self.shift_terminal.filter(|terminal| *terminal != 0.0)
     }
 
     fn check_class(&self, possible: &[&str]) -> Result<(), String> {
@@ -156,9 +177,14 @@ impl SchedulerConfig {
             ("thresholding", self.thresholding),
             (
                 "shift_terminal",
-                self.shift_terminal.is_some_and(|t| t != 0.0),
+                self.is_unipc() && self.terminal().is_some(),
             ),
         ])?;
+        if let Some(found) = self.terminal().filter(|t| !(0.0..1.0).contains(t)) {
+            return Err(format!(
+                "expected a shift_terminal between 0 and 1, found {found}"
+            ));
+        }
         for (name, found) in [
             ("flow_shift", self.flow_shift.unwrap_or(1.0)),
             ("shift", self.shift.unwrap_or(1.0)),

@@ -10,6 +10,7 @@ pub mod chroma;
 pub mod flux;
 pub mod framepack;
 pub mod krea2;
+pub mod qwen_image;
 #[cfg(feature = "toy-family")]
 #[path = "../../../tests/toy_family/engine.rs"]
 mod toy;
@@ -59,6 +60,7 @@ static FAMILIES: &[&dyn EngineFamily] = &[
     &z_image::ZImage,
     &krea2::Krea2,
     &chroma::Chroma,
+    &qwen_image::QwenImage,
     &flux::Flux,
 ];
 

@@ -23,8 +23,8 @@ pub use attention::{
 pub use clip::ClipTower;
 pub use linear::Linear;
 pub use norm::{LayerNorm, QkNorm, RmsNorm, T5Norm};
-pub use rope::{Rope, axis_angles};
-pub use timestep::timestep_embedding;
+pub use rope::{Rope, angles_at, axis_angles};
+pub use timestep::{scaled_timestep_embedding, timestep_embedding};
 
 #[cfg(test)]
 mod tests;

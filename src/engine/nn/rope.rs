@@ -12,6 +12,14 @@ pub fn axis_angles(positions: i64, dim: i64, theta: f64) -> Tensor {
     Tensor::arange(positions, f64s).outer(&freqs)
 }
 
+/// The angles of one axis at `places`, `(L)` in f32 and of any sign, in f32 throughout, as some references have them:
+/// `(L, dim / 2)`
+pub fn angles_at(places: &Tensor, dim: i64, theta: f64) -> Tensor {
+    let exponents = Tensor::arange_start_step(0, dim, 2, (Kind::Float, Device::Cpu)) / dim as f64;
+    let freqs = Tensor::pow_scalar(theta, &exponents).reciprocal();
+    places.outer(&freqs)
+}
+
 /// A table of turns, one row a token.
 pub struct Rope {
     /// `(L, 1, D / 2)`, complex

@@ -4,8 +4,13 @@ use tch::{Device, Kind, Tensor};
 
 /// `timesteps`: `(N)` -> `(N, dim)` in f32
 pub fn timestep_embedding(timesteps: &Tensor, dim: i64) -> Tensor {
+    scaled_timestep_embedding(timesteps, 1.0, dim)
+}
+
+/// The same of timesteps that the network itself multiplies by `scale`, behind the frequencies.
+pub fn scaled_timestep_embedding(timesteps: &Tensor, scale: f64, dim: i64) -> Tensor {
     let frequencies = frequencies(dim / 2, timesteps.device());
-    let angles = timesteps.to_kind(Kind::Float).unsqueeze(1) * frequencies.unsqueeze(0);
+    let angles = timesteps.to_kind(Kind::Float).unsqueeze(1) * frequencies.unsqueeze(0) * scale;
     let embedding = Tensor::cat(&[angles.cos(), angles.sin()], -1);
     if dim % 2 == 1 {
         embedding.pad([0, 1], "constant", 0.0)

@@ -86,14 +86,27 @@ impl FlowSchedule {
                 shift as f32 * sigma / (1.0 + (shift - 1.0) as f32 * sigma)
             }
         });
-        Schedule::of_sigmas(sigmas.collect(), self.config.num_train_timesteps)
+        let sigmas = self.stretched(sigmas.collect());
+        Schedule::of_sigmas(sigmas, self.config.num_train_timesteps)
+    }
+
+    /// Sigmas that end where the config says, before the 0 behind them. A single one, which is 1, stays.
+    fn stretched(&self, mut sigmas: Vec<f32>) -> Vec<f32> {
+        let last = sigmas.last().map_or(0.0, |last| 1.0 - last);
+        if let Some(terminal) = self.config.terminal().filter(|_| last > 0.0) {
+            let factor = last / (1.0 - terminal) as f32;
+            for sigma in &mut sigmas {
+                *sigma = 1.0 - (1.0 - *sigma) / factor;
+            }
+        }
+        sigmas
     }
 
     /// The sampler of a request, for a picture of so many tokens and only some of the steps, with the sigmas that
     /// diffusers' `FluxPipeline` has with it. The request's own shift is a fixed one.
     ///
     /// Those of Euler, LCM and (which diffusers does not have with Flux) Heun are [`FlowSchedule::schedule`]'s;
-    /// UniPC and DPM++ make their own, of the same shift and hardly different.
+    /// UniPC and DPM++ make their own, of the same shift and hardly different, where nothing is stretched.
     pub fn solver(
         &self,
         request: &GenerateRequest,
@@ -114,6 +127,10 @@ impl FlowSchedule {
         let mut own = self.clone();
         let config = &mut own.config;
         config.shift = request.sampling.shift.or(config.shift);
+        // The schedule is as the request has it: what was distilled to few steps is not stretched either.
+        config.shift_terminal = config
+            .shift_terminal
+            .filter(|_| request.sampling.shift.is_none());
         config.use_dynamic_shifting = request.sampling.shift.is_none()
             && (config.use_dynamic_shifting || request.sampling.dynamic_shift);
         own
@@ -133,7 +150,9 @@ impl FlowSchedule {
         let num_steps = request.sampling.num_steps as usize;
         let (sampler, seed) = (request.sampling.sampler, request.seed);
         match sampler {
-            Sampler::UniPc | Sampler::UniPcBh1 | Sampler::DpmPp2m => {
+            Sampler::UniPc | Sampler::UniPcBh1 | Sampler::DpmPp2m
+                if self.config.terminal().is_none() =>
+            {
                 let spacing = Spacing {
                     schedule: request.sampling.sigma_schedule,
                     num_steps,
@@ -142,7 +161,7 @@ impl FlowSchedule {
                 };
                 Algorithm::spaced(sampler, &spacing, UniPcOptions::default(), seed)
             }
-            Sampler::Euler | Sampler::Heun | Sampler::Lcm => {
+            _ => {
                 let sigmas = self.spaced(request, tokens);
                 Algorithm::along(sampler, sigmas, self.config.num_train_timesteps, seed)
             }

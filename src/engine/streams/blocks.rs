@@ -77,7 +77,8 @@ pub fn add_norm(
     layer_norm(xs, next, EPS)
 }
 
-pub(super) struct DoubleBlock {
+/// A block in which text and picture have weights of their own, but for the attention, which is common.
+pub struct DoubleBlock {
     img_attn: SelfAttention,
     img_mlp: (Linear, Linear),
     txt_attn: SelfAttention,
@@ -103,7 +104,7 @@ impl SelfAttention {
 }
 
 impl DoubleBlock {
-    pub(super) fn new(shape: &StreamShape, w: &Weights) -> Result<Self, WeightsError> {
+    pub fn new(shape: &StreamShape, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, mlp_dim) = (shape.dim, shape.mlp_dim);
         let mlp = |name: &str| {
             let first = Linear::new(dim, mlp_dim, &(w / name / 0))?;
@@ -119,7 +120,7 @@ impl DoubleBlock {
 
     /// `xs`: `(1, L, C)`, changed in place; `normed`: `xs` behind this block's first norm; `rows`: shift, scale and
     /// gate of both halves, `next`: the first norm of the next block -> `xs` behind that norm
-    pub(super) fn forward(
+    pub fn forward(
         &self,
         xs: &mut Tensor,
         normed: Tensor,

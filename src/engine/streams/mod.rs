@@ -24,10 +24,10 @@ use crate::hooks::Hooks;
 use crate::nn::{Linear, Norm, Rope, TokenRows, layer_norm};
 use crate::weights::{Weights, WeightsError};
 
-use blocks::{DoubleBlock, SingleBlock};
-pub use blocks::{Tokens, add_norm};
+use blocks::SingleBlock;
+pub use blocks::{DoubleBlock, Tokens, add_norm};
 pub use pictures::{PictureStreams, Sizes};
-pub use told::{MlpEmbedder, OwnModulations};
+pub use told::{DoubleModulation, MlpEmbedder, OwnModulations};
 
 pub const EPS: f64 = 1e-6;
 

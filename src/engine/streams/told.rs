@@ -18,8 +18,7 @@ pub struct OwnModulations {
     time_in: MlpEmbedder,
     vector_in: MlpEmbedder,
     guidance_in: Option<MlpEmbedder>,
-    /// `txt_mod` and `img_mod` of each double block
-    double: Vec<[Modulation; 2]>,
+    double: Vec<DoubleModulation>,
     single: Vec<Modulation>,
     /// `adaLN_modulation.1`, and the kind that it computes in.
     last: (Modulation, Kind),
@@ -80,11 +79,7 @@ impl OwnModulations {
         let exact = w.with_kind(Kind::Float);
         let embedder = |inputs, name| MlpEmbedder::new(inputs, dim, &(&exact / name));
         let guidance = || embedder(SINUSOIDS, "guidance_in");
-        let double = |i| {
-            let block = w / "double_blocks" / i;
-            let of = |name| Modulation::new(dim, 6, "lin", &(&block / name));
-            Ok::<_, WeightsError>([of("txt_mod")?, of("img_mod")?])
-        };
+        let double = |i| DoubleModulation::new(dim, &(w / "double_blocks" / i));
         let single = |i| Modulation::new(dim, 3, "lin", &(w / "single_blocks" / i / "modulation"));
         Ok(Self {
             time_in: embedder(SINUSOIDS, "time_in")?,
@@ -129,7 +124,7 @@ impl OwnModulations {
     pub fn modulations(&self, sinusoids: &Tensor, vec: &Tensor) -> Vec<Modulations> {
         let wide = (self.time_in.forward(sinusoids) + vec).silu();
         let vec = &wide.to_kind(self.kind);
-        let double = self.double.iter().map(|both| both_of(both, vec));
+        let double = self.double.iter().map(|layers| layers.forward(vec));
         let single = self.single.iter().map(|layer| layer.forward(vec));
         let blocks: Vec<Tensor> = double.chain(single).collect();
         let (last, kind) = &self.last;
@@ -148,11 +143,29 @@ impl OwnModulations {
     }
 }
 
-/// The text's vectors, then the picture's: `vec`: `(N, C)` -> `(2, N, 6 C)`
-fn both_of([txt, img]: &[Modulation; 2], vec: &Tensor) -> Tensor {
-    let size = [2, vec.size()[0], img.lin.out_features()];
-    let values = Tensor::empty(size, (vec.kind(), vec.device()));
-    txt.lin.forward_into(vec, &values.get(0));
-    img.lin.forward_into(vec, &values.get(1));
-    values
+/// What the own layers of one double block make: `txt_mod` and `img_mod`.
+pub struct DoubleModulation {
+    txt: Modulation,
+    img: Modulation,
+}
+
+impl DoubleModulation {
+    /// `w`: the block's weights.
+    pub fn new(dim: i64, w: &Weights) -> Result<Self, WeightsError> {
+        let of = |name| Modulation::new(dim, 6, "lin", &(w / name));
+        Ok(Self {
+            txt: of("txt_mod")?,
+            img: of("img_mod")?,
+        })
+    }
+
+    /// `vec`: `(N, C)` -> the text's vectors, then the picture's: `(2, N, 6 C)`
+    pub fn forward(&self, vec: &Tensor) -> Tensor {
+        let (txt, img) = (&self.txt.lin, &self.img.lin);
+        let size = [2, vec.size()[0], img.out_features()];
+        let values = Tensor::empty(size, (vec.kind(), vec.device()));
+        txt.forward_into(vec, &values.get(0));
+        img.forward_into(vec, &values.get(1));
+        values
+    }
 }

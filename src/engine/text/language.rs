@@ -14,7 +14,9 @@ use tch::{Device, Kind, Tensor};
 use crate::encoder_home;
 use crate::fault::Site;
 use crate::hooks::Hooks;
-use crate::nn::{Linear, T5Norm, attention, join_heads, lowest, repeat_heads, silu, split_heads};
+use crate::nn::{
+    Linear, T5Norm, angles_at, attention, join_heads, lowest, repeat_heads, silu, split_heads,
+};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 /// How the numbers of a head lie in queries and keys. Scores are the same as long as both have them alike.
@@ -170,11 +172,8 @@ struct Turns {
 impl Turns {
     fn new(length: i64, config: &LanguageConfig, device: Device) -> Self {
         // In f32 throughout, as the reference has it: the angles of far tokens show the difference.
-        let f32s = (Kind::Float, Device::Cpu);
-        let dim = config.head_dim();
-        let exponents = Tensor::arange_start_step(0, dim, 2, f32s) / dim as f64;
-        let freqs = Tensor::pow_scalar(config.rope_theta(), &exponents).reciprocal();
-        let angles = Tensor::arange(length, f32s).outer(&freqs);
+        let places = Tensor::arange(length, (Kind::Float, Device::Cpu));
+        let angles = angles_at(&places, config.head_dim(), config.rope_theta());
         Self {
             cos: angles.cos().to_device(device),
             sin: angles.sin().to_device(device),

@@ -50,6 +50,8 @@ fn the_shipped_catalogue_is_complete() {
             "flux1-kontext-dev",
             "z-image-turbo",
             "z-image",
+            "qwen-image-2512",
+            "qwen-image",
             "krea2-turbo",
             "krea2-raw",
             "chroma1-hd",

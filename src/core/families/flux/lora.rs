@@ -39,7 +39,6 @@ pub(super) const RULES: LoraRules = LoraRules {
             "single_transformer_blocks_#_",
             &["to_qkv_mlp_proj"],
         ),
-        LoraSign::of("qwen", "Qwen-Image", "transformer_blocks_#_img_m"),
         LoraSign::of("ltx", "LTX-Video", "transformer_blocks_#_attn1_"),
         LoraSign::of("sd3", "Stable Diffusion 3", "joint_blocks_#_"),
         LoraSign::of("sd", "Stable Diffusion", "down_blocks_#_"),

@@ -6,6 +6,7 @@ mod chroma;
 mod framepack;
 mod krea2;
 mod measured;
+mod qwen_image;
 mod search;
 mod shared;
 mod sizes;

@@ -240,6 +240,20 @@ impl LanguageConfig {
         }
     }
 
+    /// The text part of the published Qwen 2.5 VL of 7 billion numbers.
+    pub fn qwen25_vl_7b(tap: LanguageTap) -> Self {
+        Self {
+            vocab_size: 152_064,
+            hidden_size: 3584,
+            intermediate_size: 18_944,
+            num_hidden_layers: 28,
+            num_attention_heads: 28,
+            num_key_value_heads: Some(4),
+            tap,
+            ..Self::plain(LanguageKind::Qwen2, true)
+        }
+    }
+
     /// Llama 3 where the config does not say it.
     pub fn kind(&self) -> LanguageKind {
         self.known_kind().unwrap_or_default()

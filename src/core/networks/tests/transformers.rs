@@ -300,8 +300,18 @@ fn a_scheduler_is_read_with_the_defaults_of_diffusers_or_refused_in_one_sentence
             "use_karras_sigmas",
         ),
         (
-            of_euler("shift_terminal", json!(0.1)),
+            of_euler("shift_terminal", json!(1.5)),
             euler,
+            "shift_terminal",
+        ),
+        (
+            of_euler("shift_terminal", json!(0.1)),
+            any,
+            "shift_terminal",
+        ),
+        (
+            of_unipc("shift_terminal", json!(0.1)),
+            any,
             "shift_terminal",
         ),
         (

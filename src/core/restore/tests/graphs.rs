@@ -178,6 +178,35 @@ fn a_graph_of_chroma_gives_its_negative_prompt_and_what_stands_between_loader_an
 }
 
 #[test]
+fn a_graph_of_qwen_image_gives_its_shift_its_guidance_and_its_negative_prompt() {
+    let found = run(&json!({
+        "1": {"class_type": "UNETLoader", "inputs":
+            {"unet_name": "qwen_image_2512_fp8_e4m3fn.safetensors", "weight_dtype": "default"}},
+        "2": {"class_type": "CLIPLoader", "inputs":
+            {"clip_name": "qwen_2.5_vl_7b_fp8_scaled.safetensors", "type": "qwen_image", "device": "default"}},
+        "3": {"class_type": "VAELoader", "inputs": {"vae_name": "qwen_image_vae.safetensors"}},
+        "4": {"class_type": "ModelSamplingAuraFlow", "inputs": {"shift": 3.1, "model": ["1", 0]}},
+        "5": {"class_type": "CLIPTextEncode", "inputs": {"text": "a sign that says hello", "clip": ["2", 0]}},
+        "6": {"class_type": "CLIPTextEncode", "inputs": {"text": "blurry", "clip": ["2", 0]}},
+        "7": {"class_type": "EmptySD3LatentImage", "inputs": {"width": 1328, "height": 1328, "batch_size": 1}},
+        "8": {"class_type": "KSampler", "inputs": {"seed": 12, "steps": 20, "cfg": 2.5, "sampler_name": "euler",
+            "scheduler": "simple", "denoise": 1.0, "model": ["4", 0], "positive": ["5", 0],
+            "negative": ["6", 0], "latent_image": ["7", 0]}},
+        "9": {"class_type": "VAEDecode", "inputs": {"samples": ["8", 0], "vae": ["3", 0]}},
+        "10": {"class_type": "SaveImage", "inputs": {"images": ["9", 0]}},
+    }));
+    assert_eq!(
+        found.model.as_deref(),
+        Some("qwen_image_2512_fp8_e4m3fn.safetensors")
+    );
+    assert_eq!(found.prompt.as_deref(), Some("a sign that says hello"));
+    assert_eq!(found.negative_prompt.as_deref(), Some("blurry"));
+    assert_eq!((found.seed, found.num_steps), (Some(12), Some(20)));
+    assert_eq!((found.cfg_scale, found.shift), (Some(2.5), Some(3.1)));
+    assert_eq!((found.width, found.height), (Some(1328), Some(1328)));
+}
+
+#[test]
 fn two_samplers_of_wan_are_two_experts() {
     let found = run(&wan());
     assert_eq!(found.prompt.as_deref(), Some("waves"));

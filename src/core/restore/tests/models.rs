@@ -1,7 +1,7 @@
 //! Which installed model a file's name means.
 
 use super::*;
-use crate::families::{chroma, flux, framepack, krea2, wan, z_image};
+use crate::families::{chroma, flux, framepack, krea2, qwen_image, wan, z_image};
 use crate::model::{ModelSpec, test_spec};
 
 fn specs() -> Vec<ModelSpec> {
@@ -46,6 +46,12 @@ fn specs() -> Vec<ModelSpec> {
             "krea2_raw_fp8_scaled.safetensors",
         ),
         spec("chroma1-hd", chroma::FAMILY, "HD", "Chroma1-HD.safetensors"),
+        spec(
+            "qwen-image-2512",
+            qwen_image::FAMILY,
+            "Image",
+            "qwen_image_2512_fp8_e4m3fn.safetensors",
+        ),
         spec("flux1-dev", flux::FAMILY, "dev", "my own name.safetensors"),
         spec(
             "framepack-i2v",
@@ -90,6 +96,8 @@ fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
         ("zImage_base_v2", "z-image-turbo", false),
         ("Chroma1-HD-Q8_0.gguf", "chroma1-hd", true),
         ("flux_chroma", "chroma1-hd", false),
+        ("qwen_image_2512_bf16.safetensors", "qwen-image-2512", true),
+        ("qwenImage_v20", "qwen-image-2512", false),
         ("flux1-dev-bnb-nf4-v2", "flux1-dev", false),
         ("flux1-krea-dev.safetensors", "flux1-dev", false),
     ] {

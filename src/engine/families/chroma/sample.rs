@@ -9,11 +9,12 @@ use super::transformer::{ChromaTransformer, Context};
 use crate::capture::Capture;
 use crate::denoise::{Call, DenoiseState, Denoiser, Told, begin, fits, walk};
 use crate::error::EngineError;
-use crate::families::flux::{Kept, image_ids, text_ids};
+use crate::families::flux::{image_ids, text_ids};
 use crate::guidance::Guidance;
 use crate::hooks::Hooks;
 use crate::place::Placement;
 use crate::sampling::Solver;
+use crate::stages::stills::Kept;
 use crate::stages::stills::LatentShape;
 use crate::streams::Modulations;
 use crate::text::TextEmbeds;
@@ -122,7 +123,7 @@ impl<'a> Loop<'a> {
         Ok(Self {
             guidance: Guidance::new(prompt, negative, conditions.guidance_scale, read)?,
             told: Told::default(),
-            kept: kept.map(|kept| kept.on(transformer.device())),
+            kept: kept.map(|kept| kept.to_device(transformer.device())),
             pictures_at_once,
             timesteps,
             transformer,

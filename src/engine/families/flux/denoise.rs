@@ -8,7 +8,7 @@ use safelight_core::job::GenerateRequest;
 use safelight_core::networks::{FluxTransformerConfig, NetworkConfig as _};
 use tch::{Device, Tensor};
 
-use super::sample::{Conditions, Kept, Reference, sample};
+use super::sample::{Conditions, Reference, sample};
 use super::transformer::FluxTransformer;
 use crate::capture::Capture;
 use crate::denoise::DenoiseState;
@@ -16,7 +16,7 @@ use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
 use crate::sampling::{FlowSchedule, Solver, steps_from_picture, wanted_steps};
 use crate::stages::stills::{
-    Draws, GivenImage, LatentShape, Role, folded_mask, latent_mask, noised, seeds,
+    Draws, GivenImage, Kept, LatentShape, Role, folded_mask, latent_mask, noised, seeds,
 };
 use crate::text::PromptEmbeds;
 use crate::work::Work;

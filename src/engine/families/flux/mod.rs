@@ -23,7 +23,7 @@ pub(crate) use cases::CASES;
 pub(super) use denoise::PictureJob;
 pub use denoise::denoise;
 pub use prepare::{image_ids, reference_ids, reference_size, text_ids};
-pub use sample::{Conditions, Kept, Reference, sample};
+pub use sample::{Conditions, Reference, sample};
 pub(crate) use stages::Flux;
 pub use text::encode_text;
 pub use transformer::{Context, FluxTransformer, told_times};

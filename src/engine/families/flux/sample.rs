@@ -15,7 +15,7 @@ use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::place::Placement;
 use crate::sampling::Solver;
-use crate::stages::stills::{LatentShape, noised};
+use crate::stages::stills::{Kept, LatentShape};
 use crate::streams::Modulations;
 use crate::text::TextEmbeds;
 
@@ -28,7 +28,7 @@ pub struct Conditions {
     pub image: Option<Tensor>,
     /// A picture that is seen beside the one that is made.
     pub reference: Option<Reference>,
-    /// What stays as it is, in models that do not fill.
+    /// What stays as it is, in models that do not fill: `(B, tokens, 4 C)`, or the mask `(1, …)`
     pub kept: Option<Kept>,
 }
 
@@ -36,39 +36,6 @@ pub struct Reference {
     /// `(1, R, 4 C)`
     pub tokens: Tensor,
     pub shape: LatentShape,
-}
-
-/// Each `(B, tokens, 4 C)`, or the mask `(1, …)`.
-pub struct Kept {
-    pub image: Tensor,
-    pub noise: Tensor,
-    /// 1 for what is made anew.
-    pub mask: Tensor,
-}
-
-impl Kept {
-    /// Whether it belongs to latents of this size, `(B, tokens, 4 C)`.
-    pub fn fits(&self, size: &[i64]) -> bool {
-        fits(&self.image, size)
-            && fits(&self.noise, size)
-            && fits(&self.mask, &[-1, size[1], size[2]])
-    }
-
-    /// The same on a device, in f32.
-    pub fn on(&self, device: Device) -> Self {
-        let here = |xs: &Tensor| xs.to_device(device).to_kind(Kind::Float);
-        Self {
-            image: here(&self.image),
-            noise: here(&self.noise),
-            mask: here(&self.mask),
-        }
-    }
-
-    /// `latents` where the mask lets them be made anew, and elsewhere the picture as it is at `sigma`.
-    pub fn settled(&self, latents: &Tensor, sigma: f32) -> Tensor {
-        let image = noised(&self.image, &self.noise, sigma);
-        (1.0 - &self.mask) * image + &self.mask * latents
-    }
 }
 
 struct Loop<'a> {
@@ -203,7 +170,7 @@ impl<'a> Loop<'a> {
             kept: conditions
                 .kept
                 .as_ref()
-                .map(|kept| kept.on(transformer.device())),
+                .map(|kept| kept.to_device(transformer.device())),
             rope: transformer.rope(&txt_ids, &img_ids, pictures_at_once),
             pictures_at_once,
             timesteps,

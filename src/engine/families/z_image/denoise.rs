@@ -1,25 +1,21 @@
-//! Stage 3, from noise to latents: what the walk begins with, which steps it makes, and what becomes of a given picture.
+//! Stage 3, from noise to latents: what of the job's files the walk is given.
 //!
-//! The steps themselves are `sample.rs`'.
-
-use std::ops::Range;
+//! What it begins with is every picture's, the steps themselves are `sample.rs`'.
 
 use safelight_core::job::GenerateRequest;
 use safelight_core::networks::{NetworkConfig as _, SchedulerConfig, ZImageTransformerConfig};
-use tch::{Device, Kind, Tensor};
+use tch::Tensor;
 
-use super::sample::{Conditions, Kept, sample};
+use super::sample::{Conditions, sample};
 use super::transformer::ZImageTransformer;
 use crate::capture::Capture;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
-use crate::sampling::{FlowSchedule, Solver, steps_from_picture, wanted_steps};
-use crate::stages::stills::{Draws, GivenImage, LatentShape, corner_mask, noised, seeds};
+use crate::sampling::FlowSchedule;
+use crate::stages::stills::{Beginning, Draws, GivenImage, LatentShape};
 use crate::text::PromptEmbeds;
 use crate::work::Work;
 
-/// What is made anew of a given picture where the request does not say: as in diffusers' pipeline.
-const STRENGTH: f64 = 0.6;
 /// The published shift of Turbo, for files that come without a scheduler and requests that say none.
 const SHIFT: f64 = 3.0;
 
@@ -35,21 +31,26 @@ pub fn denoise(
     let home = &request.files.transformer;
     let weights = super::with_loras(&place.open(home)?, &request.loras)?;
     let config = ZImageTransformerConfig::read(home)?;
-    let job = Job {
+    let job = Beginning {
         request,
         image,
         shape: LatentShape::new(config.in_channels, request.width, request.height)?,
     };
     let mut solver = schedule(request)?.solver(request, job.shape.tokens(), job.steps()?)?;
     solver.set_draws_before(job.draws_per_seed());
-    let draws = Draws::new(job.shape, job.draws_per_seed(), seeds(request))?;
-    let conditions = job.conditions(embeds, &draws);
+    let draws = job.draws()?;
+    let conditions = Conditions {
+        prompt: embeds.prompt,
+        negative: embeds.negative,
+        guidance_scale: request.sampling.guidance_scale,
+        kept: job.kept(&draws),
+    };
     let [_, channels, height, width] = job.shape.size();
     let size = [i64::from(request.batch_size), channels, height, width];
     let resumed = resume.and_then(|state| state.resumed(&size, &mut solver, place.device, hooks));
     let state = match resumed {
         Some(state) => state,
-        None => job.start(&draws, &solver),
+        None => DenoiseState::first(&solver, job.latents(&draws, &solver)),
     };
     record(&draws, &conditions, work.capture);
 
@@ -76,60 +77,6 @@ pub(super) fn schedule(request: &GenerateRequest) -> Result<FlowSchedule, Engine
     let mut schedule = FlowSchedule::of(config);
     schedule.is_in_single = true;
     Ok(schedule)
-}
-
-/// What a request and its picture make of noise.
-struct Job<'a> {
-    request: &'a GenerateRequest,
-    image: Option<&'a GivenImage>,
-    shape: LatentShape,
-}
-
-impl Job<'_> {
-    /// The steps that the request wants, of those that its strength leaves.
-    fn steps(&self) -> Result<Range<usize>, EngineError> {
-        match self.image {
-            Some(_) => {
-                let strength = self.request.sampling.strength.unwrap_or(STRENGTH);
-                steps_from_picture(self.request, strength)
-            }
-            None => Ok(wanted_steps(self.request)),
-        }
-    }
-
-    fn draws_per_seed(&self) -> usize {
-        let image = self.image.as_ref();
-        1 + image.map_or(0, |image| 1 + usize::from(image.mask.is_some()))
-    }
-
-    fn start(&self, draws: &Draws, solver: &Solver) -> DenoiseState {
-        let first = solver.all_calls().start;
-        let noise = draws.noise.shallow_clone();
-        let latents = match self.image {
-            Some(image) => {
-                let image = image.latents.to_device(Device::Cpu);
-                noised(&image, &noise, solver.sigmas()[first])
-            }
-            None => solver.initial(noise),
-        };
-        DenoiseState::first(solver, latents)
-    }
-
-    fn conditions(&self, embeds: PromptEmbeds, draws: &Draws) -> Conditions {
-        let kept = self.image.and_then(|image| {
-            Some(Kept {
-                image: image.latents.to_kind(Kind::Float),
-                noise: draws.noise.shallow_clone(),
-                mask: corner_mask(image.mask.as_ref()?),
-            })
-        });
-        Conditions {
-            prompt: embeds.prompt,
-            negative: embeds.negative,
-            guidance_scale: self.request.sampling.guidance_scale,
-            kept,
-        }
-    }
 }
 
 fn record(draws: &Draws, conditions: &Conditions, capture: &mut Capture) {

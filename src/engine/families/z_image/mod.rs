@@ -21,7 +21,7 @@ mod transformer;
 
 pub(crate) use cases::CASES;
 pub use denoise::denoise;
-pub use sample::{Conditions, Kept, sample};
+pub use sample::{Conditions, sample};
 pub(crate) use stages::ZImage;
 pub use text::encode_text;
 pub use transformer::{Context, Modulations, ZImageTransformer};

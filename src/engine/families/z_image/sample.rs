@@ -3,7 +3,7 @@
 //! The arithmetic of a step is the sampler's, that of the network the transformer's, the loop every family's. Opens no
 //! files.
 
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 
 use super::transformer::{Context, Modulations, ZImageTransformer};
 use crate::capture::Capture;
@@ -13,7 +13,7 @@ use crate::guidance::Guidance;
 use crate::hooks::Hooks;
 use crate::place::Placement;
 use crate::sampling::Solver;
-use crate::stages::stills::noised;
+use crate::stages::stills::Kept;
 use crate::text::TextEmbeds;
 
 /// What the model is given beside the noise.
@@ -23,16 +23,8 @@ pub struct Conditions {
     pub negative: Option<TextEmbeds>,
     /// How far answers to the prompt are pushed from those to the negative prompt; up to 1 not at all.
     pub guidance_scale: f64,
-    /// What stays as it is, where a mask says so.
+    /// What stays as it is, where a mask says so: `(B, C, h, w)`, the mask `(1, 1, h, w)`
     pub kept: Option<Kept>,
-}
-
-/// Latents, each `(B, C, h, w)`.
-pub struct Kept {
-    pub image: Tensor,
-    pub noise: Tensor,
-    /// 1 for what is made anew: `(1, 1, h, w)`
-    pub mask: Tensor,
 }
 
 struct Loop<'a> {
@@ -109,16 +101,14 @@ impl<'a> Loop<'a> {
             let context = transformer.context(&text.prompt, [size[2], size[3]], hooks);
             context.ok_or(EngineError::Cancelled)
         };
-        let here = |xs: &Tensor| xs.to_device(transformer.device()).to_kind(Kind::Float);
         let (prompt, negative) = (&conditions.prompt, conditions.negative.as_ref());
         Ok(Self {
             guidance: Guidance::new(prompt, negative, conditions.guidance_scale, read)?,
             told: Told::default(),
-            kept: conditions.kept.as_ref().map(|kept| Kept {
-                image: here(&kept.image),
-                noise: here(&kept.noise),
-                mask: here(&kept.mask),
-            }),
+            kept: conditions
+                .kept
+                .as_ref()
+                .map(|kept| kept.to_device(transformer.device())),
             // How a product of matrices rounds depends on how many rows it has, and a CPU gains nothing from more.
             pictures_at_once: match transformer.device() {
                 Device::Cpu => 1,
@@ -166,10 +156,7 @@ impl Denoiser for Loop<'_> {
 
     fn settled(&self, latents: Tensor, sigma: f32) -> Tensor {
         match &self.kept {
-            Some(kept) => {
-                let image = noised(&kept.image, &kept.noise, sigma);
-                (1.0 - &kept.mask) * image + &kept.mask * latents
-            }
+            Some(kept) => kept.settled(&latents, sigma),
             None => latents,
         }
     }

@@ -6,6 +6,8 @@ mod flux;
 mod framepack;
 mod jobs;
 mod krea2;
+mod qwen_image;
+mod stills;
 mod ways;
 mod z_image;
 

@@ -1,0 +1,136 @@
+//! The files of a Qwen-Image model: what its folder has, which other models it is told from, and what is known of it.
+//!
+//! Looks at configs and headers only. Defaults and names are not its business.
+
+use std::path::Path;
+
+use super::parts::parts;
+use super::variant::{LAYERED, Variant};
+use crate::families::Family;
+use crate::families::files::{Checked, Hints, OneTransformer, foreign_part};
+use crate::families::parts::is_published_wan_vae;
+use crate::formats::weights::WeightSet;
+use crate::library::companions::wanted::Wanted;
+use crate::model::choices::Sampler;
+use crate::model::facts::{Facts, Schedule, TransformerShape};
+use crate::model::{CatalogError, Guidance, ImageRole, InputUse, Limits, ModelFiles};
+use crate::networks::{
+    NetworkConfig as _, QwenImageTransformerConfig, QwenImageTransformerKeys, SchedulerConfig,
+    WanVaeConfig,
+};
+
+/// More than twice the size that the models were trained at.
+const MAX_PIXELS: u64 = 1 << 22;
+const MAX_EDGE: u32 = 8192;
+/// Pictures at once; more go into several jobs.
+const MAX_BATCH: u32 = 8;
+/// Latents along an edge of one token.
+const PATCH: i64 = 2;
+
+/// Parts that only other models have, and what those are called.
+const FOREIGN_PARTS: &[(&str, &str)] = &[
+    ("controlnet_", "a Qwen-Image ControlNet"),
+    ("addition_t_embedding", LAYERED),
+];
+
+pub(super) enum QwenImage {}
+
+impl OneTransformer for QwenImage {
+    type Config = QwenImageTransformerConfig;
+    type Variant = Variant;
+
+    const FAMILY: Family = super::FAMILY;
+    const COMPONENTS: &'static [(&'static str, Option<&'static str>)] = &[
+        ("scheduler", None),
+        ("text_encoder", None),
+        ("tokenizer", None),
+        ("transformer", Some("QwenImageTransformer2DModel")),
+        ("vae", Some("AutoencoderKLQwenImage")),
+    ];
+
+    fn is_in(weights: &WeightSet) -> bool {
+        QwenImageTransformerKeys::detect(|key| weights.has(key)).is_some()
+    }
+
+    fn check_class(class: &str) -> Result<(), String> {
+        Variant::check_class(class)
+    }
+
+    fn foreign_part(weights: &WeightSet) -> Option<String> {
+        let keys = QwenImageTransformerKeys::detect(|key| weights.has(key))?;
+        let (prefix, tops) = (keys.prefix, keys.tops());
+        foreign_part(weights, Self::FAMILY, prefix, FOREIGN_PARTS, tops)
+    }
+
+    fn is_quantised(config: &QwenImageTransformerConfig) -> bool {
+        config.quantization_config.is_some()
+    }
+
+    fn variant(config: &QwenImageTransformerConfig, hints: &Hints<'_>) -> Result<Variant, String> {
+        Variant::of(config, hints.names)
+    }
+
+    fn variant_name(variant: Variant) -> &'static str {
+        variant.name()
+    }
+
+    fn is_published_vae(place: &Path) -> bool {
+        is_published_wan_vae(place)
+    }
+
+    fn parts(config: &QwenImageTransformerConfig) -> Vec<Wanted<'_>> {
+        parts(config)
+    }
+
+    /// The shift goes with the size of a picture, so it is nobody's default.
+    fn schedule(scheduler: &Path) -> Result<Schedule, CatalogError> {
+        SchedulerConfig::read_flow_match_euler(scheduler)?;
+        Ok(Schedule {
+            sampler: Sampler::Euler,
+            shift: None,
+        })
+    }
+
+    fn facts(
+        config: &QwenImageTransformerConfig,
+        variant: Variant,
+        files: &ModelFiles,
+        checked: Checked,
+    ) -> Result<Facts, CatalogError> {
+        let vae = WanVaeConfig::read(&files.vae)?;
+        Ok(Facts {
+            family: Self::FAMILY,
+            variant: variant.name(),
+            shape: TransformerShape {
+                heads: config.num_attention_heads,
+                head_dim: config.attention_head_dim,
+                layers: config.num_layers,
+                channels: config.in_channels,
+            },
+            start_image: InputUse::Optional,
+            image_role: ImageRole::Base,
+            mask: InputUse::Optional,
+            end_image: InputUse::No,
+            guidance: Guidance::Cfg,
+            section_order: None,
+            latent_channels: vae.z_dim.unsigned_abs(),
+            limits: limits(&vae),
+            schedule: checked.schedule,
+            bytes: checked.bytes,
+        })
+    }
+}
+
+fn limits(vae: &WanVaeConfig) -> Limits {
+    let size_multiple = vae.spatial_factor() * PATCH;
+    Limits {
+        size_multiple: u32::try_from(size_multiple).unwrap_or(u32::MAX),
+        max_edge: MAX_EDGE,
+        max_pixels: MAX_PIXELS,
+        frame_stride: 1,
+        max_frames: 1,
+        fixed_size: false,
+        max_batch: MAX_BATCH,
+        max_references: 0,
+    }
+}

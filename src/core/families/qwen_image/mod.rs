@@ -1,0 +1,126 @@
+//! Qwen-Image: pictures from text, from a picture, and inside a mask.
+
+mod files;
+pub mod lora;
+mod memory;
+mod parts;
+#[cfg(test)]
+pub(crate) mod tests;
+mod variant;
+
+use super::def::recipe_of_pictures;
+use super::files::rules;
+use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
+use crate::formats::weights::WeightSet;
+use crate::networks::{KindRule, LanguageKind, LanguageTap, LanguageUse};
+use crate::tokens::{PromptTemplate, TextReader, TextRule};
+use files::QwenImage;
+
+pub const FAMILY: Family = Family::new(&DEF);
+
+/// The text encoder: Qwen 2.5 VL, whose last state is read behind its norm.
+pub const LANGUAGE: LanguageUse = LanguageUse {
+    kind: LanguageKind::Qwen2,
+    tap: LanguageTap::Last,
+};
+
+/// What stands around a prompt.
+/// After <https://github.com/huggingface/diffusers/blob/v0.36.0/src/diffusers/pipelines/qwenimage/pipeline_qwenimage.py>.
+pub const PROMPT: PromptTemplate = PromptTemplate {
+    before: "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity, text, \
+             spatial relationships of the objects and background:<|im_end|>\n<|im_start|>user\n",
+    behind: "<|im_end|>\n<|im_start|>assistant\n",
+    dropped: 34,
+    ids_behind: 5,
+    room: 512,
+    is_padded: false,
+    keeps_end: false,
+};
+
+pub(super) static DEF: FamilyDef = FamilyDef {
+    id: "qwen_image",
+    label: "Qwen-Image",
+    models: "Qwen-Image",
+    makes_pictures: true,
+    has_dynamic_shift: true,
+    guidance_is_cfg: true,
+    token_limit: |_| None,
+    time_convolutions: TimeConvolutions::Fastest,
+    vae_in_f16: false,
+    trained_sizes: &[],
+    recipe: recipe_of_pictures,
+    text_readers: |spec| {
+        let (tokens, rule) = (PROMPT.room as u32, TextRule::Within(&PROMPT));
+        vec![TextReader::first(spec, "Qwen 2.5 VL", tokens, rule)]
+    },
+    networks: memory::networks,
+    needs: memory::needs,
+    published: memory::published,
+    // Qwen 2.5 VL of 7 billion, without its head and what sees.
+    text_encoder_weights: [7_070_000_000, 0],
+    matrices_a_block: |_| 36.1,
+    is_named: |name| {
+        let is_other = ["qwenimage21", "layered"]
+            .iter()
+            .any(|word| name.contains(word));
+        name.contains("qwenimage") && !is_other
+    },
+    wan2gp_types: &["qwen_image"],
+    files: FileRules {
+        owns_pipeline: |class| class.starts_with("QwenImage"),
+        kinds: &[
+            KindRule::new(
+                "qwen_image",
+                "adapter",
+                "a Qwen-Image ControlNet",
+                &["controlnet_x_embedder.weight", "txt_norm.weight"],
+            ),
+            KindRule::new(
+                "qwen_image",
+                "adapter",
+                "a Qwen-Image ControlNet",
+                &["controlnet_blocks.0.x_rms.weight"],
+            ),
+            KindRule::transformer(
+                "qwen_image_layered",
+                "a Qwen-Image-Layered transformer",
+                &[
+                    "txt_norm.weight",
+                    "time_text_embed.addition_t_embedding.weight",
+                ],
+            ),
+            KindRule::transformer(
+                "qwen_image",
+                "a Qwen-Image transformer",
+                &["txt_norm.weight", "transformer_blocks.0.img_mod.1.weight"],
+            ),
+            KindRule::transformer(
+                "qwen_image_21",
+                "a Qwen-Image 2.1 transformer",
+                &["txt_in.text_norm.weight", "img_in.weight"],
+            ),
+        ],
+        published_name,
+        instead: |kind| {
+            Some(match kind.role {
+                "transformer" if kind.family == "qwen_image" => {
+                    "qwen_image_2512_fp8_e4m3fn.safetensors from Comfy-Org/Qwen-Image_ComfyUI"
+                }
+                _ => return None,
+            })
+        },
+        // Wan 2.1's, whose latents these are.
+        tiny_decoder: TinyDecoderRules {
+            words: &["taew", "wan"],
+            is_f16: false,
+        },
+        ..rules::<QwenImage>()
+    },
+    lora: lora::RULES,
+};
+
+/// The published transformers of full size, which are told apart by name alone.
+fn published_name(weights: &WeightSet) -> Option<&'static str> {
+    let shape = weights.shape_by_end(&["img_in.weight"])?;
+    (shape.first()? == &3072).then_some("Qwen-Image 20B")
+}
