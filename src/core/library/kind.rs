@@ -5,7 +5,7 @@
 use safetensors::Dtype;
 use serde::Serialize;
 
-use super::Role;
+use super::{Role, storage};
 use crate::families::Family;
 use crate::formats::weights::{TensorEntry, WeightSet, ends_with_path, keys};
 use crate::lora;
@@ -84,7 +84,9 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
         let plain = format!("a {} transformer", family.label);
         text = text.replacen(&plain, &format!("a {name} transformer"), 1);
     }
-    if is_scaled_fp8(weights) {
+    if storage::has_int8(weights) {
+        text.push_str(", int8 with rotation");
+    } else if is_scaled_fp8(weights) {
         text.push_str(", fp8 with scales");
     }
     TensorKind {

@@ -1,16 +1,20 @@
 //! How the weights of a component are stored, by their header alone: what the engine cannot read, in words, and
 //! which file to get in its place.
 //!
-//! Plain numbers, fp8 (bare, or with ComfyUI's scales under any of their names) and GGUF's blocks are read. Scales
-//! that are not one number for a whole matrix are of other formats, as are whole numbers with scales.
+//! Plain numbers, fp8 (bare, or with ComfyUI's scales under any of their names), GGUF's blocks, and ComfyUI's whole
+//! numbers of eight bits with a scale for each row, rotated or not, are read. Other scales that are not one number for a
+//! whole matrix are of other formats, as are other whole numbers with scales.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::FileExt as _;
 
 use safetensors::Dtype;
 
 use super::kind;
 use crate::families::Family;
+use crate::formats::weights::header::Header;
 use crate::formats::weights::keys::{MARKER, SCALES};
+use crate::formats::weights::quant::{self, QUANT};
 use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
 use crate::model::CatalogError;
 
@@ -76,12 +80,53 @@ pub(crate) fn unreadable(weights: &WeightSet) -> Option<String> {
         .into_iter()
         .find_map(|is_scaled| {
             weights.tensors.iter().find_map(|(key, entry)| {
-                let scale = scale_of(weights, key.strip_suffix(".weight")?);
+                let layer = key.strip_suffix(".weight")?;
+                let scale = scale_of(weights, layer);
+                if let Some(scale) = scale
+                    && is_int8(weights, layer, entry, scale)
+                {
+                    return None;
+                }
                 let is_wanted = scale.is_some() == is_scaled;
                 is_wanted.then(|| unreadable_matrix(entry, scale)).flatten()
             })
         })
         .or_else(|| without_scale(weights))
+        .or_else(|| unreadable_int8(weights))
+}
+
+/// Whether some of the matrices are ComfyUI's whole numbers of eight bits.
+pub(super) fn has_int8(weights: &WeightSet) -> bool {
+    int8_layers(weights).next().is_some()
+}
+
+/// The layers of whole numbers of eight bits that something says more of.
+fn int8_layers(weights: &WeightSet) -> impl Iterator<Item = (&str, &TensorEntry)> {
+    weights.tensors.iter().filter_map(|(key, entry)| {
+        let layer = key.strip_suffix(".weight")?;
+        let is_said = || weights.has(&format!("{layer}.{QUANT}"));
+        (entry.dtype == Dtype::I8 && is_said()).then_some((layer, entry))
+    })
+}
+
+/// What is said beside matrices of whole numbers, as far as it is none that is read. A file is opened once.
+fn unreadable_int8(weights: &WeightSet) -> Option<String> {
+    let mut headers = BTreeMap::new();
+    int8_layers(weights).find_map(|(layer, entry)| {
+        let key = format!("{layer}.{QUANT}");
+        let number = weights.tensors.get(&key)?.file;
+        let path = weights.files.get(number)?;
+        // One that cannot be read is told where it is loaded.
+        let opened = headers
+            .entry(number)
+            .or_insert_with(|| Header::open(path).ok());
+        let (file, header) = opened.as_ref()?;
+        let info = header.info(&key)?;
+        let mut json = vec![0; info.bytes.min(quant::MAX_QUANT_BYTES) as usize];
+        file.read_exact_at(&mut json, info.start).ok()?;
+        let columns = entry.shape.last().copied().unwrap_or_default();
+        quant::int8_group(&json, columns).err()
+    })
 }
 
 /// A format that a file says in its header that it has, where it is none of fp8.
@@ -89,7 +134,8 @@ fn foreign_note(weights: &WeightSet) -> Option<String> {
     let note = weights.json_note("_quantization_metadata")?;
     let layers = note.get("layers")?.as_object()?.values();
     let mut formats = layers.filter_map(|layer| layer.get("format")?.as_str());
-    let format = formats.find(|format| !matches!(*format, "float8_e4m3fn" | "float8_e5m2"))?;
+    let format = formats
+        .find(|format| !matches!(*format, "float8_e4m3fn" | "float8_e5m2" | "int8_tensorwise"))?;
     Some(match format {
         "nvfp4" => NVFP4.to_owned(),
         "mxfp8" => MXFP8.to_owned(),
@@ -105,6 +151,20 @@ fn scale_of<'a>(weights: &'a WeightSet, layer: &str) -> Option<&'a TensorEntry> 
     SCALES
         .iter()
         .find_map(|end| weights.tensors.get(&format!("{layer}{end}")))
+}
+
+/// Whether a matrix is of whole numbers of eight bits that say how they are stored, with a scale for each row.
+fn is_int8(weights: &WeightSet, layer: &str, entry: &TensorEntry, scale: &TensorEntry) -> bool {
+    let rows = entry.shape.first().copied().unwrap_or_default();
+    let scales = scale
+        .shape
+        .iter()
+        .fold(1_u64, |all, n| all.saturating_mul(*n));
+    entry.dtype == Dtype::I8
+        && entry.shape.len() == 2
+        && scale.dtype == Dtype::F32
+        && (scales == rows || scales == 1)
+        && weights.has(&format!("{layer}.{QUANT}"))
 }
 
 fn unreadable_matrix(entry: &TensorEntry, scale: Option<&TensorEntry>) -> Option<String> {
@@ -128,7 +188,9 @@ fn unreadable_matrix(entry: &TensorEntry, scale: Option<&TensorEntry>) -> Option
     let is_one = has_numbers && scale.shape.iter().all(|&n| n == 1);
     match stored {
         _ if is_plain && is_one => None,
-        Dtype::I8 => Some("8-bit whole numbers with scales (int8_tensorwise)".to_owned()),
+        Dtype::I8 => {
+            Some("8-bit whole numbers whose scales are not those of int8_tensorwise".to_owned())
+        }
         _ if is_fp8 && has_numbers => Some("fp8 with a scale for each row or block".to_owned()),
         _ if is_fp8 => Some(MXFP8.to_owned()),
         Dtype::U8 | Dtype::F4 => Some(NVFP4.to_owned()),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::flux_transformer::PREFIXES;
 use super::header::{heads, not_a, sizes};
 use super::stream_blocks::{
-    self, AXES, DIFFUSERS, DOUBLE, HEAD_DIM, Names, OUTER, SINUSOIDS, StreamShape,
+    self, AXES, DIFFUSERS, DOUBLE, HEAD_DIM, Names, OUTER, SINUSOIDS, StreamShape, ToldShape,
 };
 use super::{NetworkConfig, Schema, TensorSpec, check_layers, check_sizes, class_name};
 use crate::formats::weights::WeightSet;

@@ -122,6 +122,14 @@ impl WeightFile {
         Ok(is_plain.then(|| Tensor::from_data_size(bytes, &[1], stored).double_value(&[0]) as f32))
     }
 
+    /// The bytes of what is small, read without a buffer.
+    pub(super) fn small(&self, info: &TensorInfo) -> Result<Vec<u8>, WeightsError> {
+        let mut bytes = vec![0; info.bytes as usize];
+        let read = self.file.read_exact_at(&mut bytes, info.start);
+        read.map_err(WeightsError::io(&self.path))?;
+        Ok(bytes)
+    }
+
     /// `key` as a tensor of `kind` on `device`; a view of the mapping where nothing has to change.
     pub(super) fn tensor(
         &self,

@@ -10,6 +10,7 @@ mod file;
 mod folder;
 mod fp8;
 mod gguf;
+mod int8;
 mod lane;
 mod lora;
 mod mapping;
@@ -73,6 +74,8 @@ struct Source {
     /// Instead of files.
     random: Option<RandomTensors>,
     asked: Mutex<BTreeSet<String>>,
+    /// What turns whole numbers back, by how many columns it turns together: one of each for all matrices.
+    rotations: Mutex<BTreeMap<i64, Tensor>>,
 }
 
 impl Weights {
@@ -86,6 +89,7 @@ impl Weights {
             keys,
             random: None,
             asked: Mutex::default(),
+            rotations: Mutex::default(),
         };
         Ok(Self::of(source, kind, device))
     }
@@ -120,6 +124,7 @@ impl Weights {
             has_scales: false,
             random: Some(random),
             asked: Mutex::default(),
+            rotations: Mutex::default(),
         };
         Self::of(source, kind, device)
     }
@@ -254,6 +259,11 @@ impl Weights {
             self.asked().insert(key);
             return Ok(gguf::expand(&bytes, block, self.kind).view(shape));
         }
+        if let Some(side) = self.int8_of(&key, info)? {
+            let codes = file.tensor(&key, info, Kind::Int8, self.device)?;
+            self.asked().insert(key);
+            return Ok(side.matrix(codes).expand(self.kind));
+        }
         let scale = self.scale_of(&key, info.dtype)?;
         let tensor = match (file.stored_kind(&key, info)?, scale) {
             (stored, scale) if fp8::is_fp8(stored) => {
@@ -281,6 +291,11 @@ impl Weights {
         if self.source.random.is_none() {
             let key = self.file_key(name);
             let (file, info) = self.find(&key, &size)?;
+            if let Some(side) = self.int8_of(&key, info)? {
+                let codes = file.tensor(&key, info, Kind::Int8, self.device)?;
+                self.asked().insert(key);
+                return Ok(StoredMatrix::int8(side.matrix(codes)));
+            }
             match self.form_of(&key, file, info)? {
                 Form::Blocks(block) => {
                     let bytes = file.blocks(&key, info, self.device)?;
@@ -292,7 +307,7 @@ impl Weights {
                     self.asked().insert(key);
                     return Ok(StoredMatrix::fp8(numbers, scale));
                 }
-                Form::Plain { .. } => {}
+                Form::Plain { .. } | Form::Int8 { .. } => {}
             }
         }
         self.tensor(name, &size).map(StoredMatrix::plain)
@@ -316,10 +331,19 @@ impl Weights {
     ) -> Result<Rc<StreamedMatrix>, WeightsError> {
         let key = self.file_key(name);
         let (file, info) = self.find(&key, &size)?;
-        let form = self.form_of(&key, file, info)?;
-        let source = file.source(info);
+        let side = self.int8_of(&key, info)?;
+        let form = match &side {
+            Some(side) => Form::Int8 {
+                group: side.group(),
+            },
+            None => self.form_of(&key, file, info)?,
+        };
+        if let Some(side) = &side {
+            self.note_fixed(side.scales());
+        }
+        let source = (file.source(info), form, side.map(Rc::new));
         self.asked().insert(key.clone());
-        Ok(StreamedMatrix::new(self, stream, key, source, form, size))
+        Ok(StreamedMatrix::new(self, stream, key, source, size))
     }
 
     fn form_of(

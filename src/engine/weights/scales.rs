@@ -1,11 +1,17 @@
-//! What stands beside a matrix of fp8: ComfyUI's scale, under any of its names, and what may be ignored.
+//! What stands beside a matrix of fp8 or of whole numbers: ComfyUI's scales, under any of their names, how whole numbers
+//! are rotated, and what may be ignored.
 //!
 //! A scale multiplies. How activations were to be scaled (`scale_input`), and what says again how the numbers are
 //! stored, is of no use here. The catalogue has refused other formats that use the same names.
 
-use safelight_core::formats::weights::TensorType;
-use safetensors::Dtype;
+use std::sync::PoisonError;
 
+use safelight_core::formats::weights::quant::{MAX_QUANT_BYTES, QUANT, int8_group};
+use safelight_core::formats::weights::{TensorInfo, TensorType};
+use safetensors::Dtype;
+use tch::Tensor;
+
+use super::int8::{self, Int8Side};
 use super::{Weights, WeightsError};
 
 const SCALES: [&str; 2] = ["scale_weight", "weight_scale"];
@@ -57,6 +63,67 @@ impl Weights {
             Some(scale) if scale.is_finite() => Ok(Some(scale)),
             _ => Err(wrong(file.path().to_owned())),
         }
+    }
+
+    /// The scales of the matrix at `key`, a name of the file, and what turns its rows back, where it is one of whole
+    /// numbers that say how they are stored; all beside it counts as asked for.
+    pub(super) fn int8_of(
+        &self,
+        key: &str,
+        info: &TensorInfo,
+    ) -> Result<Option<Int8Side>, WeightsError> {
+        let (Some(layer), [rows, columns]) = (key.strip_suffix(".weight"), &info.shape[..]) else {
+            return Ok(None);
+        };
+        if info.dtype != Dtype::I8 || !self.source.has_scales {
+            return Ok(None);
+        }
+        let Some((file, said)) = self.entry(&format!("{layer}.{QUANT}")) else {
+            return Ok(None);
+        };
+        self.ignore_beside(layer);
+        let json = match said.bytes {
+            0..=MAX_QUANT_BYTES => file.small(said)?,
+            _ => Vec::new(),
+        };
+        let group = int8_group(&json, *columns);
+        let group = group.map_err(|reason| WeightsError::header(reason, file.path()))?;
+        let mut scales = SCALES.iter().map(|end| format!("{layer}.{end}"));
+        let scale_key = scales.find(|key| self.source.keys.contains_key(key));
+        let scale_key = scale_key.unwrap_or_else(|| format!("{layer}.{}", SCALES[1]));
+        let wrong = || WeightsError::Scale {
+            key: scale_key.clone(),
+            path: file.path().to_owned(),
+        };
+        let (file, info) = self.entry(&scale_key).ok_or_else(wrong)?;
+        if info.dtype != Dtype::F32 || info.bytes > 4 * rows.max(&1) {
+            return Err(wrong());
+        }
+        let numbers = file.small(info)?;
+        let (numbers, _) = numbers.as_chunks::<4>();
+        let numbers: Vec<f32> = numbers.iter().map(|it| f32::from_le_bytes(*it)).collect();
+        let count = *rows as usize;
+        let is_fit = (numbers.len() == count || numbers.len() == 1)
+            && numbers.iter().all(|number| number.is_finite());
+        if !is_fit {
+            return Err(wrong());
+        }
+        let scales = Tensor::from_slice(&numbers).view([-1, 1]);
+        let scales = scales.expand([count as i64, 1], false).contiguous();
+        let rotation = group.map(|group| self.rotation(group));
+        Ok(Some(Int8Side::new(
+            scales.to_device(self.device()),
+            rotation,
+        )))
+    }
+
+    /// What turns groups of so many columns back, one for all matrices of the files.
+    fn rotation(&self, group: i64) -> Tensor {
+        let rotations = self.source.rotations.lock();
+        let mut rotations = rotations.unwrap_or_else(PoisonError::into_inner);
+        let known = rotations.entry(group);
+        let rotation = known.or_insert_with(|| int8::rotation(group, self.device()));
+        rotation.shallow_clone()
     }
 
     /// Counts all that may stand beside the matrix at `key` as asked for.

@@ -1,6 +1,6 @@
 //! A matrix as its file stores it, on its device: it is expanded to numbers of the compute type when it is used.
 //!
-//! Plain numbers, fp8 with one scale, or GGUF's blocks; or all of these still in their file, from where they come for
+//! Plain numbers, fp8 with one scale, whole numbers with scales, or GGUF's blocks; or all of these still in their file, from where they come for
 //! each use. Knows neither files nor names (see [`Weights::matrix`](super::Weights::matrix)).
 
 use std::rc::Rc;
@@ -9,6 +9,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::fp8;
 use super::gguf::BlockMatrix;
+use super::int8::Int8Matrix;
 use super::stream::StreamedMatrix;
 
 /// Numbers that are expanded at a time on the CPU: they stay in its caches until they have been used, in memory that
@@ -30,6 +31,7 @@ enum Storage {
         numbers: Tensor,
         scale: f32,
     },
+    Int8(Int8Matrix),
     Blocks(BlockMatrix),
     /// In its file, or on the device after all.
     Streamed(Rc<StreamedMatrix>),
@@ -44,6 +46,10 @@ impl StoredMatrix {
     /// `numbers`: two dimensions of fp8.
     pub(super) fn fp8(numbers: Tensor, scale: f32) -> Self {
         Self(Storage::Fp8 { numbers, scale })
+    }
+
+    pub(super) fn int8(matrix: Int8Matrix) -> Self {
+        Self(Storage::Int8(matrix))
     }
 
     pub(super) fn blocks(matrix: BlockMatrix) -> Self {
@@ -66,6 +72,7 @@ impl StoredMatrix {
         match &self.0 {
             Storage::Streamed(matrix) => matrix.rows(),
             Storage::Blocks(matrix) => matrix.rows(),
+            Storage::Int8(matrix) => matrix.codes().size()[0],
             Storage::Plain(numbers) | Storage::Fp8 { numbers, .. } => numbers.size()[0],
         }
     }
@@ -74,6 +81,7 @@ impl StoredMatrix {
         match &self.0 {
             Storage::Streamed(matrix) => matrix.columns(),
             Storage::Blocks(matrix) => matrix.columns(),
+            Storage::Int8(matrix) => matrix.codes().size()[1],
             Storage::Plain(numbers) | Storage::Fp8 { numbers, .. } => numbers.size()[1],
         }
     }
@@ -83,6 +91,7 @@ impl StoredMatrix {
             Storage::Streamed(matrix) => matrix.device(),
             Storage::Plain(numbers) | Storage::Fp8 { numbers, .. } => numbers.device(),
             Storage::Blocks(matrix) => matrix.bytes().device(),
+            Storage::Int8(matrix) => matrix.codes().device(),
         }
     }
 
@@ -93,6 +102,7 @@ impl StoredMatrix {
             Storage::Streamed(matrix) => matrix.resident_bytes(),
             Storage::Plain(numbers) | Storage::Fp8 { numbers, .. } => bytes(numbers) as u64,
             Storage::Blocks(matrix) => bytes(matrix.bytes()) as u64,
+            Storage::Int8(matrix) => matrix.bytes(),
         }
     }
 
@@ -105,6 +115,7 @@ impl StoredMatrix {
             Storage::Plain(numbers) => numbers.to_kind(kind),
             Storage::Fp8 { numbers, scale } => fp8::expand(numbers, *scale, kind),
             Storage::Blocks(matrix) => matrix.expand(kind),
+            Storage::Int8(matrix) => matrix.expand(kind),
         }
     }
 
@@ -125,6 +136,7 @@ impl StoredMatrix {
                 fp8::expand(&numbers.narrow(0, first, count), *scale, kind)
             }
             Storage::Blocks(matrix) => matrix.expand_rows(first, count, kind),
+            Storage::Int8(matrix) => matrix.expand_rows(first, count, kind),
         }
     }
 
@@ -132,7 +144,7 @@ impl StoredMatrix {
     pub fn rows_per_piece(&self, others: i64, kind: Kind) -> i64 {
         let is_ready = match &self.0 {
             Storage::Plain(numbers) => numbers.kind() == kind,
-            Storage::Fp8 { .. } => false,
+            Storage::Fp8 { .. } | Storage::Int8(_) => false,
             Storage::Blocks(matrix) => !matrix.has_whole_rows(),
             Storage::Streamed(matrix) => matrix.needs_no_expansion(kind),
         };
@@ -156,6 +168,7 @@ impl StoredMatrix {
                 fp8::expand(&found.view_dtype(numbers.kind()), *scale, kind)
             }
             Storage::Blocks(matrix) => matrix.look_up(&ids.flatten(0, -1), kind),
+            Storage::Int8(matrix) => matrix.look_up(&ids.flatten(0, -1), kind),
             Storage::Streamed(matrix) => matrix.look_up(&ids.flatten(0, -1), kind),
         };
         found.view(&size[..])
@@ -180,6 +193,10 @@ impl StoredMatrix {
                 let matrices = parts.iter().filter_map(|part| part.as_blocks());
                 Self::blocks(BlockMatrix::stack(&matrices.collect::<Vec<_>>())?)
             }
+            Storage::Int8(_) => {
+                let matrices = parts.iter().filter_map(|part| part.as_int8());
+                Self::int8(Int8Matrix::stack(&matrices.collect::<Vec<_>>())?)
+            }
             Storage::Streamed(_) => {
                 let matrices = parts.iter().filter_map(|part| part.as_streamed());
                 Self::streamed(StreamedMatrix::stack(&matrices.collect::<Vec<_>>())?)
@@ -199,8 +216,16 @@ impl StoredMatrix {
             ) => numbers.kind() == others.kind() && scale.to_bits() == of_others.to_bits(),
             // Whether their types agree is the matrices' own business.
             (Storage::Blocks(_), Storage::Blocks(_))
+            | (Storage::Int8(_), Storage::Int8(_))
             | (Storage::Streamed(_), Storage::Streamed(_)) => true,
             _ => false,
+        }
+    }
+
+    fn as_int8(&self) -> Option<&Int8Matrix> {
+        match &self.0 {
+            Storage::Int8(matrix) => Some(matrix),
+            _ => None,
         }
     }
 

@@ -6,6 +6,7 @@
 pub mod gguf;
 pub mod header;
 pub(crate) mod keys;
+pub mod quant;
 pub mod safetensors;
 mod sniff;
 

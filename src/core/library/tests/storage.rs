@@ -1,10 +1,13 @@
 //! How weights are stored: fp8 in all its forms is a model, other quantisations are named and refused.
 
+use std::fs;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use crate::catalog::{Catalog, IdentityCard};
+use crate::formats::weights::header::Header;
 use crate::library::Companions;
 use crate::model::{CatalogError, ModelSpec};
 use crate::testing::made_up::{
@@ -258,6 +261,68 @@ fn other_quantisations_are_named_with_a_file_that_works() {
         text.contains("umt5_xxl_fp16.safetensors") && text.contains("nf4"),
         "{text}"
     );
+}
+
+/// A transformer whose matrices in blocks are whole numbers, each of which says `json` of itself.
+fn write_int8(place: &Path, json: &str) {
+    let mut shapes = transformer(T2V_1_3B);
+    let keys: Vec<String> = shapes
+        .keys()
+        .filter(|key| is_scaled(key))
+        .cloned()
+        .collect();
+    for key in &keys {
+        let layer = key.trim_end_matches(".weight");
+        let rows = shapes[key][0];
+        shapes.insert(format!("{layer}.weight_scale"), vec![rows, 1]);
+        shapes.insert(format!("{layer}.comfy_quant"), vec![json.len() as u64]);
+    }
+    let dtype_of: &dyn Fn(&str) -> &'static str = &|key| match dtype_of(key) {
+        "F8_E4M3" => "I8",
+        other => other,
+    };
+    write_as(place, &shapes, dtype_of, 0, &none());
+    let (_, header) = Header::open(place).unwrap();
+    let file = fs::File::options().write(true).open(place).unwrap();
+    for (_, info) in header
+        .tensors()
+        .filter(|(key, _)| key.ends_with("comfy_quant"))
+    {
+        file.write_all_at(json.as_bytes(), info.start).unwrap();
+    }
+}
+
+#[test]
+fn int8_with_rotation_runs_and_is_named_and_what_it_says_otherwise_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let models = comfy_tree(root.path());
+    let place = models.join("x.safetensors");
+    for json in [
+        r#"{"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": 256}"#,
+        r#"{"format": "int8_tensorwise"}"#,
+    ] {
+        write_int8(&place, json);
+        ModelSpec::open(&place).unwrap();
+        let card = IdentityCard::read(&place).unwrap();
+        assert!(card.what.contains("int8 with rotation"), "{}", card.what);
+        assert!(card.is_runnable, "{:?}", card.problems);
+    }
+    for (json, part) in [
+        (
+            r#"{"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": 128}"#,
+            "groups of 128, which is no power of four",
+        ),
+        (
+            r#"{"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": 1024}"#,
+            "groups of 1024, which do not fill rows of",
+        ),
+        (r#"{"format": "int8_blockwise"}"#, "int8_blockwise"),
+        ("?", "do not say how they are stored"),
+    ] {
+        write_int8(&place, json);
+        let text = ModelSpec::open(&place).unwrap_err().to_string();
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 #[test]

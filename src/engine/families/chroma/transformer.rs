@@ -24,6 +24,9 @@ use crate::weights::{Weights, WeightsError};
 /// Which vectors of the last layer are its shift and its scale, in every dialect.
 const SHIFT_AND_SCALE: (i64, i64) = (0, 1);
 
+/// Numbers between the beginnings of rows that libtorch's fused attention reads as they are.
+const ALIGNMENT: i64 = 8;
+
 pub struct ChromaTransformer {
     streams: PictureStreams,
     approximator: Approximator,
@@ -90,7 +93,7 @@ impl ChromaTransformer {
         let bias = bias(&mask.view([-1]).narrow(0, 0, kept), alike, shape.tokens());
         Context {
             txt: self.streams.text(&prompt_embeds.narrow(1, 0, kept)),
-            bias: bias.to_device(self.device()).to_kind(self.kind()),
+            bias: aligned(&bias, self.device(), self.kind()),
             rope: self
                 .streams
                 .rope(&text_ids(kept), &image_ids(shape), pictures),
@@ -147,6 +150,14 @@ fn bias(mask: &Tensor, alike: i64, picture: i64) -> Tensor {
             .g_add_scalar_((alike as f64).ln()),
     );
     bias.unsqueeze(0).unsqueeze(0)
+}
+
+/// The same on a device, its rows at distances that kernels can read without making them longer in every call.
+fn aligned(bias: &Tensor, device: Device, kind: Kind) -> Tensor {
+    let length = bias.size()[3];
+    let longer = bias.constant_pad_nd([0, (ALIGNMENT - length % ALIGNMENT) % ALIGNMENT]);
+    let longer = longer.to_device(device).to_kind(kind);
+    longer.narrow(3, 0, length)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use tch::{Device, Kind, Tensor};
 use super::residency::Candidate;
 use super::{Coming, Stream, give_up};
 use crate::weights::gguf::BlockMatrix;
+use crate::weights::int8::Int8Side;
 use crate::weights::lane::StagingError;
 use crate::weights::mapping::Mapping;
 use crate::weights::stored::StoredMatrix;
@@ -37,6 +38,10 @@ pub(in crate::weights) enum Form {
         stored: Kind,
         scale: f32,
     },
+    /// Whole numbers of eight bits, of which so many columns are rotated together.
+    Int8 {
+        group: Option<i64>,
+    },
     Blocks(BlockType),
 }
 
@@ -55,6 +60,8 @@ pub(in crate::weights) struct Source {
 pub(super) struct Part {
     pub(super) source: Source,
     form: Form,
+    /// Of whole numbers alone.
+    side: Option<Rc<Int8Side>>,
     rows: i64,
 }
 
@@ -80,15 +87,26 @@ impl Form {
     fn stored(self) -> Kind {
         match self {
             Self::Plain { stored, .. } | Self::Fp8 { stored, .. } => stored,
+            Self::Int8 { .. } => Kind::Int8,
             Self::Blocks(_) => Kind::Uint8,
         }
     }
 
-    /// `numbers`: flat, of the [stored](Self::stored) kind, `rows` × `columns` of them -> what a file gives that is
+    /// `numbers`: flat, of the [stored](Self::stored) kind, `rows` × `columns` of them; `sides`: what stands beside them, in
+    /// the order of their rows -> what a file gives that is
     /// loaded at once, bit for bit
-    fn matrix(self, numbers: &Tensor, rows: i64, columns: i64) -> StoredMatrix {
+    fn matrix(
+        self,
+        numbers: &Tensor,
+        [rows, columns]: [i64; 2],
+        sides: &[&Int8Side],
+    ) -> StoredMatrix {
         let shaped = || numbers.view([rows, columns]);
         match self {
+            Self::Int8 { .. } => {
+                let side = Int8Side::stack(sides).expect("whole numbers have scales");
+                StoredMatrix::int8(side.matrix(shaped()))
+            }
             Self::Plain {
                 kind, scale: None, ..
             } => StoredMatrix::plain(shaped().to_kind(kind)),
@@ -116,20 +134,32 @@ impl Form {
     }
 }
 
+impl Part {
+    /// `numbers`: flat, those of the part
+    fn matrix(&self, numbers: &Tensor, columns: i64) -> StoredMatrix {
+        let sides: Vec<&Int8Side> = self.side.as_deref().into_iter().collect();
+        self.form.matrix(numbers, [self.rows, columns], &sides)
+    }
+}
+
 impl StreamedMatrix {
     /// One that stays in its file as long as `stream` does not know of it.
     pub(in crate::weights) fn new(
         w: &Weights,
         stream: &Rc<Stream>,
         key: String,
-        source: Source,
-        form: Form,
+        (source, form, side): (Source, Form, Option<Rc<Int8Side>>),
         [rows, columns]: [i64; 2],
     ) -> Rc<Self> {
         Rc::new(Self {
             stream: Rc::clone(stream),
             key,
-            parts: Rc::new(vec![Part { source, form, rows }]),
+            parts: Rc::new(vec![Part {
+                source,
+                form,
+                side,
+                rows,
+            }]),
             columns,
             is_seldom: w.is_seldom,
             home: OnceCell::new(),
@@ -180,7 +210,7 @@ impl StreamedMatrix {
     pub(in crate::weights) fn needs_no_expansion(&self, kind: Kind) -> bool {
         self.parts.iter().all(|part| match part.form {
             Form::Plain { kind: own, .. } => own == kind,
-            Form::Fp8 { .. } => false,
+            Form::Fp8 { .. } | Form::Int8 { .. } => false,
             Form::Blocks(block) => self.columns % block.block_len() as i64 != 0,
         })
     }
@@ -230,12 +260,14 @@ impl StreamedMatrix {
 
     /// The rows that `ids` name, each once, and what names them there; `None` where they cannot be read by themselves.
     fn some_rows(&self, ids: &Tensor) -> Result<Option<(StoredMatrix, Tensor)>, WeightsError> {
-        let [Part { source, form, rows }] = &self.parts[..] else {
+        let [part] = &self.parts[..] else {
             return Ok(None);
         };
-        let rows = *rows as usize;
+        let (Part { source, form, .. }, rows) = (part, part.rows as usize);
         let has_whole_rows = match form {
             Form::Blocks(block) => self.columns % block.block_len() as i64 == 0,
+            // Each row has a scale of its own.
+            Form::Int8 { .. } => false,
             _ => source.len % rows.max(1) == 0,
         };
         if rows == 0 || !has_whole_rows {
@@ -265,7 +297,8 @@ impl StreamedMatrix {
         let numbers = bytes.view_dtype(form.stored());
         let ids: Vec<i64> = wanted.iter().map(|id| places[&(*id as usize)]).collect();
         let ids = Tensor::from_slice(&ids).to_device(self.device());
-        Ok(Some((form.matrix(&numbers, count, self.columns), ids)))
+        let rows = form.matrix(&numbers, [count, self.columns], &[]);
+        Ok(Some((rows, ids)))
     }
 
     /// `bytes`: all parts, one behind the other.
@@ -273,14 +306,16 @@ impl StreamedMatrix {
         let first = self.parts[0].form;
         if self.parts.iter().all(|part| part.form == first) {
             let numbers = bytes.view_dtype(first.stored());
-            return first.matrix(&numbers, self.rows(), self.columns);
+            let sides = self.parts.iter().filter_map(|part| part.side.as_deref());
+            let sides: Vec<&Int8Side> = sides.collect();
+            return first.matrix(&numbers, [self.rows(), self.columns], &sides);
         }
         let mut place = 0;
         let all = self.parts.iter().map(|part| {
             let len = part.source.len as i64;
             let numbers = bytes.narrow(0, place, len).view_dtype(part.form.stored());
             place += len;
-            part.form.matrix(&numbers, part.rows, self.columns)
+            part.matrix(&numbers, self.columns)
         });
         let all: Vec<StoredMatrix> = all.collect();
         StoredMatrix::stack(&all.iter().collect::<Vec<_>>())
@@ -301,9 +336,10 @@ impl StreamedMatrix {
 
     /// On the CPU the file itself is what stays.
     pub(super) fn mapped(&self) -> Result<Option<StoredMatrix>, WeightsError> {
-        let [Part { source, form, rows }] = &self.parts[..] else {
+        let [part] = &self.parts[..] else {
             return Ok(None);
         };
+        let Part { source, form, .. } = part;
         let Some(mapping) = &source.mapping else {
             return Ok(None);
         };
@@ -311,7 +347,7 @@ impl StreamedMatrix {
         let count = source.len / stored.elt_size_in_bytes();
         let numbers = mapping.tensor(source.start as usize, &[count as i64], stored);
         let numbers = numbers.map_err(|err| self.torch(err))?;
-        Ok(Some(form.matrix(&numbers, *rows, self.columns)))
+        Ok(Some(part.matrix(&numbers, self.columns)))
     }
 
     pub(super) fn settle(&self, home: Home) {
@@ -330,7 +366,7 @@ impl StreamedMatrix {
     pub(super) fn candidate(&self) -> Candidate {
         let width = |part: &Part| match part.form {
             Form::Plain { kind, .. } => part.rows * self.columns * kind.elt_size_in_bytes() as i64,
-            Form::Fp8 { .. } | Form::Blocks(_) => part.source.len as i64,
+            Form::Fp8 { .. } | Form::Int8 { .. } | Form::Blocks(_) => part.source.len as i64,
         };
         Candidate {
             bytes: self.parts.iter().map(width).sum::<i64>() as u64,
