@@ -43,6 +43,7 @@ fn small_cases_print_one_sound_json_object_each() {
     are_sound("wan", ["wan14b_320_17f", "vae_wan_480p_81f_tiled"]);
     are_sound("flux", ["flux_2048", "vae_flux_1024_tiled"]);
     are_sound("flux", ["t5xxl", "clip_l"]);
+    are_sound("flux2", ["klein_4b_1024", "qwen3_8b"]);
     are_sound("framepack", ["framepack", "vae_hunyuan_9"]);
     are_sound("z-image", ["z_image_1024", "qwen3_4b"]);
     are_sound("chroma", ["chroma_1024"]);

@@ -205,7 +205,7 @@ pub(super) struct Present<'a> {
     parts: &'a [Item],
     /// There is a tokenizer of UMT5 apart from its text encoder.
     has_tokenizer: bool,
-    seen: HashMap<(Family, Component, u64), Option<PathBuf>>,
+    seen: HashMap<(Family, Component, TransformerShape), Option<PathBuf>>,
 }
 
 impl<'a> Present<'a> {
@@ -249,8 +249,7 @@ impl<'a> Present<'a> {
         if component == Component::Transformer {
             return None;
         }
-        let latent_channels = latent_channels(shape);
-        let key = (family, component, latent_channels);
+        let key = (family, component, shape);
         if let Some(found) = self.seen.get(&key) {
             return found.clone();
         }
@@ -258,7 +257,7 @@ impl<'a> Present<'a> {
             && !family.files.ships_tokenizers
             && !self.has_tokenizer;
         let fits = |place: &Path| {
-            let is_part = (family.files.is_published_part)(component, latent_channels, place);
+            let is_part = (family.files.is_published_part)(component, shape, place);
             is_part && (!needs_tokenizer || tokenizer::is_place(place))
         };
         let mut items = self.parts.iter();
@@ -319,11 +318,6 @@ fn is_role_of(role: Role, component: Component) -> bool {
     }
 }
 
-/// Channels of the latents of a published model.
-fn latent_channels(shape: TransformerShape) -> u64 {
-    if shape.channels == 48 { 48 } else { 16 }
-}
-
 /// Whether a file is what a known model needs, by what is in it; another model's may have the same name. Of a model
 /// whose shape nobody has told, the name is all that there is.
 fn is_published(entry: &Entry, component: Component, place: &Path) -> bool {
@@ -336,7 +330,7 @@ fn is_published(entry: &Entry, component: Component, place: &Path) -> bool {
         let found = WeightSet::at(place).map_or(0, |weights| weights.parameters());
         return found as f64 >= LEAST_SHARE * shape.numbers(family) as f64;
     }
-    (family.files.is_published_part)(component, latent_channels(shape), place)
+    (family.files.is_published_part)(component, shape, place)
 }
 
 fn is_whole(place: &Path) -> bool {

@@ -108,8 +108,8 @@ pub(crate) struct FileRules {
     /// The variant of the transformer at a place as far as its header and its name say it.
     pub variant_at: fn(&Path) -> Option<&'static str>,
     pub are_experts: fn(&Path, &Path) -> bool,
-    /// Whether a place holds this part of the published models with latents of so many channels.
-    pub is_published_part: fn(Component, u64, &Path) -> bool,
+    /// Whether a place holds this part of the published models with such a transformer.
+    pub is_published_part: fn(Component, TransformerShape, &Path) -> bool,
     /// By which its files and those of relatives are known, in the order in which rules are tried.
     pub kinds: &'static [KindRule],
     /// The published name of a transformer of full size, where its shapes show it.

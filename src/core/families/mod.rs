@@ -7,6 +7,7 @@ pub mod chroma;
 mod def;
 mod files;
 pub mod flux;
+pub mod flux2;
 pub mod framepack;
 pub mod krea2;
 mod parts;
@@ -33,6 +34,7 @@ static FAMILIES: &[&FamilyDef] = &[
     &framepack::DEF,
     &wan::DEF,
     &z_image::DEF,
+    &flux2::DEF,
     &krea2::DEF,
     &chroma::DEF,
     &qwen_image::DEF,

@@ -21,6 +21,7 @@ const T5: &str = "t5xxl_fp16.safetensors from comfyanonymous/flux_text_encoders"
 const FLUX_VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
 const PICTURE_VAE: &str = "qwen_image_vae.safetensors from Comfy-Org/Qwen-Image_ComfyUI";
 const QWEN3_4B: &str = "qwen_3_4b.safetensors from Comfy-Org/z_image_turbo";
+const QWEN3_8B: &str = "qwen_3_8b_fp8mixed.safetensors from Comfy-Org/flux2-klein-9B";
 const QWEN3_VL_4B: &str = "qwen3vl_4b_fp8_scaled.safetensors from Comfy-Org/Krea-2";
 
 /// As much as four times the size that the models with FLUX.1's blocks were trained at.
@@ -116,6 +117,7 @@ pub(super) fn is_published_wan_vae(place: &Path) -> bool {
 }
 
 /// A Qwen as text encoder: which, and what tells it from the others.
+#[derive(Clone, Copy)]
 pub(super) struct WantedQwen {
     pub usage: LanguageUse,
     /// Noun phrases: the very model, and its kind.
@@ -137,6 +139,18 @@ pub(super) fn qwen3_4b(usage: LanguageUse, width: i64, by: &'static str) -> Want
         usual: &["qwen_3_4b", "qwen3_4b", "qwen3-4b", "text_encoder"],
         width: (width, by),
         // Of Qwen 3 VL the text half is as wide, and another one.
+        objection: |config| config.model_type.contains("vl").then_some("a Qwen 3 VL"),
+    })
+}
+
+/// The same of 8 billion.
+pub(super) fn qwen3_8b(usage: LanguageUse, width: i64, by: &'static str) -> Wanted<'static> {
+    qwen(WantedQwen {
+        usage,
+        names: ["a Qwen 3 8B text encoder", "a Qwen 3 text encoder"],
+        example: QWEN3_8B,
+        usual: &["qwen_3_8b", "qwen3_8b", "qwen3-8b", "text_encoder"],
+        width: (width, by),
         objection: |config| config.model_type.contains("vl").then_some("a Qwen 3 VL"),
     })
 }

@@ -177,13 +177,15 @@ fn has_two_vectors(tensor: &TensorSpec) -> bool {
 }
 
 /// The parts of a fused layer, and which rows each of them is.
-fn parts_of(own: &str) -> (&'static [&'static str], &'static [Share]) {
+fn parts_of(own: &str, tensor: &TensorSpec) -> (&'static [&'static str], &'static [Share]) {
+    let has_seven = matches!(tensor.shape[..], [output, input] if output == 7 * input);
     match own {
         _ if own.ends_with("attn.qkv") || own.ends_with("attention.qkv") => (
             &["q", "k", "v"],
             &[Share::Third(0), Share::Third(1), Share::Third(2)],
         ),
-        "linear1" => (
+        // Where the rest is wider, nobody has its parts alone.
+        "linear1" if has_seven => (
             &["q", "k", "v", "mlp"],
             &[
                 Share::Seventh(0),
@@ -267,7 +269,7 @@ fn layer(
     let bare = own.strip_suffix(".weight");
     let end = bare.map_or("", |_| ".weight");
     let own = bare.unwrap_or(own);
-    let (parts, shares) = parts_of(own);
+    let (parts, shares) = parts_of(own, tensor);
     let mut others = Vec::new();
     for dialect in dialects {
         if dialect.is_split && !parts.is_empty() {

@@ -39,7 +39,7 @@ pub use open::{MAX_PIXELS, has_transparency, open_picture};
 pub use pixels::Picture;
 pub use place::check_target;
 pub use preview::thumbnail;
-pub use resize::{crop_to_aspect, resize_lanczos};
+pub use resize::{crop_centre, crop_to_aspect, resize_lanczos};
 pub use source::{
     ClipInfo, ClipReader, MAX_CLIP_PIXELS, TakeFrame, clip_files, clip_info, last_frame, open_clip,
 };

@@ -167,14 +167,20 @@ pub fn crop_to_aspect(picture: &Picture, width: u32, height: u32) -> Result<Pict
     } else {
         (old_width, rounded(old_width, height, width).min(old_height))
     };
-    let left = ((old_width - new_width) / 2) as usize * 3;
-    let top = ((old_height - new_height) / 2) as usize;
-    let bytes = new_width as usize * 3;
-    let rgb = (top..top + new_height as usize)
+    crop_centre(picture, new_width as u32, new_height as u32)
+}
+
+/// The middle of a picture, so many pixels wide and high, or as many as there are.
+pub fn crop_centre(picture: &Picture, width: u32, height: u32) -> Result<Picture, MediaError> {
+    let (width, height) = (width.min(picture.width), height.min(picture.height));
+    let left = ((picture.width - width) / 2) as usize * 3;
+    let top = ((picture.height - height) / 2) as usize;
+    let bytes = width as usize * 3;
+    let rgb = (top..top + height as usize)
         .flat_map(|y| &picture.row(y)[left..left + bytes])
         .copied()
         .collect();
-    Picture::new(new_width as u32, new_height as u32, rgb)
+    Picture::new(width, height, rgb)
 }
 
 #[cfg(test)]

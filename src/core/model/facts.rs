@@ -38,7 +38,7 @@ pub(crate) struct Schedule {
 }
 
 /// What tells published models of one variant apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TransformerShape {
     pub heads: i64,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::flux_transformer::FluxTransformerKeys;
 use super::header::{heads, not_a, sizes};
-use super::stream_blocks::{self, AXES, DIFFUSERS, HEAD_DIM, List, StreamShape};
+use super::stream_blocks::{self, AXES, DIFFUSERS, HEAD_DIM, List, StreamShape, StreamStyle};
 use super::{NetworkConfig, Schema, TensorSpec, check_layers, check_sizes, class_name};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -165,6 +165,7 @@ impl ChromaTransformerConfig {
             mlp_dim: MLP_RATIO * self.dim(),
             blocks: [self.num_layers, self.num_single_layers],
             told: None,
+            style: StreamStyle::Own,
         }
     }
 

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::header::{heads, not_a, sizes};
-use super::stream_blocks::{self, AXES, DIFFUSERS, DOUBLE, HEAD_DIM, Names, OUTER, StreamShape};
-use super::stream_blocks::{GUIDANCE, SINGLE, ToldShape};
+use super::stream_blocks::{
+    self, AXES, DIFFUSERS, DOUBLE, GUIDANCE, HEAD_DIM, Names, OUTER, SINGLE, StreamShape,
+    StreamStyle, ToldShape,
+};
 use super::{NetworkConfig, Schema, TensorSpec, check_layers, check_sizes, class_name};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -129,6 +131,7 @@ impl FluxTransformerConfig {
             mlp_dim: MLP_RATIO * self.dim(),
             blocks: [self.num_layers, self.num_single_layers],
             told: Some(self.told()),
+            style: StreamStyle::Own,
         }
     }
 
@@ -184,8 +187,8 @@ const MARKS: [[&str; 3]; 2] = [
     ],
 ];
 
-/// Only Flux's own, outside the blocks.
-const OWN: [Names; 1] = [["txt_in", "", "context_embedder"]];
+/// Flux's own, outside the blocks.
+pub(super) const OWN: [Names; 1] = [["txt_in", "", "context_embedder"]];
 
 impl FluxTransformerKeys {
     /// The authors' names, bare.
@@ -229,10 +232,7 @@ impl FluxTransformerKeys {
     }
 
     pub fn block_names(self) -> [String; 2] {
-        [DOUBLE, SINGLE].map(|(list, diffusers, _)| {
-            let name = if self.is_diffusers { diffusers } else { list };
-            format!("{}{name}", self.prefix)
-        })
+        stream_blocks::block_names(self.prefix, self.is_diffusers)
     }
 
     /// Which vectors of the final modulation are the shift and the scale.

@@ -9,6 +9,7 @@ mod clip_layers;
 pub mod clip_text;
 pub mod clip_vision;
 mod config;
+pub mod flux2_transformer;
 pub mod flux_transformer;
 pub mod framepack_transformer;
 mod header;
@@ -40,11 +41,12 @@ pub use config::{AutoencoderConfig, NetworkConfig, config_path};
 pub(crate) use config::{check_epsilon, check_layers, check_sizes};
 use config::{class_name, model_type};
 pub use flux_transformer::{FluxTransformerConfig, FluxTransformerKeys};
+pub use flux2_transformer::{Flux2TransformerConfig, Flux2TransformerKeys};
 pub use framepack_transformer::{
     FramePackDialect, FramePackTransformerConfig, FramePackTransformerKeys,
 };
 pub use hunyuan_vae::HunyuanVaeConfig;
-pub use kl_vae::{KlVaeConfig, KlVaeKeys};
+pub use kl_vae::{KlVaeConfig, KlVaeKeys, NORM_MEAN, NORM_VARIANCE, NORMED_EDGE};
 pub(crate) use known::{KindRule, PartKind};
 pub use krea2_transformer::{Krea2TransformerConfig, Krea2TransformerKeys};
 pub use language::{LanguageConfig, LanguageKeys, LanguageKind, LanguageTap, LanguageUse};

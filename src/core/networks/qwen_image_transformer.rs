@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::flux_transformer::PREFIXES;
 use super::header::{heads, not_a, sizes};
 use super::stream_blocks::{
-    self, AXES, DIFFUSERS, DOUBLE, HEAD_DIM, Names, OUTER, SINUSOIDS, StreamShape, ToldShape,
+    self, AXES, DIFFUSERS, DOUBLE, HEAD_DIM, Names, OUTER, SINUSOIDS, StreamShape, StreamStyle,
+    ToldShape,
 };
 use super::{NetworkConfig, Schema, TensorSpec, check_layers, check_sizes, class_name};
 use crate::formats::weights::WeightSet;
@@ -126,6 +127,7 @@ impl QwenImageTransformerConfig {
             mlp_dim: MLP_RATIO * self.dim(),
             blocks: [self.num_layers, 0],
             // Of the timestep alone.
+            style: StreamStyle::Own,
             told: Some(ToldShape {
                 pooled: 0,
                 guidance_embeds: false,
@@ -194,7 +196,7 @@ impl QwenImageTransformerKeys {
     }
 
     /// The names before the first dot, of which a transformer has no others.
-    pub(crate) fn tops(self) -> &'static [&'static str] {
+    pub(crate) fn tops() -> &'static [&'static str] {
         &[
             ZERO_TIME,
             "img_in",

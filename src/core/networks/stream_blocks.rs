@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Schema;
+use super::{Role, Schema};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -31,6 +31,7 @@ pub struct StreamShape {
     pub blocks: [i64; 2],
     /// `None` where a network of the family's own makes all modulations.
     pub told: Option<ToldShape>,
+    pub style: StreamStyle,
 }
 
 /// What layers of the blocks' own make modulations of, beside the timestep.
@@ -40,6 +41,55 @@ pub struct ToldShape {
     pub pooled: i64,
     /// Whether guidance is an input of the model.
     pub guidance_embeds: bool,
+}
+
+/// How the blocks of such a transformer are built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamStyle {
+    /// Layers have biases, and the feed-forward part is of two layers with GELU.
+    Own,
+    /// The blocks of a list share their modulations, nothing has a bias, and the feed-forward part is gated by SiLU: its
+    /// first layer gives gates and values.
+    Shared,
+}
+
+/// What the blocks of [`StreamStyle::Shared`] are told: the pictures' stream, the texts', and both as one.
+pub const SHARED_MODULATIONS: [&str; 3] = [
+    "double_stream_modulation_img",
+    "double_stream_modulation_txt",
+    "single_stream_modulation",
+];
+
+impl StreamShape {
+    pub fn is_shared(&self) -> bool {
+        self.style == StreamStyle::Shared
+    }
+
+    /// What the first layer of the feed-forward part gives.
+    pub fn mlp_in(&self) -> i64 {
+        match self.style {
+            StreamStyle::Own => self.mlp_dim,
+            StreamStyle::Shared => 2 * self.mlp_dim,
+        }
+    }
+
+    /// A layer, with a bias where the blocks have them.
+    fn layer(&self, schema: &mut Schema, name: &str, output: i64, input: i64) {
+        schema.matrix(name, output, input);
+        self.bias(schema, name, output);
+    }
+
+    /// A layer that makes modulations.
+    pub(super) fn modulation(&self, schema: &mut Schema, name: &str, output: i64, input: i64) {
+        schema.add(format!("{name}.weight"), &[output, input], Role::Modulation);
+        self.bias(schema, name, output);
+    }
+
+    fn bias(&self, schema: &mut Schema, name: &str, output: i64) {
+        if !self.is_shared() {
+            schema.vector(&format!("{name}.bias"), output);
+        }
+    }
 }
 
 /// What a layer is called: by Flux's authors, HunyuanVideo's authors, and diffusers. Empty where a file has no such
@@ -183,6 +233,14 @@ pub(super) fn final_shift_and_scale(is_diffusers: bool) -> (i64, i64) {
     if is_diffusers { (1, 0) } else { (0, 1) }
 }
 
+/// What a file calls the two lists of blocks.
+pub(super) fn block_names(prefix: &str, is_diffusers: bool) -> [String; 2] {
+    [DOUBLE, SINGLE].map(|(list, diffusers, _)| {
+        let name = if is_diffusers { diffusers } else { list };
+        format!("{prefix}{name}")
+    })
+}
+
 /// How many blocks of a list there are; `list`: what the file calls it.
 pub(super) fn count_blocks(weights: &WeightSet, list: &str) -> i64 {
     let numbers = weights.tensors.keys().filter_map(|key| {
@@ -193,7 +251,11 @@ pub(super) fn count_blocks(weights: &WeightSet, list: &str) -> i64 {
 }
 
 /// Checks that the axes of positions fill the heads.
-pub(super) fn check_axes(name: &str, axes: [i64; 3], head_dim: i64) -> Result<(), String> {
+pub(super) fn check_axes<const AXES: usize>(
+    name: &str,
+    axes: [i64; AXES],
+    head_dim: i64,
+) -> Result<(), String> {
     let are_sound = axes
         .iter()
         .all(|n| (0..=head_dim).contains(n) && n % 2 == 0);
@@ -201,7 +263,7 @@ pub(super) fn check_axes(name: &str, axes: [i64; 3], head_dim: i64) -> Result<()
         return Ok(());
     }
     Err(format!(
-        "expected {name} of three even numbers that are {head_dim} together, found {axes:?}"
+        "expected {name} of {AXES} even numbers that are {head_dim} together, found {axes:?}"
     ))
 }
 
@@ -213,13 +275,18 @@ pub(super) fn fused(
     input: i64,
     is_split: bool,
 ) {
+    fused_of(parts, name, is_split, |name, output| {
+        schema.linear(name, output, input);
+    });
+}
+
+fn fused_of(parts: &[(&str, i64)], name: &str, is_split: bool, mut add: impl FnMut(&str, i64)) {
     if is_split {
         for (part, output) in parts {
-            schema.linear(&format!("{name}.{part}"), *output, input);
+            add(&format!("{name}.{part}"), *output);
         }
     } else {
-        let output = parts.iter().map(|(_, output)| output).sum();
-        schema.linear(name, output, input);
+        add(name, parts.iter().map(|(_, output)| output).sum());
     }
 }
 
@@ -252,7 +319,14 @@ pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape, is_split: bool
         mlp_dim,
         blocks: [double, single],
         told,
+        ..
     } = shape;
+    let mlp_in = shape.mlp_in();
+    if shape.is_shared() {
+        for (name, count) in SHARED_MODULATIONS.into_iter().zip([6, 6, 3]) {
+            shape.modulation(schema, &format!("{name}.lin"), count * dim, dim);
+        }
+    }
     for block in 0..double {
         for stream in ["img", "txt"] {
             let name = |part: &str| format!("double_blocks.{block}.{stream}_{part}");
@@ -260,11 +334,13 @@ pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape, is_split: bool
                 schema.modulation(&name("mod.lin"), 6 * dim, dim);
             }
             let parts = [("q", dim), ("k", dim), ("v", dim)];
-            fused(schema, &name("attn.qkv"), &parts, dim, is_split);
+            fused_of(&parts, &name("attn.qkv"), is_split, |name, output| {
+                shape.layer(schema, name, output, dim);
+            });
             head_norms(schema, &name("attn.norm"), head_dim);
-            schema.linear(&name("attn.proj"), dim, dim);
-            schema.linear(&name("mlp.0"), mlp_dim, dim);
-            schema.linear(&name("mlp.2"), dim, mlp_dim);
+            shape.layer(schema, &name("attn.proj"), dim, dim);
+            shape.layer(schema, &name("mlp.0"), mlp_in, dim);
+            shape.layer(schema, &name("mlp.2"), dim, mlp_dim);
         }
     }
     for block in 0..single {
@@ -272,10 +348,14 @@ pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape, is_split: bool
         if told.is_some() {
             schema.modulation(&name("modulation.lin"), 3 * dim, dim);
         }
-        let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", mlp_dim)];
-        fused(schema, &name("linear1"), &parts, dim, is_split);
+        let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", mlp_in)];
+        // Where modulations are shared, all dialects have one matrix.
+        let is_split = is_split && !shape.is_shared();
+        fused_of(&parts, &name("linear1"), is_split, |name, output| {
+            shape.layer(schema, name, output, dim);
+        });
         head_norms(schema, &name("norm"), head_dim);
-        schema.linear(&name("linear2"), dim, dim + mlp_dim);
+        shape.layer(schema, &name("linear2"), dim, dim + mlp_dim);
     }
 }
 

@@ -5,6 +5,9 @@
 /// The scales of published latents are between 0.1 and 10; beyond this range latents overflow or vanish.
 const SCALES: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
+/// Those of normed latents are both halves'.
+const STATISTICS: &str = "bn.";
+
 /// Jobs load one half at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VaeHalf {
@@ -27,8 +30,8 @@ impl VaeHalf {
     pub fn has(self, own: &str) -> bool {
         // The convolution between a half and the latents; Wan's authors call it conv1 and conv2.
         let starts = match self {
-            Self::Encoder => ["encoder.", "quant_conv.", "conv1."],
-            Self::Decoder => ["decoder.", "post_quant_conv.", "conv2."],
+            Self::Encoder => ["encoder.", "quant_conv.", "conv1.", STATISTICS],
+            Self::Decoder => ["decoder.", "post_quant_conv.", "conv2.", STATISTICS],
         };
         starts.iter().any(|start| own.starts_with(start))
     }

@@ -207,17 +207,6 @@ mod tests {
     }
 
     #[test]
-    fn tmp_record() {
-        let mut out = Vec::new();
-        let arguments = ParityArguments {
-            device: DeviceChoice::Cpu,
-            record: true,
-        };
-        run(&arguments, &mut out).unwrap();
-        std::fs::write("/tmp/qwen/parity.json", out).unwrap();
-    }
-
-    #[test]
     fn other_numbers_and_other_shapes_are_far_away() {
         let kept = Kept::of(&Tensor::from_slice(&[1.0, 2.0, 3.0]));
         let other = Kept::of(&Tensor::from_slice(&[1.0, 2.0, 3.3]));

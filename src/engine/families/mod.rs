@@ -8,6 +8,7 @@
 
 pub mod chroma;
 pub mod flux;
+pub mod flux2;
 pub mod framepack;
 pub mod krea2;
 pub mod qwen_image;
@@ -58,6 +59,7 @@ static FAMILIES: &[&dyn EngineFamily] = &[
     &framepack::FramePack,
     &wan::Wan,
     &z_image::ZImage,
+    &flux2::Flux2,
     &krea2::Krea2,
     &chroma::Chroma,
     &qwen_image::QwenImage,

@@ -39,6 +39,18 @@ impl Rope {
         Self { turns }
     }
 
+    /// Of tokens at places along several axes, each of which turns some numbers of a head: `ids`: `(L, axes)`, whole
+    /// numbers from 0; `dims`: how many numbers, `theta`: the base of their frequencies
+    pub fn of_ids(ids: &Tensor, dims: &[i64], theta: f64, device: Device) -> Self {
+        let ids = ids.to_kind(Kind::Int64);
+        let axes = (0..).zip(dims).map(|(axis, dim)| {
+            let ids = ids.select(1, axis);
+            let positions = ids.max().int64_value(&[]) + 1;
+            axis_angles(positions, *dim, theta).index_select(0, &ids)
+        });
+        Self::new(&Tensor::cat(&axes.collect::<Vec<_>>(), 1), device)
+    }
+
     pub fn narrow(&self, start: i64, len: i64) -> Self {
         Self {
             turns: self.turns.narrow(0, start, len),

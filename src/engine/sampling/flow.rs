@@ -18,6 +18,8 @@ pub struct FlowSchedule {
     config: SchedulerConfig,
     /// Which mu no number of tokens goes beyond, in families that have such a limit.
     pub largest_mu: Option<f64>,
+    /// The mu of a number of tokens and of steps, in families whose pipelines have a formula of their own for it.
+    pub mu_by_steps: Option<fn(i64, usize) -> f64>,
     /// Whether the even steps are made in f32, as some pipelines of diffusers do: a model that is told how much noise
     /// is gone, of which there is little at first, hears every bit.
     pub is_in_single: bool,
@@ -39,6 +41,7 @@ impl FlowSchedule {
         Self {
             config,
             largest_mu: None,
+            mu_by_steps: None,
             is_in_single: false,
             is_exponential: false,
         }
@@ -58,6 +61,11 @@ impl FlowSchedule {
         self.largest_mu.map_or(mu, |largest| mu.min(largest))
     }
 
+    fn mu_of(&self, tokens: i64, num_steps: usize) -> f64 {
+        self.mu_by_steps
+            .map_or_else(|| self.mu(tokens), |of| of(tokens, num_steps))
+    }
+
     /// The whole schedule for a picture of so many tokens, in the rounding of diffusers: even steps from 1 to
     /// `1 / num_steps`, shifted, and 0.
     pub fn schedule(&self, num_steps: usize, tokens: i64) -> Schedule {
@@ -69,7 +77,7 @@ impl FlowSchedule {
             let even = linspace(1.0, end, num_steps).into_iter();
             even.map(|sigma| sigma as f32).collect()
         };
-        let (shift, mu) = (self.fixed_shift(), self.mu(tokens));
+        let (shift, mu) = (self.fixed_shift(), self.mu_of(tokens, num_steps));
         let is_linear = self.config.time_shift_type == "linear";
         let is_dynamic = self.config.use_dynamic_shifting;
         let factor = if !is_dynamic {
@@ -114,10 +122,8 @@ impl FlowSchedule {
         steps: Range<usize>,
     ) -> Result<Solver, EngineError> {
         let own = self.of_request(request);
-        let (num_steps, shift) = (
-            request.sampling.num_steps as usize,
-            own.shift_factor(tokens),
-        );
+        let num_steps = request.sampling.num_steps as usize;
+        let shift = own.shift_factor(tokens, num_steps);
         check_schedule(num_steps, shift)?;
         Solver::of_steps(own.algorithm(request, tokens), steps, num_steps)
     }
@@ -156,7 +162,7 @@ impl FlowSchedule {
                 let spacing = Spacing {
                     schedule: request.sampling.sigma_schedule,
                     num_steps,
-                    shift: self.shift_factor(tokens),
+                    shift: self.shift_factor(tokens, num_steps),
                     num_train_timesteps: self.config.num_train_timesteps,
                 };
                 Algorithm::spaced(sampler, &spacing, UniPcOptions::default(), seed)
@@ -173,12 +179,12 @@ impl FlowSchedule {
     }
 
     /// The shift as other schedulers have it: fixed, or what the dynamic one comes to.
-    fn shift_factor(&self, tokens: i64) -> f64 {
+    fn shift_factor(&self, tokens: i64, num_steps: usize) -> f64 {
         let config = &self.config;
         match (config.use_dynamic_shifting, config.time_shift_type.as_str()) {
             (false, _) => self.fixed_shift(),
-            (true, "linear") => self.mu(tokens),
-            (true, _) => self.mu(tokens).exp(),
+            (true, "linear") => self.mu_of(tokens, num_steps),
+            (true, _) => self.mu_of(tokens, num_steps).exp(),
         }
     }
 }

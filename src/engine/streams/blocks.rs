@@ -6,7 +6,7 @@ use tch::{Kind, Tensor};
 use super::EPS;
 use crate::nn::{
     Gate, Linear, Norm, QkNorm, Rope, TokenRows, attention, gated_add, gated_add_norm, gelu_tanh,
-    join_heads, layer_norm,
+    join_heads, layer_norm, silu,
 };
 use crate::weights::{Weights, WeightsError};
 
@@ -77,12 +77,48 @@ pub fn add_norm(
     layer_norm(xs, next, EPS)
 }
 
+/// A layer, with a bias where the blocks of such a shape have them.
+pub(super) fn layer(
+    shape: &StreamShape,
+    input: i64,
+    output: i64,
+    w: &Weights,
+) -> Result<Linear, WeightsError> {
+    if shape.is_shared() {
+        Linear::without_bias(input, output, w)
+    } else {
+        Linear::new(input, output, w)
+    }
+}
+
+/// Several products of the same input likewise.
+fn fused(shape: &StreamShape, parts: &[(&str, i64)], w: &Weights) -> Result<Linear, WeightsError> {
+    if shape.is_shared() {
+        Linear::fused_without_bias(shape.dim, parts, w)
+    } else {
+        Linear::fused(shape.dim, parts, w)
+    }
+}
+
+/// What the second layer of a feed-forward part reads of what the first gave, which is changed in place: GELU of it, or
+/// the values that its gates let through.
+fn activated(ys: Tensor, is_gated: bool) -> Tensor {
+    if !is_gated {
+        return gelu_tanh(ys);
+    }
+    let wide = ys.size()[2] / 2;
+    let mut gates = silu(ys.narrow(-1, 0, wide));
+    drop(gates.g_mul_(&ys.narrow(-1, wide, wide)));
+    gates
+}
+
 /// A block in which text and picture have weights of their own, but for the attention, which is common.
 pub struct DoubleBlock {
     img_attn: SelfAttention,
     img_mlp: (Linear, Linear),
     txt_attn: SelfAttention,
     txt_mlp: (Linear, Linear),
+    is_gated: bool,
 }
 
 struct SelfAttention {
@@ -96,9 +132,9 @@ impl SelfAttention {
         let dim = shape.dim;
         let parts = [("q", dim), ("k", dim), ("v", dim)];
         Ok(Self {
-            qkv: Linear::fused(dim, &parts, &(w / "qkv"))?,
+            qkv: fused(shape, &parts, &(w / "qkv"))?,
             norm: QkNorm::new(shape.head_dim, EPS, &(w / "norm"))?,
-            proj: Linear::new(dim, dim, &(w / "proj"))?,
+            proj: layer(shape, dim, dim, &(w / "proj"))?,
         })
     }
 }
@@ -107,14 +143,15 @@ impl DoubleBlock {
     pub fn new(shape: &StreamShape, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, mlp_dim) = (shape.dim, shape.mlp_dim);
         let mlp = |name: &str| {
-            let first = Linear::new(dim, mlp_dim, &(w / name / 0))?;
-            Ok::<_, WeightsError>((first, Linear::new(mlp_dim, dim, &(w / name / 2))?))
+            let first = layer(shape, dim, shape.mlp_in(), &(w / name / 0))?;
+            Ok::<_, WeightsError>((first, layer(shape, mlp_dim, dim, &(w / name / 2))?))
         };
         Ok(Self {
             img_attn: SelfAttention::new(shape, &(w / "img_attn"))?,
             img_mlp: mlp("img_mlp")?,
             txt_attn: SelfAttention::new(shape, &(w / "txt_attn"))?,
             txt_mlp: mlp("txt_mlp")?,
+            is_gated: shape.is_shared(),
         })
     }
 
@@ -143,7 +180,8 @@ impl DoubleBlock {
         };
         let ys = tokens.forward(&self.txt_mlp.0, &self.img_mlp.0, &normed);
         drop(normed);
-        let ys = tokens.forward(&self.txt_mlp.1, &self.img_mlp.1, &gelu_tanh(ys));
+        let ys = activated(ys, self.is_gated);
+        let ys = tokens.forward(&self.txt_mlp.1, &self.img_mlp.1, &ys);
         add_norm(xs, &ys, rows, 5, next)
     }
 }
@@ -155,24 +193,28 @@ pub(super) struct SingleBlock {
     pub(super) linear2: Linear,
     norm: QkNorm,
     dim: i64,
+    mlp_dim: i64,
+    is_gated: bool,
 }
 
 impl SingleBlock {
     pub(super) fn new(shape: &StreamShape, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, mlp_dim) = (shape.dim, shape.mlp_dim);
-        let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", mlp_dim)];
+        let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", shape.mlp_in())];
         Ok(Self {
-            linear1: Linear::fused(dim, &parts, &(w / "linear1"))?,
-            linear2: Linear::new(dim + mlp_dim, dim, &(w / "linear2"))?,
+            linear1: fused(shape, &parts, &(w / "linear1"))?,
+            linear2: layer(shape, dim + mlp_dim, dim, &(w / "linear2"))?,
             norm: QkNorm::new(shape.head_dim, EPS, &(w / "norm"))?,
             dim,
+            mlp_dim,
+            is_gated: shape.is_shared(),
         })
     }
 
     /// `normed`: `(1, L, C)` -> what `linear2` reads, a view of `(1, L, C + M)`
     pub(super) fn attend(&self, normed: Tensor, tokens: &Tokens, rope: &Rope) -> Tensor {
         let dim = self.dim;
-        let products = self.linear1.forward(&normed); // (1, L, 3 C + M)
+        let products = self.linear1.forward(&normed); // (1, L, 3 C + M), or 2 M with gates
         drop(normed);
         let heads = Heads::of(&products.narrow(-1, 0, 3 * dim), dim, self.norm.head_dim());
         self.norm.forward_rope(&mut heads.queries_and_keys(), rope);
@@ -180,9 +222,9 @@ impl SingleBlock {
         products
             .narrow(-1, 2 * dim, dim)
             .copy_(&heads.attend(tokens));
-        let mlp_dim = products.size()[2] - 3 * dim;
-        drop(gelu_tanh(products.narrow(-1, 3 * dim, mlp_dim)));
-        products.narrow(-1, 2 * dim, dim + mlp_dim)
+        let rest = products.size()[2] - 3 * dim;
+        drop(activated(products.narrow(-1, 3 * dim, rest), self.is_gated));
+        products.narrow(-1, 2 * dim, dim + self.mlp_dim)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Transformers of two streams: text and picture in one sequence, first with weights of their own (double blocks), then
-//! with common ones (single blocks). Flux's blocks, which are Chroma's and HunyuanVideo's too.
+//! with common ones (single blocks). Flux's blocks, which are Chroma's and HunyuanVideo's too; and those that have gates
+//! in the feed-forward part and no biases.
 //!
 //! After <https://github.com/black-forest-labs/flux/blob/main/src/flux/model.py> in the arithmetic of diffusers
 //! 0.42.1 (`models/transformers/transformer_flux.py`). Fields have the original names. How text and picture get into the
@@ -10,10 +11,11 @@
 //! are views of one product, changed in place.
 //!
 //! Shapes: `B` pictures of one text; `L` tokens, `B` × `T` of text and then `B` × `I` of pictures; `C` width, `H` heads
-//! of `D`, `M` = 4 `C`.
+//! of `D`, `M` width inside the feed-forward part.
 
 mod blocks;
 mod pictures;
+mod shared;
 mod told;
 
 use safelight_core::networks::stream_blocks::StreamShape;
@@ -24,9 +26,10 @@ use crate::hooks::Hooks;
 use crate::nn::{Linear, Norm, Rope, TokenRows, layer_norm};
 use crate::weights::{Weights, WeightsError};
 
-use blocks::SingleBlock;
 pub use blocks::{DoubleBlock, Tokens, add_norm};
+use blocks::{SingleBlock, layer};
 pub use pictures::{PictureStreams, Sizes};
+pub use shared::SharedModulations;
 pub use told::{DoubleModulation, MlpEmbedder, OwnModulations};
 
 pub const EPS: f64 = 1e-6;
@@ -72,7 +75,7 @@ impl Streams {
                 .map(|i| SingleBlock::new(shape, &(w / "single_blocks" / i)))
                 .collect::<Result<_, _>>()?,
             final_layer: FinalLayer {
-                linear: Linear::new(dim, outputs, &(last / "linear"))?,
+                linear: layer(shape, dim, outputs, &(last / "linear"))?,
                 shift_and_scale,
             },
             kind: w.kind(),

@@ -6,12 +6,11 @@
 use safelight_core::networks::stream_blocks::StreamShape;
 use tch::{Device, Kind, Tensor};
 
+use super::blocks::layer;
 use super::{Modulations, Pass, Streams, Tokens, add_norm};
 use crate::hooks::Hooks;
-use crate::nn::{Linear, Rope, axis_angles};
+use crate::nn::{Linear, Rope};
 use crate::weights::{Weights, WeightsError};
-
-const ROPE_THETA: f64 = 10000.0;
 
 pub struct PictureStreams {
     img_in: Linear,
@@ -22,7 +21,7 @@ pub struct PictureStreams {
 }
 
 /// Numbers of a token on the way in and out, and of a head.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Sizes {
     /// Of a picture's token.
     pub input: i64,
@@ -30,8 +29,10 @@ pub struct Sizes {
     pub text: i64,
     /// Of a picture's token that the model gives back.
     pub output: i64,
-    /// How many numbers of a head turn with each of a token's three ids.
-    pub axes: [i64; 3],
+    /// How many numbers of a head turn with each of a token's ids.
+    pub axes: Vec<i64>,
+    /// The base of their frequencies.
+    pub theta: f64,
 }
 
 impl PictureStreams {
@@ -44,8 +45,8 @@ impl PictureStreams {
     ) -> Result<Self, WeightsError> {
         let last = &(w / "final_layer");
         Ok(Self {
-            img_in: Linear::new(sizes.input, shape.dim, &(w / "img_in"))?,
-            txt_in: Linear::new(sizes.text, shape.dim, &(w / "txt_in"))?,
+            img_in: layer(shape, sizes.input, shape.dim, &(w / "img_in"))?,
+            txt_in: layer(shape, sizes.text, shape.dim, &(w / "txt_in"))?,
             streams: Streams::new(shape, sizes.output, shift_and_scale, w, last)?,
             sizes,
             dim: shape.dim,
@@ -66,17 +67,12 @@ impl PictureStreams {
         self.txt_in.forward(&prompt.contiguous())
     }
 
-    /// The turns of all tokens of `pictures`, in their order: `txt_ids`: `(T, 3)`, `img_ids`: `(I, 3)`, those of one
+    /// The turns of all tokens of `pictures`, in their order: `txt_ids`: `(T, ids)`, `img_ids`: `(I, ids)`, those of one
     /// picture, whole numbers from 0.
     pub fn rope(&self, txt_ids: &Tensor, img_ids: &Tensor, pictures: i64) -> Rope {
-        let [txt_ids, img_ids] = [txt_ids, img_ids].map(|ids| ids.repeat([pictures, 1]));
-        let ids = Tensor::cat(&[txt_ids, img_ids], 0).to_kind(Kind::Int64);
-        let axes = (0..).zip(self.sizes.axes).map(|(axis, dim)| {
-            let ids = ids.select(1, axis);
-            let positions = ids.max().int64_value(&[]) + 1;
-            axis_angles(positions, dim, ROPE_THETA).index_select(0, &ids)
-        });
-        Rope::new(&Tensor::cat(&axes.collect::<Vec<_>>(), 1), self.device())
+        let ids = [txt_ids, img_ids].map(|ids| ids.repeat([pictures, 1]));
+        let Sizes { axes, theta, .. } = &self.sizes;
+        Rope::of_ids(&Tensor::cat(&ids, 0), axes, *theta, self.device())
     }
 
     /// `img`: `(B, I, input)`, `txt`: what [`text`](Self::text) gave, `bias`: added to the scores of one picture and its

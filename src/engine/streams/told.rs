@@ -129,18 +129,32 @@ impl OwnModulations {
         let blocks: Vec<Tensor> = double.chain(single).collect();
         let (last, kind) = &self.last;
         let final_layer = last.forward(&wide.to_kind(*kind));
-        let of = |all: &Tensor, i: i64| {
-            // u n (m c) -> u m c
-            let values = all.select(1, i);
-            values.view([all.size()[0], -1, self.dim])
-        };
-        (0..sinusoids.size()[0])
-            .map(|i| Modulations {
-                blocks: blocks.iter().map(|all| of(all, i)).collect(),
-                final_layer: of(&final_layer, i),
-            })
-            .collect()
+        each_timestep(&blocks, &final_layer, self.dim)
     }
+}
+
+/// Of all timesteps to one for each: `blocks`: of each block, `(streams, N, count * C)`, `final_layer`: `(1, N, 2 C)`
+pub(super) fn each_timestep(blocks: &[Tensor], final_layer: &Tensor, dim: i64) -> Vec<Modulations> {
+    let of = |all: &Tensor, i: i64| {
+        // u n (m c) -> u m c
+        let values = all.select(1, i);
+        values.view([all.size()[0], -1, dim])
+    };
+    (0..final_layer.size()[1])
+        .map(|i| Modulations {
+            blocks: blocks.iter().map(|all| of(all, i)).collect(),
+            final_layer: of(final_layer, i),
+        })
+        .collect()
+}
+
+/// The text's vectors, then the picture's: `vec`: `(N, C)` -> `(2, N, 6 C)`
+pub(super) fn both_of([txt, img]: [&Linear; 2], vec: &Tensor) -> Tensor {
+    let size = [2, vec.size()[0], img.out_features()];
+    let values = Tensor::empty(size, (vec.kind(), vec.device()));
+    txt.forward_into(vec, &values.get(0));
+    img.forward_into(vec, &values.get(1));
+    values
 }
 
 /// What the own layers of one double block make: `txt_mod` and `img_mod`.
@@ -161,11 +175,6 @@ impl DoubleModulation {
 
     /// `vec`: `(N, C)` -> the text's vectors, then the picture's: `(2, N, 6 C)`
     pub fn forward(&self, vec: &Tensor) -> Tensor {
-        let (txt, img) = (&self.txt.lin, &self.img.lin);
-        let size = [2, vec.size()[0], img.out_features()];
-        let values = Tensor::empty(size, (vec.kind(), vec.device()));
-        txt.forward_into(vec, &values.get(0));
-        img.forward_into(vec, &values.get(1));
-        values
+        both_of([&self.txt.lin, &self.img.lin], vec)
     }
 }

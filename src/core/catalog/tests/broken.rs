@@ -249,7 +249,7 @@ fn other_models_are_named_and_said_to_be_not_for_this_version() {
         ("WanVACEPipeline", "VACE"),
         ("WanAnimatePipeline", "Animate"),
         ("WanSpeechToVideoPipeline", "S2V"),
-        ("Flux2Pipeline", "a Flux 2 model"),
+        ("Flux2Pipeline", "a FLUX.2 dev model"),
         ("HunyuanVideoPipeline", "HunyuanVideo"),
         ("StableDiffusionXLPipeline", "Stable Diffusion XL"),
         ("SomethingNewPipeline", "SomethingNewPipeline"),

@@ -57,6 +57,10 @@ fn the_shipped_catalogue_is_complete() {
             "chroma1-hd",
             "chroma1-base",
             "chroma1-flash",
+            "flux2-klein-4b",
+            "flux2-klein-4b-base",
+            "flux2-klein-9b",
+            "flux2-klein-9b-base",
             "framepack-i2v",
             "framepack-f1",
         ]

@@ -36,7 +36,7 @@ fn every_published_model_has_all_its_files_and_a_folder_for_each() {
     for entry in built_in().iter().skip(1) {
         let sources: Vec<_> = entry.sources.0.iter().map(|it| &it.1).collect();
         let of = |component| sources.iter().filter(move |it| it.component == component);
-        let is_flux = entry.id.starts_with("flux");
+        let is_flux = entry.id.starts_with("flux1");
         let is_framepack = entry.id.starts_with("framepack");
         let has_image_encoder =
             is_framepack || (entry.id.starts_with("wan2.1-") && !entry.id.contains("t2v"));

@@ -21,7 +21,6 @@ use crate::networks::{
 /// Parts that only other models have, and what those are called.
 const FOREIGN_PARTS: &[(&str, &str)] = &[
     ("distilled_guidance_layer", "a Chroma model"),
-    ("double_stream_modulation_img", "a Flux 2 model"),
     ("individual_token_refiner", "a HunyuanVideo model"),
     ("controlnet_", "a Flux ControlNet"),
     ("pulid_ca", "a Flux model with PuLID in it"),

@@ -52,7 +52,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     text_encoder_weights: [123_000_000, 4_800_000_000],
     // Nineteen blocks of two streams and thirty-eight of one.
     matrices_a_block: |_| 22.3,
-    // Flux 2 and Chroma Radiance are other networks, of which nothing can be restored.
+    // FLUX.2 and Chroma Radiance are other networks, of which nothing can be restored.
     is_named: |name| {
         let others = ["flux2", "chroma"];
         name.contains("flux") && !others.iter().any(|other| name.contains(other))
@@ -61,16 +61,6 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     files: FileRules {
         owns_pipeline: |class| class.starts_with("Flux") && !class.starts_with("Flux2"),
         kinds: &[
-            KindRule::transformer(
-                "flux2",
-                "a Flux 2 transformer in the original layout",
-                &["double_stream_modulation_img.lin.weight"],
-            ),
-            KindRule::transformer(
-                "flux2",
-                "a Flux 2 transformer",
-                &["double_stream_modulation_img.linear.weight"],
-            ),
             KindRule::new(
                 "flux",
                 "adapter",

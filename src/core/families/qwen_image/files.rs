@@ -58,7 +58,7 @@ impl OneTransformer for QwenImage {
 
     fn foreign_part(weights: &WeightSet) -> Option<String> {
         let keys = QwenImageTransformerKeys::detect(|key| weights.has(key))?;
-        let (prefix, tops) = (keys.prefix, keys.tops());
+        let (prefix, tops) = (keys.prefix, QwenImageTransformerKeys::tops());
         foreign_part(weights, Self::FAMILY, prefix, FOREIGN_PARTS, tops)
     }
 

@@ -137,12 +137,17 @@ fn check_quantisation(
     refuse_quantised(is_quantised, super::FAMILY, &files.transformer)
 }
 
-/// Whether a place holds this part of the published models with latents of so many channels.
-pub(super) fn is_published_part(component: Component, latent_channels: u64, place: &Path) -> bool {
+/// Whether a place holds this part of the published models with such a transformer.
+pub(super) fn is_published_part(
+    component: Component,
+    shape: TransformerShape,
+    place: &Path,
+) -> bool {
     /// The width of CLIP ViT-H.
     const IMAGE_DIM: i64 = 1280;
     let transformer = WanTransformerConfig {
-        out_channels: i64::try_from(latent_channels).unwrap_or(i64::MAX),
+        // Those that see pictures take in more than latents.
+        out_channels: if shape.channels == 48 { 48 } else { 16 },
         image_dim: Some(IMAGE_DIM),
         ..WanTransformerConfig::default()
     };

@@ -27,8 +27,9 @@ struct Said {
 /// `columns`; `None` where they are as they were. `json`: the bytes beside it. An error is a noun phrase for a storage that
 /// is not read.
 pub fn int8_group(json: &[u8], columns: u64) -> Result<Option<i64>, String> {
-    let said: Said = serde_json::from_slice(json)
-        .map_err(|_| "8-bit whole numbers that do not say how they are stored".to_owned())?;
+    let Ok(said) = serde_json::from_slice::<Said>(json) else {
+        return Err("8-bit whole numbers that do not say how they are stored".to_owned());
+    };
     if said.format != INT8 {
         // What a stranger wrote is not all repeated.
         let format: String = said.format.chars().take(40).collect();

@@ -6,7 +6,7 @@
 
 use super::{Job, Need};
 use crate::memory::PartName;
-use crate::networks::{KlVaeConfig, WanVaeConfig};
+use crate::networks::{KlVaeConfig, VaeHalf, WanVaeConfig};
 
 /// A clip or picture in pixels.
 #[derive(Clone, Copy, Debug)]
@@ -295,18 +295,30 @@ fn band(clip: &Clip, width: f64, job: &Job<'_>) -> Option<f64> {
     Some(edge * edge * 2.0 * width)
 }
 
+/// Pixels along the edges of a reference.
+const SEEN_EDGE: f64 = 1024.0;
+
 /// One half of a picture's autoencoder with one picture: batches go through it one after the other.
 pub(crate) fn picture(job: &Job<'_>, part: PartName) -> Option<Need> {
+    let mut clip = Clip::of(job, 1);
+    if part == PartName::VaeEncoder && !job.request.references.is_empty() {
+        // A reference is seen at about a megapixel, whatever is made.
+        (clip.width, clip.height) = (clip.width.max(SEEN_EDGE), clip.height.max(SEEN_EDGE));
+    }
     if let Some((_, config)) = job.configured::<WanVaeConfig>(part) {
         let of_half = match part {
             PartName::VaeEncoder => wan_encode,
             _ => wan_decode,
         };
-        let bytes = of_half(config, &Clip::of(job, 1), job.number_bytes() as f64);
+        let bytes = of_half(config, &clip, job.number_bytes() as f64);
         return Some(job.vae_need(part, bytes));
     }
     let (_, config) = job.configured::<KlVaeConfig>(part)?;
-    let bytes = kl(&config.block_out_channels, &Clip::of(job, 1), job);
+    let config = config.of_half(match part {
+        PartName::VaeEncoder => VaeHalf::Encoder,
+        _ => VaeHalf::Decoder,
+    });
+    let bytes = kl(&config.block_out_channels, &clip, job);
     Some(job.vae_need(part, bytes))
 }
 

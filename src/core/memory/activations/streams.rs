@@ -2,7 +2,7 @@
 
 use super::{Job, Need};
 use crate::memory::{Network, PartName};
-use crate::networks::stream_blocks::StreamShape;
+use crate::networks::stream_blocks::{StreamShape, StreamStyle};
 
 /// Calls whose modulations are made at once.
 const CALLS_AT_ONCE: f64 = 32.0;
@@ -21,7 +21,7 @@ pub(crate) struct Sequence {
 }
 
 /// The worst moment is in a single block (hidden states, what goes into the wide product or comes out of the attention,
-/// and the product itself, 7 widths) and never below that of a double block.
+/// and the product itself: 7 widths, or 9 where the feed-forward part is gated) and never below that of a double block.
 pub(crate) fn streams(job: &Job<'_>, network: &Network, sequence: &Sequence) -> Need {
     let size = job.number_bytes() as f64;
     let [dim, head_dim] = [sequence.shape.dim, sequence.shape.head_dim].map(|it| it as f64);
@@ -39,11 +39,16 @@ pub(crate) fn streams(job: &Job<'_>, network: &Network, sequence: &Sequence) -> 
     } else {
         0.0
     };
-    let moment = 9.0 * hidden + expanded.max(copies + scores);
+    let widths = 2.0 + 3.0 + sequence.shape.mlp_in() as f64 / dim;
+    let moment = widths * hidden + expanded.max(copies + scores);
     let passes = if job.request.is_guided() { 2 } else { 1 };
     let texts = f64::from(passes);
     let calls = f64::from(job.calls(1)).min(CALLS_AT_ONCE);
-    let modulations = texts * calls * (12.0 * double + 3.0 * single + 2.0) * dim * size;
+    let told = match sequence.shape.style {
+        StreamStyle::Own => 12.0 * double + 3.0 * single,
+        StreamStyle::Shared => 12.0 + 3.0,
+    };
+    let modulations = texts * calls * (told + 2.0) * dim * size;
     let angles = tokens * (head_dim / 2.0) * 8.0;
     let text = texts * sequence.text * dim * size;
     let latents = pictures * sequence.picture * sequence.channels * 4.0 * 8.0;

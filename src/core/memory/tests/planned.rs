@@ -3,6 +3,7 @@
 //! Here, because here such headers are made; the arithmetic is `crate::memory`'s.
 
 mod chroma;
+mod flux2;
 mod framepack;
 mod krea2;
 mod measured;

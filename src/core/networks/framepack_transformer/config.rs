@@ -11,7 +11,9 @@ use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 use crate::named::with_defaults;
 use crate::networks::header::{not_a, sizes};
-use crate::networks::stream_blocks::{self, AXES, GUIDANCE, HEAD_DIM, StreamShape, ToldShape};
+use crate::networks::stream_blocks::{
+    self, AXES, GUIDANCE, HEAD_DIM, StreamShape, StreamStyle, ToldShape,
+};
 use crate::networks::{NetworkConfig, TensorSpec, check_layers, check_sizes, class_name};
 
 /// Latents along an edge of a token; in time it is one.
@@ -187,6 +189,7 @@ impl FramePackTransformerConfig {
             mlp_dim: (self.dim() as f64 * self.mlp_ratio) as i64,
             blocks: [self.num_layers, self.num_single_layers],
             told: Some(self.told()),
+            style: StreamStyle::Own,
         }
     }
 

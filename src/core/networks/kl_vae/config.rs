@@ -16,14 +16,24 @@ use crate::networks::config::{AutoencoderConfig, class_name};
 use crate::networks::header::{count, not_a, sizes_of};
 use crate::networks::schema::TensorSpec;
 use crate::networks::vae::{VaeHalf, check_class, check_scale};
-use crate::networks::{NetworkConfig, check_layers, check_sizes};
+use crate::networks::{NetworkConfig, check_epsilon, check_layers, check_sizes};
 
 /// Latent channels of FLUX.1 and of HunyuanVideo. How others are scaled no shape says.
 const PUBLISHED_LATENTS: i64 = 16;
 
+/// Normed latents along an edge that have statistics of their own.
+pub const NORMED_EDGE: i64 = 2;
+/// diffusers' default.
+const BATCH_NORM_EPS: f64 = 1e-4;
+/// Mean values and variances of normed latents, `(channel, row, column)` in one row.
+pub const NORM_MEAN: &str = "bn.running_mean";
+pub const NORM_VARIANCE: &str = "bn.running_var";
+
 /// What tells one kind of autoencoder from the other.
 pub trait KlKind: Clone + fmt::Debug + PartialEq {
     const CLASS: &'static str;
+    /// The class of those whose latents are normed by statistics in the file, two by two of them at once.
+    const NORMED_CLASS: Option<&'static str> = None;
     /// The network in sentences.
     const NAME: &'static str;
     /// Whether it takes clips: convolutions see time then, and each has a `conv` within its name.
@@ -55,6 +65,9 @@ pub struct KlConfig<K: KlKind> {
     pub up_block_types: Option<Vec<String>>,
     /// Width of each level, from pixels to latents.
     pub block_out_channels: Vec<i64>,
+    /// The same of the decoder, where it has others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decoder_block_out_channels: Option<Vec<i64>>,
     /// Residual blocks of a level of the encoder; the decoder has one more.
     pub layers_per_block: i64,
     pub act_fn: String,
@@ -72,6 +85,12 @@ pub struct KlConfig<K: KlKind> {
     pub spatial_compression_ratio: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temporal_compression_ratio: Option<i64>,
+    /// Of normed latents: what keeps their deviations from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_norm_eps: Option<f64>,
+    /// Of normed latents: how many stand together along each edge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patch_size: Option<[i64; 2]>,
     #[serde(skip)]
     pub kind: PhantomData<K>,
 }
@@ -84,7 +103,8 @@ impl<K: KlKind> Default for KlConfig<K> {
 
 impl<K: KlKind> NetworkConfig for KlConfig<K> {
     fn is_described_by(config: &Value) -> bool {
-        class_name(config) == Some(K::CLASS)
+        let class = class_name(config);
+        class == Some(K::CLASS) || class.is_some() && class == K::NORMED_CLASS
     }
 
     /// What the published autoencoder, or one with other widths, shows. Either half is enough.
@@ -100,16 +120,25 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
         } else {
             "decoder.up"
         };
-        // One more than is sound, so that it is refused.
-        let widths = (0..keys.levels.min(MAX_LEVELS + 1))
-            .map(|level| Ok(shape(&format!("{list}.{level}.block.0.conv1"))?[0]))
-            .collect::<Result<Vec<i64>, String>>()?;
+        let widths = |list: &str| {
+            // One more than is sound, so that it is refused.
+            (0..keys.levels.min(MAX_LEVELS + 1))
+                .map(|level| Ok(shape(&format!("{list}.{level}.block.0.conv1"))?[0]))
+                .collect::<Result<Vec<i64>, String>>()
+        };
+        let own = widths(list)?;
         let latents = if has_encoder {
             shape("encoder.conv_out")?[0] / 2
         } else {
             shape("decoder.conv_in")?[1]
         };
-        if latents != PUBLISHED_LATENTS {
+        let is_normed = K::NORMED_CLASS.is_some() && has(NORM_MEAN);
+        let decoders = if is_normed && has_encoder {
+            widths("decoder.up").ok().filter(|found| *found != own)
+        } else {
+            None
+        };
+        if latents != PUBLISHED_LATENTS && !is_normed {
             return Err(format!(
                 "expected latents of {PUBLISHED_LATENTS} channels, as no config.json says how others are scaled, found {latents}"
             ));
@@ -117,7 +146,12 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
         let blocks = count(weights, |n| conv(&format!("{list}.0.block.{n}.conv1")));
         let (scaling_factor, shift_factor) = K::SCALES_WITHOUT_CONFIG;
         Ok(Self {
-            block_out_channels: widths,
+            class: match K::NORMED_CLASS {
+                Some(class) if is_normed => class.to_owned(),
+                _ => K::CLASS.to_owned(),
+            },
+            block_out_channels: own,
+            decoder_block_out_channels: decoders,
             layers_per_block: if has_encoder { blocks } else { blocks - 1 },
             latent_channels: latents,
             scaling_factor,
@@ -132,7 +166,16 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
     }
 
     fn check(&self) -> Result<(), String> {
-        check_class(K::CLASS, &self.class)?;
+        if !self.is_normed() {
+            check_class(K::CLASS, &self.class)?;
+        }
+        if self.patch_size.is_some_and(|size| size != [NORMED_EDGE; 2]) {
+            return Err(format!(
+                "expected a patch_size of {NORMED_EDGE} and {NORMED_EDGE}, found {:?}",
+                self.patch_size
+            ));
+        }
+        check_epsilon("batch_norm_eps", self.batch_norm_eps())?;
         let levels = self.block_out_channels.len();
         if !(1..=MAX_LEVELS).contains(&levels) {
             return Err(format!(
@@ -162,7 +205,15 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
             ("latent_channels", self.latent_channels),
             ("norm_num_groups", groups),
         ])?;
-        for &width in &self.block_out_channels {
+        let decoders = self.decoder_block_out_channels.as_ref();
+        if let Some(found) = decoders.filter(|found| found.len() != levels) {
+            return Err(format!(
+                "expected {levels} levels in decoder_block_out_channels, found {}",
+                found.len()
+            ));
+        }
+        let decoders = decoders.into_iter().flatten();
+        for &width in self.block_out_channels.iter().chain(decoders) {
             check_sizes(&[("block_out_channels", width)])?;
             if width % groups != 0 {
                 return Err(format!(
@@ -213,6 +264,7 @@ impl<K: KlKind> KlConfig<K> {
             down_block_types: None,
             up_block_types: None,
             block_out_channels: widths.to_vec(),
+            decoder_block_out_channels: None,
             layers_per_block: blocks,
             act_fn: "silu".to_owned(),
             latent_channels: latents,
@@ -224,8 +276,38 @@ impl<K: KlKind> KlConfig<K> {
             mid_block_add_attention: true,
             spatial_compression_ratio: None,
             temporal_compression_ratio: None,
+            batch_norm_eps: None,
+            patch_size: None,
             kind: PhantomData,
         }
+    }
+
+    /// The same with one half's own widths.
+    #[must_use]
+    pub fn of_half(&self, half: VaeHalf) -> Self {
+        let own = match half {
+            VaeHalf::Encoder => None,
+            VaeHalf::Decoder => self.decoder_block_out_channels.clone(),
+        };
+        Self {
+            block_out_channels: own.unwrap_or_else(|| self.block_out_channels.clone()),
+            decoder_block_out_channels: None,
+            ..self.clone()
+        }
+    }
+
+    /// Whether latents are normed by statistics in the file, and not scaled.
+    pub fn is_normed(&self) -> bool {
+        K::NORMED_CLASS == Some(&self.class)
+    }
+
+    /// How many mean values and variances there are of normed latents: for each channel those of two by two.
+    pub fn num_statistics(&self) -> i64 {
+        NORMED_EDGE * NORMED_EDGE * self.latent_channels
+    }
+
+    pub fn batch_norm_eps(&self) -> f64 {
+        self.batch_norm_eps.unwrap_or(BATCH_NORM_EPS)
     }
 
     /// What is subtracted from latents before they are scaled.

@@ -23,6 +23,8 @@ pub struct KlVaeKeys {
     /// What comes before every name: `vae.`, or nothing.
     pub prefix: String,
     dialect: Dialect,
+    /// Whether the convolutions beside the latents count as parts of the halves: `encoder.quant_conv`.
+    has_inner_convs: bool,
     /// How many levels there are, since the authors count the decoder's from the other end.
     pub(super) levels: usize,
 }
@@ -57,6 +59,7 @@ impl KlVaeKeys {
         Some(Self {
             prefix: prefix.to_owned(),
             dialect,
+            has_inner_convs: has("coder.quant_conv.") || has("coder.post_quant_conv."),
             levels: levels(own),
         })
     }
@@ -72,6 +75,14 @@ impl KlVaeKeys {
 
     /// The file's name of the tensor that the authors call `original`.
     pub fn file_key(&self, original: &str) -> String {
+        let half = match original.split('.').next() {
+            Some("quant_conv") if self.has_inner_convs => VaeHalf::Encoder.name(),
+            Some("post_quant_conv") if self.has_inner_convs => VaeHalf::Decoder.name(),
+            _ => "",
+        };
+        if !half.is_empty() {
+            return format!("{}{half}.{original}", self.prefix);
+        }
         let own = match self.dialect {
             Dialect::Authors => original.to_owned(),
             dialect => diffusers_from_original(original, self.levels, dialect),

@@ -2,7 +2,7 @@
 //!
 //! A clip's autoencoder has cubes in the place of squares, and a `conv` within the name of each causal convolution.
 
-use super::config::{KlConfig, KlKind};
+use super::config::{KlConfig, KlKind, NORM_MEAN, NORM_VARIANCE};
 use super::keys::KlVaeKeys;
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -16,13 +16,14 @@ const ATTENTION: [&str; 2] = [".attn_1.", ".attentions.0."];
 
 impl<K: KlKind> KlConfig<K> {
     pub fn schema(&self, half: VaeHalf, keys: &KlVaeKeys) -> Vec<TensorSpec> {
+        let own = self.of_half(half);
         let mut table = Table {
             schema: Schema::default(),
             is_video: K::IS_VIDEO,
         };
         match half {
-            VaeHalf::Encoder => self.encoder(&mut table),
-            VaeHalf::Decoder => self.decoder(&mut table),
+            VaeHalf::Encoder => own.encoder(&mut table),
+            VaeHalf::Decoder => own.decoder(&mut table),
         }
         let keys = keys.of_levels(self.block_out_channels.len());
         table.schema.renamed(|name| keys.file_key(name))
@@ -59,6 +60,13 @@ impl<K: KlKind> KlConfig<K> {
 
     fn decoder(&self, table: &mut Table) {
         let (narrow, wide) = (self.narrowest(), self.widest());
+        if self.is_normed() {
+            // The encoder reads them too.
+            table.schema.in_f32(|schema| {
+                schema.vector(NORM_MEAN, self.num_statistics());
+                schema.vector(NORM_VARIANCE, self.num_statistics());
+            });
+        }
         if K::IS_VIDEO || self.use_post_quant_conv {
             table.plain_conv("post_quant_conv", [self.latent_channels; 2], 1);
         }

@@ -1,4 +1,5 @@
-//! The autoencoder of pictures, `AutoencoderKL`, as FLUX.1 and other latent diffusion models have it.
+//! The autoencoder of pictures, `AutoencoderKL`, as FLUX.1 and other latent diffusion models have it, and that of FLUX.2,
+//! whose latents are normed and not scaled.
 //!
 //! HunyuanVideo's is of the same kind: what the two share is in `config` (numbers), `levels` (tensors) and `keys`
 //! (names).
@@ -19,7 +20,7 @@ pub(super) const KINDS: &[KindRule] = &[KindRule::new(
     &["decoder.mid_block.resnets.0.conv1.weight"],
 )
 .of(PartKind::KlVae)];
-pub use config::{KlConfig, KlKind};
+pub use config::{KlConfig, KlKind, NORM_MEAN, NORM_VARIANCE, NORMED_EDGE};
 pub use keys::KlVaeKeys;
 
 pub type KlVaeConfig = KlConfig<PictureVae>;
@@ -30,6 +31,7 @@ pub enum PictureVae {}
 
 impl KlKind for PictureVae {
     const CLASS: &'static str = "AutoencoderKL";
+    const NORMED_CLASS: Option<&'static str> = Some("AutoencoderKLFlux2");
     const NAME: &'static str = "picture VAE";
     const IS_VIDEO: bool = false;
     const BLOCK_TYPES: [&'static str; 2] = ["DownEncoderBlock2D", "UpDecoderBlock2D"];
@@ -55,6 +57,16 @@ impl KlVaeConfig {
             use_quant_conv: false,
             use_post_quant_conv: false,
             ..Self::with_levels(&[128, 256, 512, 512], 2, 16, 0.3611)
+        }
+    }
+
+    /// The published one with normed latents.
+    pub(crate) fn of_thirty_two_channels() -> Self {
+        let plain = Self::with_levels(&[128, 256, 512, 512], 2, 32, 1.0);
+        let class = PictureVae::NORMED_CLASS.unwrap_or(PictureVae::CLASS);
+        Self {
+            class: class.to_owned(),
+            ..plain
         }
     }
 }

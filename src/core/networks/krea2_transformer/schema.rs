@@ -6,17 +6,22 @@ use crate::networks::{Role, Schema, TensorSpec};
 
 /// As a file has them: queries, keys, values and gates apart.
 pub fn schema(config: &Krea2TransformerConfig, keys: Krea2TransformerKeys) -> Vec<TensorSpec> {
-    described(config, keys.is_diffusers, true).renamed(|name| keys.file_key(name))
+    let vectors: &[i64] = if keys.is_diffusers {
+        &[6, config.dim()]
+    } else {
+        &[6 * config.dim()]
+    };
+    described(config, vectors, true).renamed(|name| keys.file_key(name))
 }
 
 /// As readers ask for them, with what goes into an attention in one.
 pub(crate) fn own_schema(config: &Krea2TransformerConfig) -> Vec<TensorSpec> {
-    described(config, false, false).into_tensors()
+    described(config, &[6 * config.dim()], false).into_tensors()
 }
 
-/// `has_rows`: whether the six vectors of a block are rows of one tensor; `is_split`: whether what goes into an
-/// attention is several matrices.
-fn described(config: &Krea2TransformerConfig, has_rows: bool, is_split: bool) -> Schema {
+/// `vectors`: the size of the tensor with a block's six vectors; `is_split`: whether what goes into an attention is
+/// several matrices.
+fn described(config: &Krea2TransformerConfig, vectors: &[i64], is_split: bool) -> Schema {
     let (dim, text) = (config.dim(), config.text_hidden_dim);
     let mut schema = Schema::default();
     schema.linear("first", dim, config.in_channels);
@@ -38,12 +43,16 @@ fn described(config: &Krea2TransformerConfig, has_rows: bool, is_split: bool) ->
         let is_told = list == LISTS[0].0;
         for number in 0..count {
             let block = format!("{list}.{number}");
-            add_block(&mut schema, &block, shape, is_told, is_split);
+            // What is not told the timestep is used once for each text.
+            let role = if is_told {
+                Role::Matrix
+            } else {
+                Role::Modulation
+            };
+            add_block(&mut schema, &block, shape, role, is_split);
             if is_told {
-                let rows = [6, shape.dim];
-                let flat = [6 * shape.dim];
-                let size: &[i64] = if has_rows { &rows } else { &flat };
-                schema.in_f32(|schema| schema.add(format!("{block}.mod.lin"), size, Role::Fixed));
+                let name = format!("{block}.mod.lin");
+                schema.in_f32(|schema| schema.add(name, vectors, Role::Fixed));
             }
         }
     }
@@ -55,19 +64,14 @@ fn described(config: &Krea2TransformerConfig, has_rows: bool, is_split: bool) ->
     schema
 }
 
-/// `is_told`: whether it is told the timestep; where not, it is used once for each text.
-fn add_block(schema: &mut Schema, block: &str, shape: BlockShape, is_told: bool, is_split: bool) {
+/// `role`: that of its matrices.
+fn add_block(schema: &mut Schema, block: &str, shape: BlockShape, role: Role, is_split: bool) {
     let BlockShape {
         dim,
         head_dim,
         wide,
         ..
     } = shape;
-    let role = if is_told {
-        Role::Matrix
-    } else {
-        Role::Modulation
-    };
     let mut matrix = |part: &str, output: i64, input: i64| {
         schema.add(format!("{block}.{part}.weight"), &[output, input], role);
     };

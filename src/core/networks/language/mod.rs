@@ -240,6 +240,15 @@ impl LanguageConfig {
         }
     }
 
+    /// The published Qwen 3 of 8 billion numbers.
+    pub fn qwen3_8b(tap: LanguageTap) -> Self {
+        Self {
+            hidden_size: 4096,
+            intermediate_size: 12_288,
+            ..Self::qwen3_4b(tap)
+        }
+    }
+
     /// The text part of the published Qwen 2.5 VL of 7 billion numbers.
     pub fn qwen25_vl_7b(tap: LanguageTap) -> Self {
         Self {

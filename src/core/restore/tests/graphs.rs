@@ -207,6 +207,35 @@ fn a_graph_of_qwen_image_gives_its_shift_its_guidance_and_its_negative_prompt() 
 }
 
 #[test]
+fn a_graph_of_klein_gives_its_steps_and_size_and_no_shift() {
+    let found = run(&json!({
+        "1": {"class_type": "UNETLoader", "inputs":
+            {"unet_name": "flux-2-klein-4b.safetensors", "weight_dtype": "default"}},
+        "2": {"class_type": "CLIPLoader", "inputs":
+            {"clip_name": "qwen_3_4b.safetensors", "type": "flux2", "device": "default"}},
+        "3": {"class_type": "VAELoader", "inputs": {"vae_name": "flux2-vae.safetensors"}},
+        "4": {"class_type": "CLIPTextEncode", "inputs": {"text": "a lighthouse", "clip": ["2", 0]}},
+        "5": {"class_type": "ConditioningZeroOut", "inputs": {"conditioning": ["4", 0]}},
+        "6": {"class_type": "EmptyFlux2LatentImage", "inputs": {"width": 1024, "height": 768, "batch_size": 1}},
+        "7": {"class_type": "Flux2Scheduler", "inputs": {"steps": 4, "width": 1024, "height": 768}},
+        "8": {"class_type": "CFGGuider", "inputs":
+            {"cfg": 1.0, "model": ["1", 0], "positive": ["4", 0], "negative": ["5", 0]}},
+        "9": {"class_type": "RandomNoise", "inputs": {"noise_seed": 12}},
+        "10": {"class_type": "KSamplerSelect", "inputs": {"sampler_name": "euler"}},
+        "11": {"class_type": "SamplerCustomAdvanced", "inputs": {"noise": ["9", 0], "guider": ["8", 0],
+            "sampler": ["10", 0], "sigmas": ["7", 0], "latent_image": ["6", 0]}},
+        "12": {"class_type": "VAEDecode", "inputs": {"samples": ["11", 0], "vae": ["3", 0]}},
+        "13": {"class_type": "SaveImage", "inputs": {"images": ["12", 0]}},
+    }));
+    assert_eq!(found.model.as_deref(), Some("flux-2-klein-4b.safetensors"));
+    assert_eq!(found.prompt.as_deref(), Some("a lighthouse"));
+    assert_eq!((found.seed, found.num_steps), (Some(12), Some(4)));
+    assert_eq!((found.cfg_scale, found.shift), (Some(1.0), None));
+    assert_eq!((found.width, found.height), (Some(1024), Some(768)));
+    assert_eq!(found.sampler, Some(Sampler::Euler));
+}
+
+#[test]
 fn two_samplers_of_wan_are_two_experts() {
     let found = run(&wan());
     assert_eq!(found.prompt.as_deref(), Some("waves"));

@@ -1,7 +1,7 @@
 //! Which installed model a file's name means.
 
 use super::*;
-use crate::families::{chroma, flux, framepack, krea2, qwen_image, wan, z_image};
+use crate::families::{chroma, flux, flux2, framepack, krea2, qwen_image, wan, z_image};
 use crate::model::{ModelSpec, test_spec};
 
 fn specs() -> Vec<ModelSpec> {
@@ -38,6 +38,12 @@ fn specs() -> Vec<ModelSpec> {
             z_image::FAMILY,
             "Turbo",
             "z_image_turbo_bf16.safetensors",
+        ),
+        spec(
+            "flux2-klein-4b",
+            flux2::FAMILY,
+            "klein 4B",
+            "flux-2-klein-4b.safetensors",
         ),
         spec(
             "krea2-raw",
@@ -94,6 +100,8 @@ fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
         ("Krea-2-Raw-Q8_0.gguf", "krea2-raw", false),
         ("krea2Turbo18For_v2", "krea2-raw", false),
         ("zImage_base_v2", "z-image-turbo", false),
+        ("flux-2-klein-4b-Q8_0.gguf", "flux2-klein-4b", true),
+        ("Flux2 Klein 9B v2", "flux2-klein-4b", false),
         ("Chroma1-HD-Q8_0.gguf", "chroma1-hd", true),
         ("flux_chroma", "chroma1-hd", false),
         ("qwen_image_2512_bf16.safetensors", "qwen-image-2512", true),

@@ -60,7 +60,7 @@ pub fn denoise(
         Some(state) => state,
         None => job.start(&draws, &solver),
     };
-    job.record(&draws, conditions.kept.as_ref(), work.capture);
+    draws.record(conditions.kept.as_ref(), work.capture);
 
     let new = |w: &_| ChromaTransformer::new(&config, w);
     let unexpected = ChromaTransformer::unexpected_keys;

@@ -14,7 +14,7 @@ use safelight_core::networks::{ChromaTransformerConfig, ChromaTransformerKeys};
 use tch::{Device, Kind, Tensor};
 
 use super::approximator::Approximator;
-use crate::families::flux::{image_ids, text_ids, told_times};
+use crate::families::flux::{ROPE_THETA, image_ids, text_ids, told_times};
 use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::stages::stills::LatentShape;
@@ -51,7 +51,8 @@ impl ChromaTransformer {
             input: config.in_channels,
             text: config.joint_attention_dim,
             output: config.in_channels,
-            axes: config.axes_dims_rope,
+            axes: config.axes_dims_rope.to_vec(),
+            theta: ROPE_THETA,
         };
         Ok(Self {
             streams: PictureStreams::new(&config.streams(), sizes, SHIFT_AND_SCALE, w)?,

@@ -133,15 +133,6 @@ impl PictureJob<'_> {
             mask: latent_mask(mask, self.shape),
         })
     }
-
-    /// Records the noise, and what a mask keeps.
-    pub fn record(&self, draws: &Draws, kept: Option<&Kept>, capture: &mut Capture) {
-        let number = usize::from(draws.posterior.is_some());
-        capture.put(format!("noise.{number}"), &draws.noise);
-        if let Some(kept) = kept {
-            capture.put("mask", &kept.mask);
-        }
-    }
 }
 
 /// What comes from files of other stages is checked before anything is loaded.
@@ -194,7 +185,7 @@ fn conditions(job: &PictureJob<'_>, embeds: PromptEmbeds, draws: &Draws) -> Cond
 }
 
 fn record(job: &PictureJob<'_>, draws: &Draws, conditions: &Conditions, capture: &mut Capture) {
-    job.record(draws, conditions.kept.as_ref(), capture);
+    draws.record(conditions.kept.as_ref(), capture);
     if let Some(image) = &conditions.image {
         let split = 4 * job.shape.channels;
         let rest = image.size()[2] - split;

@@ -26,7 +26,7 @@ pub use prepare::{image_ids, reference_ids, reference_size, text_ids};
 pub use sample::{Conditions, Reference, sample};
 pub(crate) use stages::Flux;
 pub use text::encode_text;
-pub use transformer::{Context, FluxTransformer, told_times};
+pub use transformer::{Context, FluxTransformer, ROPE_THETA, told_times};
 
 use safelight_core::families::flux::lora;
 use safelight_core::job::Lora;

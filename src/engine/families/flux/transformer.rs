@@ -15,6 +15,8 @@ use crate::nn::Rope;
 use crate::streams::{Modulations, OwnModulations, PictureStreams, Sizes};
 use crate::weights::{Weights, WeightsError};
 
+/// The base of the positions' frequencies.
+pub const ROPE_THETA: f64 = 10000.0;
 /// What the model multiplies timesteps with, which come divided by it.
 const TIME_FACTOR: f32 = 1000.0;
 
@@ -42,7 +44,8 @@ impl FluxTransformer {
             input: config.in_channels,
             text: config.joint_attention_dim,
             output: config.out_channels(),
-            axes: config.axes_dims_rope,
+            axes: config.axes_dims_rope.to_vec(),
+            theta: ROPE_THETA,
         };
         Ok(Self {
             streams: PictureStreams::new(&shape, sizes, keys.final_shift_and_scale(), w)?,

@@ -92,11 +92,7 @@ pub fn denoise(
         Some(state) => state,
         None => DenoiseState::first(&solver, pack(&job.latents(&draws, &solver))),
     };
-    let number = usize::from(draws.posterior.is_some());
-    work.capture.put(format!("noise.{number}"), &draws.noise);
-    if let Some(kept) = &conditions.kept {
-        work.capture.put("mask", &kept.mask);
-    }
+    draws.record(conditions.kept.as_ref(), work.capture);
 
     let new = |w: &_| Krea2Transformer::new(&config, w);
     let unexpected = Krea2Transformer::unexpected_keys;

@@ -188,9 +188,12 @@ impl QwenImageTransformer {
             shift: 1,
             scale: 0,
         };
-        let next = |i: usize| match i == self.blocks.len() {
-            true => last,
-            false => Norm::modulated(rows(i), 0),
+        let next = |i: usize| {
+            if i == self.blocks.len() {
+                last
+            } else {
+                Norm::modulated(rows(i), 0)
+            }
         };
         let mut xs = self.embed(img, context, &tokens);
         let mut normed = layer_norm(&xs, &next(0), EPS);

@@ -8,11 +8,10 @@ use tch::Tensor;
 
 use super::sample::{Conditions, sample};
 use super::transformer::ZImageTransformer;
-use crate::capture::Capture;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::sampling::FlowSchedule;
-use crate::stages::stills::{Beginning, Draws, GivenImage, LatentShape};
+use crate::stages::stills::{Beginning, GivenImage, LatentShape};
 use crate::text::PromptEmbeds;
 use crate::work::Work;
 
@@ -52,7 +51,7 @@ pub fn denoise(
         Some(state) => state,
         None => DenoiseState::first(&solver, job.latents(&draws, &solver)),
     };
-    record(&draws, &conditions, work.capture);
+    draws.record(conditions.kept.as_ref(), work.capture);
 
     let new = |w: &_| ZImageTransformer::new(&config, w);
     let unexpected = ZImageTransformer::unexpected_keys;
@@ -77,12 +76,4 @@ pub(super) fn schedule(request: &GenerateRequest) -> Result<FlowSchedule, Engine
     let mut schedule = FlowSchedule::of(config);
     schedule.is_in_single = true;
     Ok(schedule)
-}
-
-fn record(draws: &Draws, conditions: &Conditions, capture: &mut Capture) {
-    let number = usize::from(draws.posterior.is_some());
-    capture.put(format!("noise.{number}"), &draws.noise);
-    if let Some(kept) = &conditions.kept {
-        capture.put("mask", &kept.mask);
-    }
 }

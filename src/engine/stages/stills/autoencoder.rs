@@ -13,7 +13,8 @@ use crate::error::EngineError;
 use crate::fault::Site;
 use crate::memory::Lent;
 use crate::vae::{
-    Bands, KlVaeDecoder, KlVaeEncoder, KlWay, Posterior, WanVaeDecoder, WanVaeEncoder, kl, wan,
+    Bands, KlVaeDecoder, KlVaeEncoder, KlWay, Posterior, WanVaeDecoder, WanVaeEncoder, kl,
+    kl::Statistics, wan,
 };
 use crate::work::Work;
 
@@ -23,18 +24,19 @@ const LARGEST_WHOLE: i64 = 1 << 20;
 /// An autoencoder by its numbers. Its own shape is `(B, C, h, w)`, or of Wan's `(B, C, 1, h, w)`.
 #[derive(Debug)]
 pub(super) enum Autoencoder {
-    Kl(KlVaeConfig),
+    /// With statistics where its latents are normed.
+    Kl(KlVaeConfig, Option<Statistics>),
     Wan(WanVaeConfig),
 }
 
 pub(super) enum Encoder {
     Kl(KlVaeEncoder),
-    Wan(WanVaeEncoder),
+    Wan(Box<WanVaeEncoder>),
 }
 
 pub(super) enum Decoder {
     Kl(Lent<KlVaeDecoder>),
-    Wan(Lent<WanVaeDecoder>),
+    Wan(Box<Lent<WanVaeDecoder>>),
 }
 
 impl Autoencoder {
@@ -42,13 +44,15 @@ impl Autoencoder {
         Ok(if WanVaeConfig::is_in(&WeightSet::at(home)?) {
             Self::Wan(WanVaeConfig::read(home)?)
         } else {
-            Self::Kl(KlVaeConfig::read(home)?)
+            let config = KlVaeConfig::read(home)?;
+            let statistics = Statistics::open(&config, home)?;
+            Self::Kl(config, statistics)
         })
     }
 
     pub(super) fn latent_channels(&self) -> i64 {
         match self {
-            Self::Kl(config) => config.latent_channels,
+            Self::Kl(config, _) => config.latent_channels,
             Self::Wan(config) => config.z_dim,
         }
     }
@@ -56,7 +60,7 @@ impl Autoencoder {
     /// `(B, C, h, w)` in its own shape.
     pub(super) fn own_shape(&self, pictures: &Tensor) -> Tensor {
         match self {
-            Self::Kl(_) => pictures.shallow_clone(),
+            Self::Kl(..) => pictures.shallow_clone(),
             Self::Wan(_) => pictures.unsqueeze(2),
         }
     }
@@ -64,7 +68,7 @@ impl Autoencoder {
     /// What is in its own shape as `(B, C, h, w)`.
     pub(super) fn pictures(&self, own: &Tensor) -> Tensor {
         match self {
-            Self::Kl(_) => own.shallow_clone(),
+            Self::Kl(..) => own.shallow_clone(),
             Self::Wan(_) => own.squeeze_dim(2),
         }
     }
@@ -72,7 +76,8 @@ impl Autoencoder {
     /// The latents that a transformer takes, from those that the encoder gives, in its own shape.
     pub(super) fn normalize(&self, latents: &Tensor) -> Tensor {
         match self {
-            Self::Kl(config) => kl::normalize(config, latents),
+            Self::Kl(_, Some(statistics)) => statistics.normalize(latents),
+            Self::Kl(config, None) => kl::normalize(config, latents),
             Self::Wan(config) => wan::normalize(config, latents),
         }
     }
@@ -80,7 +85,8 @@ impl Autoencoder {
     /// The way back.
     pub(super) fn denormalize(&self, latents: &Tensor) -> Tensor {
         match self {
-            Self::Kl(config) => kl::denormalize(config, latents),
+            Self::Kl(_, Some(statistics)) => statistics.denormalize(latents),
+            Self::Kl(config, None) => kl::denormalize(config, latents),
             Self::Wan(config) => wan::denormalize(config, latents),
         }
     }
@@ -88,41 +94,41 @@ impl Autoencoder {
     pub(super) fn encoder(&self, work: &Work<'_>) -> Result<Encoder, EngineError> {
         let home = &work.request.files.vae;
         Ok(match self {
-            Self::Kl(config) => Encoder::Kl(work.load(
+            Self::Kl(config, _) => Encoder::Kl(work.load(
                 "autoencoder",
                 home,
                 |w: &_| KlVaeEncoder::new(config, w),
                 KlVaeEncoder::unexpected_keys,
             )?),
-            Self::Wan(config) => Encoder::Wan(work.load(
+            Self::Wan(config) => Encoder::Wan(Box::new(work.load(
                 "autoencoder",
                 home,
                 |w: &_| WanVaeEncoder::new(config, w),
                 WanVaeEncoder::unexpected_keys,
-            )?),
+            )?)),
         })
     }
 
     pub(super) fn decoder(&self, work: &Work<'_>) -> Result<Decoder, EngineError> {
         let home = &work.request.files.vae;
         Ok(match self {
-            Self::Kl(config) => Decoder::Kl(work.decoder(
+            Self::Kl(config, _) => Decoder::Kl(work.decoder(
                 home,
                 |w: &_| KlVaeDecoder::new(config, w),
                 KlVaeDecoder::unexpected_keys,
             )?),
-            Self::Wan(config) => Decoder::Wan(work.decoder(
+            Self::Wan(config) => Decoder::Wan(Box::new(work.decoder(
                 home,
                 |w: &_| WanVaeDecoder::new(config, w),
                 WanVaeDecoder::unexpected_keys,
-            )?),
+            )?)),
         })
     }
 
     /// Pixels along an edge of one latent.
     pub(super) fn spatial_factor(&self) -> i64 {
         match self {
-            Self::Kl(config) => config.spatial_factor(),
+            Self::Kl(config, _) => config.spatial_factor(),
             Self::Wan(config) => config.spatial_factor(),
         }
     }

@@ -10,6 +10,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::latents::{Draws, LatentShape, corner_mask, noised, seeds};
 use super::state::GivenImage;
+use crate::capture::Capture;
 use crate::denoise::fits;
 use crate::error::EngineError;
 use crate::sampling::{Solver, steps_from_picture, wanted_steps};
@@ -66,6 +67,17 @@ impl Beginning<'_> {
             noise: draws.noise.shallow_clone(),
             mask: corner_mask(image.mask.as_ref()?),
         })
+    }
+}
+
+impl Draws {
+    /// Records the noise that a walk begins with, and what a mask keeps.
+    pub fn record(&self, kept: Option<&Kept>, capture: &mut Capture) {
+        let number = usize::from(self.posterior.is_some());
+        capture.put(format!("noise.{number}"), &self.noise);
+        if let Some(kept) = kept {
+            capture.put("mask", &kept.mask);
+        }
     }
 }
 

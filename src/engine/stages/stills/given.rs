@@ -9,7 +9,7 @@ use tch::Tensor;
 
 use super::autoencoder::{Autoencoder, Encoder};
 use super::latents::{Draws, LatentShape, seeds};
-use super::state::GivenImage;
+use super::state::{GivenImage, GivenImages};
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::pixels::pixels_from_rgb8;
@@ -87,6 +87,48 @@ pub fn encode_image(
         latents,
         mask,
         masked,
+    })
+}
+
+/// Pictures whose latents are the means of what the encoder gives, without a draw. `image`: what the walk begins from,
+/// with a mask of it; `references`: what the model sees beside its own, each as `prepared` makes it: edges of whole tokens.
+pub fn encode_images(
+    image: Option<(&Picture, Option<&Picture>)>,
+    references: &[Picture],
+    prepared: fn(&Picture) -> Result<Picture, EngineError>,
+    work: &mut Work<'_>,
+) -> Result<GivenImages, EngineError> {
+    let (width, height) = (work.request.width, work.request.height);
+    let encoding = Encoding::open(work)?;
+    let latents = |pixels: &Tensor, number: usize, work: &mut Work<'_>| {
+        let posterior = encoding.encode(pixels, number, work)?;
+        let latents = encoding.autoencoder.normalize(&posterior.mean);
+        Ok::<_, EngineError>(encoding.autoencoder.pictures(&latents))
+    };
+    let image = image.map(|(picture, mask)| {
+        let pixels = resized(picture, width, height)?;
+        work.capture.put("image.preprocessed", &pixels);
+        let mask = mask.map(|mask| binary_mask(mask, width, height));
+        Ok::<_, EngineError>(GivenImage {
+            latents: latents(&pixels, 0, work)?,
+            mask: mask.transpose()?,
+            masked: None,
+        })
+    });
+    let image = image.transpose()?;
+    let before = usize::from(image.is_some());
+    let references = references.iter().enumerate().map(|(index, picture)| {
+        let picture = prepared(picture)?;
+        let pixels = pixels_from_rgb8(&picture.rgb, picture.width, picture.height)?;
+        let name = format!("reference.{index}");
+        work.capture.put(format!("{name}.preprocessed"), &pixels);
+        let latents = latents(&pixels, before + index, work)?;
+        work.capture.put(format!("{name}.latents"), &latents);
+        Ok::<_, EngineError>(latents)
+    });
+    Ok(GivenImages {
+        references: references.collect::<Result<_, EngineError>>()?,
+        image,
     })
 }
 

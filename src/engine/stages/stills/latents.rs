@@ -48,6 +48,21 @@ impl LatentShape {
         self.grid().iter().product()
     }
 
+    /// The same with two by two latents below each other: `(1, 4 C, h / 2, w / 2)`, as some pipelines draw their noise.
+    pub fn folded(&self) -> Self {
+        let [rows, columns] = self.grid();
+        Self {
+            channels: PATCH * PATCH * self.channels,
+            height: rows,
+            width: columns,
+        }
+    }
+
+    /// `(B, 4 C, h / 2, w / 2)` -> `(B, C, h, w)`
+    pub fn unfolded(&self, folded: &Tensor) -> Tensor {
+        folded.pixel_shuffle(PATCH)
+    }
+
     /// `(B, C, h, w)` -> `(B, tokens, 4 C)`; `C` may be another number than that of the latents, as masks have it
     pub fn pack(&self, latents: &Tensor) -> Tensor {
         let [rows, columns] = self.grid();
@@ -163,6 +178,9 @@ mod tests {
             latents.double_value(&[0, 1, 3, 4])
         );
         assert_eq!(shape.unpack(&tokens), latents);
+        // Tokens in the order of rows, channels before them.
+        let folded = tokens.transpose(1, 2).reshape(shape.folded().size());
+        assert_eq!(shape.unfolded(&folded), latents);
     }
 
     #[test]

@@ -12,15 +12,17 @@ mod state;
 mod walk;
 
 use safelight_core::job::Stage;
+use safelight_core::media::Picture;
 
 use super::StageContext;
 use super::pictures::{self, KeptPixels};
+use crate::error::EngineError;
 use crate::families::Done;
 use crate::store;
 
 pub use begin::{Beginning, Kept};
 use decode::decode;
-pub use given::{Role, encode_image};
+pub use given::{Role, encode_image, encode_images};
 pub use latents::{Draws, LatentShape, corner_mask, folded_mask, latent_mask, noised, seeds};
 pub use state::{GivenImage, GivenImages};
 pub use walk::{TokenConditions, TokenModel, walk_tokens};
@@ -44,12 +46,37 @@ pub(crate) fn encode_image_stage(
     image.save(&context.own_result())
 }
 
+/// The job's pictures to [`GivenImages`], for models that see pictures beside their own; `prepared` as in
+/// [`encode_images`].
+pub(crate) fn encode_images_stage(
+    context: &StageContext<'_>,
+    prepared: fn(&Picture) -> Result<Picture, EngineError>,
+) -> Done {
+    let (request, folder) = (context.request(), context.folder());
+    let image = request.image.as_ref();
+    let image = image.map(|_| pictures::of_job(&folder, request).map(|(image, _)| image));
+    let (image, mask) = (image.transpose()?, pictures::mask_of_job(&folder, request)?);
+    let images = context.part(|work| {
+        let references = pictures::references_of_job(&folder, request, work.capture)?;
+        for (name, given) in [("image", &image), ("mask", &mask)] {
+            if let Some(given) = given {
+                given.record(name, work.capture);
+            }
+        }
+        let mask = mask.as_ref().map(|mask| &mask.fitted);
+        let image = image.as_ref().map(|image| (&image.fitted, mask));
+        encode_images(image, &references, prepared, work)
+    })?;
+    images.save(&context.own_result())
+}
+
 /// Latents to pictures. What a mask keeps is the given picture's own, to the
 /// byte, but in models that fill, which were trained to answer for all of it.
 pub(crate) fn decode_stage(context: &StageContext<'_>) -> Done {
     let request = context.request();
     let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
-    let mask = match context.earlier(Stage::EncodeImage, GivenImage::load)? {
+    let images = context.earlier(Stage::EncodeImage, GivenImages::load)?;
+    let mask = match images.and_then(|images| images.image) {
         Some(image) if Role::of(request) == Role::Base => image.mask,
         _ => None,
     };

@@ -74,6 +74,16 @@ impl Job {
         }
     }
 
+    /// The same with pictures that the model sees beside its own, by their pixels, `(H, W, 3)`.
+    pub(super) fn with_references<'a>(mut self, pixels: impl Iterator<Item = &'a Tensor>) -> Self {
+        let folder = JobFolder::at(self.folder.path());
+        for (index, pixels) in pixels.enumerate() {
+            media::write_png(&folder.reference(index), &picture(pixels)).unwrap();
+            self.request.references.push("given.png".into());
+        }
+        self
+    }
+
     pub(super) fn order(&self, stage: Stage, capture: bool) -> StageOrder {
         StageOrder {
             job: safelight_core::job::JobId(1),

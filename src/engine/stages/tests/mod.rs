@@ -3,6 +3,7 @@
 mod boundaries;
 mod chroma;
 mod flux;
+mod flux2;
 mod framepack;
 mod jobs;
 mod krea2;

@@ -8,6 +8,7 @@ use tch::Tensor;
 use super::blocks::{Conv, Middle, NormedConv, ResidualBlock, Upsample};
 use super::canvas::{Canvas, Pass};
 use super::half::{Half, KlWay};
+use super::statistics;
 use crate::vae::keys;
 use crate::vae::level::Level;
 use crate::weights::{Weights, WeightsError};
@@ -29,6 +30,8 @@ impl KlVaeDecoder {
         let levels = cfg.block_out_channels.len();
         let root = keys::kl(weights, levels);
         let w = &root / "decoder";
+        let cfg = &cfg.of_half(VaeHalf::Decoder);
+        statistics::ignore(&root);
         let latents = cfg.latent_channels;
         let post_quant_conv = cfg
             .use_post_quant_conv

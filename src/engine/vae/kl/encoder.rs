@@ -8,6 +8,7 @@ use tch::Tensor;
 use super::blocks::{Conv, Downsample, Middle, NormedConv, ResidualBlock};
 use super::canvas::{Canvas, Pass};
 use super::half::{Half, KlWay};
+use super::statistics;
 use crate::vae::level::Level;
 use crate::vae::{Posterior, keys};
 use crate::weights::{Weights, WeightsError};
@@ -28,6 +29,7 @@ impl KlVaeEncoder {
         let levels = cfg.block_out_channels.len();
         let root = keys::kl(weights, levels);
         let w = &root / "encoder";
+        statistics::ignore(&root);
         let moments = 2 * cfg.latent_channels;
         let conv_in = Conv::new(&(&w / "conv_in"), [3, cfg.narrowest()], 3)?;
         let down = (0..levels).map(|level| down_level(&(&w / "down" / level), level, cfg));

@@ -1,5 +1,6 @@
 //! The autoencoder of FLUX.1: pictures, 8 × 8 pixels to one latent of 16 channels; with other numbers in its
-//! configuration that of any latent diffusion model in diffusers' `AutoencoderKL`.
+//! configuration that of any latent diffusion model in diffusers' `AutoencoderKL`, and `AutoencoderKLFlux2`, whose latents
+//! are normed and not scaled.
 //!
 //! After <https://github.com/black-forest-labs/flux/blob/v0.0.1/src/flux/modules/autoencoder.py>, whose names the fields
 //! follow, and
@@ -17,6 +18,7 @@ mod encoder;
 mod half;
 pub(super) mod norm;
 mod pixels;
+mod statistics;
 #[cfg(test)]
 mod tests;
 
@@ -27,8 +29,9 @@ pub use self::canvas::Bands;
 pub use self::decoder::KlVaeDecoder;
 pub use self::encoder::KlVaeEncoder;
 pub use self::half::KlWay;
+pub use self::statistics::Statistics;
 
-/// The latents that a diffusion model takes, from those that the encoder gives.
+/// The latents that a diffusion model takes, from those that the encoder gives, where they are scaled.
 pub fn normalize(cfg: &KlVaeConfig, latents: &Tensor) -> Tensor {
     (latents - cfg.shift()) * cfg.scaling_factor
 }

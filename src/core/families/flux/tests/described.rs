@@ -31,7 +31,6 @@ fn models_like_flux_are_named_and_refused() {
             "100 input channels",
         ),
         (named("distilled_guidance_layer.in_proj.weight"), "Chroma"),
-        (named("double_stream_modulation_img.lin.weight"), "Flux 2"),
         (named("controlnet_blocks.0.weight"), "ControlNet"),
         (named("pulid_ca.0.norm1.weight"), "PuLID"),
         (named("something_new.weight"), "something_new"),
@@ -62,7 +61,6 @@ fn models_like_flux_are_named_and_refused() {
         ("FluxControlPipeline", "Canny or Depth"),
         ("FluxControlNetPipeline", "ControlNet"),
         ("FluxPriorReduxPipeline", "Redux"),
-        ("Flux2Pipeline", "Flux 2"),
         ("FluxSomethingPipeline", "FluxSomethingPipeline"),
     ] {
         let folder = root.path().join(class);
