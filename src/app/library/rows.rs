@@ -141,6 +141,9 @@ pub fn needs_text(spec: &ModelSpec) -> &'static str {
     if spec.mask == Required {
         return words::FROM_PICTURE_AND_MASK;
     }
+    if spec.limits.max_references > 0 {
+        return words::FROM_TEXT_OR_PICTURES;
+    }
     match (spec.start_image, spec.end_image) {
         (No, No) => words::FROM_TEXT,
         (Optional, No) => words::FROM_TEXT_OR_PICTURE,

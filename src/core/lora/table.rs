@@ -144,13 +144,10 @@ impl Table {
                 format!("{own}.weight")
             };
             let rows = shape.first().copied().unwrap_or(0);
+            let rows_of = |part: &&str| shape_of(&format!("{own_name}.{part}.weight"));
             let parts = name.parts.iter();
-            let parts = parts.map(|part| {
-                shape_of(&format!("{own_name}.{part}.weight"))?
-                    .first()
-                    .copied()
-            });
-            let parts: Vec<u64> = parts.map_while(|rows| rows).collect();
+            let parts = parts.map_while(|part| rows_of(part)?.first().copied());
+            let parts: Vec<u64> = parts.collect();
             self.layers.push(Layer {
                 name: own_name,
                 shape,

@@ -43,6 +43,16 @@ fn at_model(w: &Weights) -> (Weights, HeadOrder) {
     (encoder_home::behind(&keys.prefix, w), order)
 }
 
+/// What a model that sees has in the places of a text where pictures stand.
+pub struct SeenPictures<'a> {
+    /// Which tokens those are: `(L)` of whether
+    pub are: &'a Tensor,
+    /// `(n, C)`, one row for each of them
+    pub tokens: &'a Tensor,
+    /// Order, row and column of every token of the text: `(3, L)` in f32
+    pub places: &'a Tensor,
+}
+
 pub struct LanguageEncoder {
     embed_tokens: StoredMatrix,
     layers: Vec<Layer>,
@@ -113,11 +123,33 @@ impl LanguageEncoder {
         hooks: &dyn Hooks,
         each: &mut dyn FnMut(usize, &Tensor),
     ) -> Option<(Tensor, Tensor)> {
+        self.forward_seeing(ids, mask, None, hooks, each)
+    }
+
+    /// The same of a text with pictures in it, `ids` being one text.
+    pub fn forward_seeing(
+        &self,
+        ids: &Tensor,
+        mask: &Tensor,
+        seen: Option<&SeenPictures<'_>>,
+        hooks: &dyn Hooks,
+        each: &mut dyn FnMut(usize, &Tensor),
+    ) -> Option<(Tensor, Tensor)> {
         let device = self.embed_tokens.device();
-        let mut xs = self.embed_tokens.look_up(&ids.to_device(device), self.kind);
+        let ids = ids.to_device(device);
+        let mut xs = self.embed_tokens.look_up(&ids, self.kind);
         let (_, length) = ids.size2().expect("ids have two dimensions");
         let hidden = hidden_pairs(&mask.to_device(device), xs.kind());
-        let turns = Turns::new(length, &self.config, device);
+        let turns = match seen {
+            None => Turns::new(length, &self.config, device),
+            Some(seen) => {
+                // l -> 1 l 1
+                let are = seen.are.to_device(device).view([1, -1, 1]);
+                let tokens = seen.tokens.to_device(device).to_kind(self.kind);
+                xs = xs.masked_scatter(&are, &tokens);
+                Turns::in_space(seen.places, &self.config, device)
+            }
+        };
         let wanted = self.config.tap.states(self.config.num_hidden_layers);
         let mut read = Vec::with_capacity(wanted.len());
         let mut take = |number: usize, xs: &Tensor| {
@@ -174,6 +206,22 @@ impl Turns {
         // In f32 throughout, as the reference has it: the angles of far tokens show the difference.
         let places = Tensor::arange(length, (Kind::Float, Device::Cpu));
         let angles = angles_at(&places, config.head_dim(), config.rope_theta());
+        Self::of(&angles, device)
+    }
+
+    /// `places`: of each token, `(3, L)` in f32; each turns a section of a head's pairs
+    fn in_space(places: &Tensor, config: &LanguageConfig, device: Device) -> Self {
+        let mut start = 0;
+        let axes = (0..).zip(config.sections()).map(|(axis, count)| {
+            let angles = angles_at(&places.get(axis), config.head_dim(), config.rope_theta());
+            start += count;
+            angles.narrow(1, start - count, count)
+        });
+        Self::of(&Tensor::cat(&axes.collect::<Vec<_>>(), 1), device)
+    }
+
+    /// `angles`: `(L, D / 2)`
+    fn of(angles: &Tensor, device: Device) -> Self {
         Self {
             cos: angles.cos().to_device(device),
             sin: angles.sin().to_device(device),

@@ -12,9 +12,10 @@ mod tokenizer;
 
 pub use clip::{ClipTextEmbeds, ClipTextEncoder};
 pub use embeds::{PromptEmbeds, TextEmbeds};
-pub use language::LanguageEncoder;
+pub use language::{LanguageEncoder, SeenPictures};
 pub use reading::{
-    EncoderFiles, Padding, ReadText, Text, language_embeds, read_clip, read_language, read_t5,
+    EncoderFiles, Padding, Pictures, ReadText, Text, language_embeds, read_clip, read_language,
+    read_t5, read_with_pictures,
 };
 pub use t5::T5Encoder;
 pub use tokenizer::{Tokens, within_template};

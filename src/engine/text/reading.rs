@@ -13,8 +13,8 @@ use safelight_core::tokens::{PromptTemplate, TextTokenizer};
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    ClipTextEncoder, LanguageEncoder, PromptEmbeds, T5Encoder, TextEmbeds, Tokens, with_loras,
-    within_template,
+    ClipTextEncoder, LanguageEncoder, PromptEmbeds, SeenPictures, T5Encoder, TextEmbeds, Tokens,
+    with_loras, within_template,
 };
 use crate::capture::Capture;
 use crate::error::EngineError;
@@ -228,16 +228,92 @@ pub fn language_embeds(
     })
 }
 
+/// Pictures that stand before each text, as a model that sees has them.
+pub struct Pictures {
+    /// What stands there, with `mark` once for each picture.
+    pub spelled: String,
+    pub mark: &'static str,
+    /// Rows and columns of each picture's tokens, and all of them: `(n, C)`
+    pub grids: Vec<[i64; 2]>,
+    pub tokens: Tensor,
+}
+
+impl Pictures {
+    /// A text with `mark` in it once for each picture, with as many of it as the picture has tokens.
+    fn spread(&self, tokens: &Tokens, mark: i64) -> Result<Spread, EngineError> {
+        let ids: Vec<i64> = tokens.unpadded().ids.view([-1]).try_into()?;
+        let mut grids = self.grids.iter();
+        let (mut spread, mut are) = (Vec::new(), Vec::new());
+        let mut places = [(); 3].map(|()| Vec::<f32>::new());
+        let mut next = 0;
+        for id in ids {
+            // What a user spells so has no picture.
+            let grid = if id == mark { grids.next() } else { None };
+            let [rows, columns] = grid.copied().unwrap_or([1, 1]);
+            for place in 0..rows * columns {
+                spread.push(id);
+                are.push(grid.is_some());
+                for (places, place) in places.iter_mut().zip([0, place / columns, place % columns])
+                {
+                    places.push((next + place) as f32);
+                }
+            }
+            // The next token is behind the longer of its edges.
+            next += rows.max(columns);
+        }
+        let ids = Tensor::from_slice(&spread).unsqueeze(0);
+        Ok(Spread {
+            tokens: Tokens {
+                mask: ids.ones_like(),
+                ids,
+                num_tokens: spread.len() as i64,
+                num_cut: tokens.num_cut,
+            },
+            are: Tensor::from_slice(&are),
+            places: Tensor::stack(&places.map(|axis| Tensor::from_slice(&axis)), 0),
+        })
+    }
+}
+
+/// A text with pictures in it.
+struct Spread {
+    tokens: Tokens,
+    /// Which tokens are of pictures: `(L)` of whether
+    are: Tensor,
+    /// Order, row and column of every token: `(3, L)` in f32
+    places: Tensor,
+}
+
 /// Each text within `template` through the language model that `files` are, as far as `usage` reads it. Records every
 /// layer where something is recorded.
 pub fn read_language(
     files: &EncoderFiles<'_>,
     texts: &[Text],
+    how: (LanguageUse, &PromptTemplate),
+    work: &mut Work<'_>,
+) -> Result<Vec<ReadText>, EngineError> {
+    read_with_pictures(files, texts, how, None, work)
+}
+
+/// The same with the same pictures before each text.
+pub fn read_with_pictures(
+    files: &EncoderFiles<'_>,
+    texts: &[Text],
     (usage, template): (LanguageUse, &PromptTemplate),
+    pictures: Option<&Pictures>,
     work: &mut Work<'_>,
 ) -> Result<Vec<ReadText>, EngineError> {
     let config = usage.read(files.home)?;
-    let tokenizer = files.tokenizer(template.length(), config.vocab_size)?;
+    let room = pictures.map_or(0, |pictures| pictures.spelled.len());
+    let tokenizer = files.tokenizer(template.length() + room, config.vocab_size)?;
+    let mark = pictures.map(|pictures| {
+        Ok::<_, EngineError>(
+            Tokens::of(pictures.mark, &tokenizer)?
+                .ids
+                .int64_value(&[0, 0]),
+        )
+    });
+    let mark = mark.transpose()?;
     // What is recorded is behind all layers too.
     let is_whole = work.capture.is_on();
     let name = if is_whole {
@@ -261,21 +337,41 @@ pub fn read_language(
         )
     })?;
     let read = texts.iter().map(|text| {
-        let tokens = Tokens::within(&text.text, template, &tokenizer)?;
+        let before = pictures.map_or("", |pictures| &pictures.spelled);
+        let whole = format!("{before}{}", text.text);
+        let tokens = Tokens::within(&whole, template, &tokenizer)?;
         if let Some(notice) = template.cut_notice(tokens.num_cut, text.role) {
             work.hooks.warn(notice);
         }
+        let spread = pictures.zip(mark);
+        let spread = spread
+            .map(|(pictures, mark)| pictures.spread(&tokens, mark))
+            .transpose()?;
+        let tokens = spread
+            .as_ref()
+            .map_or(tokens, |spread| spread.tokens.unpadded());
         text.record_tokens(files, &tokens, work.capture);
+        if let Some(spread) = &spread {
+            let places = spread.places.to_kind(Kind::Int64).unsqueeze(1);
+            text.record(files, "position_ids", &places, work.capture);
+        }
         let tokens = if template.is_padded {
             tokens
         } else {
             tokens.unpadded()
         };
+        let seen = pictures.zip(spread.as_ref());
+        let seen = seen.map(|(pictures, spread)| SeenPictures {
+            are: &spread.are,
+            tokens: &pictures.tokens,
+            places: &spread.places,
+        });
         let mut each = |number: usize, found: &Tensor| {
             let name = format!("hidden_states.{number}");
             text.record(files, &name, found, work.capture);
         };
-        let read = encoder.forward_each(&tokens.ids, &tokens.mask, work.hooks, &mut each);
+        let (ids, mask) = (&tokens.ids, &tokens.mask);
+        let read = encoder.forward_seeing(ids, mask, seen.as_ref(), work.hooks, &mut each);
         let (states, last) = read.ok_or(EngineError::Cancelled)?;
         text.record(files, "last_hidden_state", &last, work.capture);
         Ok(ReadText {

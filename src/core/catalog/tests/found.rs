@@ -52,6 +52,8 @@ fn the_shipped_catalogue_is_complete() {
             "z-image",
             "qwen-image-2512",
             "qwen-image",
+            "qwen-image-edit-2511",
+            "qwen-image-edit-2509",
             "krea2-turbo",
             "krea2-raw",
             "chroma1-hd",

@@ -4,19 +4,19 @@
 
 use std::path::Path;
 
-use super::parts::parts;
+use super::parts::{TEXT_ENCODER, parts};
 use super::variant::{LAYERED, Variant};
 use crate::families::Family;
 use crate::families::files::{Checked, Hints, OneTransformer, foreign_part};
 use crate::families::parts::is_published_wan_vae;
 use crate::formats::weights::WeightSet;
-use crate::library::companions::wanted::Wanted;
+use crate::library::companions::wanted::{Wanted, fits_transformer};
 use crate::model::choices::Sampler;
 use crate::model::facts::{Facts, Schedule, TransformerShape};
 use crate::model::{CatalogError, Guidance, ImageRole, InputUse, Limits, ModelFiles};
 use crate::networks::{
-    NetworkConfig as _, QwenImageTransformerConfig, QwenImageTransformerKeys, SchedulerConfig,
-    WanVaeConfig,
+    NetworkConfig as _, QwenImageTransformerConfig, QwenImageTransformerKeys, QwenVisionConfig,
+    SchedulerConfig, WanVaeConfig,
 };
 
 /// More than twice the size that the models were trained at.
@@ -24,6 +24,8 @@ const MAX_PIXELS: u64 = 1 << 22;
 const MAX_EDGE: u32 = 8192;
 /// Pictures at once; more go into several jobs.
 const MAX_BATCH: u32 = 8;
+/// Pictures that a model that edits was trained to see.
+const MAX_REFERENCES: u32 = 3;
 /// Latents along an edge of one token.
 const PATCH: i64 = 2;
 
@@ -67,7 +69,7 @@ impl OneTransformer for QwenImage {
     }
 
     fn variant(config: &QwenImageTransformerConfig, hints: &Hints<'_>) -> Result<Variant, String> {
-        Variant::of(config, hints.names)
+        Variant::of(config, hints.class, hints.names)
     }
 
     fn variant_name(variant: Variant) -> &'static str {
@@ -98,6 +100,15 @@ impl OneTransformer for QwenImage {
         checked: Checked,
     ) -> Result<Facts, CatalogError> {
         let vae = WanVaeConfig::read(&files.vae)?;
+        let edits = variant == Variant::Edit;
+        if edits {
+            check_sees(&files.text_encoder, config)?;
+        }
+        let given = if edits {
+            InputUse::No
+        } else {
+            InputUse::Optional
+        };
         Ok(Facts {
             family: Self::FAMILY,
             variant: variant.name(),
@@ -107,21 +118,35 @@ impl OneTransformer for QwenImage {
                 layers: config.num_layers,
                 channels: config.in_channels,
             },
-            start_image: InputUse::Optional,
+            start_image: given,
             image_role: ImageRole::Base,
-            mask: InputUse::Optional,
+            mask: given,
             end_image: InputUse::No,
             guidance: Guidance::Cfg,
             section_order: None,
             latent_channels: vae.z_dim.unsigned_abs(),
-            limits: limits(&vae),
+            limits: limits(&vae, if edits { MAX_REFERENCES } else { 0 }),
             schedule: checked.schedule,
             bytes: checked.bytes,
         })
     }
 }
 
-fn limits(vae: &WanVaeConfig) -> Limits {
+/// Checks that a text encoder has the part that looks at pictures, as wide as the transformer reads.
+fn check_sees(place: &Path, config: &QwenImageTransformerConfig) -> Result<(), CatalogError> {
+    let weights = WeightSet::at(place)?;
+    let what = "a Qwen 2.5 VL 7B text encoder with the part that looks at pictures";
+    let fits = |fits: bool, found: &str| {
+        fits_transformer(fits, what, TEXT_ENCODER, place, || found.to_owned())
+    };
+    fits(QwenVisionConfig::is_in(&weights), "one without it")?;
+    let sees = QwenVisionConfig::read(place)?;
+    let is_wide = sees.out_hidden_size == config.joint_attention_dim;
+    fits(is_wide, "one of another width")?;
+    sees.check_weights(&weights)
+}
+
+fn limits(vae: &WanVaeConfig, max_references: u32) -> Limits {
     let size_multiple = vae.spatial_factor() * PATCH;
     Limits {
         size_multiple: u32::try_from(size_multiple).unwrap_or(u32::MAX),
@@ -131,6 +156,6 @@ fn limits(vae: &WanVaeConfig) -> Limits {
         max_frames: 1,
         fixed_size: false,
         max_batch: MAX_BATCH,
-        max_references: 0,
+        max_references,
     }
 }

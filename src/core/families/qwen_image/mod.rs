@@ -1,4 +1,4 @@
-//! Qwen-Image: pictures from text, from a picture, and inside a mask.
+//! Qwen-Image: pictures from text, from a picture, and inside a mask; Qwen-Image-Edit: as a text says of some pictures.
 
 mod files;
 pub mod lora;
@@ -37,10 +37,31 @@ pub const PROMPT: PromptTemplate = PromptTemplate {
     keeps_end: false,
 };
 
+/// The same around a prompt that speaks of pictures, which stand before it as [`picture_words`] has them.
+/// After <https://github.com/huggingface/diffusers/blob/v0.36.0/src/diffusers/pipelines/qwenimage/pipeline_qwenimage_edit_plus.py>.
+pub const EDIT_PROMPT: PromptTemplate = PromptTemplate {
+    before: "<|im_start|>system\nDescribe the key features of the input image (color, shape, size, texture, objects, \
+             background), then explain how the user's text instruction should alter or modify the image. Generate a \
+             new image that meets the user's requirements while maintaining consistency with the original input where \
+             appropriate.<|im_end|>\n<|im_start|>user\n",
+    dropped: 64,
+    ..PROMPT
+};
+
+/// In whose place a picture's tokens stand.
+pub const PICTURE_MARK: &str = "<|image_pad|>";
+
+/// What stands before a prompt that speaks of so many pictures.
+pub fn picture_words(pictures: usize) -> String {
+    let words = |number| format!("Picture {number}: <|vision_start|>{PICTURE_MARK}<|vision_end|>");
+    let all: Vec<String> = (1..=pictures).map(words).collect();
+    all.concat()
+}
+
 pub(super) static DEF: FamilyDef = FamilyDef {
     id: "qwen_image",
     label: "Qwen-Image",
-    models: "Qwen-Image",
+    models: "Qwen-Image or Qwen-Image-Edit",
     makes_pictures: true,
     has_dynamic_shift: true,
     guidance_is_cfg: true,
@@ -63,7 +84,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         let is_other = ["qwenimage21", "layered"]
             .iter()
             .any(|word| name.contains(word));
-        name.contains("qwenimage") && !is_other
+        (name.contains("qwenimage") || name.contains("qwenedit")) && !is_other
     },
     wan2gp_types: &["qwen_image"],
     files: FileRules {

@@ -6,7 +6,7 @@ use crate::library::companions::wanted::Wanted;
 use crate::networks::QwenImageTransformerConfig;
 
 /// What to get where it is missing or wrong.
-const TEXT_ENCODER: &str =
+pub(super) const TEXT_ENCODER: &str =
     "qwen_2.5_vl_7b_fp8_scaled.safetensors from Comfy-Org/Qwen-Image_ComfyUI";
 
 pub(super) fn parts(transformer: &QwenImageTransformerConfig) -> Vec<Wanted<'_>> {

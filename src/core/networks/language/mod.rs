@@ -27,6 +27,9 @@ pub use usage::{LanguageTap, LanguageUse};
 /// Width of one head in every such model that a picture or video model reads.
 const HEAD_DIM: i64 = 128;
 
+/// The sections of positions in published models.
+const SECTIONS: [i64; 3] = [16, 24, 24];
+
 /// `text_encoder/config.json`, with the defaults of `transformers`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LanguageConfig {
@@ -73,6 +76,9 @@ pub struct RopeParameters {
     /// What old configs call it, some beside the new name.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub old_type: Option<String>,
+    /// How many pairs of a head's numbers turn with each of a token's places: order, row and column.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mrope_section: Option<Vec<i64>>,
 }
 
 pub(super) fn default_epsilon() -> f64 {
@@ -293,6 +299,19 @@ impl LanguageConfig {
         new.and_then(|new| new.rope_theta)
             .or(self.rope_theta)
             .unwrap_or(10_000.0)
+    }
+
+    /// How many pairs of a head's numbers turn with each place of a token of a picture: order, row and column. Of
+    /// models that see; the others have one place alone.
+    pub fn sections(&self) -> [i64; 3] {
+        let scaling = [&self.rope_parameters, &self.rope_scaling].into_iter();
+        let mut stated = scaling
+            .flatten()
+            .filter_map(|rope| rope.mrope_section.as_deref());
+        match stated.next() {
+            Some(&[order, row, column]) => [order, row, column],
+            _ => SECTIONS,
+        }
     }
 
     /// Layers up to the last hidden state that the model reads.

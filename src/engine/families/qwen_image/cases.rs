@@ -78,7 +78,7 @@ fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
     let transformer = bench.built(QwenImageTransformer::new(&config, &bench.weights))?;
     let size = [1, TEXT_LENGTH, config.joint_attention_dim];
     let text = bench.random(&size, bench.weights.kind());
-    let context = transformer.context(&text, shape.grid(), pictures);
+    let context = transformer.context(&text, shape.grid(), &[], pictures);
     let size = [pictures, shape.tokens(), config.in_channels];
     let latents = bench.random(&size, Kind::Float);
     let modulations = transformer.modulations(&[500.0; STEPS]);

@@ -7,20 +7,20 @@ use safelight_core::networks::{NetworkConfig as _, QwenImageTransformerConfig, S
 use tch::Tensor;
 
 use super::sample::{Conditions, sample};
-use super::transformer::QwenImageTransformer;
+use super::transformer::{QwenImageTransformer, Reference};
 use crate::capture::Capture;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::sampling::FlowSchedule;
-use crate::stages::stills::{Beginning, Draws, GivenImage, LatentShape};
+use crate::stages::stills::{Beginning, Draws, GivenImages, LatentShape};
 use crate::text::PromptEmbeds;
 use crate::work::Work;
 
-/// `image`: what the stage of a given picture gave; `resume`: where an earlier run got to -> the latents,
+/// `given`: what the stage of given pictures gave; `resume`: where an earlier run got to -> the latents,
 /// `(B, C, h, w)` on the CPU.
 pub fn denoise(
     embeds: PromptEmbeds,
-    image: Option<&GivenImage>,
+    given: Option<&GivenImages>,
     resume: Option<DenoiseState>,
     work: &mut Work<'_>,
 ) -> Result<Tensor, EngineError> {
@@ -32,7 +32,7 @@ pub fn denoise(
     let shape = LatentShape::new(channels, request.width, request.height)?;
     let job = Beginning {
         request,
-        image,
+        image: given.and_then(|given| given.image.as_ref()),
         shape,
     };
     let mut solver = schedule(request)?.solver(request, shape.tokens(), job.steps()?)?;
@@ -44,6 +44,7 @@ pub fn denoise(
         negative: embeds.negative,
         guidance_scale: request.sampling.guidance_scale,
         kept: job.kept(&draws).map(|kept| kept.map(pack)),
+        references: references(given, shape)?,
     };
     let pictures = i64::from(request.batch_size);
     let size = [pictures, shape.tokens(), config.in_channels];
@@ -67,6 +68,27 @@ pub fn denoise(
         hooks,
     )?;
     Ok(shape.unpack(&behind.latents))
+}
+
+/// The pictures that are seen, as tokens.
+fn references(
+    given: Option<&GivenImages>,
+    shape: LatentShape,
+) -> Result<Vec<Reference>, EngineError> {
+    let latents = given.into_iter().flat_map(|given| &given.references);
+    let references = latents.map(|latents| {
+        let (_, _, height, width) = latents.size4()?;
+        let own = LatentShape {
+            height,
+            width,
+            ..shape
+        };
+        Ok(Reference {
+            tokens: own.pack(latents),
+            grid: own.grid(),
+        })
+    });
+    references.collect()
 }
 
 /// The model's own flow-match Euler, whose shift goes with the size.

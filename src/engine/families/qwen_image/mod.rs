@@ -1,13 +1,15 @@
-//! Qwen-Image: text to image, image to image, inside a mask.
+//! Qwen-Image: text to image, image to image, inside a mask; Qwen-Image-Edit: what a text says of some pictures.
 //!
 //! The stages of a job:
 //!
-//! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
-//! 2. a given picture and a mask of it, and at the end latents to pictures, as [every picture](crate::stages::stills),
+//! 1. [`encode_text`]: prompt and negative prompt, with the pictures that they speak of, to
+//!    [`PromptEmbeds`](crate::text::PromptEmbeds),
+//! 2. a given picture and a mask of it, or pictures that are seen, and at the end latents to pictures, as [every picture](crate::stages::stills),
 //! 3. [`denoise()`]: noise to latents, of which [`sample()`] is the part behind files.
 //!
-//! The reference is `QwenImagePipeline`, `QwenImageImg2ImgPipeline` and `QwenImageInpaintPipeline` of diffusers 0.42.1,
-//! but that what a mask keeps is the picture's own.
+//! The reference is `QwenImagePipeline`, `QwenImageImg2ImgPipeline`, `QwenImageInpaintPipeline` and
+//! `QwenImageEditPlusPipeline` of diffusers 0.42.1, but that what a mask keeps is the picture's own, and that tokens of
+//! pictures have their places in a text as the text encoder was trained to have them.
 //!
 //! Shapes: `B` pictures of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
 
@@ -23,7 +25,7 @@ pub use denoise::denoise;
 pub use sample::{Conditions, sample};
 pub(crate) use stages::QwenImage;
 pub use text::encode_text;
-pub use transformer::{Context, Modulations, QwenImageTransformer};
+pub use transformer::{Context, Modulations, QwenImageTransformer, Reference};
 
 use safelight_core::families::qwen_image::lora;
 use safelight_core::job::Lora;

@@ -3,9 +3,9 @@
 //! The arithmetic of a step is the sampler's, that of the network the transformer's, the loop every family's. Opens no
 //! files.
 
-use tch::{Device, Tensor};
+use tch::Tensor;
 
-use super::transformer::{Context, Modulations, QwenImageTransformer};
+use super::transformer::{Context, Modulations, QwenImageTransformer, Reference};
 use crate::capture::Capture;
 use crate::denoise::{Call, DenoiseState, Denoiser, Told, begin, fits, walk};
 use crate::error::EngineError;
@@ -25,6 +25,8 @@ pub struct Conditions {
     pub guidance_scale: f64,
     /// What stays as it is, where a mask says so: `(B, tokens, 4 C)`, or the mask `(1, …)`
     pub kept: Option<Kept>,
+    /// Pictures that are seen beside the one that is made.
+    pub references: Vec<Reference>,
 }
 
 struct Loop<'a> {
@@ -54,7 +56,8 @@ pub fn sample(
         check(transformer, shape, conditions, state)?;
         let place = Placement::new(transformer.device(), transformer.kind());
         begin(state, solver, place.device, capture)?;
-        let pictures = state.latents.size()[0];
+        let pictures =
+            transformer.at_once(state.latents.size()[0], !conditions.references.is_empty());
         let timesteps = solver.all_timesteps();
         let run = Loop::new(transformer, shape, conditions, pictures, timesteps, hooks)?;
         run.record(conditions, capture);
@@ -86,6 +89,11 @@ fn check(
         !fits(&kept.image, &latents) || !fits(&kept.noise, &latents) || !fits(&kept.mask, &one)
     }) {
         "the picture's latents are not of this job".to_owned()
+    } else if conditions.references.iter().any(|seen| {
+        let tokens = seen.grid.iter().product();
+        !fits(&seen.tokens, &[1, tokens, config.in_channels])
+    }) {
+        "the latents of the reference pictures are not this model's".to_owned()
     } else {
         return Ok(());
     };
@@ -97,17 +105,13 @@ impl<'a> Loop<'a> {
         transformer: &'a QwenImageTransformer,
         shape: LatentShape,
         conditions: &Conditions,
-        pictures: i64,
+        pictures_at_once: i64,
         timesteps: Vec<f32>,
         hooks: &'a dyn Hooks,
     ) -> Result<Self, EngineError> {
-        // How a product of matrices rounds depends on how many rows it has, and a CPU gains nothing from more.
-        let pictures_at_once = match transformer.device() {
-            Device::Cpu => 1,
-            _ => pictures,
-        };
         let read = |text: &TextEmbeds| {
-            Ok(transformer.context(&text.prompt, shape.grid(), pictures_at_once))
+            let (text, seen) = (&text.prompt, &conditions.references);
+            Ok(transformer.context(text, shape.grid(), seen, pictures_at_once))
         };
         let (prompt, negative) = (&conditions.prompt, conditions.negative.as_ref());
         let guidance = Guidance::new(prompt, negative, conditions.guidance_scale, read)?;
@@ -136,6 +140,11 @@ impl<'a> Loop<'a> {
     }
 
     fn record(&self, conditions: &Conditions, capture: &mut Capture) {
+        if !conditions.references.is_empty() {
+            let seen = conditions.references.iter();
+            let seen: Vec<&Tensor> = seen.map(|seen| &seen.tokens).collect();
+            capture.put("image_latents", &Tensor::cat(&seen, 1));
+        }
         let negative = conditions.negative.as_ref();
         let negative = negative.filter(|_| self.guidance.is_guided());
         let texts = [("cond", Some(&conditions.prompt)), ("uncond", negative)];

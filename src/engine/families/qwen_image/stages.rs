@@ -4,10 +4,15 @@ use safelight_core::families;
 use safelight_core::job::Stage;
 
 use crate::bench::cases::Case;
+use crate::capture::Capture;
 use crate::families::{Done, EngineFamily, qwen_image};
-use crate::stages::StageContext;
-use crate::stages::stills::{self, GivenImage};
+use crate::stages::stills::{self, GivenImages};
+use crate::stages::{StageContext, pictures};
 use crate::text::PromptEmbeds;
+use crate::vision::resized_to_area;
+
+/// About how many pixels the autoencoder gets of a picture that is seen.
+const SEEN_PIXELS: f64 = 1048576.0;
 
 pub(crate) struct QwenImage;
 
@@ -17,20 +22,25 @@ impl EngineFamily for QwenImage {
     }
 
     fn encode_text(&self, context: &StageContext<'_>) -> Done {
-        context.texts(qwen_image::encode_text)
+        // They are recorded where the autoencoder gets them.
+        let (folder, request) = (context.folder(), context.request());
+        let seen = pictures::references_of_job(&folder, request, &mut Capture::off())?;
+        context.texts(|work| qwen_image::encode_text(&seen, work))
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
-        // It sees no picture beside its own.
-        stills::encode_image_stage(context, |width, height| (width, height))
+        if context.request().references.is_empty() {
+            return stills::encode_image_stage(context, |width, height| (width, height));
+        }
+        stills::encode_images_stage(context, |picture| resized_to_area(picture, SEEN_PIXELS))
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
         let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
-        let image = context.earlier(Stage::EncodeImage, GivenImage::load)?;
+        let given = context.earlier(Stage::EncodeImage, GivenImages::load)?;
         let resume = context.checkpoint();
         context.tensor("latents", |work| {
-            qwen_image::denoise(embeds, image.as_ref(), resume, work)
+            qwen_image::denoise(embeds, given.as_ref(), resume, work)
         })
     }
 

@@ -1,17 +1,36 @@
 //! Stage 1: prompts to what Qwen 2.5 VL makes of them. Texts are read as they are written, as a picture that it is to
-//! describe.
+//! describe, or as what is to become of pictures that it sees.
 
-use safelight_core::families::qwen_image::{LANGUAGE, PROMPT};
+use safelight_core::families::qwen_image::{
+    EDIT_PROMPT, LANGUAGE, PICTURE_MARK, PROMPT, picture_words,
+};
+use safelight_core::media::Picture;
+use safelight_core::networks::{NetworkConfig as _, QwenVisionConfig};
+use tch::{Kind, Tensor};
 
 use crate::error::EngineError;
-use crate::text::{EncoderFiles, PromptEmbeds, Text, TextEmbeds, read_language};
+use crate::text::{EncoderFiles, Pictures, PromptEmbeds, Text, TextEmbeds, read_with_pictures};
+use crate::vision::{QwenVisionTower, patches_of, resized_to_area};
 use crate::work::Work;
 
-pub fn encode_text(work: &mut Work<'_>) -> Result<PromptEmbeds, EngineError> {
+/// About how many pixels the text encoder sees of a picture.
+const SEEN_PIXELS: f64 = 147456.0;
+
+/// `references`: as they were opened
+pub fn encode_text(
+    references: &[Picture],
+    work: &mut Work<'_>,
+) -> Result<PromptEmbeds, EngineError> {
     let texts = Text::all_of(work.request)?;
     tch::no_grad(|| {
         let files = EncoderFiles::first(&work.request.files);
-        let prompts = read_language(&files, &texts, (LANGUAGE, &PROMPT), work)?;
+        let pictures = match references {
+            [] => None,
+            seen => Some(look_at(seen, &files, &texts, work)?),
+        };
+        let template = pictures.as_ref().map_or(&PROMPT, |_| &EDIT_PROMPT);
+        let how = (LANGUAGE, template);
+        let prompts = read_with_pictures(&files, &texts, how, pictures.as_ref(), work)?;
         // As many tokens as the text has, none of them padding.
         let embeds = prompts.into_iter().map(|read| TextEmbeds {
             prompt: read.states,
@@ -19,5 +38,58 @@ pub fn encode_text(work: &mut Work<'_>) -> Result<PromptEmbeds, EngineError> {
             pooled: None,
         });
         PromptEmbeds::of(&texts, embeds.collect(), work.capture)
+    })
+}
+
+/// What the text encoder sees of pictures.
+fn look_at(
+    references: &[Picture],
+    files: &EncoderFiles<'_>,
+    texts: &[Text],
+    work: &mut Work<'_>,
+) -> Result<Pictures, EngineError> {
+    let config = QwenVisionConfig::read(files.home)?;
+    let new = |w: &_| QwenVisionTower::new(&config, w);
+    // What reads texts is asked for its own names.
+    let tower = work.load(files.component, files.home, new, |_| Vec::new())?;
+    let (mut patches, mut grids) = (Vec::new(), Vec::new());
+    for (number, picture) in references.iter().enumerate() {
+        let picture = resized_to_area(picture, SEEN_PIXELS)?;
+        if work.capture.is_on() {
+            let size = [i64::from(picture.height), i64::from(picture.width), 3];
+            let bytes = Tensor::from_slice(&picture.rgb).view(size);
+            let name = format!("reference.{number}.condition_u8");
+            work.capture.put(name, &bytes);
+        }
+        let (own, grid) = patches_of(&picture, &config)?;
+        patches.push(own);
+        grids.push(grid);
+    }
+    let patches = Tensor::cat(&patches, 0);
+    let seen = tower.forward(&patches, &grids, work.hooks);
+    let seen = seen.ok_or(EngineError::Cancelled)?;
+    let sizes = grids
+        .iter()
+        .flat_map(|[rows, columns]| [1, *rows, *columns]);
+    let sizes = Tensor::from_slice(&sizes.collect::<Vec<i64>>()).view([-1, 3]);
+    for text in texts {
+        for (part, xs) in [
+            ("in.pixel_values", &patches),
+            ("in.image_grid_thw", &sizes),
+            ("vision.last_hidden_state", &seen.last_hidden_state),
+            ("vision.pooler_output", &seen.tokens),
+        ] {
+            text.record(files, part, xs, work.capture);
+        }
+    }
+    let merge = config.spatial_merge_size;
+    Ok(Pictures {
+        spelled: picture_words(references.len()),
+        mark: PICTURE_MARK,
+        grids: grids
+            .iter()
+            .map(|grid| grid.map(|edge| edge / merge))
+            .collect(),
+        tokens: seen.tokens.to_kind(Kind::Float),
     })
 }

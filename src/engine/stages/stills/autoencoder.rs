@@ -30,12 +30,12 @@ pub(super) enum Autoencoder {
 }
 
 pub(super) enum Encoder {
-    Kl(KlVaeEncoder),
+    Kl(Box<KlVaeEncoder>),
     Wan(Box<WanVaeEncoder>),
 }
 
 pub(super) enum Decoder {
-    Kl(Lent<KlVaeDecoder>),
+    Kl(Box<Lent<KlVaeDecoder>>),
     Wan(Box<Lent<WanVaeDecoder>>),
 }
 
@@ -94,12 +94,12 @@ impl Autoencoder {
     pub(super) fn encoder(&self, work: &Work<'_>) -> Result<Encoder, EngineError> {
         let home = &work.request.files.vae;
         Ok(match self {
-            Self::Kl(config, _) => Encoder::Kl(work.load(
+            Self::Kl(config, _) => Encoder::Kl(Box::new(work.load(
                 "autoencoder",
                 home,
                 |w: &_| KlVaeEncoder::new(config, w),
                 KlVaeEncoder::unexpected_keys,
-            )?),
+            )?)),
             Self::Wan(config) => Encoder::Wan(Box::new(work.load(
                 "autoencoder",
                 home,
@@ -112,11 +112,11 @@ impl Autoencoder {
     pub(super) fn decoder(&self, work: &Work<'_>) -> Result<Decoder, EngineError> {
         let home = &work.request.files.vae;
         Ok(match self {
-            Self::Kl(config, _) => Decoder::Kl(work.decoder(
+            Self::Kl(config, _) => Decoder::Kl(Box::new(work.decoder(
                 home,
                 |w: &_| KlVaeDecoder::new(config, w),
                 KlVaeDecoder::unexpected_keys,
-            )?),
+            )?)),
             Self::Wan(config) => Decoder::Wan(Box::new(work.decoder(
                 home,
                 |w: &_| WanVaeDecoder::new(config, w),

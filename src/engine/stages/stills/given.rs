@@ -102,15 +102,15 @@ pub fn encode_images(
     let encoding = Encoding::open(work)?;
     let latents = |pixels: &Tensor, number: usize, work: &mut Work<'_>| {
         let posterior = encoding.encode(pixels, number, work)?;
-        let latents = encoding.autoencoder.normalize(&posterior.mean);
-        Ok::<_, EngineError>(encoding.autoencoder.pictures(&latents))
+        Ok::<_, EngineError>(encoding.autoencoder.normalize(&posterior.mean))
     };
+    let pictures = |own: &Tensor| encoding.autoencoder.pictures(own);
     let image = image.map(|(picture, mask)| {
         let pixels = resized(picture, width, height)?;
         work.capture.put("image.preprocessed", &pixels);
         let mask = mask.map(|mask| binary_mask(mask, width, height));
         Ok::<_, EngineError>(GivenImage {
-            latents: latents(&pixels, 0, work)?,
+            latents: pictures(&latents(&pixels, 0, work)?),
             mask: mask.transpose()?,
             masked: None,
         })
@@ -122,8 +122,9 @@ pub fn encode_images(
         let pixels = pixels_from_rgb8(&picture.rgb, picture.width, picture.height)?;
         let name = format!("reference.{index}");
         work.capture.put(format!("{name}.preprocessed"), &pixels);
-        let latents = latents(&pixels, before + index, work)?;
-        work.capture.put(format!("{name}.latents"), &latents);
+        let latents = pictures(&latents(&pixels, before + index, work)?);
+        let own = encoding.autoencoder.own_shape(&latents);
+        work.capture.put(format!("{name}.latents"), &own);
         Ok::<_, EngineError>(latents)
     });
     Ok(GivenImages {

@@ -243,7 +243,7 @@ pub(super) fn assert_stops(job: &Job) {
     }
 }
 
-fn picture(pixels: &Tensor) -> Picture {
+pub(super) fn picture(pixels: &Tensor) -> Picture {
     let (height, width, _) = pixels.size3().unwrap();
     let rgb: Vec<u8> = pixels.flatten(0, -1).try_into().unwrap();
     Picture::new(width as u32, height as u32, rgb).unwrap()

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use safelight_core::media;
 use serde_json::{Value, json};
 use tch::Tensor;
 
@@ -28,8 +29,10 @@ fn tensors_of(component: &str, shapes: &Shapes) -> Vec<(String, Tensor)> {
         .collect()
 }
 
-/// A whole diffusers folder.
-fn write_model(folder: &Path) {
+/// A whole diffusers folder. `variant`: `base`, `edit` or `edit2511`, as the reference calls them
+fn write_model(variant: &str, folder: &Path) {
+    let mut transformer = json_of("qwen_image/transformer.json");
+    transformer["zero_cond_t"] = json!(variant == "edit2511");
     let of_fixture = |name: &str| json_of(format!("qwen_image/{name}.json"));
     for (name, value) in [
         (
@@ -43,7 +46,7 @@ fn write_model(folder: &Path) {
                 "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
             }),
         ),
-        ("transformer/config.json", of_fixture("transformer")),
+        ("transformer/config.json", transformer),
         ("scheduler/scheduler_config.json", of_fixture("scheduler")),
         ("vae/config.json", of_fixture("vae")),
         ("text_encoder/config.json", of_fixture("text_encoder")),
@@ -69,6 +72,10 @@ fn write_model(folder: &Path) {
 
 /// `facts`: what the request has beside the model; pictures by their pixels, `(H, W, 3)`.
 fn job(facts: &Value, image: Option<&Tensor>, mask: Option<&Tensor>) -> Job {
+    job_of("base", facts, image, mask)
+}
+
+fn job_of(variant: &str, facts: &Value, image: Option<&Tensor>, mask: Option<&Tensor>) -> Job {
     let mut request = json!({
         "model": "tiny", "family": "qwen_image", "out": "a.png", "fps": 1.0, "num_frames": 1, "image_role": "base",
         "sampler": "euler", "prompt": "a red boat", "negative_prompt": "", "width": 32, "height": 32,
@@ -77,15 +84,31 @@ fn job(facts: &Value, image: Option<&Tensor>, mask: Option<&Tensor>) -> Job {
     for (name, value) in facts.as_object().unwrap() {
         request[name] = value.clone();
     }
-    Job::of(write_model, request, image, mask)
+    Job::of(|folder| write_model(variant, folder), request, image, mask)
 }
 
 fn recorded(run: &Run) -> Job {
     let mut facts = run.facts.clone();
-    for ours in ["same", "unchecked"] {
+    for ours in ["same", "unchecked", "variant"] {
         facts.as_object_mut().unwrap().remove(ours);
     }
-    job(&facts, run.given("image"), run.given("mask"))
+    let variant = run.facts["variant"].as_str().unwrap();
+    let references: Vec<&Tensor> = (0..)
+        .map_while(|index| run.given(&format!("reference.{index}")))
+        .collect();
+    let job = job_of(variant, &facts, run.given("image"), run.given("mask"));
+    with_references(job, &references)
+}
+
+/// The same job with pictures that it sees.
+fn with_references(mut job: Job, references: &[&Tensor]) -> Job {
+    let folder = JobFolder::at(job.folder.path());
+    for (index, pixels) in references.iter().enumerate() {
+        let place = folder.reference(index);
+        media::write_png(&place, &jobs::picture(pixels)).unwrap();
+        job.request.references.push(place);
+    }
+    job
 }
 
 fn check(name: &str) {
@@ -95,6 +118,13 @@ fn check(name: &str) {
 #[test]
 fn text_becomes_a_picture_as_in_the_reference() {
     for name in ["text_a", "text_b", "text_c", "text_d"] {
+        check(name);
+    }
+}
+
+#[test]
+fn pictures_are_edited_as_in_the_reference() {
+    for name in ["edit_a", "edit_b"] {
         check(name);
     }
 }

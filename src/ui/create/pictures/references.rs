@@ -119,12 +119,17 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, count: usize) {
 fn add_ui(ui: &mut Ui, view: &mut View<'_>, is_first: bool) {
     let palette = palette(ui);
     let words = words::slot(Slot::Reference, view.model());
-    let size = if is_first {
-        vec2(ui.available_width(), theme::DROP_HEIGHT)
+    let side = theme::REFERENCE_SIDE;
+    let (place, shown) = if is_first {
+        let whole = vec2(ui.available_width(), theme::DROP_HEIGHT);
+        (whole, whole)
     } else {
-        Vec2::splat(theme::REFERENCE_SIDE)
+        // As high as the pictures beside it with their buttons.
+        (vec2(side, side + theme::HEADING_HEIGHT), Vec2::splat(side))
     };
-    let (rect, response) = ui.allocate_exact_size(size, Sense::click());
+    let (place, _) = ui.allocate_exact_size(place, Sense::hover());
+    let rect = Rect::from_min_size(place.min, shown);
+    let response = ui.interact(rect, ui.scope_id().with("add-reference"), Sense::click());
     let is_busy = view.app.cx.background.is_asking();
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, !is_busy, words.choose));
     let is_lit = response.hovered() || response.has_focus();

@@ -13,7 +13,9 @@ use crate::job::{GenerateForm, Sampler};
 use crate::library::Companions;
 use crate::lora::{LoraFile, Origin};
 use crate::model::{CatalogError, Guidance, ImageRole, InputUse, ModelSpec};
-use crate::networks::{NetworkConfig as _, QwenImageTransformerConfig, WanVaeConfig};
+use crate::networks::{
+    NetworkConfig as _, QwenImageTransformerConfig, QwenVisionConfig, WanVaeConfig,
+};
 use crate::testing::made_up::{Shapes, vae, write};
 use crate::testing::pipelines::write_json;
 use crate::tokens::TextReader;
@@ -55,6 +57,7 @@ fn write_folder(folder: &Path, class: &str) {
         "model_type": "qwen2_5_vl", "vocab_size": 152_064, "hidden_size": 3584, "intermediate_size": 18_944,
         "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4, "rms_norm_eps": 1e-6,
         "rope_theta": 1_000_000, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+        "vision_config": {"model_type": "qwen2_5_vl", "depth": 32, "hidden_size": 1280},
     });
     for (component, config) in [
         (
@@ -200,6 +203,61 @@ fn both_published_models_are_offered_from_a_comfyui_folder_with_their_defaults()
 }
 
 #[test]
+fn what_edits_is_known_by_its_name_its_mark_or_its_pipeline_and_needs_an_encoder_that_sees() {
+    let root = tempfile::tempdir().unwrap();
+    let models = tree(&root.path().join("models"));
+    transformer_in(&models, "qwen_image_edit_2509_fp8_e4m3fn");
+    let place = models.join("diffusion_models/qwen_image_edit_2511_bf16.safetensors");
+    let marked = edited(own("transformer"), "__index_timestep_zero__", &[0]);
+    write(&place, &marked, "BF16");
+    let catalog = catalog_of(&models);
+    assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
+    for id in ["qwen-image-edit-2509", "qwen-image-edit-2511"] {
+        let spec = catalog.find(id).unwrap();
+        assert_eq!(
+            (spec.family, &spec.variant[..]),
+            (qwen_image::FAMILY, "Edit")
+        );
+        assert_eq!((spec.start_image, spec.mask), (InputUse::No, InputUse::No));
+        assert_eq!(spec.limits.max_references, 3);
+        assert_eq!(
+            (spec.defaults.width, spec.defaults.sampling.num_steps),
+            (1024, 40)
+        );
+    }
+    let unnamed = models.join("diffusion_models/mine.safetensors");
+    std::fs::rename(&place, &unnamed).unwrap();
+    assert_eq!(ModelSpec::open(&unnamed).unwrap().variant, "Edit");
+    let folder = root.path().join("mine");
+    write_folder(&folder, "QwenImageEditPlusPipeline");
+    assert_eq!(ModelSpec::open(&folder).unwrap().variant, "Edit");
+    let blind = models.join("text_encoders/qwen_2.5_vl_7b.safetensors");
+    let mut shapes = own("qwen_2.5_vl_7b");
+    shapes.retain(|key, _| !key.starts_with("visual."));
+    write(&blind, &shapes, "BF16");
+    let text = ModelSpec::open(&unnamed).unwrap_err().to_string();
+    assert!(text.contains("looks at pictures"), "{text}");
+    let plain = transformer_in(&models, "qwen_image_2512_bf16");
+    ModelSpec::open(&plain).unwrap();
+}
+
+#[test]
+fn no_tensor_of_the_published_part_that_looks_at_pictures_is_missing_or_unexpected() {
+    let root = tempfile::tempdir().unwrap();
+    let place = root.path().join("x.safetensors");
+    let mut shapes = own("qwen_2.5_vl_7b");
+    write(&place, &shapes, "BF16");
+    let weights = WeightSet::at(&place).unwrap();
+    let config = QwenVisionConfig::read(&place).unwrap();
+    assert_eq!(config, QwenVisionConfig::default());
+    config.check_weights(&weights).unwrap();
+    shapes.retain(|key, _| key.starts_with("visual."));
+    let known = config.tensors(&weights).into_iter();
+    let known: Shapes = known.map(|tensor| (tensor.name, tensor.shape)).collect();
+    assert_eq!(known, shapes);
+}
+
+#[test]
 fn a_diffusers_folder_is_whole_by_itself() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("Qwen-Image-2512");
@@ -307,7 +365,6 @@ fn models_like_qwen_image_are_named_and_refused() {
             "Qwen-Image ControlNet",
         ),
         (with("something_new.weight", &[3072]), "something_new"),
-        (with("__index_timestep_zero__", &[0]), "Qwen-Image-Edit"),
         (newest, "Qwen-Image 2.1"),
     ] {
         write(&place, &shapes, "BF16");
@@ -318,13 +375,10 @@ fn models_like_qwen_image_are_named_and_refused() {
         );
         assert!(err.to_string().contains(part), "{part}: {err}");
     }
-    let edit = transformer_in(&models, "qwen_image_edit_2509_fp8_e4m3fn");
-    let text = ModelSpec::open(&edit).unwrap_err().to_string();
-    assert!(text.contains("Qwen-Image-Edit"), "{text}");
     for (class, part) in [
         ("QwenImageLayeredPipeline", "Qwen-Image-Layered"),
         ("QwenImageControlNetPipeline", "Qwen-Image ControlNet"),
-        ("QwenImageEditPlusPipeline", "Qwen-Image-Edit"),
+        ("QwenImageEditPipeline", "the first Qwen-Image-Edit"),
         ("QwenImage21Pipeline", "Qwen-Image 2.1"),
         ("QwenImageNewPipeline", "QwenImageNewPipeline"),
     ] {

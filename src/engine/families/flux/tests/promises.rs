@@ -398,7 +398,7 @@ fn configurations_that_make_no_sense_are_refused() {
     for config in [
         json!({"_class_name": "DDIMScheduler"}),
         json!({"_class_name": name, "use_karras_sigmas": true}),
-        json!({"_class_name": name, "shift_terminal": 0.1}),
+        json!({"_class_name": name, "shift_terminal": 1.5}),
         json!({"_class_name": name, "max_image_seq_len": 256}),
         json!({"_class_name": name, "shift": 0.0}),
     ] {

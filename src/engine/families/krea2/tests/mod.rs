@@ -269,7 +269,7 @@ fn a_transformer_of_fp8_gives_what_its_numbers_give_in_every_form() {
         assert_close(name, &found, &answer(&opened(&plain)), 1e-6);
         // The made-up norms double what they give, in every block.
         let far = distance(&found, &expected("none"));
-        assert!((1e-3..0.7).contains(&far), "{name}: {far}");
+        assert!((1e-3..0.8).contains(&far), "{name}: {far}");
     }
 }
 

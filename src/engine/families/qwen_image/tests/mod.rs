@@ -93,7 +93,7 @@ fn answers(w: &Weights, timesteps: &[f32]) -> Vec<Tensor> {
     );
     let text = made_up("in.prompt_embeds", &[1, 5, config.joint_attention_dim]);
     let tokens = made_up("in.latents", &[1, 6, config.in_channels]);
-    let context = transformer.context(&text, GRID, 1);
+    let context = transformer.context(&text, GRID, &[], 1);
     let told = transformer.modulations(timesteps);
     let answers = told.iter();
     answers
@@ -247,7 +247,7 @@ fn a_batch_on_any_device_is_asked_at_once_and_gives_each_picture_its_own() {
     let tokens = made_up("in.two", &[2, 35, config.in_channels]);
     let told = &transformer.modulations(&[300.0])[0];
     let ask = |xs: &Tensor| {
-        let context = transformer.context(&text, [5, 7], xs.size()[0]);
+        let context = transformer.context(&text, [5, 7], &[], xs.size()[0]);
         transformer.forward(xs, told, &context, &NoHooks).unwrap()
     };
     let both = ask(&tokens);

@@ -38,6 +38,26 @@ fn a_strength_that_leaves_no_step_is_refused() {
 }
 
 #[test]
+fn every_picture_of_a_batch_that_is_edited_is_the_one_that_its_seed_alone_makes() {
+    let seen = stills::pixels("seen", 24, 16);
+    let made = |seed: u64, batch_size: u32| {
+        let facts = json!({"seed": seed, "batch_size": batch_size, "num_steps": 1});
+        let job = with_references(job_of("edit2511", &facts, None, None), &[&seen]);
+        assert_eq!(job.run(false).frames.len(), batch_size as usize);
+        job.latents()
+    };
+    let batch = made(7, 2);
+    assert_eq!(batch.narrow(0, 1, 1), made(8, 1));
+}
+
+#[test]
+fn what_edits_stops_when_it_is_asked_to() {
+    let seen = stills::pixels("seen", 24, 16);
+    let job = job_of("edit2511", &json!({"num_steps": 1}), None, None);
+    jobs::assert_stops(&with_references(job, &[&seen]));
+}
+
+#[test]
 fn one_step_and_every_sampler_make_a_picture() {
     for (sampler, num_steps) in [("euler", 1), ("unipc", 4), ("heun", 2), ("lcm", 2)] {
         let facts = json!({"num_steps": num_steps, "sampler": sampler, "guidance_scale": 4.0});

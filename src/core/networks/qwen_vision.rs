@@ -1,0 +1,168 @@
+//! The part of Qwen 2.5 VL that looks at pictures: its numbers, and all of its tensors with their shapes.
+//!
+//! It stands in the file of the language network, behind a prefix of its own. Names are those of `transformers`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::header::{count, not_a, prefix_before, sizes, sizes_of};
+use super::{NetworkConfig, Role, Schema, TensorSpec, check_layers, check_sizes, model_type};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
+use crate::named::with_defaults;
+
+/// A tensor that no other network has.
+const MARK: &str = "merger.ln_q.weight";
+const USUAL_PREFIX: &str = "visual.";
+/// Width of one head of the published one; no header says it.
+const HEAD_DIM: i64 = 80;
+
+with_defaults! {
+    /// `vision_config` of `text_encoder/config.json`; what it leaves out is as published.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct QwenVisionConfig {
+        pub model_type: String = "qwen2_5_vl".to_owned(),
+        /// Blocks.
+        pub depth: i64 = 32,
+        pub hidden_size: i64 = 1280,
+        pub intermediate_size: i64 = 3420,
+        pub num_heads: i64 = 16,
+        /// Width of the language network that reads what it gives.
+        pub out_hidden_size: i64 = 3584,
+        /// Pixels along an edge of a patch, and frames of one.
+        pub patch_size: i64 = 14,
+        pub temporal_patch_size: i64 = 2,
+        /// Patches along an edge of what becomes one token.
+        pub spatial_merge_size: i64 = 2,
+        /// Pixels along an edge of a window, beyond which most blocks do not look.
+        pub window_size: i64 = 112,
+        /// The blocks that look at the whole picture.
+        pub fullatt_block_indexes: Vec<i64> = vec![7, 15, 23, 31],
+    }
+}
+
+impl NetworkConfig for QwenVisionConfig {
+    const PART: Option<&'static str> = Some("vision_config");
+
+    fn is_described_by(config: &Value) -> bool {
+        model_type(config).is_some_and(|name| name.starts_with("qwen2_5_vl"))
+    }
+
+    /// What shapes cannot say, heads and windows, is as published.
+    fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
+        let prefix = prefix(weights)
+            .ok_or_else(|| not_a("Qwen 2.5 VL with the part that looks at pictures", weights))?;
+        let key = |name: &str| format!("{prefix}{name}");
+        let patch = sizes_of(weights, &key("patch_embed.proj.weight"), 5)?;
+        let [intermediate_size, hidden_size] =
+            sizes(weights, &key("blocks.0.mlp.gate_proj.weight"))?;
+        let [out_hidden_size, _] = sizes(weights, &key("merger.mlp.2.weight"))?;
+        Ok(Self {
+            depth: count(weights, |n| key(&format!("blocks.{n}.norm1.weight"))),
+            hidden_size,
+            intermediate_size,
+            num_heads: super::header::heads(hidden_size, HEAD_DIM)?,
+            out_hidden_size,
+            patch_size: patch[3],
+            temporal_patch_size: patch[2],
+            ..Self::default()
+        })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        check_sizes(&[
+            ("hidden_size", self.hidden_size),
+            ("intermediate_size", self.intermediate_size),
+            ("num_heads", self.num_heads),
+            ("out_hidden_size", self.out_hidden_size),
+            ("patch_size", self.patch_size),
+            ("temporal_patch_size", self.temporal_patch_size),
+            ("spatial_merge_size", self.spatial_merge_size),
+            ("window_size", self.window_size),
+        ])?;
+        check_layers(&[("depth", self.depth)])?;
+        let (width, heads, token) = (self.hidden_size, self.num_heads, self.token_pixels());
+        Err(if width % (4 * heads) != 0 {
+            format!(
+                "expected num_heads whose width of {width} is four times a number each, found {heads}"
+            )
+        } else if self.window_size % token != 0 {
+            format!(
+                "expected a window_size that is a multiple of {token}, found {}",
+                self.window_size
+            )
+        } else {
+            return Ok(());
+        })
+    }
+
+    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
+        let prefix = prefix(weights).unwrap_or(USUAL_PREFIX);
+        self.schema().renamed(|name| format!("{prefix}{name}"))
+    }
+
+    fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
+        let prefix = prefix(weights).unwrap_or(USUAL_PREFIX);
+        let next = format!("{prefix}blocks.{}.norm1.weight", self.depth);
+        weights.no_more_layers(&next, self.depth)
+    }
+}
+
+/// What stands before its names; `None` in files without it, as language networks alone are.
+fn prefix(weights: &WeightSet) -> Option<&str> {
+    prefix_of(weights.names())
+}
+
+/// The same of a file with these keys.
+pub fn prefix_of<'a>(keys: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    prefix_before(keys, &[MARK])
+}
+
+impl QwenVisionConfig {
+    pub fn head_dim(&self) -> i64 {
+        self.hidden_size / self.num_heads
+    }
+
+    /// Pixels along an edge of what becomes one token.
+    pub fn token_pixels(&self) -> i64 {
+        self.patch_size * self.spatial_merge_size
+    }
+
+    /// Numbers of a patch: colours of a few frames.
+    pub fn patch_numbers(&self) -> i64 {
+        3 * self.temporal_patch_size * self.patch_size * self.patch_size
+    }
+
+    /// Patches of one token.
+    pub fn merged(&self) -> i64 {
+        self.spatial_merge_size * self.spatial_merge_size
+    }
+
+    /// Whether a file has it.
+    pub(crate) fn is_in(weights: &WeightSet) -> bool {
+        prefix(weights).is_some()
+    }
+
+    fn schema(&self) -> Schema {
+        let (dim, wide, patch) = (self.hidden_size, self.intermediate_size, self.patch_size);
+        let merged = dim * self.merged();
+        let mut schema = Schema::default();
+        let kernel = [dim, 3, self.temporal_patch_size, patch, patch];
+        schema.add("patch_embed.proj.weight", &kernel, Role::Fixed);
+        for block in 0..self.depth {
+            let name = |part: &str| format!("blocks.{block}.{part}");
+            schema.vector(&name("norm1.weight"), dim);
+            schema.vector(&name("norm2.weight"), dim);
+            schema.linear(&name("attn.qkv"), 3 * dim, dim);
+            schema.linear(&name("attn.proj"), dim, dim);
+            schema.linear(&name("mlp.gate_proj"), wide, dim);
+            schema.linear(&name("mlp.up_proj"), wide, dim);
+            schema.linear(&name("mlp.down_proj"), dim, wide);
+        }
+        schema.vector(MARK, dim);
+        schema.linear("merger.mlp.0", merged, merged);
+        schema.linear("merger.mlp.2", self.out_hidden_size, merged);
+        schema
+    }
+}

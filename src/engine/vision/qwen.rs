@@ -1,0 +1,267 @@
+//! The part of Qwen 2.5 VL that looks at pictures: patches through blocks that mostly look no further than a window,
+//! four of them merged to each token of the language network.
+//!
+//! Fields have the names of `transformers`, after
+//! <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/qwen2_5_vl/modeling_qwen2_5_vl.py>.
+//!
+//! Shapes: `N` patches of all pictures, `C` width, `H` heads of `D`. Patches that become one token follow each other,
+//! and inside, tokens of one window too.
+
+use safelight_core::media::{self, Picture};
+use safelight_core::networks::{QwenVisionConfig, qwen_vision};
+use serde_json::json;
+use tch::{Device, Kind, Tensor};
+
+use super::ClipImageProcessor;
+use crate::error::EngineError;
+use crate::fault::Site;
+use crate::hooks::Hooks;
+use crate::nn::{Linear, T5Norm, angles_at, attention, silu};
+use crate::weights::{Weights, WeightsError};
+
+const EPS: f64 = 1e-6;
+const ROPE_THETA: f64 = 10000.0;
+
+pub struct QwenVisionTower {
+    /// `(C, 3 t p p)`
+    patch_embed: Tensor,
+    blocks: Vec<Block>,
+    ln_q: T5Norm,
+    merger: (Linear, Linear),
+    config: QwenVisionConfig,
+    kind: Kind,
+}
+
+/// What the tower makes of pictures.
+pub struct Seen {
+    /// Before they are merged: `(N, C)`, window by window
+    pub last_hidden_state: Tensor,
+    /// `(N / 4, out_hidden_size)`, row by row of each picture
+    pub tokens: Tensor,
+}
+
+impl QwenVisionTower {
+    /// `w`: a text encoder's, in the file's own names.
+    pub fn new(config: &QwenVisionConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let keys = w.keys();
+        let prefix = qwen_vision::prefix_of(keys).unwrap_or_default().to_owned();
+        let w = &crate::encoder_home::behind(&prefix, w);
+        let (dim, merged) = (config.hidden_size, config.hidden_size * config.merged());
+        let (time, edge) = (config.temporal_patch_size, config.patch_size);
+        let kernel = (w / "patch_embed" / "proj").tensor("weight", &[dim, 3, time, edge, edge])?;
+        let merger = w / "merger";
+        let blocks = (0..config.depth).map(|i| Block::new(config, &(w / "blocks" / i)));
+        Ok(Self {
+            patch_embed: kernel.view([dim, -1]),
+            blocks: blocks.collect::<Result<_, _>>()?,
+            ln_q: T5Norm::new(dim, EPS, &(&merger / "ln_q"))?,
+            merger: (
+                Linear::new(merged, merged, &(&merger / "mlp" / 0))?,
+                Linear::new(merged, config.out_hidden_size, &(&merger / "mlp" / 2))?,
+            ),
+            config: config.clone(),
+            kind: w.kind(),
+        })
+    }
+
+    /// `patches`: `(N, 3 t p p)`, `grids`: rows and columns of each picture's patches; `None` when cancelled
+    pub fn forward(&self, patches: &Tensor, grids: &[[i64; 2]], hooks: &dyn Hooks) -> Option<Seen> {
+        let device = self.patch_embed.device();
+        let windows = Windows::of(&self.config, grids);
+        let order = Tensor::from_slice(&windows.order).to_device(device);
+        let unit = self.config.merged();
+        // n (u) c: as many rows as there are tokens
+        let ordered = |xs: &Tensor| {
+            let size = xs.size();
+            xs.view([-1, unit, size[1]])
+                .index_select(0, &order)
+                .view_as(xs)
+        };
+        let patches = patches.to_device(device).to_kind(self.kind);
+        let mut xs = ordered(&patches.matmul(&self.patch_embed.tr()));
+        let angles = ordered(&self.angles(grids).to_device(device));
+        let turns = [angles.cos(), angles.sin()].map(|xs| xs.unsqueeze(1));
+        for (number, block) in (0..).zip(&self.blocks) {
+            hooks.go_on(Site::Vision)?;
+            let is_whole = self.config.fullatt_block_indexes.contains(&number);
+            let parts = if is_whole {
+                &windows.pictures
+            } else {
+                &windows.lengths
+            };
+            xs = block.forward(&xs, parts, &turns);
+        }
+        let merged = self.ln_q.forward(&xs).view([order.size()[0], -1]);
+        let merged = self.merger.0.forward(&merged).gelu("none");
+        let merged = self.merger.1.forward(&merged);
+        Some(Seen {
+            tokens: merged.index_select(0, &order.argsort(0, false)),
+            last_hidden_state: xs,
+        })
+    }
+
+    /// How far each pair of a head's numbers is turned, by row and by column: `(N, D / 2)` in f32
+    fn angles(&self, grids: &[[i64; 2]]) -> Tensor {
+        let (merge, dim) = (self.config.spatial_merge_size, self.config.head_dim() / 2);
+        let f32s = (Kind::Float, Device::Cpu);
+        let of_picture = grids.iter().map(|&[rows, columns]| {
+            let row = Tensor::arange(rows, f32s).view([-1, 1]);
+            let column = Tensor::arange(columns, f32s).view([1, -1]);
+            let axes = [row, column].map(|places| {
+                // (h m) (w n) -> (h w m n)
+                let places = places
+                    .expand([rows, columns], false)
+                    .reshape([rows / merge, merge, columns / merge, merge])
+                    .transpose(1, 2)
+                    .reshape([-1]);
+                angles_at(&places, dim, ROPE_THETA)
+            });
+            Tensor::cat(&axes, 1)
+        });
+        Tensor::cat(&of_picture.collect::<Vec<_>>(), 0)
+    }
+}
+
+/// Where the patches of windows and of pictures lie.
+struct Windows {
+    /// Of each token, window by window: its number row by row.
+    order: Vec<i64>,
+    /// Patches of each window, and of each picture.
+    lengths: Vec<i64>,
+    pictures: Vec<i64>,
+}
+
+impl Windows {
+    fn of(config: &QwenVisionConfig, grids: &[[i64; 2]]) -> Self {
+        let merge = config.spatial_merge_size;
+        let edge = config.window_size / config.token_pixels();
+        let mut found = Self {
+            order: Vec::new(),
+            lengths: Vec::new(),
+            pictures: Vec::new(),
+        };
+        let mut first = 0;
+        for [rows, columns] in grids.iter().map(|grid| grid.map(|edge| edge / merge)) {
+            for top in (0..rows).step_by(edge as usize) {
+                for left in (0..columns).step_by(edge as usize) {
+                    let (bottom, right) = ((top + edge).min(rows), (left + edge).min(columns));
+                    for row in top..bottom {
+                        let start = first + row * columns;
+                        found.order.extend(start + left..start + right);
+                    }
+                    let tokens = (bottom - top) * (right - left);
+                    found.lengths.push(tokens * config.merged());
+                }
+            }
+            first += rows * columns;
+            found.pictures.push(rows * columns * config.merged());
+        }
+        found
+    }
+}
+
+struct Block {
+    norm1: T5Norm,
+    norm2: T5Norm,
+    qkv: Linear,
+    proj: Linear,
+    /// `gate_proj`, `up_proj` and `down_proj`.
+    mlp: [Linear; 3],
+    num_heads: i64,
+}
+
+impl Block {
+    fn new(config: &QwenVisionConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let (dim, wide) = (config.hidden_size, config.intermediate_size);
+        let (attn, mlp) = (w / "attn", w / "mlp");
+        Ok(Self {
+            norm1: T5Norm::new(dim, EPS, &(w / "norm1"))?,
+            norm2: T5Norm::new(dim, EPS, &(w / "norm2"))?,
+            qkv: Linear::new(dim, 3 * dim, &(&attn / "qkv"))?,
+            proj: Linear::new(dim, dim, &(&attn / "proj"))?,
+            mlp: [
+                Linear::new(dim, wide, &(&mlp / "gate_proj"))?,
+                Linear::new(dim, wide, &(&mlp / "up_proj"))?,
+                Linear::new(wide, dim, &(&mlp / "down_proj"))?,
+            ],
+            num_heads: config.num_heads,
+        })
+    }
+
+    /// `xs`: `(N, C)`, `parts`: how many patches look at each other, `turns`: cosine and sine, `(N, 1, D / 2)`
+    fn forward(&self, xs: &Tensor, parts: &[i64], turns: &[Tensor; 2]) -> Tensor {
+        let xs = xs + self.attend(&self.norm1.forward(xs), parts, turns);
+        let normal = self.norm2.forward(&xs);
+        let [gate, up, down] = &self.mlp;
+        let wide = silu(gate.forward(&normal)) * up.forward(&normal);
+        xs + down.forward(&wide)
+    }
+
+    fn attend(&self, xs: &Tensor, parts: &[i64], [cos, sin]: &[Tensor; 2]) -> Tensor {
+        let size = xs.size();
+        // n (k h d) -> n k h d
+        let qkv = self.qkv.forward(xs);
+        let qkv = qkv.view([size[0], 3, self.num_heads, -1]);
+        let turned = |which: i64| {
+            let wide = qkv.select(1, which).to_kind(Kind::Float);
+            let half = wide.size()[2] / 2;
+            let (a, b) = (wide.narrow(2, 0, half), wide.narrow(2, half, half));
+            Tensor::cat(&[&a * cos - &b * sin, &b * cos + &a * sin], 2).to_kind(xs.kind())
+        };
+        let all = [turned(0), turned(1), qkv.select(1, 2)];
+        let mut start = 0;
+        let attended = parts.iter().map(|&len| {
+            // n h d -> 1 h n d
+            let part = |xs: &Tensor| xs.narrow(0, start, len).transpose(0, 1).unsqueeze(0);
+            let [q, k, v] = [0, 1, 2].map(|i: usize| part(&all[i]));
+            start += len;
+            let ys = attention(&q, &k, &v, None, None);
+            ys.squeeze_dim(0).transpose(0, 1).reshape([len, -1])
+        });
+        let attended = Tensor::cat(&attended.collect::<Vec<_>>(), 0);
+        self.proj.forward(&attended)
+    }
+}
+
+/// A picture's patches as the tower reads them, `(N, 3 t p p)` in f32, and their rows and columns. The picture's edges
+/// become the nearest multiples of a token's.
+pub fn patches_of(
+    picture: &Picture,
+    config: &QwenVisionConfig,
+) -> Result<(Tensor, [i64; 2]), EngineError> {
+    let token = config.token_pixels();
+    let nearest =
+        |edge: u32| ((f64::from(edge) / token as f64).round_ties_even() as i64).max(1) * token;
+    let [height, width] = [picture.height, picture.width].map(nearest);
+    let processor = ClipImageProcessor::read_over(
+        None,
+        json!({"size": {"height": height, "width": width}, "do_center_crop": false}),
+    )?;
+    let pixels = super::pixel_values(&picture.rgb, picture.width, picture.height, &processor)?;
+    let (patch, merge) = (config.patch_size, config.spatial_merge_size);
+    let grid = [height / patch, width / patch];
+    let [rows, columns] = grid.map(|edge| edge / merge);
+    // c (h m p) (w n q) -> (h w m n) (c p q)
+    let patches = pixels
+        .view(&[3, rows, merge, patch, columns, merge, patch][..])
+        .permute([1, 4, 2, 5, 0, 3, 6])
+        .reshape([-1, 3, 1, patch * patch])
+        // A picture is a clip of equal frames.
+        .expand([-1, -1, config.temporal_patch_size, -1], false)
+        .reshape([-1, config.patch_numbers()]);
+    Ok((patches, grid))
+}
+
+/// The size, width and height, of about `area` pixels in the aspect of a picture, in steps of 32.
+pub fn size_of_area(picture: &Picture, area: f64) -> (u32, u32) {
+    let ratio = f64::from(picture.width) / f64::from(picture.height);
+    let width = (area * ratio).sqrt();
+    let step = |edge: f64| ((edge / 32.0).round_ties_even() as u32).max(1) * 32;
+    (step(width), step(width / ratio))
+}
+
+/// The picture at that size.
+pub fn resized_to_area(picture: &Picture, area: f64) -> Result<Picture, EngineError> {
+    let (width, height) = size_of_area(picture, area);
+    Ok(media::resize_lanczos(picture, width, height)?)
+}
