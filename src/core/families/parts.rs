@@ -24,7 +24,7 @@ const QWEN3_4B: &str = "qwen_3_4b.safetensors from Comfy-Org/z_image_turbo";
 const QWEN3_8B: &str = "qwen_3_8b_fp8mixed.safetensors from Comfy-Org/flux2-klein-9B";
 const QWEN3_VL_4B: &str = "qwen3vl_4b_fp8_scaled.safetensors from Comfy-Org/Krea-2";
 
-/// As much as four times the size that the models with FLUX.1's blocks were trained at.
+/// As much as four times the size that most models of pictures were trained at.
 const MAX_PIXELS: u64 = 1 << 22;
 /// Places are computed, so that only sense limits an edge.
 const MAX_EDGE: u32 = 8192;
@@ -33,11 +33,10 @@ const MAX_BATCH: u32 = 8;
 /// Latents along an edge of one token.
 const PATCH: i64 = 2;
 
-/// What models with FLUX.1's blocks and this autoencoder can make.
-pub(super) fn flux_limits(vae: &KlVaeConfig) -> Limits {
-    let size_multiple = vae.spatial_factor() * PATCH;
+/// What models of pictures can make whose tokens are two by two latents; `factor`: pixels along an edge of a latent.
+pub(super) fn picture_limits(factor: i64) -> Limits {
     Limits {
-        size_multiple: u32::try_from(size_multiple).unwrap_or(u32::MAX),
+        size_multiple: u32::try_from(factor * PATCH).unwrap_or(u32::MAX),
         max_edge: MAX_EDGE,
         max_pixels: MAX_PIXELS,
         frame_stride: 1,

@@ -307,11 +307,14 @@ pub fn read_with_pictures(
     let room = pictures.map_or(0, |pictures| pictures.spelled.len());
     let tokenizer = files.tokenizer(template.length() + room, config.vocab_size)?;
     let mark = pictures.map(|pictures| {
-        Ok::<_, EngineError>(
-            Tokens::of(pictures.mark, &tokenizer)?
-                .ids
-                .int64_value(&[0, 0]),
-        )
+        let tokens = Tokens::of(pictures.mark, &tokenizer)?;
+        if tokens.num_tokens != 1 {
+            let (mark, found) = (pictures.mark, tokens.num_tokens);
+            let reason =
+                format!("expected a tokenizer to which {mark} is one token, found {found}");
+            return Err(EngineError::config(reason, files.home));
+        }
+        Ok(tokens.ids.int64_value(&[0, 0]))
     });
     let mark = mark.transpose()?;
     // What is recorded is behind all layers too.

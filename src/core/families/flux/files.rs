@@ -8,7 +8,7 @@ use super::parts::parts;
 use super::variant::Variant;
 use crate::families::Family;
 use crate::families::files::{Checked, Hints, OneTransformer, foreign_part};
-use crate::families::parts::{flux_limits, is_published_flux_vae};
+use crate::families::parts::{is_published_flux_vae, picture_limits};
 use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::Wanted;
 use crate::model::choices::Sampler;
@@ -123,7 +123,7 @@ impl OneTransformer for Flux {
             guidance: variant.guidance(),
             section_order: None,
             latent_channels: vae.latent_channels.unsigned_abs(),
-            limits: flux_limits(&vae),
+            limits: picture_limits(vae.spatial_factor()),
             schedule: checked.schedule,
             bytes: checked.bytes,
         })

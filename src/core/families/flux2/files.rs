@@ -8,6 +8,7 @@ use super::parts::{is_published_vae, parts};
 use super::variant::{DEV, KV, Variant};
 use crate::families::Family;
 use crate::families::files::{Checked, Hints, OneTransformer, foreign_part};
+use crate::families::parts::picture_limits;
 use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::Wanted;
 use crate::model::choices::Sampler;
@@ -17,16 +18,8 @@ use crate::networks::{
     Flux2TransformerConfig, Flux2TransformerKeys, KlVaeConfig, NetworkConfig as _, SchedulerConfig,
 };
 
-/// As much as four times the size that the models were trained at.
-const MAX_PIXELS: u64 = 1 << 22;
-/// Places are computed, so that only sense limits an edge.
-const MAX_EDGE: u32 = 8192;
-/// Pictures at once; more go into several jobs.
-const MAX_BATCH: u32 = 8;
 /// Pictures that are seen beside the one that is made, as the authors say.
 const MAX_REFERENCES: u32 = 4;
-/// Latents along an edge of one token.
-const PATCH: i64 = 2;
 
 /// Parts that only other models have, and what those are called.
 const FOREIGN_PARTS: &[(&str, &str)] = &[
@@ -121,23 +114,12 @@ impl OneTransformer for Flux2 {
             guidance: Guidance::Cfg,
             section_order: None,
             latent_channels: vae.latent_channels.unsigned_abs(),
-            limits: limits(&vae),
+            limits: Limits {
+                max_references: MAX_REFERENCES,
+                ..picture_limits(vae.spatial_factor())
+            },
             schedule: checked.schedule,
             bytes: checked.bytes,
         })
-    }
-}
-
-fn limits(vae: &KlVaeConfig) -> Limits {
-    let size_multiple = vae.spatial_factor() * PATCH;
-    Limits {
-        size_multiple: u32::try_from(size_multiple).unwrap_or(u32::MAX),
-        max_edge: MAX_EDGE,
-        max_pixels: MAX_PIXELS,
-        frame_stride: 1,
-        max_frames: 1,
-        fixed_size: false,
-        max_batch: MAX_BATCH,
-        max_references: MAX_REFERENCES,
     }
 }

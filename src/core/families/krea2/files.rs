@@ -8,23 +8,15 @@ use super::parts::parts;
 use super::variant::Variant;
 use crate::families::Family;
 use crate::families::files::{Checked, Hints, OneTransformer, foreign_part};
-use crate::families::parts::is_published_wan_vae;
+use crate::families::parts::{is_published_wan_vae, picture_limits};
 use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::Wanted;
 use crate::model::choices::Sampler;
 use crate::model::facts::{Facts, Schedule, TransformerShape};
-use crate::model::{CatalogError, Guidance, ImageRole, InputUse, Limits, ModelFiles};
+use crate::model::{CatalogError, Guidance, ImageRole, InputUse, ModelFiles};
 use crate::networks::{
     Krea2TransformerConfig, Krea2TransformerKeys, NetworkConfig as _, SchedulerConfig, WanVaeConfig,
 };
-
-/// As much as four times the size that the models were trained at.
-const MAX_PIXELS: u64 = 1 << 22;
-const MAX_EDGE: u32 = 8192;
-/// Pictures at once; more go into several jobs.
-const MAX_BATCH: u32 = 8;
-/// Latents along an edge of one token.
-const PATCH: i64 = 2;
 
 pub(super) enum Krea2 {}
 
@@ -109,16 +101,7 @@ impl OneTransformer for Krea2 {
             guidance: Guidance::Cfg,
             section_order: None,
             latent_channels: vae.z_dim.unsigned_abs(),
-            limits: Limits {
-                size_multiple: u32::try_from(vae.spatial_factor() * PATCH).unwrap_or(u32::MAX),
-                max_edge: MAX_EDGE,
-                max_pixels: MAX_PIXELS,
-                frame_stride: 1,
-                max_frames: 1,
-                fixed_size: false,
-                max_batch: MAX_BATCH,
-                max_references: 0,
-            },
+            limits: picture_limits(vae.spatial_factor()),
             schedule: variant.schedule(checked.schedule),
             bytes: checked.bytes,
         })

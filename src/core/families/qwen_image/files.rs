@@ -8,7 +8,7 @@ use super::parts::{TEXT_ENCODER, parts};
 use super::variant::{LAYERED, Variant};
 use crate::families::Family;
 use crate::families::files::{Checked, Hints, OneTransformer, foreign_part};
-use crate::families::parts::is_published_wan_vae;
+use crate::families::parts::{is_published_wan_vae, picture_limits};
 use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::{Wanted, fits_transformer};
 use crate::model::choices::Sampler;
@@ -19,15 +19,8 @@ use crate::networks::{
     SchedulerConfig, WanVaeConfig,
 };
 
-/// More than twice the size that the models were trained at.
-const MAX_PIXELS: u64 = 1 << 22;
-const MAX_EDGE: u32 = 8192;
-/// Pictures at once; more go into several jobs.
-const MAX_BATCH: u32 = 8;
 /// Pictures that a model that edits was trained to see.
 const MAX_REFERENCES: u32 = 3;
-/// Latents along an edge of one token.
-const PATCH: i64 = 2;
 
 /// Parts that only other models have, and what those are called.
 const FOREIGN_PARTS: &[(&str, &str)] = &[
@@ -125,7 +118,10 @@ impl OneTransformer for QwenImage {
             guidance: Guidance::Cfg,
             section_order: None,
             latent_channels: vae.z_dim.unsigned_abs(),
-            limits: limits(&vae, if edits { MAX_REFERENCES } else { 0 }),
+            limits: Limits {
+                max_references: if edits { MAX_REFERENCES } else { 0 },
+                ..picture_limits(vae.spatial_factor())
+            },
             schedule: checked.schedule,
             bytes: checked.bytes,
         })
@@ -144,18 +140,4 @@ fn check_sees(place: &Path, config: &QwenImageTransformerConfig) -> Result<(), C
     let is_wide = sees.out_hidden_size == config.joint_attention_dim;
     fits(is_wide, "one of another width")?;
     sees.check_weights(&weights)
-}
-
-fn limits(vae: &WanVaeConfig, max_references: u32) -> Limits {
-    let size_multiple = vae.spatial_factor() * PATCH;
-    Limits {
-        size_multiple: u32::try_from(size_multiple).unwrap_or(u32::MAX),
-        max_edge: MAX_EDGE,
-        max_pixels: MAX_PIXELS,
-        frame_stride: 1,
-        max_frames: 1,
-        fixed_size: false,
-        max_batch: MAX_BATCH,
-        max_references,
-    }
 }

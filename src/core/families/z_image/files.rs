@@ -8,7 +8,7 @@ use super::parts::parts;
 use super::variant::Variant;
 use crate::families::Family;
 use crate::families::files::{Checked, Hints, OneTransformer, foreign_part};
-use crate::families::parts::is_published_flux_vae;
+use crate::families::parts::{is_published_flux_vae, picture_limits};
 use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::Wanted;
 use crate::model::choices::Sampler;
@@ -18,13 +18,6 @@ use crate::networks::{
     KlVaeConfig, NetworkConfig as _, SchedulerConfig, ZImageTransformerConfig,
     ZImageTransformerKeys,
 };
-
-/// As much as four times the size that the models were trained at.
-const MAX_PIXELS: u64 = 1 << 22;
-/// Pictures at once; more go into several jobs.
-const MAX_BATCH: u32 = 8;
-/// Latents along an edge of one token.
-const PATCH: i64 = 2;
 
 const OMNI: &str = "a Z-Image Omni model";
 const CONTROL: &str = "a Z-Image ControlNet";
@@ -131,18 +124,13 @@ impl OneTransformer for ZImage {
     }
 }
 
+/// The transformer has tables of places.
 fn limits(config: &ZImageTransformerConfig, vae: &KlVaeConfig) -> Limits {
-    let size_multiple = vae.spatial_factor() * PATCH;
+    let limits = picture_limits(vae.spatial_factor());
     let [_, rows, columns] = config.axes_lens;
-    let narrow = |value: i64| u32::try_from(value).unwrap_or(u32::MAX);
+    let most = u32::try_from(rows.min(columns)).unwrap_or(u32::MAX);
     Limits {
-        size_multiple: narrow(size_multiple),
-        max_edge: narrow(rows.min(columns) * size_multiple),
-        max_pixels: MAX_PIXELS,
-        frame_stride: 1,
-        max_frames: 1,
-        fixed_size: false,
-        max_batch: MAX_BATCH,
-        max_references: 0,
+        max_edge: most.saturating_mul(limits.size_multiple),
+        ..limits
     }
 }

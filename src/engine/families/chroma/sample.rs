@@ -14,8 +14,7 @@ use crate::guidance::Guidance;
 use crate::hooks::Hooks;
 use crate::place::Placement;
 use crate::sampling::Solver;
-use crate::stages::stills::Kept;
-use crate::stages::stills::LatentShape;
+use crate::stages::stills::{Kept, LatentShape};
 use crate::streams::Modulations;
 use crate::text::TextEmbeds;
 
