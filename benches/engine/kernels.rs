@@ -173,7 +173,7 @@ impl Bench {
                 &self.wide,
                 [
                     self.time(|| drop(gelu_tanh(self.wide.shallow_clone()))),
-                    self.time(|| twins::gelu_tanh(&mut self.wide.shallow_clone())),
+                    self.time(|| drop(self.wide.shallow_clone().gelu_("tanh"))),
                 ],
                 2,
             ),

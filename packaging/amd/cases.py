@@ -125,6 +125,8 @@ class Cases(Tensors):
     def case_rms(self, held):
         for threads, channels in self._threads_of_rows(held):
             yield self._heads(held, threads, channels)
+            yield self._shifted(held, threads, channels)
+            yield from self._halves(held, threads, channels)
             yield self._pixels(held, threads, channels)
 
     def _heads(self, held, threads, channels):
@@ -162,6 +164,79 @@ class Cases(Tensors):
         )
         return f"heads {channels}", xs, due
 
+    def _shifted(self, held, threads, channels):
+        """Rows normed, scaled and shifted, the middle ones of three parts, into a tensor of their own."""
+        xs, out = self.elems(wave((TOKENS, 3, channels), 0.37) * 2 + 0.5), self.elems(np.zeros((TOKENS, channels)))
+        weight, shift = self.tensor(wave(channels, 0.29) + 1.5), self.tensor(wave(channels, 0.53))
+        due = self.widened(xs)[:, 1]
+        self.launch(
+            f"rms_{held}",
+            "RmsArgs",
+            blocks_for(TOKENS, threads[1]),
+            threads,
+            xs=xs[:, 1],
+            out=out,
+            weight=weight,
+            shift=shift,
+            xs_stride=3 * channels,
+            out_stride=channels,
+            rows=TOKENS,
+            tokens=TOKENS,
+            channels=channels,
+            head_dim=channels,
+            parts=1,
+            sharing=1,
+            factor=1 / channels,
+            eps=EPS,
+            least=0,
+            is_wide=1,
+            with_silu=0,
+        )
+        return f"shifted {channels}", out, due / np.sqrt((due**2).mean(-1, keepdims=True) + EPS) * weight + shift
+
+    def _halves(self, held, threads, channels):
+        """Two heads of three whose pairs lie half a head apart, normed or not, into a tensor of their own."""
+        if channels % (2 * self.piece):
+            return
+        half, rows = channels // 2, 2 * TOKENS
+        weight = self.tensor(wave((1, channels), 0.29) + 1.5)
+        angles = wave((TOKENS, 1, half), 0.83) * 3
+        turns = self.tensor(np.stack([np.cos(angles), np.sin(angles)], -1))
+        for is_normed in (False, True):
+            xs = self.elems(wave((TOKENS, 3, channels), 0.37) * 2 + 0.5)
+            out = self.elems(np.zeros((TOKENS, 2, channels)))
+            due = self.widened(xs)[:, :2]
+            if is_normed:
+                due = due / np.sqrt((due**2).mean(-1, keepdims=True) + EPS) * weight
+            first, second = due[..., :half], due[..., half:]
+            cosine, sine = np.cos(angles), np.sin(angles)
+            due = np.concatenate([first * cosine - second * sine, second * cosine + first * sine], -1)
+            self.launch(
+                f"rms_{held}",
+                "RmsArgs",
+                blocks_for(rows, threads[1]),
+                threads,
+                xs=xs,
+                out=out,
+                weight=weight if is_normed else 0,
+                turns=turns,
+                xs_stride=3 * channels,
+                out_stride=2 * channels,
+                rows=rows,
+                tokens=TOKENS,
+                channels=channels,
+                head_dim=channels,
+                parts=2,
+                sharing=2,
+                factor=1 / channels,
+                eps=EPS,
+                least=0,
+                is_wide=1,
+                with_silu=0,
+                in_halves=1,
+            )
+            yield f"halves {channels}{' normed' if is_normed else ''}", out, due
+
     def _pixels(self, held, threads, channels):
         """Pixels over their length, one of them without light."""
         numbers = wave((2 * TOKENS, channels), 0.37) * 2 + 0.5
@@ -195,29 +270,47 @@ class Cases(Tensors):
 
     def case_activate(self):
         per_block = 2 * 128 * self.piece
-        for is_silu, function in ((1, silu), (0, gelu)):
-            # From where both are flat to where both are straight, and a rest behind the last whole piece.
-            xs = self.elems(wave(per_block + 37, 0.37) * 100)
-            due = function(self.widened(xs))
-            self.launch("activate", "ActivationArgs", 2, (128, 1), xs=xs, count=xs.size, is_silu=is_silu)
-            yield function.__name__, xs, due
-            # The middle one of three parts.
+        functions = (
+            ("gelu", lambda x, _: gelu(x)),
+            ("silu", lambda x, _: silu(x)),
+            ("silu times", lambda x, y: silu(x) * y),
+            ("times sigmoid", lambda x, y: x / (1 + np.exp(-y))),
+        )
+        for what, (name, function) in enumerate(functions):
+            is_of_two = what >= 2
+            # From where all are flat to where all are straight, and a rest behind the last whole piece.
+            xs, ys = (self.elems(wave(per_block + 37, pace) * 100) for pace in (0.37, 0.71))
+            due = function(self.widened(xs), self.widened(ys))
+            self.launch(
+                "activate",
+                "ActivationArgs",
+                2,
+                (128, 1),
+                xs=xs,
+                ys=ys if is_of_two else 0,
+                count=xs.size,
+                what=what,
+            )
+            yield name, xs, due
+            # The middle one of three parts, and the last beside it.
             width = 96
             xs = self.elems(wave((TOKENS, 3, width), 0.37) * 30)
             due = self.widened(xs)
-            due[:, 1] = function(due[:, 1])
+            due[:, 1] = function(due[:, 1], due[:, 2])
             self.launch(
                 "activate",
                 "ActivationArgs",
                 blocks_for(TOKENS * width, per_block),
                 (128, 1),
                 xs=xs[:, 1],
+                ys=xs[:, 2] if is_of_two else 0,
                 count=TOKENS * width,
                 stride=3 * width,
+                ys_stride=3 * width,
                 row_pieces=width // self.piece,
-                is_silu=is_silu,
+                what=what,
             )
-            yield f"{function.__name__} apart", xs, due
+            yield f"{name} apart", xs, due
 
     # Pictures: `pixels.cu`.
 

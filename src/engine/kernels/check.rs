@@ -7,7 +7,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::loaded::Kernels;
 use super::ops::{PIECE_BYTES, most_pieces};
-use super::terms::{Gate, Norm, TokenRows};
+use super::terms::{Activation, Gate, Norm, Pairs, TokenRows};
 use super::{KernelError, twins};
 
 const EPS: f64 = 1e-6;
@@ -158,7 +158,12 @@ impl Data {
                 if turns.is_none() {
                     let mut xs = apart.narrow(-1, channels, channels);
                     xs.copy_(&self.xs);
-                    same("rms_norm", kernels.rms_norm(&xs, weight, EPS), &expected)?;
+                    let found = kernels.rms_norm(&xs, weight, None, EPS);
+                    same("rms_norm", found, &expected)?;
+                    let shift = self.ys.select(1, 7).squeeze_dim(0).to_kind(weight.kind());
+                    let found = kernels.rms_norm(&xs, weight, Some(&shift), EPS);
+                    let shifted = &expected + shift.to_kind(Kind::Float);
+                    same("rms_norm_shifted", found, &shifted)?;
                 }
                 let beside = apart.narrow(-1, 2 * channels, channels);
                 compare("rms_norm_rope", &beside, &self.ys.to_kind(Kind::Float))?;
@@ -198,6 +203,7 @@ fn check_heads(kernels: &Kernels, device: Device, head_dim: i64) -> Result<(), K
         for start in [0, SPLIT] {
             let tokens = |xs: &Tensor| xs.narrow(1, start, TOKENS - start);
             let turns = turns.narrow(0, start, TOKENS - start);
+            check_turns(kernels, &tokens(&xs), &weights.get(1), &turns)?;
             let expected = wide(&xs);
             let mut normed = tokens(&expected).narrow(2, 0, 2 * HEADS);
             twins::head_norm_rope(&mut normed, &weights.to_kind(Kind::Float), EPS, &turns);
@@ -217,25 +223,51 @@ fn check_heads(kernels: &Kernels, device: Device, head_dim: i64) -> Result<(), K
 }
 
 fn check_activations(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
-    // From where both are flat to where both are straight, and a rest behind the last whole piece.
+    type Of = for<'a> fn(&'a Tensor) -> Activation<'a>;
+    // From where all are flat to where all are straight, and a rest behind the last whole piece.
     let xs = (wave(&[40_003], 0.37, device) * 30.0).to_kind(kernels.kind());
-    for (name, is_silu, twin) in [
-        ("gelu_tanh", false, twins::gelu_tanh as fn(&mut Tensor)),
-        ("silu", true, twins::silu),
+    let ys = (wave(&[40_003], 0.71, device) * 30.0).to_kind(kernels.kind());
+    for (name, of) in [
+        ("gelu_tanh", (|_| Activation::GeluTanh) as Of),
+        ("silu", |_| Activation::Silu),
+        ("silu_times", |ys| Activation::SiluTimes(ys)),
+        ("times_sigmoid", |ys| Activation::TimesSigmoid(ys)),
     ] {
         let found = xs.copy();
-        fits(name, kernels.activate(&found, is_silu))?;
+        fits(name, kernels.activate(&found, of(&ys)))?;
         let mut expected = wide(&xs);
-        twin(&mut expected);
+        twins::activate(&mut expected, of(&wide(&ys)));
         compare(name, &found, &expected)?;
 
-        // Rows that lie apart: one of three parts of a wider product.
+        // Rows that lie apart: the middle one of three parts of a wider product, and the last beside it.
         let product = xs.narrow(0, 0, 37 * 3 * 96).view([1, 37, 3 * 96]);
         let found = product.copy();
-        fits(name, kernels.activate(&found.narrow(-1, 96, 96), is_silu))?;
+        let part = |xs: &Tensor, first: i64| xs.narrow(-1, first * 96, 96);
+        let done = kernels.activate(&part(&found, 1), of(&part(&found, 2)));
+        fits(name, done)?;
         let expected = wide(&product);
-        twin(&mut expected.narrow(-1, 96, 96));
+        let ys = part(&expected, 2);
+        twins::activate(&mut part(&expected, 1), of(&ys));
         compare(name, &found, &expected)?;
+    }
+    Ok(())
+}
+
+/// Heads whose pairs are turned into another tensor, normed or not.
+fn check_turns(
+    kernels: &Kernels,
+    xs: &Tensor,
+    weight: &Tensor,
+    turns: &Tensor,
+) -> Result<(), KernelError> {
+    let exact = weight.to_kind(Kind::Float);
+    for pairs in [Pairs::Neighbours, Pairs::Halves] {
+        let (norm, exact_norm) = (Some((weight, EPS)), Some((&exact, EPS)));
+        for (norm, exact_norm) in [(None, None), (norm, exact_norm)] {
+            let found = kernels.turned_heads(xs, norm, turns, pairs);
+            let expected = twins::turned_heads(&wide(xs), exact_norm, turns, pairs);
+            same("turned_heads", found, &expected)?;
+        }
     }
     Ok(())
 }

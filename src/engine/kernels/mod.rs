@@ -31,11 +31,12 @@ pub(crate) use copies::{Copies, Lane as CopyLane, Mark};
 pub use error::KernelError;
 pub use loaded::{line, status};
 pub(crate) use store::forget_tries;
-pub use terms::{Gate, Norm, TokenRows};
+pub use terms::{Gate, Norm, Pairs, TokenRows};
 
 use loaded::{kernels_for, kernels_of};
 use safelight_core::formats::weights::gguf::BlockType;
 use tch::{Kind, Tensor};
+use terms::Activation;
 
 #[cfg(test)]
 mod tests;
@@ -92,8 +93,15 @@ pub fn rms_norm_rope(xs: Tensor, weight: &Tensor, eps: f64, turns: Option<&Tenso
 /// same as `xs`, without gaps
 pub fn rms_norm(xs: &Tensor, weight: &Tensor, eps: f64) -> Tensor {
     kernels_for(xs)
-        .and_then(|kernels| kernels.rms_norm(xs, weight, eps))
+        .and_then(|kernels| kernels.rms_norm(xs, weight, None, eps))
         .unwrap_or_else(|| twins::rms_norm_rope(xs, weight, eps, None))
+}
+
+/// The same, and what is added to each channel behind it: `weight`, `shift`: `(C)`, both of one kind
+pub fn rms_norm_shifted(xs: &Tensor, weight: &Tensor, shift: &Tensor, eps: f64) -> Tensor {
+    kernels_for(xs)
+        .and_then(|kernels| kernels.rms_norm(xs, weight, Some(shift), eps))
+        .unwrap_or_else(|| twins::rms_norm_shifted(xs, weight, shift, eps))
 }
 
 /// The same; what was in `xs` is gone: the result may lie in its memory.
@@ -112,21 +120,48 @@ pub fn head_norm_rope(xs: &mut Tensor, weights: &Tensor, eps: f64, turns: &Tenso
     }
 }
 
+/// The turns of pairs of each head, where `norm` gives weights, `(D)`, and what keeps from a division by zero behind the
+/// root mean square of each head.
+///
+/// `xs`: `(B, L, H, D)`, heads side by side and tokens at any one distance, `turns`: `(L, 1, D / 2)` complex -> the same
+/// as `xs`, without gaps
+pub fn turned_heads(
+    xs: &Tensor,
+    norm: Option<(&Tensor, f64)>,
+    turns: &Tensor,
+    pairs: Pairs,
+) -> Tensor {
+    kernels_for(xs)
+        .and_then(|kernels| kernels.turned_heads(xs, norm, turns, pairs))
+        .unwrap_or_else(|| twins::turned_heads(xs, norm, turns, pairs))
+}
+
 /// GELU with the hyperbolic tangent. What was in `xs` is gone: the result lies in its memory, rows apart or not.
 pub fn gelu_tanh(xs: Tensor) -> Tensor {
-    activate(xs, false, twins::gelu_tanh)
+    activate(xs, Activation::GeluTanh)
 }
 
 /// `x * sigmoid(x)`. What was in `xs` is gone: the result lies in its memory.
 pub fn silu(xs: Tensor) -> Tensor {
-    activate(xs, true, twins::silu)
+    activate(xs, Activation::Silu)
 }
 
-fn activate(xs: Tensor, is_silu: bool, twin: fn(&mut Tensor)) -> Tensor {
+/// `x * sigmoid(x) * y`, `ys` being as large. What was in `xs` is gone: the result lies in its memory; the rows of either
+/// may lie apart.
+pub fn silu_times(xs: Tensor, ys: &Tensor) -> Tensor {
+    activate(xs, Activation::SiluTimes(ys))
+}
+
+/// `x * sigmoid(y)`, likewise.
+pub fn times_sigmoid(xs: Tensor, ys: &Tensor) -> Tensor {
+    activate(xs, Activation::TimesSigmoid(ys))
+}
+
+fn activate(xs: Tensor, what: Activation<'_>) -> Tensor {
     let mut xs = xs;
-    let done = kernels_for(&xs).and_then(|kernels| kernels.activate(&xs, is_silu));
+    let done = kernels_for(&xs).and_then(|kernels| kernels.activate(&xs, what));
     if done.is_none() {
-        twin(&mut xs);
+        twins::activate(&mut xs, what);
     }
     xs
 }

@@ -11,7 +11,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::driver::{Grid, Handle};
 use super::loaded::{HELD, Kernels, RowKernel, SingleKernel};
-use super::terms::{Gate, Norm, TokenRows};
+use super::terms::{Activation, Gate, Norm, TokenRows};
 
 /// What threads read and write at once.
 pub(super) const PIECE_BYTES: usize = 16;
@@ -61,10 +61,12 @@ struct NormArgs {
 #[repr(C)]
 struct ActivationArgs {
     xs: *mut c_void,
+    ys: *const c_void,
     count: i64,
     stride: i64,
+    ys_stride: i64,
     row_pieces: u32,
-    is_silu: i32,
+    what: i32,
 }
 
 /// A tensor as rows of channels that lie at one distance.
@@ -156,18 +158,28 @@ impl Kernels {
         Some(out)
     }
 
-    /// See [`super::twins::gelu_tanh`] and [`super::twins::silu`]. Rows may lie apart.
-    pub(super) fn activate(&self, xs: &Tensor, is_silu: bool) -> Option<()> {
+    /// See the functions of [`super::twins`] that [`Activation`] names. Rows may lie apart.
+    pub(super) fn activate(&self, xs: &Tensor, what: Activation<'_>) -> Option<()> {
         let count = i64::try_from(xs.numel()).ok().filter(|&count| count > 0)?;
-        let fits = xs.kind() == self.kind() && is_aligned(xs.data_ptr());
+        let ys = what.beside();
+        let is_sound = |zs: &Tensor| zs.kind() == self.kind() && is_aligned(zs.data_ptr());
+        let fits = is_sound(xs)
+            && ys.is_none_or(|ys| {
+                is_sound(ys) && ys.size() == xs.size() && ys.device() == xs.device()
+            });
         let piece = self.piece_len();
-        let (stride, row_pieces) = if xs.is_contiguous() {
-            (0, 0)
+        let is_whole = xs.is_contiguous() && ys.is_none_or(Tensor::is_contiguous);
+        let (stride, ys_stride, row_pieces) = if is_whole {
+            (0, 0, 0)
         } else {
             let shape = self.rows(xs)?;
+            let ys_stride = match ys {
+                Some(ys) => self.rows(ys)?.stride,
+                None => 0,
+            };
             // They are numbered by 32 bits.
             u32::try_from(count as usize / piece).ok()?;
-            (shape.stride, shape.channels / piece as u32)
+            (shape.stride, ys_stride, shape.channels / piece as u32)
         };
         let per_block = 2 * USUAL_THREADS * piece;
         let blocks = (count as usize).div_ceil(per_block);
@@ -177,10 +189,12 @@ impl Kernels {
         };
         let mut args = ActivationArgs {
             xs: xs.data_ptr(),
+            ys: ys.map_or(ptr::null(), |ys| ys.data_ptr().cast_const()),
             count,
             stride,
+            ys_stride,
             row_pieces,
-            is_silu: i32::from(is_silu),
+            what: what.number(),
         };
         self.launch_single(SingleKernel::Activate, grid, &mut args)
     }
@@ -415,6 +429,6 @@ mod tests {
     fn arguments_are_laid_out_as_in_the_source() {
         assert_eq!(size_of::<RowsArg>(), 24);
         assert_eq!(size_of::<NormArgs>(), 120);
-        assert_eq!(size_of::<ActivationArgs>(), 32);
+        assert_eq!(size_of::<ActivationArgs>(), 48);
     }
 }

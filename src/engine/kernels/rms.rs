@@ -9,6 +9,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::loaded::{Kernels, RowKernel};
 use super::ops::{RowsOf, is_aligned, rows_of};
+use super::terms::Pairs;
 use super::twins::SHORTEST_PIXEL;
 
 #[repr(C)]
@@ -16,6 +17,7 @@ struct RmsArgs {
     xs: *const c_void,
     out: *mut c_void,
     weight: *const c_void,
+    shift: *const c_void,
     turns: *const c_void,
     xs_stride: i64,
     out_stride: i64,
@@ -30,6 +32,7 @@ struct RmsArgs {
     least: f32,
     is_wide: i32,
     with_silu: i32,
+    in_halves: i32,
 }
 
 impl RmsArgs {
@@ -39,6 +42,7 @@ impl RmsArgs {
             xs: xs.data_ptr(),
             out: xs.data_ptr(),
             weight: ptr::null(),
+            shift: ptr::null(),
             turns: ptr::null(),
             xs_stride: shape.stride,
             out_stride: shape.stride,
@@ -53,6 +57,7 @@ impl RmsArgs {
             least: 0.0,
             is_wide: 0,
             with_silu: 0,
+            in_halves: 0,
         }
     }
 }
@@ -85,15 +90,29 @@ impl Kernels {
         self.launch_rows(RowKernel::Rms, &shape, &mut args)
     }
 
-    /// See [`super::rms_norm`].
-    pub(super) fn rms_norm(&self, xs: &Tensor, weight: &Tensor, eps: f64) -> Option<Tensor> {
+    /// See [`super::rms_norm`] and [`super::rms_norm_shifted`].
+    pub(super) fn rms_norm(
+        &self,
+        xs: &Tensor,
+        weight: &Tensor,
+        shift: Option<&Tensor>,
+        eps: f64,
+    ) -> Option<Tensor> {
         let shape = self.rows(xs)?;
         let out = Tensor::empty(xs.size(), (xs.kind(), xs.device()));
         let weight = self.one_row(weight, &shape, xs.device())?;
+        let shift = match shift {
+            None => ptr::null(),
+            Some(shift) => {
+                let shift = self.one_row(shift, &shape, xs.device())?;
+                (shift.is_wide == weight.is_wide).then_some(shift.at)?
+            }
+        };
         let mut args = RmsArgs {
             out: out.data_ptr(),
             out_stride: i64::from(shape.channels),
             weight: weight.at,
+            shift,
             eps: eps as f32,
             is_wide: weight.is_wide,
             ..RmsArgs::of(xs, &shape)
@@ -109,6 +128,56 @@ impl Kernels {
         eps: f64,
         turns: &Tensor,
     ) -> Option<()> {
+        let (shape, heads) = self.heads(xs)?;
+        let vectors = weights.size().first().copied()?;
+        let fits = vectors > 0 && heads % vectors == 0;
+        let mut args = RmsArgs {
+            weight: Self::of_heads(weights, &shape, xs.device()).filter(|_| fits)?,
+            turns: self.turns(turns, &shape, i64::from(shape.channels), xs.device())?,
+            parts: heads as u32,
+            sharing: (heads / vectors) as u32,
+            eps: eps as f32,
+            is_wide: self.is_wide(weights)?,
+            ..RmsArgs::of(xs, &shape)
+        };
+        self.launch_rows(RowKernel::Rms, &shape, &mut args)
+    }
+
+    /// See [`super::turned_heads`].
+    pub(super) fn turned_heads(
+        &self,
+        xs: &Tensor,
+        norm: Option<(&Tensor, f64)>,
+        turns: &Tensor,
+        pairs: Pairs,
+    ) -> Option<Tensor> {
+        let (shape, heads) = self.heads(xs)?;
+        let head_dim = i64::from(shape.channels);
+        let in_halves = pairs == Pairs::Halves;
+        let fits = !in_halves || head_dim % (2 * self.piece_len() as i64) == 0;
+        let out = Tensor::empty(xs.size(), (xs.kind(), xs.device()));
+        let mut args = RmsArgs {
+            out: out.data_ptr(),
+            out_stride: heads * head_dim,
+            turns: self
+                .turns(turns, &shape, head_dim, xs.device())
+                .filter(|_| fits)?,
+            parts: heads as u32,
+            sharing: heads as u32,
+            in_halves: i32::from(in_halves),
+            ..RmsArgs::of(xs, &shape)
+        };
+        if let Some((weight, eps)) = norm {
+            args.weight = Self::of_heads(&weight.unsqueeze(0), &shape, xs.device())?;
+            args.is_wide = self.is_wide(weight)?;
+            args.eps = eps as f32;
+        }
+        self.launch_rows(RowKernel::Rms, &shape, &mut args)?;
+        Some(out)
+    }
+
+    /// `xs`: `(B, L, H, D)`, heads side by side and tokens at any one distance -> its heads as rows, and `H`
+    fn heads(&self, xs: &Tensor) -> Option<(RowsOf, i64)> {
         let &[batch, tokens, heads, head_dim] = &xs.size()[..] else {
             return None;
         };
@@ -118,21 +187,12 @@ impl Kernels {
         // Heads side by side are the rows of their tokens.
         let width = heads * head_dim;
         let places = rows_of(&[batch, tokens, width], &[batch_stride, stride, 1])?;
-        let &[vectors, weight_dim] = &weights.size()[..] else {
-            return None;
-        };
         let piece = self.piece_len() as i64;
         let fits = xs.kind() == self.kind()
             && (head_stride == head_dim || heads == 1)
             && stride % piece == 0
             && head_dim % piece == 0
-            && is_aligned(xs.data_ptr())
-            && vectors > 0
-            && heads % vectors == 0
-            && weight_dim == head_dim
-            && weights.is_contiguous()
-            && weights.device() == xs.device()
-            && is_aligned(weights.data_ptr());
+            && is_aligned(xs.data_ptr());
         let rows = i32::try_from(batch * tokens * heads)
             .ok()
             .filter(|_| fits)?;
@@ -142,16 +202,19 @@ impl Kernels {
             channels: head_dim as u32,
             stride,
         };
-        let mut args = RmsArgs {
-            weight: weights.data_ptr(),
-            turns: self.turns(turns, &shape, head_dim, xs.device())?,
-            parts: heads as u32,
-            sharing: (heads / vectors) as u32,
-            eps: eps as f32,
-            is_wide: self.is_wide(weights)?,
-            ..RmsArgs::of(xs, &shape)
+        Some((shape, heads))
+    }
+
+    /// `weights`: `(N, D)`, of heads that are the rows of `shape`
+    fn of_heads(weights: &Tensor, shape: &RowsOf, device: Device) -> Option<*const c_void> {
+        let &[_, weight_dim] = &weights.size()[..] else {
+            return None;
         };
-        self.launch_rows(RowKernel::Rms, &shape, &mut args)
+        let fits = weight_dim == i64::from(shape.channels)
+            && weights.is_contiguous()
+            && weights.device() == device
+            && is_aligned(weights.data_ptr());
+        fits.then(|| weights.data_ptr().cast_const())
     }
 
     /// A table of turns, one row a token of `shape`, for heads of `head_dim`.
@@ -214,6 +277,6 @@ mod tests {
 
     #[test]
     fn arguments_are_laid_out_as_in_the_source() {
-        assert_eq!(size_of::<RmsArgs>(), 96);
+        assert_eq!(size_of::<RmsArgs>(), 104);
     }
 }

@@ -318,6 +318,8 @@ struct RmsArgs {
   const elem *xs;
   elem *out;
   const void *weight;
+  // Like `weight`, added behind it; may be null.
+  const void *shift;
   // (cos, sin) of each pair of a head, one row a token; may be null.
   const float *turns;
   i64 xs_stride;
@@ -335,6 +337,8 @@ struct RmsArgs {
   float least;
   int is_wide;
   int with_silu;
+  // Pairs are half a row apart; the result then lies elsewhere.
+  int in_halves;
 };
 
 __device__ inline void turn_pair(float *x, float cosine, float sine) {
@@ -352,6 +356,34 @@ __device__ inline void turn(float *x, const float *turns) {
   }
 }
 
+// `x`: N numbers of a row, as they were read from channel `c` -> normed, scaled and shifted
+__device__ inline void scale_row(float *x, const RmsArgs &args, float inverse, i64 first_weight, int c) {
+  float weight[N], shift[N];
+  if (!args.weight) {
+    return;
+  }
+  load_parameters(weight, args.weight, first_weight + c, args.is_wide);
+  for (int i = 0; i < N; i++) {
+    shift[i] = 0.0f;
+  }
+  if (args.shift) {
+    load_parameters(shift, args.shift, first_weight + c, args.is_wide);
+  }
+  for (int i = 0; i < N; i++) {
+    x[i] = x[i] * inverse * weight[i] + shift[i];
+  }
+}
+
+// N numbers of one half of a row, turned with `y`, those of the other half.
+__device__ inline void turn_with(float *x, const float *y, const float *turns, float sign) {
+  for (int i = 0; i < N / 2; i++) {
+    const float4 two = ((const float4 *)turns)[i];
+    x[2 * i] = x[2 * i] * two.x + sign * y[2 * i] * two.y;
+    x[2 * i + 1] = x[2 * i + 1] * two.z + sign * y[2 * i + 1] * two.w;
+  }
+}
+
+// Without weights nothing is normed.
 template <int V>
 __device__ inline void rms(const RmsArgs &args) {
   const u32 row = blockIdx.x * blockDim.y + threadIdx.y;
@@ -361,12 +393,13 @@ __device__ inline void rms(const RmsArgs &args) {
   const int channels = row < args.rows ? args.channels : 0;
   const i64 beside = (i64)part * args.channels;
   const i64 first_weight = (i64)(part / args.sharing) * args.channels;
+  const elem *from = args.xs + place * args.xs_stride + beside;
   Piece pieces[V];
   float squares = 0.0f;
 #pragma unroll
   for (int v = 0; v < V; v++) {
     const int c = (threadIdx.x + v * blockDim.x) * N;
-    pieces[v] = c < channels ? load(args.xs + place * args.xs_stride + beside + c) : no_piece();
+    pieces[v] = c < channels ? load(from + c) : no_piece();
   }
 #pragma unroll
   for (int v = 0; v < V; v++) {
@@ -381,13 +414,17 @@ __device__ inline void rms(const RmsArgs &args) {
   for (int v = 0; v < V; v++) {
     const int c = (threadIdx.x + v * blockDim.x) * N;
     if (c < channels) {
-      float x[N], weight[N];
+      float x[N];
       unpack(x, pieces[v]);
-      load_parameters(weight, args.weight, first_weight + c, args.is_wide);
-      for (int i = 0; i < N; i++) {
-        x[i] = x[i] * inverse * weight[i];
-      }
-      if (args.turns) {
+      scale_row(x, args, inverse, first_weight, c);
+      if (args.in_halves) {
+        const int half = args.channels / 2;
+        const int other = c < half ? c + half : c - half;
+        float y[N];
+        unpack(y, load(from + other));
+        scale_row(y, args, inverse, first_weight, other);
+        turn_with(x, y, args.turns + (i64)token * args.channels + 2 * (c % half), c < half ? -1.0f : 1.0f);
+      } else if (args.turns) {
         turn(x, args.turns + (i64)token * args.head_dim + c % args.head_dim);
       }
       if (args.with_silu) {
@@ -400,35 +437,54 @@ __device__ inline void rms(const RmsArgs &args) {
   }
 }
 
+enum Activation { GELU_TANH, SILU, SILU_TIMES, TIMES_SIGMOID };
+
 struct ActivationArgs {
   elem *xs;
+  // As many numbers, of the activations of two.
+  const elem *ys;
   i64 count;
-  // Where rows lie apart: the pieces of a row and the distance of rows, which are whole pieces. Otherwise 0 pieces.
+  // Where rows lie apart: the pieces of a row and the distances of rows, which are whole pieces. Otherwise 0 pieces.
   i64 stride;
+  i64 ys_stride;
   u32 row_pieces;
-  int is_silu;
+  int what;
 };
 
-// Where the piece that begins with number `at` lies.
-__device__ inline elem *piece_at(const ActivationArgs &args, i64 at) {
+// How far from the first number the piece lies that begins with number `at`.
+__device__ inline i64 piece_at(const ActivationArgs &args, i64 stride, i64 at) {
   if (args.row_pieces == 0) {
-    return args.xs + at;
+    return at;
   }
   const u32 piece = (u32)(at / N);
-  return args.xs + (i64)(piece / args.row_pieces) * args.stride + (i64)(piece % args.row_pieces) * N;
+  return (i64)(piece / args.row_pieces) * stride + (i64)(piece % args.row_pieces) * N;
 }
 
-__device__ inline float activated(float x, int is_silu) { return is_silu ? silu(x) : gelu_tanh(x); }
+__device__ inline float activated(float x, float y, int what) {
+  switch (what) {
+  case GELU_TANH:
+    return gelu_tanh(x);
+  case SILU:
+    return silu(x);
+  case SILU_TIMES:
+    return silu(x) * y;
+  default:
+    return times_sigmoid(x, y);
+  }
+}
 
 // In place; two pieces a thread.
 __device__ inline void activation(const ActivationArgs &args) {
   const i64 first = ((i64)blockIdx.x * 2 * blockDim.x + threadIdx.x) * N;
-  float x[2][N];
+  float x[2][N], y[2][N];
 #pragma unroll
   for (int v = 0; v < 2; v++) {
     const i64 at = first + (i64)v * blockDim.x * N;
     if (at + N <= args.count) {
-      unpack(x[v], load(piece_at(args, at)));
+      unpack(x[v], load(args.xs + piece_at(args, args.stride, at)));
+      if (args.ys) {
+        unpack(y[v], load_once(args.ys + piece_at(args, args.ys_stride, at)));
+      }
     }
   }
 #pragma unroll
@@ -436,12 +492,13 @@ __device__ inline void activation(const ActivationArgs &args) {
     const i64 at = first + (i64)v * blockDim.x * N;
     if (at + N <= args.count) {
       for (int i = 0; i < N; i++) {
-        x[v][i] = activated(x[v][i], args.is_silu);
+        x[v][i] = activated(x[v][i], args.ys ? y[v][i] : 0.0f, args.what);
       }
-      store(piece_at(args, at), packed(x[v]));
+      store(args.xs + piece_at(args, args.stride, at), packed(x[v]));
     } else {
       for (i64 i = at; i < args.count; i++) {
-        args.xs[i] = narrowed(activated(widened(args.xs[i]), args.is_silu));
+        const float beside = args.ys ? widened(args.ys[i]) : 0.0f;
+        args.xs[i] = narrowed(activated(widened(args.xs[i]), beside, args.what));
       }
     }
   }

@@ -27,6 +27,43 @@ pub struct Gate<'a> {
     pub index: i64,
 }
 
+/// What becomes of each number, of some with the number beside it in another tensor.
+#[derive(Clone, Copy)]
+pub(super) enum Activation<'a> {
+    GeluTanh,
+    Silu,
+    SiluTimes(&'a Tensor),
+    TimesSigmoid(&'a Tensor),
+}
+
+impl<'a> Activation<'a> {
+    pub(super) fn beside(self) -> Option<&'a Tensor> {
+        match self {
+            Self::GeluTanh | Self::Silu => None,
+            Self::SiluTimes(ys) | Self::TimesSigmoid(ys) => Some(ys),
+        }
+    }
+
+    /// In the source's list.
+    pub(super) fn number(self) -> i32 {
+        match self {
+            Self::GeluTanh => 0,
+            Self::Silu => 1,
+            Self::SiluTimes(_) => 2,
+            Self::TimesSigmoid(_) => 3,
+        }
+    }
+}
+
+/// Which numbers of a head are turned together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairs {
+    /// Those side by side.
+    Neighbours,
+    /// Those half a head apart.
+    Halves,
+}
+
 /// What follows mean and deviation in a layer norm.
 #[derive(Clone, Copy)]
 pub enum Norm<'a> {

@@ -232,6 +232,92 @@ fn each_head_is_normed_on_its_own_and_what_lies_beside_it_is_kept() {
 }
 
 #[test]
+fn heads_are_turned_in_either_order_of_pairs_and_normed_where_there_are_weights() {
+    let head_dim = 2 * HALF;
+    in_both_kinds(|kind| {
+        let angles = tensor(&[TOKENS, 1, HALF as i64], 0.83) * 3.0;
+        let turns = Tensor::complex(&angles.cos(), &angles.sin());
+        let angles = numbers(&angles);
+        let weight = (tensor(&[head_dim as i64], 0.29) + 1.5).to_kind(kind);
+        let weights = numbers(&weight);
+        // Three heads of nine in one product.
+        let product = tensor(&[2, TOKENS, 9, head_dim as i64], 0.37).to_kind(kind);
+        let xs = product.narrow(2, 3, 3);
+        for (norm, pairs) in [
+            (None, Pairs::Halves),
+            (None, Pairs::Neighbours),
+            (Some((&weight, EPS)), Pairs::Halves),
+            (Some((&weight, EPS)), Pairs::Neighbours),
+        ] {
+            let rows = numbers(&xs);
+            let expected = rows.chunks(head_dim).enumerate().flat_map(|(i, row)| {
+                let token = i / 3 % TOKENS as usize;
+                let square = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
+                let scaled = row.iter().zip(&weights);
+                let scaled =
+                    scaled.map(|(x, w)| norm.map_or(*x, |_| x / (square + EPS).sqrt() * w));
+                let mut row: Vec<f64> = scaled.collect();
+                for pair in 0..HALF {
+                    let (first, second) = match pairs {
+                        Pairs::Halves => (pair, pair + HALF),
+                        Pairs::Neighbours => (2 * pair, 2 * pair + 1),
+                    };
+                    let (sin, cos) = angles[token * HALF + pair].sin_cos();
+                    let (a, b) = (row[first], row[second]);
+                    (row[first], row[second]) = (a * cos - b * sin, a * sin + b * cos);
+                }
+                row
+            });
+            let found = turned_heads(&xs, norm, &turns, pairs);
+            assert_eq!((found.kind(), found.size()), (kind, xs.size()));
+            // What is normed is rounded before it is scaled.
+            assert_within(&found, &expected.collect::<Vec<_>>(), 12.0);
+        }
+    });
+}
+
+#[test]
+fn a_root_mean_square_may_be_followed_by_a_shift() {
+    in_both_kinds(|kind| {
+        let xs = tensor(&[2, TOKENS, CHANNELS], 0.37).to_kind(kind);
+        let weight = tensor(&[CHANNELS], 0.29) + 1.5;
+        let shift = tensor(&[CHANNELS], 0.53);
+        let (weights, shifts) = (numbers(&weight), numbers(&shift));
+        let expected = by_row(&xs, |_, row| {
+            let square = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
+            let row = row.iter().zip(weights.iter().zip(&shifts));
+            row.map(|(x, (weight, shift))| x / (square + EPS).sqrt() * weight + shift)
+                .collect()
+        });
+        let found = rms_norm_shifted(&xs, &weight, &shift, EPS);
+        assert_eq!(found.kind(), kind);
+        assert_within(&found, &expected, 12.0);
+    });
+}
+
+#[test]
+fn one_number_may_gate_that_beside_it() {
+    in_both_kinds(|kind| {
+        let product = (tensor(&[1, TOKENS, 3 * CHANNELS], 0.37) * 9.0).to_kind(kind);
+        let part = |xs: &Tensor, i: i64| xs.narrow(-1, i * CHANNELS, CHANNELS);
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        let (first, second) = (numbers(&part(&product, 0)), numbers(&part(&product, 1)));
+        let both = || first.iter().zip(&second);
+        let times: Vec<f64> = both().map(|(x, y)| x * sigmoid(*x) * y).collect();
+        let gated: Vec<f64> = both().map(|(x, y)| x * sigmoid(*y)).collect();
+        type Pass = fn(Tensor, &Tensor) -> Tensor;
+        for (pass, expected) in [(silu_times as Pass, times), (times_sigmoid, gated)] {
+            let found = product.copy();
+            drop(pass(part(&found, 0), &part(&found, 1)));
+            assert_within(&part(&found, 0), &expected, 4.0);
+            for beside in [1, 2] {
+                assert_eq!(part(&found, beside), part(&product, beside));
+            }
+        }
+    });
+}
+
+#[test]
 fn an_activation_may_have_rows_that_lie_apart() {
     in_both_kinds(|kind| {
         let product = (tensor(&[1, TOKENS, 3 * CHANNELS], 0.37) * 9.0).to_kind(kind);

@@ -7,7 +7,7 @@
 use tch::{Device, Kind, Tensor};
 
 pub use super::block_twins::expand_blocks;
-use super::terms::{Gate, Norm, TokenRows};
+use super::terms::{Activation, Gate, Norm, Pairs, TokenRows};
 
 pub fn layer_norm(xs: &Tensor, norm: &Norm<'_>, eps: f64) -> Tensor {
     match *norm {
@@ -92,12 +92,49 @@ pub fn head_norm_rope(xs: &mut Tensor, weights: &Tensor, eps: f64, turns: &Tenso
     }
 }
 
-pub fn gelu_tanh(xs: &mut Tensor) {
-    drop(xs.gelu_("tanh"));
+pub fn rms_norm_shifted(xs: &Tensor, weight: &Tensor, shift: &Tensor, eps: f64) -> Tensor {
+    let mut ys = rms_norm_rope(xs, weight, eps, None);
+    drop(ys.g_add_(&shift.to_kind(xs.kind())));
+    ys
 }
 
-pub fn silu(xs: &mut Tensor) {
-    drop(xs.silu_());
+/// What is normed is rounded to the kind of the weight before it is scaled, as language models have it.
+pub fn turned_heads(
+    xs: &Tensor,
+    norm: Option<(&Tensor, f64)>,
+    turns: &Tensor,
+    pairs: Pairs,
+) -> Tensor {
+    let normed = norm.map(|(weight, eps)| {
+        let size = weight.size();
+        xs.rms_norm(&size, None::<&Tensor>, eps)
+            .to_kind(weight.kind())
+            * weight
+    });
+    let wide = normed.as_ref().unwrap_or(xs).to_kind(Kind::Float);
+    let (a, b) = match pairs {
+        Pairs::Halves => {
+            let half = wide.size()[3] / 2;
+            (wide.narrow(3, 0, half), wide.narrow(3, half, half))
+        }
+        Pairs::Neighbours => (wide.slice(3, 0, None, 2), wide.slice(3, 1, None, 2)),
+    };
+    let (cos, sin) = (turns.real(), turns.imag());
+    let turned = [&a * &cos - &b * &sin, &b * &cos + &a * &sin];
+    let turned = match pairs {
+        Pairs::Halves => Tensor::cat(&turned, 3),
+        Pairs::Neighbours => Tensor::stack(&turned, 4).flatten(3, 4),
+    };
+    turned.to_kind(xs.kind())
+}
+
+pub(super) fn activate(xs: &mut Tensor, what: Activation<'_>) {
+    match what {
+        Activation::GeluTanh => drop(xs.gelu_("tanh")),
+        Activation::Silu => drop(xs.silu_()),
+        Activation::SiluTimes(ys) => drop(xs.silu_().g_mul_(ys)),
+        Activation::TimesSigmoid(ys) => drop(xs.g_mul_(&ys.sigmoid())),
+    }
 }
 
 pub fn pixel_norm(xs: &Tensor, factor: &Tensor, with_silu: bool) -> Tensor {
@@ -107,7 +144,7 @@ pub fn pixel_norm(xs: &Tensor, factor: &Tensor, with_silu: bool) -> Tensor {
         .clamp_min(SHORTEST_PIXEL);
     let mut ys = wide / length * factor.to_kind(Kind::Float);
     if with_silu {
-        silu(&mut ys);
+        drop(ys.silu_());
     }
     ys.to_kind(xs.kind())
 }
@@ -153,7 +190,7 @@ pub fn scaled_channels(xs: &Tensor, scale: &Tensor, shift: &Tensor, with_silu: b
     );
     let mut ys = ys.permute([0, 2, 3, 1]).contiguous().view_as(xs);
     if with_silu {
-        silu(&mut ys);
+        drop(ys.silu_());
     }
     ys
 }

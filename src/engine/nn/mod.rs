@@ -13,12 +13,13 @@ mod rope;
 mod timestep;
 
 pub use crate::kernels::{
-    Gate, Norm, TokenRows, gated_add, gated_add_norm, gelu_tanh, layer_norm, pixel_norm,
-    pixel_norm_silu_into, rms_norm, rms_norm_in_place, silu,
+    Gate, Norm, Pairs, TokenRows, gated_add, gated_add_norm, gelu_tanh, layer_norm, pixel_norm,
+    pixel_norm_silu_into, rms_norm, rms_norm_in_place, rms_norm_shifted, silu, silu_times,
+    times_sigmoid,
 };
 pub use attention::{
     Backend, attention, attention_is_sliced, join_heads, libtorch_backend, lowest, pixel_attention,
-    repeat_heads, split_heads, wide_attention,
+    shared_attention, split_heads, wide_attention,
 };
 pub use clip::ClipTower;
 pub use linear::Linear;

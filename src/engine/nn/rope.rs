@@ -1,8 +1,10 @@
-//! Rotary positions: neighbouring pairs of numbers are turned by an angle that grows with the position.
+//! Rotary positions: pairs of numbers are turned by an angle that grows with the position.
 //!
 //! Only the table is here; the turning is joined with the norm before it.
 
 use tch::{Device, Kind, Tensor};
+
+use crate::kernels::{self, Pairs};
 
 /// The angles of one axis, in f64: `(positions, dim / 2)`.
 pub fn axis_angles(positions: i64, dim: i64, theta: f64) -> Tensor {
@@ -55,6 +57,13 @@ impl Rope {
         Self {
             turns: self.turns.narrow(0, start, len),
         }
+    }
+
+    /// The turns alone, of heads without a norm or behind the root mean square of each: `xs`: `(B, L, H, D)`, heads side by
+    /// side and tokens at any one distance, `norm`: weights, `(D)`, and what keeps from a division by zero -> the same as
+    /// `xs`, without gaps
+    pub fn turn_heads(&self, xs: &Tensor, norm: Option<(&Tensor, f64)>, pairs: Pairs) -> Tensor {
+        kernels::turned_heads(xs, norm, &self.turns, pairs)
     }
 
     /// `(L, 1, D / 2)`, complex

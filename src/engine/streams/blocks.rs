@@ -6,7 +6,7 @@ use tch::{Kind, Tensor};
 use super::EPS;
 use crate::nn::{
     Gate, Linear, Norm, QkNorm, Rope, TokenRows, attention, gated_add, gated_add_norm, gelu_tanh,
-    join_heads, layer_norm, silu,
+    join_heads, layer_norm, silu_times,
 };
 use crate::weights::{Weights, WeightsError};
 
@@ -107,9 +107,7 @@ fn activated(ys: Tensor, is_gated: bool) -> Tensor {
         return gelu_tanh(ys);
     }
     let wide = ys.size()[2] / 2;
-    let mut gates = silu(ys.narrow(-1, 0, wide));
-    drop(gates.g_mul_(&ys.narrow(-1, wide, wide)));
-    gates
+    silu_times(ys.narrow(-1, 0, wide), &ys.narrow(-1, wide, wide))
 }
 
 /// A block in which text and picture have weights of their own, but for the attention, which is common.

@@ -15,32 +15,25 @@ use crate::encoder_home;
 use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::nn::{
-    Linear, T5Norm, angles_at, attention, join_heads, lowest, repeat_heads, silu, split_heads,
+    Linear, Pairs, Rope, T5Norm, angles_at, join_heads, lowest, shared_attention, silu_times,
 };
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
-/// How the numbers of a head lie in queries and keys. Scores are the same as long as both have them alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HeadOrder {
-    /// What turns together is half a head apart (`transformers`).
-    Halves,
-    /// What turns together lies side by side (llama.cpp's Llama, as Meta has it).
-    Pairs,
-}
-
-/// The position from which a model's names count, and how its heads are ordered.
-fn at_model(w: &Weights) -> (Weights, HeadOrder) {
+/// The position from which a model's names count, and what turns together in its heads: numbers half a head apart
+/// (`transformers`), or side by side (llama.cpp's Llama, as Meta has it). Scores are the same as long as queries and keys
+/// have them alike.
+fn at_model(w: &Weights) -> (Weights, Pairs) {
     let keys = LanguageKeys::of(&w.keys()).unwrap_or_default();
-    let order = if keys.has_paired_heads() {
-        HeadOrder::Pairs
+    let pairs = if keys.has_paired_heads() {
+        Pairs::Neighbours
     } else {
-        HeadOrder::Halves
+        Pairs::Halves
     };
     if keys.is_llama_cpp {
         let translated = w.translated(move |name| keys.file_key(name));
-        return (translated, order);
+        return (translated, pairs);
     }
-    (encoder_home::behind(&keys.prefix, w), order)
+    (encoder_home::behind(&keys.prefix, w), pairs)
 }
 
 /// What a model that sees has in the places of a text where pictures stand.
@@ -74,13 +67,13 @@ impl LanguageEncoder {
     /// Reads what the config's hidden states need, from a file that may hold other components too. `config` has been
     /// read, or is as sound.
     pub fn new(config: &LanguageConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let (w, order) = &at_model(w);
+        let (w, pairs) = &at_model(w);
         let embed_tokens = w.table(
             "embed_tokens.weight",
             [config.vocab_size, config.hidden_size],
         )?;
         let layers = (0..config.num_read_layers())
-            .map(|i| Layer::new(config, *order, &(w / "layers" / i)))
+            .map(|i| Layer::new(config, *pairs, &(w / "layers" / i)))
             .collect::<Result<_, _>>()?;
         let has_norm = config.tap == LanguageTap::Last;
         let norm = || T5Norm::new(config.hidden_size, config.rms_norm_eps, &(w / "norm"));
@@ -140,14 +133,14 @@ impl LanguageEncoder {
         let mut xs = self.embed_tokens.look_up(&ids, self.kind);
         let (_, length) = ids.size2().expect("ids have two dimensions");
         let hidden = hidden_pairs(&mask.to_device(device), xs.kind());
-        let turns = match seen {
-            None => Turns::new(length, &self.config, device),
+        let rope = match seen {
+            None => turns(length, &self.config, device),
             Some(seen) => {
                 // l -> 1 l 1
                 let are = seen.are.to_device(device).view([1, -1, 1]);
                 let tokens = seen.tokens.to_device(device).to_kind(self.kind);
                 xs = xs.masked_scatter(&are, &tokens);
-                Turns::in_space(seen.places, &self.config, device)
+                turns_in_space(seen.places, &self.config, device)
             }
         };
         let wanted = self.config.tap.states(self.config.num_hidden_layers);
@@ -161,7 +154,7 @@ impl LanguageEncoder {
         for (number, layer) in self.layers.iter().enumerate() {
             take(number, &xs);
             hooks.go_on(Site::Text)?;
-            xs = layer.forward(&xs, &hidden, &turns);
+            xs = layer.forward(&xs, &hidden, &rope);
         }
         if let Some(norm) = &self.norm {
             xs = norm.forward(&xs);
@@ -195,55 +188,23 @@ fn hidden_pairs(mask: &Tensor, kind: Kind) -> Tensor {
     Tensor::zeros(hidden.size(), (kind, device)).masked_fill(&hidden, lowest(kind))
 }
 
-/// How far each pair of a head's numbers is turned at each position: `(L, D / 2)` in f32.
-struct Turns {
-    cos: Tensor,
-    sin: Tensor,
+/// How far each pair of a head's numbers is turned at each of `length` positions.
+fn turns(length: i64, config: &LanguageConfig, device: Device) -> Rope {
+    // In f32 throughout, as the reference has it: the angles of far tokens show the difference.
+    let places = Tensor::arange(length, (Kind::Float, Device::Cpu));
+    let angles = angles_at(&places, config.head_dim(), config.rope_theta());
+    Rope::new(&angles, device)
 }
 
-impl Turns {
-    fn new(length: i64, config: &LanguageConfig, device: Device) -> Self {
-        // In f32 throughout, as the reference has it: the angles of far tokens show the difference.
-        let places = Tensor::arange(length, (Kind::Float, Device::Cpu));
-        let angles = angles_at(&places, config.head_dim(), config.rope_theta());
-        Self::of(&angles, device)
-    }
-
-    /// `places`: of each token, `(3, L)` in f32; each turns a section of a head's pairs
-    fn in_space(places: &Tensor, config: &LanguageConfig, device: Device) -> Self {
-        let mut start = 0;
-        let axes = (0..).zip(config.sections()).map(|(axis, count)| {
-            let angles = angles_at(&places.get(axis), config.head_dim(), config.rope_theta());
-            start += count;
-            angles.narrow(1, start - count, count)
-        });
-        Self::of(&Tensor::cat(&axes.collect::<Vec<_>>(), 1), device)
-    }
-
-    /// `angles`: `(L, D / 2)`
-    fn of(angles: &Tensor, device: Device) -> Self {
-        Self {
-            cos: angles.cos().to_device(device),
-            sin: angles.sin().to_device(device),
-        }
-    }
-
-    /// `xs`: `(B, heads, L, D)` -> the same, as halves
-    fn turn(&self, xs: &Tensor, order: HeadOrder) -> Tensor {
-        let wide = xs.to_kind(Kind::Float);
-        let (a, b) = match order {
-            HeadOrder::Halves => {
-                let half = wide.size()[3] / 2;
-                (wide.narrow(3, 0, half), wide.narrow(3, half, half))
-            }
-            HeadOrder::Pairs => (wide.slice(3, 0, None, 2), wide.slice(3, 1, None, 2)),
-        };
-        let turned = [
-            &a * &self.cos - &b * &self.sin,
-            &b * &self.cos + &a * &self.sin,
-        ];
-        Tensor::cat(&turned, 3).to_kind(xs.kind())
-    }
+/// The same where `places`, `(3, L)` in f32, each turn a section of a head's pairs.
+fn turns_in_space(places: &Tensor, config: &LanguageConfig, device: Device) -> Rope {
+    let mut start = 0;
+    let axes = (0..).zip(config.sections()).map(|(axis, count)| {
+        let angles = angles_at(&places.get(axis), config.head_dim(), config.rope_theta());
+        start += count;
+        angles.narrow(1, start - count, count)
+    });
+    Rope::new(&Tensor::cat(&axes.collect::<Vec<_>>(), 1), device)
 }
 
 struct Layer {
@@ -254,21 +215,21 @@ struct Layer {
 }
 
 impl Layer {
-    fn new(config: &LanguageConfig, order: HeadOrder, w: &Weights) -> Result<Self, WeightsError> {
+    fn new(config: &LanguageConfig, pairs: Pairs, w: &Weights) -> Result<Self, WeightsError> {
         // It computes the same as T5's.
         let norm = |name| T5Norm::new(config.hidden_size, config.rms_norm_eps, &(w / name));
         Ok(Self {
             input_layernorm: norm("input_layernorm")?,
-            self_attn: SelfAttention::new(config, order, &(w / "self_attn"))?,
+            self_attn: SelfAttention::new(config, pairs, &(w / "self_attn"))?,
             post_attention_layernorm: norm("post_attention_layernorm")?,
             mlp: GatedFeedForward::new(config, &(w / "mlp"))?,
         })
     }
 
     /// `xs`: `(B, L, C)`, `hidden`: `(B, 1, L, L)` -> `(B, L, C)`
-    fn forward(&self, xs: &Tensor, hidden: &Tensor, turns: &Turns) -> Tensor {
+    fn forward(&self, xs: &Tensor, hidden: &Tensor, rope: &Rope) -> Tensor {
         let normal = self.input_layernorm.forward(xs);
-        let xs = xs + self.self_attn.forward(&normal, hidden, turns);
+        let xs = xs + self.self_attn.forward(&normal, hidden, rope);
         let normal = self.post_attention_layernorm.forward(&xs);
         xs + self.mlp.forward(&normal)
     }
@@ -279,19 +240,14 @@ struct SelfAttention {
     k_proj: Linear,
     v_proj: Linear,
     o_proj: Linear,
-    norms: Option<HeadNorms>,
+    /// Of queries and keys, `(D)` each, and what keeps from a division by zero.
+    norms: Option<([Tensor; 2], f64)>,
     head_dim: i64,
-    order: HeadOrder,
-}
-
-/// Of queries and keys, head by head.
-struct HeadNorms {
-    q_norm: T5Norm,
-    k_norm: T5Norm,
+    pairs: Pairs,
 }
 
 impl SelfAttention {
-    fn new(config: &LanguageConfig, order: HeadOrder, w: &Weights) -> Result<Self, WeightsError> {
+    fn new(config: &LanguageConfig, pairs: Pairs, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, head_dim) = (config.hidden_size, config.head_dim());
         let inner = config.num_attention_heads * head_dim;
         let shared = config.num_key_value_heads() * head_dim;
@@ -303,12 +259,10 @@ impl SelfAttention {
                 Linear::without_bias(dim, rows, &(w / name))
             }
         };
-        let norm = |name| T5Norm::new(head_dim, config.rms_norm_eps, &(w / name));
+        let norm = |name| w.tensor(name, &[head_dim]);
         let norms = || {
-            Ok::<_, WeightsError>(HeadNorms {
-                q_norm: norm("q_norm")?,
-                k_norm: norm("k_norm")?,
-            })
+            let weights = [norm("q_norm.weight")?, norm("k_norm.weight")?];
+            Ok::<_, WeightsError>((weights, config.rms_norm_eps))
         };
         Ok(Self {
             q_proj: projection(inner, "q_proj")?,
@@ -317,25 +271,27 @@ impl SelfAttention {
             o_proj: Linear::without_bias(inner, dim, &(w / "o_proj"))?,
             norms: kind.has_head_norms().then(norms).transpose()?,
             head_dim,
-            order,
+            pairs,
         })
     }
 
     /// `xs`: `(B, L, C)`, `hidden`: `(B, 1, L, L)` -> `(B, L, C)`
-    fn forward(&self, xs: &Tensor, hidden: &Tensor, turns: &Turns) -> Tensor {
+    fn forward(&self, xs: &Tensor, hidden: &Tensor, rope: &Rope) -> Tensor {
+        // b l (h d) -> b l h d
         let heads = |linear: &Linear| {
-            split_heads(&linear.forward(xs), linear.out_features() / self.head_dim)
+            let ys = linear.forward(xs);
+            let size = ys.size();
+            ys.view([size[0], size[1], -1, self.head_dim])
         };
-        let (mut q, mut k) = (heads(&self.q_proj), heads(&self.k_proj));
-        if let Some(norms) = &self.norms {
-            (q, k) = (norms.q_norm.forward(&q), norms.k_norm.forward(&k));
-        }
-        let q = turns.turn(&q, self.order);
-        let k = turns.turn(&k, self.order);
-        let v = heads(&self.v_proj);
-        let sharing = q.size()[1] / k.size()[1];
-        let [k, v] = [k, v].map(|xs| repeat_heads(&xs, sharing));
-        let attended = attention(&q, &k, &v, Some(hidden), None);
+        let turned = |linear: &Linear, which: usize| {
+            let norm = self.norms.as_ref();
+            let norm = norm.map(|(weights, eps)| (&weights[which], *eps));
+            rope.turn_heads(&heads(linear), norm, self.pairs)
+                .transpose(1, 2)
+        };
+        let (q, k) = (turned(&self.q_proj, 0), turned(&self.k_proj, 1));
+        let v = heads(&self.v_proj).transpose(1, 2);
+        let attended = shared_attention(&q, &k, &v, Some(hidden));
         self.o_proj.forward(&join_heads(&attended))
     }
 }
@@ -357,7 +313,7 @@ impl GatedFeedForward {
     }
 
     fn forward(&self, xs: &Tensor) -> Tensor {
-        let gated = silu(self.gate_proj.forward(xs)) * self.up_proj.forward(xs);
+        let gated = silu_times(self.gate_proj.forward(xs), &self.up_proj.forward(xs));
         self.down_proj.forward(&gated)
     }
 }

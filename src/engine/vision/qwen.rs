@@ -16,7 +16,7 @@ use super::ClipImageProcessor;
 use crate::error::EngineError;
 use crate::fault::Site;
 use crate::hooks::Hooks;
-use crate::nn::{Linear, T5Norm, angles_at, attention, silu};
+use crate::nn::{Linear, Pairs, Rope, T5Norm, angles_at, attention, silu_times};
 use crate::weights::{Weights, WeightsError};
 
 const EPS: f64 = 1e-6;
@@ -80,7 +80,7 @@ impl QwenVisionTower {
         let patches = patches.to_device(device).to_kind(self.kind);
         let mut xs = ordered(&patches.matmul(&self.patch_embed.tr()));
         let angles = ordered(&self.angles(grids).to_device(device));
-        let turns = [angles.cos(), angles.sin()].map(|xs| xs.unsqueeze(1));
+        let rope = Rope::new(&angles, device);
         for (number, block) in (0..).zip(&self.blocks) {
             hooks.go_on(Site::Vision)?;
             let is_whole = self.config.fullatt_block_indexes.contains(&number);
@@ -89,7 +89,7 @@ impl QwenVisionTower {
             } else {
                 &windows.lengths
             };
-            xs = block.forward(&xs, parts, &turns);
+            xs = block.forward(&xs, parts, &rope);
         }
         let merged = self.ln_q.forward(&xs).view([order.size()[0], -1]);
         let merged = self.merger.0.forward(&merged).gelu("none");
@@ -188,27 +188,23 @@ impl Block {
         })
     }
 
-    /// `xs`: `(N, C)`, `parts`: how many patches look at each other, `turns`: cosine and sine, `(N, 1, D / 2)`
-    fn forward(&self, xs: &Tensor, parts: &[i64], turns: &[Tensor; 2]) -> Tensor {
-        let xs = xs + self.attend(&self.norm1.forward(xs), parts, turns);
+    /// `xs`: `(N, C)`, `parts`: how many patches look at each other, `rope`: of `N` patches
+    fn forward(&self, xs: &Tensor, parts: &[i64], rope: &Rope) -> Tensor {
+        let xs = xs + self.attend(&self.norm1.forward(xs), parts, rope);
         let normal = self.norm2.forward(&xs);
         let [gate, up, down] = &self.mlp;
-        let wide = silu(gate.forward(&normal)) * up.forward(&normal);
+        let wide = silu_times(gate.forward(&normal), &up.forward(&normal));
         xs + down.forward(&wide)
     }
 
-    fn attend(&self, xs: &Tensor, parts: &[i64], [cos, sin]: &[Tensor; 2]) -> Tensor {
-        let size = xs.size();
-        // n (k h d) -> n k h d
-        let qkv = self.qkv.forward(xs);
-        let qkv = qkv.view([size[0], 3, self.num_heads, -1]);
-        let turned = |which: i64| {
-            let wide = qkv.select(1, which).to_kind(Kind::Float);
-            let half = wide.size()[2] / 2;
-            let (a, b) = (wide.narrow(2, 0, half), wide.narrow(2, half, half));
-            Tensor::cat(&[&a * cos - &b * sin, &b * cos + &a * sin], 2).to_kind(xs.kind())
-        };
-        let all = [turned(0), turned(1), qkv.select(1, 2)];
+    fn attend(&self, xs: &Tensor, parts: &[i64], rope: &Rope) -> Tensor {
+        let (size, heads) = (xs.size(), self.num_heads);
+        // n (k h d) -> 1 n (k h) d
+        let qkv = self.qkv.forward(xs).view([1, size[0], 3 * heads, -1]);
+        let turned = rope.turn_heads(&qkv.narrow(2, 0, 2 * heads), None, Pairs::Halves);
+        // 1 n h d -> n h d
+        let of = |xs: &Tensor, which: i64| xs.narrow(2, which * heads, heads).squeeze_dim(0);
+        let all = [of(&turned, 0), of(&turned, 1), of(&qkv, 2)];
         let mut start = 0;
         let attended = parts.iter().map(|&len| {
             // n h d -> 1 h n d

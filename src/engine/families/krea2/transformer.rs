@@ -19,8 +19,8 @@ use tch::{Device, Kind, Tensor};
 use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::nn::{
-    Gate, Linear, QkNorm, Rope, TokenRows, attention, axis_angles, gated_add, gelu_tanh,
-    join_heads, repeat_heads, rms_norm, silu, timestep_embedding,
+    Gate, Linear, QkNorm, Rope, TokenRows, axis_angles, gated_add, gelu_tanh, join_heads, rms_norm,
+    rms_norm_shifted, shared_attention, silu_times, times_sigmoid, timestep_embedding,
 };
 use crate::weights::{Weights, WeightsError};
 
@@ -184,7 +184,7 @@ impl Krea2Transformer {
         }
         let own = xs.narrow(1, context.text.size()[1], count).contiguous();
         let (factor, shift) = (modulations.last.get(0), modulations.last.get(1));
-        let own = modulated(&own, &factor, &shift, self.config.norm_eps);
+        let own = rms_norm_shifted(&own, &factor, &shift, self.config.norm_eps);
         Some(self.last.forward(&own).to_kind(Kind::Float))
     }
 }
@@ -192,13 +192,6 @@ impl Krea2Transformer {
 /// Of a norm whose weight is stored as its offset from 1; `w` in f32.
 fn factor(name: &str, dim: i64, w: &Weights) -> Result<Tensor, WeightsError> {
     Ok(w.tensor(name, &[dim])? + 1.0)
-}
-
-/// `xs`: `(B, l, C)`, `factor` and `shift`: `(C)` in f32 -> the same, behind their root mean square
-fn modulated(xs: &Tensor, factor: &Tensor, shift: &Tensor, eps: f64) -> Tensor {
-    let mut ys = rms_norm(xs, factor, eps);
-    drop(ys.g_add_(&shift.to_kind(xs.kind())));
-    ys
 }
 
 /// Makes one state of the several of each token, and brings it to the width of the blocks.
@@ -320,7 +313,7 @@ impl ToldBlock {
             Some(Gate { rows, index })
         };
         let normed = |xs: &Tensor, first: i64| {
-            modulated(xs, &told.get(first), &told.get(first + 1), self.block.eps)
+            rms_norm_shifted(xs, &told.get(first), &told.get(first + 1), self.block.eps)
         };
         let ys = self.block.attn.forward(&normed(xs, 0), rope);
         gated_add(xs, &ys, gate(2));
@@ -401,14 +394,10 @@ impl Attention {
         self.norm.forward_rope(&mut of(0, heads + shared), rope);
         // b l h d -> b h l d
         let q = of(0, heads).transpose(1, 2);
-        let [k, v] = [heads, heads + shared].map(|first| {
-            let own = of(first, shared).transpose(1, 2);
-            repeat_heads(&own, heads / shared)
-        });
-        let mut ys = join_heads(&attention(&q, &k, &v, None, None));
+        let [k, v] = [heads, heads + shared].map(|first| of(first, shared).transpose(1, 2));
+        let ys = join_heads(&shared_attention(&q, &k, &v, None));
         let gate = of(heads + 2 * shared, heads).flatten(2, 3);
-        drop(ys.g_mul_(&gate.sigmoid()));
-        self.wo.forward(&ys)
+        self.wo.forward(&times_sigmoid(ys, &gate))
     }
 }
 
@@ -430,8 +419,8 @@ impl FeedForward {
 
     /// `(B, l, C)` -> the same
     fn forward(&self, normed: &Tensor) -> Tensor {
-        let mut hidden = silu(self.gate.forward(normed));
-        drop(hidden.g_mul_(&self.up.forward(normed)));
+        let gates = self.gate.forward(normed);
+        let hidden = silu_times(gates, &self.up.forward(normed));
         self.down.forward(&hidden)
     }
 }

@@ -19,7 +19,7 @@ use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::nn::{
     Linear, Norm, QkNorm, RmsNorm, Rope, TokenRows, attention, axis_angles, gated_add, join_heads,
-    layer_norm, rms_norm, rms_norm_in_place, silu, timestep_embedding,
+    layer_norm, rms_norm, rms_norm_in_place, silu_times, timestep_embedding,
 };
 use crate::weights::{Weights, WeightsError};
 
@@ -391,8 +391,7 @@ impl Block {
     /// `(B, l, C)` -> the same
     fn feed(&self, normed: &Tensor) -> Tensor {
         let [w1, w2, w3] = &self.feed_forward;
-        let mut hidden = silu(w1.forward(normed));
-        drop(hidden.g_mul_(&w3.forward(normed)));
+        let hidden = silu_times(w1.forward(normed), &w3.forward(normed));
         w2.forward(&bounded(hidden))
     }
 }

@@ -75,6 +75,34 @@ pub(super) fn is_whole(call: &Call<'_>) -> bool {
     is_whole
 }
 
+/// Whether one of libtorch's kernels for GPUs takes the heads of `call`'s keys and values as they are shared.
+pub(super) fn is_shared(call: &Call<'_>) -> bool {
+    if call.q.device() == Device::Cpu {
+        return false;
+    }
+    let key = shared_key(call);
+    if let Some(known) = KNOWN.with_borrow(|known| known.get(&key).copied()) {
+        return known;
+    }
+    let Call { q, k, v, bias, .. } = *call;
+    let number = Tensor::f_internal_fused_sdp_choice(q, k, v, bias, 0.0, false, None, true);
+    let backend = number.ok().and_then(Backend::of_number);
+    let is_shared = matches!(backend, Some(Backend::Flash | Backend::CuDnn));
+    remember(key, is_shared);
+    is_shared
+}
+
+pub(super) fn never_shared(call: &Call<'_>) {
+    remember(shared_key(call), false);
+}
+
+/// What a call with shared heads depends on, which no other call's key is equal to.
+fn shared_key(call: &Call<'_>) -> Vec<i64> {
+    let mut key = key(call);
+    key.push(i64::MIN);
+    key
+}
+
 /// A kernel that was chosen for `call` does not work.
 pub(super) fn never_whole(call: &Call<'_>) {
     remember(key(call), false);

@@ -73,6 +73,46 @@ pub fn attention(
     })
 }
 
+/// [`attention`] where several heads of queries share each head of keys and values: `q`: `(B, H, L, D)`, `k`, `v`:
+/// `(B, G, S, D)`, `G` dividing `H` -> `(B, H, L, D)`
+pub fn shared_attention(q: &Tensor, k: &Tensor, v: &Tensor, bias: Option<&Tensor>) -> Tensor {
+    let sharing = q.size()[1] / k.size()[1];
+    if sharing > 1 && attention_choice() != AttentionChoice::Sliced {
+        let scale = None;
+        let call = Call {
+            q,
+            k,
+            v,
+            bias,
+            scale,
+        };
+        if let Some(attended) = shared(&call) {
+            return attended;
+        }
+    }
+    let [k, v] = [k, v].map(|xs| repeat_heads(xs, sharing));
+    attention(q, &k, &v, bias, None)
+}
+
+/// Without a copy of keys and values for each head of queries; `None` where no kernel of libtorch's does that.
+fn shared(call: &Call<'_>) -> Option<Tensor> {
+    let Call { q, k, v, bias, .. } = *call;
+    if !choice::is_shared(call) {
+        return None;
+    }
+    let whole = Tensor::f_scaled_dot_product_attention(q, k, v, bias, 0.0, false, None, true);
+    whole
+        .map_err(|err| {
+            let err = EngineError::from(err);
+            assert!(!err.is_out_of_memory(), "{err}");
+            tracing::warn!(
+                "an attention of shared heads failed; they are repeated from here on: {err}"
+            );
+            choice::never_shared(call);
+        })
+        .ok()
+}
+
 fn is_sliced(call: &Call<'_>) -> bool {
     attention_choice() == AttentionChoice::Sliced || !choice::is_whole(call)
 }
@@ -170,7 +210,7 @@ pub fn split_heads(xs: &Tensor, num_heads: i64) -> Tensor {
 }
 
 /// Heads of keys or values of which several of queries share each: `b g l d -> b (g sharing) l d`
-pub fn repeat_heads(xs: &Tensor, sharing: i64) -> Tensor {
+fn repeat_heads(xs: &Tensor, sharing: i64) -> Tensor {
     let shared = xs.unsqueeze(2).expand([-1, -1, sharing, -1, -1], false);
     shared.flatten(1, 2)
 }

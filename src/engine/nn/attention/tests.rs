@@ -6,7 +6,9 @@ use tch::{Device, Kind, Tensor};
 
 use super::choice::{Backend, FORCED, forget, is_whole, never_whole};
 use super::sliced::{BUDGET, Products, Slab, sliced, sliced_by};
-use super::{Call, attention, libtorch_backend, pixel_attention, pixels_are_sliced};
+use super::{
+    Call, attention, libtorch_backend, pixel_attention, pixels_are_sliced, shared_attention,
+};
 use crate::closeness::distance;
 use crate::runtime::{enter_ways, memory_counts, memory_peaks, reset_peaks};
 
@@ -72,6 +74,28 @@ fn slices_give_what_libtorch_gives_at_every_width_scale_bias_and_odd_size() {
                     }
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn heads_of_queries_that_share_keys_and_values_give_what_each_gives_with_its_own() {
+    let q = heads([2, 6, 9, 16], Kind::Float);
+    let [k, v] = [0, 1].map(|_| heads([2, 2, 7, 16], Kind::Float));
+    let bias = random(&[1, 1, 9, 7], Kind::Float);
+    for bias in [None, Some(&bias)] {
+        let found = shared_attention(&q, &k, &v, bias);
+        for head in 0..6 {
+            let own = |xs: &Tensor, head: i64| xs.narrow(1, head, 1);
+            let call = Call {
+                q: &own(&q, head),
+                k: &own(&k, head / 3),
+                v: &own(&v, head / 3),
+                bias,
+                scale: None,
+            };
+            let off = distance(&own(&found, head), &by_definition(&call));
+            assert!(off < 2e-6, "{head}: off by {off}");
         }
     }
 }
