@@ -71,22 +71,29 @@ impl PartName {
         matches!(self, Self::Tests | Self::SecondEngine)
     }
 
-    /// Build and tests take the same targets, so that nothing is built for one and again for the other. The build is
-    /// clippy's too: by itself, it would go over the whole workspace once more.
+    /// Build, tests and docs take the same targets, so that nothing is built for one and again for the other. The build
+    /// is clippy's too: by itself, it would go over the whole workspace once more.
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Format => &["fmt", "--all", "--check"],
             // Cargo has no command for the one, and the other has a workspace of its own.
             Self::Dependencies | Self::SecondEngine => &[],
             Self::Build => &["build", "--workspace", "--all-targets"],
-            Self::Tests => &["test", "--workspace", "--no-fail-fast"],
-            Self::Docs => &["doc", "--workspace", "--no-deps"],
+            Self::Tests => &[
+                "test",
+                "--workspace",
+                "--no-fail-fast",
+                "--lib",
+                "--bins",
+                "--tests",
+            ],
+            Self::Docs => &["test", "--workspace", "--no-fail-fast", "--doc"],
         }
     }
 
     /// What has to be there before this part runs alone.
     fn with_what_it_needs(self) -> Vec<Self> {
-        if self == Self::Tests {
+        if matches!(self, Self::Tests | Self::Docs) {
             vec![Self::Build, self]
         } else {
             vec![self]
@@ -183,8 +190,8 @@ fn run_part(
     tally: &mut Tally,
 ) -> Result<bool> {
     let mut command = match part {
-        PartName::Build | PartName::Tests => cargo::linting_cargo(workspace),
-        PartName::Format | PartName::Dependencies | PartName::SecondEngine | PartName::Docs => {
+        PartName::Build | PartName::Tests | PartName::Docs => cargo::linting_cargo(workspace),
+        PartName::Format | PartName::Dependencies | PartName::SecondEngine => {
             cargo::cargo(workspace)
         }
     };
@@ -192,7 +199,12 @@ fn run_part(
     match part {
         PartName::Tests => run_tests(workspace, libtorch, command, tally),
         PartName::SecondEngine => is_second_engine_good(workspace, libtorch, tally),
-        PartName::Docs => succeeds(command.env("RUSTDOCFLAGS", "-D warnings")),
+        PartName::Docs => {
+            command
+                .env("RUSTDOC", workspace.root().join("packaging/xtask/rustdoc"))
+                .env("SAFELIGHT_DOCS", workspace.target().join("doc"));
+            run_tests(workspace, libtorch, command, tally)
+        }
         PartName::Dependencies => are_dependencies_good(workspace),
         PartName::Format => succeeds(&mut command),
         PartName::Build => Ok(succeeds(&mut command)? && has_no_warnings(workspace)?),
