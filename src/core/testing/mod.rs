@@ -3,3 +3,4 @@
 pub(crate) mod made_up;
 pub(crate) mod networks;
 pub(crate) mod pipelines;
+pub(crate) mod published;

@@ -89,20 +89,4 @@ pub(crate) fn run(context: &StageContext<'_>, stage: Stage) -> Done {
 }
 
 #[cfg(test)]
-mod tests {
-    use safelight_core::families::Family;
-
-    use super::*;
-
-    #[test]
-    fn the_engine_has_every_family_of_the_registry() {
-        for family in Family::all() {
-            let mut own = FAMILIES.iter().filter(|own| own.id() == family.id);
-            assert!(
-                own.next().is_some() && own.next().is_none(),
-                "{}",
-                family.id
-            );
-        }
-    }
-}
+pub(crate) mod tests;

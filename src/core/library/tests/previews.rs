@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use crate::catalog::Catalog;
-use crate::families::flux::tests::files::{catalog_of, flux_tree, shapes};
+use crate::families::flux::tests::files::{flux_tree, shapes};
 use crate::families::{Family, flux, wan};
 use crate::testing::made_up::{Shapes, T2V_1_3B, TI2V_5B, comfy_tree, transformer, write};
+use crate::testing::published::catalog_of;
 
 /// Of clips, as published but for the widths of its blocks.
 fn clips(channels: u64) -> Shapes {

@@ -1,135 +1,57 @@
 //! Whole jobs of Krea 2, stage by stage as the worker orders them, against recorded runs of diffusers
 //! (`tests/fixtures/krea2`).
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
-use tch::Tensor;
 
-use super::jobs::{self, Job, Run, fixtures, json_of};
-use super::*;
-use crate::weights::tests::made_up::made_up;
+use super::stills::{Still, check, promises_of};
+use crate::families::krea2::Krea2;
 
-mod layouts;
-mod promises;
-
-/// Names and shapes of the tensors of each component.
-type Shapes = BTreeMap<String, BTreeMap<String, Vec<i64>>>;
-
-/// `size`: `tiny`, or `wide` with heads as large as the published ones, of which files without configs can be read.
-fn shapes_of(size: &str) -> Shapes {
-    serde_json::from_value(json_of("krea2/shapes.json")[size].take()).unwrap()
-}
-
-fn tensors_of(component: &str, shapes: &Shapes) -> Vec<(String, Tensor)> {
-    let named = shapes[component].iter();
-    named
-        .map(|(name, shape)| (name.clone(), made_up(&format!("{component}.{name}"), shape)))
-        .collect()
-}
-
-/// The tokenizer with which the runs were made.
-fn write_tokenizer(folder: &Path) {
-    fs::create_dir_all(folder).unwrap();
-    let from = fixtures().join("text/qwen/tokenizer.json");
-    fs::copy(from, folder.join("tokenizer.json")).unwrap();
-}
-
-/// A whole diffusers folder.
-fn write_model(variant: &str, folder: &Path) {
-    for (name, value) in [
-        (
-            "model_index.json",
-            json!({
-                "_class_name": "Krea2Pipeline",
-                "is_distilled": variant == "turbo",
-                "transformer": ["diffusers", "Krea2Transformer2DModel"],
-                "vae": ["diffusers", "AutoencoderKLQwenImage"],
-                "text_encoder": ["transformers", "Qwen3VLModel"],
-                "tokenizer": ["transformers", "Qwen2Tokenizer"],
-                "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
-            }),
-        ),
-        ("transformer/config.json", json_of("krea2/transformer.json")),
-        (
-            "scheduler/scheduler_config.json",
-            json!({
-                "_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 1.0, "use_dynamic_shifting": true,
-                "base_image_seq_len": 256, "max_image_seq_len": 6400,
-            }),
-        ),
-        ("vae/config.json", json_of("krea2/vae.json")),
-        (
-            "text_encoder/config.json",
-            json_of("krea2/text_encoder.json"),
-        ),
-    ] {
-        let path = folder.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, value.to_string()).unwrap();
+impl Still for Krea2 {
+    fn classes(&self) -> [&'static str; 5] {
+        [
+            "Krea2Pipeline",
+            "Krea2Transformer2DModel",
+            "AutoencoderKLQwenImage",
+            "Qwen3VLModel",
+            "Qwen2Tokenizer",
+        ]
     }
-    write_tokenizer(&folder.join("tokenizer"));
-    let shapes = shapes_of("tiny");
-    for (component, stem) in [
-        ("transformer", "diffusion_pytorch_model.safetensors"),
-        ("vae", "diffusion_pytorch_model.safetensors"),
-        ("text_encoder", "model.safetensors"),
-    ] {
-        let tensors = tensors_of(component, &shapes);
-        Tensor::write_safetensors(&tensors, folder.join(component).join(stem)).unwrap();
+
+    fn variants(&self) -> [&'static str; 2] {
+        ["turbo", "raw"]
+    }
+
+    fn marks(&self, variant: &str) -> Value {
+        json!({"is_distilled": variant == "turbo"})
+    }
+
+    fn scheduler(&self, _variant: &str) -> Value {
+        json!({"shift": 1.0, "use_dynamic_shifting": true, "base_image_seq_len": 256, "max_image_seq_len": 6400})
+    }
+
+    fn text_prefix(&self) -> &'static str {
+        "text_encoders.qwen3vl_4b.transformer."
     }
 }
 
-/// `facts`: what the request has beside the model; pictures by their pixels, `(H, W, 3)`.
-fn job(variant: &str, facts: &Value, image: Option<&Tensor>, mask: Option<&Tensor>) -> Job {
-    let mut request = json!({
-        "model": "tiny", "family": "krea2", "out": "a.png", "fps": 1.0, "num_frames": 1, "image_role": "base",
-        "sampler": "euler", "prompt": "a red boat", "negative_prompt": "", "width": 32, "height": 32,
-        "num_steps": 2, "guidance_scale": 1.0, "seed": 5,
-    });
-    for (name, value) in facts.as_object().unwrap() {
-        request[name] = value.clone();
-    }
-    Job::of(|folder| write_model(variant, folder), request, image, mask)
-}
-
-fn recorded(run: &Run) -> Job {
-    let mut facts = run.facts.clone();
-    for ours in ["same", "unchecked", "variant"] {
-        facts.as_object_mut().unwrap().remove(ours);
-    }
-    let variant = run.facts["variant"].as_str().unwrap();
-    job(variant, &facts, run.given("image"), run.given("mask"))
-}
-
-fn check(name: &str) {
-    jobs::check(&format!("krea2/{name}"), recorded);
-}
+promises_of!(Krea2);
 
 #[test]
 fn text_becomes_a_picture_as_in_the_reference() {
-    for name in ["turbo_a", "turbo_long", "raw_plain"] {
-        check(name);
-    }
+    check(&Krea2, &["turbo_a", "turbo_long", "raw_plain"]);
 }
 
 #[test]
 fn a_negative_prompt_guides_as_in_the_reference() {
-    for name in ["turbo_cfg", "raw_a", "raw_b"] {
-        check(name);
-    }
+    check(&Krea2, &["turbo_cfg", "raw_a", "raw_b"]);
 }
 
 #[test]
 fn a_picture_becomes_another_as_in_the_reference() {
-    for name in ["image_a", "image_b"] {
-        check(name);
-    }
+    check(&Krea2, &["image_a", "image_b"]);
 }
 
 #[test]
 fn what_a_mask_hides_is_made_anew_as_in_the_reference() {
-    for name in ["inpaint_a", "inpaint_b"] {
-        check(name);
-    }
+    check(&Krea2, &["inpaint_a", "inpaint_b"]);
 }

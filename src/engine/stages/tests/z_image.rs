@@ -1,139 +1,66 @@
 //! Whole jobs of Z-Image, stage by stage as the worker orders them, against recorded runs of diffusers
 //! (`tests/fixtures/z_image`).
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
-use tch::Tensor;
 
-use super::jobs::{self, Job, Run, fixtures, json_of};
-use super::*;
-use crate::weights::tests::made_up::made_up;
+use super::jobs::json_of;
+use super::stills::{Shapes, Still, check, promises_of, with_kl_vae};
+use crate::families::z_image::ZImage;
 
-mod layouts;
-mod promises;
-
-/// Names and shapes of the tensors of each component.
-type Shapes = BTreeMap<String, BTreeMap<String, Vec<i64>>>;
-
-/// `size`: `tiny`, or `wide` with heads as large as the published ones, of which files without configs can be read.
-fn shapes_of(size: &str) -> Shapes {
-    let mut shapes: Shapes =
-        serde_json::from_value(json_of("z_image/shapes.json")[size].take()).unwrap();
-    let vae = match size {
-        "wide" => json_of("flux/stages/wide.json")["vae"].take(),
-        _ => json_of("vae/kl/flux/shapes.json"),
-    };
-    shapes.insert("vae".to_owned(), serde_json::from_value(vae).unwrap());
-    shapes
-}
-
-fn tensors_of(component: &str, shapes: &Shapes) -> Vec<(String, Tensor)> {
-    let named = shapes[component].iter();
-    named
-        .map(|(name, shape)| (name.clone(), made_up(&format!("{component}.{name}"), shape)))
-        .collect()
-}
-
-/// The tokenizer with which the runs were made.
-fn write_tokenizer(folder: &Path) {
-    fs::create_dir_all(folder).unwrap();
-    let from = fixtures().join("text/qwen/tokenizer.json");
-    fs::copy(from, folder.join("tokenizer.json")).unwrap();
-}
-
-/// A whole diffusers folder.
-fn write_model(variant: &str, folder: &Path) {
-    let shift = if variant == "base" { 6.0 } else { 3.0 };
-    for (name, value) in [
-        (
-            "model_index.json",
-            json!({
-                "_class_name": "ZImagePipeline",
-                "transformer": ["diffusers", "ZImageTransformer2DModel"],
-                "vae": ["diffusers", "AutoencoderKL"],
-                "text_encoder": ["transformers", "Qwen3Model"],
-                "tokenizer": ["transformers", "Qwen2Tokenizer"],
-                "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
-            }),
-        ),
-        (
-            "transformer/config.json",
-            json_of("z_image/transformer.json"),
-        ),
-        (
-            "scheduler/scheduler_config.json",
-            json!({"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": shift}),
-        ),
-        ("vae/config.json", json_of("vae/kl/flux/config.json")),
-        ("text_encoder/config.json", json_of("text/qwen/qwen3.json")),
-    ] {
-        let path = folder.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, value.to_string()).unwrap();
+impl Still for ZImage {
+    fn classes(&self) -> [&'static str; 5] {
+        [
+            "ZImagePipeline",
+            "ZImageTransformer2DModel",
+            "AutoencoderKL",
+            "Qwen3Model",
+            "Qwen2Tokenizer",
+        ]
     }
-    write_tokenizer(&folder.join("tokenizer"));
-    let shapes = shapes_of("tiny");
-    for (component, stem) in [
-        ("transformer", "diffusion_pytorch_model.safetensors"),
-        ("vae", "diffusion_pytorch_model.safetensors"),
-        ("text_encoder", "model.safetensors"),
-    ] {
-        let tensors = tensors_of(component, &shapes);
-        Tensor::write_safetensors(&tensors, folder.join(component).join(stem)).unwrap();
+
+    fn variants(&self) -> [&'static str; 2] {
+        ["turbo", "base"]
+    }
+
+    fn scheduler(&self, variant: &str) -> Value {
+        json!({"shift": if variant == "base" { 6.0 } else { 3.0 }})
+    }
+
+    fn config(&self, component: &str, _variant: &str) -> Value {
+        match component {
+            "vae" => json_of("vae/kl/flux/config.json"),
+            "text_encoder" => json_of("text/qwen/qwen3.json"),
+            _ => json_of("z_image/transformer.json"),
+        }
+    }
+
+    fn shapes(&self, size: &str) -> Shapes {
+        with_kl_vae(json_of("z_image/shapes.json"), size)
+    }
+
+    fn text_prefix(&self) -> &'static str {
+        "text_encoders.qwen3_4b.transformer."
     }
 }
 
-/// `facts`: what the request has beside the model; pictures by their pixels, `(H, W, 3)`.
-fn job(variant: &str, facts: &Value, image: Option<&Tensor>, mask: Option<&Tensor>) -> Job {
-    let mut request = json!({
-        "model": "tiny", "family": "z_image", "out": "a.png", "fps": 1.0, "num_frames": 1, "image_role": "base",
-        "sampler": "euler", "prompt": "a red boat", "negative_prompt": "", "width": 32, "height": 32,
-        "num_steps": 2, "guidance_scale": 1.0, "seed": 5,
-    });
-    for (name, value) in facts.as_object().unwrap() {
-        request[name] = value.clone();
-    }
-    Job::of(|folder| write_model(variant, folder), request, image, mask)
-}
-
-fn recorded(run: &Run) -> Job {
-    let mut facts = run.facts.clone();
-    for ours in ["same", "unchecked", "variant"] {
-        facts.as_object_mut().unwrap().remove(ours);
-    }
-    let variant = run.facts["variant"].as_str().unwrap();
-    job(variant, &facts, run.given("image"), run.given("mask"))
-}
-
-fn check(name: &str) {
-    jobs::check(&format!("z_image/{name}"), recorded);
-}
+promises_of!(ZImage);
 
 #[test]
 fn text_becomes_a_picture_as_in_the_reference() {
-    for name in ["turbo_a", "turbo_b", "base_plain"] {
-        check(name);
-    }
+    check(&ZImage, &["turbo_a", "turbo_b", "base_plain"]);
 }
 
 #[test]
 fn a_negative_prompt_guides_as_in_the_reference() {
-    for name in ["turbo_cfg", "base_a", "base_b"] {
-        check(name);
-    }
+    check(&ZImage, &["turbo_cfg", "base_a", "base_b"]);
 }
 
 #[test]
 fn a_picture_becomes_another_as_in_the_reference() {
-    for name in ["image_a", "image_b"] {
-        check(name);
-    }
+    check(&ZImage, &["image_a", "image_b"]);
 }
 
 #[test]
 fn what_a_mask_hides_is_made_anew_as_in_the_reference() {
-    for name in ["inpaint_a", "inpaint_b"] {
-        check(name);
-    }
+    check(&ZImage, &["inpaint_a", "inpaint_b"]);
 }

@@ -4,15 +4,14 @@ use serde_json::json;
 
 use crate::catalog::IdentityCard;
 use crate::families::flux;
-use crate::families::flux::tests::files::{
-    all_in_one, behind, catalog_of, edited, flux_tree, shapes, shipped, write_folder,
-};
+use crate::families::flux::tests::files::{all_in_one, flux_tree, shapes, write_folder};
 use crate::formats::weights::WeightSet;
 use crate::job::Sampler;
 use crate::model::{Component, ModelSpec};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::networks::{check_part, tensors_of};
 use crate::testing::pipelines::{edit_json, write_json};
+use crate::testing::published::{behind, catalog_of, edited, shipped};
 
 /// What a file of each part may have beside the tensors that are read.
 pub(crate) const SPARE: [&str; 5] = [

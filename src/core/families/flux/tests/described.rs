@@ -6,12 +6,13 @@ use serde_json::json;
 
 use crate::catalog::IdentityCard;
 use crate::families::flux;
-use crate::families::flux::tests::files::{all_in_one, edited, flux_tree, shapes};
+use crate::families::flux::tests::files::{all_in_one, flux_tree, shapes};
 use crate::job::Sampler;
 use crate::model::{CatalogError, Component, Guidance, ImageRole, InputUse, ModelSpec};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::networks::config_of;
 use crate::testing::pipelines::write_json;
+use crate::testing::published::edited;
 
 #[test]
 fn models_like_flux_are_named_and_refused() {

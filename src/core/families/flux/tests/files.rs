@@ -1,75 +1,21 @@
 //! FLUX.1's files without weights, from names and shapes that diffusers, transformers and the authors' code have.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::catalog::Catalog;
-use crate::settings::Settings;
 use crate::testing::made_up::{Shapes, write};
-use crate::testing::pipelines::{user, write_json};
+use crate::testing::pipelines::write_json;
+use crate::testing::published::{behind, kl_vae_config, shapes_of, shipped};
 
-/// A name in which `{N}` stands for the numbers from 0 on, how many there are, and the shape.
-#[derive(Deserialize)]
-struct Tensors(String, usize, Vec<u64>);
-
-/// The files of `tests/fixtures/headers`.
-type Files = BTreeMap<String, Vec<Tensors>>;
-
-/// One of the files in `tests/fixtures/headers/flux.json`, which `flux.py` beside it makes.
+/// One of the files in `tests/fixtures/headers/flux.json`.
 pub(crate) fn shapes(name: &str) -> Shapes {
-    static FILES: OnceLock<Files> = OnceLock::new();
-    let files = FILES.get_or_init(|| {
-        let text = include_str!("../../../../../tests/fixtures/headers/flux.json");
-        serde_json::from_str(text).unwrap()
-    });
-    unfolded(&files[name])
+    shapes_of("flux", name)
 }
 
-/// One of the files in `tests/fixtures/headers/framepack.json`, which `framepack.py` beside it makes.
+/// One of the files in `tests/fixtures/headers/framepack.json`.
 pub(crate) fn framepack_shapes(name: &str) -> Shapes {
-    static FILES: OnceLock<Files> = OnceLock::new();
-    let files = FILES.get_or_init(|| {
-        let text = include_str!("../../../../../tests/fixtures/headers/framepack.json");
-        serde_json::from_str(text).unwrap()
-    });
-    unfolded(&files[name])
-}
-
-/// One of the files that another family's list in `tests/fixtures/headers` has.
-pub(crate) fn shapes_in(list: &str, name: &str) -> Shapes {
-    let files: Files = serde_json::from_str(list).unwrap();
-    unfolded(&files[name])
-}
-
-fn unfolded(tensors: &[Tensors]) -> Shapes {
-    let mut shapes = Shapes::new();
-    for Tensors(pattern, count, shape) in tensors {
-        if *count == 0 {
-            shapes.insert(pattern.clone(), shape.clone());
-        }
-        for number in 0..*count {
-            shapes.insert(pattern.replace("{N}", &number.to_string()), shape.clone());
-        }
-    }
-    shapes
-}
-
-pub(crate) fn behind(prefix: &str, shapes: &Shapes) -> Shapes {
-    let named = shapes.iter();
-    named
-        .map(|(key, shape)| (format!("{prefix}{key}"), shape.clone()))
-        .collect()
-}
-
-/// The same shapes but for one.
-pub(crate) fn edited(mut shapes: Shapes, key: &str, shape: &[u64]) -> Shapes {
-    shapes.insert(key.to_owned(), shape.to_vec());
-    shapes
+    shapes_of("framepack", name)
 }
 
 /// Everything in one file, as ComfyUI saves a checkpoint.
@@ -99,27 +45,6 @@ pub(crate) fn flux_tree(models: &Path) -> PathBuf {
     models.to_owned()
 }
 
-/// The tokenizers that ship with the app.
-pub(crate) fn shipped(name: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = fs::canonicalize(root.join("../../assets/tokenizers")).unwrap();
-    folder.join(name)
-}
-
-/// The models of a user whose only folder is `models`, and who has the app's tokenizers.
-pub(crate) fn catalog_of(models: &Path) -> Catalog {
-    let (root, mut paths) = user();
-    paths.assets = Some(shipped("clip-l").ancestors().nth(2).unwrap().to_owned());
-    let mut settings = Settings::default();
-    settings.models.folders = vec![models.to_owned()];
-    let mut catalog = Catalog::load(&paths, &settings);
-    drop(root);
-    catalog
-        .available
-        .retain(|spec| spec.id != crate::catalog::EMBEDDED_MODEL);
-    catalog
-}
-
 /// A diffusers folder of published size.
 pub(crate) fn write_folder(folder: &Path, class: &str, transformer: &str) -> PathBuf {
     write_json(
@@ -142,7 +67,7 @@ pub(crate) fn write_folder(folder: &Path, class: &str, transformer: &str) -> Pat
             "transformer",
             transformer_config(channels, transformer != "schnell"),
         ),
-        ("vae", vae_config()),
+        ("vae", kl_vae_config()),
         ("text_encoder", clip_config()),
         ("text_encoder_2", t5_config()),
     ] {
@@ -182,13 +107,6 @@ fn transformer_config(channels: u64, guidance: bool) -> Value {
         "num_layers": 19, "num_single_layers": 38, "attention_head_dim": 128, "num_attention_heads": 24,
         "joint_attention_dim": 4096, "pooled_projection_dim": 768, "guidance_embeds": guidance,
         "axes_dims_rope": [16, 56, 56],
-    })
-}
-
-fn vae_config() -> Value {
-    json!({
-        "_class_name": "AutoencoderKL", "block_out_channels": [128, 256, 512, 512], "layers_per_block": 2,
-        "latent_channels": 16, "norm_num_groups": 32, "use_quant_conv": false, "use_post_quant_conv": false,
     })
 }
 

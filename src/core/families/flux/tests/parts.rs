@@ -5,14 +5,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::families::flux::tests::files::{
-    all_in_one, catalog_of, clip_config, edited, flux_tree, shapes, shipped, t5_config,
-    write_folder,
+    all_in_one, clip_config, flux_tree, shapes, t5_config, write_folder,
 };
 use crate::library::Companions;
 use crate::library::tests::parts::NARROW;
 use crate::model::{CatalogError, ModelSpec};
 use crate::testing::made_up::{clip_vision, comfy_tree, transformer, umt5, vae, write};
 use crate::testing::pipelines::write_json;
+use crate::testing::published::{catalog_of, edited, shipped};
 
 fn dev_in(models: &Path) -> PathBuf {
     let place = models.join("unet/flux1-dev.safetensors");
@@ -189,7 +189,7 @@ fn parts_of_wan_and_flux_lie_in_one_tree_and_each_finds_its_own() {
 #[test]
 fn a_wan_checkpoint_with_all_parts_needs_nothing_around_it_either() {
     let root = tempfile::tempdir().unwrap();
-    let behind = crate::families::flux::tests::files::behind;
+    let behind = crate::testing::published::behind;
     let mut all = behind("model.diffusion_model.", &transformer(NARROW));
     all.extend(behind("vae.", &vae(16)));
     all.extend(behind("text_encoders.umt5xxl.transformer.", &umt5()));

@@ -5,28 +5,28 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::catalog::IdentityCard;
-use crate::families::flux::tests::files::{behind, catalog_of, shapes, shapes_in, shipped};
+use crate::families::flux::tests::files::shapes;
 use crate::families::flux2;
 use crate::formats::weights::WeightSet;
-use crate::job::{GenerateForm, Sampler};
-use crate::library::Companions;
-use crate::lora::{LoraFile, Origin};
-use crate::model::{Guidance, ImageRole, InputUse, ModelSpec};
+use crate::job::Sampler;
+use crate::model::ModelSpec;
 use crate::networks::{Flux2TransformerConfig, KlVaeConfig, NetworkConfig as _};
 use crate::testing::made_up::{Shapes, write};
-use crate::testing::pipelines::write_json;
-use crate::tokens::{TextReader, TextTokenizer};
+use crate::testing::published::{
+    Folder, Offered, assert_all_in_one, assert_configs_refused, assert_described,
+    assert_file_unsupported, assert_is_whole_behind_prefixes, assert_lacks, assert_needs_all,
+    assert_pipelines_unsupported, assert_refused_with, behind, count_numbers, edited,
+    faultless_catalog, origin_of_lora, qwen3_config, shapes_of, shipped, transformer_in,
+    with_text_encoder, with_vae,
+};
+use crate::tokens::TextTokenizer;
 
-mod refused;
-
-/// One of the files in `tests/fixtures/headers/flux2.json`, which `flux2.py` beside it makes, and Z-Image's Qwen 3 4B.
+/// One of the files in `tests/fixtures/headers/flux2.json`, and Z-Image's Qwen 3 4B.
 pub(crate) fn own(name: &str) -> Shapes {
     if name == "qwen_3_4b" {
-        return crate::families::z_image::tests::own(name);
+        return shapes_of("z_image", name);
     }
-    let list = include_str!("../../../../../tests/fixtures/headers/flux2.json");
-    shapes_in(list, name)
+    shapes_of("flux2", name)
 }
 
 /// ComfyUI's `models` folder with every companion, those of other models too, and no transformer.
@@ -41,102 +41,48 @@ fn tree(models: &Path) -> PathBuf {
     models.to_owned()
 }
 
-fn transformer_in(models: &Path, name: &str, size: &str) -> PathBuf {
-    let place = models.join(format!("diffusion_models/{name}.safetensors"));
-    write(&place, &own(&format!("transformer {size}")), "BF16")
-}
-
 /// A diffusers folder of the smaller published size.
-fn write_folder(folder: &Path, is_distilled: bool) {
-    write_json(
-        &folder.join("model_index.json"),
-        &json!({
-            "_class_name": "Flux2KleinPipeline",
-            "is_distilled": is_distilled,
-            "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
-            "text_encoder": ["transformers", "Qwen3ForCausalLM"],
-            "tokenizer": ["transformers", "Qwen2TokenizerFast"],
-            "transformer": ["diffusers", "Flux2Transformer2DModel"],
-            "vae": ["diffusers", "AutoencoderKLFlux2"],
-        }),
-    );
-    for (component, config) in [
-        (
-            "transformer",
+fn folder(is_distilled: bool) -> Folder {
+    Folder {
+        classes: [
+            "Flux2KleinPipeline",
+            "Flux2Transformer2DModel",
+            "AutoencoderKLFlux2",
+            "Qwen3ForCausalLM",
+            "Qwen2TokenizerFast",
+        ],
+        marks: json!({ "is_distilled": is_distilled }),
+        scheduler: json!({"shift": 3.0, "use_dynamic_shifting": true}),
+        configs: [
             json!({
-                "_class_name": "Flux2Transformer2DModel", "num_layers": 5, "num_single_layers": 20,
-                "num_attention_heads": 24, "joint_attention_dim": 7680, "guidance_embeds": false,
-                "rope_theta": 2000,
+                "num_layers": 5, "num_single_layers": 20, "num_attention_heads": 24, "joint_attention_dim": 7680,
+                "guidance_embeds": false, "rope_theta": 2000,
             }),
-        ),
-        (
-            "vae",
             json!({
-                "_class_name": "AutoencoderKLFlux2", "block_out_channels": [128, 256, 512, 512],
-                "layers_per_block": 2, "latent_channels": 32, "norm_num_groups": 32, "batch_norm_eps": 1e-4,
-                "patch_size": [2, 2],
+                "block_out_channels": [128, 256, 512, 512], "layers_per_block": 2, "latent_channels": 32,
+                "norm_num_groups": 32, "batch_norm_eps": 1e-4, "patch_size": [2, 2],
             }),
-        ),
-        (
-            "text_encoder",
-            json!({
-                "model_type": "qwen3", "vocab_size": 151_936, "hidden_size": 2560, "intermediate_size": 9728,
-                "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
-                "rms_norm_eps": 1e-6, "rope_theta": 1_000_000,
-            }),
-        ),
-    ] {
-        write_json(&folder.join(component).join("config.json"), &config);
+            qwen3_config(),
+        ],
+        shapes: ["transformer 4b diffusers", "vae diffusers", "qwen_3_4b"].map(own),
+        tokenizer: "qwen",
     }
-    write_json(
-        &folder.join("scheduler/scheduler_config.json"),
-        &json!({"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 3.0, "use_dynamic_shifting": true}),
-    );
-    let stem = "diffusion_pytorch_model.safetensors";
-    let transformer = own("transformer 4b diffusers");
-    write(&folder.join("transformer").join(stem), &transformer, "BF16");
-    write(
-        &folder.join("vae").join(stem),
-        &own("vae diffusers"),
-        "BF16",
-    );
-    let text = folder.join("text_encoder/model.safetensors");
-    write(&text, &own("qwen_3_4b"), "BF16");
-    std::os::unix::fs::symlink(shipped("qwen"), folder.join("tokenizer")).unwrap();
 }
 
 #[test]
 fn no_tensor_of_a_published_transformer_is_missing_or_unexpected_in_any_dialect() {
-    let root = tempfile::tempdir().unwrap();
-    let place = root.path().join("x.safetensors");
     for (size, published, count) in [
-        ("4b", Flux2TransformerConfig::klein_4b(), 3_875_544_576_u64),
+        ("4b", Flux2TransformerConfig::klein_4b(), 3_875_544_576),
         ("9b", Flux2TransformerConfig::klein_9b(), 9_078_581_248),
     ] {
+        let published = Flux2TransformerConfig {
+            out_channels: Some(128),
+            ..published
+        };
         for end in ["", " diffusers"] {
-            for prefix in [
-                "",
-                "model.diffusion_model.",
-                "diffusion_model.",
-                "transformer.",
-            ] {
-                let shapes = behind(prefix, &own(&format!("transformer {size}{end}")));
-                write(&place, &shapes, "BF16");
-                let weights = WeightSet::at(&place).unwrap();
-                let config = Flux2TransformerConfig::read(&place).unwrap();
-                assert_eq!(config.out_channels, Some(128));
-                let config = Flux2TransformerConfig {
-                    out_channels: None,
-                    ..config
-                };
-                assert_eq!(config, published, "{prefix}{size}{end}");
-                config.check_weights(&weights).unwrap();
-                let known = config.tensors(&weights).into_iter();
-                let known: Shapes = known.map(|tensor| (tensor.name, tensor.shape)).collect();
-                assert_eq!(known, shapes, "{prefix}{size}{end}");
-                let numbers = shapes.values().map(|it| it.iter().product::<u64>());
-                assert_eq!(numbers.sum::<u64>(), count);
-            }
+            let shapes = own(&format!("transformer {size}{end}"));
+            assert_is_whole_behind_prefixes(&shapes, &published);
+            assert_eq!(count_numbers(&shapes), count);
         }
     }
 }
@@ -184,24 +130,8 @@ fn no_tensor_of_a_published_autoencoder_is_missing_or_unexpected_in_any_dialect(
 
 #[test]
 fn a_transformer_without_any_one_of_its_tensors_or_of_another_shape_is_refused_by_its_name() {
-    let root = tempfile::tempdir().unwrap();
-    let place = root.path().join("x.safetensors");
-    write(&place, &own("transformer 4b"), "BF16");
-    let config = Flux2TransformerConfig::read(&place).unwrap();
-    let mut weights = WeightSet::at(&place).unwrap();
-    let keys: Vec<String> = weights.tensors.keys().cloned().collect();
-    // What comes in lists is looked at once.
-    for key in keys.iter().filter(|key| !key.contains("blocks.1")) {
-        let entry = weights.tensors.remove(key).unwrap();
-        let refusal = |weights: &WeightSet| config.check_weights(weights).unwrap_err().to_string();
-        assert!(refusal(&weights).contains(key.as_str()), "{key}");
-        let mut wrong = entry.clone();
-        wrong.shape[0] += 1;
-        weights.tensors.insert(key.clone(), wrong);
-        assert!(refusal(&weights).contains(key.as_str()), "{key}");
-        weights.tensors.insert(key.clone(), entry);
-    }
-    config.check_weights(&weights).unwrap();
+    let is_looked_at = |key: &str| !key.contains("blocks.1");
+    assert_needs_all::<Flux2TransformerConfig>(&own("transformer 4b"), is_looked_at);
 }
 
 #[test]
@@ -214,90 +144,47 @@ fn all_published_models_are_offered_from_a_comfyui_folder_with_their_defaults() 
         ("flux-2-klein-9b", "9b"),
         ("flux-2-klein-base-9b", "9b"),
     ] {
-        transformer_in(&models, name, size);
+        transformer_in(&models, name, &own(&format!("transformer {size}")));
     }
-    let catalog = catalog_of(&models);
-    assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
-    assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
-    assert_eq!(catalog.available.len(), 4);
-    for (id, variant, steps, guidance, text, licence) in [
-        (
-            "flux2-klein-4b",
-            "klein 4B",
-            4,
-            1.0,
-            "qwen_3_4b",
-            "Apache-2.0",
-        ),
-        (
-            "flux2-klein-4b-base",
-            "klein 4B base",
-            50,
-            4.0,
-            "qwen_3_4b",
-            "Apache-2.0",
-        ),
-        (
-            "flux2-klein-9b",
-            "klein 9B",
-            4,
-            1.0,
-            "qwen_3_8b",
-            "FLUX Non-Commercial License",
-        ),
-        (
-            "flux2-klein-9b-base",
-            "klein 9B base",
-            50,
-            4.0,
-            "qwen_3_8b",
-            "FLUX Non-Commercial License",
-        ),
+    let catalog = faultless_catalog(&models, 4);
+    let small = Offered {
+        family: flux2::FAMILY,
+        variant: "klein 4B",
+        licence: "Apache-2.0",
+        num_steps: 4,
+        guidance_scale: 1.0,
+        shift: None,
+        sampler: Sampler::Euler,
+        edge: 1024,
+        latent_channels: 32,
+        tokenizer: "qwen",
+        reader: ("Qwen 3", 512),
+        is_guided: false,
+    };
+    let large = Offered {
+        variant: "klein 9B",
+        licence: "FLUX Non-Commercial License",
+        ..small
+    };
+    let [small_base, large_base] =
+        [(small, "klein 4B base"), (large, "klein 9B base")].map(|(distilled, variant)| Offered {
+            variant,
+            num_steps: 50,
+            guidance_scale: 4.0,
+            is_guided: true,
+            ..distilled
+        });
+    for (id, offered, text) in [
+        ("flux2-klein-4b", small, "qwen_3_4b"),
+        ("flux2-klein-4b-base", small_base, "qwen_3_4b"),
+        ("flux2-klein-9b", large, "qwen_3_8b"),
+        ("flux2-klein-9b-base", large_base, "qwen_3_8b"),
     ] {
         let spec = catalog.find(id).unwrap();
-        assert_eq!((spec.family, &spec.variant[..]), (flux2::FAMILY, variant));
-        assert_eq!(spec.licence, licence);
-        let sampling = &spec.defaults.sampling;
-        assert_eq!(
-            (sampling.num_steps, sampling.guidance_scale),
-            (steps, guidance)
-        );
-        assert_eq!((sampling.shift, sampling.sampler), (None, Sampler::Euler));
-        assert_eq!((spec.defaults.width, spec.defaults.height), (1024, 1024));
-        assert_eq!(spec.guidance, Guidance::Cfg);
-        assert_eq!(
-            (spec.start_image, spec.image_role, spec.mask, spec.end_image),
-            (
-                InputUse::Optional,
-                ImageRole::Base,
-                InputUse::Optional,
-                InputUse::No
-            )
-        );
-        assert_eq!(
-            (spec.limits.size_multiple, spec.limits.max_edge),
-            (16, 8192)
-        );
-        assert_eq!(spec.latent_rgb.as_ref().unwrap().factors.len(), 32);
-        let files = &spec.files;
-        assert_eq!(
-            files.text_encoder,
-            models.join(format!("text_encoders/{text}.safetensors"))
-        );
-        assert_eq!(files.vae, models.join("vae/flux2-vae.safetensors"));
-        assert_eq!(files.tokenizer, shipped("qwen"));
-        let [reader] = &TextReader::of_model(&spec)[..] else {
-            panic!("one text encoder");
-        };
-        assert_eq!((reader.name, reader.limit), ("Qwen 3", 512));
-        let form = GenerateForm {
-            prompt: "a fox".to_owned(),
-            out: PathBuf::from("a.png"),
-            ..GenerateForm::default()
-        };
-        let checked = form.validate(&spec).unwrap();
-        assert!(checked.notices.is_empty(), "{:?}", checked.notices);
-        assert_eq!(checked.request.is_guided(), variant.ends_with("base"));
+        offered.assert(&spec);
+        let text = models.join(format!("text_encoders/{text}.safetensors"));
+        assert_eq!(spec.files.text_encoder, text);
+        assert_eq!(spec.files.vae, models.join("vae/flux2-vae.safetensors"));
     }
 }
 
@@ -308,84 +195,57 @@ fn a_diffusers_folder_says_its_variant_whatever_it_is_called() {
         ("FLUX.2-klein-base-4B", true, "klein 4B", 4),
         ("my-finetune", false, "klein 4B base", 50),
     ] {
-        let folder = root.path().join(name);
-        write_folder(&folder, is_distilled);
-        let spec = ModelSpec::open(&folder).unwrap();
+        let place = root.path().join(name);
+        folder(is_distilled).write(&place);
+        let spec = ModelSpec::open(&place).unwrap();
         assert_eq!(spec.variant, variant);
         assert_eq!(spec.defaults.sampling.num_steps, steps);
         assert_eq!(spec.defaults.sampling.shift, None);
-        assert_eq!(spec.files.tokenizer, folder.join("tokenizer"));
+        assert_eq!(spec.files.tokenizer, place.join("tokenizer"));
     }
 }
 
 #[test]
 fn a_checkpoint_with_all_parts_needs_nothing_around_it() {
-    let root = tempfile::tempdir().unwrap();
-    let mut all = behind("model.diffusion_model.", &own("transformer 4b"));
-    all.extend(behind("vae.", &own("vae")));
-    all.extend(behind(
-        "text_encoders.qwen3_4b.transformer.",
-        &own("qwen_3_4b"),
-    ));
-    let place = root.path().join("checkpoints/klein_all-in-one.safetensors");
-    write(&place, &all, "BF16");
-    let files = ModelSpec::open(&place).unwrap().files;
-    assert_eq!((&files.vae, &files.text_encoder), (&place, &place));
-    let card = IdentityCard::read(&place).unwrap();
-    let parts: Vec<&str> = card.components.iter().map(|part| &part.name[..]).collect();
-    assert_eq!(parts, ["transformer", "vae", "text_encoder"]);
+    let parts = [
+        ("model.diffusion_model.", own("transformer 4b")),
+        ("vae.", own("vae")),
+        ("text_encoders.qwen3_4b.transformer.", own("qwen_3_4b")),
+    ];
+    assert_all_in_one("klein_all-in-one", parts);
 }
 
 #[test]
 fn a_card_says_what_a_file_is_and_what_it_lacks() {
     let root = tempfile::tempdir().unwrap();
     let models = tree(root.path());
-    let place = transformer_in(&models, "flux-2-klein-9b", "9b");
-    let card = IdentityCard::read(&place).unwrap();
-    assert_eq!((&card.family[..], &card.variant[..]), ("flux2", "klein 9B"));
-    assert!(card.what.contains("FLUX.2 klein 9B"), "{}", card.what);
-    assert!(card.is_runnable, "{:?}", card.problems);
-    let lacks = |gone: &[&str], missing: &[&str]| {
-        for file in gone {
-            std::fs::remove_file(models.join(file)).unwrap();
-        }
-        let card = IdentityCard::read(&place).unwrap();
-        let [problem] = &card.problems[..] else {
-            panic!("{:?}", card.problems);
-        };
-        for missing in missing {
-            assert!(problem.contains(missing), "{problem}");
-        }
-    };
+    let place = transformer_in(&models, "flux-2-klein-9b", &own("transformer 9b"));
+    assert_described(&place, "flux2", "klein 9B", "FLUX.2 klein 9B");
     // What is left is of other models.
     let (vae, text) = ("flux2-vae.safetensors", "qwen_3_8b_fp8mixed.safetensors");
-    lacks(&["vae/flux2-vae.safetensors"], &[vae, "16 latent channels"]);
-    lacks(
-        &[
-            "vae/ae.safetensors",
-            "text_encoders/qwen_3_4b.safetensors",
-            "text_encoders/qwen_3_8b.safetensors",
-        ],
-        &[vae, text],
-    );
+    let gone = ["vae/flux2-vae.safetensors"];
+    assert_lacks(&place, &models, &gone, &[vae, "16 latent channels"]);
+    let gone = [
+        "vae/ae.safetensors",
+        "text_encoders/qwen_3_4b.safetensors",
+        "text_encoders/qwen_3_8b.safetensors",
+    ];
+    assert_lacks(&place, &models, &gone, &[vae, text]);
 }
 
 #[test]
 fn a_part_of_another_model_is_refused_with_the_right_one() {
     let root = tempfile::tempdir().unwrap();
     let models = tree(root.path());
-    let (small, large) = (
-        transformer_in(&models, "flux-2-klein-4b", "4b"),
-        transformer_in(&models, "flux-2-klein-9b", "9b"),
-    );
-    let text = |name: &str| Companions {
-        text_encoder: Some(models.join(format!("text_encoders/{name}.safetensors"))),
-        ..Companions::default()
+    let [small, large] = ["4b", "9b"].map(|size| {
+        let shapes = own(&format!("transformer {size}"));
+        transformer_in(&models, &format!("flux-2-klein-{size}"), &shapes)
+    });
+    let text = |name: &str| {
+        let place = models.join(format!("text_encoders/{name}.safetensors"));
+        with_text_encoder(place)
     };
-    let vae = Companions {
-        vae: Some(models.join("vae/ae.safetensors")),
-        ..Companions::default()
-    };
+    let vae = with_vae(models.join("vae/ae.safetensors"));
     for (place, companions, parts) in [
         (
             &small,
@@ -395,33 +255,65 @@ fn a_part_of_another_model_is_refused_with_the_right_one() {
         (&large, text("qwen_3_4b"), ["qwen_3_8b", "one of 2560"]),
         (&small, vae, ["flux2-vae.safetensors", "16 latent channels"]),
     ] {
-        let catalog = catalog_of(root.path());
-        let err = catalog.open_with(&place.to_string_lossy(), &companions);
-        let text = err.unwrap_err().to_string();
-        for part in parts {
-            assert!(text.contains(part), "{text}");
-        }
+        assert_refused_with(&models, place, &companions, parts);
     }
 }
 
 #[test]
-fn a_lora_is_known_by_its_layers_and_counts_where_only_shapes_could_tell() {
+fn models_like_klein_are_named_and_refused() {
     let root = tempfile::tempdir().unwrap();
-    let place = root.path().join("x.safetensors");
+    let models = tree(root.path());
+    let with = |key: &str| edited(own("transformer 4b"), key, &[3072, 256]);
+    let kv = "flux-2-klein-9b-kv";
+    for (name, shapes, part) in [
+        ("x", with("guidance_in.in_layer.weight"), "FLUX.2 dev"),
+        ("x", with("control_img_in.weight"), "FLUX.2 ControlNet"),
+        ("x", with("something_new.weight"), "something_new"),
+        (kv, own("transformer 9b"), "FLUX.2 klein KV"),
+    ] {
+        assert_file_unsupported(&models, name, &shapes, part);
+    }
+    let smaller = "only its smaller relatives FLUX.2 klein 4B and 9B";
+    assert_pipelines_unsupported(&[
+        ("Flux2Pipeline", smaller),
+        ("Flux2KleinKVPipeline", "FLUX.2 klein KV"),
+        ("Flux2SomethingPipeline", "Flux2SomethingPipeline"),
+    ]);
+}
+
+#[test]
+fn a_config_that_nobody_can_run_is_refused_with_what_was_expected() {
+    let (axes, guidance) = ("axes_dims_rope", "timestep_guidance_channels");
+    let refused = [
+        ("patch_size", json!(2), "patch_size"),
+        ("num_attention_heads", json!(0), "num_attention_heads"),
+        ("in_channels", json!(126), "in_channels"),
+        (
+            axes,
+            json!([32, 32, 32, 33]),
+            "axes_dims_rope of 4 even numbers",
+        ),
+        ("mlp_ratio", json!(0.0), "mlp_ratio"),
+        ("rope_theta", json!(0), "rope_theta"),
+        ("eps", json!(1e-5), "eps"),
+        (guidance, json!(128), guidance),
+        ("num_layers", json!(4), "4 layers"),
+        ("guidance_embeds", json!(true), "FLUX.2 dev"),
+        ("quantization_config", json!({}), "quantised"),
+    ];
+    assert_configs_refused(folder(true), &refused);
+}
+
+#[test]
+fn a_lora_is_known_by_its_layers_and_counts_where_only_shapes_could_tell() {
+    let single = "transformer.single_transformer_blocks.0.attn.to_qkv_mlp_proj";
     for (layer, family) in [
         ("lora_unet_double_stream_modulation_img_lin", "flux2"),
-        (
-            "transformer.single_transformer_blocks.0.attn.to_qkv_mlp_proj",
-            "flux2",
-        ),
+        (single, "flux2"),
         ("transformer.transformer_blocks.3.ff.linear_in", "flux2"),
         ("lora_unet_double_blocks_0_img_attn_qkv", "flux"),
     ] {
-        let mut shapes = Shapes::new();
-        shapes.insert(format!("{layer}.lora_down.weight"), vec![4, 3072]);
-        shapes.insert(format!("{layer}.lora_up.weight"), vec![9216, 4]);
-        write(&place, &shapes, "BF16");
-        let origin = Origin::of(&LoraFile::read(&place).unwrap());
+        let origin = origin_of_lora(layer, [3072, 9216]);
         assert_eq!(origin.family, family, "{layer}");
         assert!((flux2::FAMILY.lora.accepts)(origin.family, &[]), "{layer}");
     }

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use crate::catalog::IdentityCard;
-use crate::families::flux::tests::files::{behind, catalog_of, framepack_shapes, shapes, shipped};
+use crate::families::flux::tests::files::{framepack_shapes, shapes};
 use crate::families::framepack;
 use crate::families::framepack::tests::files::{framepack_tree, transformer_in, write_folder};
 use crate::formats::weights::WeightSet;
@@ -14,6 +14,7 @@ use crate::model::{Component, Guidance, InputUse, ModelSpec};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::networks::{check_part, config_of, tensors_of};
 use crate::testing::pipelines::edit_json;
+use crate::testing::published::{behind, catalog_of, shipped};
 
 #[test]
 fn no_tensor_of_a_published_file_is_missing_or_unexpected_in_any_dialect() {

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::families::flux::tests::files::{clip_config, framepack_shapes, shapes, shipped};
+use crate::families::flux::tests::files::{clip_config, framepack_shapes, shapes};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::pipelines::write_json;
+use crate::testing::published::shipped;
 
 /// A tokenizer with as many ids as Llama 3 has.
 pub(crate) fn write_llama_tokenizer(folder: &Path) {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::families::flux::tests::files::{catalog_of, edited, framepack_shapes, shapes};
+use crate::families::flux::tests::files::{framepack_shapes, shapes};
 use crate::families::framepack;
 use crate::families::framepack::tests::files::{
     framepack_tree, transformer_in, write_parts, write_siglip, write_transformer,
@@ -13,6 +13,7 @@ use crate::library::Companions;
 use crate::lora;
 use crate::model::{CatalogError, ModelFiles, ModelSpec};
 use crate::testing::made_up::{Shapes, clip_vision, comfy_tree, write};
+use crate::testing::published::{catalog_of, edited};
 
 /// A LoRA of rank 4 with these layers: name, outputs and inputs.
 fn write_lora(path: &Path, [down, up]: [&str; 2], layers: &[(String, u64, u64)]) -> Lora {

@@ -1,0 +1,415 @@
+//! What the tests of families of pictures share: their published files, made up from names and shapes alone, and what is
+//! asked of how each is recognised, completed, described and refused.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::made_up::{Shapes, write};
+use super::pipelines::{user, write_json};
+use crate::catalog::{Catalog, IdentityCard};
+use crate::families::Family;
+use crate::formats::weights::WeightSet;
+use crate::job::{GenerateForm, Sampler};
+use crate::library::Companions;
+use crate::lora::{LoraFile, Origin};
+use crate::model::{CatalogError, Guidance, ImageRole, InputUse, ModelSpec};
+use crate::networks::NetworkConfig;
+use crate::settings::Settings;
+use crate::tokens::TextReader;
+
+/// A name in which `{N}` stands for the numbers from 0 on, how many there are, and the shape.
+#[derive(Deserialize)]
+struct Tensors(String, usize, Vec<u64>);
+
+/// One of the files in a list of `tests/fixtures/headers`, which the script of the same name makes.
+pub(crate) fn shapes_of(list: &str, name: &str) -> Shapes {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/headers");
+    let text = fs::read(root.join(format!("{list}.json"))).unwrap();
+    let mut files: BTreeMap<String, Vec<Tensors>> = serde_json::from_slice(&text).unwrap();
+    let mut shapes = Shapes::new();
+    for Tensors(pattern, count, shape) in files.remove(name).unwrap() {
+        if count == 0 {
+            shapes.insert(pattern.clone(), shape.clone());
+        }
+        for number in 0..count {
+            shapes.insert(pattern.replace("{N}", &number.to_string()), shape.clone());
+        }
+    }
+    shapes
+}
+
+pub(crate) fn behind(prefix: &str, shapes: &Shapes) -> Shapes {
+    let named = shapes.iter();
+    named
+        .map(|(key, shape)| (format!("{prefix}{key}"), shape.clone()))
+        .collect()
+}
+
+/// The same shapes but for one.
+pub(crate) fn edited(mut shapes: Shapes, key: &str, shape: &[u64]) -> Shapes {
+    shapes.insert(key.to_owned(), shape.to_vec());
+    shapes
+}
+
+/// The same tensors where one size is another wherever it stands.
+pub(crate) fn resized(mut shapes: Shapes, from: u64, to: u64) -> Shapes {
+    let sizes = shapes.values_mut().flatten();
+    sizes.filter(|n| **n == from).for_each(|n| *n = to);
+    shapes
+}
+
+pub(crate) fn count_numbers(shapes: &Shapes) -> u64 {
+    let counts = shapes.values().map(|it| it.iter().product::<u64>());
+    counts.sum()
+}
+
+/// The tokenizers that ship with the app.
+pub(crate) fn shipped(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = fs::canonicalize(root.join("../../assets/tokenizers")).unwrap();
+    folder.join(name)
+}
+
+/// The models of a user whose only folder is `models`, and who has the app's tokenizers.
+pub(crate) fn catalog_of(models: &Path) -> Catalog {
+    let (root, mut paths) = user();
+    paths.assets = Some(shipped("clip-l").ancestors().nth(2).unwrap().to_owned());
+    let mut settings = Settings::default();
+    settings.models.folders = vec![models.to_owned()];
+    let mut catalog = Catalog::load(&paths, &settings);
+    drop(root);
+    catalog
+        .available
+        .retain(|spec| spec.id != crate::catalog::EMBEDDED_MODEL);
+    catalog
+}
+
+/// A transformer in ComfyUI's `models` folder.
+pub(crate) fn transformer_in(models: &Path, name: &str, shapes: &Shapes) -> PathBuf {
+    let place = models.join(format!("diffusion_models/{name}.safetensors"));
+    write(&place, shapes, "BF16")
+}
+
+/// A diffusers folder of published size.
+pub(crate) struct Folder {
+    /// What diffusers and transformers call the pipeline, its transformer, autoencoder, text encoder and tokenizer.
+    pub classes: [&'static str; 5],
+    /// What `model_index.json` says beside that.
+    pub marks: Value,
+    /// Of the scheduler, without its class.
+    pub scheduler: Value,
+    /// Of the transformer, the autoencoder and the text encoder; the former two without their classes.
+    pub configs: [Value; 3],
+    /// Of the same.
+    pub shapes: [Shapes; 3],
+    /// One that ships with the app.
+    pub tokenizer: &'static str,
+}
+
+impl Folder {
+    pub(crate) fn write(self, folder: &Path) {
+        let [pipeline, transformer, vae, text, tokenizer] = self.classes;
+        let scheduler = "FlowMatchEulerDiscreteScheduler";
+        let index = json!({
+            "_class_name": pipeline,
+            "scheduler": ["diffusers", scheduler],
+            "text_encoder": ["transformers", text],
+            "tokenizer": ["transformers", tokenizer],
+            "transformer": ["diffusers", transformer],
+            "vae": ["diffusers", vae],
+        });
+        write_json(&folder.join("model_index.json"), &with(self.marks, index));
+        let of_class = json!({ "_class_name": scheduler });
+        write_json(
+            &folder.join("scheduler/scheduler_config.json"),
+            &with(self.scheduler, of_class),
+        );
+        let stem = "diffusion_pytorch_model.safetensors";
+        let components = [
+            ("transformer", json!({ "_class_name": transformer }), stem),
+            ("vae", json!({ "_class_name": vae }), stem),
+            ("text_encoder", json!({}), "model.safetensors"),
+        ];
+        let parts = self.configs.into_iter().zip(self.shapes);
+        for ((component, class, stem), (config, shapes)) in components.into_iter().zip(parts) {
+            let place = folder.join(component);
+            write_json(&place.join("config.json"), &with(config, class));
+            write(&place.join(stem), &shapes, "BF16");
+        }
+        let tokenizer = shipped(self.tokenizer);
+        std::os::unix::fs::symlink(tokenizer, folder.join("tokenizer")).unwrap();
+    }
+}
+
+fn with(mut into: Value, others: Value) -> Value {
+    let Value::Object(others) = others else {
+        panic!("not an object: {others}");
+    };
+    for (name, value) in others {
+        into[name] = value;
+    }
+    into
+}
+
+/// The config of FLUX.1's autoencoder.
+pub(crate) fn kl_vae_config() -> Value {
+    json!({
+        "_class_name": "AutoencoderKL", "block_out_channels": [128, 256, 512, 512], "layers_per_block": 2,
+        "latent_channels": 16, "norm_num_groups": 32, "use_quant_conv": false, "use_post_quant_conv": false,
+    })
+}
+
+/// The config of Qwen 3 4B.
+pub(crate) fn qwen3_config() -> Value {
+    json!({
+        "model_type": "qwen3", "vocab_size": 151_936, "hidden_size": 2560, "intermediate_size": 9728,
+        "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+        "rms_norm_eps": 1e-6, "rope_theta": 1_000_000,
+    })
+}
+
+/// That a network that is read of these shapes reads all of them and no others -> its config.
+pub(crate) fn assert_is_read<T: NetworkConfig>(shapes: &Shapes, what: &str) -> T {
+    let root = tempfile::tempdir().unwrap();
+    let place = write(&root.path().join("x.safetensors"), shapes, "BF16");
+    let weights = WeightSet::at(&place).unwrap();
+    let config = T::read(&place).unwrap();
+    config.check_weights(&weights).unwrap();
+    let known = config.tensors(&weights).into_iter();
+    let known: Shapes = known.map(|tensor| (tensor.name, tensor.shape)).collect();
+    assert_eq!(&known, shapes, "{what}");
+    config
+}
+
+/// The same of a transformer behind every prefix, whose config is the published one.
+pub(crate) fn assert_is_whole_behind_prefixes<T>(shapes: &Shapes, published: &T)
+where
+    T: NetworkConfig + Debug + PartialEq,
+{
+    for prefix in [
+        "",
+        "model.diffusion_model.",
+        "diffusion_model.",
+        "transformer.",
+    ] {
+        let config: T = assert_is_read(&behind(prefix, shapes), prefix);
+        assert_eq!(&config, published, "{prefix}");
+    }
+}
+
+/// That a file without any one of its tensors, or with one of another shape, is refused by the tensor's name.
+/// `is_looked_at`: what comes in lists is looked at once.
+pub(crate) fn assert_needs_all<T: NetworkConfig>(
+    shapes: &Shapes,
+    is_looked_at: impl Fn(&str) -> bool,
+) {
+    let root = tempfile::tempdir().unwrap();
+    let place = write(&root.path().join("x.safetensors"), shapes, "BF16");
+    let config = T::read(&place).unwrap();
+    let mut weights = WeightSet::at(&place).unwrap();
+    let refusal = |weights: &WeightSet| config.check_weights(weights).unwrap_err().to_string();
+    for key in shapes.keys().filter(|key| is_looked_at(key)) {
+        let entry = weights.tensors.remove(key).unwrap();
+        assert!(refusal(&weights).contains(key.as_str()), "{key}");
+        let mut wrong = entry.clone();
+        wrong.shape[0] += 1;
+        weights.tensors.insert(key.clone(), wrong);
+        assert!(refusal(&weights).contains(key.as_str()), "{key}");
+        weights.tensors.insert(key.clone(), entry);
+    }
+    config.check_weights(&weights).unwrap();
+}
+
+/// A model as it is offered when nothing is chosen.
+#[derive(Clone, Copy)]
+pub(crate) struct Offered {
+    pub family: Family,
+    pub variant: &'static str,
+    /// How it begins.
+    pub licence: &'static str,
+    pub num_steps: u32,
+    pub guidance_scale: f64,
+    pub shift: Option<f64>,
+    pub sampler: Sampler,
+    /// Width and height, pixels.
+    pub edge: u32,
+    pub latent_channels: usize,
+    /// One that ships with the app.
+    pub tokenizer: &'static str,
+    /// The text encoder's name and how many tokens it reads.
+    pub reader: (&'static str, usize),
+    pub is_guided: bool,
+}
+
+impl Offered {
+    /// That the model with this id makes pictures from text, a picture and a mask, with these defaults.
+    pub(crate) fn assert(&self, spec: &ModelSpec) {
+        assert_eq!(
+            (spec.family, &spec.variant[..]),
+            (self.family, self.variant)
+        );
+        assert!(spec.licence.starts_with(self.licence), "{}", spec.licence);
+        let sampling = &spec.defaults.sampling;
+        let found = (sampling.num_steps, sampling.guidance_scale, sampling.shift);
+        assert_eq!(found, (self.num_steps, self.guidance_scale, self.shift));
+        assert_eq!(sampling.sampler, self.sampler);
+        let size = (spec.defaults.width, spec.defaults.height);
+        assert_eq!(size, (self.edge, self.edge));
+        assert_eq!(spec.guidance, Guidance::Cfg);
+        let given = (spec.start_image, spec.mask, spec.end_image);
+        let (optional, no) = (InputUse::Optional, InputUse::No);
+        assert_eq!(given, (optional, optional, no));
+        assert_eq!(spec.image_role, ImageRole::Base);
+        let limits = (spec.limits.size_multiple, spec.limits.max_edge);
+        assert_eq!(limits, (16, 8192));
+        let factors = &spec.latent_rgb.as_ref().unwrap().factors;
+        assert_eq!(factors.len(), self.latent_channels);
+        assert_eq!(spec.files.tokenizer, shipped(self.tokenizer));
+        assert_eq!(spec.files.text_encoder_2, None);
+        let [reader] = &TextReader::of_model(spec)[..] else {
+            panic!("one text encoder");
+        };
+        assert_eq!((reader.name, reader.limit), self.reader);
+        let form = GenerateForm {
+            prompt: "a fox".to_owned(),
+            out: PathBuf::from("a.png"),
+            ..GenerateForm::default()
+        };
+        let checked = form.validate(spec).unwrap();
+        assert!(checked.notices.is_empty(), "{:?}", checked.notices);
+        assert_eq!(checked.request.is_guided(), self.is_guided);
+    }
+}
+
+/// The models of a ComfyUI folder, of which so many are offered and nothing is wrong.
+pub(crate) fn faultless_catalog(models: &Path, count: usize) -> Catalog {
+    let catalog = catalog_of(models);
+    assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
+    assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
+    assert_eq!(catalog.available.len(), count);
+    catalog
+}
+
+/// That a file with all `parts`, each with what stands before its names, needs nothing around it.
+pub(crate) fn assert_all_in_one(name: &str, parts: [(&str, Shapes); 3]) {
+    let root = tempfile::tempdir().unwrap();
+    let all = parts.iter().map(|(prefix, shapes)| behind(prefix, shapes));
+    let place = root.path().join(format!("checkpoints/{name}.safetensors"));
+    write(&place, &all.flatten().collect(), "BF16");
+    let files = ModelSpec::open(&place).unwrap().files;
+    assert_eq!((&files.vae, &files.text_encoder), (&place, &place));
+    let card = IdentityCard::read(&place).unwrap();
+    let parts: Vec<&str> = card.components.iter().map(|part| &part.name[..]).collect();
+    assert_eq!(parts, ["transformer", "vae", "text_encoder"]);
+}
+
+/// That a card says what a file is, and that it can run.
+pub(crate) fn assert_described(place: &Path, family: &str, variant: &str, what: &str) {
+    let card = IdentityCard::read(place).unwrap();
+    assert_eq!((&card.family[..], &card.variant[..]), (family, variant));
+    assert!(card.what.contains(what), "{}", card.what);
+    assert!(card.is_runnable, "{:?}", card.problems);
+}
+
+/// That the card of a file without some companions, which go, names what is missing in one problem.
+pub(crate) fn assert_lacks(place: &Path, models: &Path, gone: &[&str], missing: &[&str]) {
+    for file in gone {
+        fs::remove_file(models.join(file)).unwrap();
+    }
+    let card = IdentityCard::read(place).unwrap();
+    let [problem] = &card.problems[..] else {
+        panic!("{:?}", card.problems);
+    };
+    for missing in missing {
+        assert!(problem.contains(missing), "{problem}");
+    }
+}
+
+pub(crate) fn with_text_encoder(place: PathBuf) -> Companions {
+    Companions {
+        text_encoder: Some(place),
+        ..Companions::default()
+    }
+}
+
+pub(crate) fn with_vae(place: PathBuf) -> Companions {
+    Companions {
+        vae: Some(place),
+        ..Companions::default()
+    }
+}
+
+/// A part of another model beside those of this one.
+pub(crate) fn other_in(models: &Path, name: &str, shapes: &Shapes) -> PathBuf {
+    let place = models.join(format!("other/{name}.safetensors"));
+    write(&place, shapes, "BF16")
+}
+
+/// That a model of a ComfyUI folder with a part of another one is refused in a sentence with `parts`: the right file, and
+/// what was found.
+pub(crate) fn assert_refused_with(
+    models: &Path,
+    place: &Path,
+    companions: &Companions,
+    parts: [&str; 2],
+) {
+    let catalog = catalog_of(models);
+    let err = catalog.open_with(&place.to_string_lossy(), companions);
+    let text = err.unwrap_err().to_string();
+    for part in parts {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+fn assert_unsupported(place: &Path, part: &str) {
+    let err = ModelSpec::open(place).unwrap_err();
+    let is_unsupported = matches!(err, CatalogError::Unsupported { .. });
+    assert!(is_unsupported, "{part}: {err}");
+    assert!(err.to_string().contains(part), "{part}: {err}");
+}
+
+/// That a transformer in a ComfyUI folder is named as one that is not supported, in a sentence with `part`.
+pub(crate) fn assert_file_unsupported(models: &Path, name: &str, shapes: &Shapes, part: &str) {
+    assert_unsupported(&transformer_in(models, name, shapes), part);
+}
+
+/// The same of diffusers folders of pipelines.
+pub(crate) fn assert_pipelines_unsupported(pipelines: &[(&str, &str)]) {
+    let root = tempfile::tempdir().unwrap();
+    for (class, part) in pipelines {
+        let folder = root.path().join(class);
+        let index = json!({ "_class_name": class });
+        write_json(&folder.join("model_index.json"), &index);
+        assert_unsupported(&folder, part);
+    }
+}
+
+/// That a folder whose transformer's config has one value that nobody can run is refused in a sentence with a part.
+pub(crate) fn assert_configs_refused(folder: Folder, refused: &[(&str, Value, &str)]) {
+    let root = tempfile::tempdir().unwrap();
+    folder.write(root.path());
+    let place = root.path().join("transformer/config.json");
+    let published: Value = serde_json::from_slice(&fs::read(&place).unwrap()).unwrap();
+    for (key, value, part) in refused {
+        let mut config = published.clone();
+        config[*key] = value.clone();
+        write_json(&place, &config);
+        let text = ModelSpec::open(root.path()).unwrap_err().to_string();
+        assert!(text.contains(part), "{key}: {text}");
+    }
+}
+
+/// What a LoRA that changes one layer is for. `sizes`: how many numbers go in and come out.
+pub(crate) fn origin_of_lora(layer: &str, [input, output]: [u64; 2]) -> Origin {
+    let root = tempfile::tempdir().unwrap();
+    let mut shapes = Shapes::new();
+    shapes.insert(format!("{layer}.lora_down.weight"), vec![4, input]);
+    shapes.insert(format!("{layer}.lora_up.weight"), vec![output, 4]);
+    let place = write(&root.path().join("x.safetensors"), &shapes, "BF16");
+    Origin::of(&LoraFile::read(&place).unwrap())
+}
