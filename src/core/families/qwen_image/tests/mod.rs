@@ -157,6 +157,38 @@ fn what_edits_is_known_by_its_name_its_mark_or_its_pipeline_and_needs_an_encoder
 }
 
 #[test]
+fn the_first_model_that_edits_is_told_from_2509_by_its_name_alone_and_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let models = tree(&root.path().join("models"));
+    let sentence = "the first Qwen-Image-Edit model (2509 and 2511 run; if it is one of them, put that number in its name)";
+    for name in [
+        "qwen_image_edit_fp8_e4m3fn",
+        "qwen_image_edit_bf16",
+        "Qwen_Image_Edit-Q4_K_M",
+        "Qwen-Image-Edit",
+    ] {
+        assert_file_unsupported(&models, name, &own("transformer"), sentence);
+    }
+    for name in [
+        "Qwen-Image-Edit-2509-Q4_K_M",
+        "qwen_image_edit_plus_fp8_e4m3fn",
+        "qwen-image-edit-mine",
+        "qwen_edit",
+    ] {
+        let place = transformer_in(&models, name, &own("transformer"));
+        assert_eq!(ModelSpec::open(&place).unwrap().variant, "Edit", "{name}");
+    }
+    // The folder's name stands for the file's, and the mark of 2511 for both.
+    let place =
+        models.join("diffusion_models/Qwen-Image-Edit-2509/qwen_image_edit_bf16.safetensors");
+    write(&place, &own("transformer"), "BF16");
+    assert_eq!(ModelSpec::open(&place).unwrap().variant, "Edit");
+    let marked = edited(own("transformer"), "__index_timestep_zero__", &[0]);
+    let place = transformer_in(&models, "qwen_image_edit_bf16", &marked);
+    assert_eq!(ModelSpec::open(&place).unwrap().variant, "Edit");
+}
+
+#[test]
 fn no_tensor_of_the_published_part_that_looks_at_pictures_is_missing_or_unexpected() {
     let root = tempfile::tempdir().unwrap();
     let place = root.path().join("x.safetensors");
