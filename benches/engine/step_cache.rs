@@ -186,7 +186,7 @@ impl Section {
         let state = DenoiseState::first(&solver, solver.initial(noise));
         let guidance = GuidanceScales {
             distilled: self.request.sampling.guidance_scale,
-            scale: 1.0,
+            real: 1.0.into(),
         };
         let skips = Skips::default();
         let began = Instant::now();

@@ -45,7 +45,10 @@ pub struct Call {
     /// Counted from 0 in the whole schedule.
     pub index: usize,
     /// As the reference counts them.
-    number: usize,
+    pub number: usize,
+    /// Of those that are made, counted from 0; a step may have several calls.
+    pub step: usize,
+    pub num_steps: usize,
     pub timestep: f32,
     /// The timestep of the type that diffusers gives it: `()`
     pub told: Tensor,
@@ -110,6 +113,19 @@ impl DenoiseState {
         }
     }
 
+    /// Where an earlier run got to, where that is of this walk; else its beginning with `latents`, in f32.
+    pub fn of(
+        resume: Option<Self>,
+        latents: Tensor,
+        solver: &mut Solver,
+        device: Device,
+        hooks: &dyn Hooks,
+    ) -> Self {
+        let size = latents.size();
+        let resumed = resume.and_then(|state| state.resumed(&size, solver, device, hooks));
+        resumed.unwrap_or_else(|| Self::first(solver, latents))
+    }
+
     /// Behind the last call: on the CPU, and without what only a next one would need.
     pub fn last(self) -> Self {
         Self {
@@ -151,7 +167,7 @@ impl DenoiseState {
     }
 
     /// This state, and the solver at its place, where it is one of latents of `size`; `None` with a warning elsewhere.
-    pub fn resumed(
+    fn resumed(
         self,
         size: &[i64],
         solver: &mut Solver,
@@ -228,6 +244,8 @@ pub fn walk(
         let call = Call {
             index,
             number: index - model.first_recorded(calls.start),
+            step: solver.step_of(index).saturating_sub(wanted.start),
+            num_steps: wanted.len(),
             timestep: solver.timestep(index),
             told: solver.timesteps().get(index as i64),
         };

@@ -1,22 +1,61 @@
-//! Guidance: what a model answers to the prompt, pushed away from its answer to the negative prompt.
+//! Guidance: what a model answers to the prompt, pushed away from its answer to the negative prompt; plainly, or by a
+//! refinement of that.
 //!
-//! What a model reads of a text is the family's.
+//! What a model reads of a text is the family's. The arithmetic is that of diffusers 0.42.1 (`guiders`).
 
-use safelight_core::job::GenerateRequest;
-use tch::Tensor;
+use std::cell::RefCell;
+
+use safelight_core::job::{GenerateRequest, GuidanceRange, Guider};
+use tch::{Kind, Tensor};
 
 use crate::capture::Capture;
 use crate::denoise::Call;
 use crate::error::EngineError;
 use crate::text::TextEmbeds;
 
+/// How answers are pushed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Guiding {
+    /// How far, from those to the negative prompt. Up to 1 there is only one answer.
+    pub scale: f64,
+    pub guider: Guider,
+    pub range: GuidanceRange,
+}
+
+impl Guiding {
+    /// What a request asks for.
+    pub fn of(request: &GenerateRequest) -> Self {
+        let sampling = &request.sampling;
+        let scale = if request.family.guidance_is_cfg {
+            sampling.guidance_scale
+        } else {
+            sampling.true_cfg_scale.unwrap_or(1.0)
+        };
+        Self {
+            scale,
+            guider: sampling.guider,
+            range: sampling.guidance_range,
+        }
+    }
+}
+
+/// Plainly, in all steps.
+impl From<f64> for Guiding {
+    fn from(scale: f64) -> Self {
+        Self {
+            scale,
+            guider: Guider::default(),
+            range: GuidanceRange::default(),
+        }
+    }
+}
+
 /// Two controls that have nothing to do with each other, of models that may be trained with the first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GuidanceScales {
     /// What the model is told, where it was trained to be.
     pub distilled: f64,
-    /// How far answers to the prompt are pushed from those to the negative prompt. Up to 1 there is only one answer.
-    pub scale: f64,
+    pub real: Guiding,
 }
 
 impl GuidanceScales {
@@ -24,7 +63,7 @@ impl GuidanceScales {
     pub fn of(request: &GenerateRequest) -> Self {
         Self {
             distilled: request.sampling.guidance_scale,
-            scale: request.sampling.true_cfg_scale.unwrap_or(1.0),
+            real: Guiding::of(request),
         }
     }
 }
@@ -32,37 +71,77 @@ impl GuidanceScales {
 /// The texts of the calls of one step, as the model reads them.
 pub struct Guidance<C> {
     passes: Passes<C>,
-    scale: f64,
+    guiding: Guiding,
     /// Whether a guided answer is as long as that to the prompt, token by token.
     keeps_length: bool,
+    momentum: Momentum,
 }
 
 enum Passes<C> {
     Single(C),
-    Joined(C),
+    Joined { both: C, prompt: C },
     Separate { prompt: C, negative: C },
 }
 
+/// The sum of the differences of all guided calls, each less than the one behind it.
+#[derive(Default)]
+struct Momentum(RefCell<Option<Sum>>);
+
+struct Sum {
+    /// The last call that was added.
+    call: usize,
+    before: Option<Tensor>,
+    with: Tensor,
+}
+
+impl Momentum {
+    /// The sum with a call's `difference`. A call that is made again takes its own place.
+    fn with(&self, call: usize, difference: &Tensor, factor: f64) -> Tensor {
+        let before = self.0.take().and_then(|sum| {
+            if sum.call == call {
+                sum.before
+            } else {
+                Some(sum.with)
+            }
+        });
+        let with = match &before {
+            Some(before) => difference + before * factor,
+            None => difference.shallow_clone(),
+        };
+        self.0.replace(Some(Sum {
+            call,
+            before,
+            with: with.shallow_clone(),
+        }));
+        with
+    }
+}
+
 impl<C> Guidance<C> {
-    /// Both texts one after the other, each as `read` gives it. A `scale` of 1 or less is no guidance.
+    /// Both texts one after the other, each as `read` gives it. A scale of 1 or less is no guidance.
     pub fn new(
         prompt: &TextEmbeds,
         negative: Option<&TextEmbeds>,
-        scale: f64,
+        guiding: Guiding,
         read: impl Fn(&TextEmbeds) -> Result<C, EngineError>,
     ) -> Result<Self, EngineError> {
-        let passes = match negative.filter(|_| scale > 1.0) {
+        let passes = match negative.filter(|_| guiding.scale > 1.0) {
             None => Passes::Single(read(prompt)?),
             Some(negative) => Passes::Separate {
                 prompt: read(prompt)?,
                 negative: read(negative)?,
             },
         };
-        Ok(Self {
+        Ok(Self::of(passes, guiding))
+    }
+
+    fn of(passes: Passes<C>, guiding: Guiding) -> Self {
+        Self {
             passes,
-            scale,
+            guiding,
             keeps_length: false,
-        })
+            momentum: Momentum::default(),
+        }
     }
 
     /// The same whose guided answers are as long as those to the prompt alone, token by token, so that no scale makes
@@ -74,14 +153,9 @@ impl<C> Guidance<C> {
         }
     }
 
-    /// Both texts in one batch, the prompt first.
-    pub fn joined(both: C, scale: f64) -> Self {
-        let passes = Passes::Joined(both);
-        Self {
-            passes,
-            scale,
-            keeps_length: false,
-        }
+    /// Both texts in one batch, the prompt first; `prompt`: the prompt alone.
+    pub fn joined(both: C, prompt: C, guiding: Guiding) -> Self {
+        Self::of(Passes::Joined { both, prompt }, guiding)
     }
 
     pub fn is_guided(&self) -> bool {
@@ -91,23 +165,35 @@ impl<C> Guidance<C> {
     /// The prompt's, or that of both texts.
     pub fn first(&self) -> &C {
         match &self.passes {
-            Passes::Single(first) | Passes::Joined(first) => first,
+            Passes::Single(first) | Passes::Joined { both: first, .. } => first,
             Passes::Separate { prompt, .. } => prompt,
         }
     }
 
-    /// The guided answer of `model`, which gives one for each text and is asked with each; `None` when cancelled.
-    /// `own`: the part of an answer that is of the latents. Records the answers.
+    /// The guided answer of `model`, which gives one for each text and is asked with each, in f32 and as large as
+    /// `latents`; `None` when cancelled. `own`: the part of an answer that is of the latents. Records the answers.
     pub fn velocity(
         &self,
         call: &Call,
+        latents: &Tensor,
         capture: &mut Capture,
         own: impl Fn(&Tensor) -> Tensor,
         model: impl Fn(&C) -> Option<Tensor>,
     ) -> Option<Tensor> {
+        let Guiding { guider, range, .. } = self.guiding;
+        if let Guider::CfgZero { zero_steps } = guider
+            && self.is_guided()
+            && call.step < zero_steps as usize
+        {
+            return Some(latents.zeros_like());
+        }
+        let is_guided = range.holds(call.step, call.num_steps);
         let (cond, uncond) = match &self.passes {
             Passes::Single(prompt) => (model(prompt)?, None),
-            Passes::Joined(both) => {
+            Passes::Joined { prompt, .. } | Passes::Separate { prompt, .. } if !is_guided => {
+                (model(prompt)?, None)
+            }
+            Passes::Joined { both, .. } => {
                 let both = model(both)?;
                 (both.narrow(0, 0, 1), Some(both.narrow(0, 1, 1)))
             }
@@ -119,11 +205,75 @@ impl<C> Guidance<C> {
         };
         capture.put(call.name("transformer.uncond"), &uncond);
         let (cond, uncond) = (own(&cond), own(&uncond));
-        let guided = &uncond + (&cond - &uncond) * self.scale;
+        let guided = self.guided(call.index, &cond, &uncond);
         if !self.keeps_length {
             return Some(guided);
         }
         let length = |xs: &Tensor| xs.norm_scalaropt_dim(2, [-1], true);
         Some(&guided * (length(&cond) / length(&guided)))
     }
+
+    /// `(B, …)`, each picture or clip by itself
+    fn guided(&self, call: usize, cond: &Tensor, uncond: &Tensor) -> Tensor {
+        let scale = self.guiding.scale;
+        match self.guiding.guider {
+            Guider::Cfg => uncond + (cond - uncond) * scale,
+            Guider::CfgZero { .. } => {
+                let uncond = uncond * fitting(cond, uncond);
+                &uncond + (cond - &uncond) * scale
+            }
+            Guider::Apg {
+                eta,
+                longest,
+                momentum,
+            } => {
+                let mut difference = cond - uncond;
+                if momentum != 0.0 {
+                    difference = self.momentum.with(call, &difference, momentum);
+                }
+                let difference = at_most(difference, longest);
+                uncond + projected(&difference, cond, eta) * scale
+            }
+        }
+    }
 }
+
+/// All axes but the first, the last one first.
+fn own_axes(xs: &Tensor) -> Vec<i64> {
+    (1..xs.dim() as i64).map(|axis| -axis).collect()
+}
+
+/// What brings `uncond` nearest to `cond`: `(B, 1, …)`. After CFG-Zero*, <https://arxiv.org/abs/2503.18886>.
+fn fitting(cond: &Tensor, uncond: &Tensor) -> Tensor {
+    let [cond_row, uncond_row] = [cond, uncond].map(|xs| xs.flatten(1, -1));
+    let sum = |xs: Tensor| xs.sum_dim_intlist([1].as_slice(), true, Kind::Float);
+    let scale = sum(&cond_row * &uncond_row) / (sum(uncond_row.square()) + 1e-8);
+    let mut size = vec![1; cond.dim()];
+    size[0] = -1;
+    scale.view(&size[..])
+}
+
+/// `difference` no longer than `longest`, where that is above 0.
+fn at_most(difference: Tensor, longest: f64) -> Tensor {
+    if longest <= 0.0 {
+        return difference;
+    }
+    let length = difference.norm_scalaropt_dim(2, own_axes(&difference), true);
+    let factor = (length.reciprocal() * longest).clamp_max(1.0);
+    difference * factor
+}
+
+/// `difference` with the part along `cond` times `eta`. After adaptive projected guidance,
+/// <https://arxiv.org/abs/2410.02416>.
+fn projected(difference: &Tensor, cond: &Tensor, eta: f64) -> Tensor {
+    let axes = own_axes(cond);
+    let (change, along) = (difference.to_kind(Kind::Double), cond.to_kind(Kind::Double));
+    let length = along.norm_scalaropt_dim(2, &axes[..], true);
+    let along = &along / length.clamp_min(1e-12);
+    let parallel = (&change * &along).sum_dim_intlist(&axes[..], true, Kind::Double) * along;
+    let orthogonal = (change - &parallel).to_kind(difference.kind());
+    orthogonal + parallel.to_kind(difference.kind()) * eta
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight_core::job::{JobUpdate, Sampler, Stage, StageTime};
+use safelight_core::job::{GuidanceRange, Guider, JobUpdate, Sampler, Stage, StageTime};
 use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::harness::{Bench, pair_spec, sample, spec};
@@ -115,6 +115,40 @@ fn one_transformer_has_one_guidance() {
     bench.app().cx.form.sampling.guidance_scale_2 = Some(9.0);
     bench.press("Generate");
     assert_eq!(bench.next_job().request.sampling.guidance_scale_2, None);
+}
+
+#[test]
+fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guidance() {
+    let mut bench = Bench::new();
+    open_advanced(&mut bench);
+    for (guider, numbers) in [
+        ("APG", &["Parallel part", "Largest change", "Momentum"][..]),
+        ("CFG-Zero*", &["Steps left out"]),
+    ] {
+        choose(&mut bench, "Guider", guider);
+        for name in numbers {
+            bench.harness.get_by_role_and_label(Role::SpinButton, name);
+        }
+    }
+    let part = GuidanceRange {
+        start: 0.2,
+        end: 0.9,
+    };
+    bench.app().cx.form.sampling.guidance_range = Some(part);
+    bench.press("Generate");
+    let sampling = bench.next_job().request.sampling;
+    assert_eq!(sampling.guider, Guider::CfgZero { zero_steps: 1 });
+    assert_eq!(sampling.guidance_range, part);
+    for name in ["guider", "the guided part"] {
+        bench.press(&format!("Reset {name}"));
+    }
+    let sampling = bench.app().cx.form.sampling;
+    assert_eq!((sampling.guider, sampling.guidance_range), (None, None));
+    // What cannot act is not shown.
+    bench.app().cx.form.sampling.guidance_scale = Some(1.0);
+    bench.app().cx.form.sampling.guidance_range = Some(part);
+    bench.settle();
+    assert!(!bench.has("Guided part"));
 }
 
 #[test]

@@ -95,16 +95,8 @@ impl EngineFamily for Toy {
         let checkpoint = context.checkpoint();
         let state = context.part(|work| {
             let (capture, hooks) = (&mut *work.capture, work.hooks);
-            let resumed =
-                checkpoint.and_then(|state| state.resumed(&size, &mut solver, place.device, hooks));
-            let state = match resumed {
-                Some(state) => state,
-                None => DenoiseState {
-                    step: 0,
-                    latents: noise(&size, request.seed)?,
-                    history: Vec::new(),
-                },
-            };
+            let first = noise(&size, request.seed)?;
+            let state = DenoiseState::of(checkpoint, first, &mut solver, place.device, hooks);
             walk(
                 &model,
                 &state,

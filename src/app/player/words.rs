@@ -51,12 +51,14 @@ const fn setting(key: &'static str, name: &'static str, none: &'static str) -> S
 }
 
 /// What is compared, in the order in which it is told.
-pub(super) const SETTINGS: [Setting; 24] = [
+pub(super) const SETTINGS: [Setting; 26] = [
     setting("model", "model", "unknown model"),
     setting("seed", "seed", "unknown seed"),
     setting("num_steps", "steps", "default steps"),
     setting("guidance_scale", "guidance", "default guidance"),
     setting("true_cfg_scale", "CFG scale", "CFG off"),
+    setting("guider", "guider", "plain guidance"),
+    setting("guidance_range", "guided part", "guided in all steps"),
     setting("guidance_scale_2", "low-noise guidance", "one guidance"),
     setting("sampler", "sampler", "default sampler"),
     setting("sigma_schedule", "schedule", "default schedule"),

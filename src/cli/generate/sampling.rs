@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use safelight_core::job::{PartialSampling, Sampler, SigmaSchedule};
+use safelight_core::job::{GuidanceRange, Guider, PartialSampling, Sampler, SigmaSchedule};
 
 /// Steps, guidance, shift and sampler.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -20,6 +20,12 @@ pub struct SamplingArgs {
     /// CFG scale of models with distilled guidance (Flux, FramePack): 1 = off; higher values use the negative prompt and take twice as long
     #[arg(long, value_name = "X")]
     true_cfg: Option<f64>,
+    /// How guidance above 1 is computed: cfg, cfg_zero:STEPS to leave out the first steps and fit the negative answer, or apg:ETA:LONGEST:MOMENTUM to avoid harsh colours at high scales [default: cfg]
+    #[arg(long, value_name = "NAME[:X]")]
+    guider: Option<Guider>,
+    /// The part of the steps that guidance above 1 acts in, such as 0.1-0.8; the others take half the time [default: 0-1, all]
+    #[arg(long, value_name = "X-Y")]
+    guidance_range: Option<GuidanceRange>,
     /// As --guidance for the low-noise expert of models that have one [default: as the other]
     #[arg(long, value_name = "X")]
     guidance_2: Option<f64>,
@@ -49,6 +55,8 @@ impl From<SamplingArgs> for PartialSampling {
             guidance_scale: args.guidance,
             guidance_scale_2: args.guidance_2,
             true_cfg_scale: args.true_cfg,
+            guider: args.guider,
+            guidance_range: args.guidance_range,
             shift: match args.shift {
                 Some(Shift::Fixed(number)) => Some(number),
                 Some(Shift::Dynamic) | None => None,

@@ -20,7 +20,7 @@ mod update;
 pub use crate::model::choices::{
     DeviceChoice, DtypeChoice, Fit, Lora, Sampler, SectionOrder, SigmaSchedule,
 };
-pub use crate::model::{PartialSampling, Sampling};
+pub use crate::model::{GuidanceRange, Guider, GuiderKind, PartialSampling, Sampling};
 pub use cancel::CancelToken;
 pub use error::{JobError, JobErrorKind, disk_advice};
 pub use folder::JobFolder;

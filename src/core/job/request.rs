@@ -130,6 +130,12 @@ impl GenerateRequest {
             .is_guided(self.family.guidance_is_cfg, &self.files)
     }
 
+    /// Whether steps take over numbers of earlier ones that no checkpoint has, so that a walk that was left is made from
+    /// its beginning.
+    pub fn starts_over(&self) -> bool {
+        self.step_cache.is_some() || (self.is_guided() && self.sampling.guider.remembers())
+    }
+
     /// How many frames the decoder gives: those of the clip, or one for each picture of the batch.
     pub fn num_decoded(&self) -> usize {
         self.batch_size as usize * self.num_frames as usize

@@ -8,6 +8,7 @@ pub(crate) mod configs;
 mod error;
 pub(crate) mod facts;
 mod files;
+mod guider;
 mod sampling;
 mod spec;
 
@@ -15,6 +16,7 @@ pub use component::Component;
 pub use configs::read_json;
 pub use error::CatalogError;
 pub use files::ModelFiles;
+pub use guider::{GuidanceRange, Guider, GuiderKind};
 pub use sampling::{PartialSampling, Sampling};
 #[cfg(test)]
 pub(crate) use spec::test_spec;

@@ -6,7 +6,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::choices::{Sampler, SigmaSchedule};
-use super::{Guidance, ModelFiles, ModelSpec};
+use super::{Guidance, GuidanceRange, Guider, ModelFiles, ModelSpec};
+
+/// What is as it is everywhere is not written.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
 
 /// How noise becomes a result, in full.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +32,11 @@ pub struct Sampling {
     /// Classifier-free guidance of models whose `guidance_scale` is another thing; two passes a step when above 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub true_cfg_scale: Option<f64>,
+    /// How the two answers of a guided step become one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub guider: Guider,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub guidance_range: GuidanceRange,
     /// The schedule's shift; the model's own when absent, which in families that shift by the number of tokens is
     /// that (Flux dev, FramePack).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,6 +69,10 @@ pub struct PartialSampling {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub true_cfg_scale: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub guider: Option<Guider>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guidance_range: Option<GuidanceRange>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub shift: Option<f64>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dynamic_shift: bool,
@@ -80,6 +94,8 @@ impl Sampling {
             guidance_scale,
             guidance_scale_2: None,
             true_cfg_scale: None,
+            guider: Guider::default(),
+            guidance_range: GuidanceRange::default(),
             shift: None,
             dynamic_shift: false,
             sampler: Sampler::default(),
@@ -133,6 +149,8 @@ impl From<Sampling> for PartialSampling {
             guidance_scale: Some(all.guidance_scale),
             guidance_scale_2: all.guidance_scale_2,
             true_cfg_scale: all.true_cfg_scale,
+            guider: Some(all.guider),
+            guidance_range: Some(all.guidance_range),
             shift: all.shift,
             dynamic_shift: all.dynamic_shift,
             sampler: Some(all.sampler),
@@ -167,6 +185,8 @@ impl PartialSampling {
             guidance_scale: self.guidance_scale.or(other.guidance_scale),
             guidance_scale_2: self.guidance_scale_2.or(other.guidance_scale_2),
             true_cfg_scale: self.true_cfg_scale.or(other.true_cfg_scale),
+            guider: self.guider.or(other.guider),
+            guidance_range: self.guidance_range.or(other.guidance_range),
             shift: self
                 .shift
                 .or_else(|| other.shift.filter(|_| !self.dynamic_shift)),
@@ -193,6 +213,8 @@ impl PartialSampling {
             guidance_scale: all.guidance_scale.unwrap_or(base.guidance_scale),
             guidance_scale_2: all.guidance_scale_2,
             true_cfg_scale: all.true_cfg_scale,
+            guider: all.guider.unwrap_or_default(),
+            guidance_range: all.guidance_range.unwrap_or_default(),
             shift: all.shift,
             dynamic_shift: all.dynamic_shift,
             sampler: all.sampler.unwrap_or(base.sampler),
@@ -242,6 +264,12 @@ impl PartialSampling {
         }
         let real = self.true_cfg_scale.filter(|scale| *scale > 1.0);
         parts.extend(real.map(|scale| format!("CFG scale {scale}")));
+        let guider = self.guider.filter(|it| *it != Guider::default());
+        parts.extend(guider.map(|it| format!("guider {}", it.kind().label())));
+        let range = self.guidance_range.unwrap_or_default();
+        if range != GuidanceRange::default() {
+            parts.push(format!("guidance in {range} of the steps"));
+        }
         parts.extend(self.shift.map(|shift| match shift {
             0.0 => "the model's own shift".to_owned(),
             shift => format!("shift {shift}"),

@@ -18,7 +18,8 @@ use crate::job::PartialSampling;
 const HEAD: &str = "\
 # Your own presets. Each sets what it names, and leaves everything else as it is.
 #   size = \"auto\", \"16:9\" or \"832x480\"; shift = 0 and end_step = 0: the model's own;
-#   step_cache = \"off\" or \"teacache:0.15\"; vae_tile = 0: whole frames.
+#   step_cache = \"off\" or \"teacache:0.15\"; guider = \"cfg\", \"cfg_zero:1\" or \"apg:0:15:-0.5\";
+#   guidance_range = \"0.1-0.8\"; vae_tile = 0: whole frames.
 
 ";
 /// Longer files nobody wrote.
@@ -26,7 +27,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Letters of a name.
 const MAX_NAME: usize = 60;
 /// What a preset can set.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 18] = [
     "size",
     "frames",
     "seconds",
@@ -37,6 +38,8 @@ const KEYS: [&str; 16] = [
     "guidance",
     "guidance_2",
     "true_cfg",
+    "guider",
+    "guidance_range",
     "shift",
     "sampler",
     "schedule",

@@ -278,6 +278,9 @@ impl StageContext<'_> {
 
     /// Where an earlier run of this stage got to.
     pub(crate) fn checkpoint(&self) -> Option<DenoiseState> {
+        if self.request().starts_over() {
+            return None;
+        }
         // A checkpoint that cannot be read costs the steps it saved, not the job.
         DenoiseState::load(&self.checkpoint_file()).ok()
     }

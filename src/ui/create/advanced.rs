@@ -6,6 +6,7 @@ use safelight_core::model::ModelSpec;
 
 use crate::app::commands::LibraryCommand;
 use crate::ui::create::guidance::guidance_ui;
+use crate::ui::create::guider::guider_ui;
 use crate::ui::create::words;
 use crate::ui::widgets::{
     Own, default_row, field_error, field_note, list_box, number, own_row, wide_slider,
@@ -28,6 +29,8 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         view,
         &["guidance", "guidance-2", "true-cfg", "negative"],
     );
+    guider_ui(ui, view.form, spec);
+    said_ui(ui, view, &["guider", "guidance-range"]);
     sampler_ui(ui, view.form, spec);
     schedule_ui(ui, view.form);
     shift_ui(ui, view.form, spec);
@@ -148,7 +151,7 @@ fn schedule_ui(ui: &mut Ui, form: &mut GenerateForm) {
 }
 
 /// One of several, each with its name and what speaks for it.
-fn choice_ui<T: Copy + PartialEq>(
+pub(super) fn choice_ui<T: Copy + PartialEq>(
     ui: &mut Ui,
     names: (&str, &'static str, &str),
     (value, default): (&mut Option<T>, T),

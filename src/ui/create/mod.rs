@@ -3,6 +3,7 @@
 pub(super) mod above;
 pub(super) mod advanced;
 mod guidance;
+mod guider;
 pub(super) mod loras;
 mod model;
 mod parameters;

@@ -2,7 +2,7 @@
 //!
 //! What core says of a field that is wrong comes from there. Nothing is drawn here.
 
-use safelight_core::job::{Sampler, SeedMode, SigmaSchedule};
+use safelight_core::job::{GuiderKind, Sampler, SeedMode, SigmaSchedule};
 use safelight_core::model::ModelSpec;
 use safelight_core::units::{seconds_text, size_text};
 
@@ -250,6 +250,25 @@ pub(super) const HIGH_NOISE_HOVER: &str =
     "How strictly the expert for composition and motion follows the prompt";
 pub(super) const LOW_NOISE: &str = "Low noise";
 pub(super) const LOW_NOISE_HOVER: &str = "How strictly the expert for details follows the prompt";
+pub(super) const GUIDER: &str = "Guider";
+pub(super) const GUIDER_HOVER: &str =
+    "How the answers to the prompt and to the negative prompt become one";
+pub(super) const ZERO_STEPS: &str = "Steps left out";
+pub(super) const ZERO_STEPS_HOVER: &str =
+    "The first steps change nothing, because guidance is least sure there";
+pub(super) const ETA: &str = "Parallel part";
+pub(super) const ETA_HOVER: &str = "How much stays of the guidance that only makes the picture harsher: 0 removes it, 1 keeps all of it";
+pub(super) const LONGEST: &str = "Largest change";
+pub(super) const LONGEST_HOVER: &str =
+    "How far guidance may push a step; large results need more, and 0 sets no limit";
+pub(super) const MOMENTUM: &str = "Momentum";
+pub(super) const MOMENTUM_HOVER: &str = "How much of the earlier steps' guidance is added: below 0 it is taken off, which gives each step a fresh direction";
+pub(super) const GUIDED_PART: &str = "Guided part";
+pub(super) const GUIDED_PART_HOVER: &str = "The part of the steps in which guidance acts, from 0 to 1. Steps outside it take half the time";
+pub(super) const GUIDED_PART_FIELD: &str = "the guided part";
+pub(super) const GUIDED_ALL: &str = "all steps";
+pub(super) const GUIDED_FROM: &str = "Guided from";
+pub(super) const GUIDED_TO: &str = "Guided to";
 pub(super) const SAMPLER: &str = "Sampler";
 pub(super) const SAMPLER_HOVER: &str = "How noise becomes a picture";
 pub(super) const SCHEDULE: &str = "Schedule";
@@ -306,6 +325,19 @@ pub(super) fn sampler(sampler: Sampler) -> &'static str {
         Sampler::Heun => "Checks and corrects each step: better steps, but twice as slow",
         Sampler::DpmPp2m => "Looks one step back: smooth and sharp, as fast as Euler",
         Sampler::Lcm => "For models distilled to a few steps: adds new noise between steps",
+    }
+}
+
+/// What speaks for a guider.
+pub(super) fn guider(guider: GuiderKind) -> &'static str {
+    match guider {
+        GuiderKind::Cfg => "The difference of both answers, times the scale",
+        GuiderKind::CfgZero => {
+            "Scales the negative answer to fit, and leaves out the first steps: better composition with the same time"
+        }
+        GuiderKind::Apg => {
+            "Takes out what only makes the picture harsher: natural colours at high scales"
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::CommandFactory as _;
 
-use safelight_core::job::{Sampler, SigmaSchedule};
+use safelight_core::job::{GuiderKind, Sampler, SigmaSchedule};
 
 use super::*;
 
@@ -26,10 +26,12 @@ fn the_help_says_what_a_model_can_be_and_which_tiles_there_are() {
 }
 
 #[test]
-fn the_help_names_every_sampler_and_schedule() {
+fn the_help_names_every_sampler_schedule_and_guider() {
     let help = help();
     let schedules = SigmaSchedule::ALL.map(SigmaSchedule::name);
-    for name in Sampler::ALL.map(Sampler::name).iter().chain(&schedules) {
+    let guiders = GuiderKind::ALL.map(GuiderKind::name);
+    let all = Sampler::ALL.map(Sampler::name);
+    for name in all.iter().chain(&schedules).chain(&guiders) {
         assert!(help.contains(name), "{name}");
     }
 }

@@ -150,6 +150,9 @@ impl GenerateForm {
         self.step_cache = self.step_cache.filter(|_| has_sections);
         self.fps = (!makes_pictures && self.extend.is_none()).then(|| self.fps_for(spec));
         self.sampling = self.sampling.for_model(spec);
+        if !self.is_guided(spec) {
+            (self.sampling.guider, self.sampling.guidance_range) = (None, None);
+        }
         if self.image.is_none() {
             self.sampling.strength = None;
         }

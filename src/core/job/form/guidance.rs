@@ -5,7 +5,7 @@
 //! is no wish, and nothing is said of it.
 
 use super::{Findings, GenerateForm};
-use crate::job::Sampling;
+use crate::job::{GuidanceRange, Guider, Sampling};
 use crate::model::{Guidance, ModelSpec};
 
 /// Leaves out of `sampling` what does not act with this model.
@@ -33,7 +33,39 @@ pub(super) fn settle(
         sampling.guidance_scale_2 = None;
     }
     sampling.true_cfg_scale = true_cfg(form, spec, sampling.true_cfg_scale, found);
+    settle_guider(spec, sampling, found);
     note_idle_negative(form, spec, sampling, found);
+}
+
+/// Only where two answers become one.
+fn settle_guider(spec: &ModelSpec, sampling: &mut Sampling, found: &mut Findings) {
+    let is_guided = sampling.is_guided(spec.guidance == Guidance::Cfg, &spec.files);
+    let plain = (Guider::default(), GuidanceRange::default());
+    let wishes = [
+        (
+            "guider",
+            sampling.guider != plain.0,
+            sampling.guider.problem(),
+            "The guider is",
+        ),
+        (
+            "guidance-range",
+            sampling.guidance_range != plain.1,
+            sampling.guidance_range.problem(),
+            "The guided part of the steps is",
+        ),
+    ];
+    for (field, is_wish, problem, what) in wishes {
+        if let Some(problem) = problem {
+            found.fail(field, problem);
+        } else if is_wish && !is_guided {
+            let why = format!("{what} not used: it needs a CFG scale above 1");
+            found.note(field, why);
+        }
+    }
+    if !is_guided {
+        (sampling.guider, sampling.guidance_range) = plain;
+    }
 }
 
 /// Absent where it would do nothing. What is no number at all is for [`super::ranges`] to refuse.

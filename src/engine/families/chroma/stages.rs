@@ -30,7 +30,7 @@ impl EngineFamily for Chroma {
         let image = context.earlier(Stage::EncodeImage, GivenImage::load)?;
         let resume = context.checkpoint();
         context.tensor("latents", |work| {
-            chroma::denoise(embeds, image.as_ref(), resume, work)
+            chroma::denoise(&embeds, image.as_ref(), resume, work)
         })
     }
 

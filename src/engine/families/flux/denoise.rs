@@ -1,195 +1,251 @@
-//! Stage 3, from noise to latents: what the walk begins with, which steps it makes, and what becomes of a given picture.
+//! Stage 3, from noise to latents: what of the job's files the walk is given, and what becomes of a given picture.
 //!
-//! The steps themselves are `sample.rs`'.
+//! What it begins with and the steps themselves are every picture's.
 
-use std::ops::Range;
-
-use safelight_core::job::GenerateRequest;
 use safelight_core::networks::{FluxTransformerConfig, NetworkConfig as _};
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
-use super::sample::{Conditions, Reference, sample};
-use super::transformer::FluxTransformer;
+use super::prepare::{image_ids, reference_ids, text_ids};
+use super::transformer::{Context, FluxTransformer};
 use crate::capture::Capture;
-use crate::denoise::DenoiseState;
+use crate::denoise::{DenoiseState, Told, fits};
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
-use crate::sampling::{FlowSchedule, Solver, steps_from_picture, wanted_steps};
+use crate::hooks::Hooks;
+use crate::nn::Rope;
+use crate::sampling::FlowSchedule;
 use crate::stages::stills::{
-    Draws, GivenImage, Kept, LatentShape, Role, folded_mask, latent_mask, noised, seeds,
+    BASE_STRENGTH, Beginning, GivenImage, Kept, LatentShape, Role, StillModel, corner_mask,
+    folded_mask, record_mask, record_places,
 };
-use crate::text::PromptEmbeds;
+use crate::streams::Modulations;
+use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
 
-/// What is made anew of a given picture where the request does not say: as in the pipelines of diffusers.
-const BASE_STRENGTH: f64 = 0.6;
+/// What is made anew of a picture that is filled where the request does not say.
 const CANVAS_STRENGTH: f64 = 1.0;
+
+/// The transformer with what it is given beside latents and texts.
+pub struct FluxModel<'a> {
+    pub transformer: &'a FluxTransformer,
+    pub shape: LatentShape,
+    /// As the user sets it; models that are told none leave it alone.
+    pub distilled_guidance: f64,
+    /// Picture and mask in models that fill, `(B, tokens, condition_channels)`, where the model is.
+    pub image: Option<Tensor>,
+    /// A picture that is seen beside the one that is made.
+    pub reference: Option<Reference>,
+}
+
+pub struct Reference {
+    /// `(1, R, 4 C)`, where the model is
+    pub tokens: Tensor,
+    pub shape: LatentShape,
+}
+
+/// A text with the turns of all tokens, and what the model is told beside it.
+pub struct Asked {
+    context: Context,
+    rope: Rope,
+    told: Told<Modulations>,
+}
+
+impl FluxModel<'_> {
+    /// The places of a picture's tokens, with those of one that is only seen behind them.
+    fn img_ids(&self) -> Tensor {
+        let own = image_ids(self.shape);
+        match &self.reference {
+            Some(seen) => Tensor::cat(&[own, reference_ids(seen.shape)], 0),
+            None => own,
+        }
+    }
+}
+
+impl StillModel for FluxModel<'_> {
+    type Context = Asked;
+    type Told = Modulations;
+
+    fn place(&self) -> (Device, Kind) {
+        (self.transformer.device(), self.transformer.kind())
+    }
+
+    fn shape(&self) -> LatentShape {
+        self.shape
+    }
+
+    fn reads(&self, text: &TextEmbeds) -> bool {
+        let config = self.transformer.config();
+        let pooled = text.pooled.as_ref();
+        fits(&text.prompt, &[1, -1, config.joint_attention_dim])
+            && pooled.is_some_and(|pooled| fits(pooled, &[1, config.pooled_projection_dim]))
+    }
+
+    fn fault(&self, pictures: i64) -> Option<String> {
+        let config = self.transformer.config();
+        let (image, channels) = (self.image.as_ref(), config.condition_channels());
+        let size = [pictures, self.shape.tokens(), channels];
+        if (channels > 0) != image.is_some() || image.is_some_and(|image| !fits(image, &size)) {
+            return Some(format!(
+                "this model reads {channels} numbers of a picture with each token"
+            ));
+        }
+        let width = config.out_channels();
+        let seen = self.reference.as_ref();
+        let is_fit = seen.is_none_or(|it| fits(&it.tokens, &[1, it.shape.tokens(), width]));
+        (!is_fit).then(|| "the picture's latents are not of this job".to_owned())
+    }
+
+    fn context(
+        &self,
+        text: &TextEmbeds,
+        pictures: i64,
+        _hooks: &dyn Hooks,
+    ) -> Result<Asked, EngineError> {
+        let (transformer, pooled) = (self.transformer, text.pooled()?);
+        let txt_ids = text_ids(text.prompt.size()[1]);
+        Ok(Asked {
+            context: transformer.context(&text.prompt, pooled, self.distilled_guidance),
+            rope: transformer.rope(&txt_ids, &self.img_ids(), pictures),
+            told: Told::default(),
+        })
+    }
+
+    fn told(&self, timesteps: &[f32], asked: &Asked) -> Vec<Modulations> {
+        self.transformer.modulations(timesteps, &asked.context)
+    }
+
+    fn told_with<'a>(&self, asked: &'a Asked) -> Option<&'a Told<Modulations>> {
+        Some(&asked.told)
+    }
+
+    fn input(&self, latents: &Tensor) -> Tensor {
+        match (&self.image, &self.reference) {
+            (Some(image), _) => Tensor::cat(&[latents, image], 2),
+            (None, Some(seen)) => {
+                let seen = seen.tokens.expand([latents.size()[0], -1, -1], false);
+                Tensor::cat(&[latents, &seen], 1)
+            }
+            (None, None) => latents.shallow_clone(),
+        }
+    }
+
+    fn answer(
+        &self,
+        input: &Tensor,
+        told: &Modulations,
+        asked: &Asked,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
+        self.transformer
+            .forward(input, told, &asked.context, &asked.rope, hooks)
+    }
+
+    fn velocity(&self, answer: &Tensor) -> Tensor {
+        answer.narrow(1, 0, self.shape.tokens())
+    }
+
+    fn record(&self, kept: Option<&Kept>, capture: &mut Capture) {
+        record_mask(kept, capture);
+        capture.put("latent_image_ids", &self.img_ids());
+        if let Some(image) = &self.image {
+            let split = 4 * self.shape.channels;
+            let rest = image.size()[2] - split;
+            capture.put("masked_image_latents", &image.narrow(2, 0, split));
+            capture.put("mask", &image.narrow(2, split, rest));
+        }
+    }
+
+    fn record_text(&self, text: &TextEmbeds, branch: &str, capture: &mut Capture) {
+        record_places(
+            branch,
+            &text_ids(text.prompt.size()[1]),
+            &self.img_ids(),
+            capture,
+        );
+        let name = |part: &str| format!("transformer.in.{branch}.{part}");
+        capture.put(name("encoder_hidden_states"), &text.prompt);
+        if let Some(pooled) = &text.pooled {
+            capture.put(name("pooled_projections"), pooled);
+        }
+        if self.transformer.config().guidance_embeds {
+            let told = Tensor::from_slice(&[self.distilled_guidance as f32]);
+            capture.put(name("guidance"), &told);
+        }
+    }
+}
 
 /// `image`: what the stage of a given picture gave; `resume`: where an earlier run got to -> the latents,
 /// `(B, C, h, w)` on the CPU.
 pub fn denoise(
-    embeds: PromptEmbeds,
+    embeds: &PromptEmbeds,
     image: Option<&GivenImage>,
     resume: Option<DenoiseState>,
     work: &mut Work<'_>,
 ) -> Result<Tensor, EngineError> {
-    let (request, place, hooks) = (work.request, work.place, work.hooks);
+    let (request, role) = (work.request, Role::of(work.request));
     let home = &request.files.transformer;
-    let weights = super::with_loras(&place.open(home)?, &request.loras)?;
+    let weights = super::with_loras(&work.place.open(home)?, &request.loras)?;
     let config = FluxTransformerConfig::read(home)?;
     let shape = LatentShape::new(config.latent_channels(), request.width, request.height)?;
-    let job = PictureJob {
+    check(image, role, &config)?;
+    let job = Beginning {
         request,
-        role: Role::of(request),
-        image,
+        // One that is only seen is nothing to begin with.
+        image: image.filter(|_| role != Role::Reference),
         shape,
+        strength: match role {
+            Role::Canvas => CANVAS_STRENGTH,
+            Role::Base | Role::Reference => BASE_STRENGTH,
+        },
     };
-    check(&job, &config)?;
     let scheduler = request.files.scheduler.as_deref();
     let scheduler = FlowSchedule::read(scheduler, config.guidance_embeds)?;
     let mut solver = scheduler.solver(request, shape.tokens(), job.steps()?)?;
     solver.set_draws_before(job.draws_per_seed());
-    let draws = Draws::new(shape, job.draws_per_seed(), seeds(request))?;
-    let conditions = conditions(&job, embeds, &draws);
-    let size = [
-        i64::from(request.batch_size),
-        shape.tokens(),
-        config.out_channels(),
-    ];
-    let resumed = resume.and_then(|state| state.resumed(&size, &mut solver, place.device, hooks));
-    let state = match resumed {
-        Some(state) => state,
-        None => job.start(&draws, &solver),
-    };
-    record(&job, &draws, &conditions, work.capture);
-
+    let draws = job.draws()?;
+    let kept = job.kept(&draws, corner_mask);
+    let kept = kept.filter(|_| role == Role::Base);
     let new = |w: &_| FluxTransformer::new(&config, w);
     let unexpected = FluxTransformer::unexpected_keys;
     let transformer = work.transformer("transformer", home, || Ok(weights), new, unexpected)?;
-    let behind = sample(
-        &transformer,
+    let here = |xs: Tensor| xs.to_device(transformer.device()).to_kind(Kind::Float);
+    let seen = image.filter(|_| role == Role::Reference);
+    let seen = seen.map(|image| {
+        let shape = LatentShape::of(&image.latents)?;
+        let tokens = here(shape.pack(&image.latents));
+        Ok::<_, EngineError>(Reference { tokens, shape })
+    });
+    let model = FluxModel {
+        transformer: &transformer,
         shape,
-        &conditions,
-        GuidanceScales::of(request),
-        &mut solver,
-        &state,
-        work.capture,
-        hooks,
-    )?;
-    Ok(shape.unpack(&behind.latents))
-}
-
-/// What a request and its picture make of noise that is packed two by two.
-pub(in crate::families) struct PictureJob<'a> {
-    pub request: &'a GenerateRequest,
-    pub role: Role,
-    pub image: Option<&'a GivenImage>,
-    pub shape: LatentShape,
-}
-
-impl PictureJob<'_> {
-    /// Whether the walk begins on the way to the picture.
-    fn starts_from_image(&self) -> bool {
-        self.image.is_some() && self.role != Role::Reference
-    }
-
-    /// The steps that the request wants, of those that its strength leaves.
-    pub fn steps(&self) -> Result<Range<usize>, EngineError> {
-        if !self.starts_from_image() {
-            return Ok(wanted_steps(self.request));
-        }
-        let strength = self.request.sampling.strength.unwrap_or(match self.role {
-            Role::Canvas => CANVAS_STRENGTH,
-            Role::Base | Role::Reference => BASE_STRENGTH,
-        });
-        steps_from_picture(self.request, strength)
-    }
-
-    pub fn draws_per_seed(&self) -> usize {
-        let image = self.image.filter(|_| self.starts_from_image());
-        1 + image.map_or(0, |image| 1 + usize::from(image.mask.is_some()))
-    }
-
-    pub fn start(&self, draws: &Draws, solver: &Solver) -> DenoiseState {
-        let first = solver.all_calls().start;
-        let noise = draws.noise.shallow_clone();
-        let latents = match self.image.filter(|_| self.starts_from_image()) {
-            Some(image) => {
-                let image = image.latents.to_device(Device::Cpu);
-                noised(&image, &noise, solver.sigmas()[first])
-            }
-            None => solver.initial(noise),
-        };
-        DenoiseState::first(solver, self.shape.pack(&latents))
-    }
-
-    /// What a mask keeps of the picture that the walk begins at.
-    pub fn kept(&self, draws: &Draws) -> Option<Kept> {
-        let image = self.image.filter(|_| self.role == Role::Base)?;
-        let mask = image.mask.as_ref()?;
-        Some(Kept {
-            image: self.shape.pack(&image.latents),
-            noise: self.shape.pack(&draws.noise),
-            mask: latent_mask(mask, self.shape),
-        })
-    }
+        distilled_guidance: GuidanceScales::of(request).distilled,
+        image: image.and_then(|image| canvas(image, shape)).map(here),
+        reference: seen.transpose()?,
+    };
+    job.walk(&model, embeds, solver, (&draws, kept), resume, work)
 }
 
 /// What comes from files of other stages is checked before anything is loaded.
-fn check(job: &PictureJob<'_>, config: &FluxTransformerConfig) -> Result<(), EngineError> {
+fn check(
+    image: Option<&GivenImage>,
+    role: Role,
+    config: &FluxTransformerConfig,
+) -> Result<(), EngineError> {
     let fills = config.condition_channels() > 0;
-    let reason = match job.image {
+    let reason = match image {
         None if fills => "this model needs a picture and a mask",
-        Some(_) if fills != (job.role == Role::Canvas) => {
+        Some(_) if fills != (role == Role::Canvas) => {
             "this model does something else with a picture"
         }
-        _ if job.request.batch_size == 0 => "no picture was asked for",
         _ => return Ok(()),
     };
     Err(EngineError::request(reason))
 }
 
-fn conditions(job: &PictureJob<'_>, embeds: PromptEmbeds, draws: &Draws) -> Conditions {
-    let pack = |latents: &Tensor| job.shape.pack(latents);
-    let mut conditions = Conditions {
-        prompt: embeds.prompt,
-        negative: embeds.negative,
-        image: None,
-        reference: None,
-        kept: job.kept(draws),
-    };
-    let Some(image) = job.image else {
-        return conditions;
-    };
-    match (job.role, &image.mask, &image.masked) {
-        (Role::Reference, ..) => {
-            let size = image.latents.size();
-            let shape = LatentShape {
-                height: size[2],
-                width: size[3],
-                ..job.shape
-            };
-            conditions.reference = Some(Reference {
-                tokens: shape.pack(&image.latents),
-                shape,
-            });
-        }
-        (Role::Canvas, Some(mask), Some(masked)) => {
-            let (masked, mask) = (pack(masked), folded_mask(mask, job.shape));
-            let mask = mask.expand([masked.size()[0], -1, -1], false);
-            conditions.image = Some(Tensor::cat(&[masked, mask], 2));
-        }
-        _ => {}
-    }
-    conditions
-}
-
-fn record(job: &PictureJob<'_>, draws: &Draws, conditions: &Conditions, capture: &mut Capture) {
-    draws.record(conditions.kept.as_ref(), capture);
-    if let Some(image) = &conditions.image {
-        let split = 4 * job.shape.channels;
-        let rest = image.size()[2] - split;
-        capture.put("masked_image_latents", &image.narrow(2, 0, split));
-        capture.put("mask", &image.narrow(2, split, rest));
-    }
+/// What a mask leaves of a picture, and the mask, as models that fill read them with each token.
+fn canvas(image: &GivenImage, shape: LatentShape) -> Option<Tensor> {
+    let (mask, masked) = (image.mask.as_ref()?, image.masked.as_ref()?);
+    let (masked, mask) = (shape.pack(masked), folded_mask(mask, shape));
+    let mask = mask.expand([masked.size()[0], -1, -1], false);
+    Some(Tensor::cat(&[masked, mask], 2))
 }

@@ -4,7 +4,7 @@
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
 //! 2. a given picture and a mask of it, and at the end latents to pictures, as [every picture](crate::stages::stills),
-//! 3. [`denoise()`]: noise to latents, of which [`sample()`] is the part behind files.
+//! 3. [`denoise()`]: noise to latents, by [the steps of every picture](crate::stages::stills::walk_still).
 //!
 //! The reference is `FluxPipeline`, `FluxImg2ImgPipeline`, `FluxInpaintPipeline`, `FluxFillPipeline` and
 //! `FluxKontextPipeline` of diffusers 0.42.1.
@@ -14,16 +14,13 @@
 mod cases;
 mod denoise;
 mod prepare;
-mod sample;
 mod stages;
 mod text;
 mod transformer;
 
 pub(crate) use cases::CASES;
-pub(super) use denoise::PictureJob;
-pub use denoise::denoise;
+pub use denoise::{FluxModel, Reference, denoise};
 pub use prepare::{image_ids, reference_ids, reference_size, text_ids};
-pub use sample::{Conditions, Reference, sample};
 pub(crate) use stages::Flux;
 pub use text::encode_text;
 pub use transformer::{Context, FluxTransformer, ROPE_THETA, told_times};

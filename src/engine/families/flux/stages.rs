@@ -30,7 +30,7 @@ impl EngineFamily for Flux {
         let image = context.earlier(Stage::EncodeImage, GivenImage::load)?;
         let resume = context.checkpoint();
         context.tensor("latents", |work| {
-            flux::denoise(embeds, image.as_ref(), resume, work)
+            flux::denoise(&embeds, image.as_ref(), resume, work)
         })
     }
 

@@ -1,73 +1,207 @@
-//! Stage 3, from noise to latents: what the walk begins with, which steps it makes, and what becomes of given pictures.
+//! Stage 3, from noise to latents: what of the job's files the walk is given, and what becomes of given pictures.
 //!
-//! The steps themselves are `sample.rs`'.
-
-use std::ops::Range;
+//! What it begins with and the steps themselves are every picture's.
 
 use safelight_core::job::GenerateRequest;
 use safelight_core::networks::{Flux2TransformerConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 
-use super::prepare::mu;
-use super::sample::{Conditions, Seen, sample};
-use super::transformer::Flux2Transformer;
+use super::prepare::{image_ids, mu, seen_ids, text_ids};
+use super::transformer::{Context, Flux2Transformer};
 use crate::capture::Capture;
-use crate::denoise::DenoiseState;
+use crate::denoise::{DenoiseState, fits};
 use crate::error::EngineError;
-use crate::sampling::{FlowSchedule, Solver, steps_from_picture, wanted_steps};
-use crate::stages::stills::{Draws, GivenImage, GivenImages, Kept, LatentShape, noised, seeds};
-use crate::text::PromptEmbeds;
+use crate::hooks::Hooks;
+use crate::nn::Rope;
+use crate::sampling::FlowSchedule;
+use crate::stages::stills::{
+    Beginning, Draws, GivenImages, Kept, LatentShape, StillModel, record_places, seeds,
+};
+use crate::streams::Modulations;
+use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
 
 /// What is made anew of a given picture where the request does not say: as in diffusers' pipeline.
 const STRENGTH: f64 = 0.8;
 
+struct Asked<'a> {
+    transformer: &'a Flux2Transformer,
+    shape: LatentShape,
+    /// Pictures that are seen beside the one that is made, in their order.
+    seen: Vec<Seen>,
+    /// The tokens of all of them where the model is, `(1, R, 4 C)`
+    seen_tokens: Option<Tensor>,
+}
+
+struct Seen {
+    /// `(1, R, 4 C)`
+    tokens: Tensor,
+    shape: LatentShape,
+}
+
+impl Asked<'_> {
+    /// The places of a text's tokens, and of a picture's with those that are seen behind it.
+    fn ids(&self, text: &TextEmbeds) -> [Tensor; 2] {
+        let shapes: Vec<LatentShape> = self.seen.iter().map(|seen| seen.shape).collect();
+        let mut img_ids = image_ids(self.shape);
+        if !shapes.is_empty() {
+            img_ids = Tensor::cat(&[img_ids, seen_ids(&shapes)], 0);
+        }
+        [text_ids(text.prompt.size()[1]), img_ids]
+    }
+}
+
+impl StillModel for Asked<'_> {
+    /// With the turns of all tokens.
+    type Context = (Context, Rope);
+    type Told = Modulations;
+
+    fn place(&self) -> (Device, Kind) {
+        (self.transformer.device(), self.transformer.kind())
+    }
+
+    fn shape(&self) -> LatentShape {
+        self.shape
+    }
+
+    fn reads(&self, text: &TextEmbeds) -> bool {
+        let width = self.transformer.config().joint_attention_dim;
+        fits(&text.prompt, &[1, -1, width])
+    }
+
+    fn fault(&self, _pictures: i64) -> Option<String> {
+        let width = self.transformer.config().in_channels;
+        let mut seen = self.seen.iter();
+        let are_fit = seen.all(|seen| fits(&seen.tokens, &[1, seen.shape.tokens(), width]));
+        (!are_fit).then(|| "the picture's latents are not of this job".to_owned())
+    }
+
+    fn context(
+        &self,
+        text: &TextEmbeds,
+        pictures: i64,
+        _hooks: &dyn Hooks,
+    ) -> Result<(Context, Rope), EngineError> {
+        let [txt_ids, img_ids] = self.ids(text);
+        Ok((
+            self.transformer.context(&text.prompt),
+            self.transformer.rope(&txt_ids, &img_ids, pictures),
+        ))
+    }
+
+    fn told(&self, timesteps: &[f32], _context: &(Context, Rope)) -> Vec<Modulations> {
+        self.transformer.modulations(timesteps)
+    }
+
+    fn input(&self, latents: &Tensor) -> Tensor {
+        let Some(seen) = &self.seen_tokens else {
+            return latents.shallow_clone();
+        };
+        let seen = seen.expand([latents.size()[0], -1, -1], false);
+        Tensor::cat(&[latents, &seen], 1)
+    }
+
+    fn answer(
+        &self,
+        input: &Tensor,
+        told: &Modulations,
+        (context, rope): &(Context, Rope),
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
+        self.transformer.forward(input, told, context, rope, hooks)
+    }
+
+    fn velocity(&self, answer: &Tensor) -> Tensor {
+        answer.narrow(1, 0, self.shape.tokens())
+    }
+
+    /// Two by two latents lie below each other.
+    fn drawn(&self, noise: &Tensor) -> Tensor {
+        LatentShape::fold(noise)
+    }
+
+    fn record(&self, kept: Option<&Kept>, capture: &mut Capture) {
+        capture.put("latent_image_ids", &image_ids(self.shape).unsqueeze(0));
+        if let Some(latents) = &self.seen_tokens {
+            let shapes: Vec<LatentShape> = self.seen.iter().map(|seen| seen.shape).collect();
+            capture.put("image_latents", latents);
+            capture.put("image_latent_ids", &seen_ids(&shapes).unsqueeze(0));
+        }
+        if let Some(kept) = kept {
+            // It is one for all numbers of a token.
+            capture.put("mask", &kept.mask.narrow(2, 0, 1));
+        }
+    }
+
+    fn record_text(&self, text: &TextEmbeds, branch: &str, capture: &mut Capture) {
+        let [txt_ids, img_ids] = self.ids(text).map(|ids| ids.unsqueeze(0));
+        record_places(branch, &txt_ids, &img_ids, capture);
+        let name = format!("transformer.in.{branch}.encoder_hidden_states");
+        capture.put(name, &text.prompt);
+    }
+}
+
 /// `images`: what the stage of given pictures gave; `resume`: where an earlier run got to -> the latents,
 /// `(B, C, h, w)` on the CPU.
 pub fn denoise(
-    embeds: PromptEmbeds,
+    embeds: &PromptEmbeds,
     images: Option<&GivenImages>,
     resume: Option<DenoiseState>,
     work: &mut Work<'_>,
 ) -> Result<Tensor, EngineError> {
-    let (request, place, hooks) = (work.request, work.place, work.hooks);
+    let request = work.request;
     let home = &request.files.transformer;
-    let weights = super::with_loras(&place.open(home)?, &request.loras)?;
+    let weights = super::with_loras(&work.place.open(home)?, &request.loras)?;
     let config = Flux2TransformerConfig::read(home)?;
     let shape = LatentShape::new(config.latent_channels(), request.width, request.height)?;
-    let job = Job {
+    let job = Beginning {
         request,
         image: images.and_then(|images| images.image.as_ref()),
-        references: images.map_or(&[][..], |images| &images.references[..]),
         shape,
+        strength: STRENGTH,
     };
-    let mut solver = schedule(request)?.solver(request, shape.tokens(), job.steps()?)?;
-    let noise = job.noise(work.capture)?;
-    let conditions = job.conditions(embeds, &noise);
-    let size = [
-        i64::from(request.batch_size),
-        shape.tokens(),
-        config.in_channels,
-    ];
-    let resumed = resume.and_then(|state| state.resumed(&size, &mut solver, place.device, hooks));
-    let state = match resumed {
-        Some(state) => state,
-        None => job.start(&noise, &solver),
+    let solver = schedule(request)?.solver(request, shape.tokens(), job.steps()?)?;
+    // Drawn as tokens lie, and nothing is drawn for the given picture.
+    let drawn = Draws::new(shape.folded(), 1, seeds(request))?;
+    let draws = Draws {
+        noise: shape.unfolded(&drawn.noise),
+        ..drawn
     };
-
+    let kept = job.kept(&draws, |mask| token_mask(mask, shape));
+    let seen = seen(&job, images)?;
     let new = |w: &_| Flux2Transformer::new(&config, w);
     let unexpected = Flux2Transformer::unexpected_keys;
     let transformer = work.transformer("transformer", home, || Ok(weights), new, unexpected)?;
-    let behind = sample(
-        &transformer,
+    let tokens: Vec<&Tensor> = seen.iter().map(|seen| &seen.tokens).collect();
+    let here = |xs: Tensor| xs.to_device(transformer.device()).to_kind(Kind::Float);
+    let model = Asked {
+        transformer: &transformer,
         shape,
-        &conditions,
-        &mut solver,
-        &state,
-        work.capture,
-        hooks,
-    )?;
-    Ok(shape.unpack(&behind.latents))
+        seen_tokens: (!tokens.is_empty()).then(|| here(Tensor::cat(&tokens, 1))),
+        seen,
+    };
+    job.walk(&model, embeds, solver, (&draws, kept), resume, work)
+}
+
+/// The picture that the walk begins from is seen, too.
+fn seen(job: &Beginning<'_>, images: Option<&GivenImages>) -> Result<Vec<Seen>, EngineError> {
+    let image = job.image.map(|image| &image.latents);
+    let references = images.map_or(&[][..], |images| &images.references[..]);
+    let seen = image.into_iter().chain(references).map(|latents| {
+        let shape = LatentShape::of(latents)?;
+        Ok(Seen {
+            tokens: shape.pack(&latents.to_kind(Kind::Float)),
+            shape,
+        })
+    });
+    seen.collect()
+}
+
+/// A mask, `(1, 1, H, W)`, at the latents' places: for all of a token the mean of the four pixels around its middle,
+/// `(1, 1, h, w)`
+fn token_mask(mask: &Tensor, shape: LatentShape) -> Tensor {
+    let mask = mask.upsample_bilinear2d(shape.grid(), false, None, None);
+    mask.upsample_nearest2d([shape.height, shape.width], None, None)
 }
 
 /// The model's own flow-match Euler, whose shift goes with tokens and steps.
@@ -75,86 +209,4 @@ pub(super) fn schedule(request: &GenerateRequest) -> Result<FlowSchedule, Engine
     let mut schedule = FlowSchedule::read(request.files.scheduler.as_deref(), true)?;
     schedule.mu_by_steps = Some(mu);
     Ok(schedule)
-}
-
-/// What a request and its pictures make of noise.
-struct Job<'a> {
-    request: &'a GenerateRequest,
-    image: Option<&'a GivenImage>,
-    references: &'a [Tensor],
-    shape: LatentShape,
-}
-
-impl Job<'_> {
-    /// The steps that the request wants, of those that its strength leaves.
-    fn steps(&self) -> Result<Range<usize>, EngineError> {
-        match self.image {
-            Some(_) => {
-                let strength = self.request.sampling.strength.unwrap_or(STRENGTH);
-                steps_from_picture(self.request, strength)
-            }
-            None => Ok(wanted_steps(self.request)),
-        }
-    }
-
-    /// `(B, C, h, w)`, drawn as tokens lie: two by two latents below each other.
-    fn noise(&self, capture: &mut Capture) -> Result<Tensor, EngineError> {
-        let drawn = Draws::new(self.shape.folded(), 1, seeds(self.request))?.noise;
-        capture.put("noise.0", &drawn);
-        Ok(self.shape.unfolded(&drawn))
-    }
-
-    fn start(&self, noise: &Tensor, solver: &Solver) -> DenoiseState {
-        let first = solver.all_calls().start;
-        let latents = match self.image {
-            Some(image) => {
-                let image = image.latents.to_device(Device::Cpu);
-                noised(&image, noise, solver.sigmas()[first])
-            }
-            None => solver.initial(noise.shallow_clone()),
-        };
-        DenoiseState::first(solver, self.shape.pack(&latents))
-    }
-
-    /// The picture that the walk begins from is seen, too.
-    fn conditions(&self, embeds: PromptEmbeds, noise: &Tensor) -> Conditions {
-        let image = self.image.map(|image| &image.latents);
-        let seen = image.into_iter().chain(self.references).map(|latents| {
-            let size = latents.size();
-            let shape = LatentShape {
-                channels: size[1],
-                height: size[2],
-                width: size[3],
-            };
-            Seen {
-                tokens: shape.pack(&latents.to_kind(Kind::Float)),
-                shape,
-            }
-        });
-        let kept = self.image.and_then(|image| {
-            let noise = self.shape.pack(noise);
-            let image_tokens = self.shape.pack(&image.latents.to_kind(Kind::Float));
-            Some(Kept {
-                image: image_tokens.expand_as(&noise),
-                mask: self
-                    .token_mask(image.mask.as_ref()?)
-                    .expand([-1, -1, noise.size()[2]], false),
-                noise,
-            })
-        });
-        Conditions {
-            prompt: embeds.prompt,
-            negative: embeds.negative,
-            guidance_scale: self.request.sampling.guidance_scale,
-            seen: seen.collect(),
-            kept,
-        }
-    }
-
-    /// A mask, `(1, 1, H, W)`, at the tokens' places: the mean of the four pixels around each one's middle, `(1, n, 1)`
-    fn token_mask(&self, mask: &Tensor) -> Tensor {
-        let grid = self.shape.grid();
-        let mask = mask.upsample_bilinear2d(grid, false, None, None);
-        mask.view([1, -1, 1])
-    }
 }

@@ -4,7 +4,7 @@
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
 //! 2. given pictures and a mask, and at the end latents to pictures, as [every picture](crate::stages::stills),
-//! 3. [`denoise()`]: noise to latents, of which [`sample()`] is the part behind files.
+//! 3. [`denoise()`]: noise to latents, by [the steps of every picture](crate::stages::stills::walk_still).
 //!
 //! The reference is `Flux2KleinPipeline` and `Flux2KleinInpaintPipeline` of diffusers 0.42.1, but for three things: the
 //! negative prompt may be another than the empty one, a distilled model obeys a guidance above 1, and what a mask keeps is
@@ -15,7 +15,6 @@
 mod cases;
 mod denoise;
 mod prepare;
-mod sample;
 mod stages;
 mod text;
 mod transformer;
@@ -23,7 +22,6 @@ mod transformer;
 pub(crate) use cases::CASES;
 pub use denoise::denoise;
 pub use prepare::{image_ids, mu, seen_ids, seen_picture, text_ids};
-pub use sample::{Conditions, Seen, sample};
 pub(crate) use stages::Flux2;
 pub use text::encode_text;
 pub use transformer::{Context, Flux2Transformer};

@@ -29,7 +29,7 @@ impl EngineFamily for Flux2 {
         let images = context.earlier(Stage::EncodeImage, GivenImages::load)?;
         let resume = context.checkpoint();
         context.tensor("latents", |work| {
-            flux2::denoise(embeds, images.as_ref(), resume, work)
+            flux2::denoise(&embeds, images.as_ref(), resume, work)
         })
     }
 

@@ -49,11 +49,8 @@ pub fn denoise(
     let name = format!("noise.{}", num_pictures(given) + section);
     work.capture.put(name, &noise);
     let conditions = conditions(request, given, section, shape)?;
-    // What a step cache kept is not in a checkpoint: a section with one is made from its beginning, and so the same.
-    let resume = resume.filter(|_| request.step_cache.is_none());
-    let resumed =
-        resume.and_then(|state| state.resumed(&shape.size(), &mut solver, place.device, hooks));
-    let state = resumed.unwrap_or_else(|| DenoiseState::first(&solver, solver.initial(noise)));
+    let first = solver.initial(noise);
+    let state = DenoiseState::of(resume, first, &mut solver, place.device, hooks);
 
     let new = |w: &_| FramePackTransformer::new(&config, w);
     let unexpected = FramePackTransformer::unexpected_keys;

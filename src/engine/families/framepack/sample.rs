@@ -166,7 +166,7 @@ impl<'a> Loop<'a> {
         };
         let (prompt, negative) = (&conditions.prompt, conditions.negative.as_ref());
         Ok(Self {
-            guidance: Guidance::new(prompt, negative, scales.scale, read)?,
+            guidance: Guidance::new(prompt, negative, scales.real, read)?,
             transformer,
             section,
             timesteps,
@@ -236,7 +236,7 @@ impl Denoiser for Loop<'_> {
         put("in.timestep", &call.told.view([1]).to_kind(Kind::Float));
         let ask = |asked: &Asked| self.ask(asked, latents, call.index);
         self.guidance
-            .velocity(call, capture, Tensor::shallow_clone, ask)
+            .velocity(call, latents, capture, Tensor::shallow_clone, ask)
     }
 
     fn first_recorded(&self, first: usize) -> usize {

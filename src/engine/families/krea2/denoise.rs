@@ -1,20 +1,20 @@
 //! Stage 3, from noise to latents: what of the job's files the walk is given.
 //!
-//! What it begins with and the steps themselves are those of every picture whose latents are packed.
+//! What it begins with and the steps themselves are every picture's.
 
 use safelight_core::job::GenerateRequest;
 use safelight_core::networks::{Krea2TransformerConfig, NetworkConfig as _, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
 use super::transformer::{Context, Krea2Transformer, Modulations};
-use crate::denoise::DenoiseState;
+use crate::denoise::{DenoiseState, fits};
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::sampling::FlowSchedule;
 use crate::stages::stills::{
-    Beginning, GivenImage, LatentShape, TokenConditions, TokenModel, walk_tokens,
+    BASE_STRENGTH, Beginning, GivenImage, LatentShape, StillModel, corner_mask,
 };
-use crate::text::PromptEmbeds;
+use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
 
 /// Sizes, in tokens, between which the published shift goes from one end to the other.
@@ -22,93 +22,88 @@ const TOKENS: [i64; 2] = [256, 6400];
 /// What timesteps are counted in.
 const TIMESTEPS: f32 = 1000.0;
 
-impl TokenModel for Krea2Transformer {
+struct Asked<'a> {
+    transformer: &'a Krea2Transformer,
+    shape: LatentShape,
+}
+
+impl StillModel for Asked<'_> {
     type Context = Context;
     type Told = Modulations;
 
     fn place(&self) -> (Device, Kind) {
-        (self.device(), self.kind())
+        (self.transformer.device(), self.transformer.kind())
     }
 
-    fn widths(&self) -> [i64; 2] {
-        let config = self.config();
-        let text = config.num_text_layers * config.text_hidden_dim;
-        [config.in_channels, text]
+    fn shape(&self) -> LatentShape {
+        self.shape
     }
 
-    fn context(&self, text: &Tensor, grid: [i64; 2], hooks: &dyn Hooks) -> Option<Context> {
-        Self::context(self, text, grid, hooks)
+    fn reads(&self, text: &TextEmbeds) -> bool {
+        let config = self.transformer.config();
+        let width = config.num_text_layers * config.text_hidden_dim;
+        fits(&text.prompt, &[1, -1, width])
     }
 
-    fn told(&self, timesteps: &[f32]) -> Vec<Modulations> {
+    fn context(
+        &self,
+        text: &TextEmbeds,
+        _pictures: i64,
+        hooks: &dyn Hooks,
+    ) -> Result<Context, EngineError> {
+        let grid = self.shape.grid();
+        let context = self.transformer.context(&text.prompt, grid, hooks);
+        context.ok_or(EngineError::Cancelled)
+    }
+
+    fn told(&self, timesteps: &[f32], _context: &Context) -> Vec<Modulations> {
         let times: Vec<f32> = timesteps.iter().map(|t| t / TIMESTEPS).collect();
-        self.modulations(&times)
+        self.transformer.modulations(&times)
     }
 
     fn answer(
         &self,
-        tokens: &Tensor,
+        input: &Tensor,
         told: &Modulations,
         context: &Context,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        self.forward(tokens, told, context, hooks)
+        self.transformer.forward(input, told, context, hooks)
     }
 }
 
 /// `image`: what the stage of a given picture gave; `resume`: where an earlier run got to -> the latents,
 /// `(B, C, h, w)` on the CPU.
 pub fn denoise(
-    embeds: PromptEmbeds,
+    embeds: &PromptEmbeds,
     image: Option<&GivenImage>,
     resume: Option<DenoiseState>,
     work: &mut Work<'_>,
 ) -> Result<Tensor, EngineError> {
-    let (request, place, hooks) = (work.request, work.place, work.hooks);
+    let request = work.request;
     let home = &request.files.transformer;
-    let weights = super::with_loras(&place.open(home)?, &request.loras)?;
+    let weights = super::with_loras(&work.place.open(home)?, &request.loras)?;
     let config = Krea2TransformerConfig::read(home)?;
-    let channels = config.latent_channels();
-    let shape = LatentShape::new(channels, request.width, request.height)?;
+    let shape = LatentShape::new(config.latent_channels(), request.width, request.height)?;
     let job = Beginning {
         request,
         image,
         shape,
+        strength: BASE_STRENGTH,
     };
     let mut solver = schedule(request)?.solver(request, shape.tokens(), job.steps()?)?;
     solver.set_draws_before(job.draws_per_seed());
     let draws = job.draws()?;
-    let pack = |xs: &Tensor| shape.pack(&xs.expand([-1, channels, -1, -1], false));
-    let conditions = TokenConditions {
-        prompt: embeds.prompt,
-        negative: embeds.negative,
-        guidance_scale: request.sampling.guidance_scale,
-        kept: job.kept(&draws).map(|kept| kept.map(pack)),
-    };
-    let pictures = i64::from(request.batch_size);
-    let size = [pictures, shape.tokens(), config.in_channels];
-    let resumed = resume.and_then(|state| state.resumed(&size, &mut solver, place.device, hooks));
-    let state = match resumed {
-        Some(state) => state,
-        None => DenoiseState::first(&solver, pack(&job.latents(&draws, &solver))),
-    };
-    draws.record(conditions.kept.as_ref(), work.capture);
-
+    let kept = job.kept(&draws, corner_mask);
     let new = |w: &_| Krea2Transformer::new(&config, w);
     let unexpected = Krea2Transformer::unexpected_keys;
     let transformer = work.transformer("transformer", home, || Ok(weights), new, unexpected)?;
-    let behind = walk_tokens(
-        &*transformer,
+    let model = Asked {
+        transformer: &transformer,
         shape,
-        &conditions,
-        &mut solver,
-        &state,
-        work.capture,
-        hooks,
-    )?;
-    Ok(shape.unpack(&behind.latents))
+    };
+    job.walk(&model, embeds, solver, (&draws, kept), resume, work)
 }
-
 /// The model's own flow-match Euler, whose shift goes with the size; Turbo's requests say theirs.
 pub(super) fn schedule(request: &GenerateRequest) -> Result<FlowSchedule, EngineError> {
     let config = match request.files.scheduler.as_deref() {

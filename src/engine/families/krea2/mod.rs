@@ -4,7 +4,7 @@
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
 //! 2. a given picture and a mask of it, and at the end latents to pictures, as [every picture](crate::stages::stills),
-//! 3. [`denoise()`]: noise to latents, by [the steps of packed latents](crate::stages::stills::walk_tokens).
+//! 3. [`denoise()`]: noise to latents, by [the steps of every picture](crate::stages::stills::walk_still).
 //!
 //! The reference is `Krea2Pipeline` of diffusers 0.42.1, but for three things: a guidance of 5.5 here is 4.5 there, so
 //! that it means what it means for other models; texts have no padding, which nothing there looks at; and that pipeline

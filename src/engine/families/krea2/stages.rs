@@ -30,7 +30,7 @@ impl EngineFamily for Krea2 {
         let image = context.earlier(Stage::EncodeImage, GivenImage::load)?;
         let resume = context.checkpoint();
         context.tensor("latents", |work| {
-            krea2::denoise(embeds, image.as_ref(), resume, work)
+            krea2::denoise(&embeds, image.as_ref(), resume, work)
         })
     }
 

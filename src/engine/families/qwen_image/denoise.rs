@@ -1,88 +1,143 @@
 //! Stage 3, from noise to latents: what of the job's files the walk is given.
 //!
-//! What it begins with is every picture's, the steps themselves are `sample.rs`'.
+//! What it begins with and the steps themselves are every picture's.
 
 use safelight_core::job::GenerateRequest;
 use safelight_core::networks::{NetworkConfig as _, QwenImageTransformerConfig, SchedulerConfig};
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 
-use super::sample::{Conditions, sample};
-use super::transformer::{QwenImageTransformer, Reference};
+use super::transformer::{Context, Modulations, QwenImageTransformer, Reference};
 use crate::capture::Capture;
-use crate::denoise::DenoiseState;
+use crate::denoise::{DenoiseState, fits};
 use crate::error::EngineError;
+use crate::hooks::Hooks;
 use crate::sampling::FlowSchedule;
-use crate::stages::stills::{Beginning, Draws, GivenImages, LatentShape};
-use crate::text::PromptEmbeds;
+use crate::stages::stills::{
+    BASE_STRENGTH, Beginning, GivenImages, Kept, LatentShape, StillModel, corner_mask, record_mask,
+};
+use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
+
+struct Asked<'a> {
+    transformer: &'a QwenImageTransformer,
+    shape: LatentShape,
+    /// Pictures that are seen beside the one that is made.
+    references: Vec<Reference>,
+}
+
+impl StillModel for Asked<'_> {
+    type Context = Context;
+    type Told = Modulations;
+
+    const KEEPS_LENGTH: bool = true;
+
+    fn place(&self) -> (Device, Kind) {
+        (self.transformer.device(), self.transformer.kind())
+    }
+
+    fn shape(&self) -> LatentShape {
+        self.shape
+    }
+
+    fn reads(&self, text: &TextEmbeds) -> bool {
+        let width = self.transformer.config().joint_attention_dim;
+        fits(&text.prompt, &[1, -1, width])
+    }
+
+    fn fault(&self, _pictures: i64) -> Option<String> {
+        let width = self.transformer.config().in_channels;
+        let mut seen = self.references.iter();
+        let are_fit = seen.all(|seen| {
+            let tokens = seen.grid.iter().product();
+            fits(&seen.tokens, &[1, tokens, width])
+        });
+        (!are_fit).then(|| "the latents of the reference pictures are not this model's".to_owned())
+    }
+
+    fn at_once(&self, pictures: i64) -> i64 {
+        let has_references = !self.references.is_empty();
+        self.transformer.at_once(pictures, has_references)
+    }
+
+    fn context(
+        &self,
+        text: &TextEmbeds,
+        pictures: i64,
+        _hooks: &dyn Hooks,
+    ) -> Result<Context, EngineError> {
+        let (text, grid) = (&text.prompt, self.shape.grid());
+        let references = &self.references;
+        Ok(self.transformer.context(text, grid, references, pictures))
+    }
+
+    fn told(&self, timesteps: &[f32], _context: &Context) -> Vec<Modulations> {
+        self.transformer.modulations(timesteps)
+    }
+
+    fn answer(
+        &self,
+        input: &Tensor,
+        told: &Modulations,
+        context: &Context,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
+        self.transformer.forward(input, told, context, hooks)
+    }
+
+    fn drawn(&self, noise: &Tensor) -> Tensor {
+        // b c h w -> b 1 c h w
+        noise.unsqueeze(1)
+    }
+
+    fn record(&self, kept: Option<&Kept>, capture: &mut Capture) {
+        record_mask(kept, capture);
+        if !self.references.is_empty() {
+            let seen: Vec<&Tensor> = self.references.iter().map(|seen| &seen.tokens).collect();
+            capture.put("image_latents", &Tensor::cat(&seen, 1));
+        }
+    }
+}
 
 /// `given`: what the stage of given pictures gave; `resume`: where an earlier run got to -> the latents,
 /// `(B, C, h, w)` on the CPU.
 pub fn denoise(
-    embeds: PromptEmbeds,
+    embeds: &PromptEmbeds,
     given: Option<&GivenImages>,
     resume: Option<DenoiseState>,
     work: &mut Work<'_>,
 ) -> Result<Tensor, EngineError> {
-    let (request, place, hooks) = (work.request, work.place, work.hooks);
+    let request = work.request;
     let home = &request.files.transformer;
-    let weights = super::with_loras(&place.open(home)?, &request.loras)?;
+    let weights = super::with_loras(&work.place.open(home)?, &request.loras)?;
     let config = QwenImageTransformerConfig::read(home)?;
-    let channels = config.latent_channels();
-    let shape = LatentShape::new(channels, request.width, request.height)?;
+    let shape = LatentShape::new(config.latent_channels(), request.width, request.height)?;
     let job = Beginning {
         request,
         image: given.and_then(|given| given.image.as_ref()),
         shape,
+        strength: BASE_STRENGTH,
     };
     let mut solver = schedule(request)?.solver(request, shape.tokens(), job.steps()?)?;
     solver.set_draws_before(job.draws_per_seed());
     let draws = job.draws()?;
-    let pack = |xs: &Tensor| shape.pack(&xs.expand([-1, channels, -1, -1], false));
-    let conditions = Conditions {
-        prompt: embeds.prompt,
-        negative: embeds.negative,
-        guidance_scale: request.sampling.guidance_scale,
-        kept: job.kept(&draws).map(|kept| kept.map(pack)),
-        references: references(given, shape)?,
-    };
-    let pictures = i64::from(request.batch_size);
-    let size = [pictures, shape.tokens(), config.in_channels];
-    let resumed = resume.and_then(|state| state.resumed(&size, &mut solver, place.device, hooks));
-    let state = match resumed {
-        Some(state) => state,
-        None => DenoiseState::first(&solver, pack(&job.latents(&draws, &solver))),
-    };
-    record(&draws, &conditions, work.capture);
-
+    let kept = job.kept(&draws, corner_mask);
+    let references = references(given)?;
     let new = |w: &_| QwenImageTransformer::new(&config, w);
     let unexpected = QwenImageTransformer::unexpected_keys;
     let transformer = work.transformer("transformer", home, || Ok(weights), new, unexpected)?;
-    let behind = sample(
-        &transformer,
+    let model = Asked {
+        transformer: &transformer,
         shape,
-        &conditions,
-        &mut solver,
-        &state,
-        work.capture,
-        hooks,
-    )?;
-    Ok(shape.unpack(&behind.latents))
+        references,
+    };
+    job.walk(&model, embeds, solver, (&draws, kept), resume, work)
 }
 
 /// The pictures that are seen, as tokens.
-fn references(
-    given: Option<&GivenImages>,
-    shape: LatentShape,
-) -> Result<Vec<Reference>, EngineError> {
+fn references(given: Option<&GivenImages>) -> Result<Vec<Reference>, EngineError> {
     let latents = given.into_iter().flat_map(|given| &given.references);
     let references = latents.map(|latents| {
-        let (_, _, height, width) = latents.size4()?;
-        let own = LatentShape {
-            height,
-            width,
-            ..shape
-        };
+        let own = LatentShape::of(latents)?;
         Ok(Reference {
             tokens: own.pack(latents),
             grid: own.grid(),
@@ -98,13 +153,4 @@ pub(super) fn schedule(request: &GenerateRequest) -> Result<FlowSchedule, Engine
         None => SchedulerConfig::of_qwen_image(),
     };
     Ok(FlowSchedule::of(config))
-}
-
-fn record(draws: &Draws, conditions: &Conditions, capture: &mut Capture) {
-    let number = usize::from(draws.posterior.is_some());
-    // b c h w -> b 1 c h w
-    capture.put(format!("noise.{number}"), &draws.noise.unsqueeze(1));
-    if let Some(kept) = &conditions.kept {
-        capture.put("mask", &kept.mask);
-    }
 }

@@ -5,7 +5,7 @@
 //! 1. [`encode_text`]: prompt and negative prompt, with the pictures that they speak of, to
 //!    [`PromptEmbeds`](crate::text::PromptEmbeds),
 //! 2. a given picture and a mask of it, or pictures that are seen, and at the end latents to pictures, as [every picture](crate::stages::stills),
-//! 3. [`denoise()`]: noise to latents, of which [`sample()`] is the part behind files.
+//! 3. [`denoise()`]: noise to latents, by [the steps of every picture](crate::stages::stills::walk_still).
 //!
 //! The reference is `QwenImagePipeline`, `QwenImageImg2ImgPipeline`, `QwenImageInpaintPipeline` and
 //! `QwenImageEditPlusPipeline` of diffusers 0.42.1, but that what a mask keeps is the picture's own, and that tokens of
@@ -15,14 +15,12 @@
 
 mod cases;
 mod denoise;
-mod sample;
 mod stages;
 mod text;
 mod transformer;
 
 pub(crate) use cases::CASES;
 pub use denoise::denoise;
-pub use sample::{Conditions, sample};
 pub(crate) use stages::QwenImage;
 pub use text::encode_text;
 pub use transformer::{Context, Modulations, QwenImageTransformer, Reference};

@@ -40,7 +40,7 @@ impl EngineFamily for QwenImage {
         let given = context.earlier(Stage::EncodeImage, GivenImages::load)?;
         let resume = context.checkpoint();
         context.tensor("latents", |work| {
-            qwen_image::denoise(embeds, given.as_ref(), resume, work)
+            qwen_image::denoise(&embeds, given.as_ref(), resume, work)
         })
     }
 

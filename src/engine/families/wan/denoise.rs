@@ -19,7 +19,7 @@ use super::transformer::{Context, WanTransformer};
 use crate::capture::Capture;
 use crate::denoise::{Call, DenoiseState, Denoiser, fits, record_start as record_walk, walk};
 use crate::error::EngineError;
-use crate::guidance::Guidance;
+use crate::guidance::{Guidance, Guiding};
 use crate::hooks::Hooks;
 use crate::memory::Lent;
 use crate::nn::Rope;
@@ -69,7 +69,8 @@ pub fn denoise(
         check_inputs(config, request, conditions, shape)?;
         let mut solver = new_solver(&config.scheduler, request)?;
         let calls = calls_of(config, expert, &solver);
-        let state = start(request, shape, resume, &mut solver, place, hooks)?;
+        let first = solver.initial(noise(&shape.size(), request.seed)?);
+        let state = DenoiseState::of(resume, first, &mut solver, place.device, hooks);
         if expert == Expert::LowNoise && state.step < calls.start {
             return Err(EngineError::internal(
                 "the high-noise expert has not made its steps",
@@ -152,7 +153,10 @@ impl<'a> Loop<'a> {
         let guidance = guidance(
             &transformer,
             conditions,
-            guidance_scale,
+            Guiding {
+                scale: guidance_scale,
+                ..Guiding::of(request)
+            },
             pass_bytes(network, per_frame * frames, place.kind),
             place.device,
         )?;
@@ -208,7 +212,7 @@ impl Denoiser for Loop<'_> {
                 .forward(&input, &timesteps, context, &self.rope, self.hooks)
         };
         self.guidance
-            .velocity(call, capture, Tensor::shallow_clone, ask)
+            .velocity(call, latents, capture, Tensor::shallow_clone, ask)
     }
 
     fn shown(&self, x0: &Tensor) -> Tensor {
@@ -265,24 +269,6 @@ fn first_frame<'a>(config: &WanConfig, conditions: &Conditions<'a>) -> Option<&'
     conditions
         .image_latents
         .filter(|_| config.files.expand_timesteps)
-}
-
-/// Noise, or the checkpoint where it fits this job.
-fn start(
-    request: &GenerateRequest,
-    shape: LatentShape,
-    resume: Option<DenoiseState>,
-    solver: &mut Solver,
-    place: Placement,
-    hooks: &dyn Hooks,
-) -> Result<DenoiseState, EngineError> {
-    let resumed =
-        resume.and_then(|state| state.resumed(&shape.size(), solver, place.device, hooks));
-    if let Some(state) = resumed {
-        return Ok(state);
-    }
-    let noise = noise(&shape.size(), request.seed)?;
-    Ok(DenoiseState::first(solver, solver.initial(noise)))
 }
 
 /// What comes from files of other stages is checked before anything is loaded.

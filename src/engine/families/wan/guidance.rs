@@ -6,32 +6,32 @@ use tch::{Device, Tensor};
 use super::denoise::Conditions;
 use super::transformer::{Context, WanTransformer};
 use crate::error::EngineError;
-use crate::guidance::Guidance;
+use crate::guidance::{Guidance, Guiding};
 use crate::runtime::free_bytes;
 
 /// What one pass may need at most to be worth joining with the other: beyond, it fills a GPU by itself.
 const LARGEST_JOINED_PASS: u64 = 1 << 30;
 
-/// What the texts of `conditions` are to the model. A `scale` of 1 or less is no guidance. `pass_bytes`: what one pass
-/// needs beside the weights.
+/// What the texts of `conditions` are to the model. `pass_bytes`: what one pass needs beside the weights.
 pub(super) fn guidance(
     transformer: &WanTransformer,
     conditions: &Conditions<'_>,
-    scale: f64,
+    guiding: Guiding,
     pass_bytes: u64,
     device: Device,
 ) -> Result<Guidance<Context>, EngineError> {
     let context = |embeds: &Tensor| transformer.context(embeds, conditions.image_embeds);
     let (prompt, negative) = (&conditions.embeds.prompt, &conditions.embeds.negative);
     match negative {
-        None if scale > 1.0 => Err(EngineError::internal(
+        None if guiding.scale > 1.0 => Err(EngineError::internal(
             "the negative prompt has not been read",
         )),
-        Some(negative) if scale > 1.0 && joins(device, pass_bytes) => {
+        Some(negative) if guiding.scale > 1.0 && joins(device, pass_bytes) => {
             let both = Tensor::cat(&[&prompt.prompt, &negative.prompt], 0);
-            Ok(Guidance::joined(context(&both), scale))
+            let alone = context(&prompt.prompt);
+            Ok(Guidance::joined(context(&both), alone, guiding))
         }
-        _ => Guidance::new(prompt, negative.as_ref(), scale, |text| {
+        _ => Guidance::new(prompt, negative.as_ref(), guiding, |text| {
             Ok(context(&text.prompt))
         }),
     }

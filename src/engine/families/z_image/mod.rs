@@ -4,7 +4,7 @@
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
 //! 2. a given picture and a mask of it, and at the end latents to pictures, as [every picture](crate::stages::stills),
-//! 3. [`denoise()`]: noise to latents, of which [`sample()`] is the part behind files.
+//! 3. [`denoise()`]: noise to latents, by [the steps of every picture](crate::stages::stills::walk_still).
 //!
 //! The reference is `ZImagePipeline`, `ZImageImg2ImgPipeline` and `ZImageInpaintPipeline` of diffusers 0.42.1, but for
 //! two things: a guidance of 5 here is 4 there, so that it means what it means for other models, and what a mask keeps
@@ -14,14 +14,12 @@
 
 mod cases;
 mod denoise;
-mod sample;
 mod stages;
 mod text;
 mod transformer;
 
 pub(crate) use cases::CASES;
 pub use denoise::denoise;
-pub use sample::{Conditions, sample};
 pub(crate) use stages::ZImage;
 pub use text::encode_text;
 pub use transformer::{Context, Modulations, ZImageTransformer};

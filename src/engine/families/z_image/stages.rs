@@ -30,7 +30,7 @@ impl EngineFamily for ZImage {
         let image = context.earlier(Stage::EncodeImage, GivenImage::load)?;
         let resume = context.checkpoint();
         context.tensor("latents", |work| {
-            z_image::denoise(embeds, image.as_ref(), resume, work)
+            z_image::denoise(&embeds, image.as_ref(), resume, work)
         })
     }
 

@@ -29,7 +29,7 @@ const PATCH: i64 = 2;
 const LAST_EPS: f64 = 1e-6;
 const HEAD_EPS: f64 = 1e-5;
 /// The largest timestep, which the model has as 0.
-const TIMESTEPS: f32 = 1000.0;
+pub(super) const TIMESTEPS: f32 = 1000.0;
 /// The largest number in f16, which the model's sums leave.
 const LARGEST_HALF: f64 = 65504.0;
 

@@ -8,21 +8,22 @@ use std::ops::Range;
 use safelight_core::job::GenerateRequest;
 use tch::{Device, Kind, Tensor};
 
-use super::latents::{Draws, LatentShape, corner_mask, noised, seeds};
+use super::latents::{Draws, LatentShape, noised, seeds};
 use super::state::GivenImage;
-use crate::capture::Capture;
 use crate::denoise::fits;
 use crate::error::EngineError;
 use crate::sampling::{Solver, steps_from_picture, wanted_steps};
 
-/// What is made anew of a given picture where the request does not say: as in the pipelines of diffusers.
-const STRENGTH: f64 = 0.6;
+/// What is made anew of a given picture where neither request nor family says: as in most pipelines of diffusers.
+pub const BASE_STRENGTH: f64 = 0.6;
 
 /// What a request and its picture make of noise.
 pub struct Beginning<'a> {
     pub request: &'a GenerateRequest,
     pub image: Option<&'a GivenImage>,
     pub shape: LatentShape,
+    /// What is made anew of a given picture where the request does not say.
+    pub strength: f64,
 }
 
 impl Beginning<'_> {
@@ -30,7 +31,7 @@ impl Beginning<'_> {
     pub fn steps(&self) -> Result<Range<usize>, EngineError> {
         match self.image {
             Some(_) => {
-                let strength = self.request.sampling.strength.unwrap_or(STRENGTH);
+                let strength = self.request.sampling.strength.unwrap_or(self.strength);
                 steps_from_picture(self.request, strength)
             }
             None => Ok(wanted_steps(self.request)),
@@ -59,25 +60,15 @@ impl Beginning<'_> {
         }
     }
 
-    /// Where there is a mask: `(B, C, h, w)`, the mask `(1, 1, h, w)`
-    pub fn kept(&self, draws: &Draws) -> Option<Kept> {
+    /// Where there is a mask: `(B, C, h, w)`; `at_latents`: the mask's pixels, `(1, 1, H, W)`, at the latents' places,
+    /// `(1, 1, h, w)`
+    pub fn kept(&self, draws: &Draws, at_latents: impl Fn(&Tensor) -> Tensor) -> Option<Kept> {
         let image = self.image?;
         Some(Kept {
-            image: image.latents.to_kind(Kind::Float),
+            image: image.latents.to_kind(Kind::Float).expand_as(&draws.noise),
             noise: draws.noise.shallow_clone(),
-            mask: corner_mask(image.mask.as_ref()?),
+            mask: at_latents(image.mask.as_ref()?),
         })
-    }
-}
-
-impl Draws {
-    /// Records the noise that a walk begins with, and what a mask keeps.
-    pub fn record(&self, kept: Option<&Kept>, capture: &mut Capture) {
-        let number = usize::from(self.posterior.is_some());
-        capture.put(format!("noise.{number}"), &self.noise);
-        if let Some(kept) = kept {
-            capture.put("mask", &kept.mask);
-        }
     }
 }
 
@@ -99,11 +90,14 @@ impl Kept {
         }
     }
 
-    /// Whether it belongs to packed latents of this size, `(B, tokens, 4 C)`.
+    /// Whether it belongs to latents of this size.
     pub fn fits(&self, size: &[i64]) -> bool {
+        let mask = self.mask.size();
+        let mut edges = mask.iter().zip(size);
         fits(&self.image, size)
             && fits(&self.noise, size)
-            && fits(&self.mask, &[-1, size[1], size[2]])
+            && mask.len() == size.len()
+            && edges.all(|(found, wanted)| [1, *wanted].contains(found))
     }
 
     /// Where a transformer is.

@@ -58,6 +58,21 @@ impl LatentShape {
         }
     }
 
+    /// Of such latents, `(B, C, h', w')`.
+    pub fn of(latents: &Tensor) -> Result<Self, EngineError> {
+        let (_, channels, height, width) = latents.size4()?;
+        Ok(Self {
+            channels,
+            height,
+            width,
+        })
+    }
+
+    /// `(B, C, h, w)` -> `(B, 4 C, h / 2, w / 2)`
+    pub fn fold(latents: &Tensor) -> Tensor {
+        latents.pixel_unshuffle(PATCH)
+    }
+
     /// `(B, 4 C, h / 2, w / 2)` -> `(B, C, h, w)`
     pub fn unfolded(&self, folded: &Tensor) -> Tensor {
         folded.pixel_shuffle(PATCH)
@@ -132,12 +147,7 @@ pub fn seeds(request: &GenerateRequest) -> impl Iterator<Item = u64> {
 }
 
 /// A mask as the autoencoder's picture has it, `(1, 1, H, W)`, at the latents' places: the upper left of the pixels that
-/// make one latent, for each channel of a token: `(1, tokens, 4 C)`
-pub fn latent_mask(mask: &Tensor, shape: LatentShape) -> Tensor {
-    shape.pack(&corner_mask(mask).expand([1, shape.channels, -1, -1], false))
-}
-
-/// The same before it is packed, which is one for all channels: `(1, 1, h, w)`
+/// make one latent, for all channels: `(1, 1, h, w)`
 pub fn corner_mask(mask: &Tensor) -> Tensor {
     let step = i64::from(PIXELS);
     mask.slice(2, None, None, step).slice(3, None, None, step)
@@ -181,6 +191,7 @@ mod tests {
         // Tokens in the order of rows, channels before them.
         let folded = tokens.transpose(1, 2).reshape(shape.folded().size());
         assert_eq!(shape.unfolded(&folded), latents);
+        assert_eq!(LatentShape::fold(&latents), folded);
     }
 
     #[test]
@@ -188,10 +199,9 @@ mod tests {
         let shape = LatentShape::new(2, 32, 16).unwrap();
         let mask = Tensor::arange(16 * 32, (Kind::Float, Device::Cpu)).view([1, 1, 16, 32]);
         let pixel = |row: i64, column: i64| mask.double_value(&[0, 0, row, column]);
-        let corners = latent_mask(&mask, shape);
-        assert_eq!(corners.size(), [1, 2, 8]);
-        // Second token, second channel, lower right latent.
-        assert_eq!(corners.double_value(&[0, 1, 7]), pixel(8, 24));
+        let corners = corner_mask(&mask);
+        assert_eq!(corners.size(), [1, 1, 2, 4]);
+        assert_eq!(corners.double_value(&[0, 0, 1, 3]), pixel(8, 24));
         let folded = folded_mask(&mask, shape);
         assert_eq!(folded.size(), [1, 2, 256]);
         // Second token, pixel (3, 5) of its lower left latent.

@@ -20,12 +20,12 @@ use crate::error::EngineError;
 use crate::families::Done;
 use crate::store;
 
-pub use begin::{Beginning, Kept};
+pub use begin::{BASE_STRENGTH, Beginning, Kept};
 use decode::decode;
 pub use given::{Role, encode_image, encode_images};
-pub use latents::{Draws, LatentShape, corner_mask, folded_mask, latent_mask, noised, seeds};
+pub use latents::{Draws, LatentShape, corner_mask, folded_mask, noised, seeds};
 pub use state::{GivenImage, GivenImages};
-pub use walk::{TokenConditions, TokenModel, walk_tokens};
+pub use walk::{Conditions, StillModel, record_mask, record_places, walk_still};
 
 /// The job's picture and mask to [`GivenImage`]; `seen_size` as in [`encode_image`].
 pub(crate) fn encode_image_stage(

@@ -1,63 +1,186 @@
-//! The steps from noise to latents by a transformer of packed latents beside a text: its answers, guidance by a negative
-//! prompt, what a mask keeps.
+//! The steps from noise to latents of single pictures: a model's answers, guidance by a negative prompt, what a mask
+//! keeps.
 //!
 //! The arithmetic of a step is the sampler's, that of the network the transformer's, the loop every family's. Opens no
 //! files.
 
 use tch::{Device, Kind, Tensor};
 
-use super::begin::Kept;
-use super::latents::LatentShape;
+use super::begin::{Beginning, Kept};
+use super::latents::{Draws, LatentShape};
 use crate::capture::Capture;
 use crate::denoise::{Call, DenoiseState, Denoiser, Told, begin, fits, walk};
 use crate::error::EngineError;
-use crate::guidance::Guidance;
+use crate::guidance::{Guidance, Guiding};
 use crate::hooks::Hooks;
 use crate::place::Placement;
 use crate::sampling::Solver;
-use crate::text::TextEmbeds;
+use crate::text::{PromptEmbeds, TextEmbeds};
+use crate::work::Work;
 
-/// A transformer that is given packed latents, a text and what it is told of a timestep.
-pub trait TokenModel {
-    /// A text as it reads it beside pictures of one size.
+/// A family's transformer with what a job gives it beside latents and texts. Latents are packed, `(B, tokens, 4 C)`, where
+/// it does not say otherwise.
+pub trait StillModel {
+    /// A text as it reads it beside so many pictures.
     type Context;
     /// What it is told of one timestep.
     type Told;
 
+    /// Whether a guided answer is as long as that to the prompt, token by token.
+    const KEEPS_LENGTH: bool = false;
+
     /// Where it computes, and in what.
     fn place(&self) -> (Device, Kind);
 
-    /// Numbers of a latent token, and of a text's.
-    fn widths(&self) -> [i64; 2];
+    /// Of the pictures that are made.
+    fn shape(&self) -> LatentShape;
 
-    /// `text`: `(1, T, widths[1])`, `grid`: rows and columns of a picture's tokens; `None` when cancelled
-    fn context(&self, text: &Tensor, grid: [i64; 2], hooks: &dyn Hooks) -> Option<Self::Context>;
+    /// Of the latents in its form; a negative number is any number.
+    fn size(&self) -> Vec<i64> {
+        let shape = self.shape();
+        vec![-1, shape.tokens(), shape.folded().channels]
+    }
+
+    /// Whether a text is what it reads.
+    fn reads(&self, text: &TextEmbeds) -> bool;
+
+    /// What is wrong with what it was given beside the texts of so many pictures.
+    fn fault(&self, _pictures: i64) -> Option<String> {
+        None
+    }
+
+    /// How many of so many pictures it is asked for at once.
+    fn at_once(&self, pictures: i64) -> i64 {
+        // How a product of matrices rounds depends on how many rows it has, and a CPU gains nothing from more.
+        match self.place().0 {
+            Device::Cpu => 1,
+            _ => pictures,
+        }
+    }
+
+    /// `text`: one that it [reads](Self::reads), `pictures`: that it is asked for at once.
+    fn context(
+        &self,
+        text: &TextEmbeds,
+        pictures: i64,
+        hooks: &dyn Hooks,
+    ) -> Result<Self::Context, EngineError>;
 
     /// What it is told of each of `timesteps`, as a scheduler has them: 1000 for noise alone.
-    fn told(&self, timesteps: &[f32]) -> Vec<Self::Told>;
+    fn told(&self, timesteps: &[f32], context: &Self::Context) -> Vec<Self::Told>;
 
-    /// `tokens`: `(B, tokens, widths[0])` -> the velocity from picture to noise, as large and in f32; `None` when cancelled
+    /// Where that is kept for each text by itself, as it goes with the text, too.
+    fn told_with<'a>(&self, _context: &'a Self::Context) -> Option<&'a Told<Self::Told>> {
+        None
+    }
+
+    /// `latents`: as [`size`](Self::size) says, with what it is shown beside them -> what it is asked with
+    fn input(&self, latents: &Tensor) -> Tensor {
+        latents.shallow_clone()
+    }
+
+    /// `input`: of as many pictures as it is asked for at once -> its answer in f32; `None` when cancelled
     fn answer(
         &self,
-        tokens: &Tensor,
+        input: &Tensor,
         told: &Self::Told,
         context: &Self::Context,
         hooks: &dyn Hooks,
     ) -> Option<Tensor>;
+
+    /// The velocity from picture to noise in an answer, as large as the latents.
+    fn velocity(&self, answer: &Tensor) -> Tensor {
+        answer.shallow_clone()
+    }
+
+    /// A timestep as the reference records it.
+    fn time(&self, timestep: f32) -> f32 {
+        timestep / 1000.0
+    }
+
+    /// Noise, `(B, C, h, w)`, as the reference draws it.
+    fn drawn(&self, noise: &Tensor) -> Tensor {
+        noise.shallow_clone()
+    }
+
+    /// Records what it was given, under the reference's names; `kept`: in the form of the latents.
+    fn record(&self, kept: Option<&Kept>, capture: &mut Capture) {
+        record_mask(kept, capture);
+    }
+
+    /// The same of a text; `branch`: `cond` for the prompt, `uncond` for the negative one.
+    fn record_text(&self, text: &TextEmbeds, branch: &str, capture: &mut Capture) {
+        let name = format!("transformer.in.{branch}.encoder_hidden_states");
+        capture.put(name, &text.prompt);
+    }
+
+    /// `(B, C, h, w)`, of which `C` may be 1 for all -> latents in its form
+    fn packed(&self, latents: &Tensor) -> Tensor {
+        let shape = self.shape();
+        shape.pack(&latents.expand([-1, shape.channels, -1, -1], false))
+    }
+
+    /// The other way round.
+    fn unpacked(&self, latents: &Tensor) -> Tensor {
+        self.shape().unpack(latents)
+    }
 }
 
-/// What the model is given beside the noise.
-pub struct TokenConditions {
-    pub prompt: TextEmbeds,
+pub fn record_mask(kept: Option<&Kept>, capture: &mut Capture) {
+    if let Some(kept) = kept {
+        capture.put("mask", &kept.mask);
+    }
+}
+
+/// Records where the tokens of a text and of its pictures stand, in models that are told so.
+pub fn record_places(branch: &str, txt_ids: &Tensor, img_ids: &Tensor, capture: &mut Capture) {
+    let prefix = if branch == "uncond" { "negative_" } else { "" };
+    capture.put(format!("{prefix}text_ids"), txt_ids);
+    capture.put(format!("transformer.in.{branch}.txt_ids"), txt_ids);
+    capture.put(format!("transformer.in.{branch}.img_ids"), img_ids);
+}
+
+/// What every model is given beside the noise.
+pub struct Conditions<'a> {
+    pub prompt: &'a TextEmbeds,
     /// Only where the job has guidance.
-    pub negative: Option<TextEmbeds>,
-    /// How far answers to the prompt are pushed from those to the negative prompt; up to 1 not at all.
-    pub guidance_scale: f64,
-    /// What stays as it is, where a mask says so: `(B, tokens, 4 C)`, or the mask `(1, …)`
-    pub kept: Option<Kept>,
+    pub negative: Option<&'a TextEmbeds>,
+    pub guiding: Guiding,
+    /// What stays as it is, where a mask says so: in the form of the latents.
+    pub kept: Option<&'a Kept>,
 }
 
-struct Loop<'a, M: TokenModel> {
+impl Beginning<'_> {
+    /// The walk of `model` with what `solver` and `draws` begin it with, or from where an earlier run got to -> the
+    /// latents, `(B, C, h, w)` on the CPU. `kept`: what a mask keeps, `(B, C, h, w)`, the mask `(1, 1, h, w)`
+    pub fn walk<M: StillModel>(
+        &self,
+        model: &M,
+        embeds: &PromptEmbeds,
+        mut solver: Solver,
+        (draws, kept): (&Draws, Option<Kept>),
+        resume: Option<DenoiseState>,
+        work: &mut Work<'_>,
+    ) -> Result<Tensor, EngineError> {
+        let first = model.packed(&self.latents(draws, &solver));
+        let state = DenoiseState::of(resume, first, &mut solver, work.place.device, work.hooks);
+        let kept = kept.map(|kept| kept.map(|xs| model.packed(xs)));
+        let number = usize::from(draws.posterior.is_some());
+        let noise = model.drawn(&draws.noise);
+        work.capture.put(format!("noise.{number}"), &noise);
+        let conditions = Conditions {
+            prompt: &embeds.prompt,
+            negative: embeds.negative.as_ref(),
+            guiding: Guiding::of(self.request),
+            kept: kept.as_ref(),
+        };
+        let capture = &mut *work.capture;
+        let behind = walk_still(model, &conditions, &mut solver, &state, capture, work.hooks)?;
+        Ok(model.unpacked(&behind.latents))
+    }
+}
+
+struct Loop<'a, M: StillModel> {
     model: &'a M,
     guidance: Guidance<M::Context>,
     told: Told<M::Told>,
@@ -65,26 +188,24 @@ struct Loop<'a, M: TokenModel> {
     pictures_at_once: i64,
     /// Of every call of the whole schedule.
     timesteps: Vec<f32>,
-    shape: LatentShape,
     hooks: &'a dyn Hooks,
 }
 
-/// Makes the solver's steps from `state` on. At the beginning that is the solver's first call with the packed latents
-/// `(B, tokens, 4 C)` in f32 and no history; otherwise a checkpoint's -> the state behind the last step, on the CPU.
-pub fn walk_tokens<M: TokenModel>(
+/// Makes the solver's steps from `state` on. At the beginning that is the solver's first call with the latents in the
+/// model's form, in f32, and no history; otherwise a checkpoint's -> the state behind the last step, on the CPU.
+pub fn walk_still<M: StillModel>(
     model: &M,
-    shape: LatentShape,
-    conditions: &TokenConditions,
+    conditions: &Conditions<'_>,
     solver: &mut Solver,
     state: &DenoiseState,
     capture: &mut Capture,
     hooks: &dyn Hooks,
 ) -> Result<DenoiseState, EngineError> {
     tch::no_grad(|| {
-        check(model, shape, conditions, state)?;
+        check(model, conditions, state)?;
         let (device, kind) = model.place();
         begin(state, solver, device, capture)?;
-        let run = Loop::new(model, shape, conditions, solver, state, hooks)?;
+        let run = Loop::new(model, conditions, solver, state, hooks)?;
         run.record(conditions, capture);
         let end = solver.all_calls().end;
         let place = Placement::new(device, kind);
@@ -93,100 +214,92 @@ pub fn walk_tokens<M: TokenModel>(
 }
 
 /// Whether what earlier stages gave is this model's.
-fn check<M: TokenModel>(
+fn check<M: StillModel>(
     model: &M,
-    shape: LatentShape,
-    conditions: &TokenConditions,
+    conditions: &Conditions<'_>,
     state: &DenoiseState,
 ) -> Result<(), EngineError> {
-    let [own, text] = model.widths();
     let latents = state.latents.size();
-    let texts = [Some(&conditions.prompt), conditions.negative.as_ref()];
-    let mut texts = texts.into_iter().flatten();
-    let one = [-1, shape.tokens(), own];
-    let reason = if !fits(&state.latents, &one) {
+    let mut texts = [Some(conditions.prompt), conditions.negative]
+        .into_iter()
+        .flatten();
+    let reason = if !fits(&state.latents, &model.size()) {
         format!("these are no latents of this model: {latents:?}")
-    } else if !texts.all(|read| fits(&read.prompt, &[1, -1, text])) {
+    } else if !texts.all(|text| model.reads(text)) {
         "the embeddings of the texts are not what this model reads".to_owned()
-    } else if conditions
-        .kept
-        .as_ref()
-        .is_some_and(|kept| !kept.fits(&latents))
-    {
+    } else if conditions.kept.is_some_and(|kept| !kept.fits(&latents)) {
         "the picture's latents are not of this job".to_owned()
+    } else if let Some(fault) = model.fault(latents[0]) {
+        fault
     } else {
         return Ok(());
     };
     Err(EngineError::internal(reason))
 }
 
-impl<'a, M: TokenModel> Loop<'a, M> {
+impl<'a, M: StillModel> Loop<'a, M> {
     fn new(
         model: &'a M,
-        shape: LatentShape,
-        conditions: &TokenConditions,
+        conditions: &Conditions<'_>,
         solver: &Solver,
         state: &DenoiseState,
         hooks: &'a dyn Hooks,
     ) -> Result<Self, EngineError> {
         let (device, _) = model.place();
-        let read = |text: &TextEmbeds| {
-            let context = model.context(&text.prompt, shape.grid(), hooks);
-            context.ok_or(EngineError::Cancelled)
-        };
-        let (prompt, negative) = (&conditions.prompt, conditions.negative.as_ref());
-        let kept = conditions.kept.as_ref();
+        let pictures_at_once = model.at_once(state.latents.size()[0]);
+        let read = |text: &TextEmbeds| model.context(text, pictures_at_once, hooks);
+        let (prompt, negative) = (conditions.prompt, conditions.negative);
+        let guidance = Guidance::new(prompt, negative, conditions.guiding, read)?;
         Ok(Self {
-            guidance: Guidance::new(prompt, negative, conditions.guidance_scale, read)?,
-            told: Told::default(),
-            kept: kept.map(|kept| kept.to_device(device)),
-            // How a product of matrices rounds depends on how many rows it has, and a CPU gains nothing from more.
-            pictures_at_once: match device {
-                Device::Cpu => 1,
-                _ => state.latents.size()[0],
+            guidance: if M::KEEPS_LENGTH {
+                guidance.keeping_length()
+            } else {
+                guidance
             },
+            told: Told::default(),
+            kept: conditions.kept.map(|kept| kept.to_device(device)),
+            pictures_at_once,
             timesteps: solver.all_timesteps(),
             model,
-            shape,
             hooks,
         })
     }
 
-    fn ask(&self, context: &M::Context, latents: &Tensor, call: usize) -> Option<Tensor> {
-        let make = |timesteps: &[f32]| self.model.told(timesteps);
-        let told = self.told.at(call, &self.timesteps, make);
-        let pictures = latents.split(self.pictures_at_once, 0).into_iter();
-        let ask = |one: Tensor| self.model.answer(&one, &told, context, self.hooks);
+    fn ask(&self, context: &M::Context, input: &Tensor, call: usize) -> Option<Tensor> {
+        let make = |timesteps: &[f32]| self.model.told(timesteps, context);
+        let kept = self.model.told_with(context).unwrap_or(&self.told);
+        let told = kept.at(call, &self.timesteps, make);
+        let pictures = input.split(self.pictures_at_once, 0).into_iter();
+        let ask = |some: Tensor| self.model.answer(&some, &told, context, self.hooks);
         let answers = pictures.map(ask).collect::<Option<Vec<_>>>()?;
         Some(Tensor::cat(&answers, 0))
     }
 
-    fn record(&self, conditions: &TokenConditions, capture: &mut Capture) {
-        let negative = conditions.negative.as_ref();
-        let negative = negative.filter(|_| self.guidance.is_guided());
-        let texts = [("cond", Some(&conditions.prompt)), ("uncond", negative)];
-        for (branch, text) in texts {
-            if let Some(text) = text {
-                let name = format!("transformer.in.{branch}.encoder_hidden_states");
-                capture.put(name, &text.prompt);
-            }
+    fn record(&self, conditions: &Conditions<'_>, capture: &mut Capture) {
+        if !capture.is_on() {
+            return;
+        }
+        self.model.record(conditions.kept, capture);
+        self.model.record_text(conditions.prompt, "cond", capture);
+        if let Some(negative) = conditions.negative.filter(|_| self.guidance.is_guided()) {
+            self.model.record_text(negative, "uncond", capture);
         }
     }
 }
 
-impl<M: TokenModel> Denoiser for Loop<'_, M> {
+impl<M: StillModel> Denoiser for Loop<'_, M> {
     fn velocity(&self, latents: &Tensor, call: &Call, capture: &mut Capture) -> Option<Tensor> {
-        let mut put = |part: &str, xs: &Tensor| {
-            capture.put(call.name(&format!("transformer.{part}")), xs);
-        };
-        put("in.hidden_states", latents);
-        put(
-            "in.timestep",
-            &Tensor::from_slice(&[call.timestep / 1000.0]),
-        );
-        let ask = |context: &M::Context| self.ask(context, latents, call.index);
-        self.guidance
-            .velocity(call, capture, Tensor::shallow_clone, ask)
+        let input = self.model.input(latents);
+        let time = self.model.time(call.timestep);
+        for (part, xs) in [
+            ("hidden_states", &input),
+            ("timestep", &Tensor::from_slice(&[time])),
+        ] {
+            capture.put(call.name(&format!("transformer.in.{part}")), xs);
+        }
+        let own = |answer: &Tensor| self.model.velocity(answer);
+        let ask = |context: &M::Context| self.ask(context, &input, call.index);
+        self.guidance.velocity(call, latents, capture, own, ask)
     }
 
     fn settled(&self, latents: Tensor, sigma: f32) -> Tensor {
@@ -202,6 +315,6 @@ impl<M: TokenModel> Denoiser for Loop<'_, M> {
 
     fn shown(&self, x0: &Tensor) -> Tensor {
         // b c h w -> 1 c b h w
-        self.shape.unpack(x0).transpose(0, 1).unsqueeze(0)
+        self.model.unpacked(x0).transpose(0, 1).unsqueeze(0)
     }
 }

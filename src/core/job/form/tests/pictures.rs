@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::families::flux;
+use crate::job::{GuidanceRange, Guider, GuiderKind};
 use crate::model::{Guidance, ImageRole};
 
 /// As Flux dev: of any size up to 4 megapixels, begins on the way to a picture, and takes a mask.
@@ -230,6 +231,55 @@ fn a_guidance_and_a_negative_prompt_that_cannot_act_are_told() {
     });
     assert!(text.starts_with("The negative prompt is not used: set the guidance"));
     assert_eq!(noted(&test_spec(), negative).1, "");
+}
+
+#[test]
+fn a_guider_and_a_guided_part_are_kept_where_there_is_guidance_and_told_elsewhere() {
+    let range = GuidanceRange {
+        start: 0.1,
+        end: 0.8,
+    };
+    let guider = Guider::from(GuiderKind::Apg);
+    let wish = |form: &mut GenerateForm| {
+        let sampling = &mut form.sampling;
+        (sampling.guider, sampling.guidance_range) = (Some(guider), Some(range));
+    };
+    let (request, text) = noted(&test_spec(), wish);
+    let sampling = request.sampling;
+    assert_eq!((sampling.guider, sampling.guidance_range), (guider, range));
+    assert_eq!(text, "");
+    assert!(request.starts_over());
+    let written = serde_json::to_value(&request).unwrap();
+    assert_eq!(written["guider"], "apg:0:15:-0.5");
+    assert_eq!(written["guidance_range"], "0.1-0.8");
+    let again: GenerateRequest = serde_json::from_value(written).unwrap();
+    assert_eq!(again, request);
+    assert_eq!(GenerateForm::from(&again).sampling, sampling.into());
+
+    let (request, text) = noted(&schnell(), wish);
+    let plain = GenerateRequest {
+        sampling: crate::job::Sampling {
+            guider: Guider::Cfg,
+            guidance_range: GuidanceRange::default(),
+            ..request.sampling
+        },
+        ..request.clone()
+    };
+    assert_eq!(request, plain);
+    assert!(!request.starts_over());
+    assert!(text.contains("The guider is not used"), "{text}");
+    assert!(text.contains("The guided part of the steps is not used"));
+
+    let error = asked(&test_spec(), |form| {
+        form.sampling.guidance_range = Some(GuidanceRange {
+            start: 0.8,
+            end: 0.1,
+        });
+        form.sampling.guider = Some(Guider::CfgZero { zero_steps: 500 });
+    });
+    let error = error.unwrap_err();
+    assert!(error.contains("guider: the number of steps"), "{error}");
+    assert!(error.contains("guidance-range: "), "{error}");
 }
 
 #[test]

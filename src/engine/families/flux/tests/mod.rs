@@ -13,12 +13,14 @@ use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
 use super::*;
+use crate::capture::Capture;
 use crate::closeness::{assert_close, distance, limit, with_both_frequencies};
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
+use crate::hooks::Hooks;
 use crate::sampling::{Algorithm, FlowSchedule, Solver, UniPcOptions};
-use crate::stages::stills::{Draws, LatentShape, noised};
+use crate::stages::stills::{self, Draws, LatentShape, noised};
 use crate::store;
 use crate::text::TextEmbeds;
 
@@ -32,6 +34,41 @@ mod lora;
 mod parity;
 mod promises;
 mod streaming;
+
+/// What a run gives the model beside the noise.
+struct Conditions {
+    prompt: TextEmbeds,
+    negative: Option<TextEmbeds>,
+    image: Option<Tensor>,
+    reference: Option<Reference>,
+}
+
+/// The walk of a run.
+fn sample(
+    transformer: &FluxTransformer,
+    shape: LatentShape,
+    conditions: Conditions,
+    scales: GuidanceScales,
+    solver: &mut Solver,
+    state: &DenoiseState,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<DenoiseState, EngineError> {
+    let model = FluxModel {
+        transformer,
+        shape,
+        distilled_guidance: scales.distilled,
+        image: conditions.image,
+        reference: conditions.reference,
+    };
+    let conditions = stills::Conditions {
+        prompt: &conditions.prompt,
+        negative: conditions.negative.as_ref(),
+        guiding: scales.real,
+        kept: None,
+    };
+    stills::walk_still(&model, &conditions, solver, state, capture, hooks)
+}
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/flux/denoise")
@@ -111,7 +148,7 @@ impl Run {
     fn guidance(&self) -> GuidanceScales {
         GuidanceScales {
             distilled: self.number("guidance"),
-            scale: self.number("true_cfg"),
+            real: self.number("true_cfg").into(),
         }
     }
 
@@ -132,7 +169,6 @@ impl Run {
             negative: text("negative_"),
             image: None,
             reference: None,
-            kept: None,
         }
     }
 

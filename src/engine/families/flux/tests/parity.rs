@@ -1,7 +1,6 @@
 //! Each recorded stage, given what the reference gave it, and the whole loop.
 
 use super::*;
-use crate::capture::Capture;
 use crate::hooks::NoHooks;
 
 const RUNS: [&str; 4] = ["dev", "schnell", "true_cfg", "image_to_image"];
@@ -79,7 +78,7 @@ fn assert_whole_loop(name: &'static str) {
     let found = sample(
         &run.transformer,
         run.shape,
-        &run.conditions(),
+        run.conditions(),
         run.guidance(),
         &mut solver,
         &state,

@@ -5,8 +5,7 @@ use std::cell::{Cell, RefCell};
 use serde_json::json;
 
 use super::*;
-use crate::capture::Capture;
-use crate::hooks::{Hooks, NoHooks};
+use crate::hooks::NoHooks;
 
 /// Keeps what it is told; asks for a stop when it has been asked often enough.
 #[derive(Default)]
@@ -44,7 +43,7 @@ impl Run {
         sample(
             &self.transformer,
             self.shape,
-            &self.conditions(),
+            self.conditions(),
             self.guidance(),
             &mut solver,
             &state,
@@ -218,7 +217,7 @@ fn a_model_that_fills_reads_picture_and_mask_beside_the_noise() {
         sample(
             &run.transformer,
             run.shape,
-            &conditions,
+            conditions,
             run.guidance(),
             &mut solver,
             &state,
@@ -253,7 +252,7 @@ fn a_picture_that_is_seen_is_seen_by_each_of_a_batch() {
         let found = sample(
             &run.transformer,
             run.shape,
-            &conditions,
+            conditions,
             run.guidance(),
             &mut solver,
             &state,

@@ -1,0 +1,293 @@
+//! How answers to the prompt and to the negative prompt become one: by plain guidance or by one of its refinements, and
+//! in which part of the steps.
+//!
+//! Only the choice; the engine computes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::named::{named, parsed};
+
+named! {
+    /// How two answers become one.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum GuiderKind {
+        /// By their difference alone.
+        Cfg = "cfg", "Plain";
+        /// The answer to the negative prompt is scaled to fit, and the first steps are left out (CFG-Zero*).
+        CfgZero = "cfg_zero", "CFG-Zero*";
+        /// What only makes the answer stronger is taken out of the difference (adaptive projected guidance).
+        Apg = "apg", "APG";
+    }
+}
+
+parsed!(GuiderKind, "a guider");
+
+/// How two answers become one, with its numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Guider {
+    #[default]
+    Cfg,
+    CfgZero {
+        /// The first steps of those that are made, which change nothing.
+        zero_steps: u32,
+    },
+    Apg {
+        /// How much stays of what only makes the answer stronger: 0 nothing, 1 all.
+        eta: f64,
+        /// The longest difference, in the Euclidean norm over a whole picture or clip; 0 for any.
+        longest: f64,
+        /// How much of the differences of earlier steps is added; below 0 it is taken off.
+        momentum: f64,
+    },
+}
+
+impl Guider {
+    pub const MOST_ZERO_STEPS: u32 = 100;
+    pub const ETA: (f64, f64) = (0.0, 1.0);
+    pub const LONGEST: (f64, f64) = (0.0, 10_000.0);
+    pub const MOMENTUM: (f64, f64) = (-0.95, 0.95);
+
+    pub fn kind(self) -> GuiderKind {
+        match self {
+            Self::Cfg => GuiderKind::Cfg,
+            Self::CfgZero { .. } => GuiderKind::CfgZero,
+            Self::Apg { .. } => GuiderKind::Apg,
+        }
+    }
+
+    /// Whether a step takes over something of the steps before.
+    pub fn remembers(self) -> bool {
+        matches!(self, Self::Apg { momentum, .. } if momentum != 0.0)
+    }
+
+    /// What is wrong with its numbers, a sentence.
+    pub fn problem(self) -> Option<String> {
+        let outside = |(least, most): (f64, f64), number: f64| !(number >= least && number <= most);
+        let wrong = |what: &str, (least, most): (f64, f64), number: f64| {
+            Some(format!(
+                "the {what} must be between {least} and {most}, not {number}"
+            ))
+        };
+        match self {
+            Self::CfgZero { zero_steps } if zero_steps > Self::MOST_ZERO_STEPS => wrong(
+                "number of steps that CFG-Zero* leaves out",
+                (0.0, f64::from(Self::MOST_ZERO_STEPS)),
+                f64::from(zero_steps),
+            ),
+            Self::Apg { eta, .. } if outside(Self::ETA, eta) => {
+                wrong("parallel part of APG", Self::ETA, eta)
+            }
+            Self::Apg { longest, .. } if outside(Self::LONGEST, longest) => {
+                wrong("largest change of APG", Self::LONGEST, longest)
+            }
+            Self::Apg { momentum, .. } if outside(Self::MOMENTUM, momentum) => {
+                wrong("momentum of APG", Self::MOMENTUM, momentum)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl From<GuiderKind> for Guider {
+    /// With the numbers that its authors recommend; those of APG are its paper's for the largest model there.
+    fn from(kind: GuiderKind) -> Self {
+        match kind {
+            GuiderKind::Cfg => Self::Cfg,
+            GuiderKind::CfgZero => Self::CfgZero { zero_steps: 1 },
+            GuiderKind::Apg => Self::Apg {
+                eta: 0.0,
+                longest: 15.0,
+                momentum: -0.5,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Guider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.kind().name();
+        match self {
+            Self::Cfg => f.write_str(name),
+            Self::CfgZero { zero_steps } => write!(f, "{name}:{zero_steps}"),
+            Self::Apg {
+                eta,
+                longest,
+                momentum,
+            } => write!(f, "{name}:{eta}:{longest}:{momentum}"),
+        }
+    }
+}
+
+impl FromStr for Guider {
+    type Err = String;
+
+    /// `cfg`, `cfg_zero`, `cfg_zero:STEPS`, `apg` or `apg:ETA:LONGEST:MOMENTUM`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.trim().split(':');
+        let kind = parts.next().unwrap_or_default().parse::<GuiderKind>();
+        let numbers: Vec<&str> = parts.collect();
+        let number = |index: usize| numbers.get(index).and_then(|text| text.parse().ok());
+        let read = match (kind.ok(), numbers.len()) {
+            (Some(kind), 0) => Some(kind.into()),
+            (Some(GuiderKind::CfgZero), 1) => {
+                let zero_steps = numbers[0].parse().ok();
+                zero_steps.map(|zero_steps| Self::CfgZero { zero_steps })
+            }
+            (Some(GuiderKind::Apg), 3) => {
+                let numbers = number(0).zip(number(1)).zip(number(2));
+                numbers.map(|((eta, longest), momentum)| Self::Apg {
+                    eta,
+                    longest,
+                    momentum,
+                })
+            }
+            _ => None,
+        };
+        let read = read.ok_or_else(|| {
+            format!(
+                "{text:?} is not a guider: choose {}, such as cfg_zero:1 or apg:0:15:-0.5",
+                GuiderKind::ALL.map(GuiderKind::name).join(", ")
+            )
+        })?;
+        read.problem().map_or(Ok(read), Err)
+    }
+}
+
+/// The part of the steps in which answers are guided: outside only the prompt is asked for, which takes half the time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct GuidanceRange {
+    /// Fractions of the steps that are made, 0 to 1.
+    pub start: f64,
+    pub end: f64,
+}
+
+impl Default for GuidanceRange {
+    fn default() -> Self {
+        Self {
+            start: 0.0,
+            end: 1.0,
+        }
+    }
+}
+
+impl GuidanceRange {
+    /// Whether a step, counted from 0 among `num_steps`, is guided.
+    pub fn holds(self, step: usize, num_steps: usize) -> bool {
+        let at = |fraction: f64| (fraction * num_steps as f64) as usize;
+        (at(self.start)..at(self.end)).contains(&step)
+    }
+
+    /// What is wrong with it, a sentence.
+    pub fn problem(self) -> Option<String> {
+        let is_right = self.start >= 0.0 && self.start < self.end && self.end <= 1.0;
+        (!is_right).then(|| {
+            format!("the guided part of the steps must be two numbers between 0 and 1, the first below the second, not {self}")
+        })
+    }
+}
+
+impl fmt::Display for GuidanceRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.start, self.end)
+    }
+}
+
+impl FromStr for GuidanceRange {
+    type Err = String;
+
+    /// `START-END`, fractions of the steps.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text.trim().split_once('-');
+        let read = numbers.and_then(|(start, end)| {
+            Some(Self {
+                start: start.parse().ok()?,
+                end: end.parse().ok()?,
+            })
+        });
+        let read = read.ok_or_else(|| {
+            format!("{text:?} is no part of the steps: give two numbers between 0 and 1, such as 0.1-0.8")
+        })?;
+        read.problem().map_or(Ok(read), Err)
+    }
+}
+
+macro_rules! as_text {
+    ($($type:ident)*) => { $(
+        impl TryFrom<String> for $type {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(value: $type) -> Self {
+                value.to_string()
+            }
+        }
+    )* };
+}
+
+as_text!(Guider GuidanceRange);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guider_is_named_with_its_numbers_or_without() {
+        for kind in GuiderKind::ALL {
+            let usual = Guider::from(kind);
+            assert_eq!(kind.name().parse(), Ok(usual));
+            assert_eq!(usual.to_string().parse(), Ok(usual));
+            assert_eq!(usual.kind(), kind);
+        }
+        let zero = Guider::CfgZero { zero_steps: 2 };
+        assert_eq!("CFG_ZERO:2".parse(), Ok(zero));
+        let apg = Guider::Apg {
+            eta: 1.0,
+            longest: 0.0,
+            momentum: 0.25,
+        };
+        assert_eq!("apg:1:0:0.25".parse(), Ok(apg));
+        let written = serde_json::to_string(&apg).unwrap();
+        assert_eq!(written, "\"apg:1:0:0.25\"");
+        assert_eq!(serde_json::from_str::<Guider>(&written).unwrap(), apg);
+        for wrong in [
+            "",
+            "zero",
+            "cfg:1",
+            "cfg_zero:-1",
+            "cfg_zero:101",
+            "apg:0",
+            "apg:2:15:0",
+            "apg:0:nan:0",
+            "apg:0:15:-1",
+        ] {
+            assert!(wrong.parse::<Guider>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_steps_is_two_fractions_and_holds_whole_steps() {
+        let part: GuidanceRange = "0.1-0.8".parse().unwrap();
+        let held = |num_steps: usize| -> Vec<usize> {
+            let all = 0..num_steps;
+            all.filter(|step| part.holds(*step, num_steps)).collect()
+        };
+        assert_eq!(held(10), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(held(4), [0, 1, 2]);
+        let whole = GuidanceRange::default();
+        assert!((0..7).all(|step| whole.holds(step, 7)));
+        assert_eq!(whole.to_string().parse(), Ok(whole));
+        for wrong in ["", "0.5", "0.8-0.2", "0-1.5", "-0.1-1", "nan-1", "0.5-0.5"] {
+            assert!(wrong.parse::<GuidanceRange>().is_err(), "{wrong}");
+        }
+    }
+}

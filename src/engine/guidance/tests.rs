@@ -1,0 +1,131 @@
+//! Guiders on recorded answers (`tests/fixtures/guiders`), against diffusers' own.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tch::Device;
+
+use super::*;
+use crate::closeness::assert_close;
+use crate::store;
+
+const STEPS: usize = 5;
+const SCALE: f64 = 4.5;
+
+fn recorded() -> BTreeMap<String, Tensor> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/fixtures/guiders/recorded.safetensors");
+    let recorded = store::read(&file).expect("the fixture can be read");
+    recorded.into_iter().collect()
+}
+
+fn text() -> TextEmbeds {
+    TextEmbeds {
+        prompt: Tensor::zeros([1, 1, 1], (Kind::Float, Device::Cpu)),
+        mask: None,
+        pooled: None,
+    }
+}
+
+fn call(index: usize, step: usize) -> Call {
+    Call {
+        index,
+        number: index,
+        step,
+        num_steps: STEPS,
+        timestep: 0.0,
+        told: Tensor::from(0.0),
+    }
+}
+
+/// Guidance whose texts are named in the order in which they are read.
+fn guidance(guiding: Guiding) -> Guidance<&'static str> {
+    let texts = Cell::new(0);
+    let read = |_: &TextEmbeds| Ok(["cond", "uncond"][texts.replace(texts.get() + 1)]);
+    let guidance = Guidance::new(&text(), Some(&text()), guiding, read);
+    guidance.expect("both texts can be read")
+}
+
+fn velocity(
+    guidance: &Guidance<&'static str>,
+    call: &Call,
+    model: impl Fn(&str) -> Tensor,
+) -> Tensor {
+    let ask = |context: &&'static str| Some(model(context));
+    let latents = model("cond");
+    let own = Tensor::shallow_clone;
+    let answer = guidance.velocity(call, &latents, &mut Capture::off(), own, ask);
+    answer.expect("nobody cancels")
+}
+
+#[test]
+fn every_guider_gives_what_that_of_diffusers_gives_step_by_step() {
+    let recorded = recorded();
+    let names = recorded.keys().filter_map(|key| key.split_once(".0."));
+    let runs: Vec<_> = names.filter(|(_, name)| name.contains('/')).collect();
+    assert_eq!(runs.len(), 18);
+    for (size, name) in runs {
+        let (guider, range) = name.split_once('/').unwrap();
+        let guidance = guidance(Guiding {
+            scale: SCALE,
+            guider: guider.parse().unwrap(),
+            range: range.parse().unwrap(),
+        });
+        for step in 0..STEPS {
+            let model = |text: &str| recorded[&format!("{size}.{step}.{text}")].copy();
+            let found = velocity(&guidance, &call(step, step), model);
+            let expected = &recorded[&format!("{size}.{step}.{name}")];
+            if expected.count_nonzero(None).int64_value(&[]) == 0 {
+                assert_eq!(&found, expected, "{name} {step}");
+            } else {
+                assert_close(&format!("{name} {step}"), &found, expected, 1e-6);
+            }
+        }
+    }
+}
+
+#[test]
+fn outside_the_guided_part_only_the_prompt_is_asked_for_and_nothing_where_steps_are_left_out() {
+    let recorded = recorded();
+    let asked = Cell::new(0);
+    let model = |text: &str| {
+        asked.set(asked.get() + 1);
+        recorded[&format!("tokens.0.{text}")].copy()
+    };
+    let guidance = guidance(Guiding {
+        scale: SCALE,
+        guider: Guider::CfgZero { zero_steps: 1 },
+        range: "0.4-0.8".parse().unwrap(),
+    });
+    let counts = (0..STEPS).map(|step| {
+        // What stands for the latents is asked for, too.
+        asked.set(-1);
+        drop(velocity(&guidance, &call(step, step), model));
+        asked.get()
+    });
+    assert_eq!(counts.collect::<Vec<_>>(), [0, 1, 2, 2, 1]);
+}
+
+#[test]
+fn a_call_that_is_made_again_counts_once_in_the_momentum() {
+    let recorded = recorded();
+    let run = |calls: &[(usize, usize)]| {
+        let guidance = guidance(Guiding {
+            guider: Guider::Apg {
+                eta: 0.0,
+                longest: 0.0,
+                momentum: -0.5,
+            },
+            ..SCALE.into()
+        });
+        let answers = calls.iter().map(|&(index, step)| {
+            let model = |text: &str| recorded[&format!("clip.{step}.{text}")].copy();
+            velocity(&guidance, &call(index, step), model)
+        });
+        answers.last().unwrap()
+    };
+    let once = run(&[(0, 0), (1, 1), (2, 2)]);
+    assert_eq!(run(&[(0, 0), (0, 0), (1, 4), (1, 1), (2, 2)]), once);
+    assert_ne!(run(&[(0, 1), (1, 1), (2, 2)]), once);
+}
