@@ -7,6 +7,7 @@
 pub mod catalog;
 pub mod families;
 pub mod files;
+pub mod finish;
 pub mod formats;
 pub mod gallery;
 pub mod job;

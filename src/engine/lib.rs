@@ -9,6 +9,7 @@ mod encoder_home;
 pub mod error;
 pub mod families;
 pub mod fault;
+pub mod finish;
 pub mod guidance;
 pub mod hooks;
 pub mod kernels;

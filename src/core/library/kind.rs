@@ -15,7 +15,7 @@ use crate::networks::{self, KindRule};
 pub struct TensorKind {
     /// The id of a family, the short name of a relative or of an encoder (`umt5`, `t5`, `clip`, `llama`, `qwen`, `gemma`, `vision`), or empty.
     pub family: &'static str,
-    /// `transformer`, `text_encoder`, `image_encoder`, `vae`, `tiny_decoder`, `adapter`, `lora`, or empty.
+    /// `transformer`, `text_encoder`, `image_encoder`, `vae`, `tiny_decoder`, `interpolator`, `adapter`, `lora`, or empty.
     pub role: &'static str,
     /// A noun phrase for people.
     pub text: String,
@@ -39,6 +39,7 @@ fn rules() -> impl Iterator<Item = &'static KindRule> {
         .chain(networks::ENCODERS.into_iter().flatten())
         .chain(of_families(true))
         .chain(networks::DECODERS.into_iter().flatten())
+        .chain(networks::FINISHERS.into_iter().flatten())
         .chain(OTHERS)
 }
 

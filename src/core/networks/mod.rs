@@ -14,6 +14,7 @@ pub mod flux_transformer;
 pub mod framepack_transformer;
 mod header;
 mod hunyuan_vae;
+mod ifnet;
 mod kl_vae;
 mod known;
 pub mod krea2_transformer;
@@ -47,6 +48,7 @@ pub use framepack_transformer::{
     FramePackDialect, FramePackTransformerConfig, FramePackTransformerKeys,
 };
 pub use hunyuan_vae::HunyuanVaeConfig;
+pub use ifnet::{IFNET_CONVS, IfnetConfig, IfnetHead};
 pub use kl_vae::{KlVaeConfig, KlVaeKeys, NORM_MEAN, NORM_VARIANCE, NORMED_EDGE};
 pub(crate) use known::{KindRule, PartKind};
 pub use krea2_transformer::{Krea2TransformerConfig, Krea2TransformerKeys};
@@ -69,3 +71,5 @@ pub(crate) const ENCODERS: [&[KindRule]; 4] =
     [vision::KINDS, t5::KINDS, clip_text::KINDS, language::RULES];
 /// What decodes latents of several families.
 pub(crate) const DECODERS: [&[KindRule]; 2] = [tiny_decoder::KINDS, kl_vae::KINDS];
+/// What changes finished pictures and clips.
+pub(crate) const FINISHERS: [&[KindRule]; 1] = [ifnet::KINDS];

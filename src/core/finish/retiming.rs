@@ -1,0 +1,221 @@
+//! A clip at another rate: which two frames of the old clip each frame of the new one lies between, and where.
+//!
+//! Frame `n` of a clip is shown from `n` frames' time on, so the last one lasts as long as the others: a new clip is as
+//! long as the old one, and what comes behind the old clip's last moment is its last frame. Plain numbers.
+
+use std::ops::RangeInclusive;
+
+use crate::media::ClipInfo;
+
+/// How many frames may be made of one.
+pub const TIMES: RangeInclusive<u32> = 2..=16;
+/// Frames a second of a new clip.
+pub const MAX_FPS: f64 = 240.0;
+/// What nobody sees, in frames of the old clip: a place so near to a frame is that frame.
+const NEAR: f64 = 1e-3;
+
+/// How the frames of a new clip lie among those of an old one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Retiming {
+    /// Of the old clip, at least 1.
+    num_old: u32,
+    num_new: u32,
+    /// Frames a second of the new clip.
+    fps: f64,
+    /// From one new frame to the next, in old ones.
+    step: f64,
+}
+
+/// Where a new frame lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FramePlace {
+    /// The old frame at it or before it, counted from 0.
+    pub frame: u32,
+    /// How far it is to the next old frame, from 0 to below 1; 0 is the old frame itself.
+    pub time: f64,
+}
+
+impl Retiming {
+    /// So many frames for each, at so many times the rate. `fps`: of the old clip. The error is a sentence.
+    pub fn times(num_frames: u32, fps: f64, times: u32) -> Result<Self, String> {
+        if !TIMES.contains(&times) {
+            let (least, most) = TIMES.into_inner();
+            return Err(format!(
+                "choose {least} to {most} frames for each frame, not {times}"
+            ));
+        }
+        Self::new(num_frames, fps, fps * f64::from(times))
+    }
+
+    /// Of so many frames a second as `wanted`, more than the old clip's `fps`. The error is a sentence.
+    pub fn to_fps(num_frames: u32, fps: f64, wanted: f64) -> Result<Self, String> {
+        if !wanted.is_finite() || wanted <= 0.0 || wanted > MAX_FPS {
+            return Err(format!(
+                "choose up to {MAX_FPS} frames a second, not {wanted}"
+            ));
+        }
+        if wanted <= fps {
+            return Err(format!(
+                "the clip has {} frames a second already: choose more",
+                (fps * 100.0).round() / 100.0
+            ));
+        }
+        Self::new(num_frames, fps, wanted)
+    }
+
+    /// Of a clip that was found to be possible before.
+    #[must_use]
+    pub fn of(before: &ClipInfo, after: &ClipInfo) -> Self {
+        Self {
+            num_old: before.num_frames.max(1),
+            num_new: after.num_frames,
+            fps: after.fps,
+            step: before.fps / after.fps,
+        }
+    }
+
+    fn new(num_old: u32, fps: f64, wanted: f64) -> Result<Self, String> {
+        if num_old < 2 {
+            return Err("this is a single picture, and frames are made between two".to_owned());
+        }
+        if !fps.is_finite() || fps <= 0.0 {
+            return Err("the clip does not say how many frames a second it has".to_owned());
+        }
+        let count = (f64::from(num_old) * wanted / fps).round();
+        if !(1.0..=f64::from(u32::MAX)).contains(&count) {
+            return Err(format!("the new clip would have {count} frames"));
+        }
+        Ok(Self {
+            num_old,
+            num_new: count as u32,
+            fps: wanted,
+            step: fps / wanted,
+        })
+    }
+
+    /// Of the new clip.
+    #[must_use]
+    pub fn num_frames(&self) -> u32 {
+        self.num_new
+    }
+
+    /// Frames a second of the new clip.
+    #[must_use]
+    pub fn fps(&self) -> f64 {
+        self.fps
+    }
+
+    /// Where the new clip's frame lies, counted from 0.
+    #[must_use]
+    pub fn place(&self, index: u32) -> FramePlace {
+        let place = f64::from(index) * self.step;
+        let nearest = place.round();
+        let place = if (place - nearest).abs() < NEAR {
+            nearest
+        } else {
+            place
+        };
+        let last = self.num_old - 1;
+        if place >= f64::from(last) {
+            return FramePlace {
+                frame: last,
+                time: 0.0,
+            };
+        }
+        FramePlace {
+            frame: place as u32,
+            time: place.fract(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(retiming: &Retiming) -> Vec<(u32, f64)> {
+        let all = (0..retiming.num_frames()).map(|index| retiming.place(index));
+        all.map(|place| (place.frame, place.time)).collect()
+    }
+
+    #[test]
+    fn doubled_frames_are_the_old_ones_and_one_between_each_two() {
+        let doubled = Retiming::times(3, 16.0, 2).unwrap();
+        assert!((doubled.fps() - 32.0).abs() < 1e-9);
+        let expected = [(0, 0.0), (0, 0.5), (1, 0.0), (1, 0.5), (2, 0.0), (2, 0.0)];
+        assert_eq!(places(&doubled), expected);
+    }
+
+    #[test]
+    fn four_frames_for_each_lie_at_quarters() {
+        let found = places(&Retiming::times(2, 24_000.0 / 1001.0, 4).unwrap());
+        let expected = [(0, 0.0), (0, 0.25), (0, 0.5), (0, 0.75)];
+        assert_eq!(found[..4], expected);
+        assert_eq!(found[4..], [(1, 0.0); 4]);
+    }
+
+    #[test]
+    fn a_given_rate_takes_the_frames_of_its_own_moments() {
+        let found = places(&Retiming::to_fps(4, 16.0, 24.0).unwrap());
+        let third = 1.0 / 3.0;
+        let expected = [
+            (0, 0.0),
+            (0, 2.0 * third),
+            (1, third),
+            (2, 0.0),
+            (2, 2.0 * third),
+            (3, 0.0),
+        ];
+        assert_eq!(found.len(), expected.len());
+        for ((frame, time), (expected_frame, expected_time)) in found.into_iter().zip(expected) {
+            assert_eq!(frame, expected_frame);
+            assert!((time - expected_time).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_new_clip_is_as_long_as_the_old_one() {
+        for (num_frames, fps, wanted) in [
+            (81, 16.0, 30.0),
+            (121, 24.0, 60.0),
+            (1000, 30_000.0 / 1001.0, 60_000.0 / 1001.0),
+            (2, 5.0, 240.0),
+        ] {
+            let retiming = Retiming::to_fps(num_frames, fps, wanted).unwrap();
+            let old = f64::from(num_frames) / fps;
+            let new = f64::from(retiming.num_frames()) / retiming.fps();
+            // To the nearest frame.
+            assert!((old - new).abs() <= 0.5 / wanted + 1e-9, "{old} {new}");
+        }
+        for times in TIMES {
+            let retiming = Retiming::times(81, 16.0, times).unwrap();
+            assert_eq!(retiming.num_frames(), 81 * times);
+        }
+    }
+
+    #[test]
+    fn places_go_forward_and_end_at_the_last_frame() {
+        let retiming = Retiming::to_fps(300, 29.97, 59.94).unwrap();
+        let found = places(&retiming);
+        let along = |(frame, time): (u32, f64)| f64::from(frame) + time;
+        assert!(
+            found
+                .windows(2)
+                .all(|two| along(two[0]) <= along(two[1]) && two[1].1 < 1.0)
+        );
+        // Rates that round do not lead past frames that are met exactly.
+        assert_eq!(found[598], (299, 0.0));
+        assert_eq!(found[300], (150, 0.0));
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_told_in_a_sentence() {
+        let told = |made: Result<Retiming, String>| made.unwrap_err();
+        assert!(told(Retiming::to_fps(81, 30.0, 30.0)).contains("30 frames a second already"));
+        assert!(told(Retiming::to_fps(81, 30.0, 1e9)).contains("up to 240"));
+        assert!(told(Retiming::to_fps(81, 30.0, f64::NAN)).contains("up to 240"));
+        assert!(told(Retiming::times(81, 30.0, 1)).contains("2 to 16"));
+        assert!(told(Retiming::times(1, 16.0, 2)).contains("a single picture"));
+        assert!(told(Retiming::times(8, 0.0, 2)).contains("does not say"));
+    }
+}

@@ -1,0 +1,268 @@
+//! RIFE's network, IFNet of Practical-RIFE 4.5 to 4.26: frames between two frames.
+//!
+//! A header shows which version a file is, so no config file is read: how many blocks there are, how wide they are, what
+//! is seen of a frame beside its colours, and what a block leaves for the next one. ComfyUI's names are known as well.
+
+use std::path::Path;
+
+use super::header::{not_a, prefix_before, sizes};
+use super::known::KindRule;
+use super::schema::{Role, Schema, TensorSpec};
+use super::{check_layers, check_sizes};
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
+
+/// Residual convolutions of a block.
+pub const IFNET_CONVS: usize = 8;
+/// Colours of both frames and the time between them.
+const FIRST_INPUTS: i64 = 7;
+/// The same, with the mask and both flows that the block before gave.
+const LATER_INPUTS: i64 = 12;
+/// Both flows, of two numbers each, and the mask.
+const LEAST_OUTPUTS: i64 = 5;
+/// Pixels along an edge that the last layer of a block makes of one place.
+const SHUFFLE: i64 = 2;
+/// As wide as this is the last block of 4.25 lite alone, whose blocks see frames smaller than those of the others.
+const LITE_END: i64 = 24;
+
+const COMFY: [&str; 3] = [
+    "blocks.0.conv0.0.0.weight",
+    "blocks.0.convblock.0.beta",
+    "blocks.3.lastconv.0.weight",
+];
+const OWN: [&str; 3] = [
+    "block0.conv0.0.0.weight",
+    "block0.convblock.0.beta",
+    "block3.lastconv.0.weight",
+];
+/// Up to 4.4.
+const OLD: [&str; 2] = ["block0.conv0.0.0.weight", "block0.convblock.0.0.weight"];
+const OLD_TEXT: &str = "RIFE of a version before 4.5";
+
+/// By which its files are known.
+pub(super) const KINDS: &[KindRule] = &[
+    interpolator("RIFE, which makes frames between frames", &OWN),
+    interpolator("RIFE, which makes frames between frames", &COMFY),
+    interpolator(OLD_TEXT, &OLD),
+];
+
+const fn interpolator(text: &'static str, ends: &'static [&'static str]) -> KindRule {
+    KindRule::new("", "interpolator", text, ends)
+}
+
+/// What a file's tensors say of its network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IfnetConfig {
+    /// What stands before all names.
+    pub prefix: String,
+    /// What stands before a block's number.
+    blocks: &'static str,
+    /// Of each block: 4 or 5 of them.
+    pub widths: Vec<i64>,
+    /// In how many parts the residual convolutions are made.
+    pub groups: i64,
+    /// Channels of what a block gives: flows, a mask, and what the next block is told.
+    pub outputs: i64,
+    /// How many of them the next block is told.
+    pub told: i64,
+    /// What is seen of a frame beside its colours; nothing before 4.7.
+    pub head: Option<IfnetHead>,
+}
+
+/// A few convolutions, of which the first halves the edges and the last doubles them again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IfnetHead {
+    /// Without the prefix: 2 or 4.
+    pub layers: Vec<String>,
+    pub width: i64,
+    pub features: i64,
+}
+
+impl IfnetHead {
+    fn of(weights: &WeightSet, prefix: &str) -> Result<Option<Self>, String> {
+        let has = |layer: &str| weights.has(&format!("{prefix}{layer}.weight"));
+        let layers: &[&str] = if has("encode.cnn0") {
+            &["encode.cnn0", "encode.cnn1", "encode.cnn2", "encode.cnn3"]
+        } else if has("encode.6") {
+            &["encode.0", "encode.2", "encode.4", "encode.6"]
+        } else if has("encode.0") {
+            &["encode.0", "encode.1"]
+        } else {
+            return Ok(None);
+        };
+        let last = layers.last().copied().unwrap_or_default();
+        let [width, features, ..] = sizes::<4>(weights, &format!("{prefix}{last}.weight"))?;
+        check_sizes(&[("width", width), ("number of features", features)])?;
+        Ok(Some(Self {
+            layers: layers.iter().map(|&layer| layer.to_owned()).collect(),
+            width,
+            features,
+        }))
+    }
+}
+
+impl IfnetConfig {
+    /// Of a weight file; an error that names it where it is no such network.
+    pub fn read(place: &Path) -> Result<Self, CatalogError> {
+        let config = Self::of_header(&WeightSet::at(place)?);
+        config.map_err(|reason| CatalogError::config(reason, place))
+    }
+
+    pub(crate) fn of_header(weights: &WeightSet) -> Result<Self, String> {
+        let keys = || weights.tensors.keys().map(String::as_str);
+        let found = [(OWN[1], "block"), (COMFY[1], "blocks.")]
+            .into_iter()
+            .find_map(|(end, blocks)| Some((prefix_before(keys(), &[end])?, blocks)));
+        let Some((prefix, blocks)) = found else {
+            if prefix_before(keys(), &OLD[1..]).is_some() {
+                return Err(format!(
+                    "this is {OLD_TEXT}, which this version does not run: get 4.6 or a newer one"
+                ));
+            }
+            return Err(not_a("RIFE network (4.5 or newer)", weights));
+        };
+        let head = IfnetHead::of(weights, prefix)?;
+        let seen = 2 * head.as_ref().map_or(0, |head| head.features);
+        let name = |number: i64, part: &str| format!("{prefix}{blocks}{number}.{part}.weight");
+        let num_blocks = (0..).take_while(|&number| weights.has(&name(number, "conv0.1.0")));
+        let num_blocks = num_blocks.count() as i64;
+        check_layers(&[("number of blocks", num_blocks)])?;
+        if !(4..=5).contains(&num_blocks) {
+            return Err(format!("expected 4 or 5 blocks, found {num_blocks}"));
+        }
+        let widths = (0..num_blocks).map(|number| {
+            let [width, ..] = sizes::<4>(weights, &name(number, "conv0.1.0"))?;
+            check_sizes(&[("width", width)])?;
+            Ok::<_, String>(width)
+        });
+        let widths = widths.collect::<Result<Vec<_>, _>>()?;
+        let [_, share, ..] = sizes::<4>(weights, &name(0, "convblock.0.conv"))?;
+        let [_, shuffled, ..] = sizes::<4>(weights, &name(0, "lastconv.0"))?;
+        let [_, later, ..] = sizes::<4>(weights, &name(1, "conv0.0.0"))?;
+        check_sizes(&[("number of outputs", shuffled), ("number of inputs", later)])?;
+        let outputs = shuffled / (SHUFFLE * SHUFFLE);
+        let told = later - LATER_INPUTS - seen;
+        if outputs < LEAST_OUTPUTS || (told != 0 && told != outputs - LEAST_OUTPUTS) {
+            return Err(format!(
+                "the blocks do not fit together: {outputs} channels come of one, {told} of them are for the next"
+            ));
+        }
+        Ok(Self {
+            prefix: prefix.to_owned(),
+            blocks,
+            groups: widths[0] / share.clamp(1, widths[0]),
+            widths,
+            outputs,
+            told,
+            head,
+        })
+    }
+
+    /// What stands before the layers of a block, counted from 0, behind the prefix.
+    #[must_use]
+    pub fn block(&self, number: usize) -> String {
+        format!("{}{number}", self.blocks)
+    }
+
+    /// Channels that a block is given, counted from 0: without the flows, which a later one is given beside them.
+    #[must_use]
+    pub fn inputs(&self, number: usize) -> i64 {
+        let seen = 2 * self.head.as_ref().map_or(0, |head| head.features);
+        match number {
+            0 => FIRST_INPUTS + seen,
+            _ => LATER_INPUTS + seen + self.told,
+        }
+    }
+
+    /// Channels of a block's last layer, before they become pixels.
+    #[must_use]
+    pub fn shuffled(&self) -> i64 {
+        SHUFFLE * SHUFFLE * self.outputs
+    }
+
+    /// By how much each block sees its frames smaller, the first by the most.
+    #[must_use]
+    pub fn scales(&self) -> &'static [i64] {
+        match self.widths.len() {
+            4 => &[8, 4, 2, 1],
+            _ if self.widths.last() == Some(&LITE_END) => &[32, 16, 8, 4, 1],
+            _ => &[16, 8, 4, 2, 1],
+        }
+    }
+
+    /// The pixels that edges are a multiple of.
+    #[must_use]
+    pub fn alignment(&self) -> i64 {
+        // A block halves what it sees twice.
+        4 * self.scales()[0]
+    }
+
+    /// Practical-RIFE's number of this version, or of those that no tensor tells apart; `None` of one that was never
+    /// published.
+    #[must_use]
+    pub fn version(&self) -> Option<&'static str> {
+        let (width, end) = (self.widths[0], *self.widths.last()?);
+        let head = self.head.as_ref();
+        let head = head.map(|head| (head.layers.as_slice(), head.features));
+        Some(match (head, self.widths.len(), self.told) {
+            (None, 4, 0) if self.outputs == LEAST_OUTPUTS => "4.5",
+            (None, 4, 0) => "4.6",
+            (Some(([_, _], _)), 4, 0) => "4.7 to 4.9",
+            (Some(([first, ..], 8)), 4, 0) if first == "encode.0" => "4.10 to 4.12",
+            (Some(([first, ..], 4)), 4, 0) if first == "encode.0" => "4.12 or 4.13 lite",
+            (Some((_, 8)), 4, 0) if self.groups == 2 => "4.14 lite",
+            (Some((_, 8)), 4, 0) if width == 384 => "4.20",
+            (Some((_, 8)), 4, 0) => "4.13 to 4.19, or 4.24",
+            (Some((_, 4)), 4, 0) => "4.15 to 4.17 lite",
+            (Some((_, 8)), 4, _) => "4.21 to 4.23",
+            (Some((_, 4)), 4, _) => "4.22 lite",
+            (Some((_, 4)), 5, _) if end == LITE_END => "4.25 lite",
+            (Some((_, 4)), 5, _) if width == 384 => "4.25 heavy",
+            (Some((_, 4)), 5, _) => "4.25 or 4.26",
+            (Some((_, 16)), 5, _) => "4.26 heavy",
+            _ => return None,
+        })
+    }
+
+    /// All tensors that are read, as the file calls them.
+    #[must_use]
+    pub fn schema(&self) -> Vec<TensorSpec> {
+        let mut schema = Schema::default();
+        if let Some(head) = &self.head {
+            let (width, count) = (head.width, head.layers.len());
+            for (number, layer) in head.layers.iter().enumerate() {
+                match number {
+                    0 => schema.conv(layer, &[width, 3, 3, 3]),
+                    _ if number + 1 < count => schema.conv(layer, &[width, width, 3, 3]),
+                    _ => growing(&mut schema, layer, [width, head.features]),
+                }
+            }
+        }
+        for (number, &width) in self.widths.iter().enumerate() {
+            let name = |part: &str| format!("{}.{part}", self.block(number));
+            let inputs = self.inputs(number);
+            schema.conv(&name("conv0.0.0"), &[width / 2, inputs, 3, 3]);
+            schema.conv(&name("conv0.1.0"), &[width, width / 2, 3, 3]);
+            for conv in 0..IFNET_CONVS {
+                let name = name(&format!("convblock.{conv}"));
+                schema.conv(
+                    &format!("{name}.conv"),
+                    &[width, width / self.groups.max(1), 3, 3],
+                );
+                schema.add(format!("{name}.beta"), &[1, width, 1, 1], Role::Fixed);
+            }
+            growing(&mut schema, &name("lastconv.0"), [width, self.shuffled()]);
+        }
+        schema.renamed(|name| format!("{}{name}", self.prefix))
+    }
+}
+
+/// A convolution that doubles edges.
+fn growing(schema: &mut Schema, name: &str, [inputs, outputs]: [i64; 2]) {
+    let shape = [inputs, outputs, 4, 4];
+    schema.add(format!("{name}.weight"), &shape, Role::Fixed);
+    schema.vector(&format!("{name}.bias"), outputs);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! IFNet's config and schema against the tensors of the Python networks (`tests/fixtures/rife`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use safetensors::Dtype;
+
+use super::IfnetConfig;
+use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
+use crate::library::kind;
+
+type Shapes = BTreeMap<String, Vec<u64>>;
+
+fn files() -> BTreeMap<String, Shapes> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/rife/shapes.json");
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn header(shapes: &Shapes) -> WeightSet {
+    let entries = shapes.iter().map(|(key, shape)| {
+        let entry = TensorEntry {
+            dtype: TensorType::Plain(Dtype::F32),
+            shape: shape.clone(),
+            bytes: shape
+                .iter()
+                .fold(4, |bytes, size| bytes.wrapping_mul(*size)),
+            file: 0,
+        };
+        (key.clone(), entry)
+    });
+    WeightSet {
+        tensors: entries.collect(),
+        ..WeightSet::default()
+    }
+}
+
+fn renamed(shapes: &Shapes, rename: impl Fn(&str) -> String) -> Shapes {
+    let all = shapes.iter();
+    all.map(|(key, shape)| (rename(key), shape.clone()))
+        .collect()
+}
+
+/// As ComfyUI writes a file.
+fn comfy(key: &str) -> String {
+    match key.strip_prefix("block") {
+        Some(rest) => format!("blocks.{rest}"),
+        None => key.to_owned(),
+    }
+}
+
+#[test]
+fn the_schema_names_exactly_the_tensors_of_each_version_in_every_programs_names() {
+    for (version, file) in files() {
+        for rename in [
+            |key: &str| key.to_owned(),
+            |key: &str| format!("module.{key}"),
+            |key: &str| format!("flownet.{key}"),
+            comfy,
+        ] {
+            let file = renamed(&file, rename);
+            let config = IfnetConfig::of_header(&header(&file)).unwrap();
+            let schema = config.schema().into_iter();
+            let schema: Shapes = schema.map(|it| (it.name, it.shape)).collect();
+            assert_eq!(schema, file, "{version}");
+        }
+    }
+}
+
+#[test]
+fn a_version_is_known_by_its_tensors() {
+    for (version, expected, alignment) in [
+        ("4.6", "4.6", 32),
+        ("4.9", "4.7 to 4.9", 32),
+        ("4.12.lite", "4.12 or 4.13 lite", 32),
+        ("4.14.lite", "4.14 lite", 32),
+        ("4.22", "4.21 to 4.23", 32),
+        ("4.25", "4.25 or 4.26", 64),
+        ("4.25.lite", "4.25 lite", 128),
+        ("4.26.heavy", "4.26 heavy", 64),
+    ] {
+        let weights = header(&files()[version]);
+        let config = IfnetConfig::of_header(&weights).unwrap();
+        assert_eq!(
+            (config.version(), config.alignment()),
+            (Some(expected), alignment)
+        );
+        let kind = kind::of_tensors(&weights);
+        assert_eq!(kind.role, "interpolator");
+        assert_eq!(kind.text, "RIFE, which makes frames between frames");
+    }
+}
+
+#[test]
+fn older_versions_and_other_files_are_refused_in_a_sentence() {
+    let file = &files()["4.6"];
+    let told = |shapes: &Shapes| IfnetConfig::of_header(&header(shapes)).unwrap_err();
+    let mut old = renamed(file, |key| {
+        key.replace("convblock.0.conv.", "convblock.0.0.")
+    });
+    old.retain(|key, _| !key.ends_with(".beta"));
+    assert!(told(&old).contains("get 4.6 or a newer one"));
+    let other = Shapes::from([("weight".to_owned(), vec![1])]);
+    assert!(told(&other).contains("expected a RIFE network"));
+}
+
+#[test]
+fn a_hostile_header_is_refused() {
+    for (version, file) in files() {
+        for key in file.keys() {
+            for shape in [vec![], vec![0; 4], vec![u64::MAX; 4], vec![1; 4]] {
+                let mut hostile = file.clone();
+                hostile.insert(key.clone(), shape);
+                // It need not be refused here, but must not panic.
+                if let Ok(config) = IfnetConfig::of_header(&header(&hostile)) {
+                    assert!(config.schema().len() == file.len(), "{version} {key}");
+                }
+            }
+        }
+        let blocks = ["block3.", "block4."];
+        let mut short = file.clone();
+        short.retain(|key, _| !blocks.iter().any(|block| key.starts_with(block)));
+        assert!(IfnetConfig::of_header(&header(&short)).is_err());
+    }
+}
