@@ -7,6 +7,8 @@ mod common;
 mod disk;
 #[path = "generate/faults.rs"]
 mod faults;
+#[path = "generate/grids.rs"]
+mod grids;
 #[path = "generate/inputs.rs"]
 mod inputs;
 #[path = "generate/ladder.rs"]

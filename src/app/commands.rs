@@ -8,7 +8,7 @@ use std::sync::Arc;
 use egui::Modifiers;
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::gallery::Query;
-use safelight_core::job::{GenerateRequest, JobId};
+use safelight_core::job::{GenerateRequest, GridId, JobId};
 use safelight_core::media::{Brush, Picture};
 use safelight_core::memory::Change;
 use safelight_core::prompts::PromptEntry;
@@ -114,6 +114,8 @@ pub enum QueueCommand {
     /// The same once more, right behind it.
     Duplicate(JobId),
     Remove(JobId),
+    /// Take all jobs of a grid out, and cancel the one that runs.
+    CancelGrid(GridId),
     /// Let a stopped job go on, or try it again.
     Restart(JobId),
     /// Let the jobs of the last run go on.
@@ -329,6 +331,8 @@ pub enum PlayerCommand {
     /// The picture has not the whole screen any more.
     LeaveFull,
     PlayFile(PathBuf),
+    /// Look at a contact sheet that was just made, unless something else is looked at on purpose.
+    ShowSheet(PathBuf),
     /// Look at a picture that came into the form, unless a job runs.
     ShowInput(PathBuf),
     /// It left the form, and is not looked at for that any more.

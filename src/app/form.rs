@@ -12,6 +12,7 @@ use safelight_core::settings::Settings;
 use crate::app::commands::PlayerCommand;
 use crate::app::cx::Cx;
 use crate::app::inputs::{Inputs, Sources};
+use crate::app::models::Models;
 use crate::app::notices::Cause;
 use crate::app::undo::FormBefore;
 use crate::app::words;
@@ -71,6 +72,7 @@ pub(in crate::app) fn clear_form(inputs: &mut Inputs, cx: &mut Cx) {
 pub(in crate::app) fn window_jobs(
     form: &GenerateForm,
     spec: &ModelSpec,
+    models: &Models,
 ) -> Result<Jobs, Vec<FieldError>> {
     let num_lines = form.prompts().len();
     if num_lines > MAX_LINES {
@@ -79,7 +81,7 @@ pub(in crate::app) fn window_jobs(
             message: words::too_many_lines(num_lines, MAX_LINES),
         }]);
     }
-    jobs_of(form, spec)
+    jobs_of(form, spec, &|name| models.find(name))
 }
 
 impl FormBefore {

@@ -132,7 +132,9 @@ impl App {
                 .mask
                 .or_else(|| painted.as_ref().filter(|_| is_masked));
             let form = self.loras.acting(&self.cx.form);
-            whole_form(&form, spec, sources, &self.cx.settings).first_job(spec)
+            let models = &self.cx.models;
+            whole_form(&form, spec, sources, &self.cx.settings)
+                .first_job(spec, &|name| models.find(name))
         });
         let request = checked.as_ref().and_then(|checked| checked.as_ref().ok());
         let request = request.map(|checked| checked.request.clone());

@@ -10,6 +10,8 @@ use safelight_core::library::{SearchedPlace, Watch};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
 
+use crate::app::words;
+
 /// Looks for models; runs on a thread of its own.
 pub type LoadModels = Arc<dyn Fn(&Settings) -> FoundModels + Send + Sync>;
 
@@ -74,6 +76,15 @@ impl Models {
 
     pub fn get(&self, id: &str) -> Option<&ModelSpec> {
         self.all().iter().find(|spec| spec.id == id)
+    }
+
+    /// The one that somebody names by its id or its name; the error is a sentence.
+    pub fn find(&self, wanted: &str) -> Result<ModelSpec, String> {
+        let is_it = |spec: &&ModelSpec| {
+            spec.id.eq_ignore_ascii_case(wanted) || spec.name.eq_ignore_ascii_case(wanted)
+        };
+        let found = self.get(wanted).or_else(|| self.all().iter().find(is_it));
+        found.cloned().ok_or_else(|| words::no_model(wanted))
     }
 
     pub fn of(&self, form: &GenerateForm) -> Option<&ModelSpec> {

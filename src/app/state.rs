@@ -38,6 +38,7 @@ pub struct State {
 #[serde(default)]
 pub struct Folds {
     pub is_advanced_open: bool,
+    pub is_grid_open: bool,
     pub is_graph_open: bool,
     /// What is wrong with models is unfolded.
     pub are_problems_open: bool,
@@ -50,6 +51,7 @@ impl Default for Folds {
     fn default() -> Self {
         Self {
             is_advanced_open: false,
+            is_grid_open: false,
             is_graph_open: false,
             are_problems_open: true,
             form_width: None,

@@ -68,3 +68,7 @@ pub(super) fn downloaded(model: &str) -> String {
 pub(super) fn ready(model: &str) -> String {
     format!("{model} is ready")
 }
+
+pub(super) fn no_model(wanted: &str) -> String {
+    format!("there is no model {wanted:?} on this machine")
+}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::files::{read_json_or_default, write_atomically};
-use safelight_core::job::{Climb, Clip, GenerateRequest, JobError, JobErrorKind};
+use safelight_core::job::{CARRIED_APP, Climb, Clip, GenerateRequest, JobError, JobErrorKind};
 use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError, Picture};
 use safelight_core::memory::choices::Choices;
 use safelight_core::protocol::EngineReport;
@@ -14,8 +14,6 @@ use safelight_core::settings::rocm_of;
 use serde_json::{Value, json};
 
 use super::inputs::Inputs;
-
-const APP: &str = "Safelight";
 
 /// Refuses, before anything is computed, what could not be written in the end.
 pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
@@ -62,7 +60,7 @@ pub(super) fn check_frames(request: &GenerateRequest, num_frames: usize) -> Resu
 
 /// Whether a JSON file holds the settings of one of our results.
 fn is_ours(path: &Path) -> bool {
-    read_json_or_default::<Value>(path)["app"] == APP
+    read_json_or_default::<Value>(path)["app"] == CARRIED_APP
 }
 
 #[derive(Clone, Copy)]
@@ -149,31 +147,12 @@ fn write_sidecar(out: &Path, result: &Path, settings: &Value) -> Result<(), Stri
 /// What is needed to make the same clip again, and what made it.
 fn settings_of(request: &GenerateRequest, inputs: &Inputs, made: Made<'_>) -> Value {
     let engine = made.engine;
-    let mut request = json!(request);
-    if let Some(fields) = request.as_object_mut() {
-        // Where this machine keeps things repeats nothing. What the user named does, and stays.
-        for local in [
-            "out",
-            "is_out_automatic",
-            "capture",
-            "files",
-            "latent_rgb",
-            "preview",
-            "image_role",
-            "sidecar",
-        ] {
-            fields.remove(local);
-        }
-    }
-    let mut settings = json!({
-        "app": APP,
-        "version": env!("CARGO_PKG_VERSION"),
-        "libtorch": engine.map(|engine| engine.libtorch.as_str()),
-        "device": engine.map(|engine| engine.device_name.as_str()),
-        "rocm": engine.and_then(|engine| rocm_of(&engine.libtorch)).map(|(major, minor)| format!("{major}.{minor}")),
-        "inputs": inputs.fingerprints,
-        "request": request,
-    });
+    let mut settings = request.carried();
+    settings["libtorch"] = json!(engine.map(|engine| engine.libtorch.as_str()));
+    settings["device"] = json!(engine.map(|engine| engine.device_name.as_str()));
+    let rocm = engine.and_then(|engine| rocm_of(&engine.libtorch));
+    settings["rocm"] = json!(rocm.map(|(major, minor)| format!("{major}.{minor}")));
+    settings["inputs"] = json!(inputs.fingerprints);
     let changed: Vec<&Climb> = made
         .rungs
         .iter()

@@ -9,6 +9,7 @@ mod fetching;
 mod form;
 mod gallery;
 mod given;
+mod grids;
 mod harness;
 mod inputs;
 mod jobs;

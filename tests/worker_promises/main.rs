@@ -169,6 +169,7 @@ impl Rig {
             capture: None,
             out: self.folder.path().join("clip.mp4"),
             sidecar: false,
+            grid: None,
         };
         change(&mut request);
         let command = WorkerCommand::Generate {

@@ -34,6 +34,11 @@ impl Watch {
             }
             PlayerCommand::FollowJobs => self.is_chosen = false,
             PlayerCommand::PlayFile(path) => self.open(vec![path], cx),
+            PlayerCommand::ShowSheet(path) => {
+                if queue.running.is_none() && !self.is_chosen && !self.is_full {
+                    self.open(vec![path], cx);
+                }
+            }
             PlayerCommand::ShowInput(path) => {
                 if queue.running.is_none() {
                     self.input = Some(path.clone());

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use safelight_core::job::SheetCells;
 use serde_json::Value;
 
 use crate::app::gallery::wishes::TrashWish;
@@ -49,6 +50,13 @@ impl PlayedFile {
         } else {
             TrashWish::picture(path)
         }
+    }
+
+    /// The result that a contact sheet shows at this pixel of it; nothing of other pictures.
+    pub fn cell_at(&self, shown: usize, x: u32, y: u32) -> Option<PathBuf> {
+        let settings = self.settings.get(shown).or_else(|| self.settings.first())?;
+        let cells = SheetCells::of_settings(settings.as_ref()?)?;
+        cells.file_at(self.path_of(shown), x, y)
     }
 
     /// The prompt, where the file tells it.

@@ -112,6 +112,8 @@ impl JobQueue {
             .file_name()
             .map(Into::into)
             .unwrap_or(request.out);
+        // It is no second one of a grid's cell.
+        request.grid = None;
         let num_used = u64::from(request.batch_size.max(1));
         request.seed = cx.form.seed_mode.next(request.seed, num_used);
         let copy = WaitingJob {

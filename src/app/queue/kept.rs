@@ -37,6 +37,7 @@ impl JobQueue {
         } = restored;
         self.keeping.lock = lock.map(Arc::new);
         self.forgotten.extend(file.forgotten);
+        self.grids.restore(file.grids);
         let has_old = !waiting.is_empty() || !stopped.is_empty();
         self.waiting.extend(waiting);
         self.stopped.extend(stopped);
@@ -128,6 +129,7 @@ impl JobQueue {
         QueueFile {
             jobs: running.chain(waiting).chain(stopped).collect(),
             forgotten: self.forgotten.clone(),
+            grids: self.kept_grids(),
             unread: Vec::new(),
         }
     }

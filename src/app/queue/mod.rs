@@ -6,6 +6,7 @@ pub mod after;
 pub mod choices;
 pub mod editing;
 mod gone;
+pub mod grids;
 pub mod jobs;
 mod keeping;
 mod kept;
@@ -14,6 +15,7 @@ mod naming;
 mod results;
 mod running;
 mod several;
+mod sheets;
 mod submit;
 mod turns;
 mod words;
@@ -36,6 +38,7 @@ use crate::app::undo::Undo;
 use crate::worker::LeftJob;
 use choices::{AfterQueue, Countdown, QueuePanel, Several, Suspend};
 use editing::Editing;
+use grids::Grids;
 pub use jobs::{PauseWish, Removed, ResultItem, Stopped, StoppedJob, WaitingJob, picture_of};
 use keeping::{Keeping, Restored};
 use naming::Named;
@@ -85,6 +88,7 @@ pub struct JobQueue {
     /// Sends the machine to sleep in another way than its own.
     pub suspend: Option<Suspend>,
     keeping: Keeping,
+    grids: Grids,
     /// What the last run left.
     restoring: Pending<Restored>,
     /// Jobs whose folders are there.
@@ -151,6 +155,7 @@ impl JobQueue {
             QueueCommand::CancelEdit => self.end_edit(inputs, cx),
             QueueCommand::Duplicate(id) => self.duplicate(id, cx),
             QueueCommand::Remove(id) => self.remove_all(&[id], inputs, cx),
+            QueueCommand::CancelGrid(id) => self.cancel_grid(id, inputs, cx),
             QueueCommand::Restart(id) => {
                 if self.edited() == Some(id) {
                     // It runs as it was.
@@ -225,6 +230,7 @@ impl JobQueue {
             cx.notices.end(&Cause::ResultFolder);
         }
         self.name_next(cx);
+        self.tend_grids(cx);
         let (keeping, revision) = (&mut self.keeping, self.revision);
         if keeping.is_due_now(revision, cx) {
             self.write(cx);

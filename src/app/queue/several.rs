@@ -150,7 +150,7 @@ impl JobQueue {
                 Source::Clip(clip) => sources.extend = Some(clip),
             }
             let whole = whole_form(&form, &opening.spec, sources, &cx.settings);
-            let made = window_jobs(&whole, &opening.spec).map_err(|errors| {
+            let made = window_jobs(&whole, &opening.spec, &cx.models).map_err(|errors| {
                 let first = errors.into_iter().next();
                 let why = first.map_or_else(String::new, |err| err.message);
                 let what = format!("{why}: {}", path.display());
@@ -164,7 +164,9 @@ impl JobQueue {
                 opening.num_seeds += made.num_seeds;
                 cx.thumbs
                     .put(&cx.ctx, &Pictured::Input(path.to_owned()), &thumb);
-                self.add(made.jobs.into_iter().map(|job| job.request).collect(), cx);
+                let requests: Vec<_> = made.jobs.into_iter().map(|job| job.request).collect();
+                self.grids.begin(made.grids, &requests);
+                self.add(requests, cx);
             }
             Err(err) => opening.problems.push(err),
         }

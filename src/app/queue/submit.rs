@@ -34,7 +34,11 @@ impl JobQueue {
         }
         let sources = inputs.sources_for(&cx.form, &spec);
         let form = whole_form(&loras.acting(&cx.form), &spec, sources, &cx.settings);
-        let Jobs { jobs, num_seeds } = match window_jobs(&form, &spec) {
+        let Jobs {
+            jobs,
+            num_seeds,
+            grids,
+        } = match window_jobs(&form, &spec, &cx.models) {
             Ok(made) => made,
             Err(errors) => {
                 say_refused(&errors, cx);
@@ -57,6 +61,7 @@ impl JobQueue {
         }
         cx.notices.end(&Cause::Form);
         cx.push(PromptCommand::Remember(PromptEntry::of(&cx.form, &spec)));
+        self.grids.begin(grids, &requests);
         if self.editing.is_some() {
             let device = cx.settings.runtime.device;
             let jobs = requests.into_iter();

@@ -148,7 +148,10 @@ impl JobQueue {
         let told = output.and_then(|output| output.plan.clone());
         let climbs = output.map_or_else(Vec::new, |output| output.rungs.clone());
         match outcome {
-            JobOutcome::Finished(output) => self.keep_result(&job, output, cx),
+            JobOutcome::Finished(output) => {
+                self.grids.finish_cell(&job.request, output.path());
+                self.keep_result(&job, output, cx);
+            }
             JobOutcome::Cancelled => {
                 offer_cancelled(job.to_idle(), cx);
                 cx.say(words::CANCELLED);

@@ -145,3 +145,16 @@ pub(super) fn files_unused(count: usize, all: usize) -> String {
 pub(super) fn and_more(count: usize) -> String {
     format!("and {count} more")
 }
+
+// Grids.
+pub(super) const SHEET_ADVICE: &str = "Click a cell to open that result";
+pub(super) const SHOW_SHEET: &str = "Show";
+pub(super) const SHOW_SHEET_EXPLAINED: &str = "Look at the contact sheet";
+
+pub(super) fn sheet_made(grid: &str) -> String {
+    format!("the contact sheet of the {grid} is saved beside the results")
+}
+
+pub(super) fn sheet_not_made(grid: &str) -> String {
+    format!("The {grid} has no contact sheet. Its results are saved")
+}

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
 use safelight_core::job::{
-    ChosenLora, DeviceChoice, DtypeChoice, Fit, GenerateForm, JobError, JobErrorKind, Lora,
-    PartialSampling, PreviewChoice, SectionOrder, SeedMode, SizeChoice, SourceClip, StartPicture,
-    StepCache, prompt, random_seed,
+    ChosenLora, DeviceChoice, DtypeChoice, Fit, GenerateForm, GridAxis, JobError, JobErrorKind,
+    Lora, PartialSampling, PreviewChoice, SectionOrder, SeedMode, SizeChoice, SourceClip,
+    StartPicture, StepCache, prompt, random_seed,
 };
 use safelight_core::library::Companions;
 use safelight_core::media::{self, MediaError};
@@ -89,6 +89,9 @@ pub struct GenerateArgs {
     /// How many to make, with the seeds S, S+1 and so on: together with image models, one after the other with others
     #[arg(long, value_name = "N")]
     pub batch: Option<u32>,
+    /// Vary a setting: one job for each value, and a contact sheet of all; given twice, for each pair of values. Values are a list with ranges, such as steps=4,8,12, seed=1..3, guidance=1..5:0.5 or 'prompt=red boat,"big, blue boat"', whose first text the others replace in the prompt. Settings: seed, steps, guidance, true-cfg, strength, shift, sampler, schedule, lora (lora:NAME where there are several), model, prompt
+    #[arg(long = "grid", value_name = "SETTING=VALUES")]
+    pub grid: Vec<GridAxis>,
     #[command(flatten)]
     pub sampling: SamplingArgs,
     /// The most tokens of the prompt that are read, for models where it can be set [default: the model's own]
@@ -195,6 +198,9 @@ impl GenerateArgs {
         form.last_image = self.last_image.as_deref().map(start_picture).transpose()?;
         form.extend = self.extend.as_deref().map(source_clip).transpose()?;
         form.mask = self.mask.as_deref().map(start_picture).transpose()?;
+        if !self.grid.is_empty() {
+            form.grid.clone_from(&self.grid);
+        }
         let references = self.references.iter().map(|path| start_picture(path));
         form.references = references.collect::<Result<_, _>>()?;
         if self.width.is_some() || self.height.is_some() {

@@ -6,18 +6,23 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
 use safelight_core::job::{
-    FieldError, GenerateRequest, JobError, JobErrorKind, Notice, Validated, jobs_of,
+    FieldError, GenerateRequest, GridRecord, JobError, JobErrorKind, Notice, Validated, jobs_of,
 };
+use safelight_core::library::Companions;
 use safelight_core::{media, naming};
 
 use super::GenerateArgs;
 use crate::cli::Surroundings;
 
+/// What the arguments ask for.
+pub(in crate::cli) struct Made {
+    pub jobs: Vec<Validated>,
+    /// Each with the file that its contact sheet is to be.
+    pub(super) grids: Vec<(GridRecord, PathBuf)>,
+}
+
 /// The jobs that these arguments ask for, or all that is wrong with the first wrong one.
-pub(super) fn of(
-    args: &GenerateArgs,
-    surroundings: &Surroundings,
-) -> Result<Vec<Validated>, JobError> {
+pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Made, JobError> {
     let settings = surroundings.settings();
     let catalog = Catalog::load(&surroundings.paths, settings);
     let wanted = args.model.as_deref().unwrap_or(EMBEDDED_MODEL);
@@ -25,7 +30,15 @@ pub(super) fn of(
         .open_with(wanted, &args.companions())
         .map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice()))?;
     let form = args.form(&spec, settings)?;
-    let made = jobs_of(&form, &spec).map_err(|errors| invalid(&errors))?;
+    // What was named for the one model is not the others'.
+    let others = |name: &str| {
+        if name == wanted {
+            return Ok(spec.clone());
+        }
+        let opened = catalog.open_with(name, &Companions::default());
+        opened.map_err(|err| err.to_string())
+    };
+    let made = jobs_of(&form, &spec, &others).map_err(|errors| invalid(&errors))?;
     let wildcards = settings.wildcard_folders(&surroundings.paths);
     let (companions, unused) = args.companions().of_model(&spec.files);
     let unused: Vec<Notice> = unused
@@ -35,6 +48,18 @@ pub(super) fn of(
             message: format!("--{field} is not used: {} has no such component", spec.name),
         })
         .collect();
+    let grids = made.grids.into_iter();
+    let grids = grids
+        .filter_map(|grid| GridRecord::begin(grid, made.jobs.iter().map(|job| &job.request)))
+        .map(|mut record| {
+            if record.request.model == spec.id {
+                record.request.companions = companions.clone();
+            }
+            settle_paths(&mut record.request)?;
+            let sheet = sheet_path(args.out.as_deref(), &record)?;
+            Ok((record, sheet))
+        })
+        .collect::<Result<Vec<_>, JobError>>()?;
     let is_single = made.jobs.len() == 1;
     let mut taken = HashSet::new();
     let jobs = made.jobs.into_iter().enumerate().map(|(index, mut job)| {
@@ -50,13 +75,29 @@ pub(super) fn of(
         } else if !is_single {
             request.out = media::numbered_path(&form.out, index + 1);
         }
-        request.companions = companions.clone();
+        if request.model == spec.id {
+            request.companions = companions.clone();
+        }
         settle_paths(request)?;
         let said = unused.iter().cloned().chain(expanded);
         job.notices.splice(0..0, said);
         Ok(job)
     });
-    jobs.collect()
+    let jobs = jobs.collect::<Result<_, JobError>>()?;
+    Ok(Made { jobs, grids })
+}
+
+/// Beside the results, and named as they are.
+fn sheet_path(out: Option<&Path>, record: &GridRecord) -> Result<PathBuf, JobError> {
+    let name = match out {
+        Some(out) => {
+            let stem = out.file_stem().unwrap_or_default().to_string_lossy();
+            out.with_file_name(format!("{stem}_grid.png"))
+        }
+        None => PathBuf::from(format!("{}.png", record.stem())),
+    };
+    std::path::absolute(&name)
+        .map_err(|err| JobError::disk("the current folder is not known".to_owned(), &err))
 }
 
 /// The job goes on when its caller's folder is gone, and its metadata names files from anywhere.

@@ -10,13 +10,14 @@ pub mod resume;
 mod sampling;
 mod telemetry;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use safelight_core::job::{
-    CancelToken, DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome,
-    JobUpdate, Notice, Validated,
+    CancelToken, DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobErrorKind, JobId,
+    JobOutcome, JobUpdate, Notice, Validated, cell_of, write_sheet,
 };
 
 pub use args::GenerateArgs;
@@ -38,7 +39,7 @@ pub(super) fn jobs_of(
     args: &GenerateArgs,
     surroundings: &Surroundings,
 ) -> Result<Vec<Validated>, JobError> {
-    jobs::of(args, surroundings)
+    Ok(jobs::of(args, surroundings)?.jobs)
 }
 
 /// Runs the jobs to their end.
@@ -54,7 +55,9 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);
     let telemetry = Telemetry::to(args.telemetry.as_deref(), surroundings)?;
-    let orders = jobs::of(&args, surroundings)?
+    let made = jobs::of(&args, surroundings)?;
+    let jobs = made
+        .jobs
         .into_iter()
         .map(|job| Order {
             id: JobId::next(),
@@ -63,6 +66,10 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
             resume: None,
         })
         .collect();
+    let orders = Orders {
+        jobs,
+        grids: made.grids,
+    };
     work(orders, device, args.json, warnings, telemetry, surroundings)
 }
 
@@ -76,9 +83,16 @@ struct Order {
     resume: Option<PathBuf>,
 }
 
+/// All that is to be done.
+struct Orders {
+    jobs: Vec<Order>,
+    /// The grids that the jobs are cells of, each with the file of its contact sheet.
+    grids: Vec<(GridRecord, PathBuf)>,
+}
+
 /// Runs jobs one after the other; the exit code as [`generate`] has it.
 fn work(
-    orders: Vec<Order>,
+    orders: Orders,
     device: DeviceChoice,
     is_json: bool,
     warnings: Vec<String>,
@@ -94,7 +108,9 @@ fn work(
         Box::new(|| {}),
     )
     .map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
-    let num_jobs = orders.len();
+    let Orders { jobs, mut grids } = orders;
+    let mut failed = HashSet::new();
+    let num_jobs = jobs.len();
     let mut codes = Vec::new();
     let mut said = surroundings.oddities();
     said.extend(warnings);
@@ -103,7 +119,7 @@ fn work(
     } else {
         Box::new(HumanReport::new())
     };
-    for (index, job) in orders.into_iter().enumerate() {
+    for (index, job) in jobs.into_iter().enumerate() {
         if num_jobs > 1 {
             report.job(index + 1, num_jobs, &job.request);
         }
@@ -113,7 +129,7 @@ fn work(
         for text in said.drain(..) {
             report.update(&JobUpdate::Warning(text));
         }
-        let id = job.id;
+        let (id, cell) = (job.id, cell_of(&job.request));
         let folder = job.resume.clone();
         let folder = folder.unwrap_or_else(|| surroundings.paths.jobs().join(id.to_string()));
         let command = WorkerCommand::Generate {
@@ -128,6 +144,18 @@ fn work(
             report.update(&JobUpdate::Warning(text));
         }
         report.end(&outcome, &folder);
+        match (&outcome, cell) {
+            (JobOutcome::Finished(output), Some((grid, index))) => {
+                let record = grids.iter_mut().find(|(record, _)| record.grid.id == grid);
+                if let Some((record, _)) = record {
+                    record.finish(index, output.path());
+                }
+            }
+            (JobOutcome::Failed(_), Some(cell)) => {
+                failed.insert(cell);
+            }
+            _ => {}
+        }
         codes.push(exit_code(&outcome));
         if cancel.is_cancelled() {
             break;
@@ -135,7 +163,29 @@ fn work(
     }
     drop(handle);
     thread.join().ok();
+    codes.extend(write_sheets(&grids, &failed, report.as_mut()));
     Ok(codes.into_iter().find(|code| *code != 0).unwrap_or(0))
+}
+
+/// The contact sheets of all grids with a result; the exit codes of those that could not be written.
+fn write_sheets(
+    grids: &[(GridRecord, PathBuf)],
+    failed: &HashSet<(GridId, usize)>,
+    report: &mut dyn Report,
+) -> Vec<u8> {
+    let mut codes = Vec::new();
+    for (record, out) in grids.iter().filter(|(record, _)| record.lacks_sheet()) {
+        let id = record.grid.id;
+        match write_sheet(record, &|index| failed.contains(&(id, index)), out) {
+            Ok(path) => report.sheet(&path),
+            Err(err) => {
+                let text = format!("the contact sheet could not be written: {err}");
+                report.update(&JobUpdate::Warning(text));
+                codes.push(JobErrorKind::Disk.exit_code());
+            }
+        }
+    }
+    codes
 }
 
 /// Runs one job to its end.

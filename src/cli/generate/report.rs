@@ -23,6 +23,8 @@ pub trait Report {
     fn update(&mut self, update: &JobUpdate);
     /// The folder is the job's, which may be there still.
     fn end(&mut self, outcome: &JobOutcome, folder: &Path);
+    /// The contact sheet of a grid is written; comes after all jobs.
+    fn sheet(&mut self, path: &Path);
 }
 
 /// JSON lines on standard output.
@@ -90,6 +92,10 @@ impl Report for JsonReport {
             "event": "job", "number": number, "count": count,
             "prompt": request.prompt, "seed": request.seed, "out": request.out,
         }));
+    }
+
+    fn sheet(&mut self, path: &Path) {
+        print_event(&json!({"event": "sheet", "path": path}));
     }
 
     fn notice(&mut self, notice: &Notice) {
@@ -265,6 +271,11 @@ impl Report for HumanReport {
     fn job(&mut self, number: usize, count: usize, request: &GenerateRequest) {
         let text = format!("{number} of {count}: {}", request.prompt);
         self.bar.reset();
+        self.bar.suspend(|| say(&text));
+    }
+
+    fn sheet(&mut self, path: &Path) {
+        let text = format!("Contact sheet: {}", path.display());
         self.bar.suspend(|| say(&text));
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::jobs::settle_paths;
 use super::report::{ended, print_event, say};
 use super::telemetry::Telemetry;
-use super::{Order, work};
+use super::{Order, Orders, work};
 use crate::cli::{Surroundings, out};
 use crate::worker::{LeftJob, not_held, number_of};
 
@@ -101,7 +101,10 @@ fn go_on(
     let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
     let telemetry = Telemetry::to(None, surroundings)?;
     work(
-        vec![order],
+        Orders {
+            jobs: vec![order],
+            grids: Vec::new(),
+        },
         device,
         args.json,
         Vec::new(),

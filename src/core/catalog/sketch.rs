@@ -120,6 +120,7 @@ impl CatalogEntry {
             out: PathBuf::new(),
             is_out_automatic: true,
             sidecar: false,
+            grid: None,
         })
     }
 }

@@ -8,6 +8,7 @@ mod cancel;
 mod error;
 mod folder;
 pub(crate) mod form;
+mod grid;
 mod preview;
 pub mod prompt;
 mod queue_file;
@@ -28,10 +29,14 @@ pub use form::{
     ASPECTS, ChosenLora, DEFAULT_SECS, FieldError, GenerateForm, Jobs, Notice, SeedMode,
     SizeChoice, SourceClip, StartPicture, Validated, is_of_aspect, jobs_of, random_seed,
 };
+pub use grid::{
+    FindModel, Grid, GridAxis, GridId, GridRecord, GridSetting, MAX_GRID_AXES, MAX_GRID_JOBS,
+    OfGrid, SheetCells, cell_of, write_sheet,
+};
 pub use preview::PreviewChoice;
 pub use queue_file::{QueueFile, QueuedJob, QueuedState};
 pub use recipe::{Recipe, Stage};
-pub use request::{GenerateRequest, first_step};
+pub use request::{CARRIED_APP, GenerateRequest, first_step};
 pub use sections::{SEEN_FRAMES, SectionFrames, Sections, WINDOW};
 pub use step_cache::{StepCache, StepCacheKind};
 pub use update::{

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{DeviceChoice, GenerateRequest, JobError, JobId};
+use super::{DeviceChoice, GenerateRequest, GridRecord, JobError, JobId};
 use crate::files::{FileError, read_bounded, write_json};
 
 /// What this program writes, and the newest that it reads.
@@ -55,6 +55,8 @@ pub struct QueueFile {
     pub jobs: Vec<QueuedJob>,
     /// Jobs with folders that are not offered any more.
     pub forgotten: BTreeSet<JobId>,
+    /// The grids of which some jobs are not finished, or the contact sheet is not made.
+    pub grids: Vec<GridRecord>,
     /// Why jobs could not be read, a sentence for each.
     pub unread: Vec<String>,
 }
@@ -91,6 +93,7 @@ impl QueueFile {
         }
         let forgotten = json.get_mut("forgotten").map(Value::take);
         let forgotten = forgotten.and_then(|ids| serde_json::from_value(ids).ok());
+        let grids = json.get_mut("grids").map(Value::take);
         let Some(Value::Array(jobs)) = json.get_mut("jobs").map(Value::take) else {
             return Err(broken("it has no list of jobs"));
         };
@@ -98,6 +101,16 @@ impl QueueFile {
             forgotten: forgotten.unwrap_or_default(),
             ..Self::default()
         };
+        if let Some(Value::Array(grids)) = grids {
+            // One that cannot be read costs its sheet, and none of its jobs.
+            let read = grids.into_iter().map(serde_json::from_value::<GridRecord>);
+            let read = read.inspect(|read| {
+                if let Err(err) = read {
+                    tracing::warn!("a grid of the queue cannot be read: {err}");
+                }
+            });
+            file.grids.extend(read.flatten());
+        }
         let mut known = BTreeSet::new();
         for job in jobs {
             match serde_json::from_value::<QueuedJob>(job) {
@@ -119,6 +132,7 @@ impl QueueFile {
             "version": VERSION,
             "jobs": self.jobs,
             "forgotten": self.forgotten,
+            "grids": self.grids,
         });
         write_json(path, &json)
     }
@@ -166,6 +180,7 @@ mod tests {
                 job(2, QueuedState::Failed),
             ],
             forgotten: [JobId(9)].into(),
+            grids: Vec::new(),
             unread: Vec::new(),
         };
         file.save(&path).unwrap();

@@ -4,14 +4,18 @@ use std::ops::Not;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::prompt::SectionPrompts;
-use super::{PreviewChoice, Sampling, Sections, StepCache};
+use super::{OfGrid, PreviewChoice, Sampling, Sections, StepCache};
 use crate::families::Family;
 use crate::library::Companions;
 use crate::memory::MemoryChoice;
 use crate::model::choices::{DtypeChoice, Fit, Lora};
 use crate::model::{ImageRole, LatentRgb, ModelFiles};
+
+/// Who says so of itself in what results carry.
+pub const CARRIED_APP: &str = "Safelight";
 
 /// A validated request. The engine need not check it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,6 +112,9 @@ pub struct GenerateRequest {
     /// Also write the settings beside the file, as `.json`.
     #[serde(default)]
     pub sidecar: bool,
+    /// It is a cell of a grid, or carried by a grid's contact sheet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grid: Option<OfGrid>,
 }
 
 /// The first step that is made of a given picture, from 0: the less `strength`, 0 to 1, the later. `num_steps`,
@@ -119,6 +126,36 @@ pub fn first_step(num_steps: u32, strength: f64) -> u32 {
 }
 
 impl GenerateRequest {
+    /// What a result carries of it, to make the same again: a JSON object with the program's name and version, to which
+    /// more may be added.
+    pub fn carried(&self) -> Value {
+        let mut request = json!(self);
+        if let Some(fields) = request.as_object_mut() {
+            // Where this machine keeps things repeats nothing. What the user named does, and stays.
+            for local in [
+                "out",
+                "is_out_automatic",
+                "capture",
+                "files",
+                "latent_rgb",
+                "preview",
+                "image_role",
+                "sidecar",
+            ] {
+                fields.remove(local);
+            }
+            // Settings of a cell make that cell.
+            if !matches!(self.grid, Some(OfGrid::Sheet(_))) {
+                fields.remove("grid");
+            }
+        }
+        json!({
+            "app": CARRIED_APP,
+            "version": env!("CARGO_PKG_VERSION"),
+            "request": request,
+        })
+    }
+
     /// Whether single pictures come of it, one or a batch, and no clip.
     pub fn makes_pictures(&self) -> bool {
         self.num_frames == 1 && self.extend.is_none()

@@ -2,6 +2,7 @@
 
 pub(super) mod above;
 pub(super) mod advanced;
+mod grid;
 mod guidance;
 mod guider;
 pub(super) mod loras;

@@ -9,6 +9,7 @@ use safelight_core::units::seconds_text;
 
 use crate::app::commands::AppCommand;
 use crate::ui::create::advanced::{advanced_ui, pair_width, said_ui};
+use crate::ui::create::grid::grid_ui;
 use crate::ui::create::presets::presets_ui;
 use crate::ui::create::seed::seed_ui;
 use crate::ui::create::{sources, words};
@@ -42,6 +43,7 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
         .icon(fold_icon)
         .show_unindented(ui, |ui| advanced_ui(ui, view, &spec));
     view.folds.is_advanced_open = header.fully_open();
+    grid_ui(ui, view, &spec);
     let clear = ui.button(words::CLEAR).on_hover_text(words::CLEAR_HOVER);
     if clear.clicked() {
         view.push(AppCommand::ClearForm);

@@ -1,5 +1,6 @@
 //! The buttons that start, stop and pause; the panel with all jobs, and what it asks, are below.
 
+mod grid;
 pub(super) mod panel;
 mod parts;
 pub(super) mod questions;

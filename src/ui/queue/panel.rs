@@ -9,11 +9,11 @@ use egui::{
 };
 
 use crate::app::commands::{AppCommand, QueueCommand};
-use crate::app::queue::StoppedJob;
 use crate::app::queue::choices::AfterQueue;
 use crate::app::shortcuts;
 use crate::app::state::Page;
 use crate::app::state::PanelPlace;
+use crate::ui::queue::grid::{Row, grid_ui, rows};
 use crate::ui::queue::row::{running_ui, stopped_ui, waiting_ui};
 use crate::ui::queue::words;
 use crate::ui::widgets::{icon_button, icon_toggle, list_icon, palette, progress_bar, sign_button};
@@ -222,31 +222,25 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, max_height: f32) {
             }
         });
     });
-    let (interrupted, others): (Vec<&StoppedJob>, Vec<_>) =
-        queue.stopped.iter().partition(|it| it.is_interrupted());
+    let rows = rows(ui, queue);
     ui.spacing_mut().item_spacing.y = theme::QUEUE_GAP;
     ScrollArea::vertical()
         .max_height(max_height)
         .auto_shrink([false, false])
         .scroll_source(ScrollSource::default())
-        .show_rows(
-            ui,
-            theme::QUEUE_ROW,
-            num_waiting + num_stopped,
-            |ui, seen| {
-                for row in seen {
-                    let Some(index) = row.checked_sub(interrupted.len()) else {
-                        stopped_ui(ui, view, interrupted[row]);
-                        continue;
-                    };
-                    if let Some(job) = queue.waiting.get(index) {
-                        waiting_ui(ui, view, job, index);
-                    } else if let Some(stopped) = others.get(index - num_waiting) {
-                        stopped_ui(ui, view, stopped);
+        .show_rows(ui, theme::QUEUE_ROW, rows.len(), |ui, seen| {
+            for row in &rows[seen] {
+                match row {
+                    Row::Stopped(stopped) => stopped_ui(ui, view, stopped),
+                    Row::Grid(waiting) => grid_ui(ui, view, *waiting),
+                    Row::Waiting(index) => {
+                        if let Some(job) = queue.waiting.get(*index) {
+                            waiting_ui(ui, view, job, *index);
+                        }
                     }
                 }
-            },
-        );
+            }
+        });
 }
 
 fn after_ui(ui: &mut Ui, view: &mut View<'_>) {

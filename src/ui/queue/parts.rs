@@ -4,7 +4,7 @@ use egui::{
     Align, Color32, CornerRadius, Label, Layout, Rect, Response, RichText, Sense, Stroke,
     StrokeKind, Ui, UiBuilder, pos2, vec2,
 };
-use safelight_core::job::{GenerateRequest, JobId};
+use safelight_core::job::{GenerateRequest, GridId, JobId};
 use safelight_core::units::seconds_text;
 
 use crate::app::queue::picture_of;
@@ -28,9 +28,20 @@ pub(super) fn row_id(id: JobId) -> egui::Id {
 
 /// The row's id goes by its job, so that the focus moves with it.
 pub(super) fn row_rect(ui: &mut Ui, id: JobId) -> (Rect, Response) {
-    let size = vec2(ui.available_width(), theme::QUEUE_ROW);
-    let (_, rect) = ui.allocate_space(size);
+    let rect = whole_row(ui);
     (rect, ui.interact(rect, row_id(id), Sense::click_and_drag()))
+}
+
+/// The same of all jobs of a grid.
+pub(super) fn grid_row_rect(ui: &mut Ui, id: GridId) -> (Rect, Response) {
+    let rect = whole_row(ui);
+    let id = egui::Id::unique(("queued-grid", id.0));
+    (rect, ui.interact(rect, id, Sense::click()))
+}
+
+fn whole_row(ui: &mut Ui) -> Rect {
+    let size = vec2(ui.available_width(), theme::QUEUE_ROW);
+    ui.allocate_space(size).1
 }
 
 pub(super) fn thumb_rect(row: Rect) -> Rect {
@@ -50,20 +61,25 @@ pub(super) fn background(ui: &Ui, rect: Rect, edge: Option<Color32>, fill: Color
 
 /// The start picture, else the sign of what the model makes.
 pub(super) fn thumb_ui(ui: &Ui, view: &View<'_>, request: &GenerateRequest, rect: Rect) {
-    let palette = palette(ui);
     let pictured = picture_of(request).map(|path| Pictured::Input(path.clone()));
     let shown = pictured.and_then(|pictured| view.app.cx.thumbs.get(pictured, THUMB_PX));
     if let Some(Ok(texture)) = shown {
         texture_ui(ui, texture, rect, f32::INFINITY);
         return;
     }
-    ui.painter()
-        .rect_filled(rect, CornerRadius::same(4), palette.stage);
     let icon = if request.num_frames > 1 {
         icons::FILM
     } else {
         icons::IMAGE
     };
+    sign_ui(ui, rect, icon);
+}
+
+/// A sign in the place of a picture.
+pub(super) fn sign_ui(ui: &Ui, rect: Rect, icon: char) {
+    let palette = palette(ui);
+    ui.painter()
+        .rect_filled(rect, CornerRadius::same(4), palette.stage);
     text_at(ui, rect.center(), icon, theme::QUEUE_SIGN, palette.weak);
 }
 
@@ -85,11 +101,11 @@ pub(super) fn words_ui(ui: &mut Ui, row: Rect, prompt: &str, line: Line, room: f
     ui.add(Label::new(text).truncate());
 }
 
-/// At the right of the row. Their ids go by the job, so that an open menu stays with it.
-pub(super) fn buttons_ui(ui: &mut Ui, row: Rect, id: JobId, contents: impl FnOnce(&mut Ui)) {
+/// At the right of the row. Their ids go by the number of the job or grid, so that an open menu stays with it.
+pub(super) fn buttons_ui(ui: &mut Ui, row: Rect, number: u64, contents: impl FnOnce(&mut Ui)) {
     let builder = UiBuilder::new()
         .max_rect(row.shrink2(vec2(4.0, 8.0)))
-        .id_salt(id.0)
+        .id_salt(number)
         .layout(Layout::right_to_left(Align::Center));
     let mut ui = ui.new_child(builder);
     ui.spacing_mut().button_padding.x = theme::ICON_PADDING;

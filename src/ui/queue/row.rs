@@ -31,6 +31,10 @@ pub(super) fn running_ui(ui: &mut Ui, view: &View<'_>, job: &RunningJob) {
         let stage = job.stage.map_or(words::STARTING_ENGINE, |it| it.label());
         left.unwrap_or_else(|| stage.to_owned())
     };
+    let text = match view.app.queue.grid_of(&job.request) {
+        Some((grid, index)) => words::cell(index + 1, grid.num_cells(), &text),
+        None => text,
+    };
     let (rect, _) =
         ui.allocate_exact_size(vec2(ui.available_width(), theme::QUEUE_ROW), Sense::hover());
     background(ui, rect, Some(palette.accent), palette.field);
@@ -122,7 +126,7 @@ fn idle_ui(
     thumb_ui(ui, view, &job.request, thumb_rect(rect));
     let room = if again.is_some() { 84.0 } else { 56.0 };
     words_ui(ui, rect, &job.request.prompt, line, room);
-    buttons_ui(ui, rect, job.id, |ui| idle_buttons(ui, view, job, again));
+    buttons_ui(ui, rect, job.id.0, |ui| idle_buttons(ui, view, job, again));
     response.context_menu(|ui| menu_ui(ui, view, job.id, again));
     keys(ui, view, &response, job.id, again);
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, name));

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use safelight_core::units::duration_text;
 
+use crate::app::queue::grids::GridProgress;
+
 pub(super) const NO_MODEL: &str = "There is no model yet";
 
 pub(super) const EDITING: &str = "You are editing a job of the queue";
@@ -75,6 +77,9 @@ pub(super) const REMOVE: &str = "Remove";
 pub(super) const IS_EDITED: &str = "Its settings are in the form";
 pub(super) const WILL_RESUME: &str = "Resumes where it stopped";
 pub(super) const FROM_LAST_TIME: &str = "From last time";
+
+pub(super) const CANCEL_GRID_EXPLAINED: &str = "Cancel the whole grid: its running job stops, the waiting ones leave the queue, and the contact sheet shows what is finished. Ctrl+Z brings the waiting ones back (Delete)";
+pub(super) const SHOW_JOBS_EXPLAINED: &str = "Show the jobs of the grid, or fold them away";
 
 pub(super) const FAILED: &str = "Failed";
 pub(super) const PAUSED: &str = "Paused";
@@ -263,4 +268,36 @@ pub(super) fn queue_done(num_stopped: usize) -> String {
             "The queue is done except for {count} stopped jobs, which are kept for the next start."
         ),
     }
+}
+
+/// What a grid with waiting jobs still has to do.
+pub(super) fn grid_left(
+    (columns, rows): (usize, usize),
+    num_waiting: usize,
+    progress: &GridProgress,
+) -> String {
+    let made = progress.num_made;
+    match progress.num_failed {
+        0 => format!("{columns} × {rows} grid · {num_waiting} waiting, {made} done"),
+        failed => {
+            format!("{columns} × {rows} grid · {num_waiting} waiting, {made} done, {failed} failed")
+        }
+    }
+}
+
+pub(super) fn waiting_grid(grid: &str, prompt: &str) -> String {
+    format!("{grid}: {prompt}")
+}
+
+pub(super) fn cancel_grid(prompt: &str) -> String {
+    format!("Cancel the grid: {prompt}")
+}
+
+pub(super) fn show_jobs_of_grid(prompt: &str) -> String {
+    format!("Jobs of the grid: {prompt}")
+}
+
+/// The running job is a cell of a grid; `what` it does now.
+pub(super) fn cell(number: usize, all: usize, what: &str) -> String {
+    format!("Cell {number} of {all}: {what}")
 }

@@ -16,7 +16,11 @@ mod stage;
 pub(super) mod strip;
 pub mod words;
 
-use egui::{Color32, Frame, Margin, Panel, Rect, ScrollArea, Stroke, Ui, Vec2, vec2};
+use std::path::PathBuf;
+
+use egui::{
+    Color32, CursorIcon, Frame, Margin, Panel, Rect, Response, ScrollArea, Stroke, Ui, Vec2, vec2,
+};
 use safelight_core::job::JobId;
 
 use crate::app::commands::PlayerCommand;
@@ -145,8 +149,16 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
     }
     let name = name_of(view);
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
+    let cell = cell_under(&response, view, shown);
+    let response = if cell.is_some() {
+        response
+            .on_hover_cursor(CursorIcon::PointingHand)
+            .on_hover_text(words::OPEN_CELL)
+    } else {
+        response
+    };
     if !is_live && response.clicked() {
-        view.push(PlayerCommand::Toggle);
+        view.push(cell.map_or(PlayerCommand::Toggle, PlayerCommand::PlayFile));
     }
     // Zoomed, dragging moves the picture.
     if view.app.watch.zoom == Zoom::Fit
@@ -157,6 +169,20 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
     if more::is_possible(view) {
         response.context_menu(|ui| more::menu_ui(ui, view, false));
     }
+}
+
+/// The result that a contact sheet shows under the pointer.
+fn cell_under(response: &Response, view: &View<'_>, shown: Rect) -> Option<PathBuf> {
+    let file = view.app.watch.file.as_ref();
+    let file = file.filter(|_| view.app.watch.viewing == Viewing::File)?;
+    let pointer = response.hover_pos()?;
+    let share = (pointer - shown.min) / shown.size();
+    let (x, y) = (share.x * file.width as f32, share.y * file.height as f32);
+    let is_inside = shown.contains(pointer);
+    let index = view.app.watch.shown_of_batch();
+    is_inside
+        .then(|| file.cell_at(index, x as u32, y as u32))
+        .flatten()
 }
 
 /// Whether they are as wide as high, but for what rounding does.

@@ -6,6 +6,7 @@ use safelight_core::units::duration_text;
 
 use crate::app::player::Repeat;
 
+pub const OPEN_CELL: &str = "Open this result of the grid";
 pub const PLAY: &str = "Play";
 pub const PAUSE: &str = "Pause";
 pub const PLAY_MORE: &str = "Play or pause (Space)";

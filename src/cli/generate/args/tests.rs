@@ -2,7 +2,7 @@
 
 use clap::CommandFactory as _;
 
-use safelight_core::job::{GuiderKind, Sampler, SigmaSchedule};
+use safelight_core::job::{GridSetting, GuiderKind, Sampler, SigmaSchedule};
 
 use super::*;
 
@@ -33,5 +33,13 @@ fn the_help_names_every_sampler_schedule_and_guider() {
     let all = Sampler::ALL.map(Sampler::name);
     for name in all.iter().chain(&schedules).chain(&guiders) {
         assert!(help.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn the_help_names_every_setting_that_a_grid_can_vary() {
+    let help = help();
+    for setting in GridSetting::ALL {
+        assert!(help.contains(setting.name()), "{setting}");
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::GenerateForm;
-use crate::job::{GenerateRequest, Lora, PartialSampling, Sampling, SectionOrder};
+use crate::job::{GenerateRequest, Lora, OfGrid, PartialSampling, Sampling, SectionOrder};
 use crate::model::{Guidance, InputUse, ModelSpec};
 use crate::presets::PresetValues;
 use crate::settings::Settings;
@@ -104,7 +104,7 @@ impl GenerateForm {
         self.seed = super::random_seed();
     }
 
-    /// The model's own values for everything but the prompt, the LoRAs and the seed.
+    /// The model's own values for everything but the prompt, the LoRAs, the seed and the grid.
     pub fn reset_to(&mut self, spec: &ModelSpec) {
         let old = std::mem::take(self);
         *self = Self {
@@ -123,6 +123,7 @@ impl GenerateForm {
             seed: old.seed,
             typed_seed: old.typed_seed,
             seed_mode: old.seed_mode,
+            grid: old.grid,
             ..Self::default()
         };
     }
@@ -317,6 +318,11 @@ impl From<&GenerateRequest> for GenerateForm {
             seed_mode: super::SeedMode::Fixed,
             max_sequence_length: request.max_sequence_length,
             dtype: request.dtype,
+            // A cell is one result; its sheet is all of them.
+            grid: match &request.grid {
+                Some(OfGrid::Sheet(axes)) => axes.clone(),
+                Some(OfGrid::Cell { .. }) | None => Vec::new(),
+            },
             ..Self::default()
         };
         form.set_size((request.width, request.height));

@@ -4,8 +4,9 @@
 
 use super::seed::beyond_last;
 use super::{FieldError, GenerateForm, Notice, SeedMode, Validated};
-use crate::job::GenerateRequest;
+use crate::job::grid::expand as grid;
 use crate::job::prompt::{self, Timeline, WildcardFolders};
+use crate::job::{FindModel, GenerateRequest, Grid};
 use crate::model::ModelSpec;
 
 /// How many jobs one prompt may become: all are checked, and kept, before the first begins.
@@ -17,16 +18,29 @@ pub struct Jobs {
     pub jobs: Vec<Validated>,
     /// How many seeds are used, counted from the first.
     pub num_seeds: u64,
+    /// One for each prompt of a form that varies settings; its jobs are among them.
+    pub grids: Vec<Grid>,
 }
 
-/// All jobs that a form stands for, or all that is wrong with the first wrong one.
-pub fn jobs_of(form: &GenerateForm, spec: &ModelSpec) -> Result<Jobs, Vec<FieldError>> {
+/// All jobs that a form stands for, or all that is wrong with the first wrong one. `models` knows those that a grid
+/// compares the form's own with.
+pub fn jobs_of(
+    form: &GenerateForm,
+    spec: &ModelSpec,
+    models: FindModel<'_>,
+) -> Result<Jobs, Vec<FieldError>> {
     let prompts = form.prompts();
-    let is_single = prompts.len() == 1;
-    let seeds_each = form.batch_size.unwrap_or(1).max(1);
+    let num_prompts = prompts.len();
+    let is_single = num_prompts == 1;
+    let seeds_each = if form.grid.is_empty() {
+        form.batch_size.unwrap_or(1).max(1)
+    } else {
+        1
+    };
     let mut made = Jobs {
         jobs: Vec::new(),
         num_seeds: 0,
+        grids: Vec::new(),
     };
     for (index, prompt) in prompts.into_iter().enumerate() {
         let one = GenerateForm {
@@ -38,14 +52,23 @@ pub fn jobs_of(form: &GenerateForm, spec: &ModelSpec) -> Result<Jobs, Vec<FieldE
             },
             ..form.clone()
         };
-        let jobs = jobs_of_prompt(one, spec).map_err(|mut errors| {
+        let prompt_number = |mut errors: Vec<FieldError>| {
             for err in errors.iter_mut().filter(|_| !is_single) {
                 err.message = format!("job {}: {}", index + 1, err.message);
             }
             errors
-        })?;
+        };
+        if form.grid.is_empty() {
+            made.jobs
+                .extend(jobs_of_prompt(one, spec).map_err(prompt_number)?);
+        } else {
+            let (jobs, grid) = checked(one.clone(), spec)
+                .and_then(|_| grid::jobs(&one, num_prompts, spec, models))
+                .map_err(prompt_number)?;
+            made.jobs.extend(jobs);
+            made.grids.push(grid);
+        }
         made.num_seeds += u64::from(seeds_each);
-        made.jobs.extend(jobs);
     }
     Ok(made)
 }
@@ -95,12 +118,22 @@ fn checked(mut form: GenerateForm, spec: &ModelSpec) -> Result<(Validated, u32),
 
 impl GenerateForm {
     /// The first of its jobs, or all that is wrong with it: what its fields are told while somebody fills them in.
-    pub fn first_job(&self, spec: &ModelSpec) -> Result<Validated, Vec<FieldError>> {
+    pub fn first_job(
+        &self,
+        spec: &ModelSpec,
+        models: FindModel<'_>,
+    ) -> Result<Validated, Vec<FieldError>> {
         let one = Self {
             prompt: self.prompts().into_iter().next().unwrap_or_default(),
             ..self.clone()
         };
-        Ok(checked(one, spec)?.0)
+        if self.grid.is_empty() {
+            return Ok(checked(one, spec)?.0);
+        }
+        let (own, _) = checked(one.clone(), spec)?;
+        let mut first = grid::first(&one, self.prompts().len(), spec, models)?;
+        first.notices.splice(0..0, own.notices);
+        Ok(first)
     }
 
     /// The prompts: one, or one for each line.
@@ -118,13 +151,17 @@ impl GenerateForm {
     }
 
     pub fn num_results(&self, spec: &ModelSpec) -> usize {
+        let prompts = self.prompts().len();
+        if !self.grid.is_empty() {
+            return prompts.saturating_mul(grid::num_cells(self, spec));
+        }
         let most = if spec.takes_batches() {
             spec.limits.max_batch
         } else {
             u32::MAX
         };
         let each = self.batch_size.unwrap_or(1).clamp(1, most);
-        self.prompts().len().saturating_mul(each as usize)
+        prompts.saturating_mul(each as usize)
     }
 }
 

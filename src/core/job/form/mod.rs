@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DtypeChoice, Fit, GenerateRequest, Lora, PartialSampling, PreviewChoice, Sampling,
+    DtypeChoice, Fit, GenerateRequest, GridAxis, Lora, PartialSampling, PreviewChoice, Sampling,
     SectionOrder, StepCache,
 };
 use crate::library::Companions;
@@ -119,6 +119,9 @@ pub struct GenerateForm {
     pub out: PathBuf,
     #[serde(skip_serializing_if = "is_default")]
     pub sidecar: bool,
+    /// The settings that are varied, one or two, each with its values: a job for each cell.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub grid: Vec<GridAxis>,
 }
 
 /// What no form says is not written.
@@ -246,6 +249,7 @@ impl GenerateForm {
             out: self.out.clone(),
             is_out_automatic: false,
             sidecar: self.sidecar,
+            grid: None,
         };
         ranges::check(&request, spec, &mut found);
         if found.errors.is_empty() {

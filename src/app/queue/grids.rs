@@ -1,0 +1,75 @@
+//! What is remembered of the grids among the jobs: which cells have a result, and the contact sheet on its way.
+//!
+//! What their jobs do is [`super::sheets`]'s and the queue's.
+
+use std::path::{Path, PathBuf};
+
+use safelight_core::job::{GenerateRequest, Grid, GridId, GridRecord, cell_of};
+use safelight_core::media::MediaError;
+
+use crate::app::pending::Pending;
+
+/// Grids of this session that are remembered when all is done: an undo may bring a job of one back.
+const MAX_DONE: usize = 100;
+
+#[derive(Default)]
+pub(super) struct Grids {
+    records: Vec<GridRecord>,
+    pub(super) making: Pending<SheetMade>,
+    /// The state of the queue that was looked at last.
+    pub(super) looked: Option<u64>,
+}
+
+/// A contact sheet, or why there is none.
+pub(super) struct SheetMade {
+    pub(super) id: GridId,
+    pub(super) written: Result<PathBuf, MediaError>,
+}
+
+/// How far a grid is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GridProgress {
+    pub num_made: usize,
+    pub num_failed: usize,
+}
+
+impl Grids {
+    /// New ones, of which these are among the jobs.
+    pub fn begin(&mut self, grids: Vec<Grid>, requests: &[GenerateRequest]) {
+        let begun = grids.into_iter();
+        let begun = begun.filter_map(|grid| GridRecord::begin(grid, requests));
+        self.records.extend(begun);
+    }
+
+    /// Those of the last run.
+    pub fn restore(&mut self, records: Vec<GridRecord>) {
+        self.records.extend(records);
+    }
+
+    /// A cell has its result.
+    pub fn finish_cell(&mut self, request: &GenerateRequest, path: &Path) {
+        if let Some((id, index)) = cell_of(request)
+            && let Some(record) = self.get_mut(id)
+        {
+            record.finish(index, path);
+        }
+    }
+
+    pub fn get(&self, id: GridId) -> Option<&GridRecord> {
+        self.records.iter().find(|record| record.grid.id == id)
+    }
+
+    pub fn get_mut(&mut self, id: GridId) -> Option<&mut GridRecord> {
+        let mut records = self.records.iter_mut();
+        records.find(|record| record.grid.id == id)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &GridRecord> {
+        self.records.iter()
+    }
+
+    pub fn forget_oldest(&mut self) {
+        let too_many = self.records.len().saturating_sub(MAX_DONE);
+        self.records.drain(..too_many);
+    }
+}

@@ -1,0 +1,153 @@
+//! The grids among the jobs: shown and cancelled as one, and made into a contact sheet when no cell is left to come.
+//!
+//! Which cells are open, their jobs say; what is finished, [`super::grids`] remembers. The sheet is core's.
+
+use std::path::Path;
+
+use safelight_core::job::{
+    GenerateRequest, Grid, GridId, GridRecord, JobError, JobErrorKind, cell_of, write_sheet,
+};
+use safelight_core::naming;
+
+use crate::app::commands::PlayerCommand;
+use crate::app::cx::Cx;
+use crate::app::inputs::Inputs;
+use crate::app::notices::{Notice, NoticeAction, Severity};
+use crate::app::queue::grids::{GridProgress, SheetMade};
+use crate::app::queue::jobs::Stopped;
+use crate::app::queue::{JobQueue, words};
+
+impl JobQueue {
+    /// The grid that a job is a cell of, where it is known, and the cell's number from 0.
+    pub fn grid_of(&self, request: &GenerateRequest) -> Option<(&Grid, usize)> {
+        let (id, index) = cell_of(request)?;
+        Some((&self.grids.get(id)?.grid, index))
+    }
+
+    pub fn grid_progress(&self, id: GridId) -> GridProgress {
+        let failed = self.failed_cells().filter(|(of, _)| *of == id);
+        let num_failed = failed.count();
+        let record = self.grids.get(id);
+        record.map_or_else(GridProgress::default, |record| GridProgress {
+            num_made: record.made.len(),
+            num_failed,
+        })
+    }
+
+    /// The cells whose jobs run, wait or can go on.
+    fn open_cells(&self) -> impl Iterator<Item = (GridId, usize)> {
+        let running = self.running.iter().map(|job| &job.request);
+        let waiting = self.waiting.iter().map(|job| &job.request);
+        let stopped = self.stopped.iter().filter(|stopped| match stopped.why {
+            Stopped::Paused | Stopped::Unfinished => true,
+            Stopped::Failed(_) => false,
+        });
+        let stopped = stopped.map(|stopped| &stopped.job.request);
+        running.chain(waiting).chain(stopped).filter_map(cell_of)
+    }
+
+    fn failed_cells(&self) -> impl Iterator<Item = (GridId, usize)> {
+        let failed = self
+            .stopped
+            .iter()
+            .filter(|stopped| matches!(stopped.why, Stopped::Failed(_)));
+        failed.filter_map(|stopped| cell_of(&stopped.job.request))
+    }
+
+    /// What is kept on the disk: grids of which something is still to come.
+    pub(super) fn kept_grids(&self) -> Vec<GridRecord> {
+        let is_open = |record: &GridRecord| {
+            let id = record.grid.id;
+            let mut cells = self.open_cells().chain(self.failed_cells());
+            record.lacks_sheet() || cells.any(|(of, _)| of == id)
+        };
+        let records = self.grids.all().filter(|record| is_open(record));
+        records.cloned().collect()
+    }
+
+    /// Takes all jobs of a grid out; the running one is cancelled.
+    pub(super) fn cancel_grid(&mut self, id: GridId, inputs: &mut Inputs, cx: &mut Cx) {
+        let is_of_it = |request: &GenerateRequest| cell_of(request).is_some_and(|it| it.0 == id);
+        let waiting = self.waiting.iter().map(|job| (job.id, &job.request));
+        let stopped = self.stopped.iter().map(|it| (it.job.id, &it.job.request));
+        let ids: Vec<_> = waiting
+            .chain(stopped)
+            .filter(|(_, request)| is_of_it(request))
+            .map(|(id, _)| id)
+            .collect();
+        if let Some(job) = self.running.as_ref().filter(|job| is_of_it(&job.request)) {
+            job.cancel.cancel();
+        }
+        self.remove_all(&ids, inputs, cx);
+    }
+
+    /// Has the sheets made of grids of which no cell is to come any more, one at a time.
+    pub(super) fn tend_grids(&mut self, cx: &mut Cx) {
+        if let Some(made) = self.grids.making.take() {
+            self.take_sheet(made, cx);
+        }
+        if self.grids.making.is_busy() || self.grids.looked == Some(self.revision()) {
+            return;
+        }
+        self.grids.looked = Some(self.revision());
+        let is_due = |record: &&GridRecord| {
+            let id = record.grid.id;
+            record.lacks_sheet() && !self.open_cells().any(|(of, _)| of == id)
+        };
+        let Some(record) = self.grids.all().find(is_due).cloned() else {
+            self.grids.forget_oldest();
+            return;
+        };
+        let id = record.grid.id;
+        let failed: Vec<usize> = self
+            .failed_cells()
+            .filter(|(of, _)| *of == id)
+            .map(|(_, index)| index)
+            .collect();
+        let making = cx.background.on_files(move || {
+            let folder = record.folder().unwrap_or_else(|| Path::new(""));
+            let name = format!("{}_{}.png", naming::timestamp(), record.stem());
+            let out = folder.join(name);
+            let written = write_sheet(&record, &|index| failed.contains(&index), &out);
+            SheetMade { id, written }
+        });
+        match making {
+            Some(making) => self.grids.making = making,
+            // The thread has too much to do: asked again in a moment.
+            None => {
+                self.grids.looked = None;
+                cx.wake_in(1.0);
+            }
+        }
+    }
+
+    fn take_sheet(&mut self, made: SheetMade, cx: &mut Cx) {
+        let SheetMade { id, written } = made;
+        // What could not be written is not tried for ever: the next finished cell tries again.
+        let Some(record) = self.grids.get_mut(id) else {
+            return;
+        };
+        record.on_sheet = record.made.len();
+        let name = record.grid.to_string();
+        self.touch();
+        match written {
+            Ok(path) => {
+                let told = JobError::new(JobErrorKind::Internal, words::sheet_made(&name))
+                    .advise(words::SHEET_ADVICE);
+                let show = NoticeAction {
+                    label: words::SHOW_SHEET,
+                    explanation: words::SHOW_SHEET_EXPLAINED,
+                    command: PlayerCommand::PlayFile(path.clone()).into(),
+                };
+                cx.notices
+                    .show(Notice::new(Severity::Info, told).with(vec![show]));
+                cx.push(PlayerCommand::ShowSheet(path));
+            }
+            Err(err) => {
+                let told = JobError::from_error(JobErrorKind::Disk, &err)
+                    .advise(words::sheet_not_made(&name));
+                cx.tell(Severity::Warning, told);
+            }
+        }
+    }
+}

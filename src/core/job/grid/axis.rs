@@ -1,0 +1,285 @@
+//! One side of a grid, read against a form: each value with what it changes and what is written beside it.
+//!
+//! Whether a model can make what comes of it, the form's own checks say.
+
+use super::values::{numbers, texts};
+use super::{GridAxis, GridSetting};
+use crate::job::form::GenerateForm;
+use crate::job::{Sampler, SigmaSchedule};
+use crate::model::ModelSpec;
+
+/// Finds an installed model by its id or its name; the error is a sentence.
+pub type FindModel<'a> = &'a dyn Fn(&str) -> Result<ModelSpec, String>;
+
+/// Longer labels are cut, not values.
+const MAX_LABEL: usize = 120;
+
+/// One value of a side.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub label: String,
+    pub change: Change,
+}
+
+/// What a value does to the form.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Seed(u64),
+    Steps(u32),
+    Guidance(f64),
+    TrueCfg(f64),
+    Strength(f64),
+    Shift(f64),
+    Sampler(Sampler),
+    Schedule(SigmaSchedule),
+    /// Which of the form's LoRAs, counted from 0.
+    Lora(usize, f64),
+    Model(Box<ModelSpec>),
+    Prompt {
+        find: String,
+        replace: String,
+    },
+}
+
+/// All values of a side, at least one; the error is a sentence.
+pub(super) fn steps(
+    axis: &GridAxis,
+    form: &GenerateForm,
+    base: &ModelSpec,
+    models: FindModel<'_>,
+) -> Result<Vec<Step>, String> {
+    let setting = axis.setting;
+    let texts = match setting {
+        GridSetting::Sampler | GridSetting::Schedule | GridSetting::Model | GridSetting::Prompt => {
+            texts(&axis.values)
+        }
+        _ => numbers(&axis.values)?,
+    };
+    let Some(first) = texts.first() else {
+        return Err(format!(
+            "the grid has no values for {}: write some, such as {}",
+            setting.label(),
+            setting.example()
+        ));
+    };
+    let lora = match setting {
+        GridSetting::Lora => Some(lora_of(axis, form)?),
+        _ => None,
+    };
+    if setting == GridSetting::Prompt {
+        check_found(first, form)?;
+    }
+    let step = |text: &String| {
+        let change = change_of(axis, text, first, lora, (base, models))?;
+        Ok(Step {
+            label: label_of(axis, text, &change, form),
+            change,
+        })
+    };
+    texts.iter().map(step).collect()
+}
+
+fn change_of(
+    axis: &GridAxis,
+    text: &str,
+    first: &str,
+    lora: Option<usize>,
+    (base, models): (&ModelSpec, FindModel<'_>),
+) -> Result<Change, String> {
+    let setting = axis.setting;
+    let wrong = |what: &str| {
+        let (label, example) = (setting.label(), setting.example());
+        format!("{label} of the grid must be {what}, such as {example}, not {text:?}")
+    };
+    let number = || {
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+        number.ok_or_else(|| wrong("numbers"))
+    };
+    Ok(match setting {
+        GridSetting::Seed => Change::Seed(text.parse().map_err(|_| wrong("whole numbers"))?),
+        GridSetting::Steps => Change::Steps(text.parse().map_err(|_| wrong("whole numbers"))?),
+        GridSetting::Guidance => Change::Guidance(number()?),
+        GridSetting::TrueCfg => Change::TrueCfg(number()?),
+        GridSetting::Strength => Change::Strength(number()?),
+        GridSetting::Shift => Change::Shift(number()?),
+        GridSetting::Lora => Change::Lora(lora.unwrap_or_default(), number()?),
+        GridSetting::Sampler => Change::Sampler(choice(text, setting)?),
+        GridSetting::Schedule => Change::Schedule(choice(text, setting)?),
+        GridSetting::Model => Change::Model(Box::new(model_of(text, base, models)?)),
+        GridSetting::Prompt => Change::Prompt {
+            find: first.to_owned(),
+            replace: text.to_owned(),
+        },
+    })
+}
+
+/// By its name, or by what the interface calls it.
+fn choice<T: std::str::FromStr<Err = String>>(
+    text: &str,
+    setting: GridSetting,
+) -> Result<T, String> {
+    let of_label = setting
+        .choices()
+        .iter()
+        .find(|(_, label)| label.eq_ignore_ascii_case(text));
+    of_label.map_or(text, |(name, _)| name).parse()
+}
+
+fn model_of(text: &str, base: &ModelSpec, models: FindModel<'_>) -> Result<ModelSpec, String> {
+    let spec = models(text)?;
+    if spec.family.makes_pictures == base.family.makes_pictures {
+        return Ok(spec);
+    }
+    let (pictures, clips) = if spec.family.makes_pictures {
+        (&spec.name, &base.name)
+    } else {
+        (&base.name, &spec.name)
+    };
+    Err(format!(
+        "{pictures} makes pictures and {clips} makes clips: a grid compares models of one kind"
+    ))
+}
+
+/// The one that the side names, or the only one.
+fn lora_of(axis: &GridAxis, form: &GenerateForm) -> Result<usize, String> {
+    let acting: Vec<(usize, String)> = form
+        .loras
+        .iter()
+        .enumerate()
+        .filter(|(_, lora)| lora.is_on)
+        .map(|(index, lora)| (index, lora.name()))
+        .collect();
+    let names = || {
+        let names: Vec<&str> = acting.iter().map(|(_, name)| name.as_str()).collect();
+        names.join(", ")
+    };
+    match (&axis.lora, acting.as_slice()) {
+        (_, []) => Err("the grid varies a LoRA's strength, and no LoRA is chosen".to_owned()),
+        (None, [(index, _)]) => Ok(*index),
+        (None, _) => Err(format!(
+            "choose which LoRA's strength the grid varies: {}",
+            names()
+        )),
+        (Some(wanted), _) => {
+            let wanted_stem = wanted.strip_suffix(".safetensors").unwrap_or(wanted);
+            let found = acting
+                .iter()
+                .find(|(_, name)| name.eq_ignore_ascii_case(wanted_stem));
+            found.map(|(index, _)| *index).ok_or_else(|| {
+                format!(
+                    "the grid varies the strength of the LoRA {wanted:?}, and those chosen are {}",
+                    names()
+                )
+            })
+        }
+    }
+}
+
+/// As in A1111: what is searched for must be there, or all cells would be the same.
+fn check_found(first: &str, form: &GenerateForm) -> Result<(), String> {
+    let negative = form.negative_prompt.as_deref().unwrap_or_default();
+    if !first.is_empty() && (form.prompt.contains(first) || negative.contains(first)) {
+        return Ok(());
+    }
+    Err(format!(
+        "the prompt does not contain {first:?}: the first value of the grid is the text that the others replace"
+    ))
+}
+
+fn label_of(axis: &GridAxis, text: &str, change: &Change, form: &GenerateForm) -> String {
+    let label = axis.setting.label();
+    let whole = match change {
+        Change::Model(spec) => spec.name.clone(),
+        Change::Sampler(sampler) => sampler.label().to_owned(),
+        Change::Schedule(schedule) => format!("{label} {}", schedule.label()),
+        Change::Lora(index, strength) => {
+            let name = form.loras.get(*index).map(|lora| lora.name());
+            format!("{} {strength}", name.unwrap_or_default())
+        }
+        Change::Prompt { find, replace } if replace.is_empty() => format!("without “{find}”"),
+        Change::Prompt { replace, .. } => replace.clone(),
+        _ => format!("{label} {text}"),
+    };
+    whole.chars().take(MAX_LABEL).collect()
+}
+
+impl Change {
+    /// Has the form say it. The model is for whoever checks the form.
+    pub fn apply(&self, form: &mut GenerateForm, base: &ModelSpec) {
+        let sampling = &mut form.sampling;
+        match self {
+            Self::Seed(seed) => form.set_seed(*seed),
+            Self::Steps(steps) => {
+                sampling.num_steps = Some(*steps);
+                form.settle_part(base);
+            }
+            Self::Guidance(scale) => sampling.guidance_scale = Some(*scale),
+            Self::TrueCfg(scale) => sampling.true_cfg_scale = Some(*scale),
+            Self::Strength(strength) => sampling.strength = Some(*strength),
+            Self::Shift(shift) => {
+                (sampling.shift, sampling.dynamic_shift) = (Some(*shift), false);
+            }
+            Self::Sampler(sampler) => sampling.sampler = Some(*sampler),
+            Self::Schedule(schedule) => sampling.sigma_schedule = Some(*schedule),
+            Self::Lora(index, strength) => {
+                if let Some(lora) = form.loras.get_mut(*index) {
+                    lora.strength = *strength;
+                    lora.strength_2 = lora.strength_2.map(|_| *strength);
+                }
+            }
+            Self::Model(spec) => change_model(form, base, spec),
+            Self::Prompt { find, replace } => {
+                replace_in(&mut form.prompt, &mut form.prompt_template, find, replace);
+                if let Some(negative) = &mut form.negative_prompt {
+                    let template = &mut form.negative_prompt_template;
+                    replace_in(negative, template, find, replace);
+                }
+            }
+        }
+    }
+
+    /// How dear it is to change it between two jobs: weights are read anew for a model, and changed for a LoRA.
+    pub fn weight(&self) -> u8 {
+        match self {
+            Self::Model(_) => 2,
+            Self::Lora(..) => 1,
+            _ => 0,
+        }
+    }
+}
+
+fn replace_in(text: &mut String, template: &mut Option<String>, find: &str, replace: &str) {
+    if text.contains(find) {
+        *text = text.replace(find, replace);
+        // What is settled stays settled.
+        if let Some(template) = template {
+            *template = if template.contains(find) {
+                template.replace(find, replace)
+            } else {
+                text.clone()
+            };
+        }
+    }
+}
+
+/// Another model for the same form: a value that was the one model's own is no wish for the other.
+fn change_model(form: &mut GenerateForm, base: &ModelSpec, spec: &ModelSpec) {
+    form.model = Some(spec.id.clone());
+    if spec.id == base.id {
+        return;
+    }
+    let own = &base.defaults;
+    form.num_frames = form.num_frames.filter(|count| *count != own.num_frames);
+    form.fps = form.fps.filter(|fps| *fps != own.fps);
+    let negative = form.negative_prompt.take();
+    form.negative_prompt = negative.filter(|text| *text != own.negative_prompt);
+    let sampling = &mut form.sampling;
+    sampling.shift = sampling
+        .shift
+        .filter(|shift| Some(*shift) != own.sampling.shift);
+    form.sampling = form.sampling.for_model(spec);
+    if spec.section_order.is_none() {
+        (form.secs, form.num_sections, form.window) = (None, None, None);
+        (form.section_order, form.step_cache) = (None, None);
+    }
+}

@@ -1,0 +1,207 @@
+//! From a form with sides to the jobs of a grid: every cell's form is made and checked here, for the window and the
+//! command line alike.
+
+use super::axis::{Change, FindModel, Step, steps};
+use super::{Grid, GridId, MAX_GRID_AXES, MAX_GRID_JOBS, OfGrid};
+use crate::job::form::{FieldError, GenerateForm, Notice, Validated};
+use crate::job::{GridAxis, GridSetting};
+use crate::model::ModelSpec;
+
+/// The field that everything wrong with a grid is told beside.
+const FIELD: &str = "grid";
+
+/// The values of both sides.
+struct Sides {
+    across: Vec<Step>,
+    /// One that changes nothing where only one setting varies.
+    down: Vec<Option<Step>>,
+}
+
+/// A cell that is not yet checked.
+struct Cell<'a> {
+    index: usize,
+    changes: Vec<&'a Step>,
+}
+
+/// How many cells the form's sides have, where they can be read: 1 of a form without any.
+pub(in crate::job) fn num_cells(form: &GenerateForm, spec: &ModelSpec) -> usize {
+    // Which models there are changes no number.
+    let same = |_: &str| Ok(spec.clone());
+    let counts = form.grid.iter().map(|axis| {
+        let found = steps(axis, form, spec, &same);
+        found.map_or(1, |found| found.len())
+    });
+    counts.fold(1, usize::saturating_mul)
+}
+
+/// All jobs of a form with sides, in the order in which they run, with the grid that they are of; or what is wrong with
+/// the first wrong one. The form has one of `num_prompts` prompts, each a grid of its own,
+/// and is right without its sides.
+pub(in crate::job) fn jobs(
+    form: &GenerateForm,
+    num_prompts: usize,
+    spec: &ModelSpec,
+    models: FindModel<'_>,
+) -> Result<(Vec<Validated>, Grid), Vec<FieldError>> {
+    let sides = sides(form, num_prompts, spec, models).map_err(refused)?;
+    let columns = sides.across.iter().map(|step| step.label.clone());
+    let rows = sides.down.iter();
+    let rows = rows.map(|step| {
+        step.as_ref()
+            .map_or_else(String::new, |it| it.label.clone())
+    });
+    let grid = Grid {
+        id: GridId::next(),
+        axes: form.grid.clone(),
+        columns: columns.collect(),
+        rows: rows.collect(),
+    };
+    let mut jobs = Vec::new();
+    for cell in cells_in_order(&sides) {
+        let mut job = checked(form, spec, &cell)?;
+        job.request.grid = Some(OfGrid::Cell {
+            grid: grid.id,
+            index: cell.index,
+        });
+        jobs.push(job);
+    }
+    Ok((jobs, grid))
+}
+
+/// The first cell, or what is wrong with the sides: each value is looked at, and no other cell is checked.
+pub(in crate::job) fn first(
+    form: &GenerateForm,
+    num_prompts: usize,
+    spec: &ModelSpec,
+    models: FindModel<'_>,
+) -> Result<Validated, Vec<FieldError>> {
+    let sides = sides(form, num_prompts, spec, models).map_err(refused)?;
+    let mut first = Cell {
+        index: 0,
+        changes: Vec::new(),
+    };
+    first.changes.extend(sides.across.first());
+    first.changes.extend(sides.down.iter().flatten().take(1));
+    checked(form, spec, &first)
+}
+
+fn refused(message: String) -> Vec<FieldError> {
+    vec![FieldError {
+        field: FIELD,
+        message,
+    }]
+}
+
+fn sides(
+    form: &GenerateForm,
+    num_prompts: usize,
+    spec: &ModelSpec,
+    models: FindModel<'_>,
+) -> Result<Sides, String> {
+    if form.grid.len() > MAX_GRID_AXES {
+        let found = form.grid.len();
+        return Err(format!(
+            "a grid varies at most {MAX_GRID_AXES} settings, not {found}"
+        ));
+    }
+    if let [one, other] = form.grid.as_slice()
+        && are_same(one, other)
+    {
+        return Err(format!(
+            "both sides of the grid vary the same setting ({}): choose another one for one of them",
+            one.setting.label()
+        ));
+    }
+    let mut read = form.grid.iter().map(|axis| steps(axis, form, spec, models));
+    let across = read.next().transpose()?.unwrap_or_default();
+    let down = match read.next().transpose()? {
+        Some(down) => down.into_iter().map(Some).collect(),
+        None => vec![None],
+    };
+    let count = across.len().saturating_mul(down.len());
+    let all = count.saturating_mul(num_prompts);
+    if all > MAX_GRID_JOBS {
+        return Err(format!(
+            "a grid makes at most {MAX_GRID_JOBS} jobs, not {all}: take fewer values"
+        ));
+    }
+    Ok(Sides { across, down })
+}
+
+/// Two texts of a prompt, or two LoRAs, are two settings.
+fn are_same(one: &GridAxis, other: &GridAxis) -> bool {
+    let is_of_many = matches!(one.setting, GridSetting::Prompt);
+    one.setting == other.setting && one.lora == other.lora && !is_of_many
+}
+
+/// What is dear to change changes seldom: cells of one model run one after the other.
+fn cells_in_order(sides: &Sides) -> Vec<Cell<'_>> {
+    let weight = |step: &Step| step.change.weight();
+    let weight_across = sides.across.iter().map(weight).max().unwrap_or_default();
+    let down = sides.down.iter().flatten();
+    let is_across_outer = weight_across > down.map(weight).max().unwrap_or_default();
+    let (num_across, num_down) = (sides.across.len(), sides.down.len());
+    let all = 0..num_across * num_down;
+    let places = all.map(|turn| {
+        if is_across_outer {
+            (turn / num_down, turn % num_down)
+        } else {
+            (turn % num_across, turn / num_across)
+        }
+    });
+    let cell = |(column, row): (usize, usize)| {
+        let mut changes = vec![&sides.across[column]];
+        changes.extend(&sides.down[row]);
+        Cell {
+            index: row * num_across + column,
+            changes,
+        }
+    };
+    places.map(cell).collect()
+}
+
+fn checked(
+    form: &GenerateForm,
+    base: &ModelSpec,
+    cell: &Cell<'_>,
+) -> Result<Validated, Vec<FieldError>> {
+    let mut one = GenerateForm {
+        grid: Vec::new(),
+        batch_size: None,
+        ..form.clone()
+    };
+    let mut spec = base;
+    // The model comes first: what it does not take is left out, and what the other side says stands over that.
+    let mut changes = cell.changes.clone();
+    changes.sort_by_key(|step| std::cmp::Reverse(step.change.weight()));
+    for step in changes {
+        step.change.apply(&mut one, spec);
+        if let Change::Model(other) = &step.change {
+            spec = other;
+        }
+    }
+    let label = || {
+        let labels: Vec<&str> = cell.changes.iter().map(|it| it.label.as_str()).collect();
+        labels.join(" · ")
+    };
+    let told = |message: &str| FieldError {
+        field: FIELD,
+        message: format!("{}: {message}", label()),
+    };
+    let mut job = one.validate(spec).map_err(|errors| {
+        let errors = errors.iter().map(|err| told(&err.message));
+        errors.collect::<Vec<_>>()
+    })?;
+    // Cells that differ in nothing are no grid.
+    let varies = |field: &str| form.grid.iter().any(|axis| axis.setting.name() == field);
+    if let Some(unused) = job.notices.iter().find(|notice| varies(notice.field)) {
+        return Err(vec![told(&unused.message)]);
+    }
+    if form.batch_size.is_some_and(|size| size > 1) {
+        job.notices.push(Notice {
+            field: "batch",
+            message: "The number of results is not used: a grid makes one in each cell".to_owned(),
+        });
+    }
+    Ok(job)
+}

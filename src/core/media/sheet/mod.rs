@@ -1,0 +1,281 @@
+//! Contact sheets: pictures in rows and columns with words beside them, drawn into one picture of a bounded size.
+//!
+//! Knows neither jobs nor files.
+
+mod lettering;
+
+use super::{MediaError, Picture};
+use lettering::Lettering;
+
+/// The longer edge of a cell at most, in pixels.
+const MAX_EDGE: u32 = 512;
+/// And at least: smaller shows nothing.
+const MIN_EDGE: u32 = 48;
+/// Of all cells together.
+const MAX_PIXELS: f64 = 24e6;
+/// Of the cells of one row or column together: any program shows a picture of this edge.
+const MAX_SIDE: u32 = 12_288;
+
+const GAP: u32 = 6;
+/// Around words.
+const MARGIN: u32 = 8;
+const MAX_LINES: usize = 4;
+
+const PAPER: [u8; 3] = [18, 19, 22];
+const EMPTY: [u8; 3] = [34, 36, 41];
+const INK: [u8; 3] = [226, 228, 232];
+const FAINT: [u8; 3] = [150, 153, 160];
+
+/// What stands above the columns and before the rows; a row's may be empty.
+#[derive(Clone, Copy)]
+pub struct SheetLabels<'a> {
+    pub columns: &'a [String],
+    pub rows: &'a [String],
+}
+
+/// What a cell shows.
+pub enum SheetCell {
+    /// At most as large as the cells are.
+    Picture(Picture),
+    /// Why there is none.
+    Words(&'static str),
+}
+
+/// Where a cell lies, in pixels of the sheet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SheetPlace {
+    pub x: u32,
+    pub y: u32,
+    pub width: u32,
+    pub height: u32,
+}
+
+pub struct Sheet {
+    pub picture: Picture,
+    /// Row by row.
+    pub cells: Vec<SheetPlace>,
+}
+
+/// The longer edge that the cells of a sheet of so many columns and rows may have, in pixels.
+pub fn sheet_edge(columns: usize, rows: usize) -> u32 {
+    let (columns, rows) = (columns.max(1) as f64, rows.max(1) as f64);
+    let by_area = (MAX_PIXELS / (columns * rows)).sqrt();
+    let by_side = f64::from(MAX_SIDE) / columns.max(rows) - f64::from(GAP);
+    // Not below what shows something, but where the sides would grow beyond all bounds.
+    let edge = by_area.max(f64::from(MIN_EDGE)).min(by_side);
+    (edge as u32).clamp(8, MAX_EDGE)
+}
+
+/// Draws the sheet; `cell` is asked for each cell once, row by row, and its pictures are no larger than `size`.
+pub fn draw_sheet(
+    labels: SheetLabels<'_>,
+    size: (u32, u32),
+    cell: &mut dyn FnMut(usize) -> SheetCell,
+) -> Result<Sheet, MediaError> {
+    let (width, height) = size;
+    let letters = Lettering::new((height.min(width) as f32 / 14.0).clamp(13.0, 26.0))?;
+    let lines_of = |text: &str, room: u32| letters.wrapped(text, room, MAX_LINES);
+    let heads: Vec<Vec<String>> = labels
+        .columns
+        .iter()
+        .map(|text| lines_of(text, width.saturating_sub(MARGIN)))
+        .collect();
+    let widest = labels.rows.iter().map(|text| letters.width(text)).max();
+    let before = match widest.unwrap_or_default() {
+        0 => 0,
+        widest => widest.min((width * 3 / 4).max(96)) + 2 * MARGIN,
+    };
+    let sides: Vec<Vec<String>> = labels
+        .rows
+        .iter()
+        .map(|text| lines_of(text, before.saturating_sub(2 * MARGIN)))
+        .collect();
+    let most = heads.iter().map(Vec::len).max().unwrap_or_default() as u32;
+    let above = most * letters.line() + 2 * MARGIN;
+    // A row is as high as the words before it.
+    let tallest = sides.iter().map(Vec::len).max().unwrap_or_default() as u32;
+    let row = height.max(tallest * letters.line());
+    let (columns, rows) = (labels.columns.len() as u32, labels.rows.len() as u32);
+    let whole_width = before + GAP + columns * (width + GAP);
+    let whole_height = above + rows * (row + GAP);
+    let mut sheet = Canvas::new(whole_width, whole_height);
+    let left = |column: u32| before + GAP + column * (width + GAP);
+    let top = |row_at: u32| above + row_at * (row + GAP);
+    for (column, lines) in (0..).zip(&heads) {
+        let middle = left(column) + width / 2;
+        // The last line stands close to the pictures.
+        let y = above - MARGIN - lines.len() as u32 * letters.line();
+        sheet.write(&letters, lines, (middle, y), INK);
+    }
+    for (at, lines) in (0..).zip(&sides) {
+        let y = top(at) + (row - lines.len() as u32 * letters.line()) / 2;
+        sheet.write(&letters, lines, (before / 2, y), INK);
+    }
+    let mut cells = Vec::new();
+    for index in 0..columns * rows {
+        let place = SheetPlace {
+            x: left(index % columns),
+            y: top(index / columns),
+            width,
+            height: row,
+        };
+        cells.push(place);
+        match cell(index as usize) {
+            SheetCell::Picture(picture) => {
+                let x = place.x + width.saturating_sub(picture.width) / 2;
+                let y = place.y + row.saturating_sub(picture.height) / 2;
+                sheet.paste(&picture, (x, y));
+            }
+            SheetCell::Words(words) => {
+                sheet.fill(place, EMPTY);
+                let y = place.y + row.saturating_sub(letters.line()) / 2;
+                let lines = lines_of(words, width);
+                sheet.write(&letters, &lines, (place.x + width / 2, y), FAINT);
+            }
+        }
+    }
+    Ok(Sheet {
+        picture: sheet.picture()?,
+        cells,
+    })
+}
+
+/// Pixels that are drawn on. What lies outside is not drawn.
+struct Canvas {
+    width: u32,
+    height: u32,
+    rgb: Vec<u8>,
+}
+
+impl Canvas {
+    fn new(width: u32, height: u32) -> Self {
+        let rgb = PAPER.repeat(width as usize * height as usize);
+        Self { width, height, rgb }
+    }
+
+    fn picture(self) -> Result<Picture, MediaError> {
+        Picture::new(self.width, self.height, self.rgb)
+    }
+
+    fn pixel(&mut self, x: u32, y: u32) -> Option<&mut [u8]> {
+        let is_inside = x < self.width && y < self.height;
+        let at = (y as usize * self.width as usize + x as usize) * 3;
+        is_inside.then(|| &mut self.rgb[at..at + 3])
+    }
+
+    fn fill(&mut self, place: SheetPlace, colour: [u8; 3]) {
+        for y in place.y..place.y + place.height {
+            for x in place.x..place.x + place.width {
+                if let Some(pixel) = self.pixel(x, y) {
+                    pixel.copy_from_slice(&colour);
+                }
+            }
+        }
+    }
+
+    fn paste(&mut self, picture: &Picture, (left, top): (u32, u32)) {
+        for y in 0..picture.height {
+            for x in 0..picture.width {
+                if let Some(pixel) = self.pixel(left + x, top + y) {
+                    pixel.copy_from_slice(&picture.pixel(x, y));
+                }
+            }
+        }
+    }
+
+    /// Lines below each other, each centred; `y` is the top of the first.
+    fn write(
+        &mut self,
+        letters: &Lettering,
+        lines: &[String],
+        (middle, mut y): (u32, u32),
+        colour: [u8; 3],
+    ) {
+        for line in lines {
+            let x = middle.saturating_sub(letters.width(line) / 2);
+            letters.draw(line, (x, y), &mut |x, y, share| {
+                if let Some(pixel) = self.pixel(x, y) {
+                    for (below, ink) in pixel.iter_mut().zip(colour) {
+                        let mixed = f32::from(*below) * (1.0 - share) + f32::from(ink) * share;
+                        *below = mixed.round() as u8;
+                    }
+                }
+            });
+            y += letters.line();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn every_cell_shows_its_picture_where_the_sheet_says() {
+        let (columns, rows) = (texts(&["Steps 4", "Steps 8"]), texts(&["Seed 1", "Seed 2"]));
+        let labels = SheetLabels {
+            columns: &columns,
+            rows: &rows,
+        };
+        let sheet = draw_sheet(labels, (64, 48), &mut |index| match index {
+            3 => SheetCell::Words("Failed"),
+            _ => {
+                let colour = [50 * (index as u8 + 1), 7, 9];
+                SheetCell::Picture(Picture::from_fn(64, 48, |_, _| colour).unwrap())
+            }
+        })
+        .unwrap();
+        assert_eq!(sheet.cells.len(), 4);
+        for (index, place) in sheet.cells.iter().take(3).enumerate() {
+            let middle = (place.x + place.width / 2, place.y + place.height / 2);
+            let expected = [50 * (index as u8 + 1), 7, 9];
+            assert_eq!(sheet.picture.pixel(middle.0, middle.1), expected);
+        }
+        let failed = sheet.cells[3];
+        assert_eq!(sheet.picture.pixel(failed.x, failed.y), EMPTY);
+        let bright = |place: SheetPlace| {
+            let ys = place.y..place.y + place.height;
+            ys.flat_map(|y| (place.x..place.x + place.width).map(move |x| (x, y)))
+                .filter(|(x, y)| sheet.picture.pixel(*x, *y)[0] > 100)
+                .count()
+        };
+        assert!(bright(failed) > 20, "the word is not there");
+        let first = sheet.cells[0];
+        let above = SheetPlace {
+            y: 0,
+            height: first.y,
+            ..first
+        };
+        let before = SheetPlace {
+            x: 0,
+            width: first.x,
+            ..first
+        };
+        assert!(bright(above) > 20 && bright(before) > 20, "no labels");
+    }
+
+    #[test]
+    fn a_sheet_stays_within_bounds_whatever_its_cells_and_words_are() {
+        for (columns, rows) in [(1, 1), (400, 1), (1, 400), (20, 20), (7, 57)] {
+            let edge = sheet_edge(columns, rows);
+            let long = "a very long text with many words ".repeat(9);
+            let (across, down) = (vec![long.clone(); columns], vec![long; rows]);
+            let labels = SheetLabels {
+                columns: &across,
+                rows: &down,
+            };
+            let sheet = draw_sheet(labels, (edge, edge), &mut |_| SheetCell::Words("Cancelled"));
+            let picture = sheet.unwrap().picture;
+            assert!(
+                picture.width <= 13_000 && picture.height <= 24_000,
+                "{columns} × {rows}: {picture:?}"
+            );
+            let pixels = f64::from(picture.width) * f64::from(picture.height);
+            assert!(pixels < 80e6, "{columns} × {rows}: {picture:?}");
+        }
+    }
+}

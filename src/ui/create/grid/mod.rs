@@ -1,0 +1,210 @@
+//! Under "Grid": the settings that are varied, one or two, and their values.
+//!
+//! What values mean and how many jobs they are is core's.
+
+mod words;
+
+use egui::containers::menu::MenuButton;
+use egui::{Align, Button, CollapsingHeader, Layout, RichText, TextEdit, Ui};
+use safelight_core::job::{GridAxis, GridSetting};
+use safelight_core::model::ModelSpec;
+
+use crate::ui::create::advanced::said_ui;
+use crate::ui::widgets::{field_hint, fold_icon, list_box, row};
+use crate::ui::{View, icons, theme};
+
+/// A setting that can be chosen, with what it is called here.
+struct Choice {
+    setting: GridSetting,
+    lora: Option<String>,
+    label: String,
+}
+
+impl Choice {
+    fn is_of(&self, axis: &GridAxis) -> bool {
+        let is_it = self.setting == axis.setting;
+        is_it && (axis.lora.is_none() || self.lora == axis.lora)
+    }
+}
+
+pub(super) fn grid_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+    // A grid that acts is not hidden.
+    let is_on = !view.form.grid.is_empty();
+    let header = CollapsingHeader::new(words::GRID)
+        .id_salt("grid")
+        .open(is_on.then_some(true))
+        .default_open(view.folds.is_grid_open)
+        .icon(fold_icon)
+        .show_unindented(ui, |ui| sides_ui(ui, view, spec));
+    header.header_response.on_hover_text(words::GRID_HOVER);
+    view.folds.is_grid_open = header.openness > 0.5;
+}
+
+fn sides_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+    let choices = choices(view, spec);
+    side_ui(ui, view, &choices, 0);
+    if !view.form.grid.is_empty() {
+        side_ui(ui, view, &choices, 1);
+        if view.error_of("grid").is_none() {
+            let count = view.form.num_results(spec);
+            field_hint(ui, &words::count(count, spec.family.makes_pictures));
+        }
+    }
+    said_ui(ui, view, &["grid"]);
+}
+
+/// What the model of the form can vary.
+fn choices(view: &View<'_>, spec: &ModelSpec) -> Vec<Choice> {
+    let sampling = &spec.defaults.sampling;
+    let mut choices = Vec::new();
+    for setting in GridSetting::ALL {
+        let is_offered = match setting {
+            GridSetting::Lora => {
+                for lora in view.form.acting_loras() {
+                    let name = lora.name();
+                    choices.push(Choice {
+                        setting,
+                        label: words::lora(&name),
+                        lora: Some(name),
+                    });
+                }
+                false
+            }
+            GridSetting::Strength => sampling.strength.is_some(),
+            GridSetting::Model => view.app.cx.models.all().len() > 1,
+            _ => true,
+        };
+        if is_offered {
+            choices.push(Choice {
+                setting,
+                lora: None,
+                label: setting.label().to_owned(),
+            });
+        }
+    }
+    choices
+}
+
+/// One side: its setting, and below that its values.
+fn side_ui(ui: &mut Ui, view: &mut View<'_>, choices: &[Choice], side: usize) {
+    let (name, explanation) = match side {
+        0 => (words::ACROSS, words::ACROSS_HOVER),
+        _ => (words::DOWN, words::DOWN_HOVER),
+    };
+    let axis = view.form.grid.get(side).cloned();
+    let known = axis
+        .as_ref()
+        .and_then(|axis| choices.iter().position(|choice| choice.is_of(axis)));
+    let mut chosen = known;
+    let mut is_off = axis.is_none();
+    row(ui, name, explanation, |ui, label| {
+        let selected = match (&axis, known) {
+            (_, Some(at)) => choices[at].label.as_str(),
+            (Some(axis), None) => axis.setting.label(),
+            (None, None) => words::OFF,
+        };
+        list_box(ui, name, selected)
+            .height(theme::PICKER_HEIGHT)
+            .show_ui(ui, |ui| {
+                if ui.selectable_label(axis.is_none(), words::OFF).clicked() {
+                    is_off = true;
+                }
+                for (at, choice) in choices.iter().enumerate() {
+                    let is_it = known == Some(at);
+                    if ui.selectable_label(is_it, &choice.label).clicked() {
+                        (chosen, is_off) = (Some(at), false);
+                    }
+                }
+            })
+            .response
+            .labelled_by(label)
+            .on_hover_text(explanation);
+    });
+    if is_off {
+        if axis.is_some() {
+            view.form.grid.remove(side);
+        }
+        return;
+    }
+    if chosen != known
+        && let Some(choice) = chosen.and_then(|at| choices.get(at))
+    {
+        let axis = GridAxis {
+            lora: choice.lora.clone(),
+            ..GridAxis::new(choice.setting, "")
+        };
+        match view.form.grid.get_mut(side) {
+            Some(before) => *before = axis,
+            None => view.form.grid.push(axis),
+        }
+    }
+    values_ui(ui, view, name, side);
+}
+
+fn values_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, side: usize) {
+    let offered = offered(view, side);
+    let Some(axis) = view.form.grid.get_mut(side) else {
+        return;
+    };
+    let explanation = words::values_hover(axis.setting);
+    row(ui, words::VALUES, explanation, |ui, _| {
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            if !offered.is_empty() {
+                let button = Button::new(RichText::new(icons::PLUS).small());
+                let (response, _) = MenuButton::from_button(button).ui(ui, |ui| {
+                    for (value, label) in &offered {
+                        if ui.button(label).clicked() {
+                            add(&mut axis.values, value);
+                            ui.close();
+                        }
+                    }
+                });
+                response
+                    .on_hover_text(words::ADD_VALUE_HOVER)
+                    .accessible_name(words::add_value(name));
+            }
+            let field = TextEdit::singleline(&mut axis.values)
+                .id_salt(("grid-values", side))
+                .hint_text(axis.setting.example())
+                .desired_width(ui.available_width());
+            ui.add(field)
+                .on_hover_text(explanation)
+                .accessible_name(words::values_of(name));
+        });
+    });
+}
+
+/// Values that are added with a click, with what they are called.
+fn offered(view: &View<'_>, side: usize) -> Vec<(String, String)> {
+    let Some(axis) = view.form.grid.get(side) else {
+        return Vec::new();
+    };
+    if axis.setting != GridSetting::Model {
+        let choices = axis.setting.choices().iter();
+        return choices
+            .map(|(value, label)| ((*value).to_owned(), (*label).to_owned()))
+            .collect();
+    }
+    let makes_pictures = view.makes_pictures();
+    let models = view.app.cx.models.all().iter();
+    let alike = models.filter(|spec| spec.family.makes_pictures == makes_pictures);
+    alike
+        .map(|spec| (spec.id.clone(), spec.name.clone()))
+        .collect()
+}
+
+/// Puts a value behind the others; one with a comma in quotes.
+fn add(values: &mut String, value: &str) {
+    let before = values.trim_end().trim_end_matches(',').trim_end();
+    values.truncate(before.len());
+    if !values.is_empty() {
+        values.push_str(", ");
+    }
+    if value.contains([',', '"']) {
+        values.push('"');
+        values.push_str(&value.replace('"', "\"\""));
+        values.push('"');
+    } else {
+        values.push_str(value);
+    }
+}

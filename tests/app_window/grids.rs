@@ -1,0 +1,248 @@
+//! Grids: how they are asked for, how they stand in the queue, and the contact sheet in the end.
+
+use std::path::PathBuf;
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::models::FoundModels;
+use safelight::app::player::Viewing;
+use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobOutcome, JobUpdate, cell_of};
+use safelight_core::media::{self, Picture};
+use safelight_core::restore::{self, Found};
+
+use crate::harness::{Bench, Sent, flux_spec, output};
+
+/// A window whose form varies this, with a model of pictures.
+fn with_grid(sides: &[&str]) -> Bench {
+    let mut bench = Bench::of(flux_spec());
+    let form = &mut bench.app().cx.form;
+    form.prompt = "a red boat".to_owned();
+    form.seed = 1234;
+    form.grid = sides
+        .iter()
+        .map(|side| side.parse().expect("a side"))
+        .collect();
+    bench.settle();
+    bench
+}
+
+/// The job's file, as the worker leaves it, and its end.
+fn finish(bench: &mut Bench, sent: &Sent, colour: [u8; 3]) {
+    let folder = sent.request.out.parent().expect("a result has a folder");
+    std::fs::create_dir_all(folder).expect("a folder for results");
+    let picture = Picture::from_fn(96, 96, |x, y| {
+        let shade = (x / 2 + y / 2) as u8;
+        colour.map(|part| part.saturating_add(shade))
+    });
+    media::write_png(&sent.request.out, &picture.expect("it has pixels")).expect("it is written");
+    let made = output(sent, 1);
+    bench.end_job(sent, made);
+}
+
+/// The sheets in the folder of results.
+fn sheets(bench: &Bench) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![bench.home.path().to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+            let path = entry.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if path.is_dir() {
+                folders.push(path);
+            } else if name.contains("_grid") && !name.starts_with('.') {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_grid_is_put_together_in_its_fold_and_tells_its_number_of_jobs() {
+    let mut bench = with_grid(&[]);
+    bench.scroll_to("Grid");
+    bench.harness.get_by_label("Grid").click();
+    bench.settle();
+    let choose = |bench: &mut Bench, side: &str, setting: &str| {
+        bench.scroll_to(side);
+        bench
+            .harness
+            .get_by_role_and_label(Role::ComboBox, side)
+            .click();
+        bench.settle();
+        bench
+            .harness
+            .get_by_role_and_label(Role::Button, setting)
+            .click();
+        bench.settle();
+    };
+    let write = |bench: &mut Bench, side: &str, values: &str| {
+        bench.scroll_to(side);
+        let field = |bench: &Bench| {
+            let field = bench.harness.get_by_role_and_label(Role::TextInput, side);
+            field.focus();
+        };
+        field(&bench);
+        bench.settle();
+        bench
+            .harness
+            .get_by_role_and_label(Role::TextInput, side)
+            .type_text(values);
+        bench.settle();
+    };
+    choose(&mut bench, "Across", "Steps");
+    bench.assert_shows("The grid has no values for Steps: write some, such as 4, 8, 12");
+    write(&mut bench, "Values across", "4, 8, 12");
+    bench.assert_shows("3 jobs, one picture each, and a contact sheet");
+    choose(&mut bench, "Down", "Sampler");
+    bench.scroll_to("Values down");
+    for sampler in ["Euler", "UniPC"] {
+        bench.press("Add a value down");
+        bench.press(sampler);
+    }
+    assert_eq!(bench.app().cx.form.grid[1].values, "euler, unipc");
+    bench.assert_shows("6 jobs, one picture each, and a contact sheet");
+    bench.harness.snapshot("grid_fold");
+    bench.press("Generate 6 pictures");
+    let sent = bench.next_job();
+    assert_eq!(sent.request.sampling.num_steps, 4);
+    assert_eq!(bench.app().queue.waiting.len(), 5);
+}
+
+#[test]
+fn a_grid_is_one_row_of_the_queue_that_folds_open_and_is_cancelled_whole() {
+    let mut bench = with_grid(&["steps=4,8,12", "seed=1..3"]);
+    bench.press("Generate 9 pictures");
+    let first = bench.next_job();
+    bench.app().queue.panel.is_open = true;
+    bench.settle();
+    let row = "3 × 3 grid of Steps and Seed: a red boat";
+    bench.harness.get_by_role_and_label(Role::Button, row);
+    bench.assert_shows("Running: a red boat");
+    assert!(!bench.has("1. a red boat"), "its jobs are folded away");
+    bench.harness.snapshot("grid_queue");
+    bench.press("Jobs of the grid: a red boat");
+    assert!(bench.has("1. a red boat") && bench.has("3. a red boat"));
+    bench.press("Jobs of the grid: a red boat");
+    bench.press("Cancel the grid: a red boat");
+    assert!(first.cancel.is_cancelled());
+    assert!(bench.app().queue.waiting.is_empty());
+    bench.say(first.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.assert_no_job();
+    assert!(sheets(&bench).is_empty(), "there is nothing to show");
+}
+
+#[test]
+fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
+    let mut bench = with_grid(&["steps=4,8", "prompt=red,blue"]);
+    bench.press("Generate 4 pictures");
+    let mut outs = Vec::new();
+    for index in 0..4_u8 {
+        let sent = bench.next_job();
+        assert_eq!(cell_of(&sent.request).map(|it| it.1), Some(index.into()));
+        outs.push(sent.request.out.clone());
+        if index == 2 {
+            let err = JobError::new(JobErrorKind::Internal, "it broke");
+            bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(err)));
+        } else {
+            assert!(sheets(&bench).is_empty());
+            finish(&mut bench, &sent, [40 * index, 90, 160 - 50 * index]);
+        }
+    }
+    bench.until("the sheet is made", |bench| {
+        bench.app().watch.file.is_some() && bench.app().watch.screen.size().is_some()
+    });
+    let made = sheets(&bench);
+    let [sheet] = made.as_slice() else {
+        panic!("one sheet: {made:?}");
+    };
+    assert_eq!(sheet.parent(), outs[0].parent());
+    assert!(
+        bench
+            .told()
+            .iter()
+            .any(|told| told.contains("the contact sheet of the 2 × 2 grid"))
+    );
+    let Some(Found::Own(carried)) = restore::read(sheet).expect("it is read") else {
+        panic!("it carries its settings");
+    };
+    let form = GenerateForm::from(&carried.request);
+    assert_eq!((form.grid.len(), form.prompt.as_str()), (2, "a red boat"));
+    let file = bench.app().watch.file.clone().expect("it is shown");
+    let middle_of = |wanted: &PathBuf| {
+        let pixels = (0..file.height).flat_map(|y| (0..file.width).map(move |x| (x, y)));
+        let cell: Vec<_> = pixels
+            .filter(|(x, y)| file.cell_at(0, *x, *y).as_ref() == Some(wanted))
+            .collect();
+        let (first, last) = (cell.first()?, cell.last()?);
+        Some((
+            u32::midpoint(first.0, last.0),
+            u32::midpoint(first.1, last.1),
+        ))
+    };
+    assert_eq!(middle_of(&outs[2]), None, "the failed one has no file");
+    let (x, y) = middle_of(&outs[3]).expect("the last cell");
+    let name = format!("The file {}", file.name_of(0));
+    let area = bench
+        .harness
+        .get_by_role_and_label(Role::Image, &name)
+        .rect();
+    // The whole picture is shown, in the middle of its place.
+    let margin = 0.06 * area.size().min_elem();
+    let size = egui::vec2(file.width as f32, file.height as f32);
+    let scale = ((area.size() - egui::Vec2::splat(2.0 * margin)) / size).min_elem();
+    let place = area.center() + (egui::vec2(x as f32, y as f32) - size / 2.0) * scale;
+    bench.harness.event(egui::Event::PointerMoved(place));
+    bench.harness.step();
+    for pressed in [true, false] {
+        bench.harness.event(egui::Event::PointerButton {
+            pos: place,
+            button: egui::PointerButton::Primary,
+            pressed,
+            modifiers: egui::Modifiers::NONE,
+        });
+        bench.harness.step();
+    }
+    bench.settle();
+    bench.until("the cell's result is shown", |bench| {
+        let file = bench.app().watch.file.as_ref();
+        file.is_some_and(|file| file.paths == [outs[3].clone()])
+    });
+    assert_eq!(bench.app().watch.viewing, Viewing::File);
+}
+
+#[test]
+fn a_grid_goes_on_after_a_restart_and_its_sheet_shows_all_of_it() {
+    let mut bench = with_grid(&["seed=1..3"]);
+    bench.press("Generate 3 pictures");
+    let first = bench.next_job();
+    finish(&mut bench, &first, [9, 90, 160]);
+    let second = bench.next_job();
+    bench.until("all have names", |bench| {
+        bench.app().queue.waiting.iter().all(|job| job.has_output)
+    });
+    let mut bench = Bench::in_home(bench.close(), |startup| {
+        startup.models = Some(FoundModels {
+            specs: vec![flux_spec()],
+            ..FoundModels::default()
+        });
+    });
+    bench.until("they are there", |bench| bench.has("left from last time"));
+    assert!(sheets(&bench).is_empty());
+    bench.press("Resume");
+    for colour in [[160, 9, 9], [9, 160, 9]] {
+        let sent = bench.next_job();
+        assert!(sent.id >= second.id);
+        finish(&mut bench, &sent, colour);
+    }
+    bench.until("the sheet is made", |bench| !sheets(bench).is_empty());
+    let settings = media::read_settings(&sheets(&bench)[0]).expect("it is read");
+    let settings: serde_json::Value =
+        serde_json::from_str(&settings.expect("it has some")).expect("JSON");
+    let cells = settings["grid"]["cells"].as_array().expect("cells").clone();
+    assert_eq!(cells.len(), 3);
+    assert!(
+        cells.iter().all(|cell| cell["file"].is_string()),
+        "{cells:?}"
+    );
+}
