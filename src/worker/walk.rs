@@ -248,7 +248,10 @@ impl Walk<'_> {
 
     /// The times of a job that was interrupted are nobody's measure.
     fn is_measure(&self) -> bool {
-        self.resume.is_none() && self.ladder.climbs().is_empty() && !self.neighbour.has_waited()
+        // Two passes are of two sizes.
+        let is_of_one_size = self.request.second_pass.is_none();
+        let is_undisturbed = self.ladder.climbs().is_empty() && !self.neighbour.has_waited();
+        self.resume.is_none() && is_of_one_size && is_undisturbed
     }
 
     fn run_stage(

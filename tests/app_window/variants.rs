@@ -5,7 +5,7 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight_core::job::{GuidanceRange, Guider, JobUpdate, Sampler, Stage, StageTime};
 use safelight_core::model::{InputUse, ModelSpec};
 
-use crate::harness::{Bench, pair_spec, sample, spec};
+use crate::harness::{Bench, flux_spec, pair_spec, sample, spec};
 
 /// A model of two experts that needs no picture.
 fn experts() -> ModelSpec {
@@ -279,4 +279,23 @@ fn both_experts_count_on_in_one_row_of_steps() {
         assert_eq!(high.unwrap().to_secs, Some(low.unwrap().from_secs));
         assert_eq!(low.unwrap().to_secs, Some(3.0));
     }
+}
+
+#[test]
+fn a_second_pass_is_chosen_by_its_scale_and_reset_turns_it_off() {
+    let mut bench = Bench::of(flux_spec());
+    open_advanced(&mut bench);
+    choose(&mut bench, "Second pass", "1.5×");
+    bench.press("Generate");
+    let request = bench.next_job().request;
+    assert_eq!((request.width, request.height), (1536, 1536));
+    assert_eq!(request.first_size(), (1024, 1024));
+    assert_eq!(request.second_pass.unwrap().pass.strength, 0.4);
+    choose(&mut bench, "Second pass", "4×");
+    bench.assert_shows("choose a smaller size or scale");
+    bench.press("Reset second pass");
+    assert_eq!(bench.app().cx.form.second_pass, None);
+    let mut clips = Bench::of(experts());
+    open_advanced(&mut clips);
+    assert!(!clips.has("Second pass"));
 }

@@ -18,6 +18,7 @@ use safelight_core::settings::Settings;
 
 use super::memory::MemoryArgs;
 use super::sampling::SamplingArgs;
+use super::second_pass::SecondPassArgs;
 
 const OUT: &str = if media::HAS_H264 {
     "The file to write: .mp4, .gif or .webp for a clip, .png, .jpg or .webp for a picture; several are numbered [default: named by the prompt and the seed]"
@@ -68,6 +69,8 @@ pub struct GenerateArgs {
     /// Height in pixels
     #[arg(long, value_name = "N")]
     pub height: Option<u32>,
+    #[command(flatten)]
+    pub second_pass: SecondPassArgs,
     /// New frames of a clip, 4n+1, with FramePack at least so many; 1 makes a picture [default: the model's own, 1 for .png and .jpg]
     #[arg(long, value_name = "N")]
     pub frames: Option<u32>,
@@ -234,6 +237,7 @@ impl GenerateArgs {
             preset: self.preset.clone(),
             width: self.width.or(form.width),
             height: self.height.or(form.height),
+            second_pass: self.second_pass.over(form.second_pass),
             window: self.window.or(form.window),
             section_order: self.sampling_order.or(form.section_order),
             step_cache: self.step_cache.or(form.step_cache),

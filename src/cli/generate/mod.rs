@@ -8,6 +8,7 @@ mod report;
 mod restored;
 pub mod resume;
 mod sampling;
+mod second_pass;
 mod telemetry;
 
 use std::collections::HashSet;

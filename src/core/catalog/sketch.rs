@@ -104,6 +104,7 @@ impl CatalogEntry {
             fit: Default::default(),
             width: defaults.width,
             height: defaults.height,
+            second_pass: None,
             num_frames: defaults.num_frames,
             sections: None,
             fps: defaults.fps,

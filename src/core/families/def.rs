@@ -190,6 +190,10 @@ pub(super) fn recipe_of_pictures(request: &GenerateRequest) -> Vec<Stage> {
     if request.image.is_some() || !request.references.is_empty() {
         stages.push(Stage::EncodeImage);
     }
-    stages.extend([Stage::Denoise, Stage::Unload, Stage::Decode, Stage::Save]);
+    stages.extend([Stage::Denoise, Stage::Unload]);
+    if request.second_pass.is_some() {
+        stages.extend([Stage::EncodeImage, Stage::Denoise, Stage::Unload]);
+    }
+    stages.extend([Stage::Decode, Stage::Save]);
     stages
 }

@@ -14,6 +14,7 @@ pub mod prompt;
 mod queue_file;
 mod recipe;
 mod request;
+mod second_pass;
 mod sections;
 mod step_cache;
 mod update;
@@ -37,6 +38,7 @@ pub use preview::PreviewChoice;
 pub use queue_file::{QueueFile, QueuedJob, QueuedState};
 pub use recipe::{Recipe, Stage};
 pub use request::{CARRIED_APP, GenerateRequest, first_step};
+pub use second_pass::{EnlargedPass, SecondPass};
 pub use sections::{SEEN_FRAMES, SectionFrames, Sections, WINDOW};
 pub use step_cache::{StepCache, StepCacheKind};
 pub use update::{

@@ -77,6 +77,13 @@ impl Recipe {
         before.filter(|earlier| Some(*earlier) == stage).count() as u32
     }
 
+    /// The last time that the recipe has `stage` before a position, counted from 0; `None` where it has it not.
+    pub fn last_before(&self, stage: Stage, position: usize) -> Option<u32> {
+        let before = self.stages.iter().take(position);
+        let times = before.filter(|earlier| **earlier == stage).count() as u32;
+        times.checked_sub(1)
+    }
+
     /// Where the recipe has a stage for this time; `None` where it has it less often.
     pub fn position(&self, stage: Stage, section: u32) -> Option<usize> {
         let all = self.stages.iter().enumerate();

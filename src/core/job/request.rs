@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::prompt::SectionPrompts;
-use super::{OfGrid, PreviewChoice, Sampling, Sections, StepCache};
+use super::{EnlargedPass, OfGrid, PreviewChoice, Sampling, Sections, StepCache};
 use crate::families::Family;
 use crate::library::Companions;
 use crate::memory::MemoryChoice;
@@ -67,8 +67,13 @@ pub struct GenerateRequest {
     pub references: Vec<PathBuf>,
     #[serde(default)]
     pub fit: Fit,
+    /// Of the result.
     pub width: u32,
+    /// As `width`.
     pub height: u32,
+    /// Made at another size first; absent where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second_pass: Option<EnlargedPass>,
     /// 4n + 1; 1 is a picture. With sections those of all of them, see [`Sections::num_frames`].
     pub num_frames: u32,
     /// How the clip is made section by section; absent for families that make it at once.

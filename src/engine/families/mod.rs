@@ -22,7 +22,7 @@ use safelight_core::job::Stage;
 
 use crate::bench::cases::Case;
 use crate::error::EngineError;
-use crate::stages::StageContext;
+use crate::stages::{StageContext, stills};
 
 pub(crate) type Done = Result<(), EngineError>;
 
@@ -80,6 +80,7 @@ pub(crate) fn run(context: &StageContext<'_>, stage: Stage) -> Done {
     };
     match stage {
         Stage::EncodeText => family.encode_text(context),
+        Stage::EncodeImage if context.is_of_second_pass() => stills::enlarge_stage(context),
         Stage::EncodeImage => family.encode_image(context),
         Stage::EncodeVision => family.encode_vision(context),
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => family.denoise(context, stage),

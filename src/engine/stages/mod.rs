@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicU64;
 
 use crossbeam_channel::Sender;
 use safelight_core::files::{finish_partial, partial_path};
-use safelight_core::job::{CancelToken, DtypeChoice, GenerateRequest, JobFolder, Stage};
+use safelight_core::job::{CancelToken, DtypeChoice, GenerateRequest, JobFolder, Recipe, Stage};
 use safelight_core::memory::tiers::ConvolutionTier;
 use safelight_core::memory::{Rung, StageMemory};
 use safelight_core::protocol::{EngineMessage, StageOrder};
@@ -52,9 +52,10 @@ pub struct StageContext<'a> {
     pub messages: Sender<Outgoing>,
 }
 
-/// The order as its rung of the ladder changes it. Where the stage computes is its placement's.
+/// The order as its pass and its rung of the ladder change it. Where the stage computes is its placement's.
 #[must_use]
 pub fn on_its_rung(mut order: StageOrder) -> StageOrder {
+    order.request = order.request.of_pass(order.stage, order.section);
     let request = &mut order.request;
     if let Some(tile) = order.memory.rung.tile() {
         request.vae_tile = Some(request.vae_tile.map_or(tile, |asked| asked.min(tile)));
@@ -143,9 +144,22 @@ impl StageContext<'_> {
         JobFolder::at(&self.order.folder)
     }
 
-    /// Where this stage leaves its result, and earlier ones left theirs.
+    /// Where a stage left its result the last time before this one.
     pub(crate) fn result(&self, stage: Stage) -> PathBuf {
-        self.folder().result(stage).unwrap_or_default()
+        self.section_result(stage, self.last_before(stage).unwrap_or_default())
+    }
+
+    /// The last time that the job has a stage before this one, counted from 0.
+    fn last_before(&self, stage: Stage) -> Option<u32> {
+        let recipe = Recipe::of(self.request());
+        let own = recipe.position(self.order.stage, self.order.section)?;
+        recipe.last_before(stage, own)
+    }
+
+    /// Whether it makes an enlarged picture anew.
+    pub(crate) fn is_of_second_pass(&self) -> bool {
+        let order = self.order;
+        self.request().is_of_second_pass(order.stage, order.section)
     }
 
     /// Where the large networks compute, and in which numbers.
@@ -230,7 +244,10 @@ impl StageContext<'_> {
         of: Stage,
         load: impl FnOnce(&Path) -> Result<T, EngineError>,
     ) -> Result<Option<T>, EngineError> {
-        let path = self.result(of);
+        let Some(section) = self.last_before(of) else {
+            return Ok(None);
+        };
+        let path = self.section_result(of, section);
         path.exists().then(|| load(&path)).transpose()
     }
 

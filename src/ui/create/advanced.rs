@@ -7,6 +7,7 @@ use safelight_core::model::ModelSpec;
 use crate::app::commands::LibraryCommand;
 use crate::ui::create::guidance::guidance_ui;
 use crate::ui::create::guider::guider_ui;
+use crate::ui::create::second_pass::second_pass_ui;
 use crate::ui::create::words;
 use crate::ui::widgets::{
     Own, default_row, field_error, field_note, list_box, number, own_row, wide_slider,
@@ -41,6 +42,10 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     }
     tile_ui(ui, view.form);
     said_ui(ui, view, &["vae-tile"]);
+    if spec.family.makes_pictures {
+        second_pass_ui(ui, view.form);
+        said_ui(ui, view, &["second-pass", "second-strength"]);
+    }
     if spec.section_order.is_some() {
         step_cache_ui(ui, view.form);
         said_ui(ui, view, &["step-cache"]);

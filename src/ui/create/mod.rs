@@ -11,6 +11,7 @@ mod parameters;
 pub(super) mod pictures;
 pub(super) mod presets;
 pub(super) mod prompt;
+mod second_pass;
 mod seed;
 mod words;
 

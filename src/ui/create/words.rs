@@ -8,6 +8,11 @@ use safelight_core::units::{seconds_text, size_text};
 
 use crate::app::inputs::parked::Parked;
 
+/// How many times as large.
+pub(super) fn times(scale: f64) -> String {
+    format!("{scale}×")
+}
+
 /// A number of frames a second, as people write it.
 pub(super) fn rate(fps: f64) -> f64 {
     (fps * 100.0).round() / 100.0
@@ -292,6 +297,13 @@ pub(super) const TILES: &str = "Decode in tiles";
 pub(super) const TILES_HOVER: &str =
     "Turns latents into pixels piece by piece: needs much less memory and takes a little longer";
 pub(super) const TILES_OFF: &str = "Off";
+pub(super) const SECOND_PASS: &str = "Second pass";
+pub(super) const SECOND_PASS_FIELD: &str = "second pass";
+pub(super) const SECOND_PASS_HOVER: &str = "Enlarges the finished picture and runs the model on it again, for more details (hires fix). Takes as long as a picture of that size, less what the strength saves";
+pub(super) const SECOND_PASS_OFF: &str = "Off";
+pub(super) const SECOND_STRENGTH: &str = "Second pass strength";
+pub(super) const SECOND_STRENGTH_HOVER: &str =
+    "How much the second pass makes anew: 0.3 to 0.5 adds details, more changes the picture";
 pub(super) const STEP_CACHE: &str = "Step cache";
 pub(super) const STEP_CACHE_HOVER: &str =
     "Skips steps that would change little: about twice as fast, with some loss. For drafts";

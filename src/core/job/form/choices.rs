@@ -149,6 +149,7 @@ impl GenerateForm {
         self.secs = has_sections.then(|| self.secs_or_default());
         self.section_order = self.section_order.filter(|_| has_sections);
         self.step_cache = self.step_cache.filter(|_| has_sections);
+        self.second_pass = self.second_pass.filter(|_| makes_pictures);
         self.fps = (!makes_pictures && self.extend.is_none()).then(|| self.fps_for(spec));
         self.sampling = self.sampling.for_model(spec);
         if !self.is_guided(spec) {
@@ -287,7 +288,7 @@ impl GenerateForm {
             self.num_frames = Some(request.num_frames);
         }
         if self.size == SizeChoice::Custom {
-            self.set_size((request.width, request.height));
+            self.set_size(request.first_size());
         }
     }
 }
@@ -309,6 +310,7 @@ impl From<&GenerateRequest> for GenerateForm {
             num_sections: request.sections.map(|sections| sections.count),
             window: request.sections.map(|sections| sections.window),
             section_order: request.sections.map(|sections| sections.order),
+            second_pass: request.second_pass.map(|enlarged| enlarged.pass),
             step_cache: request.step_cache,
             fps: Some(request.fps),
             batch_size: Some(request.batch_size),
@@ -325,7 +327,7 @@ impl From<&GenerateRequest> for GenerateForm {
             },
             ..Self::default()
         };
-        form.set_size((request.width, request.height));
+        form.set_size(request.first_size());
         form
     }
 }

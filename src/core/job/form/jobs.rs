@@ -100,7 +100,9 @@ fn checked(mut form: GenerateForm, spec: &ModelSpec) -> Result<(Validated, u32),
     let chooses = chooses.into_iter().any(|(text, template)| {
         template.is_none() && text.is_some_and(|text| prompt::has_choices(text))
     });
-    let num_repeats = if spec.takes_batches() && !chooses {
+    // A second pass goes on from one picture.
+    let is_together = spec.takes_batches() && !chooses && form.second_pass.is_none();
+    let num_repeats = if is_together {
         1
     } else {
         form.batch_size.take().unwrap_or(1)

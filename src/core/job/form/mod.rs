@@ -10,6 +10,7 @@ mod inputs;
 mod jobs;
 mod pictures;
 mod ranges;
+mod second_pass;
 mod sections;
 mod seed;
 mod snap;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DtypeChoice, Fit, GenerateRequest, GridAxis, Lora, PartialSampling, PreviewChoice, Sampling,
+    SecondPass,
     SectionOrder, StepCache,
 };
 use crate::library::Companions;
@@ -76,6 +78,9 @@ pub struct GenerateForm {
     pub width: Option<u32>,
     /// As `width`.
     pub height: Option<u32>,
+    /// Off where absent.
+    #[serde(skip_serializing_if = "is_default")]
+    pub second_pass: Option<SecondPass>,
     pub num_frames: Option<u32>,
     /// Of a clip that is made in sections.
     pub secs: Option<f64>,
@@ -189,7 +194,7 @@ impl GenerateForm {
         let mut found = Findings::default();
         let spec = &*sections::in_order(self, spec);
         let preset = self.chosen_preset(spec, &mut found);
-        let (width, height) = snap::size(self, spec, &mut found);
+        let first = snap::size(self, spec, &mut found);
         let sections = sections::choose(self, spec, &mut found);
         let num_frames = match &sections {
             Some(sections) => sections.num_frames(),
@@ -201,7 +206,7 @@ impl GenerateForm {
             found.fail("seed", seed::wrong(typed));
         }
         let defaults = Sampling {
-            shift: spec.defaults.shift_at(width, height),
+            shift: spec.defaults.shift_at(first.0, first.1),
             ..spec.defaults.sampling
         };
         let wish = preset.map_or(self.sampling, |preset| self.sampling.or(preset.sampling));
@@ -210,6 +215,8 @@ impl GenerateForm {
         sampling.dynamic_shift = ranges::dynamic_shift(self, spec, &mut found);
         sampling.strength = pictures::strength(self, spec, sampling.num_steps, &mut found);
         settle_start(&mut sampling, &mut found);
+        let (second_pass, (width, height)) =
+            second_pass::settle(self, spec, first, &sampling, &mut found);
         let negative_prompt = self.negative_prompt.as_ref();
         let request = GenerateRequest {
             model: spec.id.clone(),
@@ -233,6 +240,7 @@ impl GenerateForm {
             fit: self.fit.unwrap_or_else(|| snap::own_fit(self, spec)),
             width,
             height,
+            second_pass,
             num_frames,
             sections,
             fps: self.effective_fps(spec, &mut found),

@@ -2,6 +2,7 @@
 
 mod pictures;
 mod prompts;
+mod second_pass;
 mod sections;
 mod sizes;
 

@@ -1,5 +1,6 @@
 //! The last stage: latents to pictures, one after the other.
 
+use safelight_core::media::Picture;
 use tch::{Device, Kind, Tensor};
 
 use super::autoencoder::Autoencoder;
@@ -7,6 +8,20 @@ use crate::error::EngineError;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
 use crate::stages::pictures::KeptPixels;
 use crate::work::Work;
+
+/// `latents`: `(1, C, h, w)`, what denoising gave -> the picture, in the bytes that a file would have.
+pub(crate) fn decoded_picture(latents: &Tensor, work: &Work<'_>) -> Result<Picture, EngineError> {
+    let autoencoder = Autoencoder::read(&work.request.files.vae)?;
+    check(latents, &autoencoder)?;
+    let decoder = autoencoder.decoder(work)?;
+    let own = autoencoder.own_shape(&latents.to_kind(Kind::Float));
+    let own = autoencoder.denormalize(&own);
+    let own = decoder.decode(&own, autoencoder.spatial_factor(), work)?;
+    let bytes = checked_rgb8(&autoencoder.pictures(&own).unsqueeze(2))?.squeeze_dim(0);
+    let (height, width, _) = bytes.size3()?;
+    let rgb = Vec::<u8>::try_from(bytes.flatten(0, -1))?;
+    Ok(Picture::new(width as u32, height as u32, rgb)?)
+}
 
 /// `latents`: `(B, C, h, w)`, what denoising gave; `kept`: what stays of a given picture. Each
 /// picture goes to `Hooks::frames` as it is made.
@@ -16,12 +31,7 @@ pub(crate) fn decode(
     work: &mut Work<'_>,
 ) -> Result<(), EngineError> {
     let autoencoder = Autoencoder::read(&work.request.files.vae)?;
-    let size = latents.size();
-    if size.len() != 4 || size[1] != autoencoder.latent_channels() || latents.numel() == 0 {
-        return Err(EngineError::internal(format!(
-            "these are no latents of this model: {size:?}"
-        )));
-    }
+    check(latents, &autoencoder)?;
     let decoder = autoencoder.decoder(work)?;
     let latents = autoencoder.own_shape(&latents.to_kind(Kind::Float));
     let latents = autoencoder.denormalize(&latents);
@@ -49,4 +59,14 @@ pub(crate) fn decode(
         capture.put("output_u8", &bytes);
     }
     Ok(())
+}
+
+fn check(latents: &Tensor, autoencoder: &Autoencoder) -> Result<(), EngineError> {
+    let size = latents.size();
+    if size.len() == 4 && size[1] == autoencoder.latent_channels() && latents.numel() > 0 {
+        return Ok(());
+    }
+    Err(EngineError::internal(format!(
+        "these are no latents of this model: {size:?}"
+    )))
 }

@@ -21,7 +21,7 @@ use crate::families::Done;
 use crate::store;
 
 pub use begin::{BASE_STRENGTH, Beginning, Kept};
-use decode::decode;
+use decode::{decode, decoded_picture};
 pub use given::{Role, encode_image, encode_images};
 pub use latents::{Draws, LatentShape, corner_mask, folded_mask, noised, seeds};
 pub use state::{GivenImage, GivenImages};
@@ -67,6 +67,22 @@ pub(crate) fn encode_images_stage(
         let image = image.as_ref().map(|image| (&image.fitted, mask));
         encode_images(image, &references, prepared, work)
     })?;
+    images.save(&context.own_result())
+}
+
+/// What the first pass made, enlarged, to [`GivenImages`] with the references that it saw. Means are taken: a draw
+/// would be noise that nobody asked for.
+pub(crate) fn enlarge_stage(context: &StageContext<'_>) -> Done {
+    let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
+    let before = context.earlier(Stage::EncodeImage, GivenImages::load)?;
+    let images = context.part(|work| {
+        let picture = decoded_picture(&latents, work)?;
+        encode_images(Some((&picture, None)), &[], |seen| Ok(seen.clone()), work)
+    })?;
+    let images = GivenImages {
+        references: before.map(|images| images.references).unwrap_or_default(),
+        ..images
+    };
     images.save(&context.own_result())
 }
 

@@ -42,6 +42,10 @@ impl Still for Flux2 {
         }
     }
 
+    fn takes_means(&self) -> bool {
+        true
+    }
+
     fn text_prefix(&self) -> &'static str {
         "text_encoders.qwen3_4b.transformer."
     }

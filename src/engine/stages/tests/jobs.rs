@@ -85,19 +85,29 @@ impl Job {
     }
 
     pub(super) fn order(&self, stage: Stage, capture: bool) -> StageOrder {
-        StageOrder {
+        self.order_of((stage, 0), capture)
+    }
+
+    /// Of a stage the time that is counted from 0.
+    pub(super) fn order_of(&self, (stage, section): (Stage, u32), capture: bool) -> StageOrder {
+        on_its_rung(StageOrder {
             job: safelight_core::job::JobId(1),
             stage,
             folder: self.folder.path().to_owned(),
             request: self.request.clone(),
-            section: 0,
+            section,
             memory: StageMemory::default(),
             capture,
-        }
+        })
     }
 
     pub(super) fn stage(&self, stage: Stage, capture: bool) -> Told {
-        let (done, told) = try_stage(&self.order(stage, capture), &|_, _| {});
+        self.stage_of((stage, 0), capture)
+    }
+
+    fn stage_of(&self, (stage, section): (Stage, u32), capture: bool) -> Told {
+        let order = self.order_of((stage, section), capture);
+        let (done, told) = try_stage(&order, &|_, _| {});
         done.unwrap_or_else(|err| panic!("{stage:?}: {err}"));
         // Recorded runs read fewer tokens than their prompts have, to be small.
         let mut others = told
@@ -111,9 +121,10 @@ impl Job {
     /// All stages that the worker orders of the engine -> what the last one told.
     pub(super) fn run(&self, capture: bool) -> Told {
         let mut last = Told::default();
-        for stage in Recipe::of(&self.request).stages {
+        let recipe = Recipe::of(&self.request);
+        for (position, &stage) in recipe.stages.iter().enumerate() {
             if stage != Stage::Save {
-                last = self.stage(stage, capture);
+                last = self.stage_of((stage, recipe.section(position)), capture);
             }
         }
         last

@@ -65,6 +65,11 @@ pub(super) trait Still: MadeUp {
         json!({})
     }
 
+    /// Whether latents of given pictures are means, not draws.
+    fn takes_means(&self) -> bool {
+        false
+    }
+
     /// What stands before the text encoder's names in a file with everything.
     fn text_prefix(&self) -> &'static str;
 }
@@ -149,6 +154,9 @@ pub(super) fn job(
     let write = |folder: &Path| write_model(family, variant, folder);
     Job::of(write, request, image, mask)
 }
+
+/// Makes a job of what its request has beside the model, a picture and a mask.
+pub(super) type Make<'a> = &'a dyn Fn(&Value, [Option<&Tensor>; 2]) -> Job;
 
 /// Compares recorded runs of the reference with the same jobs here.
 pub(super) fn check(family: &dyn Still, runs: &[&str]) {
@@ -330,6 +338,54 @@ pub(super) fn assert_streams(family: &dyn Still) {
     }
 }
 
+/// That a second pass goes on from the picture that the first one made, and makes the same when it is run again.
+///
+/// `is_exact`: whether the family takes means of given pictures, so that it is to the last bit another job from that
+/// picture.
+pub(super) fn assert_second_pass(make: Make<'_>, is_exact: bool) {
+    let first_size = json!({"width": 32, "height": 48, "num_steps": 4});
+    let alone = make(&first_size, [None; 2]);
+    let told = alone.run(false);
+    let both = json!({
+        "width": 48, "height": 80, "num_steps": 4,
+        "second_pass": {"scale": 1.6, "strength": 0.5, "first_width": 32, "first_height": 48},
+    });
+    let job = make(&both, [None; 2]);
+    let made = job.run(false);
+    assert_eq!(job.latents(), alone.latents());
+    assert_eq!(made.frames.len(), 1);
+    assert_eq!(made.frames[0].2.len(), 48 * 80 * 3);
+    let folder = JobFolder::at(job.folder.path());
+    let behind = folder.section_result(Stage::Denoise, 1).unwrap();
+    let latents = |path: &Path| store::read_one(path, "latents").unwrap();
+    let second = latents(&behind);
+    fs::remove_file(&behind).unwrap();
+    let (done, told_again) = try_stage(&job.order_of((Stage::Denoise, 1), false), &|_, _| {});
+    done.unwrap();
+    assert_eq!(latents(&behind), second);
+    let num_made = told_again.steps.len();
+    assert!((1..4).contains(&num_made), "{num_made} of 4 steps");
+    let picture = Tensor::from_slice(&told.frames[0].2).view([48, 32, 3]);
+    let other = json!({"width": 48, "height": 80, "num_steps": 4, "strength": 0.5});
+    let other = make(&other, [Some(&picture), None]);
+    other.run(false);
+    let distance = distance(&second, &other.latents());
+    if is_exact {
+        assert_eq!(second, other.latents(), "{distance}");
+    } else {
+        // Another draw of the noise alone.
+        assert!(distance < 1.0, "{distance}");
+    }
+}
+
+/// The same of a family's first variant.
+pub(super) fn assert_passes(family: &dyn Still) {
+    let make = |facts: &Value, given: [Option<&Tensor>; 2]| {
+        job(family, family.variants()[0], facts, given)
+    };
+    assert_second_pass(&make, family.takes_means());
+}
+
 /// That a strength that leaves no step is refused.
 pub(super) fn assert_strength_leaves_steps(family: &dyn Still) {
     let facts = json!({"strength": 0.0, "num_steps": 4});
@@ -392,6 +448,11 @@ macro_rules! promises_of {
         #[test]
         fn a_strength_that_leaves_no_step_is_refused() {
             super::stills::assert_strength_leaves_steps(&$family);
+        }
+
+        #[test]
+        fn a_second_pass_goes_on_from_the_picture_that_the_first_one_made() {
+            super::stills::assert_passes(&$family);
         }
     };
 }

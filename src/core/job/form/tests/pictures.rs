@@ -6,7 +6,7 @@ use crate::job::{GuidanceRange, Guider, GuiderKind};
 use crate::model::{Guidance, ImageRole};
 
 /// As Flux dev: of any size up to 4 megapixels, begins on the way to a picture, and takes a mask.
-fn dev() -> ModelSpec {
+pub(super) fn dev() -> ModelSpec {
     let mut spec = test_spec();
     spec.family = flux::FAMILY;
     spec.image_role = ImageRole::Base;
@@ -37,7 +37,7 @@ fn schnell() -> ModelSpec {
 }
 
 /// As Flux Fill: a picture and a mask.
-fn fill() -> ModelSpec {
+pub(super) fn fill() -> ModelSpec {
     let mut spec = dev();
     spec.image_role = ImageRole::Canvas;
     (spec.start_image, spec.mask) = (InputUse::Required, InputUse::Required);
@@ -45,7 +45,10 @@ fn fill() -> ModelSpec {
     spec
 }
 
-fn asked(spec: &ModelSpec, change: impl FnOnce(&mut GenerateForm)) -> Result<Validated, String> {
+pub(super) fn asked(
+    spec: &ModelSpec,
+    change: impl FnOnce(&mut GenerateForm),
+) -> Result<Validated, String> {
     let mut wish = GenerateForm {
         out: "boat.png".into(),
         ..form()

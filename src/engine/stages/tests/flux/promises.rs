@@ -201,3 +201,11 @@ fn a_picture_whose_numbers_are_too_large_for_halves_is_decoded_once_more_in_f32(
     };
     assert!(warning.contains("once more in f32"), "{warning}");
 }
+
+#[test]
+fn a_second_pass_goes_on_from_the_picture_that_the_first_one_made() {
+    super::super::stills::assert_second_pass(
+        &|facts, [image, mask]| Job::new("dev", facts, image, mask),
+        false,
+    );
+}

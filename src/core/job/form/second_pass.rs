@@ -1,0 +1,97 @@
+//! The second pass: its size, and what does not go together with it.
+
+use super::{Findings, GenerateForm};
+use crate::job::second_pass::{EnlargedPass, SecondPass};
+use crate::job::{Sampling, first_step};
+use crate::model::{ImageRole, InputUse, ModelSpec, nearest_multiple};
+
+/// `first`: the size of the first pass. The second pass where there is one, and the size of the result.
+pub(super) fn settle(
+    form: &GenerateForm,
+    spec: &ModelSpec,
+    first: (u32, u32),
+    sampling: &Sampling,
+    found: &mut Findings,
+) -> (Option<EnlargedPass>, (u32, u32)) {
+    let Some(pass) = form.second_pass else {
+        return (None, first);
+    };
+    let before = found.errors.len();
+    check(form, spec, pass, sampling, found);
+    let size = size(spec, pass, first);
+    if found.errors.len() == before
+        && let Some(problem) = too_large(spec, size)
+    {
+        found.fail("second-pass", problem);
+    }
+    let enlarged = EnlargedPass {
+        pass,
+        first_width: first.0,
+        first_height: first.1,
+    };
+    (Some(enlarged), size)
+}
+
+/// What the first pass is enlarged to, in whole steps of the model.
+fn size(spec: &ModelSpec, pass: SecondPass, (width, height): (u32, u32)) -> (u32, u32) {
+    let multiple = spec.limits.size_multiple.max(1);
+    let edge = |edge: u32| nearest_multiple(f64::from(edge) * pass.scale, multiple);
+    (edge(width), edge(height))
+}
+
+fn too_large(spec: &ModelSpec, (width, height): (u32, u32)) -> Option<String> {
+    let limits = &spec.limits;
+    let pixels = u64::from(width) * u64::from(height);
+    (width.max(height) > limits.max_edge || pixels > limits.max_pixels).then(|| {
+        format!(
+            "the second pass would make {width}×{height}, and {} makes at most {} pixels: choose a smaller size or scale",
+            spec.name, limits.max_pixels
+        )
+    })
+}
+
+fn check(
+    form: &GenerateForm,
+    spec: &ModelSpec,
+    pass: SecondPass,
+    sampling: &Sampling,
+    found: &mut Findings,
+) {
+    let name = &spec.name;
+    let is_base = matches!(spec.image_role, ImageRole::Base | ImageRole::FirstFrame);
+    if !spec.family.makes_pictures || spec.limits.fixed_size {
+        let text = format!("{name} has no second pass: it is for models of pictures of any size");
+        found.fail("second-pass", text);
+    } else if form.mask.is_some() || spec.mask == InputUse::Required {
+        let text =
+            "a second pass and a mask do not go together: run the second one from the result";
+        found.fail("second-pass", text.to_owned());
+    } else if form.image.is_some() && !is_base {
+        let text = format!(
+            "{name} has no second pass for a picture that it edits: run the second one from the result"
+        );
+        found.fail("second-pass", text);
+    } else if sampling.start_step > 0 || sampling.end_step.is_some() {
+        let text = "a second pass needs all steps: leave out the start step and the end step";
+        found.fail("second-pass", text.to_owned());
+    }
+    if !SecondPass::SCALES.contains(&pass.scale) {
+        let (least, most) = SecondPass::SCALES.into_inner();
+        let text = format!(
+            "the second pass must enlarge {least} to {most} times, not {}",
+            pass.scale
+        );
+        found.fail("second-pass", text);
+    }
+    let (strength, num_steps) = (pass.strength, sampling.num_steps);
+    if !(0.0..=1.0).contains(&strength) {
+        let text =
+            format!("the strength of the second pass must be between 0 and 1, not {strength}");
+        found.fail("second-strength", text);
+    } else if first_step(num_steps, strength) >= num_steps {
+        let text = format!(
+            "a strength of {strength} leaves none of the {num_steps} steps to the second pass: raise the strength or the number of steps"
+        );
+        found.fail("second-strength", text);
+    }
+}

@@ -1,0 +1,80 @@
+//! The second pass of a picture ("hires fix"): it is made at one size, enlarged, and made anew in part at the larger one.
+//!
+//! Enlarged are the pixels, not the latents: an enlarged picture keeps its look at a low strength, where enlarged latents
+//! need half of all steps to lose their blur. So a second pass is what another job from the enlarged picture would make.
+
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+
+use super::{GenerateRequest, Recipe, Stage};
+use crate::model::ImageRole;
+
+/// What is asked for beside the size of the first pass.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SecondPass {
+    /// How many times as long the edges become.
+    pub scale: f64,
+    /// How much is made anew: above 0, and 1 for all of it.
+    pub strength: f64,
+}
+
+impl SecondPass {
+    pub const SCALES: RangeInclusive<f64> = 1.1..=4.0;
+    /// Enough for new details, too little for another picture.
+    pub const STRENGTH: f64 = 0.4;
+
+    /// Enlarging by this much, as strong as is usual.
+    #[must_use]
+    pub fn of_scale(scale: f64) -> Self {
+        Self {
+            scale,
+            strength: Self::STRENGTH,
+        }
+    }
+}
+
+/// A second pass of a request, whose own size is that of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EnlargedPass {
+    #[serde(flatten)]
+    pub pass: SecondPass,
+    /// Pixels of the first pass.
+    pub first_width: u32,
+    pub first_height: u32,
+}
+
+impl GenerateRequest {
+    /// Width and height of what is made of noise: the result's own without a second pass.
+    #[must_use]
+    pub fn first_size(&self) -> (u32, u32) {
+        let enlarged = self.second_pass.map(|it| (it.first_width, it.first_height));
+        enlarged.unwrap_or((self.width, self.height))
+    }
+
+    /// Whether a stage, the time that is counted from 0, belongs to the second pass.
+    #[must_use]
+    pub fn is_of_second_pass(&self, stage: Stage, section: u32) -> bool {
+        if self.second_pass.is_none() {
+            return false;
+        }
+        let recipe = Recipe::of(self);
+        let first_end = recipe.position(Stage::Unload, 0);
+        recipe.position(stage, section) > first_end
+    }
+
+    /// The request as a stage is to see it: the size of its pass and, in the second, how much is made anew.
+    #[must_use]
+    pub fn of_pass(mut self, stage: Stage, section: u32) -> Self {
+        let Some(enlarged) = self.second_pass else {
+            return self;
+        };
+        if self.is_of_second_pass(stage, section) {
+            self.sampling.strength = Some(enlarged.pass.strength);
+            self.image_role = ImageRole::Base;
+        } else {
+            (self.width, self.height) = self.first_size();
+        }
+        self
+    }
+}
