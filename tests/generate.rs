@@ -25,6 +25,8 @@ mod private;
 mod several;
 #[path = "toy_family/journey.rs"]
 mod toy_family;
+#[path = "generate/upscale.rs"]
+mod upscale;
 
 use std::fs;
 use std::path::Path;

@@ -14,6 +14,7 @@ mod plan;
 mod report;
 mod runtime;
 mod surroundings;
+mod upscale;
 mod window;
 
 use std::path::{Path, PathBuf};
@@ -48,6 +49,7 @@ struct Arguments {
 enum Command {
     Generate(Box<GenerateArgs>),
     Resume(generate::resume::ResumeArgs),
+    Upscale(upscale::UpscaleArgs),
     Plan(Box<plan::PlanArgs>),
     Models(models::ModelsArgs),
     Inspect(inspect::InspectArgs),
@@ -78,6 +80,7 @@ pub fn main() -> ExitCode {
     match arguments.command {
         Some(Command::Generate(args)) => generate::run(*args, &surroundings),
         Some(Command::Resume(args)) => generate::resume::run(&args, &surroundings),
+        Some(Command::Upscale(args)) => upscale::run(&args, &surroundings),
         Some(Command::Plan(args)) => plan::run(*args, &surroundings),
         Some(Command::Models(args)) => models::run(&args, &surroundings),
         Some(Command::Inspect(args)) => inspect::run(&args, &surroundings),
@@ -126,7 +129,7 @@ fn report_misunderstood(err: &clap::Error) {
     if !is_command || !arguments.any(|argument| argument == "--json") {
         return;
     }
-    if command == "generate" || command == "download" {
+    if command == "generate" || command == "upscale" || command == "download" {
         generate::print_failed(&out::misunderstood(err));
     } else {
         out::print_job_error(&out::misunderstood(err), true);

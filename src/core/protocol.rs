@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::finish::FinishRequest;
 use crate::job::{DeviceChoice, GenerateRequest, JobError, JobId, MemorySample, Reclaim, Stage};
 use crate::memory::{DeviceClass, StageMemory};
 
 /// Counted up when the messages change; both ends must agree.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// No message is longer, so a stray write to the stream cannot ask for gigabytes.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
@@ -25,6 +26,8 @@ const MAX_PAYLOAD_BYTES: usize = 3 << 28;
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum EngineCommand {
     RunStage(Box<StageOrder>),
+    /// Runs the stage of a job that finishes something.
+    Finish(Box<FinishOrder>),
     /// Sets the cancel flag of the running stage; read by a thread of its own.
     Cancel,
 }
@@ -56,6 +59,19 @@ pub struct StageOrder {
     pub memory: StageMemory,
     /// Write `capture.<stage>.safetensors` parts into the job's folder.
     pub capture: bool,
+}
+
+/// Reads the source from its frame `first` on, counted from 0 among those of the *result*, and sends each frame of the
+/// result from there on, with its number and the number of all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FinishOrder {
+    pub job: JobId,
+    pub request: FinishRequest,
+    /// The frames of the result before this one are done.
+    pub first: u32,
+    /// What the stage may do with memory.
+    #[serde(default)]
+    pub memory: StageMemory,
 }
 
 /// From the engine to the app.

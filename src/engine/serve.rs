@@ -10,15 +10,18 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use safelight_core::job::{CancelToken, DeviceChoice, JobError, JobErrorKind, MemorySample};
+use safelight_core::job::{
+    CancelToken, DeviceChoice, JobError, JobErrorKind, JobId, MemorySample, Stage,
+};
 use safelight_core::protocol::{
-    EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, StageEnd, StageOrder,
+    EngineCommand, EngineMessage, EngineReport, FinishOrder, PROTOCOL_VERSION, StageEnd, StageOrder,
 };
 use tch::Device;
 
 use crate::error::EngineError;
 use crate::fault;
-use crate::memory::{Boundary, forget_all};
+use crate::finish::{self, FinishContext};
+use crate::memory::{Boundary, forget_all, reclaim};
 use crate::runtime::{self, Runtime};
 use crate::stages::{self, StageContext};
 
@@ -60,7 +63,7 @@ pub fn serve(
         ticks: Arc::default(),
         messages,
     });
-    let (orders, order_receiver) = bounded::<(StageOrder, CancelToken)>(1);
+    let (orders, order_receiver) = bounded::<(Order, CancelToken)>(1);
     let worker = Arc::clone(&engine);
     let pulse = Arc::clone(&engine);
     // A thread that cannot be started is the end of this process; the app says so.
@@ -72,7 +75,16 @@ pub fn serve(
         match command {
             EngineCommand::RunStage(order) => {
                 running = CancelToken::default();
-                if orders.send((*order, running.clone())).is_err() {
+                if orders.send((Order::Stage(order), running.clone())).is_err() {
+                    break;
+                }
+            }
+            EngineCommand::Finish(order) => {
+                running = CancelToken::default();
+                if orders
+                    .send((Order::Finish(order), running.clone()))
+                    .is_err()
+                {
                     break;
                 }
             }
@@ -117,6 +129,28 @@ fn report(runtime: &Runtime) -> EngineReport {
     }
 }
 
+/// What the worker thread is given.
+enum Order {
+    Stage(Box<StageOrder>),
+    Finish(Box<FinishOrder>),
+}
+
+impl Order {
+    fn job(&self) -> JobId {
+        match self {
+            Self::Stage(order) => order.job,
+            Self::Finish(order) => order.job,
+        }
+    }
+
+    fn stage(&self) -> Stage {
+        match self {
+            Self::Stage(order) => order.stage,
+            Self::Finish(order) => order.request.stage(),
+        }
+    }
+}
+
 struct Shared {
     device: Device,
     /// Live bytes before anything was loaded.
@@ -128,13 +162,12 @@ struct Shared {
 }
 
 impl Shared {
-    fn work(&self, orders: &Receiver<(StageOrder, CancelToken)>) {
+    fn work(&self, orders: &Receiver<(Order, CancelToken)>) {
         let mut last = None;
         for (order, cancel) in orders {
-            let order = stages::on_its_rung(order);
             self.is_busy.store(true, Ordering::Relaxed);
-            let is_first = last.replace(order.job) != Some(order.job);
-            let end = self.run(&order, is_first, cancel);
+            let is_first = last.replace(order.job()) != Some(order.job());
+            let end = self.run(order, is_first, cancel);
             self.is_busy.store(false, Ordering::Relaxed);
             self.send_pulse();
             if !tell(&self.messages, EngineMessage::StageEnded(end)) {
@@ -144,21 +177,14 @@ impl Shared {
     }
 
     /// One stage, with the one panic boundary: a panic fails this stage alone.
-    fn run(&self, order: &StageOrder, is_first: bool, cancel: CancelToken) -> StageEnd {
+    fn run(&self, order: Order, is_first: bool, cancel: CancelToken) -> StageEnd {
         let started = Instant::now();
-        let context = StageContext {
-            order,
-            device: self.device,
-            baseline: self.baseline,
-            cancel,
-            ticks: Arc::clone(&self.ticks),
-            messages: self.messages.clone(),
-        };
+        let stage = order.stage();
         if is_first {
-            context.reclaim(Boundary::WorkerStart);
+            self.reclaim(Boundary::WorkerStart);
         }
         runtime::reset_peaks(self.device);
-        let result = catch_unwind(AssertUnwindSafe(|| stages::run(&context)))
+        let result = catch_unwind(AssertUnwindSafe(|| self.compute(order, cancel)))
             .unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())));
         let result = result.map_err(|err| match err {
             EngineError::Cancelled => err,
@@ -169,7 +195,7 @@ impl Shared {
             }
         });
         if result.is_err() {
-            context.reclaim(Boundary::ExceptionCleanup);
+            self.reclaim(Boundary::ExceptionCleanup);
         }
         runtime::trim_host();
         match result {
@@ -180,10 +206,37 @@ impl Shared {
             Err(EngineError::Cancelled) => StageEnd::Cancelled,
             Err(err) => {
                 let error = err.to_job_error();
-                tracing::error!("{}: {}", order.stage.name(), error.details);
+                tracing::error!("{}: {}", stage.name(), error.details);
                 StageEnd::Failed { error }
             }
         }
+    }
+
+    fn compute(&self, order: Order, cancel: CancelToken) -> Result<(), EngineError> {
+        let (ticks, messages) = (Arc::clone(&self.ticks), self.messages.clone());
+        match order {
+            Order::Stage(order) => stages::run(&StageContext {
+                order: &stages::on_its_rung(*order),
+                device: self.device,
+                baseline: self.baseline,
+                cancel,
+                ticks,
+                messages,
+            }),
+            Order::Finish(order) => finish::run(&FinishContext {
+                order: &order,
+                device: self.device,
+                cancel,
+                ticks,
+                messages,
+            }),
+        }
+    }
+
+    /// Gives memory back and tells the app.
+    fn reclaim(&self, boundary: Boundary) {
+        let given_back = reclaim(self.device, boundary);
+        tell(&self.messages, EngineMessage::Reclaimed(given_back));
     }
 
     /// A device reports what failed at some later call: those reports are taken now, so that the next try does not find

@@ -6,7 +6,7 @@ use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobUpdate, St
 use safelight_core::memory::{Fault, Rung};
 
 use super::engine::EngineSlot;
-use super::ladder::{self, Place};
+use super::ladder::{self, Asked, Place};
 use super::plan::JobPlan;
 use super::walk::{Gathered, Walk};
 
@@ -132,7 +132,7 @@ fn place<'a>(
     Place {
         stage,
         section,
-        request,
+        asked: Asked::Generate(request),
         planned_tile: plan.of_stage(stage).tile,
         device_name: engine.device_name(),
         is_cpu: engine.is_on_cpu(),

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
+use safelight_core::finish::FinishRequest;
 use safelight_core::job::{
-    DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobUpdate,
+    DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobUpdate,
     MemorySample, Recipe, Stage,
 };
 use safelight_core::media::Picture;
@@ -39,21 +40,39 @@ pub(super) type PlanStage<'a> =
 pub(super) struct StageRun<'a> {
     pub(super) id: JobId,
     pub(super) stage: Stage,
-    /// Which time of it, counted from 0.
-    pub(super) section: u32,
-    pub(super) recipe: &'a Recipe,
     pub(super) folder: &'a Path,
-    pub(super) request: &'a GenerateRequest,
+    pub(super) task: Task<'a>,
     pub(super) events: &'a JobEvents<'a>,
     pub(super) limits: &'a WorkerLimits,
-    pub(super) estimates: &'a Estimates,
-    /// The sizes of the job's model, where its headers say them.
-    pub(super) shapes: Option<&'a Shapes>,
     /// Of which the rung is known before the engine is.
     pub(super) memory: StageMemory,
     /// What the stage is told, once the engine is known that it runs on; and when that was last heard, of its memory.
     pub(super) planned: &'a PlanStage<'a>,
     pub(super) neighbour: &'a mut Neighbour,
+}
+
+/// What the stage works on.
+pub(super) enum Task<'a> {
+    Generate(Generating<'a>),
+    Finish(Finishing<'a>),
+}
+
+pub(super) struct Generating<'a> {
+    pub(super) request: &'a GenerateRequest,
+    /// Which time of the stage, counted from 0.
+    pub(super) section: u32,
+    pub(super) recipe: &'a Recipe,
+    pub(super) estimates: &'a Estimates,
+    /// The sizes of the job's model, where its headers say them.
+    pub(super) shapes: Option<&'a Shapes>,
+}
+
+pub(super) struct Finishing<'a> {
+    pub(super) request: &'a FinishRequest,
+    /// The frames before this one are done.
+    pub(super) first: u32,
+    /// Takes each frame as it comes; its error ends the stage.
+    pub(super) take: &'a mut dyn FnMut(Frame) -> Result<(), JobError>,
 }
 
 /// How it ended. A failure that the engine itself reported is the `Err` of [`EngineSlot::run`].
@@ -251,6 +270,7 @@ impl EngineSlot {
             planned,
             is_gpu,
             yielding: None,
+            failed: None,
             last_memory: self.last_memory,
         };
         let result = watch.follow(&mut running.link);
@@ -328,8 +348,11 @@ impl EngineSlot {
             return Some(StageTier { tier, found: None });
         }
         let (report, order) = probed?;
-        let key = tiers::key(&report, &order, run.request, run.memory.rung);
-        if self.tiers.tier(&key, run.request.family).is_none() {
+        let Task::Generate(Generating { request, .. }) = &run.task else {
+            return None;
+        };
+        let key = tiers::key(&report, &order, request, run.memory.rung);
+        if self.tiers.tier(&key, request.family).is_none() {
             let text =
                 "testing convolutions on this GPU, which happens seldom and can take some minutes";
             run.events.certain(JobUpdate::Warning(text.to_owned()));
@@ -341,7 +364,7 @@ impl EngineSlot {
             self.tiers
                 .probe(&key, report.device, &mut order, &is_cancelled)?;
         }
-        let (tier, way) = self.tiers.tier(&key, run.request.family)?;
+        let (tier, way) = self.tiers.tier(&key, request.family)?;
         self.use_miopen(way);
         let found = Some((key, way));
         Some(StageTier { tier, found })
@@ -370,13 +393,19 @@ impl EngineSlot {
                 ..Choices::default()
             };
         };
-        let (Some(shapes), true) = (run.shapes, run.limits.measures) else {
+        let Task::Generate(Generating {
+            request, shapes, ..
+        }) = &run.task
+        else {
+            return hand;
+        };
+        let (Some(shapes), true) = (*shapes, run.limits.measures) else {
             return hand;
         };
         let Some(order) = self.launcher.measuring(report.device) else {
             return hand;
         };
-        let dtypes = choices::dtypes(run.request);
+        let dtypes = choices::dtypes(request);
         let keys = choices::keys(report, &order, shapes, dtypes);
         let target = Target {
             device: report.device,

@@ -117,6 +117,11 @@ impl Progress {
         (num_made > 0).then(|| secs / f64::from(num_made) * self.num_left())
     }
 
+    /// Of a stage of which nothing is known but its own steps.
+    pub(super) fn secs_left(self) -> f64 {
+        self.by_steps().unwrap_or_else(|| self.by_one_step())
+    }
+
     /// As if everything so far had been one step.
     fn by_one_step(self) -> f64 {
         self.now.secs * self.num_left()
@@ -155,7 +160,7 @@ fn work(request: &GenerateRequest, stage: Stage) -> f64 {
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => {
             megapixels * f64::from(num_steps(request).max(1))
         }
-        Stage::Decode | Stage::Save => megapixels,
+        Stage::Decode | Stage::Upscale | Stage::Save => megapixels,
     }
 }
 

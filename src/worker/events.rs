@@ -75,6 +75,13 @@ impl JobEvents<'_> {
         }
     }
 
+    /// Dropped where anything else waits to be heard: for large updates, of which few may lie in memory.
+    pub(super) fn idle(&self, update: JobUpdate) {
+        if self.events.sender.is_empty() {
+            self.lossy(update);
+        }
+    }
+
     /// The device that the job runs on is the one of this engine, on the libtorch in this folder.
     pub(super) fn watch(&self, report: &EngineReport, lib: Option<&Path>) {
         if let Some(monitor) = &self.events.monitor {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use safelight_core::finish::FinishRequest;
 use safelight_core::job::{CancelToken, DeviceChoice, GenerateRequest, JobId, JobUpdate};
 
 /// How many events may wait. Lossy ones are dropped beyond that, the others wait for room.
@@ -17,6 +18,14 @@ pub enum WorkerCommand {
         device: DeviceChoice,
         cancel: CancelToken,
         /// The folder of the same job, left behind by a program that ended before it.
+        resume: Option<PathBuf>,
+    },
+    /// Makes something of a picture or clip that is there; the rest as for `Generate`.
+    Finish {
+        id: JobId,
+        request: Box<FinishRequest>,
+        device: DeviceChoice,
+        cancel: CancelToken,
         resume: Option<PathBuf>,
     },
 }

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use safelight_core::finish::FinishRequest;
 use safelight_core::job::{Climb, GenerateRequest, JobError, JobErrorKind, Stage};
 use safelight_core::memory::counters::{Counters, DeviceCounters};
 use safelight_core::memory::{Fault, Rung, StageMemory};
@@ -14,13 +15,41 @@ use safelight_core::model::ImageRole;
 /// multiplications a nanosecond.
 const CPU_MEGAPIXELS: f64 = 0.005;
 
+/// The same for an upscaler of the usual size, whose every pixel takes seventeen million multiplications and more.
+const CPU_MEGAPIXELS_UPSCALED: f64 = 0.002;
+
+/// The request of a job of either kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked<'a> {
+    Generate(&'a GenerateRequest),
+    Finish(&'a FinishRequest),
+}
+
+impl Asked<'_> {
+    fn num_frames(self) -> usize {
+        match self {
+            Self::Generate(request) => request.num_decoded(),
+            Self::Finish(request) => request.before.num_frames as usize,
+        }
+    }
+
+    /// Of one frame.
+    fn megapixels(self) -> f64 {
+        let (width, height) = match self {
+            Self::Generate(request) => (request.width, request.height),
+            Self::Finish(request) => (request.before.width, request.before.height),
+        };
+        f64::from(width) * f64::from(height) / 1e6
+    }
+}
+
 /// Where a stage stands that did not end well.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) stage: Stage,
     /// Which time this is that the recipe has the stage, counted from 0.
     pub(super) section: u32,
-    pub(super) request: &'a GenerateRequest,
+    pub(super) asked: Asked<'a>,
     /// Tiles that the plan chose, where nobody asked for any.
     pub(super) planned_tile: Option<u32>,
     pub(super) device_name: &'a str,
@@ -159,14 +188,23 @@ fn rungs(place: Place<'_>) -> impl Iterator<Item = Rung> {
 
 /// The edge of what the VAE takes at once when nothing says otherwise, in pixels; `None` in stages without it.
 fn tile_of(place: Place<'_>) -> Option<u32> {
-    let request = place.request;
-    let edge = match (place.stage, request.image_role) {
+    let (edge, asked) = match (place.asked, place.stage) {
+        (Asked::Finish(request), Stage::Upscale) => (
+            request.before.width.max(request.before.height),
+            request.tile,
+        ),
         // A picture that is edited comes in a size of its own.
-        (Stage::EncodeImage, ImageRole::Reference) => u32::MAX,
-        (Stage::EncodeImage | Stage::Decode, _) => request.width.max(request.height),
+        (Asked::Generate(request), Stage::EncodeImage)
+            if request.image_role == ImageRole::Reference =>
+        {
+            (u32::MAX, request.vae_tile)
+        }
+        (Asked::Generate(request), Stage::EncodeImage | Stage::Decode) => {
+            (request.width.max(request.height), request.vae_tile)
+        }
         _ => return None,
     };
-    let tiles = request.vae_tile.into_iter().chain(place.planned_tile);
+    let tiles = asked.into_iter().chain(place.planned_tile);
     Some(tiles.fold(edge, u32::min))
 }
 
@@ -182,20 +220,24 @@ fn streams(stage: Stage) -> bool {
 fn can_leave_the_device(stage: Stage) -> bool {
     matches!(
         stage,
-        Stage::EncodeText | Stage::EncodeImage | Stage::EncodeVision | Stage::Decode
+        Stage::EncodeText
+            | Stage::EncodeImage
+            | Stage::EncodeVision
+            | Stage::Decode
+            | Stage::Upscale
     )
 }
 
 /// A first guess of the seconds that the stage takes on this machine's CPU.
 pub(super) fn guess_cpu_secs(place: Place<'_>) -> f64 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    let request = place.request;
-    let megapixels = f64::from(request.width) * f64::from(request.height) / 1e6;
-    let megapixels = match place.stage {
-        Stage::Decode | Stage::EncodeImage => megapixels * request.num_decoded() as f64,
-        _ => 0.5,
+    let all = place.asked.megapixels() * place.asked.num_frames() as f64;
+    let (megapixels, pace) = match place.stage {
+        Stage::Decode | Stage::EncodeImage => (all, CPU_MEGAPIXELS),
+        Stage::Upscale => (all, CPU_MEGAPIXELS_UPSCALED),
+        _ => (0.5, CPU_MEGAPIXELS),
     };
-    megapixels / (CPU_MEGAPIXELS * cores)
+    megapixels / (pace * cores)
 }
 
 /// What people are told of a climb.
@@ -271,11 +313,10 @@ pub(super) fn exhausted(
 
 /// What would make the job fit, one sentence each without its full stop; most useful first.
 fn suggestions(place: Place<'_>, planned: &[String]) -> Vec<String> {
-    let request = place.request;
     if !planned.is_empty() {
         return vec![planned.join(", or ")];
     }
-    let what = if request.num_decoded() > 1 {
+    let what = if place.asked.num_frames() > 1 {
         "a smaller size or fewer frames"
     } else {
         "a smaller size"
@@ -305,7 +346,7 @@ mod tests {
         Place {
             stage,
             section: 0,
-            request,
+            asked: Asked::Generate(request),
             planned_tile: None,
             device_name: "a GPU",
             is_cpu: false,

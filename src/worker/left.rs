@@ -6,7 +6,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use safelight_core::finish::FinishRequest;
 use safelight_core::job::{GenerateRequest, JobFolder, JobId, Recipe};
+use safelight_core::media::Runs;
 
 /// A job that can go on.
 #[derive(Clone, Debug)]
@@ -68,6 +70,50 @@ impl LeftJob {
             }
             None => format!("{finished} of {} stages", self.num_stages),
         }
+    }
+}
+
+/// A job that finishes something and can go on.
+#[derive(Clone, Debug)]
+pub struct LeftFinish {
+    pub id: JobId,
+    pub folder: PathBuf,
+    pub request: FinishRequest,
+    /// Frames that need not be made again.
+    pub num_frames: u32,
+}
+
+impl LeftFinish {
+    /// Those below the folder of all jobs that no program has now, newest first.
+    pub fn all(jobs: &Path) -> Vec<Self> {
+        let entries = fs::read_dir(jobs).into_iter().flatten().flatten();
+        let mut left: Vec<Self> = entries
+            .filter_map(|entry| Self::at(&entry.path()))
+            .collect();
+        left.sort_by_key(|job| std::cmp::Reverse(job.id));
+        left
+    }
+
+    fn at(path: &Path) -> Option<Self> {
+        let id = number_of(path)?;
+        let folder = JobFolder::at(path);
+        let request = folder.finish_request().ok()?;
+        // One that cannot be held is alive; it is let go at once.
+        drop(folder.hold().ok()?);
+        Some(Self {
+            id,
+            folder: path.to_owned(),
+            num_frames: Runs::at(&folder.parts()),
+            request,
+        })
+    }
+
+    /// How far it is, for people.
+    pub fn progress_text(&self) -> String {
+        format!(
+            "{} of {} frames",
+            self.num_frames, self.request.after.num_frames
+        )
     }
 }
 

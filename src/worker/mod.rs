@@ -10,6 +10,7 @@ mod engine;
 pub mod environment;
 mod estimate;
 mod events;
+mod finish;
 mod handle;
 mod inputs;
 mod ladder;
@@ -45,7 +46,7 @@ use safelight_core::settings::{Settings, rocm_of};
 pub(crate) use amd::driver_versions;
 pub use events::Wake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
-pub use left::{LeftJob, number_of};
+pub use left::{LeftFinish, LeftJob, number_of};
 pub use process::{
     FindRuntime, ProcessLauncher, engine_executable, engine_for, not_started, served_versions,
 };
@@ -56,6 +57,7 @@ use choices::Store;
 use engine::EngineSlot;
 pub use estimate::Estimates;
 use events::Events;
+use finish::FinishWalk;
 use ladder::Ladder;
 use link::EngineLauncher;
 use neighbour::Neighbour;
@@ -162,32 +164,63 @@ fn work(
         monitor.ok(),
     );
     while let Some(command) = next_command(options, far_end, &mut engine) {
-        let WorkerCommand::Generate {
-            id,
-            request,
-            device,
-            cancel,
-            resume,
-        } = command;
-        let job_events = events.of(id, &request.model, cancel);
         let limits = (options.limits)();
-        engine.want(device);
-        let walked = catch_unwind(AssertUnwindSafe(|| {
-            Walk {
+        let ladder = Ladder::new(options.counters.clone());
+        let neighbour = Neighbour::new(&options.roots, limits.yields);
+        let (id, job_events, walked) = match command {
+            WorkerCommand::Generate {
                 id,
-                request: &request,
-                resume: resume.as_deref(),
-                events: &job_events,
-                options,
-                limits: &limits,
-                engine: &mut engine,
-                estimates: &mut estimates,
-                ladder: Ladder::new(options.counters.clone()),
-                neighbour: Neighbour::new(&options.roots, limits.yields),
-                plan: JobPlan::new(&request, options.estimates.as_deref()),
+                request,
+                device,
+                cancel,
+                resume,
+            } => {
+                let job_events = events.of(id, &request.model, cancel);
+                engine.want(device);
+                let walked = catch_unwind(AssertUnwindSafe(|| {
+                    Walk {
+                        id,
+                        request: &request,
+                        resume: resume.as_deref(),
+                        events: &job_events,
+                        options,
+                        limits: &limits,
+                        engine: &mut engine,
+                        estimates: &mut estimates,
+                        ladder,
+                        neighbour,
+                        plan: JobPlan::new(&request, options.estimates.as_deref()),
+                    }
+                    .run()
+                }));
+                (id, job_events, walked)
             }
-            .run()
-        }));
+            WorkerCommand::Finish {
+                id,
+                request,
+                device,
+                cancel,
+                resume,
+            } => {
+                let job_events = events.of(id, &request.network_name(), cancel);
+                engine.want(device);
+                let walked = catch_unwind(AssertUnwindSafe(|| {
+                    FinishWalk {
+                        id,
+                        request: &request,
+                        resume: resume.as_deref(),
+                        events: &job_events,
+                        options,
+                        limits: &limits,
+                        engine: &mut engine,
+                        ladder,
+                        neighbour,
+                    }
+                    .run()
+                }));
+                (id, job_events, walked)
+            }
+        };
         let outcome = walked.unwrap_or_else(|panic| {
             engine.drop_engine();
             JobOutcome::Failed(panic_error(panic.as_ref()))

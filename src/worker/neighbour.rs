@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use safelight_core::job::{Crowded, JobError, JobUpdate, MemorySample};
 use safelight_core::memory::Fault;
 
-use super::engine::StageResult;
-use super::walk::Walk;
+use super::WorkerOptions;
+use super::engine::{EngineSlot, StageResult};
+use super::events::JobEvents;
 use crate::telemetry::Roots;
 use crate::telemetry::room::{Pool, RoomReader};
 
@@ -283,20 +284,26 @@ fn device_pool(limit: u64, used: u64, own: u64) -> Pool {
     }
 }
 
-impl Walk<'_> {
+impl Neighbour {
     /// Gives all memory back and waits for room; `false` when the job is stopped meanwhile.
-    pub(super) fn wait_for_room(&mut self, scarce: Scarce) -> bool {
-        self.engine.drop_engine();
-        let crowded = self.neighbour.crowded(scarce.place);
+    pub(super) fn wait_for_room(
+        &mut self,
+        scarce: Scarce,
+        engine: &mut EngineSlot,
+        events: &JobEvents<'_>,
+        options: &WorkerOptions,
+    ) -> bool {
+        engine.drop_engine();
+        let crowded = self.crowded(scarce.place);
         tracing::info!("{crowded}");
-        self.events.certain(JobUpdate::Waiting(crowded));
-        let settle = self.neighbour.begin_wait();
+        events.certain(JobUpdate::Waiting(crowded));
+        let settle = self.begin_wait();
         let (began, mut told) = (Instant::now(), Instant::now());
         let mut room_since: Option<Instant> = None;
-        while !self.events.is_cancelled() {
-            let is_wanted = (self.options.limits)().yields && !self.events.waits_no_more();
-            let used = self.events.device_used_bytes();
-            let has_room = self.neighbour.has_room(scarce.place, used, began);
+        while !events.is_cancelled() {
+            let is_wanted = (options.limits)().yields && !events.waits_no_more();
+            let used = events.device_used_bytes();
+            let has_room = self.has_room(scarce.place, used, began);
             if has_room {
                 room_since.get_or_insert_with(Instant::now);
             } else {
@@ -304,14 +311,14 @@ impl Walk<'_> {
             }
             if !is_wanted || room_since.is_some_and(|since| since.elapsed() >= settle) {
                 tracing::info!("the job continues after {:.0?}", began.elapsed());
-                self.neighbour.is_wanted = is_wanted;
-                self.neighbour.go_on();
+                self.is_wanted = is_wanted;
+                self.go_on();
                 return true;
             }
             if told.elapsed() >= TELL_EVERY {
                 told = Instant::now();
-                let now = self.neighbour.crowded(scarce.place);
-                self.events.lossy(JobUpdate::Waiting(now));
+                let now = self.crowded(scarce.place);
+                events.lossy(JobUpdate::Waiting(now));
             }
             thread::sleep(LOOK_EVERY);
         }

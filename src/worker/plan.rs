@@ -226,7 +226,7 @@ fn most_frames(free: u64, activation: u64) -> Chunk {
 }
 
 /// The engine's device. What it uses itself is not what others use.
-fn facts(report: &EngineReport, last: Option<&MemorySample>) -> DeviceFacts {
+pub(super) fn facts(report: &EngineReport, last: Option<&MemorySample>) -> DeviceFacts {
     let roots = &Roots::of_this_machine();
     let host = host::memory(&roots.proc);
     let host_available_bytes = host.map_or(u64::MAX, |host| host.available_bytes);

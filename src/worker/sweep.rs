@@ -64,7 +64,9 @@ fn is_ours(path: &Path) -> bool {
             .is_ok_and(|number| number.to_string() == name)
     });
     let is_folder = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
-    is_number && is_folder && path.join("request.json").is_file()
+    let has_request =
+        path.join("request.json").is_file() || JobFolder::at(path).finish_file().is_file();
+    is_number && is_folder && has_request
 }
 
 /// Whether it was old a day ago, too; marks it where it was not.

@@ -19,7 +19,7 @@ use safelight_core::protocol::EngineReport;
 use safelight_core::units::size_text;
 
 use super::climbing::Trouble;
-use super::engine::{EngineSlot, StageResult, StageRun};
+use super::engine::{EngineSlot, Generating, StageResult, StageRun, Task};
 use super::estimate::Estimates;
 use super::events::JobEvents;
 use super::inputs::Inputs;
@@ -82,7 +82,7 @@ impl Walk<'_> {
             Err(err) => return JobOutcome::Failed(err),
         };
         // Where locks do not work, the folder's age alone tells that the job lives.
-        let held = self.hold(&folder);
+        let held = hold(&folder, self.resume.is_some());
         if self.resume.is_some()
             && let Err(err) = &held
         {
@@ -116,19 +116,6 @@ impl Walk<'_> {
             tracing::warn!("a job's folder could not be removed: {err}");
         }
         outcome
-    }
-
-    /// Whoever looks for jobs that were left holds each for a moment: that is no reason to give one up.
-    fn hold(&self, folder: &JobFolder) -> io::Result<Lock> {
-        let mut held = folder.hold();
-        for _ in 0..NUM_HOLDS {
-            if self.resume.is_none() || held.is_ok() {
-                break;
-            }
-            thread::sleep(HOLD_EVERY);
-            held = folder.hold();
-        }
-        held
     }
 
     /// Checks what only the disk knows, and makes the job's folder with copies of its pictures.
@@ -200,7 +187,14 @@ impl Walk<'_> {
             });
             let ended = self.run_stage(folder, &recipe, (stage, section), gathered);
             if let Some(scarce) = self.neighbour.is_why(&ended) {
-                if !self.wait_for_room(scarce) {
+                let Self {
+                    engine,
+                    events,
+                    options,
+                    neighbour,
+                    ..
+                } = self;
+                if !neighbour.wait_for_room(scarce, engine, events, options) {
                     return Ok(None);
                 }
                 done = sections::still_done(&recipe, &done, &folder.finished(&recipe));
@@ -279,14 +273,16 @@ impl Walk<'_> {
         let run = StageRun {
             id: self.id,
             stage,
-            section,
-            recipe,
             folder: folder.path(),
-            request: self.request,
+            task: Task::Generate(Generating {
+                request: self.request,
+                section,
+                recipe,
+                estimates: self.estimates,
+                shapes: self.plan.shapes(),
+            }),
             events: self.events,
             limits: self.limits,
-            estimates: self.estimates,
-            shapes: self.plan.shapes(),
             memory: self.ladder.memory(stage, StageMemory::default()),
             planned: &planned,
             neighbour: &mut self.neighbour,
@@ -315,8 +311,9 @@ impl Walk<'_> {
     ) -> JobOutput {
         JobOutput {
             paths,
+            num_frames: clip.frames.len() as u32,
             clip: Arc::new(clip),
-            seed: self.request.seed,
+            seed: Some(self.request.seed),
             secs: started.elapsed().as_secs_f64(),
             stages: gathered.times,
             peak_bytes: gathered.peak_bytes,
@@ -391,6 +388,19 @@ impl Walk<'_> {
         gathered.warnings.extend(self.plan.warnings());
         Ok(self.output(written.paths, clip, std::mem::take(gathered), started))
     }
+}
+
+/// Whoever looks for jobs that were left holds each for a moment: that is no reason to give up one that is to go on.
+pub(super) fn hold(folder: &JobFolder, goes_on: bool) -> io::Result<Lock> {
+    let mut held = folder.hold();
+    for _ in 0..NUM_HOLDS {
+        if !goes_on || held.is_ok() {
+            break;
+        }
+        thread::sleep(HOLD_EVERY);
+        held = folder.hold();
+    }
+    held
 }
 
 /// Why a job that is there cannot be worked on.

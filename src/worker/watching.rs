@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{JobError, JobErrorKind, JobUpdate, MemorySample};
 use safelight_core::memory::Fault;
-use safelight_core::protocol::{EngineCommand, EngineMessage, StageEnd, StageOrder};
+use safelight_core::protocol::{EngineCommand, EngineMessage, FinishOrder, StageEnd, StageOrder};
 
-use super::engine::{StageReport, StageResult, StageRun};
+use super::engine::{StageReport, StageResult, StageRun, Task};
 use super::estimate::{Mark, Progress};
 use super::events::frame;
 use super::link::EngineLink;
@@ -32,6 +32,8 @@ pub(super) struct Watch<'a> {
     /// Since when the stage stops for other programs.
     pub(super) yielding: Option<(Scarce, Instant)>,
     pub(super) last_memory: Option<MemorySample>,
+    /// Why what came cannot be used: the stage is being stopped.
+    pub(super) failed: Option<JobError>,
 }
 
 impl Watch<'_> {
@@ -57,29 +59,43 @@ impl Watch<'_> {
         Ok(StageResult::Lost { reason: words.text })
     }
 
-    pub(super) fn follow(&mut self, link: &mut EngineLink) -> Result<StageResult, JobError> {
-        let mut request = self.run.request.clone();
-        if let Some(tile) = self.planned.tile {
-            let asked = request.vae_tile.unwrap_or(tile);
-            request.vae_tile = Some(tile.min(asked));
+    fn order(&self) -> EngineCommand {
+        let (job, memory) = (self.run.id, self.planned.memory);
+        match &self.run.task {
+            Task::Generate(task) => {
+                let mut request = task.request.clone();
+                if let Some(tile) = self.planned.tile {
+                    let asked = request.vae_tile.unwrap_or(tile);
+                    request.vae_tile = Some(tile.min(asked));
+                }
+                EngineCommand::RunStage(Box::new(StageOrder {
+                    job,
+                    stage: self.run.stage,
+                    folder: self.run.folder.to_owned(),
+                    capture: request.capture.is_some(),
+                    request,
+                    section: task.section,
+                    memory,
+                }))
+            }
+            Task::Finish(task) => EngineCommand::Finish(Box::new(FinishOrder {
+                job,
+                request: task.request.clone(),
+                first: task.first,
+                memory,
+            })),
         }
-        let order = EngineCommand::RunStage(Box::new(StageOrder {
-            job: self.run.id,
-            stage: self.run.stage,
-            folder: self.run.folder.to_owned(),
-            request,
-            section: self.run.section,
-            memory: self.planned.memory,
-            capture: self.run.request.capture.is_some(),
-        }));
-        if link.commands.send(order).is_err() {
+    }
+
+    pub(super) fn follow(&mut self, link: &mut EngineLink) -> Result<StageResult, JobError> {
+        if link.commands.send(self.order()).is_err() {
             return self.lost(link);
         }
         let mut cancelled_at = None;
         let mut ticks = 0;
         let mut last_progress = Instant::now();
         loop {
-            if self.run.events.is_cancelled() {
+            if self.run.events.is_cancelled() || self.failed.is_some() {
                 let asked: &mut Instant = cancelled_at.get_or_insert_with(|| {
                     // Full or closed: the grace time ends the engine all the same.
                     link.commands.try_send(EngineCommand::Cancel).ok();
@@ -88,7 +104,7 @@ impl Watch<'_> {
                 if asked.elapsed() > self.run.limits.cancel_grace {
                     link.control.kill();
                     self.engine_lives = false;
-                    return Ok(StageResult::Cancelled);
+                    return self.failed.take().map_or(Ok(StageResult::Cancelled), Err);
                 }
             }
             let scarce = self.run.neighbour.look(link.control.process());
@@ -97,6 +113,9 @@ impl Watch<'_> {
             }
             match link.messages.recv_timeout(WATCH) {
                 Ok((EngineMessage::StageEnded(end), _)) => {
+                    if let Some(err) = self.failed.take() {
+                        return Err(err);
+                    }
                     return match end {
                         StageEnd::Finished { secs, peak_bytes } => {
                             let allocated = self.report.allocated_bytes.max(peak_bytes);
@@ -179,13 +198,16 @@ impl Watch<'_> {
                     now,
                     total: num_steps,
                 };
-                let secs_left = self.run.estimates.secs_left(
-                    self.run.request,
-                    &self.device_name,
-                    self.run.recipe,
-                    (stage, self.run.section),
-                    progress,
-                );
+                let secs_left = match &self.run.task {
+                    Task::Generate(task) => task.estimates.secs_left(
+                        task.request,
+                        &self.device_name,
+                        task.recipe,
+                        (stage, task.section),
+                        progress,
+                    ),
+                    Task::Finish(_) => progress.secs_left(),
+                };
                 events.lossy(JobUpdate::Step {
                     stage,
                     step,
@@ -199,10 +221,22 @@ impl Watch<'_> {
                 }
             }
             EngineMessage::Frame(header) => {
-                if let Some(frame) = frame(header, payload) {
+                let Some(frame) = frame(header, payload) else {
+                    return;
+                };
+                if let Task::Finish(task) = &mut self.run.task {
+                    if self.failed.is_none() {
+                        self.failed = (task.take)(frame.clone()).err();
+                    }
+                } else {
                     // A decode that begins again begins with the first frame.
                     self.report.frames.truncate(frame.index as usize);
                     self.report.frames.push(Arc::clone(&frame.picture));
+                }
+                if matches!(self.run.task, Task::Finish(_)) {
+                    // These may be large, and one is as good to look at as the next.
+                    events.idle(JobUpdate::Frame(frame));
+                } else {
                     events.lossy(JobUpdate::Frame(frame));
                 }
             }

@@ -310,12 +310,15 @@ impl Bench {
             sent = bench.far.commands.try_recv().ok();
             sent.is_some()
         });
-        let WorkerCommand::Generate {
+        let Some(WorkerCommand::Generate {
             id,
             request,
             cancel,
             ..
-        } = sent.expect("it was waited for");
+        }) = sent
+        else {
+            panic!("a job to generate was waited for");
+        };
         Sent {
             id,
             request: *request,
@@ -462,7 +465,8 @@ pub fn output(sent: &Sent, num_frames: u8) -> JobOutput {
     JobOutput {
         paths: vec![sent.request.out.clone()],
         clip: Arc::new(Clip { frames, fps: 8.0 }),
-        seed: sent.request.seed,
+        num_frames: num_frames.into(),
+        seed: Some(sent.request.seed),
         secs: 9.0,
         stages: vec![StageTime {
             stage: safelight_core::job::Stage::Denoise,

@@ -248,7 +248,9 @@ fn pausing_the_queue_stops_the_running_job_and_lets_it_go_on_first() {
         command = bench.far.commands.try_recv().ok();
         command.is_some()
     });
-    let WorkerCommand::Generate { id, resume, .. } = command.unwrap();
+    let Some(WorkerCommand::Generate { id, resume, .. }) = command else {
+        panic!("it was waited for");
+    };
     assert_eq!(id, first.id);
     assert!(resume.unwrap().ends_with(first.id.to_string()));
 }

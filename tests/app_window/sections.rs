@@ -117,9 +117,12 @@ fn a_job_that_another_program_left_is_offered_and_goes_on_in_its_folder() {
         command = bench.far.commands.try_recv().ok();
         command.is_some()
     });
-    let WorkerCommand::Generate {
+    let Some(WorkerCommand::Generate {
         id: sent, resume, ..
-    } = command.unwrap();
+    }) = command
+    else {
+        panic!("it was waited for");
+    };
     assert_eq!((sent, resume), (id, Some(folder)));
     assert!(!bench.has("Interrupted"));
 }

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use safelight_core::finish::FinishRequest;
 use safelight_core::job::{
     CancelToken, DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobErrorKind, JobId,
     JobOutcome, JobUpdate, Notice, Validated, cell_of, write_sheet,
@@ -62,7 +63,7 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
         .into_iter()
         .map(|job| Order {
             id: JobId::next(),
-            request: job.request,
+            task: Task::Generate(Box::new(job.request)),
             notices: job.notices,
             resume: None,
         })
@@ -77,7 +78,7 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
 /// A job to run.
 struct Order {
     id: JobId,
-    request: GenerateRequest,
+    task: Task,
     /// What is done differently than the arguments say.
     notices: Vec<Notice>,
     /// The folder in which an earlier program left it.
@@ -89,6 +90,70 @@ struct Orders {
     jobs: Vec<Order>,
     /// The grids that the jobs are cells of, each with the file of its contact sheet.
     grids: Vec<(GridRecord, PathBuf)>,
+}
+
+impl Orders {
+    fn of(order: Order) -> Self {
+        Self {
+            jobs: vec![order],
+            grids: Vec::new(),
+        }
+    }
+}
+
+/// What a job makes.
+enum Task {
+    Generate(Box<GenerateRequest>),
+    Finish(Box<FinishRequest>),
+}
+
+impl Order {
+    fn into_command(self, device: DeviceChoice, cancel: CancelToken) -> WorkerCommand {
+        let Self {
+            id, task, resume, ..
+        } = self;
+        match task {
+            Task::Generate(request) => WorkerCommand::Generate {
+                id,
+                request,
+                device,
+                cancel,
+                resume,
+            },
+            Task::Finish(request) => WorkerCommand::Finish {
+                id,
+                request,
+                device,
+                cancel,
+                resume,
+            },
+        }
+    }
+}
+
+/// Runs a job that finishes something to its end; the exit code as [`generate`] has it.
+pub(in crate::cli) fn finish(
+    request: FinishRequest,
+    device: Option<DeviceChoice>,
+    is_json: bool,
+    surroundings: &Surroundings,
+) -> Result<u8, JobError> {
+    let order = Order {
+        id: JobId::next(),
+        task: Task::Finish(Box::new(request)),
+        notices: Vec::new(),
+        resume: None,
+    };
+    let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
+    let telemetry = Telemetry::to(None, surroundings)?;
+    work(
+        Orders::of(order),
+        device,
+        is_json,
+        Vec::new(),
+        telemetry,
+        surroundings,
+    )
 }
 
 /// Runs jobs one after the other; the exit code as [`generate`] has it.
@@ -121,8 +186,10 @@ fn work(
         Box::new(HumanReport::new())
     };
     for (index, job) in jobs.into_iter().enumerate() {
-        if num_jobs > 1 {
-            report.job(index + 1, num_jobs, &job.request);
+        if num_jobs > 1
+            && let Task::Generate(request) = &job.task
+        {
+            report.job(index + 1, num_jobs, request);
         }
         for notice in &job.notices {
             report.notice(notice);
@@ -130,16 +197,14 @@ fn work(
         for text in said.drain(..) {
             report.update(&JobUpdate::Warning(text));
         }
-        let (id, cell) = (job.id, cell_of(&job.request));
+        let cell = match &job.task {
+            Task::Generate(request) => cell_of(request),
+            Task::Finish(_) => None,
+        };
+        let id = job.id;
         let folder = job.resume.clone();
         let folder = folder.unwrap_or_else(|| surroundings.paths.jobs().join(id.to_string()));
-        let command = WorkerCommand::Generate {
-            id,
-            request: Box::new(job.request),
-            device,
-            cancel: cancel.clone(),
-            resume: job.resume,
-        };
+        let command = job.into_command(device, cancel.clone());
         let outcome = outcome_of(&handle, command, report.as_mut())?;
         if let Err(text) = telemetry.add(id) {
             report.update(&JobUpdate::Warning(text));

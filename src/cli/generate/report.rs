@@ -172,7 +172,7 @@ impl Report for JsonReport {
                 "event": "finished",
                 "path": output.path(),
                 "paths": output.paths,
-                "frames": output.clip.frames.len(),
+                "frames": output.num_frames,
                 "fps": output.clip.fps,
                 "seed": output.seed,
                 "secs": output.secs,
@@ -417,10 +417,11 @@ fn summary(output: &JobOutput) -> String {
         .collect();
     let plan = output.plan.as_ref();
     let plan = plan.map_or_else(String::new, |plan| format!("; plan: {}", plan.line()));
+    let seed = output.seed.map(|seed| format!("seed {seed}, "));
     format!(
-        "Finished in {} (seed {}, peak memory {}): {}{plan}",
+        "Finished in {} ({}peak memory {}): {}{plan}",
         measured_text(output.secs),
-        output.seed,
+        seed.unwrap_or_default(),
         size_text(output.peak_bytes),
         stages.join(", ")
     )

@@ -3,20 +3,21 @@
 //! Lists what can go on, and runs one of them as `generate` does. Old folders are removed by the worker.
 
 use std::fmt::Write as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, Notice};
-use safelight_core::media::{self, Instead};
+use safelight_core::media::{self, ClipFormat, Instead};
 use serde_json::{Value, json};
 
 use super::jobs::settle_paths;
 use super::report::{ended, print_event, say};
 use super::telemetry::Telemetry;
-use super::{Order, Orders, work};
+use super::{Order, Orders, Task, work};
 use crate::cli::{Surroundings, out};
-use crate::worker::{LeftJob, not_held, number_of};
+use crate::worker::{LeftFinish, LeftJob, not_held, number_of};
 
 /// Resume a job that failed or was interrupted, or list those jobs
 #[derive(Args, Debug)]
@@ -42,14 +43,13 @@ pub struct ResumeArgs {
 pub fn run(args: &ResumeArgs, surroundings: &Surroundings) -> ExitCode {
     let jobs = surroundings.paths.jobs();
     let Some(job) = &args.job else {
-        let left = LeftJob::all(&jobs);
+        let (left, finishing) = (LeftJob::all(&jobs), LeftFinish::all(&jobs));
         return if args.json {
-            out::print_json(
-                &json!({"jobs": left.iter().map(as_json).collect::<Vec<_>>()}),
-                0,
-            )
+            let all = left.iter().map(as_json);
+            let all: Vec<Value> = all.chain(finishing.iter().map(finish_as_json)).collect();
+            out::print_json(&json!({"jobs": all}), 0)
         } else {
-            out::print(&as_text(&left), 0)
+            out::print(&as_text(&left, &finishing), 0)
         };
     };
     ended(go_on(job, args, &jobs, surroundings), args.json)
@@ -65,16 +65,56 @@ fn go_on(
     let folder = if is_number {
         jobs.join(job)
     } else {
-        std::path::absolute(job).unwrap_or_else(|_| PathBuf::from(job))
+        absolute(Path::new(job))
     };
-    let mut request = JobFolder::at(&folder).request().map_err(|err| {
-        let what = format!("this job cannot be resumed ({err}): {}", folder.display());
+    let here = JobFolder::at(&folder);
+    let (task, notices) = task_in(&here, args)?;
+    if args.discard {
+        return discard(&here, args.json);
+    }
+    let device = args.device;
+    let order = Order {
+        id: number_of(&folder).unwrap_or_else(JobId::next),
+        task,
+        notices,
+        resume: Some(folder),
+    };
+    let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
+    let telemetry = Telemetry::to(None, surroundings)?;
+    work(
+        Orders::of(order),
+        device,
+        args.json,
+        Vec::new(),
+        telemetry,
+        surroundings,
+    )
+}
+
+/// The job in a folder, with its result where the arguments want it.
+fn task_in(folder: &JobFolder, args: &ResumeArgs) -> Result<(Task, Vec<Notice>), JobError> {
+    let unread = |err: io::Error| {
+        let what = format!(
+            "this job cannot be resumed ({err}): {}",
+            folder.path().display()
+        );
         JobError::new(JobErrorKind::InvalidRequest, what)
             .advise("`safelight resume` lists the jobs that can be resumed")
-    })?;
-    if args.discard {
-        return discard(&JobFolder::at(&folder), args.json);
+    };
+    if folder.finish_file().exists() {
+        let mut request = folder.finish_request().map_err(unread)?;
+        if let Some(out) = &args.out {
+            // The frames that are done are encoded for a file of that kind.
+            if ClipFormat::from_path(out).ok() != ClipFormat::from_path(&request.out).ok() {
+                let what = format!("this job can only be saved as .{}", ending(&request.out));
+                return Err(JobError::new(JobErrorKind::InvalidRequest, what));
+            }
+            request.out = absolute(out);
+            request.is_out_automatic = false;
+        }
+        return Ok((Task::Finish(Box::new(request)), Vec::new()));
     }
+    let mut request = folder.request().map_err(unread)?;
     let mut notices = Vec::new();
     if let Some(out) = &args.out {
         request.out.clone_from(out);
@@ -91,26 +131,18 @@ fn go_on(
         request.out = out;
         request.is_out_automatic = true;
     }
-    let device = args.device;
-    let order = Order {
-        id: number_of(&folder).unwrap_or_else(JobId::next),
-        request,
-        notices,
-        resume: Some(folder),
-    };
-    let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
-    let telemetry = Telemetry::to(None, surroundings)?;
-    work(
-        Orders {
-            jobs: vec![order],
-            grids: Vec::new(),
-        },
-        device,
-        args.json,
-        Vec::new(),
-        telemetry,
-        surroundings,
-    )
+    Ok((Task::Generate(Box::new(request)), notices))
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn ending(path: &Path) -> String {
+    path.extension()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Removes what was kept of a job that nobody works on.
@@ -140,8 +172,19 @@ fn as_json(left: &LeftJob) -> Value {
     })
 }
 
-fn as_text(left: &[LeftJob]) -> String {
-    if left.is_empty() {
+fn finish_as_json(left: &LeftFinish) -> Value {
+    json!({
+        "job": left.id.to_string(),
+        "folder": left.folder,
+        "source": left.request.source,
+        "out": left.request.out,
+        "frames": left.num_frames,
+        "all_frames": left.request.after.num_frames,
+    })
+}
+
+fn as_text(left: &[LeftJob], finishing: &[LeftFinish]) -> String {
+    if left.is_empty() && finishing.is_empty() {
         return "There is no job to resume\n".to_owned();
     }
     let mut text = String::from("Jobs that `safelight resume NUMBER` can continue\n");
@@ -154,7 +197,16 @@ fn as_text(left: &[LeftJob]) -> String {
             prompt.replace('\n', " "),
         ]
     };
-    let rows: Vec<Vec<String>> = left.iter().map(row).collect();
+    let finish_row = |left: &LeftFinish| {
+        vec![
+            left.id.to_string(),
+            left.progress_text(),
+            left.request.out.display().to_string(),
+            left.request.title(),
+        ]
+    };
+    let rows = left.iter().map(row).chain(finishing.iter().map(finish_row));
+    let rows: Vec<Vec<String>> = rows.collect();
     // Writing to a string cannot fail.
     write!(text, "{}", out::table(&rows)).ok();
     text

@@ -1,7 +1,16 @@
 //! Finishing: what is made of a picture or clip that is there already.
 //!
-//! Which frames a clip of another rate is made of.
+//! The jobs beside generation: their request and its checks, the networks that are found for them, and how much of a
+//! picture is computed at a time.
 
+mod form;
+mod networks;
+mod request;
 mod retiming;
+mod tiles;
 
+pub use form::{TargetSize, UpscaleForm, ending_of, fingerprint, look_at};
+pub use networks::{FoundUpscaler, find_upscalers, upscaler_named};
+pub use request::{FinishRequest, FinishWork};
 pub use retiming::{FramePlace, MAX_FPS, Retiming, TIMES};
+pub use tiles::TileSize;

@@ -10,6 +10,7 @@ use super::{GenerateRequest, JobId, Recipe, Stage};
 use crate::files::{
     MAX_JSON_BYTES, make_new_private_folder, make_private_folder, read_bounded, write_json,
 };
+use crate::finish::FinishRequest;
 use crate::locks::Lock;
 use crate::memory::choices::Choices;
 
@@ -20,11 +21,27 @@ pub struct JobFolder(PathBuf);
 impl JobFolder {
     /// Makes the folder of a new job under `jobs` and writes its request there.
     pub fn create(jobs: &Path, id: JobId, request: &GenerateRequest) -> io::Result<Self> {
+        Self::create_with(jobs, id, |folder| folder.keep_request(request))
+    }
+
+    /// The same of a job that finishes something.
+    pub fn create_finishing(jobs: &Path, id: JobId, request: &FinishRequest) -> io::Result<Self> {
+        Self::create_with(jobs, id, |folder| {
+            make_private_folder(&folder.parts())?;
+            write_json(&folder.finish_file(), request)
+        })
+    }
+
+    fn create_with(
+        jobs: &Path,
+        id: JobId,
+        fill: impl FnOnce(&Self) -> io::Result<()>,
+    ) -> io::Result<Self> {
         let folder = Self(jobs.join(id.to_string()));
         make_private_folder(jobs)?;
         // Two programs may have come to the same number: neither takes the other's place.
         make_new_private_folder(&folder.0)?;
-        match folder.keep_request(request) {
+        match fill(&folder) {
             Ok(()) => Ok(folder),
             Err(err) => {
                 folder.remove().ok(); // The first error is the one that matters.
@@ -109,6 +126,22 @@ impl JobFolder {
     pub fn request(&self) -> io::Result<GenerateRequest> {
         let text = read_bounded(&self.0.join("request.json"), MAX_JSON_BYTES)?;
         serde_json::from_slice(&text).map_err(io::Error::other)
+    }
+
+    /// The request of a job that finishes something, which was here before.
+    pub fn finish_request(&self) -> io::Result<FinishRequest> {
+        let text = read_bounded(&self.finish_file(), MAX_JSON_BYTES)?;
+        serde_json::from_slice(&text).map_err(io::Error::other)
+    }
+
+    /// By which the folder of such a job is known.
+    pub fn finish_file(&self) -> PathBuf {
+        self.0.join("finish.json")
+    }
+
+    /// Where such a job keeps the frames that are done.
+    pub fn parts(&self) -> PathBuf {
+        self.0.join("parts")
     }
 
     /// The ways of computing that the job began with: it goes on with them wherever it stopped, so that the same numbers

@@ -29,6 +29,8 @@ named! {
         Unload = "unload", "Unloading the transformer";
         /// Latents to frames, through the VAE's decoder.
         Decode = "decode", "Decoding frames";
+        /// Finished pictures or frames to larger ones.
+        Upscale = "upscale", "Upscaling";
         /// Frames to a file. The one stage that needs no engine.
         Save = "save", "Saving";
     }
@@ -51,7 +53,7 @@ impl Stage {
             Self::EncodeVision => Some("vision.safetensors"),
             Self::DenoiseHigh => Some("latents.high.safetensors"),
             Self::Denoise | Self::DenoiseLow => Some("latents.safetensors"),
-            Self::Unload | Self::Decode | Self::Save => None,
+            Self::Unload | Self::Decode | Self::Upscale | Self::Save => None,
         }
     }
 }

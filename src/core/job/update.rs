@@ -180,9 +180,13 @@ pub struct Climb {
 pub struct JobOutput {
     /// The files: one, one a picture of a batch, or one a frame where they are numbered.
     pub paths: Vec<PathBuf>,
-    /// The clip, or the pictures of a batch.
+    /// How many frames they hold in all.
+    pub num_frames: u32,
+    /// The clip, or the pictures of a batch; of a job that finishes something only its first frame, as the others may be
+    /// larger than the memory.
     pub clip: Arc<Clip>,
-    pub seed: u64,
+    /// `None` where nothing was made up.
+    pub seed: Option<u64>,
     pub secs: f64,
     pub stages: Vec<StageTime>,
     /// The largest `used_bytes` that was seen.

@@ -23,9 +23,9 @@ mod source;
 pub const HAS_H264: bool = cfg!(feature = "h264");
 
 pub use clip::{
-    ClipFormat, ClipOptions, ClipWriter, DEFAULT_CLIP_ENDING, Instead, check_frame_size,
-    check_frames_writable, check_writable, instead_of_unwritten, numbered_path, write_clip,
-    write_png,
+    ClipFormat, ClipOptions, ClipWriter, DEFAULT_CLIP_ENDING, Instead, RunWriter, Runs,
+    check_frame_size, check_frames_writable, check_writable, instead_of_unwritten, numbered_path,
+    write_clip, write_png,
 };
 pub use endings::{CLIP_ENDINGS, PICTURE_ENDINGS, has_clip_name, has_picture_name};
 pub use error::MediaError;

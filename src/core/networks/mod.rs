@@ -29,6 +29,7 @@ pub mod t5;
 #[cfg(test)]
 mod tests;
 mod tiny_decoder;
+mod upscaler;
 mod vae;
 mod vision;
 pub mod wan_transformer;
@@ -60,6 +61,7 @@ pub use schema::{Role, Schema, TensorSpec};
 pub use siglip::SiglipConfig;
 pub use t5::{T5Config, T5Keys, T5Kind, T5Names};
 pub use tiny_decoder::{TinyDecoderConfig, TinyDecoderKeys, TinyDecoderLayers, TinyDecoderLevel};
+pub use upscaler::{RrdbConfig, RrdbNames, SPAN_BLOCKS, UpscalerConfig, UpscalerLayers};
 pub use vae::VaeHalf;
 pub use vision::{VisionConfig, VisionKind};
 pub use wan_transformer::{TransformerKeys, WanTransformerConfig};
@@ -72,4 +74,4 @@ pub(crate) const ENCODERS: [&[KindRule]; 4] =
 /// What decodes latents of several families.
 pub(crate) const DECODERS: [&[KindRule]; 2] = [tiny_decoder::KINDS, kl_vae::KINDS];
 /// What changes finished pictures and clips.
-pub(crate) const FINISHERS: [&[KindRule]; 1] = [ifnet::KINDS];
+pub(crate) const FINISHERS: [&[KindRule]; 2] = [upscaler::KINDS, ifnet::KINDS];

@@ -32,6 +32,8 @@ pub enum Boundary {
     /// A transformer is gone, and the VAE is next.
     PostTransformerUnload,
     PostVaeDecode,
+    /// A network that finishes pictures is gone.
+    PostFinish,
     /// A stage failed or was cancelled.
     ExceptionCleanup,
 }
@@ -48,6 +50,7 @@ impl Boundary {
             Self::PostUnloadTransformer => "post-unload/transformer",
             Self::PostTransformerUnload => "post-transformer-unload",
             Self::PostVaeDecode => "post-vae-decode",
+            Self::PostFinish => "post-finish",
             Self::ExceptionCleanup => "exception-cleanup",
         }
     }
@@ -79,6 +82,7 @@ pub fn line_before(stage: Stage, counts: &MemoryCounts, cap: Option<u64>) -> Opt
         Stage::EncodeVision => "Image Encoder",
         Stage::EncodeImage | Stage::Decode => "VAE",
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => "Transformer",
+        Stage::Upscale => "Upscaler",
         Stage::Unload | Stage::Save => return None,
     };
     let cap = cap.unwrap_or(counts.total);

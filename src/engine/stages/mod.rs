@@ -118,6 +118,7 @@ fn boundary_behind(stage: Stage) -> Option<Boundary> {
         Stage::EncodeVision => Boundary::PostClipVision,
         Stage::Unload => Boundary::PostTransformerUnload,
         Stage::Decode => Boundary::PostVaeDecode,
+        Stage::Upscale => Boundary::PostFinish,
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow | Stage::Save => return None,
     })
 }
@@ -130,7 +131,8 @@ fn needs_all_memory(stage: Stage) -> bool {
         | Stage::DenoiseHigh
         | Stage::DenoiseLow
         | Stage::Unload
-        | Stage::Decode => true,
+        | Stage::Decode
+        | Stage::Upscale => true,
         Stage::EncodeText | Stage::EncodeVision | Stage::Save => false,
     }
 }

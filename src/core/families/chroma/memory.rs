@@ -53,6 +53,7 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
         | Stage::DenoiseHigh
         | Stage::DenoiseLow
         | Stage::Unload
+        | Stage::Upscale
         | Stage::Save => None,
     };
     need.into_iter().collect()

@@ -67,6 +67,7 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
         | Stage::DenoiseHigh
         | Stage::DenoiseLow
         | Stage::Unload
+        | Stage::Upscale
         | Stage::Save => [None, None],
     };
     needs.into_iter().flatten().collect()

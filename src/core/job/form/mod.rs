@@ -21,8 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DtypeChoice, Fit, GenerateRequest, GridAxis, Lora, PartialSampling, PreviewChoice, Sampling,
-    SecondPass,
-    SectionOrder, StepCache,
+    SecondPass, SectionOrder, StepCache,
 };
 use crate::library::Companions;
 use crate::media::ClipInfo;

@@ -35,8 +35,24 @@ const KEYS: &[&str] = &[
     "vae",
 ];
 
-/// The key whose folders hold LoRAs.
-const LORA_KEY: &str = "loras";
+/// What the folders of a list are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listed {
+    /// Models and parts of them.
+    Models,
+    Loras,
+    Upscalers,
+}
+
+impl Listed {
+    fn of_key(key: &str) -> Option<Self> {
+        match key {
+            "loras" => Some(Self::Loras),
+            "upscale_models" => Some(Self::Upscalers),
+            key => KEYS.contains(&key).then_some(Self::Models),
+        }
+    }
+}
 
 /// What `~` and `$NAME` in a file stand for.
 pub(crate) struct Surroundings<'a> {
@@ -48,16 +64,14 @@ pub(crate) struct Surroundings<'a> {
 struct Section {
     base: Option<String>,
     is_default: bool,
-    /// Only of the keys with models.
-    folders: Vec<String>,
-    lora_folders: Vec<String>,
+    folders: Vec<(Listed, String)>,
 }
 
-/// The folders with models, or with LoRAs, that a file names, those of its default sections first. No file, no folders.
+/// The folders with what is `wanted` that a file names, those of its default sections first. No file, no folders.
 pub(crate) fn read(
     file: &Path,
     surroundings: &Surroundings<'_>,
-    of_loras: bool,
+    wanted: Listed,
 ) -> Result<Vec<PathBuf>, CatalogError> {
     if !file.is_file() {
         return Ok(Vec::new());
@@ -71,12 +85,10 @@ pub(crate) fn read(
     sections.sort_by_key(|section| !section.is_default);
     let beside = file.parent().unwrap_or_else(|| Path::new(""));
     let places = sections.iter().flat_map(|section| {
-        let folders = if of_loras {
-            &section.lora_folders
-        } else {
-            &section.folders
-        };
-        places(section, folders, beside, surroundings)
+        let folders = section.folders.iter();
+        let folders = folders.filter(|(listed, _)| *listed == wanted);
+        let folders: Vec<&str> = folders.map(|(_, folder)| folder.as_str()).collect();
+        places(section, &folders, beside, surroundings)
     });
     Ok(places.take(MAX_PLACES).collect())
 }
@@ -91,7 +103,7 @@ fn text_of(file: &Path) -> Result<String, CatalogError> {
 /// The folders of one section, under its base, which itself lies beside the file where it is relative.
 fn places(
     section: &Section,
-    folders: &[String],
+    folders: &[&str],
     beside: &Path,
     surroundings: &Surroundings<'_>,
 ) -> Vec<PathBuf> {
@@ -221,16 +233,12 @@ impl<'a> Reader<'a> {
                         .iter()
                         .any(|word| value.eq_ignore_ascii_case(word));
                 }
-                key if KEYS.contains(&key) || key == LORA_KEY => {
+                key => {
                     let lines = value.lines().map(str::trim).filter(|it| !it.is_empty());
-                    let folders = if key == LORA_KEY {
-                        &mut section.lora_folders
-                    } else {
-                        &mut section.folders
-                    };
-                    folders.extend(lines.map(str::to_owned));
+                    let listed = Listed::of_key(key);
+                    let folders = lines.filter_map(|line| Some((listed?, line.to_owned())));
+                    section.folders.extend(folders);
                 }
-                _ => {}
             }
         }
         Ok(section)
@@ -293,7 +301,7 @@ mod tests {
             home: Some(Path::new("/home/me")),
             variable: &|name| (name == "DISK").then(|| "/disk".to_owned()),
         };
-        let read = read(&file, &surroundings, false);
+        let read = read(&file, &surroundings, Listed::Models);
         (folder, read)
     }
 
@@ -331,7 +339,7 @@ mod tests {
             home: None,
             variable: &|_| None,
         };
-        let found = read(&file, &surroundings, false).unwrap();
+        let found = read(&file, &surroundings, Listed::Models).unwrap();
         let at = |path: &str| folder.path().join(path);
         assert_eq!(
             found,
@@ -397,9 +405,9 @@ mod tests {
             variable: &|_| None,
         };
         fs::write(&file, [0xff, 0xfe, 0]).unwrap();
-        assert!(read(&file, &surroundings, false).is_err());
+        assert!(read(&file, &surroundings, Listed::Models).is_err());
         File::create(&file).unwrap().set_len(1 << 40).unwrap();
-        assert!(read(&file, &surroundings, false).is_err());
+        assert!(read(&file, &surroundings, Listed::Models).is_err());
     }
 
     #[test]

@@ -196,7 +196,7 @@ fn has_known_name(path: &Path) -> bool {
 }
 
 /// A name without case and punctuation.
-fn plain_name(path: &Path) -> String {
+pub(crate) fn plain_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.chars()
         .filter(|c| c.is_ascii_alphanumeric())

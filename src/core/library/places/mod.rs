@@ -15,7 +15,7 @@ use crate::files::has_ending;
 use crate::model::CatalogError;
 use crate::model::configs::sorted_entries;
 use crate::settings::{Paths, Settings};
-use extra_paths::Surroundings;
+use extra_paths::{Listed, Surroundings};
 
 /// How many programs may lie in one folder that the user named.
 const MAX_PROGRAMS: usize = 200;
@@ -73,11 +73,7 @@ impl Places {
     /// Where LoRAs may lie: beside and below models, in programs' own folders, and in the folders that lists name for
     /// them; with each, whether all weights in it are LoRAs. What is there is not looked at.
     pub(crate) fn of_loras(&self) -> Vec<(PathBuf, bool)> {
-        let surroundings = self.surroundings();
-        let listed = self.lists.iter().flat_map(|list| {
-            // What is wrong with a list is told with the models.
-            extra_paths::read(list, &surroundings, true).unwrap_or_default()
-        });
+        let listed = self.listed(Listed::Loras);
         let places = self.all.iter().map(|place| place.path.clone());
         let beside = self.all.iter().filter_map(|place| place.path.parent());
         let programs = self.installs.iter().map(PathBuf::as_path).chain(beside);
@@ -91,8 +87,32 @@ impl Places {
         listed.map(|place| (place, true)).chain(others).collect()
     }
 
+    /// Where networks that finish pictures may lie: folders of these names, without case and punctuation, in the places
+    /// and in programs, and those that lists name for upscalers.
+    pub(crate) fn of_finishers(&self, names: &[&str]) -> Vec<PathBuf> {
+        let is_named = |place: &Path| names.contains(&installs::plain_name(place).as_str());
+        let places = self.all.iter().map(|place| place.path.as_path());
+        let around = places
+            .clone()
+            .chain(self.installs.iter().map(PathBuf::as_path));
+        let inner = around.flat_map(|place| sorted_entries(place).unwrap_or_default());
+        let own = places.map(Path::to_owned).chain(inner);
+        let own = own.filter(|place| is_named(place) && place.is_dir());
+        own.chain(self.listed(Listed::Upscalers)).collect()
+    }
+
+    /// The folders that lists name for this; what is wrong with a list is told with the models.
+    fn listed(&self, wanted: Listed) -> impl Iterator<Item = PathBuf> {
+        let surroundings = self.surroundings();
+        let folders = self
+            .lists
+            .iter()
+            .flat_map(|list| extra_paths::read(list, &surroundings, wanted).unwrap_or_default());
+        folders.collect::<Vec<_>>().into_iter()
+    }
+
     fn folders_listed_in(&self, list: &Path) -> Result<Vec<PathBuf>, CatalogError> {
-        extra_paths::read(list, &self.surroundings(), false)
+        extra_paths::read(list, &self.surroundings(), Listed::Models)
     }
 
     fn surroundings(&self) -> Surroundings<'_> {

@@ -3,6 +3,8 @@
 //!
 //! The quantiser is fixed, so every frame has the same quality however the clip moves.
 
+use serde::{Deserialize, Serialize};
+
 use super::encoder::{Encoder, Settings};
 use super::yuv::Planes;
 
@@ -18,14 +20,40 @@ const FRAMES_BETWEEN_KEYFRAMES: u32 = 48;
 
 pub(super) struct H264 {
     encoder: Encoder,
+    pub coded: Coded,
+    /// All frames one after the other.
+    pub bytes: Vec<u8>,
+}
+
+/// What a player has to know of frames beside themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Coded {
     /// Sequence and picture parameter sets.
     pub sps: Vec<u8>,
     pub pps: Vec<u8>,
-    /// All frames one after the other.
-    pub bytes: Vec<u8>,
     pub sizes: Vec<u32>,
     /// Counted from 1, as an MP4 counts them.
     pub keyframes: Vec<u32>,
+}
+
+impl Coded {
+    /// Bytes of all frames.
+    pub fn num_bytes(&self) -> u64 {
+        self.sizes.iter().map(|size| u64::from(*size)).sum()
+    }
+
+    /// Adds frames that follow these; `false` where they are of another clip.
+    pub fn append(&mut self, next: &Self) -> bool {
+        if self.sizes.is_empty() {
+            self.clone_from(next);
+            return true;
+        }
+        let before = self.sizes.len() as u32;
+        self.sizes.extend(&next.sizes);
+        let keyframes = next.keyframes.iter().map(|number| number + before);
+        self.keyframes.extend(keyframes);
+        (&self.sps, &self.pps) == (&next.sps, &next.pps)
+    }
 }
 
 impl H264 {
@@ -39,32 +67,31 @@ impl H264 {
         })?;
         Ok(Self {
             encoder,
-            sps: Vec::new(),
-            pps: Vec::new(),
+            coded: Coded::default(),
             bytes: Vec::new(),
-            sizes: Vec::new(),
-            keyframes: Vec::new(),
         })
     }
 
     pub fn push(&mut self, planes: &Planes) -> Result<(), String> {
         let frame = self.encoder.encode(planes)?;
         if frame.is_keyframe {
-            self.keyframes.push(self.sizes.len() as u32 + 1);
+            let number = self.coded.sizes.len() as u32 + 1;
+            self.coded.keyframes.push(number);
         }
         let before = self.bytes.len();
         for unit in frame.units {
             match unit.first().map(|header| header & 0x1f) {
                 // The parameter sets repeat with every keyframe and stand in the header once.
-                Some(7) => self.sps = unit,
-                Some(8) => self.pps = unit,
+                Some(7) => self.coded.sps = unit,
+                Some(8) => self.coded.pps = unit,
                 _ => {
                     self.bytes.extend((unit.len() as u32).to_be_bytes());
                     self.bytes.extend(unit);
                 }
             }
         }
-        self.sizes.push((self.bytes.len() - before) as u32);
+        let size = self.bytes.len() - before;
+        self.coded.sizes.push(size as u32);
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ mod jpeg;
 mod mp4;
 mod palette;
 mod png;
+mod runs;
 mod webp;
 #[cfg(feature = "h264")]
 mod yuv;
@@ -29,6 +30,8 @@ use crate::files::has_ending;
 use crate::named::{named, with_defaults};
 use crate::naming;
 use crate::units::size_text;
+
+pub use runs::{RunWriter, Runs};
 
 /// Who made the file, for those who look.
 const MADE_BY: &str = concat!("Safelight ", env!("CARGO_PKG_VERSION"));
@@ -301,15 +304,7 @@ impl ClipWriter {
         for part in parts.map_err(|detail| self.failed(detail))? {
             file.write(&part)?;
         }
-        if !self.options.keeps_others {
-            return Ok(vec![file.finish_as(&self.path)?]);
-        }
-        for path in naming::names_like(&self.path) {
-            if file.finish_new(&path)? {
-                return Ok(vec![path]);
-            }
-        }
-        Ok(Vec::new())
+        named(file, &self.path, self.options.keeps_others)
     }
 
     fn start(&self, width: u32, height: u32) -> Result<Started, MediaError> {
@@ -390,6 +385,19 @@ impl ClipWriter {
             &self.path,
         )
     }
+}
+
+/// Gives a file that is complete its name, or the next free one where it keeps others.
+fn named(mut file: Pending, path: &Path, keeps_others: bool) -> Result<Vec<PathBuf>, MediaError> {
+    if !keeps_others {
+        return Ok(vec![file.finish_as(path)?]);
+    }
+    for path in naming::names_like(path) {
+        if file.finish_new(&path)? {
+            return Ok(vec![path]);
+        }
+    }
+    Ok(Vec::new())
 }
 
 /// `dir/name.png` becomes `dir/name_0001.png`: the name of one of several files of one job.

@@ -5,7 +5,7 @@
 //! cut to the exact size by a clean-aperture box.
 
 use super::FrameTimes;
-use super::h264::{H264, MIN_SIDE};
+use super::h264::{Coded, H264, MIN_SIDE};
 use super::yuv::planes_from_picture;
 use crate::formats::mp4::COMMENT;
 use crate::media::Picture;
@@ -35,11 +35,38 @@ impl Mp4 {
 
     /// The file in two parts: everything up to the frames, and the frames.
     pub fn finish(self, settings: Option<&str>) -> Result<[Vec<u8>; 2], String> {
-        if self.h264.sps.len() < 4 || self.h264.pps.is_empty() {
+        let (size, fps) = ((self.width, self.height), self.fps);
+        let (coded, frames) = self.into_coded();
+        let head = Boxes {
+            coded: &coded,
+            size,
+            fps,
+        };
+        Ok([head.before_frames(settings)?, frames])
+    }
+
+    /// What stands in the header, and the frames.
+    pub fn into_coded(self) -> (Coded, Vec<u8>) {
+        (self.h264.coded, self.h264.bytes)
+    }
+}
+
+/// The header of a file whose frames are known.
+pub(super) struct Boxes<'a> {
+    pub coded: &'a Coded,
+    /// Width and height.
+    pub size: (u32, u32),
+    pub fps: f64,
+}
+
+impl Boxes<'_> {
+    /// Everything up to the frames.
+    pub fn before_frames(&self, settings: Option<&str>) -> Result<Vec<u8>, String> {
+        if self.coded.sps.len() < 4 || self.coded.pps.is_empty() {
             return Err("it gave no parameter sets".to_owned());
         }
         let file_type = boxed(*b"ftyp", &[b"isom", &be32(0x200), b"isomiso2avc1mp41"]);
-        let frames = self.h264.bytes.len() as u64;
+        let frames = self.coded.num_bytes();
         // A size of 1 says that the real one follows in 64 bits.
         let data_head = match u32::try_from(frames + 8) {
             Ok(size) => [&be32(size), b"mdat".as_slice()].concat(),
@@ -49,13 +76,12 @@ impl Mp4 {
         let movie_bytes = self.movie(0, settings).len();
         let position = file_type.len() + movie_bytes + data_head.len();
         let position = u32::try_from(position).map_err(|err| err.to_string())?;
-        let head = [file_type, self.movie(position, settings), data_head].concat();
-        Ok([head, self.h264.bytes])
+        Ok([file_type, self.movie(position, settings), data_head].concat())
     }
 
     fn movie(&self, position: u32, settings: Option<&str>) -> Vec<u8> {
         let times = FrameTimes::new(self.fps);
-        let duration = be32(times.delta.saturating_mul(self.h264.sizes.len() as u32));
+        let duration = be32(times.delta.saturating_mul(self.coded.sizes.len() as u32));
         let timescale = be32(times.timescale);
         let header = full_box(
             *b"mvhd",
@@ -83,8 +109,8 @@ impl Mp4 {
                 &duration,
                 &[0; 16],
                 &MATRIX,
-                &be32(self.width << 16),
-                &be32(self.height << 16),
+                &be32(self.size.0 << 16),
+                &be32(self.size.1 << 16),
             ],
         );
         // 0x55c4 is "und", no language, in its packed form.
@@ -110,15 +136,15 @@ impl Mp4 {
     }
 
     fn sample_table(&self, position: u32, delta: u32) -> Vec<u8> {
-        let count = be32(self.h264.sizes.len() as u32);
+        let count = be32(self.coded.sizes.len() as u32);
         let sizes: Vec<u8> = self
-            .h264
+            .coded
             .sizes
             .iter()
             .flat_map(|size| be32(*size))
             .collect();
         let keyframes: Vec<u8> = self
-            .h264
+            .coded
             .keyframes
             .iter()
             .flat_map(|number| be32(*number))
@@ -131,7 +157,7 @@ impl Mp4 {
                 &full_box(
                     *b"stss",
                     0,
-                    &[&be32(self.h264.keyframes.len() as u32), &keyframes],
+                    &[&be32(self.coded.keyframes.len() as u32), &keyframes],
                 ),
                 // One chunk holds all frames.
                 &full_box(*b"stsc", 0, &[&be32(1), &be32(1), &count, &be32(1)]),
@@ -142,7 +168,7 @@ impl Mp4 {
     }
 
     fn sample_entry(&self) -> Vec<u8> {
-        let (sps, pps) = (&self.h264.sps, &self.h264.pps);
+        let (sps, pps) = (&self.coded.sps, &self.coded.pps);
         let configuration = boxed(
             *b"avcC",
             &[
@@ -159,8 +185,9 @@ impl Mp4 {
         // BT.709 three times (primaries, transfer, matrix), limited range.
         let colour = boxed(*b"colr", &[b"nclx", &be16(1), &be16(1), &be16(1), &[0]]);
         let square = boxed(*b"pasp", &[&be32(1), &be32(1)]);
-        let (width, height) = (padded(self.width), padded(self.height));
-        let aperture = if (width, height) == (self.width, self.height) {
+        let (own_width, own_height) = self.size;
+        let (width, height) = (padded(own_width), padded(own_height));
+        let aperture = if (width, height) == self.size {
             Vec::new()
         } else {
             // The size as fractions, then how far its middle is from the padded frame's, in halves.
@@ -168,13 +195,13 @@ impl Mp4 {
             boxed(
                 *b"clap",
                 &[
-                    &be32(self.width),
+                    &be32(own_width),
                     &be32(1),
-                    &be32(self.height),
+                    &be32(own_height),
                     &be32(1),
-                    &off(self.width, width),
+                    &off(own_width, width),
                     &be32(2),
-                    &off(self.height, height),
+                    &off(own_height, height),
                     &be32(2),
                 ],
             )

@@ -1,0 +1,133 @@
+//! `safelight upscale`: a picture or clip made larger by a network, on the same path as the window's.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use safelight_core::finish::{
+    FinishRequest, TargetSize, UpscaleForm, ending_of, find_upscalers, look_at, upscaler_named,
+};
+use safelight_core::job::{DeviceChoice, DtypeChoice, JobError, JobErrorKind};
+use safelight_core::memory::MemoryChoice;
+use safelight_core::naming;
+use safelight_core::units::from_gib;
+
+use super::Surroundings;
+use super::generate::{self, ended, gib_value};
+
+/// Make a picture or clip larger with an upscaler: ESRGAN, Real-ESRGAN, compact or SPAN, as .safetensors
+#[derive(Args, Debug)]
+pub struct UpscaleArgs {
+    /// The picture or clip
+    #[arg(value_name = "FILE")]
+    source: PathBuf,
+    /// An upscaler's file, or its name where it lies in models/upscale_models of Safelight or ComfyUI, or in ESRGAN or RealESRGAN of Forge or A1111 [default: the only one that is found]
+    #[arg(long, value_name = "NAME_OR_FILE")]
+    model: Option<String>,
+    /// How many times as wide and as high, 1 to 16: the upscaler is used as often as that needs, and the rest is resized [default: 2]
+    #[arg(long, value_name = "X", conflicts_with = "size")]
+    scale: Option<f64>,
+    /// Or the size to make; what is too much of another aspect ratio is cut off at the edges
+    #[arg(long, value_name = "WIDTHxHEIGHT")]
+    size: Option<TargetSize>,
+    /// The file to write [default: named after the source, in this folder]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// auto, cpu or cuda:N; ROCm's GPUs are cuda:N too [default: the setting]
+    #[arg(long)]
+    device: Option<DeviceChoice>,
+    /// auto, f32, bf16 or f16; auto is f16 on GPUs and f32 on CPUs [default: auto]
+    #[arg(long)]
+    dtype: Option<DtypeChoice>,
+    /// Compute in tiles of at most this many pixels, for less memory: 64 or more [default: as large as fits]
+    #[arg(long, value_name = "N")]
+    tile: Option<u32>,
+    /// The most device memory to use [default: the setting, else by the class of the device]
+    #[arg(long, value_name = "GIB", value_parser = gib_value)]
+    vram_cap: Option<f64>,
+    /// Print one JSON object a line and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &UpscaleArgs, surroundings: &Surroundings) -> ExitCode {
+    let done = request(args, surroundings)
+        .and_then(|request| generate::finish(request, args.device, args.json, surroundings));
+    ended(done, args.json)
+}
+
+fn request(args: &UpscaleArgs, surroundings: &Surroundings) -> Result<FinishRequest, JobError> {
+    let settings = surroundings.settings();
+    let source = absolute(&args.source)?;
+    let (is_picture, _) = look_at(&source)?;
+    let out = match &args.out {
+        Some(out) => absolute(out)?,
+        None => {
+            let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+            let ending = ending_of(&source, is_picture);
+            let stem = format!("{stem}_upscaled");
+            absolute(&naming::free_path(
+                Path::new(""),
+                &stem,
+                &ending,
+                &mut HashSet::new(),
+            ))?
+        }
+    };
+    let form = UpscaleForm {
+        source,
+        network: absolute(&network(args, surroundings)?)?,
+        size: args
+            .size
+            .unwrap_or(TargetSize::Factor(args.scale.unwrap_or(2.0))),
+        is_out_automatic: args.out.is_none(),
+        out,
+        dtype: args.dtype.unwrap_or_default(),
+        tile: args.tile,
+        memory: MemoryChoice {
+            cap_bytes: args.vram_cap.or(settings.memory.cap_gib).map(from_gib),
+            ..MemoryChoice::default()
+        },
+        crf: settings.output.crf,
+    };
+    form.validate()
+}
+
+/// The network that the arguments name, or the only one that there is.
+fn network(args: &UpscaleArgs, surroundings: &Surroundings) -> Result<PathBuf, JobError> {
+    let (paths, settings) = (&surroundings.paths, surroundings.settings());
+    if let Some(wanted) = &args.model {
+        return upscaler_named(wanted, paths, settings).map_err(|err| {
+            // Models that generate are no help here.
+            JobError::from_error(JobErrorKind::BadModel, &err)
+        });
+    }
+    let invalid = |what: String| JobError::new(JobErrorKind::InvalidRequest, what);
+    match find_upscalers(paths, settings).as_slice() {
+        [only] => Ok(only.path.clone()),
+        [] => Err(invalid("no upscaler was found".to_owned()).advise(format!(
+            "Put one as .safetensors into {}, or name its file with --model",
+            paths.models().join("upscale_models").display()
+        ))),
+        several => {
+            let names: Vec<String> = several.iter().map(|it| it.label()).collect();
+            Err(
+                invalid("several upscalers were found: choose one with --model".to_owned())
+                    .advise(names.join("; ")),
+            )
+        }
+    }
+}
+
+/// The job goes on when its caller's folder is gone.
+fn absolute(path: &Path) -> Result<PathBuf, JobError> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if path.to_str().is_some() {
+        return Ok(path);
+    }
+    // Requests travel as JSON, which has no other texts.
+    let what = format!("the path is not valid UTF-8: {}", path.display());
+    Err(JobError::new(JobErrorKind::InvalidRequest, what))
+}

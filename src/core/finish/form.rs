@@ -1,0 +1,199 @@
+//! What a user asks to be finished, and whether it can be: the one place where that is checked.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::{FinishRequest, FinishWork};
+use crate::job::{DtypeChoice, JobError, JobErrorKind};
+use crate::media::{
+    self, ClipFormat, ClipInfo, DEFAULT_CLIP_ENDING, MAX_PIXELS, MediaError, check_frame_size,
+    check_frames_writable,
+};
+use crate::memory::MemoryChoice;
+use crate::networks::UpscalerConfig;
+
+/// A network is used so often one after the other at most.
+const MAX_PASSES: u32 = 3;
+const MAX_FACTOR: f64 = 16.0;
+/// Smaller tiles would be border for the most part.
+const MIN_TILE: u32 = 64;
+
+/// How large the result is to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TargetSize {
+    /// So many times as wide and as high.
+    Factor(f64),
+    /// Width and height; what is too much of another aspect ratio is cut off at its edges.
+    Pixels(u32, u32),
+}
+
+impl FromStr for TargetSize {
+    type Err = String;
+
+    /// `1920x1080`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let sides = text.split_once(['x', 'X', '×']);
+        let side = |text: &str| text.trim().parse().ok().filter(|side| *side > 0);
+        sides
+            .and_then(|(width, height)| Some(Self::Pixels(side(width)?, side(height)?)))
+            .ok_or_else(|| format!("expected a size such as 1920x1080, found '{text}'"))
+    }
+}
+
+/// What is asked for: checked as a whole by [`validate`](Self::validate).
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpscaleForm {
+    pub source: PathBuf,
+    pub network: PathBuf,
+    pub size: TargetSize,
+    pub out: PathBuf,
+    pub is_out_automatic: bool,
+    pub dtype: DtypeChoice,
+    /// In pixels.
+    pub tile: Option<u32>,
+    pub memory: MemoryChoice,
+    pub crf: u8,
+}
+
+impl UpscaleForm {
+    /// The request, or one sentence on why there can be none. Reads headers, and the source once.
+    pub fn validate(self) -> Result<FinishRequest, JobError> {
+        let config = UpscalerConfig::read(&self.network).map_err(|err| JobError::from(&err))?;
+        let (is_picture, before) = look_at(&self.source)?;
+        let (width, height) = self.size_of(&before)?;
+        if let Some(tile) = self.tile.filter(|tile| *tile < MIN_TILE) {
+            return Err(invalid(format!(
+                "expected tiles of at least {MIN_TILE} pixels, found {tile}"
+            )));
+        }
+        let passes = passes(&config, &before, (width, height))?;
+        let after = ClipInfo {
+            width,
+            height,
+            ..before
+        };
+        check_out(&self.out, is_picture, &after)?;
+        let fingerprint = fingerprint(&self.source, is_picture).map_err(|err| unusable(&err))?;
+        Ok(FinishRequest {
+            source: self.source,
+            fingerprint,
+            is_picture,
+            before,
+            after,
+            work: FinishWork::Upscale {
+                network: self.network,
+                passes,
+            },
+            dtype: self.dtype,
+            tile: self.tile,
+            memory: self.memory,
+            crf: self.crf,
+            out: self.out,
+            is_out_automatic: self.is_out_automatic,
+        })
+    }
+
+    fn size_of(&self, before: &ClipInfo) -> Result<(u32, u32), JobError> {
+        let (width, height) = match self.size {
+            TargetSize::Pixels(width, height) => (width, height),
+            TargetSize::Factor(factor) if (1.0..=MAX_FACTOR).contains(&factor) => {
+                let side = |side: u32| (f64::from(side) * factor).round() as u32;
+                (side(before.width), side(before.height))
+            }
+            TargetSize::Factor(factor) => {
+                return Err(invalid(format!(
+                    "expected a factor between 1 and {MAX_FACTOR}, found {factor}"
+                )));
+            }
+        };
+        let pixels = u64::from(width) * u64::from(height);
+        if pixels > MAX_PIXELS {
+            return Err(invalid(format!(
+                "the result would be {width} × {height}, and at most {} megapixels can be made",
+                MAX_PIXELS / 1_000_000
+            )));
+        }
+        Ok((width, height))
+    }
+}
+
+/// What a source is: whether a single picture, and its size, length and rate.
+pub fn look_at(source: &Path) -> Result<(bool, ClipInfo), JobError> {
+    let info = media::media_info(source).map_err(|err| unusable(&err))?;
+    Ok((info.num_frames == 1 && info.fps == 0.0, info))
+}
+
+/// The content of a source.
+pub fn fingerprint(source: &Path, is_picture: bool) -> Result<String, MediaError> {
+    if is_picture {
+        media::picture_fingerprint(source)
+    } else {
+        media::clip_fingerprint(source)
+    }
+}
+
+/// The ending of a result that nobody names: the source's own where that can be written.
+pub fn ending_of(source: &Path, is_picture: bool) -> String {
+    let own = source
+        .extension()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_lowercase();
+    let format = ClipFormat::from_path(source);
+    let fits = format
+        .is_ok_and(|format| format.holds_pictures() == is_picture || format == ClipFormat::WebP);
+    if fits {
+        own
+    } else if is_picture {
+        "png".to_owned()
+    } else {
+        DEFAULT_CLIP_ENDING.to_owned()
+    }
+}
+
+/// How often pictures have to go through the network to be as large as asked for.
+fn passes(
+    config: &UpscalerConfig,
+    before: &ClipInfo,
+    (width, height): (u32, u32),
+) -> Result<u32, JobError> {
+    let wanted = f64::max(
+        f64::from(width) / f64::from(before.width.max(1)),
+        f64::from(height) / f64::from(before.height.max(1)),
+    );
+    let scale = f64::from(config.scale());
+    let enough = |passes: &u32| scale.powi(*passes as i32) * (1.0 + 1e-9) >= wanted;
+    (1..=MAX_PASSES).find(enough).ok_or_else(|| {
+        let kind = match config.scale() {
+            1 => "does not enlarge, and".to_owned(),
+            scale => format!("enlarges ×{scale}, and at most {MAX_PASSES} times, but"),
+        };
+        let wanted = (wanted * 100.0).round() / 100.0;
+        invalid(format!("this network {kind} ×{wanted} was asked for"))
+            .advise("Choose another network or a smaller size")
+    })
+}
+
+fn check_out(out: &Path, is_picture: bool, after: &ClipInfo) -> Result<(), JobError> {
+    let format = ClipFormat::from_path(out).map_err(|err| unusable(&err))?;
+    if is_picture && !format.holds_pictures() {
+        return Err(invalid(format!(
+            "a picture cannot be saved as {}: choose a name that ends in .png, .jpg or .webp",
+            format.name()
+        )));
+    }
+    check_frame_size(out, after.width, after.height)
+        .and_then(|()| check_frames_writable(out, after.num_frames as usize))
+        .map_err(|err| unusable(&err))
+}
+
+fn invalid(sentence: impl Into<String>) -> JobError {
+    JobError::new(JobErrorKind::InvalidRequest, sentence)
+}
+
+fn unusable(err: &MediaError) -> JobError {
+    JobError::from_error(JobErrorKind::InvalidRequest, err)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! What can be asked for, and the sentences for what cannot.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::media::{ClipOptions, Picture, write_clip, write_png};
+
+/// A network of `tests/fixtures/finish` as a file whose numbers are all 0.
+pub(crate) fn network(folder: &Path, name: &str) -> PathBuf {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/finish");
+    let text = std::fs::read(fixtures.join("upscalers.json")).unwrap();
+    let all: BTreeMap<String, BTreeMap<String, Vec<usize>>> =
+        serde_json::from_slice(&text).unwrap();
+    let zeros = vec![0_u8; 1 << 20];
+    let tensors = all[name].iter().map(|(key, shape)| {
+        let bytes = 4 * shape.iter().product::<usize>();
+        let view = safetensors::tensor::TensorView::new(
+            safetensors::Dtype::F32,
+            shape.clone(),
+            &zeros[..bytes],
+        );
+        (key.clone(), view.unwrap())
+    });
+    let path = folder.join(format!("{name}.safetensors"));
+    safetensors::serialize_to_file(tensors, None, &path).unwrap();
+    path
+}
+
+fn form(folder: &Path, source: PathBuf) -> UpscaleForm {
+    UpscaleForm {
+        source,
+        network: network(folder, "body_x2"),
+        size: TargetSize::Factor(2.0),
+        out: folder.join("large.png"),
+        is_out_automatic: false,
+        dtype: DtypeChoice::Auto,
+        tile: None,
+        memory: MemoryChoice::default(),
+        crf: 16,
+    }
+}
+
+fn picture(folder: &Path) -> PathBuf {
+    let path = folder.join("small.png");
+    write_png(&path, &Picture::from_fn(30, 20, |_, _| [9; 3]).unwrap()).unwrap();
+    path
+}
+
+#[test]
+fn a_network_is_used_as_often_as_the_size_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let form = form(folder.path(), picture(folder.path()));
+    for (size, passes, after) in [
+        (TargetSize::Factor(2.0), 1, (60, 40)),
+        (TargetSize::Factor(1.5), 1, (45, 30)),
+        (TargetSize::Factor(4.0), 2, (120, 80)),
+        (TargetSize::Pixels(100, 100), 3, (100, 100)),
+    ] {
+        let request = UpscaleForm {
+            size,
+            ..form.clone()
+        }
+        .validate()
+        .unwrap();
+        assert_eq!((request.after.width, request.after.height), after);
+        let FinishWork::Upscale { passes: found, .. } = request.work;
+        assert_eq!(found, passes, "{size:?}");
+        assert!(request.is_picture && request.after.num_frames == 1);
+    }
+    let request = form.validate().unwrap();
+    assert_eq!(request.title(), "Upscale ×2: small.png");
+    // What is kept of it is the same request.
+    let json = serde_json::to_value(&request).unwrap();
+    assert_eq!(json["work"], "upscale");
+    assert_eq!(
+        serde_json::from_value::<FinishRequest>(json).unwrap(),
+        request
+    );
+}
+
+#[test]
+fn what_cannot_be_made_is_refused_before_anything_is_computed() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = form(folder.path(), picture(folder.path()));
+    let refused = |change: &dyn Fn(&mut UpscaleForm)| {
+        let mut form = good.clone();
+        change(&mut form);
+        form.validate().unwrap_err().summary
+    };
+    let far = refused(&|form| form.size = TargetSize::Factor(9.0));
+    assert_eq!(
+        far,
+        "this network enlarges ×2, and at most 3 times, but ×9 was asked for"
+    );
+    let same = refused(&|form| form.network = network(folder.path(), "body_x1"));
+    assert_eq!(same, "this network does not enlarge, and ×2 was asked for");
+    let small = refused(&|form| form.size = TargetSize::Factor(0.5));
+    assert_eq!(small, "expected a factor between 1 and 16, found 0.5");
+    let huge = refused(&|form| form.size = TargetSize::Pixels(40_000, 40_000));
+    assert!(
+        huge.starts_with("the result would be 40000 × 40000"),
+        "{huge}"
+    );
+    let tiles = refused(&|form| form.tile = Some(8));
+    assert_eq!(tiles, "expected tiles of at least 64 pixels, found 8");
+    let clip = refused(&|form| form.out.set_extension("gif").then_some(()).unwrap());
+    assert!(
+        clip.starts_with("a picture cannot be saved as GIF"),
+        "{clip}"
+    );
+    let gone = refused(&|form| form.source = folder.path().join("gone.png"));
+    assert!(gone.starts_with("this file does not exist"), "{gone}");
+    let pickle = folder.path().join("4x.pth");
+    std::fs::write(&pickle, b"\x80\x02").unwrap();
+    let pickle = refused(&|form| form.network.clone_from(&pickle));
+    assert!(
+        pickle.starts_with("this is a pickle file, which can run code"),
+        "{pickle}"
+    );
+    let other = refused(&|form| form.network.clone_from(&form.source));
+    assert!(other.starts_with("this is a PNG"), "{other}");
+}
+
+#[test]
+fn a_clip_keeps_its_length_and_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("clip.webp");
+    let frames = [40, 90, 200].map(|grey| Picture::from_fn(30, 20, |_, _| [grey; 3]).unwrap());
+    let options = ClipOptions {
+        fps: 10.0,
+        ..ClipOptions::default()
+    };
+    write_clip(&source, &frames, options).unwrap();
+    let clip = UpscaleForm {
+        out: folder.path().join("large.webp"),
+        ..form(folder.path(), source.clone())
+    };
+    let request = clip.validate().unwrap();
+    assert!(!request.is_picture);
+    assert_eq!((request.after.num_frames, request.after.width), (3, 60));
+    assert!((request.after.fps - 10.0).abs() < 0.2);
+    assert_eq!(ending_of(&source, false), "webp");
+    assert_eq!(ending_of(Path::new("a.mkv"), false), DEFAULT_CLIP_ENDING);
+    assert_eq!(ending_of(Path::new("a.bmp"), true), "png");
+    assert_eq!(ending_of(Path::new("a.JPG"), true), "jpg");
+}
+
+#[test]
+fn a_size_is_read_as_people_write_it() {
+    assert_eq!("1920x1080".parse(), Ok(TargetSize::Pixels(1920, 1080)));
+    for wrong in ["1920", "0x4", "ax4", ""] {
+        let err = wrong.parse::<TargetSize>().unwrap_err();
+        assert!(
+            err.starts_with("expected a size such as 1920x1080"),
+            "{err}"
+        );
+    }
+}

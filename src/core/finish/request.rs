@@ -1,0 +1,95 @@
+//! A validated request to finish a picture or clip: what a job of this kind needs to know, and that repeats it.
+
+use std::ops::Not;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::{DtypeChoice, Recipe, Stage};
+use crate::media::ClipInfo;
+use crate::memory::MemoryChoice;
+
+/// A validated request. The engine need not check it again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FinishRequest {
+    /// The picture or clip, as the user named it.
+    pub source: PathBuf,
+    /// Its content when it was asked for: a job goes on with the same alone.
+    pub fingerprint: String,
+    /// It is one picture, whatever else of its name is there.
+    pub is_picture: bool,
+    /// Size, length and rate of the source.
+    pub before: ClipInfo,
+    /// And of the result. A picture has a rate of 0.
+    pub after: ClipInfo,
+    #[serde(flatten)]
+    pub work: FinishWork,
+    #[serde(default)]
+    pub dtype: DtypeChoice,
+    /// The longest edge of what is computed at a time, in pixels; as much as fits when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tile: Option<u32>,
+    #[serde(default)]
+    pub memory: MemoryChoice,
+    /// Quality of lossy files, as [`ClipOptions::crf`](crate::media::ClipOptions::crf): the same for all parts of a clip.
+    pub crf: u8,
+    /// The file to write; its extension is its kind.
+    pub out: PathBuf,
+    /// `out` was made up by the program: it never replaces another file, and takes the next free name instead.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub is_out_automatic: bool,
+}
+
+/// What is done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "work", rename_all = "snake_case")]
+pub enum FinishWork {
+    /// Through a network that enlarges, and then to the size of [`FinishRequest::after`].
+    Upscale {
+        network: PathBuf,
+        /// How often pictures go through it.
+        passes: u32,
+    },
+}
+
+impl FinishRequest {
+    /// The stage that computes.
+    pub fn stage(&self) -> Stage {
+        match &self.work {
+            FinishWork::Upscale { .. } => Stage::Upscale,
+        }
+    }
+
+    /// The stages of the job, in order.
+    pub fn recipe(&self) -> Recipe {
+        Recipe {
+            stages: vec![self.stage(), Stage::Save],
+        }
+    }
+
+    /// The network's file.
+    pub fn network(&self) -> &Path {
+        match &self.work {
+            FinishWork::Upscale { network, .. } => network,
+        }
+    }
+
+    /// What people call the network.
+    pub fn network_name(&self) -> String {
+        let stem = self.network().file_stem().unwrap_or_default();
+        stem.to_string_lossy().into_owned()
+    }
+
+    /// What is done with what, for lists: `Upscale ×2: boat.mp4`.
+    pub fn title(&self) -> String {
+        let name = self.source.file_name().unwrap_or_default();
+        let name = name.to_string_lossy();
+        match &self.work {
+            FinishWork::Upscale { .. } => {
+                let factor = f64::from(self.after.width) / f64::from(self.before.width.max(1));
+                let factor = (factor * 100.0).round() / 100.0;
+                format!("Upscale ×{factor}: {name}")
+            }
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! A clip that is made over a long time: runs of encoded frames in a folder, each whole by itself, joined in the end.
+//!
+//! Whoever goes on finds how many frames are there; nothing is encoded twice but what the last run had not finished. An
+//! MP4's runs are the very bytes that its file gets; frames of other formats are kept without loss until then.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[cfg(feature = "h264")]
+use serde::{Deserialize, Serialize};
+
+use super::{ClipFormat, ClipOptions, ClipWriter, check_writable, png};
+#[cfg(feature = "h264")]
+use super::{FrameTimes, h264, mp4};
+use crate::files::{sorted_entries, write_private};
+use crate::media::open::open_picture;
+use crate::media::{MediaError, Picture};
+
+/// What the files of runs are called: the number of the first frame, and how many there are.
+const ENDING: &str = "run";
+/// As many bytes of frames as are copied at a time.
+#[cfg(feature = "h264")]
+const COPIED_BYTES: usize = 1 << 20;
+/// A longer header is nobody's run.
+#[cfg(feature = "h264")]
+const MAX_HEAD_BYTES: u32 = 16 << 20;
+
+/// The runs of one clip.
+#[derive(Clone, Debug)]
+pub struct Runs {
+    folder: PathBuf,
+    out: PathBuf,
+    options: ClipOptions,
+}
+
+/// What stands before the frames of a run, behind its own length.
+#[cfg(feature = "h264")]
+#[derive(Serialize, Deserialize)]
+struct Head {
+    size: (u32, u32),
+    coded: h264::Coded,
+}
+
+struct Run {
+    first: u32,
+    count: u32,
+    path: PathBuf,
+}
+
+impl Runs {
+    /// Of the clip that will be written to `out`; `folder` is there.
+    pub fn new(folder: &Path, out: &Path, options: ClipOptions) -> Result<Self, MediaError> {
+        check_writable(out)?;
+        options.check(out)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            out: out.to_owned(),
+            options,
+        })
+    }
+
+    /// How many frames are there from the first one on, without a gap.
+    pub fn num_frames(&self) -> u32 {
+        Self::at(&self.folder)
+    }
+
+    /// The same of whatever clip has its runs in a folder.
+    pub fn at(folder: &Path) -> u32 {
+        found_in(folder)
+            .last()
+            .map_or(0, |run| run.first + run.count)
+    }
+
+    /// Begins a run whose first frame has this number.
+    pub fn begin(&self, first: u32) -> RunWriter {
+        RunWriter {
+            runs: self.clone(),
+            first,
+            count: 0,
+            frames: Frames::Bytes(Vec::new()),
+        }
+    }
+
+    /// Writes the clip and tells which files there are now. `settings`: as in [`ClipOptions`].
+    pub fn join(mut self, settings: Option<String>) -> Result<Vec<PathBuf>, MediaError> {
+        self.options.settings = settings;
+        self.options.check(&self.out)?;
+        let runs = found_in(&self.folder);
+        if runs.is_empty() {
+            return Err(MediaError::no_frames(&self.out));
+        }
+        #[cfg(feature = "h264")]
+        if ClipFormat::from_path(&self.out)? == ClipFormat::Mp4 {
+            return self.join_mp4(&runs);
+        }
+        let mut writer = ClipWriter::create(&self.out, self.options)?;
+        for run in &runs {
+            writer.push(&open_picture(&run.path)?)?;
+        }
+        writer.finish()
+    }
+
+    #[cfg(feature = "h264")]
+    fn join_mp4(&self, runs: &[Run]) -> Result<Vec<PathBuf>, MediaError> {
+        use std::io::Read as _;
+
+        use crate::media::place::Pending;
+
+        let out = &self.out;
+        let mut coded = h264::Coded::default();
+        let mut size = None;
+        for run in runs {
+            let (head, _) = read_head(&run.path)?;
+            let fits = coded.append(&head.coded) && *size.get_or_insert(head.size) == head.size;
+            if !fits || head.coded.sizes.len() as u32 != run.count {
+                return Err(MediaError::said(
+                    "a part of this clip does not fit to the others",
+                    &run.path,
+                ));
+            }
+        }
+        let boxes = mp4::Boxes {
+            coded: &coded,
+            size: size.unwrap_or_default(),
+            fps: FrameTimes::new(self.options.fps).rate(),
+        };
+        let head = boxes.before_frames(self.options.settings.as_deref());
+        let head = head.map_err(|detail| {
+            MediaError::said(format_args!("the MP4 encoder failed ({detail})"), out)
+        })?;
+        let mut file = Pending::new(out)?;
+        file.write(&head)?;
+        let mut buffer = vec![0; COPIED_BYTES];
+        for run in runs {
+            let (_, mut frames) = read_head(&run.path)?;
+            loop {
+                let read = frames.read(&mut buffer);
+                match read.map_err(|err| MediaError::from_io("read the file", err, &run.path))? {
+                    0 => break,
+                    got => file.write(&buffer[..got])?,
+                }
+            }
+        }
+        super::named(file, out, self.options.keeps_others)
+    }
+}
+
+/// Runs that follow each other from the first frame on. One that is there is whole.
+fn found_in(folder: &Path) -> Vec<Run> {
+    let all = sorted_entries(folder).unwrap_or_default();
+    let mut found: Vec<Run> = Vec::new();
+    for path in all {
+        let Some((first, count)) = numbers_of(&path) else {
+            continue;
+        };
+        let next = found.last().map_or(0, |run| run.first + run.count);
+        if first == next && count > 0 {
+            found.push(Run { first, count, path });
+        }
+    }
+    found
+}
+
+/// The number of the first frame of a run, and how many it has.
+fn numbers_of(path: &Path) -> Option<(u32, u32)> {
+    let name = path.file_name()?.to_str()?;
+    let (first, count) = name.strip_suffix(&format!(".{ENDING}"))?.split_once('-')?;
+    Some((first.parse().ok()?, count.parse().ok()?))
+}
+
+/// The header of a run, and its file where the frames begin.
+#[cfg(feature = "h264")]
+fn read_head(path: &Path) -> Result<(Head, fs::File), MediaError> {
+    use std::io::{self, Read as _};
+
+    let read = || {
+        let mut file = fs::File::open(path)?;
+        let mut length = [0; 4];
+        file.read_exact(&mut length)?;
+        let length = u32::from_le_bytes(length);
+        if length > MAX_HEAD_BYTES {
+            return Err(io::Error::from(io::ErrorKind::InvalidData));
+        }
+        let mut json = vec![0; length as usize];
+        file.read_exact(&mut json)?;
+        let head = serde_json::from_slice(&json).map_err(io::Error::other)?;
+        Ok((head, file))
+    };
+    read().map_err(|err| MediaError::from_io("read the file", err, path))
+}
+
+/// Frames on their way to the folder.
+enum Frames {
+    /// Of a single picture, as PNG.
+    Bytes(Vec<u8>),
+    #[cfg(feature = "h264")]
+    Mp4(Box<mp4::Mp4>, (u32, u32)),
+}
+
+/// One run. Dropped before [`RunWriter::finish`], nothing of it remains.
+pub struct RunWriter {
+    runs: Runs,
+    first: u32,
+    count: u32,
+    frames: Frames,
+}
+
+impl RunWriter {
+    /// How many frames it has.
+    pub fn len(&self) -> u32 {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether it takes no more: a picture without loss is a run of its own.
+    pub fn is_full(&self) -> bool {
+        matches!(&self.frames, Frames::Bytes(bytes) if !bytes.is_empty())
+    }
+
+    /// Encodes the next frame. All of a clip must have one size.
+    pub fn push(&mut self, picture: &Picture) -> Result<(), MediaError> {
+        let out = &self.runs.out;
+        let format = ClipFormat::from_path(out)?;
+        let failed = |detail: String| {
+            let kind = format.name();
+            MediaError::said(format_args!("the {kind} encoder failed ({detail})"), out)
+        };
+        #[cfg(feature = "h264")]
+        if format == ClipFormat::Mp4 {
+            let size = (picture.width, picture.height);
+            if self.is_empty() {
+                super::check_frame_size(out, size.0, size.1)?;
+                let ClipOptions { fps, crf, .. } = self.runs.options;
+                let fps = FrameTimes::new(fps).rate();
+                let mp4 = mp4::Mp4::new(size.0, size.1, fps, crf).map_err(failed)?;
+                self.frames = Frames::Mp4(Box::new(mp4), size);
+            }
+            if let Frames::Mp4(mp4, expected) = &mut self.frames {
+                if *expected != size {
+                    return Err(MediaError::frame_size(*expected, picture, out));
+                }
+                mp4.push(picture).map_err(failed)?;
+            }
+            self.count += 1;
+            return Ok(());
+        }
+        self.frames = Frames::Bytes(png::encode(picture, None).map_err(failed)?);
+        self.count = 1;
+        Ok(())
+    }
+
+    /// Puts the run into its folder, whole or not at all.
+    pub fn finish(self) -> Result<(), MediaError> {
+        let name = format!("{:08}-{}.{ENDING}", self.first, self.count);
+        let path = self.runs.folder.join(name);
+        let bytes = match self.frames {
+            Frames::Bytes(bytes) => bytes,
+            #[cfg(feature = "h264")]
+            Frames::Mp4(mp4, size) => {
+                let (coded, frames) = mp4.into_coded();
+                let json = serde_json::to_vec(&Head { size, coded });
+                let json = json.map_err(|err| MediaError::Other(err.to_string()))?;
+                [(json.len() as u32).to_le_bytes().as_slice(), &json, &frames].concat()
+            }
+        };
+        if self.count == 0 {
+            return Ok(());
+        }
+        write_private(&path, &bytes).map_err(|err| MediaError::from_io("write", err, &path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::media::{open_clip, read_settings, write_clip};
+
+    fn frames(count: u8) -> Vec<Picture> {
+        let grey = |index| [index * 9, 90, 255 - index * 9];
+        (0..count)
+            .map(|index| Picture::from_fn(48, 32, |_, _| grey(index)).unwrap())
+            .collect()
+    }
+
+    fn runs(folder: &Path, out: &str) -> Runs {
+        let parts = folder.join("parts");
+        fs::create_dir_all(&parts).unwrap();
+        let options = ClipOptions {
+            fps: 12.0,
+            ..ClipOptions::default()
+        };
+        Runs::new(&parts, &folder.join(out), options).unwrap()
+    }
+
+    /// Writes frames in runs of these lengths.
+    fn write(runs: &Runs, frames: &[Picture], lengths: &[usize]) {
+        let mut rest = frames.iter();
+        for &length in lengths {
+            let mut run = runs.begin(runs.num_frames());
+            for frame in rest.by_ref().take(length) {
+                run.push(frame).unwrap();
+                if run.is_full() {
+                    run.finish().unwrap();
+                    run = runs.begin(runs.num_frames());
+                }
+            }
+            run.finish().unwrap();
+        }
+    }
+
+    #[test]
+    fn runs_joined_show_what_the_clip_written_at_once_shows() {
+        let folder = tempfile::tempdir().unwrap();
+        let frames = frames(14);
+        for out in [
+            #[cfg(feature = "h264")]
+            "clip.mp4",
+            "clip.webp",
+            "clip.gif",
+        ] {
+            let runs = runs(folder.path(), out);
+            write(&runs, &frames, &[5, 1, 8]);
+            assert_eq!(runs.num_frames(), 14);
+            let settings = Some(r#"{"a":1}"#.to_owned());
+            let written = runs.join(settings).unwrap();
+            assert_eq!(written, [folder.path().join(out)]);
+            let joined = open_clip(&written[0]).unwrap();
+            assert_eq!(joined.frames.len(), 14, "{out}");
+            assert!((joined.fps - 12.0).abs() < 0.2, "{out}: {}", joined.fps);
+            assert_eq!(
+                read_settings(&written[0]).unwrap().as_deref(),
+                Some(r#"{"a":1}"#)
+            );
+            let once = folder.path().join(format!("once-{out}"));
+            let options = ClipOptions {
+                fps: 12.0,
+                ..ClipOptions::default()
+            };
+            write_clip(&once, &frames, options).unwrap();
+            for (index, (a, b)) in joined
+                .frames
+                .iter()
+                .zip(open_clip(&once).unwrap().frames)
+                .enumerate()
+            {
+                let (a, b) = (a.pixel(20, 20), b.pixel(20, 20));
+                let is_near = a.iter().zip(b).all(|(a, b)| a.abs_diff(b) <= 2);
+                assert!(is_near, "{out} {index}: {a:?} {b:?}");
+            }
+            fs::remove_dir_all(folder.path().join("parts")).unwrap();
+        }
+    }
+
+    #[test]
+    fn only_frames_without_a_gap_count_and_half_a_run_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = runs(folder.path(), "clip.webp");
+        assert_eq!(runs.num_frames(), 0);
+        write(&runs, &frames(3), &[3]);
+        let mut dropped = runs.begin(3);
+        dropped.push(&frames(1)[0]).unwrap();
+        drop(dropped);
+        let mut far = runs.begin(9);
+        far.push(&frames(1)[0]).unwrap();
+        far.finish().unwrap();
+        fs::write(folder.path().join("parts/00000003-x.run"), b"").unwrap();
+        assert_eq!(runs.num_frames(), 3);
+        let empty = tempfile::tempdir().unwrap();
+        let none = super::Runs::new(
+            empty.path(),
+            &empty.path().join("a.gif"),
+            ClipOptions::default(),
+        );
+        let err = none.unwrap().join(None).unwrap_err();
+        assert!(
+            err.to_string().starts_with("there is no frame to write"),
+            "{err}"
+        );
+    }
+
+    #[cfg(feature = "h264")]
+    #[test]
+    fn runs_of_different_clips_are_not_joined() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = runs(folder.path(), "clip.mp4");
+        write(&runs, &frames(2), &[2]);
+        let mut other = runs.begin(2);
+        other
+            .push(&Picture::from_fn(64, 64, |_, _| [5; 3]).unwrap())
+            .unwrap();
+        other.finish().unwrap();
+        let err = runs.join(None).unwrap_err().to_string();
+        assert!(err.starts_with("a part of this clip does not fit"), "{err}");
+        assert!(!folder.path().join("clip.mp4").exists());
+    }
+}

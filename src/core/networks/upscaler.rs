@@ -1,0 +1,365 @@
+//! Upscalers of ESRGAN's class: RRDBNet (ESRGAN, BSRGAN, Real-ESRGAN), compact SRVGG networks, and SPAN.
+//!
+//! A header shows all of their numbers, so no config file is read. The engine builds the network from the same config.
+//! What a pass of one costs in memory, and how far a pixel reaches, stand here too: tiles are planned from them.
+
+use std::path::Path;
+
+use super::check_sizes;
+use super::header::{count, not_a, prefix_before, sizes};
+use super::known::KindRule;
+use crate::formats::weights::WeightSet;
+use crate::model::CatalogError;
+
+/// Pixels have so many colours, before and behind.
+const COLOURS: i64 = 3;
+/// No network enlarges by more at once.
+const MAX_SCALE: i64 = 8;
+/// SPAN has so many blocks, whatever its width.
+pub const SPAN_BLOCKS: usize = 6;
+
+const OLD: [&str; 2] = ["model.0.weight", "model.1.sub.0.RDB1.conv1.0.weight"];
+const BSRGAN: [&str; 2] = ["conv_first.weight", "RRDB_trunk.0.RDB1.conv1.weight"];
+const REAL: [&str; 2] = ["conv_first.weight", "body.0.rdb1.conv1.weight"];
+const SPAN: [&str; 3] = [
+    "conv_1.sk.weight",
+    "block_1.c1_r.sk.weight",
+    "upsampler.0.weight",
+];
+const COMPACT: [&str; 3] = ["body.0.weight", "body.1.weight", "body.2.weight"];
+
+/// By which their files are known.
+pub(super) const KINDS: &[KindRule] = &[
+    upscaler("an upscaler (ESRGAN)", &OLD),
+    upscaler("an upscaler (ESRGAN)", &BSRGAN),
+    upscaler("an upscaler (Real-ESRGAN)", &REAL),
+    upscaler("an upscaler (SPAN)", &SPAN),
+    upscaler("an upscaler (compact)", &COMPACT),
+];
+
+const fn upscaler(text: &'static str, ends: &'static [&'static str]) -> KindRule {
+    KindRule::new("", "upscaler", text, ends)
+}
+
+/// What a file's tensors say of its upscaler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpscalerConfig {
+    /// What stands before all names.
+    pub prefix: String,
+    /// Channels between the first layer and the last.
+    pub width: i64,
+    pub layers: UpscalerLayers,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpscalerLayers {
+    Rrdb(RrdbConfig),
+    /// So many convolutions between the first and the last, then pixels are shuffled.
+    Compact {
+        num_convs: i64,
+        scale: i64,
+    },
+    Span {
+        scale: i64,
+        /// Whether pixels are normed first.
+        is_normed: bool,
+    },
+}
+
+/// Residual blocks in residual blocks, and nearest pixels doubled behind them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RrdbConfig {
+    pub names: RrdbNames,
+    /// Channels that each convolution of a block adds.
+    pub growth: i64,
+    pub num_blocks: i64,
+    pub num_doublings: i64,
+    /// Pixels along each edge that are made one place first: 1, 2 or 4.
+    pub unshuffle: i64,
+    /// ESRGAN+: a shortcut of one pixel within each block.
+    pub has_shortcuts: bool,
+}
+
+/// Whose names the tensors have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RrdbNames {
+    /// ESRGAN's first: one list of layers.
+    Old,
+    /// BSRGAN and ESRGAN's later ones.
+    Trunk,
+    /// Real-ESRGAN, BasicSR.
+    Body,
+}
+
+impl RrdbConfig {
+    pub fn first(&self) -> String {
+        match self.names {
+            RrdbNames::Old => "model.0",
+            RrdbNames::Trunk | RrdbNames::Body => "conv_first",
+        }
+        .to_owned()
+    }
+
+    /// A dense block, three of which make one of the blocks; both are counted from 0.
+    pub fn dense(&self, block: i64, part: i64) -> String {
+        let part = part + 1;
+        match self.names {
+            RrdbNames::Old => format!("model.1.sub.{block}.RDB{part}"),
+            RrdbNames::Trunk => format!("RRDB_trunk.{block}.RDB{part}"),
+            RrdbNames::Body => format!("body.{block}.rdb{part}"),
+        }
+    }
+
+    /// A convolution within a dense block, counted from 0.
+    pub fn within(&self, number: i64) -> String {
+        let end = match self.names {
+            RrdbNames::Old => ".0",
+            RrdbNames::Trunk | RrdbNames::Body => "",
+        };
+        format!("conv{}{end}", number + 1)
+    }
+
+    /// The convolution behind all blocks.
+    pub fn trunk(&self) -> String {
+        match self.names {
+            RrdbNames::Old => format!("model.1.sub.{}", self.num_blocks),
+            RrdbNames::Trunk => "trunk_conv".to_owned(),
+            RrdbNames::Body => "conv_body".to_owned(),
+        }
+    }
+
+    /// The convolution behind a doubling, counted from 0.
+    pub fn up(&self, number: i64) -> String {
+        let number = number + 1;
+        match self.names {
+            RrdbNames::Old => format!("model.{}", 3 * number),
+            RrdbNames::Trunk => format!("upconv{number}"),
+            RrdbNames::Body => format!("conv_up{number}"),
+        }
+    }
+
+    /// The last two.
+    pub fn ends(&self) -> [String; 2] {
+        let behind = 3 * self.num_doublings;
+        match self.names {
+            RrdbNames::Old => [2, 4].map(|place| format!("model.{}", behind + place)),
+            RrdbNames::Trunk => ["HRconv", "conv_last"].map(str::to_owned),
+            RrdbNames::Body => ["conv_hr", "conv_last"].map(str::to_owned),
+        }
+    }
+}
+
+impl UpscalerConfig {
+    /// Reads the header of a file. The error says what it is instead, or what is wrong.
+    pub fn read(place: &Path) -> Result<Self, CatalogError> {
+        let config = Self::of_header(&WeightSet::at(place)?);
+        config.map_err(|reason| CatalogError::config(reason, place))
+    }
+
+    pub(crate) fn of_header(weights: &WeightSet) -> Result<Self, String> {
+        let names = weights.names();
+        let found = KINDS.iter().enumerate().find_map(|(number, rule)| {
+            let prefix = prefix_before(names.clone(), &rule.ends[..1])?;
+            let has = |end: &&str| weights.has(&format!("{prefix}{end}"));
+            rule.ends.iter().all(has).then_some((number, prefix))
+        });
+        let Some((number, prefix)) = found else {
+            return Err(not_a(
+                "network for upscaling (ESRGAN, Real-ESRGAN, compact or SPAN)",
+                weights,
+            ));
+        };
+        let header = Of { weights, prefix };
+        let (width, layers) = match number {
+            0 => header.rrdb(RrdbNames::Old)?,
+            1 => header.rrdb(RrdbNames::Trunk)?,
+            2 => header.rrdb(RrdbNames::Body)?,
+            3 => header.span()?,
+            _ => header.compact()?,
+        };
+        check_sizes(&[("width", width)])?;
+        Ok(Self {
+            prefix: prefix.to_owned(),
+            width,
+            layers,
+        })
+    }
+
+    /// How many times as long the edges are behind it.
+    pub fn scale(&self) -> u32 {
+        self.inner_scale() / self.unit()
+    }
+
+    /// Pixels along each edge that are one place of what is computed.
+    pub fn unit(&self) -> u32 {
+        match &self.layers {
+            UpscalerLayers::Rrdb(rrdb) => rrdb.unshuffle as u32,
+            UpscalerLayers::Compact { .. } | UpscalerLayers::Span { .. } => 1,
+        }
+    }
+
+    /// Pixels along each edge that come of one place.
+    pub fn inner_scale(&self) -> u32 {
+        match &self.layers {
+            UpscalerLayers::Rrdb(rrdb) => 1 << rrdb.num_doublings,
+            UpscalerLayers::Compact { scale, .. } | UpscalerLayers::Span { scale, .. } => {
+                *scale as u32
+            }
+        }
+    }
+
+    /// What people call networks that are built so.
+    pub fn kind(&self) -> &'static str {
+        match &self.layers {
+            UpscalerLayers::Rrdb(rrdb) if rrdb.names == RrdbNames::Body => "Real-ESRGAN",
+            UpscalerLayers::Rrdb(_) => "ESRGAN",
+            UpscalerLayers::Compact { .. } => "compact",
+            UpscalerLayers::Span { .. } => "SPAN",
+        }
+    }
+
+    /// How many places around one can change it before anything is enlarged.
+    pub fn reach(&self) -> u32 {
+        let layers = match &self.layers {
+            // Three dense blocks of five convolutions each, the first and the last.
+            UpscalerLayers::Rrdb(rrdb) => 15 * rrdb.num_blocks + 2,
+            UpscalerLayers::Compact { num_convs, .. } => num_convs + 2,
+            // Three convolutions a block, one before and one behind.
+            UpscalerLayers::Span { .. } => 3 * SPAN_BLOCKS as i64 + 2,
+        };
+        layers as u32
+    }
+
+    /// How many places around one change it where it is enlarged.
+    pub fn reach_of_end(&self) -> u32 {
+        match &self.layers {
+            // Half a place at the first doubling, a quarter at the next, and two layers behind.
+            UpscalerLayers::Rrdb(_) => 4,
+            UpscalerLayers::Compact { .. } => 0,
+            UpscalerLayers::Span { .. } => 1,
+        }
+    }
+
+    /// Bytes for each place while the layers before the enlarging compute. `number_bytes`: of one number.
+    pub fn bytes_of_trunk(&self, number_bytes: u64) -> u64 {
+        let width = self.width as u64;
+        let channels = match &self.layers {
+            // What is kept for both sums, the block's own channels, and all of them together for a convolution.
+            UpscalerLayers::Rrdb(rrdb) => 5 * width + 10 * rrdb.growth as u64,
+            UpscalerLayers::Compact { .. } => 4 * width,
+            UpscalerLayers::Span { .. } => 10 * width,
+        };
+        channels * number_bytes
+    }
+
+    /// Bytes for each place while it is enlarged.
+    pub fn bytes_of_end(&self, number_bytes: u64) -> u64 {
+        let pixels = u64::from(self.inner_scale()).pow(2);
+        let channels = match &self.layers {
+            UpscalerLayers::Rrdb(_) => 3 * self.width as u64,
+            UpscalerLayers::Compact { .. } | UpscalerLayers::Span { .. } => 12,
+        };
+        // And as colours in f32.
+        pixels * (channels * number_bytes + 16)
+    }
+}
+
+/// The names of a file behind their prefix.
+struct Of<'a> {
+    weights: &'a WeightSet,
+    prefix: &'a str,
+}
+
+impl Of<'_> {
+    /// The sizes of a convolution's kernel: outputs, inputs, rows, columns.
+    fn kernel(&self, layer: &str) -> Result<[i64; 4], String> {
+        sizes(self.weights, &format!("{}{layer}.weight", self.prefix))
+    }
+
+    fn has(&self, layer: &str) -> bool {
+        self.weights.has(&format!("{}{layer}", self.prefix))
+    }
+
+    fn count(&self, layer: impl Fn(usize) -> String) -> i64 {
+        count(self.weights, |number| {
+            format!("{}{}.weight", self.prefix, layer(number))
+        })
+    }
+
+    fn rrdb(&self, names: RrdbNames) -> Result<(i64, UpscalerLayers), String> {
+        let mut rrdb = RrdbConfig {
+            names,
+            growth: 0,
+            num_blocks: 0,
+            num_doublings: 0,
+            unshuffle: 1,
+            has_shortcuts: false,
+        };
+        let [width, inputs, ..] = self.kernel(&rrdb.first())?;
+        let dense = rrdb.dense(0, 0);
+        rrdb.growth = self.kernel(&format!("{dense}.{}", rrdb.within(0)))?[0];
+        check_sizes(&[("growth", rrdb.growth)])?;
+        rrdb.has_shortcuts = self.has(&format!("{dense}.conv1x1.weight"));
+        let within = rrdb.within(0);
+        rrdb.num_blocks = self.count(|number| format!("{}.{within}", rrdb.dense(number as i64, 0)));
+        rrdb.num_doublings = self.count(|number| rrdb.up(number as i64));
+        let most = i64::from(MAX_SCALE.ilog2());
+        if rrdb.num_doublings > most {
+            return Err(format!(
+                "expected at most {most} doublings, found {}",
+                rrdb.num_doublings
+            ));
+        }
+        let outputs = self.kernel(&rrdb.ends()[1])?[0];
+        rrdb.unshuffle = [1, 2, 4]
+            .into_iter()
+            .find(|unit| inputs == COLOURS * unit * unit)
+            .filter(|unit| outputs == COLOURS && *unit <= 1 << rrdb.num_doublings)
+            .ok_or_else(|| colours(inputs, outputs))?;
+        Ok((width, UpscalerLayers::Rrdb(rrdb)))
+    }
+
+    fn compact(&self) -> Result<(i64, UpscalerLayers), String> {
+        let [width, inputs, ..] = self.kernel("body.0")?;
+        let last = self.count(|number| format!("body.{number}")) - 1;
+        let outputs = self.kernel(&format!("body.{last}"))?[0];
+        // Each convolution has an activation behind it, but the last.
+        if last % 2 != 0 {
+            return Err(format!(
+                "expected an activation behind each layer but the last, found {last} layers before it"
+            ));
+        }
+        let layers = UpscalerLayers::Compact {
+            num_convs: (last - 2) / 2,
+            scale: shuffled(inputs, outputs)?,
+        };
+        Ok((width, layers))
+    }
+
+    fn span(&self) -> Result<(i64, UpscalerLayers), String> {
+        let [width, inputs, ..] = self.kernel("conv_1.sk")?;
+        let outputs = self.kernel("upsampler.0")?[0];
+        let layers = UpscalerLayers::Span {
+            scale: shuffled(inputs, outputs)?,
+            is_normed: !self.has("no_norm"),
+        };
+        Ok((width, layers))
+    }
+}
+
+/// How much larger a picture is whose pixels come from so many channels.
+fn shuffled(inputs: i64, outputs: i64) -> Result<i64, String> {
+    (1..=MAX_SCALE)
+        .find(|scale| outputs == COLOURS * scale * scale)
+        .filter(|_| inputs == COLOURS)
+        .ok_or_else(|| colours(inputs, outputs))
+}
+
+fn colours(inputs: i64, outputs: i64) -> String {
+    format!(
+        "expected a network that makes pixels of {COLOURS} colours from such pixels, found {inputs} channels before and {outputs} behind"
+    )
+}
+
+#[cfg(test)]
+mod tests;

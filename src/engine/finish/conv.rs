@@ -1,0 +1,84 @@
+//! A convolution that keeps the size of its picture, with channels innermost in memory, as cuDNN and oneDNN want it.
+
+use tch::Tensor;
+
+use crate::runtime::without_miopen;
+use crate::weights::{Weights, WeightsError};
+
+#[derive(Debug)]
+pub(super) struct Conv {
+    /// `(O, C, k, k)`
+    weight: Tensor,
+    /// `(O)`
+    bias: Option<Tensor>,
+}
+
+impl Conv {
+    /// A kernel of `kernel` × `kernel` with a bias.
+    pub(super) fn new(
+        w: &Weights,
+        [inputs, outputs]: [i64; 2],
+        kernel: i64,
+    ) -> Result<Self, WeightsError> {
+        let weight = w.tensor("weight", &[outputs, inputs, kernel, kernel])?;
+        Ok(Self::of(&weight, Some(w.tensor("bias", &[outputs])?)))
+    }
+
+    pub(super) fn without_bias(
+        w: &Weights,
+        [inputs, outputs]: [i64; 2],
+        kernel: i64,
+    ) -> Result<Self, WeightsError> {
+        let weight = w.tensor("weight", &[outputs, inputs, kernel, kernel])?;
+        Ok(Self::of(&weight, None))
+    }
+
+    pub(super) fn of(weight: &Tensor, bias: Option<Tensor>) -> Self {
+        Self {
+            weight: channels_innermost(weight),
+            bias,
+        }
+    }
+
+    /// `xs`: `(1, C, H, W)` → `(1, O, H, W)`
+    pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
+        // No probe tries them, and MIOpen hangs in some.
+        let _ways = without_miopen(xs.device());
+        let border = self.weight.size()[2] / 2;
+        xs.conv2d(
+            &self.weight,
+            self.bias.as_ref(),
+            [1, 1],
+            [border, border],
+            [1, 1],
+            1,
+        )
+    }
+}
+
+/// The same numbers with channels innermost in memory.
+pub(super) fn channels_innermost(xs: &Tensor) -> Tensor {
+    let rows = xs.permute([0, 2, 3, 1]).contiguous();
+    rows.permute([0, 3, 1, 2])
+}
+
+/// A leaky ReLU: what is below 0 becomes a part of itself.
+#[derive(Debug)]
+pub(super) struct LeakyRelu {
+    /// `(1)`
+    slope: Tensor,
+}
+
+impl LeakyRelu {
+    pub(super) fn new(slope: f64, w: &Weights) -> Self {
+        let slope = Tensor::from_slice(&[slope]);
+        Self {
+            slope: slope.to_kind(w.kind()).to_device(w.device()),
+        }
+    }
+
+    /// One pass, with which tch's own, without a slope, could not do.
+    pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
+        xs.prelu(&self.slope)
+    }
+}

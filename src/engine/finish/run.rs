@@ -1,0 +1,199 @@
+//! The stage of a job that finishes something: frames of its source in, frames of its result out, one by one.
+//!
+//! Frames go to whoever runs the stage as soon as they are made, and nothing is kept: it goes on at any frame. What is
+//! done with a frame is that work's own file.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use crossbeam_channel::{Sender, bounded};
+use safelight_core::finish::{FinishRequest, FinishWork};
+use safelight_core::job::{CancelToken, DtypeChoice};
+use safelight_core::media::{ClipReader, MediaError, Picture, open_picture};
+use safelight_core::memory::Rung;
+use safelight_core::memory::tiers::ConvolutionTier;
+use safelight_core::protocol::{EngineMessage, FinishOrder, PixelHeader};
+use tch::{Device, Kind};
+
+use super::enlarge;
+use crate::error::EngineError;
+use crate::fault::{self, Site};
+use crate::memory::{Boundary, forget_all, line_before, reclaim};
+use crate::runtime::{self, enter_ways};
+use crate::serve::Outgoing;
+
+/// Frames that wait to be computed: decoding goes on meanwhile.
+const FRAMES_AHEAD: usize = 2;
+/// What tiles may take on a CPU, whose memory is everybody's.
+const CPU_BYTES: u64 = 1 << 30;
+
+pub struct FinishContext<'a> {
+    pub order: &'a FinishOrder,
+    pub device: Device,
+    pub cancel: CancelToken,
+    /// Counted up wherever the cancel flag is looked at.
+    pub ticks: Arc<AtomicU64>,
+    pub messages: Sender<Outgoing>,
+}
+
+/// Runs the stage.
+pub fn run(context: &FinishContext<'_>) -> Result<(), EngineError> {
+    let FinishOrder {
+        request, memory, ..
+    } = context.order;
+    let stage = request.stage();
+    let _armed = fault::arm(stage, memory.rung);
+    fault::at(Site::Start);
+    let _no_grad = tch::no_grad_guard();
+    let cap = memory.cap_bytes;
+    if !runtime::limit(context.device, cap) && cap.is_some() {
+        tracing::warn!("nothing holds the allocator to the cap: tiles alone keep to it");
+    }
+    let _ways = enter_ways(context.device, memory.convolution, memory.choices);
+    // What earlier jobs left loaded is in the way.
+    forget_all();
+    if let Some(line) = line_before(stage, &runtime::memory_counts(context.device), cap) {
+        tracing::info!("{line}");
+    }
+    match &request.work {
+        FinishWork::Upscale { network, passes } => enlarge::run(context, network, *passes)?,
+    }
+    let message = EngineMessage::Reclaimed(reclaim(context.device, Boundary::PostFinish));
+    context.send(message, Vec::new());
+    Ok(())
+}
+
+impl FinishContext<'_> {
+    pub fn request(&self) -> &FinishRequest {
+        &self.order.request
+    }
+
+    /// Whether the stage is still wanted: asked between blocks, tiles and frames.
+    pub fn go_on(&self) -> bool {
+        self.ticks.fetch_add(1, Ordering::Relaxed);
+        fault::at(Site::Look);
+        !self.cancel.is_cancelled()
+    }
+
+    /// Where the network computes, and in which kind of numbers.
+    pub fn placement(&self) -> (Kind, Device) {
+        let memory = &self.order.memory;
+        let is_for_cpu = memory.rung == Rung::OnCpu || memory.convolution == ConvolutionTier::Cpu;
+        if self.device == Device::Cpu || is_for_cpu {
+            return (Kind::Float, Device::Cpu);
+        }
+        let kind = match self.request().dtype {
+            // Eight bits of colour need more than bf16 has.
+            DtypeChoice::F16 | DtypeChoice::Auto => Kind::Half,
+            DtypeChoice::Bf16 => Kind::BFloat16,
+            DtypeChoice::F32 => Kind::Float,
+        };
+        (kind, self.device)
+    }
+
+    /// Bytes that tensors may take there beside what is loaded.
+    pub fn free_bytes(&self, device: Device) -> u64 {
+        if device == Device::Cpu {
+            return CPU_BYTES;
+        }
+        let counts = runtime::memory_counts(device);
+        let others = counts.used.saturating_sub(counts.reserved);
+        let total = counts.total.saturating_sub(others);
+        let cap = self
+            .order
+            .memory
+            .cap_bytes
+            .map_or(total, |cap| cap.min(total));
+        // Libraries take some for themselves, and pieces do not always fit into gaps.
+        cap.saturating_sub(counts.allocated) / 4 * 3
+    }
+
+    /// The longest edge of a tile that was asked for, or that is left to try.
+    pub fn most_tile(&self) -> Option<u32> {
+        let asked = self.request().tile.into_iter();
+        asked.chain(self.order.memory.rung.tile()).min()
+    }
+
+    /// Gives the frames of the source from one of them on, in order, with their numbers; they are read on a thread of
+    /// their own. Ends when the stage is not wanted any more.
+    pub fn source_frames(
+        &self,
+        first: u32,
+        take: &mut dyn FnMut(u32, Picture) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        let (sender, frames) = bounded(FRAMES_AHEAD);
+        let request = self.request();
+        thread::scope(|scope| {
+            let reader = thread::Builder::new().name("finish-reader".to_owned());
+            let reading = reader.spawn_scoped(scope, || read(request, first, sender));
+            let reading = reading.map_err(|err| EngineError::internal(err.to_string()))?;
+            // Dropped on every way out, so that the reader ends.
+            let taken = frames.into_iter().try_for_each(|(number, picture)| {
+                if !self.go_on() {
+                    return Err(EngineError::Cancelled);
+                }
+                take(number, picture)
+            });
+            let read = reading.join().unwrap_or_else(|_| {
+                Err(MediaError::Other(
+                    "an error stopped the reading of the clip".to_owned(),
+                ))
+            });
+            taken?;
+            read.map_err(|err| EngineError::request(err.to_string()))
+        })
+    }
+
+    /// Sends a frame of the result.
+    pub fn send_frame(&self, number: u32, picture: Picture) {
+        fault::at(Site::Frames);
+        let count = self.request().after.num_frames;
+        let header = PixelHeader {
+            index: number,
+            count,
+            width: picture.width,
+            height: picture.height,
+        };
+        self.send(EngineMessage::Frame(header), picture.rgb);
+        let step = EngineMessage::Step {
+            step: number + 1,
+            num_steps: count,
+        };
+        self.send(step, Vec::new());
+    }
+
+    pub fn warn(&self, text: String) {
+        self.send(EngineMessage::Warning { text }, Vec::new());
+    }
+
+    /// Nobody listening means that the app is gone, and this process with it.
+    fn send(&self, message: EngineMessage, payload: Vec<u8>) {
+        self.messages.send((message, payload)).ok();
+    }
+}
+
+/// Reads frames until there are no more or nobody wants them.
+fn read(
+    request: &FinishRequest,
+    first: u32,
+    frames: Sender<(u32, Picture)>,
+) -> Result<(), MediaError> {
+    if request.is_picture {
+        if first == 0 {
+            frames.send((0, open_picture(&request.source)?)).ok();
+        }
+        return Ok(());
+    }
+    let mut reader = ClipReader::open(&request.source)?;
+    reader.read(first, &mut |number, picture| {
+        // Headers may promise less than there is.
+        let is_wanted = number < request.before.num_frames;
+        if is_wanted && frames.send((number, picture)).is_ok() {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    })
+}

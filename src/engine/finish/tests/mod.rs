@@ -1,0 +1,142 @@
+//! Upscalers against the published Python networks (`tests/fixtures/finish`), and in tiles.
+//!
+//! Weights and pictures are a formula of their names. Limits are relative L2 distances.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use safelight_core::finish::TileSize;
+use safelight_core::networks::UpscalerConfig;
+use tch::{Device, Kind, Tensor};
+use tempfile::TempDir;
+
+use super::upscaler::Upscaler;
+use super::{Canvas, upscale};
+use crate::closeness::{assert_close, distance};
+use crate::weights::Weights;
+use crate::weights::tests::made_up::made_up;
+
+const LIMIT: f64 = 1e-5;
+
+fn fixture(name: &str) -> PathBuf {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/finish");
+    home.join(name)
+}
+
+fn shapes() -> BTreeMap<String, BTreeMap<String, Vec<i64>>> {
+    serde_json::from_slice(&std::fs::read(fixture("upscalers.json")).unwrap()).unwrap()
+}
+
+fn recorded(key: &str) -> Tensor {
+    let file = fixture("upscalers.safetensors");
+    let file = Weights::open(&file, Kind::Float, Device::Cpu).unwrap();
+    file.tensor(key, &file.shape_of(key).unwrap()).unwrap()
+}
+
+/// Whether a layer takes pixels that were normed to 255, which a trained one does not make larger.
+fn is_behind_norm(name: &str, key: &str) -> bool {
+    name == "span" && ["conv_1.sk.weight", "conv_1.conv.2.weight"].contains(&key)
+}
+
+/// A network of the fixtures as a file.
+pub(crate) fn write(name: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("network.safetensors");
+    let tensors: Vec<(String, Tensor)> = shapes()[name]
+        .iter()
+        .map(|(key, shape)| {
+            let key_of_it = format!("{name}.{key}");
+            // One number that stands for a switch.
+            let tensor = if shape.is_empty() || shape == &[1] {
+                Tensor::zeros(shape, (Kind::Float, Device::Cpu))
+            } else {
+                let share = if is_behind_norm(name, key) {
+                    255.0
+                } else {
+                    1.0
+                };
+                made_up(&key_of_it, shape) / share
+            };
+            (key.clone(), tensor)
+        })
+        .collect();
+    Tensor::write_safetensors(&tensors, &path).unwrap();
+    (folder, path)
+}
+
+fn open(name: &str) -> Upscaler {
+    let (_folder, path) = write(name);
+    Upscaler::open(&path, Kind::Float, Device::Cpu).unwrap()
+}
+
+/// Numbers from 0 to 1.
+fn picture(name: &str, height: i64, width: i64) -> Tensor {
+    // Lists of numbers are made up as tenths.
+    let numbers = made_up(name, &[3 * height * width]) / 0.1;
+    (numbers * 0.5 + 0.5).view([1, 3, height, width])
+}
+
+/// All pieces in one picture.
+fn whole(network: &Upscaler, pixels: &Tensor, tiles: TileSize) -> Tensor {
+    let scale = i64::from(network.config.scale());
+    let [height, width] = [2, 3].map(|axis| pixels.size()[axis] * scale);
+    let canvas = Tensor::full([1, 3, height, width], f64::NAN, (Kind::Float, Device::Cpu));
+    let mut take = |piece: &Tensor, [top, left]: [i64; 2]| {
+        let (rows, columns) = (piece.size()[2], piece.size()[3]);
+        let mut place = canvas.narrow(2, top, rows).narrow(3, left, columns);
+        place.copy_(piece);
+    };
+    tch::no_grad(|| upscale(network, pixels, tiles, &|| true, &mut take)).unwrap();
+    canvas
+}
+
+fn all_at_once(config: &UpscalerConfig, pixels: &Tensor) -> TileSize {
+    let size = [3, 2].map(|axis| pixels.size()[axis] as u32);
+    TileSize::within(1 << 30, config, size, 4, None)
+}
+
+#[test]
+fn upscalers_are_those_of_python_in_all_their_names() {
+    let pixels = picture("picture", 7, 11);
+    for name in shapes().keys() {
+        let network = open(name);
+        let tiles = all_at_once(&network.config, &pixels);
+        assert_eq!(tiles.halo, 0);
+        assert_close(
+            name,
+            &whole(&network, &pixels, tiles),
+            &recorded(name),
+            LIMIT,
+        );
+    }
+}
+
+#[test]
+fn tiles_that_see_all_that_counts_give_what_the_whole_picture_does() {
+    let pixels = picture("large", 90, 74);
+    for name in ["old", "plus", "body_x2", "compact", "span"] {
+        let network = open(name);
+        let at_once = whole(&network, &pixels, all_at_once(&network.config, &pixels));
+        let tiles = TileSize {
+            rows: 19,
+            columns: 33,
+            halo: network.config.reach(),
+            band: 4,
+        };
+        assert_close(name, &whole(&network, &pixels, tiles), &at_once, LIMIT);
+        // With less around them tiles differ at their edges, so that the test sees them.
+        let blind = whole(&network, &pixels, TileSize { halo: 0, ..tiles });
+        assert!(distance(&blind, &at_once) > 1e-4, "{name}");
+    }
+}
+
+#[test]
+fn numbers_become_bytes_and_what_is_no_number_is_told() {
+    let mut canvas = Canvas::new(2, 3);
+    let piece = Tensor::from_slice(&[-1.0_f32, 0.5, 2.0]).view([1, 3, 1, 1]);
+    assert!(canvas.put(&piece, [1, 2]));
+    assert!(!canvas.put(&(piece * f64::NAN), [0, 0]));
+    let bytes = canvas.into_rgb().unwrap();
+    assert_eq!(bytes.len(), 18);
+    assert_eq!(bytes[15..], [0, 128, 255]);
+}

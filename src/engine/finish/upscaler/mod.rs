@@ -1,0 +1,84 @@
+//! Upscalers of ESRGAN's class, built from what their file's header says.
+//!
+//! Each is cut where it begins to enlarge: what is before it sees far and is computed in tiles where it has to be, what is
+//! behind it sees a few pixels and is computed in bands. After spandrel's networks, which ComfyUI loads:
+//! <https://github.com/chaiNNer-org/spandrel/tree/v0.4.2/libs/spandrel/spandrel/architectures>.
+
+mod compact;
+mod rrdb;
+mod span;
+
+use std::path::Path;
+
+use safelight_core::networks::{UpscalerConfig, UpscalerLayers};
+use tch::{Device, Kind, Tensor};
+
+use self::compact::Compact;
+use self::rrdb::Rrdb;
+use self::span::Span;
+use crate::error::EngineError;
+use crate::weights::Weights;
+
+#[derive(Debug)]
+enum Network {
+    Rrdb(Rrdb),
+    Compact(Compact),
+    Span(Span),
+}
+
+/// An upscaler with its weights where it computes.
+#[derive(Debug)]
+pub struct Upscaler {
+    network: Network,
+    pub config: UpscalerConfig,
+    pub kind: Kind,
+    pub device: Device,
+}
+
+impl Upscaler {
+    /// Reads a file.
+    pub fn open(place: &Path, kind: Kind, device: Device) -> Result<Self, EngineError> {
+        let config = UpscalerConfig::read(place)?;
+        let weights = Weights::open(place, kind, device)?;
+        Self::new(&weights, config)
+    }
+
+    pub fn new(weights: &Weights, config: UpscalerConfig) -> Result<Self, EngineError> {
+        let prefix = config.prefix.clone();
+        let w = weights.translated(move |key| format!("{prefix}{key}"));
+        let network = match &config.layers {
+            UpscalerLayers::Rrdb(rrdb) => Network::Rrdb(Rrdb::new(&w, config.width, rrdb)?),
+            UpscalerLayers::Compact { num_convs, scale } => {
+                Network::Compact(Compact::new(&w, config.width, *num_convs, *scale)?)
+            }
+            UpscalerLayers::Span { scale, is_normed } => {
+                Network::Span(Span::new(&w, config.width, *scale, *is_normed)?)
+            }
+        };
+        Ok(Self {
+            network,
+            config,
+            kind: weights.kind(),
+            device: weights.device(),
+        })
+    }
+
+    /// `places`: `(1, 3 u², h, w)`, the pixels of places with an edge of u, to what the end enlarges, of the same size.
+    /// `None` once `go_on`, asked between blocks, says no.
+    pub(super) fn trunk(&self, places: &Tensor, go_on: &dyn Fn() -> bool) -> Option<Tensor> {
+        match &self.network {
+            Network::Rrdb(network) => network.trunk(places, go_on),
+            Network::Compact(network) => network.trunk(places, go_on),
+            Network::Span(network) => network.trunk(places, go_on),
+        }
+    }
+
+    /// What [`trunk`](Self::trunk) made of `places` to pixels: `(1, 3, h s, w s)`, s being the inner scale.
+    pub(super) fn end(&self, made: &Tensor, places: &Tensor) -> Tensor {
+        match &self.network {
+            Network::Rrdb(network) => network.end(made),
+            Network::Compact(network) => network.end(made, places),
+            Network::Span(network) => network.end(made),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! SPAN: blocks whose own output says how much of it counts, and pixels shuffled at the end.
+//!
+//! After <https://github.com/hongyuanyu/SPAN>. The three layers that each convolution was trained as are made one when
+//! they are loaded, as the published code does for every picture.
+
+use safelight_core::networks::SPAN_BLOCKS;
+use tch::{Kind, Tensor};
+
+use crate::finish::conv::Conv;
+use crate::weights::{Weights, WeightsError};
+
+/// What pixels are normed with; a file does not say it.
+const MEAN: [f32; 3] = [0.4488, 0.4371, 0.4040];
+const RANGE: f64 = 255.0;
+
+/// A convolution of 3 × 3 that was trained as 1 × 1, 3 × 3 and 1 × 1 with a shortcut of 1 × 1.
+fn merged(w: &Weights, [inputs, outputs]: [i64; 2]) -> Result<Conv, WeightsError> {
+    let kind = w.kind();
+    let exact = w.with_kind(Kind::Double);
+    let read = |name: &str, sizes: [i64; 2], kernel: i64| {
+        let w = &exact / name;
+        let [inputs, outputs] = sizes;
+        let weight = w.tensor("weight", &[outputs, inputs, kernel, kernel])?;
+        Ok::<_, WeightsError>((weight, w.tensor("bias", &[outputs])?))
+    };
+    // How much wider the layers in the middle are.
+    let first = (w / "conv" / 0).shape_of("weight");
+    let gain = first.and_then(|shape| shape.first().copied()).unwrap_or(0) / inputs;
+    let (a, a_bias) = read("conv.0", [inputs, inputs * gain], 1)?;
+    let (b, b_bias) = read("conv.1", [inputs * gain, outputs * gain], 3)?;
+    let (c, c_bias) = read("conv.2", [outputs * gain, outputs], 1)?;
+    let (shortcut, shortcut_bias) = read("sk", [inputs, outputs], 1)?;
+    // o m h w, m i -> o i h w; then the same with the last layer in front.
+    let a = a.view([inputs * gain, inputs]);
+    let ab = Tensor::einsum("omhw,mi->oihw", &[&b, &a], None::<i64>);
+    let ab_bias = b
+        .sum_dim_intlist([2_i64, 3].as_slice(), false, None)
+        .mv(&a_bias)
+        + b_bias;
+    let c = c.view([outputs, outputs * gain]);
+    let weight = Tensor::einsum("om,mihw->oihw", &[&c, &ab], None::<i64>);
+    let bias = c.mv(&ab_bias) + c_bias + shortcut_bias;
+    // In the middle of nothing else.
+    let weight = weight + shortcut.constant_pad_nd([1, 1, 1, 1]);
+    Ok(Conv::of(&weight.to_kind(kind), Some(bias.to_kind(kind))))
+}
+
+#[derive(Debug)]
+struct Block([Conv; 3]);
+
+impl Block {
+    fn new(w: &Weights, width: i64) -> Result<Self, WeightsError> {
+        let conv = |name: &str| merged(&(w / name), [width, width]);
+        Ok(Self([conv("c1_r")?, conv("c2_r")?, conv("c3_r")?]))
+    }
+
+    /// What it gives, and what its first layer made.
+    fn forward(&self, xs: &Tensor) -> (Tensor, Tensor) {
+        let [first, second, third] = &self.0;
+        let opening = first.forward(xs);
+        // The published activation works in place: what is handed out later has gone through it.
+        let opening = opening.silu();
+        let made = third.forward(&second.forward(&opening).silu());
+        let share = made.sigmoid() - 0.5;
+        ((made + xs) * share, opening)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Span {
+    /// `(1, 3, 1, 1)`
+    mean: Option<Tensor>,
+    first: Conv,
+    blocks: Vec<Block>,
+    behind: Conv,
+    joined: Conv,
+    last: Conv,
+    scale: i64,
+}
+
+impl Span {
+    pub(super) fn new(
+        w: &Weights,
+        width: i64,
+        scale: i64,
+        is_normed: bool,
+    ) -> Result<Self, WeightsError> {
+        let mean = is_normed.then(|| {
+            let mean = Tensor::from_slice(&MEAN).view([1, 3, 1, 1]);
+            mean.to_kind(w.kind()).to_device(w.device())
+        });
+        let blocks =
+            (1..=SPAN_BLOCKS).map(|number| Block::new(&(w / format!("block_{number}")), width));
+        Ok(Self {
+            mean,
+            first: merged(&(w / "conv_1"), [3, width])?,
+            blocks: blocks.collect::<Result<_, _>>()?,
+            behind: merged(&(w / "conv_2"), [width, width])?,
+            joined: Conv::new(&(w / "conv_cat"), [4 * width, width], 1)?,
+            last: Conv::new(&(w / "upsampler.0"), [width, 3 * scale * scale], 3)?,
+            scale,
+        })
+    }
+
+    pub(super) fn trunk(&self, places: &Tensor, go_on: &dyn Fn() -> bool) -> Option<Tensor> {
+        let first = match &self.mean {
+            Some(mean) => self.first.forward(&((places - mean) * RANGE)),
+            None => self.first.forward(places),
+        };
+        let mut xs = first.shallow_clone();
+        let (mut of_first, mut opening) = (None, None);
+        for block in &self.blocks {
+            if !go_on() {
+                return None;
+            }
+            let (made, opened) = block.forward(&xs);
+            of_first.get_or_insert_with(|| made.shallow_clone());
+            opening = Some(opened);
+            xs = made;
+        }
+        let behind = self.behind.forward(&xs);
+        let joined = [&first, &behind, of_first.as_ref()?, opening.as_ref()?];
+        Some(self.joined.forward(&Tensor::cat(&joined, 1)))
+    }
+
+    pub(super) fn end(&self, made: &Tensor) -> Tensor {
+        self.last.forward(made).pixel_shuffle(self.scale)
+    }
+}

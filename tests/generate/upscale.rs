@@ -1,0 +1,341 @@
+//! `safelight upscale` as a whole program, with the real engine and a network of a few numbers.
+//!
+//! A compact network without weights gives its picture's nearest pixels, four times as large: every result is known.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use safelight_core::media::{self, ClipOptions, Picture};
+use safetensors::tensor::{Dtype, TensorView};
+
+use crate::common::{Home, end, events};
+use crate::run;
+
+/// A compact network for ×4 whose numbers are all 0.
+fn network(home: &Home, name: &str) -> PathBuf {
+    let layers: [(&str, &[usize]); 7] = [
+        ("body.0.weight", &[4, 3, 3, 3]),
+        ("body.0.bias", &[4]),
+        ("body.1.weight", &[4]),
+        ("body.2.weight", &[4, 4, 3, 3]),
+        ("body.2.bias", &[4]),
+        ("body.3.weight", &[4]),
+        ("body.4.weight", &[48, 4, 3, 3]),
+    ];
+    let zeros = vec![0; 1 << 16];
+    let last: (&str, &[usize]) = ("body.4.bias", &[48]);
+    let tensors = layers.into_iter().chain([last]).map(|(name, shape)| {
+        let bytes = 4 * shape.iter().product::<usize>();
+        let view = TensorView::new(Dtype::F32, shape.to_vec(), &zeros[..bytes]);
+        (name, view.expect("the bytes are as many as the shape says"))
+    });
+    let path = home.path().join(name);
+    fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+    safetensors::serialize_to_file(tensors, None, &path).expect("it can be written");
+    path
+}
+
+/// Noise, each frame another.
+fn frame(index: u32, width: u32, height: u32) -> Picture {
+    let at = |x: u32, y: u32| x.wrapping_mul(97) ^ y.wrapping_mul(57) ^ index.wrapping_mul(31);
+    let pixel = |x, y| [at(x, y) as u8, (at(x, y) >> 1) as u8, (x * 5) as u8];
+    Picture::from_fn(width, height, pixel).expect("it has pixels")
+}
+
+fn upscale(home: &Home) -> Command {
+    let mut command = home.safelight();
+    command.args([
+        "upscale",
+        "--json",
+        "--device",
+        "cpu",
+        "--model",
+        "net.safetensors",
+    ]);
+    command
+}
+
+fn assert_is_nearest(large: &Picture, small: &Picture) {
+    assert_eq!(
+        (large.width, large.height),
+        (small.width * 4, small.height * 4)
+    );
+    for (x, y) in [(0, 0), (7, 5), (large.width - 1, large.height - 1)] {
+        assert_eq!(large.pixel(x, y), small.pixel(x / 4, y / 4), "{x} {y}");
+    }
+    let all = Picture::from_fn(large.width, large.height, |x, y| small.pixel(x / 4, y / 4));
+    assert_eq!(*large, all.expect("it has pixels"));
+}
+
+/// The frames of a clip, `small.gif`, as they can be read there.
+fn clip(home: &Home, count: u32) -> Vec<Picture> {
+    let frames: Vec<Picture> = (0..count).map(|index| frame(index, 20, 14)).collect();
+    let options = ClipOptions {
+        fps: 10.0,
+        settings: Some(r#"{"app":"Safelight","request":{"prompt":"a red fox"}}"#.to_owned()),
+        ..ClipOptions::default()
+    };
+    media::write_clip(&home.path().join("small.gif"), &frames, options).expect("a clip");
+    let read = media::open_clip(&home.path().join("small.gif")).expect("the same clip");
+    read.frames.iter().map(|frame| (**frame).clone()).collect()
+}
+
+/// Result frames that were written as numbered pictures.
+fn numbered(home: &Home, count: usize) -> Vec<Picture> {
+    (1..=count)
+        .map(|number| media::open_picture(&home.path().join(format!("large_{number:04}.png"))))
+        .collect::<Result<_, _>>()
+        .expect("all frames are there")
+}
+
+#[test]
+fn a_picture_becomes_larger_and_carries_what_it_was_made_of() {
+    let home = Home::new();
+    network(&home, "net.safetensors");
+    let small = frame(0, 33, 21);
+    let options = ClipOptions {
+        settings: Some(r#"{"app":"Safelight","request":{"prompt":"a red fox"}}"#.to_owned()),
+        ..ClipOptions::default()
+    };
+    media::write_clip(
+        &home.path().join("fox.png"),
+        std::slice::from_ref(&small),
+        options,
+    )
+    .unwrap();
+    let output = run(upscale(&home).args(["fox.png", "--scale", "4"]));
+    let (last, code) = end(&output);
+    assert_eq!(
+        (last["event"].as_str(), code),
+        (Some("finished"), 0),
+        "{last}"
+    );
+    assert_eq!(
+        (&last["frames"], &last["seed"]),
+        (&1.into(), &serde_json::Value::Null)
+    );
+    let large = home.path().join("fox_upscaled.png");
+    assert_is_nearest(&media::open_picture(&large).unwrap(), &small);
+    let settings = media::read_settings(&large).unwrap().unwrap();
+    let settings: serde_json::Value = serde_json::from_str(&settings).unwrap();
+    assert_eq!(settings["request"]["prompt"], "a red fox");
+    assert_eq!(settings["finished"][0]["work"], "upscale");
+    assert_eq!(settings["finished"][0]["after"]["width"], 132);
+    assert!(
+        home.job_folders().is_empty(),
+        "a finished job leaves nothing behind"
+    );
+
+    // Once more in tiles, to another size, and what was done before stays known.
+    let again = run(upscale(&home).args(["fox_upscaled.png", "--size", "200x100", "--tile", "64"]));
+    assert_eq!(end(&again).1, 0, "{:?}", end(&again).0);
+    let wide = home.path().join("fox_upscaled_upscaled.png");
+    let picture = media::open_picture(&wide).unwrap();
+    assert_eq!((picture.width, picture.height), (200, 100));
+    let settings = media::read_settings(&wide).unwrap().unwrap();
+    let settings: serde_json::Value = serde_json::from_str(&settings).unwrap();
+    assert_eq!(settings["finished"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn an_automatic_name_never_replaces_a_file() {
+    let home = Home::new();
+    network(&home, "net.safetensors");
+    media::write_png(&home.path().join("a.png"), &frame(0, 8, 8)).unwrap();
+    fs::write(home.path().join("a_upscaled.png"), b"mine").unwrap();
+    let output = run(upscale(&home).arg("a.png"));
+    assert_eq!(end(&output).1, 0);
+    assert_eq!(
+        fs::read(home.path().join("a_upscaled.png")).unwrap(),
+        b"mine"
+    );
+    assert!(home.path().join("a_upscaled-2.png").exists());
+}
+
+#[test]
+fn a_clip_is_the_same_whether_or_not_its_engine_dies_on_the_way() {
+    let home = Home::new();
+    network(&home, "net.safetensors");
+    let small = clip(&home, 7);
+    let marker = home.path().join("marker");
+    let fault = format!("upscale@frames+4:kill:{}", marker.display());
+    let output = run(upscale(&home)
+        .args(["small.gif", "--scale", "4", "--out", "large.png"])
+        .env("SAFELIGHT_ENGINE_FAULT", fault));
+    let (last, code) = end(&output);
+    assert!(marker.exists());
+    assert_eq!((code, &last["frames"]), (0, &7.into()), "{last}");
+    assert_eq!(last["warnings"].as_array().map(Vec::len), Some(1), "{last}");
+    for (large, small) in numbered(&home, 7).iter().zip(&small) {
+        assert_is_nearest(large, small);
+    }
+    // Of each frame, the engine told once that it was made, but for those that died with it.
+    let steps = events(&output)
+        .into_iter()
+        .filter(|event| event["event"] == "step");
+    let steps: Vec<u64> = steps.filter_map(|event| event["step"].as_u64()).collect();
+    assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{steps:?}");
+}
+
+/// Has its user stop the program while the engine hangs in the third frame of `small.gif`; the job's number.
+fn stopped_in_its_third_frame(home: &Home) -> String {
+    fs::create_dir_all(home.path().join("config/safelight")).expect("it can be made");
+    let settings = "[runtime]\ncancel_grace_secs = 1\n";
+    fs::write(home.path().join("config/safelight/settings.toml"), settings).expect("it is written");
+    let mut child = upscale(home)
+        .args(["small.gif", "--scale", "4", "--out", "large.png"])
+        .env("SAFELIGHT_ENGINE_FAULT", "upscale@frames+3:hang")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut lines = lines.map_while(Result::ok);
+    let mut until = |sign: &str| lines.by_ref().any(|line| line.contains(sign));
+    assert!(until("\"step\":2"));
+    let pid = Pid::from_raw(child.id() as i32).expect("a process");
+    kill_process(pid, Signal::INT).expect("it lives");
+    assert!(until("\"cancelled\""));
+    assert_eq!(child.wait().expect("it ends").code(), Some(5));
+    let [folder] = &home.job_folders()[..] else {
+        panic!("expected one job folder")
+    };
+    let number = folder.file_name().and_then(|name| name.to_str());
+    number.expect("a number").to_owned()
+}
+
+#[test]
+fn a_clip_that_was_stopped_goes_on_at_its_next_frame() {
+    let home = Home::new();
+    network(&home, "net.safetensors");
+    let small = clip(&home, 6);
+    let number = stopped_in_its_third_frame(&home);
+    let list = run(home.safelight().arg("resume"));
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    assert!(
+        list.contains("2 of 6 frames") && list.contains("Upscale ×4: small.gif"),
+        "{list}"
+    );
+
+    let output = run(home
+        .safelight()
+        .args(["resume", &number, "--json", "--device", "cpu"]));
+    assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
+    let steps = events(&output)
+        .into_iter()
+        .filter(|event| event["event"] == "step");
+    let first = steps.filter_map(|event| event["step"].as_u64()).min();
+    assert_eq!(first, Some(3), "what was done is not computed again");
+    for (large, small) in numbered(&home, 6).iter().zip(&small) {
+        assert_is_nearest(large, small);
+    }
+    assert!(home.job_folders().is_empty());
+}
+
+#[test]
+fn a_source_that_changed_meanwhile_is_refused() {
+    let home = Home::new();
+    network(&home, "net.safetensors");
+    clip(&home, 3);
+    let number = stopped_in_its_third_frame(&home);
+    clip(&home, 4);
+    let output = run(home.safelight().args(["resume", &number, "--json"]));
+    let (last, code) = end(&output);
+    let message = last["message"].as_str().unwrap_or_default();
+    assert!(
+        code == 2 && message.starts_with("this file has changed"),
+        "{last}"
+    );
+}
+
+#[test]
+fn memory_that_runs_out_is_met_with_smaller_tiles() {
+    let home = Home::new();
+    network(&home, "net.safetensors");
+    let small = frame(3, 300, 9);
+    media::write_png(&home.path().join("wide.png"), &small).unwrap();
+    let output = run(upscale(&home)
+        .args(["wide.png", "--scale", "4", "--out", "large.png"])
+        .env("SAFELIGHT_ENGINE_FAULT", "upscale<tiles256:oom"));
+    let (last, code) = end(&output);
+    assert_eq!(code, 0, "{last}");
+    assert_eq!(last["rungs"][1]["rung"], "tiles256", "{last}");
+    let large = media::open_picture(&home.path().join("large.png")).unwrap();
+    assert_is_nearest(&large, &small);
+    let output = run(upscale(&home)
+        .args(["wide.png", "--out", "none.png"])
+        .env("SAFELIGHT_ENGINE_FAULT", "upscale:oom"));
+    let (last, code) = end(&output);
+    assert_eq!(
+        (code, last["kind"].as_str()),
+        (4, Some("out_of_memory")),
+        "{last}"
+    );
+}
+
+#[test]
+fn a_network_is_found_where_other_programs_keep_theirs() {
+    let home = Home::new();
+    media::write_png(&home.path().join("a.png"), &frame(0, 8, 8)).unwrap();
+    let models = home.path().join("ComfyUI/models");
+    fs::create_dir_all(models.join("checkpoints")).unwrap();
+    let named = |name: &str| {
+        let arguments = [
+            "upscale", "a.png", "--json", "--device", "cpu", "--model", name,
+        ];
+        end(&run(home.safelight().args(arguments)))
+    };
+    let (last, code) = named("4x-Zero");
+    let message = last["message"].as_str().unwrap_or_default();
+    assert!(code == 3 && message.contains("upscale_models"), "{last}");
+    fs::create_dir_all(models.join("upscale_models")).unwrap();
+    fs::write(models.join("upscale_models/4x-Zero.pth"), b"\x80\x02").unwrap();
+    let (last, code) = named("4x-Zero");
+    let message = last["message"].as_str().unwrap_or_default();
+    assert!(
+        code == 3 && message.starts_with("this is a pickle file"),
+        "{last}"
+    );
+    network(&home, "ComfyUI/models/upscale_models/4x-Zero.safetensors");
+    assert_eq!(named("4x-zero").1, 0);
+    // The only one there is needs no name.
+    let output = run(home
+        .safelight()
+        .args(["upscale", "a.png", "--json", "--device", "cpu"]));
+    assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
+    let inspected = run(home
+        .safelight()
+        .arg("inspect")
+        .arg(models.join("upscale_models")));
+    let text = String::from_utf8_lossy(&inspected.stdout).into_owned();
+    assert!(text.contains("an upscaler (compact)"), "{text}");
+}
+
+#[test]
+fn what_cannot_work_is_told_in_a_sentence_before_anything_runs() {
+    let home = Home::new();
+    network(&home, "net.safetensors");
+    media::write_png(&home.path().join("a.png"), &frame(0, 8, 8)).unwrap();
+    fs::write(home.path().join("text.png"), "no picture").unwrap();
+    let cases: [(&[&str], &str); 6] = [
+        (&["none.png"], "does not exist"),
+        (&["text.png"], "a text file"),
+        (&["a.png", "--scale", "17"], "between 1 and 16"),
+        (&["a.png", "--out", "a.mp4"], "cannot be saved as MP4"),
+        (&["a.png", "--out", "no/such/folder/b.png"], "folder"),
+        (&["a.png", "--tile", "3"], "at least 64"),
+    ];
+    for (arguments, expected) in cases {
+        let (last, code) = end(&run(upscale(&home).args(arguments)));
+        let message = last["message"].as_str().unwrap_or_default();
+        assert!(
+            code == 2 && message.contains(expected),
+            "{arguments:?}: {last}"
+        );
+    }
+    let nothing: [&Path; 0] = [];
+    assert_eq!(home.job_folders(), nothing);
+}
