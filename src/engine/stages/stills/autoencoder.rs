@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use safelight_core::formats::weights::WeightSet;
-use safelight_core::networks::{KlVaeConfig, NetworkConfig as _, WanVaeConfig};
+use safelight_core::networks::{KlVaeConfig, NORMED_EDGE, NetworkConfig as _, WanVaeConfig};
 use tch::{Device, Tensor};
 
 use crate::error::EngineError;
@@ -62,6 +62,15 @@ impl Autoencoder {
         match self {
             Self::Kl(..) => pictures.shallow_clone(),
             Self::Wan(_) => pictures.unsqueeze(2),
+        }
+    }
+
+    /// Latents of a picture that is seen beside the one that is made, `(1, C, h, w)`, as diffusers' pipelines have them:
+    /// normed ones with two by two below each other, the others in its own shape.
+    pub(super) fn seen_shape(&self, latents: &Tensor) -> Tensor {
+        match self {
+            Self::Kl(_, Some(_)) => latents.pixel_unshuffle(NORMED_EDGE),
+            _ => self.own_shape(latents),
         }
     }
 

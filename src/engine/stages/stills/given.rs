@@ -123,8 +123,8 @@ pub fn encode_images(
         let name = format!("reference.{index}");
         work.capture.put(format!("{name}.preprocessed"), &pixels);
         let latents = pictures(&latents(&pixels, before + index, work)?);
-        let own = encoding.autoencoder.own_shape(&latents);
-        work.capture.put(format!("{name}.latents"), &own);
+        let seen = encoding.autoencoder.seen_shape(&latents);
+        work.capture.put(format!("{name}.latents"), &seen);
         Ok::<_, EngineError>(latents)
     });
     Ok(GivenImages {
