@@ -116,6 +116,17 @@ fn a_start_picture_steers_the_clip() {
 }
 
 #[test]
+fn a_mask_says_which_part_of_the_start_picture_moves() {
+    let home = Home::new();
+    test_picture(&home.path().join("start.png"), 100, 70);
+    test_picture(&home.path().join("mask.png"), 100, 70);
+    let given = ["--image", "start.png", "--mask", "mask.png"];
+    let output = run(home.generate().args(given).args(["--out", "clip.mp4"]));
+    assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
+    assert!(home.path().join("clip.mp4").exists());
+}
+
+#[test]
 fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
     let home = Home::new();
     test_picture(&home.path().join("whole.png"), 64, 32);
@@ -129,7 +140,7 @@ fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
     .unwrap();
     fs::create_dir(home.path().join("seq.json")).unwrap();
     let cases: [(&[&str], &str); 26] = [
-        (&["--mask", "whole.png"], "does not use masks"),
+        (&["--mask", "whole.png"], "a mask needs a start picture"),
         (&["--schedule", "linear"], "exponential"),
         (&["--frames", "4294967295"], "4n+1"),
         (&["--width", "4096", "--height", "64"], "3840"),

@@ -10,7 +10,7 @@ use safelight_core::job::{JobOutcome, JobUpdate};
 use safelight_core::media::{Picture, open_picture};
 use safelight_core::model::{ImageRole, InputUse, ModelSpec};
 
-use crate::harness::{Bench, flux_spec};
+use crate::harness::{Bench, flux_spec, spec};
 
 const CANVAS: &str = "Mask over the picture";
 
@@ -143,9 +143,16 @@ fn fill_spec() -> ModelSpec {
     spec
 }
 
+/// A model of clips, of whose start picture only what a mask shows moves.
+fn clip_spec() -> ModelSpec {
+    let mut spec = spec();
+    spec.mask = InputUse::Optional;
+    spec
+}
+
 #[test]
 fn generate_uses_the_mask_that_is_being_painted() {
-    for spec in [flux_spec(), fill_spec()] {
+    for spec in [flux_spec(), fill_spec(), clip_spec()] {
         let mut bench = bench_of(spec, 400, 300);
         set_brush(&mut bench, 20.0);
         let at = place(&bench, Vec2::new(400.0, 300.0), 100.0, 100.0);

@@ -15,7 +15,7 @@ use crate::library::identify::check_components;
 use crate::model::choices::Sampler;
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{Facts, Schedule, TransformerShape};
-use crate::model::{CatalogError, Component, Guidance, ImageRole, InputUse, Limits, ModelFiles};
+use crate::model::{CatalogError, Component, Guidance, ImageRole, Limits, ModelFiles};
 use crate::networks::{
     ClipVisionConfig, NetworkConfig as _, SchedulerConfig, T5Config, T5Kind, WanTransformerConfig,
     WanVaeConfig, config_path,
@@ -114,7 +114,7 @@ pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, Catal
         },
         start_image: variant.start_image(),
         image_role: ImageRole::FirstFrame,
-        mask: InputUse::No,
+        mask: variant.mask(),
         end_image: variant.end_image(files.image_encoder.is_some()),
         guidance: Guidance::Cfg,
         section_order: None,

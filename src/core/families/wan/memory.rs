@@ -87,7 +87,7 @@ fn encode_vision(job: &Job<'_>) -> Option<Need> {
 fn encode_image(job: &Job<'_>) -> Option<Need> {
     let (_, config) = job.configured(PartName::VaeEncoder)?;
     let request = job.request;
-    let sees_first_alone = request.files.expand_timesteps;
+    let sees_first_alone = request.files.expand_timesteps && request.mask.is_none();
     let frames = if sees_first_alone {
         1
     } else {
@@ -191,6 +191,10 @@ fn beside(job: &Job<'_>, sizes: &Sizes<'_>, texts: f64) -> f64 {
     };
     // The latents themselves, with what stands beside them, two answers, what the sampler remembers and a guess at
     // the clip, all in f32.
-    let channels = 2 * config.in_channels + 8 * config.out_channels;
+    let mut channels = 2 * config.in_channels + 8 * config.out_channels;
+    if job.request.mask.is_some() {
+        // What it keeps, and the noise of that.
+        channels += 3 * config.out_channels;
+    }
     angles + text + images + latents * 4.0 * channels as f64
 }

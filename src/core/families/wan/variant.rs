@@ -40,6 +40,14 @@ impl Variant {
         }
     }
 
+    /// Where a mask keeps the rest of the start picture, in every frame; one that goes to another picture keeps none.
+    pub fn mask(self) -> InputUse {
+        match self {
+            Self::T2v | Self::T2vA14b | Self::Flf2v => InputUse::No,
+            Self::I2v | Self::I2vA14b | Self::Ti2v => InputUse::Optional,
+        }
+    }
+
     /// An image encoder without places for two pictures knows no last one.
     pub fn end_image(self, has_image_encoder: bool) -> InputUse {
         match self {

@@ -68,6 +68,14 @@ fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
             "mask",
             format!("{name} needs a mask: it fills the white part"),
         ),
+        (_, Some(_)) if form.extend.is_some() => found.fail(
+            "mask",
+            "a mask says which part of a start picture changes, and a clip that goes on has none: remove the mask or the clip".to_owned(),
+        ),
+        (_, Some(_)) if form.last_image.is_some() => found.fail(
+            "mask",
+            "a mask keeps the rest of the start picture in every frame, so there can be no end picture: remove one of them".to_owned(),
+        ),
         (_, Some(mask)) => match &form.image {
             // A model that always starts from a picture has said so already.
             None if spec.start_image != InputUse::Required => {

@@ -292,6 +292,23 @@ fn guidance_batches_and_tiles_count_and_the_precision_doubles_the_numbers() {
 }
 
 #[test]
+fn a_mask_of_a_clip_has_all_of_it_encoded_and_kept() {
+    let case = Case::wan(TI2V_5B, "BF16");
+    let mut request = case.request(640, 384, 49);
+    request.image = Some("a.png".into());
+    let needs = |request: &GenerateRequest| {
+        let plan = case.plan(request, card(48));
+        [Stage::EncodeImage, Stage::Denoise]
+            .map(|stage| plan.of_stage(stage).unwrap().activation_bytes)
+    };
+    let without = needs(&request);
+    request.mask = Some("mask.png".into());
+    let with = needs(&request);
+    assert!(with[0] > 2 * without[0], "{with:?} {without:?}");
+    assert!(with[1] > without[1], "{with:?} {without:?}");
+}
+
+#[test]
 fn what_was_measured_changes_the_next_plan() {
     let mut case = Case::wan(T2V_14B, "BF16");
     let request = case.request(832, 480, 81);

@@ -6,15 +6,25 @@ use safelight_core::media::Picture;
 use tch::{Kind, Tensor};
 
 use super::config::WanConfig;
-use super::prepare::{LatentShape, clip_of_given, given_frames_mask};
+use super::prepare::{LatentShape, clip_of_given, given_frames_mask, still_clip};
 use super::tiling;
 use crate::error::EngineError;
 use crate::fault::Site;
 use crate::pixels::pixels_from_rgb8;
+use crate::stages::stills::binary_mask;
 use crate::vae::WanVaeEncoder;
 use crate::vae::wan::normalize;
 use crate::vision::{ClipImageProcessor, ClipVisionEncoder, pixel_values};
 use crate::work::Work;
+
+/// What a mask keeps of the start picture, in every frame.
+#[derive(Debug)]
+pub struct KeptClip {
+    /// Of the picture as a clip in which nothing moves: `(1, C, f, h, w)` in f32
+    pub latents: Tensor,
+    /// 1 for what is made anew: `(1, 1, H, W)`
+    pub mask: Tensor,
+}
 
 /// Stage 2. `start` and `end`: the first and last frame, already as large as the clip, RGB bytes row by row.
 ///
@@ -41,13 +51,29 @@ pub fn encode_image(
     } else {
         clip_of_given(&start, end.as_ref(), i64::from(request.num_frames))
     };
-    let latents = encode(config, &clip, work)?;
+    let latents = encode(config, &clip, 0, work)?;
     if config.files.expand_timesteps {
         return Ok(latents);
     }
     let per_latent = config.vae.temporal_factor();
     let mask = given_frames_mask(shape, per_latent, end.is_some()).to_device(latents.device());
     Ok(Tensor::cat(&[mask, latents], 1))
+}
+
+/// Stage 2, too, where there is a mask of the start picture: as large as the clip, RGB bytes row by row.
+pub fn encode_kept(
+    config: &WanConfig,
+    start: &[u8],
+    mask: &Picture,
+    work: &mut Work<'_>,
+) -> Result<KeptClip, EngineError> {
+    let request = work.request;
+    let pixels = pixels_from_rgb8(start, request.width, request.height)?;
+    let clip = still_clip(&pixels, i64::from(request.num_frames));
+    Ok(KeptClip {
+        latents: encode(config, &clip, 1, work)?,
+        mask: binary_mask(mask, request.width, request.height)?,
+    })
 }
 
 fn check(config: &WanConfig, shape: LatentShape, has_end: bool) -> Result<(), EngineError> {
@@ -64,16 +90,23 @@ fn check(config: &WanConfig, shape: LatentShape, has_end: bool) -> Result<(), En
     Err(EngineError::request(reason))
 }
 
-/// `clip`: `(1, 3, F, H, W)` -> its latents as the transformer has them, `(1, C, f, h, w)` in f32
-fn encode(config: &WanConfig, clip: &Tensor, work: &mut Work<'_>) -> Result<Tensor, EngineError> {
-    work.capture.put("vae.encode.0.input", clip);
+/// `clip`: `(1, 3, F, H, W)`, the `number`-th of the job -> its latents as the transformer has them, `(1, C, f, h, w)`
+/// in f32
+fn encode(
+    config: &WanConfig,
+    clip: &Tensor,
+    number: usize,
+    work: &mut Work<'_>,
+) -> Result<Tensor, EngineError> {
+    let input = format!("vae.encode.{number}.input");
+    work.capture.put(input, clip);
     let new = |w: &_| WanVaeEncoder::new(&config.vae, w);
     let (home, unexpected) = (&config.files.vae, WanVaeEncoder::unexpected_keys);
     let encoder = work.load("autoencoder", home, new, unexpected)?;
     let cancelled = work.cancelled(Site::VaeEncode);
     let posterior = encoder.encode(clip, tiling(config, work.request), &cancelled);
     let posterior = posterior.ok_or(EngineError::Cancelled)?;
-    let posterior = posterior.recorded(0, work.capture);
+    let posterior = posterior.recorded(number, work.capture);
     Ok(normalize(&config.vae, &posterior.mean))
 }
 

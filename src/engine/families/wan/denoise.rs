@@ -11,9 +11,12 @@ use safelight_core::lora::Expert;
 use safelight_core::networks::{TransformerKeys, WanTransformerConfig};
 use tch::{Device, Kind, Tensor};
 
+use super::condition::KeptClip;
 use super::config::WanConfig;
 use super::guidance::guidance;
-use super::prepare::{LatentShape, TokenTimesteps, first_frame_mask, with_first_frame};
+use super::prepare::{
+    LatentShape, TokenTimesteps, first_frame_mask, latent_mask, with_first_frame,
+};
 use super::solver::new_solver;
 use super::transformer::{Context, WanTransformer};
 use crate::capture::Capture;
@@ -25,6 +28,7 @@ use crate::memory::Lent;
 use crate::nn::Rope;
 use crate::place::Placement;
 use crate::sampling::{Solver, noise};
+use crate::stages::stills::Kept;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::weights::{ReadAhead, Weights};
 use crate::work::Work;
@@ -36,6 +40,8 @@ pub struct Conditions<'a> {
     pub image_latents: Option<&'a Tensor>,
     /// What [`encode_vision`](super::encode_vision) gave.
     pub image_embeds: Option<&'a Tensor>,
+    /// What [`encode_kept`](super::encode_kept) gave.
+    pub kept: Option<&'a KeptClip>,
 }
 
 struct Loop<'a> {
@@ -46,6 +52,8 @@ struct Loop<'a> {
     first_frame: Option<Tensor>,
     /// Mask and latents of given frames that stand beside the noise, `(1, 4 + C, f, h, w)`.
     condition: Option<Tensor>,
+    /// What stays as it is, where a mask says so.
+    kept: Option<Kept>,
     /// Whether the model is told a timestep for each token.
     has_token_timesteps: bool,
     shape: LatentShape,
@@ -170,6 +178,8 @@ impl<'a> Loop<'a> {
                 .image_latents
                 .filter(|_| network.condition_channels() > 0)
                 .map(here),
+            kept: kept(config, request, conditions, shape)?
+                .map(|kept| kept.to_device(place.device)),
             has_token_timesteps: config.files.expand_timesteps,
             shape,
             patch_size: network.patch_size,
@@ -213,6 +223,13 @@ impl Denoiser for Loop<'_> {
         };
         self.guidance
             .velocity(call, latents, capture, Tensor::shallow_clone, ask)
+    }
+
+    fn settled(&self, latents: Tensor, sigma: f32) -> Tensor {
+        match &self.kept {
+            Some(kept) => kept.settled(&latents, sigma),
+            None => latents,
+        }
     }
 
     fn shown(&self, x0: &Tensor) -> Tensor {
@@ -271,6 +288,24 @@ fn first_frame<'a>(config: &WanConfig, conditions: &Conditions<'a>) -> Option<&'
         .filter(|_| config.files.expand_timesteps)
 }
 
+/// What a mask keeps, with the noise that the walk begins with.
+fn kept(
+    config: &WanConfig,
+    request: &GenerateRequest,
+    conditions: &Conditions<'_>,
+    shape: LatentShape,
+) -> Result<Option<Kept>, EngineError> {
+    let factor = config.vae.spatial_factor();
+    let kept = conditions.kept.map(|kept| {
+        Ok(Kept {
+            image: kept.latents.shallow_clone(),
+            noise: noise(&shape.size(), request.seed)?,
+            mask: latent_mask(&kept.mask, factor),
+        })
+    });
+    kept.transpose()
+}
+
 /// What comes from files of other stages is checked before anything is loaded.
 fn check_inputs(
     config: &WanConfig,
@@ -299,6 +334,11 @@ fn check_inputs(
         "this model needs a picture to start from"
     } else if image.is_some_and(|size| Some(&size[..]) != image_size.as_ref().map(|s| &s[..])) {
         "the picture's latents are not of this job"
+    } else if conditions
+        .kept
+        .is_some_and(|kept| kept.latents.size() != shape.size())
+    {
+        "what the mask keeps is not of this job"
     } else if !fit_image_embeds(network, conditions.image_embeds) {
         "the picture's embeddings are not of this model"
     } else {

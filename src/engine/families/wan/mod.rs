@@ -31,17 +31,18 @@ use tch::{Device, Kind, Tensor};
 use crate::error::EngineError;
 use crate::fault::Site;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
+use crate::stages::pictures::KeptPixels;
 use crate::vae::wan::denormalize;
 use crate::vae::{Tiling, WanVaeDecoder};
 use crate::work::Work;
 
 pub(crate) use cases::CASES;
-pub use condition::{encode_image, encode_vision};
+pub use condition::{KeptClip, encode_image, encode_kept, encode_vision};
 pub use config::WanConfig;
 pub use denoise::{Conditions, denoise, open_transformer};
 pub use prepare::{
-    LatentShape, TokenTimesteps, clip_of_given, first_frame_mask, given_frames_mask,
-    with_first_frame,
+    LatentShape, TokenTimesteps, clip_of_given, first_frame_mask, given_frames_mask, latent_mask,
+    still_clip, with_first_frame,
 };
 pub use safelight_core::lora::Expert;
 pub use solver::new_solver;
@@ -52,10 +53,12 @@ pub use transformer::{Context, WanTransformer};
 /// Ids of one text, padding included: Wan was trained so.
 pub const TEXT_LENGTH: usize = 512;
 
-/// Stage 5. `latents`: what [`denoise()`] gave. Frames go to `Hooks::frames` while they are made.
-pub fn decode(
+/// Stage 5. `latents`: what [`denoise()`] gave; `kept`: what stays of a given picture, in every frame. Frames go to
+/// `Hooks::frames` while they are made.
+pub(crate) fn decode(
     config: &WanConfig,
     latents: &Tensor,
+    kept: Option<&KeptPixels>,
     work: &mut Work<'_>,
 ) -> Result<(), EngineError> {
     if latents.dim() != 5 || latents.size()[..2] != [1, config.vae.z_dim] {
@@ -79,7 +82,10 @@ pub fn decode(
     let recording = capture.is_on();
     let mut take = |pixels: Tensor| {
         match checked_rgb8(&pixels) {
-            Ok(bytes) => hooks.frames(&bytes),
+            Ok(bytes) => match kept {
+                Some(kept) => hooks.frames(&kept.over(&bytes)),
+                None => hooks.frames(&bytes),
+            },
             Err(_) => is_sound.set(false),
         }
         if recording {

@@ -100,6 +100,19 @@ pub fn clip_of_given(start: &Tensor, end: Option<&Tensor>, num_frames: i64) -> T
     Tensor::cat(&parts, 2)
 }
 
+/// A picture, `(1, 3, H, W)`, as a clip in which nothing moves: `(1, 3, F, H, W)`
+pub fn still_clip(picture: &Tensor, num_frames: i64) -> Tensor {
+    let frames = picture.unsqueeze(2);
+    frames.expand([-1, -1, num_frames, -1, -1], false)
+}
+
+/// A mask of pixels, `(1, 1, H, W)`, at the latents that they lie in, as diffusers' pipelines have it: `(1, 1, 1, h, w)`.
+/// `factor`: pixels along an edge of one latent.
+pub fn latent_mask(mask: &Tensor, factor: i64) -> Tensor {
+    let rows = mask.slice(2, None, None, factor);
+    rows.slice(3, None, None, factor).unsqueeze(2)
+}
+
 /// Timesteps of tokens in the order of the tokens: each value holds for a run of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenTimesteps {

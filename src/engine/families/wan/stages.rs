@@ -6,11 +6,17 @@ use safelight_core::job::Stage;
 use crate::bench::cases::Case;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
-use crate::families::wan::{self, Conditions, Expert, WanConfig};
+use crate::families::wan::{self, Conditions, Expert, KeptClip, WanConfig};
 use crate::families::{Done, EngineFamily};
+use crate::stages::pictures::KeptPixels;
 use crate::stages::{StageContext, pictures};
-use crate::store;
+use crate::store::{self, Named};
 use crate::text::PromptEmbeds;
+
+/// What the result of the given pictures has.
+const LATENTS: &str = "image_latents";
+const KEPT: &str = "kept_latents";
+const MASK: &str = "mask";
 
 pub(crate) struct Wan;
 
@@ -26,12 +32,26 @@ impl EngineFamily for Wan {
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
         let config = config(context)?;
-        context.tensor("image_latents", |work| {
-            let folder = &context.folder();
+        let folder = &context.folder();
+        let (latents, kept) = context.part(|work| {
             let (start, end) = pictures::frames_of_job(folder, work.request, work.capture)?;
+            let mask = pictures::mask_of_job(folder, work.request)?;
             let end = end.as_ref().map(|end| &end.rgb[..]);
-            wan::encode_image(&config, &start.rgb, end, work)
-        })
+            let latents = wan::encode_image(&config, &start.rgb, end, work)?;
+            let kept = mask.map(|mask| {
+                mask.record("mask", work.capture);
+                wan::encode_kept(&config, &start.rgb, &mask.fitted, work)
+            });
+            Ok((latents, kept.transpose()?))
+        })?;
+        let mut all = vec![(LATENTS, &latents)];
+        if let Some(kept) = &kept {
+            all.extend([(KEPT, &kept.latents), (MASK, &kept.mask)]);
+        }
+        store::write(
+            &context.own_result(),
+            all.iter().map(|(name, tensor)| (name, *tensor)),
+        )
     }
 
     fn encode_vision(&self, context: &StageContext<'_>) -> Done {
@@ -55,9 +75,9 @@ impl EngineFamily for Wan {
         };
         let config = config(context)?;
         let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
-        let image_latents = context.earlier(Stage::EncodeImage, |path| {
-            store::read_one(path, "image_latents")
-        })?;
+        let image_latents =
+            context.earlier(Stage::EncodeImage, |path| store::read_one(path, LATENTS))?;
+        let kept = kept(context)?;
         let image_embeds = context.earlier(Stage::EncodeVision, |path| {
             store::read_one(path, "image_embeds")
         })?;
@@ -65,6 +85,7 @@ impl EngineFamily for Wan {
             embeds: &embeds,
             image_latents: image_latents.as_ref(),
             image_embeds: image_embeds.as_ref(),
+            kept: kept.as_ref(),
         };
         let resume = resume_point(context, expert);
         let state =
@@ -80,12 +101,29 @@ impl EngineFamily for Wan {
     fn decode(&self, context: &StageContext<'_>) -> Done {
         let config = config(context)?;
         let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
-        context.part(|work| work.decoded(|work| wan::decode(&config, &latents, work)))
+        let kept = kept(context)?.map(|kept| {
+            let (start, _) = pictures::of_job(&context.folder(), context.request())?;
+            KeptPixels::of(&start.resized(context.request())?, &kept.mask)
+        });
+        let kept = kept.transpose()?;
+        context
+            .part(|work| work.decoded(|work| wan::decode(&config, &latents, kept.as_ref(), work)))
     }
 
     fn cases(&self) -> &'static [Case] {
         wan::CASES
     }
+}
+
+/// What a mask keeps, where the job has one.
+fn kept(context: &StageContext<'_>) -> Result<Option<KeptClip>, EngineError> {
+    let stored = context.earlier(Stage::EncodeImage, Named::read)?;
+    Ok(stored.and_then(|mut stored| {
+        Some(KeptClip {
+            latents: stored.find(KEPT)?,
+            mask: stored.find(MASK)?,
+        })
+    }))
 }
 
 fn config(context: &StageContext<'_>) -> Result<WanConfig, EngineError> {

@@ -196,7 +196,7 @@ fn resized(picture: &Picture, width: u32, height: u32) -> Result<Tensor, EngineE
 }
 
 /// 1 for pixels that are nearer to white than to black, else 0: `(1, 1, H, W)` in f32
-fn binary_mask(mask: &Picture, width: u32, height: u32) -> Result<Tensor, EngineError> {
+pub(crate) fn binary_mask(mask: &Picture, width: u32, height: u32) -> Result<Tensor, EngineError> {
     let mask = media::resize_lanczos(mask, width, height)?;
     let (pixels, _) = mask.rgb.as_chunks::<3>();
     let values: Vec<f32> = pixels

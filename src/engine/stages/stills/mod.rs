@@ -22,6 +22,7 @@ use crate::store;
 
 pub use begin::{BASE_STRENGTH, Beginning, Kept};
 use decode::{decode, decoded_picture};
+pub(crate) use given::binary_mask;
 pub use given::{Role, encode_image, encode_images};
 pub use latents::{Draws, LatentShape, corner_mask, folded_mask, noised, seeds};
 pub use state::{GivenImage, GivenImages};

@@ -9,6 +9,7 @@ mod jobs;
 mod krea2;
 mod qwen_image;
 mod stills;
+mod wan;
 mod ways;
 mod z_image;
 

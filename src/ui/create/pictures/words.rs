@@ -62,7 +62,14 @@ pub(in crate::ui::create) fn slot(slot: Slot, spec: Option<&ModelSpec>) -> SlotW
             choose: "Choose a mask",
             remove: "Remove mask",
             other: "Choose another mask",
-            explanation: "Which part of the picture is regenerated: white is, black stays. Drop a picture of the same shape here, or choose a file",
+            explanation: match spec.map(|spec| spec.image_role) {
+                Some(ImageRole::FirstFrame) => {
+                    "Which part of the picture moves: white does, black stays as it is in every frame. Drop a picture of the same shape here, or choose a file"
+                }
+                _ => {
+                    "Which part of the picture is regenerated: white is, black stays. Drop a picture of the same shape here, or choose a file"
+                }
+            },
         },
         Slot::End => SlotWords {
             heading: "End picture",

@@ -144,6 +144,33 @@ fn a_mask_lies_on_a_picture_of_a_model_that_takes_one() {
 }
 
 #[test]
+fn a_mask_of_a_clip_lies_on_a_start_picture_that_nothing_else_changes() {
+    let mut spec = free_spec();
+    (spec.start_image, spec.end_image) = (InputUse::Optional, InputUse::Optional);
+    spec.mask = InputUse::Optional;
+    let problem = |change: &dyn Fn(&mut GenerateForm)| {
+        let mut wish = form();
+        wish.mask = Some(picture(64, 64));
+        change(&mut wish);
+        let checked = wish.validate(&spec).map(|checked| checked.request.mask);
+        checked.map_err(|errors| errors[0].to_string())
+    };
+    let start = |form: &mut GenerateForm| form.image = Some(picture(64, 64));
+    assert!(problem(&start).unwrap().is_some());
+    let text = problem(&|_| {}).unwrap_err();
+    assert!(text.contains("a mask needs a start picture"), "{text}");
+    let text = problem(&|form| {
+        start(form);
+        form.last_image = Some(picture(64, 64));
+    });
+    let text = text.unwrap_err();
+    assert!(text.contains("there can be no end picture"), "{text}");
+    let text = problem(&|form| form.extend = Some(clip(64, 64, 8.0)));
+    let text = text.unwrap_err();
+    assert!(text.contains("a clip that goes on has none"), "{text}");
+}
+
+#[test]
 fn a_strength_acts_on_the_way_to_a_picture_and_leaves_a_step_to_make() {
     let with = |strength: Option<f64>| {
         move |form: &mut GenerateForm| {

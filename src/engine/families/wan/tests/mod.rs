@@ -26,6 +26,7 @@ use crate::text::{PromptEmbeds, TextEmbeds};
 mod fp8;
 mod gguf;
 mod lora;
+mod masks;
 mod parity;
 mod promises;
 mod samplers;
@@ -58,6 +59,8 @@ struct Run {
     tensors: BTreeMap<String, Tensor>,
     request: GenerateRequest,
     config: WanConfig,
+    /// None was recorded.
+    kept: Option<KeptClip>,
 }
 
 impl Run {
@@ -92,6 +95,7 @@ impl Run {
             tensors,
             request: serde_json::from_value(request).unwrap(),
             config: WanConfig::read(&files).unwrap(),
+            kept: None,
         }
     }
 
@@ -193,6 +197,7 @@ impl Run {
             embeds: &self.embeds(),
             image_latents: self.tensors.get("condition"),
             image_embeds: self.tensors.get("image_embeds"),
+            kept: self.kept.as_ref(),
         };
         let work = &mut self.work(capture, hooks);
         match denoise(&self.config, expert, &conditions, resume, work) {

@@ -166,7 +166,7 @@ fn latents_become_the_frames_of_the_reference() {
         };
         let keeper = Keeper::default();
         let off = &mut Capture::off();
-        decode(&run.config, &latents, &mut run.work(off, &keeper)).unwrap();
+        decode(&run.config, &latents, None, &mut run.work(off, &keeper)).unwrap();
         let frames = keeper.frames.take();
         assert_eq!(
             frames.len() as i64,

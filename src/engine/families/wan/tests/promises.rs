@@ -108,7 +108,7 @@ fn every_stage_stops_soon_when_it_is_asked_to() {
         assert_eq!(keeper.asked.get(), patience + 1);
         let keeper = impatient();
         let latents = run.get("latents.final");
-        let frames = decode(&run.config, latents, &mut run.work(off, &keeper));
+        let frames = decode(&run.config, latents, None, &mut run.work(off, &keeper));
         assert!(matches!(frames, Err(EngineError::Cancelled)));
     }
 }
@@ -258,6 +258,7 @@ fn a_mis_shaped_weight_is_named() {
         embeds: &run.embeds(),
         image_latents: None,
         image_embeds: None,
+        kept: None,
     };
     let off = &mut Capture::off();
     let work = &mut run.work(off, &NoHooks);

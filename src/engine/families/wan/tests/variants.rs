@@ -91,7 +91,7 @@ fn copy_folder(from: &Path, to: &Path) {
 }
 
 /// Runs the experts one after the other, through a file between them as two processes would.
-fn denoise_all(run: &Run, capture: &mut Capture, hooks: &dyn Hooks) -> DenoiseState {
+pub(super) fn denoise_all(run: &Run, capture: &mut Capture, hooks: &dyn Hooks) -> DenoiseState {
     if run.config.transformer_2.is_none() {
         return run
             .denoise_part(Expert::Only, None, capture, hooks)
@@ -231,7 +231,13 @@ fn the_latents_of_every_variant_become_the_frames_of_the_reference() {
         let folder = tempfile::tempdir().unwrap();
         let mut record = Capture::stage(folder.path(), "decode").unwrap();
         let latents = run.get("latents.final");
-        decode(&run.config, latents, &mut run.work(&mut record, &NoHooks)).unwrap();
+        decode(
+            &run.config,
+            latents,
+            None,
+            &mut run.work(&mut record, &NoHooks),
+        )
+        .unwrap();
         record.finish().unwrap();
         let found = store::read(&folder.path().join("capture.decode.safetensors")).unwrap();
         let pixels = found.iter().find(|(key, _)| key == "pixels").unwrap();

@@ -1,0 +1,119 @@
+//! What a mask keeps of a start picture: diffusers has no such pipeline for Wan, so it is held by its arithmetic, which is
+//! that of the inpainting pipelines for pictures.
+
+use safelight_core::media::Picture;
+
+use super::variants::{VariantRun, denoise_all};
+use super::*;
+
+/// The clip's own size of a picture that nobody else has, and a mask that is white in its right half.
+fn given(run: &Run) -> (Vec<u8>, Picture) {
+    let (width, height) = (run.request.width, run.request.height);
+    let made = |x: u32, y: u32| [x * 3, y * 5, x * y].map(|value| (value % 256) as u8);
+    let picture = Picture::from_fn(width, height, made).unwrap();
+    let mask = Picture::from_fn(width, height, |x, _| {
+        [if 2 * x < width { 0 } else { 255 }; 3]
+    });
+    (picture.rgb.clone(), mask.unwrap())
+}
+
+fn kept_of(run: &Run) -> KeptClip {
+    let (picture, mask) = given(run);
+    let off = &mut Capture::off();
+    encode_kept(&run.config, &picture, &mask, &mut run.work(off, &NoHooks)).unwrap()
+}
+
+/// The left half, which the mask keeps, of latents.
+fn left(latents: &Tensor) -> Tensor {
+    latents.narrow(4, 0, latents.size()[4] / 2)
+}
+
+fn right(latents: &Tensor) -> Tensor {
+    let half = latents.size()[4] / 2;
+    latents.narrow(4, half, half)
+}
+
+/// Without the first latent frame, which some models are given as it is.
+fn behind_first(latents: &Tensor) -> Tensor {
+    latents.narrow(2, 1, latents.size()[2] - 1)
+}
+
+#[test]
+fn what_a_mask_keeps_is_encoded_as_a_clip_in_which_nothing_moves() {
+    let run = Run::open("image_to_video");
+    let kept = kept_of(&run);
+    assert_eq!(kept.latents.size(), run.shape().size());
+    let (picture, _) = given(&run);
+    let off = &mut Capture::off();
+    let first = encode_image(&run.config, &picture, None, &mut run.work(off, &NoHooks)).unwrap();
+    assert_close("first", &kept.latents.narrow(2, 0, 1), &first, 1e-5);
+    assert_eq!(kept.mask.mean(Kind::Float).double_value(&[]), 0.5);
+    let factor = run.config.vae.spatial_factor();
+    let mask = latent_mask(&kept.mask, factor);
+    let [_, _, _, height, width] = run.shape().size();
+    assert_eq!(mask.size(), [1, 1, 1, height, width]);
+    assert_eq!(left(&mask).max().double_value(&[]), 0.0);
+    assert_eq!(right(&mask).min().double_value(&[]), 1.0);
+}
+
+#[test]
+fn latents_outside_of_the_mask_follow_the_noised_picture_and_end_as_its_own() {
+    let mut run = Run::open("image_to_video");
+    run.request.sampling.num_steps = 7;
+    let plain = run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
+    run.kept = Some(kept_of(&run));
+    let kept = kept_of(&run).latents;
+    let keeper = Keeper::default();
+    let whole = run.denoise(None, &mut Capture::off(), &keeper).unwrap();
+    assert_eq!(behind_first(&left(&whole)), behind_first(&left(&kept)));
+    assert!(distance(&behind_first(&right(&whole)), &behind_first(&right(&kept))) > 0.1);
+    assert!(distance(&whole, &plain) > 0.01);
+
+    let solver = new_solver(&run.config.scheduler, &run.request).unwrap();
+    let noise = noise(&run.shape().size(), run.request.seed).unwrap();
+    let states = keeper.states.take();
+    assert!(!states.is_empty());
+    for state in states {
+        let sigma = f64::from(solver.sigmas()[state.step]);
+        let noised = &noise * sigma + &kept * (1.0 - sigma);
+        assert_close("on the way", &left(&state.latents), &left(&noised), 1e-6);
+        let again = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
+        assert!(again.unwrap().equal(&whole), "it goes on bit for bit");
+    }
+    // A mask that keeps nothing changes nothing.
+    run.kept = Some(KeptClip {
+        mask: kept_of(&run).mask.ones_like(),
+        latents: kept,
+    });
+    let white = run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
+    assert_eq!(white, plain);
+}
+
+#[test]
+fn both_experts_and_every_sampler_keep_it() {
+    let mut opened = VariantRun::open("i2v22");
+    let run = &mut opened.run;
+    run.kept = Some(kept_of(run));
+    let kept = kept_of(run).latents;
+    for sampler in ["unipc", "euler", "heun", "lcm"] {
+        run.request.sampling.sampler = serde_json::from_value(json!(sampler)).unwrap();
+        let made = denoise_all(run, &mut Capture::off(), &NoHooks).latents;
+        assert_eq!(left(&made), left(&kept), "{sampler}");
+        assert!(distance(&right(&made), &right(&kept)) > 0.1, "{sampler}");
+    }
+}
+
+#[test]
+fn what_a_mask_keeps_of_another_size_is_not_used() {
+    let mut run = Run::open("image_to_video");
+    run.kept = Some(KeptClip {
+        latents: kept_of(&run).latents.narrow(2, 0, 1),
+        mask: kept_of(&run).mask,
+    });
+    let done = run.try_part(Expert::Only, None, &mut Capture::off(), &NoHooks);
+    let text = done.err().unwrap().to_string();
+    assert!(
+        text.contains("what the mask keeps is not of this job"),
+        "{text}"
+    );
+}
