@@ -19,6 +19,8 @@ mod loras;
 mod modes;
 #[path = "generate/neighbour.rs"]
 mod neighbour;
+#[path = "generate/outpaint.rs"]
+mod outpaint;
 #[path = "generate/private.rs"]
 mod private;
 #[path = "generate/several.rs"]

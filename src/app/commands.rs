@@ -9,7 +9,7 @@ use egui::Modifiers;
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::gallery::Query;
 use safelight_core::job::{GenerateRequest, GridId, JobId};
-use safelight_core::media::{Brush, Picture};
+use safelight_core::media::{Brush, Outpaint, Picture};
 use safelight_core::memory::Change;
 use safelight_core::prompts::PromptEntry;
 use safelight_core::settings::Settings;
@@ -229,6 +229,8 @@ pub enum MaskCommand {
     Invert,
     /// Soften all edges by so many pixels.
     Soften(u32),
+    /// Give the picture room at its sides; none takes it away again.
+    Extend(Outpaint),
     See(Sight),
     Undo,
     Redo,

@@ -38,6 +38,7 @@ pub struct State {
 #[serde(default)]
 pub struct Folds {
     pub is_advanced_open: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_grid_open: bool,
     pub is_graph_open: bool,
     /// What is wrong with models is unfolded.

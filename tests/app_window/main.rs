@@ -24,6 +24,7 @@ mod modes;
 mod neighbour;
 mod notices;
 mod old_files;
+mod outpaint;
 mod pictures;
 mod planning;
 mod playback;

@@ -12,14 +12,14 @@ use safelight_core::model::{ImageRole, InputUse, ModelSpec};
 
 use crate::harness::{Bench, flux_spec, spec};
 
-const CANVAS: &str = "Mask over the picture";
+pub(crate) const CANVAS: &str = "Mask over the picture";
 
 /// A window with a picture of this size, on the page where its mask is painted.
 fn bench_at(width: u32, height: u32) -> Bench {
     bench_of(flux_spec(), width, height)
 }
 
-fn bench_of(spec: ModelSpec, width: u32, height: u32) -> Bench {
+pub(crate) fn bench_of(spec: ModelSpec, width: u32, height: u32) -> Bench {
     let mut bench = Bench::of(spec);
     let picture = bench.picture_file("photo.png", width, height);
     bench.drop_file(&picture);
@@ -31,18 +31,18 @@ fn bench_of(spec: ModelSpec, width: u32, height: u32) -> Bench {
     bench
 }
 
-fn canvas(bench: &Bench) -> Rect {
+pub(crate) fn canvas(bench: &Bench) -> Rect {
     bench.harness.get_by_label(CANVAS).rect()
 }
 
 /// Where a place of the picture is on the screen, while the whole picture is seen.
-fn place(bench: &Bench, size: Vec2, x: f32, y: f32) -> Pos2 {
+pub(crate) fn place(bench: &Bench, size: Vec2, x: f32, y: f32) -> Pos2 {
     let area = canvas(bench);
     let scale = (area.shrink(12.0).size() / size).min_elem().min(8.0);
     area.center() - size * scale / 2.0 + Vec2::new(x, y) * scale
 }
 
-fn drag(bench: &mut Bench, button: PointerButton, points: &[Pos2]) {
+pub(crate) fn drag(bench: &mut Bench, button: PointerButton, points: &[Pos2]) {
     let press = |pos, pressed| Event::PointerButton {
         pos,
         button,
@@ -86,7 +86,7 @@ fn values<const N: usize>(bench: &mut Bench, places: [(u32, u32); N]) -> [u8; N]
     places.map(|(x, y)| mask.pixel(x, y)[0])
 }
 
-fn set_brush(bench: &mut Bench, diameter: f32) {
+pub(crate) fn set_brush(bench: &mut Bench, diameter: f32) {
     let panel = &mut bench.panels().mask;
     (panel.diameter, panel.softness) = (diameter, 0.0);
 }
@@ -136,7 +136,7 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
 }
 
 /// A model that fills what a mask shows, and does nothing without one.
-fn fill_spec() -> ModelSpec {
+pub(crate) fn fill_spec() -> ModelSpec {
     let mut spec = flux_spec();
     spec.image_role = ImageRole::Canvas;
     (spec.start_image, spec.mask) = (InputUse::Required, InputUse::Required);

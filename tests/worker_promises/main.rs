@@ -149,6 +149,7 @@ impl Rig {
             last_image: None,
             extend: None,
             mask: None,
+            keeps_unmasked: false,
             references: Vec::new(),
             is_out_automatic: false,
             fit: Fit::Stretch,

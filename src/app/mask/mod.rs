@@ -12,8 +12,8 @@ use std::path::PathBuf;
 
 use crossbeam_channel::{Sender, bounded};
 use egui::{Rect, Vec2};
-use safelight_core::job::{JobError, JobErrorKind, StartPicture};
-use safelight_core::media::Brush;
+use safelight_core::job::{JobError, JobErrorKind, StartPicture, margins_for};
+use safelight_core::media::{Brush, Margins, Outpaint};
 
 use crate::app::background::guard::survived;
 use crate::app::commands::MaskCommand;
@@ -33,15 +33,29 @@ enum Said {
     /// It looks like this now.
     Painted(Painted),
     Softened(Result<(), JobError>),
+    /// The picture has room at its sides now, or why not.
+    Extended(Result<(), JobError>),
     /// It is in this file, or why not.
-    Kept(Result<PathBuf, JobError>),
+    Kept(Result<KeptMask, JobError>),
     /// Nothing is painted, so there was nothing to keep.
     Empty,
+}
+
+/// A mask in its file.
+struct KeptMask {
+    path: PathBuf,
+    /// The extended picture that it is for, and its size.
+    extended: Option<(PathBuf, (u32, u32))>,
 }
 
 /// What there is of a mask after some orders.
 #[derive(Default)]
 pub struct Painted {
+    /// Width and height of the picture with its room.
+    pub size: Option<(u32, u32)>,
+    /// The same without the room at its sides.
+    pub own_size: (u32, u32),
+    pub margins: Margins,
     /// What is seen of it, from the back to the front.
     pub shown: Vec<Shown>,
     pub can_undo: bool,
@@ -52,6 +66,7 @@ pub struct Painted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     Softening,
+    Extending,
     Keeping,
 }
 
@@ -64,6 +79,8 @@ pub struct Editor {
     mask_file: Option<PathBuf>,
     width: u32,
     height: u32,
+    /// It is a picture, and no clip's last frame.
+    pub can_extend: bool,
     pub painted: Painted,
     pub busy: Option<Busy>,
     /// Something was painted since it was opened or kept.
@@ -89,6 +106,7 @@ impl Editor {
             mask_file: opened.mask_file.clone(),
             width: opened.mask.width(),
             height: opened.mask.height(),
+            can_extend: opened.is_picture,
             painted: Painted::default(),
             busy: None,
             is_changed: false,
@@ -182,6 +200,12 @@ impl Editor {
                 self.busy = Some(Busy::Softening);
                 self.change(Order::Soften(by));
             }
+            MaskCommand::Extend(outpaint) if self.can_extend => {
+                self.busy = Some(Busy::Extending);
+                self.stroke = None;
+                self.change(Order::Extend(outpaint));
+            }
+            MaskCommand::Extend(_) => {}
             MaskCommand::Undo => self.change(Order::Undo),
             MaskCommand::Redo => self.change(Order::Redo),
             MaskCommand::Open | MaskCommand::See(_) | MaskCommand::Use | MaskCommand::Discard => {}
@@ -192,7 +216,18 @@ impl Editor {
         while let Some(said) = self.said.take() {
             match said {
                 Said::Opened(_) => {}
-                Said::Painted(painted) => self.painted = painted,
+                Said::Painted(painted) => {
+                    if let Some((width, height)) = painted.size {
+                        (self.width, self.height) = (width, height);
+                    }
+                    self.painted = painted;
+                }
+                Said::Extended(extended) => {
+                    self.busy = self.busy.filter(|busy| *busy == Busy::Keeping);
+                    if let Err(err) = extended {
+                        cx.tell(Severity::Warning, err);
+                    }
+                }
                 Said::Softened(softened) => {
                     // It may be on its way to its file already.
                     self.busy = self.busy.filter(|busy| *busy == Busy::Keeping);
@@ -200,9 +235,15 @@ impl Editor {
                         cx.tell(Severity::Warning, err);
                     }
                 }
-                Said::Kept(Ok(path)) => {
+                Said::Kept(Ok(kept)) => {
                     self.busy = None;
-                    self.mask_file = Some(path);
+                    self.mask_file = Some(kept.path);
+                    if let Some((picture, size)) = kept.extended {
+                        self.picture = picture;
+                        if let Some(spec) = cx.model().cloned() {
+                            cx.form.set_outpaint(&spec, size);
+                        }
+                    }
                     self.is_changed = false;
                     if cx.page == Page::Mask {
                         cx.show(Page::Watch);
@@ -231,6 +272,22 @@ impl Editor {
             && is_own
             && start.is_some_and(|start| start.path == self.picture)
     }
+}
+
+/// The command as the model can do it: room for whole multiples, and no more than it makes.
+fn fitted(command: MaskCommand, editor: &Editor, cx: &Cx) -> Result<MaskCommand, JobError> {
+    let MaskCommand::Extend(wanted) = command else {
+        return Ok(command);
+    };
+    let refused = |what: String| JobError::new(JobErrorKind::InvalidRequest, what);
+    let Some(spec) = cx.model() else {
+        return Err(refused(words::NO_MODEL.to_owned()));
+    };
+    if wanted.margins.are_none() {
+        return Ok(MaskCommand::Extend(wanted));
+    }
+    let margins = margins_for(spec, editor.painted.own_size, wanted.margins).map_err(refused)?;
+    Ok(MaskCommand::Extend(Outpaint { margins, ..wanted }))
 }
 
 /// Everything of masks in one window.
@@ -274,7 +331,10 @@ impl Masking {
             other => {
                 let editor = self.editor.as_mut();
                 if let Some(editor) = editor.filter(|editor| editor.busy.is_none()) {
-                    editor.run(&other);
+                    match fitted(other, editor, cx) {
+                        Ok(command) => editor.run(&command),
+                        Err(err) => cx.tell(Severity::Warning, err),
+                    }
                 }
             }
         }
@@ -339,11 +399,9 @@ impl Masking {
     /// What is painted over the start picture and in no place yet, as the form is checked with it.
     pub(super) fn pending(&self, inputs: &Inputs) -> Option<StartPicture> {
         let editor = self.editor.as_ref()?;
-        editor.is_pending(inputs).then(|| StartPicture {
-            path: editor.picture.clone(),
-            width: editor.width,
-            height: editor.height,
-        })
+        // Of its shape, also where it comes with an extended one.
+        let start = inputs.sources().image.cloned();
+        start.filter(|_| editor.is_pending(inputs))
     }
 
     /// Jobs are wanted: whether what is painted comes into its place first, after which [`Self::is_submit_due`].
@@ -383,6 +441,7 @@ impl Masking {
         editor.busy = Some(Busy::Keeping);
         let keep = Order::Keep {
             folder: paths.data.join("masks"),
+            picture_place: inputs.expect(cx),
             place: inputs.expect(cx),
             may_be_empty,
         };
@@ -404,6 +463,7 @@ mod tests {
             picture: PathBuf::from("photo.png"),
             mask_file: None,
             mask: Mask::new(8, 8),
+            is_picture: true,
             levels: Levels::of(picture).unwrap(),
         };
         let (orders, taken) = bounded(1);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::files::{make_private, make_private_folder};
 use safelight_core::job::{JobError, JobErrorKind, JobId};
-use safelight_core::media::{self, Mask, MediaError};
+use safelight_core::media::{self, Extended, Mask, MediaError};
 use safelight_core::naming;
 
 use crate::app::inputs::Source;
@@ -17,6 +17,8 @@ pub(super) struct Opened {
     /// The mask's file, where there is one.
     pub(super) mask_file: Option<PathBuf>,
     pub(super) mask: Mask,
+    /// And no clip's last frame.
+    pub(super) is_picture: bool,
     pub(super) levels: Levels,
 }
 
@@ -36,6 +38,7 @@ pub(super) fn open(start: &Source, mask_file: Option<PathBuf>) -> Result<Opened,
         picture: start.path().to_path_buf(),
         mask_file,
         mask,
+        is_picture: matches!(start, Source::Picture(_)),
         levels: Levels::of(picture).map_err(|err| opening_error(&err))?,
     })
 }
@@ -58,6 +61,18 @@ pub(super) fn keep(folder: &Path, picture: &Path, mask: &Mask) -> Result<PathBuf
     Ok(path)
 }
 
-fn opening_error(err: &MediaError) -> JobError {
+/// Writes an extended picture and its mask under names of their own; gives them in this order.
+pub(super) fn keep_extended(
+    folder: &Path,
+    picture: &Path,
+    extended: &Extended,
+) -> Result<(PathBuf, PathBuf), JobError> {
+    let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
+    media::write_extended(folder, &stem, extended).map_err(|err| {
+        JobError::from_error(JobErrorKind::Disk, &err).advise(words::make_room(folder))
+    })
+}
+
+pub(super) fn opening_error(err: &MediaError) -> JobError {
     JobError::from_error(JobErrorKind::InvalidRequest, err).advise(words::CHOOSE_AGAIN)
 }

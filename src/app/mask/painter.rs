@@ -9,11 +9,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 use egui::Context;
-use safelight_core::media::{Area, Brush, Mask, softened};
+use safelight_core::job::JobError;
+use safelight_core::media::{
+    Area, Brush, Extended, Margins, Mask, Outpaint, Picture, extend_picture, softened,
+};
 
 use super::opening::{self, Opened};
-use super::tiles::{Sight, Tiles};
-use super::{Painted, Said};
+use super::tiles::{Levels, Sight, Tiles};
+use super::{KeptMask, Painted, Said};
 use crate::app::background::guard::survived;
 use crate::app::inputs::opening::{OpenedInputs, open_input, opened_one};
 use crate::app::inputs::slots::{Placing, Slot};
@@ -35,6 +38,8 @@ pub(super) enum Order {
     Invert,
     /// Soften all edges by so many pixels.
     Soften(u32),
+    /// Give the picture room at its sides.
+    Extend(Outpaint),
     Undo,
     Redo,
     /// Write it into a file of this folder, which becomes the Mask input; where nothing is painted and that is no
@@ -42,6 +47,8 @@ pub(super) enum Order {
     Keep {
         folder: PathBuf,
         place: Postbox<OpenedInputs>,
+        /// Where the extended picture goes.
+        picture_place: Postbox<OpenedInputs>,
         may_be_empty: bool,
     },
     Look(Sight),
@@ -51,6 +58,11 @@ pub(super) struct Painter<'a> {
     picture: PathBuf,
     mask: Mask,
     tiles: Tiles,
+    /// The picture as it was opened, and what was painted on it, where it has room at its sides.
+    own: Option<(Picture, Mask)>,
+    outpaint: Outpaint,
+    /// Something was painted since it got its room.
+    is_painted: bool,
     ctx: Context,
     postbox: &'a Postbox<Said>,
 }
@@ -61,6 +73,9 @@ impl<'a> Painter<'a> {
             picture: opened.picture,
             mask: opened.mask,
             tiles: Tiles::new(opened.levels),
+            own: None,
+            outpaint: Outpaint::default(),
+            is_painted: false,
             ctx,
             postbox,
         }
@@ -93,14 +108,24 @@ impl<'a> Painter<'a> {
             Order::Fill(value) => self.mask.fill(value),
             Order::Invert => self.mask.invert(),
             Order::Soften(radius) => self.soften(radius),
+            Order::Extend(outpaint) => {
+                let extended = survived(|| self.extend(outpaint));
+                // Its size is known before anything else is asked of it.
+                self.show(Instant::now());
+                self.postbox.post(Said::Extended(extended));
+                Area::default()
+            }
             Order::Undo => self.mask.undo(),
             Order::Redo => self.mask.redo(),
             Order::Keep {
                 folder,
                 place,
+                picture_place,
                 may_be_empty,
             } => {
-                if may_be_empty || self.mask.values().iter().any(|value| *value > 0) {
+                if self.own.is_some() {
+                    self.keep_extended(&folder, &place, &picture_place);
+                } else if may_be_empty || self.mask.values().iter().any(|value| *value > 0) {
                     self.keep(&folder, &place);
                 } else {
                     self.postbox.post(Said::Empty);
@@ -113,6 +138,7 @@ impl<'a> Painter<'a> {
             }
         };
         if !touched.is_empty() {
+            self.is_painted = true;
             self.tiles.touch(touched);
         }
     }
@@ -120,7 +146,12 @@ impl<'a> Painter<'a> {
     /// Tells what there is; whether it is all that there should be.
     fn show(&mut self, until: Instant) -> bool {
         let is_whole = self.tiles.renew(&self.ctx, &self.mask, until);
+        let size = (self.mask.width(), self.mask.height());
+        let own = self.own.as_ref();
         let painted = Painted {
+            size: Some(size),
+            own_size: own.map_or(size, |(picture, _)| (picture.width, picture.height)),
+            margins: self.outpaint.margins,
             shown: self.tiles.shown(),
             can_undo: self.mask.can_undo(),
             can_redo: self.mask.can_redo(),
@@ -138,16 +169,94 @@ impl<'a> Painter<'a> {
         area
     }
 
+    /// Gives the picture as it was opened this room, instead of what it has. What was painted on the picture stays, and
+    /// what was painted on earlier room goes with that.
+    fn extend(&mut self, outpaint: Outpaint) -> Result<(), JobError> {
+        let (picture, painted) = match self.own.take() {
+            Some((picture, painted)) => {
+                let painted = if self.is_painted {
+                    part_of(&self.mask, &picture, self.outpaint.margins)
+                } else {
+                    painted
+                };
+                (picture, painted)
+            }
+            None => (self.tiles.picture().clone(), self.mask.clone()),
+        };
+        let made = extend_picture(&picture, Some(&painted), outpaint)
+            .and_then(|made| Ok((made.mask, Levels::of(made.picture)?)));
+        let made = match made {
+            Ok(made) => made,
+            Err(err) => {
+                self.own = Some((picture, painted));
+                return Err(opening::opening_error(&err));
+            }
+        };
+        (self.mask, self.outpaint, self.is_painted) = (made.0, outpaint, false);
+        self.tiles.replace(made.1);
+        self.own = (!outpaint.margins.are_none()).then_some((picture, painted));
+        Ok(())
+    }
+
+    /// Both become files and stand in their places; from then on the extended picture is the one that is painted on.
+    fn keep_extended(
+        &mut self,
+        folder: &Path,
+        place: &Postbox<OpenedInputs>,
+        picture_place: &Postbox<OpenedInputs>,
+    ) {
+        let extended = Extended {
+            picture: self.tiles.picture().clone(),
+            mask: self.mask.clone(),
+        };
+        let kept = survived(|| opening::keep_extended(folder, &self.picture, &extended));
+        let kept = kept.map(|(picture, mask)| {
+            for (path, slot, place) in [
+                (&picture, Slot::Start, picture_place),
+                (&mask, Slot::Mask, place),
+            ] {
+                place.post(opened_one(open_input(path), onto(slot)));
+            }
+            self.picture.clone_from(&picture);
+            self.own = None;
+            self.outpaint.margins = Margins::default();
+            KeptMask {
+                path: mask,
+                extended: Some((picture, (self.mask.width(), self.mask.height()))),
+            }
+        });
+        self.postbox.post(Said::Kept(kept));
+    }
+
     fn keep(&self, folder: &Path, place: &Postbox<OpenedInputs>) {
         let kept = survived(|| opening::keep(folder, &self.picture, &self.mask));
         if let Ok(path) = &kept {
-            let placing = Placing {
-                slot: Some(Slot::Mask),
-                keeps_size: true,
-                ..Placing::default()
-            };
-            place.post(opened_one(open_input(path), placing));
+            place.post(opened_one(open_input(path), onto(Slot::Mask)));
         }
+        let kept = kept.map(|path| KeptMask {
+            path,
+            extended: None,
+        });
         self.postbox.post(Said::Kept(kept));
     }
+}
+
+fn onto(slot: Slot) -> Placing {
+    Placing {
+        slot: Some(slot),
+        keeps_size: true,
+        ..Placing::default()
+    }
+}
+
+/// What of a mask lies on a picture that has these margins around itself.
+fn part_of(mask: &Mask, picture: &Picture, margins: Margins) -> Mask {
+    let (width, height) = (picture.width, picture.height);
+    let area = Area {
+        left: margins.left,
+        top: margins.top,
+        right: margins.left + width,
+        bottom: margins.top + height,
+    };
+    Mask::of(width, height, mask.means(area, 0))
 }

@@ -115,6 +115,17 @@ impl Tiles {
         }
     }
 
+    /// The same place of another picture is in sight.
+    pub(super) fn replace(&mut self, levels: Levels) {
+        self.levels = levels;
+        self.tiles.clear();
+    }
+
+    /// The picture in its own size.
+    pub(super) fn picture(&self) -> &Picture {
+        &self.levels.0[0]
+    }
+
     pub(super) fn look_at(&mut self, sight: Sight) {
         self.sight = Some(sight);
     }

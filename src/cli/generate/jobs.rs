@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
 use safelight_core::job::{
-    FieldError, GenerateRequest, GridRecord, JobError, JobErrorKind, Notice, Validated, jobs_of,
+    FieldError, GenerateForm, GenerateRequest, GridRecord, JobError, JobErrorKind, Notice,
+    StartPicture, Validated, jobs_of, margins_for,
 };
 use safelight_core::library::Companions;
-use safelight_core::{media, naming};
+use safelight_core::media::{self, Outpaint};
+use safelight_core::model::ModelSpec;
+use safelight_core::naming;
 
 use super::GenerateArgs;
+use super::args::unusable;
 use crate::cli::Surroundings;
 
 /// What the arguments ask for.
@@ -29,7 +33,15 @@ pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Mad
     let spec = catalog
         .open_with(wanted, &args.companions())
         .map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice()))?;
-    let form = args.form(&spec, settings)?;
+    let mut form = args.form(&spec, settings)?;
+    if let Some(outpaint) = args.outpaint {
+        extend(
+            &mut form,
+            outpaint,
+            &spec,
+            &surroundings.paths.data.join("masks"),
+        )?;
+    }
     // What was named for the one model is not the others'.
     let others = |name: &str| {
         if name == wanted {
@@ -85,6 +97,48 @@ pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Mad
     });
     let jobs = jobs.collect::<Result<_, JobError>>()?;
     Ok(Made { jobs, grids })
+}
+
+/// Puts the extended start picture and its mask into the form; both become files in this folder.
+fn extend(
+    form: &mut GenerateForm,
+    wanted: Outpaint,
+    spec: &ModelSpec,
+    folder: &Path,
+) -> Result<(), JobError> {
+    let refused = |message: String| {
+        invalid(&[FieldError {
+            field: "outpaint",
+            message,
+        }])
+    };
+    let Some(start) = &form.image else {
+        return Err(refused(
+            "give the picture to extend with --image".to_owned(),
+        ));
+    };
+    let size = (start.width, start.height);
+    let outpaint = Outpaint {
+        margins: margins_for(spec, size, wanted.margins).map_err(refused)?,
+        ..wanted
+    };
+    let made = media::open_picture(&start.path).and_then(|picture| {
+        let painted = form.mask.as_ref();
+        let painted = painted.map(|mask| media::open_mask(&mask.path, size.0, size.1));
+        let painted = painted.transpose()?;
+        let extended = media::extend_picture(&picture, painted.as_ref(), outpaint)?;
+        let stem = start.path.file_stem().unwrap_or_default().to_string_lossy();
+        let files = media::write_extended(folder, &stem, &extended)?;
+        Ok((files, outpaint.margins.around(size)))
+    });
+    let ((picture, mask), (width, height)) = made.map_err(|err| unusable(&err))?;
+    let of = |path| StartPicture {
+        path,
+        width,
+        height,
+    };
+    form.outpaint(spec, of(picture), of(mask));
+    Ok(())
 }
 
 /// Beside the results, and named as they are.

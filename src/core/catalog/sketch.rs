@@ -100,6 +100,7 @@ impl CatalogEntry {
             last_image: None,
             extend: None,
             mask: None,
+            keeps_unmasked: false,
             references: Vec::new(),
             fit: Default::default(),
             width: defaults.width,

@@ -28,7 +28,8 @@ pub use error::{JobError, JobErrorKind, disk_advice};
 pub use folder::JobFolder;
 pub use form::{
     ASPECTS, ChosenLora, DEFAULT_SECS, FieldError, GenerateForm, Jobs, Notice, SeedMode,
-    SizeChoice, SourceClip, StartPicture, Validated, is_of_aspect, jobs_of, random_seed,
+    SizeChoice, SourceClip, StartPicture, Validated, is_of_aspect, jobs_of, margins_for,
+    random_seed,
 };
 pub use grid::{
     FindModel, Grid, GridAxis, GridId, GridRecord, GridSetting, MAX_GRID_AXES, MAX_GRID_JOBS,

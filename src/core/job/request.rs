@@ -61,6 +61,9 @@ pub struct GenerateRequest {
     /// its own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<PathBuf>,
+    /// What the mask keeps of `image` stays to the byte, also in models that were trained to answer for all of it.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub keeps_unmasked: bool,
     /// Pictures that the model sees beside what it makes, as the user named them, in the order in which a prompt counts
     /// them. The job's folder has its own copies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -9,6 +9,7 @@ use crate::app::commands::{AppCommand, MaskCommand};
 use crate::app::mask::Editor;
 use crate::app::state::Page;
 use crate::ui::View;
+use crate::ui::mask::extend::{draw_edges, edges_ui};
 use crate::ui::mask::{MaskPanel, words};
 use crate::ui::widgets::palette;
 
@@ -17,11 +18,11 @@ const MAX_SCALE: f32 = 24.0;
 
 /// How the picture lies on the screen.
 #[derive(Clone, Copy)]
-struct Lie {
+pub(super) struct Lie {
     /// Where the picture's first pixel begins.
     origin: Pos2,
     /// Points a pixel.
-    scale: f32,
+    pub scale: f32,
 }
 
 impl Lie {
@@ -36,7 +37,7 @@ impl Lie {
         [at.x, at.y]
     }
 
-    fn to_screen(self, rect: Rect) -> Rect {
+    pub fn to_screen(self, rect: Rect) -> Rect {
         let place = |at: Pos2| self.origin + at.to_vec2() * self.scale;
         Rect::from_min_max(place(rect.min), place(rect.max))
     }
@@ -57,9 +58,16 @@ pub(super) fn canvas_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
     }
     look(ui, &mut view.panels.mask, editor.size(), area, &response);
     let lie = Lie::of(&view.panels.mask, editor.size(), area);
-    paint(ui, view, editor, lie, &response);
+    // Outside of the picture, so no stroke begins there.
+    let is_at_edge = !editor.is_painting() && edges_ui(ui, view, editor, lie, area);
+    if !is_at_edge {
+        paint(ui, view, editor, lie, &response);
+    }
     draw(ui, view, editor, lie, area);
-    brush(ui, &view.panels.mask, lie, &response);
+    draw_edges(ui, view, editor, lie, area);
+    if !is_at_edge {
+        brush(ui, &view.panels.mask, lie, &response);
+    }
 }
 
 /// Wheel and middle button: size of the brush, zoom, and which part is seen.

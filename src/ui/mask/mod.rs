@@ -3,6 +3,7 @@
 //! Paints nothing itself: pointer and buttons become commands.
 
 mod canvas;
+mod extend;
 mod words;
 
 use egui::{Align, Button, Frame, Layout, Margin, RichText, Slider, Ui, Vec2};
@@ -38,6 +39,7 @@ pub struct MaskPanel {
     pub scale: Option<f32>,
     /// From the middle of the place to that of the picture, in points.
     offset: Vec2,
+    extend: extend::ExtendPanel,
 }
 
 impl MaskPanel {
@@ -52,6 +54,7 @@ impl MaskPanel {
             soften_by: ((side / 100.0) as u32).clamp(2, MAX_SOFTEN),
             scale: None,
             offset: Vec2::ZERO,
+            extend: extend::ExtendPanel::default(),
         }
     }
 
@@ -93,6 +96,7 @@ pub(super) fn mask_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.add_space(theme::SMALL_GAP);
         brush_ui(ui, &mut view.panels.mask);
         whole_ui(ui, view, editor);
+        extend::extend_ui(ui, view, editor);
     });
     canvas::canvas_ui(ui, view, editor);
 }
@@ -141,6 +145,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
                 push(view, MaskCommand::Discard);
             }
             match editor.busy {
+                Some(Busy::Extending) => drop(ui.label(words::EXTENDING)),
                 Some(Busy::Softening) => drop(ui.label(words::SOFTENING)),
                 Some(Busy::Keeping) => drop(ui.label(words::KEEPING)),
                 None => {}

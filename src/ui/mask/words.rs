@@ -44,6 +44,20 @@ pub(super) const FEATHER_HOVER: &str =
     "Soften all edges of the mask by this many pixels to each side";
 pub(super) const FEATHER_BY: &str = "Feather by";
 pub(super) const FEATHER_BY_HOVER: &str = "How far Feather softens";
+pub(super) const EXTEND: &str = "Extend";
+pub(super) const EXTEND_HOVER: &str = "Give the picture room at its sides, which is generated (outpainting). Write pixels here, or drag an edge of the picture. Edges grow to what the model takes";
+pub(super) const LEFT: &str = "left ";
+pub(super) const TOP: &str = "top ";
+pub(super) const RIGHT: &str = "right ";
+pub(super) const BOTTOM: &str = "bottom ";
+pub(super) const OVERLAP_BEFORE: &str = "overlap ";
+pub(super) const OVERLAP_NAME: &str = "Overlap";
+pub(super) const OVERLAP_HOVER: &str = "How far the mask fades into the picture at an extended side: half of that is generated anew, so that no seam is seen. 0 keeps every pixel of the picture";
+pub(super) const APPLY: &str = "Extend the picture";
+pub(super) const APPLY_HOVER: &str =
+    "Make the room. What you painted on the picture stays; 0 on all sides takes the room away";
+pub(super) const EXTENDING: &str = "Extending…";
+pub(super) const EDGE_HOVER: &str = "Drag outwards to extend the picture on this side; drag back to take the room away. What is new is generated";
 pub(super) const FIT: &str = "Fit";
 pub(super) const FIT_HOVER: &str = "Show the whole picture";
 pub(super) const TRUE_SIZE: &str = "100 %";
@@ -52,4 +66,18 @@ pub(super) const TRUE_SIZE_HOVER: &str = "One pixel of the picture for each pixe
 /// The picture that is painted on.
 pub(super) fn picture(name: &str, width: f32, height: f32) -> String {
     format!("{name}  ·  {width} × {height} pixels")
+}
+
+/// The field of a side, and the edge that is dragged.
+pub(super) fn side_name(side: &str) -> String {
+    format!("Extend {}", side.trim())
+}
+
+pub(super) fn edge_name(side: &str) -> String {
+    format!("Drag the {} edge", side.trim())
+}
+
+/// How far a side is dragged.
+pub(super) fn room(pixels: u32) -> String {
+    format!("+{pixels} px")
 }

@@ -304,6 +304,7 @@ impl From<&GenerateRequest> for GenerateForm {
             negative_prompt: Some(request.negative_prompt.clone()),
             negative_prompt_template: request.negative_prompt_template.clone(),
             loras: request.loras.iter().map(ChosenLora::from).collect(),
+            keeps_unmasked: request.keeps_unmasked,
             fit: Some(request.fit),
             num_frames: Some(request.num_frames),
             secs: request.sections.map(|sections| sections.secs()),

@@ -8,6 +8,7 @@ mod choices;
 mod guidance;
 mod inputs;
 mod jobs;
+mod outpaint;
 mod pictures;
 mod ranges;
 mod second_pass;
@@ -31,6 +32,7 @@ use crate::presets::PresetValues;
 
 pub use choices::{ASPECTS, ChosenLora, DEFAULT_SECS, SizeChoice, is_of_aspect};
 pub use jobs::{Jobs, jobs_of};
+pub use outpaint::margins_for;
 pub(crate) use ranges::wrong_shift;
 pub use seed::{SeedMode, random_seed};
 
@@ -64,6 +66,9 @@ pub struct GenerateForm {
     /// Which part of the picture is regenerated: white is, black stays.
     #[serde(skip_serializing_if = "is_default")]
     pub mask: Option<StartPicture>,
+    /// What the mask keeps stays to the byte, also in models that fill.
+    #[serde(skip_serializing_if = "is_default")]
+    pub keeps_unmasked: bool,
     /// What the model sees beside what it makes, in the order in which a prompt counts them.
     #[serde(skip_serializing_if = "is_default")]
     pub references: Vec<StartPicture>,
@@ -235,6 +240,7 @@ impl GenerateForm {
             last_image: self.last_image.as_ref().map(|image| image.path.clone()),
             extend: self.extend.as_ref().map(|clip| clip.path.clone()),
             mask: self.mask.as_ref().map(|mask| mask.path.clone()),
+            keeps_unmasked: self.keeps_unmasked && self.mask.is_some(),
             references: self.references.iter().map(|it| it.path.clone()).collect(),
             fit: self.fit.unwrap_or_else(|| snap::own_fit(self, spec)),
             width,

@@ -85,14 +85,15 @@ pub fn draw_sheet(
         0 => 0,
         widest => widest.min((width * 3 / 4).max(96)) + 2 * MARGIN,
     };
+    // Words make no row much higher than its pictures.
+    let most_before = ((height / letters.line()) as usize).clamp(1, MAX_LINES);
     let sides: Vec<Vec<String>> = labels
         .rows
         .iter()
-        .map(|text| lines_of(text, before.saturating_sub(2 * MARGIN)))
+        .map(|text| letters.wrapped(text, before.saturating_sub(2 * MARGIN), most_before))
         .collect();
     let most = heads.iter().map(Vec::len).max().unwrap_or_default() as u32;
     let above = most * letters.line() + 2 * MARGIN;
-    // A row is as high as the words before it.
     let tallest = sides.iter().map(Vec::len).max().unwrap_or_default() as u32;
     let row = height.max(tallest * letters.line());
     let (columns, rows) = (labels.columns.len() as u32, labels.rows.len() as u32);

@@ -88,13 +88,14 @@ pub(crate) fn enlarge_stage(context: &StageContext<'_>) -> Done {
 }
 
 /// Latents to pictures. What a mask keeps is the given picture's own, to the
-/// byte, but in models that fill, which were trained to answer for all of it.
+/// byte; in models that fill, which were trained to answer for all of it, where
+/// that is asked for.
 pub(crate) fn decode_stage(context: &StageContext<'_>) -> Done {
     let request = context.request();
     let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
     let images = context.earlier(Stage::EncodeImage, GivenImages::load)?;
     let mask = match images.and_then(|images| images.image) {
-        Some(image) if Role::of(request) == Role::Base => image.mask,
+        Some(image) if Role::of(request) == Role::Base || request.keeps_unmasked => image.mask,
         _ => None,
     };
     let kept = mask.map(|mask| {

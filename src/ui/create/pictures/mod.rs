@@ -10,7 +10,7 @@ use egui::{
     Align, Align2, Area, CornerRadius, Layout, Order, RichText, Slider, Stroke, TextStyle, Ui, vec2,
 };
 use safelight_core::job::{Fit, first_step};
-use safelight_core::model::{InputUse, ModelSpec};
+use safelight_core::model::{ImageRole, InputUse, ModelSpec};
 
 use crate::app::commands::InputsCommand;
 use crate::app::inputs::{Places, Slot};
@@ -47,6 +47,7 @@ pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
     crop::notes_ui(ui, view);
     strength_ui(ui, view);
+    keep_ui(ui, view);
     notes_ui(ui, view, &slots);
     if has_references {
         references::references_ui(ui, view);
@@ -225,6 +226,17 @@ fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
     let num_made = num_steps.saturating_sub(first_step(num_steps, strength));
     field_hint(ui, &words::steps_run(num_made, num_steps));
     said_ui(ui, view, &["strength"]);
+}
+
+/// Models that fill answer for the whole picture; others keep what the mask does not cover.
+fn keep_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let fills = view
+        .model()
+        .is_some_and(|spec| spec.image_role == ImageRole::Canvas);
+    if fills && sources(view).mask.is_some() {
+        ui.checkbox(&mut view.form.keeps_unmasked, words::KEEP_REST)
+            .on_hover_text(words::KEEP_REST_HOVER);
+    }
 }
 
 /// While files are held over the window: says what will happen.

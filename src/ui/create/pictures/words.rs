@@ -174,6 +174,8 @@ pub(in crate::ui::create) fn crop_of(width: u32, height: u32) -> String {
 pub(in crate::ui::create) const DROP_MANY: &str = "Drop them: each can become a job of its own";
 pub(in crate::ui::create) const DROP_START_AND_END: &str =
     "Drop them: the clip starts from the first and ends on the second";
+pub(super) const KEEP_REST: &str = "Keep the rest as it is";
+pub(super) const KEEP_REST_HOVER: &str = "Put back what the mask does not cover, to the byte. This model fills the whole picture and changes the rest a little";
 pub(in crate::ui::create) const DROP_WITH_MASK: &str =
     "Drop them: the first is the picture, the second its mask";
 pub(in crate::ui::create) const DROP_NO_CLIP: &str =

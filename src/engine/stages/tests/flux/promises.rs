@@ -56,6 +56,25 @@ fn a_job_goes_on_bit_for_bit_behind_its_last_step_when_cancelled_and_from_its_ch
 }
 
 #[test]
+fn a_filled_picture_keeps_what_the_mask_does_not_cover_where_asked() {
+    let image = pixels(32, 48);
+    let mask = stills::mask(32, 48);
+    let left_of = |keeps: bool| {
+        let facts = json!({
+            "width": 48, "image_role": "canvas", "num_steps": 2, "keeps_unmasked": keeps,
+        });
+        let told = Job::new("fill", &facts, Some(&image), Some(&mask)).run(false);
+        let made = Tensor::from_slice(&told.frames[0].2).view([32, 48, 3]);
+        let half = |xs: &Tensor, from: i64| xs.narrow(1, from, 24).copy();
+        assert_ne!(half(&made, 24), half(&image, 24));
+        half(&made, 0)
+    };
+    let own = image.narrow(1, 0, 24).copy();
+    assert_eq!(left_of(true), own);
+    assert_ne!(left_of(false), own);
+}
+
+#[test]
 fn every_stage_stops_when_it_is_asked_to() {
     let facts = json!({"image_role": "canvas"});
     let (image, mask) = (pixels(32, 32), pixels(32, 32));

@@ -1,0 +1,129 @@
+//! Outpainting: which margins a model can fill around a picture, and what a form of such a job says.
+//!
+//! The picture and its mask are made by [`crate::media::extend_picture`].
+
+use super::{GenerateForm, StartPicture};
+use crate::media::Margins;
+use crate::model::{ImageRole, ModelSpec};
+
+/// These margins as the model takes them around a picture of this size, with edges that are whole multiples; the error
+/// is a sentence.
+pub fn margins_for(
+    spec: &ModelSpec,
+    size: (u32, u32),
+    margins: Margins,
+) -> Result<Margins, String> {
+    let (name, limits) = (&spec.name, &spec.limits);
+    if !spec.mask.is_possible() {
+        return Err(format!(
+            "{name} does not use masks and cannot extend a picture"
+        ));
+    }
+    if limits.fixed_size {
+        return Err(format!(
+            "{name} makes one size only and cannot extend a picture"
+        ));
+    }
+    let fitted = margins.fitted(size, limits.size_multiple);
+    let (width, height) = fitted.around(size);
+    let pixels = u64::from(width) * u64::from(height);
+    if pixels > limits.max_pixels || width.max(height) > limits.max_edge {
+        let megapixels = limits.max_pixels as f64 / 1e6;
+        return Err(format!(
+            "the extended picture would be {width}×{height}, and {name} makes at most {megapixels:.1} megapixels and edges of {}: extend it by less, or begin with a smaller picture",
+            limits.max_edge
+        ));
+    }
+    Ok(fitted)
+}
+
+impl GenerateForm {
+    /// Fills what is new around a picture: in its own size, from nothing but noise where nobody says otherwise, and with
+    /// the rest of it as it is.
+    pub fn set_outpaint(&mut self, spec: &ModelSpec, size: (u32, u32)) {
+        self.set_size(size);
+        self.keeps_unmasked = true;
+        if spec.image_role == ImageRole::Base && spec.defaults.sampling.strength.is_some() {
+            self.sampling.strength = self.sampling.strength.or(Some(1.0));
+        }
+    }
+
+    /// The same with the extended picture and its mask.
+    pub fn outpaint(&mut self, spec: &ModelSpec, picture: StartPicture, mask: StartPicture) {
+        self.set_outpaint(spec, (picture.width, picture.height));
+        (self.image, self.mask) = (Some(picture), Some(mask));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::PartialSampling;
+    use crate::model::{InputUse, test_spec};
+
+    fn spec() -> ModelSpec {
+        let mut spec = test_spec();
+        (spec.mask, spec.start_image) = (InputUse::Optional, InputUse::Optional);
+        spec.image_role = ImageRole::Base;
+        spec.defaults.sampling.strength = Some(0.6);
+        spec.limits.fixed_size = false;
+        (spec.limits.size_multiple, spec.limits.max_edge) = (16, 2048);
+        spec.limits.max_pixels = 1 << 20;
+        spec
+    }
+
+    fn left(left: u32) -> Margins {
+        Margins {
+            left,
+            ..Margins::default()
+        }
+    }
+
+    #[test]
+    fn what_a_model_cannot_make_is_refused_with_one_sentence() {
+        assert_eq!(margins_for(&spec(), (512, 512), left(100)), Ok(left(112)));
+        let problem = |change: &dyn Fn(&mut ModelSpec), margins| {
+            let mut spec = spec();
+            change(&mut spec);
+            margins_for(&spec, (512, 512), margins).unwrap_err()
+        };
+        let masked = problem(&|spec| spec.mask = InputUse::No, left(64));
+        assert!(masked.contains("does not use masks"), "{masked}");
+        let fixed = problem(&|spec| spec.limits.fixed_size = true, left(64));
+        assert!(fixed.contains("one size only"), "{fixed}");
+        for far in [left(2000), left(u32::MAX)] {
+            let large = problem(&|_| {}, far);
+            assert!(large.contains("at most 1.0 megapixels"), "{large}");
+        }
+    }
+
+    #[test]
+    fn a_form_that_outpaints_makes_the_extended_size_and_keeps_the_rest() {
+        let picture = |name: &str| StartPicture {
+            path: name.into(),
+            width: 624,
+            height: 512,
+        };
+        let mut form = GenerateForm {
+            prompt: "a wide room".to_owned(),
+            out: "room.png".into(),
+            num_frames: Some(1),
+            ..GenerateForm::default()
+        };
+        form.outpaint(&spec(), picture("room.png"), picture("mask.png"));
+        let request = form.validate(&spec()).unwrap().request;
+        assert_eq!((request.width, request.height), (624, 512));
+        assert_eq!(request.sampling.strength, Some(1.0));
+        assert!(request.keeps_unmasked);
+        // What somebody chose stays, and without a mask there is nothing to keep.
+        form.sampling = PartialSampling {
+            strength: Some(0.8),
+            ..form.sampling
+        };
+        form.set_outpaint(&spec(), (624, 512));
+        form.mask = None;
+        let request = form.validate(&spec()).unwrap().request;
+        assert_eq!(request.sampling.strength, Some(0.8));
+        assert!(!request.keeps_unmasked);
+    }
+}

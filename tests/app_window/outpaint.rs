@@ -1,0 +1,173 @@
+//! Extending a picture where its mask is painted: edges, numbers, and the files that a job gets.
+
+use std::path::PathBuf;
+
+use egui::accesskit::Role;
+use egui::{PointerButton, Vec2};
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::commands::MaskCommand;
+use safelight::app::inputs::Slot;
+use safelight::app::state::Page;
+use safelight_core::job::GenerateRequest;
+use safelight_core::media::{Margins, Outpaint, Picture, open_picture};
+
+use crate::harness::{Bench, flux_spec};
+use crate::mask::{CANVAS, bench_of, drag, fill_spec, place, set_brush};
+
+const SIZE: Vec2 = Vec2::new(400.0, 304.0);
+
+fn opened(path: Option<&PathBuf>) -> Picture {
+    open_picture(path.expect("the job has one")).expect("it is a picture")
+}
+
+/// Has the picture extended, and waits for it.
+fn extend(bench: &mut Bench, margins: Margins, overlap: u32) {
+    let outpaint = Outpaint { margins, overlap };
+    bench.app().cx.push(MaskCommand::Extend(outpaint));
+    bench.settle();
+    until_idle(bench);
+}
+
+fn until_idle(bench: &mut Bench) {
+    bench.until("the picture is extended", |bench| {
+        let editor = bench.app().masking.editor.as_ref();
+        editor.is_some_and(|editor| editor.busy.is_none())
+    });
+}
+
+fn size(bench: &mut Bench) -> Vec2 {
+    let editor = bench.app().masking.editor.as_ref();
+    editor.expect("a mask is painted").size()
+}
+
+/// That the photo lies in the picture, `left` and `top` pixels from its corner, as it is.
+fn assert_holds_photo(picture: &Picture, left: u32, top: u32) {
+    for y in 0..SIZE.y as u32 {
+        for x in 0..SIZE.x as u32 {
+            let own = [x as u8, y as u8, 90];
+            assert_eq!(picture.pixel(left + x, top + y), own, "{x}, {y}");
+        }
+    }
+}
+
+#[test]
+fn an_edge_that_is_dragged_makes_room_that_the_job_fills() {
+    for spec in [flux_spec(), fill_spec()] {
+        let fills = spec.image_role != flux_spec().image_role;
+        let mut bench = bench_of(spec, SIZE.x as u32, SIZE.y as u32);
+        let from = place(&bench, SIZE, -4.0, 150.0);
+        let to = place(&bench, SIZE, -94.0, 150.0);
+        drag(&mut bench, PointerButton::Primary, &[from, to]);
+        bench.until("it is extended", |bench| size(bench).x > SIZE.x);
+        until_idle(&mut bench);
+        // Ninety pixels, and what makes whole multiples.
+        assert_eq!(size(&mut bench), SIZE + Vec2::new(96.0, 0.0));
+        if !fills {
+            bench.harness.event(egui::Event::PointerGone);
+            bench.settle();
+            bench.harness.snapshot("outpaint");
+        }
+        bench.press_generate();
+        let request: GenerateRequest = bench.next_job().request;
+        assert_eq!((request.width, request.height), (496, 304));
+        assert!(request.keeps_unmasked);
+        if !fills {
+            assert_eq!(request.sampling.strength, Some(1.0));
+        }
+        assert_holds_photo(&opened(request.image.as_ref()), 96, 0);
+        let mask = opened(request.mask.as_ref());
+        assert_eq!((mask.width, mask.height), (496, 304));
+        let row: Vec<u8> = (0..496).map(|x| mask.pixel(x, 9)[0]).collect();
+        assert!(row[..96].iter().all(|value| *value == 255));
+        assert!(row[96] > 240 && row[111] > 0 && row[96..112].is_sorted_by(|a, b| a > b));
+        assert!(row[112..].iter().all(|value| *value == 0));
+        assert_eq!(bench.app().cx.page, Page::Watch);
+        bench.assert_no_job();
+    }
+}
+
+#[test]
+fn room_that_is_taken_away_leaves_what_was_painted_on_the_picture() {
+    let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
+    set_brush(&mut bench, 20.0);
+    let at = place(&bench, SIZE, 100.0, 100.0);
+    drag(&mut bench, PointerButton::Primary, &[at]);
+    let margins = Margins {
+        top: 64,
+        ..Margins::default()
+    };
+    extend(&mut bench, margins, 0);
+    assert_eq!(size(&mut bench), SIZE + Vec2::new(0.0, 64.0));
+    let extended = size(&mut bench);
+    let at = place(&bench, extended, 300.0, 264.0);
+    drag(&mut bench, PointerButton::Primary, &[at]);
+    extend(&mut bench, Margins::default(), 0);
+    assert_eq!(size(&mut bench), SIZE);
+    bench.press_generate();
+    let request = bench.next_job().request;
+    let mask = opened(request.mask.as_ref());
+    assert_eq!((mask.width, mask.height), (400, 304));
+    for ((x, y), expected) in [((100, 100), 255), ((300, 200), 255), ((200, 3), 0)] {
+        assert_eq!(mask.pixel(x, y)[0], expected, "{x}, {y}");
+    }
+    let image = request.image.expect("the photo");
+    assert!(image.ends_with("photo.png"), "the picture itself");
+    assert!(!request.keeps_unmasked);
+}
+
+#[test]
+fn numbers_extend_too_and_the_extended_picture_is_painted_on_from_then_on() {
+    let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
+    let field = |bench: &Bench| {
+        let role = Role::SpinButton;
+        bench
+            .harness
+            .get_by_role_and_label(role, "Extend right")
+            .click();
+    };
+    field(&bench);
+    bench.settle();
+    bench.harness.event(egui::Event::Text("112".to_owned()));
+    bench.settle();
+    bench.harness.key_press(egui::Key::Enter);
+    bench.settle();
+    bench.press("Extend the picture");
+    until_idle(&mut bench);
+    assert_eq!(size(&mut bench), SIZE + Vec2::new(112.0, 0.0));
+    bench.press("Use this mask");
+    bench.until("both stand in their places", |bench| {
+        let app = bench.app();
+        let start = app.inputs.get(Slot::Start).map(|it| it.source.path());
+        let is_extended = start.is_some_and(|path| path.to_string_lossy().contains("-extended-"));
+        is_extended && app.inputs.get(Slot::Mask).is_some() && app.cx.page == Page::Watch
+    });
+    bench.press("Edit mask");
+    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    assert_eq!(size(&mut bench), SIZE + Vec2::new(112.0, 0.0));
+    let margins = Margins {
+        left: 16,
+        ..Margins::default()
+    };
+    extend(&mut bench, margins, 0);
+    bench.press_generate();
+    let request = bench.next_job().request;
+    assert_eq!((request.width, request.height), (528, 304));
+    assert_holds_photo(&opened(request.image.as_ref()), 16, 0);
+}
+
+#[test]
+fn more_room_than_the_model_makes_is_refused_and_the_picture_stays() {
+    let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
+    let margins = Margins {
+        left: 4096,
+        bottom: 4096,
+        ..Margins::default()
+    };
+    extend(&mut bench, margins, 16);
+    assert_eq!(size(&mut bench), SIZE);
+    let told = bench.told();
+    assert!(
+        told.iter().any(|text| text.contains("extend it by less")),
+        "{told:?}"
+    );
+}

@@ -1,0 +1,37 @@
+//! Extending a picture on the command line: what is refused, before anything is made or kept.
+
+use crate::common::Home;
+use crate::{run, test_picture};
+
+#[test]
+fn what_cannot_be_extended_is_refused_and_leaves_no_file() {
+    let home = Home::new();
+    test_picture(&home.path().join("photo.png"), 64, 32);
+    let with_picture = ["--image", "photo.png"];
+    for (arguments, expected) in [
+        (
+            &["--outpaint", "left=64"][..],
+            "give the picture to extend with --image",
+        ),
+        (
+            &["--outpaint", "left"],
+            "expected pixels for sides such as left=128,top=64",
+        ),
+        (
+            &["--outpaint", "overlap=4"],
+            "expected pixels for sides such as left=128,top=64",
+        ),
+        (
+            &["--outpaint", "left=64", with_picture[0], with_picture[1]],
+            "does not use masks and cannot extend a picture",
+        ),
+    ] {
+        let output = run(home.generate().args(arguments));
+        assert_ne!(output.status.code(), Some(0), "{arguments:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+    assert!(home.job_folders().is_empty());
+    let kept = std::fs::read_dir(home.path().join("data/safelight/masks"));
+    assert!(kept.is_err(), "a picture was written for a refused job");
+}
