@@ -11,6 +11,8 @@ mod faults;
 mod grids;
 #[path = "generate/inputs.rs"]
 mod inputs;
+#[path = "generate/interpolate.rs"]
+mod interpolate;
 #[path = "generate/ladder.rs"]
 mod ladder;
 #[path = "generate/loras.rs"]

@@ -6,6 +6,7 @@ mod doctor;
 mod download;
 mod generate;
 mod inspect;
+mod interpolate;
 pub mod log;
 mod made_with;
 mod models;
@@ -50,6 +51,7 @@ enum Command {
     Generate(Box<GenerateArgs>),
     Resume(generate::resume::ResumeArgs),
     Upscale(upscale::UpscaleArgs),
+    Interpolate(interpolate::InterpolateArgs),
     Plan(Box<plan::PlanArgs>),
     Models(models::ModelsArgs),
     Inspect(inspect::InspectArgs),
@@ -81,6 +83,7 @@ pub fn main() -> ExitCode {
         Some(Command::Generate(args)) => generate::run(*args, &surroundings),
         Some(Command::Resume(args)) => generate::resume::run(&args, &surroundings),
         Some(Command::Upscale(args)) => upscale::run(&args, &surroundings),
+        Some(Command::Interpolate(args)) => interpolate::run(&args, &surroundings),
         Some(Command::Plan(args)) => plan::run(*args, &surroundings),
         Some(Command::Models(args)) => models::run(&args, &surroundings),
         Some(Command::Inspect(args)) => inspect::run(&args, &surroundings),
@@ -129,7 +132,8 @@ fn report_misunderstood(err: &clap::Error) {
     if !is_command || !arguments.any(|argument| argument == "--json") {
         return;
     }
-    if command == "generate" || command == "upscale" || command == "download" {
+    let jobs = ["generate", "upscale", "interpolate", "download"];
+    if jobs.iter().any(|job| command == *job) {
         generate::print_failed(&out::misunderstood(err));
     } else {
         out::print_job_error(&out::misunderstood(err), true);

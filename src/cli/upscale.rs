@@ -10,7 +10,9 @@ use safelight_core::finish::{
 };
 use safelight_core::job::{DeviceChoice, DtypeChoice, JobError, JobErrorKind};
 use safelight_core::memory::MemoryChoice;
+use safelight_core::model::CatalogError;
 use safelight_core::naming;
+use safelight_core::settings::Settings;
 use safelight_core::units::from_gib;
 
 use super::Surroundings;
@@ -62,34 +64,17 @@ fn request(args: &UpscaleArgs, surroundings: &Surroundings) -> Result<FinishRequ
     let settings = surroundings.settings();
     let source = absolute(&args.source)?;
     let (is_picture, _) = look_at(&source)?;
-    let out = match &args.out {
-        Some(out) => absolute(out)?,
-        None => {
-            let stem = source.file_stem().unwrap_or_default().to_string_lossy();
-            let ending = ending_of(&source, is_picture);
-            let stem = format!("{stem}_upscaled");
-            absolute(&naming::free_path(
-                Path::new(""),
-                &stem,
-                &ending,
-                &mut HashSet::new(),
-            ))?
-        }
-    };
     let form = UpscaleForm {
-        source,
         network: absolute(&network(args, surroundings)?)?,
         size: args
             .size
             .unwrap_or(TargetSize::Factor(args.scale.unwrap_or(2.0))),
         is_out_automatic: args.out.is_none(),
-        out,
+        out: result_of(args.out.as_deref(), &source, "upscaled", is_picture)?,
+        source,
         dtype: args.dtype.unwrap_or_default(),
         tile: args.tile,
-        memory: MemoryChoice {
-            cap_bytes: args.vram_cap.or(settings.memory.cap_gib).map(from_gib),
-            ..MemoryChoice::default()
-        },
+        memory: memory_of(args.vram_cap, settings),
         crf: settings.output.crf,
     };
     form.validate()
@@ -99,30 +84,69 @@ fn request(args: &UpscaleArgs, surroundings: &Surroundings) -> Result<FinishRequ
 fn network(args: &UpscaleArgs, surroundings: &Surroundings) -> Result<PathBuf, JobError> {
     let (paths, settings) = (&surroundings.paths, surroundings.settings());
     if let Some(wanted) = &args.model {
-        return upscaler_named(wanted, paths, settings).map_err(|err| {
-            // Models that generate are no help here.
-            JobError::from_error(JobErrorKind::BadModel, &err)
-        });
+        return upscaler_named(wanted, paths, settings).map_err(|err| unknown(&err));
     }
+    let found = find_upscalers(paths, settings).into_iter();
+    let labels = found.map(|it| (it.label(), it.path)).collect();
+    chosen(labels, "upscaler", &paths.models().join("upscale_models"))
+}
+
+/// A name that is no network's: models that generate are no help here.
+pub(super) fn unknown(err: &CatalogError) -> JobError {
+    JobError::from_error(JobErrorKind::BadModel, err)
+}
+
+/// The only network among those that were found, each with how it is called; `what`: what they are, and `home`: our own
+/// folder for it.
+pub(super) fn chosen(
+    mut found: Vec<(String, PathBuf)>,
+    what: &str,
+    home: &Path,
+) -> Result<PathBuf, JobError> {
     let invalid = |what: String| JobError::new(JobErrorKind::InvalidRequest, what);
-    match find_upscalers(paths, settings).as_slice() {
-        [only] => Ok(only.path.clone()),
-        [] => Err(invalid("no upscaler was found".to_owned()).advise(format!(
+    if found.len() > 1 {
+        let names: Vec<String> = found.into_iter().map(|(label, _)| label).collect();
+        let text = format!("several {what}s were found: choose one with --model");
+        return Err(invalid(text).advise(names.join("; ")));
+    }
+    found.pop().map(|(_, path)| path).ok_or_else(|| {
+        invalid(format!("no {what} was found")).advise(format!(
             "Put one as .safetensors into {}, or name its file with --model",
-            paths.models().join("upscale_models").display()
-        ))),
-        several => {
-            let names: Vec<String> = several.iter().map(|it| it.label()).collect();
-            Err(
-                invalid("several upscalers were found: choose one with --model".to_owned())
-                    .advise(names.join("; ")),
-            )
-        }
+            home.display()
+        ))
+    })
+}
+
+/// Where the result goes: as the arguments say, else a free name beside the caller, the source's with `done` behind it.
+pub(super) fn result_of(
+    out: Option<&Path>,
+    source: &Path,
+    done: &str,
+    is_picture: bool,
+) -> Result<PathBuf, JobError> {
+    if let Some(out) = out {
+        return absolute(out);
+    }
+    let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = ending_of(source, is_picture);
+    let stem = format!("{stem}_{done}");
+    absolute(&naming::free_path(
+        Path::new(""),
+        &stem,
+        &ending,
+        &mut HashSet::new(),
+    ))
+}
+
+pub(super) fn memory_of(vram_cap: Option<f64>, settings: &Settings) -> MemoryChoice {
+    MemoryChoice {
+        cap_bytes: vram_cap.or(settings.memory.cap_gib).map(from_gib),
+        ..MemoryChoice::default()
     }
 }
 
 /// The job goes on when its caller's folder is gone.
-fn absolute(path: &Path) -> Result<PathBuf, JobError> {
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, JobError> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if path.to_str().is_some() {
         return Ok(path);

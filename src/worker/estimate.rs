@@ -160,7 +160,7 @@ fn work(request: &GenerateRequest, stage: Stage) -> f64 {
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => {
             megapixels * f64::from(num_steps(request).max(1))
         }
-        Stage::Decode | Stage::Upscale | Stage::Save => megapixels,
+        Stage::Decode | Stage::Upscale | Stage::Interpolate | Stage::Save => megapixels,
     }
 }
 

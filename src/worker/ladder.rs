@@ -225,6 +225,7 @@ fn can_leave_the_device(stage: Stage) -> bool {
             | Stage::EncodeVision
             | Stage::Decode
             | Stage::Upscale
+            | Stage::Interpolate
     )
 }
 
@@ -234,7 +235,7 @@ pub(super) fn guess_cpu_secs(place: Place<'_>) -> f64 {
     let all = place.asked.megapixels() * place.asked.num_frames() as f64;
     let (megapixels, pace) = match place.stage {
         Stage::Decode | Stage::EncodeImage => (all, CPU_MEGAPIXELS),
-        Stage::Upscale => (all, CPU_MEGAPIXELS_UPSCALED),
+        Stage::Upscale | Stage::Interpolate => (all, CPU_MEGAPIXELS_UPSCALED),
         _ => (0.5, CPU_MEGAPIXELS),
     };
     megapixels / (pace * cores)

@@ -28,7 +28,7 @@ fn what_the_window_keeps_is_its_owners_alone() {
         model: None,
         values: PresetValues::default(),
     };
-    presets::edit(&paths.presets_file(), &PresetEdit::Save(preset)).unwrap();
+    presets::edit(&paths.presets_file(), &PresetEdit::Save(Box::new(preset))).unwrap();
     let sent = bench.start_job();
     bench.finish_job(&sent, 1);
     bench.press_generate();

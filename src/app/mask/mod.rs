@@ -205,10 +205,13 @@ impl Editor {
                 self.stroke = None;
                 self.change(Order::Extend(outpaint));
             }
-            MaskCommand::Extend(_) => {}
             MaskCommand::Undo => self.change(Order::Undo),
             MaskCommand::Redo => self.change(Order::Redo),
-            MaskCommand::Open | MaskCommand::See(_) | MaskCommand::Use | MaskCommand::Discard => {}
+            MaskCommand::Open
+            | MaskCommand::See(_)
+            | MaskCommand::Extend(_)
+            | MaskCommand::Use
+            | MaskCommand::Discard => {}
         }
     }
 

@@ -56,7 +56,7 @@ impl OwnPresets {
                     model,
                     values,
                 };
-                self.edit(PresetEdit::Save(preset), cx);
+                self.edit(PresetEdit::Save(Box::new(preset)), cx);
             }
             (PresetsCommand::Rename { from, to }, _) => {
                 self.edit(PresetEdit::Rename { from, to }, cx);

@@ -24,7 +24,9 @@ impl SecondPassArgs {
             Some(scale) => Some(scale),
             None => base.map(|base| base.scale),
         };
-        let strength = self.second_strength.or(base.map(|base| base.strength));
+        let strength = self
+            .second_strength
+            .or_else(|| base.map(|base| base.strength));
         Some(SecondPass {
             strength: strength.unwrap_or(SecondPass::STRENGTH),
             ..SecondPass::of_scale(scale?)

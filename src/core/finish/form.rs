@@ -174,7 +174,7 @@ fn passes(
     })
 }
 
-fn check_out(out: &Path, is_picture: bool, after: &ClipInfo) -> Result<(), JobError> {
+pub(super) fn check_out(out: &Path, is_picture: bool, after: &ClipInfo) -> Result<(), JobError> {
     let format = ClipFormat::from_path(out).map_err(|err| unusable(&err))?;
     if is_picture && !format.holds_pictures() {
         return Err(invalid(format!(
@@ -187,11 +187,11 @@ fn check_out(out: &Path, is_picture: bool, after: &ClipInfo) -> Result<(), JobEr
         .map_err(|err| unusable(&err))
 }
 
-fn invalid(sentence: impl Into<String>) -> JobError {
+pub(super) fn invalid(sentence: impl Into<String>) -> JobError {
     JobError::new(JobErrorKind::InvalidRequest, sentence)
 }
 
-fn unusable(err: &MediaError) -> JobError {
+pub(super) fn unusable(err: &MediaError) -> JobError {
     JobError::from_error(JobErrorKind::InvalidRequest, err)
 }
 

@@ -4,13 +4,18 @@
 //! picture is computed at a time.
 
 mod form;
+mod interpolate;
 mod networks;
 mod request;
 mod retiming;
 mod tiles;
 
 pub use form::{TargetSize, UpscaleForm, ending_of, fingerprint, look_at};
-pub use networks::{FoundUpscaler, find_upscalers, upscaler_named};
+pub use interpolate::{InterpolateForm, NewRate};
+pub use networks::{
+    FoundInterpolator, FoundUpscaler, find_interpolators, find_upscalers, interpolator_named,
+    upscaler_named,
+};
 pub use request::{FinishRequest, FinishWork};
 pub use retiming::{FramePlace, MAX_FPS, Retiming, TIMES};
 pub use tiles::TileSize;

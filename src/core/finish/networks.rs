@@ -11,23 +11,28 @@ use crate::formats::weights::is_pickle;
 use crate::library::Places;
 use crate::model::CatalogError;
 use crate::model::configs::sorted_entries;
-use crate::networks::UpscalerConfig;
+use crate::networks::{IfnetConfig, UpscalerConfig};
 use crate::settings::{Paths, Settings};
 
 /// Folders that other programs keep upscalers in, without case and punctuation: those of ComfyUI, and of Forge and A1111.
-const FOLDERS: [&str; 4] = ["upscalemodels", "esrgan", "realesrgan", "upscalers"];
+const UPSCALERS: [&str; 4] = ["upscalemodels", "esrgan", "realesrgan", "upscalers"];
+/// As those, for what makes frames between frames: that of ComfyUI.
+const INTERPOLATORS: [&str; 2] = ["frameinterpolation", "rife"];
 /// Folders in such folders.
 const MAX_DEPTH: usize = 3;
 const MAX_FILES: usize = 2_000;
 
 /// A network that can be chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundUpscaler {
+pub struct Found<C> {
     pub path: PathBuf,
     /// The file's name without its ending.
     pub name: String,
-    pub config: UpscalerConfig,
+    pub config: C,
 }
+
+pub type FoundUpscaler = Found<UpscalerConfig>;
+pub type FoundInterpolator = Found<IfnetConfig>;
 
 impl FoundUpscaler {
     /// For lists: `4x-UltraSharp, ESRGAN ×4`.
@@ -41,20 +46,36 @@ impl FoundUpscaler {
     }
 }
 
+impl FoundInterpolator {
+    /// For lists: `rife_v4.26, RIFE 4.25 or 4.26`.
+    pub fn label(&self) -> String {
+        match self.config.version() {
+            Some(version) => format!("{}, RIFE {version}", self.name),
+            None => format!("{}, RIFE", self.name),
+        }
+    }
+}
+
 /// All of them, in the order of their names.
 pub fn find_upscalers(paths: &Paths, settings: &Settings) -> Vec<FoundUpscaler> {
-    let mut found: Vec<FoundUpscaler> = files(paths, settings)
-        .into_iter()
-        .filter_map(|path| {
-            let config = UpscalerConfig::read(&path).ok()?;
-            Some(FoundUpscaler {
-                name: name_of(&path),
-                path,
-                config,
-            })
+    find(UpscalerConfig::read, &files(&UPSCALERS, paths, settings))
+}
+
+/// All that make frames between frames, in the order of their names.
+pub fn find_interpolators(paths: &Paths, settings: &Settings) -> Vec<FoundInterpolator> {
+    find(IfnetConfig::read, &files(&INTERPOLATORS, paths, settings))
+}
+
+fn find<C>(read: fn(&Path) -> Result<C, CatalogError>, files: &[PathBuf]) -> Vec<Found<C>> {
+    let known = files.iter().filter_map(|path| {
+        Some(Found {
+            name: name_of(path),
+            config: read(path).ok()?,
+            path: path.clone(),
         })
-        .collect();
-    found.sort_by_cached_key(|upscaler| (upscaler.name.to_lowercase(), upscaler.path.clone()));
+    });
+    let mut found: Vec<Found<C>> = known.collect();
+    found.sort_by_cached_key(|network| (network.name.to_lowercase(), network.path.clone()));
     found
 }
 
@@ -64,11 +85,39 @@ pub fn upscaler_named(
     paths: &Paths,
     settings: &Settings,
 ) -> Result<PathBuf, CatalogError> {
+    named(wanted, &files(&UPSCALERS, paths, settings)).map_or_else(
+        || {
+            let known = find_upscalers(paths, settings);
+            let names: Vec<&str> = known.iter().map(|it| it.name.as_str()).collect();
+            let home = paths.models().join("upscale_models");
+            Err(unknown(wanted, &names, "upscalers", &home))
+        },
+        Ok,
+    )
+}
+
+/// The same of one that makes frames between frames.
+pub fn interpolator_named(
+    wanted: &str,
+    paths: &Paths,
+    settings: &Settings,
+) -> Result<PathBuf, CatalogError> {
+    named(wanted, &files(&INTERPOLATORS, paths, settings)).map_or_else(
+        || {
+            let known = find_interpolators(paths, settings);
+            let names: Vec<&str> = known.iter().map(|it| it.name.as_str()).collect();
+            let home = paths.models().join("frame_interpolation");
+            Err(unknown(wanted, &names, "RIFE", &home))
+        },
+        Ok,
+    )
+}
+
+fn named(wanted: &str, all: &[PathBuf]) -> Option<PathBuf> {
     let path = Path::new(wanted);
     if path.exists() || path.components().count() > 1 {
-        return Ok(path.to_owned());
+        return Some(path.to_owned());
     }
-    let all = files(paths, settings);
     let is_it = |file: &&PathBuf| {
         let full = file.file_name().unwrap_or_default().to_string_lossy();
         full.eq_ignore_ascii_case(wanted) || name_of(file).eq_ignore_ascii_case(wanted)
@@ -76,27 +125,29 @@ pub fn upscaler_named(
     // One that can be opened is meant before a pickle of the same name.
     let mut named = all.iter().filter(is_it).collect::<Vec<_>>();
     named.sort_by_key(|file| is_pickle(file));
-    if let Some(file) = named.first() {
-        return Ok((*file).clone());
-    }
-    let known = find_upscalers(paths, settings);
-    let known: Vec<&str> = known.iter().map(|it| it.name.as_str()).collect();
-    Err(CatalogError::Unknown {
+    named.first().map(|file| (*file).clone())
+}
+
+/// `what`: what to get, and `home`: our own folder for it.
+fn unknown(wanted: &str, known: &[&str], what: &str, home: &Path) -> CatalogError {
+    // The folder bears the same name with other programs.
+    let folder = home.file_name().unwrap_or_default().to_string_lossy();
+    CatalogError::Unknown {
         name: wanted.to_owned(),
-        known: match known.as_slice() {
+        known: match known {
             [] => format!(
-                "none; put upscalers as .safetensors into {} or ComfyUI's models/upscale_models",
-                paths.models().join("upscale_models").display()
+                "none; put {what} as .safetensors into {} or ComfyUI's models/{folder}",
+                home.display()
             ),
             known => known.join(", "),
         },
-    })
+    }
 }
 
 /// Weight files of any kind, so that a pickle can be told from nothing.
-fn files(paths: &Paths, settings: &Settings) -> Vec<PathBuf> {
+fn files(folders: &[&str], paths: &Paths, settings: &Settings) -> Vec<PathBuf> {
     let mut search = Search::default();
-    for place in Places::gather(paths, settings).of_finishers(&FOLDERS) {
+    for place in Places::gather(paths, settings).of_finishers(folders) {
         search.walk(&place, 0);
     }
     search.found

@@ -50,6 +50,8 @@ pub enum FinishWork {
         /// How often pictures go through it.
         passes: u32,
     },
+    /// Frames between frames by RIFE, so that there are as many a second as [`FinishRequest::after`] says.
+    Interpolate { network: PathBuf },
 }
 
 impl FinishRequest {
@@ -57,6 +59,7 @@ impl FinishRequest {
     pub fn stage(&self) -> Stage {
         match &self.work {
             FinishWork::Upscale { .. } => Stage::Upscale,
+            FinishWork::Interpolate { .. } => Stage::Interpolate,
         }
     }
 
@@ -70,7 +73,7 @@ impl FinishRequest {
     /// The network's file.
     pub fn network(&self) -> &Path {
         match &self.work {
-            FinishWork::Upscale { network, .. } => network,
+            FinishWork::Upscale { network, .. } | FinishWork::Interpolate { network } => network,
         }
     }
 
@@ -89,6 +92,10 @@ impl FinishRequest {
                 let factor = f64::from(self.after.width) / f64::from(self.before.width.max(1));
                 let factor = (factor * 100.0).round() / 100.0;
                 format!("Upscale ×{factor}: {name}")
+            }
+            FinishWork::Interpolate { .. } => {
+                let fps = (self.after.fps * 100.0).round() / 100.0;
+                format!("{fps} frames a second: {name}")
             }
         }
     }

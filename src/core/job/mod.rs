@@ -32,8 +32,8 @@ pub use form::{
     random_seed,
 };
 pub use grid::{
-    FindModel, Grid, GridAxis, GridId, GridRecord, GridSetting, MAX_GRID_AXES, MAX_GRID_JOBS,
-    OfGrid, SheetCells, cell_of, write_sheet,
+    FindModel, Grid, GridAxis, GridId, GridRecord, GridSetting, OfGrid, SheetCells, cell_of,
+    write_sheet,
 };
 pub use preview::PreviewChoice;
 pub use queue_file::{QueueFile, QueuedJob, QueuedState};

@@ -31,6 +31,8 @@ named! {
         Decode = "decode", "Decoding frames";
         /// Finished pictures or frames to larger ones.
         Upscale = "upscale", "Upscaling";
+        /// Frames of a clip to more frames a second.
+        Interpolate = "interpolate", "Making frames between";
         /// Frames to a file. The one stage that needs no engine.
         Save = "save", "Saving";
     }
@@ -53,7 +55,7 @@ impl Stage {
             Self::EncodeVision => Some("vision.safetensors"),
             Self::DenoiseHigh => Some("latents.high.safetensors"),
             Self::Denoise | Self::DenoiseLow => Some("latents.safetensors"),
-            Self::Unload | Self::Decode | Self::Upscale | Self::Save => None,
+            Self::Unload | Self::Decode | Self::Upscale | Self::Interpolate | Self::Save => None,
         }
     }
 }

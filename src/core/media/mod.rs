@@ -38,9 +38,7 @@ pub use mask::{Area, Brush, Mask, mask_of_picture, open_mask, softened, write_ma
 pub(crate) use metadata::test_files;
 pub use metadata::{MAX_SETTINGS_BYTES, Text, read_settings, read_texts};
 pub use open::{MAX_PIXELS, has_transparency, open_picture};
-pub use outpaint::{
-    Extended, MAX_OVERLAP, Margins, OVERLAP, Outpaint, extend_picture, write_extended,
-};
+pub use outpaint::{Extended, MAX_OVERLAP, Margins, Outpaint, extend_picture, write_extended};
 pub use pixels::Picture;
 pub use place::check_target;
 pub use preview::thumbnail;

@@ -3,11 +3,8 @@
 //! The picture's own pixels stay where they are and as they are. The room is filled with its edge, blurred, as a model
 //! that starts from the picture wants it; which sizes a model takes is not known here.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
 
 use super::mask::{Mask, softened, write_mask};
 use super::{MediaError, Picture, write_png};
@@ -15,14 +12,14 @@ use crate::files::{make_private, make_private_folder};
 use crate::naming;
 
 /// How far into the picture the mask fades where nobody says otherwise, in pixels.
-pub const OVERLAP: u32 = 16;
+const OVERLAP: u32 = 16;
 /// Wider, it is no edge.
 pub const MAX_OVERLAP: u32 = 256;
 /// More on one side no model makes.
 const MAX_MARGIN: u32 = 16_384;
 
 /// Pixels that a picture gets more on each side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Margins {
     pub left: u32,
     pub top: u32,
@@ -119,21 +116,6 @@ impl FromStr for Outpaint {
             return Err(wrong());
         }
         Ok(outpaint)
-    }
-}
-
-impl fmt::Display for Margins {
-    /// `left 128, top 64`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sides = [
-            ("left", self.left),
-            ("top", self.top),
-            ("right", self.right),
-            ("bottom", self.bottom),
-        ];
-        let named = sides.into_iter().filter(|(_, pixels)| *pixels > 0);
-        let named: Vec<String> = named.map(|(side, px)| format!("{side} {px}")).collect();
-        f.write_str(&named.join(", "))
     }
 }
 
@@ -275,7 +257,6 @@ mod tests {
         assert_eq!((read.margins.left, read.margins.top), (128, 64));
         assert_eq!((read.margins.right, read.overlap), (0, 0));
         assert_eq!(outpaint("right=8").overlap, OVERLAP);
-        assert_eq!(outpaint("right=8").margins.to_string(), "right 8");
         for wrong in [
             "",
             "left",

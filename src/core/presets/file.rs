@@ -80,7 +80,7 @@ pub struct LoadedPresets {
 #[derive(Clone, Debug, PartialEq)]
 pub enum PresetEdit {
     /// Adds a preset, or gives the one of this name these values.
-    Save(OwnPreset),
+    Save(Box<OwnPreset>),
     Rename {
         from: String,
         to: String,

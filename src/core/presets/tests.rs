@@ -60,8 +60,8 @@ fn presets_are_saved_renamed_changed_and_deleted_and_words_of_the_user_stay() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config/presets.toml");
     let change = |it: PresetEdit| edit(&path, &it).unwrap();
-    change(PresetEdit::Save(own("First", 20)));
-    change(PresetEdit::Save(own("Zweites ☂", 30)));
+    change(PresetEdit::Save(Box::new(own("First", 20))));
+    change(PresetEdit::Save(Box::new(own("Zweites ☂", 30))));
     let loaded = load(&path);
     assert!(
         loaded.error.is_none() && loaded.problems.is_empty(),
@@ -95,8 +95,8 @@ fn presets_are_saved_renamed_changed_and_deleted_and_words_of_the_user_stay() {
         text.contains("future = 1") && !text.contains("Zweites"),
         "{text}"
     );
-    change(PresetEdit::Save(own("Other", 5)));
-    change(PresetEdit::Save(own("Other", 6)));
+    change(PresetEdit::Save(Box::new(own("Other", 5))));
+    change(PresetEdit::Save(Box::new(own("Other", 6))));
     assert_eq!(load(&path).presets, [own("Best", 20), own("Other", 6)]);
     let rename = PresetEdit::Rename {
         from: "Other".into(),
@@ -105,7 +105,7 @@ fn presets_are_saved_renamed_changed_and_deleted_and_words_of_the_user_stay() {
     let err = edit(&path, &rename).unwrap_err().to_string();
     assert!(err.contains("\"Best\" already"), "{err}");
     for name in ["", "  ", "a\nb", &"x".repeat(61)] {
-        let save = PresetEdit::Save(own(name, 1));
+        let save = PresetEdit::Save(Box::new(own(name, 1)));
         assert!(matches!(edit(&path, &save), Err(PresetsError::Name { .. })));
     }
 }
@@ -119,7 +119,7 @@ fn a_broken_file_is_named_by_its_place_and_moved_aside_before_the_next_save() {
     let error = load(&path).error.unwrap().to_string();
     assert!(error.starts_with("line 3, column 9"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), broken);
-    let aside = edit(&path, &PresetEdit::Save(own("New", 3)))
+    let aside = edit(&path, &PresetEdit::Save(Box::new(own("New", 3))))
         .unwrap()
         .unwrap();
     assert_eq!(fs::read_to_string(aside).unwrap(), broken);
@@ -138,7 +138,7 @@ fn presets_of_another_form_are_moved_aside_and_a_change_that_fails_moves_nothing
     let err = edit(&path, &delete).unwrap_err().to_string();
     assert!(err.contains("there is no preset"), "{err}");
     assert_eq!(fs::read_to_string(&path).unwrap(), inline);
-    let aside = edit(&path, &PresetEdit::Save(own("New", 3)))
+    let aside = edit(&path, &PresetEdit::Save(Box::new(own("New", 3))))
         .unwrap()
         .unwrap();
     assert_eq!(fs::read_to_string(aside).unwrap(), inline);

@@ -296,7 +296,7 @@ pub(crate) fn faultless_catalog(models: &Path, count: usize) -> Catalog {
 }
 
 /// That a file with all `parts`, each with what stands before its names, needs nothing around it.
-pub(crate) fn assert_all_in_one(name: &str, parts: [(&str, Shapes); 3]) {
+pub(crate) fn assert_all_in_one(name: &str, parts: &[(&str, Shapes); 3]) {
     let root = tempfile::tempdir().unwrap();
     let all = parts.iter().map(|(prefix, shapes)| behind(prefix, shapes));
     let place = root.path().join(format!("checkpoints/{name}.safetensors"));

@@ -85,7 +85,9 @@ pub(crate) fn run(context: &StageContext<'_>, stage: Stage) -> Done {
         Stage::EncodeVision => family.encode_vision(context),
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => family.denoise(context, stage),
         Stage::Decode => family.decode(context),
-        Stage::Unload | Stage::Upscale | Stage::Save => Err(context.no_such_stage()),
+        Stage::Unload | Stage::Upscale | Stage::Interpolate | Stage::Save => {
+            Err(context.no_such_stage())
+        }
     }
 }
 

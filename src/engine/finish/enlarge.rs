@@ -100,7 +100,7 @@ fn pass(
 }
 
 /// Bytes to numbers from 0 to 1, `(1, 3, H, W)`.
-fn pixels(picture: &Picture, device: Device) -> Result<Tensor, EngineError> {
+pub(super) fn pixels(picture: &Picture, device: Device) -> Result<Tensor, EngineError> {
     let bytes = Tensor::f_from_slice(&picture.rgb)
         .map_err(|err| EngineError::internal(err.to_string()))?
         .view([i64::from(picture.height), i64::from(picture.width), 3])

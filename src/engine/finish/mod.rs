@@ -5,6 +5,7 @@
 mod conv;
 mod cuts;
 mod enlarge;
+mod interpolate;
 pub mod rife;
 mod run;
 mod tiles;

@@ -17,7 +17,7 @@ use safelight_core::memory::tiers::ConvolutionTier;
 use safelight_core::protocol::{EngineMessage, FinishOrder, PixelHeader};
 use tch::{Device, Kind};
 
-use super::enlarge;
+use super::{enlarge, interpolate};
 use crate::error::EngineError;
 use crate::fault::{self, Site};
 use crate::memory::{Boundary, forget_all, line_before, reclaim};
@@ -59,6 +59,7 @@ pub fn run(context: &FinishContext<'_>) -> Result<(), EngineError> {
     }
     match &request.work {
         FinishWork::Upscale { network, passes } => enlarge::run(context, network, *passes)?,
+        FinishWork::Interpolate { network } => interpolate::run(context, network)?,
     }
     let message = EngineMessage::Reclaimed(reclaim(context.device, Boundary::PostFinish));
     context.send(message, Vec::new());

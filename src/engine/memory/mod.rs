@@ -83,6 +83,7 @@ pub fn line_before(stage: Stage, counts: &MemoryCounts, cap: Option<u64>) -> Opt
         Stage::EncodeImage | Stage::Decode => "VAE",
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => "Transformer",
         Stage::Upscale => "Upscaler",
+        Stage::Interpolate => "RIFE",
         Stage::Unload | Stage::Save => return None,
     };
     let cap = cap.unwrap_or(counts.total);

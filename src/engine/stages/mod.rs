@@ -118,7 +118,7 @@ fn boundary_behind(stage: Stage) -> Option<Boundary> {
         Stage::EncodeVision => Boundary::PostClipVision,
         Stage::Unload => Boundary::PostTransformerUnload,
         Stage::Decode => Boundary::PostVaeDecode,
-        Stage::Upscale => Boundary::PostFinish,
+        Stage::Upscale | Stage::Interpolate => Boundary::PostFinish,
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow | Stage::Save => return None,
     })
 }
@@ -132,7 +132,8 @@ fn needs_all_memory(stage: Stage) -> bool {
         | Stage::DenoiseLow
         | Stage::Unload
         | Stage::Decode
-        | Stage::Upscale => true,
+        | Stage::Upscale
+        | Stage::Interpolate => true,
         Stage::EncodeText | Stage::EncodeVision | Stage::Save => false,
     }
 }

@@ -144,7 +144,7 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
 
 /// The edges of the picture, which are dragged; whether the pointer is theirs.
 pub(super) fn edges_ui(
-    ui: &mut Ui,
+    ui: &Ui,
     view: &mut View<'_>,
     editor: &Editor,
     lie: Lie,

@@ -68,6 +68,7 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
         | Stage::DenoiseLow
         | Stage::Unload
         | Stage::Upscale
+        | Stage::Interpolate
         | Stage::Save => [None, None],
     };
     needs.into_iter().flatten().collect()

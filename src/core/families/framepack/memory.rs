@@ -76,9 +76,12 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
             let bytes = |widths: &[i64]| video_decode(widths, &Clip::of(job, 1), latents, job);
             [vae(job, PartName::VaeDecoder, &bytes), None]
         }
-        Stage::DenoiseHigh | Stage::DenoiseLow | Stage::Unload | Stage::Upscale | Stage::Save => {
-            [None, None]
-        }
+        Stage::DenoiseHigh
+        | Stage::DenoiseLow
+        | Stage::Unload
+        | Stage::Upscale
+        | Stage::Interpolate
+        | Stage::Save => [None, None],
     };
     needs.into_iter().flatten().collect()
 }

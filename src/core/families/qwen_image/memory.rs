@@ -63,6 +63,7 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
         | Stage::DenoiseLow
         | Stage::Unload
         | Stage::Upscale
+        | Stage::Interpolate
         | Stage::Save => None,
     };
     need.into_iter().collect()

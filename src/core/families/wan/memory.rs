@@ -67,7 +67,7 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
         Stage::Denoise | Stage::DenoiseHigh => transformer(job, PartName::Transformer),
         Stage::DenoiseLow => transformer(job, PartName::Transformer2),
         Stage::Decode => decode(job),
-        Stage::Unload | Stage::Upscale | Stage::Save => None,
+        Stage::Unload | Stage::Upscale | Stage::Interpolate | Stage::Save => None,
     };
     need.into_iter().collect()
 }

@@ -63,7 +63,9 @@ fn a_network_is_used_as_often_as_the_size_needs() {
         .validate()
         .unwrap();
         assert_eq!((request.after.width, request.after.height), after);
-        let FinishWork::Upscale { passes: found, .. } = request.work;
+        let FinishWork::Upscale { passes: found, .. } = request.work else {
+            panic!("it upscales")
+        };
         assert_eq!(found, passes, "{size:?}");
         assert!(request.is_picture && request.after.num_frames == 1);
     }

@@ -96,8 +96,8 @@ fn change_of(
         number.ok_or_else(|| wrong("numbers"))
     };
     Ok(match setting {
-        GridSetting::Seed => Change::Seed(text.parse().map_err(|_| wrong("whole numbers"))?),
-        GridSetting::Steps => Change::Steps(text.parse().map_err(|_| wrong("whole numbers"))?),
+        GridSetting::Seed => Change::Seed(text.parse().map_err(|_err| wrong("whole numbers"))?),
+        GridSetting::Steps => Change::Steps(text.parse().map_err(|_err| wrong("whole numbers"))?),
         GridSetting::Guidance => Change::Guidance(number()?),
         GridSetting::TrueCfg => Change::TrueCfg(number()?),
         GridSetting::Strength => Change::Strength(number()?),

@@ -22,9 +22,9 @@ pub use record::{GridRecord, cell_of};
 pub use sheet::{SheetCells, write_sheet};
 
 /// As many jobs one press may make: all are checked before the first begins, and a sheet of more shows nothing.
-pub const MAX_GRID_JOBS: usize = 400;
+const MAX_GRID_JOBS: usize = 400;
 /// A picture has two sides.
-pub const MAX_GRID_AXES: usize = 2;
+const MAX_GRID_AXES: usize = 2;
 
 named! {
     /// What a grid can vary.
@@ -112,7 +112,7 @@ impl FromStr for GridAxis {
             Some((name, lora)) => (name, Some(lora.trim().to_owned())),
             None => (name, None),
         };
-        let setting: GridSetting = name.trim().parse().map_err(|_| wrong())?;
+        let setting: GridSetting = name.trim().parse().map_err(|_err| wrong())?;
         if lora.is_some() && setting != GridSetting::Lora {
             return Err(wrong());
         }

@@ -102,7 +102,10 @@ pub(super) fn numbers(list: &str) -> Result<Vec<String>, String> {
         let filled = if let Some(count) = found.get(5) {
             spread(from, to, count.as_str())
         } else {
-            let step = found.get(3).or(found.get(4)).map(|step| step.as_str());
+            let step = found
+                .get(3)
+                .or_else(|| found.get(4))
+                .map(|step| step.as_str());
             range(from, to, step).and_then(|filled| {
                 filled.ok_or_else(|| {
                     format!("the range {text:?} needs a step, such as {from}..{to}:0.25")
@@ -167,7 +170,7 @@ fn whole_range(from: i128, to: i128, step: i128) -> Result<Vec<String>, String> 
 
 /// So many numbers at equal distances.
 fn spread(from: &str, to: &str, count: &str) -> Result<Vec<String>, String> {
-    let count: u32 = count.parse().map_err(|_| too_long())?;
+    let count: u32 = count.parse().map_err(|_err| too_long())?;
     if count as usize > MAX_GRID_JOBS {
         return Err(too_long());
     }

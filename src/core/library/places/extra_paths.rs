@@ -41,14 +41,15 @@ pub(crate) enum Listed {
     /// Models and parts of them.
     Models,
     Loras,
-    Upscalers,
+    /// Networks that change finished pictures and clips.
+    Finishers,
 }
 
 impl Listed {
     fn of_key(key: &str) -> Option<Self> {
         match key {
             "loras" => Some(Self::Loras),
-            "upscale_models" => Some(Self::Upscalers),
+            "upscale_models" | "frame_interpolation" => Some(Self::Finishers),
             key => KEYS.contains(&key).then_some(Self::Models),
         }
     }

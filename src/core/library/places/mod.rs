@@ -88,7 +88,7 @@ impl Places {
     }
 
     /// Where networks that finish pictures may lie: folders of these names, without case and punctuation, in the places
-    /// and in programs, and those that lists name for upscalers.
+    /// and in programs, and those that lists name for such networks.
     pub(crate) fn of_finishers(&self, names: &[&str]) -> Vec<PathBuf> {
         let is_named = |place: &Path| names.contains(&installs::plain_name(place).as_str());
         let places = self.all.iter().map(|place| place.path.as_path());
@@ -98,7 +98,7 @@ impl Places {
         let inner = around.flat_map(|place| sorted_entries(place).unwrap_or_default());
         let own = places.map(Path::to_owned).chain(inner);
         let own = own.filter(|place| is_named(place) && place.is_dir());
-        own.chain(self.listed(Listed::Upscalers)).collect()
+        own.chain(self.listed(Listed::Finishers)).collect()
     }
 
     /// The folders that lists name for this; what is wrong with a list is told with the models.

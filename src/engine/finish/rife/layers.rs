@@ -4,9 +4,12 @@ use safelight_core::networks::{IFNET_CONVS, IfnetConfig};
 use tch::Tensor;
 
 use super::Motion;
+use crate::finish::conv::LeakyRelu;
+use crate::runtime::without_miopen;
 use crate::weights::{Weights, WeightsError};
 
-const SLOPE: f64 = 0.2;
+/// What is below 0 becomes this part of itself.
+pub(super) const SLOPE: f64 = 0.2;
 /// Channels of both flows.
 const FLOWS: i64 = 4;
 
@@ -44,6 +47,8 @@ impl Conv {
     }
 
     pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
+        // No probe tries them, and MIOpen hangs in some.
+        let _ways = without_miopen(xs.device());
         let stride = [self.stride, self.stride];
         let bias = Some(&self.bias);
         xs.conv2d(&self.weight, bias, stride, [1, 1], [1, 1], self.groups)
@@ -67,28 +72,9 @@ impl Growing {
     }
 
     pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
+        let _ways = without_miopen(xs.device());
         let bias = Some(&self.bias);
         xs.conv_transpose2d(&self.weight, bias, [2, 2], [1, 1], [0, 0], 1, [1, 1])
-    }
-}
-
-/// What is below 0 becomes a fifth of itself.
-#[derive(Debug)]
-pub(super) struct LeakyRelu {
-    slope: Tensor,
-}
-
-impl LeakyRelu {
-    pub(super) fn new(w: &Weights) -> Self {
-        let slope = Tensor::from_slice(&[SLOPE]).to_kind(w.kind());
-        Self {
-            slope: slope.to_device(w.device()),
-        }
-    }
-
-    /// tch's own knows no slope.
-    pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
-        xs.prelu(&self.slope)
     }
 }
 
@@ -124,7 +110,7 @@ impl Block {
             ],
             convs: convs.collect::<Result<_, WeightsError>>()?,
             last: Growing::new(&(w / "lastconv.0"), [width, config.shuffled()])?,
-            relu: LeakyRelu::new(w),
+            relu: LeakyRelu::new(SLOPE, w),
         })
     }
 

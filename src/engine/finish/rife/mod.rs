@@ -13,8 +13,9 @@ use std::path::Path;
 use safelight_core::networks::{IfnetConfig, IfnetHead};
 use tch::{Device, Kind, Tensor};
 
-use self::layers::{Block, Conv, Growing, LeakyRelu};
+use self::layers::{Block, Conv, Growing, SLOPE};
 use crate::error::EngineError;
+use crate::finish::conv::LeakyRelu;
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
@@ -158,7 +159,6 @@ impl Ifnet {
     }
 
     /// One block: the motion that was found before it, farther.
-    #[expect(clippy::too_many_arguments, reason = "what a block sees, one by one")]
     fn step(
         &self,
         block: &Block,
@@ -217,7 +217,7 @@ impl Head {
         let convs = convs.collect::<Result<Vec<_>, _>>()?;
         let last = last.cloned().unwrap_or_default();
         Ok(Self {
-            relu: (convs.len() > 1).then(|| LeakyRelu::new(w)),
+            relu: (convs.len() > 1).then(|| LeakyRelu::new(SLOPE, w)),
             last: Growing::new(&(w / &last), [head.width, head.features])?,
             convs,
         })

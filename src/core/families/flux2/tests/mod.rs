@@ -212,7 +212,7 @@ fn a_checkpoint_with_all_parts_needs_nothing_around_it() {
         ("vae.", own("vae")),
         ("text_encoders.qwen3_4b.transformer.", own("qwen_3_4b")),
     ];
-    assert_all_in_one("klein_all-in-one", parts);
+    assert_all_in_one("klein_all-in-one", &parts);
 }
 
 #[test]

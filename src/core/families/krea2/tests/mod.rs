@@ -146,7 +146,7 @@ fn a_checkpoint_with_all_parts_needs_nothing_around_it() {
         ("vae.", own("qwen_image_vae")),
         ("text_encoders.qwen3vl_4b.transformer.", own("qwen3vl_4b")),
     ];
-    assert_all_in_one("krea2_turbo_all-in-one", parts);
+    assert_all_in_one("krea2_turbo_all-in-one", &parts);
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn a_checkpoint_with_all_parts_needs_nothing_around_it() {
         ("vae.", shapes("ae")),
         ("text_encoders.qwen3_4b.transformer.", own("qwen_3_4b")),
     ];
-    assert_all_in_one("z_image_turbo_all-in-one", parts);
+    assert_all_in_one("z_image_turbo_all-in-one", &parts);
 }
 
 #[test]

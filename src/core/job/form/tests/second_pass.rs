@@ -64,7 +64,7 @@ fn each_picture_is_a_job_of_its_own() {
         ..form()
     };
     two_passes(&mut wish, 2.0, 0.5);
-    let made = jobs_of(&wish, &dev()).unwrap();
+    let made = jobs_of(&wish, &dev(), &|name| Err(name.to_owned())).unwrap();
     assert_eq!(made.jobs.len(), 3);
     assert!(made.jobs.iter().all(|job| job.request.batch_size == 1));
 }

@@ -1,0 +1,178 @@
+//! Frames between the frames of a clip: each new one where its moment lies between two of the source's.
+//!
+//! What falls on a frame of the source is that frame, to the byte. Between two scenes nothing is blended: the first
+//! stays until the second begins, so that the cut keeps its moment.
+
+use std::path::Path;
+
+use safelight_core::finish::{FramePlace, Retiming};
+use safelight_core::media::Picture;
+use tch::{Kind, Tensor};
+
+use super::cuts::is_cut;
+use super::enlarge::pixels;
+use super::rife::{Ifnet, SeenFrame};
+use super::run::FinishContext;
+use crate::error::EngineError;
+use crate::pixels::checked_rgb8;
+use crate::place::dtype_name;
+
+/// A frame of the source, and what the network saw of it.
+struct Source {
+    number: u32,
+    picture: Picture,
+    /// Once a frame beside it was made.
+    seen: Option<SeenFrame>,
+}
+
+struct Interpolation<'a> {
+    context: &'a FinishContext<'a>,
+    home: &'a Path,
+    network: Ifnet,
+    retiming: Retiming,
+    /// The frame of the result that is made next.
+    next: u32,
+}
+
+/// The frames of the result from the order's first one on.
+pub(super) fn run(context: &FinishContext<'_>, home: &Path) -> Result<(), EngineError> {
+    let (kind, device) = context.placement();
+    let request = context.request();
+    let first = context.order.first;
+    let retiming = Retiming::of(&request.before, &request.after);
+    let mut making = Interpolation {
+        context,
+        home,
+        network: Ifnet::open(home, kind, device)?,
+        next: first,
+        retiming,
+    };
+    let mut before: Option<Source> = None;
+    context.source_frames(retiming.place(first).frame, &mut |number, picture| {
+        let mut now = Source {
+            number,
+            picture,
+            seen: None,
+        };
+        if let Some(before) = &mut before {
+            making.up_to(before, &mut now)?;
+        }
+        before = Some(now);
+        Ok(())
+    })?;
+    match before {
+        Some(last) => making.rest(&last),
+        None => Ok(()),
+    }
+}
+
+impl Interpolation<'_> {
+    fn place(&self) -> Option<FramePlace> {
+        let is_left = self.next < self.retiming.num_frames();
+        is_left.then(|| self.retiming.place(self.next))
+    }
+
+    /// All that lies from one frame of the source on and before the next one.
+    fn up_to(&mut self, first: &mut Source, second: &mut Source) -> Result<(), EngineError> {
+        // Measured once, and only where something lies between.
+        let mut is_apart = None;
+        while let Some(place) = self.place().filter(|place| place.frame < second.number) {
+            let is_between = place.time > 0.0
+                && !match is_apart {
+                    Some(known) => known,
+                    None => *is_apart.insert(are_apart(first, second)?),
+                };
+            let picture = if is_between {
+                self.sound(first, second, place.time)?
+            } else {
+                first.picture.clone()
+            };
+            self.send(picture);
+        }
+        Ok(())
+    }
+
+    /// What lies at the last frame of the source.
+    fn rest(&mut self, last: &Source) -> Result<(), EngineError> {
+        while self.place().is_some_and(|place| place.frame <= last.number) {
+            if !self.context.go_on() {
+                return Err(EngineError::Cancelled);
+            }
+            self.send(last.picture.clone());
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, picture: Picture) {
+        self.context.send_frame(self.next, picture);
+        self.next += 1;
+    }
+
+    /// Where the network makes no numbers in halves, it is loaded in f32 for good.
+    fn sound(
+        &mut self,
+        first: &mut Source,
+        second: &mut Source,
+        time: f64,
+    ) -> Result<Picture, EngineError> {
+        match self.between(first, second, time) {
+            Err(EngineError::InvalidPixels) if self.network.kind() != Kind::Float => {}
+            made => return made.map_err(|err| self.of_damage(err)),
+        }
+        self.context.warn(format!(
+            "the network gave invalid pixels (NaN) in {}, so it computes in f32, which takes longer",
+            dtype_name(self.network.kind())
+        ));
+        self.network = Ifnet::open(self.home, Kind::Float, self.network.device())?;
+        (first.seen, second.seen) = (None, None);
+        let made = self.between(first, second, time);
+        made.map_err(|err| self.of_damage(err))
+    }
+
+    fn of_damage(&self, err: EngineError) -> EngineError {
+        match err {
+            EngineError::InvalidPixels => EngineError::request(format!(
+                "the network gives invalid pixels (NaN): its file may be damaged: {}",
+                self.home.display()
+            )),
+            other => other,
+        }
+    }
+
+    fn between(
+        &self,
+        first: &mut Source,
+        second: &mut Source,
+        time: f64,
+    ) -> Result<Picture, EngineError> {
+        let (width, height) = (first.picture.width, first.picture.height);
+        let [first, second] = [self.seen(first)?, self.seen(second)?];
+        let is_cancelled = || !self.context.go_on();
+        let made = self.network.between(first, second, time, &is_cancelled);
+        let made: Tensor = made.ok_or(EngineError::Cancelled)?;
+        // 0..1 to -1..1, as a clip of one frame
+        let bytes = checked_rgb8(&(made.to_kind(Kind::Float) * 2.0 - 1.0).unsqueeze(2))?;
+        let rgb = Vec::<u8>::try_from(bytes.flatten(0, -1))?;
+        Ok(Picture::new(width, height, rgb)?)
+    }
+
+    fn seen<'a>(&self, source: &'a mut Source) -> Result<&'a SeenFrame, EngineError> {
+        Ok(match &mut source.seen {
+            Some(seen) => seen,
+            empty => {
+                let frame = pixels(&source.picture, self.network.device())?;
+                empty.insert(self.network.see(&frame))
+            }
+        })
+    }
+}
+
+/// Whether nothing is made between two frames: they are of two scenes, or of two sizes.
+fn are_apart(first: &Source, second: &Source) -> Result<bool, EngineError> {
+    let size = |source: &Source| (source.picture.width, source.picture.height);
+    if size(first) != size(second) {
+        return Ok(true);
+    }
+    let [first, second] = [first, second].map(|source| pixels(&source.picture, tch::Device::Cpu));
+    Ok(is_cut(&first?, &second?))
+}
