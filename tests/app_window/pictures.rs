@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight_core::job::{
-    GenerateRequest, JobOutcome, JobUpdate, SigmaSchedule, SizeChoice, Stage,
+    GenerateRequest, JobOutcome, JobUpdate, SigmaSchedule, SizeChoice, Stage, StepCacheKind,
 };
 use safelight_core::media;
 use safelight_core::model::{Guidance, ImageRole, InputUse, ModelSpec};
@@ -266,6 +266,35 @@ fn every_schedule_can_be_chosen() {
         bench.settle();
         assert_eq!(request_of(&mut bench).sampling.sigma_schedule, schedule);
     }
+}
+
+#[test]
+fn a_step_cache_of_those_that_the_model_has_is_chosen_with_its_number() {
+    let mut bench = Bench::of(flux_spec());
+    open_advanced(&mut bench);
+    for (kind, number) in [
+        (StepCacheKind::FirstBlock, "Step cache threshold"),
+        (StepCacheKind::TaylorSeer, "Step cache interval"),
+    ] {
+        bench.scroll_to("Step cache");
+        let list = Role::ComboBox;
+        bench
+            .harness
+            .get_by_role_and_label(list, "Step cache")
+            .click();
+        bench.settle();
+        bench.press(kind.label());
+        bench
+            .harness
+            .get_by_role_and_label(Role::SpinButton, number);
+        assert_eq!(request_of(&mut bench).step_cache, Some(kind.into()));
+    }
+    // Another program's may be one that was not measured for the model.
+    let mut clips = Bench::new();
+    clips.app().cx.form.step_cache = Some(StepCacheKind::MagCache.into());
+    open_advanced(&mut clips);
+    clips.assert_shows("Step cache");
+    assert_eq!(request_of(&mut clips).step_cache, None);
 }
 
 /// A finished batch of three, whose files are there.

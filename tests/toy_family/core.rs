@@ -32,6 +32,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     makes_pictures: true,
     has_dynamic_shift: false,
     guidance_is_cfg: false,
+    step_caches: &[],
     token_limit: |_| None,
     time_convolutions: TimeConvolutions::None,
     vae_in_f16: false,

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::formats::weights::WeightSet;
-use crate::job::{DtypeChoice, GenerateRequest, Stage};
+use crate::job::{DtypeChoice, GenerateRequest, Stage, StepCacheKind};
 use crate::library::Library;
 use crate::library::companions::Companions;
 use crate::library::kind::TensorKind;
@@ -33,6 +33,8 @@ pub struct FamilyDef {
     pub has_dynamic_shift: bool,
     /// Whether `guidance_scale` is true CFG; where not, `true_cfg_scale` is.
     pub guidance_is_cfg: bool,
+    /// What steps may take over of earlier ones, in the order in which it is offered.
+    pub step_caches: &'static [StepCacheKind],
     /// The most tokens of a prompt that a request may ask for; `None` where the number is fixed.
     pub token_limit: fn(Guidance) -> Option<u32>,
     pub time_convolutions: TimeConvolutions,

@@ -20,18 +20,32 @@ named! {
         MagCache = "magcache", "MagCache";
         /// By how far the residual of the first block moved.
         FirstBlock = "first_block", "First block";
+        /// Not at all: answers go on along a line through those of earlier steps (TaylorSeer).
+        TaylorSeer = "taylorseer", "TaylorSeer";
     }
 }
 
 parsed!(StepCacheKind, "a step cache");
 
 impl StepCacheKind {
+    /// Those that need nothing that was measured of a model.
+    pub const OF_ANY_MODEL: &[Self] = &[Self::FirstBlock, Self::TaylorSeer];
+
     /// The threshold that its authors, or those who brought it to FramePack, recommend.
     pub fn usual_threshold(self) -> f64 {
         match self {
             Self::TeaCache => 0.15,
             Self::MagCache => 0.1,
             Self::FirstBlock => 0.08,
+            Self::TaylorSeer => 5.0,
+        }
+    }
+
+    /// Thresholds that make sense: with the largest nearly every step is skipped.
+    pub fn thresholds(self) -> RangeInclusive<f64> {
+        match self {
+            Self::TeaCache | Self::MagCache | Self::FirstBlock => 0.0..=1.0,
+            Self::TaylorSeer => 1.0..=10.0,
         }
     }
 }
@@ -40,13 +54,29 @@ impl StepCacheKind {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepCache {
     pub kind: StepCacheKind,
-    /// The relative change, summed over skipped steps, from which a step is computed.
+    /// The relative change, summed over skipped steps, from which a step is computed; with TaylorSeer one step of so many
+    /// is computed, a whole number.
     pub threshold: f64,
 }
 
 impl StepCache {
-    /// Thresholds that make sense: with the largest nearly every step is skipped.
-    pub const THRESHOLDS: RangeInclusive<f64> = 0.0..=1.0;
+    /// One step of how many TaylorSeer computes.
+    pub fn interval(self) -> usize {
+        self.threshold.round() as usize
+    }
+
+    /// What is wrong with its number, a sentence.
+    pub fn problem(self) -> Option<String> {
+        let (range, threshold) = (self.kind.thresholds(), self.threshold);
+        (!range.contains(&threshold)).then(|| {
+            format!(
+                "the threshold of {} must be between {} and {}, not {threshold}",
+                self.kind.label(),
+                range.start(),
+                range.end(),
+            )
+        })
+    }
 }
 
 impl From<StepCacheKind> for StepCache {
@@ -70,16 +100,14 @@ impl FromStr for StepCache {
             None => usual,
             Some(text) => usual.and_then(|usual| {
                 let threshold = text.parse().ok()?;
-                let fits = Self::THRESHOLDS.contains(&threshold);
-                fits.then_some(Self { threshold, ..usual })
+                let read = Self { threshold, ..usual };
+                read.problem().is_none().then_some(read)
             }),
         };
         read.ok_or_else(|| {
             let names = StepCacheKind::ALL.map(StepCacheKind::name).join(", ");
             format!(
-                "{text:?} is not a step cache: choose {names}, optionally with a threshold of {} to {}, such as teacache:0.15",
-                Self::THRESHOLDS.start(),
-                Self::THRESHOLDS.end()
+                "{text:?} is not a step cache: choose {names}, optionally with a threshold of 0 to 1, such as teacache:0.15, or for taylorseer the interval, 1 to 10, such as taylorseer:5"
             )
         })
     }
@@ -94,8 +122,12 @@ mod tests {
         let read = |text: &str| text.parse::<StepCache>();
         for kind in StepCacheKind::ALL {
             assert_eq!(read(kind.name()), Ok(StepCache::from(kind)));
-            let threshold = 0.03;
-            let named = format!("{}:0.03", kind.name().to_uppercase());
+            let threshold = if kind == StepCacheKind::TaylorSeer {
+                3.0
+            } else {
+                0.03
+            };
+            let named = format!("{}:{threshold}", kind.name().to_uppercase());
             assert_eq!(read(&named), Ok(StepCache { kind, threshold }));
         }
         for wrong in [
@@ -105,6 +137,8 @@ mod tests {
             "teacache:nan",
             "magcache:1.5",
             "first_block:-0.1",
+            "taylorseer:0.5",
+            "taylorseer:11",
         ] {
             let message = read(wrong).unwrap_err();
             assert!(

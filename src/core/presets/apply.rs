@@ -77,7 +77,8 @@ impl GenerateForm {
                 ..self.sampling_for(spec).spelled_out()
             }
             .for_model(spec),
-            step_cache: has_sections.then_some(CacheChoice(self.step_cache)),
+            step_cache: (!spec.family.step_caches.is_empty())
+                .then_some(CacheChoice(self.step_cache)),
             vae_tile: self.vae_tile.or(Some(0)),
         }
     }
@@ -125,9 +126,10 @@ impl GenerateForm {
         }
         if has_sections {
             self.secs = values.seconds.or(self.secs);
-            if let Some(CacheChoice(cache)) = values.step_cache {
-                self.step_cache = cache;
-            }
+        }
+        if let Some(CacheChoice(cache)) = values.step_cache {
+            let caches = spec.family.step_caches;
+            self.step_cache = cache.filter(|it| caches.contains(&it.kind));
         }
         if let Some(tile) = values.vae_tile {
             self.vae_tile = (tile > 0).then_some(tile);

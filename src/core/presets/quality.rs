@@ -46,10 +46,10 @@ impl Quality {
             Self::Draft => PresetSize::Smaller,
             Self::Balanced | Self::Final => PresetSize::Full,
         };
-        // Only models that make clips section by section have one.
-        let step_cache = spec.section_order.is_some().then(|| {
-            let cache = (self == Self::Draft).then(|| StepCacheKind::TeaCache.into());
-            CacheChoice(cache)
+        // Where each step takes long and there are many of them.
+        let step_cache = (!spec.family.step_caches.is_empty()).then(|| {
+            let has_one = self == Self::Draft && spec.section_order.is_some();
+            CacheChoice(has_one.then(|| StepCacheKind::TeaCache.into()))
         });
         PresetValues {
             size: (!spec.limits.fixed_size).then_some(size),

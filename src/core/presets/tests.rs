@@ -34,7 +34,7 @@ fn a_draft_is_smaller_and_shorter_and_a_final_is_longer() {
     assert_eq!(steps, [Some(15), Some(30), Some(45)]);
     let draft = Quality::Draft.values(&spec);
     assert_eq!(draft.size, Some(PresetSize::Smaller));
-    assert_eq!(draft.step_cache, None);
+    assert_eq!(draft.step_cache, Some(CacheChoice(None)));
     assert_eq!(draft_size(&spec, 832.0 / 480.0), (544, 320));
     assert_eq!(Quality::Final.values(&spec).size, Some(PresetSize::Full));
 

@@ -234,7 +234,7 @@ fn framepack(fields: Fields<'_>) -> Restored {
     if fields.is_on("use_teacache") {
         let mut cache = StepCache::from(StepCacheKind::TeaCache);
         let named = fields.number(&["teacache_rel_l1_thresh", "teacache_thresh"]);
-        if let Some(threshold) = named.filter(|it| StepCache::THRESHOLDS.contains(it)) {
+        if let Some(threshold) = named.filter(|it| cache.kind.thresholds().contains(it)) {
             cache.threshold = threshold;
         }
         restored.step_cache = Some(cache);

@@ -1,20 +1,41 @@
 //! MagCache: by how much the residual of all blocks is known to grow from step to step.
 //!
-//! After Ma and others 2025, <https://arxiv.org/abs/2506.09045>, with the limits that FramePack-Studio has chosen for
-//! quality. Looks at no tensor.
+//! After Ma and others 2025, <https://arxiv.org/abs/2506.09045>. Looks at no tensor.
 
 use super::{Policy, Signals};
 
-/// Calls that may be skipped one after the other.
-const MAX_SKIPS: usize = 2;
-/// The share of the calls, the first ones, that always run.
-const RETAINED: f64 = 0.25;
-/// A step whose residual changes more than this alone is made.
-const MAX_CHANGE: f64 = 0.06;
+/// What was measured of a model, and how far it is trusted.
+#[derive(Clone, Debug)]
+pub struct Magnitudes {
+    /// Of every call's residual to that of the one before; the first has none and is 1.
+    pub ratios: Vec<f64>,
+    /// Calls that may be skipped one after the other.
+    pub max_skips: usize,
+    /// The first calls, which always run.
+    pub retained: usize,
+    /// A call whose residual changes more than this alone is made.
+    pub max_change: f64,
+}
+
+/// A table that was measured with another number of calls, with the nearest of its numbers for each of `num_calls`.
+pub fn stretched(table: &[f64], num_calls: usize) -> Vec<f64> {
+    let last = table.len().saturating_sub(1);
+    let place = |call: usize| match num_calls {
+        0 | 1 => last,
+        _ => {
+            let place = call as f64 * last as f64 / (num_calls - 1) as f64;
+            place.round_ties_even() as usize
+        }
+    };
+    let calls = 0..num_calls;
+    calls
+        .filter_map(|call| table.get(place(call)).copied())
+        .collect()
+}
 
 pub(super) struct Magnitude {
     threshold: f64,
-    ratios: Vec<f64>,
+    measured: Magnitudes,
     /// Of the residual that stands in to the one that it stands in for.
     ratio: f64,
     off: f64,
@@ -22,10 +43,10 @@ pub(super) struct Magnitude {
 }
 
 impl Magnitude {
-    pub(super) fn new(threshold: f64, ratios: Vec<f64>) -> Self {
+    pub(super) fn new(threshold: f64, measured: Magnitudes) -> Self {
         Self {
             threshold,
-            ratios,
+            measured,
             ratio: 1.0,
             off: 0.0,
             num_skipped: 0,
@@ -35,16 +56,16 @@ impl Magnitude {
 
 impl Policy for Magnitude {
     fn skips(&mut self, call: usize, _signals: &dyn Signals) -> bool {
-        let retained = (RETAINED * self.ratios.len() as f64) as usize;
-        let Some(&ratio) = self.ratios.get(call).filter(|_| call >= retained) else {
+        let ratio = self.measured.ratios.get(call);
+        let Some(&ratio) = ratio.filter(|_| call >= self.measured.retained) else {
             return false;
         };
         self.ratio *= ratio;
         self.off += (1.0 - self.ratio).abs();
         self.num_skipped += 1;
         let skips = self.off < self.threshold
-            && self.num_skipped <= MAX_SKIPS
-            && (1.0 - ratio).abs() <= MAX_CHANGE;
+            && self.num_skipped <= self.measured.max_skips
+            && (1.0 - ratio).abs() <= self.measured.max_change;
         if !skips {
             (self.ratio, self.off, self.num_skipped) = (1.0, 0.0, 0);
         }

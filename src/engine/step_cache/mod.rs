@@ -1,21 +1,28 @@
-//! Which calls of a network need not run its blocks, because what these add has hardly changed.
+//! Which calls of a network need not run its blocks, because what these add has hardly changed, and which need not be
+//! made at all, because their answers follow from earlier ones.
 //!
-//! One interface for three algorithms, a file each: what is skipped is theirs to say, what stands in is the same for
-//! all: the residual that the blocks added when they last ran. Knows no network: it is given numbers and tensors of one.
+//! One interface for four algorithms, a file each. Three of them leave out blocks: what is left out is theirs to say,
+//! what stands in is the same for all: the residual that the blocks added when they last ran. Knows no network: it is
+//! given numbers and tensors of one.
 
 mod first_block;
 mod magnitude;
-mod ratios;
+mod skip;
+mod taylor;
 mod tea;
 
 use std::cell::{Cell, RefCell};
 
-use safelight_core::job::{SectionOrder, StepCache as Choice, StepCacheKind};
+use safelight_core::job::{StepCache as Choice, StepCacheKind};
 use tch::{Kind, Tensor};
 
 use first_block::FirstBlock;
 use magnitude::Magnitude;
+use taylor::Taylor;
 use tea::Tea;
+
+pub use magnitude::{Magnitudes, stretched};
+pub use skip::Skip;
 
 /// What a call can be told by, each made only where an algorithm looks at it.
 pub trait Signals {
@@ -35,59 +42,101 @@ trait Policy {
     fn notes(&mut self, _signals: &dyn Signals) {}
 }
 
-/// What a network keeps from call to call along one walk, for one pass of its guidance.
+/// What a network keeps from call to call along one walk, for one picture or clip and one pass of its guidance.
 pub struct StepCache {
-    policy: RefCell<Box<dyn Policy>>,
-    runs_first_block: bool,
+    way: Way,
     num_calls: usize,
-    residual: RefCell<Option<Tensor>>,
     num_skipped: Cell<usize>,
     last_call: Cell<Option<usize>>,
 }
 
-/// What the algorithms' numbers were measured for.
-#[derive(Clone, Copy, Debug)]
-pub struct Walk {
-    pub num_calls: usize,
-    pub order: SectionOrder,
-    pub side: u32,
+enum Way {
+    /// Some calls leave out blocks.
+    Blocks {
+        policy: RefCell<Box<dyn Policy>>,
+        runs_first: bool,
+        residual: RefCell<Option<Tensor>>,
+    },
+    /// Some calls are not made.
+    Answers(RefCell<Taylor>),
+}
+
+/// The cache of a walk, and which call of it is made.
+pub type CallCache<'a> = Option<(&'a StepCache, usize)>;
+
+/// What was measured of a model, for the algorithms that need it.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// TeaCache's: from movements of the input to those of the output, the highest power first.
+    pub polynomial: Option<[f64; 5]>,
+    /// MagCache's.
+    pub magnitudes: Option<Magnitudes>,
 }
 
 impl StepCache {
-    pub fn new(choice: Choice, walk: Walk) -> Self {
+    /// For a walk of so many calls; `None` where the algorithm needs what was not measured.
+    pub fn new(choice: Choice, num_calls: usize, measured: Measured) -> Option<Self> {
         let threshold = choice.threshold;
         let policy: Box<dyn Policy> = match choice.kind {
-            StepCacheKind::TeaCache => Box::new(Tea::new(threshold)),
-            StepCacheKind::MagCache => {
-                let ratios = ratios::of_framepack(walk.order, walk.side, walk.num_calls);
-                Box::new(Magnitude::new(threshold, ratios))
-            }
+            StepCacheKind::TeaCache => Box::new(Tea::new(threshold, measured.polynomial?)),
+            StepCacheKind::MagCache => Box::new(Magnitude::new(threshold, measured.magnitudes?)),
             StepCacheKind::FirstBlock => Box::new(FirstBlock::new(threshold)),
+            StepCacheKind::TaylorSeer => {
+                let taylor = Taylor::new(choice.interval());
+                return Some(Self::of(Way::Answers(taylor.into()), num_calls));
+            }
         };
-        Self {
-            policy: RefCell::new(policy),
-            runs_first_block: choice.kind == StepCacheKind::FirstBlock,
-            num_calls: walk.num_calls,
+        let way = Way::Blocks {
+            policy: policy.into(),
+            runs_first: choice.kind == StepCacheKind::FirstBlock,
             residual: RefCell::default(),
+        };
+        Some(Self::of(way, num_calls))
+    }
+
+    fn of(way: Way, num_calls: usize) -> Self {
+        Self {
+            way,
+            num_calls,
             num_skipped: Cell::default(),
             last_call: Cell::default(),
         }
     }
 
+    /// Whether calls are made that leave out blocks.
+    pub fn skips_blocks(&self) -> bool {
+        matches!(self.way, Way::Blocks { .. })
+    }
+
     /// Whether the first block runs before [`Self::stand_in`] is asked.
     pub fn runs_first_block(&self) -> bool {
-        self.runs_first_block
+        matches!(
+            self.way,
+            Way::Blocks {
+                runs_first: true,
+                ..
+            }
+        )
+    }
+
+    /// Whether `call` must be made in any case: the first and the last one, and one that is made again, as it gave what
+    /// could not be used.
+    fn must_run(&self, call: usize) -> bool {
+        let again = self.last_call.replace(Some(call)) == Some(call);
+        again || call == 0 || call + 1 >= self.num_calls
     }
 
     /// What the blocks (all, or those behind the first) would add; `None` where they are to run, and then tell
     /// [`Self::keep`]. `call` counts from 0 along the walk, asked for in order; one that is asked for twice runs.
     pub fn stand_in(&self, call: usize, signals: &dyn Signals) -> Option<Tensor> {
-        let mut policy = self.policy.borrow_mut();
-        let residual = self.residual.borrow();
-        // A call that is made again gave what could not be used.
-        let again = self.last_call.replace(Some(call)) == Some(call);
-        let must_run = again || call == 0 || call + 1 >= self.num_calls || residual.is_none();
-        if must_run {
+        let Way::Blocks {
+            policy, residual, ..
+        } = &self.way
+        else {
+            return None;
+        };
+        let (mut policy, residual) = (policy.borrow_mut(), residual.borrow());
+        if self.must_run(call) || residual.is_none() {
             policy.notes(signals);
             return None;
         }
@@ -100,7 +149,25 @@ impl StepCache {
 
     /// What the blocks added, `after` less `before`.
     pub fn keep(&self, before: &Tensor, after: &Tensor) {
-        self.residual.replace(Some(after - before));
+        if let Way::Blocks { residual, .. } = &self.way {
+            residual.replace(Some(after - before));
+        }
+    }
+
+    /// What `make` answers to `call`, or what follows of earlier answers; `None` when cancelled.
+    pub fn answer(&self, call: usize, make: impl FnOnce() -> Option<Tensor>) -> Option<Tensor> {
+        let Way::Answers(taylor) = &self.way else {
+            return make();
+        };
+        let must_run = self.must_run(call);
+        let mut taylor = taylor.borrow_mut();
+        if !must_run && let Some(answer) = taylor.answer(call) {
+            self.num_skipped.set(self.num_skipped.get() + 1);
+            return Some(answer);
+        }
+        let answer = make()?;
+        taylor.keep(call, &answer);
+        Some(answer)
     }
 
     pub fn num_skipped(&self) -> usize {

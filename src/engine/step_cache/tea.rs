@@ -1,32 +1,26 @@
 //! TeaCache: by how far the modulated input of the first block has moved since the blocks last ran.
 //!
-//! After Liu and others 2024, <https://arxiv.org/abs/2411.19108>, with the polynomial that FramePack's demo has for
-//! HunyuanVideo: it turns movements of the input to movements of the output.
+//! After Liu and others 2024, <https://arxiv.org/abs/2411.19108>, with a polynomial that was measured of the model: it
+//! turns movements of the input to movements of the output.
 
 use tch::Tensor;
 
 use super::{Policy, Signals, relative_change};
 
-/// Highest power first.
-const POLYNOMIAL: [f64; 5] = [
-    733.226_126,
-    -401.131_952,
-    67.586_917_4,
-    -3.149_878,
-    0.096_123_789_6,
-];
-
 pub(super) struct Tea {
     threshold: f64,
+    /// The highest power first.
+    polynomial: [f64; 5],
     /// Summed since the blocks last ran.
     moved: f64,
     previous: Option<Tensor>,
 }
 
 impl Tea {
-    pub(super) fn new(threshold: f64) -> Self {
+    pub(super) fn new(threshold: f64, polynomial: [f64; 5]) -> Self {
         Self {
             threshold,
+            polynomial,
             moved: 0.0,
             previous: None,
         }
@@ -40,7 +34,7 @@ impl Policy for Tea {
             return false;
         };
         let change = relative_change(&now, &previous);
-        self.moved += POLYNOMIAL.iter().fold(0.0, |sum, c| sum * change + c);
+        self.moved += self.polynomial.iter().fold(0.0, |sum, c| sum * change + c);
         let skips = self.moved < self.threshold;
         if !skips {
             self.moved = 0.0;

@@ -1,8 +1,14 @@
-//! The three algorithms on signals whose movements are known.
+//! The algorithms on signals whose movements are known, and on a small network against diffusers' own
+//! (`tests/fixtures/step_cache`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use tch::{Device, Kind, Tensor};
 
 use super::*;
+use crate::closeness::assert_close;
+use crate::store;
 
 /// A signal that is `level` everywhere, so that changes are relative to it.
 struct Level(f64);
@@ -23,13 +29,25 @@ impl Signals for Level {
     }
 }
 
+/// With FramePack's polynomial, and ratios as those of most models: large at first, small at the end.
+fn measured() -> Measured {
+    let mut ratios = vec![1.02; 25];
+    ratios[7] = 1.08;
+    ratios[24] = 0.7;
+    Measured {
+        polynomial: Some([733.226126, -401.131952, 67.5869174, -3.149878, 0.0961237896]),
+        magnitudes: Some(Magnitudes {
+            ratios,
+            max_skips: 2,
+            retained: 5,
+            max_change: 0.06,
+        }),
+    }
+}
+
 fn cache(kind: StepCacheKind, threshold: f64, num_calls: usize) -> StepCache {
-    let walk = Walk {
-        num_calls,
-        order: SectionOrder::Original,
-        side: 640,
-    };
-    StepCache::new(Choice { kind, threshold }, walk)
+    let choice = Choice { kind, threshold };
+    StepCache::new(choice, num_calls, measured()).expect("everything was measured")
 }
 
 /// Which calls were skipped.
@@ -92,11 +110,126 @@ fn the_first_block_is_compared_with_the_call_in_which_all_ran() {
 fn magcache_skips_where_residuals_are_known_to_be_alike() {
     let cache = cache(StepCacheKind::MagCache, 0.1, 25);
     assert!(!cache.runs_first_block());
-    // By hand from the table of 25 steps: from step 6 on, two at most, none whose ratio is off by more than 0.06.
+    // By hand: two at most, none of the first five or whose ratio is off by more than 0.06.
     assert_eq!(
         skipped(&cache, &[1.0; 25]),
-        [6, 7, 9, 10, 12, 13, 15, 16, 18, 19, 21, 22]
+        [5, 6, 8, 9, 11, 12, 14, 15, 17, 18, 20, 21, 23]
     );
+}
+
+#[test]
+fn a_cache_that_needs_what_was_not_measured_is_none() {
+    for kind in StepCacheKind::ALL {
+        let cache = StepCache::new(kind.into(), 5, Measured::default());
+        let needs_nothing = StepCacheKind::OF_ANY_MODEL.contains(&kind);
+        assert_eq!(cache.is_some(), needs_nothing, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_table_is_stretched_to_the_nearest_of_its_numbers() {
+    let table = [0.0, 1.0, 2.0, 3.0];
+    assert_eq!(stretched(&table, 4), table);
+    assert_eq!(stretched(&table, 7), [0.0, 0.0, 1.0, 2.0, 2.0, 2.0, 3.0]);
+    assert_eq!(stretched(&table, 1), [3.0]);
+}
+
+/// The network of `tests/fixtures/step_cache/generate.py`.
+struct Network {
+    recorded: BTreeMap<String, Tensor>,
+    told: Vec<f64>,
+}
+
+impl Network {
+    fn open() -> Self {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/fixtures/step_cache/recorded.safetensors");
+        let recorded = store::read(&file).expect("the fixture can be read");
+        let recorded: BTreeMap<_, _> = recorded.into_iter().collect();
+        let told = recorded["told"].to_kind(Kind::Double);
+        Self {
+            told: told.try_into().expect("a row of numbers"),
+            recorded,
+        }
+    }
+
+    fn block(&self, index: usize, xs: &Tensor, call: usize) -> Tensor {
+        let weight = &self.recorded[&format!("weight.{index}")];
+        xs + xs.matmul(weight).tanh() * self.told[call]
+    }
+
+    fn answer(&self, call: usize, cache: CallCache<'_>) -> Option<Tensor> {
+        let mut xs = self.recorded[&format!("input.{call}")].copy();
+        let mut skip = Skip::of(cache);
+        let mut known = skip.start(&xs, &xs);
+        for index in 0..3 {
+            if known.is_none() {
+                xs = self.block(index, &xs, call);
+            }
+            if index == 0 && known.is_none() {
+                known = skip.first(&xs);
+            }
+        }
+        let xs = known.unwrap_or_else(|| {
+            skip.end(&xs);
+            xs
+        });
+        Some(xs * 0.5)
+    }
+}
+
+#[test]
+fn every_cache_answers_as_that_of_diffusers() {
+    let network = Network::open();
+    let num_calls = network.told.len();
+    let ratios = network.recorded["ratios"].to_kind(Kind::Double);
+    let measured = Measured {
+        polynomial: None,
+        magnitudes: Some(Magnitudes {
+            ratios: ratios.try_into().unwrap(),
+            max_skips: 3,
+            retained: (0.2 * num_calls as f64).round() as usize,
+            max_change: f64::INFINITY,
+        }),
+    };
+    for (name, num_skipped) in [
+        ("first_block:0.05", 3),
+        ("first_block:0.2", 6),
+        ("magcache:0.1", 5),
+        ("taylorseer:3", 5),
+        ("taylorseer:5", 6),
+    ] {
+        let choice: Choice = name.parse().unwrap();
+        let cache = StepCache::new(choice, num_calls, measured.clone()).unwrap();
+        for call in 0..num_calls {
+            let make = || network.answer(call, Some((&cache, call)));
+            let found = cache.answer(call, make).unwrap();
+            let expected = if call + 1 < num_calls {
+                network.recorded[&format!("{name}.{call}")].copy()
+            } else {
+                // The last one is always computed here.
+                network.answer(call, None).unwrap()
+            };
+            assert_close(&format!("{name} {call}"), &found, &expected, 1e-6);
+        }
+        assert_eq!(cache.num_skipped(), num_skipped, "{name}");
+    }
+}
+
+#[test]
+fn a_call_that_is_made_again_is_computed_and_counts_once() {
+    let network = Network::open();
+    let answers = |calls: &[usize]| {
+        let choice: Choice = "taylorseer:5".parse().unwrap();
+        let cache = StepCache::new(choice, 12, Measured::default()).unwrap();
+        let answers = calls.iter().map(|&call| {
+            let answer = cache.answer(call, || network.answer(call, None));
+            answer.unwrap()
+        });
+        answers.last().unwrap()
+    };
+    assert_eq!(answers(&[0, 0, 1, 2, 3]), answers(&[0, 1, 2, 3]));
+    assert_eq!(answers(&[0, 1, 2, 3, 3]), network.answer(3, None).unwrap());
 }
 
 #[test]

@@ -7,9 +7,10 @@ use safelight_core::networks::stream_blocks::StreamShape;
 use tch::{Device, Kind, Tensor};
 
 use super::blocks::layer;
-use super::{Modulations, Pass, Streams, Tokens, add_norm};
+use super::{EPS, Modulations, Pass, Streams, Tokens, add_norm};
 use crate::hooks::Hooks;
-use crate::nn::{Linear, Rope};
+use crate::nn::{Linear, Norm, Rope, layer_norm};
+use crate::step_cache::{CallCache, Skip};
 use crate::weights::{Weights, WeightsError};
 
 pub struct PictureStreams {
@@ -76,14 +77,15 @@ impl PictureStreams {
     }
 
     /// `img`: `(B, I, input)`, `txt`: what [`text`](Self::text) gave, `bias`: added to the scores of one picture and its
-    /// text, `(1, 1, T + I, T + I)`, `rope`: what [`rope`](Self::rope) gave for as many -> `(B, I, output)` in f32; `None`
-    /// when cancelled
+    /// text, `(1, 1, T + I, T + I)`, `rope`: what [`rope`](Self::rope) gave for as many, `cache`: of one picture, where
+    /// there is one -> `(B, I, output)` in f32; `None` when cancelled
     pub fn forward(
         &self,
         img: &Tensor,
         modulations: &Modulations,
         (txt, bias): (&Tensor, Option<&Tensor>),
         rope: &Rope,
+        cache: CallCache<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let pictures = img.size()[0];
@@ -97,15 +99,31 @@ impl PictureStreams {
         let mut xs = self.embed(img, txt, &tokens);
         let pass = Pass::new(&self.streams, modulations, &tokens, rope, hooks);
         let mut normed = pass.start(&xs);
+        let mut skip = Skip::of(cache);
+        let mut known = skip.start(&tokens.of_img(&xs), &tokens.of_img(&normed));
         for i in 0..pass.num_double() {
+            if known.is_some() {
+                break;
+            }
             normed = pass.double(i, &mut xs, normed)?;
+            if i == 0 {
+                known = skip.first(&tokens.of_img(&xs));
+            }
         }
-        let ys = pass.single(&mut xs, normed, |attended| tokens.of_img(attended))?;
-        let mut img = tokens.of_img(&xs);
-        let own = [(0, tokens.img.1)];
-        let velocity = self.streams.finish(tokens.img.1, modulations, |norm| {
-            add_norm(&mut img, &ys, pass.last_gate(&own), 2, norm)
-        });
+        let count = tokens.img.1;
+        let velocity = if let Some(hidden) = known {
+            let norm = |norm: &Norm<'_>| layer_norm(&hidden, norm, EPS);
+            self.streams.finish(count, modulations, norm)
+        } else {
+            let ys = pass.single(&mut xs, normed, |attended| tokens.of_img(attended))?;
+            let mut img = tokens.of_img(&xs);
+            let own = [(0, count)];
+            self.streams.finish(count, modulations, |norm| {
+                let normed = add_norm(&mut img, &ys, pass.last_gate(&own), 2, norm);
+                skip.end(&img);
+                normed
+            })
+        };
         Some(velocity.view([pictures, -1, self.sizes.output]))
     }
 

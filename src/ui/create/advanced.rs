@@ -1,7 +1,7 @@
 //! Under "Advanced": everything else that a model can be told.
 
 use egui::{DragValue, Slider, SliderClamping, Ui};
-use safelight_core::job::{GenerateForm, Sampler, SigmaSchedule, StepCache, StepCacheKind};
+use safelight_core::job::{GenerateForm, Sampler, SigmaSchedule, StepCacheKind};
 use safelight_core::model::ModelSpec;
 
 use crate::app::commands::LibraryCommand;
@@ -46,8 +46,8 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         second_pass_ui(ui, view.form);
         said_ui(ui, view, &["second-pass", "second-strength"]);
     }
-    if spec.section_order.is_some() {
-        step_cache_ui(ui, view.form);
+    if !spec.family.step_caches.is_empty() {
+        step_cache_ui(ui, view.form, spec.family.step_caches);
         said_ui(ui, view, &["step-cache"]);
     }
     if ui
@@ -314,8 +314,8 @@ fn tile_ui(ui: &mut Ui, form: &mut GenerateForm) {
     }
 }
 
-/// For models whose clips are made section by section.
-fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm) {
+/// `offered`: what the model can.
+fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]) {
     let hover = words::STEP_CACHE_HOVER;
     let own = Own::of(
         words::STEP_CACHE_FIELD,
@@ -335,8 +335,9 @@ fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm) {
             list_box(ui, "step-cache", name)
                 .show_ui(ui, |ui| {
                     ui.selectable_value(&mut chosen, None, words::STEP_CACHE_OFF);
-                    for kind in StepCacheKind::ALL {
-                        ui.selectable_value(&mut chosen, Some(kind), kind.label());
+                    for &kind in offered {
+                        ui.selectable_value(&mut chosen, Some(kind), kind.label())
+                            .on_hover_text(words::step_cache(kind));
                     }
                 })
                 .response
@@ -346,13 +347,21 @@ fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm) {
         if chosen != kind {
             form.step_cache = chosen.map(Into::into);
         } else if let Some(cache) = &mut form.step_cache {
+            let is_interval = cache.kind == StepCacheKind::TaylorSeer;
+            let (speed, decimals) = if is_interval { (0.05, 0) } else { (0.005, 3) };
             let value = DragValue::new(&mut cache.threshold)
-                .speed(0.005)
-                .range(StepCache::THRESHOLDS);
+                .speed(speed)
+                .max_decimals(decimals)
+                .range(cache.kind.thresholds());
+            let (name, hover) = if is_interval {
+                (words::INTERVAL, words::INTERVAL_HOVER)
+            } else {
+                (words::THRESHOLD, words::THRESHOLD_HOVER)
+            };
             let width = ui.available_width();
             number(ui, width, value)
-                .on_hover_text(words::THRESHOLD_HOVER)
-                .accessible_name(words::THRESHOLD);
+                .on_hover_text(hover)
+                .accessible_name(name);
         }
     });
     if reset {

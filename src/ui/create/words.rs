@@ -2,7 +2,7 @@
 //!
 //! What core says of a field that is wrong comes from there. Nothing is drawn here.
 
-use safelight_core::job::{GuiderKind, Sampler, SeedMode, SigmaSchedule};
+use safelight_core::job::{GuiderKind, Sampler, SeedMode, SigmaSchedule, StepCacheKind};
 use safelight_core::model::ModelSpec;
 use safelight_core::units::{seconds_text, size_text};
 
@@ -305,12 +305,30 @@ pub(super) const SECOND_STRENGTH: &str = "Second pass strength";
 pub(super) const SECOND_STRENGTH_HOVER: &str =
     "How much the second pass makes anew: 0.3 to 0.5 adds details, more changes the picture";
 pub(super) const STEP_CACHE: &str = "Step cache";
-pub(super) const STEP_CACHE_HOVER: &str =
-    "Skips steps that would change little: about twice as fast, with some loss. For drafts";
+pub(super) const STEP_CACHE_HOVER: &str = "Skips steps that would change little: up to twice as fast, with some loss. For drafts. A job that was paused begins its steps again";
 pub(super) const STEP_CACHE_OFF: &str = "Off";
 pub(super) const THRESHOLD: &str = "Step cache threshold";
 pub(super) const THRESHOLD_HOVER: &str =
     "How much may change before a step is computed: higher is faster and worse";
+pub(super) const INTERVAL: &str = "Step cache interval";
+pub(super) const INTERVAL_HOVER: &str =
+    "One step of so many is computed: higher is faster and worse";
+
+/// What speaks for a step cache.
+pub(super) fn step_cache(kind: StepCacheKind) -> &'static str {
+    match kind {
+        StepCacheKind::TeaCache => "Skips a step while the input of the network has hardly moved",
+        StepCacheKind::MagCache => {
+            "Skips steps that are known to add nearly the same as the one before"
+        }
+        StepCacheKind::FirstBlock => {
+            "Runs the first block of each step, and the others only when it gives something new"
+        }
+        StepCacheKind::TaylorSeer => {
+            "Computes one step of several, and guesses those between from the last two"
+        }
+    }
+}
 
 pub(super) fn tile(pixels: u32) -> String {
     format!("{pixels} px")

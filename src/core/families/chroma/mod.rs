@@ -12,6 +12,7 @@ use super::def::recipe_of_pictures;
 use super::files::rules;
 use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
 use crate::formats::weights::WeightSet;
+use crate::job::StepCacheKind;
 use crate::networks::KindRule;
 use crate::networks::chroma_transformer::APPROXIMATOR;
 use crate::tokens::{TextReader, TextRule};
@@ -30,6 +31,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     makes_pictures: true,
     has_dynamic_shift: false,
     guidance_is_cfg: true,
+    step_caches: StepCacheKind::OF_ANY_MODEL,
     token_limit: |_| Some(TEXT_TOKENS),
     time_convolutions: TimeConvolutions::None,
     vae_in_f16: false,

@@ -12,6 +12,7 @@ use super::def::recipe_of_pictures;
 use super::files::rules;
 use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
 use crate::formats::weights::WeightSet;
+use crate::job::StepCacheKind;
 use crate::model::Guidance;
 use crate::networks::{KindRule, PartKind};
 use crate::tokens::{CLIP_TOKENS, TextReader, TextRule};
@@ -35,6 +36,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     makes_pictures: true,
     has_dynamic_shift: true,
     guidance_is_cfg: false,
+    step_caches: &StepCacheKind::ALL,
     token_limit: |guidance| Some(text_tokens(guidance)),
     time_convolutions: TimeConvolutions::None,
     vae_in_f16: false,

@@ -10,7 +10,7 @@ mod variant;
 
 use super::files::rules;
 use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
-use crate::job::{GenerateRequest, Stage};
+use crate::job::{GenerateRequest, Stage, StepCacheKind};
 use crate::networks::{KindRule, LanguageKind, LanguageTap, LanguageUse, PartKind};
 use crate::tokens::{CLIP_TOKENS, HUNYUAN_PROMPT, TextReader, TextRule};
 
@@ -49,6 +49,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     makes_pictures: false,
     has_dynamic_shift: true,
     guidance_is_cfg: false,
+    step_caches: &StepCacheKind::ALL,
     token_limit: |_| None,
     time_convolutions: TimeConvolutions::FrameByFrame,
     // bf16 would lose two bits of every pixel, and nothing in it is too large for f16.

@@ -89,7 +89,8 @@ fn transformer(job: &Job<'_>) -> Option<Need> {
     let text = texts * room * (dim + states) * size;
     let latents = pictures * tokens * config.in_channels as f64 * 4.0 * 8.0;
     let moment = attention.max(feed_forward).max(fusion);
-    let bytes = moment + modulations + angles + text + latents;
+    let kept = job.step_cache_bytes(pictures * one * dim * size, texts);
+    let bytes = moment + modulations + angles + text + latents + kept;
     let shape = (dim, config.num_layers as f64);
     Some(Need {
         calls: job.calls(passes),

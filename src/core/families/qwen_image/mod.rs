@@ -12,6 +12,7 @@ use super::def::recipe_of_pictures;
 use super::files::rules;
 use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
 use crate::formats::weights::WeightSet;
+use crate::job::StepCacheKind;
 use crate::networks::{KindRule, LanguageKind, LanguageTap, LanguageUse};
 use crate::tokens::{PromptTemplate, TextReader, TextRule};
 use files::QwenImage;
@@ -65,6 +66,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     makes_pictures: true,
     has_dynamic_shift: true,
     guidance_is_cfg: true,
+    step_caches: StepCacheKind::OF_ANY_MODEL,
     token_limit: |_| None,
     time_convolutions: TimeConvolutions::Fastest,
     vae_in_f16: false,

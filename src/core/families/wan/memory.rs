@@ -147,7 +147,7 @@ fn transformer(job: &Job<'_>, part: PartName) -> Option<Need> {
     let weights = network.bytes(job.number_bytes());
     let free = job.available_bytes.saturating_sub(weights) as f64;
     let is_joined =
-        is_guided && job.is_on_gpu() && pass <= LARGEST_JOINED_PASS && free / 4.0 >= pass;
+        is_guided && job.joins_passes() && pass <= LARGEST_JOINED_PASS && free / 4.0 >= pass;
     let batch = if is_joined { 2.0 } else { 1.0 };
     let tokens = batch * sizes.tokens;
     let hidden = tokens * dim * size;
@@ -156,8 +156,9 @@ fn transformer(job: &Job<'_>, part: PartName) -> Option<Need> {
     let feed_forward = 2.0 * hidden + tokens * ffn * size;
     let moment = (attention + expanded.min(hidden)).max(feed_forward + expanded);
     let texts = if is_guided { 2.0 } else { 1.0 };
-    let activation =
-        moment + beside(job, &sizes, texts) + tokens * config.in_channels as f64 * 4.0 * size;
+    let kept = job.step_cache_bytes(hidden, texts);
+    let input = tokens * config.in_channels as f64 * 4.0 * size;
+    let activation = moment + beside(job, &sizes, texts) + input + kept;
     let passes = if is_guided && !is_joined { 2 } else { 1 };
     let one_pass = job.operations(part, sizes.tokens, (dim, config.num_layers as f64));
     Some(Need {

@@ -11,7 +11,7 @@ mod variant;
 
 use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
 use crate::formats::weights::WeightSet;
-use crate::job::{GenerateRequest, Stage};
+use crate::job::{GenerateRequest, Stage, StepCacheKind};
 use crate::networks::TransformerKeys;
 use crate::networks::{KindRule, PartKind};
 use crate::tokens::{TextReader, TextRule};
@@ -28,6 +28,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     makes_pictures: false,
     has_dynamic_shift: false,
     guidance_is_cfg: true,
+    step_caches: StepCacheKind::OF_ANY_MODEL,
     token_limit: |_| None,
     time_convolutions: TimeConvolutions::Fastest,
     vae_in_f16: false,

@@ -88,7 +88,9 @@ fn transformer(job: &Job<'_>) -> Option<Need> {
     let angles = texts * one * (config.head_dim() as f64 / 2.0) * 8.0;
     let text = texts * text_length() * dim * size;
     let latents = pictures * tokens * config.token_numbers() as f64 * 4.0 * 8.0;
-    let bytes = attention.max(feed_forward) + modulations + angles + text + latents;
+    let kept = job.step_cache_bytes(pictures * one * dim * size, texts);
+    let moment = attention.max(feed_forward);
+    let bytes = moment + modulations + angles + text + latents + kept;
     let shape = (dim, (config.n_layers + config.n_refiner_layers) as f64);
     Some(Need {
         calls: job.calls(passes),

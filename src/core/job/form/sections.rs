@@ -35,19 +35,23 @@ pub(super) fn step_cache(
     found: &mut Findings,
 ) -> Option<StepCache> {
     let wanted = form.step_cache?;
-    if spec.section_order.is_none() {
-        let message = format!("The step cache is not used: {} runs every step", spec.name);
+    let offered = spec.family.step_caches;
+    if !offered.contains(&wanted.kind) {
+        let names: Vec<&str> = offered.iter().map(|kind| kind.label()).collect();
+        let message = match &names[..] {
+            [] => format!("The step cache is not used: {} runs every step", spec.name),
+            _ => format!(
+                "The step cache is not used: {} was not measured for {}; it has {}",
+                wanted.kind.label(),
+                spec.name,
+                names.join(", ")
+            ),
+        };
         found.note("step-cache", message);
         return None;
     }
-    if !StepCache::THRESHOLDS.contains(&wanted.threshold) {
-        let message = format!(
-            "the threshold must be between {} and {}, not {}",
-            StepCache::THRESHOLDS.start(),
-            StepCache::THRESHOLDS.end(),
-            wanted.threshold
-        );
-        found.fail("step-cache", message);
+    if let Some(problem) = wanted.problem() {
+        found.fail("step-cache", problem);
     }
     Some(wanted)
 }

@@ -14,7 +14,7 @@ pub(crate) mod text;
 use super::DeviceClass;
 use super::network::{ModelWeights, Network};
 use super::parts::PartName;
-use crate::job::{DtypeChoice, GenerateRequest, Stage};
+use crate::job::{DtypeChoice, GenerateRequest, Stage, StepCacheKind};
 
 /// What the libraries keep for products of matrices, in the allocator's count: 32 MiB on an H200.
 pub(super) const WORKSPACE_BYTES: f64 = 34.0 * 1048576.0;
@@ -72,6 +72,24 @@ impl<'a> Job<'a> {
             (DtypeChoice::F32, _) | (DtypeChoice::Auto, false) => 4,
             _ => 2,
         }
+    }
+
+    /// What a step cache keeps of hidden states of so many bytes, those of all pictures, for each of `texts`: what blocks
+    /// added and what the next call is compared with; and what goes in while a call is made.
+    pub(crate) fn step_cache_bytes(&self, hidden: f64, texts: f64) -> f64 {
+        match self.request.step_cache.map(|cache| cache.kind) {
+            Some(StepCacheKind::FirstBlock | StepCacheKind::TeaCache) => {
+                hidden * (2.0 * texts + 1.0)
+            }
+            Some(StepCacheKind::MagCache) => hidden * (texts + 1.0),
+            // It keeps answers, which are small.
+            Some(StepCacheKind::TaylorSeer) | None => 0.0,
+        }
+    }
+
+    /// Whether both passes of the guidance may go together: what a step cache keeps is of one text.
+    pub(crate) fn joins_passes(&self) -> bool {
+        self.is_on_gpu() && self.request.step_cache.is_none()
     }
 
     pub(crate) fn network(&self, part: PartName) -> Option<&'a Network> {

@@ -52,7 +52,8 @@ pub(crate) fn streams(job: &Job<'_>, network: &Network, sequence: &Sequence) -> 
     let angles = tokens * (head_dim / 2.0) * 8.0;
     let text = texts * sequence.text * dim * size;
     let latents = pictures * sequence.picture * sequence.channels * 4.0 * 8.0;
-    let bytes = moment + modulations + angles + text + latents;
+    let kept = job.step_cache_bytes(hidden, texts);
+    let bytes = moment + modulations + angles + text + latents + kept;
     let one_picture = job.operations(PartName::Transformer, one, (dim, double + single));
     Need {
         calls: job.calls(passes),

@@ -289,6 +289,18 @@ fn guidance_batches_and_tiles_count_and_the_precision_doubles_the_numbers() {
             .peak_bytes
     };
     assert!(peak(4) > peak(1));
+    let cached = |cache: Option<&str>| {
+        let request = GenerateRequest {
+            step_cache: cache.map(|text| text.parse().unwrap()),
+            ..flux.request(1024, 1024, 1)
+        };
+        let plan = flux.plan(&request, card(48));
+        plan.of_stage(Stage::Denoise).unwrap().peak_bytes
+    };
+    // 4,096 tokens and a text of 3,072 numbers in halves: 28 MB, three times.
+    let kept = cached(Some("first_block")) - cached(None);
+    assert!((75 << 20..95 << 20).contains(&kept), "{kept}");
+    assert_eq!(cached(Some("taylorseer")), cached(None));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::stages::stills::{
     BASE_STRENGTH, Beginning, GivenImage, Kept, LatentShape, StillModel, corner_mask, record_mask,
     record_places,
 };
+use crate::step_cache::CallCache;
 use crate::streams::Modulations;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
@@ -69,9 +70,11 @@ impl StillModel for Asked<'_> {
         input: &Tensor,
         told: &Modulations,
         context: &Context,
+        cache: CallCache<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        self.transformer.forward(input, told, context, hooks)
+        self.transformer
+            .forward_cached(input, told, context, cache, hooks)
     }
 
     fn record(&self, kept: Option<&Kept>, capture: &mut Capture) {

@@ -18,6 +18,7 @@ use crate::families::flux::{ROPE_THETA, image_ids, text_ids, told_times};
 use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::stages::stills::LatentShape;
+use crate::step_cache::CallCache;
 use crate::streams::{Modulations, PictureStreams, Sizes};
 use crate::weights::{Weights, WeightsError};
 
@@ -115,9 +116,21 @@ impl ChromaTransformer {
         context: &Context,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
+        self.forward_cached(img, modulations, context, None, hooks)
+    }
+
+    /// The same as one call of a walk with a step cache, of one picture.
+    pub fn forward_cached(
+        &self,
+        img: &Tensor,
+        modulations: &Modulations,
+        context: &Context,
+        cache: CallCache<'_>,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
         let Context { txt, bias, rope } = context;
         self.streams
-            .forward(img, modulations, (txt, Some(bias)), rope, hooks)
+            .forward(img, modulations, (txt, Some(bias)), rope, cache, hooks)
     }
 }
 

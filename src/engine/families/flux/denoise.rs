@@ -5,6 +5,7 @@
 use safelight_core::networks::{FluxTransformerConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 
+use super::measured::measured;
 use super::prepare::{image_ids, reference_ids, text_ids};
 use super::transformer::{Context, FluxTransformer};
 use crate::capture::Capture;
@@ -18,6 +19,7 @@ use crate::stages::stills::{
     BASE_STRENGTH, Beginning, GivenImage, Kept, LatentShape, Role, StillModel, corner_mask,
     folded_mask, record_mask, record_places,
 };
+use crate::step_cache::{CallCache, Measured};
 use crate::streams::Modulations;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
@@ -134,14 +136,20 @@ impl StillModel for FluxModel<'_> {
         input: &Tensor,
         told: &Modulations,
         asked: &Asked,
+        cache: CallCache<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
+        let Asked { context, rope, .. } = asked;
         self.transformer
-            .forward(input, told, &asked.context, &asked.rope, hooks)
+            .forward_cached(input, told, context, rope, cache, hooks)
     }
 
     fn velocity(&self, answer: &Tensor) -> Tensor {
         answer.narrow(1, 0, self.shape.tokens())
+    }
+
+    fn measured(&self, num_calls: usize) -> Measured {
+        measured(num_calls)
     }
 
     fn record(&self, kept: Option<&Kept>, capture: &mut Capture) {

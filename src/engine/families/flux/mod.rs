@@ -13,6 +13,7 @@
 
 mod cases;
 mod denoise;
+mod measured;
 mod prepare;
 mod stages;
 mod text;

@@ -12,6 +12,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::hooks::Hooks;
 use crate::nn::Rope;
+use crate::step_cache::CallCache;
 use crate::streams::{Modulations, OwnModulations, PictureStreams, Sizes};
 use crate::weights::{Weights, WeightsError};
 
@@ -107,8 +108,22 @@ impl FluxTransformer {
         rope: &Rope,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
+        self.forward_cached(img, modulations, context, rope, None, hooks)
+    }
+
+    /// The same as one call of a walk with a step cache, of one picture.
+    pub fn forward_cached(
+        &self,
+        img: &Tensor,
+        modulations: &Modulations,
+        context: &Context,
+        rope: &Rope,
+        cache: CallCache<'_>,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
+        let text = (&context.txt, None);
         self.streams
-            .forward(img, modulations, (&context.txt, None), rope, hooks)
+            .forward(img, modulations, text, rope, cache, hooks)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::sampling::FlowSchedule;
 use crate::stages::stills::{
     Beginning, Draws, GivenImages, Kept, LatentShape, StillModel, record_places, seeds,
 };
+use crate::step_cache::CallCache;
 use crate::streams::Modulations;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
@@ -106,9 +107,11 @@ impl StillModel for Asked<'_> {
         input: &Tensor,
         told: &Modulations,
         (context, rope): &(Context, Rope),
+        cache: CallCache<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        self.transformer.forward(input, told, context, rope, hooks)
+        self.transformer
+            .forward_cached(input, told, context, rope, cache, hooks)
     }
 
     fn velocity(&self, answer: &Tensor) -> Tensor {

@@ -17,6 +17,7 @@ mod condition;
 mod decode;
 mod denoise;
 mod layout;
+mod measured;
 mod prepare;
 mod refiner;
 mod sample;

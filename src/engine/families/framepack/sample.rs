@@ -7,6 +7,7 @@ use safelight_core::job::{SectionOrder, StepCache as Choice};
 use tch::{Kind, Tensor};
 
 use super::layout::{History, Layout};
+use super::measured::measured;
 use super::transformer::{Context, FramePackTransformer, Modulations, Section};
 use crate::capture::Capture;
 use crate::denoise::{Call, DenoiseState, Denoiser, Told, begin, fits, walk};
@@ -16,7 +17,7 @@ use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::place::Placement;
 use crate::sampling::Solver;
-use crate::step_cache::{StepCache, Walk};
+use crate::step_cache::{CallCache, StepCache};
 use crate::text::TextEmbeds;
 
 /// What the model is given beside the noise.
@@ -144,18 +145,11 @@ impl<'a> Loop<'a> {
                 image,
                 scales.distilled,
             );
-            let cache = conditions.step_cache.map(|(choice, order)| {
+            let cache = conditions.step_cache.and_then(|(choice, order)| {
                 // A latent is 8 pixels wide and high.
                 let side = u32::try_from(4 * (size[0] + size[1])).unwrap_or(u32::MAX);
                 let num_calls = timesteps.len();
-                StepCache::new(
-                    choice,
-                    Walk {
-                        num_calls,
-                        order,
-                        side,
-                    },
-                )
+                StepCache::new(choice, num_calls, measured(order, side, num_calls))
             });
             Ok(Asked {
                 rope: transformer.rope(&context, &section),
@@ -177,15 +171,21 @@ impl<'a> Loop<'a> {
     fn ask(&self, asked: &Asked, latents: &Tensor, call: usize) -> Option<Tensor> {
         let make = |timesteps: &[f32]| self.transformer.modulations(timesteps, &asked.context);
         let told = asked.told.at(call, &self.timesteps, make);
-        self.transformer.forward(
-            latents,
-            &told,
-            &asked.context,
-            &self.section,
-            &asked.rope,
-            asked.cache.as_ref().map(|cache| (cache, call)),
-            self.hooks,
-        )
+        let make = |cache: CallCache<'_>| {
+            self.transformer.forward(
+                latents,
+                &told,
+                &asked.context,
+                &self.section,
+                &asked.rope,
+                cache,
+                self.hooks,
+            )
+        };
+        match &asked.cache {
+            Some(cache) => cache.answer(call, || make(Some((cache, call)))),
+            None => make(None),
+        }
     }
 
     fn record(&self, conditions: &Conditions, scales: GuidanceScales, capture: &mut Capture) {

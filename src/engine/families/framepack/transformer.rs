@@ -19,7 +19,7 @@ use super::layout::{History, Layout, PACKED_2X, PACKED_4X, Turns, patches, unpat
 use super::refiner::{Embedded, TokenRefiner};
 use crate::hooks::Hooks;
 use crate::nn::{Gate, Linear, Rope, gated_add, layer_norm};
-use crate::step_cache::{Signals, StepCache};
+use crate::step_cache::{CallCache, Skip};
 use crate::streams::{self, EPS, OwnModulations, Pass, Streams, Tokens};
 use crate::weights::{Weights, WeightsError};
 
@@ -209,7 +209,7 @@ impl FramePackTransformer {
         context: &Context,
         section: &Section,
         rope: &Rope,
-        cache: Option<(&StepCache, usize)>,
+        cache: CallCache<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let latents = latents.to_device(self.device()).to_kind(self.kind());
@@ -222,39 +222,27 @@ impl FramePackTransformer {
             xs.narrow(1, tokens.count() - count, count)
         };
         let mut normed = pass.start(&xs);
-        let mut before = cache.map(|_| own(&xs).copy());
+        let mut skip = Skip::of(cache);
         let (img_start, img_len) = tokens.img;
-        let ask = |normed: &Tensor, before: Option<&Tensor>, now: &Tensor, is_first: bool| {
-            let (cache, call) = cache.filter(|(it, _)| it.runs_first_block() == is_first)?;
-            let signals = BlockSignals {
-                modulated: &normed.narrow(1, img_start, img_len),
-                before: before?,
-                now,
-            };
-            let residual = cache.stand_in(call, &signals)?;
-            let hidden = self.finish(&(now + residual), modulations);
-            Some(unpatched(&hidden, section.size))
-        };
-        if let Some(velocity) = ask(&normed, before.as_ref(), &own(&xs), false) {
-            return Some(velocity);
-        }
+        let mut known = skip.start(&own(&xs), &normed.narrow(1, img_start, img_len));
         for i in 0..pass.num_double() {
-            normed = pass.double(i, &mut xs, normed)?;
-            if i == 0 && cache.is_some_and(|(cache, _)| cache.runs_first_block()) {
-                if let Some(velocity) = ask(&normed, before.as_ref(), &own(&xs), true) {
-                    return Some(velocity);
-                }
-                before = Some(own(&xs).copy());
+            if known.is_some() {
+                break;
             }
+            normed = pass.double(i, &mut xs, normed)?;
+            if i == 0 {
+                known = skip.first(&own(&xs));
+            }
+        }
+        if let Some(hidden) = known {
+            return Some(unpatched(&self.finish(&hidden, modulations), section.size));
         }
         let ys = pass.single(&mut xs, normed, own)?;
         let mut hidden = own(&xs);
         let own_tokens = [(0, section.latent_tokens())];
         let rows = pass.last_gate(&own_tokens);
         gated_add(&mut hidden, &ys, Some(Gate { rows, index: 2 }));
-        if let (Some((cache, _)), Some(before)) = (cache, &before) {
-            cache.keep(before, &hidden);
-        }
+        skip.end(&hidden);
         let velocity = self.finish(&hidden, modulations);
         Some(unpatched(&velocity, section.size))
     }
@@ -302,23 +290,6 @@ impl FramePackTransformer {
         self.streams.finish(hidden.size()[1], streams, |norm| {
             layer_norm(&hidden.to_kind(Kind::Float), norm, EPS)
         })
-    }
-}
-
-/// What a step cache may look at.
-struct BlockSignals<'a> {
-    modulated: &'a Tensor,
-    before: &'a Tensor,
-    now: &'a Tensor,
-}
-
-impl Signals for BlockSignals<'_> {
-    fn modulated(&self) -> Tensor {
-        self.modulated.copy()
-    }
-
-    fn first_residual(&self) -> Tensor {
-        self.now - self.before
     }
 }
 

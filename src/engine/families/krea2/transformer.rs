@@ -22,6 +22,7 @@ use crate::nn::{
     Gate, Linear, QkNorm, Rope, TokenRows, axis_angles, gated_add, gelu_tanh, join_heads, rms_norm,
     rms_norm_shifted, shared_attention, silu_times, times_sigmoid, timestep_embedding,
 };
+use crate::step_cache::{CallCache, Skip};
 use crate::weights::{Weights, WeightsError};
 
 /// What the model multiplies timesteps with, which come between 0 and 1.
@@ -174,14 +175,38 @@ impl Krea2Transformer {
         context: &Context,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
+        self.forward_cached(tokens, modulations, context, None, hooks)
+    }
+
+    /// The same as one call of a walk with a step cache, of one picture.
+    pub fn forward_cached(
+        &self,
+        tokens: &Tensor,
+        modulations: &Modulations,
+        context: &Context,
+        cache: CallCache<'_>,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
         let tokens = tokens.to_device(self.device).to_kind(self.kind);
         let (pictures, count, _) = tokens.size3().expect("tokens have three dimensions");
         let text = context.text.expand([pictures, -1, -1], false);
         let mut xs = Tensor::cat(&[&text, &self.first.forward(&tokens)], 1);
-        for (block, told) in self.blocks.iter().zip(&modulations.blocks) {
+        let mut skip = Skip::of(cache);
+        let mut known = skip.start(&xs, &xs);
+        for (i, (block, told)) in self.blocks.iter().zip(&modulations.blocks).enumerate() {
+            if known.is_some() {
+                break;
+            }
             hooks.go_on(Site::Block)?;
             block.forward(&mut xs, told, &context.rope);
+            if i == 0 {
+                known = skip.first(&xs);
+            }
         }
+        let xs = known.unwrap_or_else(|| {
+            skip.end(&xs);
+            xs
+        });
         let own = xs.narrow(1, context.text.size()[1], count).contiguous();
         let (factor, shift) = (modulations.last.get(0), modulations.last.get(1));
         let own = rms_norm_shifted(&own, &factor, &shift, self.config.norm_eps);

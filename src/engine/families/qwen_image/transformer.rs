@@ -18,6 +18,7 @@ use crate::hooks::Hooks;
 use crate::nn::{
     Linear, Norm, RmsNorm, Rope, TokenRows, angles_at, layer_norm, scaled_timestep_embedding,
 };
+use crate::step_cache::{CallCache, Skip};
 use crate::streams::{DoubleBlock, DoubleModulation, EPS, MlpEmbedder, Tokens};
 use crate::weights::{Weights, WeightsError};
 
@@ -220,6 +221,18 @@ impl QwenImageTransformer {
         context: &Context,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
+        self.forward_cached(img, modulations, context, None, hooks)
+    }
+
+    /// The same as one call of a walk with a step cache, of one picture.
+    pub fn forward_cached(
+        &self,
+        img: &Tensor,
+        modulations: &Modulations,
+        context: &Context,
+        cache: CallCache<'_>,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
         let (pictures, own, _) = img.size3().expect("tokens have three dimensions");
         let seen = context.seen.as_ref().map_or(0, |seen| seen.size()[1]);
         let count = own + seen;
@@ -242,16 +255,16 @@ impl QwenImageTransformer {
             values: &told[i],
             ranges: &ranges,
         };
-        let whole = [(0, tokens.count())];
+        let [whole, of_img] = [tokens.count(), tokens.img.1].map(|count| [(0, count)]);
         // diffusers has the scale first.
-        let last = Norm::Modulated {
+        let [last, last_of_img] = [&whole, &of_img].map(|ranges| Norm::Modulated {
             rows: TokenRows {
                 values: &modulations.last,
-                ranges: &whole,
+                ranges,
             },
             shift: 1,
             scale: 0,
-        };
+        });
         let next = |i: usize| {
             if i == self.blocks.len() {
                 last
@@ -261,13 +274,27 @@ impl QwenImageTransformer {
         };
         let mut xs = self.embed(img, context, &tokens);
         let mut normed = layer_norm(&xs, &next(0), EPS);
+        let mut skip = Skip::of(cache);
+        let mut known = skip.start(&tokens.of_img(&xs), &tokens.of_img(&normed));
         for (i, block) in self.blocks.iter().enumerate() {
+            if known.is_some() {
+                break;
+            }
             hooks.go_on(Site::Block)?;
             // The last pass of a block is also the first of the next one.
             let rope = &context.rope;
             normed = block.forward(&mut xs, normed, rows(i), &next(i + 1), &tokens, rope);
+            if i == 0 {
+                known = skip.first(&tokens.of_img(&xs));
+            }
         }
-        let normed = tokens.of_img(&normed).view([pictures, count, -1]);
+        let normed = if let Some(hidden) = known {
+            layer_norm(&hidden, &last_of_img, EPS)
+        } else {
+            skip.end(&tokens.of_img(&xs));
+            tokens.of_img(&normed)
+        };
+        let normed = normed.view([pictures, count, -1]);
         let normed = normed.narrow(1, 0, own).contiguous();
         Some(self.last.forward(&normed).to_kind(Kind::Float))
     }

@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::condition::KeptClip;
 use super::config::WanConfig;
-use super::guidance::guidance;
+use super::guidance::{Passes, guidance};
 use super::prepare::{
     LatentShape, TokenTimesteps, first_frame_mask, latent_mask, with_first_frame,
 };
@@ -29,6 +29,7 @@ use crate::nn::Rope;
 use crate::place::Placement;
 use crate::sampling::{Solver, noise};
 use crate::stages::stills::Kept;
+use crate::step_cache::{CallCache, StepCache};
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::weights::{ReadAhead, Weights};
 use crate::work::Work;
@@ -46,7 +47,7 @@ pub struct Conditions<'a> {
 
 struct Loop<'a> {
     transformer: Lent<WanTransformer>,
-    guidance: Guidance<Context>,
+    guidance: Guidance<Asked>,
     rope: Rope,
     /// The latents of a given first frame that stand in the place of noise, `(1, C, 1, h, w)`.
     first_frame: Option<Tensor>,
@@ -59,6 +60,12 @@ struct Loop<'a> {
     shape: LatentShape,
     patch_size: [i64; 3],
     hooks: &'a dyn Hooks,
+}
+
+/// Texts with what is kept of answers to them.
+pub(super) struct Asked {
+    pub context: Context,
+    pub cache: Option<StepCache>,
 }
 
 /// The denoising stage of one expert: Wan 2.2 A14B has two transformers, of which only one is loaded at a time, the
@@ -88,10 +95,15 @@ pub fn denoise(
             record_start(work, config, conditions, shape, &solver)?;
         }
         let behind = if state.step < calls.end {
-            let run = Loop::load(config, expert, conditions, shape, work)?;
+            let num_calls = solver.all_timesteps().len();
+            let run = Loop::load(config, expert, conditions, shape, num_calls, work)?;
             let _read_ahead = read_ahead(config, expert, &solver, place);
             let (end, capture) = (calls.end, &mut *work.capture);
-            walk(&run, &state, end, &mut solver, place, capture, hooks)?
+            let behind = walk(&run, &state, end, &mut solver, place, capture, hooks)?;
+            if let Some(cache) = &run.guidance.first().cache {
+                hooks.skipped(cache.num_skipped(), calls.len());
+            }
+            behind
         } else {
             state
         };
@@ -146,6 +158,7 @@ impl<'a> Loop<'a> {
         expert: Expert,
         conditions: &Conditions<'_>,
         shape: LatentShape,
+        num_calls: usize,
         work: &Work<'a>,
     ) -> Result<Self, EngineError> {
         let (request, place, hooks) = (work.request, work.place, work.hooks);
@@ -165,8 +178,12 @@ impl<'a> Loop<'a> {
                 scale: guidance_scale,
                 ..Guiding::of(request)
             },
-            pass_bytes(network, per_frame * frames, place.kind),
-            place.device,
+            Passes {
+                cache: request.step_cache,
+                num_calls,
+                bytes: pass_bytes(network, per_frame * frames, place.kind),
+                device: place.device,
+            },
         )?;
         let here = |tensor: &Tensor| tensor.to_device(place.device);
         Ok(Self {
@@ -217,9 +234,16 @@ impl Denoiser for Loop<'_> {
             };
             capture.put(call.name("transformer.in.timestep"), &told);
         }
-        let ask = |context: &Context| {
-            self.transformer
-                .forward(&input, &timesteps, context, &self.rope, self.hooks)
+        let ask = |asked: &Asked| {
+            let (context, rope) = (&asked.context, &self.rope);
+            let make = |cache: CallCache<'_>| {
+                self.transformer
+                    .forward_cached(&input, &timesteps, context, rope, cache, self.hooks)
+            };
+            match &asked.cache {
+                Some(cache) => cache.answer(call.index, || make(Some((cache, call.index)))),
+                None => make(None),
+            }
         };
         self.guidance
             .velocity(call, latents, capture, Tensor::shallow_clone, ask)

@@ -1,48 +1,68 @@
 //! How the model is asked with prompt and negative prompt: together where the device has room for both passes and gains
 //! by it, one after the other elsewhere.
 
+use safelight_core::job::StepCache as Choice;
 use tch::{Device, Tensor};
 
-use super::denoise::Conditions;
-use super::transformer::{Context, WanTransformer};
+use super::denoise::{Asked, Conditions};
+use super::transformer::WanTransformer;
 use crate::error::EngineError;
 use crate::guidance::{Guidance, Guiding};
 use crate::runtime::free_bytes;
+use crate::step_cache::{Measured, StepCache};
 
 /// What one pass may need at most to be worth joining with the other: beyond, it fills a GPU by itself.
 const LARGEST_JOINED_PASS: u64 = 1 << 30;
 
-/// What the texts of `conditions` are to the model. `pass_bytes`: what one pass needs beside the weights.
+/// How the model is asked.
+#[derive(Clone, Copy)]
+pub(super) struct Passes {
+    pub cache: Option<Choice>,
+    /// Of the whole schedule.
+    pub num_calls: usize,
+    /// What one pass needs beside the weights.
+    pub bytes: u64,
+    pub device: Device,
+}
+
+/// What the texts of `conditions` are to the model.
 pub(super) fn guidance(
     transformer: &WanTransformer,
     conditions: &Conditions<'_>,
     guiding: Guiding,
-    pass_bytes: u64,
-    device: Device,
-) -> Result<Guidance<Context>, EngineError> {
-    let context = |embeds: &Tensor| transformer.context(embeds, conditions.image_embeds);
+    passes: Passes,
+) -> Result<Guidance<Asked>, EngineError> {
+    let asked = |embeds: &Tensor| Asked {
+        context: transformer.context(embeds, conditions.image_embeds),
+        cache: passes
+            .cache
+            .and_then(|choice| StepCache::new(choice, passes.num_calls, Measured::default())),
+    };
     let (prompt, negative) = (&conditions.embeds.prompt, &conditions.embeds.negative);
     match negative {
         None if guiding.scale > 1.0 => Err(EngineError::internal(
             "the negative prompt has not been read",
         )),
-        Some(negative) if guiding.scale > 1.0 && joins(device, pass_bytes) => {
+        Some(negative) if guiding.scale > 1.0 && passes.join() => {
             let both = Tensor::cat(&[&prompt.prompt, &negative.prompt], 0);
-            let alone = context(&prompt.prompt);
-            Ok(Guidance::joined(context(&both), alone, guiding))
+            let alone = asked(&prompt.prompt);
+            Ok(Guidance::joined(asked(&both), alone, guiding))
         }
         _ => Guidance::new(prompt, negative.as_ref(), guiding, |text| {
-            Ok(context(&text.prompt))
+            Ok(asked(&text.prompt))
         }),
     }
 }
 
-/// A CPU gains nothing by larger products, and a GPU nothing where one pass fills it already.
-fn joins(device: Device, pass_bytes: u64) -> bool {
-    let Device::Cuda(_) = device else {
-        return false;
-    };
-    let free = free_bytes(device);
-    // Twice the room, as the estimate is one.
-    pass_bytes <= LARGEST_JOINED_PASS && free / 4 >= pass_bytes
+impl Passes {
+    /// A CPU gains nothing by larger products, and a GPU nothing where one pass fills it already. What is kept from step
+    /// to step is of one text.
+    fn join(&self) -> bool {
+        let (Device::Cuda(_), None) = (self.device, self.cache) else {
+            return false;
+        };
+        let free = free_bytes(self.device);
+        // Twice the room, as the estimate is one.
+        self.bytes <= LARGEST_JOINED_PASS && free / 4 >= self.bytes
+    }
 }

@@ -17,6 +17,7 @@ use crate::nn::{
     Gate, LayerNorm, Linear, Norm, RmsNorm, Rope, TokenRows, attention, axis_angles, gated_add,
     gated_add_norm, gelu_tanh, join_heads, layer_norm, split_heads, timestep_embedding,
 };
+use crate::step_cache::{CallCache, Skip};
 use crate::weights::{Weights, WeightsError};
 
 const ROPE_THETA: f64 = 10000.0;
@@ -130,6 +131,19 @@ impl WanTransformer {
         rope: &Rope,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
+        self.forward_cached(latents, timesteps, context, rope, None, hooks)
+    }
+
+    /// The same as one call of a walk with a step cache, of one text.
+    pub fn forward_cached(
+        &self,
+        latents: &Tensor,
+        timesteps: &TokenTimesteps,
+        context: &Context,
+        rope: &Rope,
+        cache: CallCache<'_>,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
         let xs = self.patches_from_latents(&latents.to_device(self.device).to_kind(self.kind));
         let mut xs = self.patch_embedding.forward(&xs); // (1, L, C)
         let batch = context.text.size()[0];
@@ -149,7 +163,12 @@ impl WanTransformer {
             ranges: &ranges,
         };
         let mut normed = layer_norm(&xs, &Norm::modulated(rows(0), 0), self.config.eps);
+        let mut skip = Skip::of(cache);
+        let mut known = skip.start(&xs, &normed);
         for (i, block) in self.blocks.iter().enumerate() {
+            if known.is_some() {
+                break;
+            }
             hooks.go_on(Site::Block)?;
             // The last pass of a block is also the first of the next one, or of the head.
             let next = Norm::modulated(rows(i + 1), 0);
@@ -160,6 +179,15 @@ impl WanTransformer {
                 .then(|| attention.context(&context.text, images));
             let context = kept.or(made.as_ref())?;
             normed = block.forward(&mut xs, normed, rows(i), &next, context, rope);
+            if i == 0 {
+                known = skip.first(&xs);
+            }
+        }
+        if let Some(hidden) = known {
+            let last = Norm::modulated(rows(self.blocks.len()), 0);
+            normed = layer_norm(&hidden, &last, self.config.eps);
+        } else {
+            skip.end(&xs);
         }
         let xs = self.head.head.forward(&normed);
         Some(self.latents_from_patches(&xs, latents).to_kind(Kind::Float))

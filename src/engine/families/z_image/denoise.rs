@@ -15,6 +15,7 @@ use crate::sampling::FlowSchedule;
 use crate::stages::stills::{
     BASE_STRENGTH, Beginning, GivenImage, LatentShape, StillModel, corner_mask,
 };
+use crate::step_cache::CallCache;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
 
@@ -71,9 +72,11 @@ impl StillModel for Asked<'_> {
         input: &Tensor,
         told: &Modulations,
         context: &Context,
+        cache: CallCache<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        self.transformer.forward(input, told, context, hooks)
+        self.transformer
+            .forward_cached(input, told, context, cache, hooks)
     }
 
     /// An answer points from noise to picture, and the sampler wants the other way.

@@ -21,6 +21,7 @@ use crate::nn::{
     Linear, Norm, QkNorm, RmsNorm, Rope, TokenRows, attention, axis_angles, gated_add, join_heads,
     layer_norm, rms_norm, rms_norm_in_place, silu_times, timestep_embedding,
 };
+use crate::step_cache::{CallCache, Skip};
 use crate::weights::{Weights, WeightsError};
 
 /// Latents along an edge of one token.
@@ -221,6 +222,18 @@ impl ZImageTransformer {
         context: &Context,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
+        self.forward_cached(latents, modulations, context, None, hooks)
+    }
+
+    /// The same as one call of a walk with a step cache, of one picture.
+    pub fn forward_cached(
+        &self,
+        latents: &Tensor,
+        modulations: &Modulations,
+        context: &Context,
+        cache: CallCache<'_>,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
         let latents = latents.to_device(self.device).to_kind(self.kind);
         let pictures = latents.size()[0];
         let tokens = context.grid[0] * context.grid[1];
@@ -237,10 +250,22 @@ impl ZImageTransformer {
         }
         let cap = context.cap.expand([pictures, -1, -1], false);
         xs = Tensor::cat(&[&xs, &cap], 1);
-        for (block, factors) in self.layers.iter().zip(common) {
+        let mut skip = Skip::of(cache);
+        let mut known = skip.start(&xs, &xs);
+        for (i, (block, factors)) in self.layers.iter().zip(common).enumerate() {
+            if known.is_some() {
+                break;
+            }
             hooks.go_on(Site::Block)?;
             block.forward(&mut xs, factors, &context.rope);
+            if i == 0 {
+                known = skip.first(&xs);
+            }
         }
+        let xs = known.unwrap_or_else(|| {
+            skip.end(&xs);
+            xs
+        });
         let xs = xs.narrow(1, 0, tokens).contiguous();
         let rows = TokenRows {
             values: &modulations.last,

@@ -4,6 +4,7 @@
 //! The arithmetic of a step is the sampler's, that of the network the transformer's, the loop every family's. Opens no
 //! files.
 
+use safelight_core::job::StepCache as Choice;
 use tch::{Device, Kind, Tensor};
 
 use super::begin::{Beginning, Kept};
@@ -15,6 +16,7 @@ use crate::guidance::{Guidance, Guiding};
 use crate::hooks::Hooks;
 use crate::place::Placement;
 use crate::sampling::Solver;
+use crate::step_cache::{CallCache, Measured, StepCache};
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
 
@@ -79,14 +81,21 @@ pub trait StillModel {
         latents.shallow_clone()
     }
 
-    /// `input`: of as many pictures as it is asked for at once -> its answer in f32; `None` when cancelled
+    /// `input`: of as many pictures as it is asked for at once, `cache`: of one picture, where there is one -> its answer
+    /// in f32; `None` when cancelled
     fn answer(
         &self,
         input: &Tensor,
         told: &Self::Told,
         context: &Self::Context,
+        cache: CallCache<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor>;
+
+    /// What was measured of it for step caches, for walks of so many calls.
+    fn measured(&self, _num_calls: usize) -> Measured {
+        Measured::default()
+    }
 
     /// The velocity from picture to noise in an answer, as large as the latents.
     fn velocity(&self, answer: &Tensor) -> Tensor {
@@ -146,6 +155,7 @@ pub struct Conditions<'a> {
     /// Only where the job has guidance.
     pub negative: Option<&'a TextEmbeds>,
     pub guiding: Guiding,
+    pub step_cache: Option<Choice>,
     /// What stays as it is, where a mask says so: in the form of the latents.
     pub kept: Option<&'a Kept>,
 }
@@ -172,6 +182,7 @@ impl Beginning<'_> {
             prompt: &embeds.prompt,
             negative: embeds.negative.as_ref(),
             guiding: Guiding::of(self.request),
+            step_cache: self.request.step_cache,
             kept: kept.as_ref(),
         };
         let capture = &mut *work.capture;
@@ -180,9 +191,16 @@ impl Beginning<'_> {
     }
 }
 
+/// A text, with what is kept of answers to it.
+struct Asked<C> {
+    context: C,
+    /// One for each picture, where calls may be skipped.
+    caches: Vec<StepCache>,
+}
+
 struct Loop<'a, M: StillModel> {
     model: &'a M,
-    guidance: Guidance<M::Context>,
+    guidance: Guidance<Asked<M::Context>>,
     told: Told<M::Told>,
     kept: Option<Kept>,
     pictures_at_once: i64,
@@ -209,7 +227,11 @@ pub fn walk_still<M: StillModel>(
         run.record(conditions, capture);
         let end = solver.all_calls().end;
         let place = Placement::new(device, kind);
-        walk(&run, state, end, solver, place, capture, hooks).map(DenoiseState::last)
+        let behind = walk(&run, state, end, solver, place, capture, hooks)?;
+        if let Some(cache) = run.guidance.first().caches.first() {
+            hooks.skipped(cache.num_skipped(), solver.all_calls().len());
+        }
+        Ok(behind.last())
     })
 }
 
@@ -246,8 +268,21 @@ impl<'a, M: StillModel> Loop<'a, M> {
         hooks: &'a dyn Hooks,
     ) -> Result<Self, EngineError> {
         let (device, _) = model.place();
-        let pictures_at_once = model.at_once(state.latents.size()[0]);
-        let read = |text: &TextEmbeds| model.context(text, pictures_at_once, hooks);
+        let pictures = state.latents.size()[0];
+        // Each picture is the one that its seed alone makes, so each has what its own steps leave.
+        let pictures_at_once = match conditions.step_cache {
+            Some(_) => 1,
+            None => model.at_once(pictures),
+        };
+        let num_calls = solver.all_timesteps().len();
+        let read = |text: &TextEmbeds| {
+            let choices = (0..pictures).filter_map(|_| conditions.step_cache);
+            let cache = |choice| StepCache::new(choice, num_calls, model.measured(num_calls));
+            Ok(Asked {
+                context: model.context(text, pictures_at_once, hooks)?,
+                caches: choices.filter_map(cache).collect(),
+            })
+        };
         let (prompt, negative) = (conditions.prompt, conditions.negative);
         let guidance = Guidance::new(prompt, negative, conditions.guiding, read)?;
         Ok(Self {
@@ -265,13 +300,24 @@ impl<'a, M: StillModel> Loop<'a, M> {
         })
     }
 
-    fn ask(&self, context: &M::Context, input: &Tensor, call: usize) -> Option<Tensor> {
+    fn ask(&self, asked: &Asked<M::Context>, input: &Tensor, call: usize) -> Option<Tensor> {
+        let Asked { context, caches } = asked;
         let make = |timesteps: &[f32]| self.model.told(timesteps, context);
         let kept = self.model.told_with(context).unwrap_or(&self.told);
         let told = kept.at(call, &self.timesteps, make);
         let pictures = input.split(self.pictures_at_once, 0).into_iter();
-        let ask = |some: Tensor| self.model.answer(&some, &told, context, self.hooks);
-        let answers = pictures.map(ask).collect::<Option<Vec<_>>>()?;
+        let ask = |(index, some): (usize, Tensor)| {
+            let make = |cache: CallCache<'_>| {
+                let (model, hooks) = (self.model, self.hooks);
+                model.answer(&some, &told, context, cache, hooks)
+            };
+            match caches.get(index) {
+                Some(cache) => cache.answer(call, || make(Some((cache, call)))),
+                None => make(None),
+            }
+        };
+        let answers = pictures.enumerate().map(ask);
+        let answers = answers.collect::<Option<Vec<_>>>()?;
         Some(Tensor::cat(&answers, 0))
     }
 
@@ -298,7 +344,7 @@ impl<M: StillModel> Denoiser for Loop<'_, M> {
             capture.put(call.name(&format!("transformer.in.{part}")), xs);
         }
         let own = |answer: &Tensor| self.model.velocity(answer);
-        let ask = |context: &M::Context| self.ask(context, &input, call.index);
+        let ask = |asked: &Asked<M::Context>| self.ask(asked, &input, call.index);
         self.guidance.velocity(call, latents, capture, own, ask)
     }
 

@@ -14,7 +14,7 @@ use crate::text::tests::published::write_t5_json;
 use crate::weights::tests::made_up::made_up;
 
 mod layouts;
-mod parity;
+pub(super) mod parity;
 mod promises;
 
 /// Names and shapes of the tensors of each component.

@@ -8,6 +8,7 @@ mod framepack;
 mod jobs;
 mod krea2;
 mod qwen_image;
+mod step_caches;
 mod stills;
 mod wan;
 mod ways;

@@ -158,21 +158,25 @@ pub(super) fn job(
 /// Makes a job of what its request has beside the model, a picture and a mask.
 pub(super) type Make<'a> = &'a dyn Fn(&Value, [Option<&Tensor>; 2]) -> Job;
 
+/// The same job as a recorded run of the reference.
+pub(super) fn recorded(family: &dyn Still, run: &Run) -> Job {
+    let mut facts = run.facts.clone();
+    for ours in ["same", "unchecked", "variant"] {
+        facts.as_object_mut().unwrap().remove(ours);
+    }
+    let variant = run.facts["variant"].as_str();
+    let variant = variant.unwrap_or(family.variants()[0]);
+    let given = ["image", "mask"].map(|name| run.given(name));
+    let references = (0..).map_while(|index| run.given(&format!("reference.{index}")));
+    job(family, variant, &facts, given).with_references(references)
+}
+
 /// Compares recorded runs of the reference with the same jobs here.
 pub(super) fn check(family: &dyn Still, runs: &[&str]) {
-    let recorded = |run: &Run| {
-        let mut facts = run.facts.clone();
-        for ours in ["same", "unchecked", "variant"] {
-            facts.as_object_mut().unwrap().remove(ours);
-        }
-        let variant = run.facts["variant"].as_str();
-        let variant = variant.unwrap_or(family.variants()[0]);
-        let given = ["image", "mask"].map(|name| run.given(name));
-        let references = (0..).map_while(|index| run.given(&format!("reference.{index}")));
-        job(family, variant, &facts, given).with_references(references)
-    };
     for run in runs {
-        jobs::check(&format!("{}/{run}", family.id()), recorded);
+        jobs::check(&format!("{}/{run}", family.id()), |run| {
+            recorded(family, run)
+        });
     }
 }
 

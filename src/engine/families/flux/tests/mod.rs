@@ -65,6 +65,7 @@ fn sample(
         prompt: &conditions.prompt,
         negative: conditions.negative.as_ref(),
         guiding: scales.real,
+        step_cache: None,
         kept: None,
     };
     stills::walk_still(&model, &conditions, solver, state, capture, hooks)

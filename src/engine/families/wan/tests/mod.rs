@@ -30,6 +30,7 @@ mod masks;
 mod parity;
 mod promises;
 mod samplers;
+mod step_cache;
 mod streaming;
 mod variants;
 

@@ -7,7 +7,7 @@ fn check(name: &str) {
     jobs::check(&format!("flux/stages/{name}"), job);
 }
 
-fn job(run: &Run) -> Job {
+pub(in crate::stages::tests) fn job(run: &Run) -> Job {
     let mut facts = run.facts.clone();
     let fields = facts.as_object_mut().unwrap();
     for ours in ["same", "unchecked", "variant", "role"] {

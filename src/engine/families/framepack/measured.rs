@@ -1,18 +1,35 @@
-//! How much larger the residual of FramePack's whole stack of blocks is than that of the step before, as others have
-//! measured it once.
+//! What others have measured of FramePack for step caches: how movements of its input move its output, and how much
+//! larger the residual of its whole stack of blocks is than that of the step before.
 //!
-//! Numbers of <https://github.com/FP-Studio/FramePack-Studio/blob/main/diffusers_helper/models/mag_cache_ratios.py>
-//! (seed 31337, default settings), of which those for sizes of 512 to 768 differ by 0.03 at the most. Nothing is
-//! computed here but the choice among them.
+//! The polynomial is that of FramePack's demo for HunyuanVideo. The ratios are of
+//! <https://github.com/FP-Studio/FramePack-Studio/blob/main/diffusers_helper/models/mag_cache_ratios.py>
+//! (seed 31337, default settings), of which those for sizes of 512 to 768 differ by 0.03 at the most, with the limits that
+//! FramePack-Studio has chosen for quality. Nothing is computed here but the choice among them.
 
 use safelight_core::job::SectionOrder;
 
-/// The ratio of every step to the one before; the first has none and is 1.
-///
-/// `side`: mean of width and height in pixels; `num_steps`: taken from the table that is closest.
-pub(super) fn of_framepack(order: SectionOrder, side: u32, num_steps: usize) -> Vec<f64> {
+use crate::step_cache::{Magnitudes, Measured, stretched};
+
+/// Highest power first.
+const POLYNOMIAL: [f64; 5] = [
+    733.226_126,
+    -401.131_952,
+    67.586_917_4,
+    -3.149_878,
+    0.096_123_789_6,
+];
+
+/// Calls that may be skipped one after the other.
+const MAX_SKIPS: usize = 2;
+/// The share of the calls, the first ones, that always run.
+const RETAINED: f64 = 0.25;
+/// A step whose residual changes more than this alone is made.
+const MAX_CHANGE: f64 = 0.06;
+
+/// For a section of `num_calls`. `side`: mean of width and height in pixels
+pub(super) fn measured(order: SectionOrder, side: u32, num_calls: usize) -> Measured {
     let is_small = side < 448;
-    let is_long = num_steps > 37;
+    let is_long = num_calls > 37;
     let table: &[f64] = match (order, is_small, is_long) {
         (SectionOrder::Original, false, false) => &ORIGINAL_640_25,
         (SectionOrder::Original, false, true) => &ORIGINAL_640_50,
@@ -23,12 +40,15 @@ pub(super) fn of_framepack(order: SectionOrder, side: u32, num_steps: usize) -> 
         (SectionOrder::F1, true, false) => &F1_384_25,
         (SectionOrder::F1, true, true) => &F1_384_50,
     };
-    let last = table.len() - 1;
-    let place = |step: usize| match num_steps {
-        0 | 1 => last,
-        _ => (step * last + (num_steps - 1) / 2) / (num_steps - 1),
-    };
-    (0..num_steps).map(|step| table[place(step)]).collect()
+    Measured {
+        polynomial: Some(POLYNOMIAL),
+        magnitudes: Some(Magnitudes {
+            ratios: stretched(table, num_calls),
+            max_skips: MAX_SKIPS,
+            retained: (RETAINED * num_calls as f64) as usize,
+            max_change: MAX_CHANGE,
+        }),
+    }
 }
 
 const ORIGINAL_640_25: [f64; 25] = [
@@ -91,16 +111,21 @@ const F1_384_50: [f64; 50] = [
 mod tests {
     use super::*;
 
+    fn ratios(order: SectionOrder, side: u32, num_calls: usize) -> Vec<f64> {
+        let magnitudes = measured(order, side, num_calls).magnitudes;
+        magnitudes.expect("they were measured").ratios
+    }
+
     #[test]
     fn a_table_is_taken_as_it_is_and_stretched_to_other_numbers_of_steps() {
         let order = SectionOrder::Original;
-        assert_eq!(of_framepack(order, 640, 25), ORIGINAL_640_25);
-        assert_eq!(of_framepack(order, 320, 50), ORIGINAL_384_50);
-        let few = of_framepack(SectionOrder::F1, 640, 9);
+        assert_eq!(ratios(order, 640, 25), ORIGINAL_640_25);
+        assert_eq!(ratios(order, 320, 50), ORIGINAL_384_50);
+        let few = ratios(SectionOrder::F1, 640, 9);
         assert_eq!(few.len(), 9);
         assert_eq!((few[0], few[8]), (F1_640_25[0], F1_640_25[24]));
         assert_eq!(few[4].to_bits(), F1_640_25[12].to_bits());
-        assert_eq!(of_framepack(order, 640, 1), [ORIGINAL_640_25[24]]);
-        assert!(of_framepack(order, 640, 0).is_empty());
+        assert_eq!(ratios(order, 640, 1), [ORIGINAL_640_25[24]]);
+        assert!(ratios(order, 640, 0).is_empty());
     }
 }

@@ -1,0 +1,55 @@
+//! Step caches in whole jobs of every family of pictures.
+
+use safelight_core::job::{Stage, StepCache, StepCacheKind};
+
+use super::jobs::{Job, Run};
+use super::{flux, stills};
+use crate::closeness::distance;
+use crate::families::chroma::Chroma;
+use crate::families::flux2::Flux2;
+use crate::families::krea2::Krea2;
+use crate::families::qwen_image::QwenImage;
+use crate::families::z_image::ZImage;
+
+/// A run whose answers are not all the same, and what makes a job of it.
+type Recorded = (&'static str, fn(&Run) -> Job);
+
+const RECORDED: [Recorded; 6] = [
+    ("chroma/text_a", |run| stills::recorded(&Chroma, run)),
+    ("flux/stages/dev_a", flux::parity::job),
+    ("flux2/base_a", |run| stills::recorded(&Flux2, run)),
+    ("krea2/turbo_a", |run| stills::recorded(&Krea2, run)),
+    ("qwen_image/text_a", |run| stills::recorded(&QwenImage, run)),
+    ("z_image/base_a", |run| stills::recorded(&ZImage, run)),
+];
+
+/// The latents of two pictures of a run, in six steps.
+fn latents((fixture, job): Recorded, cache: Option<StepCache>) -> tch::Tensor {
+    let mut job = job(&Run::open(fixture.to_owned()));
+    job.request.sampling.num_steps = 6;
+    job.request.batch_size = 2;
+    job.request.step_cache = cache;
+    for stage in [Stage::EncodeText, Stage::Denoise] {
+        job.stage(stage, false);
+    }
+    job.latents()
+}
+
+#[test]
+fn a_step_cache_takes_over_what_hardly_changes_for_each_picture_by_itself_and_nothing_at_zero() {
+    for recorded in RECORDED {
+        let (name, _) = recorded;
+        let whole = latents(recorded, None);
+        let cache = |kind, threshold| Some(StepCache { kind, threshold });
+        let exact = cache(StepCacheKind::FirstBlock, 0.0);
+        assert_eq!(latents(recorded, exact), whole, "{name}");
+        // Made-up weights change much from step to step: all but the first and the last are skipped.
+        for wish in [
+            cache(StepCacheKind::FirstBlock, 1e9),
+            cache(StepCacheKind::TaylorSeer, 3.0),
+        ] {
+            let far = distance(&latents(recorded, wish), &whole);
+            assert!(far > 1e-6 && far.is_finite(), "{name} {wish:?}: {far}");
+        }
+    }
+}

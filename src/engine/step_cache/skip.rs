@@ -1,0 +1,75 @@
+//! The way of hidden states past blocks that a step cache leaves out, as every network goes it.
+
+use tch::Tensor;
+
+use super::{CallCache, Signals, StepCache};
+
+/// One call of a network. Without a cache that leaves out blocks it does nothing, and copies nothing.
+pub struct Skip<'a> {
+    cache: CallCache<'a>,
+    /// What the blocks that may be left out read.
+    before: Option<Tensor>,
+}
+
+impl<'a> Skip<'a> {
+    pub fn of(cache: CallCache<'a>) -> Self {
+        Self {
+            cache: cache.filter(|(cache, _)| cache.skips_blocks()),
+            before: None,
+        }
+    }
+
+    /// `xs`: what the first block reads, `modulated`: the same behind that block's norm, in models that TeaCache was
+    /// measured for -> what comes of all blocks, where that is known without running any
+    pub fn start(&mut self, xs: &Tensor, modulated: &Tensor) -> Option<Tensor> {
+        self.cache?;
+        self.before = Some(xs.copy());
+        self.asked(modulated, xs, false)
+    }
+
+    /// `xs`: what comes of the first block -> what comes of all of them, where that is known without running others
+    pub fn first(&mut self, xs: &Tensor) -> Option<Tensor> {
+        self.cache.filter(|(cache, _)| cache.runs_first_block())?;
+        let hidden = self.asked(xs, xs, true);
+        if hidden.is_none() {
+            self.before = Some(xs.copy());
+        }
+        hidden
+    }
+
+    /// `xs`: what comes of the last block, where all ran.
+    pub fn end(&self, xs: &Tensor) {
+        if let (Some((cache, _)), Some(before)) = (self.cache, &self.before) {
+            cache.keep(before, xs);
+        }
+    }
+
+    fn asked(&self, modulated: &Tensor, now: &Tensor, is_first: bool) -> Option<Tensor> {
+        let runs_first = |(cache, _): &(&StepCache, usize)| cache.runs_first_block() == is_first;
+        let (cache, call) = self.cache.filter(runs_first)?;
+        let signals = BlockSignals {
+            modulated,
+            before: self.before.as_ref()?,
+            now,
+        };
+        let residual = cache.stand_in(call, &signals)?;
+        Some(now + residual)
+    }
+}
+
+/// What a step cache may look at.
+struct BlockSignals<'a> {
+    modulated: &'a Tensor,
+    before: &'a Tensor,
+    now: &'a Tensor,
+}
+
+impl Signals for BlockSignals<'_> {
+    fn modulated(&self) -> Tensor {
+        self.modulated.copy()
+    }
+
+    fn first_residual(&self) -> Tensor {
+        self.now - self.before
+    }
+}
