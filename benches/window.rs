@@ -89,7 +89,8 @@ fn main() {
     for number in 1..NUM_WAITING {
         let mut job = job.clone();
         job.id = JobId(number);
-        job.request.prompt = format!("wish {number}");
+        let request = job.request.generate_mut().expect("it generates");
+        request.prompt = format!("wish {number}");
         bench.app().queue.waiting.push_back(job);
     }
     bench.app().queue.panel.is_open = true;

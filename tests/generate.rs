@@ -31,6 +31,8 @@ mod several;
 mod toy_family;
 #[path = "generate/upscale.rs"]
 mod upscale;
+#[path = "common/upscaler.rs"]
+mod upscaler;
 
 use std::fs;
 use std::path::Path;

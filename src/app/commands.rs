@@ -90,6 +90,7 @@ app_command! {
     Desktop(DesktopCommand),
     Palette(PaletteCommand),
     Notices(NoticesCommand),
+    Upscale(UpscaleCommand),
 }
 
 #[derive(Clone, Debug)]
@@ -241,6 +242,16 @@ pub enum MaskCommand {
 }
 
 #[derive(Clone, Debug)]
+pub enum UpscaleCommand {
+    /// Look for networks again.
+    Look,
+    /// Use the network in this file.
+    Choose(PathBuf),
+    /// Make this picture or clip so many times as wide and high.
+    Make(PathBuf, u32),
+}
+
+#[derive(Clone, Debug)]
 pub enum LorasCommand {
     /// Open the list of those that are on this machine.
     Open,
@@ -335,6 +346,8 @@ pub enum PlayerCommand {
     PlayFile(PathBuf),
     /// Look at a contact sheet that was just made, unless something else is looked at on purpose.
     ShowSheet(PathBuf),
+    /// Look at what a job has made, unless something else was chosen.
+    ShowFinished(PathBuf),
     /// Look at a picture that came into the form, unless a job runs.
     ShowInput(PathBuf),
     /// It left the form, and is not looked at for that any more.

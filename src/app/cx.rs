@@ -3,6 +3,7 @@
 //! It knows no part. What a part needs of another is given to it, or asked for with a command.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use egui::Context;
@@ -163,6 +164,17 @@ impl Cx {
         self.form = form;
         self.form_number += 1;
         self.is_seed_used = false;
+    }
+
+    /// Where results go; pictures have a folder of their own.
+    pub fn output_folder(&self, is_picture: bool) -> Option<PathBuf> {
+        let output = &self.settings.output;
+        match (&self.paths, is_picture) {
+            (Some(paths), true) => Some(output.pictures_folder_or_default(paths)),
+            (Some(paths), false) => Some(output.folder_or_default(paths)),
+            (None, true) => output.pictures_folder.clone(),
+            (None, false) => output.folder.clone(),
+        }
     }
 
     /// Where wildcards lie.

@@ -36,6 +36,7 @@ pub mod state;
 pub mod thumbs;
 pub mod undo;
 pub mod updates;
+pub mod upscaling;
 mod words;
 
 use std::path::PathBuf;
@@ -74,6 +75,7 @@ use runtimes::{RuntimeFetching, RuntimeLinks};
 use settings::SettingsKeeping;
 use state::{Drawn, Page, State};
 use updates::{AskNewest, Updates};
+use upscaling::Upscaling;
 
 /// What the window is opened with.
 pub struct StartupOptions {
@@ -174,6 +176,7 @@ pub struct App {
     pub doctor: Doctor,
     pub runtimes: RuntimeFetching,
     updates: Updates,
+    pub upscaling: Upscaling,
     pub inputs: Inputs,
     pub drops: Drops,
     remembering: Remembering,
@@ -205,6 +208,7 @@ impl App {
             doctor: Doctor::new(startup.examine, startup.measure),
             runtimes: RuntimeFetching::new(startup.runtimes),
             updates: Updates::new(startup.ask_newest),
+            upscaling: Upscaling::default(),
             gallery: Gallery::new(state.gallery),
             settings,
             watch: Watch::new(state.playback),

@@ -50,6 +50,17 @@ pub(super) fn page_is(page: &Path) -> String {
     format!("Its page is {}", page.display())
 }
 
+// Upscaling.
+pub(super) const UPSCALING_QUEUED: &str = "Upscaling is queued";
+pub(super) const NO_RESULT_FOLDER: &str = "There is no folder for results";
+
+pub(super) fn result_folder_not_made(folder: &Path) -> String {
+    format!(
+        "The folder for results cannot be made ({})",
+        folder.display()
+    )
+}
+
 // Updates.
 pub(super) fn newer(version: &str, own: &str) -> String {
     format!("Safelight {version} is there, and this is {own}")

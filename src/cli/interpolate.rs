@@ -56,14 +56,13 @@ fn request(args: &InterpolateArgs, surroundings: &Surroundings) -> Result<Finish
     let (paths, settings) = (&surroundings.paths, surroundings.settings());
     let source = absolute(&args.source)?;
     let (is_picture, _) = look_at(&source)?;
-    let network = match &args.model {
-        Some(wanted) => interpolator_named(wanted, paths, settings).map_err(|err| unknown(&err)),
-        None => {
-            let found = find_interpolators(paths, settings).into_iter();
-            let labels = found.map(|it| (it.label(), it.path)).collect();
-            let home = paths.models().join("frame_interpolation");
-            chosen(labels, "RIFE network", &home)
-        }
+    let network = if let Some(wanted) = &args.model {
+        interpolator_named(wanted, paths, settings).map_err(|err| unknown(&err))
+    } else {
+        let found = find_interpolators(paths, settings).into_iter();
+        let labels = found.map(|it| (it.label(), it.path)).collect();
+        let home = paths.models().join("frame_interpolation");
+        chosen(labels, "RIFE network", &home)
     };
     let form = InterpolateForm {
         network: absolute(&network?)?,

@@ -68,7 +68,7 @@ fn request(args: &UpscaleArgs, surroundings: &Surroundings) -> Result<FinishRequ
         network: absolute(&network(args, surroundings)?)?,
         size: args
             .size
-            .unwrap_or(TargetSize::Factor(args.scale.unwrap_or(2.0))),
+            .unwrap_or_else(|| TargetSize::Factor(args.scale.unwrap_or(2.0))),
         is_out_automatic: args.out.is_none(),
         out: result_of(args.out.as_deref(), &source, "upscaled", is_picture)?,
         source,

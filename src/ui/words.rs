@@ -92,7 +92,7 @@ pub(super) fn running(job: &RunningJob, num_waiting: usize) -> String {
         parts.push(format!("{step} of {num_steps}"));
     } else if job.stage == Some(Stage::Decode) && job.num_frames_decoded > 0 {
         let (number, count) = (job.num_frames_decoded, job.num_frames_of_stage());
-        parts.push(if job.request.batch_size > 1 {
+        parts.push(if job.request.batch_size() > 1 {
             format!("picture {number} of {count}")
         } else {
             format!("frame {number} of {count}")

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use safelight_core::finish::FinishRequest;
-use safelight_core::job::{CancelToken, DeviceChoice, GenerateRequest, JobId, JobUpdate};
+use safelight_core::job::{
+    CancelToken, DeviceChoice, GenerateRequest, JobId, JobRequest, JobUpdate,
+};
 
 /// How many events may wait. Lossy ones are dropped beyond that, the others wait for room.
 const EVENT_ROOM: usize = 256;
@@ -28,6 +30,34 @@ pub enum WorkerCommand {
         cancel: CancelToken,
         resume: Option<PathBuf>,
     },
+}
+
+impl WorkerCommand {
+    /// Begins a job of either kind.
+    pub fn of(
+        request: JobRequest,
+        id: JobId,
+        device: DeviceChoice,
+        cancel: CancelToken,
+        resume: Option<PathBuf>,
+    ) -> Self {
+        match request {
+            JobRequest::Generate(request) => Self::Generate {
+                id,
+                request,
+                device,
+                cancel,
+                resume,
+            },
+            JobRequest::Finish(request) => Self::Finish {
+                id,
+                request,
+                device,
+                cancel,
+                resume,
+            },
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

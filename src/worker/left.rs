@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use safelight_core::finish::FinishRequest;
-use safelight_core::job::{GenerateRequest, JobFolder, JobId, Recipe};
+use safelight_core::job::{GenerateRequest, JobFolder, JobId, JobRequest, Recipe};
 use safelight_core::media::Runs;
 
 /// A job that can go on.
@@ -115,6 +115,35 @@ impl LeftFinish {
             self.num_frames, self.request.after.num_frames
         )
     }
+}
+
+/// A job of either kind that can go on.
+#[derive(Clone, Debug)]
+pub struct Left {
+    pub id: JobId,
+    pub folder: PathBuf,
+    pub request: JobRequest,
+    /// How far it is, for people.
+    pub progress: String,
+}
+
+/// All of them below the folder of all jobs, newest first.
+pub fn left_in(jobs: &Path) -> Vec<Left> {
+    let generating = LeftJob::all(jobs).into_iter().map(|job| Left {
+        progress: job.progress_text(),
+        id: job.id,
+        folder: job.folder,
+        request: job.request.into(),
+    });
+    let finishing = LeftFinish::all(jobs).into_iter().map(|job| Left {
+        progress: job.progress_text(),
+        id: job.id,
+        folder: job.folder,
+        request: job.request.into(),
+    });
+    let mut left: Vec<Left> = generating.chain(finishing).collect();
+    left.sort_by_key(|job| std::cmp::Reverse(job.id));
+    left
 }
 
 /// The number that a job's folder is named by.

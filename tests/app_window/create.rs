@@ -78,7 +78,8 @@ fn a_mask_waits_while_a_model_without_masks_is_chosen() {
     assert!(!bench.has("The mask is kept"));
     bench.press_generate();
     bench.app().cx.push(QueueCommand::Cancel);
-    assert_eq!(bench.app().queue.waiting[0].request.mask, Some(mask));
+    let waiting = bench.app().queue.waiting[0].request.generate().cloned();
+    assert_eq!(waiting.unwrap().mask, Some(mask));
     bench.use_model("Little World");
     bench.press("Remove");
     assert!(bench.app().inputs.get(Slot::Mask).is_none());
@@ -103,7 +104,8 @@ fn pictures_and_clips_wait_for_a_model_that_takes_them() {
     assert_eq!((sent.image, sent.last_image), (None, None));
     bench.use_model("Pair");
     bench.press_generate();
-    let job = &bench.app().queue.waiting[0].request;
+    let job = bench.app().queue.waiting[0].request.generate().cloned();
+    let job = job.unwrap();
     assert_eq!((&job.image, &job.last_image), (&Some(first), &Some(last)));
     bench.press("Remove end picture");
     bench.press("Remove start picture");

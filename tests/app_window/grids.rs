@@ -82,7 +82,7 @@ fn a_grid_is_put_together_in_its_fold_and_tells_its_number_of_jobs() {
             let field = bench.harness.get_by_role_and_label(Role::TextInput, side);
             field.focus();
         };
-        field(&bench);
+        field(bench);
         bench.settle();
         bench
             .harness

@@ -48,6 +48,9 @@ mod settings;
 mod strip;
 mod undo;
 mod updates;
+mod upscale;
+#[path = "../common/upscaler.rs"]
+mod upscaler;
 mod variants;
 mod viewer;
 mod watching;

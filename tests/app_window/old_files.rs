@@ -87,7 +87,8 @@ fn generated(bench: &mut Bench) -> Vec<Value> {
     let first = bench.next_job();
     let mut jobs = vec![asked(&first.request)];
     let waiting = &mut bench.app().queue.waiting;
-    jobs.extend(waiting.drain(..).map(|job| asked(&job.request)));
+    let waiting = waiting.drain(..);
+    jobs.extend(waiting.filter_map(|job| job.request.generate().map(asked)));
     bench.say(first.id, JobUpdate::Ended(JobOutcome::Cancelled));
     jobs
 }

@@ -4,6 +4,7 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::{InputsCommand, QueueCommand};
 use safelight::app::inputs::Slot;
+use safelight::app::queue::WaitingJob;
 use safelight::app::queue::choices::AfterQueue;
 use safelight::worker::WorkerCommand;
 use safelight_core::job::SeedMode;
@@ -34,7 +35,7 @@ fn order(bench: &mut Bench) -> Vec<String> {
     let waiting = &bench.app().queue.waiting;
     waiting
         .iter()
-        .map(|job| job.request.prompt.clone())
+        .map(|job| job.request.title().into_owned())
         .collect()
 }
 
@@ -207,13 +208,15 @@ fn a_double_gets_a_new_seed_unless_the_seed_is_fixed() {
     bench.until("both have names", |bench| {
         bench.app().queue.waiting.iter().all(|job| job.has_output)
     });
-    bench.app().queue.waiting[1].request.prompt = "its double".into();
+    let double = bench.app().queue.waiting[1].request.generate_mut();
+    double.unwrap().prompt = "its double".into();
     bench.settle();
     bench.app().cx.form.seed_mode = SeedMode::Fixed;
     choose(&mut bench, "its double", "Duplicate");
     let seeds: Vec<u64> = {
         let waiting = &bench.app().queue.waiting;
-        waiting.iter().map(|job| job.request.seed).collect()
+        let seed = |job: &WaitingJob| job.request.generate().unwrap().seed;
+        waiting.iter().map(seed).collect()
     };
     let [original, double, same] = seeds.as_slice() else {
         panic!("{seeds:?}");
@@ -350,7 +353,8 @@ fn of_five_hundred_jobs_only_those_on_the_screen_are_drawn() {
     for number in 0..499 {
         let mut job = job.clone();
         job.id = safelight_core::job::JobId(number);
-        job.request.prompt = format!("wish {number}");
+        let request = job.request.generate_mut().unwrap();
+        request.prompt = format!("wish {number}");
         bench.app().queue.waiting.push_back(job);
     }
     bench.settle();
@@ -412,7 +416,11 @@ fn every_control_of_a_full_panel_has_a_name() {
 #[test]
 fn a_job_of_a_model_that_is_gone_is_not_put_into_the_form() {
     let (mut bench, _first) = waiting(&["one"]);
-    bench.app().queue.waiting[0].request.model = "elsewhere".into();
+    bench.until("its file has a name", |bench| {
+        bench.app().queue.waiting[0].has_output
+    });
+    let first = bench.app().queue.waiting[0].request.generate_mut();
+    first.unwrap().model = "elsewhere".into();
     choose(&mut bench, "one", "Edit");
     bench.assert_shows("The model of this job is not here: elsewhere");
     assert_eq!(bench.app().cx.form.model, Some(spec().id));

@@ -143,7 +143,7 @@ fn jobs_that_were_to_make_a_webm_make_an_mp4_instead_and_it_says_so() {
     let waiting = &bench.app().queue.waiting;
     assert!(!waiting.is_empty());
     for job in waiting {
-        assert_eq!(job.request.out.extension().unwrap(), "mp4");
+        assert_eq!(job.request.out().extension().unwrap(), "mp4");
     }
 }
 

@@ -23,7 +23,9 @@ fn reset_form(bench: &mut Bench) {
 
 fn prompts(bench: &mut Bench) -> Vec<String> {
     let waiting = bench.app().queue.waiting.iter();
-    waiting.map(|job| job.request.prompt.clone()).collect()
+    waiting
+        .map(|job| job.request.title().into_owned())
+        .collect()
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn numbered(home: &Home, count: usize) -> Vec<Picture> {
 fn assert_is_between(made: &Picture, first: &Picture, second: &Picture) {
     let all = made.rgb.iter().zip(first.rgb.iter().zip(&second.rgb));
     for (made, (first, second)) in all {
-        let expected = (f64::from(*first) + f64::from(*second)) / 2.0;
+        let expected = f64::midpoint(f64::from(*first), f64::from(*second));
         assert!(
             (f64::from(*made) - expected).abs() <= 1.0,
             "{made} {expected}"

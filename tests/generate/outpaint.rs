@@ -1,13 +1,11 @@
 //! Extending a picture on the command line: what is refused, before anything is made or kept.
 
 use crate::common::Home;
-use crate::{run, test_picture};
+use crate::run;
 
 #[test]
 fn what_cannot_be_extended_is_refused_and_leaves_no_file() {
     let home = Home::new();
-    test_picture(&home.path().join("photo.png"), 64, 32);
-    let with_picture = ["--image", "photo.png"];
     for (arguments, expected) in [
         (
             &["--outpaint", "left=64"][..],
@@ -20,10 +18,6 @@ fn what_cannot_be_extended_is_refused_and_leaves_no_file() {
         (
             &["--outpaint", "overlap=4"],
             "expected pixels for sides such as left=128,top=64",
-        ),
-        (
-            &["--outpaint", "left=64", with_picture[0], with_picture[1]],
-            "does not use masks and cannot extend a picture",
         ),
     ] {
         let output = run(home.generate().args(arguments));

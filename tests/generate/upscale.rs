@@ -4,38 +4,18 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use safelight_core::media::{self, ClipOptions, Picture};
-use safetensors::tensor::{Dtype, TensorView};
 
 use crate::common::{Home, end, events};
 use crate::run;
+use crate::upscaler::write_upscaler;
 
-/// A compact network for ×4 whose numbers are all 0.
-fn network(home: &Home, name: &str) -> PathBuf {
-    let layers: [(&str, &[usize]); 7] = [
-        ("body.0.weight", &[4, 3, 3, 3]),
-        ("body.0.bias", &[4]),
-        ("body.1.weight", &[4]),
-        ("body.2.weight", &[4, 4, 3, 3]),
-        ("body.2.bias", &[4]),
-        ("body.3.weight", &[4]),
-        ("body.4.weight", &[48, 4, 3, 3]),
-    ];
-    let zeros = vec![0; 1 << 16];
-    let last: (&str, &[usize]) = ("body.4.bias", &[48]);
-    let tensors = layers.into_iter().chain([last]).map(|(name, shape)| {
-        let bytes = 4 * shape.iter().product::<usize>();
-        let view = TensorView::new(Dtype::F32, shape.to_vec(), &zeros[..bytes]);
-        (name, view.expect("the bytes are as many as the shape says"))
-    });
-    let path = home.path().join(name);
-    fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
-    safetensors::serialize_to_file(tensors, None, &path).expect("it can be written");
-    path
+fn network(home: &Home, name: &str) {
+    write_upscaler(&home.path().join(name));
 }
 
 /// Noise, each frame another.

@@ -276,7 +276,7 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
             device: DeviceChoice::Auto,
             has_output: true,
             has_prompts: false,
-            request: request.expect("a job was asked for"),
+            request: request.expect("a job was asked for").into(),
             error: None,
         }],
         ..QueueFile::default()

@@ -1,5 +1,4 @@
-//! The worker's promises, against engines that are threads of the test: every job ends once, engines
-//! may die or hang, the window may be slow or gone.
+//! The worker's promises, against engines that are threads of the test: every job ends once, whatever dies or hangs.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -170,6 +169,7 @@ impl Rig {
             capture: None,
             out: self.folder.path().join("clip.mp4"),
             sidecar: false,
+            second_pass: None,
             grid: None,
         };
         change(&mut request);

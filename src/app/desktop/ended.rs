@@ -28,7 +28,7 @@ impl Unseen {
     fn count(&mut self, job: &RunningJob) {
         self.num_done += 1;
         if job.request.makes_pictures() {
-            self.num_pictures += job.request.batch_size.max(1);
+            self.num_pictures += job.request.batch_size().max(1);
         } else {
             self.num_clips += 1;
         }
@@ -36,7 +36,7 @@ impl Unseen {
 
     /// All of it in one message; `last` is the job that has just ended.
     fn message(&self, last: &RunningJob, outcome: &JobOutcome, after: &str) -> Message {
-        let prompt = short(&last.request.prompt);
+        let prompt = short(&last.request.title());
         if let (1, 0, JobOutcome::Finished(output)) = (self.num_done, self.num_failed, outcome) {
             let name = output.path().file_name().unwrap_or_default();
             return Message {
@@ -104,7 +104,7 @@ impl Desktop {
 }
 
 fn failure(job: &RunningJob, err: &JobError) -> Message {
-    let prompt = short(&job.request.prompt);
+    let prompt = short(&job.request.title());
     Message {
         summary: words::JOB_FAILED.to_owned(),
         body: format!("{prompt}\n{}", sentence(&err.summary)),

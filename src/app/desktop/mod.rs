@@ -242,7 +242,7 @@ fn is_looked_at(ctx: &Context) -> bool {
 /// `42 % · red boat… — Safelight`.
 fn title_of(job: &RunningJob) -> String {
     let percent = job.progress() * 100.0;
-    format!("{percent:.0} % · {} — {TITLE}", short(&job.request.prompt))
+    format!("{percent:.0} % · {} — {TITLE}", short(&job.request.title()))
 }
 
 /// The beginning of a prompt, in one line.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use safelight_core::gallery::files_of;
-use safelight_core::job::{GenerateRequest, JobError, JobErrorKind};
+use safelight_core::job::{JobError, JobErrorKind, JobRequest};
 use safelight_core::trash::{Trash, TrashError, Trashed};
 
 use crate::app::commands::AppCommand;
@@ -117,7 +117,7 @@ impl Gallery {
         let mut results = TrashedResults::default();
         let running = queue.running.as_ref();
         let is_being_written =
-            |path: &Path| running.is_some_and(|job| is_written(&job.request, path));
+            |path: &Path| running.is_some_and(|job| is_written(job.request.out(), path));
         let (written, free): (Vec<_>, Vec<_>) = wishes
             .into_iter()
             .partition(|wish| is_being_written(&wish.path));
@@ -127,7 +127,7 @@ impl Gallery {
         let trash = Trash::new(paths.trash());
         let needed: HashSet<PathBuf> = queue
             .unfinished()
-            .flat_map(GenerateRequest::inputs)
+            .flat_map(JobRequest::inputs)
             .cloned()
             .collect();
         self.moves_on = true;
@@ -289,8 +289,7 @@ impl RestoredResults {
 }
 
 /// Whether a job writes this file: its own, or a numbered one of it.
-fn is_written(request: &GenerateRequest, path: &Path) -> bool {
-    let out = &request.out;
+fn is_written(out: &Path, path: &Path) -> bool {
     let (Some(stem), Some(name)) = (out.file_stem(), path.file_stem()) else {
         return false;
     };
@@ -311,12 +310,7 @@ mod tests {
 
     #[test]
     fn the_file_of_the_running_job_and_its_numbered_ones_are_told_from_others() {
-        let mut job: GenerateRequest = serde_json::from_value(serde_json::json!({
-            "model": "m", "family": "wan", "prompt": "", "negative_prompt": "", "width": 8, "height": 8,
-            "num_frames": 1, "fps": 8.0, "num_steps": 1, "guidance_scale": 1.0, "sampler": "euler", "seed": 1,
-        }))
-        .unwrap();
-        job.out = PathBuf::from("/r/boat.png");
+        let out = Path::new("/r/boat.png");
         for (path, expected) in [
             ("/r/boat.png", true),
             ("/r/boat_0003.png", true),
@@ -325,7 +319,7 @@ mod tests {
             ("/r/boats.png", false),
             ("/s/boat.png", false),
         ] {
-            assert_eq!(is_written(&job, Path::new(path)), expected, "{path}");
+            assert_eq!(is_written(out, Path::new(path)), expected, "{path}");
         }
     }
 }

@@ -39,6 +39,12 @@ impl Watch {
                     self.open(vec![path], cx);
                 }
             }
+            PlayerCommand::ShowFinished(path) => {
+                if !self.is_chosen && cx.page == Page::Watch {
+                    self.made = Some(path.clone());
+                    self.open(vec![path], cx);
+                }
+            }
             PlayerCommand::ShowInput(path) => {
                 if queue.running.is_none() {
                     self.input = Some(path.clone());

@@ -64,6 +64,8 @@ pub struct Watch {
     pub playback: Playback,
     /// A picture of the form that is looked at because it came there.
     input: Option<PathBuf>,
+    /// A file that is looked at because a job has made it.
+    made: Option<PathBuf>,
     /// The user chose what is looked at; the next job does not take its place.
     is_chosen: bool,
     /// The job that ran when the queue was last looked at.

@@ -33,7 +33,7 @@ impl Watch {
         let (player, path) = match self.viewing {
             Viewing::Live => {
                 let job = queue.running.as_ref()?;
-                (job.growing.as_ref()?, job.request.out.as_path())
+                (job.growing.as_ref()?, job.request.out())
             }
             Viewing::Result(id) => {
                 let player = self.player.as_ref()?;

@@ -72,7 +72,8 @@ impl Watch {
             if made.is_none() {
                 self.screen.clear();
             }
-            if let Some(last) = last {
+            // What was made may be a file that is being opened.
+            if let Some(last) = last.filter(|_| self.opening.is_none()) {
                 self.show_result(last.id, queue, cx);
             }
         } else if let Some(made) = made.filter(|_| running.is_none() && is_free) {
@@ -215,10 +216,15 @@ impl Watch {
         }
         self.let_go(cx);
         self.player = Some(player);
-        // A picture of the form makes room for the job that starts from it.
-        self.is_chosen = self.input.as_deref() != Some(file.path_of(0));
+        // A picture of the form makes room for the job that starts from it, and what was made for the next job.
+        let is_it = |path: &Option<PathBuf>| path.as_deref() == Some(file.path_of(0));
+        let is_made = is_it(&self.made);
+        self.is_chosen = !is_it(&self.input) && !is_made;
         self.file = Some(file);
         self.live_at = None;
+        if is_made && self.running.is_some() {
+            self.live_at = Some(cx.now_secs + self.showing_secs());
+        }
         self.viewing = Viewing::File;
     }
 

@@ -1,6 +1,8 @@
 //! A job's settings in the form again: to change it in place, or to make it once more.
 
-use safelight_core::job::{GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId};
+use safelight_core::job::{
+    GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, JobRequest,
+};
 
 use crate::app::cx::Cx;
 use crate::app::inputs::Inputs;
@@ -48,7 +50,8 @@ impl JobQueue {
             return;
         }
         self.end_edit(inputs, cx);
-        let Some(request) = self.idle_job(id).map(|job| as_written(&job.request)) else {
+        let job = self.idle_job(id).and_then(|job| job.request.generate());
+        let Some(request) = job.map(as_written) else {
             return;
         };
         if cx.models.get(&request.model).is_none() {
@@ -105,7 +108,16 @@ impl JobQueue {
         let Some(job) = self.idle_job(id) else {
             return;
         };
-        let mut request = as_written(&job.request);
+        let JobRequest::Generate(request) = &job.request else {
+            // The same again, under another name.
+            let copy = WaitingJob {
+                is_held: job.is_held,
+                ..WaitingJob::new(job.request.clone(), job.device)
+            };
+            self.insert_behind(id, copy);
+            return;
+        };
+        let mut request = as_written(request);
         // The kind of file stays, the name does not.
         request.out = request
             .out
@@ -120,6 +132,11 @@ impl JobQueue {
             is_held: job.is_held,
             ..WaitingJob::new(request, job.device)
         };
+        self.insert_behind(id, copy);
+    }
+
+    /// Puts a job behind another, or last where that does not wait.
+    fn insert_behind(&mut self, id: JobId, copy: WaitingJob) {
         let at = self.waiting.iter().position(|job| job.id == id);
         let at = at.map_or(self.waiting.len(), |at| at + 1);
         self.waiting.insert(at, copy);
@@ -135,10 +152,12 @@ mod tests {
     fn a_job_whose_model_is_gone_is_not_changed_and_the_form_stays() {
         let (mut queue, mut inputs, mut cx) = (JobQueue::default(), Inputs::default(), Cx::alone());
         cx.form.prompt = "mine".to_owned();
-        let request = serde_json::from_value(serde_json::json!({
-            "model": "gone", "family": "wan", "prompt": "theirs", "negative_prompt": "", "width": 8, "height": 8,
-            "num_frames": 1, "fps": 8.0, "num_steps": 1, "guidance_scale": 1.0, "sampler": "euler", "seed": 1,
-        }));
+        let request: serde_json::Result<GenerateRequest> = serde_json::from_value(
+            serde_json::json!({
+                "model": "gone", "family": "wan", "prompt": "theirs", "negative_prompt": "", "width": 8, "height": 8,
+                "num_frames": 1, "fps": 8.0, "num_steps": 1, "guidance_scale": 1.0, "sampler": "euler", "seed": 1,
+            }),
+        );
         queue.add(vec![request.unwrap()], &cx);
         let id = queue.waiting[0].id;
         queue.edit(id, &mut inputs, &mut cx);

@@ -1,10 +1,10 @@
 //! What is remembered of the grids among the jobs: which cells have a result, and the contact sheet on its way.
 //!
-//! What their jobs do is [`super::sheets`]'s and the queue's.
+//! What their jobs do is `sheets`'s and the queue's.
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{GenerateRequest, Grid, GridId, GridRecord, cell_of};
+use safelight_core::job::{GenerateRequest, Grid, GridId, GridRecord, JobRequest};
 use safelight_core::media::MediaError;
 
 use crate::app::pending::Pending;
@@ -47,8 +47,8 @@ impl Grids {
     }
 
     /// A cell has its result.
-    pub fn finish_cell(&mut self, request: &GenerateRequest, path: &Path) {
-        if let Some((id, index)) = cell_of(request)
+    pub fn finish_cell(&mut self, request: &JobRequest, path: &Path) {
+        if let Some((id, index)) = request.cell()
             && let Some(record) = self.get_mut(id)
         {
             record.finish(index, path);

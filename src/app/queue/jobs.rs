@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{
-    DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobOutput,
+    DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobOutput, JobRequest,
 };
 
 use crate::app::gallery::wishes::TrashWish;
@@ -13,7 +13,7 @@ use crate::app::thumbs::Pictured;
 #[derive(Clone, Debug)]
 pub struct WaitingJob {
     pub id: JobId,
-    pub request: GenerateRequest,
+    pub request: JobRequest,
     pub device: DeviceChoice,
     /// Its folder exists and its file name is free.
     pub has_output: bool,
@@ -74,10 +74,10 @@ impl Removed {
 
 impl WaitingJob {
     /// A new one, whose file has no name yet.
-    pub fn new(request: GenerateRequest, device: DeviceChoice) -> Self {
+    pub fn new(request: impl Into<JobRequest>, device: DeviceChoice) -> Self {
         Self {
             id: JobId::next(),
-            request,
+            request: request.into(),
             device,
             has_output: false,
             has_prompts: false,
@@ -95,18 +95,8 @@ impl WaitingJob {
 
     /// The picture or clip that it starts from.
     pub fn picture(&self) -> Option<&PathBuf> {
-        picture_of(&self.request)
+        self.request.picture()
     }
-}
-
-/// The picture or clip that a job starts from.
-pub fn picture_of(request: &GenerateRequest) -> Option<&PathBuf> {
-    let given = [&request.image, &request.extend, &request.last_image];
-    given
-        .into_iter()
-        .flatten()
-        .chain(&request.references)
-        .next()
 }
 
 /// Whether it may be the file's place that a job failed for: the disk is full, or the folder is gone or protected.

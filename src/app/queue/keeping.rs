@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::files::{self, make_private_folder};
-use safelight_core::job::{JobError, JobErrorKind, QueueFile, QueuedJob, QueuedState};
+use safelight_core::job::{
+    JobError, JobErrorKind, JobFolder, JobRequest, QueueFile, QueuedJob, QueuedState,
+};
 use safelight_core::locks::Lock;
 use safelight_core::media;
 use safelight_core::settings::Paths;
@@ -18,7 +20,7 @@ use crate::app::notices::{Cause, Severity};
 use crate::app::pending::Pending;
 use crate::app::queue::jobs::{Stopped, StoppedJob, WaitingJob};
 use crate::app::queue::words;
-use crate::worker::LeftJob;
+use crate::worker::{Left, left_in};
 
 /// What is known of the file.
 #[derive(Default)]
@@ -90,7 +92,7 @@ pub(super) struct Restored {
     pub(super) file: QueueFile,
     pub(super) waiting: Vec<WaitingJob>,
     pub(super) stopped: Vec<StoppedJob>,
-    pub(super) left: Vec<LeftJob>,
+    pub(super) left: Vec<Left>,
     pub(super) problems: Vec<JobError>,
 }
 
@@ -125,7 +127,7 @@ pub(super) fn restore(paths: &Paths) -> Restored {
     let folder_of = |id| jobs.join(format!("{id}"));
     let forgotten = &mut restored.file.forgotten;
     forgotten.retain(|id| folder_of(*id).exists());
-    restored.left = LeftJob::all(&jobs);
+    restored.left = left_in(&jobs);
     for job in std::mem::take(&mut restored.file.jobs) {
         take(&mut restored, job, &folder_of);
     }
@@ -139,10 +141,12 @@ fn without_unwritten(restored: &mut Restored) {
     let stopped = restored.stopped.iter_mut().map(|stopped| &mut stopped.job);
     let left = restored.left.iter_mut().map(|left| &mut left.request);
     let queued = waiting.chain(stopped).map(|job| &mut job.request);
+    // What is done of a job that finishes is encoded for its kind of file.
+    let is_of_any_kind = |request: &&mut JobRequest| request.generate().is_some();
     let mut formats = BTreeSet::new();
-    for request in queued.chain(left) {
-        if let Some(instead) = media::instead_of_unwritten(&request.out) {
-            request.out = instead.out;
+    for request in queued.chain(left).filter(is_of_any_kind) {
+        if let Some(instead) = media::instead_of_unwritten(request.out()) {
+            *request.out_mut() = instead.out;
             formats.insert(instead.unwritten);
         }
     }
@@ -160,10 +164,17 @@ fn take(
     folder_of: &dyn Fn(safelight_core::job::JobId) -> PathBuf,
 ) {
     let folder = folder_of(job.id);
-    let resume = folder.join("request.json").is_file().then_some(folder);
-    // A job that goes on has copies in its folder.
-    let needed = job.request.inputs().filter(|_| resume.is_none());
-    let missing = needed.filter(|path| !path.exists()).cloned().collect();
+    let here = JobFolder::at(&folder);
+    let (has_folder, has_copies) = match &job.request {
+        JobRequest::Generate(_) => (folder.join("request.json").is_file(), true),
+        JobRequest::Finish(_) => (here.finish_file().is_file(), false),
+    };
+    let resume = has_folder.then_some(folder);
+    // A job to generate that goes on has copies in its folder.
+    let needed = job.request.inputs().into_iter();
+    let needs_them = !has_copies || resume.is_none();
+    let needed = needed.filter(|path| needs_them && !path.exists());
+    let missing = needed.cloned().collect();
     let waiting = WaitingJob {
         id: job.id,
         request: job.request,

@@ -15,7 +15,7 @@ use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::{Stopped, StoppedJob, WaitingJob};
 use crate::app::queue::keeping::{Restored, restore};
 use crate::app::queue::words;
-use crate::worker::LeftJob;
+use crate::worker::{Left, left_in};
 
 impl JobQueue {
     /// Reads what the last run left: its queue, and the jobs that can go on.
@@ -54,20 +54,20 @@ impl JobQueue {
     /// Looks for jobs that can go on.
     pub(super) fn find_left(&mut self, cx: &Cx) {
         if let Some(jobs) = cx.paths.as_ref().map(Paths::jobs) {
-            let left = cx.background.on_files(move || LeftJob::all(&jobs));
+            let left = cx.background.on_files(move || left_in(&jobs));
             self.leftovers = left.unwrap_or_default();
         }
     }
 
     /// Jobs whose folders are there: those of the queue go on there, the others are offered.
-    pub(super) fn take_left(&mut self, left: Vec<LeftJob>, cx: &Cx) {
+    pub(super) fn take_left(&mut self, left: Vec<Left>, cx: &Cx) {
         for job in left {
             let id = job.id;
             let is_running = self.running.as_ref().is_some_and(|it| it.id == id);
             if is_running || self.forgotten.contains(&id) || self.waiting_job(id).is_some() {
                 continue;
             }
-            let progress = job.progress_text();
+            let progress = job.progress;
             let known = self.stopped.iter_mut().find(|it| it.job.id == id);
             if let Some(stopped) = known {
                 stopped.job.resume = Some(job.folder);

@@ -2,7 +2,7 @@
 //!
 //! What they mean for the worker and the disk is the app's.
 
-use safelight_core::job::{GenerateRequest, JobId};
+use safelight_core::job::{JobId, JobRequest};
 
 use crate::app::queue::JobQueue;
 use crate::app::queue::choices::Place;
@@ -28,7 +28,7 @@ impl JobQueue {
     }
 
     /// What is asked for by all jobs that run, wait or have stopped.
-    pub fn unfinished(&self) -> impl Iterator<Item = &GenerateRequest> {
+    pub fn unfinished(&self) -> impl Iterator<Item = &JobRequest> {
         let running = self.running.iter().map(|job| &job.request);
         let stopped = self.stopped.iter().map(|stopped| &stopped.job);
         let idle = self.waiting.iter().chain(stopped);

@@ -35,11 +35,11 @@ use crate::app::notices::Cause;
 use crate::app::pending::Pending;
 use crate::app::state::PanelPlace;
 use crate::app::undo::Undo;
-use crate::worker::LeftJob;
+use crate::worker::Left;
 use choices::{AfterQueue, Countdown, QueuePanel, Several, Suspend};
 use editing::Editing;
 use grids::Grids;
-pub use jobs::{PauseWish, Removed, ResultItem, Stopped, StoppedJob, WaitingJob, picture_of};
+pub use jobs::{PauseWish, Removed, ResultItem, Stopped, StoppedJob, WaitingJob};
 use keeping::{Keeping, Restored};
 use naming::Named;
 pub use running::RunningJob;
@@ -92,7 +92,7 @@ pub struct JobQueue {
     /// What the last run left.
     restoring: Pending<Restored>,
     /// Jobs whose folders are there.
-    leftovers: Pending<Vec<LeftJob>>,
+    leftovers: Pending<Vec<Left>>,
     /// The job whose file name is looked for.
     naming: Pending<Named>,
     /// The engine's last line about its device.
@@ -271,7 +271,7 @@ impl JobQueue {
         self.is_paused &= self.running.is_some() || !self.waiting.is_empty();
         let name = words::remove(jobs.len());
         let done = match jobs.as_slice() {
-            [one] => words::removed(&one.job().request.prompt),
+            [one] => words::removed(&one.job().request.title()),
             several => words::several_removed(several.len()),
         };
         cx.offer_undo(name, done, Undo::Jobs { jobs, was_paused });

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::prompt::WildcardFolders;
-use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobId, Notice};
+use safelight_core::job::{JobError, JobErrorKind, JobId, JobRequest, Notice};
 use safelight_core::model::ModelSpec;
 use safelight_core::naming;
 
@@ -20,14 +20,14 @@ use crate::app::queue::words;
 pub(super) struct Named {
     pub(super) id: JobId,
     /// The request with settled prompts and a file of its own, and what is to be said of the prompts.
-    pub(super) found: Result<(Box<GenerateRequest>, Vec<Notice>), JobError>,
+    pub(super) found: Result<(JobRequest, Vec<Notice>), JobError>,
     /// All names that were given so far.
     pub(super) taken: HashSet<PathBuf>,
 }
 
 /// Whether there is a folder for what the form makes: nothing can be kept without one, which is told.
 pub(super) fn has_folder(spec: &ModelSpec, cx: &mut Cx) -> bool {
-    let is_there = output_folder(cx, cx.form.makes_picture(spec)).is_some();
+    let is_there = cx.output_folder(cx.form.makes_picture(spec)).is_some();
     if !is_there {
         let err =
             JobError::new(JobErrorKind::Disk, words::NO_FOLDER).advise(words::NO_FOLDER_ADVICE);
@@ -36,36 +36,35 @@ pub(super) fn has_folder(spec: &ModelSpec, cx: &mut Cx) -> bool {
     is_there
 }
 
-/// Pictures have a folder of their own.
-pub(super) fn output_folder(cx: &Cx, is_picture: bool) -> Option<PathBuf> {
-    let output = &cx.settings.output;
-    match (&cx.paths, is_picture) {
-        (Some(paths), true) => Some(output.pictures_folder_or_default(paths)),
-        (Some(paths), false) => Some(output.folder_or_default(paths)),
-        (None, true) => output.pictures_folder.clone(),
-        (None, false) => output.folder.clone(),
-    }
-}
-
 /// Settles the prompts, and gives the job a name that is free; blocks.
 pub(super) fn find_output(
-    mut request: Box<GenerateRequest>,
+    mut request: JobRequest,
     folder: &Path,
     wildcards: Option<WildcardFolders>,
     taken: &mut HashSet<PathBuf>,
-) -> Result<(Box<GenerateRequest>, Vec<Notice>), JobError> {
-    let expanded = wildcards.map(|wildcards| request.expand_prompts(&wildcards));
+) -> Result<(JobRequest, Vec<Notice>), JobError> {
+    let generating = request.generate_mut().zip(wildcards);
+    let expanded = generating.map(|(request, wildcards)| request.expand_prompts(&wildcards));
     let notices = expanded.transpose().map_err(|errors| {
         let messages: Vec<String> = errors.into_iter().map(|err| err.message).collect();
         JobError::new(JobErrorKind::InvalidRequest, messages.join("; "))
     })?;
     fs::create_dir_all(folder).map_err(|err| folder_error(folder, &err))?;
-    let slug = naming::slug(&request.prompt);
-    let stem = format!("{}_{slug}_{}", naming::timestamp(), request.seed);
-    let extension = request.out.extension().unwrap_or_default();
+    let stem = match &request {
+        JobRequest::Generate(request) => {
+            let slug = naming::slug(&request.prompt);
+            format!("{}_{slug}_{}", naming::timestamp(), request.seed)
+        }
+        // Beside its source in lists by name.
+        JobRequest::Finish(request) => request.stem(),
+    };
+    let extension = request.out().extension().unwrap_or_default();
     let extension = extension.to_string_lossy().into_owned();
-    request.out = naming::free_path(folder, &stem, &extension, taken);
-    request.is_out_automatic = true;
+    let out = naming::free_path(folder, &stem, &extension, taken);
+    match &mut request {
+        JobRequest::Generate(request) => (request.out, request.is_out_automatic) = (out, true),
+        JobRequest::Finish(request) => (request.out, request.is_out_automatic) = (out, true),
+    }
     Ok((request, notices.unwrap_or_default()))
 }
 

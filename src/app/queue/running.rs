@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use safelight_core::job::{
-    CancelToken, Crowded, DeviceChoice, Frame, GenerateRequest, JobId, JobUpdate, Recipe,
-    SectionOrder, Stage,
+    CancelToken, Crowded, DeviceChoice, Frame, JobId, JobRequest, JobUpdate, Recipe, SectionOrder,
+    Stage,
 };
 use safelight_core::media::Picture;
 use safelight_core::memory::Plan;
@@ -19,7 +19,7 @@ use crate::app::queue::jobs::{PauseWish, WaitingJob};
 #[derive(Debug)]
 pub struct RunningJob {
     pub id: JobId,
-    pub request: GenerateRequest,
+    pub request: JobRequest,
     pub device: DeviceChoice,
     pub cancel: CancelToken,
     pub pause: Option<PauseWish>,
@@ -48,7 +48,7 @@ pub struct RunningJob {
 }
 
 impl RunningJob {
-    pub fn new(id: JobId, request: GenerateRequest, cancel: CancelToken) -> Self {
+    pub fn new(id: JobId, request: JobRequest, cancel: CancelToken) -> Self {
         Self {
             id,
             request,
@@ -134,7 +134,7 @@ impl RunningJob {
             }
             JobUpdate::Reclaimed(reclaim) => self.memory.reclaimed(reclaim),
             JobUpdate::Section(made) => {
-                let sections = self.request.sections;
+                let sections = self.request.generate().and_then(|it| it.sections);
                 let is_at_front =
                     sections.is_some_and(|sections| sections.order == SectionOrder::Original);
                 match &mut self.growing {
@@ -148,7 +148,9 @@ impl RunningJob {
 
     /// A step as one of all that both experts make, whether the engine counts over both or in each.
     fn whole_step(&self, stage: Stage, step: u32, num_steps: u32) -> (u32, u32) {
-        let request = &self.request;
+        let Some(request) = self.request.generate() else {
+            return (step, num_steps);
+        };
         let end = request
             .sampling
             .end_step
@@ -208,7 +210,7 @@ impl RunningJob {
 
     /// How many frames the running decoding gives.
     pub fn num_frames_of_stage(&self) -> usize {
-        match &self.request.sections {
+        match self.request.generate().and_then(|it| it.sections) {
             Some(sections) => sections.decoded(self.section).num_frames as usize,
             None => self.request.num_decoded(),
         }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use safelight_core::job::{
-    GenerateRequest, Grid, GridId, GridRecord, JobError, JobErrorKind, cell_of, write_sheet,
+    Grid, GridId, GridRecord, JobError, JobErrorKind, JobRequest, write_sheet,
 };
 use safelight_core::naming;
 
@@ -19,8 +19,8 @@ use crate::app::queue::{JobQueue, words};
 
 impl JobQueue {
     /// The grid that a job is a cell of, where it is known, and the cell's number from 0.
-    pub fn grid_of(&self, request: &GenerateRequest) -> Option<(&Grid, usize)> {
-        let (id, index) = cell_of(request)?;
+    pub fn grid_of(&self, request: &JobRequest) -> Option<(&Grid, usize)> {
+        let (id, index) = request.cell()?;
         Some((&self.grids.get(id)?.grid, index))
     }
 
@@ -43,7 +43,10 @@ impl JobQueue {
             Stopped::Failed(_) => false,
         });
         let stopped = stopped.map(|stopped| &stopped.job.request);
-        running.chain(waiting).chain(stopped).filter_map(cell_of)
+        running
+            .chain(waiting)
+            .chain(stopped)
+            .filter_map(JobRequest::cell)
     }
 
     fn failed_cells(&self) -> impl Iterator<Item = (GridId, usize)> {
@@ -51,7 +54,7 @@ impl JobQueue {
             .stopped
             .iter()
             .filter(|stopped| matches!(stopped.why, Stopped::Failed(_)));
-        failed.filter_map(|stopped| cell_of(&stopped.job.request))
+        failed.filter_map(|stopped| stopped.job.request.cell())
     }
 
     /// What is kept on the disk: grids of which something is still to come.
@@ -67,7 +70,7 @@ impl JobQueue {
 
     /// Takes all jobs of a grid out; the running one is cancelled.
     pub(super) fn cancel_grid(&mut self, id: GridId, inputs: &mut Inputs, cx: &mut Cx) {
-        let is_of_it = |request: &GenerateRequest| cell_of(request).is_some_and(|it| it.0 == id);
+        let is_of_it = |request: &JobRequest| request.cell().is_some_and(|it| it.0 == id);
         let waiting = self.waiting.iter().map(|job| (job.id, &job.request));
         let stopped = self.stopped.iter().map(|it| (it.job.id, &it.job.request));
         let ids: Vec<_> = waiting
@@ -111,13 +114,12 @@ impl JobQueue {
             let written = write_sheet(&record, &|index| failed.contains(&index), &out);
             SheetMade { id, written }
         });
-        match making {
-            Some(making) => self.grids.making = making,
+        if let Some(making) = making {
+            self.grids.making = making;
+        } else {
             // The thread has too much to do: asked again in a moment.
-            None => {
-                self.grids.looked = None;
-                cx.wake_in(1.0);
-            }
+            self.grids.looked = None;
+            cx.wake_in(1.0);
         }
     }
 

@@ -1,6 +1,6 @@
 //! How what the form says becomes waiting jobs.
 
-use safelight_core::job::{FieldError, GenerateRequest, JobError, JobErrorKind, Jobs};
+use safelight_core::job::{FieldError, JobError, JobErrorKind, JobRequest, Jobs};
 use safelight_core::prompts::PromptEntry;
 
 use crate::app::commands::PromptCommand;
@@ -85,7 +85,7 @@ impl JobQueue {
     }
 
     /// Puts new jobs behind those that wait, and before those of an earlier run that nobody has let go on.
-    pub(super) fn add(&mut self, requests: Vec<GenerateRequest>, cx: &Cx) {
+    pub(in crate::app) fn add<R: Into<JobRequest>>(&mut self, requests: Vec<R>, cx: &Cx) {
         let had_waiting = !self.waiting.is_empty();
         let held = self.waiting.iter().position(|job| job.is_held);
         let first = held.unwrap_or(self.waiting.len());

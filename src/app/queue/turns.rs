@@ -5,11 +5,12 @@ use safelight_core::job::{
 };
 
 use crate::app::background::guard::survived;
+use crate::app::commands::PlayerCommand;
 use crate::app::cx::Cx;
 use crate::app::memory::planning::Planning;
 use crate::app::notices::{Cause, Notice, Severity};
 use crate::app::queue::jobs::{PauseWish, Removed, ResultItem, Stopped, StoppedJob, WaitingJob};
-use crate::app::queue::naming::{Named, find_output, output_folder};
+use crate::app::queue::naming::{Named, find_output};
 use crate::app::queue::{JobQueue, RunningJob, words};
 use crate::app::undo::Undo;
 use crate::worker::{WorkerCommand, WorkerHandle};
@@ -24,11 +25,11 @@ impl JobQueue {
             return;
         };
         let is_picture = job.request.makes_pictures();
-        let Some(folder) = output_folder(cx, is_picture) else {
+        let Some(folder) = cx.output_folder(is_picture) else {
             return;
         };
         let wildcards = (!job.has_prompts).then(|| cx.wildcard_folders());
-        let (id, request) = (job.id, Box::new(job.request.clone()));
+        let (id, request) = (job.id, job.request.clone());
         let mut taken = self.taken.clone();
         let naming = cx.background.on_files(move || Named {
             // The next job waits for its answer, whatever becomes of it.
@@ -50,9 +51,9 @@ impl JobQueue {
             Ok((request, told)) => {
                 cx.notices.end(&Cause::ResultFolder);
                 let job = &mut self.waiting[at];
-                job.request = *request;
+                job.request = request;
                 job.has_output = true;
-                cx.notices.show_changes(&job.request.model, &told);
+                cx.notices.show_changes(&job.request.model(), &told);
             }
             Err(err) => {
                 let cause = match err.kind {
@@ -80,13 +81,8 @@ impl JobQueue {
             return;
         };
         let cancel = CancelToken::default();
-        let command = WorkerCommand::Generate {
-            id: job.id,
-            request: Box::new(job.request.clone()),
-            device: job.device,
-            cancel: cancel.clone(),
-            resume: job.resume.clone(),
-        };
+        let (id, device, resume) = (job.id, job.device, job.resume.clone());
+        let command = WorkerCommand::of(job.request.clone(), id, device, cancel.clone(), resume);
         if worker.try_send(command).is_err() {
             self.lose_worker(job, cx);
             return;
@@ -133,7 +129,10 @@ impl JobQueue {
             self.device_line.clone_from(line);
         }
         let planned = match &update {
-            JobUpdate::Plan(plan) => Some(planning.course_of(&running.request, plan)),
+            JobUpdate::Plan(plan) => {
+                let request = running.request.generate();
+                request.map(|request| planning.course_of(request, plan))
+            }
             _ => None,
         };
         running.apply(update);
@@ -168,7 +167,7 @@ impl JobQueue {
             JobOutcome::Failed(err) => {
                 cx.say(words::FAILED);
                 self.fail(&job, err.clone());
-                let job_of_it = words::of_job(&job.request.prompt);
+                let job_of_it = words::of_job(&job.request.title());
                 cx.notices.show(Notice::of_failed(job.id, err, &job_of_it));
                 self.find_left(cx);
             }
@@ -190,6 +189,11 @@ impl JobQueue {
         for text in &output.warnings {
             warn(job, text.clone(), cx);
         }
+        let Some(request) = job.request.generate().cloned() else {
+            // It is too large to be kept here: the player reads its file, and so does the gallery.
+            cx.push(PlayerCommand::ShowFinished(output.path().to_owned()));
+            return;
+        };
         if output.clip.frames.is_empty() {
             let err = JobError::new(JobErrorKind::Internal, words::NO_FRAMES)
                 .advise(words::file_is(output.path()));
@@ -198,7 +202,7 @@ impl JobQueue {
         }
         let item = ResultItem {
             id: job.id,
-            request: job.request.clone(),
+            request,
             output,
         };
         cx.background.free(self.keep(item));
@@ -235,7 +239,7 @@ impl JobQueue {
 fn offer_cancelled(mut job: WaitingJob, cx: &mut Cx) {
     // The old number has had its end.
     job.id = JobId::next();
-    let done = words::cancelled(&job.request.prompt);
+    let done = words::cancelled(&job.request.title());
     let (jobs, was_paused) = (vec![Removed::Cancelled(job)], false);
     cx.offer_undo(words::CANCEL_A_JOB, done, Undo::Jobs { jobs, was_paused });
 }
@@ -243,6 +247,6 @@ fn offer_cancelled(mut job: WaitingJob, cx: &mut Cx) {
 /// A job's warning stays for whoever comes back to a queue that ran alone.
 fn warn(job: &RunningJob, text: String, cx: &mut Cx) {
     let warning = JobError::new(JobErrorKind::Internal, text);
-    let warning = warning.advise(words::of_job(&job.request.prompt));
+    let warning = warning.advise(words::of_job(&job.request.title()));
     cx.tell_about(Cause::Job(job.id), Severity::Warning, warning);
 }

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use safelight_core::finish::FinishRequest;
 use safelight_core::job::{
-    CancelToken, DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobErrorKind, JobId,
-    JobOutcome, JobUpdate, Notice, Validated, cell_of, write_sheet,
+    CancelToken, DeviceChoice, GridId, GridRecord, JobError, JobErrorKind, JobId, JobOutcome,
+    JobRequest, JobUpdate, Notice, Validated, write_sheet,
 };
 
 pub use args::GenerateArgs;
@@ -63,7 +63,7 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
         .into_iter()
         .map(|job| Order {
             id: JobId::next(),
-            task: Task::Generate(Box::new(job.request)),
+            request: job.request.into(),
             notices: job.notices,
             resume: None,
         })
@@ -78,7 +78,7 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
 /// A job to run.
 struct Order {
     id: JobId,
-    task: Task,
+    request: JobRequest,
     /// What is done differently than the arguments say.
     notices: Vec<Notice>,
     /// The folder in which an earlier program left it.
@@ -101,36 +101,6 @@ impl Orders {
     }
 }
 
-/// What a job makes.
-enum Task {
-    Generate(Box<GenerateRequest>),
-    Finish(Box<FinishRequest>),
-}
-
-impl Order {
-    fn into_command(self, device: DeviceChoice, cancel: CancelToken) -> WorkerCommand {
-        let Self {
-            id, task, resume, ..
-        } = self;
-        match task {
-            Task::Generate(request) => WorkerCommand::Generate {
-                id,
-                request,
-                device,
-                cancel,
-                resume,
-            },
-            Task::Finish(request) => WorkerCommand::Finish {
-                id,
-                request,
-                device,
-                cancel,
-                resume,
-            },
-        }
-    }
-}
-
 /// Runs a job that finishes something to its end; the exit code as [`generate`] has it.
 pub(in crate::cli) fn finish(
     request: FinishRequest,
@@ -140,7 +110,7 @@ pub(in crate::cli) fn finish(
 ) -> Result<u8, JobError> {
     let order = Order {
         id: JobId::next(),
-        task: Task::Finish(Box::new(request)),
+        request: request.into(),
         notices: Vec::new(),
         resume: None,
     };
@@ -187,7 +157,7 @@ fn work(
     };
     for (index, job) in jobs.into_iter().enumerate() {
         if num_jobs > 1
-            && let Task::Generate(request) = &job.task
+            && let Some(request) = job.request.generate()
         {
             report.job(index + 1, num_jobs, request);
         }
@@ -197,14 +167,13 @@ fn work(
         for text in said.drain(..) {
             report.update(&JobUpdate::Warning(text));
         }
-        let cell = match &job.task {
-            Task::Generate(request) => cell_of(request),
-            Task::Finish(_) => None,
-        };
-        let id = job.id;
+        let (id, cell) = (job.id, job.request.cell());
         let folder = job.resume.clone();
         let folder = folder.unwrap_or_else(|| surroundings.paths.jobs().join(id.to_string()));
-        let command = job.into_command(device, cancel.clone());
+        let Order {
+            request, resume, ..
+        } = job;
+        let command = WorkerCommand::of(request, id, device, cancel.clone(), resume);
         let outcome = outcome_of(&handle, command, report.as_mut())?;
         if let Err(text) = telemetry.add(id) {
             report.update(&JobUpdate::Warning(text));

@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, Notice};
+use safelight_core::job::{
+    DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, JobRequest, Notice,
+};
 use safelight_core::media::{self, ClipFormat, Instead};
 use serde_json::{Value, json};
 
 use super::jobs::settle_paths;
 use super::report::{ended, print_event, say};
 use super::telemetry::Telemetry;
-use super::{Order, Orders, Task, work};
+use super::{Order, Orders, work};
 use crate::cli::{Surroundings, out};
 use crate::worker::{LeftFinish, LeftJob, not_held, number_of};
 
@@ -68,14 +70,14 @@ fn go_on(
         absolute(Path::new(job))
     };
     let here = JobFolder::at(&folder);
-    let (task, notices) = task_in(&here, args)?;
+    let (request, notices) = request_in(&here, args)?;
     if args.discard {
         return discard(&here, args.json);
     }
     let device = args.device;
     let order = Order {
         id: number_of(&folder).unwrap_or_else(JobId::next),
-        task,
+        request,
         notices,
         resume: Some(folder),
     };
@@ -92,7 +94,10 @@ fn go_on(
 }
 
 /// The job in a folder, with its result where the arguments want it.
-fn task_in(folder: &JobFolder, args: &ResumeArgs) -> Result<(Task, Vec<Notice>), JobError> {
+fn request_in(
+    folder: &JobFolder,
+    args: &ResumeArgs,
+) -> Result<(JobRequest, Vec<Notice>), JobError> {
     let unread = |err: io::Error| {
         let what = format!(
             "this job cannot be resumed ({err}): {}",
@@ -112,7 +117,7 @@ fn task_in(folder: &JobFolder, args: &ResumeArgs) -> Result<(Task, Vec<Notice>),
             request.out = absolute(out);
             request.is_out_automatic = false;
         }
-        return Ok((Task::Finish(Box::new(request)), Vec::new()));
+        return Ok((request.into(), Vec::new()));
     }
     let mut request = folder.request().map_err(unread)?;
     let mut notices = Vec::new();
@@ -131,7 +136,7 @@ fn task_in(folder: &JobFolder, args: &ResumeArgs) -> Result<(Task, Vec<Notice>),
         request.out = out;
         request.is_out_automatic = true;
     }
-    Ok((Task::Generate(Box::new(request)), notices))
+    Ok((request.into(), notices))
 }
 
 fn absolute(path: &Path) -> PathBuf {

@@ -41,7 +41,7 @@ pub struct FinishRequest {
 }
 
 /// What is done.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case")]
 pub enum FinishWork {
     /// Through a network that enlarges, and then to the size of [`FinishRequest::after`].
@@ -83,19 +83,35 @@ impl FinishRequest {
         stem.to_string_lossy().into_owned()
     }
 
+    /// What a result is called that nobody names, without its ending: `boat_x2`.
+    pub fn stem(&self) -> String {
+        let stem = self.source.file_stem().unwrap_or_default();
+        let stem = stem.to_string_lossy();
+        match &self.work {
+            FinishWork::Upscale { .. } => format!("{stem}_x{}", self.factor()),
+            FinishWork::Interpolate { .. } => format!("{stem}_{}fps", self.frames_a_second()),
+        }
+    }
+
+    /// Of the result, to a hundredth.
+    fn frames_a_second(&self) -> f64 {
+        (self.after.fps * 100.0).round() / 100.0
+    }
+
+    /// How many times as wide the result is, to a hundredth.
+    fn factor(&self) -> f64 {
+        let factor = f64::from(self.after.width) / f64::from(self.before.width.max(1));
+        (factor * 100.0).round() / 100.0
+    }
+
     /// What is done with what, for lists: `Upscale ×2: boat.mp4`.
     pub fn title(&self) -> String {
         let name = self.source.file_name().unwrap_or_default();
         let name = name.to_string_lossy();
         match &self.work {
-            FinishWork::Upscale { .. } => {
-                let factor = f64::from(self.after.width) / f64::from(self.before.width.max(1));
-                let factor = (factor * 100.0).round() / 100.0;
-                format!("Upscale ×{factor}: {name}")
-            }
+            FinishWork::Upscale { .. } => format!("Upscale ×{}: {name}", self.factor()),
             FinishWork::Interpolate { .. } => {
-                let fps = (self.after.fps * 100.0).round() / 100.0;
-                format!("{fps} frames a second: {name}")
+                format!("{} frames a second: {name}", self.frames_a_second())
             }
         }
     }

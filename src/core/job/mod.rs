@@ -4,6 +4,7 @@
 //! Plain data only: no threads, no channels; the job's folder, the queue's file and the files of wildcards
 //! are all here that touches the disk.
 
+mod asked;
 mod cancel;
 mod error;
 mod folder;
@@ -23,6 +24,7 @@ pub use crate::model::choices::{
     DeviceChoice, DtypeChoice, Fit, Lora, Sampler, SectionOrder, SigmaSchedule,
 };
 pub use crate::model::{GuidanceRange, Guider, GuiderKind, PartialSampling, Sampling};
+pub use asked::JobRequest;
 pub use cancel::CancelToken;
 pub use error::{JobError, JobErrorKind, disk_advice};
 pub use folder::JobFolder;

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{DeviceChoice, GenerateRequest, GridRecord, JobError, JobId};
+use super::{DeviceChoice, GridRecord, JobError, JobId, JobRequest};
 use crate::files::{FileError, read_bounded, write_json};
 
 /// What this program writes, and the newest that it reads.
@@ -44,7 +44,7 @@ pub struct QueuedJob {
     /// Its prompts are settled, and its result is to be named anew.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_prompts: bool,
-    pub request: GenerateRequest,
+    pub request: JobRequest,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<JobError>,
 }

@@ -94,7 +94,7 @@ impl FromStr for Outpaint {
         let mut outpaint = Self::default();
         for part in text.split(',') {
             let (side, pixels) = part.split_once('=').ok_or_else(wrong)?;
-            let pixels: u32 = pixels.trim().parse().map_err(|_| wrong())?;
+            let pixels: u32 = pixels.trim().parse().map_err(|_err| wrong())?;
             let margins = &mut outpaint.margins;
             let (place, most) = match side.trim() {
                 "left" => (&mut margins.left, MAX_MARGIN),

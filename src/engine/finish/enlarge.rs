@@ -23,12 +23,13 @@ pub(super) fn run(
     let after = context.request().after;
     context.source_frames(context.order.first, &mut |number, picture| {
         let mut picture =
-            crop_to_aspect(&picture, after.width, after.height).map_err(of_picture)?;
+            crop_to_aspect(&picture, after.width, after.height).map_err(|err| of_picture(&err))?;
         for _ in 0..passes {
             picture = sound(context, &mut upscaler, network, &picture)?;
         }
         if (picture.width, picture.height) != (after.width, after.height) {
-            picture = resize_lanczos(&picture, after.width, after.height).map_err(of_picture)?;
+            picture = resize_lanczos(&picture, after.width, after.height)
+                .map_err(|err| of_picture(&err))?;
         }
         context.send_frame(number, picture);
         Ok(())
@@ -96,7 +97,7 @@ fn pass(
         .into_rgb()
         .map_err(|err| EngineError::internal(err.to_string()))?;
     let made = Picture::new((width * scale) as u32, (height * scale) as u32, rgb);
-    made.map(Some).map_err(of_picture)
+    made.map(Some).map_err(|err| of_picture(&err))
 }
 
 /// Bytes to numbers from 0 to 1, `(1, 3, H, W)`.
@@ -109,6 +110,6 @@ pub(super) fn pixels(picture: &Picture, device: Device) -> Result<Tensor, Engine
     Ok(bytes.permute([2, 0, 1]).unsqueeze(0).to_kind(Kind::Float) / 255.0)
 }
 
-fn of_picture(err: safelight_core::media::MediaError) -> EngineError {
+fn of_picture(err: &safelight_core::media::MediaError) -> EngineError {
     EngineError::internal(err.to_string())
 }

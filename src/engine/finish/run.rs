@@ -128,7 +128,7 @@ impl FinishContext<'_> {
         let request = self.request();
         thread::scope(|scope| {
             let reader = thread::Builder::new().name("finish-reader".to_owned());
-            let reading = reader.spawn_scoped(scope, || read(request, first, sender));
+            let reading = reader.spawn_scoped(scope, move || read(request, first, &sender));
             let reading = reading.map_err(|err| EngineError::internal(err.to_string()))?;
             // Dropped on every way out, so that the reader ends.
             let taken = frames.into_iter().try_for_each(|(number, picture)| {
@@ -179,7 +179,7 @@ impl FinishContext<'_> {
 fn read(
     request: &FinishRequest,
     first: u32,
-    frames: Sender<(u32, Picture)>,
+    frames: &Sender<(u32, Picture)>,
 ) -> Result<(), MediaError> {
     if request.is_picture {
         if first == 0 {

@@ -26,7 +26,7 @@ impl Span {
     }
 
     /// With so many more on both sides, as far as there are any.
-    fn wider(self, by: i64, within: Span) -> Self {
+    fn wider(self, by: i64, within: Self) -> Self {
         Self {
             first: (self.first - by).max(within.first),
             end: (self.end + by).min(within.end),

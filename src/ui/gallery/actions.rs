@@ -93,6 +93,7 @@ pub(super) fn file_actions_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
 
 /// All of them, below the pointer.
 pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
-    let groups = vec![main_of(view, entry), files_of(view, entry)];
+    let upscalers = results::upscaler_actions(view);
+    let groups = vec![main_of(view, entry), upscalers, files_of(view, entry)];
     results::menu_ui(ui, |ui| results::entries_ui(ui, view, groups));
 }

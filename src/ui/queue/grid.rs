@@ -1,7 +1,7 @@
 //! The waiting jobs of a grid as one row, which folds open; and what a list of jobs looks like with such rows in it.
 
 use egui::{Key, Response, Ui};
-use safelight_core::job::{GridId, cell_of};
+use safelight_core::job::GridId;
 
 use crate::app::commands::QueueCommand;
 use crate::app::queue::{JobQueue, StoppedJob};
@@ -48,7 +48,7 @@ pub(super) fn rows<'a>(ui: &Ui, queue: &'a JobQueue) -> Vec<Row<'a>> {
         seen.push(id);
         let is_of_it = |at: &usize| {
             let request = &queue.waiting[*at].request;
-            cell_of(request).is_some_and(|(of, _)| of == id)
+            request.cell().is_some_and(|(of, _)| of == id)
         };
         let places = (index..queue.waiting.len()).filter(is_of_it);
         let places: Vec<usize> = places.collect();
@@ -82,7 +82,7 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut View<'_>, waiting: WaitingGrid) {
     let Some((grid, _)) = queue.grid_of(&job.request) else {
         return;
     };
-    let (title, prompt) = (grid.to_string(), &job.request.prompt);
+    let (title, prompt) = (grid.to_string(), &*job.request.title());
     let size = (grid.columns.len(), grid.rows.len());
     let progress = queue.grid_progress(waiting.id);
     let (rect, response) = grid_row_rect(ui, waiting.id);

@@ -1,13 +1,14 @@
 //! What the rows of the queue are drawn with: picture, words, the place for buttons, and the facts on hover.
 
+use std::borrow::Cow;
+
 use egui::{
     Align, Color32, CornerRadius, Label, Layout, Rect, Response, RichText, Sense, Stroke,
     StrokeKind, Ui, UiBuilder, pos2, vec2,
 };
-use safelight_core::job::{GenerateRequest, GridId, JobId};
+use safelight_core::job::{GridId, JobId, JobRequest};
 use safelight_core::units::seconds_text;
 
-use crate::app::queue::picture_of;
 use crate::app::thumbs::Pictured;
 use crate::ui::queue::words;
 use crate::ui::widgets::{palette, text_at, texture_ui};
@@ -60,14 +61,17 @@ pub(super) fn background(ui: &Ui, rect: Rect, edge: Option<Color32>, fill: Color
 }
 
 /// The start picture, else the sign of what the model makes.
-pub(super) fn thumb_ui(ui: &Ui, view: &View<'_>, request: &GenerateRequest, rect: Rect) {
-    let pictured = picture_of(request).map(|path| Pictured::Input(path.clone()));
+pub(super) fn thumb_ui(ui: &Ui, view: &View<'_>, request: &JobRequest, rect: Rect) {
+    let palette = palette(ui);
+    let pictured = request.picture().map(|path| Pictured::Input(path.clone()));
     let shown = pictured.and_then(|pictured| view.app.cx.thumbs.get(pictured, THUMB_PX));
     if let Some(Ok(texture)) = shown {
         texture_ui(ui, texture, rect, f32::INFINITY);
         return;
     }
-    let icon = if request.num_frames > 1 {
+    ui.painter()
+        .rect_filled(rect, CornerRadius::same(4), palette.stage);
+    let icon = if request.num_frames() > 1 {
         icons::FILM
     } else {
         icons::IMAGE
@@ -114,32 +118,34 @@ pub(super) fn buttons_ui(ui: &mut Ui, row: Rect, number: u64, contents: impl FnO
 }
 
 /// `Little World · 256×256 · 2.1 s`.
-pub(super) fn short_facts(view: &View<'_>, request: &GenerateRequest) -> String {
-    let length = match request.num_frames {
-        0 | 1 => words::pictures(request.batch_size),
-        frames => seconds_text(f64::from(frames) / request.fps.max(f64::EPSILON)),
+pub(super) fn short_facts(view: &View<'_>, request: &JobRequest) -> String {
+    let length = match request.num_frames() {
+        0 | 1 => words::pictures(request.batch_size()),
+        frames => seconds_text(f64::from(frames) / request.fps().max(f64::EPSILON)),
     };
-    let size = (request.width, request.height);
-    words::short_facts(model_name(view, request), size, &length)
+    words::short_facts(&model_name(view, request), request.size(), &length)
 }
 
-fn model_name<'a>(view: &'a View<'_>, request: &'a GenerateRequest) -> &'a str {
+fn model_name<'a>(view: &'a View<'_>, request: &'a JobRequest) -> Cow<'a, str> {
+    let model = request.model();
     let mut specs = view.app.cx.models.all().iter();
-    let spec = specs.find(|spec| spec.id == request.model);
-    spec.map_or(&request.model, |spec| &spec.name)
+    let spec = specs.find(|spec| spec.id == *model);
+    spec.map_or(model, |spec| Cow::Borrowed(spec.name.as_str()))
 }
 
 pub(super) fn facts_ui(
     ui: &mut Ui,
     view: &View<'_>,
-    request: &GenerateRequest,
+    request: &JobRequest,
     missing: &[std::path::PathBuf],
 ) {
     ui.set_max_width(theme::CARD_WIDTH);
-    ui.label(&request.prompt);
+    ui.label(request.title());
     let short = short_facts(view, request);
-    let num_steps = request.sampling.num_steps;
-    ui.label(words::facts(&short, request.seed, num_steps));
+    ui.label(match request.generate() {
+        Some(request) => words::facts(&short, request.seed, request.sampling.num_steps),
+        None => short,
+    });
     for path in missing {
         let amber = palette(ui).amber;
         let text = words::missing_file(path);

@@ -5,7 +5,6 @@ use egui::{CornerRadius, Rect, Response, RichText, Sense, Ui, pos2, vec2};
 use crate::app::commands::QueueCommand;
 use crate::app::notices::sentence;
 use crate::app::player::Viewing;
-use crate::app::queue::picture_of;
 use crate::app::queue::{RunningJob, Stopped, StoppedJob, WaitingJob};
 use crate::ui::queue::parts::{
     Line, background, buttons_ui, facts_ui, row_id, row_rect, short_facts, thumb_rect, thumb_ui,
@@ -39,7 +38,7 @@ pub(super) fn running_ui(ui: &mut Ui, view: &View<'_>, job: &RunningJob) {
         ui.allocate_exact_size(vec2(ui.available_width(), theme::QUEUE_ROW), Sense::hover());
     background(ui, rect, Some(palette.accent), palette.field);
     let thumb = thumb_rect(rect);
-    if picture_of(&job.request).is_some() {
+    if job.request.picture().is_some() {
         thumb_ui(ui, view, &job.request, thumb);
     } else {
         ui.painter()
@@ -55,9 +54,9 @@ pub(super) fn running_ui(ui: &mut Ui, view: &View<'_>, job: &RunningJob) {
         colour: palette.amber,
     };
     let response = ui.interact(rect, row_id(job.id), Sense::hover());
-    let name = words::running_job(&job.request.prompt);
+    let name = words::running_job(&job.request.title());
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
-    words_ui(ui, rect, &job.request.prompt, line, 0.0);
+    words_ui(ui, rect, &job.request.title(), line, 0.0);
     response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &[]));
 }
 
@@ -77,7 +76,7 @@ fn progress_ui(ui: &Ui, thumb: Rect, progress: f32) {
 
 pub(super) fn waiting_ui(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, index: usize) {
     let line = waiting_line(view, job, palette(ui));
-    let name = words::waiting_job(index + 1, &job.request.prompt);
+    let name = words::waiting_job(index + 1, &job.request.title());
     let (rect, response) = idle_ui(ui, view, job, None, (&name, line));
     drag(ui, view, &response, rect, (job.id, index));
     response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &job.missing));
@@ -91,7 +90,7 @@ pub(super) fn stopped_ui(ui: &mut Ui, view: &mut View<'_>, stopped: &StoppedJob)
     } else {
         words::TRY_AGAIN
     };
-    let name = words::stopped_job(word, &job.request.prompt);
+    let name = words::stopped_job(word, &job.request.title());
     let (_, response) = idle_ui(ui, view, job, Some(again), (&name, line));
     response.on_hover_ui(|ui| {
         if let Stopped::Failed(err) = &stopped.why {
@@ -125,7 +124,7 @@ fn idle_ui(
     background(ui, rect, edge, fill);
     thumb_ui(ui, view, &job.request, thumb_rect(rect));
     let room = if again.is_some() { 84.0 } else { 56.0 };
-    words_ui(ui, rect, &job.request.prompt, line, room);
+    words_ui(ui, rect, &job.request.title(), line, room);
     buttons_ui(ui, rect, job.id.0, |ui| idle_buttons(ui, view, job, again));
     response.context_menu(|ui| menu_ui(ui, view, job.id, again));
     keys(ui, view, &response, job.id, again);
@@ -139,7 +138,7 @@ fn idle_ui(
 }
 
 fn idle_buttons(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, again: Option<&'static str>) {
-    let prompt = &job.request.prompt;
+    let prompt = &job.request.title();
     let (removing, more) = match again {
         None => (words::REMOVE_WAITING_EXPLAINED, words::MORE_WAITING),
         Some(_) => (words::REMOVE_STOPPED_EXPLAINED, words::MORE_STOPPED),

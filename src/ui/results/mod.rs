@@ -9,11 +9,13 @@ pub mod words;
 use std::path::PathBuf;
 
 use egui::{Button, Response, ScrollArea, Ui, vec2};
+use safelight_core::finish::FoundUpscaler;
 use safelight_core::gallery::{Entry, Reading};
 use safelight_core::job::JobId;
 
 use crate::app::commands::{
     AppCommand, DesktopCommand, GalleryCommand, InputsCommand, PlayerCommand, RestoreCommand,
+    UpscaleCommand,
 };
 use crate::app::gallery::wishes::TrashWish;
 use crate::app::inputs::{Placing, Slot};
@@ -21,6 +23,9 @@ use crate::app::player::{PlayedFile, Viewing};
 use crate::app::queue::ResultItem;
 use crate::ui::widgets::with_icon;
 use crate::ui::{View, icons, theme};
+
+/// Networks that are listed in a menu.
+const MAX_UPSCALERS: usize = 12;
 
 /// Something that can be done.
 pub struct Action {
@@ -197,6 +202,7 @@ pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
         let place = InputsCommand::Open(vec![path()], Placing::onto(Some(slot)));
         actions.push(Action::new(icon, name, explanation, place).unless(unreadable));
     }
+    actions.extend(upscale_actions(view, subject));
     if let Some(id) = subject.job
         && !subject.is_shown
         && !matches!(view.app.watch.viewing, Viewing::Live)
@@ -209,6 +215,41 @@ pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
         ));
     }
     actions
+}
+
+/// Nothing where no upscaler is on this machine.
+fn upscale_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
+    if view.app.upscaling.chosen().is_none() {
+        return Vec::new();
+    }
+    let unreadable = subject.is_unreadable.then_some(words::UNREADABLE);
+    let factors = [
+        (2, words::UPSCALE_2, words::UPSCALE_2_MORE),
+        (4, words::UPSCALE_4, words::UPSCALE_4_MORE),
+    ];
+    let action = |(factor, name, explanation)| {
+        let make = UpscaleCommand::Make(subject.path.clone(), factor);
+        Action::new(icons::ARROWS_OUT, name, explanation, make).unless(unreadable)
+    };
+    factors.into_iter().map(action).collect()
+}
+
+/// Which network upscales, where there are several.
+pub fn upscaler_actions(view: &View<'_>) -> Vec<Action> {
+    let upscaling = &view.app.upscaling;
+    let chosen = upscaling.chosen().map(|it| &it.path);
+    if upscaling.found.len() < 2 {
+        return Vec::new();
+    }
+    let first = upscaling.found.iter().take(MAX_UPSCALERS);
+    let action = |found: &FoundUpscaler| {
+        let name = words::upscaler(&found.label());
+        let choose = UpscaleCommand::Choose(found.path.clone());
+        let is_chosen = chosen == Some(&found.path);
+        Action::new(icons::CHECK_CIRCLE, name, words::UPSCALER_MORE, choose)
+            .unless(is_chosen.then_some(words::UPSCALER_CHOSEN))
+    };
+    first.map(action).collect()
 }
 
 /// A clip is extended; a picture begins a clip, or another one is made from it.
@@ -341,6 +382,10 @@ pub fn entries_ui(ui: &mut Ui, view: &mut View<'_>, groups: Vec<Vec<Action>>) {
 
 /// All that can be done with one result.
 pub fn result_menu_ui(ui: &mut Ui, view: &mut View<'_>, subject: &Subject) {
-    let groups = vec![main_actions(view, subject), file_actions(subject)];
+    let groups = vec![
+        main_actions(view, subject),
+        upscaler_actions(view),
+        file_actions(subject),
+    ];
     menu_ui(ui, |ui| entries_ui(ui, view, groups));
 }

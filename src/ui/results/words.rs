@@ -14,6 +14,14 @@ pub const USE_AS_MASK: &str = "Use as mask";
 pub const USE_AS_MASK_MORE: &str = "White is regenerated, black stays";
 pub const USE_AS_REFERENCE: &str = "Use as reference";
 pub const USE_AS_REFERENCE_MORE: &str = "The model sees this picture beside the next prompt";
+pub const UPSCALE_2: &str = "Upscale ×2";
+pub const UPSCALE_4: &str = "Upscale ×4";
+pub const UPSCALE_2_MORE: &str =
+    "Make it twice as wide and high with the chosen upscaler, as a job of the queue";
+pub const UPSCALE_4_MORE: &str =
+    "Make it four times as wide and high with the chosen upscaler, as a job of the queue";
+pub const UPSCALER_MORE: &str = "Upscale with this network from now on";
+pub const UPSCALER_CHOSEN: &str = "This network is used for upscaling";
 pub const COMPARE: &str = "Compare";
 pub const COMPARE_MORE: &str = "Show both beside each other";
 pub const COMPARE_WITH_SHOWN: &str = "Compare with what is shown";
@@ -38,6 +46,11 @@ pub fn delete(num_files: usize) -> String {
         0 | 1 => "Delete".to_owned(),
         more => format!("Delete all {more} pictures"),
     }
+}
+
+/// A network that can be chosen.
+pub fn upscaler(label: &str) -> String {
+    format!("Upscaler: {label}")
 }
 
 /// Below the pointer that drags a result.

@@ -11,7 +11,7 @@ use crate::ui::watch::words;
 pub(super) fn told(job: &RunningJob) -> Told {
     Told {
         line: stage_line(job),
-        more: job.request.prompt.clone(),
+        more: job.request.title().into_owned(),
     }
 }
 

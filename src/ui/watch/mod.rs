@@ -235,13 +235,21 @@ fn name_of(view: &View<'_>) -> String {
 
 /// In pixels, of what is made or was.
 fn requested_size(view: &View<'_>) -> Option<Vec2> {
-    let request = match view.app.watch.viewing {
-        Viewing::Live => view.app.queue.running.as_ref().map(|job| &job.request),
-        Viewing::Result(id) => view.app.queue.result(id).map(|item| &item.request),
+    let size = match view.app.watch.viewing {
+        Viewing::Live => view
+            .app
+            .queue
+            .running
+            .as_ref()
+            .map(|job| job.request.size()),
+        Viewing::Result(id) => view.app.queue.result(id).map(|item| {
+            let request = &item.request;
+            (request.width, request.height)
+        }),
         Viewing::File | Viewing::Compare => None,
     };
-    if let Some(request) = request {
-        return Some(vec2(request.width as f32, request.height as f32));
+    if let Some((width, height)) = size {
+        return Some(vec2(width as f32, height as f32));
     }
     let file = view.app.watch.file.as_ref()?;
     Some(vec2(file.width as f32, file.height as f32))

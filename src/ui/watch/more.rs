@@ -63,6 +63,7 @@ pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, has_pace: bool) {
         compare_ui(ui, view);
         let groups = vec![
             results::main_actions(view, &subject),
+            results::upscaler_actions(view),
             frame_actions(view),
             results::file_actions(&subject),
         ];

@@ -326,7 +326,7 @@ impl FinishWalk<'_> {
     }
 
     fn save(
-        &mut self,
+        &self,
         parts: &Parts,
         mut gathered: Gathered,
         started: Instant,

@@ -3,6 +3,7 @@
 //! Whoever goes on finds how many frames are there; nothing is encoded twice but what the last run had not finished. An
 //! MP4's runs are the very bytes that its file gets; frames of other formats are kept without loss until then.
 
+#[cfg(any(feature = "h264", test))]
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -222,12 +222,12 @@ mod tests {
             columns: &columns,
             rows: &rows,
         };
-        let sheet = draw_sheet(labels, (64, 48), &mut |index| match index {
-            3 => SheetCell::Words("Failed"),
-            _ => {
-                let colour = [50 * (index as u8 + 1), 7, 9];
-                SheetCell::Picture(Picture::from_fn(64, 48, |_, _| colour).unwrap())
+        let sheet = draw_sheet(labels, (64, 48), &mut |index| {
+            if index == 3 {
+                return SheetCell::Words("Failed");
             }
+            let colour = [50 * (index as u8 + 1), 7, 9];
+            SheetCell::Picture(Picture::from_fn(64, 48, |_, _| colour).unwrap())
         })
         .unwrap();
         assert_eq!(sheet.cells.len(), 4);

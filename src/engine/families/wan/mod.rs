@@ -6,7 +6,7 @@
 //! 2. [`encode_image`]: given first and last frames to latents,
 //! 3. [`encode_vision`]: the same to embeddings, for models of Wan 2.1 that read them,
 //! 4. [`denoise()`]: noise to latents, through the transformer, or through one expert and then the other,
-//! 5. [`decode`]: latents to frames.
+//! 5. `decode`: latents to frames.
 //!
 //! The reference is `WanPipeline` and `WanImageToVideoPipeline` of diffusers 0.42.1.
 //!

@@ -165,7 +165,7 @@ pub(super) fn recorded(family: &dyn Still, run: &Run) -> Job {
         facts.as_object_mut().unwrap().remove(ours);
     }
     let variant = run.facts["variant"].as_str();
-    let variant = variant.unwrap_or(family.variants()[0]);
+    let variant = variant.unwrap_or_else(|| family.variants()[0]);
     let given = ["image", "mask"].map(|name| run.given(name));
     let references = (0..).map_while(|index| run.given(&format!("reference.{index}")));
     job(family, variant, &facts, given).with_references(references)

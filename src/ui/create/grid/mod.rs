@@ -5,7 +5,7 @@
 mod words;
 
 use egui::containers::menu::MenuButton;
-use egui::{Align, Button, CollapsingHeader, Layout, RichText, TextEdit, Ui};
+use egui::{Align, Button, CollapsingHeader, Layout, Response, RichText, TextEdit, Ui};
 use safelight_core::job::{GridAxis, GridSetting};
 use safelight_core::model::ModelSpec;
 
@@ -150,16 +150,7 @@ fn values_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, side: usize) {
     row(ui, words::VALUES, explanation, |ui, _| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             if !offered.is_empty() {
-                let button = Button::new(RichText::new(icons::PLUS).small());
-                let (response, _) = MenuButton::from_button(button).ui(ui, |ui| {
-                    for (value, label) in &offered {
-                        if ui.button(label).clicked() {
-                            add(&mut axis.values, value);
-                            ui.close();
-                        }
-                    }
-                });
-                response
+                offered_ui(ui, &offered, &mut axis.values)
                     .on_hover_text(words::ADD_VALUE_HOVER)
                     .accessible_name(words::add_value(name));
             }
@@ -172,6 +163,20 @@ fn values_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, side: usize) {
                 .accessible_name(words::values_of(name));
         });
     });
+}
+
+/// The button of a menu of values, each of which is added to `values` by a click.
+fn offered_ui(ui: &mut Ui, offered: &[(String, String)], values: &mut String) -> Response {
+    let button = Button::new(RichText::new(icons::PLUS).small());
+    let (response, _) = MenuButton::from_button(button).ui(ui, |ui| {
+        for (value, label) in offered {
+            if ui.button(label).clicked() {
+                add(values, value);
+                ui.close();
+            }
+        }
+    });
+    response
 }
 
 /// Values that are added with a click, with what they are called.

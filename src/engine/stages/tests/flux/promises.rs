@@ -1,5 +1,6 @@
 //! What jobs of Flux promise beside the right numbers: batches, resuming, cancelling, and what they refuse.
 
+use super::super::stills;
 use super::*;
 
 /// Pixels of a picture that nobody else has.

@@ -1,0 +1,217 @@
+//! Upscaling from the window: the entries of a result's menu, the job that comes of them, and the networks to choose from.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use safelight::worker::WorkerCommand;
+use safelight_core::finish::{FinishRequest, FinishWork};
+use safelight_core::job::{
+    CancelToken, Clip, JobFolder, JobId, JobOutcome, JobOutput, JobUpdate, QueueFile, Stage,
+};
+use safelight_core::media::{ClipOptions, Picture, write_clip};
+use safelight_core::settings::Paths;
+
+use crate::harness::{Bench, spec};
+use crate::upscaler::write_upscaler;
+
+/// A job to finish something that the window hands to the worker.
+struct SentFinish {
+    id: JobId,
+    request: FinishRequest,
+    cancel: CancelToken,
+    resume: Option<PathBuf>,
+}
+
+fn next_finish(bench: &mut Bench) -> SentFinish {
+    let mut sent = None;
+    bench.until("a job is sent", |bench| {
+        sent = bench.far.commands.try_recv().ok();
+        sent.is_some()
+    });
+    let Some(WorkerCommand::Finish {
+        id,
+        request,
+        cancel,
+        resume,
+        ..
+    }) = sent
+    else {
+        panic!("a job to finish something was waited for");
+    };
+    SentFinish {
+        id,
+        request: *request,
+        cancel,
+        resume,
+    }
+}
+
+fn same_model(startup: &mut safelight::app::StartupOptions) {
+    startup.models = Some(safelight::app::models::FoundModels {
+        specs: vec![spec()],
+        ..Default::default()
+    });
+}
+
+fn write_clip_of(path: &std::path::Path, side: u32, num_frames: u8) {
+    let frame = |index: u8| Picture::from_fn(side, side, |_, _| [index * 40, 40, 90]);
+    let frames = (0..num_frames).map(|index| frame(index).expect("it has pixels"));
+    let frames: Vec<Picture> = frames.collect();
+    fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+    write_clip(path, &frames, ClipOptions::default()).expect("a clip is written");
+}
+
+/// A bench with these networks and a finished clip of three frames, which is shown.
+fn with_clip(networks: &[&str]) -> (Bench, PathBuf) {
+    let home = tempfile::tempdir().expect("a scratch folder");
+    let paths = Paths::under(home.path());
+    for name in networks {
+        write_upscaler(&paths.models().join("upscale_models").join(name));
+    }
+    let mut bench = Bench::in_home(home, |startup| {
+        startup.paths = Some(paths);
+        same_model(startup);
+    });
+    let sent = bench.start_job();
+    write_clip_of(&sent.request.out, 64, 3);
+    bench.finish_job(&sent, 3);
+    let count = networks.len();
+    bench.until("the networks are known", |bench| {
+        bench.app().upscaling.found.len() == count
+    });
+    (bench, sent.request.out)
+}
+
+#[test]
+fn a_result_is_upscaled_as_a_job_of_the_queue_and_then_shown() {
+    let (mut bench, clip) = with_clip(&["4x-Zero.safetensors"]);
+    bench.press("More");
+    assert!(
+        !bench.has("Upscaler: 4x-Zero, compact ×4"),
+        "there is no choice"
+    );
+    bench.press("Upscale ×2");
+    let sent = next_finish(&mut bench);
+    assert_eq!(sent.request.source, clip);
+    assert_eq!(
+        (sent.request.after.width, sent.request.after.num_frames),
+        (128, 3)
+    );
+    let name = sent
+        .request
+        .out
+        .file_name()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
+    assert!(name.ends_with("_x2.mp4"), "{name}");
+    assert!(sent.request.is_out_automatic);
+    bench.say(sent.id, JobUpdate::Started(sent.request.recipe()));
+    let stage = Stage::Upscale;
+    bench.say(
+        sent.id,
+        JobUpdate::Stage {
+            stage,
+            section: 0,
+            resumed: false,
+        },
+    );
+    bench.say(
+        sent.id,
+        JobUpdate::Step {
+            stage,
+            step: 2,
+            num_steps: 3,
+            secs_left: 4.0,
+        },
+    );
+    bench.assert_shows("Upscaling  ·  2 of 3");
+    write_clip_of(&sent.request.out, 128, 3);
+    let output = JobOutput {
+        paths: vec![sent.request.out.clone()],
+        num_frames: 3,
+        clip: Arc::new(Clip::default()),
+        seed: None,
+        secs: 2.0,
+        stages: Vec::new(),
+        peak_bytes: 0,
+        warnings: Vec::new(),
+        plan: None,
+        rungs: Vec::new(),
+    };
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(output)));
+    bench.until("it is shown", |bench| {
+        let file = bench.app().watch.file.as_ref();
+        file.is_some_and(|file| file.width == 128)
+    });
+    assert!(bench.told().is_empty(), "{:?}", bench.told());
+}
+
+#[test]
+fn of_several_networks_one_is_chosen_and_then_used() {
+    let (mut bench, _) = with_clip(&["a.safetensors", "b.safetensors"]);
+    let used = |bench: &mut Bench| {
+        bench.press_more("Upscale ×4");
+        let sent = next_finish(bench);
+        bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+        let FinishWork::Upscale { network, passes } = sent.request.work else {
+            panic!("not a job that enlarges: {:?}", sent.request.work);
+        };
+        assert_eq!(passes, 1);
+        network.file_name().unwrap().to_owned()
+    };
+    assert_eq!(used(&mut bench), "a.safetensors");
+    bench.press_more("Upscaler: b, compact ×4");
+    assert_eq!(used(&mut bench), "b.safetensors");
+}
+
+#[test]
+fn without_a_network_nothing_is_offered() {
+    let (mut bench, _) = with_clip(&[]);
+    bench.press("More");
+    bench.assert_shows("Use settings");
+    assert!(!bench.has("Upscale ×2"));
+}
+
+#[test]
+fn what_cannot_be_upscaled_is_told() {
+    let (mut bench, clip) = with_clip(&["4x-Zero.safetensors"]);
+    fs::write(&clip, b"no clip any more").unwrap();
+    bench.press_more("Upscale ×2");
+    bench.until("it is told", |bench| !bench.told().is_empty());
+    assert!(
+        bench.told()[0].contains("a text file"),
+        "{:?}",
+        bench.told()
+    );
+    bench.assert_no_job();
+}
+
+#[test]
+fn an_upscaling_that_was_interrupted_is_offered_by_the_next_window() {
+    let (mut bench, clip) = with_clip(&["4x-Zero.safetensors"]);
+    bench.press_more("Upscale ×2");
+    let sent = next_finish(&mut bench);
+    let paths = Paths::under(bench.home.path());
+    JobFolder::create_finishing(&paths.jobs(), sent.id, &sent.request).unwrap();
+    let queue = paths.queue_file();
+    bench.until("the queue is written", |_| {
+        QueueFile::load(&queue).is_ok_and(|file| file.jobs.len() == 1)
+    });
+    let mut bench = Bench::in_home(bench.close(), same_model);
+    assert!(sent.cancel.is_paused());
+    bench.until("it is there", |bench| bench.has("Interrupted"));
+    let name = clip.file_name().unwrap().to_string_lossy().into_owned();
+    bench.press(&format!("Resume: Upscale ×2: {name}"));
+    let again = next_finish(&mut bench);
+    assert_eq!((again.id, &again.request), (sent.id, &sent.request));
+    assert_eq!(
+        again.resume,
+        Some(
+            JobFolder::at(paths.jobs().join(sent.id.to_string()))
+                .path()
+                .to_owned()
+        )
+    );
+}
