@@ -7,7 +7,12 @@ Files that a fuzzer found lie beside them and stay (their names begin with `foun
 
 import json
 import struct
+import zipfile
 import zlib
+from base64 import urlsafe_b64encode
+from hashlib import sha256
+from io import BytesIO
+from math import prod
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -18,9 +23,9 @@ MAX_BYTES = 8 << 10
 MAX_FILES = 20
 
 
-def put(target: str, name: str, content: bytes | str) -> None:
+def put(target: str, name: str, content: bytes | str, most: int = MAX_BYTES) -> None:
     content = content.encode() if isinstance(content, str) else content
-    if len(content) <= MAX_BYTES:
+    if len(content) <= most:
         folder = HERE / "corpus" / target
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
@@ -95,6 +100,22 @@ def weights() -> None:
         put("gguf", f"damaged-{number}-cut", whole[: len(whole) * 2 // 3])
         put("gguf", f"damaged-{number}-counts", whole[:8] + b"\xff" * 16 + whole[24:])
         put("gguf", f"damaged-{number}-lengths", whole.replace(struct.pack("<Q", 3), struct.pack("<Q", 1 << 61)))
+
+
+def finishing() -> None:
+    """Headers of the networks for finished pictures and clips: the smaller ones whole, and one of each kind damaged."""
+    for place in ("finish/upscalers", "rife/shapes"):
+        for name, shapes in json.loads((FIXTURES / f"{place}.json").read_text()).items():
+            if name in ("body_x1", "body_x2", "trunk", "4.12.lite", "4.22", "4.26.heavy"):
+                continue  # The others have what these have.
+            header, end = {}, 0
+            for tensor, sizes in shapes.items():
+                start, end = end, end + 4 * prod(sizes)
+                header[tensor] = {"dtype": "F32", "shape": sizes, "data_offsets": [start, end]}
+            whole = json.dumps(header, separators=(",", ":"))
+            put("safetensors-header", f"{place.split('/')[0]}-{name}", f"{end}\n{whole}", 3 * MAX_BYTES)
+            if name in ("compact", "span_plain", "4.6"):
+                put("safetensors-header", f"{place.split('/')[0]}-{name}-damaged", f"{end}\n" + whole.replace(",3,3]", ",0,3]", 3).replace("[8,", "[4611686018427387904,", 2), 3 * MAX_BYTES)
 
 
 def lines(shapes: dict[str, list[int]]) -> str:
@@ -388,11 +409,48 @@ def media() -> None:
         put("mp4", name, content)
 
 
+def wheels() -> None:
+    library, info = "torch/lib/libc10.so", "torch-1.dist-info/RECORD"
+    content = b"a library " * 40
+
+    def wheel(names: list[str], method: int, record: str | None = None, comment: bytes = b"", large: bool = False) -> bytes:
+        sums = "".join(f"{name},sha256={urlsafe_b64encode(sha256(content).digest()).decode().rstrip('=')},{len(content)}\n" for name in names)
+        whole = BytesIO()
+        with zipfile.ZipFile(whole, "w", method) as archive:
+            for name, inside in [*((name, content) for name in names), (info, (sums if record is None else record).encode())]:
+                with archive.open(zipfile.ZipInfo(name), "w", force_zip64=large) as member:
+                    member.write(inside)
+            archive.comment = comment
+        return whole.getvalue()
+
+    stored, packed = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+    sound = wheel([library, "torch/version.py"], packed)
+    end = sound.rindex(b"PK\5\6")
+    table = int.from_bytes(sound[end + 16 : end + 20], "little")
+    for name, whole in {
+        "packed": sound,
+        "stored": wheel([library], stored),
+        "large": wheel([library], packed, large=True),
+        "comment": wheel([library], packed, comment=b"PK\5\6 is not the end"),
+        "quoted": wheel([library], stored, record=f'"torch/lib/a,b.so",sha256=abc,1\n{library},sha256=,\n,,,\n'),
+        "damaged-no-record": wheel([library], stored).replace(b"RECORD", b"SAMPLE"),
+        "damaged-cut": sound[: end + 10],
+        "damaged-name-up": sound.replace(library.encode(), b"../../../../ab/c.so"),
+        "damaged-name-root": sound.replace(library.encode(), b"/orch/lib/libc10.so"),
+        "damaged-ones": sound[: table + 10] + b"\xff" * 40 + sound[table + 50 :],
+        "damaged-place": sound[: end + 16] + b"\xff" * 4 + sound[end + 20 :],
+        "damaged-size": sound[: table + 20] + struct.pack("<II", 1 << 20, 1 << 31) + sound[table + 28 :],
+        "damaged-method": sound[: table + 10] + b"\x0c\0" + sound[table + 12 :],
+        "damaged-content": sound[:60] + b"\xa5" * 30 + sound[90:],
+    }.items():
+        put("wheel", name, whole)
+
+
 def main() -> None:
     for path in (HERE / "corpus").glob("*/*"):
         if not path.name.startswith("found-"):
             path.unlink()
-    for write in (weights, loras, folders, tokenizers, texts, metadata, state, media):
+    for write in (weights, finishing, loras, folders, tokenizers, texts, metadata, state, media, wheels):
         write()
     files = [path for path in (HERE / "corpus").glob("*/*")]
     print(len(files), "files,", sum(path.stat().st_size for path in files) // 1024, "KB")

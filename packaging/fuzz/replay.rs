@@ -8,7 +8,7 @@ use crate::readers::{READERS, Reader};
 use crate::scratch::Scratch;
 use crate::trial::{damaged, harm};
 
-const MAX_FILE_BYTES: u64 = 8 << 10;
+const MAX_FILE_BYTES: u64 = 24 << 10;
 const MAX_CORPUS_BYTES: u64 = 600 << 10;
 
 fn kept(reader: &Reader) -> Vec<(String, Vec<u8>)> {

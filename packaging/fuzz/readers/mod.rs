@@ -6,6 +6,7 @@
 mod media;
 mod texts;
 mod weights;
+mod wheels;
 
 use std::io;
 
@@ -60,4 +61,5 @@ pub const READERS: &[Reader] = &[
     reader("bmp", media::bmp, &[]),
     reader("mp4", media::mp4, media::MP4),
     reader("webm", media::webm, media::WEBM),
+    reader("wheel", wheels::wheel, wheels::WHEEL),
 ];

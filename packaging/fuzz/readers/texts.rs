@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use safelight_core::catalog::known_models;
 use safelight_core::gallery::Shelf;
 use safelight_core::job::prompt::{self, Timeline, WildcardFolders};
-use safelight_core::job::{GenerateForm, JobFolder, QueueFile};
+use safelight_core::job::{GenerateForm, JobFolder, QueueFile, SheetCells};
 use safelight_core::library::folders_listed_in;
 use safelight_core::media::{read_settings, read_texts};
 use safelight_core::memory::Corrections;
@@ -191,7 +191,10 @@ pub fn paths(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
 pub fn metadata(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     for name in ["alone.json", "alone.txt"] {
         let path = scratch.file(name, bytes)?;
-        scratch.call(|| drop(read_settings(&path)));
+        let settings = scratch.call(|| read_settings(&path));
+        let settings = settings.ok().flatten();
+        let settings = settings.and_then(|text| serde_json::from_str(&text).ok());
+        scratch.call(|| drop(settings.as_ref().and_then(SheetCells::of_settings)));
         scratch.call(|| drop(read_texts(&path)));
         scratch.call(|| drop(restore::read(&path)));
     }

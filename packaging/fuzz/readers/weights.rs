@@ -13,6 +13,7 @@ use safelight_core::formats::weights::gguf::{Element, Value};
 use safelight_core::formats::weights::header::Header;
 use safelight_core::lora::{CLIP, LoraCard, LoraFile, Origin, Plan, T5, Table, fitting_plan};
 use safelight_core::model::ModelSpec;
+use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 use safelight_core::tokens::{SpieceModel, TextTokenizer};
 
 use crate::scratch::Scratch;
@@ -253,7 +254,7 @@ pub fn gguf(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     Ok(0)
 }
 
-/// The header, and the identity card of the whole.
+/// The header, the identity card of the whole, and what jobs on finished pictures and clips make of it.
 fn weights(scratch: &Scratch, path: &Path) {
     if let Ok((_, header)) = scratch.call(|| Header::open(path)) {
         let mut bytes = 0_u64;
@@ -266,6 +267,8 @@ fn weights(scratch: &Scratch, path: &Path) {
         assert_eq!(bytes, header.data_bytes());
     }
     scratch.call(|| drop(Catalog::default().card(path)));
+    scratch.call(|| drop(UpscalerConfig::read(path)));
+    scratch.call(|| drop(IfnetConfig::read(path)));
 }
 
 fn write_safetensors(

@@ -25,6 +25,10 @@
     "sidecar": false,
     "sigma_schedule": "beta",
     "start_step": 0,
+    "step_cache": {
+      "kind": "tea_cache",
+      "threshold": 0.2
+    },
     "strength": 0.35,
     "vae_tile": 320,
     "width": 640

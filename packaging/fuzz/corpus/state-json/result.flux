@@ -25,6 +25,10 @@
     "sidecar": false,
     "sigma_schedule": "beta",
     "start_step": 2,
+    "step_cache": {
+      "kind": "tea_cache",
+      "threshold": 0.2
+    },
     "true_cfg_scale": 2.5,
     "vae_tile": 256,
     "width": 512

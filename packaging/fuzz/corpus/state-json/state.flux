@@ -25,6 +25,10 @@
     "sidecar": false,
     "sigma_schedule": "karras",
     "start_step": 0,
+    "step_cache": {
+      "kind": "first_block",
+      "threshold": 0.1
+    },
     "strength": 0.45,
     "true_cfg_scale": 2.25,
     "vae_tile": 256,
@@ -56,6 +60,10 @@
     "sidecar": false,
     "sigma_schedule": "karras",
     "start_step": 0,
+    "step_cache": {
+      "kind": "first_block",
+      "threshold": 0.1
+    },
     "strength": 0.45,
     "true_cfg_scale": 2.25,
     "vae_tile": 256,
@@ -87,6 +95,10 @@
     "sidecar": false,
     "sigma_schedule": "exponential",
     "start_step": 0,
+    "step_cache": {
+      "kind": "mag_cache",
+      "threshold": 0.2
+    },
     "strength": 0.8,
     "true_cfg_scale": 1.5,
     "vae_tile": 192,
@@ -118,6 +130,10 @@
     "sidecar": false,
     "sigma_schedule": "exponential",
     "start_step": 0,
+    "step_cache": {
+      "kind": "mag_cache",
+      "threshold": 0.2
+    },
     "strength": 0.8,
     "true_cfg_scale": 1.5,
     "vae_tile": 192,
