@@ -460,3 +460,28 @@ class Cases(Tensors):
                     is_e5m2=is_e5m2,
                 )
                 yield f"{name} * {scale}", out, numbers * float(np.float32(scale))
+
+    def case_expand_int8(self):
+        four = np.array([[1, 1, 1, -1], [1, 1, -1, 1], [1, -1, 1, 1], [-1, 1, 1, 1]]) / 2
+        rotation = np.ones((1, 1))
+        rows, columns = 3, 768
+        codes = np.random.default_rng(5).integers(-128, 128, (rows, columns)).astype(np.int8)
+        scales = np.abs(wave((rows, 1), 0.53)).astype(np.float32)
+        stored, factors = self.tensor(codes, np.int8), self.tensor(scales)
+        for levels in range(5):
+            out, runs = self.elems(np.zeros((rows, columns))), rows * columns // 16
+            self.launch(
+                "expand_int8",
+                "Int8Args",
+                blocks_for(runs, 256),
+                (256, 1),
+                codes=stored,
+                scales=factors,
+                out=out,
+                runs=runs,
+                runs_per_row=columns // 16,
+                levels=levels,
+            )
+            straight = (codes.reshape(rows, -1, len(rotation)) @ rotation).reshape(rows, columns)
+            yield f"groups of {len(rotation)}", out, self.narrowed(straight.astype(np.float32) * scales)
+            rotation = np.kron(rotation, four)

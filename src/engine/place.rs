@@ -59,11 +59,17 @@ pub fn made<T>(
 ) -> Result<T, EngineError> {
     let network = new(weights)?;
     let unexpected = unexpected(weights);
-    if let [first, ..] = &unexpected[..] {
-        let count = unexpected.len();
-        hooks.warn(format!(
-            "the {component} has {count} unused tensors, such as '{first}'"
-        ));
+    match &unexpected[..] {
+        [] => {}
+        [only] => hooks.warn(format!(
+            "the {component} has a tensor that is not used: '{only}'"
+        )),
+        [first, ..] => {
+            let count = unexpected.len();
+            hooks.warn(format!(
+                "the {component} has {count} tensors that are not used, such as '{first}'"
+            ));
+        }
     }
     warn_unused_updates(weights, hooks);
     Ok(network)

@@ -54,7 +54,7 @@ pub use kl_vae::{KlVaeConfig, KlVaeKeys, NORM_MEAN, NORM_VARIANCE, NORMED_EDGE};
 pub(crate) use known::{KindRule, PartKind};
 pub use krea2_transformer::{Krea2TransformerConfig, Krea2TransformerKeys};
 pub use language::{LanguageConfig, LanguageKeys, LanguageKind, LanguageTap, LanguageUse};
-pub use qwen_image_transformer::{QwenImageTransformerConfig, QwenImageTransformerKeys};
+pub use qwen_image_transformer::{QwenImageTransformerConfig, QwenImageTransformerKeys, ZERO_TIME};
 pub use qwen_vision::QwenVisionConfig;
 pub use scheduler::SchedulerConfig;
 pub use schema::{Role, Schema, TensorSpec};

@@ -22,7 +22,7 @@ const PATCH: i64 = 2;
 /// How much wider the feed-forward layers are.
 const MLP_RATIO: i64 = 4;
 /// By this empty tensor files without a config say that tokens of given pictures are told the timestep 0.
-const ZERO_TIME: &str = "__index_timestep_zero__";
+pub const ZERO_TIME: &str = "__index_timestep_zero__";
 
 with_defaults! {
     /// `transformer/config.json`, with diffusers' defaults where a key is left out.

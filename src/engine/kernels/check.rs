@@ -49,7 +49,8 @@ pub(super) fn check(kernels: &Kernels, device: Device) -> Result<(), KernelError
     }
     check_softmax(kernels, device)?;
     check_blocks(kernels, device)?;
-    check_fp8(kernels, device)
+    check_fp8(kernels, device)?;
+    check_int8(kernels, device)
 }
 
 /// Longer rows are left to libtorch.
@@ -359,6 +360,19 @@ fn check_fp8(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
             let expected = twins::expand_fp8(&numbers, scale, Kind::Float);
             same("expand_fp8", kernels.expand_fp8(&numbers, scale), &expected)?;
         }
+    }
+    Ok(())
+}
+
+/// Rows of several groups, of every size of them that is rotated in one pass, and more lanes than runs.
+fn check_int8(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
+    let codes = (wave(&[TOKENS, 768], 0.37, device) * 127.0).to_kind(Kind::Int8);
+    let scales = wave(&[TOKENS, 1], 0.53, device);
+    for group in [None, Some(4), Some(16), Some(64), Some(256)] {
+        let rotation = group.map(|group| twins::rotation(group, device));
+        let expected = twins::expand_int8(&codes, &scales, rotation.as_ref(), kernels.kind());
+        let found = kernels.expand_int8(&codes, &scales, group);
+        same("expand_int8", found, &expected.to_kind(Kind::Float))?;
     }
     Ok(())
 }

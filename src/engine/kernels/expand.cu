@@ -1,4 +1,4 @@
-// Numbers in narrow storage to numbers that can be computed with: GGUF's blocks and fp8. Compiled behind `rows.cu`,
+// Numbers in narrow storage to numbers that can be computed with: GGUF's blocks, fp8, int8. Compiled behind `rows.cu`,
 // whose types and helpers it uses. The structs of arguments are mirrored in `expand.rs`.
 //
 // A thread makes one piece of 16 bytes, which lies in one block and in one part of it. Every product and difference
@@ -229,4 +229,77 @@ KERNEL expand_fp8(Fp8Args args) {
     }
   }
   store(args.out + piece * N, packed(x));
+}
+
+// Numbers of one thread, side by side.
+#define RUN 16
+
+struct Int8Args {
+  // Rows without gaps between them.
+  const u8 *codes;
+  // Of each row.
+  const float *scales;
+  elem *out;
+  u32 runs;
+  u32 runs_per_row;
+  // How many columns are rotated together, as a power of four; 0 where none are.
+  int levels;
+};
+
+// Four numbers times the regular Hadamard matrix of four: half of their sum, less the one opposite. What is summed are
+// whole numbers over a small power of two, so that nothing is rounded.
+__device__ inline void rotate(float *x, int stride) {
+  const float half = 0.5f * (x[0] + x[stride] + x[2 * stride] + x[3 * stride]);
+  const float first = half - x[3 * stride], second = half - x[2 * stride];
+  x[2 * stride] = half - x[stride], x[3 * stride] = half - x[0];
+  x[0] = first, x[stride] = second;
+}
+
+// The same of one number in each of four lanes.
+__device__ inline float rotated(float x, int stride) {
+  float sum = x + EXCHANGE(x, stride);
+  sum += EXCHANGE(sum, 2 * stride);
+  return 0.5f * sum - EXCHANGE(x, 3 * stride);
+}
+
+KERNEL expand_int8(Int8Args args) {
+  const u32 own = blockIdx.x * EXPAND_THREADS + threadIdx.x;
+  // Lanes behind the last run exchange with the others all the same.
+  const u32 run = own < args.runs ? own : args.runs - 1;
+  const uint4 codes = ((const uint4 *)args.codes)[run];
+  const u32 words[4] = {codes.x, codes.y, codes.z, codes.w};
+  float x[RUN];
+  for (int i = 0; i < RUN; i++) {
+    x[i] = (float)(signed char)(words[i / 4] >> (8 * (i % 4)));
+  }
+  if (args.levels > 0) {
+    for (int i = 0; i < RUN; i += 4) {
+      rotate(x + i, 1);
+    }
+  }
+  if (args.levels > 1) {
+    for (int i = 0; i < 4; i++) {
+      rotate(x + i, 4);
+    }
+  }
+  if (args.levels > 2) {
+    for (int i = 0; i < RUN; i++) {
+      x[i] = rotated(x[i], 1);
+    }
+  }
+  if (args.levels > 3) {
+    for (int i = 0; i < RUN; i++) {
+      x[i] = rotated(x[i], 4);
+    }
+  }
+  if (own >= args.runs) {
+    return;
+  }
+  const float scale = args.scales[run / args.runs_per_row];
+  for (int i = 0; i < RUN; i++) {
+    x[i] = times(x[i], scale);
+  }
+  for (int i = 0; i < RUN; i += N) {
+    store(args.out + (i64)run * RUN + i, packed(x + i));
+  }
 }

@@ -1,4 +1,4 @@
-//! Numbers in narrow storage to numbers that can be computed with, in one pass: GGUF's blocks and fp8.
+//! Numbers in narrow storage to numbers that can be computed with, in one pass: GGUF's blocks, fp8, int8.
 //!
 //! As in `ops.rs`: everything that a kernel takes for granted is checked, and `None` means that it does not fit.
 
@@ -12,6 +12,10 @@ use super::loaded::{Kernels, SingleKernel};
 
 /// `EXPAND_THREADS` of the source.
 const THREADS: u32 = 256;
+/// `RUN` of the source.
+const RUN: i64 = 16;
+/// Numbers that the lanes which exchange with each other have together: more are not rotated in one pass.
+const MAX_GROUP: i64 = 256;
 
 /// `BlocksArgs` of the source.
 #[repr(C)]
@@ -32,6 +36,17 @@ struct Fp8Args {
     pieces: i64,
     scale: f32,
     is_e5m2: i32,
+}
+
+/// `Int8Args` of the source.
+#[repr(C)]
+struct Int8Args {
+    codes: *const c_void,
+    scales: *const c_void,
+    out: *mut c_void,
+    runs: u32,
+    runs_per_row: u32,
+    levels: i32,
 }
 
 impl Kernels {
@@ -80,6 +95,38 @@ impl Kernels {
         Some(out)
     }
 
+    /// See [`super::expand_int8`].
+    pub(super) fn expand_int8(
+        &self,
+        codes: &Tensor,
+        scales: &Tensor,
+        group: Option<i64>,
+    ) -> Option<Tensor> {
+        let (rows, columns) = (codes.size()[0], codes.size()[1]);
+        let levels = levels_of(group)?;
+        let fits = codes.kind() == Kind::Int8
+            && codes.is_contiguous()
+            && codes.data_ptr().addr().is_multiple_of(RUN as usize)
+            && columns % RUN == 0
+            && columns % group.unwrap_or(1) == 0
+            && scales.kind() == Kind::Float
+            && scales.is_contiguous()
+            && scales.numel() as i64 == rows
+            && scales.device() == codes.device();
+        let runs = fits.then(|| u32::try_from(rows * columns / RUN).ok())??;
+        let out = Tensor::empty(codes.size(), (self.kind(), codes.device()));
+        let mut args = Int8Args {
+            codes: codes.data_ptr(),
+            scales: scales.data_ptr(),
+            out: out.data_ptr(),
+            runs,
+            runs_per_row: u32::try_from(columns / RUN).ok()?,
+            levels,
+        };
+        self.launch_pieces(SingleKernel::ExpandInt8, i64::from(runs), &mut args)?;
+        Some(out)
+    }
+
     fn launch_pieces<T>(&self, kernel: SingleKernel, pieces: i64, args: &mut T) -> Option<()> {
         let blocks = u32::try_from(pieces).ok()?.div_ceil(THREADS);
         if blocks == 0 {
@@ -94,6 +141,15 @@ impl Kernels {
     }
 }
 
+/// Which power of four a group is.
+fn levels_of(group: Option<i64>) -> Option<i32> {
+    let Some(group) = group else {
+        return Some(0);
+    };
+    let is_power = group >= 4 && group.count_ones() == 1 && group.trailing_zeros() % 2 == 0;
+    (is_power && group <= MAX_GROUP).then(|| group.trailing_zeros() as i32 / 2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +158,16 @@ mod tests {
     fn arguments_are_laid_out_as_in_the_source() {
         assert_eq!(size_of::<BlocksArgs>(), 40);
         assert_eq!(size_of::<Fp8Args>(), 32);
+        assert_eq!(size_of::<Int8Args>(), 40);
+    }
+
+    #[test]
+    fn groups_are_rotated_in_one_pass_where_lanes_that_exchange_hold_them() {
+        let levels = [None, Some(4), Some(16), Some(64), Some(256)].map(levels_of);
+        assert_eq!(levels, [0, 1, 2, 3, 4].map(Some));
+        for other in [0, 1, 2, 8, 12, 128, 1024] {
+            assert_eq!(levels_of(Some(other)), None, "{other}");
+        }
     }
 
     #[test]

@@ -62,10 +62,11 @@ pub(super) enum SingleKernel {
     Softmax,
     ExpandBlocks,
     ExpandFp8,
+    ExpandInt8,
 }
 
 impl SingleKernel {
-    const ALL: [(Self, &'static str); 8] = [
+    const ALL: [(Self, &'static str); 9] = [
         (Self::Activate, "activate"),
         (Self::ChannelMoments, "channel_moments"),
         (Self::JoinMoments, "join_moments"),
@@ -74,6 +75,7 @@ impl SingleKernel {
         (Self::Softmax, "softmax"),
         (Self::ExpandBlocks, "expand_blocks"),
         (Self::ExpandFp8, "expand_fp8"),
+        (Self::ExpandInt8, "expand_int8"),
     ];
 }
 

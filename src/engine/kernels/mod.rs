@@ -16,6 +16,7 @@ mod copies;
 mod driver;
 mod error;
 mod expand;
+mod int8_twin;
 mod k_block_twins;
 mod loaded;
 mod ops;
@@ -234,4 +235,20 @@ pub fn expand_fp8(numbers: &Tensor, scale: f32, kind: Kind) -> Tensor {
     kernels_of(numbers.device(), kind)
         .and_then(|kernels| kernels.expand_fp8(numbers, scale))
         .unwrap_or_else(|| twins::expand_fp8(numbers, scale, kind))
+}
+
+/// Whole numbers of eight bits whose columns may be rotated in groups, as they were, times their rows' scales, rounded once
+/// to `kind`.
+///
+/// `codes`: `(R, C)`, `scales`: `(R, 1)` in f32, `rotation`: of [`twins::rotation`] -> `(R, C)` of `kind`
+pub fn expand_int8(
+    codes: &Tensor,
+    scales: &Tensor,
+    rotation: Option<&Tensor>,
+    kind: Kind,
+) -> Tensor {
+    let group = rotation.map(|rotation| rotation.size()[0]);
+    kernels_of(codes.device(), kind)
+        .and_then(|kernels| kernels.expand_int8(codes, scales, group))
+        .unwrap_or_else(|| twins::expand_int8(codes, scales, rotation, kind))
 }

@@ -7,6 +7,7 @@
 use tch::{Device, Kind, Tensor};
 
 pub use super::block_twins::expand_blocks;
+pub use super::int8_twin::{expand_int8, rotation};
 use super::terms::{Activation, Gate, Norm, Pairs, TokenRows};
 
 pub fn layer_norm(xs: &Tensor, norm: &Norm<'_>, eps: f64) -> Tensor {

@@ -211,11 +211,15 @@ impl Weights {
 /// Says so when a network turns out not to have layers that LoRAs change.
 pub fn warn_unused_updates(weights: &Weights, hooks: &dyn Hooks) {
     let unused = weights.unused_updates();
-    if let [first, ..] = &unused[..] {
-        let count = unused.len();
-        hooks.warn(format!(
-            "LoRAs change {count} layers that are not used, such as '{first}'"
-        ));
+    match &unused[..] {
+        [] => {}
+        [only] => hooks.warn(format!("LoRAs change a layer that is not used: '{only}'")),
+        [first, ..] => {
+            let count = unused.len();
+            hooks.warn(format!(
+                "LoRAs change {count} layers that are not used, such as '{first}'"
+            ));
+        }
     }
 }
 

@@ -11,8 +11,9 @@ use safelight_core::formats::weights::{TensorInfo, TensorType};
 use safetensors::Dtype;
 use tch::Tensor;
 
-use super::int8::{self, Int8Side};
+use super::int8::Int8Side;
 use super::{Weights, WeightsError};
+use crate::kernels::twins;
 
 const SCALES: [&str; 2] = ["scale_weight", "weight_scale"];
 const IGNORED: [&str; 3] = ["scale_input", "input_scale", "comfy_quant"];
@@ -122,7 +123,7 @@ impl Weights {
         let rotations = self.source.rotations.lock();
         let mut rotations = rotations.unwrap_or_else(PoisonError::into_inner);
         let known = rotations.entry(group);
-        let rotation = known.or_insert_with(|| int8::rotation(group, self.device()));
+        let rotation = known.or_insert_with(|| twins::rotation(group, self.device()));
         rotation.shallow_clone()
     }
 

@@ -10,7 +10,7 @@
 //! of them sees; `C` width.
 
 use safelight_core::networks::stream_blocks::SINUSOIDS;
-use safelight_core::networks::{QwenImageTransformerConfig, QwenImageTransformerKeys};
+use safelight_core::networks::{QwenImageTransformerConfig, QwenImageTransformerKeys, ZERO_TIME};
 use tch::{Device, Kind, Tensor};
 
 use crate::fault::Site;
@@ -73,6 +73,7 @@ impl QwenImageTransformer {
     /// `w`: the file's own names, behind any prefix of [`QwenImageTransformerKeys`].
     pub fn new(config: &QwenImageTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let keys = QwenImageTransformerKeys::of(|key| w.has(key));
+        w.ignore(&format!("{}{ZERO_TIME}", keys.prefix));
         let w = &w.translated(move |name| keys.file_key(name));
         let (dim, text) = (config.dim(), config.joint_attention_dim);
         let time = &w.with_kind(Kind::Float) / "time_in";

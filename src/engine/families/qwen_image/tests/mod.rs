@@ -1,8 +1,8 @@
 //! The transformer by itself: its names behind every prefix, LoRAs, fp8, GGUF, streaming. Whole jobs are in
 //! `stages/tests/qwen_image`, where its weights are from in `tests/fixtures/qwen_image/generate.py`.
 
-use safelight_core::networks::QwenImageTransformerConfig;
-use tch::Tensor;
+use safelight_core::networks::{QwenImageTransformerConfig, ZERO_TIME};
+use tch::{Device, Kind, Tensor};
 
 use super::*;
 use crate::families::tests::{
@@ -60,4 +60,16 @@ fn a_batch_on_any_device_is_asked_at_once_and_gives_each_picture_its_own() {
         let context = transformer.context(&text, [5, 7], &[], xs.size()[0]);
         transformer.forward(xs, told, &context, &NoHooks).unwrap()
     });
+}
+
+#[test]
+fn the_mark_by_which_files_tell_edit_2511_is_not_told_of_as_unused() {
+    let mut tensors = diffusers(&QwenImage);
+    let mark = Tensor::zeros([0], (Kind::Float, Device::Cpu));
+    tensors.insert(ZERO_TIME.to_owned(), mark);
+    let (_folder, path) = written(&tensors);
+    let config = config_of::<QwenImageTransformerConfig>(&QwenImage);
+    let w = opened(&path);
+    QwenImageTransformer::new(&config, &w).unwrap();
+    assert_eq!(QwenImageTransformer::unexpected_keys(&w), [""; 0]);
 }
