@@ -4,8 +4,7 @@ use std::io;
 
 use safelight_core::gallery::read_facts;
 use safelight_core::media::{
-    ClipInfo, clip_info, first_picture, last_frame, media_info, open_picture, read_settings,
-    read_texts,
+    clip_info, first_picture, last_frame, media_info, open_picture, read_settings, read_texts,
 };
 use safelight_core::restore;
 
@@ -135,10 +134,21 @@ fn media(scratch: &Scratch, name: &str, bytes: &[u8]) -> io::Result<u64> {
         scratch.call(|| media_info(&path)).ok(),
         scratch.call(|| clip_info(&path)).ok(),
     ];
-    scratch.call(|| drop(open_picture(&path)));
-    scratch.call(|| drop(first_picture(&path)));
-    let pixels = |info: &ClipInfo| u64::from(info.width) * u64::from(info.height);
-    let of_frame = infos.iter().flatten().map(pixels).max().unwrap_or(0);
+    // A clip that is cut off says nothing as a whole, and its first frame is a picture all the same.
+    let opened = [
+        scratch.call(|| open_picture(&path)).ok(),
+        scratch.call(|| first_picture(&path)).ok(),
+    ];
+    let told = infos.iter().flatten().map(|info| (info.width, info.height));
+    let seen = opened
+        .iter()
+        .flatten()
+        .map(|picture| (picture.width, picture.height));
+    let pixels = told
+        .chain(seen)
+        .map(|(width, height)| u64::from(width) * u64::from(height));
+    let of_frame = pixels.max().unwrap_or(0);
+    drop(opened);
     let frames = infos
         .iter()
         .flatten()

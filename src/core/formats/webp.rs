@@ -2,10 +2,13 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{ByteSource, Part, Parts};
+use super::{ByteSource, Part, Parts, invalid};
 
 /// `RIFF`, the size of what follows, `WEBP`.
 const HEAD_BYTES: u64 = 12;
+/// Of a frame, before its chunks.
+const ANMF_BYTES: u64 = 16;
+const SIDE_BITS: u32 = (1 << 14) - 1;
 
 /// Where the file ends by its own header: behind its true end when it is cut off.
 pub(crate) fn end<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<u64> {
@@ -17,7 +20,12 @@ pub(crate) fn chunks<R: Read + Seek>(
     source: &mut ByteSource<R>,
 ) -> io::Result<Parts<'_, R, [u8; 4]>> {
     let all = (HEAD_BYTES, end(source)?);
-    Ok(Parts::new(source, all, |source, at, end| {
+    Ok(within(source, all))
+}
+
+/// The chunks between two places.
+fn within<R: Read + Seek>(source: &mut ByteSource<R>, all: (u64, u64)) -> Parts<'_, R, [u8; 4]> {
+    Parts::new(source, all, |source, at, end| {
         if at + 8 > end {
             return Ok(None);
         }
@@ -30,5 +38,116 @@ pub(crate) fn chunks<R: Read + Seek>(
             end: start + len,
         };
         Ok(Some((part, start + len.next_multiple_of(2))))
-    }))
+    })
+}
+
+/// An error where the pixels of a frame, or of a picture with a canvas, say that they are more than the file says of them:
+/// a decoder makes room for those first.
+pub(crate) fn check_sizes<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<()> {
+    let mut frames = Vec::new();
+    let mut canvas = None;
+    let mut chunks = chunks(source)?;
+    while let Some(chunk) = chunks.next_part()? {
+        match &chunk.name {
+            b"VP8X" => canvas = Some(size_at(chunks.source, chunk.start + 4)?),
+            b"ANMF" => {
+                let size = size_at(chunks.source, chunk.start + 6)?;
+                frames.push((size, (chunk.start + ANMF_BYTES, chunk.end)));
+            }
+            _ => check_pixels(chunks.source, &chunk, canvas)?,
+        }
+    }
+    for (size, all) in frames {
+        let mut chunks = within(source, all);
+        while let Some(chunk) = chunks.next_part()? {
+            check_pixels(chunks.source, &chunk, Some(size))?;
+        }
+    }
+    Ok(())
+}
+
+/// Width and height less one, three bytes each.
+fn size_at<R: Read + Seek>(source: &mut ByteSource<R>, at: u64) -> io::Result<[u32; 2]> {
+    let [w0, w1, w2, h0, h1, h2] = source.array_at(at)?;
+    let side = |bytes: [u8; 4]| u32::from_le_bytes(bytes) + 1;
+    Ok([side([w0, w1, w2, 0]), side([h0, h1, h2, 0])])
+}
+
+/// Whether these are pixels of at most this size.
+fn check_pixels<R: Read + Seek>(
+    source: &mut ByteSource<R>,
+    chunk: &Part<[u8; 4]>,
+    most: Option<[u32; 2]>,
+) -> io::Result<()> {
+    let found = match &chunk.name {
+        // Behind three bytes and a mark: 14 bits each.
+        b"VP8 " => {
+            let [_, _, _, _, _, _, w0, w1, h0, h1] = source.array_at(chunk.start)?;
+            [[w0, w1], [h0, h1]].map(|side| u32::from(u16::from_le_bytes(side)) & SIDE_BITS)
+        }
+        // Behind a mark: 14 bits each, less one.
+        b"VP8L" => {
+            let [_, bits @ ..] = source.array_at::<5>(chunk.start)?;
+            let bits = u32::from_le_bytes(bits);
+            [(bits & SIDE_BITS) + 1, (bits >> 14 & SIDE_BITS) + 1]
+        }
+        _ => return Ok(()),
+    };
+    let is_more = most.is_some_and(|most| found[0] > most[0] || found[1] > most[1]);
+    if is_more {
+        return Err(invalid("a frame of it is larger than it says"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    fn chunk(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
+        let mut bytes = name.to_vec();
+        bytes.extend((content.len() as u32).to_le_bytes());
+        bytes.extend(content);
+        bytes.resize(bytes.len().next_multiple_of(2), 0);
+        bytes
+    }
+
+    fn is_sound(chunks: &[Vec<u8>]) -> bool {
+        let file = chunk(b"RIFF", &[b"WEBP".to_vec(), chunks.concat()].concat());
+        let len = file.len() as u64;
+        check_sizes(&mut ByteSource::new(Cursor::new(file), len)).is_ok()
+    }
+
+    #[test]
+    fn pixels_that_say_they_are_more_than_their_frame_are_refused() {
+        let lossy = |width: u16| {
+            let [low, high] = width.to_le_bytes();
+            chunk(b"VP8 ", &[0, 0, 0, 0x9d, 1, 0x2a, low, high, 7, 0])
+        };
+        let lossless = |width: u32| {
+            let bits = (width - 1 | 6 << 14).to_le_bytes();
+            chunk(b"VP8L", &[&[0x2f][..], &bits].concat())
+        };
+        // 20 by 7.
+        let canvas = chunk(b"VP8X", &[0, 0, 0, 0, 19, 0, 0, 6, 0, 0]);
+        let frame = |pixels: Vec<u8>| {
+            let head = [0, 0, 0, 0, 0, 0, 19, 0, 0, 6, 0, 0, 100, 0, 0, 0];
+            chunk(b"ANMF", &[&head[..], &pixels].concat())
+        };
+        for (width, is_good) in [(20, true), (21, false), (16_383, false)] {
+            for pixels in [lossy(width), lossless(width.into())] {
+                assert_eq!(
+                    is_sound(&[canvas.clone(), pixels.clone()]),
+                    is_good,
+                    "{width}"
+                );
+                let frames = [canvas.clone(), frame(lossy(20)), frame(pixels.clone())];
+                assert_eq!(is_sound(&frames), is_good, "{width}");
+                // Without a canvas it is what it is.
+                assert!(is_sound(&[pixels]));
+            }
+        }
+    }
 }

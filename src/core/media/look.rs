@@ -8,7 +8,7 @@ use std::path::Path;
 use image::ImageReader;
 
 use super::kind::{self, Kind};
-use super::open::{EMPTY, Failure, check_size};
+use super::open::{EMPTY, Failure, check_size, tiff};
 use super::source::{ClipInfo, clip_info, first_frame};
 use super::{MediaError, Picture, open_picture};
 
@@ -28,7 +28,14 @@ pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
                 ClipInfo::picture(info.width, info.height)
             })
         }
-        Kind::Png | Kind::Jpeg | Kind::Bmp | Kind::Tiff => {
+        Kind::Tiff => {
+            let failed = |failure: Failure| failure.into_error(opened.kind.name(), path);
+            let (width, height) =
+                tiff::size(BufReader::new(opened.file), opened.len).map_err(failed)?;
+            check_size(width, height).map_err(failed)?;
+            Ok(ClipInfo::picture(width, height))
+        }
+        Kind::Png | Kind::Jpeg | Kind::Bmp => {
             let failed = |failure: Failure| failure.into_error(opened.kind.name(), path);
             let (width, height) = ImageReader::new(BufReader::new(opened.file))
                 .with_guessed_format()
@@ -101,6 +108,22 @@ mod tests {
             std::fs::write(&other, bytes).unwrap();
             let err = media_info(&other).unwrap_err().to_string();
             assert!(err.contains(told), "{err}");
+        }
+    }
+
+    #[test]
+    fn every_picture_that_opens_tells_its_size_before() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/media");
+        for name in [
+            "palette.tiff",
+            "cmyk.tiff",
+            "grey_alpha.tiff",
+            "lzw.tiff",
+            "palette.bmp",
+        ] {
+            let picture = open_picture(&folder.join(name)).unwrap();
+            let info = ClipInfo::picture(picture.width, picture.height);
+            assert_eq!(media_info(&folder.join(name)).unwrap(), info, "{name}");
         }
     }
 }

@@ -1,29 +1,45 @@
 //! Whether a picture has transparent parts. They are dropped when it is opened, so people are told before.
 
-use std::io::BufReader;
+use std::io::{BufReader, Seek as _};
 use std::path::Path;
 
 use image::{DynamicImage, ImageDecoder as _, ImageReader};
 
-use super::{MAX_PIXELS, kind, other};
+use super::{Kind, MAX_PIXELS, kind, other, tiff};
+use crate::formats::{ByteSource, webp};
 
 /// Whether any pixel of the picture is transparent. What cannot be read is not: who opens it says why.
 pub fn has_transparency(path: &Path) -> bool {
     let Ok(opened) = kind::open_file(path, "read the picture") else {
         return false;
     };
-    let mut reader = ImageReader::new(BufReader::new(opened.file));
-    reader.limits(other::limits());
+    let mut file = BufReader::new(opened.file);
+    let is_sound = match opened.kind {
+        Kind::Tiff => tiff::check_lists(&mut file, opened.len).is_ok(),
+        Kind::WebP => {
+            let sizes = webp::check_sizes(&mut ByteSource::new(&mut file, opened.len));
+            sizes.is_ok() && file.rewind().is_ok()
+        }
+        _ => true,
+    };
+    if !is_sound {
+        return false;
+    }
+    let mut reader = ImageReader::new(file);
+    reader.limits(other::limits(0, 0));
     let Ok(reader) = reader.with_guessed_format() else {
         return false;
     };
-    let Ok(decoder) = reader.into_decoder() else {
+    let Ok(mut decoder) = reader.into_decoder() else {
         return false;
     };
     let (width, height) = decoder.dimensions();
     let is_small = u64::from(width) * u64::from(height) <= MAX_PIXELS;
     // Most pictures have no alpha, and are not decoded twice.
     if !is_small || !decoder.color_type().has_alpha() {
+        return false;
+    }
+    if decoder.set_limits(other::limits(width, height)).is_err() {
         return false;
     }
     DynamicImage::from_decoder(decoder).is_ok_and(|picture| match &picture {

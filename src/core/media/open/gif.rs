@@ -2,22 +2,27 @@
 //!
 //! Transparency is dropped as Pillow drops it: a see-through pixel keeps the colour of its index.
 
+use std::io::Seek as _;
 use std::num::NonZeroU64;
 
 use gif::{ColorOutput, DecodeOptions, MemoryLimit};
 use image::metadata::Orientation;
 
-use super::{Decoded, Failure, Input, MAX_PIXELS, check_size, picture_from_rgb};
+use super::{Decoded, Failure, Input, check_size, decoder_bytes, picture_from_rgb};
 
-pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
+pub(super) fn decode(mut file: Input) -> Result<Decoded, Failure> {
+    let canvas = DecodeOptions::new().read_info(&mut file)?;
+    let (width, height) = (canvas.width(), canvas.height());
+    check_size(width.into(), height.into())?;
+    drop(canvas);
+    file.rewind().map_err(Failure::Io)?;
     let mut options = DecodeOptions::new();
     options.set_color_output(ColorOutput::Indexed);
-    if let Some(limit) = NonZeroU64::new(MAX_PIXELS) {
+    // A frame may be larger than its canvas, and is cut to it.
+    if let Some(limit) = NonZeroU64::new(decoder_bytes(width.into(), height.into())) {
         options.set_memory_limit(MemoryLimit::Bytes(limit));
     }
     let mut decoder = options.read_info(file)?;
-    let (canvas_width, canvas_height) = (decoder.width(), decoder.height());
-    check_size(canvas_width.into(), canvas_height.into())?;
     let global = decoder.global_palette().map(<[u8]>::to_vec);
     let background = decoder.bg_color();
     let frame = decoder
@@ -35,7 +40,7 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
             .unwrap_or([0; 3])
     };
 
-    let (canvas_width, canvas_height) = (usize::from(canvas_width), usize::from(canvas_height));
+    let (canvas_width, canvas_height) = (usize::from(width), usize::from(height));
     let outside = frame
         .transparent
         .map(usize::from)

@@ -11,7 +11,7 @@ mod gif;
 mod jpeg;
 pub(super) mod other;
 mod png;
-mod tiff;
+pub(super) mod tiff;
 
 use std::fs::File;
 use std::io::{self, BufReader, Seek as _};
@@ -35,6 +35,19 @@ const MAX_FILE_BYTES: u64 = 2_000_000_000;
 
 /// What a decoder may allocate: the largest permitted picture at 8 bytes a pixel.
 const MAX_DECODED_BYTES: u64 = MAX_PIXELS * 8;
+
+/// More than what stands beside the pixels needs: tables, profiles, frames a little larger than their canvas.
+const ROOM_BYTES: u64 = 64 << 20;
+
+/// What any decoder may hold at once.
+const MAX_DECODER_BYTES: u64 = 2_000_000_000;
+
+/// What a decoder may hold at once of a picture that says that it has this size: its pixels twice at 8 bytes. Frames and
+/// strips that say that they are larger are refused before anything is allocated for them.
+pub(super) fn decoder_bytes(width: u32, height: u32) -> u64 {
+    let pixels = u64::from(width) * u64::from(height);
+    MAX_DECODER_BYTES.min(ROOM_BYTES + 16 * pixels)
+}
 
 pub(super) const EMPTY: &str = "this file is empty";
 
@@ -73,9 +86,11 @@ pub fn open_picture(path: &Path) -> Result<Picture, MediaError> {
 
 /// The decoder would call a cut-off file damaged: the length in the header tells.
 fn decode_webp(mut file: Input, len: u64) -> Result<Decoded, Failure> {
-    if webp::end(&mut ByteSource::new(&mut file, len))? > len {
+    let mut source = ByteSource::new(&mut file, len);
+    if webp::end(&mut source)? > len {
         return Err(Failure::Truncated);
     }
+    webp::check_sizes(&mut source)?;
     file.rewind().map_err(Failure::Io)?;
     other::decode(file, image::ImageFormat::WebP)
 }

@@ -9,7 +9,8 @@ use image::{DynamicImage, ImageDecoder as _, ImageError, ImageFormat, ImageReade
 
 use super::super::Picture;
 use super::{
-    Decoded, Failure, MAX_DECODED_BYTES, check_size, drop_alpha, one_line, picture_from_rgb,
+    Decoded, Failure, MAX_DECODED_BYTES, check_size, decoder_bytes, drop_alpha, one_line,
+    picture_from_rgb,
 };
 
 pub(in crate::media) fn decode(
@@ -17,10 +18,11 @@ pub(in crate::media) fn decode(
     format: ImageFormat,
 ) -> Result<Decoded, Failure> {
     let mut reader = ImageReader::with_format(file, format);
-    reader.limits(limits());
+    reader.limits(limits(0, 0));
     let mut decoder = reader.into_decoder()?;
     let (width, height) = decoder.dimensions();
     check_size(width, height)?;
+    decoder.set_limits(limits(width, height))?;
     if decoder.total_bytes() > MAX_DECODED_BYTES {
         return Err(Failure::too_much_memory());
     }
@@ -31,12 +33,13 @@ pub(in crate::media) fn decode(
     })
 }
 
-pub(super) fn limits() -> Limits {
+/// Of a decoder of a picture that says that it has this size; of none before it has said so.
+pub(in crate::media) fn limits(width: u32, height: u32) -> Limits {
     let mut limits = Limits::default();
     // The number of pixels is checked with a better sentence.
     limits.max_image_width = None;
     limits.max_image_height = None;
-    limits.max_alloc = Some(MAX_DECODED_BYTES);
+    limits.max_alloc = Some(decoder_bytes(width, height));
     limits
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Exotic ones (YCbCr without JPEG, Lab, palettes of less than 8 bits) are refused with a sentence.
 
-use std::io::{Cursor, Read as _};
+use std::io::{Cursor, Read, Seek};
 
 use image::ImageFormat;
 use image::metadata::Orientation;
@@ -11,8 +11,11 @@ use tiff::decoder::{Decoder, DecodingResult, Limits};
 use tiff::tags::Tag;
 use tiff::{ColorType, TiffError};
 
+use crate::formats::ByteSource;
+use crate::formats::tiff::check_lists as tiff_lists;
+
 use super::{
-    Decoded, Failure, Input, MAX_DECODED_BYTES, MAX_FILE_BYTES, check_size, drop_alpha, one_line,
+    Decoded, Failure, Input, MAX_FILE_BYTES, check_size, decoder_bytes, drop_alpha, one_line,
     other, picture_from_rgb,
 };
 
@@ -28,7 +31,8 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
         .map_err(Failure::Io)?;
     // The decoder knows no palettes, but it reads the same samples when they are called grey.
     let has_palette = retag_palette(&mut bytes);
-    let mut decoder = Decoder::new(Cursor::new(&bytes))?.with_limits(limits());
+    check_lists(&mut Cursor::new(&bytes), bytes.len() as u64)?;
+    let mut decoder = Decoder::new(Cursor::new(&bytes))?;
     let samples = match decoder.colortype() {
         Ok(ColorType::Gray(8)) if has_palette => 1,
         Ok(ColorType::Multiband {
@@ -44,6 +48,7 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
     };
     let (width, height) = decoder.dimensions()?;
     check_size(width, height)?;
+    let mut decoder = decoder.with_limits(limits(width, height));
     let orientation = decoder
         .find_tag_unsigned::<u8>(Tag::Orientation)
         .ok()
@@ -122,10 +127,22 @@ fn retag_palette(bytes: &mut [u8]) -> bool {
     true
 }
 
-fn limits() -> Limits {
+fn limits(width: u32, height: u32) -> Limits {
     let mut limits = Limits::default();
-    limits.decoding_buffer_size = MAX_DECODED_BYTES as usize;
+    limits.decoding_buffer_size = decoder_bytes(width, height) as usize;
     limits
+}
+
+/// Width and height in pixels, of any make: those that are not read say so when they are opened.
+pub(in crate::media) fn size(mut file: impl Read + Seek, len: u64) -> Result<(u32, u32), Failure> {
+    check_lists(&mut file, len)?;
+    Ok(Decoder::new(file)?.dimensions()?)
+}
+
+/// Before any decoder: it takes a list's word for its length. The file stands at its beginning before and after.
+pub(super) fn check_lists(file: &mut (impl Read + Seek), len: u64) -> Result<(), Failure> {
+    tiff_lists(&mut ByteSource::new(&mut *file, len))?;
+    file.rewind().map_err(Failure::Io)
 }
 
 impl From<TiffError> for Failure {

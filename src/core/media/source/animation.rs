@@ -9,16 +9,13 @@ use std::path::{Path, PathBuf};
 
 use image::codecs::gif::GifDecoder;
 use image::codecs::webp::WebPDecoder;
-use image::{AnimationDecoder as _, Frames, ImageDecoder as _, ImageResult, Limits};
+use image::{AnimationDecoder as _, Frames, ImageDecoder, ImageResult, Limits};
 
 use super::{ClipInfo, Sink, fps_from_times};
 use crate::formats::{ByteSource, webp};
 use crate::media::MediaError;
 use crate::media::kind::{Kind, Opened};
-use crate::media::open::{Failure, MAX_PIXELS, check_size, drop_alpha, picture_from_rgb};
-
-/// What a decoder may hold at once.
-const MAX_DECODER_BYTES: u64 = 2_000_000_000;
+use crate::media::open::{Failure, MAX_PIXELS, check_size, drop_alpha, other, picture_from_rgb};
 
 /// Three quarters of an hour: frames that do not change take only a few bytes each, and are counted one by one.
 const MAX_FRAMES: u32 = 1 << 16;
@@ -64,23 +61,24 @@ impl Animation {
 }
 
 fn frames(file: Input, kind: Kind) -> ImageResult<Frames<'static>> {
-    let mut limits = Limits::default();
-    limits.max_image_width = None;
-    limits.max_image_height = None;
-    limits.max_alloc = Some(MAX_DECODER_BYTES);
     if kind == Kind::Gif {
         let mut decoder = GifDecoder::new(file)?;
-        decoder.set_limits(limits)?;
+        decoder.set_limits(limits_of(&decoder))?;
         return Ok(decoder.into_frames());
     }
     let mut decoder = WebPDecoder::new(file)?;
-    decoder.set_limits(limits)?;
+    decoder.set_limits(limits_of(&decoder))?;
     if decoder.has_animation() {
         return Ok(decoder.into_frames());
     }
     let picture = image::DynamicImage::from_decoder(decoder)?.into_rgba8();
     let frame = Ok(image::Frame::new(picture));
     Ok(Frames::new(Box::new(std::iter::once(frame))))
+}
+
+fn limits_of(decoder: &impl ImageDecoder) -> Limits {
+    let (width, height) = decoder.dimensions();
+    other::limits(width, height)
 }
 
 fn scan_gif(file: Input) -> Result<ClipInfo, Failure> {
@@ -105,6 +103,7 @@ fn scan_webp(mut file: &File, len: u64) -> Result<ClipInfo, Failure> {
     if webp::end(&mut source)? > len {
         return Err(Failure::Truncated);
     }
+    webp::check_sizes(&mut source)?;
     let mut times = Times::default();
     let mut canvas = None;
     let mut chunks = webp::chunks(&mut source)?;
