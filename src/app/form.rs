@@ -42,6 +42,7 @@ pub(in crate::app) fn whole_form(
         extend: sources.extend.cloned(),
         mask: sources.mask.cloned(),
         references: sources.references.into_iter().cloned().collect(),
+        controls: sources.controls,
         ..form.clone()
     }
     .as_shown(spec);

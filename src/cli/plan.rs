@@ -12,7 +12,7 @@ use safelight_core::memory::{
     Alternative, Corrections, DeviceClass, DeviceFacts, Largest, ModelWeights, Plan, Planner,
     PreservedRow, Suggestion, largest, preserved_table, suggestions,
 };
-use safelight_core::model::Limits;
+use safelight_core::model::{ControlUse, Limits};
 use safelight_core::units::{from_gib, gib_text};
 use serde_json::json;
 
@@ -36,6 +36,7 @@ const ANY_LIMITS: Limits = Limits {
     fixed_size: false,
     max_batch: 1,
     max_references: 0,
+    controls: ControlUse::NONE,
 };
 const CLASSES: [(&str, DeviceClass); 3] = [
     ("discrete", DeviceClass::Discrete),

@@ -12,12 +12,14 @@ use safelight_core::files::{
     copy_private, make_private, make_private_folder, read_json_or_default, write_json,
 };
 use safelight_core::job::{
-    Clip, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder, SEEN_FRAMES, disk_advice,
+    Clip, Control, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder, SEEN_FRAMES,
+    disk_advice,
 };
+use safelight_core::library::ControlNetwork;
 use safelight_core::lora;
 use safelight_core::lora::CheckedLora;
 use safelight_core::media::{self, MAX_CLIP_PIXELS, MediaError, Picture};
-use safelight_core::model::Component;
+use safelight_core::model::{CatalogError, Component};
 
 use super::save;
 
@@ -57,6 +59,7 @@ impl Inputs {
             write_picture(&copy, &picture)?;
             inputs.remember(&field, media::picture_fingerprint(source))?;
         }
+        inputs.copy_controls(request, folder)?;
         if let Some(clip) = &request.extend {
             inputs.copy_clip(clip, request, folder)?;
             inputs.remember("extend", media::clip_fingerprint(clip))?;
@@ -108,6 +111,44 @@ impl Inputs {
         }
     }
 
+    /// Copies the control pictures and clips with their masks, and looks into the networks that bring them in.
+    fn copy_controls(
+        &mut self,
+        request: &GenerateRequest,
+        folder: &JobFolder,
+    ) -> Result<(), JobError> {
+        for (index, control) in request.controls.iter().enumerate() {
+            let copies = [
+                (folder.control(index), folder.control_clip(index)),
+                (folder.control_mask(index), folder.control_mask_clip(index)),
+            ];
+            for ((field, source), (picture, clip)) in control.files(index).zip(copies) {
+                let info = media::clip_or_picture_info(source).map_err(|err| unusable(&err))?;
+                let is_clip = info.num_frames > 1 && !request.makes_pictures();
+                if is_clip {
+                    check_length(info.num_frames.into(), request, source)?;
+                    copy_files(source, &clip)?;
+                    self.remember(&field, media::clip_fingerprint(source))?;
+                } else {
+                    let opened = media::first_picture(source).map_err(|err| unusable(&err))?;
+                    write_picture(&picture, &opened)?;
+                    self.remember(&field, media::picture_fingerprint(source))?;
+                }
+            }
+            if let Some(network) = &control.settings.network {
+                let found = ControlNetwork::read(network).map_err(|err| JobError::from(&err))?;
+                if let Some(problem) = found.problem(request.family, control.settings.kind) {
+                    return Err(JobError::from(&CatalogError::config(problem, network)));
+                }
+                if let Ok(fingerprint) = media::component_fingerprint(network) {
+                    let field = Control::network_name(index);
+                    self.fingerprints.insert(field, fingerprint);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn remember(&mut self, field: &str, found: Result<String, MediaError>) -> Result<(), JobError> {
         let fingerprint = found.map_err(|err| unusable(&err))?;
         self.fingerprints.insert(field.to_owned(), fingerprint);
@@ -124,20 +165,7 @@ impl Inputs {
     ) -> Result<(), JobError> {
         let info = media::clip_info(path).map_err(|err| unusable(&err))?;
         check_length(info.num_frames.into(), request, path)?;
-        let files = media::clip_files(path).map_err(|err| unusable(&err))?;
-        let target = folder.extended();
-        let disk = |err: std::io::Error| {
-            let what = format!("the clip cannot be copied ({err}): {}", path.display());
-            JobError::new(JobErrorKind::Disk, what).advise(disk_advice(&err))
-        };
-        make_private_folder(&target).map_err(disk)?;
-        let mut copies = Vec::new();
-        for file in &files {
-            let copy = target.join(file.file_name().unwrap_or_default());
-            copy_private(file, &copy).map_err(disk)?;
-            copies.push(copy);
-        }
-        let Some(first) = copies.into_iter().next() else {
+        let Some(first) = copy_files(path, &folder.extended())? else {
             return Ok(());
         };
         let clip = media::open_clip(&first).map_err(|err| unusable(&err))?;
@@ -180,6 +208,23 @@ impl Inputs {
             fps: new.fps,
         })
     }
+}
+
+/// Copies all files of a clip into a folder of the job -> the copy of the first.
+fn copy_files(path: &Path, target: &Path) -> Result<Option<PathBuf>, JobError> {
+    let files = media::clip_files(path).map_err(|err| unusable(&err))?;
+    let disk = |err: std::io::Error| {
+        let what = format!("the clip cannot be copied ({err}): {}", path.display());
+        JobError::new(JobErrorKind::Disk, what).advise(disk_advice(&err))
+    };
+    make_private_folder(target).map_err(disk)?;
+    let mut first = None;
+    for file in &files {
+        let copy = target.join(file.file_name().unwrap_or_default());
+        copy_private(file, &copy).map_err(disk)?;
+        first.get_or_insert(copy);
+    }
+    Ok(first)
 }
 
 /// Fingerprints of the model's parts by their labels. One that cannot be read is told where it is loaded.

@@ -24,7 +24,7 @@ use safelight_core::job::{
 };
 use safelight_core::media::Picture;
 use safelight_core::model::{
-    Defaults, Guidance, ImageRole, InputUse, Limits, ModelFiles, ModelSpec, Preset,
+    ControlUse, Defaults, Guidance, ImageRole, InputUse, Limits, ModelFiles, ModelSpec, Preset,
 };
 use safelight_core::settings::{LoadedSettings, Paths};
 use tempfile::TempDir;
@@ -69,6 +69,7 @@ pub fn spec() -> ModelSpec {
             fixed_size: true,
             max_batch: 1,
             max_references: 0,
+            controls: ControlUse::NONE,
         },
         example_prompts: vec![
             "a red boat sails to the right at sunset".into(),

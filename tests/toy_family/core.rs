@@ -17,7 +17,9 @@ use crate::library::single::Assembled;
 use crate::memory::{Job, Need, PartName};
 use crate::model::choices::Sampler;
 use crate::model::facts::{Facts, Schedule, TransformerShape};
-use crate::model::{CatalogError, Component, Guidance, ImageRole, InputUse, Limits, ModelFiles};
+use crate::model::{
+    CatalogError, Component, ControlUse, Guidance, ImageRole, InputUse, Limits, ModelFiles,
+};
 use crate::networks::{KindRule, NetworkConfig, Role, Schema, TensorSpec, check_sizes};
 
 pub const FAMILY: Family = Family::new(&DEF);
@@ -74,6 +76,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             words: &["toy"],
             is_f16: false,
         },
+        control_network: |_, _| None,
     },
     lora: LoraRules {
         signs: &[],
@@ -189,6 +192,7 @@ fn assemble(
                 fixed_size: false,
                 max_batch: 1,
                 max_references: 0,
+                controls: ControlUse::NONE,
             },
             schedule: Some(Schedule {
                 sampler: Sampler::Euler,

@@ -14,20 +14,20 @@ use safelight_core::media::{self, ClipOptions, Picture};
 use crate::Rig;
 use crate::fake_engine::Act;
 
-fn finished(outcome: JobOutcome) -> JobOutput {
+pub(crate) fn finished(outcome: JobOutcome) -> JobOutput {
     match outcome {
         JobOutcome::Finished(output) => output,
         other => panic!("{other:?}"),
     }
 }
 
-fn picture(path: &Path, blue: u8) {
+pub(crate) fn picture(path: &Path, blue: u8) {
     let picture = Picture::from_fn(40, 30, |x, y| [x as u8 * 6, y as u8 * 8, blue]).unwrap();
     media::write_png(path, &picture).unwrap();
 }
 
 /// A clip of four numbered pictures of one size; returns the first.
-fn old_clip(folder: &Path, width: u32, height: u32) -> PathBuf {
+pub(crate) fn old_clip(folder: &Path, width: u32, height: u32) -> PathBuf {
     let frames: Vec<Picture> = (0..4)
         .map(|n| Picture::from_fn(width, height, |x, y| [x as u8, y as u8, n * 50]).unwrap())
         .collect();
@@ -391,7 +391,7 @@ fn as_picture(request: &mut GenerateRequest) {
     request.out.set_extension("png");
 }
 
-fn settings(path: &Path) -> serde_json::Value {
+pub(crate) fn settings(path: &Path) -> serde_json::Value {
     let text = media::read_settings(path).unwrap().unwrap();
     serde_json::from_str(&text).unwrap()
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod controls;
 mod convolutions;
 mod fake_engine;
 mod inputs;
@@ -62,13 +63,11 @@ impl Rig {
         let stages = Arc::<Mutex<Vec<Stage>>>::default();
         let sections = Arc::<Mutex<Vec<(Stage, u32)>>>::default();
         let worked = Arc::<AtomicU32>::default();
-        let told = Arc::default();
         let is_out_of_memory = Arc::<AtomicBool>::default();
         let runtime = Arc::<Mutex<PathBuf>>::default();
-        let gpu_problem = Arc::default();
+        let (told, gpu_problem) = (Arc::default(), Arc::default());
         let libtorch = Arc::new(Mutex::new("2.11.0".to_owned()));
-        let probe = Arc::default();
-        let launched_ways = Arc::default();
+        let (probe, launched_ways) = (Arc::default(), Arc::default());
         let launcher = FakeLauncher {
             script: Arc::new(script),
             launches: Arc::clone(&launches),
@@ -150,6 +149,7 @@ impl Rig {
             mask: None,
             keeps_unmasked: false,
             references: Vec::new(),
+            controls: Vec::new(),
             is_out_automatic: false,
             fit: Fit::Stretch,
             width: 32,

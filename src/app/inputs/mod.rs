@@ -13,7 +13,7 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{SourceClip, StartPicture};
+use safelight_core::job::{FormControl, SourceClip, StartPicture};
 use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::app::pending::Pending;
@@ -37,6 +37,7 @@ pub struct Sources<'a> {
     pub extend: Option<&'a SourceClip>,
     pub mask: Option<&'a StartPicture>,
     pub references: Vec<&'a StartPicture>,
+    pub controls: Vec<FormControl>,
 }
 
 impl Sources<'_> {
@@ -227,6 +228,7 @@ impl Inputs {
                 .iter()
                 .filter_map(picture)
                 .collect(),
+            controls: Vec::new(),
         }
     }
 

@@ -56,6 +56,9 @@ impl Inputs {
             } else {
                 Vec::new()
             },
+            controls: (all.controls.into_iter())
+                .filter(|_| spec.limits.controls.is_possible())
+                .collect(),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The places of pictures in the form, and how files get there: plain data.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use safelight_core::job::{SourceClip, StartPicture};
+pub use safelight_core::job::Source;
 use safelight_core::media::Picture;
 
 /// Where a picture can stand.
@@ -19,36 +19,6 @@ pub enum Slot {
 
 impl Slot {
     pub const ALL: [Self; 4] = [Self::Start, Self::End, Self::Mask, Self::Reference];
-}
-
-/// What was dropped, chosen or pasted.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Source {
-    Picture(StartPicture),
-    /// A clip that is gone on from: its last frame is the start picture.
-    Clip(SourceClip),
-}
-
-impl Source {
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::Picture(picture) => &picture.path,
-            Self::Clip(clip) => &clip.path,
-        }
-    }
-
-    /// Width and height in pixels.
-    pub fn size(&self) -> (u32, u32) {
-        match self {
-            Self::Picture(picture) => (picture.width, picture.height),
-            Self::Clip(clip) => (clip.info.width, clip.info.height),
-        }
-    }
-
-    pub fn file_name(&self) -> String {
-        let name = self.path().file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    }
 }
 
 /// How an opened file gets its place.

@@ -282,6 +282,7 @@ pub fn first_model(models: &[ModelSpec]) -> Option<&ModelSpec> {
         [spec.start_image, spec.end_image, spec.mask]
             .iter()
             .all(|input| *input != Required)
+            && !spec.limits.controls.is_required
     };
     let embedded = models.iter().find(|spec| spec.id == EMBEDDED_MODEL);
     embedded.or_else(|| models.iter().find(needs_none))

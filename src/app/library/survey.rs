@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Access, access};
 use safelight_core::catalog::{CatalogEntry, Sketch};
-use safelight_core::job::{GenerateForm, GenerateRequest, StartPicture};
+use safelight_core::job::{GenerateForm, GenerateRequest, Source, StartPicture};
 use safelight_core::memory::{
     Corrections, DeviceClass, ModelWeights, Plan, Planner, Suggestion, suggestions,
 };
@@ -180,10 +180,13 @@ impl Judge<'_> {
             height: spec.defaults.height,
         };
         let needed = |is_needed| is_needed == safelight_core::model::InputUse::Required;
+        let is_controlled = spec.limits.controls.is_required;
+        let control = is_controlled.then(|| Source::Picture(picture.clone()).into());
         let sources = Sources {
             image: needed(spec.start_image).then_some(&picture),
             last_image: needed(spec.end_image).then_some(&picture),
             mask: needed(spec.mask).then_some(&picture),
+            controls: control.into_iter().collect(),
             ..Sources::default()
         };
         let form = GenerateForm {

@@ -51,7 +51,7 @@ const fn setting(key: &'static str, name: &'static str, none: &'static str) -> S
 }
 
 /// What is compared, in the order in which it is told.
-pub(super) const SETTINGS: [Setting; 26] = [
+pub(super) const SETTINGS: [Setting; 27] = [
     setting("model", "model", "unknown model"),
     setting("seed", "seed", "unknown seed"),
     setting("num_steps", "steps", "default steps"),
@@ -74,6 +74,7 @@ pub(super) const SETTINGS: [Setting; 26] = [
     setting("last_image", "end picture", "no end picture"),
     setting("mask", "mask", "no mask"),
     setting("references", "reference pictures", "no reference pictures"),
+    setting("controls", "control pictures", "no control pictures"),
     setting("extend", "extends", "extends no clip"),
     setting("vae_tile", "decoded in tiles of", "decoded without tiles"),
     setting("negative_prompt", "negative prompt", "no negative prompt"),

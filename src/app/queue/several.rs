@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    CancelToken, GenerateForm, JobError, JobErrorKind, SeedMode, SizeChoice, StartPicture,
+    CancelToken, FormControl, GenerateForm, JobError, JobErrorKind, SeedMode, SizeChoice,
+    StartPicture,
 };
 use safelight_core::model::ModelSpec;
 
@@ -42,6 +43,7 @@ pub struct Opening {
     last_image: Option<StartPicture>,
     mask: Option<StartPicture>,
     references: Vec<StartPicture>,
+    controls: Vec<FormControl>,
 }
 
 impl JobQueue {
@@ -101,6 +103,7 @@ impl JobQueue {
             last_image: sources.last_image.cloned(),
             mask: sources.mask.cloned(),
             references: sources.references.into_iter().cloned().collect(),
+            controls: sources.controls,
         });
         self.reveal(cx);
     }
@@ -138,6 +141,7 @@ impl JobQueue {
             let mut sources = Sources {
                 last_image: opening.last_image.as_ref(),
                 mask: opening.mask.as_ref(),
+                controls: opening.controls.clone(),
                 ..Sources::default()
             };
             match &input.source {

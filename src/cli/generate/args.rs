@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
 use safelight_core::job::{
-    ChosenLora, DeviceChoice, DtypeChoice, Fit, GenerateForm, GridAxis, JobError, JobErrorKind,
-    Lora, PartialSampling, PreviewChoice, SectionOrder, SeedMode, SizeChoice, SourceClip,
-    StartPicture, StepCache, prompt, random_seed,
+    ChosenLora, Control, DeviceChoice, DtypeChoice, Fit, FormControl, GenerateForm, GridAxis,
+    JobError, JobErrorKind, Lora, PartialSampling, PreviewChoice, SectionOrder, SeedMode,
+    SizeChoice, Source, SourceClip, StartPicture, StepCache, prompt, random_seed,
 };
 use safelight_core::library::Companions;
 use safelight_core::media::{self, MediaError, Outpaint};
@@ -60,6 +60,9 @@ pub struct GenerateArgs {
     /// A picture that the model sees beside what it makes, for models that edit; may be given several times, in the order in which the prompt counts them
     #[arg(long = "reference", value_name = "FILE")]
     pub references: Vec<PathBuf>,
+    /// A picture, or a clip for models that take one, that says where things are to be; may be given several times. Behind the file may stand kind=KIND for networks that must be told what it shows (edges, soft_edges, straight_lines, scribble, depth, normals, pose, gray, blur, tile, low_quality or inpaint), strength=X (0 to 2, 1 as trained), steps=FROM..UNTIL (the part of the steps in which it acts), net=FILE (a ControlNet by its path, or by its name in models/controlnet), mask=FILE (white is made anew), and edges or edges=LOW..HIGH, which shows the model the picture's edges instead (Canny's, thresholds 100..200)
+    #[arg(long = "control", value_name = "FILE[,KEY=VALUE…]")]
+    pub controls: Vec<Control>,
     /// How pictures of another aspect ratio are fitted to the size: stretch or crop [default: stretch; crop for FramePack where no size is given]
     #[arg(long)]
     pub fit: Option<Fit>,
@@ -209,6 +212,9 @@ impl GenerateArgs {
         }
         let references = self.references.iter().map(|path| start_picture(path));
         form.references = references.collect::<Result<_, _>>()?;
+        let takes_clips = spec.limits.controls.takes_clips;
+        let controls = self.controls.iter().map(|it| form_control(it, takes_clips));
+        form.controls = controls.collect::<Result<_, _>>()?;
         if self.width.is_some() || self.height.is_some() {
             form.size = SizeChoice::Custom;
         }
@@ -289,6 +295,24 @@ fn start_picture(path: &Path) -> Result<StartPicture, JobError> {
         path: path.to_owned(),
         width: picture.width,
         height: picture.height,
+    })
+}
+
+fn form_control(control: &Control, takes_clips: bool) -> Result<FormControl, JobError> {
+    let source = |path: &Path| -> Result<Source, JobError> {
+        let info = media::clip_or_picture_info(path).map_err(|err| unusable(&err))?;
+        let is_clip = info.num_frames > 1
+            && (takes_clips || media::media_info(path).is_ok_and(|it| it.num_frames > 1));
+        Ok(if is_clip {
+            Source::Clip(source_clip(path)?)
+        } else {
+            Source::Picture(start_picture(path)?)
+        })
+    };
+    Ok(FormControl {
+        source: source(&control.file)?,
+        mask: control.mask.as_deref().map(source).transpose()?,
+        settings: control.settings.clone(),
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Arguments that are given stay; nothing is opened but the file and what it names.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use safelight_core::job::{GenerateForm, GenerateRequest, JobError, Lora};
 use safelight_core::media;
@@ -72,10 +72,7 @@ impl GenerateArgs {
             if let (Some(then), Ok(now)) = (inputs.get(field), found)
                 && *then != now
             {
-                warnings.push(format!(
-                    "this file has changed since the clip was made: {}",
-                    path.display()
-                ));
+                warnings.push(has_changed(path));
             }
             *own = Some(path.clone());
         };
@@ -94,6 +91,23 @@ impl GenerateArgs {
                 take(&mut own, &field, &Some(reference.clone()));
                 self.references.extend(own);
             }
+        }
+        if self.controls.is_empty() {
+            let controls = request.controls.iter().enumerate();
+            for (field, path) in controls.flat_map(|(index, control)| control.files(index)) {
+                let is_other = |then: &String| {
+                    let now = [
+                        media::picture_fingerprint(path),
+                        media::clip_fingerprint(path),
+                    ];
+                    let mut now = now.into_iter().flatten().peekable();
+                    now.peek().is_some() && now.all(|now| now != *then)
+                };
+                if inputs.get(&field).is_some_and(is_other) {
+                    warnings.push(has_changed(path));
+                }
+            }
+            self.controls.clone_from(&request.controls);
         }
         warnings
     }
@@ -171,4 +185,11 @@ impl GenerateArgs {
             })
             .collect()
     }
+}
+
+fn has_changed(path: &Path) -> String {
+    format!(
+        "this file has changed since the clip was made: {}",
+        path.display()
+    )
 }

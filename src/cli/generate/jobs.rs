@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
 use safelight_core::job::{
-    FieldError, GenerateForm, GenerateRequest, GridRecord, JobError, JobErrorKind, Notice,
+    Control, FieldError, GenerateForm, GenerateRequest, GridRecord, JobError, JobErrorKind, Notice,
     StartPicture, Validated, jobs_of, margins_for,
 };
-use safelight_core::library::Companions;
+use safelight_core::library::{Companions, control_named};
 use safelight_core::media::{self, Outpaint};
 use safelight_core::model::ModelSpec;
 use safelight_core::naming;
@@ -34,6 +34,18 @@ pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Mad
         .open_with(wanted, &args.companions())
         .map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice()))?;
     let mut form = args.form(&spec, settings)?;
+    for settings in form.controls.iter_mut().map(|it| &mut it.settings) {
+        if let Some(network) = &mut settings.network {
+            let found = control_named(
+                &network.to_string_lossy(),
+                &surroundings.paths,
+                surroundings.settings(),
+            );
+            *network = found.map_err(|err| {
+                JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(err.advice())
+            })?;
+        }
+    }
     if let Some(outpaint) = args.outpaint {
         extend(
             &mut form,
@@ -165,6 +177,7 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         capture,
         loras,
         references,
+        controls,
         companions,
         ..
     } = request;
@@ -186,6 +199,7 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         .into_iter()
         .flatten()
         .chain(references)
+        .chain(controls.iter_mut().flat_map(Control::inputs_mut))
         .chain(of_loras);
     for path in std::iter::once(out).chain(named) {
         if let Ok(absolute) = std::path::absolute(&*path) {

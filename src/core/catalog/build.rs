@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::details::{Details, PartialDefaults};
 use super::entry::{self, Entry};
-use crate::job::{GenerateForm, SizeChoice, StartPicture, form};
+use crate::job::{GenerateForm, SizeChoice, Source, StartPicture, form};
 use crate::library::single::Assembled;
 use crate::library::{Item, tiny};
 use crate::model::choices::Sampler;
@@ -187,6 +187,9 @@ fn check_spec(spec: &ModelSpec, facts: &Facts, path: &Path) -> Result<(), Catalo
         image: (spec.start_image == InputUse::Required).then(picture),
         mask: (spec.mask == InputUse::Required).then(picture),
         last_image: (spec.end_image == InputUse::Required).then(picture),
+        controls: (spec.limits.controls.is_required.then(picture).into_iter())
+            .map(|picture| Source::Picture(picture).into())
+            .collect(),
         size: SizeChoice::Custom,
         width: Some(width),
         height: Some(height),

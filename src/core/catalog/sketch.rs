@@ -102,6 +102,7 @@ impl CatalogEntry {
             mask: None,
             keeps_unmasked: false,
             references: Vec::new(),
+            controls: Vec::new(),
             fit: Default::default(),
             width: defaults.width,
             height: defaults.height,

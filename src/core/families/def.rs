@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use crate::formats::weights::WeightSet;
 use crate::job::{DtypeChoice, GenerateRequest, Stage, StepCacheKind};
-use crate::library::Library;
 use crate::library::companions::Companions;
 use crate::library::kind::TensorKind;
 use crate::library::single::Assembled;
+use crate::library::{ControlNetwork, Library};
 use crate::lora::{Coverage, Table};
 use crate::memory::tiers::Convolutions;
 use crate::memory::{Job, Need, NetworkReader, PartName};
@@ -120,7 +120,13 @@ pub(crate) struct FileRules {
     pub instead: fn(&TensorKind) -> Option<&'static str>,
     pub ships_tokenizers: bool,
     pub tiny_decoder: TinyDecoderRules,
+    /// What the ControlNet with these weights at a place is, or what is wrong with it; nothing where it is none of the
+    /// family's.
+    pub control_network: FindControlNetwork,
 }
+
+pub(crate) type FindControlNetwork =
+    fn(&WeightSet, &Path) -> Option<Result<ControlNetwork, CatalogError>>;
 
 /// Checks a diffusers folder whole -> where its parts are, and what is known of the model.
 pub(crate) type CheckFolder =
@@ -189,7 +195,8 @@ impl LoraSign {
 /// What makes pictures of a text, and of given pictures where there are any.
 pub(super) fn recipe_of_pictures(request: &GenerateRequest) -> Vec<Stage> {
     let mut stages = vec![Stage::EncodeText];
-    if request.image.is_some() || !request.references.is_empty() {
+    let is_shown = !request.references.is_empty() || !request.controls.is_empty();
+    if request.image.is_some() || is_shown {
         stages.push(Stage::EncodeImage);
     }
     stages.extend([Stage::Denoise, Stage::Unload]);

@@ -110,6 +110,7 @@ pub(super) const fn rules<F: OneTransformer>() -> FileRules {
             words: &[],
             is_f16: false,
         },
+        control_network: |_, _| None,
     }
 }
 

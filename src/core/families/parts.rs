@@ -8,7 +8,7 @@ use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::{
     TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
 };
-use crate::model::{CatalogError, Component, Limits};
+use crate::model::{CatalogError, Component, ControlUse, Limits};
 use crate::networks::PartKind;
 use crate::networks::{
     ClipTextConfig, KlVaeConfig, LanguageConfig, LanguageKeys, LanguageKind, LanguageUse,
@@ -44,6 +44,7 @@ pub(super) fn picture_limits(factor: i64) -> Limits {
         fixed_size: false,
         max_batch: MAX_BATCH,
         max_references: 0,
+        controls: ControlUse::NONE,
     }
 }
 

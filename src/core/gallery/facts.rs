@@ -64,6 +64,8 @@ pub struct MadeFrom {
     /// The clip that it continues.
     pub extended: String,
     pub references: Vec<String>,
+    /// Each with its strength: `depth.png (0.8)`.
+    pub controls: Vec<String>,
 }
 
 impl Facts {
@@ -144,6 +146,7 @@ impl Facts {
         self.guidance_scale = number(&request["guidance_scale"]);
         let loras = request["loras"].as_array().into_iter().flatten();
         let references = request["references"].as_array().into_iter().flatten();
+        let controls = request["controls"].as_array().into_iter().flatten();
         *self.made_from = MadeFrom {
             loras: loras.take(MAX_LORAS).filter_map(lora_text).collect(),
             strength: number(&request["strength"]),
@@ -151,6 +154,7 @@ impl Facts {
             end: file_name(&request["last_image"]),
             mask: file_name(&request["mask"]),
             references: references.take(MAX_REFERENCES).map(file_name).collect(),
+            controls: controls.take(MAX_REFERENCES).map(control_text).collect(),
             extended: file_name(&request["extend"]),
         };
         self.secs = number(&settings["secs"]).filter(|secs| *secs >= 0.0);
@@ -177,6 +181,15 @@ fn file_name(value: &Value) -> String {
     let path = value.as_str().unwrap_or_default();
     let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
     name.chars().take(MAX_NAME_CHARS).collect()
+}
+
+/// `depth.png`, and with a strength that is not the usual one `depth.png (0.8)`.
+fn control_text(control: &Value) -> String {
+    let name = file_name(&control["file"]);
+    match control["strength"].as_f64().filter(|it| it.is_finite()) {
+        Some(strength) => format!("{name} ({strength})"),
+        None => name,
+    }
 }
 
 /// `ink (0.8)`, and with the strength on the low-noise expert `ink (0.8, 1)`.

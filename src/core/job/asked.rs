@@ -139,7 +139,8 @@ impl JobRequest {
         match self {
             Self::Generate(request) => {
                 let given = [&request.image, &request.extend, &request.last_image];
-                let mut given = given.into_iter().flatten().chain(&request.references);
+                let given = given.into_iter().flatten().chain(&request.references);
+                let mut given = given.chain(request.controls.iter().map(|it| &it.file));
                 given.next()
             }
             Self::Finish(request) => Some(&request.source),

@@ -83,6 +83,26 @@ impl JobFolder {
         self.0.join(format!("reference.{index:03}.png"))
     }
 
+    /// The copy of a control picture, counted from 0, as [`Self::start_picture`].
+    pub fn control(&self, index: usize) -> PathBuf {
+        self.0.join(format!("control.{index:03}.png"))
+    }
+
+    /// The folder with a copy of a control clip, counted from 0, under its own name; there where it is no picture.
+    pub fn control_clip(&self, index: usize) -> PathBuf {
+        self.0.join(format!("control.{index:03}"))
+    }
+
+    /// As [`Self::control`], of its mask.
+    pub fn control_mask(&self, index: usize) -> PathBuf {
+        self.0.join(format!("control_mask.{index:03}.png"))
+    }
+
+    /// As [`Self::control_clip`], of its mask.
+    pub fn control_mask_clip(&self, index: usize) -> PathBuf {
+        self.0.join(format!("control_mask.{index:03}"))
+    }
+
     /// The folder with a copy of the clip that is extended, under its own name.
     pub fn extended(&self) -> PathBuf {
         self.0.join("extend")

@@ -6,6 +6,7 @@
 
 mod asked;
 mod cancel;
+mod control;
 mod error;
 mod folder;
 pub(crate) mod form;
@@ -26,12 +27,13 @@ pub use crate::model::choices::{
 pub use crate::model::{GuidanceRange, Guider, GuiderKind, PartialSampling, Sampling};
 pub use asked::JobRequest;
 pub use cancel::CancelToken;
+pub use control::{Control, ControlBy, ControlKind, ControlSettings, ControlUse, Edges};
 pub use error::{JobError, JobErrorKind, disk_advice};
 pub use folder::JobFolder;
 pub use form::{
-    ASPECTS, ChosenLora, DEFAULT_SECS, FieldError, GenerateForm, Jobs, Notice, SeedMode,
-    SizeChoice, SourceClip, StartPicture, Validated, is_of_aspect, jobs_of, margins_for,
-    random_seed,
+    ASPECTS, ChosenLora, DEFAULT_SECS, FieldError, FormControl, GenerateForm, Jobs, Notice,
+    SeedMode, SizeChoice, Source, SourceClip, StartPicture, Validated, is_of_aspect, jobs_of,
+    margins_for, random_seed,
 };
 pub use grid::{
     FindModel, Grid, GridAxis, GridId, GridRecord, GridSetting, OfGrid, SheetCells, cell_of,

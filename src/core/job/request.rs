@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::prompt::SectionPrompts;
-use super::{EnlargedPass, OfGrid, PreviewChoice, Sampling, Sections, StepCache};
+use super::{Control, EnlargedPass, OfGrid, PreviewChoice, Sampling, Sections, StepCache};
 use crate::families::Family;
 use crate::library::Companions;
 use crate::memory::MemoryChoice;
@@ -68,6 +68,9 @@ pub struct GenerateRequest {
     /// them. The job's folder has its own copies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<PathBuf>,
+    /// What says where things are to be. The job's folder has its own copies of the pictures and clips.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub controls: Vec<Control>,
     #[serde(default)]
     pub fit: Fit,
     /// Of the result.
@@ -216,6 +219,7 @@ impl GenerateRequest {
             .into_iter()
             .flatten()
             .chain(&self.references)
+            .chain(self.controls.iter().flat_map(Control::inputs))
             .chain(loras)
     }
 

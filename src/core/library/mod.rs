@@ -3,9 +3,11 @@
 //! What a model is in the end, and which entry of `models.toml`, is `catalog`'s to say.
 
 pub(crate) mod companions;
+mod controls;
 pub(crate) mod identify;
 pub(crate) mod kind;
 pub(crate) mod names;
+pub(crate) mod networks;
 mod parts;
 mod places;
 pub(crate) mod scan;
@@ -18,6 +20,7 @@ pub(crate) mod tokenizer;
 pub(crate) mod watch;
 
 pub use companions::Companions;
+pub use controls::{ControlNetwork, FoundControl, control_named, find_controls};
 pub use kind::TensorKind;
 pub(crate) use parts::{Item, Library, Role, TOKENIZERS, glance, place_of, weight_files};
 pub(crate) use places::{Places, is_for_loras};

@@ -52,6 +52,14 @@ pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
     }
 }
 
+/// As [`media_info`], of a file that is given where a clip may be, which numbered pictures are there together.
+pub fn clip_or_picture_info(path: &Path) -> Result<ClipInfo, MediaError> {
+    match clip_info(path) {
+        Ok(clip) if clip.num_frames > 1 => Ok(clip),
+        _ => media_info(path),
+    }
+}
+
 /// The picture at `path`, or the first frame of the clip there; no more of it is decoded.
 pub fn first_picture(path: &Path) -> Result<Picture, MediaError> {
     match kind::open_file(path, "read the file")?.kind {

@@ -4,6 +4,7 @@
 //! Everything works on plain [`Picture`]s and clips of them. Nothing here knows a tensor or a widget.
 
 mod clip;
+mod edges;
 mod endings;
 mod error;
 mod fingerprint;
@@ -28,11 +29,12 @@ pub use clip::{
     check_frame_size, check_frames_writable, check_writable, instead_of_unwritten, numbered_path,
     write_clip, write_png,
 };
+pub use edges::canny;
 pub use endings::{CLIP_ENDINGS, PICTURE_ENDINGS, has_clip_name, has_picture_name};
 pub use error::MediaError;
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
 pub(crate) use kind::{Kind, sniff};
-pub use look::{first_picture, media_info};
+pub use look::{clip_or_picture_info, first_picture, media_info};
 pub use mask::{Area, Brush, Mask, mask_of_picture, open_mask, softened, write_mask};
 #[cfg(test)]
 pub(crate) use metadata::test_files;

@@ -5,6 +5,7 @@
 pub mod choices;
 mod component;
 pub(crate) mod configs;
+mod control;
 mod error;
 pub(crate) mod facts;
 mod files;
@@ -14,6 +15,7 @@ mod spec;
 
 pub use component::Component;
 pub use configs::read_json;
+pub use control::{ControlBy, ControlKind, ControlUse};
 pub use error::CatalogError;
 pub use files::ModelFiles;
 pub use guider::{GuidanceRange, Guider, GuiderKind};

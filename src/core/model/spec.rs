@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::choices::SectionOrder;
-use super::{ModelFiles, PartialSampling, Sampling};
+use super::{ControlUse, ModelFiles, PartialSampling, Sampling};
 use crate::families::Family;
 
 /// A model that is on this disk and can be asked for clips.
@@ -156,6 +156,9 @@ pub struct Limits {
     /// Pictures that the model sees beside what it makes.
     #[serde(default)]
     pub max_references: u32,
+    /// Pictures that say where things are to be.
+    #[serde(default)]
+    pub controls: ControlUse,
 }
 
 pub(crate) fn one() -> u32 {
@@ -271,6 +274,7 @@ pub(crate) fn test_spec() -> ModelSpec {
             fixed_size: true,
             max_batch: 1,
             max_references: 0,
+            controls: ControlUse::NONE,
         },
         example_prompts: Vec::new(),
         latent_rgb: None,

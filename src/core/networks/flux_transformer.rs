@@ -1,6 +1,6 @@
 //! Flux's transformer: its numbers, what the authors and diffusers call its tensors, and all of them with their shapes.
 //!
-//! dev, schnell, Fill and Kontext are configs of it. Either dialect may stand behind a prefix, as in checkpoints that
+//! dev, schnell, Fill, Kontext, Depth and Canny are configs of it. Either dialect may stand behind a prefix, as in checkpoints that
 //! hold a whole pipeline. Readers ask with the authors' names. The blocks are `stream_blocks`'.
 
 use serde::{Deserialize, Serialize};

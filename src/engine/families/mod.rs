@@ -42,6 +42,11 @@ pub(crate) trait EngineFamily: Sync {
         Err(context.no_such_stage())
     }
 
+    /// Whether the latents of control pictures are drawn around their means, as most pipelines of diffusers do.
+    fn draws_controls(&self) -> bool {
+        true
+    }
+
     /// Noise to latents; `stage` says through which transformer.
     fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Done;
 
@@ -80,7 +85,9 @@ pub(crate) fn run(context: &StageContext<'_>, stage: Stage) -> Done {
     };
     match stage {
         Stage::EncodeText => family.encode_text(context),
-        Stage::EncodeImage if context.is_of_second_pass() => stills::enlarge_stage(context),
+        Stage::EncodeImage if context.is_of_second_pass() => {
+            stills::enlarge_stage(context, family.draws_controls())
+        }
         Stage::EncodeImage => family.encode_image(context),
         Stage::EncodeVision => family.encode_vision(context),
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => family.denoise(context, stage),

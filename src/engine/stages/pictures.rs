@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use safelight_core::job::{Fit, GenerateRequest, JobFolder, SEEN_FRAMES};
+use safelight_core::job::{Edges, Fit, GenerateRequest, JobFolder, SEEN_FRAMES};
 use safelight_core::media::{self, Picture};
 use tch::Tensor;
 
@@ -64,6 +64,25 @@ pub(crate) fn references_of_job(
         let picture = media::open_picture(&folder.reference(index))?;
         record(&picture, &format!("reference.{index}"), capture);
         Ok(picture)
+    });
+    all.collect()
+}
+
+/// The pictures that say where things are to be, each as large as what is made, and recorded as they were opened; of
+/// those whose edges are asked for the edges.
+pub(crate) fn controls_of_job(
+    folder: &JobFolder,
+    request: &GenerateRequest,
+    capture: &mut Capture,
+) -> Result<Vec<Picture>, EngineError> {
+    let all = request.controls.iter().enumerate().map(|(index, control)| {
+        let given = open(&folder.control(index), request)?;
+        given.record(&format!("control.{index}"), capture);
+        let picture = given.resized(request)?;
+        Ok(match control.settings.made {
+            Some(Edges { low, high }) => media::canny(&picture, low, high)?,
+            None => picture,
+        })
     });
     all.collect()
 }

@@ -141,6 +141,7 @@ fn making_ui(ui: &mut Ui, facts: &Facts) {
         (words::END_PICTURE, from.end.clone()),
         (words::MASK, from.mask.clone()),
         (words::REFERENCES, from.references.join("\n")),
+        (words::CONTROLS, from.controls.join("\n")),
         (words::EXTENDS, from.extended.clone()),
         (words::SIZE, format!("{} × {}", facts.width, facts.height)),
         (words::LENGTH, length_text(facts)),

@@ -49,6 +49,7 @@ pub const START_PICTURE: &str = "Start picture";
 pub const END_PICTURE: &str = "End picture";
 pub const MASK: &str = "Mask";
 pub const REFERENCES: &str = "References";
+pub const CONTROLS: &str = "Controlled by";
 pub const EXTENDS: &str = "Extends";
 pub const SIZE: &str = "Size";
 pub const LENGTH: &str = "Length";

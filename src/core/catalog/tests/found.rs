@@ -48,6 +48,8 @@ fn the_shipped_catalogue_is_complete() {
             "flux1-schnell",
             "flux1-fill-dev",
             "flux1-kontext-dev",
+            "flux1-depth-dev",
+            "flux1-canny-dev",
             "z-image-turbo",
             "z-image",
             "qwen-image-2512",

@@ -13,7 +13,7 @@ use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::Wanted;
 use crate::model::choices::Sampler;
 use crate::model::facts::{Facts, Schedule, TransformerShape};
-use crate::model::{CatalogError, InputUse, ModelFiles};
+use crate::model::{CatalogError, InputUse, Limits, ModelFiles};
 use crate::networks::{
     FluxTransformerConfig, FluxTransformerKeys, KlVaeConfig, NetworkConfig as _, SchedulerConfig,
 };
@@ -75,7 +75,7 @@ impl OneTransformer for Flux {
                 .iter()
                 .any(|name| name.to_lowercase().contains("kontext")),
         };
-        Variant::of(config, is_kontext)
+        Variant::of(config, is_kontext, hints.names)
     }
 
     fn variant_name(variant: Variant) -> &'static str {
@@ -123,7 +123,10 @@ impl OneTransformer for Flux {
             guidance: variant.guidance(),
             section_order: None,
             latent_channels: vae.latent_channels.unsigned_abs(),
-            limits: picture_limits(vae.spatial_factor()),
+            limits: Limits {
+                controls: variant.controls(),
+                ..picture_limits(vae.spatial_factor())
+            },
             schedule: checked.schedule,
             bytes: checked.bytes,
         })
@@ -133,15 +136,15 @@ impl OneTransformer for Flux {
 /// Whether a pipeline's class is Kontext's, or the sentence part for a Flux model of another kind.
 fn is_kontext(class: &str) -> Result<bool, String> {
     match class {
-        "FluxPipeline" | "FluxImg2ImgPipeline" | "FluxInpaintPipeline" | "FluxFillPipeline" => {
-            Ok(false)
-        }
+        "FluxPipeline"
+        | "FluxImg2ImgPipeline"
+        | "FluxInpaintPipeline"
+        | "FluxFillPipeline"
+        | "FluxControlPipeline"
+        | "FluxControlImg2ImgPipeline" => Ok(false),
         "FluxKontextPipeline" | "FluxKontextInpaintPipeline" => Ok(true),
         "FluxPriorReduxPipeline" => Err("a Flux Redux model".to_owned()),
         _ if class.starts_with("FluxControlNet") => Err("a Flux ControlNet model".to_owned()),
-        _ if class.starts_with("FluxControl") => {
-            Err("a Flux control model (Canny or Depth)".to_owned())
-        }
         other => Err(format!("a Flux model for {other}")),
     }
 }

@@ -1,4 +1,5 @@
-//! FLUX.1: pictures from text, from a picture, inside a mask, and as a prompt says beside a given one.
+//! FLUX.1: pictures from text, from a picture, inside a mask, along a depth map or edges, and as a prompt says beside a
+//! given one.
 
 mod files;
 pub mod lora;
@@ -32,7 +33,7 @@ pub fn text_tokens(guidance: Guidance) -> u32 {
 pub(super) static DEF: FamilyDef = FamilyDef {
     id: "flux",
     label: "Flux",
-    models: "FLUX.1 dev, schnell, Fill or Kontext",
+    models: "FLUX.1 dev, schnell, Fill, Kontext, Depth or Canny",
     makes_pictures: true,
     has_dynamic_shift: true,
     guidance_is_cfg: false,

@@ -1,12 +1,14 @@
 //! The variants of Flux: what tells them apart, and what they take in.
 
-use crate::model::{Guidance, ImageRole, InputUse};
+use crate::model::{ControlBy, ControlKind, ControlUse, Guidance, ImageRole, InputUse};
 use crate::networks::FluxTransformerConfig;
 
 /// Channels of a token that are noise.
 const NOISE: i64 = 64;
 /// Beside them, in models that fill: the picture, and the mask of all its pixels.
 const CANVAS: i64 = 64 + 256;
+/// Beside them, in models that are controlled: a control picture.
+const CONTROL: i64 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Variant {
@@ -18,6 +20,12 @@ pub(super) enum Variant {
     Fill,
     /// Makes a picture anew as a prompt says. Its tensors are dev's.
     Kontext,
+    /// Follows a depth map.
+    Depth,
+    /// Follows edges. Its tensors are those of the one for depth.
+    Canny,
+    /// One of these two, of which no name says which.
+    Control,
 }
 
 impl Variant {
@@ -27,12 +35,19 @@ impl Variant {
             Self::Schnell => "schnell",
             Self::Fill => "Fill",
             Self::Kontext => "Kontext",
+            Self::Depth => "Depth",
+            Self::Canny => "Canny",
+            Self::Control => "Control",
         }
     }
 
     /// The variant of a transformer, or the sentence part for one of another kind. `is_kontext` is what a name or a
-    /// pipeline's class says, as no header does.
-    pub fn of(cfg: &FluxTransformerConfig, is_kontext: bool) -> Result<Self, String> {
+    /// pipeline's class says, as no header does; `names`: those of the model and of its folder, the model's first.
+    pub fn of(
+        cfg: &FluxTransformerConfig,
+        is_kontext: bool,
+        names: &[&str],
+    ) -> Result<Self, String> {
         if cfg.out_channels() != NOISE {
             let found = cfg.out_channels();
             return Err(format!("a Flux transformer with {found} output channels"));
@@ -42,9 +57,35 @@ impl Variant {
             NOISE if cfg.guidance_embeds => Ok(Self::Dev),
             NOISE => Ok(Self::Schnell),
             channels if channels == NOISE + CANVAS => Ok(Self::Fill),
-            128 => Err("a Flux control model (Canny or Depth)".to_owned()),
+            channels if channels == NOISE + CONTROL => Ok(Self::of_control(names)),
             196 => Err("a Flex.2 model".to_owned()),
             other => Err(format!("a Flux transformer with {other} input channels")),
+        }
+    }
+
+    fn of_control(names: &[&str]) -> Self {
+        let known = [("depth", Self::Depth), ("canny", Self::Canny)];
+        let mut named = names.iter().filter_map(|name| {
+            let name = name.to_lowercase();
+            known.iter().find(|(word, _)| name.contains(word))
+        });
+        named.next().map_or(Self::Control, |(_, variant)| *variant)
+    }
+
+    /// Which control pictures it takes.
+    pub fn controls(self) -> ControlUse {
+        let kind = match self {
+            Self::Dev | Self::Schnell | Self::Fill | Self::Kontext => return ControlUse::NONE,
+            Self::Depth => Some(ControlKind::Depth),
+            Self::Canny => Some(ControlKind::Edges),
+            Self::Control => None,
+        };
+        ControlUse {
+            by: ControlBy::Channels,
+            most: 1,
+            is_required: true,
+            kind,
+            ..ControlUse::NONE
         }
     }
 
@@ -55,13 +96,16 @@ impl Variant {
             Self::Dev | Self::Schnell => (Optional, ImageRole::Base, Optional),
             Self::Fill => (Required, ImageRole::Canvas, Required),
             Self::Kontext => (Optional, ImageRole::Reference, No),
+            Self::Depth | Self::Canny | Self::Control => (Optional, ImageRole::Base, No),
         }
     }
 
     pub fn guidance(self) -> Guidance {
         match self {
-            Self::Dev | Self::Fill | Self::Kontext => Guidance::Distilled,
             Self::Schnell => Guidance::None,
+            Self::Dev | Self::Fill | Self::Kontext | Self::Depth | Self::Canny | Self::Control => {
+                Guidance::Distilled
+            }
         }
     }
 }

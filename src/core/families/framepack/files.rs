@@ -12,7 +12,7 @@ use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::Wanted;
 use crate::model::choices::{Sampler, SectionOrder};
 use crate::model::facts::{Facts, Schedule, TransformerShape};
-use crate::model::{CatalogError, Guidance, ImageRole, InputUse, Limits, ModelFiles};
+use crate::model::{CatalogError, ControlUse, Guidance, ImageRole, InputUse, Limits, ModelFiles};
 use crate::networks::{
     FramePackTransformerConfig, FramePackTransformerKeys, HunyuanVaeConfig, NetworkConfig as _,
     SchedulerConfig,
@@ -138,5 +138,6 @@ fn limits() -> Limits {
         fixed_size: false,
         max_batch: 1,
         max_references: 0,
+        controls: ControlUse::NONE,
     }
 }

@@ -15,7 +15,7 @@ use crate::library::identify::check_components;
 use crate::model::choices::Sampler;
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{Facts, Schedule, TransformerShape};
-use crate::model::{CatalogError, Component, Guidance, ImageRole, Limits, ModelFiles};
+use crate::model::{CatalogError, Component, ControlUse, Guidance, ImageRole, Limits, ModelFiles};
 use crate::networks::{
     ClipVisionConfig, NetworkConfig as _, SchedulerConfig, T5Config, T5Kind, WanTransformerConfig,
     WanVaeConfig, config_path,
@@ -269,6 +269,7 @@ fn limits(transformer: &WanTransformerConfig, vae: &WanVaeConfig) -> Limits {
         fixed_size: false,
         max_batch: 1,
         max_references: 0,
+        controls: ControlUse::NONE,
     }
 }
 

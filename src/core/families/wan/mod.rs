@@ -127,6 +127,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             words: &["taew", "wan"],
             is_f16: false,
         },
+        control_network: |_, _| None,
     },
     lora: lora::RULES,
 };

@@ -156,6 +156,7 @@ impl GenerateForm {
         if !self.is_guided(spec) {
             (self.sampling.guider, self.sampling.guidance_range) = (None, None);
         }
+        self.show_controls(spec.limits.controls);
         if self.image.is_none() {
             self.sampling.strength = None;
         }

@@ -5,6 +5,7 @@
 //! that it can, with a notice; everything else that is wrong is an error.
 
 mod choices;
+mod controls;
 mod guidance;
 mod inputs;
 mod jobs;
@@ -16,7 +17,7 @@ mod sections;
 mod seed;
 mod snap;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,7 @@ use crate::model::{ModelSpec, Preset};
 use crate::presets::PresetValues;
 
 pub use choices::{ASPECTS, ChosenLora, DEFAULT_SECS, SizeChoice, is_of_aspect};
+pub use controls::FormControl;
 pub use jobs::{Jobs, jobs_of};
 pub use outpaint::margins_for;
 pub(crate) use ranges::wrong_shift;
@@ -72,6 +74,9 @@ pub struct GenerateForm {
     /// What the model sees beside what it makes, in the order in which a prompt counts them.
     #[serde(skip_serializing_if = "is_default")]
     pub references: Vec<StartPicture>,
+    /// What says where things are to be.
+    #[serde(skip_serializing_if = "is_default")]
+    pub controls: Vec<FormControl>,
     /// Stretched where absent, as diffusers does; cropped where the size is one of a few for its aspect.
     pub fit: Option<Fit>,
     /// The id of one of the model's presets: its values stand where this form has none.
@@ -153,6 +158,36 @@ pub struct SourceClip {
     pub info: ClipInfo,
 }
 
+/// A picture or a clip that was given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Source {
+    Clip(SourceClip),
+    Picture(StartPicture),
+}
+
+impl Source {
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Picture(picture) => &picture.path,
+            Self::Clip(clip) => &clip.path,
+        }
+    }
+
+    /// Width and height in pixels.
+    pub fn size(&self) -> (u32, u32) {
+        match self {
+            Self::Picture(picture) => (picture.width, picture.height),
+            Self::Clip(clip) => (clip.info.width, clip.info.height),
+        }
+    }
+
+    pub fn file_name(&self) -> String {
+        let name = self.path().file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FieldError {
@@ -206,6 +241,7 @@ impl GenerateForm {
         };
         inputs::check(self, spec, num_frames, &mut found);
         pictures::check(self, spec, &mut found);
+        let controls = controls::settle(self, spec, &mut found);
         if let Some(typed) = &self.typed_seed {
             found.fail("seed", seed::wrong(typed));
         }
@@ -242,6 +278,7 @@ impl GenerateForm {
             mask: self.mask.as_ref().map(|mask| mask.path.clone()),
             keeps_unmasked: self.keeps_unmasked && self.mask.is_some(),
             references: self.references.iter().map(|it| it.path.clone()).collect(),
+            controls,
             fit: self.fit.unwrap_or_else(|| snap::own_fit(self, spec)),
             width,
             height,

@@ -81,7 +81,10 @@ fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: 
 fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
     let seen = [&form.image, &form.last_image];
     let pictures = seen.into_iter().flatten().chain(&form.references);
-    let mut sizes = pictures.map(|picture| (picture.width, picture.height));
+    let controls = form.controls.iter().map(|it| it.source.size());
+    let mut sizes = pictures
+        .map(|picture| (picture.width, picture.height))
+        .chain(controls);
     let clip = form.extend.as_ref();
     let source = clip
         .map(|clip| (clip.info.width, clip.info.height))

@@ -1,5 +1,6 @@
 //! What a form asks for, and what it is told about it.
 
+mod controls;
 mod pictures;
 mod prompts;
 mod second_pass;

@@ -43,6 +43,8 @@ pub(crate) enum Listed {
     Loras,
     /// Networks that change finished pictures and clips.
     Finishers,
+    /// Networks that bring control pictures in.
+    Controls,
 }
 
 impl Listed {
@@ -50,6 +52,7 @@ impl Listed {
         match key {
             "loras" => Some(Self::Loras),
             "upscale_models" | "frame_interpolation" => Some(Self::Finishers),
+            "controlnet" | "model_patches" => Some(Self::Controls),
             key => KEYS.contains(&key).then_some(Self::Models),
         }
     }

@@ -15,7 +15,8 @@ use crate::files::has_ending;
 use crate::model::CatalogError;
 use crate::model::configs::sorted_entries;
 use crate::settings::{Paths, Settings};
-use extra_paths::{Listed, Surroundings};
+pub(crate) use extra_paths::Listed;
+use extra_paths::Surroundings;
 
 /// How many programs may lie in one folder that the user named.
 const MAX_PROGRAMS: usize = 200;
@@ -87,9 +88,9 @@ impl Places {
         listed.map(|place| (place, true)).chain(others).collect()
     }
 
-    /// Where networks that finish pictures may lie: folders of these names, without case and punctuation, in the places
-    /// and in programs, and those that lists name for such networks.
-    pub(crate) fn of_finishers(&self, names: &[&str]) -> Vec<PathBuf> {
+    /// Where networks beside models may lie: folders of these names, without case and punctuation, in the places and in
+    /// programs, and those that lists name for such networks.
+    pub(crate) fn of_networks(&self, names: &[&str], listed: Listed) -> Vec<PathBuf> {
         let is_named = |place: &Path| names.contains(&installs::plain_name(place).as_str());
         let places = self.all.iter().map(|place| place.path.as_path());
         let around = places
@@ -98,7 +99,7 @@ impl Places {
         let inner = around.flat_map(|place| sorted_entries(place).unwrap_or_default());
         let own = places.map(Path::to_owned).chain(inner);
         let own = own.filter(|place| is_named(place) && place.is_dir());
-        own.chain(self.listed(Listed::Finishers)).collect()
+        own.chain(self.listed(listed)).collect()
     }
 
     /// The folders that lists name for this; what is wrong with a list is told with the models.

@@ -21,12 +21,7 @@ pub(super) fn read(graph: &Graph) -> Option<Restored> {
         read_second(&walk, first.1, last.1, &mut restored);
     }
     read_rate(&walk, &mut restored);
-    if graph.nodes.values().any(|node| {
-        let class = node.class.to_lowercase();
-        !node.is_bypassed && class.contains("controlnet")
-    }) {
-        restored.note("It was made with a ControlNet, which Safelight does not run");
-    }
+    note_controls(&walk, &mut restored);
     Some(restored)
 }
 
@@ -330,6 +325,40 @@ fn note_references(files: &[String], restored: &mut Restored) {
     restored.note_picture(note);
 }
 
+/// What brought control pictures in: neither those nor the networks are in the file.
+fn note_controls(walk: &Walk<'_>, restored: &mut Restored) {
+    let nodes = walk.graph.nodes.values().filter(|node| !node.is_bypassed);
+    let appliers: Vec<&Node> = nodes
+        .filter(|node| {
+            let class = node.class.to_lowercase();
+            // ControlNetApplyAdvanced, ControlNetApplySD3, QwenImageDiffsynthControlnet, ...
+            class.contains("controlnet") && node.link("image").is_some()
+        })
+        .collect();
+    for node in appliers {
+        let network = ["control_net", "model_patch"].iter().find_map(|name| {
+            let mut loader = walk.linked(node, name)?;
+            for _ in 0..MAX_CHAIN {
+                let names = ["control_net_name", "name", "model_name"];
+                if let Some(name) = walk.text(loader, &names) {
+                    return Some(short(file_name(&name)));
+                }
+                loader = walk.linked(loader, "control_net")?;
+            }
+            None
+        });
+        let file = loaded_file(walk, node, "image");
+        let strength = walk.number(node, &["strength"]).unwrap_or(1.0);
+        let from = walk.number(node, &["start_percent"]).unwrap_or(0.0);
+        let until = walk.number(node, &["end_percent"]).unwrap_or(1.0);
+        let network = network.map_or_else(String::new, |name| format!(" {name}"));
+        let file = file.map_or_else(String::new, |name| format!(", {name},"));
+        restored.note_picture(format!(
+            "It was made with the ControlNet{network} at strength {strength} in the steps {from} to {until}: its control picture{file} is not in the file, add it separately"
+        ));
+    }
+}
+
 /// The size and length where a node has them; the start picture that it is given.
 fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
     let (width, height) = (
@@ -340,7 +369,9 @@ fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
     if restored.num_frames.is_none() {
         restored.num_frames = walk.count(node, &["length", "num_frames"]);
     }
-    for name in ["start_image", "image", "pixels", "end_image", "reference"] {
+    let is_control = node.class.to_lowercase().contains("controlnet");
+    let pictures = ["start_image", "image", "pixels", "end_image", "reference"];
+    for name in pictures.into_iter().filter(|_| !is_control) {
         let Some(source) = walk.linked(node, name) else {
             continue;
         };

@@ -421,3 +421,30 @@ fn numbers_that_json_does_not_know_do_not_matter() {
         .replacen("{\"1\"", "{\"0\":[NaN, -Infinity],\"1\"", 1);
     assert_eq!(read_png("prompt", &text), run(&flux()));
 }
+
+#[test]
+fn a_control_picture_is_named_with_its_network() {
+    let found = run(&json!({
+        "1": {"class_type": "UNETLoader", "inputs": {"unet_name": "flux1-dev.safetensors"}},
+        "2": {"class_type": "LoadImage", "inputs": {"image": "room.png"}},
+        "3": {"class_type": "Canny", "inputs": {"image": ["2", 0], "low_threshold": 0.1, "high_threshold": 0.4}},
+        "4": {"class_type": "ControlNetLoader", "inputs": {"control_net_name": "union.safetensors"}},
+        "5": {"class_type": "SetUnionControlNetType", "inputs": {"control_net": ["4", 0], "type": "canny"}},
+        "6": {"class_type": "CLIPTextEncode", "inputs": {"text": "a room"}},
+        "7": {"class_type": "CLIPTextEncode", "inputs": {"text": ""}},
+        "8": {"class_type": "ControlNetApplyAdvanced", "inputs": {"positive": ["6", 0], "negative": ["7", 0],
+            "control_net": ["5", 0], "image": ["3", 0], "strength": 0.6, "start_percent": 0.0, "end_percent": 0.8}},
+        "9": {"class_type": "EmptySD3LatentImage", "inputs": {"width": 1024, "height": 768}},
+        "10": {"class_type": "KSampler", "inputs": {"seed": 1, "steps": 4, "cfg": 1.0, "model": ["1", 0],
+            "sampler_name": "euler", "scheduler": "simple", "denoise": 1.0,
+            "positive": ["8", 0], "negative": ["8", 1], "latent_image": ["9", 0]}},
+        "11": {"class_type": "SaveImage", "inputs": {"images": ["10", 0]}},
+    }));
+    assert_eq!(found.prompt.as_deref(), Some("a room"));
+    assert_eq!(
+        found.notes,
+        [
+            "It was made with the ControlNet union.safetensors at strength 0.6 in the steps 0 to 0.8: its control picture, room.png, is not in the file, add it separately"
+        ]
+    );
+}

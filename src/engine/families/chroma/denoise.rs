@@ -112,6 +112,7 @@ pub fn denoise(
         image,
         shape,
         strength: BASE_STRENGTH,
+        drawn_controls: 0,
     };
     let schedule = FlowSchedule::of(match request.files.scheduler.as_deref() {
         Some(folder) => SchedulerConfig::read_flow_match_euler(folder)?,

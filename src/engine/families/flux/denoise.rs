@@ -16,8 +16,8 @@ use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::sampling::FlowSchedule;
 use crate::stages::stills::{
-    BASE_STRENGTH, Beginning, GivenImage, Kept, LatentShape, Role, StillModel, corner_mask,
-    folded_mask, record_mask, record_places,
+    BASE_STRENGTH, Beginning, GivenImage, GivenImages, Kept, LatentShape, Role, StillModel,
+    corner_mask, folded_mask, record_mask, record_places,
 };
 use crate::step_cache::{CallCache, Measured};
 use crate::streams::Modulations;
@@ -33,7 +33,7 @@ pub struct FluxModel<'a> {
     pub shape: LatentShape,
     /// As the user sets it; models that are told none leave it alone.
     pub distilled_guidance: f64,
-    /// Picture and mask in models that fill, `(B, tokens, condition_channels)`, where the model is.
+    /// Picture and mask in models that fill, the control picture in those that follow one: `(B, tokens, condition_channels)`, where the model is.
     pub image: Option<Tensor>,
     /// A picture that is seen beside the one that is made.
     pub reference: Option<Reference>,
@@ -158,8 +158,11 @@ impl StillModel for FluxModel<'_> {
         if let Some(image) = &self.image {
             let split = 4 * self.shape.channels;
             let rest = image.size()[2] - split;
-            capture.put("masked_image_latents", &image.narrow(2, 0, split));
-            capture.put("mask", &image.narrow(2, split, rest));
+            // A control picture has no mask, and is recorded where it was encoded.
+            if rest > 0 {
+                capture.put("masked_image_latents", &image.narrow(2, 0, split));
+                capture.put("mask", &image.narrow(2, split, rest));
+            }
         }
     }
 
@@ -182,11 +185,11 @@ impl StillModel for FluxModel<'_> {
     }
 }
 
-/// `image`: what the stage of a given picture gave; `resume`: where an earlier run got to -> the latents,
+/// `given`: what the stage of given pictures gave; `resume`: where an earlier run got to -> the latents,
 /// `(B, C, h, w)` on the CPU.
 pub fn denoise(
     embeds: &PromptEmbeds,
-    image: Option<&GivenImage>,
+    given: Option<&GivenImages>,
     resume: Option<DenoiseState>,
     work: &mut Work<'_>,
 ) -> Result<Tensor, EngineError> {
@@ -195,7 +198,9 @@ pub fn denoise(
     let weights = super::with_loras(&work.place.open(home)?, &request.loras)?;
     let config = FluxTransformerConfig::read(home)?;
     let shape = LatentShape::new(config.latent_channels(), request.width, request.height)?;
-    check(image, role, &config)?;
+    let image = given.and_then(|given| given.image.as_ref());
+    let controls = given.map_or(&[][..], |given| &given.controls[..]);
+    check(image, controls, role, &config)?;
     let job = Beginning {
         request,
         // One that is only seen is nothing to begin with.
@@ -205,6 +210,7 @@ pub fn denoise(
             Role::Canvas => CANVAS_STRENGTH,
             Role::Base | Role::Reference => BASE_STRENGTH,
         },
+        drawn_controls: controls.len(),
     };
     let scheduler = request.files.scheduler.as_deref();
     let scheduler = FlowSchedule::read(scheduler, config.guidance_embeds)?;
@@ -227,7 +233,11 @@ pub fn denoise(
         transformer: &transformer,
         shape,
         distilled_guidance: GuidanceScales::of(request).distilled,
-        image: image.and_then(|image| canvas(image, shape)).map(here),
+        image: match controls {
+            [control, ..] => Some(shape.pack(control)),
+            [] => image.and_then(|image| canvas(image, shape)),
+        }
+        .map(here),
         reference: seen.transpose()?,
     };
     job.walk(&model, embeds, solver, (&draws, kept), resume, work)
@@ -236,11 +246,15 @@ pub fn denoise(
 /// What comes from files of other stages is checked before anything is loaded.
 fn check(
     image: Option<&GivenImage>,
+    controls: &[Tensor],
     role: Role,
     config: &FluxTransformerConfig,
 ) -> Result<(), EngineError> {
-    let fills = config.condition_channels() > 0;
+    let channels = config.condition_channels();
+    let follows = channels == config.out_channels();
+    let fills = channels > 0 && !follows;
     let reason = match image {
+        _ if follows != (controls.len() == 1) => "this model follows one control picture or none",
         None if fills => "this model needs a picture and a mask",
         Some(_) if fills != (role == Role::Canvas) => {
             "this model does something else with a picture"

@@ -7,7 +7,7 @@ use crate::bench::cases::Case;
 use crate::families::flux;
 use crate::families::{Done, EngineFamily};
 use crate::stages::StageContext;
-use crate::stages::stills::{self, GivenImage};
+use crate::stages::stills::{self, GivenImages};
 use crate::text::PromptEmbeds;
 
 pub(crate) struct Flux;
@@ -22,15 +22,18 @@ impl EngineFamily for Flux {
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
+        if !context.request().controls.is_empty() {
+            return stills::encode_controlled_stage(context, self.draws_controls());
+        }
         stills::encode_image_stage(context, flux::reference_size)
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
         let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
-        let image = context.earlier(Stage::EncodeImage, GivenImage::load)?;
+        let given = context.earlier(Stage::EncodeImage, GivenImages::load)?;
         let resume = context.checkpoint();
         context.tensor("latents", |work| {
-            flux::denoise(&embeds, image.as_ref(), resume, work)
+            flux::denoise(&embeds, given.as_ref(), resume, work)
         })
     }
 

@@ -162,6 +162,7 @@ pub fn denoise(
         image: images.and_then(|images| images.image.as_ref()),
         shape,
         strength: STRENGTH,
+        drawn_controls: 0,
     };
     let solver = schedule(request)?.solver(request, shape.tokens(), job.steps()?)?;
     // Drawn as tokens lie, and nothing is drawn for the given picture.

@@ -93,6 +93,7 @@ pub fn denoise(
         image,
         shape,
         strength: BASE_STRENGTH,
+        drawn_controls: 0,
     };
     let mut solver = schedule(request)?.solver(request, shape.tokens(), job.steps()?)?;
     solver.set_draws_before(job.draws_per_seed());

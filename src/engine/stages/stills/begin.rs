@@ -24,6 +24,8 @@ pub struct Beginning<'a> {
     pub shape: LatentShape,
     /// What is made anew of a given picture where the request does not say.
     pub strength: f64,
+    /// Control pictures whose latents were drawn before the noise.
+    pub drawn_controls: usize,
 }
 
 impl Beginning<'_> {
@@ -40,11 +42,12 @@ impl Beginning<'_> {
 
     pub fn draws_per_seed(&self) -> usize {
         let image = self.image.as_ref();
-        1 + image.map_or(0, |image| 1 + usize::from(image.mask.is_some()))
+        1 + image.map_or(0, |image| 1 + usize::from(image.mask.is_some())) + self.drawn_controls
     }
 
     pub fn draws(&self) -> Result<Draws, EngineError> {
-        Draws::new(self.shape, self.draws_per_seed(), seeds(self.request))
+        let (controls, all) = (self.drawn_controls, self.draws_per_seed());
+        Draws::behind(controls, self.shape, all - controls, seeds(self.request))
     }
 
     /// `(B, C, h, w)`

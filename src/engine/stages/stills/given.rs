@@ -38,12 +38,14 @@ impl Role {
 }
 
 /// `picture` and `mask`: as they were opened, or cropped to the picture's aspect; `seen_size`: width and height to those
-/// at which the model wants a picture that it sees beside its own.
+/// at which the model wants a picture that it sees beside its own; `drawn_controls`: control pictures that were drawn
+/// before it.
 pub fn encode_image(
     picture: &Picture,
     mask: Option<&Picture>,
     seen_size: fn(u32, u32) -> (u32, u32),
     work: &mut Work<'_>,
+    drawn_controls: usize,
 ) -> Result<GivenImage, EngineError> {
     let request = work.request;
     let role = Role::of(request);
@@ -60,7 +62,8 @@ pub fn encode_image(
 
     let encoding = Encoding::open(work)?;
     let shape = LatentShape::new(encoding.autoencoder.latent_channels(), width, height)?;
-    let posterior = encoding.encode(&pixels, 0, work)?;
+    let before = request.controls.len();
+    let posterior = encoding.encode(&pixels, before, work)?;
     if role == Role::Reference {
         let latents = encoding.autoencoder.normalize(&posterior.mean);
         work.capture.put("image_latents", &latents);
@@ -70,15 +73,18 @@ pub fn encode_image(
             masked: None,
         });
     }
-    let draws = Draws::new(shape, 2 + usize::from(mask.is_some()), seeds(request))?;
-    let latents = encoding.sample(&posterior, draws.posterior.as_ref(), 0, work.capture);
+    let num_draws = 2 + usize::from(mask.is_some());
+    let draws = Draws::behind(drawn_controls, shape, num_draws, seeds(request))?;
+    let drawn = draws.posterior.as_ref();
+    let latents = encoding.sample(&posterior, drawn, drawn_controls, work.capture);
     work.capture.put("image_latents", &latents);
     let latents = encoding.autoencoder.pictures(&latents);
     let masked = match (&mask, role) {
         (Some(mask), Role::Canvas) => {
             let left = &pixels * (1.0 - mask);
-            let posterior = encoding.encode(&left, 1, work)?;
-            let latents = encoding.sample(&posterior, draws.masked.as_ref(), 2, work.capture);
+            let posterior = encoding.encode(&left, before + 1, work)?;
+            let (masked, number) = (draws.masked.as_ref(), drawn_controls + 2);
+            let latents = encoding.sample(&posterior, masked, number, work.capture);
             Some(encoding.autoencoder.pictures(&latents))
         }
         _ => None,
@@ -129,8 +135,38 @@ pub fn encode_images(
     });
     Ok(GivenImages {
         references: references.collect::<Result<_, EngineError>>()?,
+        controls: Vec::new(),
         image,
     })
+}
+
+/// The latents of the job's control pictures, each as large as what is made. `are_drawn`: around the means, the first
+/// draws of each seed, as most pipelines of diffusers do; else the means themselves.
+pub fn encode_controls(
+    pictures: &[Picture],
+    are_drawn: bool,
+    work: &mut Work<'_>,
+) -> Result<Vec<Tensor>, EngineError> {
+    if pictures.is_empty() {
+        return Ok(Vec::new());
+    }
+    let request = work.request;
+    let (width, height) = (request.width, request.height);
+    let encoding = Encoding::open(work)?;
+    let shape = LatentShape::new(encoding.autoencoder.latent_channels(), width, height)?;
+    let draws = Draws::behind(pictures.len(), shape, 1, seeds(request))?.controls;
+    let all = pictures.iter().zip(&draws).enumerate();
+    let all = all.map(|(index, (picture, draws))| {
+        let pixels = pixels_from_rgb8(&picture.rgb, width, height)?;
+        let name = format!("control.{index}");
+        work.capture.put(format!("{name}.preprocessed"), &pixels);
+        let posterior = encoding.encode(&pixels, index, work)?;
+        let draws = are_drawn.then_some(draws);
+        let latents = encoding.sample(&posterior, draws, index, work.capture);
+        work.capture.put(format!("{name}.latents"), &latents);
+        Ok::<_, EngineError>(encoding.autoencoder.pictures(&latents))
+    });
+    all.collect()
 }
 
 fn check(role: Role, has_mask: bool) -> Result<(), EngineError> {

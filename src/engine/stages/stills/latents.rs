@@ -104,6 +104,8 @@ impl LatentShape {
 /// What seeds draw, one for each of `B` pictures, in the order of diffusers.
 #[derive(Debug)]
 pub struct Draws {
+    /// Where the latents of control pictures are drawn around their means, before all others: each `(B, C, h, w)`.
+    pub controls: Vec<Tensor>,
     /// Where a given picture's latents are drawn around their mean: `(B, C, h, w)`. Always the first draw.
     pub posterior: Option<Tensor>,
     /// `(B, C, h, w)`
@@ -120,9 +122,23 @@ impl Draws {
         per_seed: usize,
         seeds: impl Iterator<Item = u64>,
     ) -> Result<Self, EngineError> {
+        Self::behind(0, shape, per_seed, seeds)
+    }
+
+    /// The same behind draws for so many control pictures.
+    pub fn behind(
+        num_controls: usize,
+        shape: LatentShape,
+        per_seed: usize,
+        seeds: impl Iterator<Item = u64>,
+    ) -> Result<Self, EngineError> {
+        let mut controls: Vec<Vec<Tensor>> = (0..num_controls).map(|_| Vec::new()).collect();
         let mut drawn: [Vec<Tensor>; 3] = Default::default();
         for seed in seeds {
             let mut generator = Generator::new(seed);
+            for draws in &mut controls {
+                draws.push(generator.normal(&shape.size())?);
+            }
             for draws in drawn.iter_mut().take(per_seed) {
                 draws.push(generator.normal(&shape.size())?);
             }
@@ -134,6 +150,7 @@ impl Draws {
             None => (None, first),
         };
         Ok(Self {
+            controls: controls.iter().map(|draws| Tensor::cat(draws, 0)).collect(),
             posterior,
             noise: noise.ok_or_else(|| EngineError::internal("no picture was asked for"))?,
             masked,

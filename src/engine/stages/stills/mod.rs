@@ -23,7 +23,7 @@ use crate::store;
 pub use begin::{BASE_STRENGTH, Beginning, Kept};
 use decode::{decode, decoded_picture};
 pub(crate) use given::binary_mask;
-pub use given::{Role, encode_image, encode_images};
+pub use given::{Role, encode_controls, encode_image, encode_images};
 pub use latents::{Draws, LatentShape, corner_mask, folded_mask, noised, seeds};
 pub use state::{GivenImage, GivenImages};
 pub use walk::{Conditions, StillModel, record_mask, record_places, walk_still};
@@ -42,9 +42,38 @@ pub(crate) fn encode_image_stage(
             mask.record("mask", work.capture);
         }
         let mask = mask.as_ref().map(|mask| &mask.fitted);
-        encode_image(&picture.fitted, mask, seen_size, work)
+        encode_image(&picture.fitted, mask, seen_size, work, 0)
     })?;
     image.save(&context.own_result())
+}
+
+/// The job's control pictures, and the picture and mask that it may have beside them, to [`GivenImages`]; `are_drawn` as
+/// in [`encode_controls`].
+pub(crate) fn encode_controlled_stage(context: &StageContext<'_>, are_drawn: bool) -> Done {
+    let (request, folder) = (context.request(), context.folder());
+    let image = request.image.as_ref();
+    let image = image.map(|_| pictures::of_job(&folder, request).map(|(image, _)| image));
+    let (image, mask) = (image.transpose()?, pictures::mask_of_job(&folder, request)?);
+    let images = context.part(|work| {
+        let controls = pictures::controls_of_job(&folder, request, work.capture)?;
+        let controls = encode_controls(&controls, are_drawn, work)?;
+        for (name, given) in [("image", &image), ("mask", &mask)] {
+            if let Some(given) = given {
+                given.record(name, work.capture);
+            }
+        }
+        let mask = mask.as_ref().map(|mask| &mask.fitted);
+        let before = if are_drawn { controls.len() } else { 0 };
+        let own_size = |width, height| (width, height);
+        let image = image.as_ref();
+        let image = image.map(|image| encode_image(&image.fitted, mask, own_size, work, before));
+        Ok(GivenImages {
+            image: image.transpose()?,
+            references: Vec::new(),
+            controls,
+        })
+    })?;
+    images.save(&context.own_result())
 }
 
 /// The job's pictures to [`GivenImages`], for models that see pictures beside their own; `prepared` as in
@@ -72,13 +101,17 @@ pub(crate) fn encode_images_stage(
 }
 
 /// What the first pass made, enlarged, to [`GivenImages`] with the references that it saw. Means are taken: a draw
-/// would be noise that nobody asked for.
-pub(crate) fn enlarge_stage(context: &StageContext<'_>) -> Done {
+/// would be noise that nobody asked for. Control pictures are encoded anew at the larger size; `are_drawn` as in
+/// [`encode_controls`].
+pub(crate) fn enlarge_stage(context: &StageContext<'_>, are_drawn: bool) -> Done {
     let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
     let before = context.earlier(Stage::EncodeImage, GivenImages::load)?;
     let images = context.part(|work| {
         let picture = decoded_picture(&latents, work)?;
-        encode_images(Some((&picture, None)), &[], |seen| Ok(seen.clone()), work)
+        let controls = pictures::controls_of_job(&context.folder(), work.request, work.capture)?;
+        let controls = encode_controls(&controls, are_drawn, work)?;
+        let images = encode_images(Some((&picture, None)), &[], |seen| Ok(seen.clone()), work)?;
+        Ok(GivenImages { controls, ..images })
     })?;
     let images = GivenImages {
         references: before.map(|images| images.references).unwrap_or_default(),

@@ -25,6 +25,8 @@ pub struct GivenImages {
     pub image: Option<GivenImage>,
     /// Each `(1, C, h', w')`, in the request's order.
     pub references: Vec<Tensor>,
+    /// Control pictures: each `(B, C, h, w)`, or `(1, C, h, w)` where nothing is drawn for them.
+    pub controls: Vec<Tensor>,
 }
 
 impl GivenImages {
@@ -33,15 +35,20 @@ impl GivenImages {
         let image = image.map(|(name, tensor)| (name.to_owned(), tensor));
         let references = self.references.iter().enumerate();
         let references = references.map(|(index, latents)| (reference(index), latents));
-        let all: Vec<(String, &Tensor)> = image.chain(references).collect();
+        let controls = self.controls.iter().enumerate();
+        let controls = controls.map(|(index, latents)| (control(index), latents));
+        let all: Vec<(String, &Tensor)> = image.chain(references).chain(controls).collect();
         store::write(path, all.iter().map(|(name, tensor)| (name, *tensor)))
     }
 
     pub fn load(path: &Path) -> Result<Self, EngineError> {
         let mut stored = Named::read(path)?;
         let references = (0..).map_while(|index| stored.find(&reference(index)));
+        let references = references.collect();
+        let controls = (0..).map_while(|index| stored.find(&control(index)));
         Ok(Self {
-            references: references.collect(),
+            references,
+            controls: controls.collect(),
             image: GivenImage::find(&mut stored),
         })
     }
@@ -49,6 +56,10 @@ impl GivenImages {
 
 fn reference(index: usize) -> String {
     format!("reference.{index}.latents")
+}
+
+fn control(index: usize) -> String {
+    format!("control.{index}.latents")
 }
 
 impl GivenImage {
@@ -93,11 +104,13 @@ mod tests {
         let given = GivenImages {
             image: None,
             references,
+            controls: vec![number(7.0)],
         };
         given.save(&path).unwrap();
         let loaded = GivenImages::load(&path).unwrap();
         assert!(loaded.image.is_none());
         assert_eq!(loaded.references, given.references);
+        assert_eq!(loaded.controls, given.controls);
         assert!(GivenImage::load(&path).is_err());
         let given = GivenImages {
             image: Some(GivenImage {

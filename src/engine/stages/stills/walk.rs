@@ -175,7 +175,7 @@ impl Beginning<'_> {
         let first = model.packed(&self.latents(draws, &solver));
         let state = DenoiseState::of(resume, first, &mut solver, work.place.device, work.hooks);
         let kept = kept.map(|kept| kept.map(|xs| model.packed(xs)));
-        let number = usize::from(draws.posterior.is_some());
+        let number = draws.controls.len() + usize::from(draws.posterior.is_some());
         let noise = model.drawn(&draws.noise);
         work.capture.put(format!("noise.{number}"), &noise);
         let conditions = Conditions {

@@ -23,18 +23,28 @@ type Shapes = BTreeMap<String, BTreeMap<String, Vec<i64>>>;
 const DIFFUSERS_STEM: &str = "diffusion_pytorch_model.safetensors";
 const TRANSFORMERS_STEM: &str = "model.safetensors";
 
-/// Tensors of the model that the runs of a `variant` were made with, `dev`, `schnell` or `fill`.
+/// The channels of a `variant` that is given more than noise: `fill` and `control`, which else are `dev`.
+fn channels_of(variant: &str) -> Option<i64> {
+    match variant {
+        "fill" => Some(384),
+        "control" => Some(128),
+        _ => None,
+    }
+}
+
+/// Tensors of the model that the runs of a `variant` were made with, `dev`, `schnell` or one with more channels.
 fn shapes_of(variant: &str) -> Shapes {
     let from = |value: Value| serde_json::from_value(value).unwrap();
-    let base = if variant == "fill" { "dev" } else { variant };
+    let channels = channels_of(variant);
+    let base = channels.map_or(variant, |_| "dev");
     let encoders = json_of("text/flux/encoders.json")["shapes"].take();
     let mut shapes: Shapes = serde_json::from_value(encoders).unwrap();
     let mut transformer = json_of("flux/denoise/shapes.json");
     shapes.insert("transformer".to_owned(), from(transformer[base].take()));
     shapes.insert("vae".to_owned(), from(json_of("vae/kl/flux/shapes.json")));
-    if variant == "fill" {
+    if let Some(channels) = channels {
         let transformer = shapes.get_mut("transformer").unwrap();
-        transformer.get_mut("x_embedder.weight").unwrap()[1] = 384;
+        transformer.get_mut("x_embedder.weight").unwrap()[1] = channels;
     }
     shapes
 }
@@ -48,10 +58,11 @@ fn tensors_of(component: &str, shapes: &Shapes) -> Vec<(String, Tensor)> {
 
 /// Writes the configurations and tokenizers of a diffusers folder.
 fn write_folder(variant: &str, folder: &Path) {
-    let base = if variant == "fill" { "dev" } else { variant };
+    let channels = channels_of(variant);
+    let base = channels.map_or(variant, |_| "dev");
     let mut transformer = json_of(format!("flux/denoise/{base}/transformer/config.json"));
-    if variant == "fill" {
-        transformer["in_channels"] = json!(384);
+    if let Some(channels) = channels {
+        transformer["in_channels"] = json!(channels);
         transformer["out_channels"] = json!(64);
     }
     let scheduler = format!("flux/denoise/{base}/scheduler/scheduler_config.json");

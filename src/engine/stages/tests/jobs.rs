@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use safelight_core::job::{GenerateRequest, Recipe};
+use safelight_core::job::{Control, ControlSettings, GenerateRequest, Recipe};
 use safelight_core::media::{self, Picture};
 use safelight_core::memory::StageMemory;
 use safelight_core::model::ImageRole;
@@ -80,6 +80,20 @@ impl Job {
         for (index, pixels) in pixels.enumerate() {
             media::write_png(&folder.reference(index), &picture(pixels)).unwrap();
             self.request.references.push("given.png".into());
+        }
+        self
+    }
+
+    /// The same with control pictures, by their pixels, `(H, W, 3)`.
+    pub(super) fn with_controls<'a>(mut self, pixels: impl Iterator<Item = &'a Tensor>) -> Self {
+        let folder = JobFolder::at(self.folder.path());
+        for (index, pixels) in pixels.enumerate() {
+            media::write_png(&folder.control(index), &picture(pixels)).unwrap();
+            self.request.controls.push(Control {
+                file: "given.png".into(),
+                mask: None,
+                settings: ControlSettings::default(),
+            });
         }
         self
     }
@@ -185,6 +199,9 @@ pub(super) fn try_stage(
 /// cancelled, and from its checkpoint when its process died.
 pub(super) fn assert_goes_on(job: &Job, what: &str) {
     job.stage(Stage::EncodeText, false);
+    if !job.request.controls.is_empty() {
+        job.stage(Stage::EncodeImage, false);
+    }
     let told = job.stage(Stage::Denoise, false);
     let steps: Vec<_> = (1..=7).map(|step| (step, 7)).collect();
     assert_eq!(told.steps, steps, "{what}");

@@ -7,7 +7,7 @@ use crate::families::flux;
 use crate::families::flux::tests::files::{all_in_one, flux_tree, shapes, write_folder};
 use crate::formats::weights::WeightSet;
 use crate::job::Sampler;
-use crate::model::{Component, ModelSpec};
+use crate::model::{Component, ControlBy, ControlKind, ModelSpec};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::networks::{check_part, tensors_of};
 use crate::testing::pipelines::{edit_json, write_json};
@@ -150,6 +150,8 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_defaults() {
         ("flux1-dev", "transformer dev", "BF16"),
         ("flux1-schnell-fp8-e4m3fn", "transformer schnell", "F8_E4M3"),
         ("flux1-fill-dev", "transformer fill", "BF16"),
+        ("flux1-depth-dev", "transformer control", "BF16"),
+        ("flux1-canny-dev_fp8", "transformer control", "F8_E4M3"),
         ("flux1-dev-kontext_fp8_scaled", "transformer dev", "F16"),
     ] {
         let file = format!("diffusion_models/{name}.safetensors");
@@ -158,7 +160,7 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_defaults() {
     let catalog = catalog_of(&models);
     assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
     assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
-    assert_eq!(catalog.available.len(), 4);
+    assert_eq!(catalog.available.len(), 6);
     for (id, licence, expected) in [
         ("flux1-dev", "FLUX.1 [dev] Non-Commercial License", DEV),
         (
@@ -175,6 +177,16 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_defaults() {
             "flux1-kontext-dev",
             "FLUX.1 [dev] Non-Commercial License",
             "Kontext Optional Reference, mask No, Distilled, 1024x1024, 28 steps, 2.5 None []",
+        ),
+        (
+            "flux1-depth-dev",
+            "FLUX.1 [dev] Non-Commercial License",
+            "Depth Optional Base, mask No, Distilled, 1024x1024, 30 steps, 10 Some(0.6) []",
+        ),
+        (
+            "flux1-canny-dev",
+            "FLUX.1 [dev] Non-Commercial License",
+            "Canny Optional Base, mask No, Distilled, 1024x1024, 50 steps, 30 Some(0.6) []",
         ),
     ] {
         let spec = catalog.find(id).unwrap();
@@ -224,6 +236,27 @@ fn a_transformer_is_the_same_bare_behind_a_prefix_and_in_diffusers_names() {
             (spec.name.as_str(), spec.licence.as_str()),
             ("any name", "not stated")
         );
+    }
+}
+
+#[test]
+fn a_transformer_with_room_for_a_control_picture_is_known_by_its_name() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    for (name, variant, kind) in [
+        ("flux1-Depth-dev-Q4", "Depth", Some(ControlKind::Depth)),
+        ("my_flux_CANNY", "Canny", Some(ControlKind::Edges)),
+        ("something", "Control", None),
+    ] {
+        for shapes_of in ["transformer control", "transformer control diffusers"] {
+            let place = models.join(format!("unet/{name}.safetensors"));
+            write(&place, &shapes(shapes_of), "BF16");
+            let spec = ModelSpec::open(&place).unwrap();
+            let controls = spec.limits.controls;
+            assert_eq!(spec.variant, variant);
+            assert_eq!((controls.by, controls.most), (ControlBy::Channels, 1));
+            assert_eq!((controls.is_required, controls.kind), (true, kind));
+        }
     }
 }
 
@@ -281,6 +314,8 @@ fn a_diffusers_folder_is_a_model_by_its_class_and_channels() {
         ("FluxImg2ImgPipeline", "dev", "dev"),
         ("FluxInpaintPipeline", "schnell", "schnell"),
         ("FluxFillPipeline", "fill", "Fill"),
+        ("FluxControlPipeline", "control", "Depth"),
+        ("FluxControlImg2ImgPipeline", "control", "Canny"),
         ("FluxKontextPipeline", "dev", "Kontext"),
     ] {
         let folder = write_folder(&root.path().join(class).join(variant), class, transformer);

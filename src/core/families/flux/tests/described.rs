@@ -22,10 +22,6 @@ fn models_like_flux_are_named_and_refused() {
     let dev = || shapes("transformer dev");
     let named = |key: &str| edited(dev(), key, &[8, 8]);
     for (shapes, part) in [
-        (
-            edited(dev(), "img_in.weight", &[3072, 128]),
-            "control model (Canny or Depth)",
-        ),
         (edited(dev(), "img_in.weight", &[3072, 196]), "Flex.2"),
         (
             edited(dev(), "img_in.weight", &[3072, 100]),
@@ -59,7 +55,7 @@ fn models_like_flux_are_named_and_refused() {
     let text = ModelSpec::open(&place).unwrap_err().to_string();
     assert!(text.contains("Flux Redux"), "{text}");
     for (class, part) in [
-        ("FluxControlPipeline", "Canny or Depth"),
+        ("FluxControlInpaintPipeline", "FluxControlInpaintPipeline"),
         ("FluxControlNetPipeline", "ControlNet"),
         ("FluxPriorReduxPipeline", "Redux"),
         ("FluxSomethingPipeline", "FluxSomethingPipeline"),

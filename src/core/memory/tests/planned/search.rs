@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::memory::largest;
-use crate::model::Limits;
+use crate::model::{ControlUse, Limits};
 
 const LIMITS: Limits = Limits {
     size_multiple: 16,
@@ -13,6 +13,7 @@ const LIMITS: Limits = Limits {
     fixed_size: false,
     max_batch: 1,
     max_references: 0,
+    controls: ControlUse::NONE,
 };
 
 #[test]

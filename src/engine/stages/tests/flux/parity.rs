@@ -15,7 +15,8 @@ pub(in crate::stages::tests) fn job(run: &Run) -> Job {
     }
     fields.insert("image_role".to_owned(), run.facts["role"].clone());
     let variant = run.facts["variant"].as_str().unwrap();
-    Job::new(variant, &facts, run.given("image"), run.given("mask"))
+    let job = Job::new(variant, &facts, run.given("image"), run.given("mask"));
+    job.with_controls(run.given("control.0").into_iter())
 }
 
 #[test]
@@ -56,6 +57,13 @@ fn what_a_mask_hides_is_made_anew_as_in_the_reference() {
 #[test]
 fn what_a_mask_hides_is_filled_as_in_the_reference() {
     for name in ["fill", "fill_part"] {
+        check(name);
+    }
+}
+
+#[test]
+fn a_control_picture_is_followed_as_in_the_reference() {
+    for name in ["control", "control_image"] {
         check(name);
     }
 }

@@ -1,5 +1,8 @@
 //! What jobs of Flux promise beside the right numbers: batches, resuming, cancelling, and what they refuse.
 
+use safelight_core::job::Edges;
+use safelight_core::media;
+
 use super::super::stills;
 use super::*;
 
@@ -16,14 +19,26 @@ fn every_picture_of_a_batch_is_the_one_that_its_seed_alone_makes() {
         ("dev", "base", "euler"),
         ("dev", "base", "lcm"),
         ("fill", "canvas", "euler"),
+        ("control", "base", "euler"),
+        ("control", "base", "lcm"),
     ] {
-        let mask = Some(pixels(30, 20)).filter(|_| variant == "fill" || sampler == "lcm");
+        let is_controlled = variant == "control";
+        let mask = Some(pixels(30, 20));
+        let mask = mask.filter(|_| variant == "fill" || (sampler == "lcm" && !is_controlled));
         let made = |seed: u64, batch_size: u32| {
             let facts = json!({
                 "seed": seed, "batch_size": batch_size, "image_role": role, "num_steps": 3, "strength": 0.7,
                 "sampler": sampler, "true_cfg_scale": 2.0,
             });
-            let job = Job::new(variant, &facts, Some(&image), mask.as_ref());
+            // With and without a picture to begin from.
+            let begins = !(is_controlled && sampler == "euler");
+            let job = Job::new(
+                variant,
+                &facts,
+                Some(&image).filter(|_| begins),
+                mask.as_ref(),
+            );
+            let job = job.with_controls(Some(&image).filter(|_| is_controlled).into_iter());
             let told = job.run(false);
             (job.latents(), told)
         };
@@ -54,6 +69,43 @@ fn a_job_goes_on_bit_for_bit_behind_its_last_step_when_cancelled_and_from_its_ch
         let job = Job::new("dev", &facts, None, None);
         jobs::assert_goes_on(&job, sampler);
     }
+    let facts = json!({"num_steps": 7, "batch_size": 2, "sampler": "lcm"});
+    let control = pixels(32, 32);
+    let job = Job::new("control", &facts, None, None).with_controls([&control].into_iter());
+    jobs::assert_goes_on(&job, "control");
+}
+
+#[test]
+fn the_edges_of_a_control_picture_are_what_the_model_is_shown() {
+    let control = pixels(32, 32);
+    let edges = {
+        let bytes: Vec<u8> = control.flatten(0, -1).try_into().unwrap();
+        let picture = media::Picture::new(32, 32, bytes).unwrap();
+        let edges = media::canny(&picture, 50, 150).unwrap();
+        Tensor::from_slice(&edges.rgb).view([32, 32, 3])
+    };
+    let made = |control: &Tensor, made: Option<Edges>| {
+        let job = Job::new("control", &json!({}), None, None);
+        let mut job = job.with_controls([control].into_iter());
+        job.request.controls[0].settings.made = made;
+        job.run(false);
+        job.latents()
+    };
+    let computed = made(&control, Some(Edges { low: 50, high: 150 }));
+    assert_eq!(computed, made(&edges, None));
+    assert_ne!(computed, made(&control, None));
+}
+
+#[test]
+fn a_second_pass_follows_the_control_picture_at_its_own_size() {
+    let control = pixels(32, 32);
+    let facts = json!({
+        "width": 64, "height": 64, "num_steps": 4,
+        "second_pass": {"scale": 2.0, "strength": 0.5, "first_width": 32, "first_height": 32},
+    });
+    let job = Job::new("control", &facts, None, None).with_controls([&control].into_iter());
+    let told = job.run(false);
+    assert_eq!(told.frames[0].2.len(), 64 * 64 * 3);
 }
 
 #[test]

@@ -1,0 +1,190 @@
+//! Control pictures: whether a model can do with them, and how they are to act.
+//!
+//! Looks at no file: what a network is for is found where it is opened.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Findings, GenerateForm, Source};
+use crate::job::{Control, ControlSettings};
+use crate::model::{ControlBy, ControlKind, ControlUse, ModelSpec};
+
+/// A control as the form has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FormControl {
+    pub source: Source,
+    /// Which part of it is made anew: white is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<Source>,
+    #[serde(flatten)]
+    pub settings: ControlSettings,
+}
+
+impl From<Source> for FormControl {
+    fn from(source: Source) -> Self {
+        Self {
+            source,
+            mask: None,
+            settings: ControlSettings::default(),
+        }
+    }
+}
+
+impl From<&FormControl> for Control {
+    fn from(control: &FormControl) -> Self {
+        Self {
+            file: control.source.path().to_owned(),
+            mask: control.mask.as_ref().map(|mask| mask.path().to_owned()),
+            settings: control.settings.clone(),
+        }
+    }
+}
+
+/// The controls of the request: what means nothing to the model is left out of them, with a notice.
+pub(super) fn settle(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) -> Vec<Control> {
+    check_number(form, spec, found);
+    if !spec.limits.controls.is_possible() {
+        return Vec::new();
+    }
+    let each = form.controls.iter().map(|control| {
+        check_files(control, spec, found);
+        check_settings(&control.settings, spec, found);
+        let mut control = Control::from(control);
+        drop_idle(&mut control.settings, spec, found);
+        control
+    });
+    each.collect()
+}
+
+fn check_number(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+    let (takes, given, name) = (spec.limits.controls, form.controls.len(), &spec.name);
+    let most = takes.most as usize;
+    if !takes.is_possible() {
+        if given > 0 {
+            let text = format!("{name} does not use control pictures");
+            found.fail("control", text);
+        }
+    } else if given > most {
+        let text = match most {
+            1 => format!("{name} takes one control picture, not {given}"),
+            _ => format!("{name} takes at most {most} control pictures, not {given}"),
+        };
+        found.fail("control", text);
+    } else if given == 0 && takes.is_required {
+        let what = takes
+            .kind
+            .map_or("a control picture", ControlKind::described);
+        let or_made = match takes.kind {
+            Some(ControlKind::Edges) => ", or a picture whose edges are computed here",
+            _ => "",
+        };
+        found.fail("control", format!("{name} needs {what}{or_made}"));
+    }
+}
+
+fn check_files(control: &super::FormControl, spec: &ModelSpec, found: &mut Findings) {
+    let (takes, name) = (spec.limits.controls, &spec.name);
+    let given = [Some(&control.source), control.mask.as_ref()];
+    for source in given.into_iter().flatten() {
+        if matches!(source, Source::Clip(_)) && !takes.takes_clips {
+            let file = source.path().display();
+            let text = format!("{name} takes control pictures, not clips: {file}");
+            found.fail("control", text);
+        }
+    }
+    if control.mask.is_some() && !takes.takes_masks {
+        let text = format!("{name} takes no mask with a control picture");
+        found.fail("control", text);
+    }
+}
+
+fn check_settings(settings: &ControlSettings, spec: &ModelSpec, found: &mut Findings) {
+    let (takes, name) = (spec.limits.controls, &spec.name);
+    match (takes.by, &settings.network) {
+        (ControlBy::Networks, None) => {
+            let text = format!("a control picture of {name} needs a ControlNet: choose its file");
+            found.fail("control", text);
+        }
+        (ControlBy::Channels | ControlBy::Layers, Some(network)) => {
+            let text = format!(
+                "{name} takes control pictures without a ControlNet: leave out {}",
+                network.display()
+            );
+            found.fail("control", text);
+        }
+        _ => {}
+    }
+    if let Some((own, asked)) = takes.kind.zip(settings.kind)
+        && own != asked
+    {
+        let text = format!(
+            "{name} takes {}, not {}",
+            own.described(),
+            asked.described()
+        );
+        found.fail("control", text);
+    }
+    let is_other = |kind| kind != ControlKind::Edges;
+    if settings.made.is_some() && takes.kind.or(settings.kind).is_some_and(is_other) {
+        let text = format!("edges mean nothing where {name} is shown another kind of picture");
+        found.fail("control", text);
+    }
+    if let Some(problem) = problem(settings) {
+        found.fail("control", problem);
+    }
+}
+
+/// What is wrong with its numbers, a sentence.
+fn problem(settings: &ControlSettings) -> Option<String> {
+    let (least, most) = ControlSettings::STRENGTHS.into_inner();
+    let (strength, from, until) = (settings.strength, settings.from, settings.until);
+    if !(least..=most).contains(&strength) {
+        return Some(format!(
+            "the strength of a control must be between {least} and {most}, not {strength}"
+        ));
+    }
+    if !(from >= 0.0 && from < until && until <= 1.0) {
+        return Some(format!(
+            "the part of the steps in which a control acts must be two numbers between 0 and 1, the first below the second, not {from}..{until}"
+        ));
+    }
+    settings.made.and_then(crate::job::Edges::problem)
+}
+
+/// A model that sees the picture itself sees it in every step and whole.
+fn drop_idle(settings: &mut ControlSettings, spec: &ModelSpec, found: &mut Findings) {
+    if spec.limits.controls.by != ControlBy::Channels {
+        return;
+    }
+    let whole = ControlSettings::default();
+    let asked = (settings.strength, settings.from, settings.until);
+    if asked != (whole.strength, whole.from, whole.until) {
+        let text = format!(
+            "The strength and the steps of the control are not used: {} always follows its picture",
+            spec.name
+        );
+        found.note("control", text);
+    }
+    (settings.strength, settings.from, settings.until) = (whole.strength, whole.from, whole.until);
+}
+
+impl GenerateForm {
+    /// Takes out what the model does not take of the controls' settings, as [`Self::as_shown`] does for the rest.
+    pub(super) fn show_controls(&mut self, takes: ControlUse) {
+        for settings in self.controls.iter_mut().map(|it| &mut it.settings) {
+            if takes.by != ControlBy::Networks {
+                settings.network = None;
+            }
+            if takes.by == ControlBy::Channels {
+                let whole = ControlSettings::default();
+                (settings.strength, settings.from, settings.until) =
+                    (whole.strength, whole.from, whole.until);
+            }
+            if takes.kind.is_some() {
+                settings.kind = None;
+            }
+            if takes.kind.is_some_and(|kind| kind != ControlKind::Edges) {
+                settings.made = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! ControlNets: the networks beside a model that bring control pictures in. What one is for, by its header, and which of
+//! them lie on this disk.
+//!
+//! How a family's own are recognised is the family's.
+
+use std::path::{Path, PathBuf};
+
+use super::kind;
+use super::networks::{Found, Listed, Shelf, find};
+use crate::families::Family;
+use crate::formats::weights::WeightSet;
+use crate::model::{CatalogError, ControlKind};
+use crate::settings::{Paths, Settings};
+
+/// Those of ComfyUI, and of Forge and A1111.
+const SHELF: Shelf = Shelf {
+    folders: &["controlnet", "modelpatches", "controlnets"],
+    listed: Listed::Controls,
+    home: "controlnet",
+    what: "ControlNets",
+};
+
+/// What is known of one by its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlNetwork {
+    /// Whose transformers it acts on.
+    pub family: Family,
+    /// Such as `union ControlNet of seven kinds`.
+    pub label: &'static str,
+    /// What it must be told of a control picture, in the order of its numbers; none where it needs not be told.
+    pub kinds: &'static [ControlKind],
+    /// It makes a part of a picture anew, and takes a mask for that.
+    pub takes_masks: bool,
+}
+
+pub type FoundControl = Found<ControlNetwork>;
+
+impl ControlNetwork {
+    /// Reads the header of the network at a file or folder.
+    pub fn read(place: &Path) -> Result<Self, CatalogError> {
+        let weights = WeightSet::at(place)?;
+        let mut known =
+            Family::all().filter_map(|family| (family.files.control_network)(&weights, place));
+        known.next().unwrap_or_else(|| {
+            let found = kind::of_tensors(&weights).text;
+            let reason = format!("this is {found}, not a ControlNet");
+            Err(CatalogError::config(reason, place))
+        })
+    }
+
+    /// Why it cannot bring in a picture of this kind beside a model of a family, a sentence without its path.
+    #[must_use]
+    pub fn problem(&self, family: Family, kind: Option<ControlKind>) -> Option<String> {
+        let label = self.label;
+        if self.family != family {
+            return Some(format!(
+                "this {label} acts on models of {}, not of {}",
+                self.family.label, family.label
+            ));
+        }
+        let kinds: Vec<&str> = self.kinds.iter().map(|kind| kind.name()).collect();
+        let known = kinds.join(", ");
+        match kind {
+            _ if self.kinds.is_empty() => None,
+            None => Some(format!(
+                "this {label} must be told what a control picture shows: {known}"
+            )),
+            Some(kind) if self.kinds.contains(&kind) => None,
+            Some(kind) => Some(format!("this {label} knows {known}, not {kind}")),
+        }
+    }
+}
+
+impl FoundControl {
+    /// For lists: its name, and what it is.
+    #[must_use]
+    pub fn label(&self) -> String {
+        format!("{}, {}", self.name, self.config.label)
+    }
+}
+
+/// All of them, in the order of their names.
+pub fn find_controls(paths: &Paths, settings: &Settings) -> Vec<FoundControl> {
+    find(ControlNetwork::read, &SHELF.files(paths, settings))
+}
+
+/// The file of a network that a user names: a path, or the name of one that lies where networks are looked for.
+pub fn control_named(
+    wanted: &str,
+    paths: &Paths,
+    settings: &Settings,
+) -> Result<PathBuf, CatalogError> {
+    SHELF.named(wanted, paths, settings, || {
+        let known = find_controls(paths, settings).into_iter();
+        known.map(|it| it.name).collect()
+    })
+}

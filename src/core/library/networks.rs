@@ -1,0 +1,151 @@
+//! Networks beside models that lie on this disk, in our own folders and where other programs keep theirs: listing those
+//! of one kind, and the one that a user names.
+//!
+//! Lists folders and reads headers; both are bounded, and a folder or file that cannot be read costs itself alone.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub(crate) use super::places::Listed;
+use super::places::Places;
+use crate::files::has_ending;
+use crate::formats::weights::is_pickle;
+use crate::model::CatalogError;
+use crate::model::configs::sorted_entries;
+use crate::settings::{Paths, Settings};
+
+/// Folders in such folders.
+const MAX_DEPTH: usize = 3;
+const MAX_FILES: usize = 2_000;
+
+/// Where networks of one kind lie.
+pub(crate) struct Shelf {
+    /// The names of folders, without case and punctuation, ours first.
+    pub folders: &'static [&'static str],
+    /// By which key of other programs' lists they are known.
+    pub listed: Listed,
+    /// Our own folder for them, which has ComfyUI's name.
+    pub home: &'static str,
+    /// What to get, in words that fit behind "put".
+    pub what: &'static str,
+}
+
+/// A network that can be chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<C> {
+    pub path: PathBuf,
+    /// The file's name without its ending.
+    pub name: String,
+    pub config: C,
+}
+
+/// All that are of a kind, in the order of their names.
+pub(crate) fn find<C>(
+    read: fn(&Path) -> Result<C, CatalogError>,
+    files: &[PathBuf],
+) -> Vec<Found<C>> {
+    let known = files.iter().filter_map(|path| {
+        Some(Found {
+            name: name_of(path),
+            config: read(path).ok()?,
+            path: path.clone(),
+        })
+    });
+    let mut found: Vec<Found<C>> = known.collect();
+    found.sort_by_cached_key(|network| (network.name.to_lowercase(), network.path.clone()));
+    found
+}
+
+impl Shelf {
+    /// Weight files of any kind, so that a pickle can be told from nothing.
+    pub fn files(&self, paths: &Paths, settings: &Settings) -> Vec<PathBuf> {
+        let mut search = Search::default();
+        for place in Places::gather(paths, settings).of_networks(self.folders, self.listed) {
+            search.walk(&place, 0);
+        }
+        search.found
+    }
+
+    /// The file of a network that a user names: a path, or the name of one that lies here. `known`: the names of those
+    /// that can be chosen.
+    pub fn named(
+        &self,
+        wanted: &str,
+        paths: &Paths,
+        settings: &Settings,
+        known: impl FnOnce() -> Vec<String>,
+    ) -> Result<PathBuf, CatalogError> {
+        named(wanted, &self.files(paths, settings)).ok_or_else(|| CatalogError::Unknown {
+            name: wanted.to_owned(),
+            known: match &*known() {
+                [] => format!(
+                    "none; put {} as .safetensors into {} or ComfyUI's models/{}",
+                    self.what,
+                    paths.models().join(self.home).display(),
+                    self.home
+                ),
+                known => known.join(", "),
+            },
+        })
+    }
+}
+
+fn named(wanted: &str, all: &[PathBuf]) -> Option<PathBuf> {
+    let path = Path::new(wanted);
+    if path.exists() || path.components().count() > 1 {
+        return Some(path.to_owned());
+    }
+    let is_it = |file: &&PathBuf| {
+        let full = file.file_name().unwrap_or_default().to_string_lossy();
+        full.eq_ignore_ascii_case(wanted) || name_of(file).eq_ignore_ascii_case(wanted)
+    };
+    // One that can be opened is meant before a pickle of the same name.
+    let mut named = all.iter().filter(is_it).collect::<Vec<_>>();
+    named.sort_by_key(|file| is_pickle(file));
+    named.first().map(|file| (*file).clone())
+}
+
+#[derive(Default)]
+struct Search {
+    found: Vec<PathBuf>,
+    /// What was seen, under its real name: links lead in circles, and two programs may share their files.
+    seen: HashSet<PathBuf>,
+}
+
+impl Search {
+    fn walk(&mut self, place: &Path, depth: usize) {
+        let is_new = |seen: &mut HashSet<PathBuf>, path: &Path| {
+            fs::canonicalize(path).is_ok_and(|real| seen.insert(real))
+        };
+        if !is_new(&mut self.seen, place) {
+            return;
+        }
+        for path in sorted_entries(place).unwrap_or_default() {
+            if path.is_dir() {
+                if depth < MAX_DEPTH {
+                    self.walk(&path, depth + 1);
+                }
+            } else if (has_ending(&path, &["safetensors"]) || is_pickle(&path))
+                && self.found.len() < MAX_FILES
+                && is_new(&mut self.seen, &path)
+            {
+                self.found.push(path);
+            }
+        }
+    }
+}
+
+/// What a network is called: as its file, or as the folder in which diffusers' file of one name lies.
+fn name_of(path: &Path) -> String {
+    let parent = path.parent().filter(|_| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        stem == "diffusion_pytorch_model"
+    });
+    parent
+        .map_or(path, |parent| parent)
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}

@@ -1,0 +1,110 @@
+//! What control pictures show, and how a model takes them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::named::{named, parsed};
+
+named! {
+    /// What a control picture shows.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ControlKind {
+        /// White lines on black, as Canny draws them.
+        Edges = "edges", "Edges";
+        /// As HED and PiDiNet draw them.
+        SoftEdges = "soft_edges", "Soft edges";
+        /// As M-LSD draws them.
+        StraightLines = "straight_lines", "Straight lines";
+        Scribble = "scribble", "Scribble";
+        /// White is near.
+        Depth = "depth", "Depth";
+        Normals = "normals", "Normals";
+        /// Limbs in colours, as OpenPose and DWPose draw them.
+        Pose = "pose", "Pose";
+        Gray = "gray", "Gray";
+        Blur = "blur", "Blur";
+        /// The picture itself, which is made anew with more details.
+        Tile = "tile", "Tile";
+        /// The picture itself, which is mended.
+        LowQuality = "low_quality", "Low quality";
+        /// The picture itself, of which the part under a mask is made anew.
+        Inpaint = "inpaint", "Inpaint";
+    }
+}
+
+parsed!(ControlKind, "a kind of control");
+
+impl ControlKind {
+    /// What such a picture is, in words that fit behind "needs".
+    #[must_use]
+    pub fn described(self) -> &'static str {
+        match self {
+            Self::Edges => "a picture of edges",
+            Self::SoftEdges => "a picture of soft edges",
+            Self::StraightLines => "a picture of straight lines",
+            Self::Scribble => "a scribble",
+            Self::Depth => "a depth map",
+            Self::Normals => "a normal map",
+            Self::Pose => "a picture of a pose",
+            Self::Gray => "a gray picture",
+            Self::Blur => "a blurred picture",
+            Self::Tile => "a picture to add details to",
+            Self::LowQuality => "a picture to mend",
+            Self::Inpaint => "a picture to make anew in part",
+        }
+    }
+}
+
+/// What brings control pictures in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ControlBy {
+    #[default]
+    Nothing,
+    /// The model sees one beside the noise in every step, at full strength.
+    Channels,
+    /// Layers of the model's own, as strongly as is wished.
+    Layers,
+    /// A network of its own for each of them.
+    Networks,
+}
+
+/// Which control pictures a model takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ControlUse {
+    pub by: ControlBy,
+    /// How many, 0 where it takes none.
+    pub most: u32,
+    /// The model makes nothing without one.
+    pub is_required: bool,
+    /// Clips as well as pictures.
+    pub takes_clips: bool,
+    /// Each with a mask of what is made anew.
+    pub takes_masks: bool,
+    /// What they show, where the model knows one kind alone.
+    pub kind: Option<ControlKind>,
+}
+
+impl ControlUse {
+    pub const NONE: Self = Self {
+        by: ControlBy::Nothing,
+        most: 0,
+        is_required: false,
+        takes_clips: false,
+        takes_masks: false,
+        kind: None,
+    };
+    /// Networks beside the model, as many as are wished.
+    pub const NETWORKS: Self = Self {
+        by: ControlBy::Networks,
+        most: 4,
+        ..Self::NONE
+    };
+
+    /// Whether it takes any.
+    #[must_use]
+    pub fn is_possible(self) -> bool {
+        self.most > 0 && self.by != ControlBy::Nothing
+    }
+}

@@ -1,0 +1,82 @@
+//! Jobs with control pictures and clips, and the networks that bring them in.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safelight_core::job::{Control, ControlSettings, JobFolder, JobOutcome, Stage};
+use safelight_core::media;
+
+use crate::Rig;
+use crate::fake_engine::Act;
+use crate::inputs::{finished, old_clip, picture, settings};
+
+#[test]
+fn control_pictures_and_clips_are_copied_with_their_masks_and_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let (depth, mask) = (folder.path().join("a.png"), folder.path().join("m.png"));
+    picture(&depth, 10);
+    picture(&mask, 255);
+    let clip = old_clip(folder.path(), 16, 16);
+    let jobs = folder.path().join("jobs");
+    let rig = Rig::in_folder(folder, move |_, stage| {
+        if stage == Stage::EncodeText {
+            let job = fs::read_dir(&jobs).unwrap().next().unwrap().unwrap();
+            let job = JobFolder::at(job.path());
+            let blue = |path: PathBuf| media::open_picture(&path).unwrap().rgb[2];
+            assert_eq!((blue(job.control(0)), blue(job.control_mask(0))), (10, 255));
+            assert!(!job.control_clip(0).exists() && !job.control(1).exists());
+            let copies = fs::read_dir(job.control_clip(1)).unwrap().count();
+            assert_eq!((copies, job.control_mask(1).exists()), (4, false));
+        }
+        Act::Work
+    });
+    let of = |file: &Path| Control {
+        file: file.to_owned(),
+        mask: None,
+        settings: ControlSettings::default(),
+    };
+    let controls = [of(&depth), of(&clip)];
+    let output = finished(
+        rig.run_with(|request| {
+            request.controls = controls.to_vec();
+            request.controls[0].mask = Some(mask.clone());
+        })
+        .1,
+    );
+    let inside = settings(&output.paths[0]);
+    let inputs = &inside["inputs"];
+    let fingerprint = media::picture_fingerprint(&depth).unwrap();
+    assert_eq!(inputs["control_1"], fingerprint);
+    assert_eq!(
+        inputs["control_1_mask"],
+        media::picture_fingerprint(&mask).unwrap()
+    );
+    assert_eq!(inputs["control_2"], media::clip_fingerprint(&clip).unwrap());
+    assert_eq!(
+        inside["request"]["controls"][1]["file"],
+        clip.display().to_string()
+    );
+}
+
+#[test]
+fn a_control_network_that_is_none_fails_the_job_before_any_engine_starts() {
+    let rig = Rig::new(|_, _| Act::Work);
+    let path = rig.folder.path().join("a.png");
+    picture(&path, 10);
+    let (_, outcome) = rig.run_with(|request| {
+        let settings = ControlSettings {
+            network: Some(path.clone()),
+            ..ControlSettings::default()
+        };
+        request.controls = vec![Control {
+            file: path.clone(),
+            mask: None,
+            settings,
+        }];
+    });
+    let JobOutcome::Failed(err) = outcome else {
+        panic!("expected a failure")
+    };
+    assert!(err.summary.ends_with("a.png"), "{err}");
+    assert!(rig.stages.lock().unwrap().is_empty());
+}
