@@ -8,7 +8,7 @@ use std::sync::Arc;
 use egui::Modifiers;
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::gallery::Query;
-use safelight_core::job::{GenerateRequest, GridId, JobId};
+use safelight_core::job::{ControlSettings, GenerateRequest, GridId, JobId};
 use safelight_core::media::{Brush, Outpaint, Picture};
 use safelight_core::memory::Change;
 use safelight_core::prompts::PromptEntry;
@@ -209,6 +209,10 @@ pub enum InputsCommand {
     Remove(Slot),
     /// Counted from 0.
     RemoveReference(usize),
+    /// Counted from 0.
+    RemoveControl(usize),
+    /// Have a control picture, counted from 0, act so.
+    SetControl(usize, ControlSettings),
     /// Have a reference picture stand where another one does; both are counted from 0.
     MoveReference(usize, usize),
     /// Let start and end picture change places.

@@ -5,14 +5,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use egui::{ColorImage, Context, TextureHandle};
 use safelight_core::gallery::{Entry, Stamp, THUMB_SIDE, ThumbFolder, ThumbKey};
-use safelight_core::job::JobId;
-use safelight_core::media::{Picture, first_picture, thumbnail};
+use safelight_core::job::{Edges, JobId};
+use safelight_core::media::{Picture, canny, first_picture, thumbnail};
 
 use crate::app::background::Background;
 use crate::app::background::guard::{NOT_SURVIVED, guarded};
@@ -34,6 +34,8 @@ pub enum Pictured {
     Result(Arc<Entry>),
     /// What a job starts from: of a clip the last frame.
     Input(PathBuf),
+    /// The edges of a control picture, or of a clip's first frame.
+    Edges(PathBuf, Edges),
     /// One of the pictures that a job of this session made, or a frame of its clip.
     Made(JobId, usize, Arc<Picture>),
 }
@@ -43,6 +45,7 @@ pub enum Pictured {
 enum ThumbId {
     Result(ThumbKey),
     Input(ThumbKey),
+    Edges(ThumbKey, u16, u16),
     Made(JobId, usize),
 }
 
@@ -52,6 +55,9 @@ impl Pictured {
         match self {
             Self::Result(entry) => ThumbId::Result(entry.thumb),
             Self::Input(path) => ThumbId::Input(ThumbKey::of(path, Stamp::default())),
+            Self::Edges(path, Edges { low, high }) => {
+                ThumbId::Edges(ThumbKey::of(path, Stamp::default()), *low, *high)
+            }
             Self::Made(job, index, _) => ThumbId::Made(*job, *index),
         }
     }
@@ -65,12 +71,24 @@ impl Pictured {
                 Arc::new(opened.map_err(|err| err.to_string())?)
             }
             Self::Input(path) => Arc::new(open_input(&path).map_err(|err| err.summary)?.thumb),
+            Self::Edges(path, edges) => Arc::new(edges_of(&path, edges)?),
             Self::Made(_, _, picture) => picture,
         };
         let is_small = picture.width.max(picture.height) <= side;
         let small = (!is_small).then(|| thumbnail(&picture, side, side).ok());
         Ok(color_image(small.flatten().as_ref().unwrap_or(&picture)))
     }
+}
+
+/// As many pixels as lines can be told apart in.
+const EDGES_SIDE: u32 = 512;
+
+fn edges_of(path: &Path, edges: Edges) -> Result<Picture, String> {
+    let drawn = first_picture(path).and_then(|picture| {
+        let small = thumbnail(&picture, EDGES_SIDE, EDGES_SIDE)?;
+        canny(&small, edges.low, edges.high)
+    });
+    drawn.map_err(|err| err.to_string())
 }
 
 /// One to be made, with its longer side in pixels.

@@ -2,6 +2,7 @@
 //!
 //! Files are opened on the file thread, by `opening`; how they come to their places is in `placing`.
 
+mod controls;
 pub mod drops;
 mod folders;
 pub(super) mod opening;
@@ -13,10 +14,11 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{FormControl, SourceClip, StartPicture};
+use safelight_core::job::{Control, ControlSettings, FormControl, SourceClip, StartPicture};
 use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::app::pending::Pending;
+pub use controls::ControlNetworks;
 use folders::Given;
 use opening::OpenedInputs;
 pub use slots::{Placing, SHOWN, Slot, Source};
@@ -27,6 +29,28 @@ pub struct Input {
     pub source: Source,
     /// It has transparent parts, which become opaque.
     pub is_transparent: bool,
+    /// How it acts, where it stands as a control.
+    pub control: ControlSettings,
+    /// Which part of it is made anew, where a request said that of a control.
+    pub control_mask: Option<PathBuf>,
+}
+
+impl Input {
+    fn as_control(&self) -> FormControl {
+        // Only its file counts: whoever copies it looks into it.
+        let mask = self.control_mask.clone().map(|path| {
+            Source::Picture(StartPicture {
+                path,
+                width: 0,
+                height: 0,
+            })
+        });
+        FormControl {
+            source: self.source.clone(),
+            mask,
+            settings: self.control.clone(),
+        }
+    }
 }
 
 /// What the form borrows of them.
@@ -46,7 +70,9 @@ impl Sources<'_> {
         let clip = self.extend.map(|clip| (clip.info.width, clip.info.height));
         let reference = self.references.first().copied();
         let picture = self.image.or(self.last_image).or(reference);
+        let control = self.controls.first().map(|control| control.source.size());
         clip.or_else(|| picture.map(|picture| (picture.width, picture.height)))
+            .or(control)
     }
 }
 
@@ -58,6 +84,7 @@ pub struct Placed {
     mask: Option<Input>,
     /// In the order in which a prompt counts them.
     references: Vec<Input>,
+    controls: Vec<Input>,
 }
 
 impl Placed {
@@ -67,6 +94,7 @@ impl Placed {
             Slot::End => self.end.as_slice(),
             Slot::Mask => self.mask.as_slice(),
             Slot::Reference => &self.references,
+            Slot::Control => &self.controls,
         }
     }
 
@@ -80,6 +108,7 @@ impl Placed {
             Slot::End => self.end = Some(input),
             Slot::Mask => self.mask = Some(input),
             Slot::Reference => self.references.push(input),
+            Slot::Control => self.controls.push(input),
         }
     }
 }
@@ -92,6 +121,9 @@ pub struct Places {
     /// That of a second picture, where a model goes by two: the end, or a mask that it cannot do without.
     pub second: Option<Slot>,
     pub max_references: usize,
+    pub max_controls: usize,
+    /// It makes nothing without a control picture.
+    needs_control: bool,
 }
 
 impl Places {
@@ -108,6 +140,8 @@ impl Places {
             takes_start,
             second: second.filter(|_| takes_start),
             max_references: spec.limits.max_references as usize,
+            max_controls: spec.limits.controls.most as usize,
+            needs_control: spec.limits.controls.is_required,
         }
     }
 
@@ -126,6 +160,9 @@ pub struct Inputs {
     /// Files to open, whose folders are looked into.
     given: Pending<Given>,
     picking: Pending<Option<(Slot, Vec<PathBuf>)>>,
+    /// What a request said of control pictures that are being opened.
+    awaited: Vec<Control>,
+    pub control_networks: ControlNetworks,
 }
 
 impl Inputs {
@@ -153,6 +190,7 @@ impl Inputs {
             Slot::End => self.placed.end = None,
             Slot::Mask => self.placed.mask = None,
             Slot::Reference => self.placed.references.clear(),
+            Slot::Control => self.placed.controls.clear(),
         }
     }
 
@@ -165,6 +203,12 @@ impl Inputs {
     fn take_reference(&mut self, index: usize) -> Option<Input> {
         let references = &mut self.placed.references;
         (index < references.len()).then(|| references.remove(index))
+    }
+
+    /// Takes a control picture out, counted from 0.
+    fn take_control(&mut self, index: usize) -> Option<Input> {
+        let controls = &mut self.placed.controls;
+        (index < controls.len()).then(|| controls.remove(index))
     }
 
     /// Has a reference picture stand where another one does; both are counted from 0.
@@ -188,11 +232,13 @@ impl Inputs {
             end,
             mask,
             references,
+            controls,
         } = &mut self.placed;
         for place in [start, end, mask] {
             place.take_if(is_it);
         }
         references.retain_mut(|input| !is_it(input));
+        controls.retain_mut(|input| !is_it(input));
     }
 
     /// Makes the places what they were.
@@ -228,7 +274,11 @@ impl Inputs {
                 .iter()
                 .filter_map(picture)
                 .collect(),
-            controls: Vec::new(),
+            controls: self
+                .of(Slot::Control)
+                .iter()
+                .map(Input::as_control)
+                .collect(),
         }
     }
 
@@ -238,9 +288,18 @@ impl Inputs {
         places.max_references.saturating_sub(taken)
     }
 
-    /// The place of the next file that is put nowhere: behind the references where the model takes another; the second
+    /// How many control pictures a model takes beside those that stand there.
+    fn free_controls(&self, places: Places) -> usize {
+        let taken = self.placed.controls.len();
+        places.max_controls.saturating_sub(taken)
+    }
+
+    /// The place of the next file that is put nowhere: the control of a model that needs one; behind the references where the model takes another; the second
     /// one when the start is taken, the second is free and the model goes by both; else the start.
     pub fn next(&self, places: Places) -> Slot {
+        if places.needs_control && self.placed.controls.is_empty() {
+            return Slot::Control;
+        }
         if self.free_references(places) > 0 || (places.max_references > 0 && !places.takes_start) {
             return Slot::Reference;
         }
@@ -251,6 +310,9 @@ impl Inputs {
 
     /// How many of so many files with such a wish have a place.
     pub fn room(&self, count: usize, wish: Option<Slot>, places: Places) -> usize {
+        if wish == Some(Slot::Control) {
+            return self.free_controls(places).max(1);
+        }
         if places.are_references(wish) {
             return self.free_references(places).max(1);
         }
@@ -259,6 +321,9 @@ impl Inputs {
 
     /// Whether so many files with such a wish are more than what is free.
     fn are_too_many(&self, count: usize, wish: Option<Slot>, places: Places) -> bool {
+        if wish == Some(Slot::Control) {
+            return count > self.free_controls(places).max(1);
+        }
         if places.are_references(wish) {
             return count > self.free_references(places).max(1);
         }
@@ -271,6 +336,8 @@ impl Inputs {
     /// the start.
     pub fn place(&mut self, input: Input, wish: Option<Slot>, places: Places) -> Slot {
         let slot = match (&input.source, wish) {
+            // Whether a model takes one, the form is told.
+            (Source::Clip(_), Some(Slot::Control)) => Slot::Control,
             (Source::Clip(_), _) => Slot::Start,
             (Source::Picture(_), Some(slot)) => slot,
             (Source::Picture(_), None) => self.next(places),

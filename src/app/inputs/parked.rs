@@ -17,6 +17,7 @@ pub enum Parked {
     /// Pictures are made, and no clip is extended.
     Clip,
     References,
+    Controls,
 }
 
 impl Inputs {
@@ -38,6 +39,7 @@ impl Inputs {
             }
             // More of them than a model takes are told, as which to leave out is its user's to say.
             (Slot::Reference, _) => (spec.limits.max_references > 0, Parked::References),
+            (Slot::Control, _) => (spec.limits.controls.is_possible(), Parked::Controls),
         };
         (!is_taken).then_some(why)
     }
@@ -56,9 +58,11 @@ impl Inputs {
             } else {
                 Vec::new()
             },
-            controls: (all.controls.into_iter())
-                .filter(|_| spec.limits.controls.is_possible())
-                .collect(),
+            controls: if is_taken(Slot::Control) {
+                all.controls
+            } else {
+                Vec::new()
+            },
         }
     }
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use egui::ColorImage;
-use safelight_core::job::{GenerateForm, GenerateRequest, JobError, JobErrorKind, SizeChoice};
+use safelight_core::job::{
+    ControlSettings, GenerateForm, GenerateRequest, JobError, JobErrorKind, SizeChoice,
+};
 use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, Picture};
 
 use crate::app::commands::{InputsCommand, LorasCommand, PlayerCommand, QueueCommand};
@@ -14,7 +16,7 @@ use crate::app::inputs::opening::{
     OpenedInput, OpenedInputs, continue_file, continue_result, keep_pasted, keep_picture,
     open_inputs, opened_one,
 };
-use crate::app::inputs::slots::{Placing, Slot};
+use crate::app::inputs::slots::{Placing, Slot, Source};
 use crate::app::inputs::words;
 use crate::app::inputs::{Input, Inputs, Places};
 use crate::app::models::Models;
@@ -49,6 +51,13 @@ impl Inputs {
                     self.settle_offers(cx);
                 }
             }
+            InputsCommand::RemoveControl(index) => {
+                if let Some(input) = self.take_control(index) {
+                    leave(&input, cx);
+                    self.settle_offers(cx);
+                }
+            }
+            InputsCommand::SetControl(index, settings) => self.set_control(index, settings),
             InputsCommand::MoveReference(from, to) => self.move_reference(from, to),
             InputsCommand::Swap => self.swap(),
         }
@@ -58,6 +67,7 @@ impl Inputs {
     pub fn poll(&mut self, is_editing: bool, cx: &mut Cx) {
         let mut form = std::mem::take(&mut cx.form);
         self.poll_for(&mut form, !is_editing, cx);
+        self.poll_networks(cx);
         cx.form = form;
     }
 
@@ -116,10 +126,16 @@ impl Inputs {
                 Slot::Reference => rfd::FileDialog::new()
                     .set_title(words::CHOOSE_REFERENCES)
                     .add_filter(words::PICTURES, &PICTURE_ENDINGS),
+                Slot::Control => rfd::FileDialog::new()
+                    .set_title(words::CHOOSE_CONTROLS)
+                    .add_filter(
+                        words::PICTURES_AND_CLIPS,
+                        &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
+                    ),
             };
             let dialog = dialog.add_filter(words::ALL_FILES, &["*"]);
             let paths = match slot {
-                Slot::Reference => dialog.pick_files()?,
+                Slot::Reference | Slot::Control => dialog.pick_files()?,
                 Slot::Start | Slot::End | Slot::Mask => vec![dialog.pick_file()?],
             };
             Some((slot, paths))
@@ -225,6 +241,16 @@ impl Inputs {
             let (paths, count) = (request.references.clone(), request.references.len());
             self.await_files(cx, move || open_inputs(&paths, placing, count));
         }
+        self.remove(Slot::Control);
+        self.awaited.clone_from(&request.controls);
+        if !self.awaited.is_empty() {
+            let placing = Placing {
+                keeps_size: true,
+                ..Placing::onto(Some(Slot::Control))
+            };
+            let paths: Vec<PathBuf> = self.awaited.iter().map(|it| it.file.clone()).collect();
+            self.await_files(cx, move || open_inputs(&paths, placing, paths.len()));
+        }
         self.name_size(&mut cx.form, &cx.models);
     }
 
@@ -265,6 +291,7 @@ impl Inputs {
         for (index, opened) in found.opened.into_iter().enumerate() {
             let wish = match (is_pair, index) {
                 (false, _) => found.placing.slot,
+                (true, _) if found.placing.slot == Some(Slot::Control) => Some(Slot::Control),
                 (true, _) if are_references => Some(Slot::Reference),
                 (true, 0) => Some(Slot::Start),
                 (true, _) => places.second,
@@ -276,6 +303,16 @@ impl Inputs {
             let input = Input {
                 source: opened.source,
                 is_transparent: opened.is_transparent,
+                control: ControlSettings::default(),
+                control_mask: None,
+            };
+            let is_pictured = matches!(input.source, Source::Picture(_));
+            let goes = wish.unwrap_or_else(|| self.next(places));
+            let is_control = goes == Slot::Control && (is_pictured || wish == Some(Slot::Control));
+            let input = if is_control {
+                self.settle_control(input)
+            } else {
+                input
             };
             let slot = self.place(input, wish, places);
             // A mask may be the last of what is opened together.
@@ -336,6 +373,7 @@ fn say_left_out(form: &GenerateForm, num_files: usize, taken: &[String], cx: &mu
     let places = model.map(Places::of).unwrap_or_default();
     let why = match places.second {
         _ if places.max_references > 0 => words::SOME_REFERENCES,
+        _ if places.max_controls > 0 => words::SOME_CONTROLS,
         Some(Slot::Mask) => words::ONE_MASK,
         Some(_) => words::ONE_END,
         None if makes_pictures => words::ONE_START_OF_PICTURE,

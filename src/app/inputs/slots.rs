@@ -15,10 +15,18 @@ pub enum Slot {
     Mask,
     /// Behind the reference pictures that stand there.
     Reference,
+    /// Behind the control pictures that stand there.
+    Control,
 }
 
 impl Slot {
-    pub const ALL: [Self; 4] = [Self::Start, Self::End, Self::Mask, Self::Reference];
+    pub const ALL: [Self; 5] = [
+        Self::Start,
+        Self::End,
+        Self::Mask,
+        Self::Reference,
+        Self::Control,
+    ];
 }
 
 /// How an opened file gets its place.

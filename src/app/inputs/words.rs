@@ -7,6 +7,7 @@ pub(super) const CHOOSE_START: &str = "Choose a start picture, or a clip to cont
 pub(super) const CHOOSE_END: &str = "Choose an end picture";
 pub(super) const CHOOSE_MASK: &str = "Choose a mask: white is regenerated, black stays";
 pub(super) const CHOOSE_REFERENCES: &str = "Choose reference pictures";
+pub(super) const CHOOSE_CONTROLS: &str = "Choose control pictures";
 pub(super) const PICTURES: &str = "Pictures";
 pub(super) const PICTURES_AND_CLIPS: &str = "Pictures and clips";
 pub(super) const ALL_FILES: &str = "All files";
@@ -25,6 +26,7 @@ pub(super) const END_IS_PICTURE: &str = "An end picture must be a picture";
 pub(super) const REFERENCE_IS_PICTURE: &str = "A reference must be a picture";
 pub(super) const SOME_REFERENCES: &str =
     "The model takes no more reference pictures. Remove one first";
+pub(super) const SOME_CONTROLS: &str = "The model takes no more control pictures. Remove one first";
 pub(super) const ONE_MASK: &str = "There is one picture and one mask. Press Generate, then drop the next one: it waits in the queue";
 pub(super) const ONE_END: &str = "A clip has one start and one end picture. Press Generate, then drop the next one: it waits in the queue";
 pub(super) const ONE_START_OF_PICTURE: &str = "A picture starts from one picture. Press Generate, then drop the next one: it waits in the queue";

@@ -144,6 +144,9 @@ pub fn needs_text(spec: &ModelSpec) -> &'static str {
     if spec.limits.max_references > 0 {
         return words::FROM_TEXT_OR_PICTURES;
     }
+    if spec.limits.controls.is_required {
+        return words::FROM_CONTROL;
+    }
     match (spec.start_image, spec.end_image) {
         (No, No) => words::FROM_TEXT,
         (Optional, No) => words::FROM_TEXT_OR_PICTURE,

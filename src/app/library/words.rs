@@ -27,6 +27,7 @@ pub(super) const HEADINGS: [&str; 6] = [
 pub(super) const FROM_TEXT: &str = "text";
 pub(super) const FROM_TEXT_OR_PICTURE: &str = "text or picture";
 pub(super) const FROM_TEXT_OR_PICTURES: &str = "text or pictures";
+pub(super) const FROM_CONTROL: &str = "text and a control picture";
 pub(super) const FROM_PICTURE: &str = "picture";
 pub(super) const FROM_PICTURE_OR_BOTH: &str = "picture, or first and last";
 pub(super) const FROM_ANY: &str = "text, picture, or first and last";

@@ -117,6 +117,10 @@ fn help_with(field: &str, view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, O
             pictures::words::PAINT_MASK_HOVER,
             MaskCommand::Open,
         ),
+        "control" if !has(Slot::Control) => {
+            let hover = pictures::words::slot(Slot::Control, Some(spec)).choose;
+            Help::new(words::CHOOSE, hover, InputsCommand::Pick(Slot::Control))
+        }
         "extend" if sources(view).extend.is_some() => return extend_elsewhere(view, spec),
         "lora" => {
             let is_gone = |lora| view.app.loras.is_gone(lora);

@@ -299,6 +299,10 @@ fn other_places(
         let (name, explanation) = (words::USE_AS_REFERENCE, words::USE_AS_REFERENCE_MORE);
         places.push((Slot::Reference, icons::IMAGES, name, explanation));
     }
+    if spec.limits.controls.is_possible() {
+        let (name, explanation) = (words::USE_AS_CONTROL, words::USE_AS_CONTROL_MORE);
+        places.push((Slot::Control, icons::IMAGES, name, explanation));
+    }
     places
 }
 

@@ -1,6 +1,7 @@
 //! The pictures that a result is made from: the places that the model has, how pictures are fitted, how much of one
 //! stays, and what is said while files are held over the window.
 
+mod controls;
 pub(in crate::ui) mod crop;
 mod references;
 mod slot;
@@ -27,11 +28,17 @@ use crate::ui::{View, icons, theme};
 pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
     let slots: Vec<Slot> = Slot::ALL
         .into_iter()
-        .filter(|slot| *slot != Slot::Reference && is_shown(view, *slot))
+        .filter(|slot| !matches!(slot, Slot::Reference | Slot::Control) && is_shown(view, *slot))
         .collect();
     let has_references = is_shown(view, Slot::Reference);
+    let has_controls = is_shown(view, Slot::Control);
+    // What a model cannot do without comes first.
+    let is_controlled = input_use(view, Slot::Control) == InputUse::Required;
+    if has_controls && is_controlled {
+        controls::controls_ui(ui, view);
+    }
     match slots.as_slice() {
-        [] if !has_references => return,
+        [] if !has_references && !has_controls => return,
         [] => {}
         &[slot] => {
             heading_ui(ui, view, slot);
@@ -41,6 +48,7 @@ pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
     if slots
         .iter()
+        .chain([&Slot::Control])
         .any(|slot| view.app.inputs.get(*slot).is_some())
     {
         fit_ui(ui, view);
@@ -51,6 +59,9 @@ pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
     notes_ui(ui, view, &slots);
     if has_references {
         references::references_ui(ui, view);
+    }
+    if has_controls && !is_controlled {
+        controls::controls_ui(ui, view);
     }
     ui.add_space(theme::GAP - theme::SMALL_GAP);
 }
@@ -73,11 +84,14 @@ fn input_use(view: &View<'_>, slot: Slot) -> InputUse {
         Slot::Mask => spec.mask,
         Slot::Reference if spec.limits.max_references > 0 => InputUse::Optional,
         Slot::Reference => InputUse::No,
+        Slot::Control if spec.limits.controls.is_required => InputUse::Required,
+        Slot::Control if spec.limits.controls.is_possible() => InputUse::Optional,
+        Slot::Control => InputUse::No,
     };
     // Before the models are known, a picture can be dropped already.
     let unknown = match slot {
         Slot::Start => InputUse::Optional,
-        Slot::End | Slot::Mask | Slot::Reference => InputUse::No,
+        Slot::End | Slot::Mask | Slot::Reference | Slot::Control => InputUse::No,
     };
     view.app.cx.models.of(form).map_or(unknown, of)
 }
@@ -170,6 +184,7 @@ fn field_of(slot: Slot) -> &'static str {
         Slot::End => "last-image",
         Slot::Mask => "mask",
         Slot::Reference => "reference",
+        Slot::Control => "control",
     }
 }
 
@@ -298,6 +313,7 @@ fn drop_text(view: &View<'_>) -> &'static str {
         !spec.start_image.is_possible()
             && !spec.end_image.is_possible()
             && places.max_references == 0
+            && places.max_controls == 0
     };
     if spec.is_some_and(takes_none) {
         return words::drop_of_text_model(makes_pictures);
@@ -315,6 +331,7 @@ fn drop_text(view: &View<'_>) -> &'static str {
         (_, Slot::Mask) => words::DROP_MASK,
         (_, Slot::Reference) if num_files > 1 => words::DROP_REFERENCES,
         (_, Slot::Reference) => words::DROP_REFERENCE,
+        (_, Slot::Control) => words::DROP_CONTROL,
         (_, Slot::Start) => words::drop_start(spec.map(|spec| spec.image_role)),
     }
 }

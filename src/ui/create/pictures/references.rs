@@ -30,7 +30,7 @@ pub(super) fn references_ui(ui: &mut Ui, view: &mut View<'_>) {
             tile_ui(ui, view, index, references.len(), input);
         }
         if references.len() < most {
-            add_ui(ui, view, references.is_empty());
+            add_ui(ui, view, Slot::Reference, references.is_empty());
         }
     });
     let visible = row.response.rect.intersect(ui.clip_rect());
@@ -116,9 +116,9 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, count: usize) {
 }
 
 /// The place of the next one; the first has the whole width.
-fn add_ui(ui: &mut Ui, view: &mut View<'_>, is_first: bool) {
+pub(super) fn add_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_first: bool) {
     let palette = palette(ui);
-    let words = words::slot(Slot::Reference, view.model());
+    let words = words::slot(slot, view.model());
     let side = theme::REFERENCE_SIDE;
     let (place, shown) = if is_first {
         let whole = vec2(ui.available_width(), theme::DROP_HEIGHT);
@@ -129,7 +129,11 @@ fn add_ui(ui: &mut Ui, view: &mut View<'_>, is_first: bool) {
     };
     let (place, _) = ui.allocate_exact_size(place, Sense::hover());
     let rect = Rect::from_min_size(place.min, shown);
-    let response = ui.interact(rect, ui.scope_id().with("add-reference"), Sense::click());
+    let response = ui.interact(
+        rect,
+        ui.scope_id().with(("add-picture", slot as usize)),
+        Sense::click(),
+    );
     let is_busy = view.app.cx.background.is_asking();
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, !is_busy, words.choose));
     let is_lit = response.hovered() || response.has_focus();
@@ -147,6 +151,6 @@ fn add_ui(ui: &mut Ui, view: &mut View<'_>, is_first: bool) {
     ui.painter()
         .text(rect.center(), egui::Align2::CENTER_CENTER, text, font, ink);
     if response.on_hover_text(words.explanation).clicked() && !is_busy {
-        view.push(InputsCommand::Pick(Slot::Reference));
+        view.push(InputsCommand::Pick(slot));
     }
 }

@@ -151,7 +151,11 @@ pub(super) fn thumb_ui(
     size: Vec2,
 ) -> Response {
     let is_clip = matches!(input.source, Source::Clip(_));
-    let pictured = Pictured::Input(input.source.path().to_owned());
+    let path = input.source.path().to_owned();
+    let pictured = match input.control.made {
+        Some(edges) if slot == Slot::Control => Pictured::Edges(path, edges),
+        _ => Pictured::Input(path),
+    };
     let Some(Ok(thumb)) = view.app.cx.thumbs.get(pictured, THUMB_SIDE) else {
         // It was forgotten while it was not seen, and comes in a moment.
         return ui.allocate_response(size, Sense::hover());

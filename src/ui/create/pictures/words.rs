@@ -1,6 +1,6 @@
 //! What is said of the pictures that a result is made from.
 
-use safelight_core::model::{ImageRole, ModelSpec};
+use safelight_core::model::{ControlKind, ImageRole, ModelSpec};
 use safelight_core::units::seconds_text;
 
 use crate::app::inputs::Slot;
@@ -85,6 +85,17 @@ pub(in crate::ui::create) fn slot(slot: Slot, spec: Option<&ModelSpec>) -> SlotW
             other: "Choose another reference picture",
             explanation: "The model sees these pictures beside the prompt, which says what to do with them, such as: put the coat of picture 2 on the woman of picture 1. Drop files anywhere in the window, paste one, or choose some",
         },
+        Slot::Control => {
+            let kind = spec.and_then(|spec| spec.limits.controls.kind);
+            let (heading, explanation) = control(kind);
+            SlotWords {
+                heading,
+                choose: "Add a control picture",
+                remove: "Remove control picture",
+                other: "Choose another control picture",
+                explanation,
+            }
+        }
     }
 }
 
@@ -110,6 +121,24 @@ fn start(role: Option<ImageRole>) -> (&'static str, &'static str) {
     }
 }
 
+/// What a model that knows one kind of control picture does with it.
+fn control(kind: Option<ControlKind>) -> (&'static str, &'static str) {
+    match kind {
+        Some(ControlKind::Depth) => (
+            "Depth map",
+            "The result is laid out as this depth map says: white is near, black is far. Drop a file here, or choose one",
+        ),
+        Some(ControlKind::Edges) => (
+            "Edges",
+            "The result is drawn along these edges, white lines on black. Drop a file here, or choose one; of any other picture the edges are drawn below",
+        ),
+        _ => (
+            "Control pictures",
+            "They say where things are to be: edges, a depth map, a pose. Drop files here, or choose some",
+        ),
+    }
+}
+
 /// What a screen reader says of the small picture in a place.
 pub(in crate::ui::create) fn thumb(slot: Slot, is_clip: bool, file: &str) -> String {
     match (slot, is_clip) {
@@ -118,6 +147,7 @@ pub(in crate::ui::create) fn thumb(slot: Slot, is_clip: bool, file: &str) -> Str
         (Slot::End, _) => format!("End picture {file}"),
         (Slot::Mask, _) => format!("Mask {file}"),
         (Slot::Reference, _) => format!("Reference picture {file}"),
+        (Slot::Control, _) => format!("Control picture {file}"),
     }
 }
 
@@ -141,6 +171,47 @@ pub(in crate::ui::create) fn earlier_reference(number: usize) -> String {
 
 pub(in crate::ui::create) fn later_reference(number: usize) -> String {
     format!("Move reference picture {number} to the right")
+}
+
+pub(super) const CONTROL_NETWORK: &str = "ControlNet";
+pub(super) const CONTROL_NETWORK_HOVER: &str = "The network that brings this picture in. Files are found in ComfyUI's controlnet and model_patches, Forge's ControlNet, and the models folder's controlnet";
+pub(super) const NO_NETWORK: &str = "Choose one";
+pub(super) const CONTROL_KIND: &str = "Shows";
+pub(super) const CONTROL_KIND_HOVER: &str = "What the picture shows: this network must be told";
+pub(super) const NO_KIND: &str = "Not said";
+pub(super) const CONTROL_STRENGTH: &str = "Strength";
+pub(super) const CONTROL_STRENGTH_HOVER: &str = "How strongly the result follows the picture: 0 not at all, 1 as the network was trained; 0.6 to 0.8 leaves the prompt some freedom";
+pub(super) const CONTROL_STEPS: &str = "Acts";
+pub(super) const CONTROL_STEPS_HOVER: &str = "From and until which part of the steps it acts, 0 to 1. The layout is settled early: ending at 0.6 leaves the details to the prompt";
+pub(super) const EDGES: &str = "Draw its edges";
+pub(super) const EDGES_HOVER: &str = "Shows the model the edges of this picture (Canny), white lines on black, instead of the picture itself. Off for a picture that is edges already";
+pub(super) const EDGES_LOW_HOVER: &str =
+    "A slope above this goes on with a line. Lower: longer lines";
+pub(super) const EDGES_HIGH_HOVER: &str = "A slope above this begins a line. Lower: more lines";
+
+/// No network for models of this family was found.
+pub(super) fn no_networks(family: &str) -> String {
+    format!(
+        "No ControlNet for {family} was found: put one as .safetensors into ComfyUI's models/controlnet"
+    )
+}
+
+/// One of the control pictures, counted from 1, for those who do not see it.
+pub(super) fn control_picture(number: usize, file: &str) -> String {
+    format!("Control picture {number}: {file}")
+}
+
+pub(super) fn remove_control(number: usize) -> String {
+    format!("Remove control picture {number}")
+}
+
+/// A setting of one of them, for those who do not see where it stands.
+pub(super) fn of_control(setting: &str, number: usize) -> String {
+    format!("{setting} of control picture {number}")
+}
+
+pub(super) fn control_mask(file: &str) -> String {
+    format!("With the mask {file}")
 }
 
 pub(in crate::ui::create) fn pixels(width: u32, height: u32) -> String {
@@ -186,6 +257,7 @@ pub(in crate::ui::create) const DROP_MASK: &str = "Drop it as the mask";
 pub(in crate::ui::create) const DROP_REFERENCE: &str = "Drop it as a reference picture";
 pub(in crate::ui::create) const DROP_REFERENCES_HERE: &str = "Drop pictures here or choose some";
 pub(in crate::ui::create) const DROP_REFERENCES: &str = "Drop them as reference pictures";
+pub(in crate::ui::create) const DROP_CONTROL: &str = "Drop it as the control picture";
 pub(in crate::ui::create) const MOVE_REFERENCE_HOVER: &str =
     "The prompt counts the pictures from the left. They can be dragged, too";
 

@@ -1,0 +1,136 @@
+//! Control pictures: how they come into the form, what is said of each, and what is sent of them.
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::commands::InputsCommand;
+use safelight::app::inputs::Slot;
+use safelight_core::job::{
+    ControlBy, ControlKind, ControlSettings, ControlUse, Edges, GenerateRequest, JobOutcome,
+    JobUpdate,
+};
+use safelight_core::model::{InputUse, ModelSpec};
+
+use crate::harness::{Bench, flux_spec, spec};
+
+/// As FLUX.1 Canny: it makes nothing without a picture of edges.
+fn canny_spec() -> ModelSpec {
+    let mut spec = flux_spec();
+    (spec.id, spec.name) = ("canny".into(), "Canny".into());
+    spec.mask = InputUse::No;
+    spec.limits.controls = ControlUse {
+        by: ControlBy::Channels,
+        most: 1,
+        is_required: true,
+        kind: Some(ControlKind::Edges),
+        ..ControlUse::NONE
+    };
+    spec
+}
+
+/// A model with ControlNets.
+fn networks_spec() -> ModelSpec {
+    let mut spec = flux_spec();
+    spec.limits.controls = ControlUse::NETWORKS;
+    spec
+}
+
+fn request_of(bench: &mut Bench) -> GenerateRequest {
+    bench.press_generate();
+    let sent = bench.next_job();
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    sent.request
+}
+
+#[test]
+fn a_model_that_needs_a_control_picture_takes_the_first_one_and_draws_its_edges_if_wanted() {
+    let mut bench = Bench::of(canny_spec());
+    bench.assert_shows("Canny needs a picture of edges");
+    let room = bench.picture_file("room.png", 96, 48);
+    bench.drop_file(&room);
+    bench.until("it is there", |bench| {
+        bench.has("Control picture 1: room.png")
+    });
+    assert!(!bench.has("Canny needs a picture of edges"));
+    let request = request_of(&mut bench);
+    assert_eq!((request.controls.len(), &request.image), (1, &None));
+    assert_eq!(request.controls[0].file, room);
+    assert_eq!(request.controls[0].settings, ControlSettings::default());
+    assert!(request.width > request.height, "as the picture is shaped");
+
+    bench.press("Draw its edges of control picture 1");
+    bench.until("edges are drawn", |bench| !bench.app().cx.thumbs.is_busy());
+    bench.harness.snapshot("control_edges");
+    let request = request_of(&mut bench);
+    assert_eq!(request.controls[0].settings.made, Some(Edges::default()));
+    // The next one stands where the model begins.
+    let other = bench.picture_file("other.png", 64, 64);
+    bench.drop_file(&other);
+    bench.until("it is there", |bench| {
+        bench.app().inputs.get(Slot::Start).is_some()
+    });
+    bench.press("Remove control picture 1");
+    bench.assert_shows("Canny needs a picture of edges");
+}
+
+#[test]
+fn each_control_of_a_network_has_its_own_strength_and_steps_and_settings_bring_them_back() {
+    let mut bench = Bench::of(networks_spec());
+    assert!(bench.has("Add a control picture"));
+    let files = ["depth.png", "pose.png"].map(|name| bench.picture_file(name, 64, 48));
+    for file in &files {
+        let placing = safelight::app::inputs::Placing::onto(Some(Slot::Control));
+        let open = InputsCommand::OpenHere(vec![file.clone()], placing);
+        bench.app().cx.push(open);
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        bench.until("it is there", |bench| bench.has(&name));
+    }
+    bench.assert_shows("2 of 4");
+    bench.assert_shows("needs a ControlNet: choose its file");
+    bench.assert_shows("No ControlNet for Flux was found");
+    let settings = |strength: f64| ControlSettings {
+        kind: Some(ControlKind::Depth),
+        strength,
+        until: 0.8,
+        network: Some("/nets/union.safetensors".into()),
+        ..ControlSettings::default()
+    };
+    for (index, strength) in [(0, 0.6), (1, 1.2)] {
+        let set = InputsCommand::SetControl(index, settings(strength));
+        bench.app().cx.push(set);
+    }
+    bench.settle();
+    let sliders = bench
+        .harness
+        .query_by_role_and_label(Role::Slider, "Strength of control picture 2");
+    assert!(sliders.is_some());
+    let request = request_of(&mut bench);
+    let sent: Vec<_> = request.controls.iter().map(|it| &it.settings).collect();
+    assert_eq!(sent, [&settings(0.6), &settings(1.2)]);
+
+    bench.app().cx.push(InputsCommand::Remove(Slot::Control));
+    bench.settle();
+    assert!(request_of(&mut bench).controls.is_empty());
+    let take = InputsCommand::TakeOver(Box::new(request.clone()));
+    bench.app().cx.push(take);
+    bench.until("they are there again", |bench| bench.has("2 of 4"));
+    assert_eq!(request_of(&mut bench).controls, request.controls);
+}
+
+#[test]
+fn a_model_without_controls_keeps_them_and_sends_none() {
+    let mut bench = Bench::with(|startup| {
+        let models = startup.models.as_mut().expect("they are given");
+        models.specs = vec![canny_spec(), spec()];
+    });
+    bench.app().cx.form.model = Some("canny".into());
+    bench.settle();
+    let room = bench.picture_file("room.png", 64, 48);
+    bench.drop_file(&room);
+    bench.until("it is there", |bench| {
+        bench.has("Control picture 1: room.png")
+    });
+    bench.app().cx.form.model = Some(spec().id);
+    bench.settle();
+    bench.assert_shows("This model does not use control pictures. They are kept.");
+    assert!(request_of(&mut bench).controls.is_empty());
+}
