@@ -129,6 +129,7 @@ fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobEr
     let bad = |err| JobError::from(&err);
     let weights =
         ModelWeights::read(request.family, &request.files, &request.loras).map_err(bad)?;
+    let weights = weights.with_controls(request.family, &request.controls);
     let corrections = Corrections::load(&surroundings.corrections_file());
     let planner = Planner {
         weights: &weights,
@@ -215,6 +216,7 @@ fn alternatives(request: &GenerateRequest, surroundings: &Surroundings) -> Vec<A
     others
         .filter_map(|spec| {
             let weights = ModelWeights::read(spec.family, &spec.files, &request.loras).ok()?;
+            let weights = weights.with_controls(spec.family, &request.controls);
             Some(Alternative {
                 id: spec.id.clone(),
                 name: spec.name.clone(),

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod capture;
 #[cfg(test)]
 mod closeness;
+pub mod controls;
 pub mod denoise;
 mod encoder_home;
 pub mod error;

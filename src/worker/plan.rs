@@ -53,7 +53,8 @@ struct Settled {
 impl JobPlan {
     /// Reads the headers. `times`: the file with the times of earlier jobs.
     pub(super) fn new(request: &GenerateRequest, times: Option<&Path>) -> Self {
-        let weights = ModelWeights::read(request.family, &request.files, &request.loras);
+        let weights = ModelWeights::read(request.family, &request.files, &request.loras)
+            .map(|weights| weights.with_controls(request.family, &request.controls));
         if let Err(err) = &weights {
             tracing::debug!("no plan: {err}");
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use safelight_core::families::Family;
-use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, Lora};
+use safelight_core::job::{Control, DeviceChoice, GenerateRequest, JobError, Lora};
 use safelight_core::memory::{
     Alternative, Change, Corrections, ModelWeights, Plan, Planner, Suggestion, suggestions,
 };
@@ -35,6 +35,8 @@ pub struct PlanWish {
     pub family: Family,
     pub files: ModelFiles,
     pub loras: Vec<Lora>,
+    /// Of which the networks count.
+    pub controls: Vec<Control>,
     pub device: DeviceChoice,
     /// Models that could make the same in less.
     pub others: Vec<ModelSpec>,
@@ -209,6 +211,7 @@ impl Planning {
         let is_of = |wish: &PlanWish| {
             wish.files == request.files
                 && wish.loras == request.loras
+                && wish.controls == request.controls
                 && wish.device == runtime.device
         };
         self.keep_only(is_of);
@@ -217,6 +220,7 @@ impl Planning {
                 family: request.family,
                 files: request.files.clone(),
                 loras: request.loras.clone(),
+                controls: request.controls.clone(),
                 device: runtime.device,
                 others: others(cx.models.all(), request),
             };
@@ -270,6 +274,7 @@ fn others(models: &[ModelSpec], request: &GenerateRequest) -> Vec<ModelSpec> {
 pub fn read_plan(paths: Paths) -> ReadPlan {
     Arc::new(move |settings, wish| {
         let weights = ModelWeights::read(wish.family, &wish.files, &wish.loras).ok()?;
+        let weights = weights.with_controls(wish.family, &wish.controls);
         let runtime = own_runtime(settings, &paths.cache);
         let kind = runtime.map_or("cpu", |runtime| runtime.kind());
         let alternatives = wish.others.iter().filter_map(|spec| {

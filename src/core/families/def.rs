@@ -15,7 +15,7 @@ use crate::library::single::Assembled;
 use crate::library::{ControlNetwork, Library};
 use crate::lora::{Coverage, Table};
 use crate::memory::tiers::Convolutions;
-use crate::memory::{Job, Need, NetworkReader, PartName};
+use crate::memory::{Job, Need, Network, NetworkReader, PartName};
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{Facts, TransformerShape};
 use crate::model::{CatalogError, Component, Guidance, ModelFiles, ModelSpec};
@@ -123,6 +123,8 @@ pub(crate) struct FileRules {
     /// What the ControlNet with these weights at a place is, or what is wrong with it; nothing where it is none of the
     /// family's.
     pub control_network: FindControlNetwork,
+    /// What the engine holds of the family's ControlNet at a place.
+    pub control_weights: fn(&Path) -> Option<Result<Network, CatalogError>>,
 }
 
 pub(crate) type FindControlNetwork =

@@ -5,6 +5,7 @@
 //! what becomes of each. Reads headers and configs only; how many numbers a network makes on its way is the formulas'.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use super::parts::PartName;
 use crate::families::Family;
 use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
-use crate::job::Lora;
+use crate::job::{Control, Lora};
 use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{AutoencoderConfig, NetworkConfig, Role, TensorSpec, VaeHalf};
 
@@ -198,6 +199,28 @@ impl Network {
         self.config.downcast_ref()
     }
 
+    /// A network by itself, at a place.
+    pub(crate) fn read<C: NetworkConfig + Any + Send + Sync>(
+        place: &Path,
+    ) -> Result<Self, CatalogError> {
+        let (config, weights) = (C::read(place)?, WeightSet::at(place)?);
+        let tensors = config.tensors(&weights);
+        Ok(Self::of(&tensors, &weights, Arc::new(config)))
+    }
+
+    /// The same with what another one has that is on the device beside it.
+    fn with(mut self, other: &Self) -> Self {
+        self.fixed.add(other.fixed);
+        self.often.add(other.often);
+        self.seldom.add(other.seldom);
+        self.tables.add(other.tables);
+        if other.largest.bytes(4) > self.largest.bytes(4) {
+            self.largest = other.largest;
+        }
+        self.expanded = self.expanded.max(other.expanded);
+        self
+    }
+
     /// What the header says of the tensors that are read.
     fn of(tensors: &[TensorSpec], weights: &WeightSet, config: Arc<dyn Any + Send + Sync>) -> Self {
         let mut network = Self {
@@ -262,6 +285,8 @@ impl Network {
 #[derive(Clone, Debug, Default)]
 pub struct ModelWeights {
     parts: BTreeMap<PartName, Network>,
+    /// ControlNets, which are on the device beside the transformer.
+    controls: Vec<Network>,
     pub(super) lora_numbers: u64,
     /// Numbers of the tiny decoder for previews.
     pub(super) preview_numbers: u64,
@@ -286,6 +311,51 @@ impl ModelWeights {
             weights.preview_numbers = WeightSet::at(place).map_or(0, |set| set.parameters());
         }
         Ok(weights)
+    }
+
+    /// The same with the ControlNets of a job, each file once.
+    #[must_use]
+    pub fn with_controls(mut self, family: Family, controls: &[Control]) -> Self {
+        let mut known: Vec<&Path> = Vec::new();
+        for place in controls
+            .iter()
+            .filter_map(|it| it.settings.network.as_deref())
+        {
+            if known.contains(&place) {
+                continue;
+            }
+            known.push(place);
+            // One that cannot be read is told where it is opened.
+            if let Some(Ok(network)) = (family.files.control_weights)(place) {
+                self.controls.push(network);
+            }
+        }
+        self
+    }
+
+    /// The ControlNets with such a config.
+    pub(crate) fn controls<C: 'static>(&self) -> impl Iterator<Item = (&Network, &C)> {
+        let controls = self.controls.iter();
+        controls.filter_map(|network| Some((network, network.config()?)))
+    }
+
+    /// All that is on the device with a part.
+    pub(super) fn with_part(&self, part: PartName) -> Option<Cow<'_, Network>> {
+        let network = self.part(part)?;
+        if !part.is_transformer() || self.controls.is_empty() {
+            return Some(Cow::Borrowed(network));
+        }
+        let all = self.controls.iter();
+        Some(Cow::Owned(all.fold(network.clone(), Network::with)))
+    }
+
+    /// The networks beside a part that stream through buffers of their own.
+    pub(super) fn beside(&self, part: PartName) -> &[Network] {
+        if part.is_transformer() {
+            &self.controls
+        } else {
+            &[]
+        }
     }
 
     /// Those of a model whose files are not here.

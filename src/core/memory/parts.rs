@@ -20,3 +20,9 @@ labelled! {
         ImageEncoder = "image encoder",
     }
 }
+
+impl PartName {
+    pub fn is_transformer(self) -> bool {
+        matches!(self, Self::Transformer | Self::Transformer2)
+    }
+}

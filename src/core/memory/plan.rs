@@ -206,10 +206,8 @@ impl Planner<'_> {
             streamed
                 .map(|need| {
                     let activation = need.activation_bytes * self.factor(request, stage);
-                    let window = self
-                        .weights
-                        .part(need.part)
-                        .map(|network| window(network, &need));
+                    let network = self.weights.with_part(need.part);
+                    let window = network.map(|network| self.windows(&network, &need));
                     let room = (activation + STREAMING_MARGIN.of(activation)) as u64;
                     room.saturating_add(window.unwrap_or(0))
                 })
@@ -247,6 +245,14 @@ impl Planner<'_> {
             class: self.facts.class,
             available_bytes: budget.available_bytes,
         }
+    }
+
+    /// The buffers that weights stream through: of the part itself, which `network` has with all that is beside it, and of
+    /// each network beside it.
+    fn windows(&self, network: &Network, need: &Need) -> u64 {
+        let others = self.weights.beside(need.part).iter();
+        let others = others.map(|network| window(network, need));
+        others.fold(window(network, need), u64::saturating_add)
     }
 
     fn factor(&self, request: &GenerateRequest, stage: Stage) -> f64 {
@@ -297,9 +303,9 @@ impl Planner<'_> {
         let job = self.job(request, budget);
         let factor = self.factor(request, stage);
         let planned = job.needs(stage).into_iter().filter_map(|need| {
-            let network = self.weights.part(need.part)?;
+            let network = self.weights.with_part(need.part)?;
             Some((
-                self.network(&job, budget, stage, network, &need, factor),
+                self.network(&job, budget, stage, &network, &need, factor),
                 need.tiles,
             ))
         });
@@ -334,7 +340,7 @@ impl Planner<'_> {
         let most = least
             .saturating_add(often)
             .saturating_add(network.seldom.bytes(size));
-        let window = window(network, need);
+        let window = self.windows(network, need);
         let beside = activation
             .saturating_add(margin_of(STREAMING_MARGIN))
             .saturating_add(window);

@@ -19,6 +19,7 @@ mod kl_vae;
 mod known;
 pub mod krea2_transformer;
 pub mod language;
+pub mod qwen_image_control;
 pub mod qwen_image_transformer;
 pub mod qwen_vision;
 mod scheduler;
@@ -34,6 +35,7 @@ mod vae;
 mod vision;
 pub mod wan_transformer;
 mod wan_vae;
+pub mod z_image_control;
 pub mod z_image_transformer;
 
 pub use chroma_transformer::{ChromaTransformerConfig, ChromaTransformerKeys};
@@ -55,6 +57,7 @@ pub(crate) use known::{KindRule, PartKind};
 pub use krea2_transformer::{Krea2TransformerConfig, Krea2TransformerKeys};
 pub use language::{LanguageConfig, LanguageKeys, LanguageKind, LanguageTap, LanguageUse};
 pub use qwen_image_transformer::{QwenImageTransformerConfig, QwenImageTransformerKeys, ZERO_TIME};
+pub use qwen_image_control::{QwenImageControlConfig, QwenImageControlKeys};
 pub use qwen_vision::QwenVisionConfig;
 pub use scheduler::SchedulerConfig;
 pub use schema::{Role, Schema, TensorSpec};
@@ -66,6 +69,7 @@ pub use vae::VaeHalf;
 pub use vision::{VisionConfig, VisionKind};
 pub use wan_transformer::{TransformerKeys, WanTransformerConfig};
 pub use wan_vae::{WanVaeConfig, WanVaeKeys, WanVaeLevel};
+pub use z_image_control::{ControlRefiner, ZImageControlConfig, ZImageControlKeys};
 pub use z_image_transformer::{ZImageTransformerConfig, ZImageTransformerKeys};
 
 /// Encoders, whichever models they are for. The first that fits wins, so the more special come first.

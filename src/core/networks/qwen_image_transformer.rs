@@ -191,7 +191,7 @@ impl QwenImageTransformerKeys {
         format!("{}{own}", self.prefix)
     }
 
-    fn block_name(self) -> String {
+    pub(super) fn block_name(self) -> String {
         format!("{}{}", self.prefix, DOUBLE.1)
     }
 
@@ -225,14 +225,21 @@ pub fn flux_schema(config: &QwenImageTransformerConfig) -> Vec<TensorSpec> {
 
 fn named_as_flux(config: &QwenImageTransformerConfig, is_split: bool) -> Schema {
     let dim = config.dim();
+    let mut schema = before_last(config, is_split);
+    schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
+    schema.linear("final_layer.linear", config.in_channels, dim);
+    schema
+}
+
+/// All but the last layer, which ControlNets of it have too.
+pub(super) fn before_last(config: &QwenImageTransformerConfig, is_split: bool) -> Schema {
+    let dim = config.dim();
     let mut schema = Schema::default();
     schema.linear("img_in", dim, config.in_channels);
     schema.vector("txt_norm.weight", config.joint_attention_dim);
     schema.linear("txt_in", dim, config.joint_attention_dim);
     schema.in_f32(|schema| stream_blocks::embedder(schema, "time_in", dim, SINUSOIDS));
     stream_blocks::add_blocks(&mut schema, config.streams(), is_split);
-    schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
-    schema.linear("final_layer.linear", config.in_channels, dim);
     schema
 }
 

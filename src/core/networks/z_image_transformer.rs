@@ -21,7 +21,7 @@ use crate::named::with_defaults;
 /// How many numbers of a head turn with each of a token's places, in every published file.
 const AXES: [i64; 3] = [32, 48, 48];
 /// Latents along an edge of one token.
-const PATCH: i64 = 2;
+pub(super) const PATCH: i64 = 2;
 /// Width of the sinusoids of timesteps, and inside the layers that read them.
 pub const SINUSOIDS: i64 = 256;
 pub const TIME_WIDTH: i64 = 1024;
@@ -336,7 +336,7 @@ pub fn schema(config: &ZImageTransformerConfig, keys: ZImageTransformerKeys) -> 
 }
 
 /// `is_told`: whether it is told the timestep; where not, it is used once for each text.
-fn add_block(
+pub(super) fn add_block(
     schema: &mut Schema,
     block: &str,
     config: &ZImageTransformerConfig,

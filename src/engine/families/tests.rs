@@ -296,6 +296,37 @@ pub(crate) fn assert_each_its_own(both: &Tensor, ask: impl Fn(&Tensor) -> Tensor
     assert_close("batch", &ask(both), &Tensor::cat(&each, 0), 1e-6);
 }
 
+/// A ControlNet of `tests/fixtures/control`: its config, its weights, and what diffusers' transformer answers with it.
+pub(crate) struct ControlFixture<C> {
+    pub config: C,
+    pub tensors: Tensors,
+    pub answer: Tensor,
+}
+
+impl<C: DeserializeOwned> ControlFixture<C> {
+    pub(crate) fn of(family: &dyn MadeUp, kind: &str) -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/control");
+        let facts = fs::read(root.join("networks.json")).unwrap();
+        let mut facts: Value = serde_json::from_slice(&facts).unwrap();
+        let facts = &mut facts[family.id()][kind];
+        let shapes: BTreeMap<String, Vec<i64>> =
+            serde_json::from_value(facts["shapes"].take()).unwrap();
+        let named = shapes.into_iter();
+        let answers = store::read(&root.join(format!("{}.safetensors", family.id()))).unwrap();
+        let answer = answers.into_iter().find(|(name, _)| name == kind);
+        Self {
+            config: serde_json::from_value(facts["config"].take()).unwrap(),
+            tensors: named
+                .map(|(name, shape)| {
+                    let tensor = made_up(&format!("control.{name}"), &shape);
+                    (name, tensor)
+                })
+                .collect(),
+            answer: answer.unwrap().1,
+        }
+    }
+}
+
 /// The tests of a transformer.
 macro_rules! tests_of {
     ($family:expr) => {

@@ -11,6 +11,7 @@ use tch::Tensor;
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::pixels::pixels_from_rgb8;
+use crate::stages::stills::binary_mask;
 
 /// A picture as it was opened, and as the request wants it to fit.
 pub(crate) struct GivenPicture {
@@ -79,10 +80,39 @@ pub(crate) fn controls_of_job(
         let given = open(&folder.control(index), request)?;
         given.record(&format!("control.{index}"), capture);
         let picture = given.resized(request)?;
-        Ok(match control.settings.made {
+        let mut picture = match control.settings.made {
             Some(Edges { low, high }) => media::canny(&picture, low, high)?,
             None => picture,
-        })
+        };
+        if let Some(mask) = &control_masks_of_job(folder, request)?[index] {
+            hide(&mut picture, mask)?;
+        }
+        Ok(picture)
+    });
+    all.collect()
+}
+
+/// Makes black what a mask, as large as the picture, says to be made anew.
+fn hide(picture: &mut Picture, mask: &Picture) -> Result<(), EngineError> {
+    let hidden = binary_mask(mask, picture.width, picture.height)?;
+    let hidden = Vec::<f32>::try_from(hidden.flatten(0, -1))?;
+    for (pixel, hidden) in picture.rgb.chunks_exact_mut(3).zip(hidden) {
+        if hidden > 0.0 {
+            pixel.fill(0);
+        }
+    }
+    Ok(())
+}
+
+/// Of each control what says which part of it is made anew, where it has a mask: as large as what is made.
+pub(crate) fn control_masks_of_job(
+    folder: &JobFolder,
+    request: &GenerateRequest,
+) -> Result<Vec<Option<Picture>>, EngineError> {
+    let all = request.controls.iter().enumerate().map(|(index, control)| {
+        let mask = control.mask.as_ref();
+        let mask = mask.map(|_| open(&folder.control_mask(index), request)?.resized(request));
+        mask.transpose()
     });
     all.collect()
 }

@@ -15,6 +15,7 @@
 
 mod blocks;
 mod pictures;
+mod residuals;
 mod shared;
 mod told;
 
@@ -29,6 +30,7 @@ use crate::weights::{Weights, WeightsError};
 pub use blocks::{DoubleBlock, Tokens, add_norm};
 use blocks::{SingleBlock, layer};
 pub use pictures::{PictureStreams, Sizes};
+pub use residuals::Residuals;
 pub use shared::SharedModulations;
 pub use told::{DoubleModulation, MlpEmbedder, OwnModulations};
 

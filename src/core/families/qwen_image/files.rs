@@ -13,7 +13,7 @@ use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::{Wanted, fits_transformer};
 use crate::model::choices::Sampler;
 use crate::model::facts::{Facts, Schedule, TransformerShape};
-use crate::model::{CatalogError, Guidance, ImageRole, InputUse, Limits, ModelFiles};
+use crate::model::{CatalogError, ControlUse, Guidance, ImageRole, InputUse, Limits, ModelFiles};
 use crate::networks::{
     NetworkConfig as _, QwenImageTransformerConfig, QwenImageTransformerKeys, QwenVisionConfig,
     SchedulerConfig, WanVaeConfig,
@@ -120,11 +120,23 @@ impl OneTransformer for QwenImage {
             latent_channels: vae.z_dim.unsigned_abs(),
             limits: Limits {
                 max_references: if edits { MAX_REFERENCES } else { 0 },
+                controls: controls(edits),
                 ..picture_limits(vae.spatial_factor())
             },
             schedule: checked.schedule,
             bytes: checked.bytes,
         })
+    }
+}
+
+/// Those that edit have not been trained with the published ControlNets.
+fn controls(edits: bool) -> ControlUse {
+    if edits {
+        return ControlUse::NONE;
+    }
+    ControlUse {
+        takes_masks: true,
+        ..ControlUse::NETWORKS
     }
 }
 

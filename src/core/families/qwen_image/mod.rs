@@ -1,5 +1,6 @@
 //! Qwen-Image: pictures from text, from a picture, and inside a mask; Qwen-Image-Edit: as a text says of some pictures.
 
+mod control;
 mod files;
 pub mod lora;
 mod memory;
@@ -137,6 +138,8 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             words: &["taew", "wan"],
             is_f16: false,
         },
+        control_network: control::network,
+        control_weights: control::weights,
         ..rules::<QwenImage>()
     },
     lora: lora::RULES,

@@ -13,7 +13,7 @@ use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::Wanted;
 use crate::model::choices::Sampler;
 use crate::model::facts::{Facts, Schedule, TransformerShape};
-use crate::model::{CatalogError, Guidance, ImageRole, InputUse, Limits, ModelFiles};
+use crate::model::{CatalogError, ControlUse, Guidance, ImageRole, InputUse, Limits, ModelFiles};
 use crate::networks::{
     KlVaeConfig, NetworkConfig as _, SchedulerConfig, ZImageTransformerConfig,
     ZImageTransformerKeys,
@@ -131,6 +131,7 @@ fn limits(config: &ZImageTransformerConfig, vae: &KlVaeConfig) -> Limits {
     let most = u32::try_from(rows.min(columns)).unwrap_or(u32::MAX);
     Limits {
         max_edge: most.saturating_mul(limits.size_multiple),
+        controls: ControlUse::NETWORKS,
         ..limits
     }
 }

@@ -12,7 +12,7 @@ use crate::memory::text::language;
 use crate::memory::{Job, Need, NetworkReader, PartName};
 use crate::model::facts::TransformerShape;
 use crate::model::{CatalogError, ModelFiles};
-use crate::networks::{KlVaeConfig, LanguageConfig, ZImageTransformerConfig};
+use crate::networks::{KlVaeConfig, LanguageConfig, ZImageControlConfig, ZImageTransformerConfig};
 
 /// Calls whose modulations are made at once.
 const CALLS_AT_ONCE: f64 = 32.0;
@@ -59,6 +59,13 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
     need.into_iter().collect()
 }
 
+/// What a ControlNet adds to a step.
+struct Control {
+    bytes: f64,
+    /// Blocks as wide as the transformer's.
+    layers: f64,
+}
+
 /// The most tokens that a text has.
 fn text_length() -> f64 {
     PROMPT.room as f64
@@ -90,8 +97,28 @@ fn transformer(job: &Job<'_>) -> Option<Need> {
     let latents = pictures * tokens * config.token_numbers() as f64 * 4.0 * 8.0;
     let kept = job.step_cache_bytes(pictures * one * dim * size, texts);
     let moment = attention.max(feed_forward);
-    let bytes = moment + modulations + angles + text + latents + kept;
-    let shape = (dim, (config.n_layers + config.n_refiner_layers) as f64);
+    let controls = job.weights.controls::<ZImageControlConfig>();
+    let controls: Vec<Control> = controls
+        .map(|(_, control)| {
+            let layers = control.control_layers_places.len() as f64;
+            let refiners = control.n_refiner_layers as f64;
+            Control {
+                // Its own hidden states go along with the transformer's; the picture's tokens stay.
+                bytes: hidden + tokens * dim * size + calls * (layers + refiners) * 4.0 * dim * 4.0,
+                // Each of them has a layer of its width squared more.
+                layers: layers + refiners,
+            }
+        })
+        .collect();
+    // What a control block gives before it is added, and the hidden states before the refiner of noise.
+    let joined = if controls.is_empty() { 0.0 } else { hidden };
+    let control = joined + controls.iter().map(|it| it.bytes).sum::<f64>();
+    let bytes = moment + modulations + angles + text + latents + kept + control;
+    let beside: f64 = controls.iter().map(|it| it.layers).sum();
+    let shape = (
+        dim,
+        (config.n_layers + config.n_refiner_layers) as f64 + beside,
+    );
     Some(Need {
         calls: job.calls(passes),
         operations: pictures * job.operations(PartName::Transformer, one, shape),

@@ -1,5 +1,6 @@
 //! Z-Image Turbo and Base: pictures from text, from a picture, and inside a mask.
 
+mod control;
 mod files;
 pub mod lora;
 mod memory;
@@ -106,6 +107,8 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             words: &["taef1", "flux"],
             is_f16: false,
         },
+        control_network: control::network,
+        control_weights: control::weights,
         ..rules::<ZImage>()
     },
     lora: lora::RULES,

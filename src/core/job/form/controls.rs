@@ -45,7 +45,19 @@ pub(super) fn settle(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings
     if !spec.limits.controls.is_possible() {
         return Vec::new();
     }
-    let each = form.controls.iter().map(|control| {
+    let acts = |control: &&FormControl| {
+        let is_idle = control.settings.strength == 0.0;
+        if is_idle && spec.limits.controls.by == ControlBy::Networks {
+            found.note(
+                "control",
+                "A control with a strength of 0 is left out".to_owned(),
+            );
+            return false;
+        }
+        true
+    };
+    let acting: Vec<&FormControl> = form.controls.iter().filter(acts).collect();
+    let each = acting.into_iter().map(|control| {
         check_files(control, spec, found);
         check_settings(&control.settings, spec, found);
         let mut control = Control::from(control);

@@ -49,7 +49,7 @@ pub struct Need {
 
 impl Need {
     pub fn is_transformer(&self) -> bool {
-        matches!(self.part, PartName::Transformer | PartName::Transformer2)
+        self.part.is_transformer()
     }
 }
 

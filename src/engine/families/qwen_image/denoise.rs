@@ -6,9 +6,11 @@ use safelight_core::job::GenerateRequest;
 use safelight_core::networks::{NetworkConfig as _, QwenImageTransformerConfig, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
-use super::transformer::{Context, Modulations, QwenImageTransformer, Reference};
+use super::control::{ControlModulations, QwenImageControl};
+use super::controls::Controls;
+use super::transformer::{Context, MakeResiduals, Modulations, QwenImageTransformer, Reference};
 use crate::capture::Capture;
-use crate::denoise::{DenoiseState, fits};
+use crate::denoise::{Call, DenoiseState, fits};
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::sampling::FlowSchedule;
@@ -24,11 +26,12 @@ struct Asked<'a> {
     shape: LatentShape,
     /// Pictures that are seen beside the one that is made.
     references: Vec<Reference>,
+    controls: Controls<'a>,
 }
 
 impl StillModel for Asked<'_> {
     type Context = Context;
-    type Told = Modulations;
+    type Told = (Modulations, Vec<ControlModulations>);
 
     const KEEPS_LENGTH: bool = true;
 
@@ -68,23 +71,35 @@ impl StillModel for Asked<'_> {
     ) -> Result<Context, EngineError> {
         let (text, grid) = (&text.prompt, self.shape.grid());
         let references = &self.references;
+        self.controls.read(text, self.transformer, grid, pictures);
         Ok(self.transformer.context(text, grid, references, pictures))
     }
 
-    fn told(&self, timesteps: &[f32], _context: &Context) -> Vec<Modulations> {
-        self.transformer.modulations(timesteps)
+    fn told(&self, timesteps: &[f32], _context: &Context) -> Vec<Self::Told> {
+        let own = self.transformer.modulations(timesteps).into_iter();
+        own.zip(self.controls.told(timesteps)).collect()
+    }
+
+    fn begins(&self, call: &Call, first: i64) {
+        self.controls.begins(call, first);
     }
 
     fn answer(
         &self,
         input: &Tensor,
-        told: &Modulations,
+        (told, of_controls): &Self::Told,
         context: &Context,
         cache: CallCache<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
+        let make = || self.controls.residuals(input, of_controls, hooks);
+        let make: MakeResiduals<'_> = if self.controls.act() {
+            Some(&make)
+        } else {
+            None
+        };
         self.transformer
-            .forward_cached(input, told, context, cache, hooks)
+            .forward_controlled(input, told, context, (cache, make), hooks)
     }
 
     fn drawn(&self, noise: &Tensor) -> Tensor {
@@ -111,6 +126,11 @@ pub fn denoise(
 ) -> Result<Tensor, EngineError> {
     let request = work.request;
     let home = &request.files.transformer;
+    let networks = work.control_networks(
+        home,
+        QwenImageControl::new,
+        QwenImageControl::unexpected_keys,
+    )?;
     let weights = super::with_loras(&work.place.open(home)?, &request.loras)?;
     let config = QwenImageTransformerConfig::read(home)?;
     let shape = LatentShape::new(config.latent_channels(), request.width, request.height)?;
@@ -119,7 +139,7 @@ pub fn denoise(
         image: given.and_then(|given| given.image.as_ref()),
         shape,
         strength: BASE_STRENGTH,
-        drawn_controls: 0,
+        drawn_controls: request.controls.len(),
     };
     let mut solver = schedule(request)?.solver(request, shape.tokens(), job.steps()?)?;
     solver.set_draws_before(job.draws_per_seed());
@@ -129,7 +149,9 @@ pub fn denoise(
     let new = |w: &_| QwenImageTransformer::new(&config, w);
     let unexpected = QwenImageTransformer::unexpected_keys;
     let transformer = work.transformer("transformer", home, || Ok(weights), new, unexpected)?;
+    let latents = given.map_or(&[][..], |given| &given.controls);
     let model = Asked {
+        controls: Controls::new(&request.controls, &networks, latents, (&transformer, shape))?,
         transformer: &transformer,
         shape,
         references,

@@ -14,16 +14,20 @@
 //! Shapes: `B` pictures of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
 
 mod cases;
+mod control;
+mod controls;
 mod denoise;
 mod stages;
 mod text;
 mod transformer;
+mod trunk;
 
 pub(crate) use cases::CASES;
+pub use control::{ControlModulations, QwenImageControl};
 pub use denoise::denoise;
 pub(crate) use stages::QwenImage;
 pub use text::encode_text;
-pub use transformer::{Context, Modulations, QwenImageTransformer, Reference};
+pub use transformer::{Context, MakeResiduals, Modulations, QwenImageTransformer, Reference};
 
 use safelight_core::families::qwen_image::lora;
 use safelight_core::job::Lora;

@@ -29,6 +29,9 @@ impl EngineFamily for QwenImage {
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
+        if !context.request().controls.is_empty() {
+            return stills::encode_controlled_stage(context, self.draws_controls());
+        }
         if context.request().references.is_empty() {
             return stills::encode_image_stage(context, |width, height| (width, height));
         }

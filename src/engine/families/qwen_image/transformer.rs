@@ -9,39 +9,31 @@
 //! Shapes: `B` pictures of one text; `L` tokens, `B` × `T` of text and then `B` × (`I` + `R`) of pictures and of what each
 //! of them sees; `C` width.
 
-use safelight_core::networks::stream_blocks::SINUSOIDS;
+use std::rc::Rc;
+
 use safelight_core::networks::{QwenImageTransformerConfig, QwenImageTransformerKeys, ZERO_TIME};
 use tch::{Device, Kind, Tensor};
 
+use super::trunk::Trunk;
 use crate::fault::Site;
 use crate::hooks::Hooks;
-use crate::nn::{
-    Linear, Norm, RmsNorm, Rope, TokenRows, angles_at, layer_norm, scaled_timestep_embedding,
-};
+use crate::nn::{Linear, Norm, Rope, TokenRows, angles_at, layer_norm};
 use crate::step_cache::{CallCache, Skip};
-use crate::streams::{DoubleBlock, DoubleModulation, EPS, MlpEmbedder, Tokens};
+use crate::streams::{EPS, Residuals, Tokens};
 use crate::weights::{Weights, WeightsError};
 
 const ROPE_THETA: f64 = 10000.0;
 
-/// What the model multiplies timesteps with, which come divided by it.
-const TIME_FACTOR: f64 = 1000.0;
-
 pub struct QwenImageTransformer {
-    img_in: Linear,
-    txt_norm: RmsNorm,
-    txt_in: Linear,
-    time_in: MlpEmbedder,
-    blocks: Vec<DoubleBlock>,
-    /// Of each block.
-    told: Vec<DoubleModulation>,
+    trunk: Trunk,
     /// Scale and shift of the last norm.
     last_modulation: Linear,
     last: Linear,
     config: QwenImageTransformerConfig,
-    kind: Kind,
-    device: Device,
 }
+
+/// Makes what ControlNets add in a call, where the call needs it; `None` when cancelled.
+pub type MakeResiduals<'a> = Option<&'a dyn Fn() -> Option<Rc<Residuals>>>;
 
 /// A text as the blocks read it beside pictures of one size; it is the same in every step.
 pub struct Context {
@@ -75,27 +67,15 @@ impl QwenImageTransformer {
         let keys = QwenImageTransformerKeys::of(|key| w.has(key));
         w.ignore(&format!("{}{ZERO_TIME}", keys.prefix));
         let w = &w.translated(move |name| keys.file_key(name));
-        let (dim, text) = (config.dim(), config.joint_attention_dim);
-        let time = &w.with_kind(Kind::Float) / "time_in";
-        let shape = config.streams();
-        let of_blocks = (0..config.num_layers).map(|i| w / "double_blocks" / i);
-        let told = of_blocks.clone().map(|w| DoubleModulation::new(dim, &w));
-        let blocks = of_blocks.map(|w| DoubleBlock::new(&shape, &w));
+        let dim = config.dim();
         let last = w / "final_layer";
         // All steps' are made at once.
         let modulation = &last.seldom() / "adaLN_modulation" / 1;
         Ok(Self {
-            img_in: Linear::new(config.in_channels, dim, &(w / "img_in"))?,
-            txt_norm: RmsNorm::new(text, EPS, &(w / "txt_norm"))?,
-            txt_in: Linear::new(text, dim, &(w / "txt_in"))?,
-            time_in: MlpEmbedder::new(SINUSOIDS, dim, &time)?,
-            told: told.collect::<Result<_, _>>()?,
-            blocks: blocks.collect::<Result<_, _>>()?,
+            trunk: Trunk::new(config, w)?,
             last_modulation: Linear::new(dim, 2 * dim, &modulation)?,
             last: Linear::new(dim, config.in_channels, &(&last / "linear"))?,
             config: config.clone(),
-            kind: w.kind(),
-            device: w.device(),
         })
     }
 
@@ -109,11 +89,11 @@ impl QwenImageTransformer {
     }
 
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.trunk.kind()
     }
 
     pub fn device(&self) -> Device {
-        self.device
+        self.trunk.device()
     }
 
     /// `prompt_embeds`: `(1, T, joint_attention_dim)`; `grid`: rows and columns of a picture's tokens; `pictures`: that
@@ -131,12 +111,11 @@ impl QwenImageTransformer {
             .collect();
         let tokens: Vec<&Tensor> = references.iter().map(|seen| &seen.tokens).collect();
         let seen = (!tokens.is_empty()).then(|| Tensor::cat(&tokens, 1));
-        let prompt = prompt_embeds.to_device(self.device).to_kind(self.kind);
-        let txt = self.txt_norm.forward(&prompt.contiguous());
+        let txt = self.trunk.text(prompt_embeds);
         Context {
             rope: self.rope(txt.size()[1], &grids, pictures),
-            txt: self.txt_in.forward(&txt),
-            seen: seen.map(|seen| seen.to_device(self.device).to_kind(self.kind)),
+            txt,
+            seen: seen.map(|seen| seen.to_device(self.device()).to_kind(self.kind())),
         }
     }
 
@@ -145,7 +124,7 @@ impl QwenImageTransformer {
         // How a product of matrices rounds depends on how many rows it has, and a CPU gains nothing from more; what is
         // told tokens differently lies apart for one picture alone.
         let is_apart = has_references && self.config.zero_cond_t;
-        if self.device == Device::Cpu || is_apart {
+        if self.device() == Device::Cpu || is_apart {
             1
         } else {
             pictures
@@ -154,7 +133,7 @@ impl QwenImageTransformer {
 
     /// The turns of the tokens of texts and then of pictures, with what they see. Rows and columns of a picture count
     /// from its middle, pictures from 0, and a text goes on behind the largest half of an edge, in all axes alike.
-    fn rope(&self, text: i64, grids: &[[i64; 2]], pictures: i64) -> Rope {
+    pub(super) fn rope(&self, text: i64, grids: &[[i64; 2]], pictures: i64) -> Rope {
         let f32s = (Kind::Float, Device::Cpu);
         let centred = |count: i64| Tensor::arange_start(count / 2 - count, count / 2, f32s);
         let each = (0..).zip(grids).map(|(number, &[rows, columns])| {
@@ -180,20 +159,16 @@ impl QwenImageTransformer {
             angles_at(&places, dim, ROPE_THETA)
         });
         let angles = Tensor::cat(&axes.collect::<Vec<_>>(), 1);
-        Rope::of_turns(&angles.cos(), &angles.sin(), self.device)
+        Rope::of_turns(&angles.cos(), &angles.sin(), self.device())
     }
 
     /// What the blocks are told of each of `timesteps`, as the scheduler has them: 1000 for noise alone.
     pub fn modulations(&self, timesteps: &[f32]) -> Vec<Modulations> {
-        let times = timesteps.iter().map(|t| t / TIME_FACTOR as f32);
         // What references are told comes last.
         let zero = self.config.zero_cond_t.then_some(0.0);
-        let times: Vec<f32> = times.chain(zero).collect();
-        let times = Tensor::from_slice(&times).to_device(self.device);
-        let sinusoids = scaled_timestep_embedding(&times, TIME_FACTOR, SINUSOIDS);
-        let told = self.time_in.forward(&sinusoids).silu().to_kind(self.kind);
-        let blocks = self.told.iter().map(|layers| layers.forward(&told));
-        let blocks: Vec<Tensor> = blocks.collect();
+        let times: Vec<f32> = timesteps.iter().copied().chain(zero).collect();
+        let told = self.trunk.told(&times);
+        let blocks = self.trunk.modulations(&told);
         let last = self.last_modulation.forward(&told);
         let (dim, count) = (self.config.dim(), timesteps.len() as i64);
         let of_block = |all: &Tensor, i: i64| {
@@ -234,6 +209,18 @@ impl QwenImageTransformer {
         cache: CallCache<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
+        self.forward_controlled(img, modulations, context, (cache, None), hooks)
+    }
+
+    /// The same with what ControlNets add behind the blocks.
+    pub fn forward_controlled(
+        &self,
+        img: &Tensor,
+        modulations: &Modulations,
+        context: &Context,
+        (cache, controls): (CallCache<'_>, MakeResiduals<'_>),
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
         let (pictures, own, _) = img.size3().expect("tokens have three dimensions");
         let seen = context.seen.as_ref().map_or(0, |seen| seen.size()[1]);
         let count = own + seen;
@@ -267,7 +254,7 @@ impl QwenImageTransformer {
             scale: 0,
         });
         let next = |i: usize| {
-            if i == self.blocks.len() {
+            if i == self.trunk.blocks.len() {
                 last
             } else {
                 Norm::modulated(rows(i), 0)
@@ -277,7 +264,12 @@ impl QwenImageTransformer {
         let mut normed = layer_norm(&xs, &next(0), EPS);
         let mut skip = Skip::of(cache);
         let mut known = skip.start(&tokens.of_img(&xs), &tokens.of_img(&normed));
-        for (i, block) in self.blocks.iter().enumerate() {
+        let residuals = match controls.filter(|_| known.is_none()) {
+            Some(make) => Some(make()?),
+            None => None,
+        };
+        let num_blocks = self.trunk.blocks.len();
+        for (i, block) in self.trunk.blocks.iter().enumerate() {
             if known.is_some() {
                 break;
             }
@@ -287,6 +279,11 @@ impl QwenImageTransformer {
             normed = block.forward(&mut xs, normed, rows(i), &next(i + 1), &tokens, rope);
             if i == 0 {
                 known = skip.first(&tokens.of_img(&xs));
+            }
+            if let Some(residuals) = &residuals
+                && residuals.add_behind(i, num_blocks, &mut tokens.of_img(&xs))
+            {
+                normed = layer_norm(&xs, &next(i + 1), EPS);
             }
         }
         let normed = if let Some(hidden) = known {
@@ -300,19 +297,13 @@ impl QwenImageTransformer {
         Some(self.last.forward(&normed).to_kind(Kind::Float))
     }
 
-    /// Texts and pictures one behind the other: `(1, L, C)`
+    /// Texts and pictures one behind the other, with what they see: `(1, L, C)`
     fn embed(&self, img: &Tensor, context: &Context, tokens: &Tokens) -> Tensor {
-        let mut img = img.to_device(self.device).to_kind(self.kind);
+        let mut img = img.to_device(self.device()).to_kind(self.kind());
         if let Some(seen) = &context.seen {
             let seen = seen.expand([tokens.pictures, -1, -1], false);
             img = Tensor::cat(&[&img, &seen], 1);
         }
-        let dim = self.config.dim();
-        let xs = Tensor::empty([1, tokens.count(), dim], (self.kind, self.device));
-        let mut txt = tokens.of_txt(&xs).view([tokens.pictures, -1, dim]);
-        txt.copy_(&context.txt.expand_as(&txt));
-        self.img_in
-            .forward_into(&img.contiguous(), &tokens.of_img(&xs));
-        xs
+        self.trunk.embed(&img, &context.txt, tokens)
     }
 }

@@ -81,7 +81,7 @@ fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
         &[pictures, config.in_channels, size[0], size[1]],
         Kind::Float,
     );
-    let modulations = transformer.modulations(&[500.0; STEPS]);
+    let modulations = transformer.modulations(&transformer.told(&[500.0; STEPS]));
     bench.timed_answer(&mut || transformer.forward(&latents, &modulations[0], &context, &NoHooks))
 }
 

@@ -2,18 +2,22 @@
 //!
 //! What it begins with and the steps themselves are every picture's.
 
-use safelight_core::job::GenerateRequest;
+use std::cell::RefCell;
+
+use safelight_core::job::{ControlSettings, GenerateRequest};
 use safelight_core::networks::{NetworkConfig as _, SchedulerConfig, ZImageTransformerConfig};
 use tch::{Device, Kind, Tensor};
 
+use super::control::{Acting, ControlModulations, ZImageControl};
 use super::transformer::{Context, Modulations, TIMESTEPS, ZImageTransformer};
 use crate::capture::Capture;
-use crate::denoise::{DenoiseState, fits};
+use crate::controls::ControlNetworks;
+use crate::denoise::{Call, DenoiseState, fits};
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::sampling::FlowSchedule;
 use crate::stages::stills::{
-    BASE_STRENGTH, Beginning, GivenImage, LatentShape, StillModel, corner_mask,
+    BASE_STRENGTH, Beginning, GivenImages, LatentShape, StillModel, corner_mask,
 };
 use crate::step_cache::CallCache;
 use crate::text::{PromptEmbeds, TextEmbeds};
@@ -26,11 +30,21 @@ const SHIFT: f64 = 3.0;
 struct Asked<'a> {
     transformer: &'a ZImageTransformer,
     shape: LatentShape,
+    controls: Vec<Controlled<'a>>,
+    /// Which of them act in the call that is made.
+    acting: RefCell<Vec<bool>>,
+}
+
+struct Controlled<'a> {
+    network: &'a ZImageControl,
+    /// Of [`ZImageControl::embedded`].
+    picture: Tensor,
+    settings: &'a ControlSettings,
 }
 
 impl StillModel for Asked<'_> {
     type Context = Context;
-    type Told = Modulations;
+    type Told = (Modulations, Vec<ControlModulations>);
 
     fn place(&self) -> (Device, Kind) {
         (self.transformer.device(), self.transformer.kind())
@@ -63,20 +77,46 @@ impl StillModel for Asked<'_> {
         context.ok_or(EngineError::Cancelled)
     }
 
-    fn told(&self, timesteps: &[f32], _context: &Context) -> Vec<Modulations> {
-        self.transformer.modulations(timesteps)
+    fn told(&self, timesteps: &[f32], _context: &Context) -> Vec<Self::Told> {
+        let times = self.transformer.told(timesteps);
+        let own = self.transformer.modulations(&times).into_iter();
+        let mut told: Vec<Self::Told> = own.map(|own| (own, Vec::new())).collect();
+        for control in &self.controls {
+            let own = control.network.modulations(&times);
+            for ((_, all), own) in told.iter_mut().zip(own) {
+                all.push(own);
+            }
+        }
+        told
+    }
+
+    fn begins(&self, call: &Call, _first: i64) {
+        let acts = |it: &Controlled<'_>| it.settings.acts_in(call.step, call.num_steps);
+        self.acting
+            .replace(self.controls.iter().map(acts).collect());
     }
 
     fn answer(
         &self,
         input: &Tensor,
-        told: &Modulations,
+        (told, of_controls): &Self::Told,
         context: &Context,
         cache: CallCache<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
+        let acting = self.acting.borrow();
+        let controls = self.controls.iter().zip(of_controls).zip(&*acting);
+        let controls = controls.filter(|(_, acts)| **acts);
+        let controls: Vec<Acting<'_>> = controls
+            .map(|((control, told), _)| Acting {
+                network: control.network,
+                picture: &control.picture,
+                strength: control.settings.strength,
+                told,
+            })
+            .collect();
         self.transformer
-            .forward_cached(input, told, context, cache, hooks)
+            .forward_controlled(input, told, context, (cache, &controls), hooks)
     }
 
     /// An answer points from noise to picture, and the sampler wants the other way.
@@ -101,22 +141,24 @@ impl StillModel for Asked<'_> {
     }
 }
 
-/// `image`: what the stage of a given picture gave; `resume`: where an earlier run got to -> the latents,
+/// `given`: what the stage of given pictures gave; `resume`: where an earlier run got to -> the latents,
 /// `(B, C, h, w)` on the CPU.
 pub fn denoise(
     embeds: &PromptEmbeds,
-    image: Option<&GivenImage>,
+    given: Option<&GivenImages>,
     resume: Option<DenoiseState>,
     work: &mut Work<'_>,
 ) -> Result<Tensor, EngineError> {
     let request = work.request;
     let home = &request.files.transformer;
+    let networks =
+        work.control_networks(home, ZImageControl::new, ZImageControl::unexpected_keys)?;
     let weights = super::with_loras(&work.place.open(home)?, &request.loras)?;
     let config = ZImageTransformerConfig::read(home)?;
     let shape = LatentShape::new(config.in_channels, request.width, request.height)?;
     let job = Beginning {
         request,
-        image,
+        image: given.and_then(|given| given.image.as_ref()),
         shape,
         strength: BASE_STRENGTH,
         drawn_controls: 0,
@@ -128,11 +170,40 @@ pub fn denoise(
     let new = |w: &_| ZImageTransformer::new(&config, w);
     let unexpected = ZImageTransformer::unexpected_keys;
     let transformer = work.transformer("transformer", home, || Ok(weights), new, unexpected)?;
+    let latents = given.map_or(&[][..], |given| &given.controls);
     let model = Asked {
+        controls: controlled(request, &networks, latents, &transformer)?,
+        acting: RefCell::default(),
         transformer: &transformer,
         shape,
     };
     job.walk(&model, embeds, solver, (&draws, kept), resume, work)
+}
+
+/// `latents`: of each control picture, `(1, C, h, w)`
+fn controlled<'a>(
+    request: &'a GenerateRequest,
+    networks: &'a ControlNetworks<ZImageControl>,
+    latents: &[Tensor],
+    transformer: &ZImageTransformer,
+) -> Result<Vec<Controlled<'a>>, EngineError> {
+    if latents.len() != request.controls.len() {
+        let reason = "the control pictures of the job are not all there";
+        return Err(EngineError::internal(reason));
+    }
+    let each = request.controls.iter().zip(networks.each()).zip(latents);
+    let each = each.map(|((control, network), latents)| {
+        if let Some(problem) = network.problem(transformer.config()) {
+            let path = control.settings.network.clone().unwrap_or_default();
+            return Err(EngineError::config(problem, path));
+        }
+        Ok(Controlled {
+            picture: network.embedded(transformer, latents),
+            network,
+            settings: &control.settings,
+        })
+    });
+    each.collect()
 }
 
 /// The model's own flow-match Euler.

@@ -13,12 +13,14 @@
 //! Shapes: `B` pictures of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
 
 mod cases;
+mod control;
 mod denoise;
 mod stages;
 mod text;
 mod transformer;
 
 pub(crate) use cases::CASES;
+pub use control::{Acting, ControlModulations, ZImageControl};
 pub use denoise::denoise;
 pub(crate) use stages::ZImage;
 pub use text::encode_text;

@@ -6,7 +6,7 @@ use safelight_core::job::Stage;
 use crate::bench::cases::Case;
 use crate::families::{Done, EngineFamily, z_image};
 use crate::stages::StageContext;
-use crate::stages::stills::{self, GivenImage};
+use crate::stages::stills::{self, GivenImages};
 use crate::text::PromptEmbeds;
 
 pub(crate) struct ZImage;
@@ -21,16 +21,23 @@ impl EngineFamily for ZImage {
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
+        if !context.request().controls.is_empty() {
+            return stills::encode_controlled_stage(context, self.draws_controls());
+        }
         // It sees no picture beside its own.
         stills::encode_image_stage(context, |width, height| (width, height))
     }
 
+    fn draws_controls(&self) -> bool {
+        false
+    }
+
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
         let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
-        let image = context.earlier(Stage::EncodeImage, GivenImage::load)?;
+        let given = context.earlier(Stage::EncodeImage, GivenImages::load)?;
         let resume = context.checkpoint();
         context.tensor("latents", |work| {
-            z_image::denoise(&embeds, image.as_ref(), resume, work)
+            z_image::denoise(&embeds, given.as_ref(), resume, work)
         })
     }
 

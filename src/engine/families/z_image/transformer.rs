@@ -15,6 +15,7 @@ use safelight_core::networks::z_image_transformer::{SINUSOIDS, TIME_WIDTH, TOKEN
 use safelight_core::networks::{ZImageTransformerConfig, ZImageTransformerKeys};
 use tch::{Device, Kind, Tensor};
 
+use super::control::{Acting, Seen};
 use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::nn::{
@@ -138,6 +139,15 @@ impl ZImageTransformer {
         self.device
     }
 
+    /// What a picture's tokens are padded with: `(1, 1, C)`
+    pub(super) fn picture_pad(&self) -> &Tensor {
+        &self.x_pad_token
+    }
+
+    pub(super) fn noise_refiner(&self) -> &[Block] {
+        &self.noise_refiner
+    }
+
     /// `prompt_embeds`: `(1, tokens, cap_feat_dim)`, without padding; `size`: height and width of the pictures' latents;
     /// `None` when cancelled
     pub fn context(
@@ -190,8 +200,9 @@ impl ZImageTransformer {
         Rope::of_turns(&angles.cos(), &angles.sin(), self.device)
     }
 
-    /// What the blocks are told of each of `timesteps`, as the scheduler has them: 1000 for noise alone.
-    pub fn modulations(&self, timesteps: &[f32]) -> Vec<Modulations> {
+    /// What the layers that make modulations read, of each of `timesteps`, as the scheduler has them, 1000 for noise
+    /// alone: `(N, told)`
+    pub fn told(&self, timesteps: &[f32]) -> Tensor {
         let scale = self.config.t_scale as f32;
         let times = timesteps.iter();
         let times: Vec<f32> = times.map(|t| (TIMESTEPS - t) / TIMESTEPS * scale).collect();
@@ -200,12 +211,16 @@ impl ZImageTransformer {
             .t_embedder
             .0
             .forward(&timestep_embedding(&times, SINUSOIDS));
-        let told = self.t_embedder.1.forward(&hidden.silu()).to_kind(self.kind);
+        self.t_embedder.1.forward(&hidden.silu()).to_kind(self.kind)
+    }
+
+    /// What the blocks are told, by what [`told`](Self::told) gave.
+    pub fn modulations(&self, told: &Tensor) -> Vec<Modulations> {
         let blocks = self.noise_refiner.iter().chain(&self.layers);
-        let blocks: Vec<Tensor> = blocks.map(|block| block.factors(&told)).collect();
+        let blocks: Vec<Tensor> = blocks.map(|block| block.factors(told)).collect();
         let scales = self.last_scale.forward(&told.silu());
         let last = Tensor::stack(&[scales.zeros_like(), scales], 1);
-        (0..timesteps.len() as i64)
+        (0..told.size()[0])
             .map(|i| Modulations {
                 blocks: blocks.iter().map(|all| all.get(i)).collect(),
                 last: last.narrow(0, i, 1),
@@ -234,14 +249,26 @@ impl ZImageTransformer {
         cache: CallCache<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
+        self.forward_controlled(latents, modulations, context, (cache, &[]), hooks)
+    }
+
+    /// The same with what ControlNets add behind the blocks.
+    pub fn forward_controlled(
+        &self,
+        latents: &Tensor,
+        modulations: &Modulations,
+        context: &Context,
+        (cache, controls): (CallCache<'_>, &[Acting<'_>]),
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
         let latents = latents.to_device(self.device).to_kind(self.kind);
         let pictures = latents.size()[0];
         let tokens = context.grid[0] * context.grid[1];
-        let embedded = self
-            .x_embedder
-            .forward(&self.patches(&latents, context.grid));
+        let embedded = self.x_embedder.forward(&Self::patches(&latents));
         let mut xs = padded(&embedded, &self.x_pad_token);
         drop(embedded);
+        let is_seen = controls.iter().any(|control| control.network.is_along());
+        let at_first = is_seen.then(|| xs.copy());
         let own = context.rope.narrow(0, xs.size()[1]);
         let (first, common) = modulations.blocks.split_at(self.noise_refiner.len());
         for (block, factors) in self.noise_refiner.iter().zip(first) {
@@ -252,6 +279,17 @@ impl ZImageTransformer {
         xs = Tensor::cat(&[&xs, &cap], 1);
         let mut skip = Skip::of(cache);
         let mut known = skip.start(&xs, &xs);
+        let seen = Seen {
+            transformer: self,
+            cap: &context.cap,
+            first: at_first.as_ref(),
+            factors: first,
+            xs: &xs.shallow_clone(),
+        };
+        let walks = controls.iter().filter(|_| known.is_none());
+        let walks = walks.map(|control| control.begin(&seen, &context.rope, hooks));
+        let mut walks = walks.collect::<Option<Vec<_>>>()?;
+        drop(at_first);
         for (i, (block, factors)) in self.layers.iter().zip(common).enumerate() {
             if known.is_some() {
                 break;
@@ -260,6 +298,9 @@ impl ZImageTransformer {
             block.forward(&mut xs, factors, &context.rope);
             if i == 0 {
                 known = skip.first(&xs);
+            }
+            for walk in walks.iter_mut().filter(|_| known.is_none()) {
+                walk.behind(i, &mut xs, hooks)?;
             }
         }
         let xs = known.unwrap_or_else(|| {
@@ -277,13 +318,14 @@ impl ZImageTransformer {
     }
 
     /// `(B, c, h, w)` -> `(B, h / 2 * w / 2, 4 c)`, channels innermost
-    fn patches(&self, latents: &Tensor, [rows, columns]: [i64; 2]) -> Tensor {
-        let channels = self.config.in_channels;
+    pub(super) fn patches(latents: &Tensor) -> Tensor {
+        let (_, channels, height, width) = latents.size4().expect("latents have four dimensions");
+        let [rows, columns] = [height, width].map(|edge| edge / PATCH);
         // b c (h p) (w q) -> b (h w) (p q c)
         latents
             .reshape([-1, channels, rows, PATCH, columns, PATCH])
             .permute([0, 2, 4, 3, 5, 1])
-            .reshape([-1, rows * columns, self.config.token_numbers()])
+            .reshape([-1, rows * columns, PATCH * PATCH * channels])
     }
 
     /// The other way round.
@@ -310,7 +352,7 @@ fn pad_token(name: &str, dim: i64, w: &Weights) -> Result<Tensor, WeightsError> 
 }
 
 /// `(B, tokens, C)` with as many of `pad` behind as are missing.
-fn padded(xs: &Tensor, pad: &Tensor) -> Tensor {
+pub(super) fn padded(xs: &Tensor, pad: &Tensor) -> Tensor {
     let (pictures, tokens, _) = xs.size3().expect("tokens have three dimensions");
     match padding(tokens) {
         0 => xs.shallow_clone(),
@@ -318,7 +360,7 @@ fn padded(xs: &Tensor, pad: &Tensor) -> Tensor {
     }
 }
 
-struct Block {
+pub(super) struct Block {
     qkv: Linear,
     head_norm: QkNorm,
     out: Linear,
@@ -334,7 +376,7 @@ struct Block {
 }
 
 impl Block {
-    fn new(
+    pub(super) fn new(
         config: &ZImageTransformerConfig,
         is_told: bool,
         w: &Weights,
@@ -372,7 +414,7 @@ impl Block {
     }
 
     /// `told`: of `N` timesteps -> the norms' weights with scales and gates in them: `(N, 4, C)` in f32
-    fn factors(&self, told: &Tensor) -> Tensor {
+    pub(super) fn factors(&self, told: &Tensor) -> Tensor {
         let Some(modulation) = &self.modulation else {
             return self.norms.unsqueeze(0);
         };
@@ -385,7 +427,7 @@ impl Block {
 
     /// `xs`: `(B, l, C)`, changed in place; `factors`: of what goes into and comes out of the attention and the
     /// feed-forward part behind their root mean squares, `(4, C)`; `rope`: of `l` tokens
-    fn forward(&self, xs: &mut Tensor, factors: &Tensor, rope: &Rope) {
+    pub(super) fn forward(&self, xs: &mut Tensor, factors: &Tensor, rope: &Rope) {
         let [before_attn, behind_attn, before_ffn, behind_ffn] =
             [0, 1, 2, 3].map(|i| factors.get(i));
         let ys = self.attend(&rms_norm(xs, &before_attn, self.eps), rope);

@@ -11,14 +11,16 @@ mod latents;
 mod state;
 mod walk;
 
-use safelight_core::job::Stage;
+use safelight_core::job::{JobFolder, Stage};
 use safelight_core::media::Picture;
+use tch::Tensor;
 
 use super::StageContext;
 use super::pictures::{self, KeptPixels};
 use crate::error::EngineError;
 use crate::families::Done;
 use crate::store;
+use crate::work::Work;
 
 pub use begin::{BASE_STRENGTH, Beginning, Kept};
 use decode::{decode, decoded_picture};
@@ -55,8 +57,7 @@ pub(crate) fn encode_controlled_stage(context: &StageContext<'_>, are_drawn: boo
     let image = image.map(|_| pictures::of_job(&folder, request).map(|(image, _)| image));
     let (image, mask) = (image.transpose()?, pictures::mask_of_job(&folder, request)?);
     let images = context.part(|work| {
-        let controls = pictures::controls_of_job(&folder, request, work.capture)?;
-        let controls = encode_controls(&controls, are_drawn, work)?;
+        let controls = controls_of(&folder, are_drawn, work)?;
         for (name, given) in [("image", &image), ("mask", &mask)] {
             if let Some(given) = given {
                 given.record(name, work.capture);
@@ -74,6 +75,30 @@ pub(crate) fn encode_controlled_stage(context: &StageContext<'_>, are_drawn: boo
         })
     })?;
     images.save(&context.own_result())
+}
+
+/// The latents of the job's control pictures, as [`encode_controls`] gives them; behind those that have a mask one channel
+/// more, 1 where it keeps them.
+fn controls_of(
+    folder: &JobFolder,
+    are_drawn: bool,
+    work: &mut Work<'_>,
+) -> Result<Vec<Tensor>, EngineError> {
+    let request = work.request;
+    let controls = pictures::controls_of_job(folder, request, work.capture)?;
+    let controls = encode_controls(&controls, are_drawn, work)?;
+    let masks = pictures::control_masks_of_job(folder, request)?;
+    let both = controls.into_iter().zip(masks).map(|(latents, mask)| {
+        let Some(mask) = mask else {
+            return Ok(latents);
+        };
+        let hidden = corner_mask(&binary_mask(&mask, request.width, request.height)?);
+        let kept: Tensor = 1.0 - hidden;
+        let kept = kept.to_device(latents.device());
+        let kept = kept.expand([latents.size()[0], -1, -1, -1], false);
+        Ok::<_, EngineError>(Tensor::cat(&[latents, kept], 1))
+    });
+    both.collect()
 }
 
 /// The job's pictures to [`GivenImages`], for models that see pictures beside their own; `prepared` as in
@@ -108,8 +133,7 @@ pub(crate) fn enlarge_stage(context: &StageContext<'_>, are_drawn: bool) -> Done
     let before = context.earlier(Stage::EncodeImage, GivenImages::load)?;
     let images = context.part(|work| {
         let picture = decoded_picture(&latents, work)?;
-        let controls = pictures::controls_of_job(&context.folder(), work.request, work.capture)?;
-        let controls = encode_controls(&controls, are_drawn, work)?;
+        let controls = controls_of(&context.folder(), are_drawn, work)?;
         let images = encode_images(Some((&picture, None)), &[], |seen| Ok(seen.clone()), work)?;
         Ok(GivenImages { controls, ..images })
     })?;

@@ -81,6 +81,9 @@ pub trait StillModel {
         latents.shallow_clone()
     }
 
+    /// Said before each answer: for which call it is, and for which pictures, `first` being the first of them.
+    fn begins(&self, _call: &Call, _first: i64) {}
+
     /// `input`: of as many pictures as it is asked for at once, `cache`: of one picture, where there is one -> its answer
     /// in f32; `None` when cancelled
     fn answer(
@@ -300,19 +303,21 @@ impl<'a, M: StillModel> Loop<'a, M> {
         })
     }
 
-    fn ask(&self, asked: &Asked<M::Context>, input: &Tensor, call: usize) -> Option<Tensor> {
+    fn ask(&self, asked: &Asked<M::Context>, input: &Tensor, call: &Call) -> Option<Tensor> {
         let Asked { context, caches } = asked;
+        let number = call.index;
         let make = |timesteps: &[f32]| self.model.told(timesteps, context);
         let kept = self.model.told_with(context).unwrap_or(&self.told);
-        let told = kept.at(call, &self.timesteps, make);
+        let told = kept.at(number, &self.timesteps, make);
         let pictures = input.split(self.pictures_at_once, 0).into_iter();
         let ask = |(index, some): (usize, Tensor)| {
             let make = |cache: CallCache<'_>| {
                 let (model, hooks) = (self.model, self.hooks);
+                model.begins(call, index as i64 * self.pictures_at_once);
                 model.answer(&some, &told, context, cache, hooks)
             };
             match caches.get(index) {
-                Some(cache) => cache.answer(call, || make(Some((cache, call)))),
+                Some(cache) => cache.answer(number, || make(Some((cache, number)))),
                 None => make(None),
             }
         };
@@ -344,7 +349,7 @@ impl<M: StillModel> Denoiser for Loop<'_, M> {
             capture.put(call.name(&format!("transformer.in.{part}")), xs);
         }
         let own = |answer: &Tensor| self.model.velocity(answer);
-        let ask = |asked: &Asked<M::Context>| self.ask(asked, &input, call.index);
+        let ask = |asked: &Asked<M::Context>| self.ask(asked, &input, call);
         self.guidance.velocity(call, latents, capture, own, ask)
     }
 

@@ -2,6 +2,7 @@
 
 mod boundaries;
 mod chroma;
+mod controls;
 mod flux;
 mod flux2;
 mod framepack;

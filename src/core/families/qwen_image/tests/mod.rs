@@ -9,9 +9,11 @@ use crate::families::flux::tests::files::shapes;
 use crate::families::qwen_image;
 use crate::formats::weights::WeightSet;
 use crate::job::Sampler;
+use crate::library::ControlNetwork;
 use crate::model::{InputUse, ModelSpec};
 use crate::networks::{
-    NetworkConfig as _, QwenImageTransformerConfig, QwenVisionConfig, WanVaeConfig,
+    NetworkConfig as _, QwenImageControlConfig, QwenImageTransformerConfig, QwenVisionConfig,
+    WanVaeConfig,
 };
 use crate::testing::made_up::{Shapes, vae, write};
 use crate::testing::published::{
@@ -265,6 +267,35 @@ fn a_part_of_another_model_is_refused_with_the_right_one() {
     ] {
         let other = with_text_encoder(other_in(&models, name, &shapes));
         assert_refused_with(&models, &place, &other, [right, found]);
+    }
+}
+
+#[test]
+fn the_published_controlnets_are_told_by_their_headers_alone_and_others_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    for (name, blocks, takes_masks) in
+        [("control union", 5, false), ("control inpainting", 6, true)]
+    {
+        let config: QwenImageControlConfig = assert_is_read(&own(name), name);
+        assert_eq!(config.blocks.num_layers, blocks);
+        let place = root.path().join(format!("{name}.safetensors"));
+        write(&place, &own(name), "BF16");
+        let found = ControlNetwork::read(&place).unwrap();
+        assert_eq!(
+            (found.family, found.takes_masks),
+            (qwen_image::FAMILY, takes_masks)
+        );
+    }
+    let is_looked_at = |key: &str| !key.contains("blocks.");
+    assert_needs_all::<QwenImageControlConfig>(&own("control union"), is_looked_at);
+    let blockwise = edited(Shapes::new(), "controlnet_blocks.0.x_rms.weight", &[3072]);
+    let lost = "controlnet_blocks.4.bias";
+    let mut broken = own("control union");
+    broken.remove(lost);
+    for (shapes, part) in [(blockwise, "DiffSynth"), (broken, lost)] {
+        let place = write(&root.path().join("other.safetensors"), &shapes, "BF16");
+        let text = ControlNetwork::read(&place).unwrap_err().to_string();
+        assert!(text.contains(part), "{text}");
     }
 }
 

@@ -8,15 +8,16 @@ use serde_json::json;
 use crate::families::flux::tests::files::shapes;
 use crate::families::z_image;
 use crate::job::Sampler;
+use crate::library::ControlNetwork;
 use crate::model::ModelSpec;
-use crate::networks::ZImageTransformerConfig;
+use crate::networks::{ControlRefiner, ZImageControlConfig, ZImageTransformerConfig};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::published::{
     Folder, Offered, assert_all_in_one, assert_configs_refused, assert_described,
-    assert_file_unsupported, assert_is_whole_behind_prefixes, assert_lacks, assert_needs_all,
-    assert_pipelines_unsupported, assert_refused_with, count_numbers, edited, faultless_catalog,
-    kl_vae_config, origin_of_lora, other_in, qwen3_config, resized, shapes_of, transformer_in,
-    with_text_encoder,
+    assert_file_unsupported, assert_is_read, assert_is_whole_behind_prefixes, assert_lacks,
+    assert_needs_all, assert_pipelines_unsupported, assert_refused_with, count_numbers, edited,
+    faultless_catalog, kl_vae_config, origin_of_lora, other_in, qwen3_config, resized, shapes_of,
+    transformer_in, with_text_encoder,
 };
 
 /// One of the files in `tests/fixtures/headers/z_image.json`.
@@ -168,6 +169,45 @@ fn a_text_encoder_of_another_model_is_refused_with_the_right_one() {
         let other = with_text_encoder(other_in(&models, name, &shapes));
         assert_refused_with(&models, &place, &other, ["qwen_3_4b.safetensors", found]);
     }
+}
+
+#[test]
+fn every_published_controlnet_is_told_by_its_header_alone_and_has_no_tensor_too_many_or_few() {
+    let root = tempfile::tempdir().unwrap();
+    for (name, blocks, refiner, channels) in [
+        ("control 1.0", 6, None, 16),
+        (
+            "control 2.1",
+            15,
+            Some(ControlRefiner::ControlNoiseRefiner),
+            33,
+        ),
+        (
+            "control lite",
+            3,
+            Some(ControlRefiner::ControlNoiseRefiner),
+            33,
+        ),
+    ] {
+        let config: ZImageControlConfig = assert_is_read(&own(name), name);
+        let places = &config.control_layers_places;
+        assert_eq!((places.len(), places[1]), (blocks, 30 / blocks as i64));
+        assert_eq!(config.add_control_noise_refiner, refiner);
+        assert_eq!(config.control_in_dim, channels);
+        let place = root.path().join(format!("{name}.safetensors"));
+        write(&place, &own(name), "BF16");
+        let found = ControlNetwork::read(&place).unwrap();
+        assert_eq!(found.family, z_image::FAMILY);
+        assert_eq!(found.problem(z_image::FAMILY, None), None);
+        assert!(found.problem(crate::families::flux::FAMILY, None).is_some());
+    }
+    let is_looked_at = |key: &str| key.contains(".0.") || key.contains("embedder");
+    assert_needs_all::<ZImageControlConfig>(&own("control 1.0"), is_looked_at);
+    let mut wrong = own("control 1.0");
+    wrong.remove("control_layers.3.after_proj.bias");
+    let place = write(&root.path().join("wrong.safetensors"), &wrong, "BF16");
+    let text = ControlNetwork::read(&place).unwrap_err().to_string();
+    assert!(text.contains("control_layers.3.after_proj.bias"), "{text}");
 }
 
 #[test]

@@ -46,6 +46,22 @@ fn problem(change: impl FnOnce(&mut FormControl)) -> String {
 }
 
 #[test]
+fn a_control_of_a_network_that_does_nothing_is_left_out() {
+    let one = control(|it| {
+        it.settings.network = Some("union.safetensors".into());
+        it.settings.strength = 0.0;
+    });
+    let found = given(&networks(), vec![one]).unwrap();
+    assert!(found.request.controls.is_empty());
+    assert!(
+        found
+            .notices
+            .iter()
+            .any(|it| it.message.contains("strength of 0"))
+    );
+}
+
+#[test]
 fn a_control_of_a_network_goes_into_the_request_as_it_was_said() {
     let one = control(|it| {
         it.settings = ControlSettings {

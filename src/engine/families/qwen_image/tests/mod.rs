@@ -1,6 +1,8 @@
 //! The transformer by itself: its names behind every prefix, LoRAs, fp8, GGUF, streaming. Whole jobs are in
 //! `stages/tests/qwen_image`, where its weights are from in `tests/fixtures/qwen_image/generate.py`.
 
+mod control;
+
 use safelight_core::networks::{QwenImageTransformerConfig, ZERO_TIME};
 use tch::{Device, Kind, Tensor};
 

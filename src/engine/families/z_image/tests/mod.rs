@@ -1,6 +1,8 @@
 //! The transformer by itself: its names in every dialect, LoRAs, fp8, GGUF, streaming. Whole jobs are in
 //! `stages/tests/z_image`, where its weights are from in `tests/fixtures/z_image/generate.py`.
 
+mod control;
+
 use safelight_core::networks::ZImageTransformerConfig;
 use tch::Tensor;
 
@@ -64,7 +66,7 @@ impl MadeUp for ZImage {
         let text = made_up("in.prompt_embeds", &[1, 5, config.cap_feat_dim]);
         let latents = made_up("in.latents", &[1, config.in_channels, 4, 6]);
         let context = transformer.context(&text, [4, 6], &NoHooks).unwrap();
-        let told = transformer.modulations(timesteps);
+        let told = transformer.modulations(&transformer.told(timesteps));
         let ask = |told| transformer.forward(&latents, told, &context, &NoHooks);
         Ok((told.iter().filter_map(ask).collect(), unread))
     }
@@ -92,7 +94,7 @@ fn a_batch_on_any_device_is_asked_at_once_and_gives_each_picture_its_own() {
     let text = made_up("in.prompt_embeds", &[1, 40, config.cap_feat_dim]);
     let latents = made_up("in.two", &[2, config.in_channels, 10, 14]);
     let context = transformer.context(&text, [10, 14], &NoHooks).unwrap();
-    let told = &transformer.modulations(&[300.0])[0];
+    let told = &transformer.modulations(&transformer.told(&[300.0]))[0];
     assert_each_its_own(&latents, |xs| {
         transformer.forward(xs, told, &context, &NoHooks).unwrap()
     });

@@ -1,0 +1,117 @@
+//! The networks that bring a job's control pictures in: each file is loaded once beside the transformer, and both share
+//! what may stay on the device.
+//!
+//! What such a network computes, and where that joins the transformer, is the family's.
+
+use std::fs;
+use std::path::Path;
+
+use safelight_core::networks::NetworkConfig;
+
+use crate::error::EngineError;
+use crate::memory::Lent;
+use crate::place::{Placement, made};
+use crate::weights::{Weights, WeightsError};
+use crate::work::Work;
+
+/// As many as a job may have.
+const NAMES: [&str; 4] = [
+    "ControlNet",
+    "second ControlNet",
+    "third ControlNet",
+    "fourth ControlNet",
+];
+
+/// Those of a job's controls, of which several may share one.
+pub struct ControlNetworks<T: 'static> {
+    networks: Vec<Lent<T>>,
+    /// Of each control.
+    numbers: Vec<usize>,
+}
+
+impl<T: 'static> ControlNetworks<T> {
+    /// In the order of the request's controls.
+    pub fn each(&self) -> impl Iterator<Item = &T> {
+        self.numbers.iter().map(|number| &*self.networks[*number])
+    }
+}
+
+impl Work<'_> {
+    /// Loads the networks of the request's controls. From then on the transformer at `home` has what they leave of the
+    /// device; it is to be loaded behind them.
+    pub fn control_networks<C: NetworkConfig, T: 'static>(
+        &mut self,
+        home: &Path,
+        new: fn(&C, &Weights) -> Result<T, WeightsError>,
+        unexpected: fn(&Weights) -> Vec<String>,
+    ) -> Result<ControlNetworks<T>, EngineError> {
+        let mut places: Vec<&Path> = Vec::new();
+        let mut numbers = Vec::new();
+        for control in &self.request.controls {
+            let place = control.settings.network.as_deref();
+            let place = place.ok_or_else(|| EngineError::request("a control has no network"))?;
+            let known = places.iter().position(|known| *known == place);
+            numbers.push(known.unwrap_or(places.len()));
+            if known.is_none() {
+                places.push(place);
+            }
+        }
+        if places.len() > NAMES.len() {
+            let reason = format!("a job has {} ControlNets at most", NAMES.len());
+            return Err(EngineError::request(reason));
+        }
+        let whole = self.place;
+        let all: u64 = places.iter().map(|place| bytes(place)).sum::<u64>() + bytes(home);
+        let share = |place: &Path| share(whole, bytes(place), all);
+        let networks = places.iter().zip(NAMES).map(|(path, name)| {
+            let place = share(path);
+            let config = C::read(path)?;
+            place.network(name, path, &[], || {
+                let weights = place.open(path)?;
+                let new = |w: &Weights| new(&config, w);
+                let network = made(&weights, "ControlNet", self.hooks, new, unexpected)?;
+                weights.settle()?;
+                Ok(network)
+            })
+        });
+        let networks = networks.collect::<Result<Vec<_>, EngineError>>()?;
+        self.place = share(home);
+        Ok(ControlNetworks { networks, numbers })
+    }
+}
+
+/// Of the files at a place.
+fn bytes(place: &Path) -> u64 {
+    let files = Weights::files_of(place).into_iter();
+    files
+        .filter_map(|file| Some(fs::metadata(file).ok()?.len()))
+        .sum()
+}
+
+/// A part of what may stay on the device.
+fn share(whole: Placement, own: u64, all: u64) -> Placement {
+    let of = |bytes: u64| u128::from(bytes) * u128::from(own) / u128::from(all.max(1));
+    Placement {
+        resident_bytes: whole.resident_bytes.map(|bytes| of(bytes) as u64),
+        ..whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind};
+
+    use super::*;
+
+    #[test]
+    fn networks_share_what_may_stay_by_the_bytes_of_their_files() {
+        let whole = Placement {
+            resident_bytes: Some(10 << 30),
+            ..Placement::new(Device::Cpu, Kind::Float)
+        };
+        assert_eq!(share(whole, 3, 5).resident_bytes, Some(6 << 30));
+        assert_eq!(share(whole, 0, 0).resident_bytes, Some(0));
+        let stays = Placement::new(Device::Cpu, Kind::Float);
+        assert_eq!(share(stays, 3, 5), stays);
+    }
+}
