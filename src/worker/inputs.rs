@@ -179,7 +179,8 @@ impl Inputs {
     }
 
     /// The clip to write: the old frames, if any, and the new ones without the first, which is the old clip's last.
-    /// Where more of them are the old clip's last, blended with what was made, they take the place of these.
+    /// Where more of them are the old clip's last, blended with what was made, they take the place of these; where they
+    /// are no more than shown to the model, they go.
     pub(super) fn join(&self, request: &GenerateRequest, new: Clip) -> Result<Clip, JobError> {
         let Some(extended) = &self.extended else {
             return Ok(new);
@@ -189,7 +190,10 @@ impl Inputs {
         let mut frames = Vec::with_capacity(old.frames.len() + new.frames.len());
         let (mut kept, mut skipped) = (old.frames.len(), 1);
         let lead = request.lead_frames();
-        if lead > 1 {
+        if lead > 1 && request.files.takes_control {
+            // They were shown as they are, and stay so.
+            skipped = lead;
+        } else if lead > 1 {
             // A clip may have fewer frames than its header said.
             skipped = lead.saturating_sub(kept);
             kept = kept.saturating_sub(lead);

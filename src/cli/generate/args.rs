@@ -54,7 +54,7 @@ pub struct GenerateArgs {
     /// A mask for inpainting, for models that support it: white is regenerated, black stays
     #[arg(long, value_name = "FILE")]
     pub mask: Option<PathBuf>,
-    /// Extend the start picture: so many pixels on each side are generated, for models that use masks, such as left=128,top=64; the rest stays as it is, but for a fade of 16 pixels at the old edges, which overlap=N changes and overlap=0 turns off
+    /// Extend the start picture: so many pixels on each side are generated, for models that use masks, such as left=128,top=64; the rest stays as it is, but for a fade of 16 pixels at the old edges, which overlap=N changes and overlap=0 turns off; models that take a control clip extend that, with gray and a mask of it
     #[arg(long, value_name = "SIDE=N,…", conflicts_with = "extend")]
     pub outpaint: Option<Outpaint>,
     /// A picture that the model sees beside what it makes, for models that edit; may be given several times, in the order in which the prompt counts them

@@ -6,16 +6,15 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
 use safelight_core::job::{
-    Control, FieldError, GenerateForm, GenerateRequest, GridRecord, JobError, JobErrorKind, Notice,
-    StartPicture, Validated, jobs_of, margins_for,
+    Control, FieldError, GenerateRequest, GridRecord, JobError, JobErrorKind, Notice, Validated,
+    jobs_of,
 };
 use safelight_core::library::{Companions, control_named};
-use safelight_core::media::{self, Outpaint};
-use safelight_core::model::ModelSpec;
+use safelight_core::media;
 use safelight_core::naming;
 
 use super::GenerateArgs;
-use super::args::unusable;
+use super::outpaint;
 use crate::cli::Surroundings;
 
 /// What the arguments ask for.
@@ -46,10 +45,10 @@ pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Mad
             })?;
         }
     }
-    if let Some(outpaint) = args.outpaint {
-        extend(
+    if let Some(wanted) = args.outpaint {
+        outpaint::extend(
             &mut form,
-            outpaint,
+            wanted,
             &spec,
             &surroundings.paths.data.join("masks"),
         )?;
@@ -109,48 +108,6 @@ pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Mad
     });
     let jobs = jobs.collect::<Result<_, JobError>>()?;
     Ok(Made { jobs, grids })
-}
-
-/// Puts the extended start picture and its mask into the form; both become files in this folder.
-fn extend(
-    form: &mut GenerateForm,
-    wanted: Outpaint,
-    spec: &ModelSpec,
-    folder: &Path,
-) -> Result<(), JobError> {
-    let refused = |message: String| {
-        invalid(&[FieldError {
-            field: "outpaint",
-            message,
-        }])
-    };
-    let Some(start) = &form.image else {
-        return Err(refused(
-            "give the picture to extend with --image".to_owned(),
-        ));
-    };
-    let size = (start.width, start.height);
-    let outpaint = Outpaint {
-        margins: margins_for(spec, size, wanted.margins).map_err(refused)?,
-        ..wanted
-    };
-    let made = media::open_picture(&start.path).and_then(|picture| {
-        let painted = form.mask.as_ref();
-        let painted = painted.map(|mask| media::open_mask(&mask.path, size.0, size.1));
-        let painted = painted.transpose()?;
-        let extended = media::extend_picture(&picture, painted.as_ref(), outpaint)?;
-        let stem = start.path.file_stem().unwrap_or_default().to_string_lossy();
-        let files = media::write_extended(folder, &stem, &extended)?;
-        Ok((files, outpaint.margins.around(size)))
-    });
-    let ((picture, mask), (width, height)) = made.map_err(|err| unusable(&err))?;
-    let of = |path| StartPicture {
-        path,
-        width,
-        height,
-    };
-    form.outpaint(spec, of(picture), of(mask));
-    Ok(())
 }
 
 /// Beside the results, and named as they are.
@@ -215,7 +172,7 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
 }
 
 /// All that is wrong, in one sentence each.
-fn invalid(errors: &[FieldError]) -> JobError {
+pub(super) fn invalid(errors: &[FieldError]) -> JobError {
     let sentences: Vec<String> = errors
         .iter()
         .map(|err| format!("--{}: {}", err.field, err.message))

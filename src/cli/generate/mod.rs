@@ -4,6 +4,7 @@ mod args;
 mod carried;
 mod jobs;
 mod memory;
+mod outpaint;
 mod report;
 mod restored;
 pub mod resume;

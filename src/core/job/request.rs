@@ -128,6 +128,14 @@ pub struct GenerateRequest {
     pub grid: Option<OfGrid>,
 }
 
+/// How many of the last frames of a clip that is gone on from a model with layers for a control clip is shown: enough to
+/// see how things move, whole latents, and some left to make.
+fn shown_frames(num_frames: u32) -> u32 {
+    const MOST: u32 = 13;
+    let most = num_frames.saturating_sub(4).clamp(1, MOST);
+    most - (most - 1) % 4
+}
+
 /// The first step that is made of a given picture, from 0: the less `strength`, 0 to 1, the later. `num_steps`,
 /// which is no step at all, where the strength is too small for one.
 pub fn first_step(num_steps: u32, strength: f64) -> u32 {
@@ -191,7 +199,12 @@ impl GenerateRequest {
 
     /// How many of those stand at the end of a clip that is gone on from already.
     pub fn lead_frames(&self) -> usize {
-        self.sections.map_or(1, |it| it.lead_frames()) as usize
+        let lead = match self.sections {
+            Some(sections) => sections.lead_frames(),
+            None if self.files.takes_control => shown_frames(self.num_frames),
+            None => 1,
+        };
+        lead as usize
     }
 
     /// The request that makes one picture of the batch again, alone; `index` counts from 0.
@@ -237,6 +250,13 @@ impl GenerateRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clip_is_gone_on_from_with_whole_latents_of_its_end() {
+        for (num_frames, expected) in [(1, 1), (5, 1), (9, 5), (13, 9), (17, 13), (81, 13)] {
+            assert_eq!(shown_frames(num_frames), expected, "{num_frames}");
+        }
+    }
 
     #[test]
     fn strength_says_how_many_of_the_last_steps_are_made() {

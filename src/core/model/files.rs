@@ -2,6 +2,7 @@
 //!
 //! Only names places; what is in them is checked by the catalogue and read by the engine.
 
+use std::ops::Not;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,9 @@ pub struct ModelFiles {
     pub boundary_ratio: Option<f64>,
     /// Every token has a timestep of its own, and a given first frame has timestep 0 (Wan 2.2 TI2V).
     pub expand_timesteps: bool,
+    /// The model has layers for a control clip, which see something in every job (Wan VACE).
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub takes_control: bool,
 }
 
 impl ModelFiles {

@@ -87,7 +87,7 @@ fn read_unchecked<T: NetworkConfig>(place: &Path) -> Result<T, CatalogError> {
     if is_own && file.exists() {
         let config: Value = read_json(&file)?;
         // Wan's authors publish theirs in a layout of their own.
-        if class_name(&config) == Some("WanModel") {
+        if matches!(class_name(&config), Some("WanModel" | "VaceWanModel")) {
             authors = Some(config);
         } else if is_folder || T::is_described_by(&config) {
             return of_json(config, place);

@@ -1,7 +1,7 @@
 //! Wan's transformer: its numbers, what the authors and diffusers call its tensors, and all of them with their shapes.
 //!
-//! All published variants of Wan 2.1 and 2.2 are configs of it; VACE, Animate and others with parts of their own are
-//! not. Readers ask with the authors' names.
+//! All published variants of Wan 2.1 and 2.2 are configs of it, VACE with its control blocks too; Animate and others
+//! with parts of their own are not. Readers ask with the authors' names.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -45,13 +45,21 @@ with_defaults! {
         pub added_kv_proj_dim: Option<i64> = None,
         /// Places of the embeddings of two pictures together.
         pub pos_embed_seq_len: Option<i64> = None,
+        /// The blocks behind which what the control blocks say is added, one of these each, in models that take a
+        /// control clip (VACE).
+        pub vace_layers: Vec<i64> = Vec::new(),
+        /// Channels of the control clip's latents and its mask together.
+        pub vace_in_channels: i64 = 96,
         pub quantization_config: Option<Value> = None,
     }
 }
 
 impl NetworkConfig for WanTransformerConfig {
     fn is_described_by(config: &Value) -> bool {
-        class_name(config) == Some("WanTransformer3DModel")
+        matches!(
+            class_name(config),
+            Some("WanTransformer3DModel" | "WanVACETransformer3DModel")
+        )
     }
 
     /// The authors' own config says how many heads there are.
@@ -66,6 +74,13 @@ impl NetworkConfig for WanTransformerConfig {
         let [image_dim] =
             sizes(weights, &key("img_emb.proj.0.weight")).map_or([None], |s: [i64; 1]| s.map(Some));
         let [head, _] = size("head.head.weight")?;
+        let num_layers = count(weights, |n| key(&format!("blocks.{n}.ffn.0.weight")));
+        let num_control = count(weights, |n| key(&format!("vace_blocks.{n}.ffn.0.weight")));
+        let vace_in_channels = if num_control > 0 {
+            sizes::<5>(weights, &key("vace_patch_embedding.weight"))?[1]
+        } else {
+            Self::default().vace_in_channels
+        };
         let patch = pt.saturating_mul(ph).saturating_mul(pw);
         if head % patch != 0 {
             return Err(format!(
@@ -81,13 +96,15 @@ impl NetworkConfig for WanTransformerConfig {
             text_dim: size("text_embedding.0.weight")?[1],
             freq_dim: size("time_embedding.0.weight")?[1],
             ffn_dim: size("blocks.0.ffn.0.weight")?[0],
-            num_layers: count(weights, |n| key(&format!("blocks.{n}.ffn.0.weight"))),
+            num_layers,
             cross_attn_norm: weights.has(&key("blocks.0.norm3.weight")),
             image_dim,
             added_kv_proj_dim: size("blocks.0.cross_attn.k_img.weight").ok().map(|s| s[1]),
             pos_embed_seq_len: sizes::<3>(weights, &key("img_emb.emb_pos"))
                 .ok()
                 .map(|s| s[1]),
+            vace_layers: control_layers(num_layers, num_control, authors),
+            vace_in_channels,
             ..Self::default()
         })
     }
@@ -105,8 +122,10 @@ impl NetworkConfig for WanTransformerConfig {
             ("image_dim", self.image_dim.unwrap_or(1)),
             ("added_kv_proj_dim", self.added_kv_proj_dim.unwrap_or(1)),
             ("pos_embed_seq_len", self.pos_embed_seq_len.unwrap_or(1)),
+            ("vace_in_channels", self.vace_in_channels),
         ])?;
         check_layers(&[("num_layers", self.num_layers)])?;
+        self.check_control()?;
         Err(if self.patch_size.iter().any(|n| !(1..=64).contains(n)) {
             format!(
                 "expected a patch_size of three numbers between 1 and 64, found {:?}",
@@ -133,8 +152,14 @@ impl NetworkConfig for WanTransformerConfig {
 
     fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
         let keys = TransformerKeys::of(|key| weights.has(key));
-        let next = keys.file_key(&format!("blocks.{}.", self.num_layers));
-        weights.no_more_layers(&next, self.num_layers)
+        for (list, expected) in [
+            ("blocks", self.num_layers),
+            ("vace_blocks", self.vace_layers.len() as i64),
+        ] {
+            let next = keys.file_key(&format!("{list}.{expected}."));
+            weights.no_more_layers(&next, expected)?;
+        }
+        Ok(())
     }
 }
 
@@ -149,7 +174,44 @@ fn heads_of(dim: i64, num_heads: Option<i64>) -> Result<i64, String> {
     }
 }
 
+/// Behind which of `num_layers` blocks the control blocks' words are added: as the authors' config says, else spread
+/// evenly, as in all published files.
+fn control_layers(num_layers: i64, num_control: i64, authors: Option<&Value>) -> Vec<i64> {
+    let said = authors.and_then(|config| {
+        let layers = config.get("vace_layers")?.as_array()?;
+        layers.iter().map(Value::as_i64).collect::<Option<Vec<_>>>()
+    });
+    said.filter(|layers| layers.len() as i64 == num_control)
+        .unwrap_or_else(|| {
+            let stride = num_layers / num_control.max(1);
+            (0..num_control).map(|n| n * stride).collect()
+        })
+}
+
 impl WanTransformerConfig {
+    /// The first control block begins where the first block does, and each later one has a later block.
+    fn check_control(&self) -> Result<(), String> {
+        let layers = &self.vace_layers;
+        let is_sound = layers.first().is_none_or(|&first| first == 0)
+            && layers.is_sorted_by(|a, b| a < b)
+            && layers.last().is_none_or(|&last| last < self.num_layers);
+        if !is_sound {
+            return Err(format!(
+                "expected vace_layers to rise from 0 to at most {}, found {layers:?}",
+                self.num_layers - 1
+            ));
+        }
+        if !layers.is_empty() && self.image_dim.is_some() {
+            return Err("expected no image_dim beside vace_layers, found one".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether it takes a control clip.
+    pub fn has_control(&self) -> bool {
+        !self.vace_layers.is_empty()
+    }
+
     fn check_pictures(&self) -> Result<(), String> {
         if self.image_dim.is_some() != self.added_kv_proj_dim.is_some() {
             return Err(
@@ -202,6 +264,7 @@ impl WanTransformerConfig {
                 config.ffn_dim,
                 config.num_layers,
                 config.image_dim.unwrap_or(0),
+                config.vace_layers.len() as i64,
             ]
         };
         sizes(self) == sizes(other) && self.patch_size == other.patch_size
@@ -250,10 +313,10 @@ impl TransformerKeys {
 
     /// The file's name of the tensor that the authors call `original`.
     pub fn file_key(self, original: &str) -> String {
-        let key = if self.is_diffusers {
-            DIFFUSERS.apply(original)
-        } else {
-            original.to_owned()
+        let key = match self.is_diffusers {
+            true if original.starts_with(CONTROL.list.0) => CONTROL.apply(original),
+            true => DIFFUSERS.apply(original),
+            false => original.to_owned(),
         };
         format!("{}{key}", self.prefix)
     }
@@ -284,6 +347,16 @@ pub fn schema(config: &WanTransformerConfig, keys: TransformerKeys) -> Vec<Tenso
     }
     for block in 0..config.num_layers {
         add_block(&mut schema, &format!("blocks.{block}"), config);
+    }
+    if config.has_control() {
+        let shape = [dim, config.vace_in_channels, pt, ph, pw];
+        schema.conv("vace_patch_embedding", &shape);
+        schema.linear("vace_blocks.0.before_proj", dim, dim);
+    }
+    for number in 0..config.vace_layers.len() {
+        let block = format!("vace_blocks.{number}");
+        add_block(&mut schema, &block, config);
+        schema.linear(&format!("{block}.after_proj"), dim, dim);
     }
     schema.in_f32(|schema| schema.add("head.modulation", &[1, 2, dim], Role::Fixed));
     schema.linear("head.head", config.token_numbers(), dim);
@@ -361,92 +434,38 @@ const DIFFUSERS: Renaming = Renaming {
         ("head.modulation", "scale_shift_table"),
     ],
     list: ("blocks", "blocks"),
-    inside: &[
-        ("modulation", "scale_shift_table"),
-        ("norm3.", "norm2."),
-        ("ffn.0.", "ffn.net.0.proj."),
-        ("ffn.2.", "ffn.net.2."),
-        ("self_attn.q.", "attn1.to_q."),
-        ("self_attn.k.", "attn1.to_k."),
-        ("self_attn.v.", "attn1.to_v."),
-        ("self_attn.o.", "attn1.to_out.0."),
-        ("self_attn.", "attn1."),
-        ("cross_attn.q.", "attn2.to_q."),
-        ("cross_attn.k.", "attn2.to_k."),
-        ("cross_attn.v.", "attn2.to_v."),
-        ("cross_attn.o.", "attn2.to_out.0."),
-        ("cross_attn.k_img.", "attn2.add_k_proj."),
-        ("cross_attn.v_img.", "attn2.add_v_proj."),
-        ("cross_attn.norm_k_img.", "attn2.norm_added_k."),
-        ("cross_attn.", "attn2."),
-    ],
+    inside: INSIDE,
 };
 
+/// `vace_blocks.0.before_proj.weight` -> `vace_blocks.0.proj_in.weight`
+const CONTROL: Renaming = Renaming {
+    outside: &[],
+    list: ("vace_blocks", "vace_blocks"),
+    inside: INSIDE,
+};
+
+/// Within a block of either kind.
+const INSIDE: &[(&str, &str)] = &[
+    ("before_proj.", "proj_in."),
+    ("after_proj.", "proj_out."),
+    ("modulation", "scale_shift_table"),
+    ("norm3.", "norm2."),
+    ("ffn.0.", "ffn.net.0.proj."),
+    ("ffn.2.", "ffn.net.2."),
+    ("self_attn.q.", "attn1.to_q."),
+    ("self_attn.k.", "attn1.to_k."),
+    ("self_attn.v.", "attn1.to_v."),
+    ("self_attn.o.", "attn1.to_out.0."),
+    ("self_attn.", "attn1."),
+    ("cross_attn.q.", "attn2.to_q."),
+    ("cross_attn.k.", "attn2.to_k."),
+    ("cross_attn.v.", "attn2.to_v."),
+    ("cross_attn.o.", "attn2.to_out.0."),
+    ("cross_attn.k_img.", "attn2.add_k_proj."),
+    ("cross_attn.v_img.", "attn2.add_v_proj."),
+    ("cross_attn.norm_k_img.", "attn2.norm_added_k."),
+    ("cross_attn.", "attn2."),
+];
+
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_name_of_a_block_is_translated() {
-        for (ours, theirs) in [
-            ("self_attn.q.weight", "attn1.to_q.weight"),
-            ("self_attn.norm_k.weight", "attn1.norm_k.weight"),
-            ("cross_attn.o.bias", "attn2.to_out.0.bias"),
-            ("cross_attn.k_img.weight", "attn2.add_k_proj.weight"),
-            ("cross_attn.v_img.bias", "attn2.add_v_proj.bias"),
-            ("cross_attn.norm_k_img.weight", "attn2.norm_added_k.weight"),
-            ("norm3.bias", "norm2.bias"),
-            ("ffn.0.weight", "ffn.net.0.proj.weight"),
-            ("ffn.2.bias", "ffn.net.2.bias"),
-            ("modulation", "scale_shift_table"),
-        ] {
-            let found = DIFFUSERS.apply(&format!("blocks.11.{ours}"));
-            assert_eq!(found, format!("blocks.11.{theirs}"));
-        }
-    }
-
-    #[test]
-    fn names_outside_of_blocks_are_translated() {
-        let embedder = "condition_embedder";
-        for (ours, theirs) in [
-            ("patch_embedding.weight", "patch_embedding.weight".into()),
-            ("head.head.bias", "proj_out.bias".into()),
-            ("head.modulation", "scale_shift_table".into()),
-            (
-                "time_projection.1.weight",
-                format!("{embedder}.time_proj.weight"),
-            ),
-            (
-                "text_embedding.2.bias",
-                format!("{embedder}.text_embedder.linear_2.bias"),
-            ),
-            (
-                "img_emb.proj.4.bias",
-                format!("{embedder}.image_embedder.norm2.bias"),
-            ),
-            (
-                "img_emb.emb_pos",
-                format!("{embedder}.image_embedder.pos_embed"),
-            ),
-        ] {
-            assert_eq!(DIFFUSERS.apply(ours), theirs);
-        }
-    }
-
-    #[test]
-    fn a_dialect_is_found_behind_every_prefix_and_in_nothing_else() {
-        for prefix in TRANSFORMER_PREFIXES {
-            for (second, is_diffusers) in [
-                ("time_projection.1.weight", false),
-                ("condition_embedder.time_proj.weight", true),
-            ] {
-                let names = ["patch_embedding.weight", second].map(|n| format!("{prefix}{n}"));
-                let keys = TransformerKeys::detect(|key| names.contains(&key.to_owned())).unwrap();
-                assert_eq!((keys.prefix, keys.is_diffusers), (prefix, is_diffusers));
-                assert_eq!(keys.file_key("time_projection.1.weight"), names[1]);
-            }
-        }
-        let lone = TransformerKeys::detect(|key| key == "patch_embedding.weight");
-        assert_eq!(lone, None);
-    }
-}
+mod tests;

@@ -22,6 +22,8 @@ pub(crate) struct Dims {
     pub output: u64,
     pub image: Option<u64>,
     pub places: Option<u64>,
+    /// Blocks for a control clip.
+    pub control: u64,
 }
 
 pub(crate) const T2V_1_3B: Dims = Dims {
@@ -32,6 +34,7 @@ pub(crate) const T2V_1_3B: Dims = Dims {
     output: 16,
     image: None,
     places: None,
+    control: 0,
 };
 /// Also each expert of Wan 2.2 T2V.
 pub(crate) const T2V_14B: Dims = Dims {
@@ -39,6 +42,15 @@ pub(crate) const T2V_14B: Dims = Dims {
     ffn: 13824,
     layers: 40,
     ..T2V_1_3B
+};
+pub(crate) const VACE_1_3B: Dims = Dims {
+    control: 15,
+    ..T2V_1_3B
+};
+/// Also each expert of Wan 2.2 VACE Fun.
+pub(crate) const VACE_14B: Dims = Dims {
+    control: 8,
+    ..T2V_14B
 };
 pub(crate) const I2V_14B: Dims = Dims {
     input: 36,
@@ -62,6 +74,7 @@ pub(crate) const TI2V_5B: Dims = Dims {
     output: 48,
     image: None,
     places: None,
+    control: 0,
 };
 
 fn add_linear(shapes: &mut Shapes, name: &str, output: u64, input: u64) {
@@ -87,6 +100,7 @@ pub(crate) fn transformer(dims: Dims) -> Shapes {
         image_dim: dims.image.map(size),
         added_kv_proj_dim: dims.image.map(|_| size(dims.dim)),
         pos_embed_seq_len: dims.places.map(size),
+        vace_layers: (0..size(dims.control)).collect(),
         ..WanTransformerConfig::default()
     };
     let keys = TransformerKeys {

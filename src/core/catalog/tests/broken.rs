@@ -246,7 +246,6 @@ fn a_tokenizer_whose_ids_the_embedding_does_not_have_is_refused() {
 #[test]
 fn other_models_are_named_and_said_to_be_not_for_this_version() {
     for (class, part) in [
-        ("WanVACEPipeline", "VACE"),
         ("WanAnimatePipeline", "Animate"),
         ("WanSpeechToVideoPipeline", "S2V"),
         ("Flux2Pipeline", "a FLUX.2 dev model"),

@@ -13,8 +13,8 @@ use crate::networks::{NetworkConfig as _, TransformerKeys, WanTransformerConfig}
 use crate::settings::Settings;
 use crate::testing::made_up;
 use crate::testing::made_up::{
-    Dims, FLF2V_14B, I2V_14B, I2V_EXPERT, T2V_1_3B, T2V_14B, TI2V_5B, comfy_tree, in_dialect,
-    transformer, write,
+    Dims, FLF2V_14B, I2V_14B, I2V_EXPERT, T2V_1_3B, T2V_14B, TI2V_5B, VACE_1_3B, VACE_14B,
+    comfy_tree, in_dialect, transformer, write,
 };
 use crate::testing::networks::config_of;
 use crate::testing::pipelines::{user, write_json};
@@ -36,6 +36,10 @@ pub(super) fn write_all(models: &Path) {
         ("wan2.1_i2v_480p_14B_fp16", I2V_14B, "F16"),
         ("Wan2_1-I2V-14B-720P_fp32", I2V_14B, "F32"),
         ("wan2.1_flf2v_720p_14B_fp16", FLF2V_14B, "F16"),
+        ("wan2.1_vace_1.3B_fp16", VACE_1_3B, "F16"),
+        ("wan2.1_vace_14B_fp16", VACE_14B, "F16"),
+        ("wan2.2_fun_vace_high_noise_14B_bf16", VACE_14B, "BF16"),
+        ("wan2.2_fun_vace_low_noise_14B_bf16", VACE_14B, "BF16"),
         ("wan2.2_t2v_high_noise_14B_fp16", T2V_14B, "F16"),
         ("wan2.2_t2v_low_noise_14B_fp16", T2V_14B, "F16"),
         ("Wan2_2-I2V-A14B-HIGH_bf16", I2V_EXPERT, "BF16"),
@@ -58,7 +62,7 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_official_defa
     let catalog = catalog_of(&models);
     assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
     assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
-    assert_eq!(catalog.available.len(), 8);
+    assert_eq!(catalog.available.len(), 11);
     for (id, expected) in [
         (
             "wan2.1-t2v-1.3b",
@@ -79,6 +83,18 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_official_defa
         (
             "wan2.1-flf2v-14b-720p",
             "FLF2V Required Required No 1280x720 81 at 16, 50 steps 5 None 16 [fast-4]",
+        ),
+        (
+            "wan2.1-vace-1.3b",
+            "VACE Optional Optional No 832x480 81 at 16, 50 steps 5 None 3 []",
+        ),
+        (
+            "wan2.1-vace-14b",
+            "VACE Optional Optional No 1280x720 81 at 16, 50 steps 5 None 3 [fast-4]",
+        ),
+        (
+            "wan2.2-vace-fun-a14b",
+            "VACE-A14B Optional Optional No 832x480 81 at 16, 50 steps 5 Some(5.0) 12 [fast-4]",
         ),
         (
             "wan2.2-t2v-a14b",
@@ -150,8 +166,9 @@ fn every_published_model_comes_with_the_parts_that_it_was_trained_with() {
             matches!(variant, "I2V" | "FLF2V")
         );
         assert_eq!(files.expand_timesteps, variant == "TI2V");
+        assert_eq!(files.takes_control, variant.starts_with("VACE"));
         let boundary = match variant {
-            "T2V-A14B" => Some(0.875),
+            "T2V-A14B" | "VACE-A14B" => Some(0.875),
             "I2V-A14B" => Some(0.9),
             _ => None,
         };

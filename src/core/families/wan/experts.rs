@@ -39,6 +39,7 @@ pub(super) fn assemble(
         None => match named.kind {
             TransformerKind::Whole(variant) => (named, None, variant),
             TransformerKind::TextToVideo => (named, None, Variant::T2v),
+            TransformerKind::Control => (named, None, Variant::Vace),
             TransformerKind::ImageToVideoExpert => return Err(lone_expert(&named)),
         },
     };
@@ -48,6 +49,7 @@ pub(super) fn assemble(
         transformer_2: second,
         boundary_ratio: variant.boundary_ratio(),
         expand_timesteps: variant == Variant::Ti2v,
+        takes_control: variant.takes_control(),
         ..ModelFiles::default()
     };
     companions::complete(&mut files, &parts(&first.cfg), companions, library)?;
@@ -118,7 +120,7 @@ fn stated(named: &Transformer) -> Option<Side> {
     stated_side(&name)
         .or_else(|| stated_side(&folder))
         .or_else(|| {
-            let is_open = named.kind == TransformerKind::TextToVideo;
+            let is_open = named.kind.is_open();
             is_open
                 .then(|| implied_side(&name, &folder, named.cfg.dim() == WIDTH_14B))
                 .flatten()

@@ -15,7 +15,7 @@ use crate::library::identify::check_components;
 use crate::model::choices::Sampler;
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{Facts, Schedule, TransformerShape};
-use crate::model::{CatalogError, Component, ControlUse, Guidance, ImageRole, Limits, ModelFiles};
+use crate::model::{CatalogError, Component, Guidance, ImageRole, Limits, ModelFiles};
 use crate::networks::{
     ClipVisionConfig, NetworkConfig as _, SchedulerConfig, T5Config, T5Kind, WanTransformerConfig,
     WanVaeConfig, config_path,
@@ -43,11 +43,11 @@ pub(super) fn check_folder(
         ("scheduler", None),
         ("text_encoder", Some("UMT5EncoderModel")),
         ("tokenizer", None),
-        ("transformer", Some("WanTransformer3DModel")),
+        ("transformer", Some(variant.transformer_class())),
         ("vae", Some("AutoencoderKLWan")),
     ];
     if variant.has_two_experts() {
-        components.push(("transformer_2", Some("WanTransformer3DModel")));
+        components.push(("transformer_2", Some(variant.transformer_class())));
     }
     if transformer.is_some_and(|config| config.image_dim.is_some()) {
         components.push(("image_encoder", Some("CLIPVisionModel")));
@@ -56,7 +56,10 @@ pub(super) fn check_folder(
         components.push(("image_processor", None));
     }
     check_components(folder, index, &components, companions)?;
-    let mut files = ModelFiles::from_index(folder, index);
+    let mut files = ModelFiles {
+        takes_control: variant.takes_control(),
+        ..ModelFiles::from_index(folder, index)
+    };
     if !companions.is_empty() {
         let transformer = WanTransformerConfig::read(&files.transformer)?;
         companions::replace(&mut files, &parts(&transformer), companions, library)?;
@@ -109,7 +112,7 @@ pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, Catal
         shape: TransformerShape {
             heads: config.num_attention_heads,
             head_dim: config.attention_head_dim,
-            layers: config.num_layers,
+            layers: config.num_layers + config.vace_layers.len() as i64,
             channels: config.in_channels,
         },
         start_image: variant.start_image(),
@@ -119,7 +122,7 @@ pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, Catal
         guidance: Guidance::Cfg,
         section_order: None,
         latent_channels: vae.z_dim.unsigned_abs(),
-        limits: limits(&config, &vae),
+        limits: limits(&config, &vae, variant),
         schedule,
         bytes,
     })
@@ -217,6 +220,11 @@ pub(super) fn same_experts(
             first.image_dim.unwrap_or(0),
             second.image_dim.unwrap_or(0),
         ),
+        (
+            "number of vace_layers",
+            first.vace_layers.len() as i64,
+            second.vace_layers.len() as i64,
+        ),
     ] {
         if expected != found {
             return Err(CatalogError::expert(
@@ -249,11 +257,22 @@ fn wrong_transformer(
             config.in_channels
         ));
     }
+    if config.has_control() != variant.takes_control() {
+        let (expected, found) = if variant.takes_control() {
+            ("vace_layers", "none")
+        } else {
+            ("no vace_layers", "some")
+        };
+        let name = variant.name();
+        return Some(format!(
+            "expected {expected} in a {name} model, found {found}"
+        ));
+    }
     let patch_frames = config.patch_size[0];
     (patch_frames != 1).then(|| format!("expected a patch_size of 1 in time, found {patch_frames}"))
 }
 
-fn limits(transformer: &WanTransformerConfig, vae: &WanVaeConfig) -> Limits {
+fn limits(transformer: &WanTransformerConfig, vae: &WanVaeConfig, variant: Variant) -> Limits {
     let [_, patch_height, patch_width] = transformer.patch_size;
     let patch = least_common_multiple(patch_height, patch_width);
     let (spatial, temporal) = (vae.spatial_factor(), vae.temporal_factor());
@@ -268,8 +287,8 @@ fn limits(transformer: &WanTransformerConfig, vae: &WanVaeConfig) -> Limits {
         max_frames: narrow(MAX_FRAMES.min((places - 1) * temporal + 1)),
         fixed_size: false,
         max_batch: 1,
-        max_references: 0,
-        controls: ControlUse::NONE,
+        max_references: variant.max_references(),
+        controls: variant.controls(),
     }
 }
 

@@ -35,13 +35,20 @@ pub(super) fn networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result
 /// The networks of a published model, which its transformer's shape tells.
 pub(super) fn published(shape: &TransformerShape) -> Vec<PublishedNetwork> {
     let latents = if shape.channels == 48 { 48 } else { 16 };
+    let width = shape.heads * shape.head_dim;
+    // Blocks beyond those of any model without a control clip are for that.
+    let plain = if width > 4000 { 40 } else { 30 };
+    let num_layers = shape.layers.min(plain);
+    let num_control = shape.layers - num_layers;
+    let stride = num_layers / num_control.max(1);
     let transformer = Arc::new(WanTransformerConfig {
         num_attention_heads: shape.heads,
         attention_head_dim: shape.head_dim,
-        num_layers: shape.layers,
+        num_layers,
+        vace_layers: (0..num_control).map(|n| n * stride).collect(),
         in_channels: shape.channels,
         out_channels: latents,
-        ffn_dim: match shape.heads * shape.head_dim {
+        ffn_dim: match width {
             ..2500 => 8960,
             2500..4000 => 14_336,
             _ => 13_824,
@@ -116,10 +123,12 @@ fn sizes<'a>(job: &Job<'a>, config: &'a WanTransformerConfig) -> Option<Sizes<'a
     let (_, vae) = job.configured::<WanVaeConfig>(PartName::VaeDecoder)?;
     let (space, time) = (vae.spatial_factor() as f64, vae.temporal_factor() as f64);
     let request = job.request;
-    let latent_frames = ((f64::from(request.num_frames) - 1.0) / time)
+    let clip_frames = ((f64::from(request.num_frames) - 1.0) / time)
         .floor()
         .max(0.0)
         + 1.0;
+    // Each reference picture stands before the clip as a frame of its latents.
+    let latent_frames = clip_frames + request.references.len() as f64;
     let latents =
         latent_frames * (f64::from(request.width) / space) * (f64::from(request.height) / space);
     let patch = config.patch_size.iter().product::<i64>() as f64;
@@ -132,6 +141,8 @@ fn sizes<'a>(job: &Job<'a>, config: &'a WanTransformerConfig) -> Option<Sizes<'a
 
 /// The worst moment is in the self-attention (hidden states, queries, keys, values and what comes of them) or in the
 /// feed-forward part (hidden states, what goes in or comes out, and the wide layer, changed in place).
+///
+/// Control blocks run between the others with hidden states of their own, which stay, as does what they begin with.
 fn transformer(job: &Job<'_>, part: PartName) -> Option<Need> {
     let (network, config) = job.configured(part)?;
     let sizes = sizes(job, config)?;
@@ -158,9 +169,15 @@ fn transformer(job: &Job<'_>, part: PartName) -> Option<Need> {
     let texts = if is_guided { 2.0 } else { 1.0 };
     let kept = job.step_cache_bytes(hidden, texts);
     let input = tokens * config.in_channels as f64 * 4.0 * size;
-    let activation = moment + beside(job, &sizes, texts) + input + kept;
+    let control = if config.has_control() {
+        hidden + sizes.tokens * dim * size
+    } else {
+        0.0
+    };
+    let activation = moment + control + beside(job, &sizes, texts) + input + kept;
     let passes = if is_guided && !is_joined { 2 } else { 1 };
-    let one_pass = job.operations(part, sizes.tokens, (dim, config.num_layers as f64));
+    let layers = config.num_layers + config.vace_layers.len() as i64;
+    let one_pass = job.operations(part, sizes.tokens, (dim, layers as f64));
     Some(Need {
         calls: job.calls(passes),
         operations: batch * one_pass,
@@ -183,7 +200,7 @@ fn beside(job: &Job<'_>, sizes: &Sizes<'_>, texts: f64) -> f64 {
     text *= if job.is_on_gpu() {
         3.0
     } else {
-        1.0 + 2.0 * config.num_layers as f64
+        1.0 + 2.0 * (config.num_layers as f64 + config.vace_layers.len() as f64)
     };
     let images = if config.image_dim.is_some() {
         3.0 * 514.0 * dim * size
@@ -196,6 +213,9 @@ fn beside(job: &Job<'_>, sizes: &Sizes<'_>, texts: f64) -> f64 {
     if job.request.mask.is_some() {
         // What it keeps, and the noise of that.
         channels += 3 * config.out_channels;
+    }
+    if config.has_control() {
+        channels += config.vace_in_channels;
     }
     angles + text + images + latents * 4.0 * channels as f64
 }

@@ -1,4 +1,4 @@
-//! Wan 2.1 and 2.2: clips from text, from pictures and from other clips.
+//! Wan 2.1 and 2.2: clips from text, from pictures, from other clips, and after control clips.
 
 mod experts;
 mod files;
@@ -6,6 +6,8 @@ pub mod lora;
 mod memory;
 mod names;
 mod parts;
+#[cfg(test)]
+mod tests;
 mod transformer;
 mod variant;
 
@@ -24,7 +26,7 @@ pub const TEXT_TOKENS: u32 = 512;
 pub(super) static DEF: FamilyDef = FamilyDef {
     id: "wan",
     label: "Wan",
-    models: "Wan 2.1 or 2.2 text-to-video or image-to-video",
+    models: "Wan 2.1 or 2.2 text-to-video, image-to-video or VACE",
     makes_pictures: false,
     has_dynamic_shift: false,
     guidance_is_cfg: true,
@@ -61,7 +63,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             .iter()
             .any(|word| name.contains(word))
     },
-    wan2gp_types: &["t2v", "i2v", "ti2v_2_2", "flf2v", "fun_inp"],
+    wan2gp_types: &["t2v", "i2v", "ti2v_2_2", "flf2v", "fun_inp", "vace"],
     files: FileRules {
         owns_pipeline: |class| class.starts_with("Wan"),
         check_folder: files::check_folder,
@@ -103,6 +105,12 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         instead: |kind| {
             let is = |part: &str| kind.text.contains(part);
             Some(match kind.role {
+                "transformer" if is("VACE 1.3B") => {
+                    "wan2.1_vace_1.3B_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
+                }
+                "transformer" if is("VACE 14B") => {
+                    "wan2.1_vace_14B_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
+                }
                 "transformer" if is("T2V 1.3B") => {
                     "wan2.1_t2v_1.3B_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged"
                 }
@@ -135,7 +143,8 @@ pub(super) static DEF: FamilyDef = FamilyDef {
 
 fn recipe(request: &GenerateRequest) -> Vec<Stage> {
     let mut stages = vec![Stage::EncodeText];
-    if request.has_start() || request.last_image.is_some() {
+    // Control layers see something in every job: where nothing is given, grey that is all to be made.
+    if request.has_start() || request.last_image.is_some() || request.files.takes_control {
         stages.push(Stage::EncodeImage);
         if request.files.image_encoder.is_some() {
             stages.push(Stage::EncodeVision);
@@ -157,7 +166,12 @@ fn published_name(weights: &WeightSet) -> Option<&'static str> {
         .tensors
         .keys()
         .any(|key| key.contains("img_emb.") || key.contains("image_embedder."));
+    let has_control = weights
+        .shape_by_end(&["vace_patch_embedding.weight"])
+        .is_some();
     Some(match (shape.first()?, shape.get(1)?) {
+        (1536, 16) if has_control => "Wan 2.1 VACE 1.3B",
+        (5120, 16) if has_control => "Wan VACE 14B",
         (1536, 16) => "Wan 2.1 T2V 1.3B",
         (5120, 16) => "Wan T2V 14B",
         (5120, 36) if has_image_embedding => "Wan 2.1 I2V 14B",

@@ -19,6 +19,8 @@ pub(super) enum TransformerKind {
     TextToVideo,
     /// An expert of Wan 2.2 I2V.
     ImageToVideoExpert,
+    /// Wan 2.1 VACE, or an expert of the same on Wan 2.2: their headers are the same.
+    Control,
 }
 
 impl TransformerKind {
@@ -28,7 +30,13 @@ impl TransformerKind {
             Self::Whole(_) => None,
             Self::TextToVideo => Some(Variant::T2vA14b),
             Self::ImageToVideoExpert => Some(Variant::I2vA14b),
+            Self::Control => Some(Variant::VaceA14b),
         }
+    }
+
+    /// Whether only a name says if it is one of two experts.
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::TextToVideo | Self::Control)
     }
 }
 
@@ -42,7 +50,6 @@ pub(super) struct Transformer {
 
 /// Parts that only other models have, and what those are called.
 const FOREIGN_PARTS: &[(&str, &str)] = &[
-    ("vace_", "a Wan VACE model"),
     ("face_adapter", "a Wan Animate model"),
     ("pose_patch_embedding", "a Wan Animate model"),
     ("motion_encoder", "a Wan Animate model"),
@@ -65,6 +72,7 @@ pub(super) fn variant_at(place: &Path) -> Option<&'static str> {
         TransformerKind::Whole(variant) => variant.name(),
         TransformerKind::TextToVideo => Variant::T2v.name(),
         TransformerKind::ImageToVideoExpert => Variant::I2vA14b.name(),
+        TransformerKind::Control => Variant::Vace.name(),
     })
 }
 
@@ -108,6 +116,8 @@ fn foreign_part(weights: &WeightSet, keys: TransformerKeys) -> Option<String> {
             "rope",
             "img_emb",
             "freqs",
+            "vace_patch_embedding",
+            "vace_blocks",
         ]
     } else {
         &[
@@ -119,6 +129,8 @@ fn foreign_part(weights: &WeightSet, keys: TransformerKeys) -> Option<String> {
             "head",
             "img_emb",
             "freqs",
+            "vace_patch_embedding",
+            "vace_blocks",
         ]
     };
     files::foreign_part(weights, super::FAMILY, keys.prefix, FOREIGN_PARTS, known)
@@ -129,6 +141,12 @@ fn kind_by_channels(cfg: &WanTransformerConfig) -> Result<TransformerKind, Strin
     // Noise, a mask with a channel for each frame of a latent one, and pictures.
     let with_pictures = 2 * output + 4;
     match (input, cfg.image_dim, cfg.pos_embed_seq_len) {
+        (input, None, None) if input == output && output == 16 && cfg.has_control() => {
+            Ok(TransformerKind::Control)
+        }
+        _ if cfg.has_control() => Err(format!(
+            "a Wan VACE transformer with {input} input and {output} output channels"
+        )),
         (input, None, None) if input == output && output == 48 => {
             Ok(TransformerKind::Whole(Variant::Ti2v))
         }

@@ -1,7 +1,7 @@
 //! The published variants of Wan: what tells them, what they take in, and which files go with them.
 
 use crate::model::configs::ModelIndex;
-use crate::model::{CatalogError, InputUse, ModelFiles};
+use crate::model::{CatalogError, ControlBy, ControlUse, InputUse, ModelFiles};
 use crate::networks::WanTransformerConfig;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +18,10 @@ pub(super) enum Variant {
     I2vA14b,
     /// Wan 2.2, text or a start picture, 48 channels.
     Ti2v,
+    /// Wan 2.1, a control clip with a mask, and reference pictures.
+    Vace,
+    /// The same on Wan 2.2, with two experts.
+    VaceA14b,
 }
 
 impl Variant {
@@ -29,21 +33,56 @@ impl Variant {
             Self::T2vA14b => "T2V-A14B",
             Self::I2vA14b => "I2V-A14B",
             Self::Ti2v => "TI2V",
+            Self::Vace => "VACE",
+            Self::VaceA14b => "VACE-A14B",
         }
+    }
+
+    /// What diffusers calls the transformer.
+    pub fn transformer_class(self) -> &'static str {
+        if self.takes_control() {
+            "WanVACETransformer3DModel"
+        } else {
+            "WanTransformer3DModel"
+        }
+    }
+
+    /// Whether it takes a control clip, with a mask of it, and reference pictures.
+    pub fn takes_control(self) -> bool {
+        matches!(self, Self::Vace | Self::VaceA14b)
+    }
+
+    /// Control clips that it takes, with masks of them.
+    pub fn controls(self) -> ControlUse {
+        if !self.takes_control() {
+            return ControlUse::NONE;
+        }
+        ControlUse {
+            by: ControlBy::Layers,
+            most: 1,
+            takes_clips: true,
+            takes_masks: true,
+            ..ControlUse::NONE
+        }
+    }
+
+    /// Reference pictures that it takes: each costs the time and memory of four frames.
+    pub fn max_references(self) -> u32 {
+        if self.takes_control() { 4 } else { 0 }
     }
 
     pub fn start_image(self) -> InputUse {
         match self {
             Self::T2v | Self::T2vA14b => InputUse::No,
             Self::I2v | Self::Flf2v | Self::I2vA14b => InputUse::Required,
-            Self::Ti2v => InputUse::Optional,
+            Self::Ti2v | Self::Vace | Self::VaceA14b => InputUse::Optional,
         }
     }
 
     /// Where a mask keeps the rest of the start picture, in every frame; one that goes to another picture keeps none.
     pub fn mask(self) -> InputUse {
         match self {
-            Self::T2v | Self::T2vA14b | Self::Flf2v => InputUse::No,
+            Self::T2v | Self::T2vA14b | Self::Flf2v | Self::Vace | Self::VaceA14b => InputUse::No,
             Self::I2v | Self::I2vA14b | Self::Ti2v => InputUse::Optional,
         }
     }
@@ -54,12 +93,12 @@ impl Variant {
             Self::T2v | Self::T2vA14b | Self::Ti2v => InputUse::No,
             Self::I2v if has_image_encoder => InputUse::No,
             Self::Flf2v => InputUse::Required,
-            Self::I2v | Self::I2vA14b => InputUse::Optional,
+            Self::I2v | Self::I2vA14b | Self::Vace | Self::VaceA14b => InputUse::Optional,
         }
     }
 
     pub fn has_two_experts(self) -> bool {
-        matches!(self, Self::T2vA14b | Self::I2vA14b)
+        matches!(self, Self::T2vA14b | Self::I2vA14b | Self::VaceA14b)
     }
 
     /// Whether pictures stand beside the noise in the transformer's input.
@@ -70,7 +109,7 @@ impl Variant {
     /// Where the published low-noise expert takes over, in parts of the timesteps.
     pub fn boundary_ratio(self) -> Option<f64> {
         match self {
-            Self::T2vA14b => Some(0.875),
+            Self::T2vA14b | Self::VaceA14b => Some(0.875),
             Self::I2vA14b => Some(0.9),
             _ => None,
         }
@@ -114,7 +153,8 @@ pub(super) fn of_index(
         "WanImageToVideoPipeline" if has_two => Ok(Variant::I2vA14b),
         "WanImageToVideoPipeline" if has_places => Ok(Variant::Flf2v),
         "WanImageToVideoPipeline" => Ok(Variant::I2v),
-        "WanVACEPipeline" => Err("a Wan VACE model".to_owned()),
+        "WanVACEPipeline" if has_two => Ok(Variant::VaceA14b),
+        "WanVACEPipeline" => Ok(Variant::Vace),
         "WanAnimatePipeline" => Err("a Wan Animate model".to_owned()),
         "WanSpeechToVideoPipeline" => Err("a Wan S2V model".to_owned()),
         other => Err(format!("a Wan model for {other}")),

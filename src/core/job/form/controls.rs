@@ -135,6 +135,12 @@ fn check_settings(settings: &ControlSettings, spec: &ModelSpec, found: &mut Find
         );
         found.fail("control", text);
     }
+    if takes.takes_clips && settings.made.is_some() {
+        let text = format!(
+            "{name} is shown a control clip as it is: leave out the edges, or give a clip of edges"
+        );
+        found.fail("control", text);
+    }
     let is_other = |kind| kind != ControlKind::Edges;
     if settings.made.is_some() && takes.kind.or(settings.kind).is_some_and(is_other) {
         let text = format!("edges mean nothing where {name} is shown another kind of picture");

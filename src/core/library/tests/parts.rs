@@ -303,11 +303,6 @@ fn other_wan_models_and_storages_are_refused_by_name() {
     };
     for (shapes, dtype, part) in [
         (
-            with(plain(), "vace_blocks.0.after_proj.weight"),
-            "F16",
-            "VACE",
-        ),
-        (
             with(plain(), "face_adapter.fuser_blocks.0.q.weight"),
             "F16",
             "Animate",
@@ -387,8 +382,8 @@ fn a_search_tells_half_downloaded_and_foreign_files_apart_and_hides_nothing() {
     let file = fs::File::options().write(true).open(&half).unwrap();
     file.set_len(20_000).unwrap();
     write(
-        &folder.join("vace.safetensors"),
-        &with(transformer(NARROW), "vace_patch_embedding.weight"),
+        &folder.join("animate.safetensors"),
+        &with(transformer(NARROW), "pose_patch_embedding.weight"),
         "F16",
     );
     let mut flux = Shapes::new();
@@ -423,7 +418,7 @@ fn a_search_tells_half_downloaded_and_foreign_files_apart_and_hides_nothing() {
         .map(ToString::to_string)
         .collect();
     assert_eq!(unsupported.len(), 2, "{unsupported:?}");
-    for name in ["vace", "flux"] {
+    for name in ["animate", "flux"] {
         assert!(
             unsupported.iter().any(|text| text.contains(name)),
             "{unsupported:?}"

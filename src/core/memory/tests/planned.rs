@@ -21,7 +21,8 @@ use tempfile::TempDir;
 
 use crate::families::flux::tests::files::{all_in_one, flux_tree, shapes};
 use crate::testing::made_up::{
-    Dims, I2V_14B, I2V_EXPERT, Shapes, T2V_1_3B, T2V_14B, TI2V_5B, comfy_tree, transformer, write,
+    Dims, I2V_14B, I2V_EXPERT, Shapes, T2V_1_3B, T2V_14B, TI2V_5B, VACE_1_3B, comfy_tree,
+    transformer, write,
 };
 use measured::MEASURED;
 
@@ -80,6 +81,7 @@ impl Case {
                 .image
                 .map(|_| models.join("clip_vision/clip_vision_h.safetensors")),
             expand_timesteps: has_48,
+            takes_control: dims.control > 0,
             ..ModelFiles::default()
         };
         Self::of(root, wan::FAMILY, files)
@@ -343,6 +345,32 @@ fn what_was_measured_changes_the_next_plan() {
     let decode = after.of_stage(Stage::Decode).unwrap();
     assert!((decode.activation_bytes as f64 / measured - 1.0).abs() < 0.01);
     assert_eq!(decode.formula_bytes, before.formula_bytes);
+}
+
+#[test]
+fn layers_for_a_control_clip_and_reference_pictures_need_more_weights_and_more_room() {
+    let plain = Case::wan(T2V_1_3B, "BF16");
+    let vace = Case::wan(VACE_1_3B, "BF16");
+    let of_denoise = |case: &Case, references: &[&str]| {
+        let mut request = case.request(832, 480, 81);
+        request.references = references.iter().map(Into::into).collect();
+        let plan = case.plan(&request, card(48));
+        assert_eq!(
+            plan.of_stage(Stage::EncodeImage).is_some(),
+            case.files.takes_control
+        );
+        let stage = plan.of_stage(Stage::Denoise).unwrap();
+        (stage.weights_bytes, stage.activation_bytes)
+    };
+    let (plain, own) = (of_denoise(&plain, &[]), of_denoise(&vace, &[]));
+    let two = of_denoise(&vace, &["a.png", "b.png"]);
+    // 15 blocks beside 30.
+    assert!(own.0 > plain.0 * 7 / 5, "{own:?} {plain:?}");
+    assert!(
+        own.1 > plain.1 && two.1 > own.1,
+        "{own:?} {plain:?} {two:?}"
+    );
+    assert_eq!(own.0, two.0);
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn the_schema_of_every_wan_names_exactly_the_tensors_that_diffusers_wrote() {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wan/variants");
     let manifest = fs::read(home.join("weights.json")).unwrap();
     let manifest: Manifest = serde_json::from_slice(&manifest).unwrap();
-    assert_eq!(manifest.variants.len(), 5);
+    assert_eq!(manifest.variants.len(), 6);
     for (variant, parts) in &manifest.variants {
         let config = WanTransformerConfig::read(&home.join(variant).join("transformer")).unwrap();
         let [authors, diffusers] = wan_keys();
@@ -101,6 +101,17 @@ fn a_header_says_the_config_that_its_tensors_come_from_in_every_dialect() {
             WanTransformerConfig::of_header(&weights, None),
             Ok(wan.clone())
         );
+        let control = WanTransformerConfig {
+            num_layers: 10,
+            vace_layers: vec![0, 5],
+            ..WanTransformerConfig::default()
+        };
+        let weights_of_control = weights_of(wan_transformer::schema(&control, keys));
+        let found = WanTransformerConfig::of_header(&weights_of_control, None);
+        assert_eq!(found, Ok(control));
+        let authors = json!({"vace_layers": [0, 7]});
+        let found = WanTransformerConfig::of_header(&weights_of_control, Some(&authors));
+        assert_eq!(found.unwrap().vace_layers, [0, 7]);
         let authors = json!({"num_heads": 80});
         let found = WanTransformerConfig::of_header(&weights, Some(&authors)).unwrap();
         assert_eq!(

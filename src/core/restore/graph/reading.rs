@@ -22,6 +22,7 @@ pub(super) fn read(graph: &Graph) -> Option<Restored> {
     }
     read_rate(&walk, &mut restored);
     note_controls(&walk, &mut restored);
+    note_control_clips(&walk, &mut restored);
     Some(restored)
 }
 
@@ -304,10 +305,10 @@ fn references_of<'a>(walk: &Walk<'a>, node: &'a Node) -> Vec<String> {
 fn loaded_file<'a>(walk: &Walk<'a>, node: &'a Node, name: &str) -> Option<String> {
     let mut source = walk.linked(node, name)?;
     for _ in 0..MAX_CHAIN {
-        if let Some(file) = walk.text(source, &["image"]) {
+        if let Some(file) = walk.text(source, &["image", "video", "file"]) {
             return Some(short(file_name(&file)));
         }
-        let inputs = ["pixels", "image", "samples", "latent"];
+        let inputs = ["pixels", "image", "samples", "latent", "video", "mask"];
         source = inputs.iter().find_map(|name| walk.linked(source, name))?;
     }
     None
@@ -356,6 +357,32 @@ fn note_controls(walk: &Walk<'_>, restored: &mut Restored) {
         restored.note_picture(format!(
             "It was made with the ControlNet{network} at strength {strength} in the steps {from} to {until}: its control picture{file} is not in the file, add it separately"
         ));
+    }
+}
+
+/// What a model with layers for a control clip was shown, of which nothing is in the file.
+fn note_control_clips(walk: &Walk<'_>, restored: &mut Restored) {
+    let nodes = walk.graph.nodes.values().filter(|node| !node.is_bypassed);
+    for node in nodes.filter(|node| node.class == "WanVaceToVideo") {
+        let strength = walk.number(node, &["strength"]).unwrap_or(1.0);
+        for (name, what) in [
+            ("control_video", "control clip"),
+            ("control_masks", "mask of the control clip"),
+            ("reference_image", "reference picture"),
+        ] {
+            if node.link(name).is_none() {
+                continue;
+            }
+            let file = loaded_file(walk, node, name);
+            let file = file.map_or_else(String::new, |name| format!(", {name},"));
+            let heard = match name {
+                "control_video" => format!(" at strength {strength}"),
+                _ => String::new(),
+            };
+            restored.note_picture(format!(
+                "Its {what}{heard}{file} is not in the file: add it separately"
+            ));
+        }
     }
 }
 

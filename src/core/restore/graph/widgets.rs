@@ -33,6 +33,7 @@ const ORDERS: &[(&str, &str)] = &[
     ("Wan22ImageToVideoLatent", "width height length batch_size"),
     ("WanImageToVideo", "width height length batch_size"),
     ("WanFirstLastFrameToVideo", "width height length batch_size"),
+    ("WanVaceToVideo", "width height length batch_size strength"),
     ("LoraLoader", "lora_name strength_model strength_clip"),
     ("LoraLoaderModelOnly", "lora_name strength_model"),
     ("UNETLoader", "unet_name weight_dtype"),

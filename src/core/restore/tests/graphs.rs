@@ -89,6 +89,25 @@ fn wan() -> Value {
 }
 
 #[test]
+fn a_graph_of_vace_gives_its_size_and_length_and_names_what_the_model_was_shown() {
+    let mut graph = wan();
+    graph["96"] = json!({"class_type": "LoadVideo", "inputs": {"file": "dance.mp4"}});
+    graph["95"] = json!({"class_type": "GetVideoComponents", "inputs": {"video": ["96", 0]}});
+    graph["98"] = json!({"class_type": "WanVaceToVideo", "inputs": {"width": 480, "height": 832,
+        "length": 49, "batch_size": 1, "strength": 0.8, "positive": ["93", 0],
+        "negative": ["94", 0], "control_video": ["95", 0], "reference_image": ["97", 0]}});
+    let found = run(&graph);
+    assert_eq!((found.width, found.height), (Some(480), Some(832)));
+    assert_eq!(found.num_frames, Some(49));
+    for note in [
+        "Its control clip at strength 0.8, dance.mp4, is not in the file: add it separately",
+        "Its reference picture, boat.png, is not in the file: add it separately",
+    ] {
+        assert!(found.notes.contains(&note.to_owned()), "{:?}", found.notes);
+    }
+}
+
+#[test]
 fn a_graph_of_z_image_gives_its_shift_and_its_guidance_and_no_negative_prompt() {
     let found = run(&json!({
         "1": {"class_type": "UNETLoader", "inputs":

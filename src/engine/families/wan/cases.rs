@@ -1,7 +1,7 @@
 //! Wan's transformers at full size, its autoencoder and its text encoder.
 
 use crate::error::EngineError;
-use crate::families::wan::{TokenTimesteps, WanTransformer};
+use crate::families::wan::{Beside, TokenTimesteps, WanTransformer};
 use crate::hooks::NoHooks;
 use crate::text::T5Encoder;
 use crate::vae::{Tiling, WanVaeDecoder, WanVaeEncoder};
@@ -27,6 +27,20 @@ pub(crate) const CASES: &[Case] = &[
         runs: 3,
         warm_ups: 1,
         call: |bench| transformer(bench, Variant::Large14, CLIP_480P),
+        told: None,
+    },
+    Case {
+        name: "wan14b_vace_480p_81f",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| transformer(bench, Variant::Vace14, CLIP_480P),
+        told: None,
+    },
+    Case {
+        name: "wan13b_vace_480p_81f",
+        runs: 3,
+        warm_ups: 1,
+        call: |bench| transformer(bench, Variant::Vace13, CLIP_480P),
         told: None,
     },
     Case {
@@ -165,6 +179,10 @@ enum Variant {
     Large14,
     /// Wan 2.2 TI2V 5B.
     Dense5,
+    /// Wan 2.1 VACE 1.3B.
+    Vace13,
+    /// Wan 2.1 VACE 14B.
+    Vace14,
 }
 
 /// Pixels and frames.
@@ -212,7 +230,20 @@ fn transformer(bench: &Bench, variant: Variant, clip: Clip) -> Result<Measured, 
     let tokens = (size[2] / pt) * (size[3] / ph) * (size[4] / pw);
     let timesteps = TokenTimesteps::uniform(500.0, tokens);
     let rope = transformer.rope(size);
-    bench.timed_answer(&mut || transformer.forward(&latents, &timesteps, &context, &rope, &NoHooks))
+    let control = config.has_control().then(|| {
+        let [_, _, f, h, w] = size;
+        let shown = bench.random(&[1, config.vace_in_channels, f, h, w], Kind::Float);
+        transformer.control(&shown, 1.0)
+    });
+    let control = control.flatten();
+    let beside = Beside {
+        context: &context,
+        rope: &rope,
+        control: control.as_ref(),
+    };
+    bench.timed_answer(&mut || {
+        transformer.forward_beside(&latents, &timesteps, beside, None, &NoHooks)
+    })
 }
 
 /// Latents to frames, each chunk dropped when it is there. `tile`: in pixels.
@@ -277,8 +308,9 @@ impl Variant {
     /// What `transformer/config.json` of diffusers' layout would say.
     fn config(self, small: bool) -> Value {
         let (heads, ffn_dim, num_layers, channels) = match self {
-            Self::Small13 => (12, 8960, 30, 16),
+            Self::Small13 | Self::Vace13 => (12, 8960, 30, 16),
             Self::Large14 => (40, 13824, 40, 36),
+            Self::Vace14 => (40, 13824, 40, 16),
             Self::Dense5 => (24, 14336, 30, 48),
         };
         let out_channels = if channels == 36 { 16 } else { channels };
@@ -286,6 +318,15 @@ impl Variant {
             "num_attention_heads": heads, "ffn_dim": ffn_dim, "num_layers": num_layers, "in_channels": channels,
             "out_channels": out_channels,
         });
+        let stride = match self {
+            Self::Vace13 => Some(2),
+            Self::Vace14 => Some(5),
+            _ => None,
+        };
+        if let Some(stride) = stride {
+            let layers: Vec<i64> = (0..num_layers).step_by(stride).collect();
+            config["vace_layers"] = json!(if small { vec![0] } else { layers });
+        }
         if small {
             for (name, value) in [
                 ("num_attention_heads", 2),
@@ -304,7 +345,7 @@ impl Variant {
     fn spatial_factor(self) -> i64 {
         match self {
             Self::Dense5 => 16,
-            Self::Small13 | Self::Large14 => 8,
+            _ => 8,
         }
     }
 }

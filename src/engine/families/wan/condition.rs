@@ -90,24 +90,49 @@ fn check(config: &WanConfig, shape: LatentShape, has_end: bool) -> Result<(), En
     Err(EngineError::request(reason))
 }
 
-/// `clip`: `(1, 3, F, H, W)`, the `number`-th of the job -> its latents as the transformer has them, `(1, C, f, h, w)`
-/// in f32
+/// The `number`-th clip of the job, as [`Encoder::encode`] has it.
 fn encode(
     config: &WanConfig,
     clip: &Tensor,
     number: usize,
     work: &mut Work<'_>,
 ) -> Result<Tensor, EngineError> {
-    let input = format!("vae.encode.{number}.input");
-    work.capture.put(input, clip);
+    encoder(config, work)?.encode(clip, number, work)
+}
+
+/// The autoencoder's encoder, for one clip after the other.
+pub(super) struct Encoder<'a> {
+    config: &'a WanConfig,
+    network: WanVaeEncoder,
+}
+
+pub(super) fn encoder<'a>(
+    config: &'a WanConfig,
+    work: &Work<'_>,
+) -> Result<Encoder<'a>, EngineError> {
     let new = |w: &_| WanVaeEncoder::new(&config.vae, w);
     let (home, unexpected) = (&config.files.vae, WanVaeEncoder::unexpected_keys);
-    let encoder = work.load("autoencoder", home, new, unexpected)?;
-    let cancelled = work.cancelled(Site::VaeEncode);
-    let posterior = encoder.encode(clip, tiling(config, work.request), &cancelled);
-    let posterior = posterior.ok_or(EngineError::Cancelled)?;
-    let posterior = posterior.recorded(number, work.capture);
-    Ok(normalize(&config.vae, &posterior.mean))
+    let network = work.load("autoencoder", home, new, unexpected)?;
+    Ok(Encoder { config, network })
+}
+
+impl Encoder<'_> {
+    /// `clip`: `(1, 3, F, H, W)`, the `number`-th of the job -> its latents as the transformer has them,
+    /// `(1, C, f, h, w)` in f32
+    pub fn encode(
+        &self,
+        clip: &Tensor,
+        number: usize,
+        work: &mut Work<'_>,
+    ) -> Result<Tensor, EngineError> {
+        work.capture.put(format!("vae.encode.{number}.input"), clip);
+        let cancelled = work.cancelled(Site::VaeEncode);
+        let tiling = tiling(self.config, work.request);
+        let posterior = self.network.encode(clip, tiling, &cancelled);
+        let posterior = posterior.ok_or(EngineError::Cancelled)?;
+        let posterior = posterior.recorded(number, work.capture);
+        Ok(normalize(&self.config.vae, &posterior.mean))
+    }
 }
 
 /// Stage 3. `pictures`: the start picture and, where there is one, the end picture, as they were opened -> what the

@@ -11,13 +11,15 @@ use safelight_core::networks::{
 use crate::error::EngineError;
 
 /// What of the components has to be equal.
-const PAIRS: [&str; 6] = [
+const PAIRS: [&str; 8] = [
     "text encoder's width and the transformer's text width",
     "autoencoder's channels and the transformer's output channels",
     "transformer's input channels and those that it can be given",
     "image encoder's width and that which the transformer reads",
     "patches of the two experts",
     "input channels of the two experts",
+    "channels that the control blocks read and those of a control clip",
+    "numbers of control blocks of the two experts",
 ];
 
 #[derive(Clone, Debug)]
@@ -76,6 +78,13 @@ impl WanConfig {
             };
             let image_encoder = self.image_encoder.as_ref();
             let image_width = image_encoder.map_or(0, |clip| clip.hidden_size);
+            // What stays of the clip, what is made anew, and a mask with a channel for each pixel of a latent.
+            let control = if own.has_control() {
+                own.vace_in_channels
+            } else {
+                2 * z_dim + self.vae.spatial_factor().pow(2)
+            };
+            let control_blocks = |config: &WanTransformerConfig| config.vace_layers.len() as i64;
             let pairs = [
                 (self.text_encoder.d_model, own.text_dim),
                 (z_dim, own.out_channels),
@@ -83,6 +92,8 @@ impl WanConfig {
                 (image_width, own.image_dim.unwrap_or(0)),
                 (own.patch_size[0], self.transformer.patch_size[0]),
                 (own.in_channels, self.transformer.in_channels),
+                (control, 2 * z_dim + self.vae.spatial_factor().pow(2)),
+                (control_blocks(own), control_blocks(&self.transformer)),
             ];
             for (what, (one, other)) in PAIRS.into_iter().zip(pairs) {
                 if one != other {

@@ -6,19 +6,20 @@ use std::ops::Range;
 use std::path::Path;
 
 use safelight_core::families::wan::lora;
-use safelight_core::job::{GenerateRequest, Lora};
+use safelight_core::job::{ControlSettings, GenerateRequest, Lora};
 use safelight_core::lora::Expert;
 use safelight_core::networks::{TransformerKeys, WanTransformerConfig};
 use tch::{Device, Kind, Tensor};
 
 use super::condition::KeptClip;
 use super::config::WanConfig;
+use super::control_blocks::Control;
 use super::guidance::{Passes, guidance};
 use super::prepare::{
     LatentShape, TokenTimesteps, first_frame_mask, latent_mask, with_first_frame,
 };
 use super::solver::new_solver;
-use super::transformer::{Context, WanTransformer};
+use super::transformer::{Beside, Context, WanTransformer};
 use crate::capture::Capture;
 use crate::denoise::{Call, DenoiseState, Denoiser, fits, record_start as record_walk, walk};
 use crate::error::EngineError;
@@ -43,6 +44,16 @@ pub struct Conditions<'a> {
     pub image_embeds: Option<&'a Tensor>,
     /// What [`encode_kept`](super::encode_kept) gave.
     pub kept: Option<&'a KeptClip>,
+    /// In VACE models.
+    pub control: Option<ControlLatents<'a>>,
+}
+
+/// What a VACE model is shown, and how.
+#[derive(Clone, Copy)]
+pub struct ControlLatents<'a> {
+    /// What [`encode_control`](super::encode_control) gave, with as many frames before the clip as there are references.
+    pub latents: &'a Tensor,
+    pub how: &'a ControlSettings,
 }
 
 struct Loop<'a> {
@@ -55,6 +66,10 @@ struct Loop<'a> {
     condition: Option<Tensor>,
     /// What stays as it is, where a mask says so.
     kept: Option<Kept>,
+    /// What the control blocks begin with, and in which steps they are heard.
+    control: Option<(Control, ControlSettings)>,
+    /// Latent frames before the clip.
+    before: i64,
     /// Whether the model is told a timestep for each token.
     has_token_timesteps: bool,
     shape: LatentShape,
@@ -81,6 +96,8 @@ pub fn denoise(
     let (request, place, hooks) = (work.request, work.place, work.hooks);
     tch::no_grad(|| {
         let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
+        let before = references(config, request);
+        let shape = shape.with_before(before);
         check_inputs(config, request, conditions, shape)?;
         let mut solver = new_solver(&config.scheduler, request)?;
         let calls = calls_of(config, expert, &solver);
@@ -112,6 +129,11 @@ pub fn denoise(
         let history = behind.history.iter().filter(|_| !is_last);
         let first_frame = first_frame(config, conditions).filter(|_| is_last);
         let latents = behind.latents.to_device(Device::Cpu);
+        let latents = if is_last {
+            behind_references(&latents, before as i64)
+        } else {
+            latents
+        };
         Ok(DenoiseState {
             step: behind.step,
             latents: match first_frame {
@@ -189,6 +211,11 @@ impl<'a> Loop<'a> {
         Ok(Self {
             guidance,
             rope: transformer.rope(shape.size()),
+            control: conditions.control.and_then(|control| {
+                let given = transformer.control(control.latents, control.how.strength)?;
+                Some((given, control.how.clone()))
+            }),
+            before: references(config, request) as i64,
             transformer,
             first_frame: first_frame(config, conditions).map(here),
             condition: conditions
@@ -234,11 +261,17 @@ impl Denoiser for Loop<'_> {
             };
             capture.put(call.name("transformer.in.timestep"), &told);
         }
+        let is_heard = |how: &ControlSettings| how.acts_in(call.step, call.num_steps);
+        let heard = self.control.as_ref().filter(|(_, how)| is_heard(how));
         let ask = |asked: &Asked| {
-            let (context, rope) = (&asked.context, &self.rope);
+            let beside = Beside {
+                context: &asked.context,
+                rope: &self.rope,
+                control: heard.map(|(control, _)| control),
+            };
             let make = |cache: CallCache<'_>| {
                 self.transformer
-                    .forward_cached(&input, &timesteps, context, rope, cache, self.hooks)
+                    .forward_beside(&input, &timesteps, beside, cache, self.hooks)
             };
             match &asked.cache {
                 Some(cache) => cache.answer(call.index, || make(Some((cache, call.index)))),
@@ -257,7 +290,7 @@ impl Denoiser for Loop<'_> {
     }
 
     fn shown(&self, x0: &Tensor) -> Tensor {
-        self.with_given_frame(x0)
+        behind_references(&self.with_given_frame(x0), self.before)
     }
 }
 
@@ -305,6 +338,20 @@ fn expert_of<'a>(
     Ok((network, folder, request.sampling.low_guidance_scale()))
 }
 
+/// How many reference pictures stand before the clip.
+fn references(config: &WanConfig, request: &GenerateRequest) -> usize {
+    if config.transformer.has_control() {
+        request.references.len()
+    } else {
+        0
+    }
+}
+
+/// `latents`: `(1, C, f, h, w)` -> without the frames of the references
+fn behind_references(latents: &Tensor, before: i64) -> Tensor {
+    latents.narrow(2, before, latents.size()[2] - before)
+}
+
 /// Latents that replace the noise of the first frame, in models where each token has a timestep of its own.
 fn first_frame<'a>(config: &WanConfig, conditions: &Conditions<'a>) -> Option<&'a Tensor> {
     conditions
@@ -346,6 +393,7 @@ fn check_inputs(
         0 => None,
         more => Some([1, more, frames, height, width]),
     };
+    let control_size = [1, network.vace_in_channels, frames, height, width];
     let image = conditions.image_latents.map(Tensor::size);
     let needs_image = network.condition_channels() > 0;
     let problem = if !text(&embeds.prompt) || !embeds.negative.as_ref().is_none_or(text) {
@@ -363,6 +411,13 @@ fn check_inputs(
         .is_some_and(|kept| kept.latents.size() != shape.size())
     {
         "what the mask keeps is not of this job"
+    } else if network.has_control() != conditions.control.is_some() {
+        "what the control blocks read is missing, or there are none"
+    } else if conditions
+        .control
+        .is_some_and(|control| !fits(control.latents, &control_size))
+    {
+        "the control clip's latents are not of this job"
     } else if !fit_image_embeds(network, conditions.image_embeds) {
         "the picture's embeddings are not of this model"
     } else {
@@ -410,6 +465,12 @@ fn record_start(
         capture.put(&name, &embeds.prompt);
         if let Some(images) = conditions.image_embeds {
             capture.put(format!("{name}_image"), images);
+        }
+    }
+    if let Some(control) = conditions.control {
+        for branch in ["cond", "uncond"] {
+            let name = format!("transformer.in.{branch}.control_hidden_states");
+            capture.put(name, control.latents);
         }
     }
     if let Some(latents) = conditions.image_latents {

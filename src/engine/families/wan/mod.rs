@@ -1,20 +1,22 @@
-//! Wan 2.1 and 2.2: text to video, image to video, first and last frame to video, text to image.
+//! Wan 2.1 and 2.2: text to video, image to video, first and last frame to video, text to image, and VACE's control clips.
 //!
 //! The stages of a job:
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
-//! 2. [`encode_image`]: given first and last frames to latents,
+//! 2. [`encode_image`]: given first and last frames to latents; [`encode_control`]: a control clip and references,
 //! 3. [`encode_vision`]: the same to embeddings, for models of Wan 2.1 that read them,
 //! 4. [`denoise()`]: noise to latents, through the transformer, or through one expert and then the other,
 //! 5. `decode`: latents to frames.
 //!
-//! The reference is `WanPipeline` and `WanImageToVideoPipeline` of diffusers 0.42.1.
+//! The reference is `WanPipeline`, `WanImageToVideoPipeline` and `WanVACEPipeline` of diffusers 0.42.1.
 //!
 //! Shapes: `C` latent channels; `F`, `H`, `W` frames and pixels; `f`, `h`, `w` the same in latents; `L` tokens.
 
 mod cases;
 mod condition;
 mod config;
+mod control;
+mod control_blocks;
 mod denoise;
 mod guidance;
 mod prepare;
@@ -39,7 +41,9 @@ use crate::work::Work;
 pub(crate) use cases::CASES;
 pub use condition::{KeptClip, encode_image, encode_kept, encode_vision};
 pub use config::WanConfig;
-pub use denoise::{Conditions, denoise, open_transformer};
+pub use control::{ControlClip, control_of_job, encode_control};
+pub use control_blocks::Control;
+pub use denoise::{Conditions, ControlLatents, denoise, open_transformer};
 pub use prepare::{
     LatentShape, TokenTimesteps, clip_of_given, first_frame_mask, given_frames_mask, latent_mask,
     still_clip, with_first_frame,
@@ -48,7 +52,7 @@ pub use safelight_core::lora::Expert;
 pub use solver::new_solver;
 pub(crate) use stages::Wan;
 pub use text::encode_text;
-pub use transformer::{Context, WanTransformer};
+pub use transformer::{Beside, Context, WanTransformer};
 
 /// Ids of one text, padding included: Wan was trained so.
 pub const TEXT_LENGTH: usize = 512;

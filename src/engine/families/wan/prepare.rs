@@ -47,6 +47,14 @@ impl LatentShape {
         })
     }
 
+    /// The same with so many latent frames more, which stand before the clip.
+    pub fn with_before(self, frames: usize) -> Self {
+        Self {
+            frames: self.frames + frames as i64,
+            ..self
+        }
+    }
+
     /// `(1, C, f, h, w)`
     pub fn size(&self) -> [i64; 5] {
         [1, self.channels, self.frames, self.height, self.width]

@@ -1,12 +1,12 @@
 //! Wan's stages: which function makes which result, of which files.
 
 use safelight_core::families;
-use safelight_core::job::Stage;
+use safelight_core::job::{ControlSettings, Stage};
 
 use crate::bench::cases::Case;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
-use crate::families::wan::{self, Conditions, Expert, KeptClip, WanConfig};
+use crate::families::wan::{self, Conditions, ControlLatents, Expert, KeptClip, WanConfig};
 use crate::families::{Done, EngineFamily};
 use crate::stages::pictures::KeptPixels;
 use crate::stages::{StageContext, pictures};
@@ -17,6 +17,7 @@ use crate::text::PromptEmbeds;
 const LATENTS: &str = "image_latents";
 const KEPT: &str = "kept_latents";
 const MASK: &str = "mask";
+const CONTROL: &str = "control";
 
 pub(crate) struct Wan;
 
@@ -33,6 +34,13 @@ impl EngineFamily for Wan {
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
         let config = config(context)?;
         let folder = &context.folder();
+        if config.transformer.has_control() {
+            return context.tensor(CONTROL, |work| {
+                let clip = wan::control_of_job(folder, work.request)?;
+                let references = pictures::references_of_job(folder, work.request, work.capture)?;
+                wan::encode_control(&config, &clip, &references, work)
+            });
+        }
         let (latents, kept) = context.part(|work| {
             let (start, end) = pictures::frames_of_job(folder, work.request, work.capture)?;
             let mask = pictures::mask_of_job(folder, work.request)?;
@@ -75,8 +83,18 @@ impl EngineFamily for Wan {
         };
         let config = config(context)?;
         let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
-        let image_latents =
-            context.earlier(Stage::EncodeImage, |path| store::read_one(path, LATENTS))?;
+        let has_control = config.transformer.has_control();
+        let given = |name: &'static str| {
+            context.earlier(Stage::EncodeImage, move |path| store::read_one(path, name))
+        };
+        let (image_latents, control) = if has_control {
+            (None, given(CONTROL)?)
+        } else {
+            (given(LATENTS)?, None)
+        };
+        let controls = &context.request().controls;
+        let how = controls.first().map(|control| control.settings.clone());
+        let how = how.unwrap_or_else(ControlSettings::default);
         let kept = kept(context)?;
         let image_embeds = context.earlier(Stage::EncodeVision, |path| {
             store::read_one(path, "image_embeds")
@@ -86,6 +104,9 @@ impl EngineFamily for Wan {
             image_latents: image_latents.as_ref(),
             image_embeds: image_embeds.as_ref(),
             kept: kept.as_ref(),
+            control: control
+                .as_ref()
+                .map(|latents| ControlLatents { latents, how: &how }),
         };
         let resume = resume_point(context, expert);
         let state =

@@ -1,5 +1,5 @@
 //! Wan's transformer: one stream of video tokens that attend to themselves, to the text and, in Wan 2.1's image
-//! models, to the pictures. All published variants are configurations of it.
+//! models, to the pictures. All published variants are configurations of it; VACE's control blocks run beside it.
 //!
 //! After <https://github.com/Wan-Video/Wan2.2/blob/main/wan/modules/model.py> in the arithmetic of diffusers 0.42.1
 //! (`models/transformers/transformer_wan.py`). Fields have the original names.
@@ -10,6 +10,7 @@
 use safelight_core::networks::WanTransformerConfig;
 use tch::{Device, Kind, Tensor};
 
+use super::control_blocks::{Control, ControlBlocks};
 use super::prepare::TokenTimesteps;
 use crate::fault::Site;
 use crate::hooks::Hooks;
@@ -29,6 +30,7 @@ pub struct WanTransformer {
     time_embedding: (Linear, Linear),
     time_projection: Linear,
     blocks: Vec<Block>,
+    control: Option<ControlBlocks>,
     head: Head,
     config: WanTransformerConfig,
     kind: Kind,
@@ -43,11 +45,21 @@ pub struct Context {
     image: Option<Tensor>,
     /// What each block makes of them, where that is kept from step to step: on the CPU, where it may cost as much
     /// as all else. A GPU makes it in little time, and has better use for the memory: 0.4 GiB a text in a model of 14B.
+    /// The control blocks' stand behind the others'.
     kept: Option<Vec<BlockContext>>,
 }
 
+/// What a call has beside latents and timesteps.
+#[derive(Clone, Copy)]
+pub struct Beside<'a> {
+    pub context: &'a Context,
+    pub rope: &'a Rope,
+    /// In a transformer with control blocks, which are left alone where it is absent.
+    pub control: Option<&'a Control>,
+}
+
 /// What one block's cross-attention looks at.
-struct BlockContext {
+pub(super) struct BlockContext {
     text: KeysAndValues,
     image: Option<KeysAndValues>,
 }
@@ -60,29 +72,42 @@ impl WanTransformer {
     pub fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let dim = config.dim();
         let exact = w.with_kind(Kind::Float);
+        // In the order in which a call uses them, which is how they are brought where they stream.
+        let patch_embedding = Linear::from_patch_conv(
+            config.in_channels,
+            dim,
+            &config.patch_size,
+            &(w / "patch_embedding"),
+        )?;
+        let text_embedding = (
+            Linear::new(config.text_dim, dim, &(w / "text_embedding" / 0))?,
+            Linear::new(dim, dim, &(w / "text_embedding" / 2))?,
+        );
+        let img_emb = config
+            .image_dim
+            .map(|_| ImageEmbedding::new(config, &(w / "img_emb")))
+            .transpose()?;
+        let time_embedding = (
+            Linear::new(config.freq_dim, dim, &(&exact / "time_embedding" / 0))?,
+            Linear::new(dim, dim, &(&exact / "time_embedding" / 2))?,
+        );
+        let time_projection = Linear::new(dim, 6 * dim, &(w / "time_projection" / 1))?;
+        let mut control = ControlBlocks::begin(config, w)?;
+        let mut blocks = Vec::new();
+        for layer in 0..config.num_layers {
+            blocks.push(Block::new(config, &(w / "blocks" / layer))?);
+            if let Some(control) = &mut control {
+                control.read_behind(layer, config, w)?;
+            }
+        }
         Ok(Self {
-            patch_embedding: Linear::from_patch_conv(
-                config.in_channels,
-                dim,
-                &config.patch_size,
-                &(w / "patch_embedding"),
-            )?,
-            text_embedding: (
-                Linear::new(config.text_dim, dim, &(w / "text_embedding" / 0))?,
-                Linear::new(dim, dim, &(w / "text_embedding" / 2))?,
-            ),
-            img_emb: config
-                .image_dim
-                .map(|_| ImageEmbedding::new(config, &(w / "img_emb")))
-                .transpose()?,
-            time_embedding: (
-                Linear::new(config.freq_dim, dim, &(&exact / "time_embedding" / 0))?,
-                Linear::new(dim, dim, &(&exact / "time_embedding" / 2))?,
-            ),
-            time_projection: Linear::new(dim, 6 * dim, &(w / "time_projection" / 1))?,
-            blocks: (0..config.num_layers)
-                .map(|i| Block::new(config, &(w / "blocks" / i)))
-                .collect::<Result<_, _>>()?,
+            patch_embedding,
+            text_embedding,
+            img_emb,
+            time_embedding,
+            time_projection,
+            blocks,
+            control,
             head: Head::new(config, &(w / "head"))?,
             config: config.clone(),
             kind: w.kind(),
@@ -100,12 +125,25 @@ impl WanTransformer {
         let images = images.map(|(embedding, images)| embedding.forward(&here(images)));
         let of_block = |block: &Block| block.cross_attn.context(&text, images.as_ref());
         let is_kept = self.device == Device::Cpu;
-        let kept = is_kept.then(|| self.blocks.iter().map(of_block).collect());
+        let kept = is_kept.then(|| self.all_blocks().map(of_block).collect());
         Context {
             text,
             image: images,
             kept,
         }
+    }
+
+    /// Those of the first row, then the control blocks.
+    fn all_blocks(&self) -> impl Iterator<Item = &Block> {
+        let control = self.control.iter().flat_map(ControlBlocks::blocks);
+        self.blocks.iter().chain(control)
+    }
+
+    /// `latents`: what a control clip became, `(1, C_control, f, h, w)`; `None` in models without control blocks
+    pub fn control(&self, latents: &Tensor, strength: f64) -> Option<Control> {
+        let latents = latents.to_device(self.device).to_kind(self.kind);
+        let blocks = self.control.as_ref()?;
+        Some(blocks.control(&self.patches_from_latents(&latents), strength))
     }
 
     /// The turns of the tokens of latents of `size`, `(1, C, f, h, w)`; the same in every step.
@@ -122,7 +160,7 @@ impl WanTransformer {
     }
 
     /// `latents`: `(1, C_in, f, h, w)` -> velocity, `(B, C_out, f, h, w)` in f32, for each of the context's texts;
-    /// `None` when cancelled
+    /// `None` when cancelled. Control blocks are left alone.
     pub fn forward(
         &self,
         latents: &Tensor,
@@ -131,19 +169,24 @@ impl WanTransformer {
         rope: &Rope,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        self.forward_cached(latents, timesteps, context, rope, None, hooks)
+        let beside = Beside {
+            context,
+            rope,
+            control: None,
+        };
+        self.forward_beside(latents, timesteps, beside, None, hooks)
     }
 
-    /// The same as one call of a walk with a step cache, of one text.
-    pub fn forward_cached(
+    /// The same with a control clip, or as one call of a walk with a step cache, of one text.
+    pub fn forward_beside(
         &self,
         latents: &Tensor,
         timesteps: &TokenTimesteps,
-        context: &Context,
-        rope: &Rope,
+        beside: Beside<'_>,
         cache: CallCache<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
+        let Beside { context, rope, .. } = beside;
         let xs = self.patches_from_latents(&latents.to_device(self.device).to_kind(self.kind));
         let mut xs = self.patch_embedding.forward(&xs); // (1, L, C)
         let batch = context.text.size()[0];
@@ -152,11 +195,15 @@ impl WanTransformer {
         }
         let ranges = timesteps.ranges();
         let (time, modulation) = self.embed_time(&timesteps.values());
+        let control = self.control.as_ref().zip(beside.control);
+        let control_blocks = control.iter().flat_map(|(blocks, _)| blocks.blocks());
+        let control_modulations = control_blocks.map(|block| &block.modulation + &modulation);
         let modulations: Vec<Tensor> = self
             .blocks
             .iter()
             .map(|block| &block.modulation + &modulation)
             .chain([&self.head.modulation + time.unsqueeze(1)])
+            .chain(control_modulations)
             .collect();
         let rows = |i: usize| TokenRows {
             values: &modulations[i],
@@ -165,6 +212,9 @@ impl WanTransformer {
         let mut normed = layer_norm(&xs, &Norm::modulated(rows(0), 0), self.config.eps);
         let mut skip = Skip::of(cache);
         let mut known = skip.start(&xs, &normed);
+        let mut control = control
+            .filter(|_| known.is_none())
+            .map(|(blocks, given)| (blocks, given.walk(&xs)));
         for (i, block) in self.blocks.iter().enumerate() {
             if known.is_some() {
                 break;
@@ -172,13 +222,26 @@ impl WanTransformer {
             hooks.go_on(Site::Block)?;
             // The last pass of a block is also the first of the next one, or of the head.
             let next = Norm::modulated(rows(i + 1), 0);
-            let kept = context.kept.as_ref().map(|kept| &kept[i]);
-            let (attention, images) = (&block.cross_attn, context.image.as_ref());
-            let made = kept
-                .is_none()
-                .then(|| attention.context(&context.text, images));
-            let context = kept.or(made.as_ref())?;
-            normed = block.forward(&mut xs, normed, rows(i), &next, context, rope);
+            let looked_at = context.of_block(i, block);
+            let ys = block.forward(&mut xs, normed, rows(i), &looked_at, rope);
+            drop(looked_at);
+            let gate = Some(Gate {
+                rows: rows(i),
+                index: 5,
+            });
+            let number = control.as_ref().and_then(|(blocks, _)| blocks.behind(i));
+            normed = match (&mut control, number) {
+                (Some((blocks, walk)), Some(number)) => {
+                    gated_add(&mut xs, &ys, gate);
+                    drop(ys);
+                    hooks.go_on(Site::Block)?;
+                    let index = self.blocks.len() + number;
+                    let looked_at = context.of_block(index, blocks.block(number));
+                    let said = blocks.say(number, walk, rows(index + 1), &looked_at, rope);
+                    gated_add_norm(&mut xs, &said, None, &next, self.config.eps)
+                }
+                _ => gated_add_norm(&mut xs, &ys, gate, &next, self.config.eps),
+            };
             if i == 0 {
                 known = skip.first(&xs);
             }
@@ -225,17 +288,38 @@ impl WanTransformer {
     }
 }
 
-struct Block {
+impl Context {
+    /// What the cross-attention of a block, counted as [`WanTransformer::all_blocks`] has them, looks at.
+    fn of_block(&self, index: usize, block: &Block) -> BlockContext {
+        match &self.kept {
+            Some(kept) => kept[index].shallow_clone(),
+            None => block.cross_attn.context(&self.text, self.image.as_ref()),
+        }
+    }
+}
+
+impl BlockContext {
+    fn shallow_clone(&self) -> Self {
+        let both = |(k, v): &KeysAndValues| (k.shallow_clone(), v.shallow_clone());
+        Self {
+            text: both(&self.text),
+            image: self.image.as_ref().map(both),
+        }
+    }
+}
+
+pub(super) struct Block {
     self_attn: Attention,
     cross_attn: CrossAttention,
     norm3: Option<LayerNorm>,
     ffn: (Linear, Linear),
-    modulation: Tensor,
+    /// `(1, 6, C)`, to which that of the timestep is added
+    pub modulation: Tensor,
     eps: f64,
 }
 
 impl Block {
-    fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+    pub fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let dim = config.dim();
         let norm3 = config
             .cross_attn_norm
@@ -256,15 +340,14 @@ impl Block {
     }
 
     /// `xs`: `(B, L, C)`, changed in place; `normed`: `xs` behind this block's first norm; `rows`: shift, scale and
-    /// gate of both halves, `next`: the first norm of the next block -> `xs` behind that norm
+    /// gate of both halves -> what is still to be added to `xs`, with the last gate
     ///
     /// Each tensor goes as soon as it has been read: they are what a step needs beside the weights.
-    fn forward(
+    pub fn forward(
         &self,
         xs: &mut Tensor,
         normed: Tensor,
         rows: TokenRows<'_>,
-        next: &Norm<'_>,
         context: &BlockContext,
         rope: &Rope,
     ) -> Tensor {
@@ -284,8 +367,7 @@ impl Block {
         };
         let ys = self.ffn.0.forward(&normed);
         drop(normed);
-        let ys = self.ffn.1.forward(&gelu_tanh(ys));
-        gated_add_norm(xs, &ys, gate(5), next, self.eps)
+        self.ffn.1.forward(&gelu_tanh(ys))
     }
 }
 

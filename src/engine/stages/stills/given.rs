@@ -243,6 +243,12 @@ pub(crate) fn binary_mask(mask: &Picture, width: u32, height: u32) -> Result<Ten
     Ok(Tensor::from_slice(&values).view(size))
 }
 
+/// One byte a pixel, row by row.
+pub(crate) fn grey(picture: &Picture) -> Vec<u8> {
+    let (pixels, _) = picture.rgb.as_chunks::<3>();
+    pixels.iter().map(|&pixel| luma(pixel) as u8).collect()
+}
+
 /// As Pillow turns colours to grey: ITU-R 601 in 16 bits.
 fn luma([red, green, blue]: [u8; 3]) -> u32 {
     let [red, green, blue] = [red, green, blue].map(u32::from);

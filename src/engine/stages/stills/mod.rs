@@ -24,8 +24,8 @@ use crate::work::Work;
 
 pub use begin::{BASE_STRENGTH, Beginning, Kept};
 use decode::{decode, decoded_picture};
-pub(crate) use given::binary_mask;
 pub use given::{Role, encode_controls, encode_image, encode_images};
+pub(crate) use given::{binary_mask, grey};
 pub use latents::{Draws, LatentShape, corner_mask, folded_mask, noised, seeds};
 pub use state::{GivenImage, GivenImages};
 pub use walk::{Conditions, StillModel, record_mask, record_places, walk_still};

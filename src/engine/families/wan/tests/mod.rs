@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::GenerateRequest;
+use safelight_core::job::{ControlSettings, GenerateRequest};
 use safelight_core::model::{CatalogError, ModelFiles};
 use safelight_core::networks::{NetworkConfig as _, WanTransformerConfig};
 use serde_json::{Value, json};
@@ -32,6 +32,7 @@ mod promises;
 mod samplers;
 mod step_cache;
 mod streaming;
+mod vace;
 mod variants;
 
 const RUNS: [&str; 4] = ["text_to_video", "image_to_video", "euler", "text_to_image"];
@@ -62,6 +63,7 @@ struct Run {
     config: WanConfig,
     /// None was recorded.
     kept: Option<KeptClip>,
+    how: ControlSettings,
 }
 
 impl Run {
@@ -72,7 +74,12 @@ impl Run {
     /// The run that is recorded as `name` in `home`, made with the model in `folder`.
     fn of(home: &Path, name: &str, folder: &Path) -> Self {
         let file = home.join(format!("{name}.safetensors"));
-        let tensors = store::read(&file).unwrap().into_iter().collect();
+        let mut tensors: BTreeMap<String, Tensor> =
+            store::read(&file).unwrap().into_iter().collect();
+        if let Some(latents) = tensors.get("control.latents") {
+            let whole = Tensor::cat(&[latents, &tensors["control.mask_latents"]], 1);
+            tensors.insert("control_hidden_states".to_owned(), whole);
+        }
         let facts = fs::read(file.with_extension("json")).unwrap();
         let facts: Value = serde_json::from_slice(&facts).unwrap();
         let files = ModelFiles::of_folder(folder).unwrap();
@@ -81,13 +88,15 @@ impl Run {
             let is_given = facts[name] == json!(true);
             is_given.then(|| format!("{name}.png"))
         };
+        let count = facts["references"].as_u64().unwrap_or(0);
+        let references: Vec<String> = (0..count).map(|i| format!("{i}.png")).collect();
         let request = json!({
             "model": "tiny", "family": "wan", "files": files, "out": "clip.mp4", "fps": 24.0,
             "prompt": facts["prompt"], "negative_prompt": facts["negative"], "width": facts["width"],
             "height": facts["height"], "num_frames": facts["frames"], "num_steps": facts["steps"],
             "guidance_scale": facts["guidance"], "guidance_scale_2": facts["guidance_2"],
             "shift": facts["flow_shift"], "sampler": sampler, "seed": facts["seed"],
-            "image": given("image"), "last_image": given("last_image"),
+            "image": given("image"), "last_image": given("last_image"), "references": references,
         });
         let all = fixtures().parent().unwrap().to_owned();
         let fixture = home.strip_prefix(all).unwrap().join(name);
@@ -97,6 +106,10 @@ impl Run {
             request: serde_json::from_value(request).unwrap(),
             config: WanConfig::read(&files).unwrap(),
             kept: None,
+            how: ControlSettings {
+                strength: facts["control"].as_f64().unwrap_or(1.0),
+                ..ControlSettings::default()
+            },
         }
     }
 
@@ -177,6 +190,14 @@ impl Run {
         self.try_part(expert, resume, capture, hooks).unwrap()
     }
 
+    /// As recorded, and as strong as trained.
+    fn control(&self) -> Option<ControlLatents<'_>> {
+        Some(ControlLatents {
+            latents: self.tensors.get("control_hidden_states")?,
+            how: &self.how,
+        })
+    }
+
     fn work<'a>(&'a self, capture: &'a mut Capture, hooks: &'a dyn Hooks) -> Work<'a> {
         Work {
             request: &self.request,
@@ -199,6 +220,7 @@ impl Run {
             image_latents: self.tensors.get("condition"),
             image_embeds: self.tensors.get("image_embeds"),
             kept: self.kept.as_ref(),
+            control: self.control(),
         };
         let work = &mut self.work(capture, hooks);
         match denoise(&self.config, expert, &conditions, resume, work) {

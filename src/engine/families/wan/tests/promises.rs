@@ -259,6 +259,7 @@ fn a_mis_shaped_weight_is_named() {
         image_latents: None,
         image_embeds: None,
         kept: None,
+        control: None,
     };
     let off = &mut Capture::off();
     let work = &mut run.work(off, &NoHooks);

@@ -138,6 +138,7 @@ fn a_whole_stage_that_streams_is_the_same_and_stops_when_it_is_asked_to() {
             image_latents: None,
             image_embeds: None,
             kept: None,
+            control: None,
         };
         let off = &mut Capture::off();
         let work = &mut Work {

@@ -1,0 +1,352 @@
+//! What a VACE model is shown: a control clip with a mask, given frames and reference pictures, as its control blocks read
+//! them.
+//!
+//! After `WanVACEPipeline` of diffusers 0.42.1. A clip that ends before the new one does goes on grey, and a mask white, as
+//! ComfyUI has it.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use safelight_core::job::{Fit, GenerateRequest, JobFolder, SEEN_FRAMES};
+use safelight_core::media::{self, ClipReader, MediaError, Picture};
+use tch::{Device, Kind, Tensor};
+
+use super::condition::{Encoder, encoder};
+use super::config::WanConfig;
+use super::prepare::LatentShape;
+use crate::error::EngineError;
+use crate::pixels::pixels_from_rgb8;
+use crate::stages::pictures;
+use crate::stages::stills::grey;
+use crate::work::Work;
+
+/// What a mask says of a pixel that is made anew.
+const MADE: u8 = 255;
+
+/// The job's copy of what a user gave: a picture, or a clip, which may be numbered pictures.
+pub enum ShownFile {
+    Picture(PathBuf),
+    Clip(PathBuf),
+}
+
+/// A control clip as large and as long as the clip that is made, in bytes on the CPU.
+pub struct ControlClip {
+    /// `(F, H, W, 3)`
+    frames: Tensor,
+    /// 255 for what is made anew, 0 for what stays: `(F, H, W)`
+    mask: Tensor,
+    /// Whether a frame is given: the others are grey.
+    is_given: Vec<bool>,
+}
+
+impl ControlClip {
+    /// Grey, and all to be made.
+    pub fn new(width: u32, height: u32, num_frames: u32) -> Self {
+        let [f, h, w] = [num_frames, height, width].map(i64::from);
+        let bytes = (Kind::Uint8, Device::Cpu);
+        Self {
+            frames: Tensor::zeros([f, h, w, 3], bytes),
+            mask: Tensor::full([f, h, w], i64::from(MADE), bytes),
+            is_given: vec![false; num_frames as usize],
+        }
+    }
+
+    pub fn num_frames(&self) -> usize {
+        self.is_given.len()
+    }
+
+    /// Shows a frame, as large as the clip. Which part of it stays is the mask's.
+    pub fn show(&mut self, frame: usize, picture: &Picture) {
+        let target = self.frames.get(frame as i64);
+        let bytes = Tensor::from_slice(&picture.rgb).view_as(&target);
+        self.frames.get(frame as i64).copy_(&bytes);
+        self.is_given[frame] = true;
+    }
+
+    /// The same with all of it to stay.
+    pub fn keep(&mut self, frame: usize, picture: &Picture) {
+        self.show(frame, picture);
+        drop(self.mask.get(frame as i64).zero_());
+    }
+
+    /// Says which part of a frame is made anew: as large as the clip, white is.
+    pub fn mask(&mut self, frame: usize, mask: &Picture) {
+        let [h, w] = [mask.height, mask.width].map(i64::from);
+        let values = Tensor::from_slice(&grey(mask)).view([h, w]);
+        self.mask.get(frame as i64).copy_(&values);
+    }
+
+    /// Shows the frames of a clip, or a picture in all of them, each brought to size by `fitted`.
+    pub fn show_file(
+        &mut self,
+        file: &ShownFile,
+        fitted: &dyn Fn(Picture) -> Result<Picture, MediaError>,
+    ) -> Result<(), EngineError> {
+        let is_picture = each_frame(file, self.num_frames(), fitted, &mut |frame, picture| {
+            self.show(frame, picture);
+        })?;
+        if is_picture {
+            fill_with_first(&mut self.frames);
+            self.is_given.fill(true);
+        }
+        Ok(())
+    }
+
+    /// The same of a mask of the frames that are shown already; the others are made anew.
+    pub fn mask_file(
+        &mut self,
+        file: &ShownFile,
+        fitted: &dyn Fn(Picture) -> Result<Picture, MediaError>,
+    ) -> Result<(), EngineError> {
+        let is_picture = each_frame(file, self.num_frames(), fitted, &mut |frame, picture| {
+            self.mask(frame, picture);
+        })?;
+        if is_picture {
+            fill_with_first(&mut self.mask);
+        }
+        for frame in self.missing() {
+            drop(self.mask.get(frame).fill_(i64::from(MADE)));
+        }
+        Ok(())
+    }
+
+    /// The frames that are not given.
+    fn missing(&self) -> impl Iterator<Item = i64> {
+        let all = (0..).zip(&self.is_given);
+        all.filter(|(_, is_given)| !**is_given)
+            .map(|(frame, _)| frame)
+    }
+
+    /// What the mask keeps of the clip, or makes anew, and grey elsewhere: `(1, 3, F, H, W)` in -1..1
+    fn part(&self, is_made: bool) -> Tensor {
+        let here = self.mask.ge(i64::from(MADE / 2 + 1));
+        let here = if is_made { here } else { here.logical_not() };
+        // f h w c -> 1 c f h w
+        let pixels = self.frames.permute([3, 0, 1, 2]).unsqueeze(0);
+        let mut pixels = pixels.contiguous().to_kind(Kind::Float);
+        drop(pixels.g_div_scalar_(255.0));
+        drop(pixels.g_mul_scalar_(2.0));
+        drop(pixels.g_sub_scalar_(1.0));
+        for frame in self.missing() {
+            drop(pixels.narrow(2, frame, 1).zero_());
+        }
+        pixels.g_mul_(&here)
+    }
+
+    /// The mask as latents have it, each pixel of a latent in a channel of its own: `(1, factor², f, h, w)` in 0..1
+    fn mask_latents(&self, factor: i64, latent_frames: i64) -> Tensor {
+        let [frames, height, width] = [0, 1, 2].map(|i| self.mask.size()[i]);
+        // The frames that stand for those of the latents, as "nearest-exact" counts in f32.
+        let scale = frames as f32 / latent_frames as f32;
+        let chosen: Vec<i64> = (0..latent_frames)
+            .map(|i| (((i as f32 + 0.5) * scale).floor() as i64).min(frames - 1))
+            .collect();
+        let (h, w) = (height / factor, width / factor);
+        let mask = self.mask.index_select(0, &Tensor::from_slice(&chosen));
+        // f (h y) (w x) -> 1 (y x) f h w
+        let mask = mask
+            .view([latent_frames, h, factor, w, factor])
+            .permute([2, 4, 0, 1, 3])
+            .reshape([1, factor * factor, latent_frames, h, w]);
+        unit(&mask)
+    }
+
+    /// The first byte of each frame and of its mask, and whether the frame is given.
+    #[cfg(test)]
+    pub fn first_bytes(&self) -> Vec<(u8, u8, bool)> {
+        let byte = |xs: &Tensor, at: &[i64]| xs.int64_value(at) as u8;
+        let frames = (0..).zip(&self.is_given);
+        frames
+            .map(|(frame, is_given)| {
+                let frames = byte(&self.frames, &[frame, 0, 0, 0]);
+                (frames, byte(&self.mask, &[frame, 0, 0]), *is_given)
+            })
+            .collect()
+    }
+
+    fn record(&self, work: &mut Work<'_>) {
+        let capture = &mut *work.capture;
+        if capture.is_on() {
+            let whole = self.part(true) + self.part(false);
+            capture.put("control.video", &whole);
+            capture.put("control.mask", &unit(&self.mask).unsqueeze(0).unsqueeze(0));
+        }
+    }
+}
+
+/// The job's control clip with its mask, and the frames that are given beside it: the start and end picture, or the last
+/// frames of the clip that is gone on from.
+pub fn control_of_job(
+    folder: &JobFolder,
+    request: &GenerateRequest,
+) -> Result<ControlClip, EngineError> {
+    let (width, height) = (request.width, request.height);
+    let mut clip = ControlClip::new(width, height, request.num_frames);
+    let fitted = |picture: Picture| fitted(picture, request);
+    if let Some(control) = request.controls.first() {
+        let own = |folder: PathBuf, source: &Path, picture: PathBuf| {
+            if folder.exists() {
+                ShownFile::Clip(folder.join(source.file_name().unwrap_or_default()))
+            } else {
+                ShownFile::Picture(picture)
+            }
+        };
+        let file = own(folder.control_clip(0), &control.file, folder.control(0));
+        clip.show_file(&file, &fitted)?;
+        if let Some(mask) = &control.mask {
+            let file = own(folder.control_mask_clip(0), mask, folder.control_mask(0));
+            clip.mask_file(&file, &fitted)?;
+        }
+    }
+    let seen = seen(folder, request);
+    for (frame, path) in seen.iter().enumerate() {
+        clip.keep(frame, &media::open_picture(path)?);
+    }
+    if request.has_start() {
+        let (start, end) = pictures::of_job(folder, request)?;
+        if seen.is_empty() {
+            clip.keep(0, &start.resized(request)?);
+        }
+        if let Some(end) = end {
+            clip.keep(clip.num_frames() - 1, &end.resized(request)?);
+        }
+    }
+    Ok(clip)
+}
+
+/// The last frames of the clip that is gone on from, as many as stay.
+fn seen(folder: &JobFolder, request: &GenerateRequest) -> Vec<PathBuf> {
+    if request.extend.is_none() {
+        return Vec::new();
+    }
+    let all = (0..SEEN_FRAMES as usize).map(|frame| folder.seen_frame(frame));
+    let mut all: Vec<_> = all.take_while(|path| path.exists()).collect();
+    all.split_off(all.len().saturating_sub(request.lead_frames()))
+}
+
+/// A frame at the clip's size, as the request wants it to fit.
+fn fitted(picture: Picture, request: &GenerateRequest) -> Result<Picture, MediaError> {
+    let (width, height) = (request.width, request.height);
+    if (picture.width, picture.height) == (width, height) {
+        return Ok(picture);
+    }
+    match request.fit {
+        Fit::Stretch => media::resize_lanczos(&picture, width, height),
+        Fit::Crop => {
+            let cropped = media::crop_to_aspect(&picture, width, height)?;
+            media::resize_lanczos(&cropped, width, height)
+        }
+    }
+}
+
+/// Makes every frame the first one.
+fn fill_with_first(frames: &mut Tensor) {
+    let first = frames.narrow(0, 0, 1).copy();
+    frames.copy_(&first.expand_as(frames));
+}
+
+/// Bytes to 0..1, by the way of -1..1 that the reference goes.
+fn unit(bytes: &Tensor) -> Tensor {
+    let pixels = bytes.to_kind(Kind::Float) / 255.0 * 2.0 - 1.0;
+    ((pixels + 1.0) / 2.0).clamp(0.0, 1.0)
+}
+
+/// Reads at most so many frames of a picture or clip, one at a time -> whether it is a picture
+fn each_frame(
+    file: &ShownFile,
+    most: usize,
+    fitted: &dyn Fn(Picture) -> Result<Picture, MediaError>,
+    take: &mut dyn FnMut(usize, &Picture),
+) -> Result<bool, EngineError> {
+    let path = match file {
+        ShownFile::Picture(path) => {
+            take(0, &fitted(media::open_picture(path)?)?);
+            return Ok(true);
+        }
+        ShownFile::Clip(path) => path,
+    };
+    let mut problem = None;
+    ClipReader::open(path)?.read(0, &mut |number, picture| {
+        if number as usize >= most {
+            return ControlFlow::Break(());
+        }
+        match fitted(picture) {
+            Ok(picture) => take(number as usize, &picture),
+            Err(err) => problem = Some(err),
+        }
+        if problem.is_some() || number as usize + 1 == most {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
+    problem.map_or(Ok(false), |err| Err(err.into()))
+}
+
+/// Stage 2 of VACE models -> what the control blocks read, `(1, 2 C + factor², r + f, h, w)` in f32: what stays of the
+/// clip, what is made anew, the mask; before them `r` reference pictures, the last one first.
+pub fn encode_control(
+    config: &WanConfig,
+    clip: &ControlClip,
+    references: &[Picture],
+    work: &mut Work<'_>,
+) -> Result<Tensor, EngineError> {
+    let request = work.request;
+    let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
+    clip.record(work);
+    let encoder = encoder(config, work)?;
+    let kept = encoder.encode(&clip.part(false), 0, work)?;
+    let made = encoder.encode(&clip.part(true), 1, work)?;
+    let mut latents = Tensor::cat(&[kept, made], 1);
+    for (index, picture) in references.iter().enumerate() {
+        let pixels = on_canvas(picture, request.width, request.height)?;
+        work.capture.put(
+            format!("reference.{index}.preprocessed"),
+            &pixels.squeeze_dim(0),
+        );
+        let reference = reference(&encoder, &pixels, 2 + index, work)?;
+        latents = Tensor::cat(&[reference, latents], 2);
+    }
+    let mask = clip.mask_latents(config.vae.spatial_factor(), shape.frames);
+    let mask = mask.to_device(latents.device());
+    let mut before = mask.size();
+    before[2] = references.len() as i64;
+    let mask = Tensor::cat(
+        &[Tensor::zeros(before, (Kind::Float, mask.device())), mask],
+        2,
+    );
+    work.capture.put("control.latents", &latents);
+    work.capture.put("control.mask_latents", &mask);
+    Ok(Tensor::cat(&[latents, mask], 1))
+}
+
+/// Latents of a reference picture, with nothing beside them that is made anew: `(1, 2 C, 1, h, w)`
+fn reference(
+    encoder: &Encoder<'_>,
+    pixels: &Tensor,
+    number: usize,
+    work: &mut Work<'_>,
+) -> Result<Tensor, EngineError> {
+    let latents = encoder.encode(&pixels.unsqueeze(2), number, work)?;
+    Ok(Tensor::cat(&[&latents, &latents.zeros_like()], 1))
+}
+
+/// A picture in the middle of a white canvas, as large as that lets it be: `(1, 3, H, W)` in -1..1
+///
+/// It is rounded down to whole latents first, and resized without regard to what lies between pixels, as in the reference.
+fn on_canvas(picture: &Picture, width: u32, height: u32) -> Result<Tensor, EngineError> {
+    const FACTOR: u32 = 8;
+    let rounded = |edge: u32| (edge / FACTOR * FACTOR).max(FACTOR);
+    let (own_width, own_height) = (rounded(picture.width), rounded(picture.height));
+    let rounded = media::resize_lanczos(picture, own_width, own_height)?;
+    let pixels = pixels_from_rgb8(&rounded.rgb, own_width, own_height)?;
+    let ratio = |edge: u32, own: u32| f64::from(edge) / f64::from(own);
+    let scale = ratio(height, own_height).min(ratio(width, own_width));
+    let scaled = |own: u32| ((f64::from(own) * scale) as i64).max(1);
+    let (h, w) = (scaled(own_height), scaled(own_width));
+    let pixels = pixels.upsample_bilinear2d([h, w], false, None::<f64>, None::<f64>);
+    let [height, width] = [height, width].map(i64::from);
+    let canvas = Tensor::ones([1, 3, height, width], (Kind::Float, Device::Cpu));
+    let place = canvas.narrow(2, (height - h) / 2, h);
+    place.narrow(3, (width - w) / 2, w).copy_(&pixels);
+    Ok(canvas)
+}

@@ -1,0 +1,136 @@
+//! VACE's part of the transformer: control blocks, a second, shorter row of blocks that reads what a control clip became.
+//! What each of them says is added behind a block of the first row.
+//!
+//! After diffusers 0.42.1 (`models/transformers/transformer_wan_vace.py`), which runs all control blocks first. Here each
+//! runs when its word is needed, so that one of them lies there at a time; the sums are the same.
+
+use safelight_core::networks::WanTransformerConfig;
+use tch::Tensor;
+
+use super::transformer::{Block, BlockContext};
+use crate::nn::{Gate, Linear, Norm, Rope, TokenRows, gated_add, layer_norm};
+use crate::weights::{Weights, WeightsError};
+
+pub(super) struct ControlBlocks {
+    patch_embedding: Linear,
+    before: Linear,
+    blocks: Vec<ControlBlock>,
+    /// Behind which block each says its word.
+    layers: Vec<i64>,
+    eps: f64,
+}
+
+struct ControlBlock {
+    block: Block,
+    after: Linear,
+}
+
+/// What the transformer is shown of a control clip: the same in every step.
+pub struct Control {
+    /// What the first control block begins with, but for the hidden states: `(1, L, C)`
+    begin: Tensor,
+    strength: f64,
+}
+
+/// The hidden states of the control blocks, `(B, L, C)`, on their way beside the others.
+pub(super) struct ControlWalk {
+    xs: Tensor,
+    strength: f64,
+}
+
+impl ControlBlocks {
+    /// What stands before the blocks; each block is read by [`Self::read_behind`]. `None` where there are none.
+    pub fn begin(config: &WanTransformerConfig, w: &Weights) -> Result<Option<Self>, WeightsError> {
+        if !config.has_control() {
+            return Ok(None);
+        }
+        let dim = config.dim();
+        Ok(Some(Self {
+            patch_embedding: Linear::from_patch_conv(
+                config.vace_in_channels,
+                dim,
+                &config.patch_size,
+                &(w / "vace_patch_embedding"),
+            )?,
+            before: Linear::new(dim, dim, &(w / "vace_blocks" / 0 / "before_proj"))?,
+            blocks: Vec::new(),
+            layers: config.vace_layers.clone(),
+            eps: config.eps,
+        }))
+    }
+
+    /// Reads the control block whose word is added behind the `layer`-th block, if there is one: weights come in the
+    /// order in which they are used.
+    pub fn read_behind(
+        &mut self,
+        layer: i64,
+        config: &WanTransformerConfig,
+        w: &Weights,
+    ) -> Result<(), WeightsError> {
+        let number = self.blocks.len();
+        if self.layers.get(number) != Some(&layer) {
+            return Ok(());
+        }
+        let w = &(w / "vace_blocks" / number as i64);
+        let dim = config.dim();
+        self.blocks.push(ControlBlock {
+            block: Block::new(config, w)?,
+            after: Linear::new(dim, dim, &(w / "after_proj"))?,
+        });
+        Ok(())
+    }
+
+    pub fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.blocks.iter().map(|control| &control.block)
+    }
+
+    pub fn block(&self, number: usize) -> &Block {
+        &self.blocks[number].block
+    }
+
+    /// `patches`: `(1, L, C_control)`
+    pub fn control(&self, patches: &Tensor, strength: f64) -> Control {
+        Control {
+            begin: self.before.forward(&self.patch_embedding.forward(patches)),
+            strength,
+        }
+    }
+
+    /// The number of the control block that is heard behind the `layer`-th block.
+    pub fn behind(&self, layer: usize) -> Option<usize> {
+        self.layers.iter().position(|&it| it == layer as i64)
+    }
+
+    /// Runs one control block -> what is added to the others' hidden states, `(B, L, C)`
+    pub fn say(
+        &self,
+        number: usize,
+        walk: &mut ControlWalk,
+        rows: TokenRows<'_>,
+        context: &BlockContext,
+        rope: &Rope,
+    ) -> Tensor {
+        let ControlBlock { block, after } = &self.blocks[number];
+        let xs = &mut walk.xs;
+        let normed = layer_norm(xs, &Norm::modulated(rows, 0), self.eps);
+        let ys = block.forward(xs, normed, rows, context, rope);
+        gated_add(xs, &ys, Some(Gate { rows, index: 5 }));
+        drop(ys);
+        let said = after.forward(xs);
+        if (walk.strength - 1.0).abs() < f64::EPSILON {
+            said
+        } else {
+            said * walk.strength
+        }
+    }
+}
+
+impl Control {
+    /// `xs`: what the first block reads, `(B, L, C)`
+    pub(super) fn walk(&self, xs: &Tensor) -> ControlWalk {
+        ControlWalk {
+            xs: xs + &self.begin,
+            strength: self.strength,
+        }
+    }
+}

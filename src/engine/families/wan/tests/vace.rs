@@ -1,0 +1,255 @@
+//! VACE against recorded runs of diffusers: what a control clip, its mask and reference pictures become, each call, the
+//! whole loop; and that what a user gives becomes such a clip.
+
+use safelight_core::job::JobFolder;
+use safelight_core::media::{Picture, write_png};
+
+use super::variants::VariantRun;
+use super::*;
+
+const RUNS: [&str; 3] = ["vace", "vace_mask", "vace_two"];
+
+fn picture(bytes: &Tensor) -> Picture {
+    let [rows, columns] = [0, 1].map(|i| bytes.size()[i] as u32);
+    let bytes = if bytes.dim() == 2 {
+        bytes.unsqueeze(-1).expand([-1, -1, 3], false)
+    } else {
+        bytes.shallow_clone()
+    };
+    let rgb: Vec<u8> = bytes.contiguous().flatten(0, -1).try_into().unwrap();
+    Picture::new(columns, rows, rgb).unwrap()
+}
+
+/// The recorded clip as the stage has it, and the reference pictures as they were opened.
+fn given(run: &Run) -> (ControlClip, Vec<Picture>) {
+    let r = &run.request;
+    let mut clip = ControlClip::new(r.width, r.height, r.num_frames);
+    for frame in 0..r.num_frames as usize {
+        clip.show(
+            frame,
+            &picture(&run.get("control.source_u8").get(frame as i64)),
+        );
+        if let Some(mask) = run.tensors.get("control.mask.source_u8") {
+            clip.mask(frame, &picture(&mask.get(frame as i64)));
+        }
+    }
+    let references = (0..r.references.len())
+        .map(|i| picture(run.get(&format!("reference.{i}.source_u8"))))
+        .collect();
+    (clip, references)
+}
+
+#[test]
+fn a_control_clip_its_mask_and_references_become_the_latents_of_the_reference() {
+    for name in RUNS {
+        let variant = VariantRun::open(name);
+        let run = &variant.run;
+        let (clip, references) = given(run);
+        let off = &mut Capture::off();
+        let work = &mut run.work(off, &NoHooks);
+        let found = encode_control(&run.config, &clip, &references, work).unwrap();
+        let (latents, mask) = (found.narrow(1, 0, 32), found.narrow(1, 32, 64));
+        let expected = run.get("control.latents");
+        assert_close(
+            name,
+            &latents,
+            expected,
+            run.limit("control.latents", ENCODER_LIMIT),
+        );
+        assert_close(name, &mask, run.get("control.mask_latents"), 1e-6);
+    }
+}
+
+#[test]
+fn every_step_and_the_end_are_those_of_the_reference() {
+    for name in RUNS {
+        let variant = VariantRun::open(name);
+        let run = &variant.run;
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Capture::stage(folder.path(), "denoise").unwrap();
+        let latents = run.denoise(None, &mut record, &NoHooks).unwrap();
+        record.finish().unwrap();
+        let found = store::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
+        let found: BTreeMap<_, _> = found.into_iter().collect();
+        for (key, expected) in &run.tensors {
+            let limit = match key.rsplit('.').next().unwrap() {
+                "timestep" | "timesteps" => 0.0,
+                "sigmas" => 1e-6,
+                "cond" | "uncond" => 1e-5,
+                "noise_pred" | "latents" => 5e-5,
+                _ => continue,
+            };
+            if !key.starts_with("control.") {
+                let limit = run.limit(key, limit);
+                assert_close(&format!("{name}: {key}"), &found[key], expected, limit);
+            }
+        }
+        // The references' frames are cut off what is decoded.
+        let before = run.request.references.len() as i64;
+        let whole = run.get("latents.final");
+        let expected = whole.narrow(2, before, whole.size()[2] - before);
+        let limit = run.limit("latents.final", 4e-5);
+        assert_close(name, &latents, &expected, limit);
+    }
+}
+
+#[test]
+fn how_strongly_and_in_which_steps_control_is_heard_changes_the_result() {
+    let mut variant = VariantRun::open("vace");
+    let run = &mut variant.run;
+    let made = |run: &Run| run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
+    let whole = made(run);
+    run.how.strength = 0.5;
+    let weak = made(run);
+    run.how.strength = 0.0;
+    let none = made(run);
+    run.how.strength = 1.0;
+    run.how.until = 0.4;
+    let begun = made(run);
+    let all = [&whole, &weak, &none, &begun];
+    for (i, one) in all.iter().enumerate() {
+        for other in &all[..i] {
+            assert!(distance(one, other) > 1e-3);
+        }
+    }
+    run.how.until = 0.1;
+    assert!(made(run).equal(&none));
+}
+
+#[test]
+fn a_loop_with_references_goes_on_and_streams_bit_for_bit_and_stops_when_it_is_asked_to() {
+    let variant = VariantRun::open("vace_two");
+    let mut run = variant.run;
+    run.request.sampling.num_steps = 5;
+    let keeper = Keeper::default();
+    let whole = run.denoise(None, &mut Capture::off(), &keeper).unwrap();
+    let states = keeper.states.take();
+    assert!(!states.is_empty());
+    for state in states {
+        let again = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
+        assert!(again.unwrap().equal(&whole));
+    }
+    let previews = keeper.previews.take();
+    assert_eq!(previews.last().unwrap().size(), whole.size());
+    let embeds = run.embeds();
+    let conditions = || Conditions {
+        embeds: &embeds,
+        image_latents: None,
+        image_embeds: None,
+        kept: None,
+        control: run.control(),
+    };
+    let off = &mut Capture::off();
+    let work = &mut Work {
+        place: Placement {
+            resident_bytes: Some(0),
+            ..CPU
+        },
+        ..run.work(off, &NoHooks)
+    };
+    let streamed = denoise(&run.config, Expert::Only, &conditions(), None, work).unwrap();
+    assert!(streamed.latents.equal(&whole));
+    for patience in [0, 2, 7] {
+        let keeper = Keeper {
+            patience: Some(patience),
+            ..Keeper::default()
+        };
+        assert!(run.denoise(None, &mut Capture::off(), &keeper).is_none());
+        assert_eq!(keeper.asked.get(), patience + 1);
+    }
+}
+
+#[test]
+fn latents_of_another_control_clip_are_refused() {
+    let mut variant = VariantRun::open("vace");
+    let run = &mut variant.run;
+    let refused = |run: &Run| {
+        let found = run.try_part(Expert::Only, None, &mut Capture::off(), &NoHooks);
+        found.unwrap_err().to_string()
+    };
+    run.request.references = vec!["a.png".into()];
+    assert!(refused(run).contains("not of this job"));
+    run.request.references.clear();
+    run.tensors.remove("control_hidden_states");
+    assert!(refused(run).contains("missing"));
+}
+
+/// A frame of one colour.
+fn plain(width: u32, height: u32, level: u8) -> Picture {
+    Picture::from_fn(width, height, |_, _| [level; 3]).unwrap()
+}
+
+/// The clip that a job with these fields is shown, its frames' and its mask's first bytes.
+fn shown(fields: Value, fill: impl Fn(&JobFolder)) -> Vec<(u8, u8, bool)> {
+    let run = Run::open("text_to_video");
+    let mut request = serde_json::to_value(&run.request).unwrap();
+    for (name, value) in fields.as_object().unwrap() {
+        request[name] = value.clone();
+    }
+    let request: GenerateRequest = serde_json::from_value(request).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let folder = JobFolder::at(home.path());
+    fill(&folder);
+    let clip = control_of_job(&folder, &request).unwrap();
+    clip.first_bytes()
+}
+
+#[test]
+fn a_control_clip_that_is_too_short_goes_on_grey_and_is_made_anew_there() {
+    let fields = json!({
+        "num_frames": 9, "controls": [{"file": "x/depth_000.png", "mask": "mask.png"}],
+    });
+    let found = shown(fields, |folder| {
+        fs::create_dir(folder.control_clip(0)).unwrap();
+        for i in 0..3 {
+            let name = format!("depth_{i:03}.png");
+            let level = 10 + i;
+            write_png(&folder.control_clip(0).join(name), &plain(30, 30, level)).unwrap();
+        }
+        write_png(&folder.control_mask(0), &plain(7, 9, 0)).unwrap();
+    });
+    let made = (0, 255, false);
+    // A mask that is a picture holds for all frames that are given.
+    assert_eq!(
+        found[..4],
+        [(10, 0, true), (11, 0, true), (12, 0, true), made]
+    );
+    assert_eq!(found.len(), 9);
+    assert!(found[4..].iter().all(|frame| *frame == made));
+}
+
+#[test]
+fn start_and_end_pictures_are_frames_that_stay() {
+    let fields = json!({"num_frames": 9, "image": "a.png", "last_image": "b.png"});
+    let found = shown(fields, |folder| {
+        write_png(&folder.start_picture(), &plain(64, 32, 20)).unwrap();
+        write_png(&folder.end_picture(), &plain(64, 32, 30)).unwrap();
+    });
+    assert_eq!(found[0], (20, 0, true));
+    assert_eq!(found[8], (30, 0, true));
+    assert!(found[1..8].iter().all(|frame| *frame == (0, 255, false)));
+}
+
+#[test]
+fn the_last_frames_of_a_clip_that_is_gone_on_from_stay() {
+    let files = Run::open("text_to_video").request.files;
+    let mut files = serde_json::to_value(files).unwrap();
+    files["takes_control"] = json!(true);
+    let fields = json!({"num_frames": 9, "extend": "a.mp4", "files": files});
+    let found = shown(fields, |folder| {
+        fs::create_dir(folder.seen()).unwrap();
+        write_png(&folder.start_picture(), &plain(64, 32, 44)).unwrap();
+        // More are kept than such a model is shown.
+        for i in 0..9 {
+            write_png(&folder.seen_frame(i), &plain(64, 32, 36 + i as u8)).unwrap();
+        }
+    });
+    for (i, frame) in found.iter().enumerate() {
+        let expected = if i < 5 {
+            (40 + i as u8, 0, true)
+        } else {
+            (0, 255, false)
+        };
+        assert_eq!(*frame, expected, "{i}");
+    }
+}
