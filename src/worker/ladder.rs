@@ -9,7 +9,6 @@ use safelight_core::finish::FinishRequest;
 use safelight_core::job::{Climb, GenerateRequest, JobError, JobErrorKind, Stage};
 use safelight_core::memory::counters::{Counters, DeviceCounters};
 use safelight_core::memory::{Fault, Rung, StageMemory};
-use safelight_core::model::ImageRole;
 
 /// Megapixels that a core of a CPU takes through a VAE in a second, for a first guess: 1.2 of the Wan VAE's
 /// multiplications a nanosecond.
@@ -193,10 +192,8 @@ fn tile_of(place: Place<'_>) -> Option<u32> {
             request.before.width.max(request.before.height),
             request.tile,
         ),
-        // A picture that is edited comes in a size of its own.
-        (Asked::Generate(request), Stage::EncodeImage)
-            if request.image_role == ImageRole::Reference =>
-        {
+        // A picture that is seen comes in a size of its own.
+        (Asked::Generate(request), Stage::EncodeImage) if !request.references.is_empty() => {
             (u32::MAX, request.vae_tile)
         }
         (Asked::Generate(request), Stage::EncodeImage | Stage::Decode) => {

@@ -185,6 +185,14 @@ fn the_jobs_of_a_queue_are_read_whole() {
             job["request"]["files"] = Value::Null;
         }
     }
+    // What was edited was the start picture then.
+    for job in old.as_array_mut().expect("they are several") {
+        let request = job["request"].as_object_mut().expect("it is an object");
+        if request.insert("image_role".into(), "first_frame".into()) == Some("reference".into()) {
+            let picture = request.remove("image").expect("it has one");
+            request.insert("references".into(), vec![picture].into());
+        }
+    }
     assert_eq!(jobs, old);
 }
 

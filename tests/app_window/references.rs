@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
+use safelight::app::commands::InputsCommand;
 use safelight_core::job::{GenerateRequest, JobOutcome, JobUpdate};
 use safelight_core::model::{InputUse, ModelSpec};
 
@@ -152,4 +153,34 @@ fn the_words_over_the_window_say_what_becomes_of_held_pictures() {
         .harness
         .query_by_role_and_label(Role::Button, "Add reference pictures");
     assert!(place.is_some());
+}
+
+#[test]
+fn a_model_that_edits_one_picture_takes_it_in_whatever_place_it_was_named() {
+    let mut spec = edit_spec();
+    spec.limits.max_references = 1;
+    let mut bench = Bench::of(spec);
+    bench.assert_shows("Picture to edit");
+    let paths = files(&bench, &["a.png", "b.png"]);
+    for (path, name) in paths.iter().zip(["a.png", "b.png"]) {
+        bench.drop_file(path);
+        let shown = format!("Reference picture 1: {name}");
+        bench.until("it is there", |bench| bench.has(&shown));
+    }
+    bench.assert_shows("1 of 1");
+    let asked = request_of(&mut bench);
+    assert_eq!(asked.references, paths[1..]);
+    // As earlier versions wrote it.
+    let before = GenerateRequest {
+        image: Some(paths[0].clone()),
+        references: Vec::new(),
+        ..asked
+    };
+    let take_over = InputsCommand::TakeOver(Box::new(before));
+    bench.app().cx.push(take_over);
+    bench.until("it is there", |bench| {
+        bench.has("Reference picture 1: a.png")
+    });
+    let again = request_of(&mut bench);
+    assert_eq!((again.image, again.references), (None, paths[..1].to_vec()));
 }

@@ -124,6 +124,8 @@ pub struct Places {
     pub max_controls: usize,
     /// It makes nothing without a control picture.
     needs_control: bool,
+    /// What it edits is its only reference picture, and it begins from none.
+    edits_reference: bool,
 }
 
 impl Places {
@@ -142,6 +144,7 @@ impl Places {
             max_references: spec.limits.max_references as usize,
             max_controls: spec.limits.controls.most as usize,
             needs_control: spec.limits.controls.is_required,
+            edits_reference: spec.edits_reference(),
         }
     }
 
@@ -339,9 +342,14 @@ impl Inputs {
             // Whether a model takes one, the form is told.
             (Source::Clip(_), Some(Slot::Control)) => Slot::Control,
             (Source::Clip(_), _) => Slot::Start,
+            (Source::Picture(_), Some(Slot::Start)) if places.edits_reference => Slot::Reference,
             (Source::Picture(_), Some(slot)) => slot,
             (Source::Picture(_), None) => self.next(places),
         };
+        if slot == Slot::Reference && places.max_references == 1 {
+            // As at the start, a new one takes the other's place.
+            self.placed.references.clear();
+        }
         self.placed.put(slot, input);
         slot
     }

@@ -325,7 +325,7 @@ impl Inputs {
                 // The picture says which shape the clip has.
                 form.size = SizeChoice::Auto;
             }
-            if wish.is_some_and(|wish| wish != slot) {
+            if wish.is_some_and(|wish| wish != slot) && self.clip().is_some() {
                 let why = match wish {
                     Some(Slot::Mask) => words::MASK_IS_PICTURE,
                     Some(Slot::Reference) => words::REFERENCE_IS_PICTURE,

@@ -7,6 +7,7 @@
 mod asked;
 mod cancel;
 mod control;
+mod earlier;
 mod error;
 mod folder;
 pub(crate) mod form;

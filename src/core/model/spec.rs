@@ -72,8 +72,6 @@ pub enum ImageRole {
     Base,
     /// The model sees it, and what the mask hides of it, at every step (Fill).
     Canvas,
-    /// The model sees it beside what it makes (Kontext).
-    Reference,
 }
 
 /// What a model's `guidance_scale` is.
@@ -178,6 +176,11 @@ impl ModelSpec {
     pub fn has_buckets(&self) -> bool {
         let default = (self.defaults.width, self.defaults.height);
         self.family.trained_sizes.contains(&default)
+    }
+
+    /// Whether it edits the one picture that it sees, and begins from none: that picture is fitted to the size.
+    pub fn edits_reference(&self) -> bool {
+        !self.start_image.is_possible() && self.limits.max_references == 1
     }
 
     pub fn has_two_experts(&self) -> bool {

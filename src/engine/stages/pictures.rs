@@ -55,15 +55,17 @@ pub(crate) fn mask_of_job(
     mask.map(|_| open(&folder.mask(), request)).transpose()
 }
 
-/// The pictures that the model sees beside what it makes, as they were opened, and recorded so.
+/// The pictures that the model sees beside what it makes, as they were opened, and recorded so; `name`: what the
+/// reference calls the one that is counted from 0.
 pub(crate) fn references_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
+    name: fn(usize) -> String,
     capture: &mut Capture,
 ) -> Result<Vec<Picture>, EngineError> {
     let all = (0..request.references.len()).map(|index| {
         let picture = media::open_picture(&folder.reference(index))?;
-        record(&picture, &format!("reference.{index}"), capture);
+        record(&picture, &name(index), capture);
         Ok(picture)
     });
     all.collect()
@@ -167,11 +169,16 @@ impl KeptPixels {
 
 fn open(path: &Path, request: &GenerateRequest) -> Result<GivenPicture, EngineError> {
     let source = media::open_picture(path)?;
-    let fitted = match request.fit {
-        Fit::Stretch => source.clone(),
-        Fit::Crop => media::crop_to_aspect(&source, request.width, request.height)?,
-    };
+    let fitted = fitted(&source, request)?;
     Ok(GivenPicture { source, fitted })
+}
+
+/// The picture, cropped to the request's aspect where that asks for it.
+pub(crate) fn fitted(source: &Picture, request: &GenerateRequest) -> Result<Picture, EngineError> {
+    Ok(match request.fit {
+        Fit::Stretch => source.clone(),
+        Fit::Crop => media::crop_to_aspect(source, request.width, request.height)?,
+    })
 }
 
 fn record(source: &Picture, name: &str, capture: &mut Capture) {

@@ -125,6 +125,7 @@ impl OneTransformer for Flux {
             latent_channels: vae.latent_channels.unsigned_abs(),
             limits: Limits {
                 controls: variant.controls(),
+                max_references: variant.max_references(),
                 ..picture_limits(vae.spatial_factor())
             },
             schedule: checked.schedule,

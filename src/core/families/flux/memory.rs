@@ -12,10 +12,10 @@ use crate::memory::streams::{Sequence, streams};
 use crate::memory::text::{clip_text, t5};
 use crate::memory::{Job, Need, NetworkReader, PartName};
 use crate::model::facts::TransformerShape;
-use crate::model::{CatalogError, Guidance, ImageRole, ModelFiles};
+use crate::model::{CatalogError, Guidance, ModelFiles};
 use crate::networks::{ClipTextConfig, FluxTransformerConfig, KlVaeConfig, T5Config, T5Kind};
 
-/// Pixels of a given picture that is seen beside what is made: about this many.
+/// Pixels of a picture that is seen beside what is made: about this many.
 const REFERENCE_PIXELS: f64 = 1048576.0;
 
 pub(super) fn networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), CatalogError> {
@@ -91,9 +91,7 @@ fn transformer(job: &Job<'_>) -> Option<Need> {
     let (network, config) = job.configured::<FluxTransformerConfig>(PartName::Transformer)?;
     let pixels = f64::from(job.request.width) * f64::from(job.request.height);
     let mut picture = pixels / 256.0;
-    if job.request.image_role == ImageRole::Reference && job.request.image.is_some() {
-        picture += REFERENCE_PIXELS / 256.0;
-    }
+    picture += job.request.references.len() as f64 * REFERENCE_PIXELS / 256.0;
     let sequence = Sequence {
         text: text_length(job),
         picture,

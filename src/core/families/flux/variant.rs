@@ -95,9 +95,15 @@ impl Variant {
         match self {
             Self::Dev | Self::Schnell => (Optional, ImageRole::Base, Optional),
             Self::Fill => (Required, ImageRole::Canvas, Required),
-            Self::Kontext => (Optional, ImageRole::Reference, No),
+            // What it edits it sees, and begins from nothing.
+            Self::Kontext => (No, ImageRole::Base, No),
             Self::Depth | Self::Canny | Self::Control => (Optional, ImageRole::Base, No),
         }
+    }
+
+    /// How many pictures it sees beside the one that it makes.
+    pub fn max_references(self) -> u32 {
+        u32::from(self == Self::Kontext)
     }
 
     pub fn guidance(self) -> Guidance {

@@ -230,6 +230,9 @@ impl Findings {
 impl GenerateForm {
     /// The request that this form asks of this model, or all that is wrong with it.
     pub fn validate(&self, spec: &ModelSpec) -> Result<Validated, Vec<FieldError>> {
+        if let Some(form) = self.with_picture_seen(spec) {
+            return form.validate(spec);
+        }
         let mut found = Findings::default();
         let spec = &*sections::in_order(self, spec);
         let preset = self.chosen_preset(spec, &mut found);

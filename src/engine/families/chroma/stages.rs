@@ -22,7 +22,7 @@ impl EngineFamily for Chroma {
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
         // It sees no picture beside its own.
-        stills::encode_image_stage(context, |width, height| (width, height))
+        stills::encode_image_stage(context)
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {

@@ -194,6 +194,7 @@ pub fn denoise(
     work: &mut Work<'_>,
 ) -> Result<Tensor, EngineError> {
     let (request, role) = (work.request, Role::of(work.request));
+    let image = given.and_then(|given| given.image.as_ref());
     let home = &request.files.transformer;
     let weights = super::with_loras(&work.place.open(home)?, &request.loras)?;
     let config = FluxTransformerConfig::read(home)?;
@@ -203,12 +204,11 @@ pub fn denoise(
     check(image, controls, role, &config)?;
     let job = Beginning {
         request,
-        // One that is only seen is nothing to begin with.
-        image: image.filter(|_| role != Role::Reference),
+        image,
         shape,
         strength: match role {
             Role::Canvas => CANVAS_STRENGTH,
-            Role::Base | Role::Reference => BASE_STRENGTH,
+            Role::Base => BASE_STRENGTH,
         },
         drawn_controls: controls.len(),
     };
@@ -223,10 +223,10 @@ pub fn denoise(
     let unexpected = FluxTransformer::unexpected_keys;
     let transformer = work.transformer("transformer", home, || Ok(weights), new, unexpected)?;
     let here = |xs: Tensor| xs.to_device(transformer.device()).to_kind(Kind::Float);
-    let seen = image.filter(|_| role == Role::Reference);
-    let seen = seen.map(|image| {
-        let shape = LatentShape::of(&image.latents)?;
-        let tokens = here(shape.pack(&image.latents));
+    let seen = given.and_then(|given| given.references.first());
+    let seen = seen.map(|latents| {
+        let shape = LatentShape::of(latents)?;
+        let tokens = here(shape.pack(latents));
         Ok::<_, EngineError>(Reference { tokens, shape })
     });
     let model = FluxModel {

@@ -21,7 +21,7 @@ mod transformer;
 
 pub(crate) use cases::CASES;
 pub use denoise::{FluxModel, Reference, denoise};
-pub use prepare::{image_ids, reference_ids, reference_size, text_ids};
+pub use prepare::{SEEING, image_ids, reference_ids, text_ids};
 pub(crate) use stages::Flux;
 pub use text::encode_text;
 pub use transformer::{Context, FluxTransformer, ROPE_THETA, told_times};

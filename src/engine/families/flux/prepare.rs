@@ -2,9 +2,13 @@
 //!
 //! Sizes, noise and masks are every picture's.
 
+use safelight_core::job::GenerateRequest;
+use safelight_core::media::{self, Picture};
 use tch::{Device, Kind, Tensor};
 
-use crate::stages::stills::LatentShape;
+use crate::error::EngineError;
+use crate::stages::pictures::fitted;
+use crate::stages::stills::{LatentShape, Seeing};
 
 /// Widths and heights that Kontext was trained with, narrow ones first.
 const REFERENCE_SIZES: [(u32, u32); 17] = [
@@ -49,9 +53,22 @@ pub fn reference_ids(shape: LatentShape) -> Tensor {
     ids
 }
 
+/// Kontext's pipeline sees one picture, which it calls as others do the one that they begin from.
+pub const SEEING: Seeing = Seeing {
+    prepared: seen_picture,
+    picture: |_| "image".to_owned(),
+    latents: |_| "image_latents".to_owned(),
+};
+
+fn seen_picture(picture: &Picture, request: &GenerateRequest) -> Result<Picture, EngineError> {
+    let picture = fitted(picture, request)?;
+    let (width, height) = reference_size(picture.width, picture.height);
+    Ok(media::resize_lanczos(&picture, width, height)?)
+}
+
 /// The size at which a model that sees a picture beside its own wants it: of those it was trained with, the one of the
 /// most similar aspect.
-pub fn reference_size(width: u32, height: u32) -> (u32, u32) {
+fn reference_size(width: u32, height: u32) -> (u32, u32) {
     // Sizes count in tokens here already.
     let cut = |edge: u32| f64::from((edge - edge % 16).max(16));
     let aspect = cut(width) / cut(height);

@@ -22,10 +22,14 @@ impl EngineFamily for Flux {
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
-        if !context.request().controls.is_empty() {
+        let request = context.request();
+        if !request.controls.is_empty() {
             return stills::encode_controlled_stage(context, self.draws_controls());
         }
-        stills::encode_image_stage(context, flux::reference_size)
+        if request.references.is_empty() {
+            return stills::encode_image_stage(context);
+        }
+        stills::encode_images_stage(context, flux::SEEING)
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {

@@ -6,7 +6,7 @@ use safelight_core::job::Stage;
 use crate::bench::cases::Case;
 use crate::families::{Done, EngineFamily, flux2};
 use crate::stages::StageContext;
-use crate::stages::stills::{self, GivenImages};
+use crate::stages::stills::{self, GivenImages, Seeing};
 use crate::text::PromptEmbeds;
 
 pub(crate) struct Flux2;
@@ -21,7 +21,10 @@ impl EngineFamily for Flux2 {
     }
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
-        stills::encode_images_stage(context, flux2::seen_picture)
+        stills::encode_images_stage(
+            context,
+            Seeing::of(|picture, _| flux2::seen_picture(picture)),
+        )
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {

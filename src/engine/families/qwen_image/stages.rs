@@ -6,13 +6,14 @@ use safelight_core::job::Stage;
 use crate::bench::cases::Case;
 use crate::capture::Capture;
 use crate::families::{Done, EngineFamily, qwen_image};
-use crate::stages::stills::{self, GivenImages};
+use crate::stages::stills::{self, GivenImages, Seeing};
 use crate::stages::{StageContext, pictures};
 use crate::text::PromptEmbeds;
 use crate::vision::resized_to_area;
 
 /// About how many pixels the autoencoder gets of a picture that is seen.
 const SEEN_PIXELS: f64 = 1048576.0;
+const SEEING: Seeing = Seeing::of(|picture, _| resized_to_area(picture, SEEN_PIXELS));
 
 pub(crate) struct QwenImage;
 
@@ -24,7 +25,8 @@ impl EngineFamily for QwenImage {
     fn encode_text(&self, context: &StageContext<'_>) -> Done {
         // They are recorded where the autoencoder gets them.
         let (folder, request) = (context.folder(), context.request());
-        let seen = pictures::references_of_job(&folder, request, &mut Capture::off())?;
+        let mut capture = Capture::off();
+        let seen = pictures::references_of_job(&folder, request, SEEING.picture, &mut capture)?;
         context.texts(|work| qwen_image::encode_text(&seen, work))
     }
 
@@ -33,9 +35,9 @@ impl EngineFamily for QwenImage {
             return stills::encode_controlled_stage(context, self.draws_controls());
         }
         if context.request().references.is_empty() {
-            return stills::encode_image_stage(context, |width, height| (width, height));
+            return stills::encode_image_stage(context);
         }
-        stills::encode_images_stage(context, |picture| resized_to_area(picture, SEEN_PIXELS))
+        stills::encode_images_stage(context, SEEING)
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {

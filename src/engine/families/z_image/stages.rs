@@ -25,7 +25,7 @@ impl EngineFamily for ZImage {
             return stills::encode_controlled_stage(context, self.draws_controls());
         }
         // It sees no picture beside its own.
-        stills::encode_image_stage(context, |width, height| (width, height))
+        stills::encode_image_stage(context)
     }
 
     fn draws_controls(&self) -> bool {

@@ -24,7 +24,6 @@ const MASKED_FROM: u32 = 128;
 pub enum Role {
     Base,
     Canvas,
-    Reference,
 }
 
 impl Role {
@@ -32,28 +31,48 @@ impl Role {
         match request.image_role {
             ImageRole::FirstFrame | ImageRole::Base => Self::Base,
             ImageRole::Canvas => Self::Canvas,
-            ImageRole::Reference => Self::Reference,
         }
     }
 }
 
-/// `picture` and `mask`: as they were opened, or cropped to the picture's aspect; `seen_size`: width and height to those
-/// at which the model wants a picture that it sees beside its own; `drawn_controls`: control pictures that were drawn
-/// before it.
+/// How a family's models see pictures beside the one that they make.
+#[derive(Clone, Copy)]
+pub struct Seeing {
+    /// A picture as it was opened to one whose edges are whole tokens.
+    pub prepared: fn(&Picture, &GenerateRequest) -> Result<Picture, EngineError>,
+    /// What the reference calls the picture that is counted from 0.
+    pub picture: fn(usize) -> String,
+    /// The same of its latents.
+    pub latents: fn(usize) -> String,
+}
+
+impl Seeing {
+    /// With the names of pipelines that see several pictures.
+    pub const fn of(
+        prepared: fn(&Picture, &GenerateRequest) -> Result<Picture, EngineError>,
+    ) -> Self {
+        Self {
+            prepared,
+            picture: |index| format!("reference.{index}"),
+            latents: |index| format!("reference.{index}.latents"),
+        }
+    }
+}
+
+/// `picture` and `mask`: as they were opened, or cropped to the picture's aspect; `drawn_controls`: control pictures that
+/// were drawn before it.
 pub fn encode_image(
     picture: &Picture,
     mask: Option<&Picture>,
-    seen_size: fn(u32, u32) -> (u32, u32),
     work: &mut Work<'_>,
     drawn_controls: usize,
 ) -> Result<GivenImage, EngineError> {
     let request = work.request;
     let role = Role::of(request);
-    check(role, mask.is_some())?;
-    let (width, height) = match role {
-        Role::Base | Role::Canvas => (request.width, request.height),
-        Role::Reference => seen_size(picture.width, picture.height),
-    };
+    if role == Role::Canvas && mask.is_none() {
+        return Err(EngineError::request("this model needs a mask"));
+    }
+    let (width, height) = (request.width, request.height);
     let pixels = resized(picture, width, height)?;
     work.capture.put("image.preprocessed", &pixels);
     let mask = mask
@@ -62,17 +81,7 @@ pub fn encode_image(
 
     let encoding = Encoding::open(work)?;
     let shape = LatentShape::new(encoding.autoencoder.latent_channels(), width, height)?;
-    let before = request.controls.len();
-    let posterior = encoding.encode(&pixels, before, work)?;
-    if role == Role::Reference {
-        let latents = encoding.autoencoder.normalize(&posterior.mean);
-        work.capture.put("image_latents", &latents);
-        return Ok(GivenImage {
-            latents: encoding.autoencoder.pictures(&latents),
-            mask: None,
-            masked: None,
-        });
-    }
+    let posterior = encoding.encode(&pixels, request.controls.len(), work)?;
     let num_draws = 2 + usize::from(mask.is_some());
     let draws = Draws::behind(drawn_controls, shape, num_draws, seeds(request))?;
     let drawn = draws.posterior.as_ref();
@@ -97,11 +106,11 @@ pub fn encode_image(
 }
 
 /// Pictures whose latents are the means of what the encoder gives, without a draw. `image`: what the walk begins from,
-/// with a mask of it; `references`: what the model sees beside its own, each as `prepared` makes it: edges of whole tokens.
+/// with a mask of it; `references`: what the model sees beside its own, as they were opened.
 pub fn encode_images(
     image: Option<(&Picture, Option<&Picture>)>,
     references: &[Picture],
-    prepared: fn(&Picture) -> Result<Picture, EngineError>,
+    seeing: Seeing,
     work: &mut Work<'_>,
 ) -> Result<GivenImages, EngineError> {
     let (width, height) = (work.request.width, work.request.height);
@@ -124,13 +133,13 @@ pub fn encode_images(
     let image = image.transpose()?;
     let before = usize::from(image.is_some());
     let references = references.iter().enumerate().map(|(index, picture)| {
-        let picture = prepared(picture)?;
+        let picture = (seeing.prepared)(picture, work.request)?;
         let pixels = pixels_from_rgb8(&picture.rgb, picture.width, picture.height)?;
-        let name = format!("reference.{index}");
+        let name = (seeing.picture)(index);
         work.capture.put(format!("{name}.preprocessed"), &pixels);
         let latents = pictures(&latents(&pixels, before + index, work)?);
         let seen = encoding.autoencoder.seen_shape(&latents);
-        work.capture.put(format!("{name}.latents"), &seen);
+        work.capture.put((seeing.latents)(index), &seen);
         Ok::<_, EngineError>(latents)
     });
     Ok(GivenImages {
@@ -167,15 +176,6 @@ pub fn encode_controls(
         Ok::<_, EngineError>(encoding.autoencoder.pictures(&latents))
     });
     all.collect()
-}
-
-fn check(role: Role, has_mask: bool) -> Result<(), EngineError> {
-    let reason = match (role, has_mask) {
-        (Role::Canvas, false) => "this model needs a mask",
-        (Role::Reference, true) => "this model does not use masks",
-        _ => return Ok(()),
-    };
-    Err(EngineError::request(reason))
 }
 
 struct Encoding {

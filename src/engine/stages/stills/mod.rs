@@ -17,24 +17,20 @@ use tch::Tensor;
 
 use super::StageContext;
 use super::pictures::{self, KeptPixels};
-use crate::error::EngineError;
 use crate::families::Done;
 use crate::store;
 use crate::work::Work;
 
 pub use begin::{BASE_STRENGTH, Beginning, Kept};
 use decode::{decode, decoded_picture};
-pub use given::{Role, encode_controls, encode_image, encode_images};
+pub use given::{Role, Seeing, encode_controls, encode_image, encode_images};
 pub(crate) use given::{binary_mask, grey};
 pub use latents::{Draws, LatentShape, corner_mask, folded_mask, noised, seeds};
 pub use state::{GivenImage, GivenImages};
 pub use walk::{Conditions, StillModel, record_mask, record_places, walk_still};
 
-/// The job's picture and mask to [`GivenImage`]; `seen_size` as in [`encode_image`].
-pub(crate) fn encode_image_stage(
-    context: &StageContext<'_>,
-    seen_size: fn(u32, u32) -> (u32, u32),
-) -> Done {
+/// The job's picture and mask to [`GivenImage`].
+pub(crate) fn encode_image_stage(context: &StageContext<'_>) -> Done {
     let request = context.request();
     let (picture, _) = pictures::of_job(&context.folder(), request)?;
     let mask = pictures::mask_of_job(&context.folder(), request)?;
@@ -44,7 +40,7 @@ pub(crate) fn encode_image_stage(
             mask.record("mask", work.capture);
         }
         let mask = mask.as_ref().map(|mask| &mask.fitted);
-        encode_image(&picture.fitted, mask, seen_size, work, 0)
+        encode_image(&picture.fitted, mask, work, 0)
     })?;
     image.save(&context.own_result())
 }
@@ -65,9 +61,8 @@ pub(crate) fn encode_controlled_stage(context: &StageContext<'_>, are_drawn: boo
         }
         let mask = mask.as_ref().map(|mask| &mask.fitted);
         let before = if are_drawn { controls.len() } else { 0 };
-        let own_size = |width, height| (width, height);
         let image = image.as_ref();
-        let image = image.map(|image| encode_image(&image.fitted, mask, own_size, work, before));
+        let image = image.map(|image| encode_image(&image.fitted, mask, work, before));
         Ok(GivenImages {
             image: image.transpose()?,
             references: Vec::new(),
@@ -101,18 +96,15 @@ fn controls_of(
     both.collect()
 }
 
-/// The job's pictures to [`GivenImages`], for models that see pictures beside their own; `prepared` as in
-/// [`encode_images`].
-pub(crate) fn encode_images_stage(
-    context: &StageContext<'_>,
-    prepared: fn(&Picture) -> Result<Picture, EngineError>,
-) -> Done {
+/// The job's pictures to [`GivenImages`], for models that see pictures beside their own.
+pub(crate) fn encode_images_stage(context: &StageContext<'_>, seeing: Seeing) -> Done {
     let (request, folder) = (context.request(), context.folder());
     let image = request.image.as_ref();
     let image = image.map(|_| pictures::of_job(&folder, request).map(|(image, _)| image));
     let (image, mask) = (image.transpose()?, pictures::mask_of_job(&folder, request)?);
     let images = context.part(|work| {
-        let references = pictures::references_of_job(&folder, request, work.capture)?;
+        let references =
+            pictures::references_of_job(&folder, request, seeing.picture, work.capture)?;
         for (name, given) in [("image", &image), ("mask", &mask)] {
             if let Some(given) = given {
                 given.record(name, work.capture);
@@ -120,7 +112,7 @@ pub(crate) fn encode_images_stage(
         }
         let mask = mask.as_ref().map(|mask| &mask.fitted);
         let image = image.as_ref().map(|image| (&image.fitted, mask));
-        encode_images(image, &references, prepared, work)
+        encode_images(image, &references, seeing, work)
     })?;
     images.save(&context.own_result())
 }
@@ -134,7 +126,8 @@ pub(crate) fn enlarge_stage(context: &StageContext<'_>, are_drawn: bool) -> Done
     let images = context.part(|work| {
         let picture = decoded_picture(&latents, work)?;
         let controls = controls_of(&context.folder(), are_drawn, work)?;
-        let images = encode_images(Some((&picture, None)), &[], |seen| Ok(seen.clone()), work)?;
+        let seeing = Seeing::of(|seen, _| Ok(seen.clone()));
+        let images = encode_images(Some((&picture, None)), &[], seeing, work)?;
         Ok(GivenImages { controls, ..images })
     })?;
     let images = GivenImages {

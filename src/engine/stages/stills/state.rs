@@ -10,7 +10,7 @@ use crate::store::{self, Named};
 /// A given picture in latents as the transformer has them, in f32.
 #[derive(Debug)]
 pub struct GivenImage {
-    /// `(B, C, h, w)`, one for each picture that is made, or `(1, C, h', w')` in models that only see it
+    /// `(B, C, h, w)`, one for each picture that is made
     pub latents: Tensor,
     /// What is made anew, 1 or 0 for each pixel: `(1, 1, H, W)`
     pub mask: Option<Tensor>,

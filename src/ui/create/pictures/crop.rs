@@ -2,6 +2,7 @@
 
 use egui::{Align2, CornerRadius, FontId, Rect, Stroke, StrokeKind, Ui, Vec2, vec2};
 use safelight_core::job::{Fit, StartPicture};
+use safelight_core::model::ModelSpec;
 
 use crate::app::inputs::Slot;
 use crate::app::player::Viewing;
@@ -38,6 +39,16 @@ fn part_of(picture: &StartPicture, (width, height): (u32, u32)) -> Vec2 {
     used_part(size(picture.width, picture.height), size(width, height))
 }
 
+/// The pictures that are brought to the size of what is made.
+fn fitted_pictures<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a StartPicture> {
+    let sources = sources(view);
+    let edits = view.model().is_some_and(ModelSpec::edits_reference);
+    let seen = sources.references.first().copied().filter(|_| edits);
+    [sources.image, sources.last_image, seen]
+        .into_iter()
+        .flatten()
+}
+
 fn is_cropped(view: &View<'_>) -> bool {
     view.form.fit.unwrap_or(Fit::Crop) == Fit::Crop
 }
@@ -48,9 +59,7 @@ pub(super) fn notes_ui(ui: &mut Ui, view: &View<'_>) {
         return;
     };
     let amber = palette(ui).amber;
-    let sources = sources(view);
-    let pictures = [sources.image, sources.last_image].into_iter().flatten();
-    for picture in pictures {
+    for picture in fitted_pictures(view) {
         let part = part_of(picture, size);
         let share = part.x * part.y;
         if share >= TOLD_BELOW {
@@ -64,10 +73,11 @@ pub(super) fn notes_ui(ui: &mut Ui, view: &View<'_>) {
         wide_note(ui, &text, amber);
     }
     let is_transparent = |slot| {
-        let input = view.app.inputs.get(slot);
-        input.is_some_and(|input| input.is_transparent)
+        let mut inputs = view.app.inputs.of(slot).iter();
+        inputs.any(|input| input.is_transparent)
     };
-    if [Slot::Start, Slot::End].into_iter().any(is_transparent) {
+    let places = [Slot::Start, Slot::End, Slot::Reference];
+    if places.into_iter().any(is_transparent) {
         wide_note(ui, words::TRANSPARENT, amber);
     }
 }
@@ -81,9 +91,7 @@ pub(in crate::ui) fn crop_ui(ui: &Ui, view: &View<'_>, area: Rect, shown: Rect) 
         return;
     };
     let path = file.path_of(view.app.watch.shown_of_batch());
-    let sources = sources(view);
-    let mut pictures = [sources.image, sources.last_image].into_iter().flatten();
-    let Some(picture) = pictures.find(|picture| picture.path == path) else {
+    let Some(picture) = fitted_pictures(view).find(|picture| picture.path == path) else {
         return;
     };
     let part = part_of(picture, size);

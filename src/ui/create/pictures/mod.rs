@@ -46,8 +46,9 @@ pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
         }
         slots => slots.chunks(2).for_each(|pair| pair_ui(ui, view, pair)),
     }
-    if slots
-        .iter()
+    let edits = view.model().is_some_and(ModelSpec::edits_reference);
+    let fitted = slots.iter().chain(edits.then_some(&Slot::Reference));
+    if fitted
         .chain([&Slot::Control])
         .any(|slot| view.app.inputs.get(*slot).is_some())
     {

@@ -78,6 +78,13 @@ pub(in crate::ui::create) fn slot(slot: Slot, spec: Option<&ModelSpec>) -> SlotW
             other: "Choose another end picture",
             explanation: "The clip ends with this picture. Drop a second file, paste one, or choose a file",
         },
+        Slot::Reference if spec.is_some_and(ModelSpec::edits_reference) => SlotWords {
+            heading: "Picture to edit",
+            choose: "Add a picture to edit",
+            remove: "Remove the picture to edit",
+            other: "Choose another picture to edit",
+            explanation: "The prompt says what to change in this picture. Drop a file anywhere in the window, paste one, or choose a file",
+        },
         Slot::Reference => SlotWords {
             heading: "Reference pictures",
             choose: "Add reference pictures",
@@ -113,10 +120,6 @@ fn start(role: Option<ImageRole>) -> (&'static str, &'static str) {
         Some(ImageRole::Canvas) => (
             "Picture to fill",
             "Where the mask is white the picture is regenerated, the rest stays. Drop a file anywhere in the window, paste one, or choose a file",
-        ),
-        Some(ImageRole::Reference) => (
-            "Picture to edit",
-            "The prompt says what to change in this picture. Drop a file anywhere in the window, paste one, or choose a file",
         ),
     }
 }
@@ -274,6 +277,5 @@ pub(in crate::ui::create) fn drop_start(role: Option<ImageRole>) -> &'static str
         Some(ImageRole::FirstFrame) | None => "Drop it to start the clip from this picture",
         Some(ImageRole::Base) => "Drop it to start from this picture",
         Some(ImageRole::Canvas) => "Drop it to fill a part of this picture",
-        Some(ImageRole::Reference) => "Drop it to edit this picture",
     }
 }

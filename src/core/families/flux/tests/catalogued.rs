@@ -176,7 +176,7 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_defaults() {
         (
             "flux1-kontext-dev",
             "FLUX.1 [dev] Non-Commercial License",
-            "Kontext Optional Reference, mask No, Distilled, 1024x1024, 28 steps, 2.5 None []",
+            "Kontext No Base, mask No, Distilled, 1024x1024, 28 steps, 2.5 None []",
         ),
         (
             "flux1-depth-dev",

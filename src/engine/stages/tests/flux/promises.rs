@@ -186,14 +186,6 @@ fn what_a_model_cannot_do_is_refused_with_a_reason() {
         ),
         (
             "dev",
-            json!({"image_role": "reference"}),
-            image,
-            mask,
-            Stage::EncodeImage,
-            "does not use masks",
-        ),
-        (
-            "dev",
             json!({"strength": 0.0}),
             image,
             None,
