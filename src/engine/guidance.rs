@@ -1,11 +1,11 @@
-//! Guidance: what a model answers to the prompt, pushed away from its answer to the negative prompt; plainly, or by a
-//! refinement of that.
+//! Guidance: what a model answers to the prompt, pushed away from its answer to the negative prompt, plainly or by a
+//! refinement of that, and from what it answers without some of its blocks.
 //!
 //! What a model reads of a text is the family's. The arithmetic is that of diffusers 0.42.1 (`guiders`).
 
 use std::cell::RefCell;
 
-use safelight_core::job::{GenerateRequest, GuidanceRange, Guider};
+use safelight_core::job::{BlockSet, GenerateRequest, GuidanceRange, Guider};
 use tch::{Kind, Tensor};
 
 use crate::capture::Capture;
@@ -35,6 +35,19 @@ impl Guiding {
             scale,
             guider: sampling.guider,
             range: sampling.guidance_range,
+        }
+    }
+
+    /// Whether a transformer with so many blocks has those that are to be skipped.
+    pub fn check_blocks(&self, num_blocks: usize) -> Result<(), EngineError> {
+        let Guider::SkipLayers { blocks, .. } = self.guider else {
+            return Ok(());
+        };
+        match blocks.last() {
+            Some(block) if block >= num_blocks => Err(EngineError::request(format!(
+                "skip-layer guidance cannot skip block {block}: this model has {num_blocks} blocks, numbered from 0"
+            ))),
+            _ => Ok(()),
         }
     }
 }
@@ -170,15 +183,25 @@ impl<C> Guidance<C> {
         }
     }
 
-    /// The guided answer of `model`, which gives one for each text and is asked with each, in f32 and as large as
-    /// `latents`; `None` when cancelled. `own`: the part of an answer that is of the latents. Records the answers.
+    /// The prompt's alone.
+    fn prompt(&self) -> &C {
+        match &self.passes {
+            Passes::Single(prompt)
+            | Passes::Joined { prompt, .. }
+            | Passes::Separate { prompt, .. } => prompt,
+        }
+    }
+
+    /// The guided answer of `model`, which gives one for each text when it leaves out some blocks, or none, and is asked
+    /// with each, in f32 and as large as `latents`; `None` when cancelled. `own`: the part of an answer that is of the
+    /// latents. Records the answers.
     pub fn velocity(
         &self,
         call: &Call,
         latents: &Tensor,
         capture: &mut Capture,
         own: impl Fn(&Tensor) -> Tensor,
-        model: impl Fn(&C) -> Option<Tensor>,
+        model: impl Fn(&C, BlockSet) -> Option<Tensor>,
     ) -> Option<Tensor> {
         let Guiding { guider, range, .. } = self.guiding;
         if let Guider::CfgZero { zero_steps } = guider
@@ -188,24 +211,38 @@ impl<C> Guidance<C> {
             return Some(latents.zeros_like());
         }
         let is_guided = range.holds(call.step, call.num_steps);
+        let whole = |text| model(text, BlockSet::default());
         let (cond, uncond) = match &self.passes {
-            Passes::Single(prompt) => (model(prompt)?, None),
+            Passes::Single(prompt) => (whole(prompt)?, None),
             Passes::Joined { prompt, .. } | Passes::Separate { prompt, .. } if !is_guided => {
-                (model(prompt)?, None)
+                (whole(prompt)?, None)
             }
             Passes::Joined { both, .. } => {
-                let both = model(both)?;
+                let both = whole(both)?;
                 (both.narrow(0, 0, 1), Some(both.narrow(0, 1, 1)))
             }
-            Passes::Separate { prompt, negative } => (model(prompt)?, Some(model(negative)?)),
+            Passes::Separate { prompt, negative } => (whole(prompt)?, Some(whole(negative)?)),
         };
         capture.put(call.name("transformer.cond"), &cond);
-        let Some(uncond) = uncond else {
-            return Some(own(&cond));
+        let mut recorded = |name: &str, answer: Tensor| {
+            capture.put(call.name(name), &answer);
+            own(&answer)
         };
-        capture.put(call.name("transformer.uncond"), &uncond);
-        let (cond, uncond) = (own(&cond), own(&uncond));
-        let guided = self.guided(call.index, &cond, &uncond);
+        let uncond = uncond.map(|answer| recorded("transformer.uncond", answer));
+        let skipped = match guider.skipped_blocks(call.step, call.num_steps) {
+            Some(blocks) => Some(model(self.prompt(), blocks)?),
+            None => None,
+        };
+        let skipped = skipped.map(|answer| recorded("transformer.skipped", answer));
+        let cond = own(&cond);
+        let guided = match (&uncond, &skipped) {
+            (None, None) => return Some(cond),
+            (Some(uncond), None) => self.guided(call.index, &cond, uncond),
+            (None, Some(skipped)) => skipped + self.from_skipped(&cond, skipped),
+            (Some(uncond), Some(skipped)) => {
+                self.guided(call.index, &cond, uncond) + self.from_skipped(&cond, skipped)
+            }
+        };
         if !self.keeps_length {
             return Some(guided);
         }
@@ -213,11 +250,20 @@ impl<C> Guidance<C> {
         Some(&guided * (length(&cond) / length(&guided)))
     }
 
+    /// What is added to an answer, of that without some blocks.
+    fn from_skipped(&self, cond: &Tensor, skipped: &Tensor) -> Tensor {
+        let scale = match self.guiding.guider {
+            Guider::SkipLayers { scale, .. } => scale,
+            _ => 0.0,
+        };
+        (cond - skipped) * scale
+    }
+
     /// `(B, …)`, each picture or clip by itself
     fn guided(&self, call: usize, cond: &Tensor, uncond: &Tensor) -> Tensor {
         let scale = self.guiding.scale;
         match self.guiding.guider {
-            Guider::Cfg => uncond + (cond - uncond) * scale,
+            Guider::Cfg | Guider::SkipLayers { .. } => uncond + (cond - uncond) * scale,
             Guider::CfgZero { .. } => {
                 let uncond = uncond * fitting(cond, uncond);
                 &uncond + (cond - &uncond) * scale

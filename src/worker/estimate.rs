@@ -141,7 +141,13 @@ fn pace_of_job(request: &GenerateRequest, device: &str) -> String {
     let (model, sampler) = (&request.model, request.sampling.sampler.name());
     let tiled = request.vae_tile.map_or("", |_| " tiled");
     let guided = if request.is_guided() { " guided" } else { "" };
-    format!("{model} {sampler}{tiled}{guided} on {device}")
+    let guider = request.sampling.guider;
+    let skips = if guider.needs_negative() {
+        ""
+    } else {
+        " skipping layers"
+    };
+    format!("{model} {sampler}{tiled}{guided}{skips} on {device}")
 }
 
 /// What a stage's time grows with: megapixels of all frames, those of each step while denoising.

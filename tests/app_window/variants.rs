@@ -123,6 +123,10 @@ fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guida
     open_advanced(&mut bench);
     for (guider, numbers) in [
         ("APG", &["Parallel part", "Largest change", "Momentum"][..]),
+        (
+            "Skip layers",
+            &["Skip scale", "Skipping from", "Skipping to"],
+        ),
         ("CFG-Zero*", &["Steps left out"]),
     ] {
         choose(&mut bench, "Guider", guider);
@@ -149,6 +153,48 @@ fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guida
     bench.app().cx.form.sampling.guidance_range = Some(part);
     bench.settle();
     assert!(!bench.has("Guided part"));
+}
+
+#[test]
+fn layers_are_skipped_without_guidance_too_and_blocks_are_typed() {
+    let mut bench = Bench::new();
+    open_advanced(&mut bench);
+    bench.app().cx.form.sampling.guidance_scale = Some(1.0);
+    bench.settle();
+    choose(&mut bench, "Guider", "Skip layers");
+    let field = |bench: &Bench| {
+        let field = bench
+            .harness
+            .get_by_role_and_label(Role::TextInput, "Blocks");
+        field.value().expect("it has a text")
+    };
+    assert_eq!(field(&bench), "9");
+    let blocks = |bench: &mut Bench| {
+        let guider = bench.app().cx.form.sampling.guider;
+        guider.map_or_else(String::new, |guider| guider.to_string())
+    };
+    bench
+        .harness
+        .get_by_role_and_label(Role::TextInput, "Blocks")
+        .focus();
+    bench.settle();
+    bench
+        .harness
+        .get_by_role_and_label(Role::TextInput, "Blocks")
+        .type_text(",");
+    bench.settle();
+    // Half a list is none yet, and stays to be typed on.
+    assert_eq!(field(&bench), "9,");
+    assert_eq!(blocks(&mut bench), "slg:9:2.8:0.01-0.2");
+    bench
+        .harness
+        .get_by_role_and_label(Role::TextInput, "Blocks")
+        .type_text("12");
+    bench.settle();
+    assert_eq!(blocks(&mut bench), "slg:9,12:2.8:0.01-0.2");
+    bench.press("Generate");
+    let guider = bench.next_job().request.sampling.guider;
+    assert_eq!(guider.to_string(), "slg:9,12:2.8:0.01-0.2");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub struct SamplingArgs {
     /// CFG scale of models with distilled guidance (Flux, FramePack): 1 = off; higher values use the negative prompt and take twice as long
     #[arg(long, value_name = "X")]
     true_cfg: Option<f64>,
-    /// How guidance above 1 is computed: cfg, cfg_zero:STEPS to leave out the first steps and fit the negative answer, or apg:ETA:LONGEST:MOMENTUM to avoid harsh colours at high scales [default: cfg]
+    /// How guidance above 1 is computed: cfg, cfg_zero:STEPS to leave out the first steps and fit the negative answer, apg:ETA:LONGEST:MOMENTUM to avoid harsh colours at high scales, or slg:BLOCKS:SCALE:PART to push away from the answer without these transformer blocks, which works at any scale and takes one more pass [default: cfg]
     #[arg(long, value_name = "NAME[:X]")]
     guider: Option<Guider>,
     /// The part of the steps that guidance above 1 acts in, such as 0.1-0.8; the others take half the time [default: 0-1, all]

@@ -25,7 +25,7 @@ mod update;
 pub use crate::model::choices::{
     DeviceChoice, DtypeChoice, Fit, Lora, Sampler, SectionOrder, SigmaSchedule,
 };
-pub use crate::model::{GuidanceRange, Guider, GuiderKind, PartialSampling, Sampling};
+pub use crate::model::{BlockSet, GuidanceRange, Guider, GuiderKind, PartialSampling, Sampling};
 pub use asked::JobRequest;
 pub use cancel::CancelToken;
 pub use control::{Control, ControlBy, ControlKind, ControlSettings, ControlUse, Edges};

@@ -1,5 +1,5 @@
-//! How answers to the prompt and to the negative prompt become one: by plain guidance or by one of its refinements, and
-//! in which part of the steps.
+//! How answers to the prompt, to the negative prompt and of a transformer without some of its blocks become one, and in
+//! which part of the steps.
 //!
 //! Only the choice; the engine computes.
 
@@ -8,10 +8,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::BlockSet;
 use crate::named::{named, parsed};
 
 named! {
-    /// How two answers become one.
+    /// How several answers become one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum GuiderKind {
         /// By their difference alone.
@@ -20,12 +21,17 @@ named! {
         CfgZero = "cfg_zero", "CFG-Zero*";
         /// What only makes the answer stronger is taken out of the difference (adaptive projected guidance).
         Apg = "apg", "APG";
+        /// Away from the answer of the transformer without some blocks, too, which is one more pass (skip-layer guidance).
+        SkipLayers = "slg", "Skip layers";
     }
 }
 
 parsed!(GuiderKind, "a guider");
 
-/// How two answers become one, with its numbers.
+/// The block that is skipped where nobody says another.
+const USUAL_BLOCK: u32 = 9;
+
+/// How several answers become one, with its numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Guider {
@@ -43,6 +49,14 @@ pub enum Guider {
         /// How much of the differences of earlier steps is added; below 0 it is taken off.
         momentum: f64,
     },
+    SkipLayers {
+        /// Blocks that the further pass leaves out.
+        blocks: BlockSet,
+        /// How far answers are pushed from those of that pass.
+        scale: f64,
+        /// The part of the steps with such a pass; its first step has none.
+        part: GuidanceRange,
+    },
 }
 
 impl Guider {
@@ -50,12 +64,35 @@ impl Guider {
     pub const ETA: (f64, f64) = (0.0, 1.0);
     pub const LONGEST: (f64, f64) = (0.0, 10_000.0);
     pub const MOMENTUM: (f64, f64) = (-0.95, 0.95);
+    pub const SKIP_SCALE: (f64, f64) = (0.0, 20.0);
 
     pub fn kind(self) -> GuiderKind {
         match self {
             Self::Cfg => GuiderKind::Cfg,
             Self::CfgZero { .. } => GuiderKind::CfgZero,
             Self::Apg { .. } => GuiderKind::Apg,
+            Self::SkipLayers { .. } => GuiderKind::SkipLayers,
+        }
+    }
+
+    /// Whether it does nothing without an answer to the negative prompt.
+    pub fn needs_negative(self) -> bool {
+        !matches!(self, Self::SkipLayers { .. })
+    }
+
+    /// The blocks that a further pass of a step leaves out, where the step has one; counted from 0 among `num_steps`.
+    pub fn skipped_blocks(self, step: usize, num_steps: usize) -> Option<BlockSet> {
+        match self {
+            Self::SkipLayers {
+                blocks,
+                scale,
+                part,
+            } if scale != 0.0 && part.holds(step, num_steps) => {
+                // diffusers counts from behind the first.
+                let is_first = step == 0 || !part.holds(step - 1, num_steps);
+                (!is_first).then_some(blocks)
+            }
+            _ => None,
         }
     }
 
@@ -87,13 +124,21 @@ impl Guider {
             Self::Apg { momentum, .. } if outside(Self::MOMENTUM, momentum) => {
                 wrong("momentum of APG", Self::MOMENTUM, momentum)
             }
+            Self::SkipLayers { scale, .. } if outside(Self::SKIP_SCALE, scale) => {
+                wrong("scale of skip-layer guidance", Self::SKIP_SCALE, scale)
+            }
+            Self::SkipLayers { blocks, .. } if blocks.is_empty() => {
+                Some("skip-layer guidance needs a block to skip, such as 9".to_owned())
+            }
+            Self::SkipLayers { part, .. } => part.problem(),
             _ => None,
         }
     }
 }
 
 impl From<GuiderKind> for Guider {
-    /// With the numbers that its authors recommend; those of APG are its paper's for the largest model there.
+    /// With the numbers that its authors recommend; those of APG are its paper's for the largest model there, those of
+    /// skip-layer guidance diffusers', with the one block that most skip.
     fn from(kind: GuiderKind) -> Self {
         match kind {
             GuiderKind::Cfg => Self::Cfg,
@@ -102,6 +147,14 @@ impl From<GuiderKind> for Guider {
                 eta: 0.0,
                 longest: 15.0,
                 momentum: -0.5,
+            },
+            GuiderKind::SkipLayers => Self::SkipLayers {
+                blocks: BlockSet::of(USUAL_BLOCK),
+                scale: 2.8,
+                part: GuidanceRange {
+                    start: 0.01,
+                    end: 0.2,
+                },
             },
         }
     }
@@ -118,6 +171,11 @@ impl fmt::Display for Guider {
                 longest,
                 momentum,
             } => write!(f, "{name}:{eta}:{longest}:{momentum}"),
+            Self::SkipLayers {
+                blocks,
+                scale,
+                part,
+            } => write!(f, "{name}:{blocks}:{scale}:{part}"),
         }
     }
 }
@@ -125,7 +183,7 @@ impl fmt::Display for Guider {
 impl FromStr for Guider {
     type Err = String;
 
-    /// `cfg`, `cfg_zero`, `cfg_zero:STEPS`, `apg` or `apg:ETA:LONGEST:MOMENTUM`.
+    /// `cfg`, `cfg_zero`, `cfg_zero:STEPS`, `apg`, `apg:ETA:LONGEST:MOMENTUM`, `slg` or `slg:BLOCKS:SCALE:PART`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.trim().split(':');
         let kind = parts.next().unwrap_or_default().parse::<GuiderKind>();
@@ -145,11 +203,22 @@ impl FromStr for Guider {
                     momentum,
                 })
             }
+            (Some(GuiderKind::SkipLayers), 3) => {
+                let (blocks, part) = (numbers[0].parse().ok(), numbers[2].parse().ok());
+                blocks
+                    .zip(number(1))
+                    .zip(part)
+                    .map(|((blocks, scale), part)| Self::SkipLayers {
+                        blocks,
+                        scale,
+                        part,
+                    })
+            }
             _ => None,
         };
         let read = read.ok_or_else(|| {
             format!(
-                "{text:?} is not a guider: choose {}, such as cfg_zero:1 or apg:0:15:-0.5",
+                "{text:?} is not a guider: choose {}, such as cfg_zero:1, apg:0:15:-0.5 or slg:9,10:2.8:0.01-0.2",
                 GuiderKind::ALL.map(GuiderKind::name).join(", ")
             )
         })?;
@@ -259,8 +328,20 @@ mod tests {
         let written = serde_json::to_string(&apg).unwrap();
         assert_eq!(written, "\"apg:1:0:0.25\"");
         assert_eq!(serde_json::from_str::<Guider>(&written).unwrap(), apg);
+        let skip = Guider::SkipLayers {
+            blocks: "7,9".parse().unwrap(),
+            scale: 1.5,
+            part: "0.1-0.9".parse().unwrap(),
+        };
+        assert_eq!("slg:9, 7:1.5:0.1-0.9".parse(), Ok(skip));
+        assert_eq!(skip.to_string(), "slg:7,9:1.5:0.1-0.9");
         for wrong in [
             "",
+            "slg:9",
+            "slg::2.8:0.01-0.2",
+            "slg:64:2.8:0.01-0.2",
+            "slg:9:-1:0.01-0.2",
+            "slg:9:2.8:0.5-0.2",
             "zero",
             "cfg:1",
             "cfg_zero:-1",
@@ -272,6 +353,20 @@ mod tests {
         ] {
             assert!(wrong.parse::<Guider>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn blocks_are_skipped_behind_the_first_step_of_their_part() {
+        let steps = |text: &str, num_steps: usize| -> Vec<usize> {
+            let guider: Guider = text.parse().unwrap();
+            let all = 0..num_steps;
+            all.filter(|step| guider.skipped_blocks(*step, num_steps).is_some())
+                .collect()
+        };
+        assert_eq!(steps("slg", 50), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(steps("slg:9:2.8:0.1-0.5", 20), [3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(steps("slg:9:0:0-1", 20), [0_usize; 0]);
+        assert_eq!(steps("apg", 20), [0_usize; 0]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! The words that the catalogue, jobs and families share. Nothing here searches a disk or opens weights.
 
+mod blocks;
 pub mod choices;
 mod component;
 pub(crate) mod configs;
@@ -13,6 +14,7 @@ mod guider;
 mod sampling;
 mod spec;
 
+pub use blocks::BlockSet;
 pub use component::Component;
 pub use configs::read_json;
 pub use control::{ControlBy, ControlKind, ControlUse};

@@ -32,7 +32,7 @@ pub struct Sampling {
     /// Classifier-free guidance of models whose `guidance_scale` is another thing; two passes a step when above 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub true_cfg_scale: Option<f64>,
-    /// How the two answers of a guided step become one.
+    /// How the answers of a guided step become one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub guider: Guider,
     #[serde(default, skip_serializing_if = "is_default")]

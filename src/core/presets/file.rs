@@ -18,7 +18,7 @@ use crate::job::PartialSampling;
 const HEAD: &str = "\
 # Your own presets. Each sets what it names, and leaves everything else as it is.
 #   size = \"auto\", \"16:9\" or \"832x480\"; shift = 0 and end_step = 0: the model's own;
-#   step_cache = \"off\" or \"teacache:0.15\"; guider = \"cfg\", \"cfg_zero:1\" or \"apg:0:15:-0.5\";
+#   step_cache = \"off\" or \"teacache:0.15\"; guider = \"cfg\", \"cfg_zero:1\", \"apg:0:15:-0.5\" or \"slg:9:2.8:0.01-0.2\";
 #   guidance_range = \"0.1-0.8\"; vae_tile = 0: whole frames.
 
 ";

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use safelight_core::families::Family;
-use safelight_core::job::Lora;
+use safelight_core::job::{BlockSet, Lora};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::closeness::{assert_close, distance, limit, with_both_frequencies};
 use crate::place::Placement;
+use crate::step_cache::Shortcut;
 use crate::store;
 use crate::weights::tests::as_fp8::{FORMS, write_fp8};
 use crate::weights::tests::made_up::{made_up, write_lora_of};
@@ -49,6 +50,7 @@ pub(crate) trait MadeUp: EngineFamily {
         &self,
         w: &Weights,
         timesteps: &[f32],
+        shortcut: Shortcut<'_>,
     ) -> Result<(Vec<Tensor>, Vec<String>), WeightsError>;
 }
 
@@ -133,7 +135,16 @@ pub(crate) fn opened(path: &Path) -> Weights {
 
 /// The answer when those of the reference were recorded.
 pub(crate) fn answer(family: &dyn MadeUp, w: &Weights) -> Tensor {
-    let answers = family.answers(w, &[family.facts().recorded_at]);
+    answer_without(family, w, BlockSet::default())
+}
+
+/// The same without some blocks.
+fn answer_without(family: &dyn MadeUp, w: &Weights, without: BlockSet) -> Tensor {
+    let shortcut = Shortcut {
+        without,
+        ..Shortcut::default()
+    };
+    let answers = family.answers(w, &[family.facts().recorded_at], shortcut);
     let (mut answers, unread) = answers.unwrap();
     assert_eq!(unread, Vec::<String>::new());
     answers.remove(0)
@@ -184,7 +195,10 @@ pub(crate) fn assert_lacking_is_named(family: &dyn MadeUp) {
     let [lost, first] = family.facts().named;
     let refusal = |tensors: &Tensors| {
         let (_folder, path) = written(tensors);
-        let err = family.answers(&opened(&path), &[]).err().unwrap();
+        let err = family
+            .answers(&opened(&path), &[], Shortcut::default())
+            .err()
+            .unwrap();
         err.to_string()
     };
     for (name, mut tensors) in dialects(family) {
@@ -253,6 +267,33 @@ pub(crate) fn assert_fp8(family: &dyn MadeUp) {
     }
 }
 
+/// That a transformer without some blocks gives what the reference without them gives; `last`: the number of its last.
+pub(crate) fn assert_skips(family: &dyn MadeUp, last: u32) {
+    let (_folder, path) = written(&originals(family));
+    let w = opened(&path);
+    with_both_frequencies(|| {
+        let whole = answer(family, &w);
+        for (name, blocks) in [
+            ("0", "0".to_owned()),
+            ("1", "1".to_owned()),
+            ("0,last", format!("0,{last}")),
+        ] {
+            let found = answer_without(family, &w, blocks.parse().unwrap());
+            assert!(distance(&found, &whole) > 0.01, "{name}");
+            let key = format!("{}.{name}", family.id());
+            assert_close(&key, &found, &skipped(&key), limit_of(family, "none"));
+        }
+    });
+}
+
+/// What `tests/fixtures/guiders/skipped.py` recorded.
+pub(crate) fn skipped(key: &str) -> Tensor {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
+    let all = store::read(&root.join("guiders/skipped.safetensors")).unwrap();
+    let found = all.into_iter().find(|(name, _)| name == key);
+    found.unwrap_or_else(|| panic!("no {key}")).1
+}
+
 /// That a transformer that streams gives what one that stays gives, to the last bit, in every dialect and in blocks.
 pub(crate) fn assert_streams(family: &dyn MadeUp) {
     let folder = tempfile::tempdir().unwrap();
@@ -276,7 +317,7 @@ pub(crate) fn assert_streams(family: &dyn MadeUp) {
             let w = family
                 .with_loras(&place.open(path).unwrap(), loras)
                 .unwrap();
-            let (answers, _) = family.answers(&w, &timesteps).unwrap();
+            let (answers, _) = family.answers(&w, &timesteps, Shortcut::default()).unwrap();
             (answers, w.stream_bytes())
         };
         let (whole, _) = run(None);
@@ -329,7 +370,7 @@ impl<C: DeserializeOwned> ControlFixture<C> {
 
 /// The tests of a transformer.
 macro_rules! tests_of {
-    ($family:expr) => {
+    ($family:expr, $last:expr) => {
         #[test]
         fn every_dialect_gives_the_answer_of_the_reference_and_leaves_nothing_unread() {
             $crate::families::tests::assert_dialects(&$family);
@@ -353,6 +394,11 @@ macro_rules! tests_of {
         #[test]
         fn a_transformer_of_fp8_gives_what_its_numbers_give_in_every_form() {
             $crate::families::tests::assert_fp8(&$family);
+        }
+
+        #[test]
+        fn a_transformer_without_some_blocks_gives_what_the_reference_gives() {
+            $crate::families::tests::assert_skips(&$family, $last);
         }
 
         #[test]

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use safelight_core::job::BlockSet;
 use tch::Device;
 
 use super::*;
@@ -52,7 +53,13 @@ fn velocity(
     call: &Call,
     model: impl Fn(&str) -> Tensor,
 ) -> Tensor {
-    let ask = |context: &&'static str| Some(model(context));
+    let ask = |context: &&'static str, without: BlockSet| {
+        Some(model(if without.is_empty() {
+            context
+        } else {
+            "skipped"
+        }))
+    };
     let latents = model("cond");
     let own = Tensor::shallow_clone;
     let answer = guidance.velocity(call, &latents, &mut Capture::off(), own, ask);
@@ -64,7 +71,7 @@ fn every_guider_gives_what_that_of_diffusers_gives_step_by_step() {
     let recorded = recorded();
     let names = recorded.keys().filter_map(|key| key.split_once(".0."));
     let runs: Vec<_> = names.filter(|(_, name)| name.contains('/')).collect();
-    assert_eq!(runs.len(), 18);
+    assert_eq!(runs.len(), 22);
     for (size, name) in runs {
         let (guider, range) = name.split_once('/').unwrap();
         let guidance = guidance(Guiding {
@@ -83,6 +90,39 @@ fn every_guider_gives_what_that_of_diffusers_gives_step_by_step() {
             }
         }
     }
+}
+
+#[test]
+fn without_a_negative_prompt_only_skipped_blocks_guide() {
+    let recorded = recorded();
+    let guiding = Guiding {
+        scale: 1.0,
+        guider: "slg:9:2.8:0-0.9".parse().unwrap(),
+        range: GuidanceRange::default(),
+    };
+    let guidance = Guidance::new(&text(), None, guiding, |_| Ok("cond")).unwrap();
+    for step in 0..STEPS {
+        let model = |text: &str| recorded[&format!("clip.{step}.{text}")].copy();
+        let found = velocity(&guidance, &call(step, step), model);
+        let expected = &recorded[&format!("clip.{step}.slg:9:2.8:0-0.9")];
+        assert_close(&step.to_string(), &found, expected, 1e-6);
+    }
+}
+
+#[test]
+fn a_block_that_a_model_does_not_have_is_refused_by_its_number() {
+    let guiding = |text: &str| Guiding {
+        guider: text.parse().unwrap(),
+        ..SCALE.into()
+    };
+    let message = guiding("slg:3,30:1:0-1").check_blocks(30).unwrap_err();
+    let message = message.to_string();
+    assert!(
+        message.contains("block 30: this model has 30 blocks"),
+        "{message}"
+    );
+    guiding("slg:3,29:1:0-1").check_blocks(30).unwrap();
+    guiding("apg").check_blocks(1).unwrap();
 }
 
 #[test]

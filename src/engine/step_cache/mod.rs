@@ -7,6 +7,7 @@
 
 mod first_block;
 mod magnitude;
+mod shortcut;
 mod skip;
 mod taylor;
 mod tea;
@@ -22,6 +23,7 @@ use taylor::Taylor;
 use tea::Tea;
 
 pub use magnitude::{Magnitudes, stretched};
+pub use shortcut::{Caches, Shortcut};
 pub use skip::Skip;
 
 /// What a call can be told by, each made only where an algorithm looks at it.

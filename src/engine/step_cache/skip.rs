@@ -1,22 +1,31 @@
-//! The way of hidden states past blocks that a step cache leaves out, as every network goes it.
+//! The way of hidden states past blocks that are left out, as every network goes it.
 
+use safelight_core::job::BlockSet;
 use tch::Tensor;
 
-use super::{CallCache, Signals, StepCache};
+use super::{CallCache, Shortcut, Signals, StepCache};
 
 /// One call of a network. Without a cache that leaves out blocks it does nothing, and copies nothing.
 pub struct Skip<'a> {
     cache: CallCache<'a>,
+    without: BlockSet,
     /// What the blocks that may be left out read.
     before: Option<Tensor>,
 }
 
 impl<'a> Skip<'a> {
-    pub fn of(cache: CallCache<'a>) -> Self {
+    pub fn of(shortcut: Shortcut<'a>) -> Self {
+        let Shortcut { cache, without } = shortcut;
         Self {
             cache: cache.filter(|(cache, _)| cache.skips_blocks()),
+            without,
             before: None,
         }
+    }
+
+    /// Whether a block, counted through all lists, changes nothing.
+    pub fn leaves_out(&self, block: usize) -> bool {
+        self.without.holds(block)
     }
 
     /// `xs`: what the first block reads, `modulated`: the same behind that block's norm, in models that TeaCache was

@@ -19,6 +19,7 @@ mod residuals;
 mod shared;
 mod told;
 
+use safelight_core::job::BlockSet;
 use safelight_core::networks::stream_blocks::StreamShape;
 use tch::{Device, Kind, Tensor};
 
@@ -93,6 +94,10 @@ impl Streams {
         self.device
     }
 
+    pub fn num_blocks(&self) -> usize {
+        self.double_blocks.len() + self.single_blocks.len()
+    }
+
     /// The final layer of `tokens` hidden states, `(1, N, C)`, to which `norm` applies the norm that it is given
     /// -> `(1, N, outputs)` in f32
     pub fn finish(
@@ -123,6 +128,8 @@ pub struct Pass<'a> {
     pub tokens: &'a Tokens,
     pub rope: &'a Rope,
     pub hooks: &'a dyn Hooks,
+    /// Blocks that change nothing.
+    without: BlockSet,
     /// Where the tokens of the two streams lie.
     halves: [(i64, i64); 2],
     /// Where all tokens lie.
@@ -135,6 +142,7 @@ impl<'a> Pass<'a> {
         modulations: &'a Modulations,
         tokens: &'a Tokens,
         rope: &'a Rope,
+        without: BlockSet,
         hooks: &'a dyn Hooks,
     ) -> Self {
         Self {
@@ -142,6 +150,7 @@ impl<'a> Pass<'a> {
             modulations,
             tokens,
             rope,
+            without,
             hooks,
             halves: tokens.streams(),
             whole: [(0, tokens.count())],
@@ -175,6 +184,9 @@ impl<'a> Pass<'a> {
         self.hooks.go_on(Site::Block)?;
         // The last pass of a block is also the first of the next one.
         let next = Norm::modulated(self.rows(i + 1), 0);
+        if self.without.holds(i) {
+            return Some(layer_norm(xs, &next, EPS));
+        }
         let block = &self.streams.double_blocks[i];
         Some(block.forward(xs, normed, self.rows(i), &next, self.tokens, self.rope))
     }
@@ -190,12 +202,19 @@ impl<'a> Pass<'a> {
         let (last, others) = self.streams.single_blocks.split_last()?;
         for (block, i) in others.iter().zip(self.num_double()..) {
             self.hooks.go_on(Site::Block)?;
+            let next = Norm::modulated(self.rows(i + 1), 0);
+            if self.without.holds(i) {
+                normed = layer_norm(xs, &next, EPS);
+                continue;
+            }
             // In one statement, so that the wide products are given back before the next norm takes memory.
             let ys = block
                 .linear2
                 .forward(&block.attend(normed, self.tokens, self.rope));
-            let next = Norm::modulated(self.rows(i + 1), 0);
             normed = add_norm(xs, &ys, self.rows(i), 2, &next);
+        }
+        if self.without.holds(self.streams.num_blocks() - 1) {
+            return Some(own(xs).zeros_like());
         }
         let attended = last.attend(normed, self.tokens, self.rope);
         Some(last.linear2.forward(&own(&attended)))

@@ -10,7 +10,7 @@ use super::blocks::layer;
 use super::{EPS, Modulations, Pass, Streams, Tokens, add_norm};
 use crate::hooks::Hooks;
 use crate::nn::{Linear, Norm, Rope, layer_norm};
-use crate::step_cache::{CallCache, Skip};
+use crate::step_cache::{Shortcut, Skip};
 use crate::weights::{Weights, WeightsError};
 
 pub struct PictureStreams {
@@ -62,6 +62,10 @@ impl PictureStreams {
         self.streams.device()
     }
 
+    pub fn num_blocks(&self) -> usize {
+        self.streams.num_blocks()
+    }
+
     /// A text as the blocks read it: `(1, T, text)` -> `(1, T, C)`
     pub fn text(&self, prompt_embeds: &Tensor) -> Tensor {
         let prompt = prompt_embeds.to_device(self.device()).to_kind(self.kind());
@@ -77,15 +81,15 @@ impl PictureStreams {
     }
 
     /// `img`: `(B, I, input)`, `txt`: what [`text`](Self::text) gave, `bias`: added to the scores of one picture and its
-    /// text, `(1, 1, T + I, T + I)`, `rope`: what [`rope`](Self::rope) gave for as many, `cache`: of one picture, where
-    /// there is one -> `(B, I, output)` in f32; `None` when cancelled
+    /// text, `(1, 1, T + I, T + I)`, `rope`: what [`rope`](Self::rope) gave for as many, `shortcut`: its cache
+    /// of one picture, where there is one -> `(B, I, output)` in f32; `None` when cancelled
     pub fn forward(
         &self,
         img: &Tensor,
         modulations: &Modulations,
         (txt, bias): (&Tensor, Option<&Tensor>),
         rope: &Rope,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let pictures = img.size()[0];
@@ -97,9 +101,16 @@ impl PictureStreams {
             bias: bias.map(Tensor::shallow_clone),
         };
         let mut xs = self.embed(img, txt, &tokens);
-        let pass = Pass::new(&self.streams, modulations, &tokens, rope, hooks);
+        let pass = Pass::new(
+            &self.streams,
+            modulations,
+            &tokens,
+            rope,
+            shortcut.without,
+            hooks,
+        );
         let mut normed = pass.start(&xs);
-        let mut skip = Skip::of(cache);
+        let mut skip = Skip::of(shortcut);
         let mut known = skip.start(&tokens.of_img(&xs), &tokens.of_img(&normed));
         for i in 0..pass.num_double() {
             if known.is_some() {

@@ -258,7 +258,7 @@ pub(super) const LOW_NOISE: &str = "Low noise";
 pub(super) const LOW_NOISE_HOVER: &str = "How strictly the expert for details follows the prompt";
 pub(super) const GUIDER: &str = "Guider";
 pub(super) const GUIDER_HOVER: &str =
-    "How the answers to the prompt and to the negative prompt become one";
+    "How the model's answers become one step: that to the prompt, and others to steer away from";
 pub(super) const ZERO_STEPS: &str = "Steps left out";
 pub(super) const ZERO_STEPS_HOVER: &str =
     "The first steps change nothing, because guidance is least sure there";
@@ -269,6 +269,14 @@ pub(super) const LONGEST_HOVER: &str =
     "How far guidance may push a step; large results need more, and 0 sets no limit";
 pub(super) const MOMENTUM: &str = "Momentum";
 pub(super) const MOMENTUM_HOVER: &str = "How much of the earlier steps' guidance is added: below 0 it is taken off, which gives each step a fresh direction";
+pub(super) const SKIPPED_BLOCKS: &str = "Blocks";
+pub(super) const SKIPPED_BLOCKS_HOVER: &str = "Which blocks of the transformer the extra pass skips: numbers from 0 with commas between them. Blocks near the first third, such as 9 or 10, are the usual choice";
+pub(super) const SKIP_SCALE: &str = "Skip scale";
+pub(super) const SKIP_SCALE_HOVER: &str = "How far each step moves away from the answer with skipped blocks: higher is firmer, and too high looks harsh";
+pub(super) const SKIPPED_PART: &str = "Skipping part";
+pub(super) const SKIPPED_PART_HOVER: &str = "The part of the steps with the extra pass, from 0 to 1; its first step runs without. Each step with it takes one more pass";
+pub(super) const SKIPPED_FROM: &str = "Skipping from";
+pub(super) const SKIPPED_TO: &str = "Skipping to";
 pub(super) const GUIDED_PART: &str = "Guided part";
 pub(super) const GUIDED_PART_HOVER: &str = "The part of the steps in which guidance acts, from 0 to 1. Steps outside it take half the time";
 pub(super) const GUIDED_PART_FIELD: &str = "the guided part";
@@ -368,6 +376,9 @@ pub(super) fn guider(guider: GuiderKind) -> &'static str {
         }
         GuiderKind::Apg => {
             "Takes out what only makes the picture harsher: natural colours at high scales"
+        }
+        GuiderKind::SkipLayers => {
+            "Steers away from a worse answer, made without some blocks: firmer bodies and structure for one more pass (skip-layer guidance)"
         }
     }
 }

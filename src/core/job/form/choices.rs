@@ -154,7 +154,9 @@ impl GenerateForm {
         self.fps = (!makes_pictures && self.extend.is_none()).then(|| self.fps_for(spec));
         self.sampling = self.sampling.for_model(spec);
         if !self.is_guided(spec) {
-            (self.sampling.guider, self.sampling.guidance_range) = (None, None);
+            self.sampling.guidance_range = None;
+            let guider = self.sampling.guider;
+            self.sampling.guider = guider.filter(|guider| !guider.needs_negative());
         }
         self.show_controls(spec.limits.controls);
         if self.image.is_none() {

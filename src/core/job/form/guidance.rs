@@ -37,7 +37,7 @@ pub(super) fn settle(
     note_idle_negative(form, spec, sampling, found);
 }
 
-/// Only where two answers become one.
+/// Only where several answers become one.
 fn settle_guider(spec: &ModelSpec, sampling: &mut Sampling, found: &mut Findings) {
     let is_guided = sampling.is_guided(spec.guidance == Guidance::Cfg, &spec.files);
     let plain = (Guider::default(), GuidanceRange::default());
@@ -58,13 +58,16 @@ fn settle_guider(spec: &ModelSpec, sampling: &mut Sampling, found: &mut Findings
     for (field, is_wish, problem, what) in wishes {
         if let Some(problem) = problem {
             found.fail(field, problem);
-        } else if is_wish && !is_guided {
+        } else if is_wish && !is_guided && (field != "guider" || sampling.guider.needs_negative()) {
             let why = format!("{what} not used: it needs a CFG scale above 1");
             found.note(field, why);
         }
     }
     if !is_guided {
-        (sampling.guider, sampling.guidance_range) = plain;
+        sampling.guidance_range = plain.1;
+        if sampling.guider.needs_negative() {
+            sampling.guider = plain.0;
+        }
     }
 }
 

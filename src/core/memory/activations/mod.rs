@@ -14,7 +14,7 @@ pub(crate) mod text;
 use super::DeviceClass;
 use super::network::{ModelWeights, Network};
 use super::parts::PartName;
-use crate::job::{DtypeChoice, GenerateRequest, Stage, StepCacheKind};
+use crate::job::{DtypeChoice, GenerateRequest, GuiderKind, Stage, StepCacheKind};
 
 /// What the libraries keep for products of matrices, in the allocator's count: 32 MiB on an H200.
 pub(super) const WORKSPACE_BYTES: f64 = 34.0 * 1048576.0;
@@ -77,6 +77,9 @@ impl<'a> Job<'a> {
     /// What a step cache keeps of hidden states of so many bytes, those of all pictures, for each of `texts`: what blocks
     /// added and what the next call is compared with; and what goes in while a call is made.
     pub(crate) fn step_cache_bytes(&self, hidden: f64, texts: f64) -> f64 {
+        let guider = self.request.sampling.guider.kind();
+        // The pass without some blocks has its own.
+        let texts = texts + f64::from(u8::from(guider == GuiderKind::SkipLayers));
         match self.request.step_cache.map(|cache| cache.kind) {
             Some(StepCacheKind::FirstBlock | StepCacheKind::TeaCache) => {
                 hidden * (2.0 * texts + 1.0)

@@ -16,7 +16,7 @@ use crate::stages::stills::{
     BASE_STRENGTH, Beginning, GivenImage, Kept, LatentShape, StillModel, corner_mask, record_mask,
     record_places,
 };
-use crate::step_cache::CallCache;
+use crate::step_cache::Shortcut;
 use crate::streams::Modulations;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
@@ -39,6 +39,10 @@ impl StillModel for Asked<'_> {
 
     fn shape(&self) -> LatentShape {
         self.shape
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.transformer.num_blocks()
     }
 
     fn reads(&self, text: &TextEmbeds) -> bool {
@@ -70,11 +74,11 @@ impl StillModel for Asked<'_> {
         input: &Tensor,
         told: &Modulations,
         context: &Context,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         self.transformer
-            .forward_cached(input, told, context, cache, hooks)
+            .forward_cached(input, told, context, shortcut, hooks)
     }
 
     fn record(&self, kept: Option<&Kept>, capture: &mut Capture) {

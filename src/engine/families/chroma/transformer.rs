@@ -18,7 +18,7 @@ use crate::families::flux::{ROPE_THETA, image_ids, text_ids, told_times};
 use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::stages::stills::LatentShape;
-use crate::step_cache::CallCache;
+use crate::step_cache::Shortcut;
 use crate::streams::{Modulations, PictureStreams, Sizes};
 use crate::weights::{Weights, WeightsError};
 
@@ -65,6 +65,11 @@ impl ChromaTransformer {
     /// The transformer's tensors that nobody has asked for; those of other components are not meant.
     pub fn unexpected_keys(w: &Weights) -> Vec<String> {
         w.finish_behind(ChromaTransformerKeys::of(|key| w.has(key)).prefix)
+    }
+
+    /// Blocks of all lists.
+    pub fn num_blocks(&self) -> usize {
+        self.streams.num_blocks()
     }
 
     pub fn config(&self) -> &ChromaTransformerConfig {
@@ -116,7 +121,7 @@ impl ChromaTransformer {
         context: &Context,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        self.forward_cached(img, modulations, context, None, hooks)
+        self.forward_cached(img, modulations, context, Shortcut::default(), hooks)
     }
 
     /// The same as one call of a walk with a step cache, of one picture.
@@ -125,12 +130,12 @@ impl ChromaTransformer {
         img: &Tensor,
         modulations: &Modulations,
         context: &Context,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let Context { txt, bias, rope } = context;
         self.streams
-            .forward(img, modulations, (txt, Some(bias)), rope, cache, hooks)
+            .forward(img, modulations, (txt, Some(bias)), rope, shortcut, hooks)
     }
 }
 

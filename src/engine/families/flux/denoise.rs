@@ -19,7 +19,7 @@ use crate::stages::stills::{
     BASE_STRENGTH, Beginning, GivenImage, GivenImages, Kept, LatentShape, Role, StillModel,
     corner_mask, folded_mask, record_mask, record_places,
 };
-use crate::step_cache::{CallCache, Measured};
+use crate::step_cache::{Measured, Shortcut};
 use crate::streams::Modulations;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
@@ -73,6 +73,10 @@ impl StillModel for FluxModel<'_> {
 
     fn shape(&self) -> LatentShape {
         self.shape
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.transformer.num_blocks()
     }
 
     fn reads(&self, text: &TextEmbeds) -> bool {
@@ -136,12 +140,12 @@ impl StillModel for FluxModel<'_> {
         input: &Tensor,
         told: &Modulations,
         asked: &Asked,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let Asked { context, rope, .. } = asked;
         self.transformer
-            .forward_cached(input, told, context, rope, cache, hooks)
+            .forward_cached(input, told, context, rope, shortcut, hooks)
     }
 
     fn velocity(&self, answer: &Tensor) -> Tensor {

@@ -12,7 +12,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::hooks::Hooks;
 use crate::nn::Rope;
-use crate::step_cache::CallCache;
+use crate::step_cache::Shortcut;
 use crate::streams::{Modulations, OwnModulations, PictureStreams, Sizes};
 use crate::weights::{Weights, WeightsError};
 
@@ -58,6 +58,11 @@ impl FluxTransformer {
     /// The transformer's tensors that nobody has asked for; those of other components are not meant.
     pub fn unexpected_keys(w: &Weights) -> Vec<String> {
         w.finish_behind(FluxTransformerKeys::of(|key| w.has(key)).prefix)
+    }
+
+    /// Blocks of all lists.
+    pub fn num_blocks(&self) -> usize {
+        self.streams.num_blocks()
     }
 
     pub fn config(&self) -> &FluxTransformerConfig {
@@ -108,7 +113,7 @@ impl FluxTransformer {
         rope: &Rope,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        self.forward_cached(img, modulations, context, rope, None, hooks)
+        self.forward_cached(img, modulations, context, rope, Shortcut::default(), hooks)
     }
 
     /// The same as one call of a walk with a step cache, of one picture.
@@ -118,12 +123,12 @@ impl FluxTransformer {
         modulations: &Modulations,
         context: &Context,
         rope: &Rope,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let text = (&context.txt, None);
         self.streams
-            .forward(img, modulations, text, rope, cache, hooks)
+            .forward(img, modulations, text, rope, shortcut, hooks)
     }
 }
 

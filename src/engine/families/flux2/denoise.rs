@@ -17,7 +17,7 @@ use crate::sampling::FlowSchedule;
 use crate::stages::stills::{
     Beginning, Draws, GivenImages, Kept, LatentShape, StillModel, record_places, seeds,
 };
-use crate::step_cache::CallCache;
+use crate::step_cache::Shortcut;
 use crate::streams::Modulations;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
@@ -65,6 +65,10 @@ impl StillModel for Asked<'_> {
         self.shape
     }
 
+    fn num_blocks(&self) -> usize {
+        self.transformer.num_blocks()
+    }
+
     fn reads(&self, text: &TextEmbeds) -> bool {
         let width = self.transformer.config().joint_attention_dim;
         fits(&text.prompt, &[1, -1, width])
@@ -107,11 +111,11 @@ impl StillModel for Asked<'_> {
         input: &Tensor,
         told: &Modulations,
         (context, rope): &(Context, Rope),
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         self.transformer
-            .forward_cached(input, told, context, rope, cache, hooks)
+            .forward_cached(input, told, context, rope, shortcut, hooks)
     }
 
     fn velocity(&self, answer: &Tensor) -> Tensor {

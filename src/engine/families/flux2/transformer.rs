@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 use crate::families::flux::told_times;
 use crate::hooks::Hooks;
 use crate::nn::Rope;
-use crate::step_cache::CallCache;
+use crate::step_cache::Shortcut;
 use crate::streams::{Modulations, PictureStreams, SharedModulations, Sizes};
 use crate::weights::{Weights, WeightsError};
 
@@ -52,6 +52,11 @@ impl Flux2Transformer {
     /// The transformer's tensors that nobody has asked for; those of other components are not meant.
     pub fn unexpected_keys(w: &Weights) -> Vec<String> {
         w.finish_behind(Flux2TransformerKeys::of(|key| w.has(key)).prefix)
+    }
+
+    /// Blocks of all lists.
+    pub fn num_blocks(&self) -> usize {
+        self.streams.num_blocks()
     }
 
     pub fn config(&self) -> &Flux2TransformerConfig {
@@ -94,7 +99,7 @@ impl Flux2Transformer {
         rope: &Rope,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        self.forward_cached(img, modulations, context, rope, None, hooks)
+        self.forward_cached(img, modulations, context, rope, Shortcut::default(), hooks)
     }
 
     /// The same as one call of a walk with a step cache, of one picture.
@@ -104,11 +109,11 @@ impl Flux2Transformer {
         modulations: &Modulations,
         context: &Context,
         rope: &Rope,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let text = (&context.txt, None);
         self.streams
-            .forward(img, modulations, text, rope, cache, hooks)
+            .forward(img, modulations, text, rope, shortcut, hooks)
     }
 }

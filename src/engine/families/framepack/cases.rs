@@ -3,6 +3,7 @@
 use crate::error::EngineError;
 use crate::families::framepack::{FramePackTransformer, History, Layout};
 use crate::hooks::NoHooks;
+use crate::step_cache::Shortcut;
 use crate::text::LanguageEncoder;
 use crate::vae::{HunyuanVaeDecoder, Tiling};
 use safelight_core::families::framepack::LANGUAGE;
@@ -123,7 +124,15 @@ fn section_step(bench: &Bench) -> Result<Measured, EngineError> {
     let modulations = transformer.modulations(&[500.0; STEPS], &context);
     bench.timed_answer(&mut || {
         let told = &modulations[0];
-        transformer.forward(&latents, told, &context, &section, &rope, None, &NoHooks)
+        transformer.forward(
+            &latents,
+            told,
+            &context,
+            &section,
+            &rope,
+            Shortcut::default(),
+            &NoHooks,
+        )
     })
 }
 

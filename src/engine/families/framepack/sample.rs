@@ -3,7 +3,7 @@
 //! The arithmetic of a step is the sampler's, that of the network the transformer's, the loop every family's. Opens no
 //! files.
 
-use safelight_core::job::{SectionOrder, StepCache as Choice};
+use safelight_core::job::{BlockSet, SectionOrder, StepCache as Choice};
 use tch::{Kind, Tensor};
 
 use super::layout::{History, Layout};
@@ -17,7 +17,7 @@ use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::place::Placement;
 use crate::sampling::Solver;
-use crate::step_cache::{CallCache, StepCache};
+use crate::step_cache::{Caches, Shortcut, StepCache};
 use crate::text::TextEmbeds;
 
 /// What the model is given beside the noise.
@@ -46,6 +46,7 @@ pub fn sample(
 ) -> Result<DenoiseState, EngineError> {
     tch::no_grad(|| {
         check(transformer, conditions, state)?;
+        scales.real.check_blocks(transformer.num_blocks())?;
         let place = Placement::new(transformer.device(), transformer.kind());
         begin(state, solver, place.device, capture)?;
         let timesteps = solver.all_timesteps();
@@ -54,9 +55,9 @@ pub fn sample(
         run.record(conditions, scales, capture);
         let end = solver.all_calls().end;
         let behind = walk(&run, state, end, solver, place, capture, hooks);
-        if let Some(cache) = &run.guidance.first().cache {
-            tracing::info!("{} of {num_calls} steps were skipped", cache.num_skipped());
-            hooks.skipped(cache.num_skipped(), num_calls);
+        if let Some(num_skipped) = run.guidance.first().caches.num_skipped() {
+            tracing::info!("{num_skipped} of {num_calls} steps were skipped");
+            hooks.skipped(num_skipped, num_calls);
         }
         behind.map(DenoiseState::last)
     })
@@ -111,7 +112,7 @@ struct Asked {
     context: Context,
     rope: Rope,
     /// Its own: answers to other texts are not this one's.
-    cache: Option<StepCache>,
+    caches: Caches,
     told: Told<Modulations>,
 }
 
@@ -145,15 +146,16 @@ impl<'a> Loop<'a> {
                 image,
                 scales.distilled,
             );
-            let cache = conditions.step_cache.and_then(|(choice, order)| {
+            let cache = || {
+                let (choice, order) = conditions.step_cache?;
                 // A latent is 8 pixels wide and high.
                 let side = u32::try_from(4 * (size[0] + size[1])).unwrap_or(u32::MAX);
                 let num_calls = timesteps.len();
                 StepCache::new(choice, num_calls, measured(order, side, num_calls))
-            });
+            };
             Ok(Asked {
                 rope: transformer.rope(&context, &section),
-                cache,
+                caches: Caches::new(cache),
                 context,
                 told: Told::default(),
             })
@@ -168,24 +170,27 @@ impl<'a> Loop<'a> {
         })
     }
 
-    fn ask(&self, asked: &Asked, latents: &Tensor, call: usize) -> Option<Tensor> {
+    fn ask(
+        &self,
+        asked: &Asked,
+        latents: &Tensor,
+        call: usize,
+        without: BlockSet,
+    ) -> Option<Tensor> {
         let make = |timesteps: &[f32]| self.transformer.modulations(timesteps, &asked.context);
         let told = asked.told.at(call, &self.timesteps, make);
-        let make = |cache: CallCache<'_>| {
+        let make = |shortcut: Shortcut<'_>| {
             self.transformer.forward(
                 latents,
                 &told,
                 &asked.context,
                 &self.section,
                 &asked.rope,
-                cache,
+                shortcut,
                 self.hooks,
             )
         };
-        match &asked.cache {
-            Some(cache) => cache.answer(call, || make(Some((cache, call)))),
-            None => make(None),
-        }
+        asked.caches.answer(call, without, make)
     }
 
     fn record(&self, conditions: &Conditions, scales: GuidanceScales, capture: &mut Capture) {
@@ -234,7 +239,7 @@ impl Denoiser for Loop<'_> {
         };
         put("in.hidden_states", latents);
         put("in.timestep", &call.told.view([1]).to_kind(Kind::Float));
-        let ask = |asked: &Asked| self.ask(asked, latents, call.index);
+        let ask = |asked: &Asked, without| self.ask(asked, latents, call.index, without);
         self.guidance
             .velocity(call, latents, capture, Tensor::shallow_clone, ask)
     }

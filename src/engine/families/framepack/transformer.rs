@@ -19,7 +19,7 @@ use super::layout::{History, Layout, PACKED_2X, PACKED_4X, Turns, patches, unpat
 use super::refiner::{Embedded, TokenRefiner};
 use crate::hooks::Hooks;
 use crate::nn::{Gate, Linear, Rope, gated_add, layer_norm};
-use crate::step_cache::{CallCache, Skip};
+use crate::step_cache::{Shortcut, Skip};
 use crate::streams::{self, EPS, OwnModulations, Pass, Streams, Tokens};
 use crate::weights::{Weights, WeightsError};
 
@@ -101,6 +101,11 @@ impl FramePackTransformer {
     /// The transformer's tensors that nobody has asked for; those of other components are not meant.
     pub fn unexpected_keys(w: &Weights) -> Vec<String> {
         w.finish_behind(FramePackTransformerKeys::of(|key| w.has(key)).prefix)
+    }
+
+    /// Blocks of all lists.
+    pub fn num_blocks(&self) -> usize {
+        self.streams.num_blocks()
     }
 
     pub fn config(&self) -> &FramePackTransformerConfig {
@@ -196,8 +201,8 @@ impl FramePackTransformer {
     /// `latents`: `(1, C, frames, h, w)`, `modulations`: the timestep's, made with the same context, `rope`: what
     /// [`rope`](Self::rope) gave for both -> velocity, as large and in f32; `None` when cancelled
     ///
-    /// What an earlier call added may stand in for blocks of this one where there is a `cache`, with the number of the
-    /// call in its walk.
+    /// What an earlier call added may stand in for blocks of this one where its `shortcut` has a cache, with the
+    /// number of the call in its walk.
     #[expect(
         clippy::too_many_arguments,
         reason = "what a call is given, made by as many others"
@@ -209,20 +214,27 @@ impl FramePackTransformer {
         context: &Context,
         section: &Section,
         rope: &Rope,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let latents = latents.to_device(self.device()).to_kind(self.kind());
         let tokens = Self::tokens(context, section);
         let mut xs = self.embed(&latents, modulations, context, section, &tokens);
-        let pass = Pass::new(&self.streams, &modulations.streams, &tokens, rope, hooks);
+        let pass = Pass::new(
+            &self.streams,
+            &modulations.streams,
+            &tokens,
+            rope,
+            shortcut.without,
+            hooks,
+        );
         // Nobody reads anything but the latents behind the last attention.
         let own = |xs: &Tensor| {
             let count = section.latent_tokens();
             xs.narrow(1, tokens.count() - count, count)
         };
         let mut normed = pass.start(&xs);
-        let mut skip = Skip::of(cache);
+        let mut skip = Skip::of(shortcut);
         let (img_start, img_len) = tokens.img;
         let mut known = skip.start(&own(&xs), &normed.narrow(1, img_start, img_len));
         for i in 0..pass.num_double() {

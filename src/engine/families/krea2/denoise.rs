@@ -14,7 +14,7 @@ use crate::sampling::FlowSchedule;
 use crate::stages::stills::{
     BASE_STRENGTH, Beginning, GivenImage, LatentShape, StillModel, corner_mask,
 };
-use crate::step_cache::CallCache;
+use crate::step_cache::Shortcut;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
 
@@ -38,6 +38,10 @@ impl StillModel for Asked<'_> {
 
     fn shape(&self) -> LatentShape {
         self.shape
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.transformer.num_blocks()
     }
 
     fn reads(&self, text: &TextEmbeds) -> bool {
@@ -67,11 +71,11 @@ impl StillModel for Asked<'_> {
         input: &Tensor,
         told: &Modulations,
         context: &Context,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         self.transformer
-            .forward_cached(input, told, context, cache, hooks)
+            .forward_cached(input, told, context, shortcut, hooks)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::nn::{
     Gate, Linear, QkNorm, Rope, TokenRows, axis_angles, gated_add, gelu_tanh, join_heads, rms_norm,
     rms_norm_shifted, shared_attention, silu_times, times_sigmoid, timestep_embedding,
 };
-use crate::step_cache::{CallCache, Skip};
+use crate::step_cache::{Shortcut, Skip};
 use crate::weights::{Weights, WeightsError};
 
 /// What the model multiplies timesteps with, which come between 0 and 1.
@@ -95,6 +95,11 @@ impl Krea2Transformer {
     /// The transformer's tensors that nobody has asked for; those of other components are not meant.
     pub fn unexpected_keys(w: &Weights) -> Vec<String> {
         w.finish_behind(Krea2TransformerKeys::of(|key| w.has(key)).prefix)
+    }
+
+    /// Blocks of all lists.
+    pub fn num_blocks(&self) -> usize {
+        self.blocks.len()
     }
 
     pub fn config(&self) -> &Krea2TransformerConfig {
@@ -175,7 +180,7 @@ impl Krea2Transformer {
         context: &Context,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        self.forward_cached(tokens, modulations, context, None, hooks)
+        self.forward_cached(tokens, modulations, context, Shortcut::default(), hooks)
     }
 
     /// The same as one call of a walk with a step cache, of one picture.
@@ -184,21 +189,23 @@ impl Krea2Transformer {
         tokens: &Tensor,
         modulations: &Modulations,
         context: &Context,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let tokens = tokens.to_device(self.device).to_kind(self.kind);
         let (pictures, count, _) = tokens.size3().expect("tokens have three dimensions");
         let text = context.text.expand([pictures, -1, -1], false);
         let mut xs = Tensor::cat(&[&text, &self.first.forward(&tokens)], 1);
-        let mut skip = Skip::of(cache);
+        let mut skip = Skip::of(shortcut);
         let mut known = skip.start(&xs, &xs);
         for (i, (block, told)) in self.blocks.iter().zip(&modulations.blocks).enumerate() {
             if known.is_some() {
                 break;
             }
             hooks.go_on(Site::Block)?;
-            block.forward(&mut xs, told, &context.rope);
+            if !skip.leaves_out(i) {
+                block.forward(&mut xs, told, &context.rope);
+            }
             if i == 0 {
                 known = skip.first(&xs);
             }

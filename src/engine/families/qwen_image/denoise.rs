@@ -17,7 +17,7 @@ use crate::sampling::FlowSchedule;
 use crate::stages::stills::{
     BASE_STRENGTH, Beginning, GivenImages, Kept, LatentShape, StillModel, corner_mask, record_mask,
 };
-use crate::step_cache::CallCache;
+use crate::step_cache::Shortcut;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
 
@@ -41,6 +41,10 @@ impl StillModel for Asked<'_> {
 
     fn shape(&self) -> LatentShape {
         self.shape
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.transformer.num_blocks()
     }
 
     fn reads(&self, text: &TextEmbeds) -> bool {
@@ -89,7 +93,7 @@ impl StillModel for Asked<'_> {
         input: &Tensor,
         (told, of_controls): &Self::Told,
         context: &Context,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let make = || self.controls.residuals(input, of_controls, hooks);
@@ -99,7 +103,7 @@ impl StillModel for Asked<'_> {
             None
         };
         self.transformer
-            .forward_controlled(input, told, context, (cache, make), hooks)
+            .forward_controlled(input, told, context, (shortcut, make), hooks)
     }
 
     fn drawn(&self, noise: &Tensor) -> Tensor {

@@ -18,7 +18,7 @@ use super::trunk::Trunk;
 use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::nn::{Linear, Norm, Rope, TokenRows, angles_at, layer_norm};
-use crate::step_cache::{CallCache, Skip};
+use crate::step_cache::{Shortcut, Skip};
 use crate::streams::{EPS, Residuals, Tokens};
 use crate::weights::{Weights, WeightsError};
 
@@ -82,6 +82,11 @@ impl QwenImageTransformer {
     /// The transformer's tensors that nobody has asked for; those of other components are not meant.
     pub fn unexpected_keys(w: &Weights) -> Vec<String> {
         w.finish_behind(QwenImageTransformerKeys::of(|key| w.has(key)).prefix)
+    }
+
+    /// Blocks of all lists.
+    pub fn num_blocks(&self) -> usize {
+        self.blocks.len()
     }
 
     pub fn config(&self) -> &QwenImageTransformerConfig {
@@ -197,7 +202,7 @@ impl QwenImageTransformer {
         context: &Context,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        self.forward_cached(img, modulations, context, None, hooks)
+        self.forward_cached(img, modulations, context, Shortcut::default(), hooks)
     }
 
     /// The same as one call of a walk with a step cache, of one picture.
@@ -206,10 +211,10 @@ impl QwenImageTransformer {
         img: &Tensor,
         modulations: &Modulations,
         context: &Context,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        self.forward_controlled(img, modulations, context, (cache, None), hooks)
+        self.forward_controlled(img, modulations, context, (shortcut, None), hooks)
     }
 
     /// The same with what ControlNets add behind the blocks.
@@ -218,7 +223,7 @@ impl QwenImageTransformer {
         img: &Tensor,
         modulations: &Modulations,
         context: &Context,
-        (cache, controls): (CallCache<'_>, MakeResiduals<'_>),
+        (shortcut, controls): (Shortcut<'_>, MakeResiduals<'_>),
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let (pictures, own, _) = img.size3().expect("tokens have three dimensions");
@@ -262,7 +267,7 @@ impl QwenImageTransformer {
         };
         let mut xs = self.embed(img, context, &tokens);
         let mut normed = layer_norm(&xs, &next(0), EPS);
-        let mut skip = Skip::of(cache);
+        let mut skip = Skip::of(shortcut);
         let mut known = skip.start(&tokens.of_img(&xs), &tokens.of_img(&normed));
         let residuals = match controls.filter(|_| known.is_none()) {
             Some(make) => Some(make()?),
@@ -275,8 +280,12 @@ impl QwenImageTransformer {
             }
             hooks.go_on(Site::Block)?;
             // The last pass of a block is also the first of the next one.
-            let rope = &context.rope;
-            normed = block.forward(&mut xs, normed, rows(i), &next(i + 1), &tokens, rope);
+            normed = if skip.leaves_out(i) {
+                layer_norm(&xs, &next(i + 1), EPS)
+            } else {
+                let rope = &context.rope;
+                block.forward(&mut xs, normed, rows(i), &next(i + 1), &tokens, rope)
+            };
             if i == 0 {
                 known = skip.first(&tokens.of_img(&xs));
             }

@@ -30,7 +30,7 @@ use crate::nn::Rope;
 use crate::place::Placement;
 use crate::sampling::{Solver, noise};
 use crate::stages::stills::Kept;
-use crate::step_cache::{CallCache, StepCache};
+use crate::step_cache::{Caches, Shortcut};
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::weights::{ReadAhead, Weights};
 use crate::work::Work;
@@ -80,7 +80,7 @@ struct Loop<'a> {
 /// Texts with what is kept of answers to them.
 pub(super) struct Asked {
     pub context: Context,
-    pub cache: Option<StepCache>,
+    pub caches: Caches,
 }
 
 /// The denoising stage of one expert: Wan 2.2 A14B has two transformers, of which only one is loaded at a time, the
@@ -117,8 +117,8 @@ pub fn denoise(
             let _read_ahead = read_ahead(config, expert, &solver, place);
             let (end, capture) = (calls.end, &mut *work.capture);
             let behind = walk(&run, &state, end, &mut solver, place, capture, hooks)?;
-            if let Some(cache) = &run.guidance.first().cache {
-                hooks.skipped(cache.num_skipped(), calls.len());
+            if let Some(num_skipped) = run.guidance.first().caches.num_skipped() {
+                hooks.skipped(num_skipped, calls.len());
             }
             behind
         } else {
@@ -193,13 +193,15 @@ impl<'a> Loop<'a> {
         let new = |w: &_| WanTransformer::new(network, w);
         let transformer = work.transformer(component, folder, open, new, Weights::finish)?;
         let (per_frame, frames) = shape.tokens(network.patch_size);
+        let guiding = Guiding {
+            scale: guidance_scale,
+            ..Guiding::of(request)
+        };
+        guiding.check_blocks(transformer.num_blocks())?;
         let guidance = guidance(
             &transformer,
             conditions,
-            Guiding {
-                scale: guidance_scale,
-                ..Guiding::of(request)
-            },
+            guiding,
             Passes {
                 cache: request.step_cache,
                 num_calls,
@@ -263,20 +265,17 @@ impl Denoiser for Loop<'_> {
         }
         let is_heard = |how: &ControlSettings| how.acts_in(call.step, call.num_steps);
         let heard = self.control.as_ref().filter(|(_, how)| is_heard(how));
-        let ask = |asked: &Asked| {
+        let ask = |asked: &Asked, without| {
             let beside = Beside {
                 context: &asked.context,
                 rope: &self.rope,
                 control: heard.map(|(control, _)| control),
             };
-            let make = |cache: CallCache<'_>| {
+            let make = |shortcut: Shortcut<'_>| {
                 self.transformer
-                    .forward_beside(&input, &timesteps, beside, cache, self.hooks)
+                    .forward_beside(&input, &timesteps, beside, shortcut, self.hooks)
             };
-            match &asked.cache {
-                Some(cache) => cache.answer(call.index, || make(Some((cache, call.index)))),
-                None => make(None),
-            }
+            asked.caches.answer(call.index, without, make)
         };
         self.guidance
             .velocity(call, latents, capture, Tensor::shallow_clone, ask)

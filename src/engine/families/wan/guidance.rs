@@ -9,7 +9,7 @@ use super::transformer::WanTransformer;
 use crate::error::EngineError;
 use crate::guidance::{Guidance, Guiding};
 use crate::runtime::free_bytes;
-use crate::step_cache::{Measured, StepCache};
+use crate::step_cache::{Caches, Measured, StepCache};
 
 /// What one pass may need at most to be worth joining with the other: beyond, it fills a GPU by itself.
 const LARGEST_JOINED_PASS: u64 = 1 << 30;
@@ -34,9 +34,9 @@ pub(super) fn guidance(
 ) -> Result<Guidance<Asked>, EngineError> {
     let asked = |embeds: &Tensor| Asked {
         context: transformer.context(embeds, conditions.image_embeds),
-        cache: passes
-            .cache
-            .and_then(|choice| StepCache::new(choice, passes.num_calls, Measured::default())),
+        caches: Caches::new(|| {
+            StepCache::new(passes.cache?, passes.num_calls, Measured::default())
+        }),
     };
     let (prompt, negative) = (&conditions.embeds.prompt, &conditions.embeds.negative);
     match negative {

@@ -18,7 +18,7 @@ use crate::nn::{
     Gate, LayerNorm, Linear, Norm, RmsNorm, Rope, TokenRows, attention, axis_angles, gated_add,
     gated_add_norm, gelu_tanh, join_heads, layer_norm, split_heads, timestep_embedding,
 };
-use crate::step_cache::{CallCache, Skip};
+use crate::step_cache::{Shortcut, Skip};
 use crate::weights::{Weights, WeightsError};
 
 const ROPE_THETA: f64 = 10000.0;
@@ -115,6 +115,11 @@ impl WanTransformer {
         })
     }
 
+    /// Blocks of all lists.
+    pub fn num_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// `prompt_embeds`: `(B, S, text_dim)`, zero behind the end of the text; `image_embeds`: what the image encoder
     /// gave, `(N, 257, image_dim)` for `N` pictures, in models that read it
     pub fn context(&self, prompt_embeds: &Tensor, image_embeds: Option<&Tensor>) -> Context {
@@ -174,7 +179,7 @@ impl WanTransformer {
             rope,
             control: None,
         };
-        self.forward_beside(latents, timesteps, beside, None, hooks)
+        self.forward_beside(latents, timesteps, beside, Shortcut::default(), hooks)
     }
 
     /// The same with a control clip, or as one call of a walk with a step cache, of one text.
@@ -183,7 +188,7 @@ impl WanTransformer {
         latents: &Tensor,
         timesteps: &TokenTimesteps,
         beside: Beside<'_>,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let Beside { context, rope, .. } = beside;
@@ -210,7 +215,7 @@ impl WanTransformer {
             ranges: &ranges,
         };
         let mut normed = layer_norm(&xs, &Norm::modulated(rows(0), 0), self.config.eps);
-        let mut skip = Skip::of(cache);
+        let mut skip = Skip::of(shortcut);
         let mut known = skip.start(&xs, &normed);
         let mut control = control
             .filter(|_| known.is_none())
@@ -222,25 +227,31 @@ impl WanTransformer {
             hooks.go_on(Site::Block)?;
             // The last pass of a block is also the first of the next one, or of the head.
             let next = Norm::modulated(rows(i + 1), 0);
-            let looked_at = context.of_block(i, block);
-            let ys = block.forward(&mut xs, normed, rows(i), &looked_at, rope);
-            drop(looked_at);
+            // Of a block that is left out nothing is added; what is said behind it is.
+            let made = if skip.leaves_out(i) {
+                None
+            } else {
+                let looked_at = context.of_block(i, block);
+                Some(block.forward(&mut xs, normed, rows(i), &looked_at, rope))
+            };
             let gate = Some(Gate {
                 rows: rows(i),
                 index: 5,
             });
             let number = control.as_ref().and_then(|(blocks, _)| blocks.behind(i));
-            normed = match (&mut control, number) {
-                (Some((blocks, walk)), Some(number)) => {
-                    gated_add(&mut xs, &ys, gate);
-                    drop(ys);
+            normed = match (&mut control, number, made) {
+                (Some((blocks, walk)), Some(number), made) => {
+                    if let Some(ys) = made {
+                        gated_add(&mut xs, &ys, gate);
+                    }
                     hooks.go_on(Site::Block)?;
                     let index = self.blocks.len() + number;
                     let looked_at = context.of_block(index, blocks.block(number));
                     let said = blocks.say(number, walk, rows(index + 1), &looked_at, rope);
                     gated_add_norm(&mut xs, &said, None, &next, self.config.eps)
                 }
-                _ => gated_add_norm(&mut xs, &ys, gate, &next, self.config.eps),
+                (_, _, Some(ys)) => gated_add_norm(&mut xs, &ys, gate, &next, self.config.eps),
+                (_, _, None) => layer_norm(&xs, &next, self.config.eps),
             };
             if i == 0 {
                 known = skip.first(&xs);

@@ -19,7 +19,7 @@ use crate::sampling::FlowSchedule;
 use crate::stages::stills::{
     BASE_STRENGTH, Beginning, GivenImages, LatentShape, StillModel, corner_mask,
 };
-use crate::step_cache::CallCache;
+use crate::step_cache::Shortcut;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
 
@@ -57,6 +57,10 @@ impl StillModel for Asked<'_> {
     fn size(&self) -> Vec<i64> {
         let [_, channels, height, width] = self.shape.size();
         vec![-1, channels, height, width]
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.transformer.num_blocks()
     }
 
     fn reads(&self, text: &TextEmbeds) -> bool {
@@ -101,7 +105,7 @@ impl StillModel for Asked<'_> {
         input: &Tensor,
         (told, of_controls): &Self::Told,
         context: &Context,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let acting = self.acting.borrow();
@@ -116,7 +120,7 @@ impl StillModel for Asked<'_> {
             })
             .collect();
         self.transformer
-            .forward_controlled(input, told, context, (cache, &controls), hooks)
+            .forward_controlled(input, told, context, (shortcut, &controls), hooks)
     }
 
     /// An answer points from noise to picture, and the sampler wants the other way.

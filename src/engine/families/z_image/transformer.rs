@@ -22,7 +22,7 @@ use crate::nn::{
     Linear, Norm, QkNorm, RmsNorm, Rope, TokenRows, attention, axis_angles, gated_add, join_heads,
     layer_norm, rms_norm, rms_norm_in_place, silu_times, timestep_embedding,
 };
-use crate::step_cache::{CallCache, Skip};
+use crate::step_cache::{Shortcut, Skip};
 use crate::weights::{Weights, WeightsError};
 
 /// Latents along an edge of one token.
@@ -125,6 +125,11 @@ impl ZImageTransformer {
     /// The transformer's tensors that nobody has asked for; those of other components are not meant.
     pub fn unexpected_keys(w: &Weights) -> Vec<String> {
         w.finish_behind(ZImageTransformerKeys::of(|key| w.has(key)).prefix)
+    }
+
+    /// Blocks of all lists.
+    pub fn num_blocks(&self) -> usize {
+        self.layers.len()
     }
 
     pub fn config(&self) -> &ZImageTransformerConfig {
@@ -237,7 +242,7 @@ impl ZImageTransformer {
         context: &Context,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        self.forward_cached(latents, modulations, context, None, hooks)
+        self.forward_cached(latents, modulations, context, Shortcut::default(), hooks)
     }
 
     /// The same as one call of a walk with a step cache, of one picture.
@@ -246,10 +251,10 @@ impl ZImageTransformer {
         latents: &Tensor,
         modulations: &Modulations,
         context: &Context,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        self.forward_controlled(latents, modulations, context, (cache, &[]), hooks)
+        self.forward_controlled(latents, modulations, context, (shortcut, &[]), hooks)
     }
 
     /// The same with what ControlNets add behind the blocks.
@@ -258,7 +263,7 @@ impl ZImageTransformer {
         latents: &Tensor,
         modulations: &Modulations,
         context: &Context,
-        (cache, controls): (CallCache<'_>, &[Acting<'_>]),
+        (shortcut, controls): (Shortcut<'_>, &[Acting<'_>]),
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let latents = latents.to_device(self.device).to_kind(self.kind);
@@ -277,7 +282,7 @@ impl ZImageTransformer {
         }
         let cap = context.cap.expand([pictures, -1, -1], false);
         xs = Tensor::cat(&[&xs, &cap], 1);
-        let mut skip = Skip::of(cache);
+        let mut skip = Skip::of(shortcut);
         let mut known = skip.start(&xs, &xs);
         let seen = Seen {
             transformer: self,
@@ -295,7 +300,9 @@ impl ZImageTransformer {
                 break;
             }
             hooks.go_on(Site::Block)?;
-            block.forward(&mut xs, factors, &context.rope);
+            if !skip.leaves_out(i) {
+                block.forward(&mut xs, factors, &context.rope);
+            }
             if i == 0 {
                 known = skip.first(&xs);
             }

@@ -4,7 +4,7 @@
 //! The arithmetic of a step is the sampler's, that of the network the transformer's, the loop every family's. Opens no
 //! files.
 
-use safelight_core::job::StepCache as Choice;
+use safelight_core::job::{BlockSet, StepCache as Choice};
 use tch::{Device, Kind, Tensor};
 
 use super::begin::{Beginning, Kept};
@@ -16,7 +16,7 @@ use crate::guidance::{Guidance, Guiding};
 use crate::hooks::Hooks;
 use crate::place::Placement;
 use crate::sampling::Solver;
-use crate::step_cache::{CallCache, Measured, StepCache};
+use crate::step_cache::{Caches, Measured, Shortcut, StepCache};
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
 
@@ -42,6 +42,9 @@ pub trait StillModel {
         let shape = self.shape();
         vec![-1, shape.tokens(), shape.folded().channels]
     }
+
+    /// How many blocks its transformer has.
+    fn num_blocks(&self) -> usize;
 
     /// Whether a text is what it reads.
     fn reads(&self, text: &TextEmbeds) -> bool;
@@ -84,14 +87,14 @@ pub trait StillModel {
     /// Said before each answer: for which call it is, and for which pictures, `first` being the first of them.
     fn begins(&self, _call: &Call, _first: i64) {}
 
-    /// `input`: of as many pictures as it is asked for at once, `cache`: of one picture, where there is one -> its answer
-    /// in f32; `None` when cancelled
+    /// `input`: of as many pictures as it is asked for at once, `shortcut`: its cache of one picture, where there is one
+    /// -> its answer in f32; `None` when cancelled
     fn answer(
         &self,
         input: &Tensor,
         told: &Self::Told,
         context: &Self::Context,
-        cache: CallCache<'_>,
+        shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor>;
 
@@ -197,8 +200,8 @@ impl Beginning<'_> {
 /// A text, with what is kept of answers to it.
 struct Asked<C> {
     context: C,
-    /// One for each picture, where calls may be skipped.
-    caches: Vec<StepCache>,
+    /// Of each part of the pictures that is asked for at once.
+    caches: Vec<Caches>,
 }
 
 struct Loop<'a, M: StillModel> {
@@ -224,6 +227,7 @@ pub fn walk_still<M: StillModel>(
 ) -> Result<DenoiseState, EngineError> {
     tch::no_grad(|| {
         check(model, conditions, state)?;
+        conditions.guiding.check_blocks(model.num_blocks())?;
         let (device, kind) = model.place();
         begin(state, solver, device, capture)?;
         let run = Loop::new(model, conditions, solver, state, hooks)?;
@@ -231,8 +235,9 @@ pub fn walk_still<M: StillModel>(
         let end = solver.all_calls().end;
         let place = Placement::new(device, kind);
         let behind = walk(&run, state, end, solver, place, capture, hooks)?;
-        if let Some(cache) = run.guidance.first().caches.first() {
-            hooks.skipped(cache.num_skipped(), solver.all_calls().len());
+        let caches = run.guidance.first().caches.first();
+        if let Some(num_skipped) = caches.and_then(Caches::num_skipped) {
+            hooks.skipped(num_skipped, solver.all_calls().len());
         }
         Ok(behind.last())
     })
@@ -279,11 +284,13 @@ impl<'a, M: StillModel> Loop<'a, M> {
         };
         let num_calls = solver.all_timesteps().len();
         let read = |text: &TextEmbeds| {
-            let choices = (0..pictures).filter_map(|_| conditions.step_cache);
-            let cache = |choice| StepCache::new(choice, num_calls, model.measured(num_calls));
+            let cache = || {
+                let choice = conditions.step_cache?;
+                StepCache::new(choice, num_calls, model.measured(num_calls))
+            };
             Ok(Asked {
                 context: model.context(text, pictures_at_once, hooks)?,
-                caches: choices.filter_map(cache).collect(),
+                caches: (0..pictures).map(|_| Caches::new(cache)).collect(),
             })
         };
         let (prompt, negative) = (conditions.prompt, conditions.negative);
@@ -303,25 +310,26 @@ impl<'a, M: StillModel> Loop<'a, M> {
         })
     }
 
-    fn ask(&self, asked: &Asked<M::Context>, input: &Tensor, call: &Call) -> Option<Tensor> {
+    fn ask(
+        &self,
+        asked: &Asked<M::Context>,
+        input: &Tensor,
+        call: &Call,
+        without: BlockSet,
+    ) -> Option<Tensor> {
         let Asked { context, caches } = asked;
         let number = call.index;
         let make = |timesteps: &[f32]| self.model.told(timesteps, context);
         let kept = self.model.told_with(context).unwrap_or(&self.told);
         let told = kept.at(number, &self.timesteps, make);
         let pictures = input.split(self.pictures_at_once, 0).into_iter();
-        let ask = |(index, some): (usize, Tensor)| {
-            let make = |cache: CallCache<'_>| {
+        let answers = pictures.zip(caches).enumerate().map(|(index, (some, caches))| {
+            caches.answer(number, without, |shortcut| {
                 let (model, hooks) = (self.model, self.hooks);
                 model.begins(call, index as i64 * self.pictures_at_once);
-                model.answer(&some, &told, context, cache, hooks)
-            };
-            match caches.get(index) {
-                Some(cache) => cache.answer(number, || make(Some((cache, number)))),
-                None => make(None),
-            }
-        };
-        let answers = pictures.enumerate().map(ask);
+                model.answer(&some, &told, context, shortcut, hooks)
+            })
+        });
         let answers = answers.collect::<Option<Vec<_>>>()?;
         Some(Tensor::cat(&answers, 0))
     }
@@ -349,7 +357,7 @@ impl<M: StillModel> Denoiser for Loop<'_, M> {
             capture.put(call.name(&format!("transformer.in.{part}")), xs);
         }
         let own = |answer: &Tensor| self.model.velocity(answer);
-        let ask = |asked: &Asked<M::Context>| self.ask(asked, &input, call);
+        let ask = |asked: &Asked<M::Context>, without| self.ask(asked, &input, call, without);
         self.guidance.velocity(call, latents, capture, own, ask)
     }
 

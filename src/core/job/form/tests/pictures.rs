@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::families::flux;
-use crate::job::{GuidanceRange, Guider, GuiderKind};
+use crate::job::{BlockSet, GuidanceRange, Guider, GuiderKind};
 use crate::model::{Guidance, ImageRole};
 
 /// As Flux dev: of any size up to 4 megapixels, begins on the way to a picture, and takes a mask.
@@ -310,6 +310,29 @@ fn a_guider_and_a_guided_part_are_kept_where_there_is_guidance_and_told_elsewher
     let error = error.unwrap_err();
     assert!(error.contains("guider: the number of steps"), "{error}");
     assert!(error.contains("guidance-range: "), "{error}");
+}
+
+#[test]
+fn layers_are_skipped_with_guidance_and_without() {
+    let guider = Guider::from(GuiderKind::SkipLayers);
+    for spec in [test_spec(), schnell()] {
+        let (request, text) = noted(&spec, |form| form.sampling.guider = Some(guider));
+        assert_eq!((request.sampling.guider, &text[..]), (guider, ""));
+        let written = serde_json::to_value(&request).unwrap();
+        assert_eq!(written["guider"], "slg:9:2.8:0.01-0.2");
+        let again: GenerateRequest = serde_json::from_value(written).unwrap();
+        assert_eq!(again, request);
+        let shown = GenerateForm::from(&again).as_shown(&spec);
+        assert_eq!(shown.sampling.guider, Some(guider));
+    }
+    let none = Guider::SkipLayers {
+        blocks: BlockSet::default(),
+        scale: 2.8,
+        part: GuidanceRange::default(),
+    };
+    let error = asked(&schnell(), |form| form.sampling.guider = Some(none));
+    let error = error.unwrap_err();
+    assert!(error.contains("needs a block to skip"), "{error}");
 }
 
 #[test]

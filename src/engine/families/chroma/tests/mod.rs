@@ -12,6 +12,7 @@ use crate::families::tests::{
 };
 use crate::hooks::NoHooks;
 use crate::stages::stills::LatentShape;
+use crate::step_cache::Shortcut;
 use crate::weights::tests::made_up::made_up;
 
 impl MadeUp for Chroma {
@@ -102,6 +103,7 @@ impl MadeUp for Chroma {
         &self,
         w: &Weights,
         timesteps: &[f32],
+        shortcut: Shortcut<'_>,
     ) -> Result<(Vec<Tensor>, Vec<String>), WeightsError> {
         let config = config_of::<ChromaTransformerConfig>(self);
         let transformer = ChromaTransformer::new(&config, w)?;
@@ -109,7 +111,7 @@ impl MadeUp for Chroma {
         let latents = made_up("in.latents", &[1, 6, config.in_channels]);
         let context = made_up_context(&transformer, 1);
         let told = transformer.modulations(timesteps);
-        let ask = |told| transformer.forward(&latents, told, &context, &NoHooks);
+        let ask = |told| transformer.forward_cached(&latents, told, &context, shortcut, &NoHooks);
         Ok((told.iter().filter_map(ask).collect(), unread))
     }
 }
@@ -130,7 +132,7 @@ fn transformer_of(tensors: &Tensors) -> ChromaTransformer {
     ChromaTransformer::new(&config_of(&Chroma), &opened(&path)).unwrap()
 }
 
-tests_of!(Chroma);
+tests_of!(Chroma, 3);
 
 #[test]
 fn a_batch_on_any_device_is_asked_at_once_and_gives_each_picture_its_own() {

@@ -10,6 +10,7 @@ use crate::families::tests::{
 };
 use crate::hooks::NoHooks;
 use crate::stages::stills::LatentShape;
+use crate::step_cache::Shortcut;
 use crate::weights::tests::made_up::made_up;
 
 /// What the authors call the layers of a block.
@@ -109,6 +110,7 @@ impl MadeUp for Flux2 {
         &self,
         w: &Weights,
         timesteps: &[f32],
+        shortcut: Shortcut<'_>,
     ) -> Result<(Vec<Tensor>, Vec<String>), WeightsError> {
         let config = config_of::<Flux2TransformerConfig>(self);
         let transformer = Flux2Transformer::new(&config, w)?;
@@ -119,12 +121,13 @@ impl MadeUp for Flux2 {
         let shape = LatentShape::new(config.latent_channels(), 48, 32).unwrap();
         let rope = transformer.rope(&text_ids(5), &image_ids(shape), 1);
         let told = transformer.modulations(timesteps);
-        let ask = |told| transformer.forward(&tokens, told, &context, &rope, &NoHooks);
+        let ask =
+            |told| transformer.forward_cached(&tokens, told, &context, &rope, shortcut, &NoHooks);
         Ok((told.iter().filter_map(ask).collect(), unread))
     }
 }
 
-tests_of!(Flux2);
+tests_of!(Flux2, 3);
 
 #[test]
 fn a_batch_on_any_device_is_asked_at_once_and_gives_each_picture_its_own() {

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::closeness::{assert_close, distance, limit, with_both_frequencies};
 use crate::hooks::NoHooks;
-use crate::step_cache::StepCache;
+use crate::step_cache::{Shortcut, StepCache};
 use crate::weights::Weights;
 use crate::weights::tests::made_up::made_up;
 
@@ -146,8 +146,14 @@ impl Case {
         let timesteps = [1.0, self.timestep];
         let told = &transformer.modulations(&timesteps, &context)[1];
         let latents = frames("latents", &layout.latents);
+        let shortcut = Shortcut {
+            cache,
+            ..Shortcut::default()
+        };
         transformer
-            .forward(&latents, told, &context, &section, &rope, cache, &NoHooks)
+            .forward(
+                &latents, told, &context, &section, &rope, shortcut, &NoHooks,
+            )
             .unwrap()
     }
 }

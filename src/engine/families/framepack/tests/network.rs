@@ -57,6 +57,14 @@ fn a_cancelled_call_gives_nothing() {
     let section = transformer.section(&history, &layout, [2, 2]);
     let rope = transformer.rope(&context, &section);
     let told = &transformer.modulations(&[1.0], &context)[0];
-    let given = transformer.forward(&latents, told, &context, &section, &rope, None, &Cancelled);
+    let given = transformer.forward(
+        &latents,
+        told,
+        &context,
+        &section,
+        &rope,
+        Shortcut::default(),
+        &Cancelled,
+    );
     assert!(given.is_none());
 }

@@ -10,6 +10,7 @@ use crate::families::tests::{
     written,
 };
 use crate::hooks::NoHooks;
+use crate::step_cache::Shortcut;
 use crate::weights::tests::made_up::made_up;
 
 impl MadeUp for Krea2 {
@@ -75,6 +76,7 @@ impl MadeUp for Krea2 {
         &self,
         w: &Weights,
         timesteps: &[f32],
+        shortcut: Shortcut<'_>,
     ) -> Result<(Vec<Tensor>, Vec<String>), WeightsError> {
         let config = config_of::<Krea2TransformerConfig>(self);
         let transformer = Krea2Transformer::new(&config, w)?;
@@ -85,12 +87,12 @@ impl MadeUp for Krea2 {
         let context = transformer.context(&text.flatten(2, 3), [2, 3], &NoHooks);
         let context = context.unwrap();
         let told = transformer.modulations(timesteps);
-        let ask = |told| transformer.forward(&tokens, told, &context, &NoHooks);
+        let ask = |told| transformer.forward_cached(&tokens, told, &context, shortcut, &NoHooks);
         Ok((told.iter().filter_map(ask).collect(), unread))
     }
 }
 
-tests_of!(Krea2);
+tests_of!(Krea2, 1);
 
 #[test]
 fn what_authors_leave_behind_and_converters_squeeze_changes_nothing() {

@@ -11,6 +11,7 @@ use crate::families::tests::{
     Facts, MadeUp, assert_each_its_own, config_of, diffusers, opened, tests_of, written,
 };
 use crate::hooks::NoHooks;
+use crate::step_cache::Shortcut;
 use crate::weights::tests::made_up::made_up;
 
 impl MadeUp for QwenImage {
@@ -35,6 +36,7 @@ impl MadeUp for QwenImage {
         &self,
         w: &Weights,
         timesteps: &[f32],
+        shortcut: Shortcut<'_>,
     ) -> Result<(Vec<Tensor>, Vec<String>), WeightsError> {
         let config = config_of::<QwenImageTransformerConfig>(self);
         let transformer = QwenImageTransformer::new(&config, w)?;
@@ -43,12 +45,12 @@ impl MadeUp for QwenImage {
         let tokens = made_up("in.latents", &[1, 6, config.in_channels]);
         let context = transformer.context(&text, [2, 3], &[], 1);
         let told = transformer.modulations(timesteps);
-        let ask = |told| transformer.forward(&tokens, told, &context, &NoHooks);
+        let ask = |told| transformer.forward_cached(&tokens, told, &context, shortcut, &NoHooks);
         Ok((told.iter().filter_map(ask).collect(), unread))
     }
 }
 
-tests_of!(QwenImage);
+tests_of!(QwenImage, 1);
 
 #[test]
 fn a_batch_on_any_device_is_asked_at_once_and_gives_each_picture_its_own() {

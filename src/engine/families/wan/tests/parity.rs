@@ -1,6 +1,8 @@
 //! Each stage, given what diffusers had there, gives what diffusers gave.
 
 use super::*;
+use crate::families::tests::skipped;
+use crate::step_cache::Shortcut;
 
 #[test]
 fn texts_become_the_embeddings_of_the_reference() {
@@ -72,6 +74,31 @@ fn a_picture_becomes_the_latents_of_the_reference() {
     let path = capture::merge(dir.path()).unwrap();
     for (name, tensor) in store::read(&path).unwrap() {
         assert_close(&name, &tensor, run.get(&name), ENCODER_LIMIT);
+    }
+}
+
+#[test]
+fn a_call_without_some_blocks_is_that_of_the_reference() {
+    let run = Run::open("text_to_video");
+    let transformer = run.transformer();
+    let timestep = run.get("step.00.timestep").double_value(&[]) as f32;
+    let context = transformer.context(&run.embeds().prompt.prompt, None);
+    let rope = transformer.rope(run.shape().size());
+    for (name, blocks) in [("0", "0"), ("1", "1"), ("0,last", "0,2")] {
+        let shortcut = Shortcut {
+            cache: None,
+            without: blocks.parse().unwrap(),
+        };
+        let found = transformer.forward_cached(
+            run.get("latents.initial"),
+            &run.timesteps(timestep),
+            &context,
+            &rope,
+            shortcut,
+            &NoHooks,
+        );
+        let expected = skipped(&format!("wan.{name}"));
+        assert_close(name, &found.unwrap(), &expected, CALL_LIMIT);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::families::tests::{
     written,
 };
 use crate::hooks::NoHooks;
+use crate::step_cache::Shortcut;
 use crate::weights::tests::made_up::made_up;
 
 impl MadeUp for ZImage {
@@ -59,6 +60,7 @@ impl MadeUp for ZImage {
         &self,
         w: &Weights,
         timesteps: &[f32],
+        shortcut: Shortcut<'_>,
     ) -> Result<(Vec<Tensor>, Vec<String>), WeightsError> {
         let config = config_of::<ZImageTransformerConfig>(self);
         let transformer = ZImageTransformer::new(&config, w)?;
@@ -67,12 +69,12 @@ impl MadeUp for ZImage {
         let latents = made_up("in.latents", &[1, config.in_channels, 4, 6]);
         let context = transformer.context(&text, [4, 6], &NoHooks).unwrap();
         let told = transformer.modulations(&transformer.told(timesteps));
-        let ask = |told| transformer.forward(&latents, told, &context, &NoHooks);
+        let ask = |told| transformer.forward_cached(&latents, told, &context, shortcut, &NoHooks);
         Ok((told.iter().filter_map(ask).collect(), unread))
     }
 }
 
-tests_of!(ZImage);
+tests_of!(ZImage, 1);
 
 #[test]
 fn what_is_left_of_lumina_and_squeezed_by_converters_changes_nothing() {
