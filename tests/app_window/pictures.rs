@@ -291,7 +291,7 @@ fn a_step_cache_of_those_that_the_model_has_is_chosen_with_its_number() {
     }
     // Another program's may be one that was not measured for the model.
     let mut clips = Bench::new();
-    clips.app().cx.form.step_cache = Some(StepCacheKind::MagCache.into());
+    clips.app().cx.form.step_cache = Some(StepCacheKind::TeaCache.into());
     open_advanced(&mut clips);
     clips.assert_shows("Step cache");
     assert_eq!(request_of(&mut clips).step_cache, None);

@@ -34,7 +34,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     makes_pictures: true,
     has_dynamic_shift: false,
     guidance_is_cfg: false,
-    step_caches: &[],
+    step_caches: |_| &[],
     token_limit: |_| None,
     time_convolutions: TimeConvolutions::None,
     vae_in_f16: false,

@@ -89,7 +89,7 @@ pub struct GenerateArgs {
     /// In which order FramePack makes sections: original (back to front) or f1 (front to back) [default: what the model's name says]
     #[arg(long = "sampling", value_name = "ORDER")]
     pub sampling_order: Option<SectionOrder>,
-    /// Skip steps that change little: first_block for any model, taylorseer for any model, teacache and magcache for FLUX.1 and FramePack, optionally with a threshold such as first_block:0.08 or an interval such as taylorseer:5; up to twice as fast, with lower quality [default: run every step]
+    /// Skip steps that change little: first_block for any model, taylorseer for any model, teacache and magcache for models that they were measured of (FLUX.1, FramePack, most of Wan, and magcache for Qwen-Image), optionally with a threshold such as first_block:0.08 or an interval such as taylorseer:5; up to twice as fast, with lower quality [default: run every step]
     #[arg(long, value_name = "CACHE[:X]")]
     pub step_cache: Option<StepCache>,
     /// Frames per second of the written clip [default: the model's own, or the continued clip's]

@@ -34,7 +34,7 @@ pub struct FamilyDef {
     /// Whether `guidance_scale` is true CFG; where not, `true_cfg_scale` is.
     pub guidance_is_cfg: bool,
     /// What steps may take over of earlier ones, in the order in which it is offered.
-    pub step_caches: &'static [StepCacheKind],
+    pub step_caches: fn(&ModelSpec) -> &'static [StepCacheKind],
     /// The most tokens of a prompt that a request may ask for; `None` where the number is fixed.
     pub token_limit: fn(Guidance) -> Option<u32>,
     pub time_convolutions: TimeConvolutions,

@@ -31,6 +31,9 @@ impl StepCacheKind {
     /// Those that need nothing that was measured of a model.
     pub const OF_ANY_MODEL: &[Self] = &[Self::FirstBlock, Self::TaylorSeer];
 
+    /// The same, and what needs ratios of a model alone.
+    pub const WITH_MAGNITUDES: &[Self] = &[Self::MagCache, Self::FirstBlock, Self::TaylorSeer];
+
     /// The threshold that its authors, or those who brought it to FramePack, recommend.
     pub fn usual_threshold(self) -> f64 {
         match self {

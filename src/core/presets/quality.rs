@@ -47,7 +47,7 @@ impl Quality {
             Self::Balanced | Self::Final => PresetSize::Full,
         };
         // Where each step takes long and there are many of them.
-        let step_cache = (!spec.family.step_caches.is_empty()).then(|| {
+        let step_cache = (!(spec.family.step_caches)(spec).is_empty()).then(|| {
             let has_one = self == Self::Draft && spec.section_order.is_some();
             CacheChoice(has_one.then(|| StepCacheKind::TeaCache.into()))
         });

@@ -25,6 +25,7 @@ use tea::Tea;
 pub use magnitude::{Magnitudes, stretched};
 pub use shortcut::{Caches, Shortcut};
 pub use skip::Skip;
+pub use tea::Polynomial;
 
 /// What a call can be told by, each made only where an algorithm looks at it.
 pub trait Signals {
@@ -69,8 +70,8 @@ pub type CallCache<'a> = Option<(&'a StepCache, usize)>;
 /// What was measured of a model, for the algorithms that need it.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// TeaCache's: from movements of the input to those of the output, the highest power first.
-    pub polynomial: Option<[f64; 5]>,
+    /// TeaCache's.
+    pub polynomial: Option<Polynomial>,
     /// MagCache's.
     pub magnitudes: Option<Magnitudes>,
 }

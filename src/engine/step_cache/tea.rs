@@ -7,17 +7,35 @@ use tch::Tensor;
 
 use super::{Policy, Signals, relative_change};
 
+/// What was measured of a model.
+#[derive(Clone, Copy, Debug)]
+pub struct Polynomial {
+    /// From movements of the input to those of the output, the highest power first.
+    pub coefficients: [f64; 5],
+    /// The first calls, which always run.
+    pub retained: usize,
+}
+
+/// Of which only the first call must run.
+impl From<[f64; 5]> for Polynomial {
+    fn from(coefficients: [f64; 5]) -> Self {
+        Self {
+            coefficients,
+            retained: 1,
+        }
+    }
+}
+
 pub(super) struct Tea {
     threshold: f64,
-    /// The highest power first.
-    polynomial: [f64; 5],
+    polynomial: Polynomial,
     /// Summed since the blocks last ran.
     moved: f64,
     previous: Option<Tensor>,
 }
 
 impl Tea {
-    pub(super) fn new(threshold: f64, polynomial: [f64; 5]) -> Self {
+    pub(super) fn new(threshold: f64, polynomial: Polynomial) -> Self {
         Self {
             threshold,
             polynomial,
@@ -28,13 +46,18 @@ impl Tea {
 }
 
 impl Policy for Tea {
-    fn skips(&mut self, _call: usize, signals: &dyn Signals) -> bool {
+    fn skips(&mut self, call: usize, signals: &dyn Signals) -> bool {
+        if call < self.polynomial.retained {
+            self.notes(signals);
+            return false;
+        }
         let now = signals.modulated();
         let Some(previous) = self.previous.replace(now.shallow_clone()) else {
             return false;
         };
         let change = relative_change(&now, &previous);
-        self.moved += self.polynomial.iter().fold(0.0, |sum, c| sum * change + c);
+        let coefficients = self.polynomial.coefficients.iter();
+        self.moved += coefficients.fold(0.0, |sum, c| sum * change + c);
         let skips = self.moved < self.threshold;
         if !skips {
             self.moved = 0.0;

@@ -35,7 +35,7 @@ fn measured() -> Measured {
     ratios[7] = 1.08;
     ratios[24] = 0.7;
     Measured {
-        polynomial: Some([733.226126, -401.131952, 67.5869174, -3.149878, 0.0961237896]),
+        polynomial: Some([733.226126, -401.131952, 67.5869174, -3.149878, 0.0961237896].into()),
         magnitudes: Some(Magnitudes {
             ratios,
             max_skips: 2,
@@ -96,6 +96,16 @@ fn teacache_sums_movements_until_they_reach_the_threshold() {
     let at = |threshold| skipped(&cache(StepCacheKind::TeaCache, threshold, 6), &levels);
     assert_eq!(at(0.1290), [0_usize; 0]);
     assert_eq!(at(0.1295), [1, 3]);
+    let mut retained = measured();
+    if let Some(polynomial) = &mut retained.polynomial {
+        polynomial.retained = 4;
+    }
+    let choice = Choice {
+        kind: StepCacheKind::TeaCache,
+        threshold: 0.25,
+    };
+    let retained = StepCache::new(choice, 9, retained).unwrap();
+    assert_eq!(skipped(&retained, &[1.0; 9]), [4, 5, 7]);
 }
 
 #[test]

@@ -46,8 +46,9 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         second_pass_ui(ui, view.form);
         said_ui(ui, view, &["second-pass", "second-strength"]);
     }
-    if !spec.family.step_caches.is_empty() {
-        step_cache_ui(ui, view.form, spec.family.step_caches);
+    let step_caches = (spec.family.step_caches)(spec);
+    if !step_caches.is_empty() {
+        step_cache_ui(ui, view.form, step_caches);
         said_ui(ui, view, &["step-cache"]);
     }
     if ui

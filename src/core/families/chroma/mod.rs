@@ -31,7 +31,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     makes_pictures: true,
     has_dynamic_shift: false,
     guidance_is_cfg: true,
-    step_caches: StepCacheKind::OF_ANY_MODEL,
+    step_caches: |_| StepCacheKind::OF_ANY_MODEL,
     token_limit: |_| Some(TEXT_TOKENS),
     time_convolutions: TimeConvolutions::None,
     vae_in_f16: false,

@@ -37,7 +37,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     makes_pictures: true,
     has_dynamic_shift: true,
     guidance_is_cfg: false,
-    step_caches: &StepCacheKind::ALL,
+    step_caches: |_| &StepCacheKind::ALL,
     token_limit: |guidance| Some(text_tokens(guidance)),
     time_convolutions: TimeConvolutions::None,
     vae_in_f16: false,

@@ -49,7 +49,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     makes_pictures: false,
     has_dynamic_shift: true,
     guidance_is_cfg: false,
-    step_caches: &StepCacheKind::ALL,
+    step_caches: |_| &StepCacheKind::ALL,
     token_limit: |_| None,
     time_convolutions: TimeConvolutions::FrameByFrame,
     // bf16 would lose two bits of every pixel, and nothing in it is too large for f16.

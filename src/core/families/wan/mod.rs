@@ -17,6 +17,7 @@ use crate::job::{GenerateRequest, Stage, StepCacheKind};
 use crate::networks::TransformerKeys;
 use crate::networks::{KindRule, PartKind};
 use crate::tokens::{TextReader, TextRule};
+use variant::Variant;
 
 pub const FAMILY: Family = Family::new(&DEF);
 
@@ -30,7 +31,9 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     makes_pictures: false,
     has_dynamic_shift: false,
     guidance_is_cfg: true,
-    step_caches: StepCacheKind::OF_ANY_MODEL,
+    step_caches: |spec| {
+        Variant::named(&spec.variant).map_or(StepCacheKind::OF_ANY_MODEL, Variant::step_caches)
+    },
     token_limit: |_| None,
     time_convolutions: TimeConvolutions::Fastest,
     vae_in_f16: false,

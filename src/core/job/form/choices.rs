@@ -148,7 +148,7 @@ impl GenerateForm {
         self.num_frames = (!makes_pictures && !has_sections).then(|| self.num_frames_for(spec));
         self.secs = has_sections.then(|| self.secs_or_default());
         self.section_order = self.section_order.filter(|_| has_sections);
-        let caches = spec.family.step_caches;
+        let caches = (spec.family.step_caches)(spec);
         self.step_cache = self.step_cache.filter(|it| caches.contains(&it.kind));
         self.second_pass = self.second_pass.filter(|_| makes_pictures);
         self.fps = (!makes_pictures && self.extend.is_none()).then(|| self.fps_for(spec));

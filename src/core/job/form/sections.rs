@@ -35,13 +35,13 @@ pub(super) fn step_cache(
     found: &mut Findings,
 ) -> Option<StepCache> {
     let wanted = form.step_cache?;
-    let offered = spec.family.step_caches;
+    let offered = (spec.family.step_caches)(spec);
     if !offered.contains(&wanted.kind) {
         let names: Vec<&str> = offered.iter().map(|kind| kind.label()).collect();
         let message = match &names[..] {
             [] => format!("The step cache is not used: {} runs every step", spec.name),
             _ => format!(
-                "The step cache is not used: {} was not measured for {}; it has {}",
+                "The step cache is not used: {} needs numbers that nobody has measured of {}; choose {}",
                 wanted.kind.label(),
                 spec.name,
                 names.join(", ")

@@ -28,7 +28,7 @@ const RETAINED: f64 = 0.2;
 
 pub(super) fn measured(num_calls: usize) -> Measured {
     Measured {
-        polynomial: Some(POLYNOMIAL),
+        polynomial: Some(POLYNOMIAL.into()),
         magnitudes: Some(Magnitudes {
             ratios: stretched(&RATIOS, num_calls),
             max_skips: MAX_SKIPS,

@@ -41,7 +41,7 @@ pub(super) fn measured(order: SectionOrder, side: u32, num_calls: usize) -> Meas
         (SectionOrder::F1, true, true) => &F1_384_50,
     };
     Measured {
-        polynomial: Some(POLYNOMIAL),
+        polynomial: Some(POLYNOMIAL.into()),
         magnitudes: Some(Magnitudes {
             ratios: stretched(table, num_calls),
             max_skips: MAX_SKIPS,

@@ -8,6 +8,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::control::{ControlModulations, QwenImageControl};
 use super::controls::Controls;
+use super::measured::measured;
 use super::transformer::{Context, MakeResiduals, Modulations, QwenImageTransformer, Reference};
 use crate::capture::Capture;
 use crate::denoise::{Call, DenoiseState, fits};
@@ -17,7 +18,7 @@ use crate::sampling::FlowSchedule;
 use crate::stages::stills::{
     BASE_STRENGTH, Beginning, GivenImages, Kept, LatentShape, StillModel, corner_mask, record_mask,
 };
-use crate::step_cache::Shortcut;
+use crate::step_cache::{Measured, Shortcut};
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
 
@@ -104,6 +105,10 @@ impl StillModel for Asked<'_> {
         };
         self.transformer
             .forward_controlled(input, told, context, (shortcut, make), hooks)
+    }
+
+    fn measured(&self, num_calls: usize) -> Measured {
+        measured(!self.references.is_empty(), num_calls)
     }
 
     fn drawn(&self, noise: &Tensor) -> Tensor {

@@ -17,6 +17,7 @@ mod cases;
 mod control;
 mod controls;
 mod denoise;
+mod measured;
 mod stages;
 mod text;
 mod transformer;

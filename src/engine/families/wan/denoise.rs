@@ -15,6 +15,7 @@ use super::condition::KeptClip;
 use super::config::WanConfig;
 use super::control_blocks::Control;
 use super::guidance::{Passes, guidance};
+use super::measured::{Walk, measured};
 use super::prepare::{
     LatentShape, TokenTimesteps, first_frame_mask, latent_mask, with_first_frame,
 };
@@ -112,8 +113,7 @@ pub fn denoise(
             record_start(work, config, conditions, shape, &solver)?;
         }
         let behind = if state.step < calls.end {
-            let num_calls = solver.all_timesteps().len();
-            let run = Loop::load(config, expert, conditions, shape, num_calls, work)?;
+            let run = Loop::load(config, expert, conditions, shape, &solver, work)?;
             let _read_ahead = read_ahead(config, expert, &solver, place);
             let (end, capture) = (calls.end, &mut *work.capture);
             let behind = walk(&run, &state, end, &mut solver, place, capture, hooks)?;
@@ -180,7 +180,7 @@ impl<'a> Loop<'a> {
         expert: Expert,
         conditions: &Conditions<'_>,
         shape: LatentShape,
-        num_calls: usize,
+        solver: &Solver,
         work: &Work<'a>,
     ) -> Result<Self, EngineError> {
         let (request, place, hooks) = (work.request, work.place, work.hooks);
@@ -193,18 +193,29 @@ impl<'a> Loop<'a> {
         let new = |w: &_| WanTransformer::new(network, w);
         let transformer = work.transformer(component, folder, open, new, Weights::finish)?;
         let (per_frame, frames) = shape.tokens(network.patch_size);
+        let num_calls = solver.all_timesteps().len();
+        let low_noise = || calls_of(config, Expert::LowNoise, solver).start;
+        let switch = config.boundary().map(|_| low_noise());
         let guiding = Guiding {
             scale: guidance_scale,
             ..Guiding::of(request)
         };
         guiding.check_blocks(transformer.num_blocks())?;
+        let numbers = Walk {
+            num_calls,
+            expert: switch.map(|switch| (switch, expert == Expert::LowNoise)),
+            given_frame: (config.files.expand_timesteps)
+                .then_some(conditions.image_latents.is_some()),
+            pixels: i64::from(request.width) * i64::from(request.height),
+        };
         let guidance = guidance(
             &transformer,
             conditions,
             guiding,
-            Passes {
+            &Passes {
                 cache: request.step_cache,
                 num_calls,
+                measured: measured(network, numbers),
                 bytes: pass_bytes(network, per_frame * frames, place.kind),
                 device: place.device,
             },

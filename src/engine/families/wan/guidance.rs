@@ -15,11 +15,12 @@ use crate::step_cache::{Caches, Measured, StepCache};
 const LARGEST_JOINED_PASS: u64 = 1 << 30;
 
 /// How the model is asked.
-#[derive(Clone, Copy)]
 pub(super) struct Passes {
     pub cache: Option<Choice>,
     /// Of the whole schedule.
     pub num_calls: usize,
+    /// What was measured of the model for step caches.
+    pub measured: Measured,
     /// What one pass needs beside the weights.
     pub bytes: u64,
     pub device: Device,
@@ -30,12 +31,12 @@ pub(super) fn guidance(
     transformer: &WanTransformer,
     conditions: &Conditions<'_>,
     guiding: Guiding,
-    passes: Passes,
+    passes: &Passes,
 ) -> Result<Guidance<Asked>, EngineError> {
     let asked = |embeds: &Tensor| Asked {
         context: transformer.context(embeds, conditions.image_embeds),
         caches: Caches::new(|| {
-            StepCache::new(passes.cache?, passes.num_calls, Measured::default())
+            StepCache::new(passes.cache?, passes.num_calls, passes.measured.clone())
         }),
     };
     let (prompt, negative) = (&conditions.embeds.prompt, &conditions.embeds.negative);

@@ -19,6 +19,7 @@ mod control;
 mod control_blocks;
 mod denoise;
 mod guidance;
+mod measured;
 mod prepare;
 mod solver;
 mod stages;

@@ -11,6 +11,7 @@ use safelight_core::networks::WanTransformerConfig;
 use tch::{Device, Kind, Tensor};
 
 use super::control_blocks::{Control, ControlBlocks};
+use super::measured::is_told;
 use super::prepare::TokenTimesteps;
 use crate::fault::Site;
 use crate::hooks::Hooks;
@@ -216,7 +217,13 @@ impl WanTransformer {
         };
         let mut normed = layer_norm(&xs, &Norm::modulated(rows(0), 0), self.config.eps);
         let mut skip = Skip::of(shortcut);
-        let mut known = skip.start(&xs, &normed);
+        // What movements were measured of.
+        let signal = if is_told(&self.config) {
+            &modulation
+        } else {
+            &time
+        };
+        let mut known = skip.start(&xs, signal);
         let mut control = control
             .filter(|_| known.is_none())
             .map(|(blocks, given)| (blocks, given.walk(&xs)));

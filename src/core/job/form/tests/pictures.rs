@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::families::flux;
-use crate::job::{BlockSet, GuidanceRange, Guider, GuiderKind};
+use crate::job::{BlockSet, GuidanceRange, Guider, GuiderKind, StepCacheKind};
 use crate::model::{Guidance, ImageRole};
 
 /// As Flux dev: of any size up to 4 megapixels, begins on the way to a picture, and takes a mask.
@@ -310,6 +310,40 @@ fn a_guider_and_a_guided_part_are_kept_where_there_is_guidance_and_told_elsewher
     let error = error.unwrap_err();
     assert!(error.contains("guider: the number of steps"), "{error}");
     assert!(error.contains("guidance-range: "), "{error}");
+}
+
+#[test]
+fn a_step_cache_that_needs_numbers_is_used_where_they_are_published() {
+    let used = |variant: &str, kind: StepCacheKind| {
+        let mut spec = test_spec();
+        spec.variant = variant.to_owned();
+        let wish = |form: &mut GenerateForm| form.step_cache = Some(kind.into());
+        let (request, text) = noted(&spec, wish);
+        assert_eq!(request.step_cache.is_some(), text.is_empty(), "{text}");
+        if !text.is_empty() {
+            assert!(
+                text.contains("needs numbers that nobody has measured"),
+                "{text}"
+            );
+            assert!(text.ends_with("First block, TaylorSeer"), "{text}");
+        }
+        text.is_empty()
+    };
+    let [tea, magnitudes] = [StepCacheKind::TeaCache, StepCacheKind::MagCache];
+    for (variant, expected) in [
+        ("T2V", [true, true]),
+        ("I2V", [true, true]),
+        ("T2V-A14B", [false, true]),
+        ("TI2V", [false, true]),
+        ("FLF2V", [false, false]),
+        ("of somebody", [false, false]),
+    ] {
+        assert_eq!(
+            [used(variant, tea), used(variant, magnitudes)],
+            expected,
+            "{variant}"
+        );
+    }
 }
 
 #[test]
