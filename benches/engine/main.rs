@@ -4,6 +4,7 @@
 //! Measures step caches, kernels and fragments of memory, and what the engine's own bench measures; one JSON object a line.
 //! With any other arguments it is the engine itself, with faults to inject: a soak's worker starts it so.
 
+mod caches;
 mod fragments;
 mod kernels;
 mod step_cache;
@@ -20,6 +21,9 @@ fn main() -> ExitCode {
     let subject = arguments.peek().cloned().unwrap_or_default();
     match subject.as_str() {
         "bench" => answer(|out| bench::run(arguments.skip(1), out)),
+        // A family's case with random weights, or a model that lies here.
+        "caches" => answer(|out| bench::run(arguments, out)),
+        "caches-of" => answer(|out| caches::run(arguments.skip(1), out)),
         "step-cache" => answer(|out| {
             let arguments = StepCacheArguments::parse(arguments.skip(1))?;
             step_cache::run(&arguments, out)

@@ -238,9 +238,9 @@ impl<C> Guidance<C> {
         let guided = match (&uncond, &skipped) {
             (None, None) => return Some(cond),
             (Some(uncond), None) => self.guided(call.index, &cond, uncond),
-            (None, Some(skipped)) => skipped + self.from_skipped(&cond, skipped),
+            (None, Some(skipped)) => skipped + self.beyond_skipped(&cond, skipped),
             (Some(uncond), Some(skipped)) => {
-                self.guided(call.index, &cond, uncond) + self.from_skipped(&cond, skipped)
+                self.guided(call.index, &cond, uncond) + self.beyond_skipped(&cond, skipped)
             }
         };
         if !self.keeps_length {
@@ -251,7 +251,7 @@ impl<C> Guidance<C> {
     }
 
     /// What is added to an answer, of that without some blocks.
-    fn from_skipped(&self, cond: &Tensor, skipped: &Tensor) -> Tensor {
+    fn beyond_skipped(&self, cond: &Tensor, skipped: &Tensor) -> Tensor {
         let scale = match self.guiding.guider {
             Guider::SkipLayers { scale, .. } => scale,
             _ => 0.0,

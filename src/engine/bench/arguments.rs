@@ -135,6 +135,14 @@ pub(super) fn no_family(found: &str) -> BenchError {
     BenchError::Arguments(expected("a family", names, found))
 }
 
+/// One case of a family.
+pub(super) fn case_of(family: &str, name: &str) -> Result<&'static Case, BenchError> {
+    if !is_family(family) {
+        return Err(no_family(family));
+    }
+    case(family, name).map_err(BenchError::Arguments)
+}
+
 fn of_family(name: &str) -> impl Iterator<Item = &'static Case> {
     let all = cases::all().filter(move |(id, _)| name_of(id) == name);
     all.map(|(_, case)| case)

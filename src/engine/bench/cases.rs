@@ -12,6 +12,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::bench::arguments::{BenchArguments, Sizes};
 use crate::bench::measure::{Measured, timed};
+use crate::bench::walks::{WalkLine, Walks};
 use crate::error::EngineError;
 use crate::families;
 use crate::sampling::Generator;
@@ -60,6 +61,30 @@ impl Case {
         tch::no_grad(|| (self.call)(&self.bench(arguments, weights)))
     }
 
+    /// Walks with the network on the device, and drops it; none where it is no transformer that can be walked with.
+    pub(super) fn walk(
+        &self,
+        walks: Walks,
+        (small, sizes): (bool, Sizes),
+        device: Device,
+        kind: Kind,
+    ) -> Result<Vec<WalkLine>, EngineError> {
+        tch::manual_seed(0);
+        let bench = Bench {
+            weights: Weights::random(kind, device),
+            warm_ups: 0,
+            runs: 1,
+            small,
+            sizes,
+            answer: RefCell::default(),
+            draws: None,
+            walks: Some(walks),
+            walked: RefCell::default(),
+        };
+        tch::no_grad(|| (self.call)(&bench))?;
+        Ok(bench.walked.into_inner())
+    }
+
     /// The same with the weights of a file, of which only some may stay on the device, and with what the last run gave.
     pub(super) fn measure_streamed(
         &self,
@@ -88,6 +113,8 @@ impl Case {
             sizes: Sizes::default(),
             answer: RefCell::default(),
             draws: Some(RefCell::new(Generator::new(0))),
+            walks: None,
+            walked: RefCell::default(),
         };
         tch::no_grad(|| (self.call)(&bench))?;
         let answer = bench.answer.take();
@@ -116,6 +143,8 @@ impl Case {
             sizes: arguments.sizes,
             answer: RefCell::default(),
             draws: None,
+            walks: None,
+            walked: RefCell::default(),
         }
     }
 }
@@ -132,6 +161,9 @@ pub(crate) struct Bench {
     answer: RefCell<Option<Tensor>>,
     /// Inputs that are alike on every device, where devices are compared.
     draws: Option<RefCell<Generator>>,
+    /// Where whole walks are wanted, and what they gave.
+    pub(super) walks: Option<Walks>,
+    pub(super) walked: RefCell<Vec<WalkLine>>,
 }
 
 impl Bench {

@@ -5,6 +5,7 @@
 //! about what is good enough.
 
 pub mod arguments;
+pub mod caches;
 pub mod cases;
 pub mod error;
 pub mod load;
@@ -12,6 +13,7 @@ pub mod measure;
 pub mod networks;
 pub mod parity;
 mod streamed;
+pub mod walks;
 pub mod ways;
 
 use std::io::Write;
@@ -39,6 +41,7 @@ pub fn run(
         return ways::run(ways, &WaysArguments::parse(ways, arguments)?, out);
     }
     match subject.as_str() {
+        "caches" => caches::run(arguments, out),
         "load" => load::run(&arguments::read::<LoadArguments>(arguments)?, out),
         "parity" => parity::run(&arguments::read::<ParityArguments>(arguments)?, out),
         "list" => list(out),

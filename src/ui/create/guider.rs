@@ -109,8 +109,9 @@ fn blocks_ui(ui: &mut Ui, blocks: &mut BlockSet) {
         if let Ok(typed) = text.parse() {
             *blocks = typed;
         }
+        let is_typed = response.has_focus();
         ui.data_mut(|data| {
-            if response.has_focus() {
+            if is_typed {
                 data.insert_temp(id, text);
             } else {
                 data.remove::<String>(id);

@@ -1,6 +1,7 @@
 //! What a form asks for, and what it is told about it.
 
 mod controls;
+mod guidance;
 mod pictures;
 mod prompts;
 mod second_pass;

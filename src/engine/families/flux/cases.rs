@@ -1,6 +1,7 @@
 //! FLUX.1 dev at full size: a step of its transformer, its autoencoder and its text encoders.
 
 use crate::error::EngineError;
+use crate::families::flux::measured::measured;
 use crate::families::flux::{FluxTransformer, image_ids, text_ids};
 use crate::hooks::NoHooks;
 use crate::stages::stills::LatentShape;
@@ -12,6 +13,7 @@ use tch::Kind;
 
 use crate::bench::cases::{Bench, Case, CaseKind, Told, from_json};
 use crate::bench::measure::Measured;
+use crate::bench::walks::Walked;
 
 /// Tokens of a prompt.
 const TEXT_LENGTH: i64 = 512;
@@ -137,9 +139,14 @@ fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
     drop((text, pooled));
     let rope = transformer.rope(&text_ids(TEXT_LENGTH), &image_ids(shape), pictures);
     let latents = bench.random(&[pictures, shape.tokens(), config.in_channels], Kind::Float);
-    let modulations = transformer.modulations(&[500.0; STEPS], &context);
-    bench.timed_answer(&mut || {
-        transformer.forward(&latents, &modulations[0], &context, &rope, &NoHooks)
+    let modulations = transformer.modulations(&bench.timesteps(STEPS), &context);
+    bench.steps(&Walked {
+        input: latents,
+        measured: &measured,
+        answer: &|latents, call, shortcut| {
+            let told = &modulations[call];
+            transformer.forward_cached(latents, told, &context, &rope, shortcut, &NoHooks)
+        },
     })
 }
 

@@ -2,6 +2,7 @@
 
 use crate::error::EngineError;
 use crate::families::qwen_image::QwenImageTransformer;
+use crate::families::qwen_image::measured::measured;
 use crate::hooks::NoHooks;
 use crate::stages::stills::LatentShape;
 use crate::text::LanguageEncoder;
@@ -12,6 +13,7 @@ use tch::Kind;
 
 use crate::bench::cases::{Bench, Case, CaseKind, Told, from_json};
 use crate::bench::measure::Measured;
+use crate::bench::walks::Walked;
 
 /// Tokens of a long prompt.
 const TEXT_LENGTH: i64 = 256;
@@ -81,8 +83,14 @@ fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
     let context = transformer.context(&text, shape.grid(), &[], pictures);
     let size = [pictures, shape.tokens(), config.in_channels];
     let latents = bench.random(&size, Kind::Float);
-    let modulations = transformer.modulations(&[500.0; STEPS]);
-    bench.timed_answer(&mut || transformer.forward(&latents, &modulations[0], &context, &NoHooks))
+    let modulations = transformer.modulations(&bench.timesteps(STEPS));
+    bench.steps(&Walked {
+        input: latents,
+        measured: &|calls| measured(false, calls),
+        answer: &|latents, call, shortcut| {
+            transformer.forward_cached(latents, &modulations[call], &context, shortcut, &NoHooks)
+        },
+    })
 }
 
 /// The text part of Qwen 2.5 VL of 7 billion.

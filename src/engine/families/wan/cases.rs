@@ -1,6 +1,7 @@
 //! Wan's transformers at full size, its autoencoder and its text encoder.
 
 use crate::error::EngineError;
+use crate::families::wan::measured::{Walk, measured};
 use crate::families::wan::{Beside, TokenTimesteps, WanTransformer};
 use crate::hooks::NoHooks;
 use crate::text::T5Encoder;
@@ -11,6 +12,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::bench::cases::{Bench, Case, CaseKind, Told, from_json};
 use crate::bench::measure::Measured;
+use crate::bench::walks::Walked;
 
 /// Edge of a tile, in pixels: what the comparison program's autoencoder has by default.
 const TILE: i64 = 256;
@@ -228,7 +230,6 @@ fn transformer(bench: &Bench, variant: Variant, clip: Clip) -> Result<Measured, 
     let latents = bench.random(&size, Kind::Float);
     let [pt, ph, pw] = config.patch_size;
     let tokens = (size[2] / pt) * (size[3] / ph) * (size[4] / pw);
-    let timesteps = TokenTimesteps::uniform(500.0, tokens);
     let rope = transformer.rope(size);
     let control = config.has_control().then(|| {
         let [_, _, f, h, w] = size;
@@ -241,8 +242,24 @@ fn transformer(bench: &Bench, variant: Variant, clip: Clip) -> Result<Measured, 
         rope: &rope,
         control: control.as_ref(),
     };
-    bench.timed_answer(&mut || {
-        transformer.forward_beside(&latents, &timesteps, beside, None, &NoHooks)
+    let told = bench.timesteps(1);
+    let (width, height) = (bench.clip(clip).width, bench.clip(clip).height);
+    let numbers = |num_calls| {
+        let walk = Walk {
+            num_calls,
+            expert: None,
+            given_frame: matches!(variant, Variant::Dense5).then_some(false),
+            pixels: width * height,
+        };
+        measured(&config, walk)
+    };
+    bench.steps(&Walked {
+        input: latents,
+        measured: &numbers,
+        answer: &|latents, call, shortcut| {
+            let timesteps = TokenTimesteps::uniform(told[call], tokens);
+            transformer.forward_beside(latents, &timesteps, beside, shortcut, &NoHooks)
+        },
     })
 }
 

@@ -3,6 +3,7 @@
 use crate::error::EngineError;
 use crate::families::z_image::ZImageTransformer;
 use crate::hooks::NoHooks;
+use crate::step_cache::Measured as Numbers;
 use crate::text::LanguageEncoder;
 use safelight_core::families::z_image::{LANGUAGE, PROMPT};
 use safelight_core::networks::{LanguageConfig, ZImageTransformerConfig};
@@ -11,6 +12,7 @@ use tch::Kind;
 
 use crate::bench::cases::{Bench, Case, CaseKind, Told, from_json};
 use crate::bench::measure::Measured;
+use crate::bench::walks::Walked;
 
 /// Tokens of a long prompt.
 const TEXT_LENGTH: i64 = 256;
@@ -81,8 +83,14 @@ fn transformer(bench: &Bench, side: u32) -> Result<Measured, EngineError> {
         &[pictures, config.in_channels, size[0], size[1]],
         Kind::Float,
     );
-    let modulations = transformer.modulations(&transformer.told(&[500.0; STEPS]));
-    bench.timed_answer(&mut || transformer.forward(&latents, &modulations[0], &context, &NoHooks))
+    let modulations = transformer.modulations(&transformer.told(&bench.timesteps(STEPS)));
+    bench.steps(&Walked {
+        input: latents,
+        measured: &|_| Numbers::default(),
+        answer: &|latents, call, shortcut| {
+            transformer.forward_cached(latents, &modulations[call], &context, shortcut, &NoHooks)
+        },
+    })
 }
 
 /// Qwen 3 of 4 billion, as far as it is read.

@@ -52,7 +52,8 @@ fn teacache_of_a_text_model_keeps_its_first_step_and_skips_others() {
             threshold,
         });
         let counter = Counter::default();
-        run.denoise(None, &mut Capture::off(), &counter).unwrap();
+        let latents = run.denoise(None, &mut Capture::off(), &counter);
+        assert!(latents.is_some());
         counter.0.get()
     };
     assert_eq!(skipped(0.0), (0, 8));

@@ -1,0 +1,111 @@
+//! Guiders and step caches: kept where they act, and told where they do not.
+
+use super::pictures::{asked, noted, schnell};
+use super::*;
+use crate::job::{BlockSet, GuidanceRange, Guider, GuiderKind, StepCacheKind};
+
+#[test]
+fn a_guider_and_a_guided_part_are_kept_where_there_is_guidance_and_told_elsewhere() {
+    let range = GuidanceRange {
+        start: 0.1,
+        end: 0.8,
+    };
+    let guider = Guider::from(GuiderKind::Apg);
+    let wish = |form: &mut GenerateForm| {
+        let sampling = &mut form.sampling;
+        (sampling.guider, sampling.guidance_range) = (Some(guider), Some(range));
+    };
+    let (request, text) = noted(&test_spec(), wish);
+    let sampling = request.sampling;
+    assert_eq!((sampling.guider, sampling.guidance_range), (guider, range));
+    assert_eq!(text, "");
+    assert!(request.starts_over());
+    let written = serde_json::to_value(&request).unwrap();
+    assert_eq!(written["guider"], "apg:0:15:-0.5");
+    assert_eq!(written["guidance_range"], "0.1-0.8");
+    let again: GenerateRequest = serde_json::from_value(written).unwrap();
+    assert_eq!(again, request);
+    assert_eq!(GenerateForm::from(&again).sampling, sampling.into());
+
+    let (request, text) = noted(&schnell(), wish);
+    let plain = GenerateRequest {
+        sampling: crate::job::Sampling {
+            guider: Guider::Cfg,
+            guidance_range: GuidanceRange::default(),
+            ..request.sampling
+        },
+        ..request.clone()
+    };
+    assert_eq!(request, plain);
+    assert!(!request.starts_over());
+    assert!(text.contains("The guider is not used"), "{text}");
+    assert!(text.contains("The guided part of the steps is not used"));
+
+    let error = asked(&test_spec(), |form| {
+        form.sampling.guidance_range = Some(GuidanceRange {
+            start: 0.8,
+            end: 0.1,
+        });
+        form.sampling.guider = Some(Guider::CfgZero { zero_steps: 500 });
+    });
+    let error = error.unwrap_err();
+    assert!(error.contains("guider: the number of steps"), "{error}");
+    assert!(error.contains("guidance-range: "), "{error}");
+}
+
+#[test]
+fn a_step_cache_that_needs_numbers_is_used_where_they_are_published() {
+    let used = |variant: &str, kind: StepCacheKind| {
+        let mut spec = test_spec();
+        spec.variant = variant.to_owned();
+        let wish = |form: &mut GenerateForm| form.step_cache = Some(kind.into());
+        let (request, text) = noted(&spec, wish);
+        assert_eq!(request.step_cache.is_some(), text.is_empty(), "{text}");
+        if !text.is_empty() {
+            assert!(
+                text.contains("needs numbers that nobody has measured"),
+                "{text}"
+            );
+            assert!(text.ends_with("First block, TaylorSeer"), "{text}");
+        }
+        text.is_empty()
+    };
+    let [tea, magnitudes] = [StepCacheKind::TeaCache, StepCacheKind::MagCache];
+    for (variant, expected) in [
+        ("T2V", [true, true]),
+        ("I2V", [true, true]),
+        ("T2V-A14B", [false, true]),
+        ("TI2V", [false, true]),
+        ("FLF2V", [false, false]),
+        ("of somebody", [false, false]),
+    ] {
+        assert_eq!(
+            [used(variant, tea), used(variant, magnitudes)],
+            expected,
+            "{variant}"
+        );
+    }
+}
+
+#[test]
+fn layers_are_skipped_with_guidance_and_without() {
+    let guider = Guider::from(GuiderKind::SkipLayers);
+    for spec in [test_spec(), schnell()] {
+        let (request, text) = noted(&spec, |form| form.sampling.guider = Some(guider));
+        assert_eq!((request.sampling.guider, &text[..]), (guider, ""));
+        let written = serde_json::to_value(&request).unwrap();
+        assert_eq!(written["guider"], "slg:9:2.8:0.01-0.2");
+        let again: GenerateRequest = serde_json::from_value(written).unwrap();
+        assert_eq!(again, request);
+        let shown = GenerateForm::from(&again).as_shown(&spec);
+        assert_eq!(shown.sampling.guider, Some(guider));
+    }
+    let none = Guider::SkipLayers {
+        blocks: BlockSet::default(),
+        scale: 2.8,
+        part: GuidanceRange::default(),
+    };
+    let error = asked(&schnell(), |form| form.sampling.guider = Some(none));
+    let error = error.unwrap_err();
+    assert!(error.contains("needs a block to skip"), "{error}");
+}
