@@ -21,6 +21,8 @@ mod loras;
 mod modes;
 #[path = "generate/neighbour.rs"]
 mod neighbour;
+#[path = "common/networks.rs"]
+mod networks;
 #[path = "generate/outpaint.rs"]
 mod outpaint;
 #[path = "generate/private.rs"]
@@ -31,8 +33,6 @@ mod several;
 mod toy_family;
 #[path = "generate/upscale.rs"]
 mod upscale;
-#[path = "common/upscaler.rs"]
-mod upscaler;
 
 use std::fs;
 use std::path::Path;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use egui::Modifiers;
 use safelight_core::catalog::CatalogEntry;
+use safelight_core::finish::NewRate;
 use safelight_core::gallery::Query;
 use safelight_core::job::{ControlSettings, GenerateRequest, GridId, JobId};
 use safelight_core::media::{Brush, Outpaint, Picture};
@@ -90,7 +91,7 @@ app_command! {
     Desktop(DesktopCommand),
     Palette(PaletteCommand),
     Notices(NoticesCommand),
-    Upscale(UpscaleCommand),
+    Finish(FinishCommand),
 }
 
 #[derive(Clone, Debug)]
@@ -246,13 +247,24 @@ pub enum MaskCommand {
 }
 
 #[derive(Clone, Debug)]
-pub enum UpscaleCommand {
+pub enum FinishCommand {
     /// Look for networks again.
     Look,
-    /// Use the network in this file.
-    Choose(PathBuf),
-    /// Make this picture or clip so many times as wide and high.
-    Make(PathBuf, u32),
+    /// Upscale with the network in this file.
+    UseUpscaler(PathBuf),
+    /// Make frames between frames with the network in this file.
+    UseInterpolator(PathBuf),
+    /// Make something of this picture or clip.
+    Make(PathBuf, Finish),
+}
+
+/// What is made of a result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Finish {
+    /// So many times as wide and high.
+    Upscale(u32),
+    /// More frames a second.
+    Frames(NewRate),
 }
 
 #[derive(Clone, Debug)]
@@ -350,8 +362,6 @@ pub enum PlayerCommand {
     PlayFile(PathBuf),
     /// Look at a contact sheet that was just made, unless something else is looked at on purpose.
     ShowSheet(PathBuf),
-    /// Look at what a job has made, unless something else was chosen.
-    ShowFinished(PathBuf),
     /// Look at a picture that came into the form, unless a job runs.
     ShowInput(PathBuf),
     /// It left the form, and is not looked at for that any more.

@@ -7,7 +7,7 @@ use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobOutcome, JobU
 
 use crate::app::App;
 use crate::app::commands::{
-    AppCommand, LibraryCommand, NoticesCommand, PresetsCommand, QueueCommand, UpscaleCommand,
+    AppCommand, FinishCommand, LibraryCommand, NoticesCommand, PresetsCommand, QueueCommand,
 };
 use crate::app::form::{clear_form, whole_form};
 use crate::app::notices::{Cause, Notice, Severity};
@@ -37,7 +37,7 @@ impl App {
         }
         self.inputs.poll(self.queue.editing.is_some(), &mut self.cx);
         self.queue.poll(&mut self.cx);
-        self.upscaling.poll(&mut self.queue, &mut self.cx);
+        self.finishing.poll(&mut self.queue, &mut self.cx);
         self.library.poll(&mut self.cx);
         let own_model = self.own_form().model.clone();
         let is_editing = self.queue.editing.is_some();
@@ -168,7 +168,7 @@ impl App {
             }
             AppCommand::Library(command) => {
                 if command == LibraryCommand::Reload {
-                    self.cx.push(UpscaleCommand::Look);
+                    self.cx.push(FinishCommand::Look);
                 }
                 self.library.update(command, &mut self.cx);
             }
@@ -218,7 +218,7 @@ impl App {
                 self.palette
                     .update(command, &possible, presets, settings, &mut self.cx);
             }
-            AppCommand::Upscale(command) => self.upscaling.update(command, &self.cx),
+            AppCommand::Finish(command) => self.finishing.update(command, &mut self.cx),
             AppCommand::Notices(NoticesCommand::Dismiss(id)) => self.cx.notices.dismiss(id),
             AppCommand::Notices(NoticesCommand::DismissAll) => self.cx.notices.clear(),
         }

@@ -9,6 +9,7 @@ pub mod cx;
 pub mod desktop;
 pub mod doctor;
 pub mod fetching;
+pub mod finishing;
 pub mod form;
 pub mod gallery;
 pub mod inputs;
@@ -36,7 +37,6 @@ pub mod state;
 pub mod thumbs;
 pub mod undo;
 pub mod updates;
-pub mod upscaling;
 mod words;
 
 use std::path::PathBuf;
@@ -54,6 +54,7 @@ use desktop::instance::Instance;
 use desktop::{Desktop, DesktopLinks};
 use doctor::{Doctor, Examine};
 use fetching::Fetching;
+use finishing::Finishing;
 use gallery::Gallery;
 use inputs::drops::{Drops, drop_files};
 use inputs::wayland_drop::FileDrag;
@@ -75,7 +76,6 @@ use runtimes::{RuntimeFetching, RuntimeLinks};
 use settings::SettingsKeeping;
 use state::{Drawn, Page, State};
 use updates::{AskNewest, Updates};
-use upscaling::Upscaling;
 
 /// What the window is opened with.
 pub struct StartupOptions {
@@ -176,7 +176,7 @@ pub struct App {
     pub doctor: Doctor,
     pub runtimes: RuntimeFetching,
     updates: Updates,
-    pub upscaling: Upscaling,
+    pub finishing: Finishing,
     pub inputs: Inputs,
     pub drops: Drops,
     remembering: Remembering,
@@ -208,7 +208,7 @@ impl App {
             doctor: Doctor::new(startup.examine, startup.measure),
             runtimes: RuntimeFetching::new(startup.runtimes),
             updates: Updates::new(startup.ask_newest),
-            upscaling: Upscaling::default(),
+            finishing: Finishing::default(),
             gallery: Gallery::new(state.gallery),
             settings,
             watch: Watch::new(state.playback),

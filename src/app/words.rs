@@ -50,9 +50,14 @@ pub(super) fn page_is(page: &Path) -> String {
     format!("Its page is {}", page.display())
 }
 
-// Upscaling.
-pub(super) const UPSCALING_QUEUED: &str = "Upscaling is queued";
+// Finishing.
+pub(super) const NOT_FINISHED: &str = "The job was not put into the queue";
 pub(super) const NO_RESULT_FOLDER: &str = "There is no folder for results";
+
+/// `title`: what is done with what, `Upscale ×2: boat.mp4`.
+pub(super) fn queued(title: &str) -> String {
+    format!("Queued: {title}")
+}
 
 pub(super) fn result_folder_not_made(folder: &Path) -> String {
     format!(

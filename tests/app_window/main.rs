@@ -7,6 +7,7 @@ mod details;
 mod doctor;
 mod dropping;
 mod fetching;
+mod finishing;
 mod form;
 mod gallery;
 mod given;
@@ -23,6 +24,8 @@ mod models;
 #[path = "../common/modes.rs"]
 mod modes;
 mod neighbour;
+#[path = "../common/networks.rs"]
+mod networks;
 mod notices;
 mod old_files;
 mod outpaint;
@@ -49,9 +52,6 @@ mod settings;
 mod strip;
 mod undo;
 mod updates;
-mod upscale;
-#[path = "../common/upscaler.rs"]
-mod upscaler;
 mod variants;
 mod viewer;
 mod watching;

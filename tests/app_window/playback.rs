@@ -255,7 +255,7 @@ fn a_clip_looked_at_stays_while_the_next_one_is_made() {
 #[test]
 fn the_settings_of_a_clip_come_back_into_the_form() {
     let mut bench = finished(3);
-    let request = bench.app().queue.results[0].request.clone();
+    let request = bench.app().queue.results[0].generated(0).unwrap();
     let form = &mut bench.app().cx.form;
     form.prompt = "something else".into();
     form.sampling.num_steps = Some(50);

@@ -6,44 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use safelight_core::media::{self, ClipOptions, Picture};
-use safetensors::tensor::{Dtype, TensorView};
 
 use crate::common::{Home, end, events};
+use crate::networks::write_interpolator;
 use crate::run;
 
-/// RIFE 4.6 whose numbers are all 0, with blocks of two channels.
 fn network(home: &Home, name: &str) -> PathBuf {
-    let mut tensors: Vec<(String, Vec<usize>)> = Vec::new();
-    let mut conv = |name: String, shape: [usize; 4], bias: usize| {
-        tensors.push((format!("{name}.weight"), shape.to_vec()));
-        tensors.push((format!("{name}.bias"), vec![bias]));
-    };
-    for block in 0..4 {
-        let inputs = if block == 0 { 7 } else { 12 };
-        conv(format!("block{block}.conv0.0.0"), [1, inputs, 3, 3], 1);
-        conv(format!("block{block}.conv0.1.0"), [2, 1, 3, 3], 2);
-        for number in 0..8 {
-            conv(
-                format!("block{block}.convblock.{number}.conv"),
-                [2, 2, 3, 3],
-                2,
-            );
-        }
-        conv(format!("block{block}.lastconv.0"), [2, 24, 4, 4], 24);
-    }
-    for (block, number) in (0..4).flat_map(|block| (0..8).map(move |number| (block, number))) {
-        let name = format!("block{block}.convblock.{number}.beta");
-        tensors.push((name, vec![1, 2, 1, 1]));
-    }
-    let zeros = vec![0; 1 << 16];
-    let tensors = tensors.into_iter().map(|(name, shape)| {
-        let bytes = 4 * shape.iter().product::<usize>();
-        let view = TensorView::new(Dtype::F32, shape, &zeros[..bytes]);
-        (name, view.expect("the bytes are as many as the shape says"))
-    });
     let path = home.path().join(name);
-    fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
-    safetensors::serialize_to_file(tensors, None, &path).expect("it can be written");
+    write_interpolator(&path);
     path
 }
 

@@ -11,8 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use safelight_core::media::{self, ClipOptions, Picture};
 
 use crate::common::{Home, end, events};
+use crate::networks::write_upscaler;
 use crate::run;
-use crate::upscaler::write_upscaler;
 
 fn network(home: &Home, name: &str) {
     write_upscaler(&home.path().join(name));

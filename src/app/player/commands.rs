@@ -25,8 +25,7 @@ impl Watch {
         }
         match command {
             PlayerCommand::ShowResult(id) => {
-                self.show_result(id, queue, cx);
-                self.choose(cx);
+                self.choose_result(id, queue, cx);
             }
             PlayerCommand::ShowLive => {
                 self.show_live(queue, cx);
@@ -36,12 +35,6 @@ impl Watch {
             PlayerCommand::PlayFile(path) => self.open(vec![path], cx),
             PlayerCommand::ShowSheet(path) => {
                 if queue.running.is_none() && !self.is_chosen && !self.is_full {
-                    self.open(vec![path], cx);
-                }
-            }
-            PlayerCommand::ShowFinished(path) => {
-                if !self.is_chosen && cx.page == Page::Watch {
-                    self.made = Some(path.clone());
                     self.open(vec![path], cx);
                 }
             }
@@ -63,12 +56,14 @@ impl Watch {
                 self.playhead(queue, |playhead| playhead.show(index));
             }
             PlayerCommand::UseSettingsOf(id) => {
-                if let Some(item) = queue.result(id) {
-                    let request = if self.viewing == Viewing::Result(id) {
-                        item.request.of_one(self.shown_of_batch())
+                let request = queue.result(id).and_then(|item| {
+                    if self.viewing == Viewing::Result(id) {
+                        item.generated(self.shown_of_batch())
                     } else {
-                        item.request.clone()
-                    };
+                        item.request.generate().cloned()
+                    }
+                });
+                if let Some(request) = request {
                     cx.push(InputsCommand::TakeOver(Box::new(request)));
                 }
             }
@@ -98,8 +93,15 @@ impl Watch {
             PlayerCommand::Zoom(zoom) => self.zoom = zoom,
             PlayerCommand::OwnSize => self.zoom = Zoom::own_size(cx.ctx.pixels_per_point()),
             PlayerCommand::CompareWith(id) => {
-                self.compare_with(id, queue, cx);
-                self.choose(cx);
+                let file = queue.result(id).filter(|item| !item.is_in_memory());
+                if let Some(item) = file {
+                    let path = item.output.path().to_owned();
+                    let shown = self.shown_path(queue).filter(|shown| *shown != path);
+                    self.open(shown.into_iter().chain([path]).collect(), cx);
+                } else {
+                    self.compare_with(id, queue, cx);
+                    self.choose(cx);
+                }
             }
             PlayerCommand::LeaveCompare => self.leave_compare(queue, cx),
             PlayerCommand::CompareAs(mode) => self.compared(|compare| compare.mode = mode),
@@ -130,6 +132,17 @@ impl Watch {
         }
     }
 
+    /// The file of what is shown, where that is one.
+    fn shown_path(&self, queue: &JobQueue) -> Option<PathBuf> {
+        let shown = self.shown_of_batch();
+        let path = match self.viewing {
+            Viewing::Result(id) => queue.result(id)?.path_of(shown),
+            Viewing::File => self.file.as_ref()?.path_of(shown),
+            Viewing::Live | Viewing::Compare => return None,
+        };
+        Some(path.to_path_buf())
+    }
+
     /// What is thrown away with what is shown. Of a comparison nothing is: there are two.
     fn trash_wishes(&self, queue: &JobQueue) -> Vec<TrashWish> {
         match self.viewing {
@@ -157,8 +170,7 @@ impl Watch {
     ) {
         let (taken, back) = queue.follow_files(gone, cx);
         if let Some(id) = back {
-            self.show_result(id, queue, cx);
-            self.choose(cx);
+            self.choose_result(id, queue, cx);
             return;
         }
         if let Some(path) = self.thrown.take_if(|path| !gone.contains(path)) {
@@ -191,12 +203,12 @@ impl Watch {
         let at = taken.unwrap_or(usize::MAX).min(queue.results.len());
         let neighbour = queue.results.get(at).or_else(|| queue.results.last());
         if let Some(id) = neighbour.map(|item| item.id) {
-            self.show_result(id, queue, cx);
+            self.choose_result(id, queue, cx);
         } else {
             self.show_live(queue, cx);
             self.screen.clear();
+            self.choose(cx);
         }
-        self.choose(cx);
     }
 
     pub fn poll(&mut self, cx: &mut Cx) {

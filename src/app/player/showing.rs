@@ -17,8 +17,8 @@ use crate::app::player::frames::Frames;
 use crate::app::player::opening::{self, OpenedFile};
 use crate::app::player::reading::Wake;
 use crate::app::player::screen::Screen;
-use crate::app::player::{Opening, Player, Playhead, SPEEDS, Viewing, Watch, words};
-use crate::app::queue::{JobQueue, RunningJob};
+use crate::app::player::{Opening, PlayedFile, Player, Playhead, SPEEDS, Viewing, Watch, words};
+use crate::app::queue::{JobQueue, ResultItem, RunningJob};
 use crate::app::state::Page;
 
 /// Pictures a second of an animated latent preview.
@@ -79,14 +79,22 @@ impl Watch {
         } else if let Some(made) = made.filter(|_| running.is_none() && is_free) {
             self.show_result(made.id, queue, cx);
         } else if running.is_some() && !self.is_chosen {
-            let clip = made.filter(|item| !item.is_pictures() && item.output.clip.frames.len() > 1);
-            if let Some(item) = clip {
+            let clip = made.filter(|item| !item.is_pictures() && item.output.num_frames > 1);
+            let (ready, file) = match clip {
+                Some(item) if item.is_in_memory() => (Some(item), None),
+                file => (None, file),
+            };
+            if let Some(item) = ready {
                 self.show_result(item.id, queue, cx);
                 self.live_at = Some(cx.now_secs + self.showing_secs());
             } else {
                 self.live_at = None;
                 self.show_live(queue, cx);
                 self.screen.clear();
+            }
+            if let Some(item) = file {
+                // It plays once it is open.
+                self.show_result(item.id, queue, cx);
             }
         }
     }
@@ -132,10 +140,42 @@ impl Watch {
         }
     }
 
+    /// Whether this is what the middle of the window shows.
+    pub fn shows(&self, item: &ResultItem) -> bool {
+        match self.viewing {
+            Viewing::Result(id) => id == item.id,
+            Viewing::File => {
+                let file = self.file.as_ref();
+                let is_it = |file: &PlayedFile| file.path_of(0) == item.output.path();
+                !item.is_in_memory() && file.is_some_and(is_it)
+            }
+            Viewing::Live | Viewing::Compare => false,
+        }
+    }
+
+    /// The user wants to look at this result.
+    pub(super) fn choose_result(&mut self, id: JobId, queue: &JobQueue, cx: &mut Cx) {
+        if queue.result(id).is_some_and(|item| !item.is_in_memory()) {
+            self.choose(cx);
+            self.show_result(id, queue, cx);
+            self.made = None;
+        } else {
+            self.show_result(id, queue, cx);
+            self.choose(cx);
+        }
+    }
+
+    /// What is not in memory is shown as soon as its file is open.
     pub(super) fn show_result(&mut self, id: JobId, queue: &JobQueue, cx: &Cx) {
         let Some(item) = queue.result(id) else {
             return;
         };
+        if !item.is_in_memory() {
+            let path = item.output.path().to_owned();
+            self.made = Some(path.clone());
+            self.begin_opening(vec![path], cx);
+            return;
+        }
         let clip = Arc::clone(&item.output.clip);
         let player = if item.is_pictures() {
             Player::of_pictures(clip)
@@ -168,6 +208,10 @@ impl Watch {
     pub(super) fn open(&mut self, paths: Vec<PathBuf>, cx: &mut Cx) {
         cx.page = Page::Watch;
         cx.is_queue_over = false;
+        self.begin_opening(paths, cx);
+    }
+
+    fn begin_opening(&mut self, paths: Vec<PathBuf>, cx: &Cx) {
         let name = paths.first().and_then(|path| path.file_name());
         let name = name.unwrap_or_default().to_string_lossy().into_owned();
         let max_side = cx.ctx.input(|input| input.max_texture_side) as u32;
@@ -306,7 +350,7 @@ impl Watch {
     }
 
     fn side_of_result(&self, id: JobId, queue: &JobQueue) -> Option<Side> {
-        let item = queue.result(id)?;
+        let item = queue.result(id).filter(|item| item.is_in_memory())?;
         let first = if self.viewing == Viewing::Result(id) {
             self.shown_of_batch()
         } else {
@@ -315,7 +359,7 @@ impl Watch {
         let title = item.path_of(first).file_name().unwrap_or_default();
         Some(Side {
             title: title.to_string_lossy().into_owned(),
-            request: Some(json!(item.request.of_one(first))),
+            request: item.generated(first).map(|request| json!(request)),
             frames: Frames::Memory(Arc::clone(&item.output.clip)),
             fps: item.output.clip.fps,
             is_clip: !item.is_pictures(),

@@ -123,18 +123,35 @@ impl StoppedJob {
 #[derive(Clone)]
 pub struct ResultItem {
     pub id: JobId,
-    pub request: GenerateRequest,
+    pub request: JobRequest,
+    /// With all frames of what was generated. Of what was finished there is one: the rest is in its file.
     pub output: JobOutput,
 }
 
 impl ResultItem {
+    /// Whether all its frames are here; else its file is opened to be looked at.
+    pub fn is_in_memory(&self) -> bool {
+        self.request.generate().is_some()
+    }
+
+    /// What was asked for: of a batch for the picture in this place. Nothing of what was finished.
+    pub fn generated(&self, index: usize) -> Option<GenerateRequest> {
+        let request = self.request.generate()?;
+        Some(request.of_one(index))
+    }
+
+    /// Of what was generated.
+    pub fn seed(&self) -> Option<u64> {
+        self.request.generate().map(|request| request.seed)
+    }
+
     /// Whether its frames are pictures of a batch, or one, rather than a clip.
     pub fn is_pictures(&self) -> bool {
         self.request.makes_pictures()
     }
 
     pub fn is_batch(&self) -> bool {
-        self.request.batch_size > 1
+        self.request.batch_size() > 1
     }
 
     /// The file of one picture of a batch; the only file of others.

@@ -5,7 +5,6 @@ use safelight_core::job::{
 };
 
 use crate::app::background::guard::survived;
-use crate::app::commands::PlayerCommand;
 use crate::app::cx::Cx;
 use crate::app::memory::planning::Planning;
 use crate::app::notices::{Cause, Notice, Severity};
@@ -189,12 +188,8 @@ impl JobQueue {
         for text in &output.warnings {
             warn(job, text.clone(), cx);
         }
-        let Some(request) = job.request.generate().cloned() else {
-            // It is too large to be kept here: the player reads its file, and so does the gallery.
-            cx.push(PlayerCommand::ShowFinished(output.path().to_owned()));
-            return;
-        };
-        if output.clip.frames.is_empty() {
+        let request = job.request.clone();
+        if output.clip.frames.is_empty() && request.generate().is_some() {
             let err = JobError::new(JobErrorKind::Internal, words::NO_FRAMES)
                 .advise(words::file_is(output.path()));
             cx.tell_about(Cause::Job(job.id), Severity::Warning, err);

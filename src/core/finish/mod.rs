@@ -13,8 +13,8 @@ mod tiles;
 pub use form::{TargetSize, UpscaleForm, ending_of, fingerprint, look_at};
 pub use interpolate::{InterpolateForm, NewRate};
 pub use networks::{
-    FoundInterpolator, FoundUpscaler, find_interpolators, find_upscalers, interpolator_named,
-    upscaler_named,
+    Found, FoundInterpolator, FoundUpscaler, find_interpolators, find_upscalers,
+    interpolator_named, upscaler_named,
 };
 pub use request::{FinishRequest, FinishWork};
 pub use retiming::{FramePlace, MAX_FPS, Retiming, TIMES};

@@ -55,21 +55,19 @@ fn trash(view: &View<'_>) -> Action {
 }
 
 /// By key.
-pub(super) fn favour_command(view: &View<'_>) -> AppCommand {
-    favour(view).command
+pub(super) fn favour_command(view: &View<'_>) -> Option<AppCommand> {
+    favour(view).command()
 }
 
 /// By key.
-pub(super) fn trash_command(view: &View<'_>) -> AppCommand {
-    trash(view).command
+pub(super) fn trash_command(view: &View<'_>) -> Option<AppCommand> {
+    trash(view).command()
 }
 
 /// The buttons that say what they do.
 pub(super) fn actions_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
     for action in main_of(view, entry) {
-        if action.wide_ui(ui).clicked() {
-            view.push(action.command);
-        }
+        action.wide_ui(ui, view);
     }
 }
 
@@ -84,8 +82,8 @@ pub(super) fn file_actions_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
             } else {
                 icon_button(ui, icon, name, action.explanation).clicked()
             };
-            if is_clicked {
-                view.push(action.command);
+            if let Some(command) = action.command().filter(|_| is_clicked) {
+                view.push(command);
             }
         }
     });
@@ -93,7 +91,7 @@ pub(super) fn file_actions_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
 
 /// All of them, below the pointer.
 pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
-    let upscalers = results::upscaler_actions(view);
-    let groups = vec![main_of(view, entry), upscalers, files_of(view, entry)];
+    let networks = results::network_actions(view, entry.is_clip());
+    let groups = vec![main_of(view, entry), networks, files_of(view, entry)];
     results::menu_ui(ui, |ui| results::entries_ui(ui, view, groups));
 }

@@ -40,10 +40,12 @@ pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
     // A key that is held throws one batch away, not one after the other.
     let is_fresh = is_pressed_anew(ui, Key::Delete);
     if pressed(Modifiers::NONE, Key::Delete) && is_fresh {
-        view.push(trash_command(view));
+        let trash = trash_command(view);
+        view.commands.extend(trash);
     }
     if pressed(Modifiers::NONE, Key::F) {
-        view.push(favour_command(view));
+        let favour = favour_command(view);
+        view.commands.extend(favour);
     }
 }
 

@@ -8,15 +8,17 @@ pub mod words;
 
 use std::path::PathBuf;
 
-use egui::{Button, Response, ScrollArea, Ui, vec2};
-use safelight_core::finish::FoundUpscaler;
+use egui::containers::menu::{MenuButton, SubMenuButton, is_in_menu};
+use egui::{Button, ScrollArea, Ui, vec2};
+use safelight_core::finish::{Found, NewRate};
 use safelight_core::gallery::{Entry, Reading};
 use safelight_core::job::JobId;
 
 use crate::app::commands::{
-    AppCommand, DesktopCommand, GalleryCommand, InputsCommand, PlayerCommand, RestoreCommand,
-    UpscaleCommand,
+    AppCommand, DesktopCommand, Finish, FinishCommand, GalleryCommand, InputsCommand,
+    PlayerCommand, RestoreCommand,
 };
+use crate::app::finishing::Networks;
 use crate::app::gallery::wishes::TrashWish;
 use crate::app::inputs::{Placing, Slot};
 use crate::app::player::{PlayedFile, Viewing};
@@ -25,7 +27,9 @@ use crate::ui::widgets::with_icon;
 use crate::ui::{View, icons, theme};
 
 /// Networks that are listed in a menu.
-const MAX_UPSCALERS: usize = 12;
+const MAX_NETWORKS: usize = 12;
+/// Frames a second that are offered: of films, of television and of screens.
+const RATES: [u32; 7] = [24, 25, 30, 48, 50, 60, 120];
 
 /// Something that can be done.
 pub struct Action {
@@ -34,7 +38,14 @@ pub struct Action {
     pub explanation: &'static str,
     /// Why not.
     pub obstacle: Option<&'static str>,
-    pub command: AppCommand,
+    does: Does,
+}
+
+/// What comes of it.
+enum Does {
+    Push(AppCommand),
+    /// One of these is chosen first.
+    Offer(Vec<Action>),
 }
 
 impl Action {
@@ -49,7 +60,18 @@ impl Action {
             name: name.into(),
             explanation,
             obstacle: None,
-            command: command.into(),
+            does: Does::Push(command.into()),
+        }
+    }
+
+    /// One of which there are several kinds.
+    fn of_several(icon: char, name: &str, explanation: &'static str, choices: Vec<Self>) -> Self {
+        Self {
+            icon,
+            name: name.to_owned(),
+            explanation,
+            obstacle: None,
+            does: Does::Offer(choices),
         }
     }
 
@@ -57,18 +79,62 @@ impl Action {
         Self { obstacle, ..self }
     }
 
-    /// A button with its name over the whole width.
-    pub fn wide_ui(&self, ui: &mut Ui) -> Response {
-        let size = vec2(ui.available_width(), 0.0);
-        self.button_ui(ui, |button| button.min_size(size))
+    /// What it pushes, where nothing is to be chosen.
+    pub fn command(self) -> Option<AppCommand> {
+        match self.does {
+            Does::Push(command) => Some(command),
+            Does::Offer(_) => None,
+        }
     }
 
-    fn button_ui(&self, ui: &mut Ui, shaped: impl FnOnce(Button<'_>) -> Button<'_>) -> Response {
-        let button = shaped(Button::new(with_icon(self.icon, &self.name)));
-        ui.add_enabled(self.obstacle.is_none(), button)
-            .on_hover_text(self.explanation)
-            .on_disabled_hover_text(self.obstacle.unwrap_or_default())
-            .accessible_name(&self.name)
+    /// A button with its name over the whole width.
+    pub fn wide_ui(self, ui: &mut Ui, view: &mut View<'_>) {
+        let width = ui.available_width();
+        self.button_ui(ui, view, width);
+    }
+
+    /// A button with its name; whether it, or one of its choices, was pressed.
+    fn button_ui(self, ui: &mut Ui, view: &mut View<'_>, min_width: f32) -> bool {
+        let Self {
+            icon,
+            name,
+            explanation,
+            obstacle,
+            does,
+        } = self;
+        let button = Button::new(with_icon(icon, &name)).min_size(vec2(min_width, 0.0));
+        let (response, command) = match does {
+            Does::Offer(choices) if obstacle.is_none() => {
+                let mut is_chosen = false;
+                let choices_ui = |ui: &mut Ui| {
+                    for choice in choices {
+                        is_chosen |= choice.button_ui(ui, view, 0.0);
+                    }
+                };
+                let response = if is_in_menu(ui) {
+                    SubMenuButton::from_button(button).ui(ui, choices_ui).0
+                } else {
+                    MenuButton::from_button(button).ui(ui, choices_ui).0
+                };
+                response.on_hover_text(explanation).accessible_name(&name);
+                return is_chosen;
+            }
+            Does::Offer(_) => (ui.add_enabled(false, button), None),
+            Does::Push(command) => {
+                let response = ui.add_enabled(obstacle.is_none(), button);
+                (response, Some(command))
+            }
+        };
+        let response = response
+            .on_hover_text(explanation)
+            .on_disabled_hover_text(obstacle.unwrap_or_default())
+            .accessible_name(&name);
+        let command = command.filter(|_| response.clicked());
+        let is_pressed = command.is_some();
+        if let Some(command) = command {
+            view.push(command);
+        }
+        is_pressed
     }
 }
 
@@ -77,7 +143,9 @@ pub struct Subject {
     /// Of a batch the picture that is meant.
     pub path: PathBuf,
     pub is_clip: bool,
-    /// It was made in this session.
+    /// Frames a second, where that is known.
+    fps: Option<f64>,
+    /// It was generated in this session, and its frames are here.
     job: Option<JobId>,
     is_unreadable: bool,
     has_settings: bool,
@@ -94,6 +162,7 @@ impl Subject {
         Self {
             path: entry.path.clone(),
             is_clip: entry.is_clip(),
+            fps: facts.map(|facts| facts.fps),
             job: None,
             is_unreadable: matches!(entry.reading, Reading::Broken(_)),
             has_settings: facts.is_none_or(|facts| facts.has_settings),
@@ -104,16 +173,17 @@ impl Subject {
     }
 
     pub fn of_result(view: &View<'_>, item: &ResultItem) -> Self {
-        let is_shown = view.app.watch.viewing == Viewing::Result(item.id);
-        let shown = if is_shown {
+        let is_shown = view.app.watch.shows(item);
+        let shown = if view.app.watch.viewing == Viewing::Result(item.id) {
             view.app.watch.shown_of_batch()
         } else {
             0
         };
         let path = item.path_of(shown).to_path_buf();
         Self {
-            is_clip: !item.is_pictures() && item.output.clip.frames.len() > 1,
-            job: Some(item.id),
+            is_clip: !item.is_pictures() && item.output.num_frames > 1,
+            fps: Some(item.output.clip.fps),
+            job: item.is_in_memory().then_some(item.id),
             is_unreadable: false,
             has_settings: true,
             is_favourite: favourite(view, &path),
@@ -129,6 +199,7 @@ impl Subject {
         let path = file.path_of(shown).to_path_buf();
         Self {
             is_clip: file.is_clip,
+            fps: Some(file.fps),
             job: None,
             is_unreadable: false,
             // Another program's settings are known only once they are wanted.
@@ -203,6 +274,7 @@ pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
         actions.push(Action::new(icon, name, explanation, place).unless(unreadable));
     }
     actions.extend(upscale_actions(view, subject));
+    actions.extend(frames_actions(view, subject));
     if let Some(id) = subject.job
         && !subject.is_shown
         && !matches!(view.app.watch.viewing, Viewing::Live)
@@ -219,7 +291,7 @@ pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
 
 /// Nothing where no upscaler is on this machine.
 fn upscale_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
-    if view.app.upscaling.chosen().is_none() {
+    if view.app.finishing.upscalers.chosen().is_none() {
         return Vec::new();
     }
     let unreadable = subject.is_unreadable.then_some(words::UNREADABLE);
@@ -228,27 +300,71 @@ fn upscale_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
         (4, words::UPSCALE_4, words::UPSCALE_4_MORE),
     ];
     let action = |(factor, name, explanation)| {
-        let make = UpscaleCommand::Make(subject.path.clone(), factor);
+        let make = FinishCommand::Make(subject.path.clone(), Finish::Upscale(factor));
         Action::new(icons::ARROWS_OUT, name, explanation, make).unless(unreadable)
     };
     factors.into_iter().map(action).collect()
 }
 
-/// Which network upscales, where there are several.
-pub fn upscaler_actions(view: &View<'_>) -> Vec<Action> {
-    let upscaling = &view.app.upscaling;
-    let chosen = upscaling.chosen().map(|it| &it.path);
-    if upscaling.found.len() < 2 {
+/// Nothing for pictures, and where no RIFE is on this machine.
+fn frames_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
+    if !subject.is_clip || view.app.finishing.interpolators.chosen().is_none() {
         return Vec::new();
     }
-    let first = upscaling.found.iter().take(MAX_UPSCALERS);
-    let action = |found: &FoundUpscaler| {
+    let unreadable = subject.is_unreadable.then_some(words::UNREADABLE);
+    let make = |rate| FinishCommand::Make(subject.path.clone(), Finish::Frames(rate));
+    let times = [
+        (2, words::DOUBLE_FRAMES, words::DOUBLE_FRAMES_MORE),
+        (4, words::FRAMES_4, words::FRAMES_4_MORE),
+    ];
+    let times = times.map(|(times, name, explanation)| {
+        Action::new(icons::FILM, name, explanation, make(NewRate::Times(times)))
+    });
+    let rates = RATES.map(|fps| {
+        let (name, explanation) = (words::rate(fps), words::TO_A_RATE_MORE);
+        let wanted = f64::from(fps);
+        let has_it = subject.fps.is_some_and(|known| wanted <= known);
+        Action::new(icons::CLOCK, name, explanation, make(NewRate::Fps(wanted)))
+            .unless(has_it.then_some(words::HAS_RATE))
+    });
+    let to_a_rate = Action::of_several(
+        icons::CLOCK,
+        words::TO_A_RATE,
+        words::TO_A_RATE_MORE,
+        rates.into(),
+    );
+    let all = times.into_iter().chain([to_a_rate]);
+    all.map(|action| action.unless(unreadable)).collect()
+}
+
+/// Which network upscales this, and which makes frames between its frames, where there are several.
+pub fn network_actions(view: &View<'_>, is_clip: bool) -> Vec<Action> {
+    let finishing = &view.app.finishing;
+    let mut actions = choices(&finishing.upscalers, |found, is_chosen| {
         let name = words::upscaler(&found.label());
-        let choose = UpscaleCommand::Choose(found.path.clone());
-        let is_chosen = chosen == Some(&found.path);
+        let choose = FinishCommand::UseUpscaler(found.path.clone());
         Action::new(icons::CHECK_CIRCLE, name, words::UPSCALER_MORE, choose)
             .unless(is_chosen.then_some(words::UPSCALER_CHOSEN))
-    };
+    });
+    if is_clip {
+        actions.extend(choices(&finishing.interpolators, |found, is_chosen| {
+            let name = words::interpolator(&found.label());
+            let choose = FinishCommand::UseInterpolator(found.path.clone());
+            Action::new(icons::CHECK_CIRCLE, name, words::INTERPOLATOR_MORE, choose)
+                .unless(is_chosen.then_some(words::INTERPOLATOR_CHOSEN))
+        }));
+    }
+    actions
+}
+
+/// What `action` makes of each network, and of whether it is the one that is used; nothing where there is no choice.
+fn choices<C>(networks: &Networks<C>, action: impl Fn(&Found<C>, bool) -> Action) -> Vec<Action> {
+    if networks.found.len() < 2 {
+        return Vec::new();
+    }
+    let chosen = networks.chosen().map(|it| &it.path);
+    let first = networks.found.iter().take(MAX_NETWORKS);
+    let action = |found| action(found, chosen == Some(&found.path));
     first.map(action).collect()
 }
 
@@ -376,8 +492,7 @@ pub fn entries_ui(ui: &mut Ui, view: &mut View<'_>, groups: Vec<Vec<Action>>) {
             ui.separator();
         }
         for action in group {
-            if action.button_ui(ui, |button| button).clicked() {
-                view.push(action.command);
+            if action.button_ui(ui, view, 0.0) {
                 ui.close();
             }
         }
@@ -388,7 +503,7 @@ pub fn entries_ui(ui: &mut Ui, view: &mut View<'_>, groups: Vec<Vec<Action>>) {
 pub fn result_menu_ui(ui: &mut Ui, view: &mut View<'_>, subject: &Subject) {
     let groups = vec![
         main_actions(view, subject),
-        upscaler_actions(view),
+        network_actions(view, subject.is_clip),
         file_actions(subject),
     ];
     menu_ui(ui, |ui| entries_ui(ui, view, groups));

@@ -22,6 +22,15 @@ pub const UPSCALE_2_MORE: &str =
     "Make it twice as wide and high with the chosen upscaler, as a job of the queue";
 pub const UPSCALE_4_MORE: &str =
     "Make it four times as wide and high with the chosen upscaler, as a job of the queue";
+pub const DOUBLE_FRAMES: &str = "Double frames";
+pub const DOUBLE_FRAMES_MORE: &str = "RIFE makes a frame between every two: twice as many a second, and the clip stays as long as it is";
+pub const FRAMES_4: &str = "Frames ×4";
+pub const FRAMES_4_MORE: &str = "RIFE makes three frames between every two: four times as many a second, and the clip stays as long as it is";
+pub const TO_A_RATE: &str = "Frames to a rate";
+pub const TO_A_RATE_MORE: &str = "RIFE makes the frames that are missing for so many a second, and the clip stays as long as it is";
+pub const HAS_RATE: &str = "The clip has as many frames a second already";
+pub const INTERPOLATOR_MORE: &str = "Make frames between frames with this network from now on";
+pub const INTERPOLATOR_CHOSEN: &str = "This network makes the frames between frames";
 pub const UPSCALER_MORE: &str = "Upscale with this network from now on";
 pub const UPSCALER_CHOSEN: &str = "This network is used for upscaling";
 pub const COMPARE: &str = "Compare";
@@ -53,6 +62,15 @@ pub fn delete(num_files: usize) -> String {
 /// A network that can be chosen.
 pub fn upscaler(label: &str) -> String {
     format!("Upscaler: {label}")
+}
+
+/// A network for frames between frames that can be chosen.
+pub fn interpolator(label: &str) -> String {
+    format!("Interpolation: {label}")
+}
+
+pub fn rate(fps: u32) -> String {
+    format!("{fps} frames a second")
 }
 
 /// Below the pointer that drags a result.

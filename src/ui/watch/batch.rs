@@ -34,7 +34,8 @@ pub(super) fn batch_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
                     let button = thumb_button(view, item.pictured(index), size * scale)
                         .stroke(Stroke::new(2.0, edge))
                         .fill(palette.stage);
-                    let seed = item.request.of_one(index).seed;
+                    let request = item.generated(index);
+                    let seed = request.map_or(0, |request| request.seed);
                     let response = ui
                         .add(button)
                         .on_hover_text(words::of_batch_more(seed))

@@ -20,7 +20,7 @@ pub(super) fn told(view: &View<'_>) -> Option<Told> {
         Viewing::Live => view.app.queue.running.as_ref().map(live::told),
         Viewing::Result(id) => {
             let item = view.app.queue.result(id)?;
-            Some(of_result(item, shown))
+            of_result(item, shown)
         }
         Viewing::File => {
             let num_frames = watch.player.as_ref().map_or(0, |player| player.len());
@@ -31,8 +31,8 @@ pub(super) fn told(view: &View<'_>) -> Option<Told> {
 }
 
 /// In a batch, of the picture that is looked at. What the job was asked for may be more or less than what it made.
-fn of_result(item: &ResultItem, shown: usize) -> Told {
-    let request = item.request.of_one(shown);
+fn of_result(item: &ResultItem, shown: usize) -> Option<Told> {
+    let request = item.generated(shown)?;
     let path = item.path_of(shown);
     let frames = &item.output.clip.frames;
     let length = if item.is_batch() {
@@ -49,10 +49,10 @@ fn of_result(item: &ResultItem, shown: usize) -> Told {
         Some(item.output.secs),
         &path.file_name().unwrap_or_default().to_string_lossy(),
     );
-    Told {
+    Some(Told {
         line,
         more: format!("{}\n{}", request.prompt, path.display()),
-    }
+    })
 }
 
 fn of_file(file: &PlayedFile, shown: usize, num_frames: usize) -> Told {

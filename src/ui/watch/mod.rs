@@ -21,7 +21,6 @@ use std::path::PathBuf;
 use egui::{
     Color32, CursorIcon, Frame, Margin, Panel, Rect, Response, ScrollArea, Stroke, Ui, Vec2, vec2,
 };
-use safelight_core::job::JobId;
 
 use crate::app::commands::PlayerCommand;
 use crate::app::player::screen::Screen;
@@ -242,10 +241,10 @@ fn requested_size(view: &View<'_>) -> Option<Vec2> {
             .running
             .as_ref()
             .map(|job| job.request.size()),
-        Viewing::Result(id) => view.app.queue.result(id).map(|item| {
-            let request = &item.request;
-            (request.width, request.height)
-        }),
+        Viewing::Result(id) => {
+            let item = view.app.queue.result(id);
+            item.map(|item| item.request.size())
+        }
         Viewing::File | Viewing::Compare => None,
     };
     if let Some((width, height)) = size {
@@ -253,9 +252,4 @@ fn requested_size(view: &View<'_>) -> Option<Vec2> {
     }
     let file = view.app.watch.file.as_ref()?;
     Some(vec2(file.width as f32, file.height as f32))
-}
-
-/// Whether this result is the one in the middle.
-fn is_shown(view: &View<'_>, id: JobId) -> bool {
-    view.app.watch.viewing == Viewing::Result(id)
 }

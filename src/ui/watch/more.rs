@@ -63,7 +63,7 @@ pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, has_pace: bool) {
         compare_ui(ui, view);
         let groups = vec![
             results::main_actions(view, &subject),
-            results::upscaler_actions(view),
+            results::network_actions(view, subject.is_clip),
             frame_actions(view),
             results::file_actions(&subject),
         ];
@@ -152,9 +152,8 @@ fn compare_ui(ui: &mut Ui, view: &mut View<'_>) {
         .filter(|(_, item)| Some(item.id) != shown)
         .take(MAX_OFFERED)
         .map(|(index, item)| {
-            let prompt: String = item.request.prompt.chars().take(PROMPT_CHARS).collect();
-            let seed = item.request.seed;
-            (item.id, words::other_result(index + 1, &prompt, seed))
+            let title: String = item.request.title().chars().take(PROMPT_CHARS).collect();
+            (item.id, words::other_result(index + 1, &title, item.seed()))
         })
         .collect();
     let label = with_icon(icons::COLUMNS, words::COMPARE_WITH);

@@ -9,7 +9,7 @@ use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::queue::ResultItem;
 use crate::app::thumbs::Pictured;
 use crate::ui::results::{Subject, drag, result_menu_ui};
-use crate::ui::watch::{is_shown, words};
+use crate::ui::watch::words;
 use crate::ui::widgets::{badge, palette};
 use crate::ui::{View, narrow, theme};
 
@@ -63,7 +63,7 @@ fn thumb_size(item: &ResultItem) -> Vec2 {
 
 fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem, inner: Vec2) {
     let palette = palette(ui);
-    let edge = if is_shown(view, item.id) {
+    let edge = if view.app.watch.shows(item) {
         palette.accent
     } else {
         palette.line
@@ -71,16 +71,16 @@ fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem, i
     ui.spacing_mut().button_padding = Vec2::splat(2.0);
     let button = thumb_button(view, item.middle(), inner);
     let button = button.stroke(Stroke::new(2.0, edge)).fill(palette.stage);
-    let (prompt, seed) = (&item.request.prompt, item.request.seed);
+    let title = item.request.title();
     let response = ui
         .add(button.sense(Sense::click_and_drag()))
-        .on_hover_text(words::result_more(prompt, seed))
-        .accessible_name(words::result_name(index + 1, prompt));
+        .on_hover_text(words::result_more(&title, item.seed()))
+        .accessible_name(words::result_name(index + 1, &title));
     if response.gained_focus() {
         response.scroll_to_me(None);
     }
     if item.is_batch() {
-        count_badge(ui, response.rect, item.request.batch_size);
+        count_badge(ui, response.rect, item.request.batch_size());
     }
     if response.clicked() {
         let is_compared = ui.input(|input| input.modifiers.command);

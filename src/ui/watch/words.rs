@@ -135,16 +135,25 @@ pub fn sides(a: &str, b: &str) -> String {
 }
 
 /// One of the results that can be compared; numbers count from 1.
-pub fn other_result(number: usize, prompt: &str, seed: u64) -> String {
-    format!("{number}: {prompt}, seed {seed}")
+pub fn other_result(number: usize, title: &str, seed: Option<u64>) -> String {
+    match seed {
+        Some(seed) => format!("{number}: {title}, seed {seed}"),
+        None => format!("{number}: {title}"),
+    }
 }
 
-pub fn result_name(number: usize, prompt: &str) -> String {
-    format!("Result {number}: {prompt}")
+/// `title`: its prompt, or what was done with what.
+pub fn result_name(number: usize, title: &str) -> String {
+    format!("Result {number}: {title}")
 }
 
-pub fn result_more(prompt: &str, seed: u64) -> String {
-    format!("{prompt}\nSeed {seed}. Ctrl-click compares, right-click shows a menu")
+pub fn result_more(title: &str, seed: Option<u64>) -> String {
+    match seed {
+        Some(seed) => {
+            format!("{title}\nSeed {seed}. Ctrl-click compares, right-click shows a menu")
+        }
+        None => format!("{title}\nCtrl-click compares, right-click shows a menu"),
+    }
 }
 
 pub fn of_batch(number: usize, count: usize) -> String {

@@ -1,9 +1,13 @@
-//! Upscaling from the window: the entries of a result's menu, the job that comes of them, and the networks to choose from.
+//! Finishing from the window, larger and with more frames: the entries of a result's menu, the job that comes of them, its
+//! result, and the networks to choose from.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use egui::accesskit::Role;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use safelight::app::player::Viewing;
 use safelight::worker::WorkerCommand;
 use safelight_core::finish::{FinishRequest, FinishWork};
 use safelight_core::job::{
@@ -13,7 +17,7 @@ use safelight_core::media::{ClipOptions, Picture, write_clip};
 use safelight_core::settings::Paths;
 
 use crate::harness::{Bench, spec};
-use crate::upscaler::write_upscaler;
+use crate::networks::{write_interpolator, write_upscaler};
 
 /// A job to finish something that the window hands to the worker.
 struct SentFinish {
@@ -54,7 +58,7 @@ fn same_model(startup: &mut safelight::app::StartupOptions) {
     });
 }
 
-fn write_clip_of(path: &std::path::Path, side: u32, num_frames: u8) {
+fn write_clip_of(path: &Path, side: u32, num_frames: u8) {
     let frame = |index: u8| Picture::from_fn(side, side, |_, _| [index * 40, 40, 90]);
     let frames = (0..num_frames).map(|index| frame(index).expect("it has pixels"));
     let frames: Vec<Picture> = frames.collect();
@@ -62,12 +66,20 @@ fn write_clip_of(path: &std::path::Path, side: u32, num_frames: u8) {
     write_clip(path, &frames, ClipOptions::default()).expect("a clip is written");
 }
 
-/// A bench with these networks and a finished clip of three frames, which is shown.
-fn with_clip(networks: &[&str]) -> (Bench, PathBuf) {
+/// A bench with these upscalers and a finished clip of three frames, which is shown.
+fn with_clip(upscalers: &[&str]) -> (Bench, PathBuf) {
+    with_networks(upscalers, &[])
+}
+
+/// The same, with these networks for frames between frames.
+fn with_networks(upscalers: &[&str], interpolators: &[&str]) -> (Bench, PathBuf) {
     let home = tempfile::tempdir().expect("a scratch folder");
     let paths = Paths::under(home.path());
-    for name in networks {
+    for name in upscalers {
         write_upscaler(&paths.models().join("upscale_models").join(name));
+    }
+    for name in interpolators {
+        write_interpolator(&paths.models().join("frame_interpolation").join(name));
     }
     let mut bench = Bench::in_home(home, |startup| {
         startup.paths = Some(paths);
@@ -76,9 +88,11 @@ fn with_clip(networks: &[&str]) -> (Bench, PathBuf) {
     let sent = bench.start_job();
     write_clip_of(&sent.request.out, 64, 3);
     bench.finish_job(&sent, 3);
-    let count = networks.len();
+    let counts = (upscalers.len(), interpolators.len());
     bench.until("the networks are known", |bench| {
-        bench.app().upscaling.found.len() == count
+        let finishing = &bench.app().finishing;
+        let (upscalers, interpolators) = (&finishing.upscalers, &finishing.interpolators);
+        (upscalers.found.len(), interpolators.found.len()) == counts
     });
     (bench, sent.request.out)
 }
@@ -127,11 +141,22 @@ fn a_result_is_upscaled_as_a_job_of_the_queue_and_then_shown() {
         },
     );
     bench.assert_shows("Upscaling  ·  2 of 3");
-    write_clip_of(&sent.request.out, 128, 3);
+    end_finish(&mut bench, &sent, 128, 3);
+    assert!(bench.told().is_empty(), "{:?}", bench.told());
+}
+
+/// The job has made a clip of so many frames, which is shown.
+fn end_finish(bench: &mut Bench, sent: &SentFinish, side: u32, num_frames: u8) {
+    let out = &sent.request.out;
+    write_clip_of(out, side, num_frames);
+    let first = Picture::from_fn(side, side, |_, _| [9; 3]).expect("it has pixels");
     let output = JobOutput {
-        paths: vec![sent.request.out.clone()],
-        num_frames: 3,
-        clip: Arc::new(Clip::default()),
+        paths: vec![out.clone()],
+        num_frames: num_frames.into(),
+        clip: Arc::new(Clip {
+            frames: vec![Arc::new(first)],
+            fps: sent.request.after.fps,
+        }),
         seed: None,
         secs: 2.0,
         stages: Vec::new(),
@@ -141,11 +166,94 @@ fn a_result_is_upscaled_as_a_job_of_the_queue_and_then_shown() {
         rungs: Vec::new(),
     };
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(output)));
+    until_shown(bench, out);
+    bench.until_pictured();
+}
+
+fn until_shown(bench: &mut Bench, path: &Path) {
     bench.until("it is shown", |bench| {
         let file = bench.app().watch.file.as_ref();
-        file.is_some_and(|file| file.width == 128)
+        file.is_some_and(|file| file.path_of(0) == path)
     });
+}
+
+#[test]
+fn a_clip_gets_more_frames_and_its_result_stands_in_the_strip_like_any_other() {
+    let (mut bench, clip) = with_networks(&["4x-Zero.safetensors"], &["rife.safetensors"]);
+    bench.press_more("Double frames");
+    let sent = next_finish(&mut bench);
+    assert_eq!(sent.request.source, clip);
+    let (before, after) = (sent.request.before, sent.request.after);
+    assert_eq!((after.width, after.num_frames), (64, 6));
+    assert!((after.fps - 2.0 * before.fps).abs() < 1e-9);
+    bench.say(sent.id, JobUpdate::Started(sent.request.recipe()));
+    end_finish(&mut bench, &sent, 64, 6);
+    let name = clip.file_name().unwrap().to_string_lossy().into_owned();
+    let label = format!("Result 2: 48 frames a second: {name}");
+    bench.assert_shows(&label);
+    // The other result and this one, by a click each.
+    bench.press("Result 1: a red boat sails to the right at sunset");
+    assert!(matches!(bench.app().watch.viewing, Viewing::Result(_)));
+    bench.press(&label);
+    until_shown(&mut bench, &sent.request.out);
+    // What was finished is finished again.
+    bench.press_more("Upscale ×2");
+    let again = next_finish(&mut bench);
+    assert_eq!(again.request.source, sent.request.out);
+    assert_eq!(
+        (again.request.after.width, again.request.after.num_frames),
+        (128, 6)
+    );
     assert!(bench.told().is_empty(), "{:?}", bench.told());
+}
+
+#[test]
+fn a_rate_is_chosen_among_those_that_are_more_than_the_clip_has() {
+    let (mut bench, _) = with_networks(&[], &["rife.safetensors"]);
+    bench.press_more("Double frames");
+    let doubled = next_finish(&mut bench);
+    bench.say(doubled.id, JobUpdate::Started(doubled.request.recipe()));
+    end_finish(&mut bench, &doubled, 64, 6);
+    bench.press("More");
+    bench.press("Frames to a rate");
+    let rate = |bench: &Bench, name: &str| {
+        let button = bench.harness.get_by_role_and_label(Role::Button, name);
+        !button.accesskit_node().is_disabled()
+    };
+    // The file was written with 24, whatever its job says.
+    assert!(!rate(&bench, "24 frames a second"));
+    assert!(rate(&bench, "25 frames a second"));
+    bench.press("60 frames a second");
+    let sent = next_finish(&mut bench);
+    assert_eq!(
+        (sent.request.after.fps, sent.request.after.num_frames),
+        (60.0, 15)
+    );
+    assert!(!bench.has("50 frames a second"), "the menu is closed");
+}
+
+#[test]
+fn a_wish_for_which_there_is_no_room_is_told() {
+    let (mut bench, _) = with_clip(&["4x-Zero.safetensors"]);
+    bench.press("More");
+    let (release, held) = crossbeam_channel::bounded::<()>(0);
+    let held = Arc::new(held);
+    // Until no more is taken.
+    let mut waiting = Vec::new();
+    loop {
+        let held = Arc::clone(&held);
+        match bench.app().cx.background.on_files(move || held.recv().ok()) {
+            Some(work) => waiting.push(work),
+            None => break,
+        }
+    }
+    bench.press("Upscale ×2");
+    let told = "The job was not put into the queue";
+    bench.until("it is told", |bench| {
+        bench.told().iter().any(|it| it.contains(told))
+    });
+    drop(release);
+    bench.assert_no_job();
 }
 
 #[test]

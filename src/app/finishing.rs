@@ -1,0 +1,179 @@
+//! Finishing a result: the networks that are found for it, the chosen ones, and how a wish becomes a job of the queue.
+//!
+//! What can be asked for is checked in the background, where files may be read; computing is the worker's.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safelight_core::finish::{
+    FinishRequest, Found, FoundInterpolator, FoundUpscaler, InterpolateForm, TargetSize,
+    UpscaleForm, ending_of, find_interpolators, find_upscalers, look_at,
+};
+use safelight_core::job::{DtypeChoice, JobError, JobErrorKind};
+use safelight_core::networks::{IfnetConfig, UpscalerConfig};
+use safelight_core::settings::Settings;
+
+use crate::app::commands::{Finish, FinishCommand};
+use crate::app::cx::Cx;
+use crate::app::notices::Severity;
+use crate::app::pending::Pending;
+use crate::app::queue::JobQueue;
+use crate::app::words;
+
+/// The networks that do one thing, and the one among them that is used.
+pub struct Networks<C> {
+    /// In the order of their names.
+    pub found: Vec<Found<C>>,
+    /// The one that was chosen; the first where none was, or it is gone.
+    chosen: Option<PathBuf>,
+}
+
+impl<C> Default for Networks<C> {
+    fn default() -> Self {
+        Self {
+            found: Vec::new(),
+            chosen: None,
+        }
+    }
+}
+
+impl<C> Networks<C> {
+    /// The network that is used.
+    pub fn chosen(&self) -> Option<&Found<C>> {
+        let chosen = self.chosen.as_ref();
+        let found = self.found.iter().find(|it| Some(&it.path) == chosen);
+        found.or_else(|| self.found.first())
+    }
+}
+
+#[derive(Default)]
+pub struct Finishing {
+    pub upscalers: Networks<UpscalerConfig>,
+    pub interpolators: Networks<IfnetConfig>,
+    has_looked: bool,
+    looking: Pending<(Vec<FoundUpscaler>, Vec<FoundInterpolator>)>,
+    /// Wishes on their way to become jobs.
+    checking: Pending<Result<FinishRequest, JobError>>,
+}
+
+impl Finishing {
+    pub(super) fn update(&mut self, command: FinishCommand, cx: &mut Cx) {
+        match command {
+            FinishCommand::Look => self.has_looked = false,
+            FinishCommand::UseUpscaler(path) => self.upscalers.chosen = Some(path),
+            FinishCommand::UseInterpolator(path) => self.interpolators.chosen = Some(path),
+            FinishCommand::Make(source, finish) => self.make(source, finish, cx),
+        }
+    }
+
+    fn make(&mut self, source: PathBuf, finish: Finish, cx: &mut Cx) {
+        let network = match finish {
+            Finish::Upscale(_) => self.upscalers.chosen().map(|it| it.path.clone()),
+            Finish::Frames(_) => self.interpolators.chosen().map(|it| it.path.clone()),
+        };
+        let Some(network) = network else {
+            return;
+        };
+        let folders = [true, false].map(|is_picture| cx.output_folder(is_picture));
+        let wish = Wish {
+            source,
+            network,
+            folders,
+            settings: cx.settings.clone(),
+        };
+        let checking = cx.on_files(words::NOT_FINISHED, move || wish.request(finish));
+        self.checking.add(checking);
+    }
+
+    pub(super) fn poll(&mut self, queue: &mut JobQueue, cx: &mut Cx) {
+        if !self.has_looked
+            && let Some(paths) = cx.paths.clone()
+        {
+            let settings = cx.settings.clone();
+            let looking = cx.background.search(move || {
+                let upscalers = find_upscalers(&paths, &settings);
+                (upscalers, find_interpolators(&paths, &settings))
+            });
+            // Where too much is searched for already, it is asked for again.
+            self.has_looked = looking.is_some();
+            self.looking = looking.unwrap_or_default();
+        }
+        if let Some((upscalers, interpolators)) = self.looking.take() {
+            self.upscalers.found = upscalers;
+            self.interpolators.found = interpolators;
+        }
+        match self.checking.take() {
+            None => {}
+            Some(Ok(request)) => {
+                cx.say(words::queued(&request.title()));
+                queue.add(vec![request], cx);
+            }
+            Some(Err(err)) => cx.tell(Severity::Error, err),
+        }
+    }
+}
+
+/// What is asked for, and what of the window a job of it needs.
+struct Wish {
+    source: PathBuf,
+    network: PathBuf,
+    /// Where results go: pictures, and clips.
+    folders: [Option<PathBuf>; 2],
+    settings: Settings,
+}
+
+impl Wish {
+    fn request(self, finish: Finish) -> Result<FinishRequest, JobError> {
+        let out = self.out()?;
+        let Self {
+            source,
+            network,
+            settings,
+            ..
+        } = self;
+        // Eight bits of colour need more than the bf16 that others compute in.
+        let dtype = DtypeChoice::Auto;
+        let (memory, crf) = (settings.memory.choice(), settings.output.crf);
+        let is_out_automatic = true;
+        match finish {
+            Finish::Upscale(factor) => UpscaleForm {
+                source,
+                network,
+                size: TargetSize::Factor(f64::from(factor)),
+                out,
+                is_out_automatic,
+                dtype,
+                tile: None,
+                memory,
+                crf,
+            }
+            .validate(),
+            Finish::Frames(rate) => InterpolateForm {
+                source,
+                network,
+                rate,
+                out,
+                is_out_automatic,
+                dtype,
+                memory,
+                crf,
+            }
+            .validate(),
+        }
+    }
+
+    /// A place for the result: the queue gives it a free name when its turn comes. Makes the folder.
+    fn out(&self) -> Result<PathBuf, JobError> {
+        let (is_picture, _) = look_at(&self.source)?;
+        let [of_pictures, of_clips] = &self.folders;
+        let folder = if is_picture { of_pictures } else { of_clips };
+        let folder = folder
+            .as_ref()
+            .ok_or_else(|| JobError::new(JobErrorKind::Disk, words::NO_RESULT_FOLDER))?;
+        let what = || words::result_folder_not_made(folder);
+        fs::create_dir_all(folder).map_err(|err| JobError::disk(what(), &err))?;
+        let stem = self.source.file_stem().unwrap_or_default();
+        let name = Path::new(stem).with_extension(ending_of(&self.source, is_picture));
+        Ok(folder.join(name))
+    }
+}
