@@ -319,3 +319,31 @@ fn what_cannot_work_is_told_in_a_sentence_before_anything_runs() {
     let nothing: [&Path; 0] = [];
     assert_eq!(home.job_folders(), nothing);
 }
+
+/// A clip with sound that ffmpeg made, 66 × 50 pixels, under a name of this home.
+fn with_sound(home: &Home, name: &str) {
+    let clips = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/core/media/source/tests/clips");
+    fs::copy(clips.join(name), home.path().join(name)).expect("the clip is there");
+}
+
+#[test]
+fn sound_goes_with_the_clip_and_what_cannot_be_copied_is_told() {
+    let home = Home::new();
+    network(&home, "net.safetensors");
+    with_sound(&home, "sound.mp4");
+    with_sound(&home, "vorbis.webm");
+    let large = home.path().join("large.mp4");
+    let out = ["--scale", "1", "--out", "large.mp4"];
+    let output = run(upscale(&home).arg("sound.mp4").args(out));
+    let (last, code) = end(&output);
+    assert_eq!((code, &last["frames"]), (0, &12.into()), "{last}");
+    assert_eq!(last["warnings"], serde_json::json!([]), "{last}");
+    let found = media::sound_for(&large, &large).expect("it is read");
+    assert!(found.sound.is_some() && found.left_out.is_none());
+    let output = run(upscale(&home).arg("vorbis.webm").args(out));
+    let (last, code) = end(&output);
+    let told = "the result has no sound: Vorbis from WebM or Matroska is not copied into MP4";
+    assert_eq!((code, &last["warnings"][0]), (0, &told.into()), "{last}");
+    let found = media::sound_for(&large, &large).expect("it is read");
+    assert!(found.sound.is_none());
+}

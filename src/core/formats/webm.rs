@@ -67,6 +67,7 @@ pub(crate) mod id {
     pub const TRACK_TYPE: u32 = 0x83;
     pub const DEFAULT_DURATION: u32 = 0x23_E383;
     pub const CODEC_ID: u32 = 0x86;
+    pub const CODEC_PRIVATE: u32 = 0x63A2;
     pub const CLUSTER: u32 = 0x1F43_B675;
     pub const TIMESTAMP: u32 = 0xE7;
     pub const SIMPLE_BLOCK: u32 = 0xA3;

@@ -19,6 +19,7 @@ mod place;
 mod preview;
 mod resize;
 mod sheet;
+mod sound;
 mod source;
 
 /// Whether this build reads and writes H.264, and so MP4: `docs/packages.md` says why one may be without.
@@ -46,6 +47,7 @@ pub use place::check_target;
 pub use preview::thumbnail;
 pub use resize::{crop_centre, crop_to_aspect, resize_lanczos};
 pub use sheet::{Sheet, SheetCell, SheetLabels, SheetPlace, draw_sheet, sheet_edge};
+pub use sound::{FoundSound, Sound, sound_for};
 pub use source::{
     ClipInfo, ClipReader, MAX_CLIP_PIXELS, TakeFrame, clip_files, clip_info, last_frame, open_clip,
 };

@@ -14,7 +14,7 @@ use safelight_core::job::{
     CARRIED_APP, Clip, Frame, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
     JobUpdate, Stage, StageTime,
 };
-use safelight_core::media::{self, ClipOptions, MediaError, Runs};
+use safelight_core::media::{self, ClipOptions, FoundSound, MediaError, Runs};
 use safelight_core::memory::{DeviceClass, Fault, StageMemory};
 use safelight_core::units::size_text;
 use serde_json::{Map, Value, json};
@@ -119,6 +119,11 @@ impl FinishWalk<'_> {
     ) -> Result<Option<JobOutput>, JobError> {
         let (request, stage) = (self.request, self.request.stage());
         self.events.certain(JobUpdate::Started(request.recipe()));
+        let mut gathered = Gathered::default();
+        // Before hours of work.
+        if let Some(text) = sound_of(request).left_out {
+            self.warn(text, &mut gathered);
+        }
         let options = ClipOptions {
             fps: if request.is_picture {
                 ClipOptions::default().fps
@@ -131,7 +136,6 @@ impl FinishWalk<'_> {
         };
         let runs = Runs::new(&folder.parts(), &request.out, options);
         let mut parts = Parts::new(runs.map_err(|err| error_of(&err))?);
-        let mut gathered = Gathered::default();
         let mut has_lost = false;
         let mut resumed = self.resume.is_some();
         // A source may hold fewer frames than its header says: one that gave all it has is done.
@@ -339,7 +343,11 @@ impl FinishWalk<'_> {
         });
         let num_frames = parts.num_frames();
         let settings = self.settings();
-        let paths = parts.runs().join(Some(settings.to_string()));
+        // As it is now: a clip without its sound is more than none.
+        let sound = sound_of(self.request).sound;
+        let paths = parts
+            .runs()
+            .join(Some(settings.to_string()), sound.as_ref());
         let paths = paths.map_err(|err| error_of(&err))?;
         let time = StageTime {
             stage,
@@ -413,6 +421,20 @@ fn place<'a>(request: &'a FinishRequest, engine: &'a EngineSlot) -> Place<'a> {
         device_name: engine.device_name(),
         is_cpu: engine.is_on_cpu(),
     }
+}
+
+/// What of the source's sound goes into the result; nothing of a picture.
+fn sound_of(request: &FinishRequest) -> FoundSound {
+    if request.is_picture {
+        return FoundSound::default();
+    }
+    media::sound_for(&request.source, &request.out).unwrap_or_else(|err| {
+        tracing::warn!("the sound cannot be read: {err}");
+        FoundSound {
+            sound: None,
+            left_out: Some(format!("the result has no sound: {err}")),
+        }
+    })
 }
 
 fn unusable(err: &MediaError) -> JobError {

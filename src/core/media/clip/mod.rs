@@ -15,6 +15,8 @@ mod mp4;
 mod palette;
 mod png;
 mod runs;
+#[cfg(feature = "h264")]
+mod sound_track;
 mod webp;
 #[cfg(feature = "h264")]
 mod yuv;

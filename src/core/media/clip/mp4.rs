@@ -1,14 +1,15 @@
-//! The boxes of an MP4 with one H.264 track: header first, so that it plays while it loads, and the
-//! settings as its comment.
+//! The boxes of an MP4 with one H.264 track, and one of sound where there is one: header first, so that it plays while
+//! it loads, and the settings as its comment.
 //!
-//! No sound, no fragments, no edit lists. Sizes that H.264 cannot express are padded by the encoder and
+//! No fragments, and no edits of pictures. Sizes that H.264 cannot express are padded by the encoder and
 //! cut to the exact size by a clean-aperture box.
 
 use super::FrameTimes;
 use super::h264::{Coded, H264, MIN_SIDE};
+use super::sound_track;
 use super::yuv::planes_from_picture;
 use crate::formats::mp4::COMMENT;
-use crate::media::Picture;
+use crate::media::{Picture, Sound};
 
 pub(super) struct Mp4 {
     h264: H264,
@@ -41,6 +42,7 @@ impl Mp4 {
             coded: &coded,
             size,
             fps,
+            sound: None,
         };
         Ok([head.before_frames(settings)?, frames])
     }
@@ -57,16 +59,19 @@ pub(super) struct Boxes<'a> {
     /// Width and height.
     pub size: (u32, u32),
     pub fps: f64,
+    /// What stands before the frames, packet by packet.
+    pub sound: Option<&'a Sound>,
 }
 
 impl Boxes<'_> {
-    /// Everything up to the frames.
+    /// Everything up to the sound and the frames.
     pub fn before_frames(&self, settings: Option<&str>) -> Result<Vec<u8>, String> {
         if self.coded.sps.len() < 4 || self.coded.pps.is_empty() {
             return Err("it gave no parameter sets".to_owned());
         }
         let file_type = boxed(*b"ftyp", &[b"isom", &be32(0x200), b"isomiso2avc1mp41"]);
-        let frames = self.coded.num_bytes();
+        let sound = self.sound.map_or(0, Sound::num_bytes);
+        let frames = self.coded.num_bytes() + sound;
         // A size of 1 says that the real one follows in 64 bits.
         let data_head = match u32::try_from(frames + 8) {
             Ok(size) => [&be32(size), b"mdat".as_slice()].concat(),
@@ -76,26 +81,32 @@ impl Boxes<'_> {
         let movie_bytes = self.movie(0, settings).len();
         let position = file_type.len() + movie_bytes + data_head.len();
         let position = u32::try_from(position).map_err(|err| err.to_string())?;
+        let frames = u64::from(position) + sound;
+        u32::try_from(frames).map_err(|_| "the sound is too long".to_owned())?;
         Ok([file_type, self.movie(position, settings), data_head].concat())
     }
 
+    /// `position`: where the sound begins in the file, and the frames where there is none.
     fn movie(&self, position: u32, settings: Option<&str>) -> Vec<u8> {
         let times = FrameTimes::new(self.fps);
-        let duration = be32(times.delta.saturating_mul(self.coded.sizes.len() as u32));
-        let timescale = be32(times.timescale);
+        let frames_at = position.saturating_add(self.sound.map_or(0, Sound::num_bytes) as u32);
+        let lasts = times.delta.saturating_mul(self.coded.sizes.len() as u32);
+        let sound = self.sound.map(|it| sound_track::lasts(it, times.timescale));
+        let longest = be32(lasts.max(sound.unwrap_or(0)));
+        let (duration, timescale) = (be32(lasts), be32(times.timescale));
         let header = full_box(
             *b"mvhd",
             0,
             &[
                 &[0; 8],
                 &timescale,
-                &duration,
+                &longest,
                 &be32(0x1_0000), // normal speed
                 &be16(0x100),    // normal volume
                 &[0; 10],
                 &MATRIX,
                 &[0; 24],
-                &be32(2), // the next track's number
+                &be32(if sound.is_some() { 3 } else { 2 }), // the next track's number
             ],
         );
         // Enabled and used in the presentation.
@@ -127,12 +138,15 @@ impl Boxes<'_> {
             &[
                 &full_box(*b"vmhd", 1, &[&[0; 8]]),
                 &data_information,
-                &self.sample_table(position, times.delta),
+                &self.sample_table(frames_at, times.delta),
             ],
         );
         let media = boxed(*b"mdia", &[&media_header, &handler, &media_information]);
         let track = boxed(*b"trak", &[&track_header, &media]);
-        boxed(*b"moov", &[&header, &track, &user_data(settings)])
+        let sound = self.sound.map_or_else(Vec::new, |sound| {
+            sound_track::track(sound, position, times.timescale)
+        });
+        boxed(*b"moov", &[&header, &track, &sound, &user_data(settings)])
     }
 
     fn sample_table(&self, position: u32, delta: u32) -> Vec<u8> {
@@ -252,7 +266,7 @@ fn user_data(settings: Option<&str>) -> Vec<u8> {
 }
 
 /// Neither turned nor stretched.
-const MATRIX: [u8; 36] = {
+pub(super) const MATRIX: [u8; 36] = {
     let mut matrix = [0; 36];
     matrix[1] = 1;
     matrix[17] = 1;
@@ -260,15 +274,15 @@ const MATRIX: [u8; 36] = {
     matrix
 };
 
-fn be16(value: u16) -> [u8; 2] {
+pub(super) fn be16(value: u16) -> [u8; 2] {
     value.to_be_bytes()
 }
 
-fn be32(value: u32) -> [u8; 4] {
+pub(super) fn be32(value: u32) -> [u8; 4] {
     value.to_be_bytes()
 }
 
-fn boxed(name: [u8; 4], parts: &[&[u8]]) -> Vec<u8> {
+pub(super) fn boxed(name: [u8; 4], parts: &[&[u8]]) -> Vec<u8> {
     let size = 8 + parts.iter().map(|part| part.len()).sum::<usize>();
     let mut bytes = Vec::with_capacity(size);
     bytes.extend(be32(size as u32));
@@ -280,7 +294,7 @@ fn boxed(name: [u8; 4], parts: &[&[u8]]) -> Vec<u8> {
 }
 
 /// A box that begins with a version, here always 0, and 24 bits of flags.
-fn full_box(name: [u8; 4], flags: u32, parts: &[&[u8]]) -> Vec<u8> {
+pub(super) fn full_box(name: [u8; 4], flags: u32, parts: &[&[u8]]) -> Vec<u8> {
     let version_and_flags = be32(flags);
     let parts: Vec<&[u8]> = std::iter::once(version_and_flags.as_slice())
         .chain(parts.iter().copied())

@@ -15,7 +15,7 @@ use super::{ClipFormat, ClipOptions, ClipWriter, check_writable, png};
 use super::{FrameTimes, h264, mp4};
 use crate::files::{sorted_entries, write_private};
 use crate::media::open::open_picture;
-use crate::media::{MediaError, Picture};
+use crate::media::{MediaError, Picture, Sound};
 
 /// What the files of runs are called: the number of the first frame, and how many there are.
 const ENDING: &str = "run";
@@ -82,8 +82,13 @@ impl Runs {
         }
     }
 
-    /// Writes the clip and tells which files there are now. `settings`: as in [`ClipOptions`].
-    pub fn join(mut self, settings: Option<String>) -> Result<Vec<PathBuf>, MediaError> {
+    /// Writes the clip and tells which files there are now. `settings`: as in [`ClipOptions`]. `sound`: as
+    /// [`sound_for`](crate::media::sound_for) finds it for this file.
+    pub fn join(
+        mut self,
+        settings: Option<String>,
+        sound: Option<&Sound>,
+    ) -> Result<Vec<PathBuf>, MediaError> {
         self.options.settings = settings;
         self.options.check(&self.out)?;
         let runs = found_in(&self.folder);
@@ -92,7 +97,7 @@ impl Runs {
         }
         #[cfg(feature = "h264")]
         if ClipFormat::from_path(&self.out)? == ClipFormat::Mp4 {
-            return self.join_mp4(&runs);
+            return self.join_mp4(&runs, sound);
         }
         let mut writer = ClipWriter::create(&self.out, self.options)?;
         for run in &runs {
@@ -102,7 +107,7 @@ impl Runs {
     }
 
     #[cfg(feature = "h264")]
-    fn join_mp4(&self, runs: &[Run]) -> Result<Vec<PathBuf>, MediaError> {
+    fn join_mp4(&self, runs: &[Run], sound: Option<&Sound>) -> Result<Vec<PathBuf>, MediaError> {
         use std::io::Read as _;
 
         use crate::media::place::Pending;
@@ -124,6 +129,7 @@ impl Runs {
             coded: &coded,
             size: size.unwrap_or_default(),
             fps: FrameTimes::new(self.options.fps).rate(),
+            sound,
         };
         let head = boxes.before_frames(self.options.settings.as_deref());
         let head = head.map_err(|detail| {
@@ -131,6 +137,9 @@ impl Runs {
         })?;
         let mut file = Pending::new(out)?;
         file.write(&head)?;
+        if let Some(sound) = sound {
+            sound.copy(&mut |packet| file.write(packet))?;
+        }
         let mut buffer = vec![0; COPIED_BYTES];
         for run in runs {
             let (_, mut frames) = read_head(&run.path)?;
@@ -326,7 +335,7 @@ mod tests {
             write(&runs, &frames, &[5, 1, 8]);
             assert_eq!(runs.num_frames(), 14);
             let settings = Some(r#"{"a":1}"#.to_owned());
-            let written = runs.join(settings).unwrap();
+            let written = runs.join(settings, None).unwrap();
             assert_eq!(written, [folder.path().join(out)]);
             let joined = open_clip(&written[0]).unwrap();
             assert_eq!(joined.frames.len(), 14, "{out}");
@@ -375,7 +384,7 @@ mod tests {
             &empty.path().join("a.gif"),
             ClipOptions::default(),
         );
-        let err = none.unwrap().join(None).unwrap_err();
+        let err = none.unwrap().join(None, None).unwrap_err();
         assert!(
             err.to_string().starts_with("there is no frame to write"),
             "{err}"
@@ -393,7 +402,7 @@ mod tests {
             .push(&Picture::from_fn(64, 64, |_, _| [5; 3]).unwrap())
             .unwrap();
         other.finish().unwrap();
-        let err = runs.join(None).unwrap_err().to_string();
+        let err = runs.join(None, None).unwrap_err().to_string();
         assert!(err.starts_with("a part of this clip does not fit"), "{err}");
         assert!(!folder.path().join("clip.mp4").exists());
     }

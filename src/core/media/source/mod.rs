@@ -1,7 +1,7 @@
 //! Reading clips back: MP4 and MOV with H.264 (in builds that have it), WebM of VP8 keyframes (our results of earlier versions), animated GIF and WebP, and numbered
 //! PNG pictures; whatever else is in an MP4, MOV, WebM or Matroska file through the user's ffmpeg.
 //!
-//! Frames come upright, in the order in which they are shown, as plain RGB. Sound is not read, and a
+//! Frames come upright, in the order in which they are shown, as plain RGB. Sound is found and not decoded. A
 //! clip of uneven frame times gets their average.
 
 mod animation;
@@ -14,6 +14,7 @@ mod mp4;
 mod numbered;
 mod reader;
 mod webm;
+mod webm_sound;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,9 +22,11 @@ use std::sync::Arc;
 use animation::Animation;
 use ffmpeg::Ffmpeg;
 use mp4::Movie;
+pub(super) use mp4::sound as mp4_sound;
 use numbered::Numbered;
 pub use reader::{ClipReader, TakeFrame};
 use webm::WebM;
+pub(super) use webm_sound::sound as webm_sound;
 
 use super::kind::{self, Kind};
 use super::{MediaError, Picture};

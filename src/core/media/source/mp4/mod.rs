@@ -9,6 +9,7 @@ mod colour;
 mod decode;
 mod fragments;
 mod seek;
+mod sound;
 mod sps;
 mod track;
 
@@ -19,6 +20,7 @@ use avc::AvcConfig;
 use colour::Colour;
 use decode::Frames;
 use fragments::Fragments;
+pub(in crate::media) use sound::sound;
 use sps::Sps;
 use track::{NoTrack, Sample, Track};
 
@@ -122,6 +124,18 @@ impl Movie {
 }
 
 fn read_track(source: &mut ByteSource<File>) -> Result<Track, Failure> {
+    let id = |movie: &[u8]| first_video(movie).map(|track| track.id);
+    let (movie, more) = movie_and_samples(source, &id)?;
+    let mut track = first_video(&movie)?;
+    track.samples.extend(more);
+    Ok(track)
+}
+
+/// The content of the movie box, and what fragments add to the samples of the track whose number `id` gives.
+fn movie_and_samples(
+    source: &mut ByteSource<File>,
+    id: &dyn Fn(&[u8]) -> Result<u32, Failure>,
+) -> Result<(Vec<u8>, Vec<Sample>), Failure> {
     let mut movie: Option<Vec<u8>> = None;
     let mut fragments: Option<Fragments> = None;
     let mut boxes = file_boxes(source);
@@ -140,7 +154,7 @@ fn read_track(source: &mut ByteSource<File>) -> Result<Track, Failure> {
                 let content = boxes.content(&part)?;
                 let gathered = match &mut fragments {
                     Some(gathered) => gathered,
-                    None => fragments.insert(Fragments::new(movie, first_video(movie)?.id)),
+                    None => fragments.insert(Fragments::new(movie, id(movie)?)),
                 };
                 let added = gathered.add(&content, begin);
                 added.map_err(|text| Failure::Damaged(text.to_owned()))?;
@@ -149,11 +163,9 @@ fn read_track(source: &mut ByteSource<File>) -> Result<Track, Failure> {
         }
     }
     // A file that ends before its movie box is cut off.
-    let mut track = first_video(&movie.ok_or(Failure::Truncated)?)?;
-    if let Some(fragments) = fragments {
-        track.samples.extend(fragments.samples);
-    }
-    Ok(track)
+    let movie = movie.ok_or(Failure::Truncated)?;
+    let more = fragments.map_or_else(Vec::new, |fragments| fragments.samples);
+    Ok((movie, more))
 }
 
 fn first_video(movie: &[u8]) -> Result<Track, Failure> {

@@ -55,14 +55,7 @@ impl Track {
     /// The first video track in the content of a `moov` box.
     pub fn first_video(movie: &[u8]) -> Result<Self, NoTrack> {
         let movie_timescale = child(movie, *b"mvhd").and_then(timescale_of);
-        let track = boxes(movie)
-            .filter(|(name, _)| name == b"trak")
-            .map(|(_, content)| content)
-            .find(|track| {
-                descend(track, &[*b"mdia", *b"hdlr"]).and_then(|handler| handler.get(8..12))
-                    == Some(b"vide")
-            })
-            .ok_or(NoTrack::NoVideo)?;
+        let track = of_kind(movie, *b"vide").next().ok_or(NoTrack::NoVideo)?;
         Self::read(track, movie_timescale.unwrap_or(1000).max(1))
     }
 
@@ -104,6 +97,15 @@ impl Track {
     }
 }
 
+/// The contents of the tracks of a kind, such as `vide`, in the content of a `moov` box.
+pub(super) fn of_kind(movie: &[u8], kind: [u8; 4]) -> impl Iterator<Item = &[u8]> {
+    let tracks = boxes(movie).filter(|(name, _)| name == b"trak");
+    tracks.map(|(_, content)| content).filter(move |track| {
+        let handler = descend(track, &[*b"mdia", *b"hdlr"]);
+        handler.and_then(|handler| handler.get(8..12)) == Some(kind.as_slice())
+    })
+}
+
 fn track_header(header: &[u8]) -> Option<(u32, Orientation)> {
     let mut bytes = Bytes(header);
     let (version, _) = bytes.version()?;
@@ -131,7 +133,7 @@ fn track_header(header: &[u8]) -> Option<(u32, Orientation)> {
 }
 
 /// The units a second in the header of a movie or a track's media.
-fn timescale_of(header: &[u8]) -> Option<u32> {
+pub(super) fn timescale_of(header: &[u8]) -> Option<u32> {
     let mut bytes = Bytes(header);
     let (version, _) = bytes.version()?;
     bytes.skip(if version == 1 { 16 } else { 8 })?;
@@ -140,6 +142,25 @@ fn timescale_of(header: &[u8]) -> Option<u32> {
 
 /// The stretches that the edit list shows; empty ones at the front only delay.
 fn edits(track: &[u8], timescale: u32, movie_timescale: u32) -> Vec<Edit> {
+    let all = edit_list(track).into_iter();
+    let shown = all.filter(|(_, begin)| *begin >= 0).map(|(lasts, begin)| {
+        // The duration was rounded to the movie's clock: a frame that begins within its last tick
+        // is not meant.
+        let units = u128::from(lasts) * u128::from(timescale) / u128::from(movie_timescale);
+        let end = i64::try_from(units)
+            .ok()
+            .and_then(|units| begin.checked_add(units));
+        Edit {
+            begin,
+            end: end.filter(|_| lasts > 0),
+        }
+    });
+    shown.collect()
+}
+
+/// The track's edits as they stand: how long each lasts in the movie's units, and where it begins in the track's, below 0
+/// where nothing is shown. None where the list is cut.
+pub(super) fn edit_list(track: &[u8]) -> Vec<(u64, i64)> {
     let read = || {
         let mut bytes = Bytes(descend(track, &[*b"edts", *b"elst"])?);
         let (version, _) = bytes.version()?;
@@ -153,19 +174,7 @@ fn edits(track: &[u8], timescale: u32, movie_timescale: u32) -> Vec<Edit> {
                 bytes.i32().map(i64::from)?
             };
             bytes.skip(4)?;
-            if begin < 0 {
-                continue;
-            }
-            // The duration was rounded to the movie's clock: a frame that begins within its last tick
-            // is not meant.
-            let units = u128::from(lasts) * u128::from(timescale) / u128::from(movie_timescale);
-            let end = i64::try_from(units)
-                .ok()
-                .and_then(|units| begin.checked_add(units));
-            edits.push(Edit {
-                begin,
-                end: end.filter(|_| lasts > 0),
-            });
+            edits.push((lasts, begin));
         }
         Some(edits)
     };
@@ -173,7 +182,7 @@ fn edits(track: &[u8], timescale: u32, movie_timescale: u32) -> Vec<Edit> {
 }
 
 /// The samples that the tables in `stbl` describe; none in a fragmented file.
-fn samples(table: &[u8]) -> Result<Vec<Sample>, &'static str> {
+pub(super) fn samples(table: &[u8]) -> Result<Vec<Sample>, &'static str> {
     let sizes = sizes(table)?;
     let mut samples: Vec<Sample> = sizes
         .into_iter()

@@ -27,3 +27,14 @@ ffmpeg -v error -y -ss 0.12 -i b-frames.mp4 -c copy -fflags +bitexact cut.mp4
 run -c:v libx265 -x265-params log-level=error:info=0 -pix_fmt yuv420p -tag:v hvc1 -fflags +bitexact hevc.mp4
 run -c:v libvpx-vp9 -crf 40 -b:v 0 -pix_fmt yuv420p -fflags +bitexact vp9.webm
 run -c:v libx264 -crf 30 -pix_fmt yuv444p -x264-params no-info=1 -fflags +bitexact -flags:v +bitexact 444.mp4
+# With sound, as an MP4, a MOV and a WebM have it; it begins 0.1 s late in the second one.
+sound="sine=f=440:r=16000:d=0.5"
+aac="-c:a aac -b:a 24k -flags:a +bitexact"
+with_sound() { ffmpeg -v error -y -f lavfi -i "$frames" "$@" -fflags +bitexact; }
+with_sound -f lavfi -i "$sound" -vf "$bt709" $x264 $tags $aac sound.mp4
+with_sound -itsoffset 0.1 -f lavfi -i "$sound" -vf "$bt709" $x264 $tags $aac sound-late.mov
+with_sound -f lavfi -i "$sound" -vf "$bt709" $x264 $tags $aac \
+  -movflags frag_keyframe+empty_moov+default_base_moof sound-fragmented.mp4
+with_sound -f lavfi -i "$sound" -c:v libvpx -g 1 -crf 60 -b:v 30k -c:a libopus -b:a 12k opus.webm
+with_sound -f lavfi -i "$sound" -c:v libvpx -g 1 -crf 60 -b:v 30k -c:a libvorbis vorbis.webm
+with_sound -f lavfi -i "$sound" -vf "$bt709" $x264 $tags -c:a pcm_s16le pcm.mov

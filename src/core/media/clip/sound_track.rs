@@ -1,0 +1,118 @@
+//! The boxes of an MP4's track of sound, whose packets are another file's.
+
+use super::mp4::{MATRIX, be16, be32, boxed, full_box};
+use crate::media::sound::Sound;
+
+/// The second track of a movie.
+const TRACK: u32 = 2;
+
+/// A track whose packets lie one after the other from `position` on in the file. `movie_timescale`: units a second of
+/// the movie's clock.
+pub(super) fn track(sound: &Sound, position: u32, movie_timescale: u32) -> Vec<u8> {
+    let (delay, heard) = times(sound, movie_timescale);
+    // Enabled and used in the presentation; of the second group, and as loud as it is.
+    let header = full_box(
+        *b"tkhd",
+        3,
+        &[
+            &[0; 8],
+            &be32(TRACK),
+            &[0; 4],
+            &be32(delay.saturating_add(heard)),
+            &[0; 8],
+            &be16(0),
+            &be16(1),
+            &be16(0x100),
+            &[0; 2],
+            &MATRIX,
+            &[0; 8],
+        ],
+    );
+    let lasts = u32::try_from(sound.num_units()).unwrap_or(u32::MAX);
+    let media_header = full_box(
+        *b"mdhd",
+        0,
+        &[
+            &[0; 8],
+            &be32(sound.timescale),
+            &be32(lasts),
+            &be16(0x55c4),
+            &[0; 2],
+        ],
+    );
+    let handler = full_box(*b"hdlr", 0, &[&[0; 4], b"soun", &[0; 12], b"Sound\0"]);
+    let here = full_box(*b"url ", 1, &[]);
+    let data_information = boxed(*b"dinf", &[&full_box(*b"dref", 0, &[&be32(1), &here])]);
+    let media_information = boxed(
+        *b"minf",
+        &[
+            &full_box(*b"smhd", 0, &[&[0; 4]]),
+            &data_information,
+            &sample_table(sound, position),
+        ],
+    );
+    let media = boxed(*b"mdia", &[&media_header, &handler, &media_information]);
+    let edits = edits(sound, delay, heard);
+    boxed(*b"trak", &[&header, &edits, &media])
+}
+
+/// How long the whole track takes, in the movie's units.
+pub(super) fn lasts(sound: &Sound, movie_timescale: u32) -> u32 {
+    let (delay, heard) = times(sound, movie_timescale);
+    delay.saturating_add(heard)
+}
+
+/// How long nothing is heard, and how long the sound is, in the movie's units.
+fn times(sound: &Sound, movie_timescale: u32) -> (u32, u32) {
+    let delay = (sound.delay_secs * f64::from(movie_timescale)).round() as u32;
+    let rest = sound.num_units().saturating_sub(sound.skipped);
+    let heard = sound.heard.map_or(rest, |heard| heard.min(rest));
+    let units = u128::from(heard) * u128::from(movie_timescale) / u128::from(sound.timescale);
+    (delay, u32::try_from(units).unwrap_or(u32::MAX))
+}
+
+/// What is heard and when, where that is not all from the beginning on.
+fn edits(sound: &Sound, delay: u32, heard: u32) -> Vec<u8> {
+    let is_all = delay == 0 && sound.skipped == 0 && sound.heard.is_none();
+    if is_all {
+        return Vec::new();
+    }
+    let skipped = u32::try_from(sound.skipped).unwrap_or(u32::MAX);
+    let normal_speed = be32(0x1_0000);
+    let silent = [&be32(delay)[..], &be32(u32::MAX), &normal_speed].concat();
+    let silent = if delay > 0 { silent } else { Vec::new() };
+    let count = be32(1 + u32::from(delay > 0));
+    let list = full_box(
+        *b"elst",
+        0,
+        &[&count, &silent, &be32(heard), &be32(skipped), &normal_speed],
+    );
+    boxed(*b"edts", &[&list])
+}
+
+fn sample_table(sound: &Sound, position: u32) -> Vec<u8> {
+    let count = be32(sound.packets.len() as u32);
+    let sizes: Vec<u8> = sound
+        .packets
+        .iter()
+        .flat_map(|packet| be32(packet.size))
+        .collect();
+    // Packets of one length after each other count together.
+    let runs = sound.packets.chunk_by(|one, next| one.lasts == next.lasts);
+    let times: Vec<u8> = runs
+        .clone()
+        .flat_map(|run| [be32(run.len() as u32), be32(run[0].lasts)])
+        .flatten()
+        .collect();
+    boxed(
+        *b"stbl",
+        &[
+            &full_box(*b"stsd", 0, &[&be32(1), &sound.description]),
+            &full_box(*b"stts", 0, &[&be32(runs.count() as u32), &times]),
+            // One chunk holds all packets.
+            &full_box(*b"stsc", 0, &[&be32(1), &be32(1), &count, &be32(1)]),
+            &full_box(*b"stsz", 0, &[&be32(0), &count, &sizes]),
+            &full_box(*b"stco", 0, &[&be32(1), &be32(position)]),
+        ],
+    )
+}

@@ -1,0 +1,162 @@
+//! The first track of sound in an MP4 or MOV, as it goes into another MP4.
+
+use std::fs::File;
+
+use super::movie_and_samples;
+use super::track::{Sample, edit_list, of_kind, samples, timescale_of};
+use crate::formats::ByteSource;
+use crate::formats::mp4::{Bytes, boxes, child, descend};
+use crate::media::open::Failure;
+use crate::media::sound::{FoundSound, Packet, Sound};
+
+/// A description of sound before its own boxes: what all descriptions begin with, and 20 bytes.
+const DESCRIPTION_BYTES: usize = 28;
+/// QuickTime's second kind of description has so many more.
+const QUICKTIME_BYTES: usize = 16;
+/// Codecs whose description is the same in every MP4, and their boxes in it.
+const COPIED: [([u8; 4], [u8; 4]); 6] = [
+    (*b"mp4a", *b"esds"),
+    (*b"Opus", *b"dOps"),
+    (*b"fLaC", *b"dfLa"),
+    (*b"alac", *b"alac"),
+    (*b"ac-3", *b"dac3"),
+    (*b"ec-3", *b"dec3"),
+];
+
+/// What of a file's sound can be copied.
+pub(in crate::media) fn sound(source: &mut ByteSource<File>) -> Result<FoundSound, Failure> {
+    let id = |movie: &[u8]| {
+        let mut tracks = of_kind(movie, *b"soun");
+        Ok(tracks.next().and_then(track_id).unwrap_or(u32::MAX))
+    };
+    let (movie, more) = movie_and_samples(source, &id)?;
+    let mut tracks = of_kind(&movie, *b"soun");
+    let Some(track) = tracks.next() else {
+        return Ok(FoundSound::default());
+    };
+    let num_others = tracks.count();
+    let mut found = read(&movie, track, more).unwrap_or_else(|why| FoundSound::without(why));
+    if num_others > 0 && found.left_out.is_none() {
+        found.left_out =
+            Some("the result has the first of the clip's tracks of sound alone".to_owned());
+    }
+    Ok(found)
+}
+
+fn track_id(track: &[u8]) -> Option<u32> {
+    let mut bytes = Bytes(child(track, *b"tkhd")?);
+    let (version, _) = bytes.version()?;
+    bytes.skip(if version == 1 { 16 } else { 8 })?;
+    bytes.u32()
+}
+
+/// The error is why there is none, in words that fit behind a colon.
+fn read(movie: &[u8], track: &[u8], more: Vec<Sample>) -> Result<FoundSound, String> {
+    const CUT: &str = "its description is cut";
+    let timescale = descend(track, &[*b"mdia", *b"mdhd"])
+        .and_then(timescale_of)
+        .filter(|timescale| *timescale > 0)
+        .ok_or("its track has no clock")?;
+    let table = descend(track, &[*b"mdia", *b"minf", *b"stbl"]).ok_or(CUT)?;
+    let list = child(table, *b"stsd")
+        .and_then(|list| list.get(8..))
+        .ok_or(CUT)?;
+    let mut descriptions = boxes(list);
+    let (codec, content) = descriptions.next().ok_or(CUT)?;
+    if descriptions.next().is_some() {
+        return Err("its codec changes".to_owned());
+    }
+    let mut all = samples(table)?;
+    all.extend(more);
+    if all.is_empty() {
+        return Ok(FoundSound::default());
+    }
+    let (delay, skipped, heard) = heard(movie, track)?;
+    let packet = |sample: &Sample| Packet {
+        offset: sample.offset,
+        size: sample.size,
+        lasts: sample.lasts,
+    };
+    let movie_timescale = movie_timescale(movie);
+    // The time of what is heard is told by the movie's clock.
+    let heard = heard
+        .map(|units| u128::from(units) * u128::from(timescale) / u128::from(movie_timescale))
+        .and_then(|units| u64::try_from(units).ok());
+    let early = if delay < 0 { delay.unsigned_abs() } else { 0 };
+    let early = u128::from(early) * u128::from(timescale) / u128::from(movie_timescale);
+    Ok(FoundSound {
+        sound: Some(Sound {
+            path: Default::default(),
+            description: description(codec, content)?,
+            timescale,
+            packets: all.iter().map(packet).collect(),
+            delay_secs: delay.max(0) as f64 / f64::from(movie_timescale),
+            skipped: skipped.saturating_add(u64::try_from(early).unwrap_or(u64::MAX)),
+            heard,
+        }),
+        left_out: None,
+    })
+}
+
+fn movie_timescale(movie: &[u8]) -> u32 {
+    let header = child(movie, *b"mvhd").and_then(timescale_of);
+    header.unwrap_or(1000).max(1)
+}
+
+/// How much later than the pictures the sound begins, in the movie's units; the units of its own that are skipped; and how
+/// long it is heard, in the movie's units.
+fn heard(movie: &[u8], track: &[u8]) -> Result<(i64, u64, Option<u64>), String> {
+    let delay_of = |list: &[(u64, i64)]| -> i64 {
+        let before = list.iter().take_while(|(_, begin)| *begin < 0);
+        before.fold(0, |sum, (lasts, _)| {
+            sum.saturating_add(i64::try_from(*lasts).unwrap_or(i64::MAX))
+        })
+    };
+    let own = edit_list(track);
+    let pictures = of_kind(movie, *b"vide").next().map(edit_list);
+    let delay = delay_of(&own).saturating_sub(pictures.map_or(0, |list| delay_of(&list)));
+    let mut shown = own.iter().filter(|(_, begin)| *begin >= 0);
+    let (skipped, heard) = match shown.next() {
+        Some((lasts, begin)) => (begin.unsigned_abs(), Some(*lasts).filter(|it| *it > 0)),
+        None => (0, None),
+    };
+    if shown.next().is_some() {
+        return Err("it is put together from several parts of its track".to_owned());
+    }
+    Ok((delay, skipped, heard))
+}
+
+/// The box that describes the packets, as an MP4 has it.
+fn description(codec: [u8; 4], content: &[u8]) -> Result<Vec<u8>, String> {
+    let name = || match &codec {
+        b"enca" => "an encrypted codec".to_owned(),
+        b"sowt" | b"twos" | b"lpcm" | b"raw " | b"in24" | b"in32" | b"fl32" | b"fl64" | b"ipcm"
+        | b"fpcm" => "PCM".to_owned(),
+        other => format!("{:?}", String::from_utf8_lossy(other)),
+    };
+    let refused = || format!("{} is not copied into MP4", name());
+    let known = COPIED.iter().find(|(known, _)| *known == codec);
+    let (_, own) = known.ok_or_else(refused)?;
+    let front = content.get(..DESCRIPTION_BYTES).ok_or_else(refused)?;
+    // QuickTime's own kinds have a version, more numbers, and a box around the codec's.
+    let version = u16::from_be_bytes([front[8], front[9]]);
+    let inner = match version {
+        0 => content.get(DESCRIPTION_BYTES..),
+        1 => content.get(DESCRIPTION_BYTES + QUICKTIME_BYTES..),
+        _ => None,
+    };
+    let inner = inner.ok_or_else(refused)?;
+    let direct = child(inner, *own);
+    let header = direct.or_else(|| child(child(inner, *b"wave")?, *own));
+    let header = header.ok_or_else(refused)?;
+    let mut front = front.to_vec();
+    front[8..16].fill(0);
+    let own_box = [&be32(header.len() + 8)?[..], own, header].concat();
+    let size = be32(8 + front.len() + own_box.len())?;
+    Ok([&size[..], &codec, &front, &own_box].concat())
+}
+
+fn be32(bytes: usize) -> Result<[u8; 4], String> {
+    let bytes = u32::try_from(bytes).map_err(|_| "its description is too long".to_owned())?;
+    Ok(bytes.to_be_bytes())
+}
