@@ -208,14 +208,14 @@ pub enum InputsCommand {
     /// Go on from this clip, of which a numbered picture stands for all of them.
     ContinueFrom(PathBuf),
     Remove(Slot),
-    /// Counted from 0.
-    RemoveReference(usize),
-    /// Counted from 0.
-    RemoveControl(usize),
+    /// One of several in a place, counted from 0.
+    RemoveOne(Slot, usize),
+    /// Have one of several in a place stand where another one does; both are counted from 0.
+    MoveOne(Slot, usize, usize),
+    /// How much a picture says as a part of the prompt, counted from 0.
+    SetStrength(usize, f64),
     /// Have a control picture, counted from 0, act so.
     SetControl(usize, ControlSettings),
-    /// Have a reference picture stand where another one does; both are counted from 0.
-    MoveReference(usize, usize),
     /// Let start and end picture change places.
     Swap,
 }

@@ -43,6 +43,7 @@ pub(in crate::app) fn whole_form(
         mask: sources.mask.cloned(),
         references: sources.references.into_iter().cloned().collect(),
         controls: sources.controls,
+        prompt_pictures: sources.prompt_pictures,
         ..form.clone()
     }
     .as_shown(spec);

@@ -54,7 +54,12 @@ impl Inputs {
                 let field = GenerateRequest::reference_name(index);
                 (field, source, folder.reference(index))
             });
-        for (field, source, copy) in named.chain(references) {
+        let prompt = request.prompt_pictures.iter().enumerate();
+        let prompt = prompt.map(|(index, picture)| {
+            let field = GenerateRequest::prompt_picture_name(index);
+            (field, &picture.path, folder.prompt_picture(index))
+        });
+        for (field, source, copy) in named.chain(references).chain(prompt) {
             let picture = media::open_picture(source).map_err(|err| unusable(&err))?;
             write_picture(&copy, &picture)?;
             inputs.remember(&field, media::picture_fingerprint(source))?;

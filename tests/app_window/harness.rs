@@ -76,6 +76,7 @@ pub fn spec() -> ModelSpec {
             "a yellow balloon rises at dawn".into(),
         ],
         latent_rgb: None,
+        prompt_pictures: None,
     }
 }
 

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::InputsCommand;
+use safelight::app::inputs::{Placing, Slot};
 use safelight_core::job::{GenerateRequest, JobOutcome, JobUpdate};
-use safelight_core::model::{InputUse, ModelSpec};
+use safelight_core::model::{InputUse, ModelSpec, PicturePrompts};
 
 use crate::harness::{Bench, flux_spec, spec};
 
@@ -183,4 +184,65 @@ fn a_model_that_edits_one_picture_takes_it_in_whatever_place_it_was_named() {
     });
     let again = request_of(&mut bench);
     assert_eq!((again.image, again.references), (None, paths[..1].to_vec()));
+}
+
+/// A model that reads pictures as prompts, and has what reads them.
+fn prompt_spec() -> ModelSpec {
+    let mut spec = flux_spec();
+    (spec.id, spec.name) = ("prompts".into(), "Prompts".into());
+    spec.prompt_pictures = Some("Get the file that reads pictures".into());
+    spec.files.picture_prompts = Some(PicturePrompts {
+        image_encoder: "sees.safetensors".into(),
+        image_processor: None,
+        embedder: "reads.safetensors".into(),
+    });
+    spec
+}
+
+#[test]
+fn pictures_as_prompts_have_strengths_and_come_back_with_the_settings() {
+    let mut bench = Bench::of(prompt_spec());
+    bench.assert_shows("Pictures as prompts");
+    bench.assert_shows("0 of 8");
+    let paths = files(&bench, &["a.png", "b.png", "c.png"]);
+    let open = InputsCommand::Open(paths.clone(), Placing::onto(Some(Slot::Prompt)));
+    bench.app().cx.push(open);
+    bench.until("all are there", |bench| {
+        bench.has("Prompt picture 3: c.png")
+    });
+    bench.app().cx.push(InputsCommand::SetStrength(1, 0.5));
+    bench.settle();
+    assert!(bench.has("Strength of prompt picture 2"));
+    bench.press("Remove prompt picture 3");
+    bench.press("Move prompt picture 2 to the left");
+    let asked = request_of(&mut bench);
+    let said = |request: &GenerateRequest| -> Vec<(PathBuf, f64)> {
+        let pictures = request.prompt_pictures.iter();
+        pictures.map(|it| (it.path.clone(), it.strength)).collect()
+    };
+    let expected = [(paths[1].clone(), 0.5), (paths[0].clone(), 1.0)];
+    assert_eq!(said(&asked), expected);
+    assert!(asked.image.is_none() && asked.references.is_empty());
+    for _ in 0..2 {
+        bench.press("Remove prompt picture 1");
+    }
+    assert!(request_of(&mut bench).prompt_pictures.is_empty());
+    let take_over = InputsCommand::TakeOver(Box::new(asked));
+    bench.app().cx.push(take_over);
+    bench.until("they are there again", |bench| {
+        bench.has("Prompt picture 2: a.png")
+    });
+    assert_eq!(said(&request_of(&mut bench)), expected);
+}
+
+#[test]
+fn without_the_file_that_reads_them_one_sentence_says_what_to_get() {
+    let mut spec = prompt_spec();
+    spec.files.picture_prompts = None;
+    let bench = Bench::of(spec);
+    bench.assert_shows("Get the file that reads pictures");
+    assert!(!bench.has("Add pictures as prompts"));
+    let mut bench = Bench::of(flux_spec());
+    assert!(!bench.has("Pictures as prompts"));
+    assert!(request_of(&mut bench).prompt_pictures.is_empty());
 }

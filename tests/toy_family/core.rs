@@ -72,6 +72,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         published_name: |_| None,
         instead: |_| None,
         ships_tokenizers: true,
+        picture_prompts: None,
         tiny_decoder: TinyDecoderRules {
             words: &["toy"],
             is_f16: false,

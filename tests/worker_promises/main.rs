@@ -150,6 +150,7 @@ impl Rig {
             keeps_unmasked: false,
             references: Vec::new(),
             controls: Vec::new(),
+            prompt_pictures: Vec::new(),
             is_out_automatic: false,
             fit: Fit::Stretch,
             width: 32,

@@ -14,7 +14,10 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{Control, ControlSettings, FormControl, SourceClip, StartPicture};
+use safelight_core::job::{
+    ChosenPicture, Control, ControlSettings, FormControl, MAX_PROMPT_PICTURES, SourceClip,
+    StartPicture,
+};
 use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::app::pending::Pending;
@@ -29,6 +32,8 @@ pub struct Input {
     pub source: Source,
     /// It has transparent parts, which become opaque.
     pub is_transparent: bool,
+    /// How much it says as a part of the prompt.
+    pub strength: f64,
     /// How it acts, where it stands as a control.
     pub control: ControlSettings,
     /// Which part of it is made anew, where a request said that of a control.
@@ -62,6 +67,7 @@ pub struct Sources<'a> {
     pub mask: Option<&'a StartPicture>,
     pub references: Vec<&'a StartPicture>,
     pub controls: Vec<FormControl>,
+    pub prompt_pictures: Vec<ChosenPicture>,
 }
 
 impl Sources<'_> {
@@ -85,6 +91,8 @@ pub struct Placed {
     /// In the order in which a prompt counts them.
     references: Vec<Input>,
     controls: Vec<Input>,
+    /// Parts of the prompt, in their order.
+    prompts: Vec<Input>,
 }
 
 impl Placed {
@@ -94,7 +102,18 @@ impl Placed {
             Slot::End => self.end.as_slice(),
             Slot::Mask => self.mask.as_slice(),
             Slot::Reference => &self.references,
+            Slot::Prompt => &self.prompts,
             Slot::Control => &self.controls,
+        }
+    }
+
+    /// Of a place with several.
+    fn list_of(&mut self, slot: Slot) -> Option<&mut Vec<Input>> {
+        match slot {
+            Slot::Reference => Some(&mut self.references),
+            Slot::Prompt => Some(&mut self.prompts),
+            Slot::Control => Some(&mut self.controls),
+            Slot::Start | Slot::End | Slot::Mask => None,
         }
     }
 
@@ -109,6 +128,7 @@ impl Placed {
             Slot::Mask => self.mask = Some(input),
             Slot::Reference => self.references.push(input),
             Slot::Control => self.controls.push(input),
+            Slot::Prompt => self.prompts.push(input),
         }
     }
 }
@@ -124,6 +144,7 @@ pub struct Places {
     pub max_controls: usize,
     /// It makes nothing without a control picture.
     needs_control: bool,
+    pub max_prompts: usize,
     /// What it edits is its only reference picture, and it begins from none.
     edits_reference: bool,
 }
@@ -144,13 +165,21 @@ impl Places {
             max_references: spec.limits.max_references as usize,
             max_controls: spec.limits.controls.most as usize,
             needs_control: spec.limits.controls.is_required,
+            max_prompts: if spec.prompt_pictures.is_some() {
+                MAX_PROMPT_PICTURES
+            } else {
+                0
+            },
             edits_reference: spec.edits_reference(),
         }
     }
 
-    /// Whether files with such a wish are seen beside what is made.
-    fn are_references(self, wish: Option<Slot>) -> bool {
-        wish.map_or(self.max_references > 0, |slot| slot == Slot::Reference)
+    /// The place with several to which files with such a wish go, where they go to one.
+    fn list_for(self, wish: Option<Slot>) -> Option<Slot> {
+        match wish {
+            Some(slot) => Some(slot).filter(|slot| slot.is_list()),
+            None => (self.max_references > 0).then_some(Slot::Reference),
+        }
     }
 }
 
@@ -166,6 +195,8 @@ pub struct Inputs {
     /// What a request said of control pictures that are being opened.
     awaited: Vec<Control>,
     pub control_networks: ControlNetworks,
+    /// Strengths of pictures that are on their way to be parts of the prompt.
+    strengths: Vec<(PathBuf, f64)>,
 }
 
 impl Inputs {
@@ -194,6 +225,7 @@ impl Inputs {
             Slot::Mask => self.placed.mask = None,
             Slot::Reference => self.placed.references.clear(),
             Slot::Control => self.placed.controls.clear(),
+            Slot::Prompt => self.placed.prompts.clear(),
         }
     }
 
@@ -202,23 +234,47 @@ impl Inputs {
         self.placed = Placed::default();
     }
 
-    /// Takes a reference picture out, counted from 0.
-    fn take_reference(&mut self, index: usize) -> Option<Input> {
-        let references = &mut self.placed.references;
-        (index < references.len()).then(|| references.remove(index))
+    /// Takes one of several pictures out, counted from 0.
+    fn take_one(&mut self, slot: Slot, index: usize) -> Option<Input> {
+        let list = self.placed.list_of(slot)?;
+        (index < list.len()).then(|| list.remove(index))
     }
 
-    /// Takes a control picture out, counted from 0.
-    fn take_control(&mut self, index: usize) -> Option<Input> {
-        let controls = &mut self.placed.controls;
-        (index < controls.len()).then(|| controls.remove(index))
+    /// Has a control picture, counted from 0, act so.
+    fn set_control(&mut self, index: usize, settings: ControlSettings) {
+        if let Some(input) = self.placed.controls.get_mut(index) {
+            input.control = settings;
+        }
     }
 
-    /// Has a reference picture stand where another one does; both are counted from 0.
-    fn move_reference(&mut self, from: usize, to: usize) {
-        if let Some(input) = self.take_reference(from) {
-            let references = &mut self.placed.references;
-            references.insert(to.min(references.len()), input);
+    /// A control picture with what a request said of it when its file was opened, else brought in by the network of the
+    /// one before it.
+    fn settle_control(&mut self, mut input: Input) -> Input {
+        self.control_networks.refresh();
+        let file = input.source.path();
+        let said = self.awaited.iter().position(|control| control.file == file);
+        if let Some(at) = said {
+            let Control { mask, settings, .. } = self.awaited.remove(at);
+            (input.control, input.control_mask) = (settings, mask);
+        } else if let Some(before) = self.placed.controls.last() {
+            input.control.network.clone_from(&before.control.network);
+        }
+        input
+    }
+
+    /// Has one of several pictures stand where another one does; both are counted from 0.
+    fn move_one(&mut self, slot: Slot, from: usize, to: usize) {
+        if let Some(input) = self.take_one(slot, from)
+            && let Some(list) = self.placed.list_of(slot)
+        {
+            list.insert(to.min(list.len()), input);
+        }
+    }
+
+    /// How much a picture says as a part of the prompt; counted from 0.
+    fn set_strength(&mut self, index: usize, strength: f64) {
+        if let Some(input) = self.placed.prompts.get_mut(index) {
+            input.strength = strength;
         }
     }
 
@@ -236,12 +292,14 @@ impl Inputs {
             mask,
             references,
             controls,
+            prompts,
         } = &mut self.placed;
         for place in [start, end, mask] {
             place.take_if(is_it);
         }
-        references.retain_mut(|input| !is_it(input));
-        controls.retain_mut(|input| !is_it(input));
+        for list in [references, prompts, controls] {
+            list.retain_mut(|input| !is_it(input));
+        }
     }
 
     /// Makes the places what they were.
@@ -282,28 +340,30 @@ impl Inputs {
                 .iter()
                 .map(Input::as_control)
                 .collect(),
+            prompt_pictures: self.of(Slot::Prompt).iter().filter_map(chosen).collect(),
         }
     }
 
-    /// How many reference pictures a model takes beside those that stand there.
-    fn free_references(&self, places: Places) -> usize {
-        let taken = self.placed.references.len();
-        places.max_references.saturating_sub(taken)
+    /// How many pictures a model takes beside those that stand in a place with several.
+    fn free_in(&self, slot: Slot, places: Places) -> usize {
+        let most = match slot {
+            Slot::Prompt => places.max_prompts,
+            Slot::Control => places.max_controls,
+            _ => places.max_references,
+        };
+        most.saturating_sub(self.of(slot).len())
     }
 
-    /// How many control pictures a model takes beside those that stand there.
-    fn free_controls(&self, places: Places) -> usize {
-        let taken = self.placed.controls.len();
-        places.max_controls.saturating_sub(taken)
-    }
-
-    /// The place of the next file that is put nowhere: the control of a model that needs one; behind the references where the model takes another; the second
-    /// one when the start is taken, the second is free and the model goes by both; else the start.
+    /// The place of the next file that is put nowhere: the control of a model that needs one; behind the references where
+    /// the model takes another; the second one when the start is taken, the second is free and the model goes by both;
+    /// else the start.
     pub fn next(&self, places: Places) -> Slot {
         if places.needs_control && self.placed.controls.is_empty() {
             return Slot::Control;
         }
-        if self.free_references(places) > 0 || (places.max_references > 0 && !places.takes_start) {
+        if self.free_in(Slot::Reference, places) > 0
+            || (places.max_references > 0 && !places.takes_start)
+        {
             return Slot::Reference;
         }
         let has_start = self.placed.start.is_some();
@@ -313,22 +373,16 @@ impl Inputs {
 
     /// How many of so many files with such a wish have a place.
     pub fn room(&self, count: usize, wish: Option<Slot>, places: Places) -> usize {
-        if wish == Some(Slot::Control) {
-            return self.free_controls(places).max(1);
-        }
-        if places.are_references(wish) {
-            return self.free_references(places).max(1);
+        if let Some(slot) = places.list_for(wish) {
+            return self.free_in(slot, places).max(1);
         }
         1 + usize::from(places.second.is_some() && count > 1)
     }
 
     /// Whether so many files with such a wish are more than what is free.
     fn are_too_many(&self, count: usize, wish: Option<Slot>, places: Places) -> bool {
-        if wish == Some(Slot::Control) {
-            return count > self.free_controls(places).max(1);
-        }
-        if places.are_references(wish) {
-            return count > self.free_references(places).max(1);
+        if let Some(slot) = places.list_for(wish) {
+            return count > self.free_in(slot, places).max(1);
         }
         let is_free = |second| self.get(Slot::Start).is_none() && self.get(second).is_none();
         let is_pair = count == 2 && places.second.is_some_and(is_free);
@@ -337,7 +391,7 @@ impl Inputs {
 
     /// Puts an input where it belongs: where its user put it, else in the next place. A clip always stands at
     /// the start.
-    pub fn place(&mut self, input: Input, wish: Option<Slot>, places: Places) -> Slot {
+    pub fn place(&mut self, mut input: Input, wish: Option<Slot>, places: Places) -> Slot {
         let slot = match (&input.source, wish) {
             // Whether a model takes one, the form is told.
             (Source::Clip(_), Some(Slot::Control)) => Slot::Control,
@@ -349,6 +403,12 @@ impl Inputs {
         if slot == Slot::Reference && places.max_references == 1 {
             // As at the start, a new one takes the other's place.
             self.placed.references.clear();
+        }
+        let mut strengths = self.strengths.iter();
+        if slot == Slot::Prompt
+            && let Some(at) = strengths.position(|(path, _)| path == input.source.path())
+        {
+            input.strength = self.strengths.remove(at).1;
         }
         self.placed.put(slot, input);
         slot
@@ -369,6 +429,13 @@ impl Inputs {
 
 fn picture_of(input: Option<&Input>) -> Option<&StartPicture> {
     input.and_then(picture)
+}
+
+fn chosen(input: &Input) -> Option<ChosenPicture> {
+    Some(ChosenPicture {
+        picture: picture(input)?.clone(),
+        strength: input.strength,
+    })
 }
 
 fn picture(input: &Input) -> Option<&StartPicture> {

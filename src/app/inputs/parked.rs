@@ -18,6 +18,7 @@ pub enum Parked {
     Clip,
     References,
     Controls,
+    PromptPictures,
 }
 
 impl Inputs {
@@ -40,6 +41,7 @@ impl Inputs {
             // More of them than a model takes are told, as which to leave out is its user's to say.
             (Slot::Reference, _) => (spec.limits.max_references > 0, Parked::References),
             (Slot::Control, _) => (spec.limits.controls.is_possible(), Parked::Controls),
+            (Slot::Prompt, _) => (spec.prompt_pictures.is_some(), Parked::PromptPictures),
         };
         (!is_taken).then_some(why)
     }
@@ -60,6 +62,11 @@ impl Inputs {
             },
             controls: if is_taken(Slot::Control) {
                 all.controls
+            } else {
+                Vec::new()
+            },
+            prompt_pictures: if is_taken(Slot::Prompt) {
+                all.prompt_pictures
             } else {
                 Vec::new()
             },

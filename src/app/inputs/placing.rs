@@ -45,20 +45,15 @@ impl Inputs {
                 self.remove(slot);
                 self.settle_offers(cx);
             }
-            InputsCommand::RemoveReference(index) => {
-                if let Some(input) = self.take_reference(index) {
-                    leave(&input, cx);
-                    self.settle_offers(cx);
-                }
-            }
-            InputsCommand::RemoveControl(index) => {
-                if let Some(input) = self.take_control(index) {
+            InputsCommand::RemoveOne(slot, index) => {
+                if let Some(input) = self.take_one(slot, index) {
                     leave(&input, cx);
                     self.settle_offers(cx);
                 }
             }
             InputsCommand::SetControl(index, settings) => self.set_control(index, settings),
-            InputsCommand::MoveReference(from, to) => self.move_reference(from, to),
+            InputsCommand::MoveOne(slot, from, to) => self.move_one(slot, from, to),
+            InputsCommand::SetStrength(index, strength) => self.set_strength(index, strength),
             InputsCommand::Swap => self.swap(),
         }
     }
@@ -67,7 +62,11 @@ impl Inputs {
     pub fn poll(&mut self, is_editing: bool, cx: &mut Cx) {
         let mut form = std::mem::take(&mut cx.form);
         self.poll_for(&mut form, !is_editing, cx);
-        self.poll_networks(cx);
+        // Nobody chooses one for nothing.
+        if self.get(Slot::Control).is_some() {
+            let networks = &mut self.control_networks;
+            networks.poll(cx.paths.as_ref(), &cx.settings, &cx.background);
+        }
         cx.form = form;
     }
 
@@ -132,10 +131,13 @@ impl Inputs {
                         words::PICTURES_AND_CLIPS,
                         &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
                     ),
+                Slot::Prompt => rfd::FileDialog::new()
+                    .set_title(words::CHOOSE_PROMPTS)
+                    .add_filter(words::PICTURES, &PICTURE_ENDINGS),
             };
             let dialog = dialog.add_filter(words::ALL_FILES, &["*"]);
             let paths = match slot {
-                Slot::Reference | Slot::Control => dialog.pick_files()?,
+                Slot::Reference | Slot::Control | Slot::Prompt => dialog.pick_files()?,
                 Slot::Start | Slot::End | Slot::Mask => vec![dialog.pick_file()?],
             };
             Some((slot, paths))
@@ -231,15 +233,30 @@ impl Inputs {
                 self.open_here(vec![path.clone()], placing, cx);
             }
         }
-        let shown = self.of(Slot::Reference).iter().map(|it| it.source.path());
-        if !shown.eq(request.references.iter().map(PathBuf::as_path)) {
-            self.remove(Slot::Reference);
-            let placing = Placing {
-                keeps_size: true,
-                ..Placing::onto(Some(Slot::Reference))
-            };
-            let (paths, count) = (request.references.clone(), request.references.len());
-            self.await_files(cx, move || open_inputs(&paths, placing, count));
+        let prompts = request.prompt_pictures.iter();
+        self.strengths = prompts
+            .clone()
+            .map(|it| (it.path.clone(), it.strength))
+            .collect();
+        let prompts = prompts.map(|it| it.path.clone()).collect();
+        for (slot, paths) in [
+            (Slot::Reference, request.references.clone()),
+            (Slot::Prompt, prompts),
+        ] {
+            let shown = self.of(slot).iter().map(|it| it.source.path());
+            let is_shown = shown.eq(paths.iter().map(PathBuf::as_path));
+            if is_shown && slot == Slot::Reference {
+                continue;
+            }
+            self.remove(slot);
+            if !paths.is_empty() {
+                let placing = Placing {
+                    keeps_size: true,
+                    ..Placing::onto(Some(slot))
+                };
+                let count = paths.len();
+                self.await_files(cx, move || open_inputs(&paths, placing, count));
+            }
         }
         self.remove(Slot::Control);
         self.awaited.clone_from(&request.controls);
@@ -273,7 +290,7 @@ impl Inputs {
             }
         }
         let places = places_of(form, &cx.models);
-        let are_references = places.are_references(found.placing.slot);
+        let list = places.list_for(found.placing.slot);
         let is_pair = found.opened.len() > 1;
         let names: Vec<String> = found
             .opened
@@ -291,8 +308,7 @@ impl Inputs {
         for (index, opened) in found.opened.into_iter().enumerate() {
             let wish = match (is_pair, index) {
                 (false, _) => found.placing.slot,
-                (true, _) if found.placing.slot == Some(Slot::Control) => Some(Slot::Control),
-                (true, _) if are_references => Some(Slot::Reference),
+                (true, _) if list.is_some() => list,
                 (true, 0) => Some(Slot::Start),
                 (true, _) => places.second,
             };
@@ -303,6 +319,7 @@ impl Inputs {
             let input = Input {
                 source: opened.source,
                 is_transparent: opened.is_transparent,
+                strength: 1.0,
                 control: ControlSettings::default(),
                 control_mask: None,
             };
@@ -321,14 +338,14 @@ impl Inputs {
             if is_seen && slot != Slot::Mask && !is_pair {
                 seen = Some(path);
             }
-            if slot != Slot::Mask && !found.placing.keeps_size {
+            if !matches!(slot, Slot::Mask | Slot::Prompt) && !found.placing.keeps_size {
                 // The picture says which shape the clip has.
                 form.size = SizeChoice::Auto;
             }
             if wish.is_some_and(|wish| wish != slot) && self.clip().is_some() {
                 let why = match wish {
                     Some(Slot::Mask) => words::MASK_IS_PICTURE,
-                    Some(Slot::Reference) => words::REFERENCE_IS_PICTURE,
+                    Some(Slot::Reference | Slot::Prompt) => words::REFERENCE_IS_PICTURE,
                     _ => words::END_IS_PICTURE,
                 };
                 let text = words::clip_is_extended(&name);

@@ -17,16 +17,24 @@ pub enum Slot {
     Reference,
     /// Behind the control pictures that stand there.
     Control,
+    /// Behind those that are read as parts of the prompt.
+    Prompt,
 }
 
 impl Slot {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Start,
         Self::End,
         Self::Mask,
         Self::Reference,
         Self::Control,
+        Self::Prompt,
     ];
+
+    /// Whether several pictures stand there, in an order.
+    pub fn is_list(self) -> bool {
+        matches!(self, Self::Reference | Self::Control | Self::Prompt)
+    }
 }
 
 /// How an opened file gets its place.

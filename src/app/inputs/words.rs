@@ -8,6 +8,7 @@ pub(super) const CHOOSE_END: &str = "Choose an end picture";
 pub(super) const CHOOSE_MASK: &str = "Choose a mask: white is regenerated, black stays";
 pub(super) const CHOOSE_REFERENCES: &str = "Choose reference pictures";
 pub(super) const CHOOSE_CONTROLS: &str = "Choose control pictures";
+pub(super) const CHOOSE_PROMPTS: &str = "Choose pictures as prompts";
 pub(super) const PICTURES: &str = "Pictures";
 pub(super) const PICTURES_AND_CLIPS: &str = "Pictures and clips";
 pub(super) const ALL_FILES: &str = "All files";

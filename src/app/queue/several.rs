@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    CancelToken, FormControl, GenerateForm, JobError, JobErrorKind, SeedMode, SizeChoice,
+    CancelToken, ChosenPicture, FormControl, GenerateForm, JobError, JobErrorKind, SeedMode, SizeChoice,
     StartPicture,
 };
 use safelight_core::model::ModelSpec;
@@ -44,6 +44,7 @@ pub struct Opening {
     mask: Option<StartPicture>,
     references: Vec<StartPicture>,
     controls: Vec<FormControl>,
+    prompt_pictures: Vec<ChosenPicture>,
 }
 
 impl JobQueue {
@@ -104,6 +105,7 @@ impl JobQueue {
             mask: sources.mask.cloned(),
             references: sources.references.into_iter().cloned().collect(),
             controls: sources.controls,
+            prompt_pictures: sources.prompt_pictures,
         });
         self.reveal(cx);
     }
@@ -142,6 +144,7 @@ impl JobQueue {
                 last_image: opening.last_image.as_ref(),
                 mask: opening.mask.as_ref(),
                 controls: opening.controls.clone(),
+                prompt_pictures: opening.prompt_pictures.clone(),
                 ..Sources::default()
             };
             match &input.source {

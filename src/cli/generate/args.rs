@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
 use safelight_core::job::{
-    ChosenLora, Control, DeviceChoice, DtypeChoice, Fit, FormControl, GenerateForm, GridAxis,
-    JobError, JobErrorKind, Lora, PartialSampling, PreviewChoice, SectionOrder, SeedMode,
-    SizeChoice, Source, SourceClip, StartPicture, StepCache, prompt, random_seed,
+    ChosenLora, ChosenPicture, Control, DeviceChoice, DtypeChoice, Fit, FormControl, GenerateForm,
+    GridAxis, JobError, JobErrorKind, Lora, PartialSampling, PreviewChoice, PromptPicture,
+    SectionOrder, SeedMode, SizeChoice, Source, SourceClip, StartPicture, StepCache, prompt,
+    random_seed,
 };
 use safelight_core::library::Companions;
 use safelight_core::media::{self, MediaError, Outpaint};
@@ -63,6 +64,9 @@ pub struct GenerateArgs {
     /// A picture, or a clip for models that take one, that says where things are to be; may be given several times. Behind the file may stand kind=KIND for networks that must be told what it shows (edges, soft_edges, straight_lines, scribble, depth, normals, pose, gray, blur, tile, low_quality or inpaint), strength=X (0 to 2, 1 as trained), steps=FROM..UNTIL (the part of the steps in which it acts), net=FILE (a ControlNet by its path, or by its name in models/controlnet), mask=FILE (white is made anew), and edges or edges=LOW..HIGH, which shows the model the picture's edges instead (Canny's, thresholds 100..200)
     #[arg(long = "control", value_name = "FILE[,KEY=VALUE…]")]
     pub controls: Vec<Control>,
+    /// A picture that is read as a part of the prompt, for the Flux models with a Redux file; FILE,STRENGTH makes it say less or more than 1; may be given several times
+    #[arg(long = "prompt-picture", value_name = "FILE[,STRENGTH]")]
+    pub prompt_pictures: Vec<PromptPicture>,
     /// How pictures of another aspect ratio are fitted to the size: stretch or crop [default: stretch; crop for FramePack where no size is given]
     #[arg(long)]
     pub fit: Option<Fit>,
@@ -215,6 +219,13 @@ impl GenerateArgs {
         let takes_clips = spec.limits.controls.takes_clips;
         let controls = self.controls.iter().map(|it| form_control(it, takes_clips));
         form.controls = controls.collect::<Result<_, _>>()?;
+        let prompts = self.prompt_pictures.iter().map(|prompt| {
+            Ok::<_, JobError>(ChosenPicture {
+                picture: start_picture(&prompt.path)?,
+                strength: prompt.strength,
+            })
+        });
+        form.prompt_pictures = prompts.collect::<Result<_, _>>()?;
         if self.width.is_some() || self.height.is_some() {
             form.size = SizeChoice::Custom;
         }

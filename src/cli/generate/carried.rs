@@ -92,6 +92,13 @@ impl GenerateArgs {
                 self.references.extend(own);
             }
         }
+        if self.prompt_pictures.is_empty() {
+            for (index, picture) in request.prompt_pictures.iter().enumerate() {
+                let (mut own, field) = (None, GenerateRequest::prompt_picture_name(index));
+                take(&mut own, &field, &Some(picture.path.clone()));
+                self.prompt_pictures.push(picture.clone());
+            }
+        }
         if self.controls.is_empty() {
             let controls = request.controls.iter().enumerate();
             for (field, path) in controls.flat_map(|(index, control)| control.files(index)) {

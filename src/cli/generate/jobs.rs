@@ -135,6 +135,7 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         loras,
         references,
         controls,
+        prompt_pictures,
         companions,
         ..
     } = request;
@@ -157,6 +158,7 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         .flatten()
         .chain(references)
         .chain(controls.iter_mut().flat_map(Control::inputs_mut))
+        .chain(prompt_pictures.iter_mut().map(|picture| &mut picture.path))
         .chain(of_loras);
     for path in std::iter::once(out).chain(named) {
         if let Ok(absolute) = std::path::absolute(&*path) {

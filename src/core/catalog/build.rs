@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::details::{Details, PartialDefaults};
 use super::entry::{self, Entry};
+use super::extra::PicturePrompts;
 use crate::job::{GenerateForm, SizeChoice, Source, StartPicture, form};
 use crate::library::single::Assembled;
 use crate::library::{Item, tiny};
@@ -67,6 +68,8 @@ pub(super) fn build(
         Some(_) => None,
         None => tiny::for_model(facts.family, facts.latent_channels, parts),
     };
+    let rules = facts.family.files.picture_prompts;
+    let extra = PicturePrompts::of(facts.family).filter(|_| rules.is_some());
     let users = claim.map(|entry| entry.user.clone()).unwrap_or_default();
     let details = known.overlaid(own).overlaid(users);
     let limits = details.limits.within(facts.limits);
@@ -84,6 +87,7 @@ pub(super) fn build(
         bytes: facts.bytes,
         files: ModelFiles {
             preview_decoder,
+            picture_prompts: rules.and_then(|find| find(&model.files, parts)),
             ..model.files.clone()
         },
         start_image: facts.start_image,
@@ -99,6 +103,7 @@ pub(super) fn build(
         limits,
         example_prompts: details.example_prompts.unwrap_or_default(),
         latent_rgb: details.latent_rgb,
+        prompt_pictures: extra.map(PicturePrompts::to_get),
     };
     check_spec(&spec, facts, &own_file)?;
     Ok(spec)

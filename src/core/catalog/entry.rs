@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::details::{Details, PartialDefaults, PartialLimits};
@@ -21,7 +22,7 @@ use crate::model::{CatalogError, Component, LatentRgb, Preset};
 /// What is written by hand is shorter; whoever parses it takes many times as much.
 const MAX_BYTES: u64 = 512 << 10;
 
-const BUILT_IN: &str = include_str!("../../../models.toml");
+pub(super) const BUILT_IN: &str = include_str!("../../../models.toml");
 
 /// A model that is known but not on this disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -113,6 +114,9 @@ struct File {
     source: BTreeMap<String, RawSource>,
     #[serde(default)]
     model: Vec<RawEntry>,
+    /// Read by `extra`.
+    #[serde(default, rename = "picture_prompts")]
+    _picture_prompts: IgnoredAny,
 }
 
 #[derive(Clone, Default, Deserialize)]

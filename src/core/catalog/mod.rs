@@ -8,6 +8,7 @@ mod build;
 mod card;
 mod details;
 mod entry;
+mod extra;
 mod sketch;
 mod source;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use crate::library::single::{self, Assembled};
 use crate::library::watch::{self, Look, Watch};
 use crate::library::{self, Companions, Item, Library, Places, Role, SearchedPlace};
 use crate::model::{CatalogError, ModelSpec};
+use crate::networks::PartKind;
 use crate::settings::{Paths, Settings};
 use build::{build, claiming};
 use entry::Entry;
@@ -218,6 +220,13 @@ impl Catalog {
     }
 
     fn take(&mut self, candidate: &Candidate) {
+        // One of parts for other models is no model.
+        let is_embedder = |item: &Item| {
+            item.role == Role::Part(PartKind::Redux) && item.place.starts_with(&candidate.folder)
+        };
+        if self.parts.iter().any(is_embedder) {
+            return;
+        }
         let library = Library::default();
         let name = &candidate.name;
         let model = pipeline(&candidate.folder, &Companions::default(), &library);
@@ -327,7 +336,10 @@ fn open(
             single::assemble(&place, companions, library)?
         }
     };
-    build(&model, None, entries, &library.known)
+    let mut parts = library.known.clone();
+    let near = [PartKind::Redux, PartKind::Siglip];
+    parts.extend(library::companions::around(&model.files.transformer, &near));
+    build(&model, None, entries, &parts)
 }
 
 /// A diffusers folder, checked whole.

@@ -46,7 +46,8 @@ impl CatalogEntry {
                 PartName::Transformer2 => (Component::Transformer, 1),
                 PartName::TextEncoder => (Component::TextEncoder, 0),
                 PartName::TextEncoder2 => (Component::TextEncoder2, 0),
-                PartName::ImageEncoder => (Component::ImageEncoder, 0),
+                // The latter is no part of a model.
+                PartName::ImageEncoder | PartName::ImageEmbedder => (Component::ImageEncoder, 0),
                 PartName::VaeEncoder | PartName::VaeDecoder => (Component::Vae, 0),
             };
             let source = self.of(component).nth(number)?;
@@ -103,6 +104,7 @@ impl CatalogEntry {
             keeps_unmasked: false,
             references: Vec::new(),
             controls: Vec::new(),
+            prompt_pictures: Vec::new(),
             fit: Default::default(),
             width: defaults.width,
             height: defaults.height,

@@ -12,13 +12,13 @@ use crate::job::{DtypeChoice, GenerateRequest, Stage, StepCacheKind};
 use crate::library::companions::Companions;
 use crate::library::kind::TensorKind;
 use crate::library::single::Assembled;
-use crate::library::{ControlNetwork, Library};
+use crate::library::{ControlNetwork, Item, Library};
 use crate::lora::{Coverage, Table};
 use crate::memory::tiers::Convolutions;
 use crate::memory::{Job, Need, Network, NetworkReader, PartName};
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{Facts, TransformerShape};
-use crate::model::{CatalogError, Component, Guidance, ModelFiles, ModelSpec};
+use crate::model::{CatalogError, Component, Guidance, ModelFiles, ModelSpec, PicturePrompts};
 use crate::networks::KindRule;
 use crate::tokens::TextReader;
 
@@ -119,6 +119,8 @@ pub(crate) struct FileRules {
     /// A file with the same weights in a form that is read, and where it is.
     pub instead: fn(&TensorKind) -> Option<&'static str>,
     pub ships_tokenizers: bool,
+    /// What makes prompts of pictures for a model, among parts that were found; absent where no file does.
+    pub picture_prompts: Option<fn(&ModelFiles, &[Item]) -> Option<PicturePrompts>>,
     pub tiny_decoder: TinyDecoderRules,
     /// What the ControlNet with these weights at a place is, or what is wrong with it; nothing where it is none of the
     /// family's.
@@ -197,6 +199,9 @@ impl LoraSign {
 /// What makes pictures of a text, and of given pictures where there are any.
 pub(super) fn recipe_of_pictures(request: &GenerateRequest) -> Vec<Stage> {
     let mut stages = vec![Stage::EncodeText];
+    if !request.prompt_pictures.is_empty() {
+        stages.push(Stage::EncodeVision);
+    }
     let is_shown = !request.references.is_empty() || !request.controls.is_empty();
     if request.image.is_some() || is_shown {
         stages.push(Stage::EncodeImage);

@@ -106,6 +106,7 @@ pub(super) const fn rules<F: OneTransformer>() -> FileRules {
         published_name: |_| None,
         instead: |_| None,
         ships_tokenizers: true,
+        picture_prompts: None,
         tiny_decoder: TinyDecoderRules {
             words: &[],
             is_f16: false,

@@ -66,6 +66,8 @@ pub struct MadeFrom {
     pub references: Vec<String>,
     /// Each with its strength: `depth.png (0.8)`.
     pub controls: Vec<String>,
+    /// Each with its strength.
+    pub prompt_pictures: Vec<String>,
 }
 
 impl Facts {
@@ -147,6 +149,7 @@ impl Facts {
         let loras = request["loras"].as_array().into_iter().flatten();
         let references = request["references"].as_array().into_iter().flatten();
         let controls = request["controls"].as_array().into_iter().flatten();
+        let prompts = request["prompt_pictures"].as_array().into_iter().flatten();
         *self.made_from = MadeFrom {
             loras: loras.take(MAX_LORAS).filter_map(lora_text).collect(),
             strength: number(&request["strength"]),
@@ -155,6 +158,10 @@ impl Facts {
             mask: file_name(&request["mask"]),
             references: references.take(MAX_REFERENCES).map(file_name).collect(),
             controls: controls.take(MAX_REFERENCES).map(control_text).collect(),
+            prompt_pictures: prompts
+                .take(MAX_REFERENCES)
+                .filter_map(picture_text)
+                .collect(),
             extended: file_name(&request["extend"]),
         };
         self.secs = number(&settings["secs"]).filter(|secs| *secs >= 0.0);
@@ -201,6 +208,12 @@ fn lora_text(lora: &Value) -> Option<String> {
         Some(second) => format!("{name} ({strength}, {second})"),
         None => format!("{name} ({strength})"),
     })
+}
+
+/// `boat.png (0.5)`
+fn picture_text(picture: &Value) -> Option<String> {
+    let strength = picture["strength"].as_f64().filter(|it| it.is_finite())?;
+    Some(format!("{} ({strength})", file_name(&picture["path"])))
 }
 
 /// `clip` and 12 of `clip_0012.png`.

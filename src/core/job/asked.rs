@@ -140,7 +140,9 @@ impl JobRequest {
             Self::Generate(request) => {
                 let given = [&request.image, &request.extend, &request.last_image];
                 let given = given.into_iter().flatten().chain(&request.references);
-                let mut given = given.chain(request.controls.iter().map(|it| &it.file));
+                let given = given.chain(request.controls.iter().map(|it| &it.file));
+                let prompts = request.prompt_pictures.iter();
+                let mut given = given.chain(prompts.map(|picture| &picture.path));
                 given.next()
             }
             Self::Finish(request) => Some(&request.source),

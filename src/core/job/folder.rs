@@ -83,6 +83,11 @@ impl JobFolder {
         self.0.join(format!("reference.{index:03}.png"))
     }
 
+    /// The copy of a picture that is a part of the prompt, as [`Self::reference`].
+    pub fn prompt_picture(&self, index: usize) -> PathBuf {
+        self.0.join(format!("prompt_picture.{index:03}.png"))
+    }
+
     /// The copy of a control picture, counted from 0, as [`Self::start_picture`].
     pub fn control(&self, index: usize) -> PathBuf {
         self.0.join(format!("control.{index:03}.png"))

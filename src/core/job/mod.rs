@@ -32,9 +32,9 @@ pub use control::{Control, ControlBy, ControlKind, ControlSettings, ControlUse, 
 pub use error::{JobError, JobErrorKind, disk_advice};
 pub use folder::JobFolder;
 pub use form::{
-    ASPECTS, ChosenLora, DEFAULT_SECS, FieldError, FormControl, GenerateForm, Jobs, Notice,
-    SeedMode, SizeChoice, Source, SourceClip, StartPicture, Validated, is_of_aspect, jobs_of,
-    margins_for, random_seed,
+    ASPECTS, ChosenLora, ChosenPicture, DEFAULT_SECS, FieldError, FormControl, GenerateForm, Jobs,
+    MAX_PROMPT_PICTURES, Notice, PROMPT_STRENGTHS, SeedMode, SizeChoice, Source, SourceClip,
+    StartPicture, Validated, is_of_aspect, jobs_of, margins_for, random_seed,
 };
 pub use grid::{
     FindModel, Grid, GridAxis, GridId, GridRecord, GridSetting, OfGrid, SheetCells, cell_of,
@@ -43,7 +43,7 @@ pub use grid::{
 pub use preview::PreviewChoice;
 pub use queue_file::{QueueFile, QueuedJob, QueuedState};
 pub use recipe::{Recipe, Stage};
-pub use request::{CARRIED_APP, GenerateRequest, first_step};
+pub use request::{CARRIED_APP, GenerateRequest, PromptPicture, first_step};
 pub use second_pass::{EnlargedPass, SecondPass};
 pub use sections::{SEEN_FRAMES, SectionFrames, Sections, WINDOW};
 pub use step_cache::{StepCache, StepCacheKind};

@@ -1,7 +1,9 @@
 //! A validated request: everything that a job needs to know, and that repeats it exactly.
 
+use std::convert::Infallible;
 use std::ops::Not;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -73,6 +75,9 @@ pub struct GenerateRequest {
     /// What says where things are to be. The job's folder has its own copies of the pictures and clips.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub controls: Vec<Control>,
+    /// Pictures that are read as parts of the prompt, behind its text. The job's folder has its own copies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prompt_pictures: Vec<PromptPicture>,
     #[serde(default)]
     pub fit: Fit,
     /// Of the result.
@@ -128,6 +133,32 @@ pub struct GenerateRequest {
     /// It is a cell of a grid, or carried by a grid's contact sheet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grid: Option<OfGrid>,
+}
+
+/// A picture that is read as a part of the prompt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PromptPicture {
+    /// As the user named it.
+    pub path: PathBuf,
+    /// What its tokens are multiplied with: 1 as the model was trained.
+    pub strength: f64,
+}
+
+/// `FILE` or `FILE,STRENGTH`.
+impl FromStr for PromptPicture {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let number = |(file, strength): (&str, &str)| {
+            let strength = strength.trim().parse().ok()?;
+            Some((PathBuf::from(file), strength))
+        };
+        let (path, strength) = text
+            .rsplit_once(',')
+            .and_then(number)
+            .unwrap_or((text.into(), 1.0));
+        Ok(Self { path, strength })
+    }
 }
 
 /// How many of the last frames of a clip that is gone on from a model with layers for a control clip is shown: enough to
@@ -235,12 +266,18 @@ impl GenerateRequest {
             .flatten()
             .chain(&self.references)
             .chain(self.controls.iter().flat_map(Control::inputs))
+            .chain(self.prompt_pictures.iter().map(|picture| &picture.path))
             .chain(loras)
     }
 
     /// The name that a reference picture, counted from 0, has among the fingerprints of what a job is made from.
     pub fn reference_name(index: usize) -> String {
         format!("reference_{}", index + 1)
+    }
+
+    /// The same of a picture that is a part of the prompt.
+    pub fn prompt_picture_name(index: usize) -> String {
+        format!("prompt_picture_{}", index + 1)
     }
 
     /// Whether the clip starts from a given frame, of a picture or of another clip.

@@ -52,8 +52,14 @@ pub(crate) fn parts(found: &Found, library: &Library) -> Vec<Item> {
         Some(Item { role, place })
     });
     let in_candidates = found.candidates.iter().flat_map(|candidate| {
-        ["vae", "text_encoder", "text_encoder_2", "image_encoder"]
-            .map(|name| candidate.folder.join(name))
+        [
+            "vae",
+            "text_encoder",
+            "text_encoder_2",
+            "image_encoder",
+            "image_embedder",
+        ]
+        .map(|name| candidate.folder.join(name))
     });
     let folders = found.folders.iter().cloned().chain(in_candidates);
     named

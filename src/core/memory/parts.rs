@@ -18,6 +18,7 @@ labelled! {
         #[serde(rename = "text_encoder_2")]
         TextEncoder2 = "text encoder",
         ImageEncoder = "image encoder",
+        ImageEmbedder = "image encoder",
     }
 }
 

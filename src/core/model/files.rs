@@ -34,6 +34,9 @@ pub struct ModelFiles {
     pub image_encoder: Option<PathBuf>,
     /// A tiny decoder for previews that lies on this disk, if any; no part of the model.
     pub preview_decoder: Option<PathBuf>,
+    /// What makes prompts of pictures, where it lies on this disk; no part of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub picture_prompts: Option<PicturePrompts>,
     /// The folder of `preprocessor_config.json`; the published values when absent.
     pub image_processor: Option<PathBuf>,
     /// The folder of `scheduler_config.json`; the published values when absent.
@@ -45,6 +48,16 @@ pub struct ModelFiles {
     /// The model has layers for a control clip, which see something in every job (Wan VACE).
     #[serde(default, skip_serializing_if = "Not::not")]
     pub takes_control: bool,
+}
+
+/// Where the two networks lie that make prompts of pictures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PicturePrompts {
+    pub image_encoder: PathBuf,
+    /// As that of a model.
+    pub image_processor: Option<PathBuf>,
+    /// Makes tokens of what the image encoder sees.
+    pub embedder: PathBuf,
 }
 
 impl ModelFiles {

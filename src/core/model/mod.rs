@@ -19,7 +19,7 @@ pub use component::Component;
 pub use configs::read_json;
 pub use control::{ControlBy, ControlKind, ControlUse};
 pub use error::CatalogError;
-pub use files::ModelFiles;
+pub use files::{ModelFiles, PicturePrompts};
 pub use guider::{GuidanceRange, Guider, GuiderKind};
 pub use sampling::{PartialSampling, Sampling};
 #[cfg(test)]

@@ -45,6 +45,10 @@ pub struct ModelSpec {
     pub limits: Limits,
     pub example_prompts: Vec<String>,
     pub latent_rgb: Option<LatentRgb>,
+    /// What to get for pictures as prompts, one sentence; absent where the model takes none. What is there is among the
+    /// files.
+    #[serde(default)]
+    pub prompt_pictures: Option<String>,
 }
 
 /// Whether a model can do with an input, or without it.
@@ -281,5 +285,6 @@ pub(crate) fn test_spec() -> ModelSpec {
         },
         example_prompts: Vec::new(),
         latent_rgb: None,
+        prompt_pictures: None,
     }
 }

@@ -19,6 +19,8 @@ pub(crate) enum PartKind {
     Clip,
     ClipVision,
     Siglip,
+    /// What makes tokens of a text of what SigLIP sees.
+    Redux,
     Llama,
     /// Qwen 2.5 and 3.
     Qwen,

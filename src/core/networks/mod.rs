@@ -22,6 +22,7 @@ pub mod language;
 pub mod qwen_image_control;
 pub mod qwen_image_transformer;
 pub mod qwen_vision;
+mod redux;
 mod scheduler;
 mod schema;
 pub mod siglip;
@@ -59,6 +60,7 @@ pub use language::{LanguageConfig, LanguageKeys, LanguageKind, LanguageTap, Lang
 pub use qwen_image_transformer::{QwenImageTransformerConfig, QwenImageTransformerKeys, ZERO_TIME};
 pub use qwen_image_control::{QwenImageControlConfig, QwenImageControlKeys};
 pub use qwen_vision::QwenVisionConfig;
+pub use redux::ReduxConfig;
 pub use scheduler::SchedulerConfig;
 pub use schema::{Role, Schema, TensorSpec};
 pub use siglip::SiglipConfig;

@@ -6,6 +6,7 @@
 //! the recipe. Networks and samplers are the family's.
 
 mod hooks;
+pub(crate) mod looking;
 pub(crate) mod pictures;
 pub mod stills;
 #[cfg(test)]

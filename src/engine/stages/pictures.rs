@@ -63,12 +63,36 @@ pub(crate) fn references_of_job(
     name: fn(usize) -> String,
     capture: &mut Capture,
 ) -> Result<Vec<Picture>, EngineError> {
-    let all = (0..request.references.len()).map(|index| {
-        let picture = media::open_picture(&folder.reference(index))?;
-        record(&picture, &name(index), capture);
-        Ok(picture)
+    let all = (0..request.references.len())
+        .map(|index| recorded(&folder.reference(index), &name(index), capture));
+    all.collect()
+}
+
+/// The pictures that are parts of the prompt, in the same way.
+pub(crate) fn prompt_pictures_of_job(
+    folder: &JobFolder,
+    request: &GenerateRequest,
+    capture: &mut Capture,
+) -> Result<Vec<Picture>, EngineError> {
+    let all = (0..request.prompt_pictures.len()).map(|index| {
+        recorded(
+            &folder.prompt_picture(index),
+            &prompt_picture(index),
+            capture,
+        )
     });
     all.collect()
+}
+
+/// What records call the one that is counted from 0.
+pub(crate) fn prompt_picture(index: usize) -> String {
+    format!("prompt_picture.{index}")
+}
+
+fn recorded(path: &Path, name: &str, capture: &mut Capture) -> Result<Picture, EngineError> {
+    let picture = media::open_picture(path)?;
+    record(&picture, name, capture);
+    Ok(picture)
 }
 
 /// The pictures that say where things are to be, each as large as what is made, and recorded as they were opened; of
@@ -78,6 +102,7 @@ pub(crate) fn controls_of_job(
     request: &GenerateRequest,
     capture: &mut Capture,
 ) -> Result<Vec<Picture>, EngineError> {
+    let masks = control_masks_of_job(folder, request)?;
     let all = request.controls.iter().enumerate().map(|(index, control)| {
         let given = open(&folder.control(index), request)?;
         given.record(&format!("control.{index}"), capture);
@@ -86,7 +111,7 @@ pub(crate) fn controls_of_job(
             Some(Edges { low, high }) => media::canny(&picture, low, high)?,
             None => picture,
         };
-        if let Some(mask) = &control_masks_of_job(folder, request)?[index] {
+        if let Some(mask) = &masks[index] {
             hide(&mut picture, mask)?;
         }
         Ok(picture)

@@ -5,6 +5,7 @@
 mod clip;
 mod processor;
 mod qwen;
+mod redux;
 mod siglip;
 mod siglip_head;
 mod siglip_processor;
@@ -13,6 +14,7 @@ mod tower;
 pub use clip::{ClipVisionEncoder, Finished};
 pub use processor::{ClipImageProcessor, pixel_values};
 pub use qwen::{QwenVisionTower, Seen, patches_of, resized_to_area};
+pub use redux::ReduxEmbedder;
 pub use siglip::SiglipVisionEncoder;
 pub use siglip_head::SiglipHead;
 pub use siglip_processor::SiglipImageProcessor;

@@ -5,10 +5,11 @@
 
 use std::path::Path;
 
+use safelight_core::media::Picture;
 use serde_json::json;
 use tch::Tensor;
 
-use super::processor::ClipImageProcessor;
+use super::processor::{ClipImageProcessor, pixel_values};
 use crate::error::EngineError;
 
 /// What `preprocessor_config.json` says, checked.
@@ -31,6 +32,11 @@ impl SiglipImageProcessor {
     /// As [`ClipImageProcessor::check`].
     pub fn check(&self, image_size: i64, place: &Path) -> Result<(), EngineError> {
         self.0.check(image_size, place)
+    }
+
+    /// The same of a picture as it was opened, resized as bytes, as pipelines that are given pictures do it.
+    pub fn of_bytes(&self, picture: &Picture) -> Result<Tensor, EngineError> {
+        pixel_values(&picture.rgb, picture.width, picture.height, &self.0)
     }
 
     /// `picture`: `(1, 3, H, W)` in [-1, 1], f32 on the CPU, as the autoencoder gets it -> `(1, 3, 384, 384)` (or what

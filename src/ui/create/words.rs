@@ -49,6 +49,7 @@ pub(super) fn parked(why: Parked, makes_pictures: bool) -> &'static str {
         Parked::Clip => "This model cannot extend a clip. The clip is kept.",
         Parked::References => "This model does not use reference pictures. They are kept.",
         Parked::Controls => "This model does not use control pictures. They are kept.",
+        Parked::PromptPictures => "This model does not read pictures as prompts. They are kept.",
     }
 }
 

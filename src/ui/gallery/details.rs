@@ -142,6 +142,7 @@ fn making_ui(ui: &mut Ui, facts: &Facts) {
         (words::MASK, from.mask.clone()),
         (words::REFERENCES, from.references.join("\n")),
         (words::CONTROLS, from.controls.join("\n")),
+        (words::PROMPT_PICTURES, from.prompt_pictures.join("\n")),
         (words::EXTENDS, from.extended.clone()),
         (words::SIZE, format!("{} × {}", facts.width, facts.height)),
         (words::LENGTH, length_text(facts)),

@@ -45,6 +45,7 @@ pub const SEED: &str = "Seed";
 pub const SAMPLER: &str = "Sampler";
 pub const GUIDANCE: &str = "Guidance";
 pub const STRENGTH: &str = "Strength";
+pub const PROMPT_PICTURES: &str = "Pictures as prompts";
 pub const START_PICTURE: &str = "Start picture";
 pub const END_PICTURE: &str = "End picture";
 pub const MASK: &str = "Mask";

@@ -419,6 +419,10 @@ fn other_places(
         let (name, explanation) = (words::USE_AS_CONTROL, words::USE_AS_CONTROL_MORE);
         places.push((Slot::Control, icons::IMAGES, name, explanation));
     }
+    if spec.prompt_pictures.is_some() && spec.files.picture_prompts.is_some() {
+        let (name, explanation) = (words::USE_AS_PROMPT, words::USE_AS_PROMPT_MORE);
+        places.push((Slot::Prompt, icons::IMAGES, name, explanation));
+    }
     places
 }
 

@@ -16,6 +16,9 @@ pub const USE_AS_REFERENCE: &str = "Use as reference";
 pub const USE_AS_REFERENCE_MORE: &str = "The model sees this picture beside the next prompt";
 pub const USE_AS_CONTROL: &str = "Use as control picture";
 pub const USE_AS_CONTROL_MORE: &str = "The next result follows this picture";
+pub const USE_AS_PROMPT: &str = "Use as prompt";
+pub const USE_AS_PROMPT_MORE: &str =
+    "The next result takes its look and its things from this picture, beside the prompt's words";
 pub const UPSCALE_2: &str = "Upscale ×2";
 pub const UPSCALE_4: &str = "Upscale ×4";
 pub const UPSCALE_2_MORE: &str =

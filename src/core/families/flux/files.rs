@@ -11,11 +11,13 @@ use crate::families::files::{Checked, Hints, OneTransformer, foreign_part};
 use crate::families::parts::{is_published_flux_vae, picture_limits};
 use crate::formats::weights::WeightSet;
 use crate::library::companions::wanted::Wanted;
+use crate::library::{Item, Role};
 use crate::model::choices::Sampler;
 use crate::model::facts::{Facts, Schedule, TransformerShape};
-use crate::model::{CatalogError, InputUse, Limits, ModelFiles};
+use crate::model::{CatalogError, InputUse, Limits, ModelFiles, PicturePrompts};
 use crate::networks::{
-    FluxTransformerConfig, FluxTransformerKeys, KlVaeConfig, NetworkConfig as _, SchedulerConfig,
+    FluxTransformerConfig, FluxTransformerKeys, KlVaeConfig, NetworkConfig as _, PartKind,
+    ReduxConfig, SchedulerConfig, SiglipConfig,
 };
 
 /// Parts that only other models have, and what those are called.
@@ -132,6 +134,48 @@ impl OneTransformer for Flux {
             bytes: checked.bytes,
         })
     }
+}
+
+/// Redux and the SigLIP that it reads, of the width of this transformer's texts; those of one folder rather than others.
+pub(super) fn picture_prompts(files: &ModelFiles, items: &[Item]) -> Option<PicturePrompts> {
+    let of_kind = |kind: PartKind| {
+        let items = items
+            .iter()
+            .filter(move |item| item.role == Role::Part(kind));
+        items.map(|item| item.place.as_path())
+    };
+    let width = {
+        let mut embedders = of_kind(PartKind::Redux).peekable();
+        embedders.peek()?;
+        FluxTransformerConfig::read(&files.transformer).ok()?
+    }
+    .joint_attention_dim;
+    let whole = |place: &Path| {
+        let (config, weights) = (ReduxConfig::read(place).ok()?, WeightSet::at(place).ok()?);
+        let fits = config.txt_in_features == width && config.check_weights(&weights).is_ok();
+        fits.then_some(config)
+    };
+    let sees = |place: &Path, config: &ReduxConfig| {
+        let found = SiglipConfig::read(place).ok();
+        let weights = WeightSet::at(place).ok();
+        found.zip(weights).is_some_and(|(found, weights)| {
+            found.hidden_size == config.redux_dim && found.check_weights(&weights).is_ok()
+        })
+    };
+    of_kind(PartKind::Redux).find_map(|embedder| {
+        let config = whole(embedder)?;
+        let home = embedder.parent();
+        let mut encoders: Vec<&Path> = of_kind(PartKind::Siglip).collect();
+        encoders.sort_by_key(|place| place.parent() != home);
+        let encoder = encoders.into_iter().find(|place| sees(place, &config))?;
+        let processor = encoder.with_file_name("feature_extractor");
+        let has_own = processor.join("preprocessor_config.json").is_file();
+        Some(PicturePrompts {
+            image_encoder: encoder.to_owned(),
+            image_processor: has_own.then_some(processor),
+            embedder: embedder.to_owned(),
+        })
+    })
 }
 
 /// Whether a pipeline's class is Kontext's, or the sentence part for a Flux model of another kind.

@@ -9,11 +9,13 @@ use crate::families::PublishedNetwork;
 use crate::job::Stage;
 use crate::memory::autoencoder::picture;
 use crate::memory::streams::{Sequence, streams};
-use crate::memory::text::{clip_text, t5};
+use crate::memory::text::{clip_text, redux, seen_tokens, siglip, t5};
 use crate::memory::{Job, Need, NetworkReader, PartName};
 use crate::model::facts::TransformerShape;
 use crate::model::{CatalogError, Guidance, ModelFiles};
-use crate::networks::{ClipTextConfig, FluxTransformerConfig, KlVaeConfig, T5Config, T5Kind};
+use crate::networks::{
+    ClipTextConfig, FluxTransformerConfig, KlVaeConfig, ReduxConfig, SiglipConfig, T5Config, T5Kind,
+};
 
 /// Pixels of a picture that is seen beside what is made: about this many.
 const REFERENCE_PIXELS: f64 = 1048576.0;
@@ -25,6 +27,10 @@ pub(super) fn networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result
     if let Some(place) = &files.text_encoder_2 {
         let config = T5Config::read_as(T5Kind::T5, place)?;
         reader.with_config(PartName::TextEncoder2, place, config)?;
+    }
+    if let Some(prompts) = &files.picture_prompts {
+        reader.read::<SiglipConfig>(PartName::ImageEncoder, &prompts.image_encoder)?;
+        reader.read::<ReduxConfig>(PartName::ImageEmbedder, &prompts.embedder)?;
     }
     Ok(())
 }
@@ -60,11 +66,12 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
             clip_text(job, PartName::TextEncoder),
             t5(job, PartName::TextEncoder2, text_length(job)),
         ],
+        // SigLIP is gone before Redux is there.
+        Stage::EncodeVision => [siglip(job), redux(job)],
         Stage::EncodeImage => [picture(job, PartName::VaeEncoder), None],
         Stage::Denoise => [transformer(job), None],
         Stage::Decode => [picture(job, PartName::VaeDecoder), None],
-        Stage::EncodeVision
-        | Stage::DenoiseHigh
+        Stage::DenoiseHigh
         | Stage::DenoiseLow
         | Stage::Unload
         | Stage::Upscale
@@ -93,7 +100,7 @@ fn transformer(job: &Job<'_>) -> Option<Need> {
     let mut picture = pixels / 256.0;
     picture += job.request.references.len() as f64 * REFERENCE_PIXELS / 256.0;
     let sequence = Sequence {
-        text: text_length(job),
+        text: text_length(job) + seen_tokens(job),
         picture,
         pictures: f64::from(job.request.batch_size.max(1)),
         channels: config.in_channels as f64,

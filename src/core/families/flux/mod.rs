@@ -69,7 +69,8 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                 "adapter",
                 "a Flux Redux adapter",
                 &["redux_up.weight", "redux_down.weight"],
-            ),
+            )
+            .of(PartKind::Redux),
             KindRule::transformer(
                 "flux",
                 "a Flux transformer in the original layout",
@@ -109,6 +110,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                 _ => return None,
             })
         },
+        picture_prompts: Some(files::picture_prompts),
         tiny_decoder: TinyDecoderRules {
             words: &["taef1", "flux"],
             is_f16: false,

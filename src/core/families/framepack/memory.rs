@@ -9,7 +9,7 @@ use crate::families::PublishedNetwork;
 use crate::job::{SEEN_FRAMES, Stage};
 use crate::memory::autoencoder::{Clip, video_decode, video_encode};
 use crate::memory::streams::{Sequence, streams};
-use crate::memory::text::{clip_text, language, vision};
+use crate::memory::text::{clip_text, language, siglip};
 use crate::memory::{Job, Need, NetworkReader, PartName};
 use crate::model::facts::TransformerShape;
 use crate::model::{CatalogError, ModelFiles};
@@ -26,8 +26,6 @@ const READ_LENGTH: f64 = HUNYUAN_PROMPT.length() as f64;
 const PICTURE_LENGTH: f64 = 729.0;
 /// Tokens of a latent frame's size that the history is packed into: two frames as they are, two packed by 8 and 16 by 64.
 const HISTORY: f64 = 2.0 + 2.0 / 8.0 + 16.0 / 64.0;
-/// Bytes of a number in f32, in which the picture is looked at.
-const EXACT_BYTES: u64 = 4;
 /// Latent frames of a section where the request does not say.
 const WINDOW: f64 = 9.0;
 
@@ -69,7 +67,7 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
             let bytes = |widths: &[i64]| video_encode(widths, &Clip::of(job, 1), seen(job), job);
             [vae(job, PartName::VaeEncoder, &bytes), None]
         }
-        Stage::EncodeVision => [encode_vision(job), None],
+        Stage::EncodeVision => [siglip(job), None],
         Stage::Denoise => [transformer(job), None],
         Stage::Decode => {
             let latents = 2.0 * window(job);
@@ -84,17 +82,6 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
         | Stage::Save => [None, None],
     };
     needs.into_iter().flatten().collect()
-}
-
-fn encode_vision(job: &Job<'_>) -> Option<Need> {
-    let (network, config) = job.configured::<SiglipConfig>(PartName::ImageEncoder)?;
-    let sizes = (config.num_tokens() as f64, config.image_size as f64);
-    let bytes = vision(&config.layers(), 1.0, sizes, EXACT_BYTES);
-    let expanded = network.expansion_bytes(EXACT_BYTES) as f64;
-    Some(Need {
-        number_bytes: EXACT_BYTES,
-        ..job.need(PartName::ImageEncoder, bytes + expanded)
-    })
 }
 
 fn vae(job: &Job<'_>, part: PartName, bytes: &dyn Fn(&[i64]) -> f64) -> Option<Need> {

@@ -134,6 +134,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             })
         },
         ships_tokenizers: false,
+        picture_prompts: None,
         tiny_decoder: TinyDecoderRules {
             words: &["taew", "wan"],
             is_f16: false,

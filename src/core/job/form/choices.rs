@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::GenerateForm;
-use crate::job::{GenerateRequest, Lora, OfGrid, PartialSampling, Sampling, SectionOrder};
+use super::{GenerateForm, StartPicture};
+use crate::job::{
+    GenerateRequest, Lora, OfGrid, PartialSampling, PromptPicture, Sampling, SectionOrder,
+};
 use crate::model::{Guidance, InputUse, ModelSpec};
 use crate::presets::PresetValues;
 use crate::settings::Settings;
@@ -46,6 +48,24 @@ pub fn is_of_aspect((width, height): (u32, u32), (across, down): (u32, u32)) -> 
 
 /// How long a clip that is made in sections is at first.
 pub const DEFAULT_SECS: f64 = 5.0;
+
+/// A picture that is read as a part of the prompt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChosenPicture {
+    #[serde(flatten)]
+    pub picture: StartPicture,
+    /// 1 as the model was trained.
+    pub strength: f64,
+}
+
+impl From<&ChosenPicture> for PromptPicture {
+    fn from(chosen: &ChosenPicture) -> Self {
+        Self {
+            path: chosen.picture.path.clone(),
+            strength: chosen.strength,
+        }
+    }
+}
 
 /// A LoRA of the form, which may be switched off and stay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,12 +2,19 @@
 //!
 //! Looks at no file: whether they can be opened, whoever opens them finds.
 
+use std::ops::RangeInclusive;
+
 use super::{Findings, GenerateForm, StartPicture};
 use crate::model::{InputUse, ModelSpec};
 
 /// What the image encoder can look at, longer edge to shorter: it keeps the aspect and makes the shorter
 /// edge 224, so that beyond this a picture takes more memory than the model.
 const MAX_ENCODED_ASPECT: u64 = 1500;
+
+/// Each makes the prompt longer by more than a whole text.
+pub const MAX_PROMPT_PICTURES: usize = 8;
+/// As in ComfyUI.
+pub const PROMPT_STRENGTHS: RangeInclusive<f64> = 0.0..=10.0;
 
 pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, found: &mut Findings) {
     let name = &spec.name;
@@ -40,6 +47,7 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, foun
     }
     check_end(form, spec, num_frames, found);
     check_references(form, spec, found);
+    check_prompt_pictures(form, spec, found);
     if spec.files.image_encoder.is_some() {
         check_lengths(form, spec, found);
     }
@@ -64,6 +72,30 @@ fn check_references(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings)
         _ => format!("{name} takes at most {most} reference pictures, not {given}"),
     };
     found.fail("reference", sentence);
+}
+
+fn check_prompt_pictures(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+    let given = form.prompt_pictures.len();
+    if given == 0 {
+        return;
+    }
+    let mut fail = |message: String| found.fail("prompt-picture", message);
+    match &spec.prompt_pictures {
+        None => fail(format!("{} does not read pictures as prompts", spec.name)),
+        Some(get) if spec.files.picture_prompts.is_none() => fail(get.clone()),
+        Some(_) if given > MAX_PROMPT_PICTURES => fail(format!(
+            "{} reads at most {MAX_PROMPT_PICTURES} pictures as prompts, not {given}",
+            spec.name
+        )),
+        Some(_) => {}
+    }
+    let mut strengths = form.prompt_pictures.iter().map(|it| it.strength);
+    if let Some(wrong) = strengths.find(|it| !PROMPT_STRENGTHS.contains(it)) {
+        let (least, most) = PROMPT_STRENGTHS.into_inner();
+        fail(format!(
+            "the strength of a picture must be between {least} and {most}, not {wrong}"
+        ));
+    }
 }
 
 /// The image encoder sees pictures whole, whatever is cut off for the clip.

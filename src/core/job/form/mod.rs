@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DtypeChoice, Fit, GenerateRequest, GridAxis, Lora, PartialSampling, PreviewChoice, Sampling,
-    SecondPass, SectionOrder, StepCache,
+    DtypeChoice, Fit, GenerateRequest, GridAxis, Lora, PartialSampling, PreviewChoice,
+    PromptPicture, Sampling, SecondPass, SectionOrder, StepCache,
 };
 use crate::library::Companions;
 use crate::media::ClipInfo;
@@ -31,8 +31,9 @@ use crate::memory::MemoryChoice;
 use crate::model::{ModelSpec, Preset};
 use crate::presets::PresetValues;
 
-pub use choices::{ASPECTS, ChosenLora, DEFAULT_SECS, SizeChoice, is_of_aspect};
+pub use choices::{ASPECTS, ChosenLora, ChosenPicture, DEFAULT_SECS, SizeChoice, is_of_aspect};
 pub use controls::FormControl;
+pub use inputs::{MAX_PROMPT_PICTURES, PROMPT_STRENGTHS};
 pub use jobs::{Jobs, jobs_of};
 pub use outpaint::margins_for;
 pub(crate) use ranges::wrong_shift;
@@ -77,6 +78,9 @@ pub struct GenerateForm {
     /// What says where things are to be.
     #[serde(skip_serializing_if = "is_default")]
     pub controls: Vec<FormControl>,
+    /// What is read as parts of the prompt, behind its text.
+    #[serde(skip_serializing_if = "is_default")]
+    pub prompt_pictures: Vec<ChosenPicture>,
     /// Stretched where absent, as diffusers does; cropped where the size is one of a few for its aspect.
     pub fit: Option<Fit>,
     /// The id of one of the model's presets: its values stand where this form has none.
@@ -282,6 +286,11 @@ impl GenerateForm {
             keeps_unmasked: self.keeps_unmasked && self.mask.is_some(),
             references: self.references.iter().map(|it| it.path.clone()).collect(),
             controls,
+            prompt_pictures: self
+                .prompt_pictures
+                .iter()
+                .map(PromptPicture::from)
+                .collect(),
             fit: self.fit.unwrap_or_else(|| snap::own_fit(self, spec)),
             width,
             height,

@@ -14,6 +14,7 @@ use crate::library::Library;
 use crate::library::companions::wanted::Wanted;
 use crate::model::{CatalogError, Component, ModelFiles};
 use search::Search;
+pub(crate) use search::around;
 
 /// Places that the user named; they win over all that could be found.
 ///

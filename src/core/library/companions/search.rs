@@ -49,8 +49,31 @@ fn folder_names(role: PartKind) -> &'static [&'static str] {
         PartKind::ClipVision | PartKind::Siglip => {
             &["clip_vision", "image_encoder", "image_encoders"]
         }
+        PartKind::Redux => &["style_models", "image_embedder"],
         PartKind::TinyDecoder => &[],
     }
+}
+
+/// What lies in the folders for these parts around a transformer, nearest first; the transformer's own folder is not
+/// looked into.
+pub(crate) fn around(transformer: &Path, parts: &[PartKind]) -> Vec<Item> {
+    let (companions, library) = (Companions::default(), Library::default());
+    let search = Search::new(transformer, &companions, &library);
+    let homes = search.homes();
+    let folders = parts.iter().flat_map(|part| {
+        let names = folder_names(*part);
+        let named = homes
+            .iter()
+            .flat_map(|home| names.iter().map(|name| home.join(name)));
+        named.collect::<Vec<_>>()
+    });
+    let folders: HashSet<PathBuf> = folders.flat_map(|folder| below(&folder)).collect();
+    let items = folders
+        .iter()
+        .flat_map(|folder| library.in_folder(folder).to_vec());
+    items
+        .filter(|item| matches!(item.role, Role::Part(part) if parts.contains(&part)))
+        .collect()
 }
 
 /// The folders in which a diffusers folder may keep a part, the likeliest first.

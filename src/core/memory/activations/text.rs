@@ -2,7 +2,12 @@
 
 use super::{Job, Need};
 use crate::memory::PartName;
-use crate::networks::{ClipLayers, ClipTextConfig, LanguageConfig, T5Config};
+use crate::networks::{
+    ClipLayers, ClipTextConfig, LanguageConfig, ReduxConfig, SiglipConfig, T5Config,
+};
+
+/// Bytes of a number in f32.
+const EXACT_BYTES: u64 = 4;
 
 /// T5 and UMT5: `tokens` at a time.
 ///
@@ -43,6 +48,40 @@ pub(crate) fn vision(
     let [width, wide] = [layers.hidden_size, layers.intermediate_size].map(|it| it as f64);
     let numbers = tokens * (8.0 * width + 2.0 * wide) + 3.0 * edge * edge;
     pictures * numbers * number_bytes as f64
+}
+
+/// SigLIP with one picture at a time, in f32 whatever the rest computes in.
+pub(crate) fn siglip(job: &Job<'_>) -> Option<Need> {
+    let (network, config) = job.configured::<SiglipConfig>(PartName::ImageEncoder)?;
+    let sizes = (config.num_tokens() as f64, config.image_size as f64);
+    let bytes = vision(&config.layers(), 1.0, sizes, EXACT_BYTES);
+    let expanded = network.expansion_bytes(EXACT_BYTES) as f64;
+    Some(Need {
+        number_bytes: EXACT_BYTES,
+        ..job.need(PartName::ImageEncoder, bytes + expanded)
+    })
+}
+
+/// What makes tokens of a text of what SigLIP sees, in f32, too.
+pub(crate) fn redux(job: &Job<'_>) -> Option<Need> {
+    let (network, config) = job.configured::<ReduxConfig>(PartName::ImageEmbedder)?;
+    let widths = config.redux_dim + 2 * config.inner_dim() + 2 * config.txt_in_features;
+    let numbers = seen_tokens(job) * widths as f64;
+    let expanded = network.expansion_bytes(EXACT_BYTES) as f64;
+    Some(Need {
+        number_bytes: EXACT_BYTES,
+        ..job.need(
+            PartName::ImageEmbedder,
+            numbers * EXACT_BYTES as f64 + expanded,
+        )
+    })
+}
+
+/// Tokens of all pictures that are parts of the prompt.
+pub(crate) fn seen_tokens(job: &Job<'_>) -> f64 {
+    let pictures = job.request.prompt_pictures.len() as f64;
+    let encoder = job.configured::<SiglipConfig>(PartName::ImageEncoder);
+    encoder.map_or(0.0, |(_, config)| pictures * config.num_tokens() as f64)
 }
 
 /// Llama and Qwen: queries, keys, values and the two halves of the wide layer, and a causal mask.

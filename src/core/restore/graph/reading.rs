@@ -250,6 +250,7 @@ fn words<'a>(
 ) -> Option<String> {
     let (mut id, mut slot) = (id, slot);
     let mut references = Vec::new();
+    let mut prompts = Vec::new();
     for _ in 0..MAX_CHAIN {
         let Some((node, from_slot)) = walk.node(id, slot) else {
             break;
@@ -259,6 +260,7 @@ fn words<'a>(
         }
         // The first of a chain lies deepest.
         references.splice(0..0, references_of(walk, node));
+        prompts.splice(0..0, prompt_picture_of(walk, node));
         read_size(walk, node, restored);
         if node.class.contains("ZeroOut") {
             return Some(String::new());
@@ -267,6 +269,7 @@ fn words<'a>(
         if text.is_some() {
             if is_positive {
                 note_references(&references, restored);
+                note_prompt_pictures(&prompts, restored);
             }
             return text;
         }
@@ -299,6 +302,25 @@ fn references_of<'a>(walk: &Walk<'a>, node: &'a Node) -> Vec<String> {
         .iter()
         .filter_map(|name| loaded_file(walk, node, name));
     files.collect()
+}
+
+/// The file of the picture that a node makes a part of the prompt, with its strength.
+fn prompt_picture_of<'a>(walk: &Walk<'a>, node: &'a Node) -> Option<String> {
+    if !node.class.contains("StyleModelApply") {
+        return None;
+    }
+    let file = loaded_file(walk, node, "clip_vision_output")?;
+    let strength = walk.number(node, &["strength"]).unwrap_or(1.0);
+    Some(format!("{file} ({strength})"))
+}
+
+fn note_prompt_pictures(files: &[String], restored: &mut Restored) {
+    if !files.is_empty() {
+        restored.note_picture(format!(
+            "Its pictures as prompts, with their strengths, are not in the file: add them separately: {}",
+            files.join(", ")
+        ));
+    }
 }
 
 /// The file behind what a node is given: a picture, scaled or in latents.

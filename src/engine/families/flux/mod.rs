@@ -14,6 +14,7 @@
 mod cases;
 mod denoise;
 mod measured;
+mod pictures;
 mod prepare;
 mod stages;
 mod text;
@@ -21,6 +22,7 @@ mod transformer;
 
 pub(crate) use cases::CASES;
 pub use denoise::{FluxModel, Reference, denoise};
+pub use pictures::{encode_pictures, with_pictures};
 pub use prepare::{SEEING, image_ids, reference_ids, text_ids};
 pub(crate) use stages::Flux;
 pub use text::encode_text;

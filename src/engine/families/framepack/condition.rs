@@ -2,7 +2,7 @@
 //!
 //! Opening, cropping and resizing pictures is the caller's.
 
-use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _, SiglipConfig};
+use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 
 use super::prepare::{Draws, LatentShape};
@@ -10,9 +10,8 @@ use super::state::GivenImages;
 use crate::error::EngineError;
 use crate::fault::Site;
 use crate::pixels::pixels_from_rgb8;
-use crate::place::{Placement, made};
+use crate::stages::looking::Looking;
 use crate::vae::{HunyuanVaeEncoder, hunyuan};
-use crate::vision::{SiglipHead, SiglipImageProcessor, SiglipVisionEncoder};
 use crate::work::Work;
 
 /// Pictures and frames that a clip starts from, already as large as it.
@@ -73,49 +72,21 @@ pub fn encode_image(
 
 /// What SigLIP sees in the start picture, `(1, I, C)` in f32 on the CPU. `start` and `end`: already as large as the clip,
 /// RGB bytes row by row; the end picture is looked at for records alone.
-///
-/// Computed in f32 whatever the transformer computes in: it is small.
 pub fn encode_vision(
     start: &[u8],
     end: Option<&[u8]>,
     work: &mut Work<'_>,
 ) -> Result<Tensor, EngineError> {
-    let (request, hooks, capture) = (work.request, work.hooks, &mut *work.capture);
-    let files = &request.files;
+    let (request, files) = (work.request, &work.request.files);
     let home = files.image_encoder.as_deref();
     let home = home.ok_or_else(|| EngineError::request("this model has no image encoder"))?;
-    let config = SiglipConfig::read(home)?;
-    let processor = SiglipImageProcessor::read(files.image_processor.as_deref())?;
-    let read_at = files.image_processor.as_deref().unwrap_or(home);
-    processor.check(config.image_size, read_at)?;
-    let exact = Placement {
-        kind: Kind::Float,
-        ..work.place
-    };
-    let weights = exact.open(home)?;
-    let new = |w: &_| SiglipVisionEncoder::new(&config, w);
-    let unexpected = SiglipVisionEncoder::unexpected_keys;
-    let encoder = made(&weights, "image encoder", hooks, new, unexpected)?;
-    let is_recorded = capture.is_on();
-    let head = if is_recorded {
-        SiglipHead::read(&config, &weights)?
-    } else {
-        None
-    };
-    drop(weights);
+    let looking = Looking::open(home, files.image_processor.as_deref(), work)?;
+    let is_recorded = work.capture.is_on();
     let mut look = |name: &str, rgb: &[u8]| {
         let picture = pixels_from_rgb8(rgb, request.width, request.height)?;
-        let pixels = processor.pixel_values(&picture)?;
-        let embeds = tch::no_grad(|| encoder.encode_pictures(&pixels, hooks));
-        let embeds = embeds.ok_or(EngineError::Cancelled)?;
-        let of = |part: &str| format!("image_encoder.{name}.{part}");
-        capture.put(of("pixel_values"), &pixels);
-        capture.put(of("last_hidden_state"), &embeds);
-        capture.put(format!("{name}_embeds"), &embeds);
-        if let Some(head) = &head {
-            let pooled = tch::no_grad(|| head.pooled(&embeds));
-            capture.put(of("pooler_output"), &pooled);
-        }
+        let pixels = looking.processor.pixel_values(&picture)?;
+        let embeds = looking.look(name, &pixels, work)?;
+        work.capture.put(format!("{name}_embeds"), &embeds);
         Ok::<_, EngineError>(embeds.to_device(Device::Cpu))
     };
     let seen = look("image", start)?;

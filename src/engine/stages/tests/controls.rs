@@ -145,7 +145,8 @@ fn a_control_steers_a_job_from_a_picture_and_its_second_pass() {
             let job = job(family, variant, &facts, [Some(&image), None]);
             one_picture(&with_networks(
                 family,
-                job.with_controls([&given].into_iter()),
+                job,
+                [&given].into_iter(),
             ))
         };
         assert!(made(1.0) != made(0.0), "{}", family.id());

@@ -16,6 +16,7 @@ use crate::weights::tests::made_up::made_up;
 mod layouts;
 pub(super) mod parity;
 mod promises;
+mod redux;
 
 /// Names and shapes of the tensors of each component.
 type Shapes = BTreeMap<String, BTreeMap<String, Vec<i64>>>;

@@ -111,7 +111,7 @@ fn head_ui(ui: &mut Ui, view: &mut View<'_>, (index, input): (usize, &Input)) {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let name = words::remove_control(number);
             if icon_button(ui, icons::TRASH, &name, words::REMOVE_PICTURE_HOVER).clicked() {
-                view.push(InputsCommand::RemoveControl(index));
+                view.push(InputsCommand::RemoveOne(Slot::Control, index));
             }
             ui.with_layout(Layout::top_down(Align::LEFT), |ui| {
                 ui.add(egui::Label::new(&file).truncate());

@@ -28,9 +28,13 @@ use crate::ui::{View, icons, theme};
 pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
     let slots: Vec<Slot> = Slot::ALL
         .into_iter()
-        .filter(|slot| !matches!(slot, Slot::Reference | Slot::Control) && is_shown(view, *slot))
+        .filter(|slot| !slot.is_list() && is_shown(view, *slot))
         .collect();
-    let has_references = is_shown(view, Slot::Reference);
+    let lists = [Slot::Reference, Slot::Prompt];
+    let lists: Vec<Slot> = lists
+        .into_iter()
+        .filter(|slot| is_shown(view, *slot))
+        .collect();
     let has_controls = is_shown(view, Slot::Control);
     // What a model cannot do without comes first.
     let is_controlled = input_use(view, Slot::Control) == InputUse::Required;
@@ -38,7 +42,7 @@ pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
         controls::controls_ui(ui, view);
     }
     match slots.as_slice() {
-        [] if !has_references && !has_controls => return,
+        [] if lists.is_empty() && !has_controls => return,
         [] => {}
         &[slot] => {
             heading_ui(ui, view, slot);
@@ -58,8 +62,8 @@ pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
     strength_ui(ui, view);
     keep_ui(ui, view);
     notes_ui(ui, view, &slots);
-    if has_references {
-        references::references_ui(ui, view);
+    for slot in lists {
+        references::references_ui(ui, view, slot);
     }
     if has_controls && !is_controlled {
         controls::controls_ui(ui, view);
@@ -88,11 +92,13 @@ fn input_use(view: &View<'_>, slot: Slot) -> InputUse {
         Slot::Control if spec.limits.controls.is_required => InputUse::Required,
         Slot::Control if spec.limits.controls.is_possible() => InputUse::Optional,
         Slot::Control => InputUse::No,
+        Slot::Prompt if spec.prompt_pictures.is_some() => InputUse::Optional,
+        Slot::Prompt => InputUse::No,
     };
     // Before the models are known, a picture can be dropped already.
     let unknown = match slot {
         Slot::Start => InputUse::Optional,
-        Slot::End | Slot::Mask | Slot::Reference | Slot::Control => InputUse::No,
+        Slot::End | Slot::Mask | Slot::Reference | Slot::Control | Slot::Prompt => InputUse::No,
     };
     view.app.cx.models.of(form).map_or(unknown, of)
 }
@@ -186,6 +192,7 @@ fn field_of(slot: Slot) -> &'static str {
         Slot::Mask => "mask",
         Slot::Reference => "reference",
         Slot::Control => "control",
+        Slot::Prompt => "prompt-picture",
     }
 }
 
@@ -331,7 +338,7 @@ fn drop_text(view: &View<'_>) -> &'static str {
         (_, Slot::End) => words::DROP_END,
         (_, Slot::Mask) => words::DROP_MASK,
         (_, Slot::Reference) if num_files > 1 => words::DROP_REFERENCES,
-        (_, Slot::Reference) => words::DROP_REFERENCE,
+        (_, Slot::Reference | Slot::Prompt) => words::DROP_REFERENCE,
         (_, Slot::Control) => words::DROP_CONTROL,
         (_, Slot::Start) => words::drop_start(spec.map(|spec| spec.image_role)),
     }

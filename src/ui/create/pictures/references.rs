@@ -1,64 +1,124 @@
-//! The pictures that a model sees beside what it makes, in a row: added, taken out, and put in another order.
+//! The pictures that a model sees beside what it makes, or reads as parts of the prompt, in a row: added, taken out, and
+//! put in another order.
 //!
 //! How files get there is [`crate::app::inputs`]'s.
 
-use egui::{Align, CornerRadius, FontId, Layout, Rect, Response, Sense, Stroke, Ui, Vec2, vec2};
+use egui::{
+    Align, CornerRadius, DragValue, FontId, Layout, Rect, Response, Sense, Stroke, Ui, Vec2, vec2,
+};
+
+use safelight_core::job::PROMPT_STRENGTHS;
 
 use crate::app::commands::{InputsCommand, PlayerCommand};
-use crate::app::inputs::{Input, Slot};
+use crate::app::inputs::{Input, Places, Slot};
 use crate::ui::create::advanced::said_ui;
 use crate::ui::create::pictures::slot::{dashed_frame, thumb_ui};
-use crate::ui::create::pictures::words;
-use crate::ui::widgets::{badge, group_label, icon_button, palette};
+use crate::ui::create::pictures::{field_of, words};
+use crate::ui::widgets::{badge, field_hint, group_label, icon_button, number, palette};
 use crate::ui::{View, icons, theme};
 
-/// Which of the references is dragged, from 0.
-struct Dragged(usize);
+/// Which picture of which place is dragged, from 0.
+struct Dragged(Slot, usize);
 
-pub(super) fn references_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let most = view.model().map_or(0, |spec| spec.limits.max_references) as usize;
-    let references = view.app.inputs.of(Slot::Reference).to_vec();
+pub(super) fn references_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
+    let places = view.model().map(Places::of).unwrap_or_default();
+    let most = match slot {
+        Slot::Prompt => places.max_prompts,
+        _ => places.max_references,
+    };
+    let references = view.app.inputs.of(slot).to_vec();
+    // Without what reads them there is nothing to fill, only something to get.
+    let missing = view
+        .model()
+        .filter(|_| slot == Slot::Prompt && references.is_empty());
+    let missing = missing.filter(|spec| spec.files.picture_prompts.is_none());
+    let missing = missing.and_then(|spec| spec.prompt_pictures.clone());
     ui.add_space(theme::SMALL_GAP);
     ui.horizontal(|ui| {
-        let words = words::slot(Slot::Reference, view.model());
+        let words = words::slot(slot, view.model());
         group_label(ui, words.heading, words.explanation);
-        ui.weak(words::num_references(references.len(), most));
+        if missing.is_none() {
+            ui.weak(words::num_references(references.len(), most));
+        }
     });
+    if let Some(missing) = missing {
+        field_hint(ui, &missing);
+        return;
+    }
     let row = ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = Vec2::splat(theme::SMALL_GAP);
         for (index, input) in references.iter().enumerate() {
-            tile_ui(ui, view, index, references.len(), input);
+            tile_ui(ui, view, (slot, index), references.len(), input);
         }
         if references.len() < most {
-            add_ui(ui, view, Slot::Reference, references.is_empty());
+            add_ui(ui, view, slot, references.is_empty());
         }
     });
     let visible = row.response.rect.intersect(ui.clip_rect());
-    view.drawn.slots[Slot::Reference as usize] = visible.is_positive().then_some(visible);
-    said_ui(ui, view, &["reference"]);
+    view.drawn.slots[slot as usize] = visible.is_positive().then_some(visible);
+    said_ui(ui, view, &[field_of(slot)]);
 }
 
 /// A picture with its number, above what can be done with it.
-fn tile_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, count: usize, input: &Input) {
+fn tile_ui(
+    ui: &mut Ui,
+    view: &mut View<'_>,
+    (slot, index): (Slot, usize),
+    count: usize,
+    input: &Input,
+) {
     let side = theme::REFERENCE_SIDE;
-    let size = vec2(side, side + theme::HEADING_HEIGHT);
+    let size = vec2(side, tile_height(slot));
     ui.allocate_ui_with_layout(size, Layout::top_down(Align::Center), |ui| {
         ui.set_min_size(size);
         ui.spacing_mut().item_spacing = Vec2::ZERO;
-        let picture = picture_ui(ui, view, index, input);
+        let picture = picture_ui(ui, view, (slot, index), input);
         if picture.clicked() {
             let path = input.source.path().to_path_buf();
             view.push(PlayerCommand::ShowInput(path));
         }
-        picture.dnd_set_drag_payload(Dragged(index));
-        if let Some(dragged) = picture.dnd_release_payload::<Dragged>() {
-            view.push(InputsCommand::MoveReference(dragged.0, index));
+        picture.dnd_set_drag_payload(Dragged(slot, index));
+        if let Some(dragged) = picture.dnd_release_payload::<Dragged>()
+            && dragged.0 == slot
+        {
+            view.push(InputsCommand::MoveOne(slot, dragged.1, index));
         }
-        ui.horizontal(|ui| buttons_ui(ui, view, index, count));
+        ui.horizontal(|ui| buttons_ui(ui, view, (slot, index), count));
+        if slot == Slot::Prompt {
+            strength_ui(ui, view, index, input.strength);
+        }
     });
 }
 
-fn picture_ui(ui: &mut Ui, view: &View<'_>, index: usize, input: &Input) -> Response {
+/// As high as a picture with what stands below it.
+fn tile_height(slot: Slot) -> f32 {
+    let rows = if slot == Slot::Prompt { 2.0 } else { 1.0 };
+    theme::REFERENCE_SIDE + rows * theme::HEADING_HEIGHT
+}
+
+/// How much a picture says as a part of the prompt.
+fn strength_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, mut strength: f64) {
+    let range = PROMPT_STRENGTHS;
+    let drag = DragValue::new(&mut strength)
+        .range(range)
+        .speed(0.01)
+        .max_decimals(2);
+    let response = number(ui, theme::REFERENCE_SIDE, drag);
+    let name = words::picture_strength(index + 1);
+    let changed = response.changed();
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::SpinButton, true, &name));
+    response.on_hover_text(words::PICTURE_STRENGTH_HOVER);
+    if changed {
+        view.push(InputsCommand::SetStrength(index, strength));
+    }
+}
+
+fn picture_ui(
+    ui: &mut Ui,
+    view: &View<'_>,
+    (slot, index): (Slot, usize),
+    input: &Input,
+) -> Response {
     let palette = palette(ui);
     let side = Vec2::splat(theme::REFERENCE_SIDE);
     let (rect, response) = ui.allocate_exact_size(side, Sense::click_and_drag());
@@ -70,7 +130,7 @@ fn picture_ui(ui: &mut Ui, view: &View<'_>, index: usize, input: &Input) -> Resp
             .max_rect(inner)
             .layout(Layout::centered_and_justified(egui::Direction::TopDown)),
     );
-    thumb_ui(&mut inside, view, Slot::Reference, input, inner.size());
+    thumb_ui(&mut inside, view, slot, input, inner.size());
     let is_over = response.dnd_hover_payload::<Dragged>().is_some();
     if is_over || response.hovered() || response.has_focus() {
         let stroke = Stroke::new(1.5, palette.amber);
@@ -81,37 +141,37 @@ fn picture_ui(ui: &mut Ui, view: &View<'_>, index: usize, input: &Input) -> Resp
     let ink = (theme::COUNT_SIZE * 0.7, palette.on_accent);
     badge(ui, corner, palette.accent, index + 1, ink);
     let file = input.source.file_name();
-    let name = words::reference(index + 1, &file);
+    let name = words::one_of(slot).named(index + 1, &file);
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
     let (width, height) = input.source.size();
     response.on_hover_text(format!("{file}\n{}", words::pixels(width, height)))
 }
 
-fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, count: usize) {
+fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, (slot, index): (Slot, usize), count: usize) {
     ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
     let number = index + 1;
     let moves = [
         (
             index > 0,
             icons::CARET_LEFT,
-            words::earlier_reference(number),
+            words::one_of(slot).earlier(number),
         ),
         (
             number < count,
             icons::CARET_RIGHT,
-            words::later_reference(number),
+            words::one_of(slot).later(number),
         ),
     ];
     for (to, (is_possible, icon, name)) in [index.wrapping_sub(1), number].into_iter().zip(moves) {
         ui.add_enabled_ui(is_possible, |ui| {
             if icon_button(ui, icon, &name, words::MOVE_REFERENCE_HOVER).clicked() {
-                view.push(InputsCommand::MoveReference(index, to));
+                view.push(InputsCommand::MoveOne(slot, index, to));
             }
         });
     }
-    let name = words::remove_reference(number);
+    let name = words::one_of(slot).remove(number);
     if icon_button(ui, icons::TRASH, &name, words::REMOVE_PICTURE_HOVER).clicked() {
-        view.push(InputsCommand::RemoveReference(index));
+        view.push(InputsCommand::RemoveOne(slot, index));
     }
 }
 
@@ -125,7 +185,7 @@ pub(super) fn add_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_first: boo
         (whole, whole)
     } else {
         // As high as the pictures beside it with their buttons.
-        (vec2(side, side + theme::HEADING_HEIGHT), Vec2::splat(side))
+        (vec2(side, tile_height(slot)), Vec2::splat(side))
     };
     let (place, _) = ui.allocate_exact_size(place, Sense::hover());
     let rect = Rect::from_min_size(place.min, shown);

@@ -78,6 +78,13 @@ pub(in crate::ui::create) fn slot(slot: Slot, spec: Option<&ModelSpec>) -> SlotW
             other: "Choose another end picture",
             explanation: "The clip ends with this picture. Drop a second file, paste one, or choose a file",
         },
+        Slot::Prompt => SlotWords {
+            heading: "Pictures as prompts",
+            choose: "Add pictures as prompts",
+            remove: "Remove prompt picture",
+            other: "Choose another prompt picture",
+            explanation: "What is made has the look and the things of these pictures, beside what the prompt says. The lower a picture's strength, the more the prompt counts. Drop files here, or choose some",
+        },
         Slot::Reference if spec.is_some_and(ModelSpec::edits_reference) => SlotWords {
             heading: "Picture to edit",
             choose: "Add a picture to edit",
@@ -151,6 +158,7 @@ pub(in crate::ui::create) fn thumb(slot: Slot, is_clip: bool, file: &str) -> Str
         (Slot::Mask, _) => format!("Mask {file}"),
         (Slot::Reference, _) => format!("Reference picture {file}"),
         (Slot::Control, _) => format!("Control picture {file}"),
+        (Slot::Prompt, _) => format!("Prompt picture {file}"),
     }
 }
 
@@ -159,22 +167,48 @@ pub(in crate::ui::create) fn num_references(count: usize, most: usize) -> String
     format!("{count} of {most}")
 }
 
-/// One of the reference pictures, counted from 1, for those who do not see it.
-pub(in crate::ui::create) fn reference(number: usize, file: &str) -> String {
-    format!("Reference picture {number}: {file}")
+/// The words for one of several pictures in a place, counted from 1, for those who do not see it.
+pub(in crate::ui::create) struct OneOf(Slot);
+
+pub(in crate::ui::create) fn one_of(slot: Slot) -> OneOf {
+    OneOf(slot)
 }
 
-pub(in crate::ui::create) fn remove_reference(number: usize) -> String {
-    format!("Remove reference picture {number}")
+impl OneOf {
+    pub(in crate::ui::create) fn named(&self, number: usize, file: &str) -> String {
+        match self.0 {
+            Slot::Prompt => format!("Prompt picture {number}: {file}"),
+            _ => format!("Reference picture {number}: {file}"),
+        }
+    }
+
+    pub(in crate::ui::create) fn remove(&self, number: usize) -> String {
+        match self.0 {
+            Slot::Prompt => format!("Remove prompt picture {number}"),
+            _ => format!("Remove reference picture {number}"),
+        }
+    }
+
+    pub(in crate::ui::create) fn earlier(&self, number: usize) -> String {
+        match self.0 {
+            Slot::Prompt => format!("Move prompt picture {number} to the left"),
+            _ => format!("Move reference picture {number} to the left"),
+        }
+    }
+
+    pub(in crate::ui::create) fn later(&self, number: usize) -> String {
+        match self.0 {
+            Slot::Prompt => format!("Move prompt picture {number} to the right"),
+            _ => format!("Move reference picture {number} to the right"),
+        }
+    }
 }
 
-pub(in crate::ui::create) fn earlier_reference(number: usize) -> String {
-    format!("Move reference picture {number} to the left")
+pub(in crate::ui::create) fn picture_strength(number: usize) -> String {
+    format!("Strength of prompt picture {number}")
 }
 
-pub(in crate::ui::create) fn later_reference(number: usize) -> String {
-    format!("Move reference picture {number} to the right")
-}
+pub(in crate::ui::create) const PICTURE_STRENGTH_HOVER: &str = "How much this picture says beside the text: 1 as the model was trained, less for more of the text, 0 for nothing";
 
 pub(super) const CONTROL_NETWORK: &str = "ControlNet";
 pub(super) const CONTROL_NETWORK_HOVER: &str = "The network that brings this picture in. Files are found in ComfyUI's controlnet and model_patches, Forge's ControlNet, and the models folder's controlnet";

@@ -4,3 +4,4 @@ mod catalogued;
 mod described;
 pub(crate) mod files;
 mod parts;
+mod prompts;

@@ -186,6 +186,14 @@ fn what_a_model_cannot_do_is_refused_with_a_reason() {
         ),
         (
             "dev",
+            json!({"image_role": "canvas"}),
+            image,
+            mask,
+            Stage::Denoise,
+            "something else with a picture",
+        ),
+        (
+            "dev",
             json!({"strength": 0.0}),
             image,
             None,
@@ -222,7 +230,7 @@ fn what_a_model_cannot_do_is_refused_with_a_reason() {
             None,
             None,
             Stage::EncodeVision,
-            "no stage of Flux",
+            "nothing that reads pictures",
         ),
     ] {
         let found = refused(variant, facts, image, mask, stage);

@@ -1,0 +1,90 @@
+//! What `models.toml` says of files that are no part of a model: what makes prompts of pictures.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::entry::BUILT_IN;
+use crate::families::Family;
+use crate::units::size_text;
+
+#[derive(Deserialize)]
+struct File {
+    picture_prompts: Vec<PicturePrompts>,
+}
+
+/// What reads pictures as prompts for the models of a family.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PicturePrompts {
+    family: Family,
+    name: String,
+    licence: String,
+    files: Vec<ExtraFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExtraFile {
+    /// `owner/name` on the hub.
+    repository: String,
+    name: String,
+    /// Below a folder for models.
+    folder: String,
+    /// About how many.
+    bytes: u64,
+}
+
+impl PicturePrompts {
+    /// What there is for a family's models.
+    pub(super) fn of(family: Family) -> Option<&'static Self> {
+        static ALL: LazyLock<Vec<PicturePrompts>> = LazyLock::new(|| {
+            let file: File =
+                toml::from_str(BUILT_IN).expect("the built-in list is checked by tests");
+            file.picture_prompts
+        });
+        ALL.iter().find(|it| it.family == family)
+    }
+
+    /// What to get where it is not on this disk.
+    pub(super) fn to_get(&self) -> String {
+        let files = self.files.iter().map(|file| {
+            format!(
+                "{} from {} ({}) into the folder {}",
+                file.name,
+                file.repository,
+                size_text(file.bytes),
+                file.folder
+            )
+        });
+        let files: Vec<String> = files.collect();
+        format!(
+            "Pictures as prompts need {} ({}): put {}",
+            self.name,
+            self.licence,
+            files.join(" and ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::{flux, wan};
+
+    #[test]
+    fn the_sentence_names_the_files_their_sizes_places_and_licence() {
+        let text = PicturePrompts::of(flux::FAMILY).unwrap().to_get();
+        for part in [
+            "flux1-redux-dev.safetensors",
+            "black-forest-labs/FLUX.1-Redux-dev",
+            "style_models",
+            "sigclip_vision_patch14_384.safetensors",
+            "clip_vision",
+            "Non-Commercial",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(PicturePrompts::of(wan::FAMILY).is_none());
+    }
+}

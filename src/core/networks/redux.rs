@@ -1,0 +1,62 @@
+//! Redux: two layers that make tokens of a text of what SigLIP sees in a picture.
+//!
+//! Names are those of the authors' file, which diffusers' `ReduxImageEncoder` kept.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::header::sizes;
+use super::{NetworkConfig, Schema, TensorSpec, check_sizes, class_name};
+use crate::formats::weights::WeightSet;
+use crate::named::with_defaults;
+
+/// The layer between is so many times as wide as the text.
+const WIDER: i64 = 3;
+
+with_defaults! {
+    /// `image_embedder/config.json`; what it leaves out is as published.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct ReduxConfig {
+        /// Width of what the image encoder gives.
+        pub redux_dim: i64 = 1152,
+        /// Width of a text's tokens.
+        pub txt_in_features: i64 = 4096,
+    }
+}
+
+impl ReduxConfig {
+    /// Width between the two layers.
+    pub fn inner_dim(&self) -> i64 {
+        WIDER * self.txt_in_features
+    }
+}
+
+impl NetworkConfig for ReduxConfig {
+    fn is_described_by(config: &Value) -> bool {
+        class_name(config) == Some("ReduxImageEncoder")
+    }
+
+    fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
+        let [_, redux_dim] = sizes(weights, "redux_up.weight")?;
+        let [txt_in_features, _] = sizes(weights, "redux_down.weight")?;
+        Ok(Self {
+            redux_dim,
+            txt_in_features,
+        })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        check_sizes(&[
+            ("redux_dim", self.redux_dim),
+            ("txt_in_features", self.txt_in_features),
+        ])
+    }
+
+    fn tensors(&self, _weights: &WeightSet) -> Vec<TensorSpec> {
+        let mut schema = Schema::default();
+        schema.linear("redux_up", self.inner_dim(), self.redux_dim);
+        schema.linear("redux_down", self.txt_in_features, self.inner_dim());
+        schema.into_tensors()
+    }
+}
