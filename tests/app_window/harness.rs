@@ -95,6 +95,8 @@ pub fn pair_spec() -> ModelSpec {
         id: "fast-4".into(),
         name: "Fast 4 steps".into(),
         note: "Needs the lightx2v LoRAs".into(),
+        loras: vec!["lightx2v".into()],
+        lora_strength: None,
         sampling: PartialSampling {
             num_steps: Some(4),
             guidance_scale: Some(1.0),

@@ -275,3 +275,24 @@ fn a_lora_that_was_looked_at_for_another_model_is_looked_at_again() {
     });
     assert!(bench.app().cx.form.loras.is_empty());
 }
+
+#[test]
+fn a_lora_of_few_steps_offers_its_preset_which_one_click_sets() {
+    let mut spec = spec();
+    spec.presets = pair_spec().presets;
+    spec.presets[0].lora_strength = Some(0.5);
+    spec.presets[0].loras = vec!["sea".into()];
+    let mut bench = bench_of(spec);
+    assert!(!bench.has("Use the preset Fast 4 steps"));
+    add(&mut bench);
+    bench.assert_shows("was made for 4 steps");
+    bench.press("Use the preset Fast 4 steps");
+    assert!(!bench.has("Use the preset Fast 4 steps"));
+    bench.press("Generate");
+    let sent = bench.next_job();
+    let sampling = sent.request.sampling;
+    assert_eq!((sampling.num_steps, sampling.guidance_scale), (4, 1.0));
+    assert_eq!(sampling.shift, Some(5.0));
+    assert_eq!(sent.request.loras[0].strength, 0.5);
+    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+}

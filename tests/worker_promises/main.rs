@@ -9,6 +9,7 @@ mod inputs;
 mod ladder;
 mod neighbour;
 mod pausing;
+mod request;
 mod sections;
 mod told;
 
@@ -21,16 +22,12 @@ use std::time::{Duration, Instant};
 use fake_engine::{Act, FakeLauncher};
 use safelight::telemetry::Roots;
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
-use safelight_core::families::wan;
 use safelight_core::job::{
-    CancelToken, DeviceChoice, DtypeChoice, Fit, GenerateRequest, JobErrorKind, JobId, JobOutcome,
-    JobUpdate, PreviewChoice, Sampling, Stage,
+    CancelToken, DeviceChoice, GenerateRequest, JobErrorKind, JobId, JobOutcome, JobUpdate, Stage,
 };
-use safelight_core::library::Companions;
+use safelight_core::memory::StageMemory;
 use safelight_core::memory::choices::Choices;
 use safelight_core::memory::tiers::{ConvolutionChoice, MiopenWay};
-use safelight_core::memory::{MemoryChoice, StageMemory};
-use safelight_core::model::{ImageRole, ModelFiles};
 
 /// A worker with fake engines and a folder of its own.
 struct Rig {
@@ -131,48 +128,7 @@ impl Rig {
         change: impl FnOnce(&mut GenerateRequest),
     ) -> CancelToken {
         let cancel = CancelToken::default();
-        let mut request = GenerateRequest {
-            model: "test".to_owned(),
-            family: wan::FAMILY,
-            files: ModelFiles::in_folder(self.folder.path()),
-            companions: Companions::default(),
-            latent_rgb: None,
-            preview: PreviewChoice::Auto,
-            image_role: ImageRole::FirstFrame,
-            prompt: "a boat".to_owned(),
-            prompt_template: None,
-            negative_prompt: String::new(),
-            negative_prompt_template: None,
-            image: None,
-            last_image: None,
-            extend: None,
-            mask: None,
-            keeps_unmasked: false,
-            references: Vec::new(),
-            controls: Vec::new(),
-            prompt_pictures: Vec::new(),
-            is_out_automatic: false,
-            fit: Fit::Stretch,
-            width: 32,
-            height: 32,
-            sections: None,
-            step_cache: None,
-            num_frames: 5,
-            fps: 8.0,
-            batch_size: 1,
-            sampling: Sampling::plain(2, 1.0),
-            vae_tile: None,
-            memory: MemoryChoice::default(),
-            seed: 0,
-            max_sequence_length: None,
-            loras: Vec::new(),
-            dtype: DtypeChoice::Auto,
-            capture: None,
-            out: self.folder.path().join("clip.mp4"),
-            sidecar: false,
-            second_pass: None,
-            grid: None,
-        };
+        let mut request = request::plain(self.folder.path());
         change(&mut request);
         let command = WorkerCommand::Generate {
             id: JobId::next(),

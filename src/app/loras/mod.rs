@@ -171,11 +171,18 @@ impl LoraShelf {
             cx.notices.show(Notice::of_input(err));
             return;
         }
+        // One of few steps is as strong as its authors say.
+        let preset = cx.model().and_then(|spec| spec.preset_for(&found.path));
+        let strength = preset
+            .and_then(|preset| preset.lora_strength)
+            .unwrap_or(1.0);
         let loras = &mut cx.form.loras;
         if let Some(known) = loras.iter_mut().find(|lora| lora.path == found.path) {
             known.is_on = true;
         } else {
-            loras.push(ChosenLora::new(found.path.clone()));
+            let mut lora = ChosenLora::new(found.path.clone());
+            lora.strength = strength;
+            loras.push(lora);
             cx.say(words::added(&found.name()));
         }
         self.chosen.insert(found.path.clone(), Some(found));

@@ -1,6 +1,6 @@
 //! One model: what it is, where it lies, what it can make and what it makes by default.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -100,8 +100,33 @@ pub struct Preset {
     pub name: String,
     /// What it is for and what it needs, one sentence.
     pub note: String,
+    /// The LoRAs that it is for: words that all stand in the name of such a file or of its folder, a text for each way
+    /// in which they are named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loras: Vec<String>,
+    /// The strength that their authors say, where that is not 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora_strength: Option<f64>,
     #[serde(flatten)]
     pub sampling: PartialSampling,
+}
+
+impl Preset {
+    /// Whether a LoRA's file is one that it is for, by its name and its folder's.
+    fn is_for(&self, lora: &Path) -> bool {
+        let names = [lora.parent().and_then(Path::file_name), lora.file_stem()];
+        let names = names.into_iter().flatten();
+        let name: String = names
+            .flat_map(|name| {
+                let name = name.to_string_lossy().to_lowercase();
+                name.chars()
+                    .filter(|c| c.is_alphanumeric())
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        let mut ways = self.loras.iter();
+        ways.any(|way| way.split_whitespace().all(|word| name.contains(word)))
+    }
 }
 
 /// What a request gets where its user said nothing.
@@ -185,6 +210,11 @@ impl ModelSpec {
     /// Whether it edits the one picture that it sees, and begins from none: that picture is fitted to the size.
     pub fn edits_reference(&self) -> bool {
         !self.start_image.is_possible() && self.limits.max_references == 1
+    }
+
+    /// The preset for a LoRA of few steps, by the name of its file.
+    pub fn preset_for(&self, lora: &Path) -> Option<&Preset> {
+        self.presets.iter().find(|preset| preset.is_for(lora))
     }
 
     pub fn has_two_experts(&self) -> bool {

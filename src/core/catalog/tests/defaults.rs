@@ -1,14 +1,15 @@
 //! Whose word wins about a model's defaults: the catalogue's, the user's or the model's own scheduler's.
 
 use std::fs;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
 use super::published::{catalog_of, write_all};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, entry};
 use crate::families::wan;
 use crate::job::{GenerateForm, PartialSampling, Sampler, SizeChoice, StartPicture};
-use crate::model::{Component, ModelSpec};
+use crate::model::{Component, ModelSpec, test_spec};
 use crate::networks::TransformerKeys;
 use crate::settings::Settings;
 use crate::testing::made_up::{T2V_14B, in_dialect, transformer, umt5, vae, write};
@@ -155,5 +156,87 @@ fn every_known_model_that_can_be_fetched_says_how_much_that_is() {
     assert!(of_repositories.len() > 10);
     for entry in of_repositories {
         assert!(entry.download_bytes > 1_000_000_000, "{}", entry.id);
+    }
+}
+
+/// Names as they are published, of files or of the folders that files without a name lie in.
+#[test]
+fn published_loras_of_few_steps_are_known_by_their_names() {
+    let known: [(&str, &[(&str, Option<&str>)]); 7] = [
+        (
+            "wan2.1-t2v-14b",
+            &[
+                (
+                    "Wan21_T2V_14B_lightx2v_cfg_step_distill_lora_rank32",
+                    Some("fast-4"),
+                ),
+                (
+                    "lightx2v_T2V_14B_cfg_step_distill_v2_lora_rank64_bf16",
+                    Some("fast-4"),
+                ),
+                ("Wan21_CausVid_14B_T2V_lora_rank32_v2", Some("causvid-8")),
+                ("Wan21_AccVid_T2V_14B_lora_rank32_fp16", Some("accvid-10")),
+                ("flat_color_14B", None),
+            ],
+        ),
+        (
+            "wan2.2-t2v-a14b",
+            &[
+                (
+                    "wan2.2_t2v_lightx2v_4steps_lora_v1.1_high_noise",
+                    Some("fast-4"),
+                ),
+                (
+                    "Wan2.2-Lightning_T2V-A14B-4steps-lora_LOW_fp16",
+                    Some("fast-4"),
+                ),
+            ],
+        ),
+        (
+            "wan2.2-ti2v-5b",
+            &[(
+                "Wan2_2_5B_FastWanFullAttn_lora_rank_128_bf16",
+                Some("fast-3"),
+            )],
+        ),
+        (
+            "flux1-dev",
+            &[
+                ("FLUX.1-Turbo-Alpha", Some("turbo-8")),
+                (
+                    "FLUX.1-Turbo-Alpha/diffusion_pytorch_model",
+                    Some("turbo-8"),
+                ),
+                ("Hyper-FLUX.1-dev-8steps-lora", Some("hyper-8")),
+                ("Hyper-FLUX.1-dev-16steps-lora", Some("hyper-16")),
+                ("hyperrealism", None),
+            ],
+        ),
+        (
+            "qwen-image",
+            &[
+                ("Qwen-Image-Lightning-8steps-V1.1", Some("fast-8")),
+                ("Qwen-Image-Lightning-4steps-V2.0-bf16", Some("fast-4")),
+            ],
+        ),
+        (
+            "qwen-image-edit-2509",
+            &[(
+                "Qwen-Image-Edit-2509-Lightning-4steps-V1.0-bf16",
+                Some("fast-4"),
+            )],
+        ),
+        ("flux1-schnell", &[("FLUX.1-Turbo-Alpha", None)]),
+    ];
+    let entries = entry::built_in();
+    for (id, names) in known {
+        let entry = entries.iter().find(|entry| entry.id == id).unwrap();
+        let mut spec = test_spec();
+        spec.presets = entry.built_in.presets.clone().unwrap_or_default();
+        for (name, expected) in names {
+            let path = PathBuf::from(format!("/models/loras/{name}.safetensors"));
+            let found = spec.preset_for(&path).map(|preset| preset.id.as_str());
+            assert_eq!(found, *expected, "{id}: {name}");
+        }
     }
 }

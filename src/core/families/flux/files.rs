@@ -144,12 +144,10 @@ pub(super) fn picture_prompts(files: &ModelFiles, items: &[Item]) -> Option<Pict
             .filter(move |item| item.role == Role::Part(kind));
         items.map(|item| item.place.as_path())
     };
-    let width = {
-        let mut embedders = of_kind(PartKind::Redux).peekable();
-        embedders.peek()?;
-        FluxTransformerConfig::read(&files.transformer).ok()?
-    }
-    .joint_attention_dim;
+    // Where there is none, nothing is read.
+    of_kind(PartKind::Redux).next()?;
+    let transformer = FluxTransformerConfig::read(&files.transformer).ok()?;
+    let width = transformer.joint_attention_dim;
     let whole = |place: &Path| {
         let (config, weights) = (ReduxConfig::read(place).ok()?, WeightSet::at(place).ok()?);
         let fits = config.txt_in_features == width && config.check_weights(&weights).is_ok();

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::{GenerateForm, StartPicture};
+use super::{Findings, GenerateForm, StartPicture};
 use crate::job::{
     GenerateRequest, Lora, OfGrid, PartialSampling, PromptPicture, Sampling, SectionOrder,
 };
-use crate::model::{Guidance, InputUse, ModelSpec};
+use crate::model::{Guidance, InputUse, ModelSpec, Preset};
 use crate::presets::PresetValues;
 use crate::settings::Settings;
 
@@ -355,6 +355,42 @@ impl From<&GenerateRequest> for GenerateForm {
         form.set_size(request.first_size());
         form
     }
+}
+
+/// The LoRAs that act, as strong as their authors say where their preset is chosen and nobody says otherwise. One of few
+/// steps is told while its steps are not set.
+pub(super) fn loras(
+    form: &GenerateForm,
+    spec: &ModelSpec,
+    chosen: Option<&Preset>,
+    num_steps: u32,
+    found: &mut Findings,
+) -> Vec<Lora> {
+    let acting = form.acting_loras().map(|chosen_lora| {
+        let mut lora = Lora::from(chosen_lora);
+        let Some(preset) = spec.preset_for(&lora.path) else {
+            return lora;
+        };
+        if let Some(strength) = preset.lora_strength
+            && chosen.is_some_and(|chosen| chosen.id == preset.id)
+            && lora.strength == 1.0
+        {
+            lora.strength = strength;
+        }
+        if let Some(steps) = preset.sampling.num_steps.filter(|steps| *steps != num_steps) {
+            found.note(
+                "lora",
+                format!(
+                    "The LoRA {} was made for {steps} steps: the preset {} ({}) sets them with all that goes with them",
+                    chosen_lora.name(),
+                    preset.name,
+                    preset.id
+                ),
+            );
+        }
+        lora
+    });
+    acting.collect()
 }
 
 /// Earlier versions wrote every value of the form, in a shape of its own.

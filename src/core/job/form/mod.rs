@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DtypeChoice, Fit, GenerateRequest, GridAxis, Lora, PartialSampling, PreviewChoice,
-    PromptPicture, Sampling, SecondPass, SectionOrder, StepCache,
+    DtypeChoice, Fit, GenerateRequest, GridAxis, PartialSampling, PreviewChoice, PromptPicture,
+    Sampling, SecondPass, SectionOrder, StepCache,
 };
 use crate::library::Companions;
 use crate::media::ClipInfo;
@@ -304,7 +304,7 @@ impl GenerateForm {
             vae_tile: self.vae_tile,
             memory: self.memory,
             max_sequence_length: self.sequence_length(spec, &mut found),
-            loras: self.acting_loras().map(Lora::from).collect(),
+            loras: choices::loras(self, spec, preset, sampling.num_steps, &mut found),
             step_cache: sections::step_cache(self, spec, &mut found),
             dtype: self.dtype,
             capture: self.capture.clone(),

@@ -317,6 +317,8 @@ fn with_preset() -> ModelSpec {
         id: "fast-4".into(),
         name: "Fast 4 steps".into(),
         note: String::new(),
+        loras: vec!["lightx2v".into()],
+        lora_strength: None,
         sampling: PartialSampling {
             num_steps: Some(4),
             guidance_scale: Some(1.0),
@@ -425,4 +427,39 @@ fn tiles_are_multiples_of_the_vaes_factor() {
         let text = problems(|form| form.vae_tile = Some(tile));
         assert!(text.contains("multiple of 16"), "{tile}: {text}");
     }
+}
+
+#[test]
+fn a_lora_of_few_steps_tells_its_preset_until_its_steps_are_set_and_is_as_strong_as_its_authors_say()
+ {
+    let mut spec = with_preset();
+    spec.presets[0].lora_strength = Some(0.125);
+    let lora = |name: &str| ChosenLora::new(format!("/loras/{name}.safetensors").into());
+    let with = |name: &str, change: &dyn Fn(&mut GenerateForm)| {
+        let mut wish = GenerateForm {
+            loras: vec![lora(name)],
+            ..form()
+        };
+        change(&mut wish);
+        let checked = wish.validate(&spec).unwrap();
+        let notes: Vec<String> = checked.notices.into_iter().map(|it| it.message).collect();
+        (notes.join(" "), checked.request.loras[0].strength)
+    };
+    let name = "Wan21_T2V_14B_lightx2v_cfg_step_distill_lora_rank32";
+    let (told, strength) = with(name, &|_| {});
+    assert!(
+        told.contains("made for 4 steps") && told.contains("fast-4"),
+        "{told}"
+    );
+    assert_eq!(strength, 1.0);
+    let chosen = with(name, &|form| form.preset = Some("fast-4".into()));
+    assert_eq!(chosen, (String::new(), 0.125));
+    // What somebody said stays.
+    let said = with(name, &|form| {
+        form.preset = Some("fast-4".into());
+        form.loras[0].strength = 0.5;
+    });
+    assert_eq!(said, (String::new(), 0.5));
+    let other = with("ink wash", &|form| form.preset = Some("fast-4".into()));
+    assert_eq!(other, (String::new(), 1.0));
 }

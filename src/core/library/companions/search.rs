@@ -67,7 +67,9 @@ pub(crate) fn around(transformer: &Path, parts: &[PartKind]) -> Vec<Item> {
             .flat_map(|home| names.iter().map(|name| home.join(name)));
         named.collect::<Vec<_>>()
     });
-    let folders: HashSet<PathBuf> = folders.flat_map(|folder| below(&folder)).collect();
+    let mut folders: Vec<PathBuf> = folders.flat_map(|folder| below(&folder)).collect();
+    let mut seen = HashSet::new();
+    folders.retain(|folder| seen.insert(folder.clone()));
     let items = folders
         .iter()
         .flat_map(|folder| library.in_folder(folder).to_vec());

@@ -420,6 +420,28 @@ fn the_reference_pictures_of_editing_models_are_named_in_their_order() {
 }
 
 #[test]
+fn pictures_that_are_parts_of_the_prompt_are_named_with_their_strengths() {
+    let found = run(&json!({
+        "1": {"class_type": "UNETLoader", "inputs": {"unet_name": "flux1-dev.safetensors"}},
+        "2": {"class_type": "LoadImage", "inputs": {"image": "look.png"}},
+        "3": {"class_type": "CLIPVisionEncode", "inputs": {"image": ["2", 0], "crop": "center"}},
+        "4": {"class_type": "CLIPTextEncode", "inputs": {"text": "a boat"}},
+        "5": {"class_type": "FluxGuidance", "inputs": {"conditioning": ["4", 0], "guidance": 3.0}},
+        "6": {"class_type": "StyleModelApply", "inputs": {"conditioning": ["5", 0], "strength": 0.5,
+            "strength_type": "multiply", "style_model": ["7", 0], "clip_vision_output": ["3", 0]}},
+        "7": {"class_type": "StyleModelLoader", "inputs": {"style_model_name": "flux1-redux-dev.safetensors"}},
+        "9": {"class_type": "EmptySD3LatentImage", "inputs": {"width": 1024, "height": 768}},
+        "10": {"class_type": "KSampler", "inputs": {"seed": 1, "steps": 4, "cfg": 1.0, "model": ["1", 0],
+            "sampler_name": "euler", "scheduler": "simple", "denoise": 1.0,
+            "positive": ["6", 0], "latent_image": ["9", 0]}},
+        "11": {"class_type": "SaveImage", "inputs": {"images": ["10", 0]}},
+    }));
+    assert_eq!(found.prompt.as_deref(), Some("a boat"));
+    let note = "Its pictures as prompts, with their strengths, are not in the file: add them separately: look.png (0.5)";
+    assert!(found.notes.contains(&note.to_owned()), "{:?}", found.notes);
+}
+
+#[test]
 fn circles_end() {
     let found = run(&json!({
         "1": {"class_type": "KSampler", "inputs": {"seed": ["2", 0], "steps": 9, "model": ["3", 0],

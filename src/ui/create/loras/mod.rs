@@ -6,12 +6,14 @@ mod words;
 use egui::{
     Align, Button, Checkbox, Frame, Label, Layout, Margin, RichText, Slider, SliderClamping, Ui,
 };
-use safelight_core::job::ChosenLora;
+use safelight_core::job::{ChosenLora, GenerateForm};
 use safelight_core::lora::{Coverage, Fit, FoundLora};
 use safelight_core::model::ModelSpec;
+use safelight_core::presets::PresetValues;
 
-use crate::app::commands::{AppCommand, LorasCommand, PromptCommand};
+use crate::app::commands::{AppCommand, LorasCommand, PresetsCommand, PromptCommand};
 use crate::app::loras::LoraShelf;
+use crate::app::presets::choices::PresetKey;
 use crate::ui::create::advanced::said_ui;
 use crate::ui::widgets::{
     chip_of, group_label, icon_button, palette, row, typed_number, wide_note, wide_slider,
@@ -39,6 +41,7 @@ pub(super) fn loras_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
     let mut wish = None;
     let shelf = &view.app.loras;
+    let form = view.form.clone();
     for (index, lora) in view.form.loras.iter_mut().enumerate() {
         let frame = Frame::new()
             .fill(palette(ui).field)
@@ -46,7 +49,7 @@ pub(super) fn loras_ui(ui: &mut Ui, view: &mut View<'_>) {
             .inner_margin(Margin::same(theme::TILE_MARGIN));
         let wanted = ui.push_id(("lora", index), |ui| {
             frame
-                .show(ui, |ui| lora_ui(ui, index, lora, shelf, &spec))
+                .show(ui, |ui| lora_ui(ui, (index, lora), shelf, &form, &spec))
                 .inner
         });
         wish = wanted.inner.or(wish);
@@ -58,9 +61,9 @@ pub(super) fn loras_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 fn lora_ui(
     ui: &mut Ui,
-    index: usize,
-    lora: &mut ChosenLora,
+    (index, lora): (usize, &mut ChosenLora),
     shelf: &LoraShelf,
+    form: &GenerateForm,
     spec: &ModelSpec,
 ) -> Option<AppCommand> {
     let mut wish = None;
@@ -97,11 +100,31 @@ fn lora_ui(
         return wish;
     }
     ui.add_enabled_ui(lora.is_on, |ui| strengths_ui(ui, lora, &name, known, spec));
+    if lora.is_on && preset_ui(ui, lora, form, spec) {
+        let preset = spec.preset_for(&lora.path);
+        let key = preset.map(|preset| PresetKey::Model(preset.id.clone()));
+        wish = key.map(|key| PresetsCommand::Apply(key).into());
+    }
     if let Some(word) = words_ui(ui, known) {
         wish = Some(PromptCommand::Insert(word).into());
     }
     coverage_ui(ui, known, shelf.used(&lora.path));
     wish
+}
+
+/// Of a LoRA that was made for few steps: whether its preset is asked for, which it is while it does not stand.
+fn preset_ui(ui: &mut Ui, lora: &ChosenLora, form: &GenerateForm, spec: &ModelSpec) -> bool {
+    let Some(preset) = spec.preset_for(&lora.path) else {
+        return false;
+    };
+    let values = PresetValues::of_model(preset, spec);
+    if form.has_values(&values, spec, None) {
+        return false;
+    }
+    let text = words::set_preset(&preset.name);
+    let button = ui.button(&text);
+    let hover = words::set_preset_hover(&values.described());
+    button.on_hover_text(hover).clicked()
 }
 
 /// One strength, or one for each expert where the file is not for one of them alone.

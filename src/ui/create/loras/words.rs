@@ -36,6 +36,15 @@ pub(super) const LOOK: &str = "Look for LoRAs again";
 pub(super) const LOOK_HOVER: &str = "Search the folders again";
 pub(super) const GONE: &str = "The file is gone";
 
+/// The button that sets what a LoRA of few steps was made for.
+pub(super) fn set_preset(preset: &str) -> String {
+    format!("Use the preset {preset}")
+}
+
+pub(super) fn set_preset_hover(values: &str) -> String {
+    format!("This LoRA was made for few steps. Set what its authors say: {values}")
+}
+
 pub(super) fn only_for(model: Option<&str>) -> String {
     match model {
         Some(model) => format!("Only those for {model}"),

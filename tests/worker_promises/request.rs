@@ -1,0 +1,55 @@
+//! A request that says nothing but what every one must.
+
+use std::path::Path;
+
+use safelight_core::families::wan;
+use safelight_core::job::{DtypeChoice, Fit, GenerateRequest, PreviewChoice, Sampling};
+use safelight_core::library::Companions;
+use safelight_core::memory::MemoryChoice;
+use safelight_core::model::{ImageRole, ModelFiles};
+
+/// `folder`: of the model, and of the result.
+pub fn plain(folder: &Path) -> GenerateRequest {
+    GenerateRequest {
+        model: "test".to_owned(),
+        family: wan::FAMILY,
+        files: ModelFiles::in_folder(folder),
+        companions: Companions::default(),
+        latent_rgb: None,
+        preview: PreviewChoice::Auto,
+        image_role: ImageRole::FirstFrame,
+        prompt: "a boat".to_owned(),
+        prompt_template: None,
+        negative_prompt: String::new(),
+        negative_prompt_template: None,
+        image: None,
+        last_image: None,
+        extend: None,
+        mask: None,
+        keeps_unmasked: false,
+        references: Vec::new(),
+        controls: Vec::new(),
+        prompt_pictures: Vec::new(),
+        is_out_automatic: false,
+        fit: Fit::Stretch,
+        width: 32,
+        height: 32,
+        sections: None,
+        step_cache: None,
+        num_frames: 5,
+        fps: 8.0,
+        batch_size: 1,
+        sampling: Sampling::plain(2, 1.0),
+        vae_tile: None,
+        memory: MemoryChoice::default(),
+        seed: 0,
+        max_sequence_length: None,
+        loras: Vec::new(),
+        dtype: DtypeChoice::Auto,
+        capture: None,
+        out: folder.join("clip.mp4"),
+        sidecar: false,
+        second_pass: None,
+        grid: None,
+    }
+}
