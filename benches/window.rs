@@ -155,7 +155,7 @@ fn fill_strip(bench: &mut Bench, sent: &Sent) {
     for number in 0..NUM_IN_STRIP {
         let item = ResultItem {
             id: JobId(1_000_000 + number),
-            request: sent.request.clone(),
+            request: sent.request.clone().into(),
             output: output(sent, 1),
         };
         drop(bench.app().queue.keep(item));

@@ -11,6 +11,7 @@ use safelight_core::job::{DeviceChoice, DtypeChoice, JobError};
 
 use super::Surroundings;
 use super::generate::{self, ended, gib_value};
+use super::plan::finish_plan;
 use super::upscale::{absolute, chosen, memory_of, result_of, unknown};
 
 /// Give a clip more frames a second: RIFE makes those between, and scenes that cut are not blended
@@ -40,6 +41,9 @@ pub struct InterpolateArgs {
     /// The most device memory to use [default: the setting, else by the class of the device]
     #[arg(long, value_name = "GIB", value_parser = gib_value)]
     vram_cap: Option<f64>,
+    /// Show how much memory it needs and whether it fits, and make nothing
+    #[arg(long)]
+    plan: bool,
     /// Print one JSON object a line and nothing else
     #[arg(long)]
     json: bool,
@@ -47,9 +51,14 @@ pub struct InterpolateArgs {
 
 /// Runs the command.
 pub fn run(args: &InterpolateArgs, surroundings: &Surroundings) -> ExitCode {
-    let done = request(args, surroundings)
-        .and_then(|request| generate::finish(request, args.device, args.json, surroundings));
-    ended(done, args.json)
+    let done = request(args, surroundings).and_then(|request| {
+        if args.plan {
+            return finish_plan(&request, args.device, args.json, surroundings);
+        }
+        let done = generate::finish(request, args.device, args.json, surroundings);
+        done.map(ExitCode::from)
+    });
+    done.unwrap_or_else(|err| ended(Err(err), args.json))
 }
 
 fn request(args: &InterpolateArgs, surroundings: &Surroundings) -> Result<FinishRequest, JobError> {

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use safelight_core::catalog::Catalog;
+use safelight_core::finish::FinishRequest;
 use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, JobErrorKind};
 use safelight_core::memory::{
-    Alternative, Corrections, DeviceClass, DeviceFacts, Largest, ModelWeights, Plan, Planner,
-    PreservedRow, Suggestion, largest, preserved_table, suggestions,
+    Alternative, Corrections, DeviceClass, DeviceFacts, FinishPlanner, Largest, ModelWeights, Plan,
+    Planner, PreservedRow, Suggestion, largest, preserved_table, suggestions,
 };
 use safelight_core::model::{ControlUse, Limits};
 use safelight_core::units::{from_gib, gib_text};
@@ -159,6 +160,42 @@ fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobEr
     })
 }
 
+/// Prints what a job that finishes something needs; the exit code as [`run`] has it.
+pub(super) fn finish_plan(
+    request: &FinishRequest,
+    device: Option<DeviceChoice>,
+    is_json: bool,
+    surroundings: &Surroundings,
+) -> Result<ExitCode, JobError> {
+    let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
+    let Device { name, facts, .. } = device_of(surroundings, device);
+    let plan = FinishPlanner::read(request)?.plan(request, facts);
+    let code = if plan.fits() { 0 } else { DOES_NOT_FIT };
+    if is_json {
+        let json = json!({"device": name, "fits": plan.fits(), "exit_code": code, "plan": plan});
+        Ok(out::print_json(&json, code))
+    } else {
+        let budget = budget_line(&plan, &name);
+        let rows = out::table(&stage_rows(&plan));
+        let text = format!(
+            "{}\n{budget}\n\n{rows}\n{}\n",
+            request.title(),
+            plan.verdict.text
+        );
+        Ok(out::print(&text, code))
+    }
+}
+
+/// The device, what it has, and what is free of it.
+fn budget_line(plan: &Plan, device: &str) -> String {
+    let budget = &plan.budget;
+    let class = CLASSES.iter().find(|(_, it)| *it == plan.device.class);
+    let device = format!("{} {device}", class.map_or("", |(name, _)| name));
+    let [total, cap] = [budget.total_bytes, budget.cap_bytes].map(gib_text);
+    let [others, free] = [budget.used_by_others_bytes, budget.available_bytes].map(gib_text);
+    format!("{device}: {total} GiB, limit {cap}, other programs {others}, free {free}")
+}
+
 /// The device that the settings and arguments mean on this machine.
 fn device_of(surroundings: &Surroundings, device: DeviceChoice) -> Device {
     let query = DeviceQuery {
@@ -257,14 +294,8 @@ impl Planned {
         let (width, height) = (request.width, request.height);
         // Writing to a string cannot fail.
         writeln!(text, "{}, {width}×{height}, {frames}", request.model).ok();
-        let budget = &plan.budget;
-        let class = CLASSES.iter().find(|(_, it)| *it == plan.device.class);
-        let device = format!("{} {}", class.map_or("", |(name, _)| name), self.device);
-        let [total, cap] = [budget.total_bytes, budget.cap_bytes].map(gib_text);
-        let [others, free] = [budget.used_by_others_bytes, budget.available_bytes].map(gib_text);
-        let memory = format!("{total} GiB, limit {cap}, other programs {others}, free {free}");
-        writeln!(text, "{device}: {memory}\n").ok();
-        text.push_str(&out::table(&self.stage_rows()));
+        writeln!(text, "{}\n", budget_line(plan, &self.device)).ok();
+        text.push_str(&out::table(&stage_rows(plan)));
         writeln!(text, "\n{}", plan.verdict.text).ok();
         let suggested = gib_text(plan.suggested_preserved_bytes);
         writeln!(text, "Suggested preserved memory: {suggested} GiB").ok();
@@ -306,31 +337,6 @@ impl Planned {
         text
     }
 
-    fn stage_rows(&self) -> Vec<Vec<String>> {
-        let head = "stage,network,weights,activations,peak,resident,streamed/step,";
-        let mut rows = vec![head.split(',').map(str::to_owned).collect::<Vec<_>>()];
-        let with_networks = self.plan.stages.iter().filter(|stage| stage.part.is_some());
-        for stage in with_networks {
-            let tile = stage.tile.map(|tile| format!("in tiles of {tile}"));
-            let note = if stage.fits {
-                tile.unwrap_or_default()
-            } else {
-                "does not fit".to_owned()
-            };
-            rows.push(vec![
-                stage.stage.name().to_owned(),
-                stage.part.map_or("", |part| part.label()).to_owned(),
-                gib_text(stage.weights_bytes),
-                gib_text(stage.activation_bytes),
-                gib_text(stage.peak_bytes),
-                gib_text(stage.resident_bytes),
-                gib_text(stage.streamed_bytes_per_step),
-                note,
-            ]);
-        }
-        rows
-    }
-
     fn preserved_rows(&self) -> Vec<Vec<String>> {
         let head = "preserved,resident,streamed/step,extra s/step,peak,";
         let mut rows = vec![head.split(',').map(str::to_owned).collect::<Vec<_>>()];
@@ -346,4 +352,29 @@ impl Planned {
         }
         rows
     }
+}
+
+fn stage_rows(plan: &Plan) -> Vec<Vec<String>> {
+    let head = "stage,network,weights,activations,peak,resident,streamed/step,";
+    let mut rows = vec![head.split(',').map(str::to_owned).collect::<Vec<_>>()];
+    let with_networks = plan.stages.iter().filter(|stage| stage.part.is_some());
+    for stage in with_networks {
+        let tile = stage.tile.map(|tile| format!("in tiles of {tile}"));
+        let note = if stage.fits {
+            tile.unwrap_or_default()
+        } else {
+            "does not fit".to_owned()
+        };
+        rows.push(vec![
+            stage.stage.name().to_owned(),
+            stage.part.map_or("", |part| part.label()).to_owned(),
+            gib_text(stage.weights_bytes),
+            gib_text(stage.activation_bytes),
+            gib_text(stage.peak_bytes),
+            gib_text(stage.resident_bytes),
+            gib_text(stage.streamed_bytes_per_step),
+            note,
+        ]);
+    }
+    rows
 }

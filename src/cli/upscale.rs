@@ -17,6 +17,7 @@ use safelight_core::units::from_gib;
 
 use super::Surroundings;
 use super::generate::{self, ended, gib_value};
+use super::plan::finish_plan;
 
 /// Make a picture or clip larger with an upscaler: ESRGAN, Real-ESRGAN, compact or SPAN, as .safetensors
 #[derive(Args, Debug)]
@@ -48,6 +49,9 @@ pub struct UpscaleArgs {
     /// The most device memory to use [default: the setting, else by the class of the device]
     #[arg(long, value_name = "GIB", value_parser = gib_value)]
     vram_cap: Option<f64>,
+    /// Show how much memory it needs and whether it fits, and make nothing
+    #[arg(long)]
+    plan: bool,
     /// Print one JSON object a line and nothing else
     #[arg(long)]
     json: bool,
@@ -55,9 +59,14 @@ pub struct UpscaleArgs {
 
 /// Runs the command.
 pub fn run(args: &UpscaleArgs, surroundings: &Surroundings) -> ExitCode {
-    let done = request(args, surroundings)
-        .and_then(|request| generate::finish(request, args.device, args.json, surroundings));
-    ended(done, args.json)
+    let done = request(args, surroundings).and_then(|request| {
+        if args.plan {
+            return finish_plan(&request, args.device, args.json, surroundings);
+        }
+        let done = generate::finish(request, args.device, args.json, surroundings);
+        done.map(ExitCode::from)
+    });
+    done.unwrap_or_else(|err| ended(Err(err), args.json))
 }
 
 fn request(args: &UpscaleArgs, surroundings: &Surroundings) -> Result<FinishRequest, JobError> {

@@ -215,6 +215,7 @@ fn work(
                         engine: &mut engine,
                         ladder,
                         neighbour,
+                        plan: std::cell::OnceCell::new(),
                     }
                     .run()
                 }));

@@ -1,5 +1,7 @@
 //! Control pictures: how they come into the form, what is said of each, and what is sent of them.
 
+use std::path::Path;
+
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::InputsCommand;
@@ -46,6 +48,8 @@ fn a_model_that_needs_a_control_picture_takes_the_first_one_and_draws_its_edges_
     let mut bench = Bench::of(canny_spec());
     bench.assert_shows("Canny needs a picture of edges");
     let room = bench.picture_file("room.png", 96, 48);
+    let boat = "tests/fixtures/edges/boat.png";
+    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(boat), &room).unwrap();
     bench.drop_file(&room);
     bench.until("it is there", |bench| {
         bench.has("Control picture 1: room.png")
@@ -57,7 +61,10 @@ fn a_model_that_needs_a_control_picture_takes_the_first_one_and_draws_its_edges_
     assert_eq!(request.controls[0].settings, ControlSettings::default());
     assert!(request.width > request.height, "as the picture is shaped");
 
-    bench.press("Draw its edges of control picture 1");
+    let edges = "Draw its edges of control picture 1";
+    let switch = bench.harness.get_by_role_and_label(Role::CheckBox, edges);
+    switch.click();
+    bench.settle();
     bench.until("edges are drawn", |bench| !bench.app().cx.thumbs.is_busy());
     bench.harness.snapshot("control_edges");
     let request = request_of(&mut bench);

@@ -47,8 +47,9 @@ pub fn write_interpolator(path: &Path) {
     write_zeros(path, tensors);
 }
 
-fn write_zeros(path: &Path, tensors: impl IntoIterator<Item = (String, Vec<usize>)>) {
-    let zeros = vec![0; 1 << 16];
+/// Writes tensors of these names and shapes whose numbers are all 0. Makes the file's folder.
+pub fn write_zeros(path: &Path, tensors: impl IntoIterator<Item = (String, Vec<usize>)>) {
+    let zeros = vec![0; 1 << 20];
     let tensors = tensors.into_iter().map(|(name, shape)| {
         let bytes = 4 * shape.iter().product::<usize>();
         let view = TensorView::new(Dtype::F32, shape, &zeros[..bytes]);

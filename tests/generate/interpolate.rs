@@ -191,3 +191,24 @@ fn a_network_is_found_where_comfyui_keeps_it() {
     assert_eq!(plain(&home).1, 0);
     assert!(home.path().join("small_interpolated.webp").exists());
 }
+
+#[test]
+fn the_plan_tells_what_a_frame_between_two_takes() {
+    let home = Home::new();
+    network(&home, "rife.safetensors");
+    let frames: Vec<Picture> = [0, 1, 2]
+        .map(|index| {
+            let pixel = |x: u32, y: u32| [(x + y + 16 * index) as u8; 3];
+            Picture::from_fn(512, 256, pixel).expect("it has pixels")
+        })
+        .into();
+    let path = home.path().join("small.webp");
+    media::write_clip(&path, &frames, ClipOptions::default()).expect("a clip");
+    let output = run(interpolate(&home).args(["--times", "2", "--out", "smooth.mp4"]));
+    let (last, code) = end(&output);
+    assert_eq!(code, 0, "{last}");
+    let plan = &last["plan"];
+    let [predicted, measured] =
+        ["predicted_bytes", "measured_bytes"].map(|key| plan[key].as_f64().expect("a number"));
+    assert!((predicted / measured - 1.0).abs() < 0.1, "{plan}");
+}

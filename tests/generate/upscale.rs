@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use safelight_core::media::{self, ClipOptions, Picture};
 
 use crate::common::{Home, end, events};
-use crate::networks::write_upscaler;
+use crate::networks::{write_upscaler, write_zeros};
 use crate::run;
 
 fn network(home: &Home, name: &str) {
@@ -346,4 +346,62 @@ fn sound_goes_with_the_clip_and_what_cannot_be_copied_is_told() {
     assert_eq!((code, &last["warnings"][0]), (0, &told.into()), "{last}");
     let found = media::sound_for(&large, &large).expect("it is read");
     assert!(found.sound.is_none());
+}
+
+/// Writes a Real-ESRGAN for ×4 of one block with as many channels as published ones have.
+fn write_wide_upscaler(path: &Path) {
+    let (width, growth) = (64, 32);
+    let mut tensors: Vec<(String, Vec<usize>)> = Vec::new();
+    let mut conv = |name: String, inputs: usize, outputs: usize| {
+        tensors.push((format!("{name}.weight"), vec![outputs, inputs, 3, 3]));
+        tensors.push((format!("{name}.bias"), vec![outputs]));
+    };
+    conv("conv_first".to_owned(), 3, width);
+    for (part, number) in (1..=3).flat_map(|part| (0..5).map(move |number| (part, number))) {
+        let outputs = if number == 4 { width } else { growth };
+        let name = format!("body.0.rdb{part}.conv{}", number + 1);
+        conv(name, width + number * growth, outputs);
+    }
+    for name in ["conv_body", "conv_up1", "conv_up2", "conv_hr"] {
+        conv(name.to_owned(), width, width);
+    }
+    conv("conv_last".to_owned(), width, 3);
+    write_zeros(path, tensors);
+}
+
+/// How much more the plan says than was measured, as a share.
+fn plan_error(last: &serde_json::Value) -> f64 {
+    let plan = &last["plan"];
+    let [predicted, measured] =
+        ["predicted_bytes", "measured_bytes"].map(|key| plan[key].as_f64().expect("a number"));
+    predicted / measured - 1.0
+}
+
+#[test]
+fn the_plan_tells_what_a_job_takes_whole_and_in_tiles() {
+    let home = Home::new();
+    write_wide_upscaler(&home.path().join("net.safetensors"));
+    media::write_png(&home.path().join("small.png"), &frame(0, 160, 120)).expect("a picture");
+    let shown = run(upscale(&home).args(["small.png", "--plan"]));
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    for tiles in [&[][..], &["--tile", "64"]] {
+        let out = ["small.png", "--scale", "4", "--out", "large.png"];
+        let output = run(upscale(&home).args(out).args(tiles));
+        let (last, code) = end(&output);
+        assert_eq!(code, 0, "{last}");
+        let off = plan_error(&last);
+        assert!(off.abs() < 0.1, "{tiles:?}: {off} of {}", last["plan"]);
+        let plans = events(&output)
+            .into_iter()
+            .filter(|it| it["event"] == "plan");
+        let plans: Vec<_> = plans.collect();
+        assert_eq!(plans.len(), 1);
+        let stage = &plans[0]["plan"]["stages"][0];
+        assert_eq!(stage["peak_bytes"], last["plan"]["predicted_bytes"]);
+        assert_eq!(stage["tile"].is_null(), tiles.is_empty(), "{stage}");
+        if tiles.is_empty() {
+            assert_eq!(shown["plan"]["stages"][0], *stage);
+        }
+    }
+    assert!(!home.path().join("small_upscaled.png").exists());
 }

@@ -49,6 +49,8 @@ impl CatalogEntry {
                 // The latter is no part of a model.
                 PartName::ImageEncoder | PartName::ImageEmbedder => (Component::ImageEncoder, 0),
                 PartName::VaeEncoder | PartName::VaeDecoder => (Component::Vae, 0),
+                // No model has one.
+                PartName::Finisher => return None,
             };
             let source = self.of(component).nth(number)?;
             let is_narrow = source.is_narrow() || (in_8_bits && component != Component::Vae);

@@ -196,4 +196,4 @@ pub(super) fn unusable(err: &MediaError) -> JobError {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

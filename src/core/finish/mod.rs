@@ -10,6 +10,8 @@ mod request;
 mod retiming;
 mod tiles;
 
+#[cfg(test)]
+pub(crate) use form::tests::network as test_network;
 pub use form::{TargetSize, UpscaleForm, ending_of, fingerprint, look_at};
 pub use interpolate::{InterpolateForm, NewRate};
 pub use networks::{
@@ -18,4 +20,4 @@ pub use networks::{
 };
 pub use request::{FinishRequest, FinishWork};
 pub use retiming::{FramePlace, MAX_FPS, Retiming, TIMES};
-pub use tiles::TileSize;
+pub use tiles::{CPU_TILE_BYTES, MAX_HALO, TileSize, room_for_tiles};

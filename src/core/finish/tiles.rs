@@ -5,14 +5,24 @@
 
 use crate::networks::UpscalerConfig;
 
-/// Tiles share no more places than this on each side. What is farther counts for next to nothing in networks that reach
-/// farther, whose blocks add a fifth of what they make.
-const MAX_HALO: u32 = 64;
+/// Tiles share no more places than this on each side. The layers of a full RRDBNet reach 347 places, but its blocks add a
+/// fifth of what they make: what is farther than this changes nothing beyond rounding, also with weights so large that
+/// the numbers grow to 10⁷ (docs/figures.md).
+pub const MAX_HALO: u32 = 64;
+/// What tiles may take on a CPU, whose memory is everybody's.
+pub const CPU_TILE_BYTES: u64 = 1 << 30;
 /// A tile is never smaller, whatever memory there is.
 const MIN_EDGE: u32 = 32;
 /// Kernels count the numbers of a tensor in 31 bits: the places of the widest one, and the pixels.
 const MAX_PLACES: u64 = 1 << 23;
 const MAX_PIXELS: u64 = 1 << 24;
+
+/// What tiles may take where a device may hold `held` bytes, of which `loaded` are taken: libraries take some for
+/// themselves, and pieces do not always fit into gaps.
+#[must_use]
+pub fn room_for_tiles(held: u64, loaded: u64) -> u64 {
+    held.saturating_sub(loaded) / 4 * 3
+}
 
 /// In places, which are pixels or squares of them: see [`UpscalerConfig::unit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +63,12 @@ impl TileSize {
             (rows.min(edge), columns.min(edge), halo)
         };
         let wide = [rows, columns].map(|edge| u64::from(edge + 2 * halo));
-        let kept = wide[0] * wide[1] * config.width as u64 * number_bytes;
-        let of_row = wide[1] * config.bytes_of_end(number_bytes);
-        let pixels_of_row = wide[1] * u64::from(config.inner_scale()).pow(2);
+        let kept = wide[0] * wide[1] * config.channels_of_trunk() * number_bytes;
+        // What is enlarged sees little around itself.
+        let near = columns.saturating_add(2 * config.reach_of_end());
+        let near = u64::from(near).min(wide[1]);
+        let of_row = near * config.bytes_of_end(number_bytes);
+        let pixels_of_row = near * u64::from(config.inner_scale()).pow(2);
         let band = bytes.saturating_sub(kept) / of_row.max(1);
         let band = band.min(MAX_PIXELS / pixels_of_row.max(1));
         // Beside what it sees around itself.
@@ -66,6 +79,25 @@ impl TileSize {
             halo,
             band: u32::try_from(band).unwrap_or(u32::MAX).clamp(1, rows),
         }
+    }
+
+    /// Bytes of tensors at the worst moment of a picture of `size`, width and height in pixels, beside the picture itself.
+    #[must_use]
+    pub fn peak_bytes(&self, config: &UpscalerConfig, size: [u32; 2], number_bytes: u64) -> u64 {
+        let unit = config.unit();
+        let [all_columns, all_rows] = size.map(|pixels| u64::from(pixels.div_ceil(unit).max(1)));
+        let wide = |edge: u32, all: u64| u64::from(edge + 2 * self.halo).min(all);
+        let (rows, columns) = (wide(self.rows, all_rows), wide(self.columns, all_columns));
+        // All pixels as places, and those of the tile.
+        let of_pixels = 3 * u64::from(unit).pow(2) * number_bytes;
+        let seen = (all_rows * all_columns + rows * columns) * of_pixels;
+        let trunk = rows * columns * config.bytes_of_trunk(number_bytes);
+        let near = 2 * u64::from(config.reach_of_end());
+        let band = (u64::from(self.band) + near).min(rows);
+        let across = (u64::from(self.columns) + near).min(columns);
+        let enlarged = band * across * config.bytes_of_end(number_bytes);
+        let kept = rows * columns * config.channels_of_trunk() * number_bytes;
+        seen + trunk.max(kept + enlarged)
     }
 }
 

@@ -19,6 +19,8 @@ labelled! {
         TextEncoder2 = "text encoder",
         ImageEncoder = "image encoder",
         ImageEmbedder = "image encoder",
+        /// What upscales, or makes frames between frames.
+        Finisher = "network",
     }
 }
 

@@ -19,7 +19,7 @@ pub const TILES: [u32; 4] = [1024, 768, 512, 256];
 /// What may be on the device of weights that stream, or two matrices where those are larger: the engine's buffer.
 const WINDOW_BYTES: u64 = 512 << 20;
 /// What no formula knows: pieces of memory that the allocator cannot use, sizes that it rounds up.
-const MARGIN: Margin = Margin {
+pub(super) const MARGIN: Margin = Margin {
     share: 0.03,
     bytes: 64 << 20,
 };
@@ -32,14 +32,14 @@ const STREAMING_MARGIN: Margin = Margin {
 };
 
 #[derive(Clone, Copy, Debug)]
-struct Margin {
+pub(super) struct Margin {
     /// Of the activations.
     share: f64,
     bytes: u64,
 }
 
 impl Margin {
-    fn of(self, activation: f64) -> f64 {
+    pub(super) fn of(self, activation: f64) -> f64 {
         activation * self.share + self.bytes as f64
     }
 }
@@ -74,7 +74,7 @@ pub struct StagePlan {
 }
 
 impl StagePlan {
-    fn empty(stage: Stage) -> Self {
+    pub(super) fn empty(stage: Stage) -> Self {
         Self {
             stage,
             part: None,

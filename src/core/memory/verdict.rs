@@ -108,7 +108,8 @@ fn done_for_it(stages: &[StagePlan], budget: &Budget) -> String {
     if let Some((stage, tile)) = tiled.and_then(|stage| Some((stage, stage.tile?))) {
         write!(
             text,
-            "; the VAE runs in tiles of {tile} pixels, as whole frames need {} GiB and {} GiB is free",
+            "; the {} runs in tiles of {tile} pixels, as whole frames need {} GiB and {} GiB is free",
+            stage.part.map_or("VAE", PartName::label),
             gib_text(stage.whole_bytes),
             gib_text(budget.available_bytes)
         )

@@ -22,6 +22,8 @@ const LATER_INPUTS: i64 = 12;
 const LEAST_OUTPUTS: i64 = 5;
 /// Pixels along an edge that the last layer of a block makes of one place.
 const SHUFFLE: i64 = 2;
+/// As many channels oneDNN lays out together on processors with AVX-512.
+const CHANNEL_BLOCK: f64 = 16.0;
 /// As wide as this is the last block of 4.25 lite alone, whose blocks see frames smaller than those of the others.
 const LITE_END: i64 = 24;
 
@@ -222,6 +224,39 @@ impl IfnetConfig {
             (Some((_, 16)), 5, _) => "4.26 heavy",
             _ => return None,
         })
+    }
+
+    /// Bytes for each pixel of a frame, edges as [`alignment`](Self::alignment) wants them, while the frame is made.
+    /// `number_bytes`: of one number.
+    #[must_use]
+    pub fn bytes_of_pixel(&self, number_bytes: u64) -> u64 {
+        let features = 2.0 * self.head.as_ref().map_or(0.0, |head| head.features as f64);
+        let outputs = self.outputs as f64;
+        let of_block = |number: usize| {
+            let is_later = f64::from(u8::from(number > 0));
+            // Of so many pixels one is seen.
+            let seen = 1.0 / (self.scales()[number] as f64).powi(2);
+            let inputs = self.inputs(number) as f64;
+            // The flows come beside what else a later block is given.
+            let given = inputs - 4.0 * is_later;
+            // Both frames with what is seen of them, the time and the places; moved, and how, where that is known.
+            let kept = 6.0 + features + 3.0 + is_later * (10.0 + outputs + features) + given;
+            let smaller = if seen < 1.0 { given * seen } else { 0.0 };
+            // Libraries lay out many channels anew, in blocks.
+            let laid_out = if inputs > CHANNEL_BLOCK {
+                (inputs / CHANNEL_BLOCK).ceil() * CHANNEL_BLOCK
+            } else {
+                0.0
+            };
+            let width = self.widths[number] as f64;
+            let joined = smaller + is_later * 4.0 + inputs * seen;
+            let halved = (inputs + laid_out + width / 4.0) * seen;
+            let grown = (width / 16.0 + 2.0 * outputs) * seen + 4.0;
+            kept + joined.max(halved + is_later * 4.0 * seen).max(grown)
+        };
+        let numbers = (0..self.widths.len()).map(of_block).fold(0.0, f64::max);
+        // Places are f32 whatever the others are.
+        (numbers * number_bytes as f64) as u64 + 2 * (4 - number_bytes.min(4))
     }
 
     /// All tensors that are read, as the file calls them.

@@ -244,9 +244,14 @@ impl UpscalerConfig {
     pub fn bytes_of_trunk(&self, number_bytes: u64) -> u64 {
         let width = self.width as u64;
         let channels = match &self.layers {
-            // What is kept for both sums, the block's own channels, and all of them together for a convolution.
-            UpscalerLayers::Rrdb(rrdb) => 5 * width + 10 * rrdb.growth as u64,
-            UpscalerLayers::Compact { .. } => 4 * width,
+            // What is kept for both sums and goes into the block, its own channels, all of them together for the last
+            // convolution, and what comes of that; behind it three of the sum instead.
+            UpscalerLayers::Rrdb(rrdb) => {
+                let own = 4 * rrdb.growth as u64;
+                (5 * width + 2 * own).max(6 * width + own)
+            }
+            UpscalerLayers::Compact { .. } => 3 * width,
+            // What is kept for the last layer, and that together.
             UpscalerLayers::Span { .. } => 10 * width,
         };
         channels * number_bytes
@@ -256,11 +261,21 @@ impl UpscalerConfig {
     pub fn bytes_of_end(&self, number_bytes: u64) -> u64 {
         let pixels = u64::from(self.inner_scale()).pow(2);
         let channels = match &self.layers {
-            UpscalerLayers::Rrdb(_) => 3 * self.width as u64,
-            UpscalerLayers::Compact { .. } | UpscalerLayers::Span { .. } => 12,
+            // What goes into the last doubling, and what comes of it three times.
+            UpscalerLayers::Rrdb(_) => (3 * self.width as u64) + (self.width as u64).div_ceil(4),
+            // What is shuffled to pixels, the nearest ones, and their sum.
+            UpscalerLayers::Compact { .. } | UpscalerLayers::Span { .. } => 9,
         };
-        // And as colours in f32.
-        pixels * (channels * number_bytes + 16)
+        // Colours, and the same twice in f32 on their way to bytes, when the channels are gone.
+        pixels * (channels * number_bytes).max(3 * number_bytes + 28)
+    }
+
+    /// Channels of what is made before anything is enlarged.
+    pub fn channels_of_trunk(&self) -> u64 {
+        match &self.layers {
+            UpscalerLayers::Compact { scale, .. } => 3 * (*scale as u64).pow(2),
+            UpscalerLayers::Rrdb(_) | UpscalerLayers::Span { .. } => self.width as u64,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use crossbeam_channel::{Sender, bounded};
-use safelight_core::finish::{FinishRequest, FinishWork};
+use safelight_core::finish::{CPU_TILE_BYTES, FinishRequest, FinishWork, room_for_tiles};
 use safelight_core::job::{CancelToken, DtypeChoice};
 use safelight_core::media::{ClipReader, MediaError, Picture, open_picture};
 use safelight_core::memory::Rung;
@@ -26,8 +26,6 @@ use crate::serve::Outgoing;
 
 /// Frames that wait to be computed: decoding goes on meanwhile.
 const FRAMES_AHEAD: usize = 2;
-/// What tiles may take on a CPU, whose memory is everybody's.
-const CPU_BYTES: u64 = 1 << 30;
 
 pub struct FinishContext<'a> {
     pub order: &'a FinishOrder,
@@ -97,7 +95,7 @@ impl FinishContext<'_> {
     /// Bytes that tensors may take there beside what is loaded.
     pub fn free_bytes(&self, device: Device) -> u64 {
         if device == Device::Cpu {
-            return CPU_BYTES;
+            return CPU_TILE_BYTES;
         }
         let counts = runtime::memory_counts(device);
         let others = counts.used.saturating_sub(counts.reserved);
@@ -107,8 +105,7 @@ impl FinishContext<'_> {
             .memory
             .cap_bytes
             .map_or(total, |cap| cap.min(total));
-        // Libraries take some for themselves, and pieces do not always fit into gaps.
-        cap.saturating_sub(counts.allocated) / 4 * 3
+        room_for_tiles(cap, counts.allocated)
     }
 
     /// The longest edge of a tile that was asked for, or that is left to try.

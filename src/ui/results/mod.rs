@@ -4,32 +4,27 @@
 //! Does nothing by itself: entries push commands.
 
 pub mod drag;
+mod finishing;
 pub mod words;
 
 use std::path::PathBuf;
 
 use egui::containers::menu::{MenuButton, SubMenuButton, is_in_menu};
 use egui::{Button, ScrollArea, Ui, vec2};
-use safelight_core::finish::{Found, NewRate};
 use safelight_core::gallery::{Entry, Reading};
 use safelight_core::job::JobId;
 
 use crate::app::commands::{
-    AppCommand, DesktopCommand, Finish, FinishCommand, GalleryCommand, InputsCommand,
-    PlayerCommand, RestoreCommand,
+    AppCommand, DesktopCommand, GalleryCommand, InputsCommand, PlayerCommand, RestoreCommand,
 };
-use crate::app::finishing::Networks;
 use crate::app::gallery::wishes::TrashWish;
 use crate::app::inputs::{Placing, Slot};
 use crate::app::player::{PlayedFile, Viewing};
 use crate::app::queue::ResultItem;
 use crate::ui::widgets::with_icon;
 use crate::ui::{View, icons, theme};
-
-/// Networks that are listed in a menu.
-const MAX_NETWORKS: usize = 12;
-/// Frames a second that are offered: of films, of television and of screens.
-const RATES: [u32; 7] = [24, 25, 30, 48, 50, 60, 120];
+pub use finishing::network_actions;
+use finishing::{frames_actions, upscale_actions};
 
 /// Something that can be done.
 pub struct Action {
@@ -65,10 +60,15 @@ impl Action {
     }
 
     /// One of which there are several kinds.
-    fn of_several(icon: char, name: &str, explanation: &'static str, choices: Vec<Self>) -> Self {
+    fn of_several(
+        icon: char,
+        name: impl Into<String>,
+        explanation: &'static str,
+        choices: Vec<Self>,
+    ) -> Self {
         Self {
             icon,
-            name: name.to_owned(),
+            name: name.into(),
             explanation,
             obstacle: None,
             does: Does::Offer(choices),
@@ -112,8 +112,10 @@ impl Action {
                     }
                 };
                 let response = if is_in_menu(ui) {
+                    let button = button.right_text(SubMenuButton::arrow_atom(None));
                     SubMenuButton::from_button(button).ui(ui, choices_ui).0
                 } else {
+                    let button = button.right_text(icons::CARET_DOWN.to_string());
                     MenuButton::from_button(button).ui(ui, choices_ui).0
                 };
                 response.on_hover_text(explanation).accessible_name(&name);
@@ -287,85 +289,6 @@ pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
         ));
     }
     actions
-}
-
-/// Nothing where no upscaler is on this machine.
-fn upscale_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
-    if view.app.finishing.upscalers.chosen().is_none() {
-        return Vec::new();
-    }
-    let unreadable = subject.is_unreadable.then_some(words::UNREADABLE);
-    let factors = [
-        (2, words::UPSCALE_2, words::UPSCALE_2_MORE),
-        (4, words::UPSCALE_4, words::UPSCALE_4_MORE),
-    ];
-    let action = |(factor, name, explanation)| {
-        let make = FinishCommand::Make(subject.path.clone(), Finish::Upscale(factor));
-        Action::new(icons::ARROWS_OUT, name, explanation, make).unless(unreadable)
-    };
-    factors.into_iter().map(action).collect()
-}
-
-/// Nothing for pictures, and where no RIFE is on this machine.
-fn frames_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
-    if !subject.is_clip || view.app.finishing.interpolators.chosen().is_none() {
-        return Vec::new();
-    }
-    let unreadable = subject.is_unreadable.then_some(words::UNREADABLE);
-    let make = |rate| FinishCommand::Make(subject.path.clone(), Finish::Frames(rate));
-    let times = [
-        (2, words::DOUBLE_FRAMES, words::DOUBLE_FRAMES_MORE),
-        (4, words::FRAMES_4, words::FRAMES_4_MORE),
-    ];
-    let times = times.map(|(times, name, explanation)| {
-        Action::new(icons::FILM, name, explanation, make(NewRate::Times(times)))
-    });
-    let rates = RATES.map(|fps| {
-        let (name, explanation) = (words::rate(fps), words::TO_A_RATE_MORE);
-        let wanted = f64::from(fps);
-        let has_it = subject.fps.is_some_and(|known| wanted <= known);
-        Action::new(icons::CLOCK, name, explanation, make(NewRate::Fps(wanted)))
-            .unless(has_it.then_some(words::HAS_RATE))
-    });
-    let to_a_rate = Action::of_several(
-        icons::CLOCK,
-        words::TO_A_RATE,
-        words::TO_A_RATE_MORE,
-        rates.into(),
-    );
-    let all = times.into_iter().chain([to_a_rate]);
-    all.map(|action| action.unless(unreadable)).collect()
-}
-
-/// Which network upscales this, and which makes frames between its frames, where there are several.
-pub fn network_actions(view: &View<'_>, is_clip: bool) -> Vec<Action> {
-    let finishing = &view.app.finishing;
-    let mut actions = choices(&finishing.upscalers, |found, is_chosen| {
-        let name = words::upscaler(&found.label());
-        let choose = FinishCommand::UseUpscaler(found.path.clone());
-        Action::new(icons::CHECK_CIRCLE, name, words::UPSCALER_MORE, choose)
-            .unless(is_chosen.then_some(words::UPSCALER_CHOSEN))
-    });
-    if is_clip {
-        actions.extend(choices(&finishing.interpolators, |found, is_chosen| {
-            let name = words::interpolator(&found.label());
-            let choose = FinishCommand::UseInterpolator(found.path.clone());
-            Action::new(icons::CHECK_CIRCLE, name, words::INTERPOLATOR_MORE, choose)
-                .unless(is_chosen.then_some(words::INTERPOLATOR_CHOSEN))
-        }));
-    }
-    actions
-}
-
-/// What `action` makes of each network, and of whether it is the one that is used; nothing where there is no choice.
-fn choices<C>(networks: &Networks<C>, action: impl Fn(&Found<C>, bool) -> Action) -> Vec<Action> {
-    if networks.found.len() < 2 {
-        return Vec::new();
-    }
-    let chosen = networks.chosen().map(|it| &it.path);
-    let first = networks.found.iter().take(MAX_NETWORKS);
-    let action = |found| action(found, chosen == Some(&found.path));
-    first.map(action).collect()
 }
 
 /// A clip is extended; a picture begins a clip, or another one is made from it.

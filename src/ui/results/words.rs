@@ -32,10 +32,9 @@ pub const FRAMES_4_MORE: &str = "RIFE makes three frames between every two: four
 pub const TO_A_RATE: &str = "Frames to a rate";
 pub const TO_A_RATE_MORE: &str = "RIFE makes the frames that are missing for so many a second, and the clip stays as long as it is";
 pub const HAS_RATE: &str = "The clip has as many frames a second already";
-pub const INTERPOLATOR_MORE: &str = "Make frames between frames with this network from now on";
-pub const INTERPOLATOR_CHOSEN: &str = "This network makes the frames between frames";
-pub const UPSCALER_MORE: &str = "Upscale with this network from now on";
-pub const UPSCALER_CHOSEN: &str = "This network is used for upscaling";
+pub const INTERPOLATOR_MORE: &str =
+    "Which of the RIFE networks that were found makes frames between frames from now on";
+pub const UPSCALER_MORE: &str = "Which of the networks that were found upscales from now on";
 pub const COMPARE: &str = "Compare";
 pub const COMPARE_MORE: &str = "Show both beside each other";
 pub const COMPARE_WITH_SHOWN: &str = "Compare with what is shown";
@@ -62,14 +61,14 @@ pub fn delete(num_files: usize) -> String {
     }
 }
 
-/// A network that can be chosen.
-pub fn upscaler(label: &str) -> String {
-    format!("Upscaler: {label}")
+/// `name`: of the network that is used.
+pub fn upscaler(name: &str) -> String {
+    format!("Upscaler: {name}")
 }
 
-/// A network for frames between frames that can be chosen.
-pub fn interpolator(label: &str) -> String {
-    format!("Interpolation: {label}")
+/// `name`: of the network that is used.
+pub fn interpolator(name: &str) -> String {
+    format!("RIFE: {name}")
 }
 
 pub fn rate(fps: u32) -> String {

@@ -28,6 +28,9 @@ fn stage_line(job: &RunningJob) -> String {
         Some((step, num_steps)) if stage.is_denoising() => {
             facts.push(words::step_of(step, num_steps));
         }
+        Some((frame, num_frames)) if matches!(stage, Stage::Upscale | Stage::Interpolate) => {
+            facts.push(words::frame_of(frame, num_frames));
+        }
         Some((part, num_parts)) => facts.push(words::part_of(part, num_parts)),
         None if stage == Stage::Decode && job.num_frames_decoded > 0 => {
             let all = job.num_frames_of_stage();

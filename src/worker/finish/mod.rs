@@ -3,8 +3,10 @@
 //!
 //! It goes on at the frame behind the last run, whoever stopped it. Sends no `Ended` itself: the caller does, in one place.
 
+mod checks;
 mod parts;
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,9 +16,10 @@ use safelight_core::job::{
     CARRIED_APP, Clip, Frame, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
     JobUpdate, Stage, StageTime,
 };
-use safelight_core::media::{self, ClipOptions, FoundSound, MediaError, Runs};
-use safelight_core::memory::{DeviceClass, Fault, StageMemory};
-use safelight_core::units::size_text;
+use safelight_core::media::{self, ClipOptions, MediaError, Runs};
+use safelight_core::memory::{
+    DeviceClass, Fault, FinishPlanner, Plan, PlanOutcome, StageMemory, StageOutcome,
+};
 use serde_json::{Map, Value, json};
 
 use super::engine::{EngineSlot, Finishing, StageReport, StageResult, StageRun, Task};
@@ -28,6 +31,7 @@ use super::save::error_of;
 use super::walk::{hold, not_held};
 use super::{WorkerLimits, WorkerOptions};
 use crate::telemetry::host;
+use checks::{check_room, sound_of};
 use parts::Parts;
 
 /// Everything one such job needs.
@@ -42,6 +46,8 @@ pub(super) struct FinishWalk<'a> {
     pub(super) engine: &'a mut EngineSlot,
     pub(super) ladder: Ladder,
     pub(super) neighbour: Neighbour,
+    /// Made once the device is known.
+    pub(super) plan: OnceCell<Plan>,
 }
 
 /// What has come together so far.
@@ -52,6 +58,8 @@ struct Gathered {
     times: Vec<StageTime>,
     warnings: Vec<String>,
     peak_bytes: u64,
+    /// What the allocator counted at most.
+    allocated_bytes: u64,
 }
 
 impl FinishWalk<'_> {
@@ -201,9 +209,20 @@ impl FinishWalk<'_> {
     ) -> Result<StageResult, JobError> {
         let (request, stage) = (self.request, self.request.stage());
         let memory = self.ladder.memory(stage, StageMemory::default());
+        let (plan, events) = (&self.plan, self.events);
         let planned = |engine: &_, last: Option<&_>| {
             let facts = plan::facts(engine, last);
             let budget = facts.budget(&request.memory);
+            if plan.get().is_none()
+                && let Ok(planner) = FinishPlanner::read(request)
+            {
+                let made = plan.get_or_init(|| planner.plan(request, facts));
+                events.certain(JobUpdate::Plan(Box::new(made.clone())));
+                if !made.fits() {
+                    let text = format!("{}; trying anyway", made.verdict.text);
+                    events.certain(JobUpdate::Warning(text));
+                }
+            }
             let is_cpu = facts.class == DeviceClass::Cpu;
             let held = budget.available_bytes.max(1);
             Ok(Planned {
@@ -239,9 +258,11 @@ impl FinishWalk<'_> {
             result,
             warnings,
             peak_bytes,
+            allocated_bytes,
             ..
         } = self.engine.run(run)?;
         gathered.peak_bytes = gathered.peak_bytes.max(peak_bytes);
+        gathered.allocated_bytes = gathered.allocated_bytes.max(allocated_bytes);
         gathered.warnings.extend(warnings);
         Ok(result)
     }
@@ -369,9 +390,24 @@ impl FinishWalk<'_> {
             stages: gathered.times,
             peak_bytes: gathered.peak_bytes,
             warnings: gathered.warnings,
-            plan: None,
+            plan: self.as_planned(gathered.allocated_bytes),
             rungs: self.ladder.climbs().to_vec(),
         })
+    }
+
+    /// What was predicted and what was measured, of a job that went as planned.
+    fn as_planned(&self, measured_bytes: u64) -> Option<PlanOutcome> {
+        let stage = self.request.stage();
+        let predicted_bytes = self.plan.get()?.peak_bytes;
+        let is_undisturbed = self.ladder.climbs().is_empty() && self.resume.is_none();
+        let outcome = StageOutcome {
+            stage,
+            predicted_bytes,
+            measured_bytes,
+        };
+        is_undisturbed
+            .then(|| PlanOutcome::of(vec![outcome]))
+            .flatten()
     }
 
     /// What the source carried, so that it can be made again, and what was done with it.
@@ -423,53 +459,6 @@ fn place<'a>(request: &'a FinishRequest, engine: &'a EngineSlot) -> Place<'a> {
     }
 }
 
-/// What of the source's sound goes into the result; nothing of a picture.
-fn sound_of(request: &FinishRequest) -> FoundSound {
-    if request.is_picture {
-        return FoundSound::default();
-    }
-    media::sound_for(&request.source, &request.out).unwrap_or_else(|err| {
-        tracing::warn!("the sound cannot be read: {err}");
-        FoundSound {
-            sound: None,
-            left_out: Some(format!("the result has no sound: {err}")),
-        }
-    })
-}
-
 fn unusable(err: &MediaError) -> JobError {
     JobError::from_error(JobErrorKind::InvalidRequest, err)
-}
-
-/// The frames must have room in the job's folder: without it a job would fail behind hours of work.
-fn check_room(
-    free: Option<u64>,
-    request: &FinishRequest,
-    folder: &JobFolder,
-) -> Result<(), JobError> {
-    let needed = room_of(request);
-    match free {
-        Some(free) if free < needed => {
-            let what = format!(
-                "the job needs about {} of disk space, but {} is free: {}",
-                size_text(needed),
-                size_text(free),
-                folder.path().display()
-            );
-            Err(JobError::new(JobErrorKind::Disk, what).advise("Free some space on that disk"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// A guess at the bytes of all frames: half a byte a pixel in H.264 at a high quality, two without loss.
-fn room_of(request: &FinishRequest) -> u64 {
-    let after = request.after;
-    let pixels = u64::from(after.width) * u64::from(after.height) * u64::from(after.num_frames);
-    let is_h264 = media::has_clip_name(&request.out)
-        && request
-            .out
-            .extension()
-            .is_some_and(|it| it.eq_ignore_ascii_case("mp4"));
-    if is_h264 { pixels / 2 } else { pixels * 2 }
 }

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use safelight_core::finish::TileSize;
-use safelight_core::networks::UpscalerConfig;
+use safelight_core::finish::{MAX_HALO, TileSize};
+use safelight_core::networks::{RrdbConfig, RrdbNames, UpscalerConfig};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
@@ -127,6 +127,59 @@ fn tiles_that_see_all_that_counts_give_what_the_whole_picture_does() {
         // With less around them tiles differ at their edges, so that the test sees them.
         let blind = whole(&network, &pixels, TileSize { halo: 0, ..tiles });
         assert!(distance(&blind, &at_once) > 1e-4, "{name}");
+    }
+}
+
+/// A Real-ESRGAN of so many blocks with few channels, whose weights are `gain` times as large as they are made up.
+fn deep(num_blocks: i64, gain: f64) -> Upscaler {
+    let rrdb = RrdbConfig {
+        names: RrdbNames::Body,
+        growth: 4,
+        num_blocks,
+        num_doublings: 2,
+        unshuffle: 1,
+        has_shortcuts: false,
+    };
+    let width = 8;
+    let [before, last] = rrdb.ends();
+    let mut layers = vec![(rrdb.first(), 3, width), (last, width, 3)];
+    let same = [rrdb.trunk(), rrdb.up(0), rrdb.up(1), before];
+    layers.extend(same.map(|name| (name, width, width)));
+    for (block, part) in (0..num_blocks).flat_map(|block| (0..3).map(move |part| (block, part))) {
+        layers.extend((0..5).map(|number| {
+            let outputs = if number == 4 { width } else { rrdb.growth };
+            let name = format!("{}.{}", rrdb.dense(block, part), rrdb.within(number));
+            (name, width + number * rrdb.growth, outputs)
+        }));
+    }
+    let tensors = layers.iter().flat_map(|(name, inputs, outputs)| {
+        let weight = format!("{name}.weight");
+        let made = made_up(&weight, &[*outputs, *inputs, 3, 3]) * gain;
+        let bias = Tensor::zeros([*outputs], (Kind::Float, Device::Cpu));
+        [(weight, made), (format!("{name}.bias"), bias)]
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep.safetensors");
+    Tensor::write_safetensors(&tensors.collect::<Vec<_>>(), &path).unwrap();
+    Upscaler::open(&path, Kind::Float, Device::Cpu).unwrap()
+}
+
+#[test]
+fn a_full_network_needs_far_less_around_a_tile_than_its_layers_reach() {
+    let pixels = picture("wide", 16, 300);
+    for gain in [1.0, 2.0] {
+        let network = deep(23, gain);
+        assert_eq!(network.config.reach(), 347);
+        let tiles = TileSize {
+            columns: 150,
+            ..all_at_once(&network.config, &pixels)
+        };
+        let at_once = whole(&network, &pixels, all_at_once(&network.config, &pixels));
+        let halo = MAX_HALO;
+        let near = whole(&network, &pixels, TileSize { halo, ..tiles });
+        assert_close(&format!("gain {gain}"), &near, &at_once, LIMIT);
+        let blind = whole(&network, &pixels, TileSize { halo: 0, ..tiles });
+        assert!(distance(&blind, &at_once) > 1e-4, "{gain}");
     }
 }
 
