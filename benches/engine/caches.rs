@@ -189,6 +189,7 @@ impl Model {
     ) -> Result<Option<(WalkLine, Tensor)>, EngineError> {
         self.request.step_cache = cache;
         let conditions = Conditions {
+            control: None,
             embeds,
             image_latents: None,
             image_embeds: None,

@@ -208,13 +208,11 @@ pub enum InputsCommand {
     /// Go on from this clip, of which a numbered picture stands for all of them.
     ContinueFrom(PathBuf),
     Remove(Slot),
-    /// One of several in a place, counted from 0.
     RemoveOne(Slot, usize),
-    /// Have one of several in a place stand where another one does; both are counted from 0.
+    /// Have one of several in a place stand where another one does; as everywhere here they are counted from 0.
     MoveOne(Slot, usize, usize),
-    /// How much a picture says as a part of the prompt, counted from 0.
+    /// How much a picture says as a part of the prompt.
     SetStrength(usize, f64),
-    /// Have a control picture, counted from 0, act so.
     SetControl(usize, ControlSettings),
     /// Let start and end picture change places.
     Swap,

@@ -78,7 +78,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             is_f16: false,
         },
         control_network: |_, _| None,
-        control_weights: |_| None,
+        control_weights: None,
     },
     lora: LoraRules {
         signs: &[],

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    CancelToken, ChosenPicture, FormControl, GenerateForm, JobError, JobErrorKind, SeedMode, SizeChoice,
-    StartPicture,
+    CancelToken, ChosenPicture, FormControl, GenerateForm, JobError, JobErrorKind, SeedMode,
+    SizeChoice, StartPicture,
 };
 use safelight_core::model::ModelSpec;
 

@@ -96,7 +96,7 @@ fn extend_control(
             around.0, around.1, spec.name
         )));
     }
-    let most = form.num_frames.unwrap_or(match &control.source {
+    let most = form.num_frames.unwrap_or_else(|| match &control.source {
         Source::Clip(clip) => whole(clip.info.num_frames.min(limits.max_frames), spec),
         Source::Picture(_) => spec.defaults.num_frames,
     });

@@ -120,14 +120,18 @@ pub(crate) struct FileRules {
     pub instead: fn(&TensorKind) -> Option<&'static str>,
     pub ships_tokenizers: bool,
     /// What makes prompts of pictures for a model, among parts that were found; absent where no file does.
-    pub picture_prompts: Option<fn(&ModelFiles, &[Item]) -> Option<PicturePrompts>>,
+    pub picture_prompts: Option<FindPicturePrompts>,
     pub tiny_decoder: TinyDecoderRules,
     /// What the ControlNet with these weights at a place is, or what is wrong with it; nothing where it is none of the
     /// family's.
     pub control_network: FindControlNetwork,
-    /// What the engine holds of the family's ControlNet at a place.
-    pub control_weights: fn(&Path) -> Option<Result<Network, CatalogError>>,
+    /// What the engine holds of the family's ControlNet at a place; absent where it has none.
+    pub control_weights: Option<ReadNetwork>,
 }
+
+pub(crate) type FindPicturePrompts = fn(&ModelFiles, &[Item]) -> Option<PicturePrompts>;
+
+pub(crate) type ReadNetwork = fn(&Path) -> Result<Network, CatalogError>;
 
 pub(crate) type FindControlNetwork =
     fn(&WeightSet, &Path) -> Option<Result<ControlNetwork, CatalogError>>;

@@ -112,7 +112,7 @@ pub(super) const fn rules<F: OneTransformer>() -> FileRules {
             is_f16: false,
         },
         control_network: |_, _| None,
-        control_weights: |_| None,
+        control_weights: None,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::library::networks::{Found, Listed, Shelf, find};
+pub use crate::library::networks::Found;
+use crate::library::networks::{Listed, Shelf, find};
 use crate::model::CatalogError;
 use crate::networks::{IfnetConfig, UpscalerConfig};
 use crate::settings::{Paths, Settings};

@@ -60,6 +60,9 @@ pub(crate) fn check_sizes<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Res
     for (size, all) in frames {
         let mut chunks = within(source, all);
         while let Some(chunk) = chunks.next_part()? {
+            if chunk.end > all.1 {
+                return Err(invalid("a part of a frame is longer than the frame"));
+            }
             check_pixels(chunks.source, &chunk, Some(size))?;
         }
     }
@@ -89,7 +92,7 @@ fn check_pixels<R: Read + Seek>(
         b"VP8L" => {
             let [_, bits @ ..] = source.array_at::<5>(chunk.start)?;
             let bits = u32::from_le_bytes(bits);
-            [(bits & SIDE_BITS) + 1, (bits >> 14 & SIDE_BITS) + 1]
+            [(bits & SIDE_BITS) + 1, ((bits >> 14) & SIDE_BITS) + 1]
         }
         _ => return Ok(()),
     };
@@ -106,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    fn chunk(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    fn chunk(name: [u8; 4], content: &[u8]) -> Vec<u8> {
         let mut bytes = name.to_vec();
         bytes.extend((content.len() as u32).to_le_bytes());
         bytes.extend(content);
@@ -115,7 +118,7 @@ mod tests {
     }
 
     fn is_sound(chunks: &[Vec<u8>]) -> bool {
-        let file = chunk(b"RIFF", &[b"WEBP".to_vec(), chunks.concat()].concat());
+        let file = chunk(*b"RIFF", &[b"WEBP".to_vec(), chunks.concat()].concat());
         let len = file.len() as u64;
         check_sizes(&mut ByteSource::new(Cursor::new(file), len)).is_ok()
     }
@@ -124,18 +127,23 @@ mod tests {
     fn pixels_that_say_they_are_more_than_their_frame_are_refused() {
         let lossy = |width: u16| {
             let [low, high] = width.to_le_bytes();
-            chunk(b"VP8 ", &[0, 0, 0, 0x9d, 1, 0x2a, low, high, 7, 0])
+            chunk(*b"VP8 ", &[0, 0, 0, 0x9d, 1, 0x2a, low, high, 7, 0])
         };
         let lossless = |width: u32| {
-            let bits = (width - 1 | 6 << 14).to_le_bytes();
-            chunk(b"VP8L", &[&[0x2f][..], &bits].concat())
+            let bits = ((width - 1) | (6 << 14)).to_le_bytes();
+            chunk(*b"VP8L", &[&[0x2f][..], &bits].concat())
         };
         // 20 by 7.
-        let canvas = chunk(b"VP8X", &[0, 0, 0, 0, 19, 0, 0, 6, 0, 0]);
+        let canvas = chunk(*b"VP8X", &[0, 0, 0, 0, 19, 0, 0, 6, 0, 0]);
         let frame = |pixels: Vec<u8>| {
             let head = [0, 0, 0, 0, 0, 0, 19, 0, 0, 6, 0, 0, 100, 0, 0, 0];
-            chunk(b"ANMF", &[&head[..], &pixels].concat())
+            chunk(*b"ANMF", &[&head[..], &pixels].concat())
         };
+        let mut long = frame(chunk(*b"EXIF", b"about"));
+        assert!(is_sound(&[canvas.clone(), long.clone()]));
+        // Behind the frame's own head and numbers, and the name of its chunk.
+        long[28..32].fill(0x20);
+        assert!(!is_sound(&[canvas.clone(), long]));
         for (width, is_good) in [(20, true), (21, false), (16_383, false)] {
             for pixels in [lossy(width), lossless(width.into())] {
                 assert_eq!(

@@ -156,7 +156,7 @@ impl FromStr for PromptPicture {
         let (path, strength) = text
             .rsplit_once(',')
             .and_then(number)
-            .unwrap_or((text.into(), 1.0));
+            .unwrap_or_else(|| (text.into(), 1.0));
         Ok(Self { path, strength })
     }
 }

@@ -93,7 +93,10 @@ impl FinishPlanner {
         let mut verdict = verdict::of(&facts, &budget, &stages, peak_bytes);
         if !is_cpu {
             let host = gib_text(host_bytes(request));
-            verdict.text += &format!("; about {host} GiB of main memory for frames");
+            verdict.text = format!(
+                "{}; about {host} GiB of main memory for frames",
+                verdict.text
+            );
         }
         Plan {
             device: facts,

@@ -326,7 +326,8 @@ impl ModelWeights {
             }
             known.push(place);
             // One that cannot be read is told where it is opened.
-            if let Some(Ok(network)) = (family.files.control_weights)(place) {
+            let read = family.files.control_weights;
+            if let Some(Ok(network)) = read.map(|read| read(place)) {
                 self.controls.push(network);
             }
         }

@@ -3,6 +3,7 @@
 //! Reads `tokenizer.json`, CLIP's and Qwen's `vocab.json` with `merges.txt`, a T5's `spiece.model`, and both kinds of GGUF's
 //! metadata; leaves other `spiece.model` to [`SpieceModel`]. Does not clean prompts.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -70,6 +71,10 @@ impl TextTokenizer {
     /// carries the latter in its tensor `spiece_model`; or a `.gguf` file with its pieces in the metadata. `class` is what the pipeline reads the tokenizer with;
     /// absent, what its `tokenizer_config.json` says.
     pub fn open(place: &Path, class: Option<&str>, length: usize) -> Result<Self, TokensError> {
+        guarded(place, || Self::opened(place, class, length))?
+    }
+
+    fn opened(place: &Path, class: Option<&str>, length: usize) -> Result<Self, TokensError> {
         if length < 1 {
             let reason = "a text needs room for at least one token".to_owned();
             return Err(TokensError::Request { reason });
@@ -297,6 +302,10 @@ impl TextTokenizer {
 
     /// The ids of a text without padding, and how many had no room.
     fn ids(&self, text: &str) -> Result<(Vec<i64>, usize), TokensError> {
+        guarded(&self.path, || self.encoded(text))?
+    }
+
+    fn encoded(&self, text: &str) -> Result<(Vec<i64>, usize), TokensError> {
         let mut num_cut = 0;
         let mut ids = match &self.inner {
             Inner::Json(tokenizer) => {
@@ -344,6 +353,14 @@ impl TextTokenizer {
             Inner::Spiece(model) => model.vocab_size(),
         }
     }
+}
+
+/// The library panics over files whose parts do not fit together, such as an end of texts that no list of tokens has.
+fn guarded<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, TokensError> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_panic| {
+        let reason = "the tokenizer is damaged: its parts do not fit together".to_owned();
+        TokensError::config(reason, path)
+    })
 }
 
 /// How many ids the whole of a text has.

@@ -68,6 +68,11 @@ pub(crate) fn references_of_job(
     all.collect()
 }
 
+/// What most pipelines' records call the picture that is counted from 0.
+pub(crate) fn reference(index: usize) -> String {
+    format!("reference.{index}")
+}
+
 /// The pictures that are parts of the prompt, in the same way.
 pub(crate) fn prompt_pictures_of_job(
     folder: &JobFolder,

@@ -90,11 +90,11 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_official_defa
         ),
         (
             "wan2.1-vace-14b",
-            "VACE Optional Optional No 1280x720 81 at 16, 50 steps 5 None 3 [fast-4]",
+            "VACE Optional Optional No 1280x720 81 at 16, 50 steps 5 None 3 [fast-4, causvid-8, accvid-10]",
         ),
         (
             "wan2.2-vace-fun-a14b",
-            "VACE-A14B Optional Optional No 832x480 81 at 16, 50 steps 5 Some(5.0) 12 [fast-4]",
+            "VACE-A14B Optional Optional No 832x480 81 at 16, 50 steps 5 Some(5.0) 12 [fast-4, causvid-8, accvid-10]",
         ),
         (
             "wan2.2-t2v-a14b",

@@ -37,6 +37,6 @@ pub(super) fn network(
     QwenImageControlKeys::are_in(|key| weights.has(key)).then(read)
 }
 
-pub(super) fn weights(place: &Path) -> Option<Result<Network, CatalogError>> {
-    Some(Network::read::<QwenImageControlConfig>(place))
+pub(super) fn weights(place: &Path) -> Result<Network, CatalogError> {
+    Network::read::<QwenImageControlConfig>(place)
 }

@@ -139,7 +139,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             is_f16: false,
         },
         control_network: control::network,
-        control_weights: control::weights,
+        control_weights: Some(control::weights),
         ..rules::<QwenImage>()
     },
     lora: lora::RULES,

@@ -24,6 +24,6 @@ pub(super) fn network(
     ZImageControlKeys::are_in(|key| weights.has(key)).then(read)
 }
 
-pub(super) fn weights(place: &Path) -> Option<Result<Network, CatalogError>> {
-    Some(Network::read::<ZImageControlConfig>(place))
+pub(super) fn weights(place: &Path) -> Result<Network, CatalogError> {
+    Network::read::<ZImageControlConfig>(place)
 }

@@ -82,7 +82,7 @@ impl Boxes<'_> {
         let position = file_type.len() + movie_bytes + data_head.len();
         let position = u32::try_from(position).map_err(|err| err.to_string())?;
         let frames = u64::from(position) + sound;
-        u32::try_from(frames).map_err(|_| "the sound is too long".to_owned())?;
+        u32::try_from(frames).map_err(|_err| "the sound is too long".to_owned())?;
         Ok([file_type, self.movie(position, settings), data_head].concat())
     }
 

@@ -74,7 +74,7 @@ pub(in crate::media) fn sound(source: &mut ByteSource<File>) -> Result<FoundSoun
         let Some(lasts) = opus_units(&front) else {
             return Ok(FoundSound::without("a packet of its Opus is damaged"));
         };
-        let size = u32::try_from(size).map_err(|_| Failure::Truncated)?;
+        let size = u32::try_from(size).map_err(|_err| Failure::Truncated)?;
         packets.push(Packet {
             offset,
             size,

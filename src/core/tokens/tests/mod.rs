@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{SpieceModel, TextTokenizer, TokenIds, clean_wan_prompt, cut_notice};
 
@@ -116,6 +116,23 @@ fn a_folder_without_a_sound_tokenizer_says_so() {
             assert!(text.ends_with(&path.display().to_string()), "{text}");
         }
     }
+}
+
+#[test]
+fn a_tokenizer_whose_parts_do_not_fit_together_is_refused_and_ends_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let end = json!({"id": "</s>", "ids": [0], "tokens": ["</s>"]});
+    let single = json!([{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "<end>", "type_id": 0}}]);
+    let file = json!({
+        "version": "1.0", "added_tokens": [], "pre_tokenizer": null, "normalizer": null, "decoder": null,
+        "model": {"type": "WordLevel", "unk_token": "<pad>", "vocab": {"</s>": 0, "<pad>": 1, "fox": 2}},
+        "post_processor": {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {"</s>": end}},
+    });
+    fs::write(folder.path().join("tokenizer.json"), file.to_string()).unwrap();
+    let opened = TextTokenizer::open(folder.path(), None, 8);
+    let said = opened.and_then(|tokenizer| tokenizer.encode("fox"));
+    let said = said.unwrap_err().to_string();
+    assert!(said.contains("do not fit together"), "{said}");
 }
 
 #[test]

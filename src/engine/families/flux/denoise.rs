@@ -198,7 +198,6 @@ pub fn denoise(
     work: &mut Work<'_>,
 ) -> Result<Tensor, EngineError> {
     let (request, role) = (work.request, Role::of(work.request));
-    let image = given.and_then(|given| given.image.as_ref());
     let home = &request.files.transformer;
     let weights = super::with_loras(&work.place.open(home)?, &request.loras)?;
     let config = FluxTransformerConfig::read(home)?;

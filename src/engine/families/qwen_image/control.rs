@@ -60,7 +60,12 @@ impl QwenImageControl {
     pub fn embedded(&self, control: &Tensor) -> Tensor {
         let (kind, device) = (self.trunk.kind(), self.trunk.device());
         let control = control.to_device(device).to_kind(kind);
-        self.embedder.forward(&control.contiguous())
+        // One by one, as how a product rounds depends on its rows.
+        let each = control.split(1, 0);
+        let each = each
+            .iter()
+            .map(|one| self.embedder.forward(&one.contiguous()));
+        Tensor::cat(&each.collect::<Vec<_>>(), 0)
     }
 
     /// What the blocks are told of each of `timesteps`, as the scheduler has them: 1000 for noise alone.

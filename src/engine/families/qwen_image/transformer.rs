@@ -86,7 +86,7 @@ impl QwenImageTransformer {
 
     /// Blocks of all lists.
     pub fn num_blocks(&self) -> usize {
-        self.blocks.len()
+        self.trunk.blocks.len()
     }
 
     pub fn config(&self) -> &QwenImageTransformerConfig {

@@ -95,14 +95,14 @@ fn polynomial(config: &WanTransformerConfig, is_large: bool) -> Polynomial {
         ],
         (true, false) => [
             257_151.496,
-            -35_422.9917,
+            -35422.9917,
             1402.86849,
             -13.5890334,
             0.132517977,
         ],
         (false, _) if is_told(config) => [
             -303_318.725,
-            49_053.7029,
+            49053.7029,
             -2655.30556,
             58.7365115,
             -0.315583525,

@@ -1,7 +1,7 @@
 //! Wan's stages: which function makes which result, of which files.
 
 use safelight_core::families;
-use safelight_core::job::{ControlSettings, Stage};
+use safelight_core::job::Stage;
 
 use crate::bench::cases::Case;
 use crate::denoise::DenoiseState;
@@ -37,7 +37,9 @@ impl EngineFamily for Wan {
         if config.transformer.has_control() {
             return context.tensor(CONTROL, |work| {
                 let clip = wan::control_of_job(folder, work.request)?;
-                let references = pictures::references_of_job(folder, work.request, work.capture)?;
+                let name = pictures::reference;
+                let references =
+                    pictures::references_of_job(folder, work.request, name, work.capture)?;
                 wan::encode_control(&config, &clip, &references, work)
             });
         }
@@ -94,7 +96,7 @@ impl EngineFamily for Wan {
         };
         let controls = &context.request().controls;
         let how = controls.first().map(|control| control.settings.clone());
-        let how = how.unwrap_or_else(ControlSettings::default);
+        let how = how.unwrap_or_default();
         let kept = kept(context)?;
         let image_embeds = context.earlier(Stage::EncodeVision, |path| {
             store::read_one(path, "image_embeds")

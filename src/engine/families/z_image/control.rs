@@ -265,6 +265,8 @@ impl<'a> Acting<'a> {
     ) -> Option<(Tensor, Option<Tensor>)> {
         let (blocks, factors) = match &self.network.refiner {
             Refiner::Alone(blocks) => {
+                // The picture's own tokens serve the next call, too.
+                cs = cs.copy();
                 for (block, factors) in blocks.iter().zip(&self.told.refiner) {
                     hooks.go_on(Site::Block)?;
                     block.forward(&mut cs, factors, rope);

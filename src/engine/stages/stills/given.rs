@@ -13,6 +13,7 @@ use super::state::{GivenImage, GivenImages};
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::pixels::pixels_from_rgb8;
+use crate::stages::pictures;
 use crate::vae::Posterior;
 use crate::work::Work;
 
@@ -53,7 +54,7 @@ impl Seeing {
     ) -> Self {
         Self {
             prepared,
-            picture: |index| format!("reference.{index}"),
+            picture: pictures::reference,
             latents: |index| format!("reference.{index}.latents"),
         }
     }
@@ -81,7 +82,8 @@ pub fn encode_image(
 
     let encoding = Encoding::open(work)?;
     let shape = LatentShape::new(encoding.autoencoder.latent_channels(), width, height)?;
-    let posterior = encoding.encode(&pixels, request.controls.len(), work)?;
+    let before = request.controls.len();
+    let posterior = encoding.encode(&pixels, before, work)?;
     let num_draws = 2 + usize::from(mask.is_some());
     let draws = Draws::behind(drawn_controls, shape, num_draws, seeds(request))?;
     let drawn = draws.posterior.as_ref();

@@ -12,11 +12,11 @@ mod state;
 mod walk;
 
 use safelight_core::job::{JobFolder, Stage};
-use safelight_core::media::Picture;
 use tch::Tensor;
 
 use super::StageContext;
 use super::pictures::{self, KeptPixels};
+use crate::error::EngineError;
 use crate::families::Done;
 use crate::store;
 use crate::work::Work;

@@ -323,13 +323,16 @@ impl<'a, M: StillModel> Loop<'a, M> {
         let kept = self.model.told_with(context).unwrap_or(&self.told);
         let told = kept.at(number, &self.timesteps, make);
         let pictures = input.split(self.pictures_at_once, 0).into_iter();
-        let answers = pictures.zip(caches).enumerate().map(|(index, (some, caches))| {
-            caches.answer(number, without, |shortcut| {
-                let (model, hooks) = (self.model, self.hooks);
-                model.begins(call, index as i64 * self.pictures_at_once);
-                model.answer(&some, &told, context, shortcut, hooks)
-            })
-        });
+        let answers = pictures
+            .zip(caches)
+            .enumerate()
+            .map(|(index, (some, caches))| {
+                caches.answer(number, without, |shortcut| {
+                    let (model, hooks) = (self.model, self.hooks);
+                    model.begins(call, index as i64 * self.pictures_at_once);
+                    model.answer(&some, &told, context, shortcut, hooks)
+                })
+            });
         let answers = answers.collect::<Option<Vec<_>>>()?;
         Some(Tensor::cat(&answers, 0))
     }

@@ -89,7 +89,7 @@ fn jobs_with_controls_go_on_bit_for_bit_and_stop_when_they_are_asked_to() {
             json!({"num_steps": 7, "batch_size": 2, "sampler": "dpmpp_2m", "guidance_scale": 3.0});
         let job = controlled(family, variant, &facts, &[(kind, 0.8)]);
         assert_goes_on(&job, family.id());
-        assert_stops(&job);
+        assert_stops(&controlled(family, variant, &facts, &[(kind, 0.8)]));
     }
 }
 
@@ -143,11 +143,7 @@ fn a_control_steers_a_job_from_a_picture_and_its_second_pass() {
             facts["controls"][0]["strength"] = json!(strength);
             let given = pixels("control", 20, 30);
             let job = job(family, variant, &facts, [Some(&image), None]);
-            one_picture(&with_networks(
-                family,
-                job,
-                [&given].into_iter(),
-            ))
+            one_picture(&with_networks(family, job, [&given].into_iter()))
         };
         assert!(made(1.0) != made(0.0), "{}", family.id());
     }

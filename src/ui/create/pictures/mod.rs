@@ -88,12 +88,10 @@ fn input_use(view: &View<'_>, slot: Slot) -> InputUse {
         Slot::End => form.end_image(spec),
         Slot::Mask => spec.mask,
         Slot::Reference if spec.limits.max_references > 0 => InputUse::Optional,
-        Slot::Reference => InputUse::No,
         Slot::Control if spec.limits.controls.is_required => InputUse::Required,
         Slot::Control if spec.limits.controls.is_possible() => InputUse::Optional,
-        Slot::Control => InputUse::No,
         Slot::Prompt if spec.prompt_pictures.is_some() => InputUse::Optional,
-        Slot::Prompt => InputUse::No,
+        Slot::Reference | Slot::Control | Slot::Prompt => InputUse::No,
     };
     // Before the models are known, a picture can be dropped already.
     let unknown = match slot {

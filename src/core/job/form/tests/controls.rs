@@ -142,7 +142,7 @@ fn a_model_says_how_many_controls_it_takes_and_of_which_kind() {
     assert!(given(&depth, named(ControlKind::Depth)).is_ok());
     assert!(given(&edges, made()).is_ok());
     let network = vec![control(|it| {
-        it.settings.network = Some("n.safetensors".into())
+        it.settings.network = Some("n.safetensors".into());
     })];
     let err = given(&depth, network).unwrap_err();
     assert!(

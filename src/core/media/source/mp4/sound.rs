@@ -35,7 +35,7 @@ pub(in crate::media) fn sound(source: &mut ByteSource<File>) -> Result<FoundSoun
         return Ok(FoundSound::default());
     };
     let num_others = tracks.count();
-    let mut found = read(&movie, track, more).unwrap_or_else(|why| FoundSound::without(why));
+    let mut found = read(&movie, track, more).unwrap_or_else(FoundSound::without);
     if num_others > 0 && found.left_out.is_none() {
         found.left_out =
             Some("the result has the first of the clip's tracks of sound alone".to_owned());
@@ -157,6 +157,6 @@ fn description(codec: [u8; 4], content: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 fn be32(bytes: usize) -> Result<[u8; 4], String> {
-    let bytes = u32::try_from(bytes).map_err(|_| "its description is too long".to_owned())?;
+    let bytes = u32::try_from(bytes).map_err(|_err| "its description is too long".to_owned())?;
     Ok(bytes.to_be_bytes())
 }

@@ -9,6 +9,7 @@ use super::*;
 use crate::closeness::{assert_close, distance};
 use crate::families::tests::{ControlFixture, config_of, diffusers, opened, written};
 use crate::hooks::NoHooks;
+use crate::step_cache::Shortcut;
 use crate::streams::Residuals;
 use crate::weights::Weights;
 use crate::weights::tests::made_up::made_up;
@@ -54,7 +55,13 @@ fn ask(
         Some(Rc::new(residuals))
     };
     let controls: MakeResiduals<'_> = if network.is_some() { Some(&make) } else { None };
-    let answer = transformer.forward_controlled(tokens, told, &context, (None, controls), &NoHooks);
+    let answer = transformer.forward_controlled(
+        tokens,
+        told,
+        &context,
+        (Shortcut::default(), controls),
+        &NoHooks,
+    );
     answer.unwrap()
 }
 

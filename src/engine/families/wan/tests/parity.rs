@@ -89,14 +89,13 @@ fn a_call_without_some_blocks_is_that_of_the_reference() {
             cache: None,
             without: blocks.parse().unwrap(),
         };
-        let found = transformer.forward_cached(
-            run.get("latents.initial"),
-            &run.timesteps(timestep),
-            &context,
-            &rope,
-            shortcut,
-            &NoHooks,
-        );
+        let beside = Beside {
+            context: &context,
+            rope: &rope,
+            control: None,
+        };
+        let (latents, timesteps) = (run.get("latents.initial"), run.timesteps(timestep));
+        let found = transformer.forward_beside(latents, &timesteps, beside, shortcut, &NoHooks);
         let expected = skipped(&format!("wan.{name}"));
         assert_close(name, &found.unwrap(), &expected, CALL_LIMIT);
     }

@@ -180,7 +180,7 @@ fn plain(width: u32, height: u32, level: u8) -> Picture {
 }
 
 /// The clip that a job with these fields is shown, its frames' and its mask's first bytes.
-fn shown(fields: Value, fill: impl Fn(&JobFolder)) -> Vec<(u8, u8, bool)> {
+fn shown(fields: &Value, fill: impl Fn(&JobFolder)) -> Vec<(u8, u8, bool)> {
     let run = Run::open("text_to_video");
     let mut request = serde_json::to_value(&run.request).unwrap();
     for (name, value) in fields.as_object().unwrap() {
@@ -199,7 +199,7 @@ fn a_control_clip_that_is_too_short_goes_on_grey_and_is_made_anew_there() {
     let fields = json!({
         "num_frames": 9, "controls": [{"file": "x/depth_000.png", "mask": "mask.png"}],
     });
-    let found = shown(fields, |folder| {
+    let found = shown(&fields, |folder| {
         fs::create_dir(folder.control_clip(0)).unwrap();
         for i in 0..3 {
             let name = format!("depth_{i:03}.png");
@@ -221,7 +221,7 @@ fn a_control_clip_that_is_too_short_goes_on_grey_and_is_made_anew_there() {
 #[test]
 fn start_and_end_pictures_are_frames_that_stay() {
     let fields = json!({"num_frames": 9, "image": "a.png", "last_image": "b.png"});
-    let found = shown(fields, |folder| {
+    let found = shown(&fields, |folder| {
         write_png(&folder.start_picture(), &plain(64, 32, 20)).unwrap();
         write_png(&folder.end_picture(), &plain(64, 32, 30)).unwrap();
     });
@@ -236,7 +236,7 @@ fn the_last_frames_of_a_clip_that_is_gone_on_from_stay() {
     let mut files = serde_json::to_value(files).unwrap();
     files["takes_control"] = json!(true);
     let fields = json!({"num_frames": 9, "extend": "a.mp4", "files": files});
-    let found = shown(fields, |folder| {
+    let found = shown(&fields, |folder| {
         fs::create_dir(folder.seen()).unwrap();
         write_png(&folder.start_picture(), &plain(64, 32, 44)).unwrap();
         // More are kept than such a model is shown.

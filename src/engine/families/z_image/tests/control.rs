@@ -8,6 +8,7 @@ use super::*;
 use crate::closeness::assert_close;
 use crate::families::tests::{ControlFixture, Tensors, config_of, diffusers, opened, written};
 use crate::hooks::NoHooks;
+use crate::step_cache::Shortcut;
 use crate::weights::tests::made_up::made_up;
 
 type Fixture = ControlFixture<ZImageControlConfig>;
@@ -54,7 +55,13 @@ fn ask(
             strength: *strength,
         })
         .collect();
-    let answer = transformer.forward_controlled(latents, told, &context, (None, &acting), &NoHooks);
+    let answer = transformer.forward_controlled(
+        latents,
+        told,
+        &context,
+        (Shortcut::default(), &acting),
+        &NoHooks,
+    );
     answer.unwrap()
 }
 
