@@ -133,7 +133,11 @@ impl Walk<'_> {
             let doubled = inputs.num_extended.min(self.request.lead_frames());
             let num_frames = inputs.num_extended + self.request.num_frames as usize - doubled;
             save::check_frames(self.request, num_frames)?;
-            check_room(host::free_bytes(folder.path()), self.request, &folder)?;
+            check_room(
+                host::free_bytes(folder.path()),
+                room_of(self.request),
+                &folder,
+            )?;
             inputs.keep(self.request, &folder);
             Ok(inputs)
         });
@@ -417,17 +421,17 @@ pub fn not_held(folder: &JobFolder, err: &io::Error) -> JobError {
     )
 }
 
-/// What the stages leave in the job's folder must have room: without it a job would fail behind its longest stage.
-fn check_room(
+/// What a job leaves in its folder, a guess at its bytes, must have room: without it the job would fail behind its longest
+/// stage.
+pub(super) fn check_room(
     free: Option<u64>,
-    request: &GenerateRequest,
+    needed: u64,
     folder: &JobFolder,
 ) -> Result<(), JobError> {
-    let needed = room_of(request);
     match free {
         Some(free) if free < needed => {
             let what = format!(
-                "the job needs {} of disk space, but {} is free: {}",
+                "the job needs about {} of disk space, but {} is free: {}",
                 size_text(needed),
                 size_text(free),
                 folder.path().display()
@@ -457,9 +461,9 @@ mod tests {
         let folder = JobFolder::at("/jobs/1");
         let needed = room_of(&request);
         assert!(needed > 60_000_000 && needed < 80_000_000, "{needed}");
-        assert!(check_room(Some(needed), &request, &folder).is_ok());
-        assert!(check_room(None, &request, &folder).is_ok());
-        let err = check_room(Some(1_000_000), &request, &folder).unwrap_err();
+        assert!(check_room(Some(needed), needed, &folder).is_ok());
+        assert!(check_room(None, needed, &folder).is_ok());
+        let err = check_room(Some(1_000_000), needed, &folder).unwrap_err();
         assert!(
             err.summary.ends_with("but 977 KiB is free: /jobs/1"),
             "{err}"

@@ -28,10 +28,10 @@ use super::ladder::{self, Asked, Ladder, Place};
 use super::neighbour::Neighbour;
 use super::plan::{self, Planned};
 use super::save::error_of;
-use super::walk::{hold, not_held};
+use super::walk::{check_room, hold, not_held};
 use super::{WorkerLimits, WorkerOptions};
 use crate::telemetry::host;
-use checks::{check_room, sound_of};
+use checks::{room_of, sound_of};
 use parts::Parts;
 
 /// Everything one such job needs.
@@ -113,10 +113,12 @@ impl FinishWalk<'_> {
         }
         let folder = JobFolder::create_finishing(&self.options.jobs, self.id, request)
             .map_err(|err| JobError::disk("the job's folder cannot be created", &err))?;
-        check_room(host::free_bytes(folder.path()), request, &folder).inspect_err(|_| {
-            // The first error is the one that matters.
-            folder.remove().ok();
-        })?;
+        check_room(host::free_bytes(folder.path()), room_of(request), &folder).inspect_err(
+            |_| {
+                // The first error is the one that matters.
+                folder.remove().ok();
+            },
+        )?;
         Ok(folder)
     }
 
