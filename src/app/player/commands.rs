@@ -19,8 +19,8 @@ use crate::app::state::Page;
 
 impl Watch {
     pub fn update(&mut self, command: PlayerCommand, queue: &mut JobQueue, cx: &mut Cx) {
-        if is_of_frame(&command) && self.live_at.take().is_some() {
-            // Whoever does something with a clip wants to go on looking at it.
+        if is_of_frame(&command) && self.running.is_some() && self.live_at.take().is_some() {
+            // Whoever does something with a clip while a job runs wants to go on looking at it.
             self.is_chosen = true;
         }
         match command {

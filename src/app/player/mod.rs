@@ -70,7 +70,7 @@ pub struct Watch {
     is_chosen: bool,
     /// The job that ran when the queue was last looked at.
     running: Option<JobId>,
-    /// A new clip plays while the next job runs; then, at this time, that job is looked at again.
+    /// A new clip plays until this time, also while the next job runs; then that job is looked at.
     live_at: Option<f64>,
     /// The file that was looked at when it went to the trash.
     thrown: Option<PathBuf>,

@@ -44,9 +44,7 @@ impl Watch {
             let before = std::mem::replace(&mut self.running, running);
             self.turn_to(running, before, queue, cx);
         }
-        if running.is_none() {
-            self.live_at = None;
-        } else if self.live_at.is_some_and(|at| cx.is_due(at)) {
+        if running.is_some() && self.live_at.is_some_and(|at| cx.is_due(at)) {
             self.live_at = None;
             self.show_live(queue, cx);
             self.screen.clear();
@@ -74,19 +72,22 @@ impl Watch {
             }
             // What was made may be a file that is being opened.
             if let Some(last) = last.filter(|_| self.opening.is_none()) {
-                self.show_result(last.id, queue, cx);
+                self.show_made(last, queue, cx);
             }
         } else if let Some(made) = made.filter(|_| running.is_none() && is_free) {
-            self.show_result(made.id, queue, cx);
+            self.show_made(made, queue, cx);
         } else if running.is_some() && !self.is_chosen {
+            if self.live_at.is_some_and(|at| !cx.is_due(at)) {
+                // The last job's clip plays already: this one began some frames behind that job's end.
+                return;
+            }
             let clip = made.filter(|item| !item.is_pictures() && item.output.num_frames > 1);
             let (ready, file) = match clip {
                 Some(item) if item.is_in_memory() => (Some(item), None),
                 file => (None, file),
             };
             if let Some(item) = ready {
-                self.show_result(item.id, queue, cx);
-                self.live_at = Some(cx.now_secs + self.showing_secs());
+                self.show_made(item, queue, cx);
             } else {
                 self.live_at = None;
                 self.show_live(queue, cx);
@@ -96,6 +97,14 @@ impl Watch {
                 // It plays once it is open.
                 self.show_result(item.id, queue, cx);
             }
+        }
+    }
+
+    /// Shows what a job has just made; the next job is looked at once its clip has played.
+    fn show_made(&mut self, item: &ResultItem, queue: &JobQueue, cx: &Cx) {
+        self.show_result(item.id, queue, cx);
+        if item.is_in_memory() && !item.is_pictures() && item.output.num_frames > 1 {
+            self.live_at = Some(cx.now_secs + self.showing_secs());
         }
     }
 
@@ -265,10 +274,7 @@ impl Watch {
         let is_made = is_it(&self.made);
         self.is_chosen = !is_it(&self.input) && !is_made;
         self.file = Some(file);
-        self.live_at = None;
-        if is_made && self.running.is_some() {
-            self.live_at = Some(cx.now_secs + self.showing_secs());
-        }
+        self.live_at = is_made.then(|| cx.now_secs + self.showing_secs());
         self.viewing = Viewing::File;
     }
 
