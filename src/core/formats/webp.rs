@@ -41,8 +41,8 @@ fn within<R: Read + Seek>(source: &mut ByteSource<R>, all: (u64, u64)) -> Parts<
     })
 }
 
-/// An error where the pixels of a frame, or of a picture with a canvas, say that they are more than the file says of them:
-/// a decoder makes room for those first.
+/// An error where the pixels of a frame, or of a picture with a canvas, say that they are more than the file says of them, or
+/// where what is told beside the pixels says that it is longer than the file: a decoder makes room for those first.
 pub(crate) fn check_sizes<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<()> {
     let mut frames = Vec::new();
     let mut canvas = None;
@@ -53,6 +53,9 @@ pub(crate) fn check_sizes<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Res
             b"ANMF" => {
                 let size = size_at(chunks.source, chunk.start + 6)?;
                 frames.push((size, (chunk.start + ANMF_BYTES, chunk.end)));
+            }
+            b"EXIF" | b"ICCP" | b"XMP " if chunk.end > chunks.source.len => {
+                return Err(invalid("a part of it is longer than the file"));
             }
             _ => check_pixels(chunks.source, &chunk, canvas)?,
         }
@@ -121,6 +124,16 @@ mod tests {
         let file = chunk(*b"RIFF", &[b"WEBP".to_vec(), chunks.concat()].concat());
         let len = file.len() as u64;
         check_sizes(&mut ByteSource::new(Cursor::new(file), len)).is_ok()
+    }
+
+    #[test]
+    fn texts_that_say_they_are_longer_than_the_file_are_refused() {
+        for name in [*b"EXIF", *b"ICCP", *b"XMP "] {
+            let mut text = chunk(name, b"about this");
+            assert!(is_sound(&[text.clone()]));
+            text[7] = 0x40;
+            assert!(!is_sound(&[text]));
+        }
     }
 
     #[test]
