@@ -1,7 +1,10 @@
 //! The networks that bring a job's control pictures in: each file is loaded once beside the transformer, and both share
 //! what may stay on the device.
 //!
-//! What such a network computes, and where that joins the transformer, is the family's.
+//! What such a network computes, and where that joins the transformer, is the family's; what those of transformers of two
+//! streams have alike on a job's way is in [`acting`].
+
+pub mod acting;
 
 use std::fs;
 use std::path::Path;
@@ -27,6 +30,16 @@ pub struct ControlNetworks<T: 'static> {
     networks: Vec<Lent<T>>,
     /// Of each control.
     numbers: Vec<usize>,
+}
+
+/// Of a model that takes control pictures itself.
+impl<T: 'static> Default for ControlNetworks<T> {
+    fn default() -> Self {
+        Self {
+            networks: Vec::new(),
+            numbers: Vec::new(),
+        }
+    }
 }
 
 impl<T: 'static> ControlNetworks<T> {

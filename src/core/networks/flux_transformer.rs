@@ -54,22 +54,11 @@ impl NetworkConfig for FluxTransformerConfig {
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
         let keys = FluxTransformerKeys::detect(|key| weights.has(key))
             .ok_or_else(|| not_a("Flux transformer", weights))?;
-        let size = |name: &str| sizes(weights, &keys.file_key(name));
-        let [dim, in_channels] = size("img_in.weight")?;
-        let [out_channels, _] = size("final_layer.linear.weight")?;
-        let [_, joint_attention_dim] = size("txt_in.weight")?;
-        let [_, pooled_projection_dim] = size("vector_in.in_layer.weight")?;
-        let [double, single] = keys.block_names();
+        let own = Self::of_blocks(weights, keys)?;
+        let [out_channels, _] = sizes(weights, &keys.file_key("final_layer.linear.weight"))?;
         Ok(Self {
-            in_channels,
             out_channels: Some(out_channels),
-            num_layers: stream_blocks::count_blocks(weights, &double),
-            num_single_layers: stream_blocks::count_blocks(weights, &single),
-            num_attention_heads: heads(dim, HEAD_DIM)?,
-            joint_attention_dim,
-            pooled_projection_dim,
-            guidance_embeds: weights.has(&keys.file_key(GUIDANCE)),
-            ..Self::default()
+            ..own
         })
     }
 
@@ -119,6 +108,28 @@ impl NetworkConfig for FluxTransformerConfig {
 }
 
 impl FluxTransformerConfig {
+    /// What the header says of all but the last layer, which ControlNets of it have too.
+    pub(super) fn of_blocks(
+        weights: &WeightSet,
+        keys: FluxTransformerKeys,
+    ) -> Result<Self, String> {
+        let size = |name: &str| sizes(weights, &keys.file_key(name));
+        let [dim, in_channels] = size("img_in.weight")?;
+        let [_, joint_attention_dim] = size("txt_in.weight")?;
+        let [_, pooled_projection_dim] = size("vector_in.in_layer.weight")?;
+        let [double, single] = keys.block_names();
+        Ok(Self {
+            in_channels,
+            num_layers: stream_blocks::count_blocks(weights, &double),
+            num_single_layers: stream_blocks::count_blocks(weights, &single),
+            num_attention_heads: heads(dim, HEAD_DIM)?,
+            joint_attention_dim,
+            pooled_projection_dim,
+            guidance_embeds: weights.has(&keys.file_key(GUIDANCE)),
+            ..Self::default()
+        })
+    }
+
     /// Width of the hidden states.
     pub fn dim(&self) -> i64 {
         self.num_attention_heads * self.attention_head_dim
@@ -196,6 +207,11 @@ impl FluxTransformerKeys {
         prefix: "",
         is_diffusers: false,
     };
+    /// diffusers', bare.
+    pub const DIFFUSERS: Self = Self {
+        prefix: "",
+        is_diffusers: true,
+    };
 
     /// The dialect of a file, by whether it has a key; `None` for what is no Flux transformer, nor of a family that
     /// was built after it.
@@ -269,14 +285,21 @@ impl FluxTransformerKeys {
 
 pub fn schema(config: &FluxTransformerConfig, keys: FluxTransformerKeys) -> Vec<TensorSpec> {
     let dim = config.dim();
+    let mut schema = before_last(config, keys.is_diffusers);
+    schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
+    schema.linear("final_layer.linear", config.out_channels(), dim);
+    schema.renamed(|name| keys.file_key(name))
+}
+
+/// All but the last layer, which ControlNets of it have too.
+pub(super) fn before_last(config: &FluxTransformerConfig, is_split: bool) -> Schema {
+    let dim = config.dim();
     let mut schema = Schema::default();
     schema.linear("img_in", dim, config.in_channels);
     schema.linear("txt_in", dim, config.joint_attention_dim);
     schema.in_f32(|schema| stream_blocks::add_embedders(schema, dim, config.told()));
-    stream_blocks::add_blocks(&mut schema, config.streams(), keys.is_diffusers);
-    schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
-    schema.linear("final_layer.linear", config.out_channels(), dim);
-    schema.renamed(|name| keys.file_key(name))
+    stream_blocks::add_blocks(&mut schema, config.streams(), is_split);
+    schema
 }
 
 #[cfg(test)]
@@ -285,10 +308,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_file() {
-        let diffusers = FluxTransformerKeys {
-            prefix: "",
-            is_diffusers: true,
-        };
+        let diffusers = FluxTransformerKeys::DIFFUSERS;
         for (original, expected) in [
             ("img_in.weight", "x_embedder.weight"),
             (

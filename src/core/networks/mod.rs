@@ -10,6 +10,7 @@ pub mod clip_text;
 pub mod clip_vision;
 mod config;
 pub mod flux2_transformer;
+pub mod flux_control;
 pub mod flux_transformer;
 pub mod framepack_transformer;
 mod header;
@@ -46,6 +47,7 @@ pub use clip_vision::ClipVisionConfig;
 pub use config::{AutoencoderConfig, NetworkConfig, config_path};
 pub(crate) use config::{check_epsilon, check_layers, check_sizes};
 use config::{class_name, model_type};
+pub use flux_control::{FluxControlConfig, FluxControlKeys};
 pub use flux_transformer::{FluxTransformerConfig, FluxTransformerKeys};
 pub use flux2_transformer::{Flux2TransformerConfig, Flux2TransformerKeys};
 pub use framepack_transformer::{

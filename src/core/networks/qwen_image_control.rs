@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::header::{heads, not_a, sizes};
 use super::qwen_image_transformer::before_last;
-use super::stream_blocks::{self, HEAD_DIM};
+use super::stream_blocks::{self, CONTROL_EMBEDDER, CONTROL_LISTS, HEAD_DIM};
 use super::{
     NetworkConfig, QwenImageTransformerConfig, QwenImageTransformerKeys, TensorSpec, class_name,
 };
@@ -18,8 +18,6 @@ use crate::model::CatalogError;
 
 /// Numbers of a mask that a token has: two by two of one channel.
 const MASK_NUMBERS: i64 = 4;
-/// What takes the control picture in, by which such a file is known beside what the transformer has.
-const EMBEDDER: &str = "controlnet_x_embedder";
 
 /// `config.json`, with diffusers' defaults where a key is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +56,7 @@ impl NetworkConfig for QwenImageControlConfig {
         }
         let [dim, in_channels] = sizes(weights, "img_in.weight")?;
         let [_, joint_attention_dim] = sizes(weights, "txt_in.weight")?;
-        let [_, control] = sizes(weights, &format!("{EMBEDDER}.weight"))?;
+        let [_, control] = sizes(weights, &format!("{CONTROL_EMBEDDER}.weight"))?;
         let bare = QwenImageTransformerKeys::BARE;
         Ok(Self {
             blocks: QwenImageTransformerConfig {
@@ -85,19 +83,16 @@ impl NetworkConfig for QwenImageControlConfig {
     }
 
     fn tensors(&self, _weights: &WeightSet) -> Vec<TensorSpec> {
-        let dim = self.blocks.dim();
         let mut schema = before_last(&self.blocks, true);
-        schema.linear(EMBEDDER, dim, self.control_channels());
-        for number in 0..self.blocks.num_layers {
-            schema.linear(&format!("controlnet_blocks.{number}"), dim, dim);
-        }
+        let channels = self.control_channels();
+        stream_blocks::add_control(&mut schema, self.blocks.streams(), channels);
         schema.renamed(QwenImageControlKeys::file_key)
     }
 
     fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
         let lists = [
             QwenImageTransformerKeys::BARE.block_name(),
-            "controlnet_blocks".to_owned(),
+            CONTROL_LISTS[0].to_owned(),
         ];
         let count = self.blocks.num_layers;
         stream_blocks::check_blocks(weights, &lists, &[count, count])
@@ -111,7 +106,7 @@ pub enum QwenImageControlKeys {}
 impl QwenImageControlKeys {
     /// Whether a file has such a network, by whether it has a key.
     pub fn are_in(has: impl Fn(&str) -> bool) -> bool {
-        has(&format!("{EMBEDDER}.weight")) && has("txt_norm.weight")
+        has(&format!("{CONTROL_EMBEDDER}.weight")) && has("txt_norm.weight")
     }
 
     /// What the file calls the tensor that Flux's authors would call `original`.

@@ -359,6 +359,21 @@ pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape, is_split: bool
     }
 }
 
+/// What takes the control picture in, by which a ControlNet is known beside what its transformer has.
+pub(super) const CONTROL_EMBEDDER: &str = "controlnet_x_embedder";
+/// The layers behind the blocks of each list.
+pub(super) const CONTROL_LISTS: [&str; 2] = ["controlnet_blocks", "controlnet_single_blocks"];
+
+/// What a ControlNet has beside the blocks; `channels`: numbers of a control picture's token.
+pub(super) fn add_control(schema: &mut Schema, shape: StreamShape, channels: i64) {
+    schema.linear(CONTROL_EMBEDDER, shape.dim, channels);
+    for (list, blocks) in CONTROL_LISTS.into_iter().zip(shape.blocks) {
+        for number in 0..blocks {
+            schema.linear(&format!("{list}.{number}"), shape.dim, shape.dim);
+        }
+    }
+}
+
 pub(super) fn check_blocks(
     weights: &WeightSet,
     lists: &[String],

@@ -345,7 +345,7 @@ pub(crate) struct ControlFixture<C> {
 }
 
 impl<C: DeserializeOwned> ControlFixture<C> {
-    pub(crate) fn of(family: &dyn MadeUp, kind: &str) -> Self {
+    pub(crate) fn of(family: &dyn EngineFamily, kind: &str) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/control");
         let facts = fs::read(root.join("networks.json")).unwrap();
         let mut facts: Value = serde_json::from_slice(&facts).unwrap();

@@ -23,6 +23,18 @@ pub struct Tokens {
 }
 
 impl Tokens {
+    /// Of texts and then of pictures that see nothing else: `img`: `(B, I, ..)`, `txt`: `(1, T, ..)`
+    pub fn of(img: &Tensor, txt: &Tensor) -> Self {
+        let (pictures, own) = (img.size()[0], img.size()[1]);
+        let txt_len = pictures * txt.size()[1];
+        Self {
+            txt: (0, txt_len),
+            img: (txt_len, pictures * own),
+            pictures,
+            bias: None,
+        }
+    }
+
     pub fn count(&self) -> i64 {
         self.txt.1 + self.img.1
     }

@@ -30,20 +30,51 @@ use crate::weights::{Weights, WeightsError};
 
 pub use blocks::{DoubleBlock, Tokens, add_norm};
 use blocks::{SingleBlock, layer};
-pub use pictures::{PictureStreams, Sizes};
-pub use residuals::Residuals;
+pub use pictures::{Entry, PictureStreams, Sizes};
+pub use residuals::{ControlBlocks, MakeResiduals, Residuals, Samples};
 pub use shared::SharedModulations;
-pub use told::{DoubleModulation, MlpEmbedder, OwnModulations};
+pub use told::{BlockModulations, DoubleModulation, MlpEmbedder, OwnModulations, of_timestep};
 
 pub const EPS: f64 = 1e-6;
 
-/// All of a transformer but the way into the sequence, and what makes modulations.
-pub struct Streams {
-    double_blocks: Vec<DoubleBlock>,
-    single_blocks: Vec<SingleBlock>,
-    final_layer: FinalLayer,
+/// The blocks of both lists.
+pub struct Blocks {
+    double: Vec<DoubleBlock>,
+    single: Vec<SingleBlock>,
     kind: Kind,
     device: Device,
+}
+
+impl Blocks {
+    /// `w`: by the authors' names.
+    pub fn new(shape: &StreamShape, w: &Weights) -> Result<Self, WeightsError> {
+        let [num_double, num_single] = shape.blocks;
+        Ok(Self {
+            double: (0..num_double)
+                .map(|i| DoubleBlock::new(shape, &(w / "double_blocks" / i)))
+                .collect::<Result<_, _>>()?,
+            single: (0..num_single)
+                .map(|i| SingleBlock::new(shape, &(w / "single_blocks" / i)))
+                .collect::<Result<_, _>>()?,
+            kind: w.kind(),
+            device: w.device(),
+        })
+    }
+
+    pub fn double(&self) -> &[DoubleBlock] {
+        &self.double
+    }
+
+    /// Of both lists.
+    pub fn count(&self) -> usize {
+        self.double.len() + self.single.len()
+    }
+}
+
+/// All of a transformer but the way into the sequence, and what makes modulations.
+pub struct Streams {
+    blocks: Blocks,
+    final_layer: FinalLayer,
 }
 
 /// Shifts, scales and gates of one timestep.
@@ -69,33 +100,29 @@ impl Streams {
         w: &Weights,
         last: &Weights,
     ) -> Result<Self, WeightsError> {
-        let (dim, [num_double, num_single]) = (shape.dim, shape.blocks);
         Ok(Self {
-            double_blocks: (0..num_double)
-                .map(|i| DoubleBlock::new(shape, &(w / "double_blocks" / i)))
-                .collect::<Result<_, _>>()?,
-            single_blocks: (0..num_single)
-                .map(|i| SingleBlock::new(shape, &(w / "single_blocks" / i)))
-                .collect::<Result<_, _>>()?,
+            blocks: Blocks::new(shape, w)?,
             final_layer: FinalLayer {
-                linear: layer(shape, dim, outputs, &(last / "linear"))?,
+                linear: layer(shape, shape.dim, outputs, &(last / "linear"))?,
                 shift_and_scale,
             },
-            kind: w.kind(),
-            device: w.device(),
         })
     }
 
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.blocks.kind
     }
 
     pub fn device(&self) -> Device {
-        self.device
+        self.blocks.device
+    }
+
+    pub fn blocks(&self) -> &Blocks {
+        &self.blocks
     }
 
     pub fn num_blocks(&self) -> usize {
-        self.double_blocks.len() + self.single_blocks.len()
+        self.blocks.count()
     }
 
     /// The final layer of `tokens` hidden states, `(1, N, C)`, to which `norm` applies the norm that it is given
@@ -123,11 +150,12 @@ impl Streams {
 
 /// One way of hidden states, `(1, L, C)`, through the blocks.
 pub struct Pass<'a> {
-    pub streams: &'a Streams,
-    pub modulations: &'a Modulations,
-    pub tokens: &'a Tokens,
-    pub rope: &'a Rope,
-    pub hooks: &'a dyn Hooks,
+    blocks: &'a Blocks,
+    /// Of each block, see [`Modulations::blocks`].
+    told: &'a [Tensor],
+    tokens: &'a Tokens,
+    rope: &'a Rope,
+    hooks: &'a dyn Hooks,
     /// Blocks that change nothing.
     without: BlockSet,
     /// Where the tokens of the two streams lie.
@@ -137,17 +165,18 @@ pub struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
+    /// `told`: of each block, see [`Modulations::blocks`].
     pub fn new(
-        streams: &'a Streams,
-        modulations: &'a Modulations,
+        blocks: &'a Blocks,
+        told: &'a [Tensor],
         tokens: &'a Tokens,
         rope: &'a Rope,
         without: BlockSet,
         hooks: &'a dyn Hooks,
     ) -> Self {
         Self {
-            streams,
-            modulations,
+            blocks,
+            told,
             tokens,
             rope,
             without,
@@ -160,13 +189,18 @@ impl<'a> Pass<'a> {
     /// What block `i` is told, counted through both lists.
     fn rows(&self, i: usize) -> TokenRows<'_> {
         TokenRows {
-            values: &self.modulations.blocks[i],
-            ranges: if i < self.streams.double_blocks.len() {
+            values: &self.told[i],
+            ranges: if i < self.num_double() {
                 &self.halves
             } else {
                 &self.whole
             },
         }
+    }
+
+    /// The first norm of the block behind block `i`. Nothing reads what stands behind the last one's.
+    fn next(&self, i: usize) -> Norm<'_> {
+        Norm::modulated(self.rows((i + 1).min(self.blocks.count() - 1)), 0)
     }
 
     /// `xs` behind the first norm.
@@ -175,45 +209,71 @@ impl<'a> Pass<'a> {
     }
 
     pub fn num_double(&self) -> usize {
-        self.streams.double_blocks.len()
+        self.blocks.double.len()
     }
 
-    /// Double block `i`: `xs` is changed in place, `normed` is `xs` behind the block's first norm -> `xs` behind the first
-    /// norm of the next block; `None` when cancelled
-    pub fn double(&self, i: usize, xs: &mut Tensor, normed: Tensor) -> Option<Tensor> {
+    /// Block `i` of the double ones, and then of the single ones: `xs` is changed in place, `normed` is `xs` behind the
+    /// block's first norm -> `xs` behind the first norm of the next block; `None` when cancelled
+    pub fn block(&self, i: usize, xs: &mut Tensor, normed: Tensor) -> Option<Tensor> {
         self.hooks.go_on(Site::Block)?;
         // The last pass of a block is also the first of the next one.
-        let next = Norm::modulated(self.rows(i + 1), 0);
+        let next = self.next(i);
         if self.without.holds(i) {
             return Some(layer_norm(xs, &next, EPS));
         }
-        let block = &self.streams.double_blocks[i];
-        Some(block.forward(xs, normed, self.rows(i), &next, self.tokens, self.rope))
+        let rows = self.rows(i);
+        if let Some(block) = self.blocks.double.get(i) {
+            return Some(block.forward(xs, normed, rows, &next, self.tokens, self.rope));
+        }
+        let block = &self.blocks.single[i - self.num_double()];
+        // In one statement, so that the wide products are given back before the next norm takes memory.
+        let ys = block
+            .linear2
+            .forward(&block.attend(normed, self.tokens, self.rope));
+        Some(add_norm(xs, &ys, rows, 2, &next))
     }
 
-    /// All single blocks likewise -> what the last one adds to the tokens that `own` takes. The others are not read
-    /// behind its attention, and get nothing.
+    /// Adds what ControlNets gave for double block `i` to the pictures of `xs`, and gives `xs` behind the first norm of the
+    /// next block again where there is anything; `normed`: what the block gave.
+    pub fn add_behind_double(
+        &self,
+        i: usize,
+        residuals: &Residuals,
+        xs: &Tensor,
+        normed: Tensor,
+    ) -> Tensor {
+        let mut img = self.tokens.of_img(xs);
+        if residuals.add_double(i, self.num_double(), &mut img) {
+            layer_norm(xs, &self.next(i), EPS)
+        } else {
+            normed
+        }
+    }
+
+    /// All single blocks likewise, with what ControlNets gave -> what the last one adds to the tokens that `own` takes. The
+    /// others are not read behind its attention, and get nothing.
     pub fn single(
         &self,
         xs: &mut Tensor,
         mut normed: Tensor,
+        residuals: Option<&Residuals>,
         own: impl FnOnce(&Tensor) -> Tensor,
     ) -> Option<Tensor> {
-        let (last, others) = self.streams.single_blocks.split_last()?;
-        for (block, i) in others.iter().zip(self.num_double()..) {
-            self.hooks.go_on(Site::Block)?;
-            let next = Norm::modulated(self.rows(i + 1), 0);
-            if self.without.holds(i) {
-                normed = layer_norm(xs, &next, EPS);
-                continue;
+        let (last, others) = self.blocks.single.split_last()?;
+        let first = self.num_double();
+        let add = |number: usize, xs: &Tensor| {
+            // A single block adds to its hidden states once, at its end: what belongs behind it may come before that.
+            if let Some(residuals) = residuals {
+                let mut img = self.tokens.of_img(xs);
+                residuals.add_single(number, others.len() + 1, &mut img);
             }
-            // In one statement, so that the wide products are given back before the next norm takes memory.
-            let ys = block
-                .linear2
-                .forward(&block.attend(normed, self.tokens, self.rope));
-            normed = add_norm(xs, &ys, self.rows(i), 2, &next);
+        };
+        for number in 0..others.len() {
+            add(number, xs);
+            normed = self.block(first + number, xs, normed)?;
         }
-        if self.without.holds(self.streams.num_blocks() - 1) {
+        add(others.len(), xs);
+        if self.without.holds(self.blocks.count() - 1) {
             return Some(own(xs).zeros_like());
         }
         let attended = last.attend(normed, self.tokens, self.rope);
@@ -223,7 +283,7 @@ impl<'a> Pass<'a> {
     /// The vectors of the last block, for `tokens` of one range.
     pub fn last_gate<'b>(&'b self, ranges: &'b [(i64, i64)]) -> TokenRows<'b> {
         TokenRows {
-            values: &self.modulations.blocks[self.modulations.blocks.len() - 1],
+            values: &self.told[self.told.len() - 1],
             ranges,
         }
     }

@@ -13,18 +13,23 @@ use crate::weights::{Weights, WeightsError};
 /// What these models multiply guidance with.
 const GUIDANCE_FACTOR: f32 = 1000.0;
 
-/// All layers that make modulations, and those that they read.
-pub struct OwnModulations {
+/// The layers that make modulations of blocks, and those that they read.
+pub struct BlockModulations {
     time_in: MlpEmbedder,
     vector_in: MlpEmbedder,
     guidance_in: Option<MlpEmbedder>,
     double: Vec<DoubleModulation>,
     single: Vec<Modulation>,
-    /// `adaLN_modulation.1`, and the kind that it computes in.
-    last: (Modulation, Kind),
     dim: i64,
     kind: Kind,
     device: Device,
+}
+
+/// The same, and the one that makes those of the last layer.
+pub struct OwnModulations {
+    blocks: BlockModulations,
+    /// `adaLN_modulation.1`, and the kind that it computes in.
+    last: (Modulation, Kind),
 }
 
 /// A vector to the network's width, in f32.
@@ -67,14 +72,9 @@ impl Modulation {
     }
 }
 
-impl OwnModulations {
-    /// `w`: the transformer's weights, `last`: those of its final layer, in the kind that it computes in.
-    pub fn new(
-        shape: &StreamShape,
-        told: ToldShape,
-        w: &Weights,
-        last: &Weights,
-    ) -> Result<Self, WeightsError> {
+impl BlockModulations {
+    /// `w`: the transformer's weights.
+    pub fn new(shape: &StreamShape, told: ToldShape, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, [num_double, num_single]) = (shape.dim, shape.blocks);
         let exact = w.with_kind(Kind::Float);
         let embedder = |inputs, name| MlpEmbedder::new(inputs, dim, &(&exact / name));
@@ -87,10 +87,6 @@ impl OwnModulations {
             guidance_in: told.guidance_embeds.then(guidance).transpose()?,
             double: (0..num_double).map(double).collect::<Result<_, _>>()?,
             single: (0..num_single).map(single).collect::<Result<_, _>>()?,
-            last: (
-                Modulation::new(dim, 2, "adaLN_modulation.1", last)?,
-                last.kind(),
-            ),
             dim,
             kind: w.kind(),
             device: w.device(),
@@ -117,35 +113,85 @@ impl OwnModulations {
         timestep_embedding(&values, SINUSOIDS)
     }
 
+    /// What makes all modulations: of timesteps, guidance and pooled text, `(N, C)` in f32
+    fn wide(&self, sinusoids: &Tensor, vec: &Tensor) -> Tensor {
+        (self.time_in.forward(sinusoids) + vec).silu()
+    }
+
+    /// Of each block what it is told of all timesteps, text first: `(2 or 1, N, count * C)`
+    fn of_all(&self, wide: &Tensor) -> Vec<Tensor> {
+        let vec = &wide.to_kind(self.kind);
+        let double = self.double.iter().map(|layers| layers.forward(vec));
+        let single = self.single.iter().map(|layer| layer.forward(vec));
+        double.chain(single).collect()
+    }
+
+    /// What the blocks are told of each of `N` timesteps, as [`Modulations::blocks`]: `sinusoids`: `(N, 256)`, `vec`: what
+    /// [`vec`](Self::vec) gave.
+    pub fn each(&self, sinusoids: &Tensor, vec: &Tensor) -> Vec<Vec<Tensor>> {
+        let blocks = self.of_all(&self.wide(sinusoids, vec));
+        let each = 0..sinusoids.size()[0];
+        each.map(|i| of_timestep(&blocks, i, self.dim)).collect()
+    }
+}
+
+impl OwnModulations {
+    /// `w`: the transformer's weights, `last`: those of its final layer, in the kind that it computes in.
+    pub fn new(
+        shape: &StreamShape,
+        told: ToldShape,
+        w: &Weights,
+        last: &Weights,
+    ) -> Result<Self, WeightsError> {
+        let of_last = Modulation::new(shape.dim, 2, "adaLN_modulation.1", last)?;
+        Ok(Self {
+            blocks: BlockModulations::new(shape, told, w)?,
+            last: (of_last, last.kind()),
+        })
+    }
+
+    /// As [`BlockModulations::vec`].
+    pub fn vec(&self, pooled: &Tensor, distilled_guidance: f64) -> Tensor {
+        self.blocks.vec(pooled, distilled_guidance)
+    }
+
+    /// As [`BlockModulations::sinusoids`].
+    pub fn sinusoids(&self, values: &[f32]) -> Tensor {
+        self.blocks.sinusoids(values)
+    }
+
     /// What the blocks are told of each of `N` timesteps: `sinusoids`: `(N, 256)`, `vec`: what [`vec`](Self::vec) gave.
     ///
     /// A quarter of the model is the matrices that this takes. Many timesteps at once read them no more often than
     /// one does.
     pub fn modulations(&self, sinusoids: &Tensor, vec: &Tensor) -> Vec<Modulations> {
-        let wide = (self.time_in.forward(sinusoids) + vec).silu();
-        let vec = &wide.to_kind(self.kind);
-        let double = self.double.iter().map(|layers| layers.forward(vec));
-        let single = self.single.iter().map(|layer| layer.forward(vec));
-        let blocks: Vec<Tensor> = double.chain(single).collect();
+        let wide = self.blocks.wide(sinusoids, vec);
+        let blocks = self.blocks.of_all(&wide);
         let (last, kind) = &self.last;
         let final_layer = last.forward(&wide.to_kind(*kind));
-        each_timestep(&blocks, &final_layer, self.dim)
+        each_timestep(&blocks, &final_layer, self.blocks.dim)
     }
 }
 
 /// Of all timesteps to one for each: `blocks`: of each block, `(streams, N, count * C)`, `final_layer`: `(1, N, 2 C)`
 pub(super) fn each_timestep(blocks: &[Tensor], final_layer: &Tensor, dim: i64) -> Vec<Modulations> {
-    let of = |all: &Tensor, i: i64| {
-        // u n (m c) -> u m c
-        let values = all.select(1, i);
-        values.view([all.size()[0], -1, dim])
-    };
     (0..final_layer.size()[1])
         .map(|i| Modulations {
-            blocks: blocks.iter().map(|all| of(all, i)).collect(),
-            final_layer: of(final_layer, i),
+            blocks: of_timestep(blocks, i, dim),
+            final_layer: one_of(final_layer, i, dim),
         })
         .collect()
+}
+
+/// What each block is told of timestep `i`.
+pub fn of_timestep(blocks: &[Tensor], i: i64, dim: i64) -> Vec<Tensor> {
+    blocks.iter().map(|all| one_of(all, i, dim)).collect()
+}
+
+fn one_of(all: &Tensor, i: i64, dim: i64) -> Tensor {
+    // u n (m c) -> u m c
+    let values = all.select(1, i);
+    values.view([all.size()[0], -1, dim])
 }
 
 /// The text's vectors, then the picture's: `vec`: `(N, C)` -> `(2, N, 6 C)`

@@ -55,7 +55,9 @@ pub(super) const RULES: LoraRules = LoraRules {
             .misfits
             .iter()
             .any(is_of_control)
-            .then_some("this is a control LoRA, which Safelight does not run")
+            .then_some(
+                "this is a control LoRA, which Safelight does not run: use the whole FLUX.1 Depth or Canny, or a ControlNet",
+            )
     },
     tables: |files| {
         let weights = WeightSet::at(&files.transformer)?;

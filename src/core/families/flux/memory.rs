@@ -8,13 +8,14 @@ use super::text_tokens;
 use crate::families::PublishedNetwork;
 use crate::job::Stage;
 use crate::memory::autoencoder::picture;
-use crate::memory::streams::{Sequence, streams};
+use crate::memory::streams::{Sequence, add_controls, streams};
 use crate::memory::text::{clip_text, redux, seen_tokens, siglip, t5};
 use crate::memory::{Job, Need, NetworkReader, PartName};
 use crate::model::facts::TransformerShape;
 use crate::model::{CatalogError, Guidance, ModelFiles};
 use crate::networks::{
-    ClipTextConfig, FluxTransformerConfig, KlVaeConfig, ReduxConfig, SiglipConfig, T5Config, T5Kind,
+    ClipTextConfig, FluxControlConfig, FluxTransformerConfig, KlVaeConfig, ReduxConfig,
+    SiglipConfig, T5Config, T5Kind,
 };
 
 /// Pixels of a picture that is seen beside what is made: about this many.
@@ -106,5 +107,9 @@ fn transformer(job: &Job<'_>) -> Option<Need> {
         channels: config.in_channels as f64,
         shape: config.streams(),
     };
-    Some(streams(job, network, &sequence))
+    let mut need = streams(job, network, &sequence);
+    let controls = job.weights.controls::<FluxControlConfig>();
+    let controls = controls.map(|(_, control)| control.blocks.streams());
+    add_controls(job, &sequence, controls, &mut need);
+    Some(need)
 }

@@ -1,6 +1,7 @@
 //! FLUX.1: pictures from text, from a picture, inside a mask, along a depth map or edges, and as a prompt says beside a
 //! given one.
 
+pub mod control;
 mod files;
 pub mod lora;
 mod memory;
@@ -67,6 +68,12 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             KindRule::new(
                 "flux",
                 "adapter",
+                "a Flux ControlNet",
+                &["controlnet_x_embedder.weight", "context_embedder.weight"],
+            ),
+            KindRule::new(
+                "flux",
+                "adapter",
                 "a Flux Redux adapter",
                 &["redux_up.weight", "redux_down.weight"],
             )
@@ -115,6 +122,8 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             words: &["taef1", "flux"],
             is_f16: false,
         },
+        control_network: control::network,
+        control_weights: Some(control::weights),
         ..rules::<Flux>()
     },
     lora: lora::RULES,

@@ -75,7 +75,9 @@ impl Variant {
     /// Which control pictures it takes.
     pub fn controls(self) -> ControlUse {
         let kind = match self {
-            Self::Dev | Self::Schnell | Self::Fill | Self::Kontext => return ControlUse::NONE,
+            // By networks, which were trained with dev.
+            Self::Dev | Self::Schnell => return ControlUse::NETWORKS,
+            Self::Fill | Self::Kontext => return ControlUse::NONE,
             Self::Depth => Some(ControlKind::Depth),
             Self::Canny => Some(ControlKind::Edges),
             Self::Control => None,

@@ -9,7 +9,7 @@ use crate::families::PublishedNetwork;
 use crate::formats::weights::WeightSet;
 use crate::job::Stage;
 use crate::memory::autoencoder::{Clip, picture, wan_encode};
-use crate::memory::streams::{Sequence, streams};
+use crate::memory::streams::{Sequence, add_controls, streams};
 use crate::memory::text::language;
 use crate::memory::{Job, Need, NetworkReader, PartName};
 use crate::model::facts::TransformerShape;
@@ -124,29 +124,8 @@ fn transformer(job: &Job<'_>) -> Option<Need> {
         shape: config.streams(),
     };
     let mut need = streams(job, network, &sequence);
-    add_controls(job, &sequence, &mut need);
+    let controls = job.weights.controls::<QwenImageControlConfig>();
+    let controls = controls.map(|(_, control)| control.blocks.streams());
+    add_controls(job, &sequence, controls, &mut need);
     Some(need)
-}
-
-/// What the ControlNets give for a step stays until its last block; the worst moment is in the blocks of one of them,
-/// beside the transformer's hidden states before and behind its first norm.
-fn add_controls(job: &Job<'_>, sequence: &Sequence, need: &mut Need) {
-    let (size, dim) = (job.number_bytes() as f64, sequence.shape.dim as f64);
-    let of_pictures = sequence.pictures * sequence.picture * dim * size;
-    let of_all = sequence.pictures * (sequence.picture + sequence.text) * dim * size;
-    let mut blocks = 0.0;
-    for (_, control) in job.weights.controls::<QwenImageControlConfig>() {
-        let own = control.blocks.num_layers as f64;
-        // Modulations of a step's calls are made together, as the transformer's.
-        let modulations = f64::from(job.calls(1)).min(32.0) * 12.0 * own * dim * size;
-        need.activation_bytes += (own + 1.0) * of_pictures + modulations;
-        blocks += own;
-    }
-    if blocks > 0.0 {
-        need.activation_bytes += 2.0 * of_all;
-        let passes = if job.request.is_guided() { 2.0 } else { 1.0 };
-        // One pass serves both texts.
-        let own = sequence.shape.blocks[0] as f64;
-        need.operations *= 1.0 + blocks / own / passes;
-    }
 }

@@ -61,3 +61,35 @@ pub(crate) fn streams(job: &Job<'_>, network: &Network, sequence: &Sequence) -> 
         ..job.need(PartName::Transformer, bytes)
     }
 }
+
+/// What ControlNets of such blocks add to the `need` of a transformer's [`streams`]; `controls`: the shape of each.
+///
+/// What they give for a step stays until its last block; the worst moment is in the blocks of one of them, beside the
+/// transformer's hidden states before and behind its first norm.
+pub(crate) fn add_controls(
+    job: &Job<'_>,
+    sequence: &Sequence,
+    controls: impl Iterator<Item = StreamShape>,
+    need: &mut Need,
+) {
+    let (size, dim) = (job.number_bytes() as f64, sequence.shape.dim as f64);
+    let of_pictures = sequence.pictures * sequence.picture * dim * size;
+    let of_all = sequence.pictures * (sequence.picture + sequence.text) * dim * size;
+    let blocks_of = |shape: StreamShape| shape.blocks.map(|blocks| blocks as f64);
+    let mut blocks = 0.0;
+    for shape in controls {
+        let [double, single] = blocks_of(shape);
+        // Modulations of a step's calls are made together, as the transformer's.
+        let told = 12.0 * double + 3.0 * single;
+        let modulations = f64::from(job.calls(1)).min(CALLS_AT_ONCE) * told * dim * size;
+        need.activation_bytes += (double + single + 1.0) * of_pictures + modulations;
+        blocks += double + single;
+    }
+    if blocks > 0.0 {
+        need.activation_bytes += 2.0 * of_all;
+        let passes = if job.request.is_guided() { 2.0 } else { 1.0 };
+        let [double, single] = blocks_of(sequence.shape);
+        // One pass serves both texts.
+        need.operations *= 1.0 + blocks / (double + single) / passes;
+    }
+}

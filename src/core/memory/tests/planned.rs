@@ -3,6 +3,7 @@
 //! Here, because here such headers are made; the arithmetic is `crate::memory`'s.
 
 mod chroma;
+mod controls;
 mod fitting;
 mod flux2;
 mod framepack;
@@ -27,7 +28,7 @@ use crate::testing::made_up::{
 use measured::MEASURED;
 
 use crate::families::{Family, flux, wan};
-use crate::job::{GenerateRequest, Stage};
+use crate::job::{Control, ControlSettings, GenerateRequest, Stage};
 use crate::memory::{
     Alternative, Change, Corrections, DeviceClass, DeviceFacts, MemoryChoice, ModelWeights,
     PartName, Plan, Planner, preserved_table, suggestions,
@@ -99,6 +100,21 @@ impl Case {
             ..ModelFiles::default()
         };
         Self::of(root, flux::FAMILY, files)
+    }
+
+    /// Gives every job two controls of one network.
+    fn take_controls(&mut self, network: &Shapes) {
+        let file = self.root.path().join("control.safetensors");
+        let control = Control {
+            file: "depth.png".into(),
+            mask: None,
+            settings: ControlSettings {
+                network: Some(write(&file, network, "BF16")),
+                ..ControlSettings::default()
+            },
+        };
+        let weights = std::mem::take(&mut self.weights);
+        self.weights = weights.with_controls(self.family, &[control.clone(), control]);
     }
 
     fn of(root: TempDir, family: Family, files: ModelFiles) -> Self {

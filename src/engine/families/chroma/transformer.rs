@@ -134,8 +134,14 @@ impl ChromaTransformer {
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let Context { txt, bias, rope } = context;
-        self.streams
-            .forward(img, modulations, (txt, Some(bias)), rope, shortcut, hooks)
+        self.streams.forward(
+            img,
+            modulations,
+            (txt, Some(bias)),
+            rope,
+            (shortcut, None),
+            hooks,
+        )
     }
 }
 

@@ -5,11 +5,14 @@
 use safelight_core::networks::{FluxTransformerConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 
+use super::control::FluxControl;
 use super::measured::measured;
 use super::prepare::{image_ids, reference_ids, text_ids};
 use super::transformer::{Context, FluxTransformer};
 use crate::capture::Capture;
-use crate::denoise::{DenoiseState, Told, fits};
+use crate::controls::ControlNetworks;
+use crate::controls::acting::{Controls, ToldControls};
+use crate::denoise::{Call, DenoiseState, Told, fits};
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
 use crate::hooks::Hooks;
@@ -20,12 +23,14 @@ use crate::stages::stills::{
     corner_mask, folded_mask, record_mask, record_places,
 };
 use crate::step_cache::{Measured, Shortcut};
-use crate::streams::Modulations;
+use crate::streams::{MakeResiduals, Modulations};
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
 
 /// What is made anew of a picture that is filled where the request does not say.
 const CANVAS_STRENGTH: f64 = 1.0;
+/// What ControlNets are told beside a model that is told no guidance: dev's own, with which they were trained.
+const CONTROL_GUIDANCE: f64 = 3.5;
 
 /// The transformer with what it is given beside latents and texts.
 pub struct FluxModel<'a> {
@@ -37,6 +42,7 @@ pub struct FluxModel<'a> {
     pub image: Option<Tensor>,
     /// A picture that is seen beside the one that is made.
     pub reference: Option<Reference>,
+    pub controls: Controls<'a, FluxControl>,
 }
 
 pub struct Reference {
@@ -49,7 +55,7 @@ pub struct Reference {
 pub struct Asked {
     context: Context,
     rope: Rope,
-    told: Told<Modulations>,
+    told: Told<(Modulations, ToldControls)>,
 }
 
 impl FluxModel<'_> {
@@ -65,7 +71,7 @@ impl FluxModel<'_> {
 
 impl StillModel for FluxModel<'_> {
     type Context = Asked;
-    type Told = Modulations;
+    type Told = (Modulations, ToldControls);
 
     fn place(&self) -> (Device, Kind) {
         (self.transformer.device(), self.transformer.kind())
@@ -109,6 +115,16 @@ impl StillModel for FluxModel<'_> {
     ) -> Result<Asked, EngineError> {
         let (transformer, pooled) = (self.transformer, text.pooled()?);
         let txt_ids = text_ids(text.prompt.size()[1]);
+        let guidance = if transformer.config().guidance_embeds {
+            self.distilled_guidance
+        } else {
+            CONTROL_GUIDANCE
+        };
+        self.controls.read(|network, settings| {
+            network.text(text, settings.kind, guidance, |count| {
+                transformer.rope(&text_ids(count), &self.img_ids(), pictures)
+            })
+        })?;
         Ok(Asked {
             context: transformer.context(&text.prompt, pooled, self.distilled_guidance),
             rope: transformer.rope(&txt_ids, &self.img_ids(), pictures),
@@ -116,12 +132,17 @@ impl StillModel for FluxModel<'_> {
         })
     }
 
-    fn told(&self, timesteps: &[f32], asked: &Asked) -> Vec<Modulations> {
-        self.transformer.modulations(timesteps, &asked.context)
+    fn told(&self, timesteps: &[f32], asked: &Asked) -> Vec<Self::Told> {
+        let own = self.transformer.modulations(timesteps, &asked.context);
+        own.into_iter().zip(self.controls.told(timesteps)).collect()
     }
 
-    fn told_with<'a>(&self, asked: &'a Asked) -> Option<&'a Told<Modulations>> {
+    fn told_with<'a>(&self, asked: &'a Asked) -> Option<&'a Told<Self::Told>> {
         Some(&asked.told)
+    }
+
+    fn begins(&self, call: &Call, first: i64) {
+        self.controls.begins(call, first);
     }
 
     fn input(&self, latents: &Tensor) -> Tensor {
@@ -138,14 +159,21 @@ impl StillModel for FluxModel<'_> {
     fn answer(
         &self,
         input: &Tensor,
-        told: &Modulations,
+        (told, of_controls): &Self::Told,
         asked: &Asked,
         shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let Asked { context, rope, .. } = asked;
+        let make = || self.controls.residuals(input, of_controls, hooks);
+        let make: MakeResiduals<'_> = if self.controls.act() {
+            Some(&make)
+        } else {
+            None
+        };
+        let beside = (shortcut, make);
         self.transformer
-            .forward_cached(input, told, context, rope, shortcut, hooks)
+            .forward_controlled(input, told, context, rope, beside, hooks)
     }
 
     fn velocity(&self, answer: &Tensor) -> Tensor {
@@ -199,8 +227,13 @@ pub fn denoise(
 ) -> Result<Tensor, EngineError> {
     let (request, role) = (work.request, Role::of(work.request));
     let home = &request.files.transformer;
-    let weights = super::with_loras(&work.place.open(home)?, &request.loras)?;
     let config = FluxTransformerConfig::read(home)?;
+    let networks = if follows(&config) {
+        ControlNetworks::default()
+    } else {
+        work.control_networks(home, FluxControl::new, FluxControl::unexpected_keys)?
+    };
+    let weights = super::with_loras(&work.place.open(home)?, &request.loras)?;
     let shape = LatentShape::new(config.latent_channels(), request.width, request.height)?;
     let image = given.and_then(|given| given.image.as_ref());
     let controls = given.map_or(&[][..], |given| &given.controls[..]);
@@ -237,13 +270,28 @@ pub fn denoise(
         shape,
         distilled_guidance: GuidanceScales::of(request).distilled,
         image: match controls {
-            [control, ..] => Some(shape.pack(control)),
-            [] => image.and_then(|image| canvas(image, shape)),
+            [control, ..] if follows(&config) => Some(shape.pack(control)),
+            _ => image.and_then(|image| canvas(image, shape)),
         }
         .map(here),
         reference: seen.transpose()?,
+        controls: if follows(&config) {
+            Controls::default()
+        } else {
+            Controls::new(
+                &request.controls,
+                &networks,
+                controls,
+                (config.dim(), shape),
+            )?
+        },
     };
     job.walk(&model, embeds, solver, (&draws, kept), resume, work)
+}
+
+/// Whether the model itself sees a control picture with the noise.
+fn follows(config: &FluxTransformerConfig) -> bool {
+    config.condition_channels() == config.out_channels()
 }
 
 /// What comes from files of other stages is checked before anything is loaded.
@@ -253,11 +301,11 @@ fn check(
     role: Role,
     config: &FluxTransformerConfig,
 ) -> Result<(), EngineError> {
-    let channels = config.condition_channels();
-    let follows = channels == config.out_channels();
-    let fills = channels > 0 && !follows;
+    let follows = follows(config);
+    let fills = config.condition_channels() > 0 && !follows;
     let reason = match image {
-        _ if follows != (controls.len() == 1) => "this model follows one control picture or none",
+        _ if follows && controls.len() != 1 => "this model follows one control picture",
+        _ if fills && !controls.is_empty() => "this model takes no control picture",
         None if fills => "this model needs a picture and a mask",
         Some(_) if fills != (role == Role::Canvas) => {
             "this model does something else with a picture"

@@ -7,11 +7,12 @@
 //! 3. [`denoise()`]: noise to latents, by [the steps of every picture](crate::stages::stills::walk_still).
 //!
 //! The reference is `FluxPipeline`, `FluxImg2ImgPipeline`, `FluxInpaintPipeline`, `FluxFillPipeline` and
-//! `FluxKontextPipeline` of diffusers 0.42.1.
+//! `FluxKontextPipeline` of diffusers 0.42.1, with ControlNets `FluxControlNetPipeline` and those beside it.
 //!
 //! Shapes: `B` pictures of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
 
 mod cases;
+mod control;
 mod denoise;
 mod measured;
 mod pictures;
@@ -21,6 +22,7 @@ mod text;
 mod transformer;
 
 pub(crate) use cases::CASES;
+pub use control::{ControlText, FluxControl};
 pub use denoise::{FluxModel, Reference, denoise};
 pub use pictures::{encode_pictures, with_pictures};
 pub use prepare::{SEEING, image_ids, reference_ids, text_ids};

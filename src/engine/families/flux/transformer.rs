@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::step_cache::Shortcut;
-use crate::streams::{Modulations, OwnModulations, PictureStreams, Sizes};
+use crate::streams::{MakeResiduals, Modulations, OwnModulations, PictureStreams, Sizes};
 use crate::weights::{Weights, WeightsError};
 
 /// The base of the positions' frequencies.
@@ -126,9 +126,23 @@ impl FluxTransformer {
         shortcut: Shortcut<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
+        let beside = (shortcut, None);
+        self.forward_controlled(img, modulations, context, rope, beside, hooks)
+    }
+
+    /// The same with what ControlNets add behind the blocks.
+    pub fn forward_controlled(
+        &self,
+        img: &Tensor,
+        modulations: &Modulations,
+        context: &Context,
+        rope: &Rope,
+        beside: (Shortcut<'_>, MakeResiduals<'_>),
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
         let text = (&context.txt, None);
         self.streams
-            .forward(img, modulations, text, rope, shortcut, hooks)
+            .forward(img, modulations, text, rope, beside, hooks)
     }
 }
 

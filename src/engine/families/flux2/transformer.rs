@@ -114,6 +114,6 @@ impl Flux2Transformer {
     ) -> Option<Tensor> {
         let text = (&context.txt, None);
         self.streams
-            .forward(img, modulations, text, rope, shortcut, hooks)
+            .forward(img, modulations, text, rope, (shortcut, None), hooks)
     }
 }

@@ -221,8 +221,8 @@ impl FramePackTransformer {
         let tokens = Self::tokens(context, section);
         let mut xs = self.embed(&latents, modulations, context, section, &tokens);
         let pass = Pass::new(
-            &self.streams,
-            &modulations.streams,
+            self.streams.blocks(),
+            &modulations.streams.blocks,
             &tokens,
             rope,
             shortcut.without,
@@ -241,7 +241,7 @@ impl FramePackTransformer {
             if known.is_some() {
                 break;
             }
-            normed = pass.double(i, &mut xs, normed)?;
+            normed = pass.block(i, &mut xs, normed)?;
             if i == 0 {
                 known = skip.first(&own(&xs));
             }
@@ -249,7 +249,7 @@ impl FramePackTransformer {
         if let Some(hidden) = known {
             return Some(unpatched(&self.finish(&hidden, modulations), section.size));
         }
-        let ys = pass.single(&mut xs, normed, own)?;
+        let ys = pass.single(&mut xs, normed, None, own)?;
         let mut hidden = own(&xs);
         let own_tokens = [(0, section.latent_tokens())];
         let rows = pass.last_gate(&own_tokens);

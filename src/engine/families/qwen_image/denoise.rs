@@ -6,11 +6,11 @@ use safelight_core::job::GenerateRequest;
 use safelight_core::networks::{NetworkConfig as _, QwenImageTransformerConfig, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
-use super::control::{ControlModulations, QwenImageControl};
-use super::controls::Controls;
+use super::control::QwenImageControl;
 use super::measured::measured;
-use super::transformer::{Context, MakeResiduals, Modulations, QwenImageTransformer, Reference};
+use super::transformer::{Context, Modulations, QwenImageTransformer, Reference};
 use crate::capture::Capture;
+use crate::controls::acting::{Controls, ToldControls};
 use crate::denoise::{Call, DenoiseState, fits};
 use crate::error::EngineError;
 use crate::hooks::Hooks;
@@ -19,6 +19,7 @@ use crate::stages::stills::{
     BASE_STRENGTH, Beginning, GivenImages, Kept, LatentShape, StillModel, corner_mask, record_mask,
 };
 use crate::step_cache::{Measured, Shortcut};
+use crate::streams::MakeResiduals;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
 
@@ -27,12 +28,12 @@ struct Asked<'a> {
     shape: LatentShape,
     /// Pictures that are seen beside the one that is made.
     references: Vec<Reference>,
-    controls: Controls<'a>,
+    controls: Controls<'a, QwenImageControl>,
 }
 
 impl StillModel for Asked<'_> {
     type Context = Context;
-    type Told = (Modulations, Vec<ControlModulations>);
+    type Told = (Modulations, ToldControls);
 
     const KEEPS_LENGTH: bool = true;
 
@@ -76,7 +77,10 @@ impl StillModel for Asked<'_> {
     ) -> Result<Context, EngineError> {
         let (text, grid) = (&text.prompt, self.shape.grid());
         let references = &self.references;
-        self.controls.read(text, self.transformer, grid, pictures);
+        self.controls.read(|network, _| {
+            let rope = self.transformer.rope(text.size()[1], &[grid], pictures);
+            Ok(network.text(text, rope))
+        })?;
         Ok(self.transformer.context(text, grid, references, pictures))
     }
 
@@ -160,7 +164,7 @@ pub fn denoise(
     let transformer = work.transformer("transformer", home, || Ok(weights), new, unexpected)?;
     let latents = given.map_or(&[][..], |given| &given.controls);
     let model = Asked {
-        controls: Controls::new(&request.controls, &networks, latents, (&transformer, shape))?,
+        controls: Controls::new(&request.controls, &networks, latents, (config.dim(), shape))?,
         transformer: &transformer,
         shape,
         references,

@@ -15,7 +15,6 @@
 
 mod cases;
 mod control;
-mod controls;
 mod denoise;
 mod measured;
 mod stages;
@@ -24,11 +23,11 @@ mod transformer;
 mod trunk;
 
 pub(crate) use cases::CASES;
-pub use control::{ControlModulations, QwenImageControl};
+pub use control::{ControlText, QwenImageControl};
 pub use denoise::denoise;
 pub(crate) use stages::QwenImage;
 pub use text::encode_text;
-pub use transformer::{Context, MakeResiduals, Modulations, QwenImageTransformer, Reference};
+pub use transformer::{Context, Modulations, QwenImageTransformer, Reference};
 
 use safelight_core::families::qwen_image::lora;
 use safelight_core::job::Lora;

@@ -9,8 +9,6 @@
 //! Shapes: `B` pictures of one text; `L` tokens, `B` × `T` of text and then `B` × (`I` + `R`) of pictures and of what each
 //! of them sees; `C` width.
 
-use std::rc::Rc;
-
 use safelight_core::networks::{QwenImageTransformerConfig, QwenImageTransformerKeys, ZERO_TIME};
 use tch::{Device, Kind, Tensor};
 
@@ -19,7 +17,7 @@ use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::nn::{Linear, Norm, Rope, TokenRows, angles_at, layer_norm};
 use crate::step_cache::{Shortcut, Skip};
-use crate::streams::{EPS, Residuals, Tokens};
+use crate::streams::{EPS, MakeResiduals, Tokens};
 use crate::weights::{Weights, WeightsError};
 
 const ROPE_THETA: f64 = 10000.0;
@@ -31,9 +29,6 @@ pub struct QwenImageTransformer {
     last: Linear,
     config: QwenImageTransformerConfig,
 }
-
-/// Makes what ControlNets add in a call, where the call needs it; `None` when cancelled.
-pub type MakeResiduals<'a> = Option<&'a dyn Fn() -> Option<Rc<Residuals>>>;
 
 /// A text as the blocks read it beside pictures of one size; it is the same in every step.
 pub struct Context {
@@ -86,7 +81,7 @@ impl QwenImageTransformer {
 
     /// Blocks of all lists.
     pub fn num_blocks(&self) -> usize {
-        self.trunk.blocks.len()
+        self.trunk.blocks.count()
     }
 
     pub fn config(&self) -> &QwenImageTransformerConfig {
@@ -259,7 +254,7 @@ impl QwenImageTransformer {
             scale: 0,
         });
         let next = |i: usize| {
-            if i == self.trunk.blocks.len() {
+            if i == self.trunk.blocks.count() {
                 last
             } else {
                 Norm::modulated(rows(i), 0)
@@ -273,8 +268,8 @@ impl QwenImageTransformer {
             Some(make) => Some(make()?),
             None => None,
         };
-        let num_blocks = self.trunk.blocks.len();
-        for (i, block) in self.trunk.blocks.iter().enumerate() {
+        let num_blocks = self.trunk.blocks.count();
+        for (i, block) in self.trunk.blocks.double().iter().enumerate() {
             if known.is_some() {
                 break;
             }
@@ -290,7 +285,7 @@ impl QwenImageTransformer {
                 known = skip.first(&tokens.of_img(&xs));
             }
             if let Some(residuals) = &residuals
-                && residuals.add_behind(i, num_blocks, &mut tokens.of_img(&xs))
+                && residuals.add_double(i, num_blocks, &mut tokens.of_img(&xs))
             {
                 normed = layer_norm(&xs, &next(i + 1), EPS);
             }

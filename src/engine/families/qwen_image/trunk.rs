@@ -8,7 +8,7 @@ use safelight_core::networks::stream_blocks::SINUSOIDS;
 use tch::{Device, Kind, Tensor};
 
 use crate::nn::{Linear, RmsNorm, scaled_timestep_embedding};
-use crate::streams::{DoubleBlock, DoubleModulation, EPS, MlpEmbedder, Tokens};
+use crate::streams::{Blocks, DoubleModulation, EPS, MlpEmbedder, Tokens};
 use crate::weights::{Weights, WeightsError};
 
 /// What the model multiplies timesteps with, which come divided by it.
@@ -19,7 +19,7 @@ pub(super) struct Trunk {
     txt_norm: RmsNorm,
     txt_in: Linear,
     time_in: MlpEmbedder,
-    pub(super) blocks: Vec<DoubleBlock>,
+    pub(super) blocks: Blocks,
     /// Of each block.
     told: Vec<DoubleModulation>,
     dim: i64,
@@ -37,15 +37,14 @@ impl Trunk {
         let time = &w.with_kind(Kind::Float) / "time_in";
         let shape = config.streams();
         let of_blocks = (0..config.num_layers).map(|i| w / "double_blocks" / i);
-        let told = of_blocks.clone().map(|w| DoubleModulation::new(dim, &w));
-        let blocks = of_blocks.map(|w| DoubleBlock::new(&shape, &w));
+        let told = of_blocks.map(|w| DoubleModulation::new(dim, &w));
         Ok(Self {
             img_in: Linear::new(config.in_channels, dim, &(w / "img_in"))?,
             txt_norm: RmsNorm::new(text, EPS, &(w / "txt_norm"))?,
             txt_in: Linear::new(text, dim, &(w / "txt_in"))?,
             time_in: MlpEmbedder::new(SINUSOIDS, dim, &time)?,
             told: told.collect::<Result<_, _>>()?,
-            blocks: blocks.collect::<Result<_, _>>()?,
+            blocks: Blocks::new(&shape, w)?,
             dim,
             kind: w.kind(),
             device: w.device(),

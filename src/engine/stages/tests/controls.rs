@@ -5,16 +5,19 @@ use safelight_core::media;
 use serde_json::{Value, json};
 use tch::Tensor;
 
+use super::flux::parity;
 use super::jobs::{self, Job, assert_goes_on, assert_stops, picture, try_stage};
 use super::stills::{Still, job, mask, one_picture, pixels, recorded};
 use super::*;
+use crate::families::EngineFamily;
+use crate::families::flux::Flux;
 use crate::families::qwen_image::QwenImage;
 use crate::families::tests::ControlFixture;
 use crate::families::z_image::ZImage;
 
 /// Puts the networks, which the request names by their kinds, beside the model, and gives it its control pictures.
 fn with_networks<'a>(
-    family: &dyn Still,
+    family: &dyn EngineFamily,
     mut job: Job,
     pixels: impl Iterator<Item = &'a Tensor>,
 ) -> Job {
@@ -35,16 +38,51 @@ fn with_networks<'a>(
     job
 }
 
-/// A job with one control of each kind at a strength.
-fn controlled(family: &dyn Still, variant: &str, facts: &Value, kinds: &[(&str, f64)]) -> Job {
-    let mut facts = facts.clone();
-    let of = |(kind, strength): &(&str, f64)| json!({"file": "given.png", "network": kind, "strength": strength});
-    facts["controls"] = kinds.iter().map(of).collect();
-    let given: Vec<Tensor> = (0..kinds.len())
-        .map(|index| pixels(&format!("control {index}"), 20, 30))
-        .collect();
-    let job = job(family, variant, &facts, [None; 2]);
-    with_networks(family, job, given.iter())
+/// A family with ControlNets, and how its tiny jobs are made.
+struct Family {
+    engine: &'static dyn EngineFamily,
+    job: fn(&str, &Value, [Option<&Tensor>; 2]) -> Job,
+}
+
+const Z_IMAGE: Family = Family {
+    engine: &ZImage,
+    job: |variant, facts, given| job(&ZImage, variant, facts, given),
+};
+const QWEN_IMAGE: Family = Family {
+    engine: &QwenImage,
+    job: |variant, facts, given| job(&QwenImage, variant, facts, given),
+};
+const FLUX: Family = Family {
+    engine: &Flux,
+    job: |variant, facts, [image, mask]| {
+        let mut facts = facts.clone();
+        facts["image_role"] = json!("base");
+        // What the others call so is what they are guided with by a negative prompt.
+        if let Some(scale) = facts.get("guidance_scale").cloned() {
+            facts["true_cfg_scale"] = scale;
+        }
+        Job::new(variant, &facts, image, mask)
+    },
+};
+
+impl Family {
+    /// A job with one control of each kind at a strength; those that must be told see a depth map.
+    fn controlled(
+        &self,
+        variant: &str,
+        facts: &Value,
+        kinds: &[(&str, f64)],
+        given: [Option<&Tensor>; 2],
+    ) -> Job {
+        let mut facts = facts.clone();
+        let of = |(kind, strength): &(&str, f64)| json!({"file": "given.png", "network": kind, "strength": strength, "kind": "depth"});
+        facts["controls"] = kinds.iter().map(of).collect();
+        let pictures: Vec<Tensor> = (0..kinds.len())
+            .map(|index| pixels(&format!("control {index}"), 20, 30))
+            .collect();
+        let job = (self.job)(variant, &facts, given);
+        with_networks(self.engine, job, pictures.iter())
+    }
 }
 
 fn check(family: &dyn Still, runs: &[&str]) {
@@ -66,15 +104,34 @@ fn one_and_two_pictures_steer_jobs_of_qwen_image_as_in_the_reference() {
     check(&QwenImage, &["qwen_image_one", "qwen_image_two"]);
 }
 
-const GUIDED: [(&dyn Still, &str, &str); 2] =
-    [(&ZImage, "base", "2.1"), (&QwenImage, "base", "union")];
+const FLUX_RUNS: [&str; 6] = ["union", "plain", "schnell", "two", "image", "inpaint"];
+
+#[test]
+fn plain_and_union_networks_for_flux_steer_jobs_as_in_the_reference() {
+    for run in FLUX_RUNS {
+        jobs::check(&format!("control/flux_{run}"), |run| {
+            let controls = run.facts["controls"].clone();
+            let mut job = parity::job(run);
+            job.request.controls = serde_json::from_value(controls).unwrap();
+            let given = (0..).map_while(|index| run.given(&format!("control.{index}")));
+            with_networks(&Flux, job, given)
+        });
+    }
+}
+
+/// Guided ones.
+const GUIDED: [(Family, &str, &str); 3] = [
+    (Z_IMAGE, "base", "2.1"),
+    (QWEN_IMAGE, "base", "union"),
+    (FLUX, "dev", "union"),
+];
 
 #[test]
 fn a_control_that_acts_in_no_step_makes_the_picture_that_no_control_makes() {
     let facts = json!({"num_steps": 2, "guidance_scale": 3.0, "negative_prompt": "grey"});
     let expected = one_picture(&job(&ZImage, "base", &facts, [None; 2]));
     let made = |strength: f64, until: f64| {
-        let mut job = controlled(&ZImage, "base", &facts, &[("2.1", strength)]);
+        let mut job = Z_IMAGE.controlled("base", &facts, &[("2.1", strength)], [None; 2]);
         job.request.controls[0].settings.until = until;
         one_picture(&job)
     };
@@ -87,9 +144,9 @@ fn jobs_with_controls_go_on_bit_for_bit_and_stop_when_they_are_asked_to() {
     for (family, variant, kind) in GUIDED {
         let facts =
             json!({"num_steps": 7, "batch_size": 2, "sampler": "dpmpp_2m", "guidance_scale": 3.0});
-        let job = controlled(family, variant, &facts, &[(kind, 0.8)]);
-        assert_goes_on(&job, family.id());
-        assert_stops(&controlled(family, variant, &facts, &[(kind, 0.8)]));
+        let job = || family.controlled(variant, &facts, &[(kind, 0.8)], [None; 2]);
+        assert_goes_on(&job(), family.engine.id());
+        assert_stops(&job());
     }
 }
 
@@ -97,7 +154,8 @@ fn jobs_with_controls_go_on_bit_for_bit_and_stop_when_they_are_asked_to() {
 fn streamed_jobs_with_controls_make_the_latents_of_those_that_stay() {
     for (family, variant, kind) in GUIDED {
         let facts = json!({"num_steps": 2, "guidance_scale": 3.0, "negative_prompt": "grey"});
-        let job = controlled(family, variant, &facts, &[(kind, 0.8), (kind, 0.4)]);
+        let kinds = [(kind, 0.8), (kind, 0.4)];
+        let job = family.controlled(variant, &facts, &kinds, [None; 2]);
         for stage in [Stage::EncodeText, Stage::EncodeImage, Stage::Denoise] {
             job.stage(stage, false);
         }
@@ -117,14 +175,19 @@ fn every_picture_of_a_batch_is_the_one_that_its_seed_alone_makes_with_a_control(
     for (family, variant, kind) in GUIDED {
         let made = |seed: u64, batch_size: u32| {
             let facts = json!({"seed": seed, "batch_size": batch_size, "guidance_scale": 3.0});
-            let job = controlled(family, variant, &facts, &[(kind, 0.8)]);
+            let job = family.controlled(variant, &facts, &[(kind, 0.8)], [None; 2]);
             job.run(false);
             job.latents()
         };
         let batch = made(7, 2);
         for index in 0..2 {
             let alone = made(7 + index, 1);
-            assert_eq!(batch.narrow(0, index as i64, 1), alone, "{}", family.id());
+            assert_eq!(
+                batch.narrow(0, index as i64, 1),
+                alone,
+                "{}",
+                family.engine.id()
+            );
         }
     }
 }
@@ -136,23 +199,19 @@ fn a_control_steers_a_job_from_a_picture_and_its_second_pass() {
         let facts = json!({
             "width": 48, "height": 80, "num_steps": 4, "strength": 0.7,
             "second_pass": {"scale": 1.6, "strength": 0.5, "first_width": 32, "first_height": 48},
-            "controls": [{"file": "given.png", "network": kind}],
         });
         let made = |strength: f64| {
-            let mut facts = facts.clone();
-            facts["controls"][0]["strength"] = json!(strength);
-            let given = pixels("control", 20, 30);
-            let job = job(family, variant, &facts, [Some(&image), None]);
-            one_picture(&with_networks(family, job, [&given].into_iter()))
+            let given = [Some(&image), None];
+            one_picture(&family.controlled(variant, &facts, &[(kind, strength)], given))
         };
-        assert!(made(1.0) != made(0.0), "{}", family.id());
+        assert!(made(1.0) != made(0.0), "{}", family.engine.id());
     }
 }
 
 #[test]
 fn a_network_that_a_control_does_not_fit_is_named() {
     let facts = json!({});
-    let fills = controlled(&QwenImage, "base", &facts, &[("inpainting", 1.0)]);
+    let fills = QWEN_IMAGE.controlled("base", &facts, &[("inpainting", 1.0)], [None; 2]);
     for stage in [Stage::EncodeText, Stage::EncodeImage] {
         fills.stage(stage, false);
     }
@@ -165,7 +224,7 @@ fn a_network_that_a_control_does_not_fit_is_named() {
 fn what_the_mask_of_a_control_hides_is_not_seen() {
     let made = |value: f64| {
         let facts = json!({"num_steps": 2});
-        let mut job = controlled(&QwenImage, "base", &facts, &[("inpainting", 1.0)]);
+        let mut job = QWEN_IMAGE.controlled("base", &facts, &[("inpainting", 1.0)], [None; 2]);
         let seen = pixels("control", 32, 32);
         drop(seen.narrow(1, 16, 16).fill_(value));
         job.request.controls[0].mask = Some("mask.png".into());

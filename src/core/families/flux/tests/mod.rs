@@ -1,6 +1,7 @@
 //! The FLUX.1 models, as files that these tests write, against the catalogue.
 
 mod catalogued;
+mod controls;
 mod described;
 pub(crate) mod files;
 mod parts;

@@ -4,12 +4,12 @@ use super::{Case, card};
 use crate::families::flux::tests::files::shapes;
 use crate::families::z_image;
 use crate::families::z_image::tests::own;
-use crate::job::{Control, ControlSettings, Stage};
+use crate::job::Stage;
 use crate::memory::PartName;
 use crate::model::ModelFiles;
 use crate::testing::made_up::write;
 
-fn case(dialect: &str, dtype: &'static str) -> Case {
+pub(super) fn case(dialect: &str, dtype: &'static str) -> Case {
     let root = tempfile::tempdir().unwrap();
     let file = |name: &str| root.path().join(format!("{name}.safetensors"));
     let files = ModelFiles {
@@ -77,37 +77,4 @@ fn more_pixels_and_more_pictures_need_more() {
         activations(1024, 2),
     );
     assert!(one < wide && one < two, "{one} {wide} {two}");
-}
-
-#[test]
-fn a_controlnet_is_in_the_plan_once_for_all_its_controls_and_streams_with_the_transformer() {
-    let mut case = case("transformer", "BF16");
-    let request = case.request(1024, 1024, 1);
-    let of = |case: &Case, gib: u64| {
-        let plan = case.plan(&request, card(gib));
-        assert!(plan.fits(), "{gib}: {}", plan.verdict.text);
-        *plan.of_stage(Stage::Denoise).unwrap()
-    };
-    let plain = of(&case, 48);
-    let file = case.root.path().join("control.safetensors");
-    let control = Control {
-        file: "depth.png".into(),
-        mask: None,
-        settings: ControlSettings {
-            network: Some(write(&file, &own("control 2.1"), "BF16")),
-            ..ControlSettings::default()
-        },
-    };
-    case.weights = case
-        .weights
-        .with_controls(z_image::FAMILY, &[control.clone(), control]);
-    let with = of(&case, 48);
-    assert_eq!(
-        with.weights_bytes - plain.weights_bytes,
-        2 * 3_356_225_792_u64
-    );
-    let more = with.activation_bytes as f64 / plain.activation_bytes as f64;
-    assert!((1.05..1.8).contains(&more), "{more}");
-    let small = of(&case, 16);
-    assert!(small.is_streamed() && !of(&case, 24).is_streamed());
 }

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::capture::Capture;
 use crate::closeness::{assert_close, distance, limit, with_both_frequencies};
+use crate::controls::acting::Controls;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
@@ -27,6 +28,7 @@ use crate::text::TextEmbeds;
 use crate::weights::Weights;
 use crate::weights::tests::made_up::made_up;
 
+mod control;
 mod dialects;
 mod fp8;
 mod gguf;
@@ -60,6 +62,7 @@ fn sample(
         distilled_guidance: scales.distilled,
         image: conditions.image,
         reference: conditions.reference,
+        controls: Controls::default(),
     };
     let conditions = stills::Conditions {
         prompt: &conditions.prompt,

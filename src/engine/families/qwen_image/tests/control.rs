@@ -7,10 +7,13 @@ use tch::Tensor;
 
 use super::*;
 use crate::closeness::{assert_close, distance};
-use crate::families::tests::{ControlFixture, config_of, diffusers, opened, written};
+use crate::controls::acting::ControlNet as _;
+use crate::families::tests::{
+    ControlFixture, assert_each_its_own, config_of, diffusers, opened, written,
+};
 use crate::hooks::NoHooks;
 use crate::step_cache::Shortcut;
-use crate::streams::Residuals;
+use crate::streams::{MakeResiduals, Residuals};
 use crate::weights::Weights;
 use crate::weights::tests::made_up::made_up;
 
@@ -43,13 +46,11 @@ fn ask(
     let told = &transformer.modulations(&[750.0])[0];
     let make = || {
         let (network, strength) = network?;
-        let channels = network.config().control_channels();
+        let channels = network.control_channels();
         let picture = network.embedded(&made_up("in.control", &[1, 6, channels]));
-        let told = &network.modulations(&[750.0])[0];
-        let rope = transformer.rope(5, &[[2, 3]], pictures);
-        let own = network.text(&text);
-        let how = (told, strength);
-        let samples = network.residuals(tokens, &picture, how, (&own, &rope), &NoHooks)?;
+        let own = network.text(&text, transformer.rope(5, &[[2, 3]], pictures));
+        let told = &network.told(&[750.0], &own)[0];
+        let samples = network.samples(tokens, (&picture, strength), told, &own, &NoHooks)?;
         let mut residuals = Residuals::default();
         residuals.push(samples);
         Some(Rc::new(residuals))
@@ -88,11 +89,10 @@ fn a_batch_gives_each_picture_its_own() {
     let fixture = Fixture::of(&QwenImage, "union");
     let (_folder, path) = written(&fixture.tensors);
     let network = network(&fixture.config, &opened(&path));
-    let tokens = made_up("in.two", &[2, 6, 64]);
     let given = Some((&network, STRENGTH));
-    let each = [0, 1].map(|index| ask(&transformer, &tokens.narrow(0, index, 1), given));
-    let found = ask(&transformer, &tokens, given);
-    assert_close("batch", &found, &Tensor::cat(&each, 0), 1e-6);
+    assert_each_its_own(&made_up("in.two", &[2, 6, 64]), |tokens| {
+        ask(&transformer, tokens, given)
+    });
 }
 
 #[test]

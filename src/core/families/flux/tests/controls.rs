@@ -1,0 +1,158 @@
+//! ControlNets: told by their headers, as wholes, and others named and refused; what models take them.
+
+use serde_json::json;
+
+use super::files::{flux_tree, shapes};
+use crate::families::flux::{self, control};
+use crate::library::ControlNetwork;
+use crate::model::{ControlBy, ControlKind, ModelSpec};
+use crate::networks::{FluxControlConfig, NetworkConfig as _};
+use crate::testing::made_up::{Shapes, write};
+use crate::testing::pipelines::write_json;
+use crate::testing::published::{assert_is_read, assert_needs_all, edited};
+
+const UNION: &str = "controlnet union";
+
+#[test]
+fn the_published_controlnets_are_told_by_their_headers_alone_and_have_no_tensor_too_many_or_few() {
+    let root = tempfile::tempdir().unwrap();
+    for (name, blocks, modes) in [
+        (UNION, [5, 10], Some(10)),
+        ("controlnet union pro 2.0", [6, 0], None),
+        ("controlnet depth", [4, 1], None),
+        ("controlnet upscaler", [5, 0], None),
+    ] {
+        let config: FluxControlConfig = assert_is_read(&shapes(name), name);
+        assert_eq!(config.blocks.streams().blocks, blocks, "{name}");
+        assert_eq!(config.num_mode, modes, "{name}");
+        assert!(config.blocks.guidance_embeds);
+        let place = root.path().join(format!("{name}.safetensors"));
+        write(&place, &shapes(name), "BF16");
+        let found = ControlNetwork::read(&place).unwrap();
+        assert_eq!((found.family, found.takes_masks), (flux::FAMILY, false));
+        let kinds = if modes.is_some() { 7 } else { 0 };
+        assert_eq!(found.kinds.len(), kinds, "{name}");
+    }
+    let is_looked_at = |key: &str| !key.contains("blocks.") || key.contains("_blocks.3.bias");
+    assert_needs_all::<FluxControlConfig>(&shapes(UNION), is_looked_at);
+}
+
+#[test]
+fn a_folder_says_the_same_with_its_config_as_its_header_does() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("FLUX.1-dev-Controlnet-Union");
+    let file = folder.join("diffusion_pytorch_model.safetensors");
+    write(&file, &shapes(UNION), "BF16");
+    let bare = FluxControlConfig::read(&file).unwrap();
+    // As InstantX's.
+    let config = json!({
+        "_class_name": "FluxControlNetModel", "_diffusers_version": "0.30.0.dev0", "attention_head_dim": 128,
+        "axes_dims_rope": [16, 56, 56], "guidance_embeds": true, "in_channels": 64, "joint_attention_dim": 4096,
+        "num_attention_heads": 24, "num_layers": 5, "num_mode": 10, "num_single_layers": 10, "patch_size": 1,
+        "pooled_projection_dim": 768,
+    });
+    write_json(&folder.join("config.json"), &config);
+    assert_eq!(FluxControlConfig::read(&folder).unwrap(), bare);
+    let found = ControlNetwork::read(&folder).unwrap();
+    assert_eq!(found.label, "FLUX.1 ControlNet Union");
+}
+
+#[test]
+fn a_union_must_be_told_what_it_is_shown_in_the_numbers_of_its_card() {
+    let root = tempfile::tempdir().unwrap();
+    let place = write(
+        &root.path().join("union.safetensors"),
+        &shapes(UNION),
+        "BF16",
+    );
+    let union = ControlNetwork::read(&place).unwrap();
+    let problem = |kind| union.problem(flux::FAMILY, kind);
+    assert!(problem(None).unwrap().contains("must be told"));
+    assert!(
+        problem(Some(ControlKind::Scribble))
+            .unwrap()
+            .contains("not scribble")
+    );
+    // Canny, tile, depth, blur, pose, gray and low quality.
+    for (number, kind) in [
+        (0, ControlKind::Edges),
+        (1, ControlKind::Tile),
+        (2, ControlKind::Depth),
+        (3, ControlKind::Blur),
+        (4, ControlKind::Pose),
+        (5, ControlKind::Gray),
+        (6, ControlKind::LowQuality),
+    ] {
+        assert_eq!(problem(Some(kind)), None);
+        assert_eq!(control::mode(kind), Some(number));
+    }
+    assert_eq!(control::mode(ControlKind::Normals), None);
+}
+
+#[test]
+fn controlnets_of_other_makers_are_named_and_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let of = |keys: &[(&str, &[u64])]| {
+        let pairs = keys.iter();
+        let pairs = pairs.map(|(key, shape)| ((*key).to_owned(), shape.to_vec()));
+        pairs.collect::<Shapes>()
+    };
+    let xlabs = of(&[
+        ("controlnet_blocks.0.weight", &[3072, 3072]),
+        ("double_blocks.0.img_attn.qkv.weight", &[9216, 3072]),
+        ("input_hint_block.0.weight", &[16, 3, 3, 3]),
+        ("pos_embed_input.weight", &[3072, 64]),
+    ]);
+    let pixels = edited(
+        shapes("controlnet depth"),
+        "input_hint_block.0.weight",
+        &[16, 3, 3, 3],
+    );
+    let fills = edited(
+        shapes("controlnet union pro 2.0"),
+        "controlnet_x_embedder.weight",
+        &[3072, 68],
+    );
+    let lost = "controlnet_single_blocks.0.bias";
+    let mut broken = shapes("controlnet depth");
+    broken.remove(lost);
+    for (shapes, part) in [
+        (xlabs, "XLabs"),
+        (pixels, "XLabs"),
+        (fills, "reads a mask"),
+        (broken, lost),
+    ] {
+        let place = write(&root.path().join("other.safetensors"), &shapes, "BF16");
+        let text = ControlNetwork::read(&place).unwrap_err().to_string();
+        assert!(text.contains(part), "{text}");
+    }
+    let models = flux_tree(root.path());
+    let place = models.join("unet/x.safetensors");
+    for name in [UNION, "controlnet upscaler"] {
+        write(&place, &shapes(name), "BF16");
+        let text = ModelSpec::open(&place).unwrap_err().to_string();
+        assert!(text.contains("Flux ControlNet"), "{text}");
+    }
+}
+
+#[test]
+fn dev_and_schnell_take_controlnets_and_what_has_another_input_does_not() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    for (name, file, by) in [
+        ("transformer dev", "flux1-dev", ControlBy::Networks),
+        ("transformer schnell", "flux1-schnell", ControlBy::Networks),
+        ("transformer fill", "flux1-fill-dev", ControlBy::Nothing),
+        ("transformer dev", "flux1-kontext-dev", ControlBy::Nothing),
+        (
+            "transformer control",
+            "flux1-depth-dev",
+            ControlBy::Channels,
+        ),
+    ] {
+        let place = models.join(format!("unet/{file}.safetensors"));
+        write(&place, &shapes(name), "BF16");
+        let found = ModelSpec::open(&place).unwrap().limits.controls;
+        assert_eq!(found.by, by, "{file}");
+    }
+}
