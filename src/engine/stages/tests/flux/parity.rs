@@ -7,6 +7,7 @@ fn check(name: &str) {
     jobs::check(&format!("flux/stages/{name}"), job);
 }
 
+/// The job of a recorded run.
 pub(in crate::stages::tests) fn job(run: &Run) -> Job {
     let mut facts = run.facts.clone();
     let fields = facts.as_object_mut().unwrap();
@@ -67,7 +68,7 @@ fn what_a_mask_hides_is_filled_as_in_the_reference() {
 
 #[test]
 fn a_control_picture_is_followed_as_in_the_reference() {
-    for name in ["control", "control_image"] {
+    for name in ["control", "control_image", "control_10", "control_30"] {
         check(name);
     }
 }
