@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
 use safelight_core::media::{ClipOptions, Picture, numbered_path, write_clip};
 use safelight_core::settings::Paths;
 
@@ -81,4 +83,48 @@ fn a_clip_of_numbered_pictures_has_as_many_frames_as_there_are() {
     bench.assert_shows("5 frames");
     assert!(!bench.has("145"));
     assert!(!numbered_path(&bench.home.path().join("videos/Safelight/boat.png"), 6).exists());
+}
+
+#[test]
+fn a_finished_result_says_what_was_done_with_what_and_opens_its_source() {
+    let home = tempfile::tempdir().expect("a picture of a scratch home");
+    let folder = home.path().join("videos/Safelight");
+    fs::create_dir_all(&folder).expect("a picture of a scratch home");
+    let frame = |side| Picture::from_fn(side, side, |_, _| [90, 40, 90]).expect("it is small");
+    let request = serde_json::json!({"prompt": "a red boat", "num_frames": 1});
+    let info = |side, fps, num_frames| serde_json::json!({"width": side, "height": side, "fps": fps, "num_frames": num_frames});
+    let settings = serde_json::json!({"app": "Safelight", "request": request, "finished": [
+        {"work": "interpolate", "network": "/nets/rife-4.26.safetensors", "source": "/gone/boat.mp4",
+         "before": info(64, 8.0, 17), "after": info(64, 16.0, 33)},
+        {"work": "a work of another day", "source": "/gone/other.mp4"},
+        {"work": "upscale", "passes": 1, "network": "/nets/4x-UltraSharp.safetensors",
+         "source": "boat.png", "before": info(64, 0.0, 1), "after": info(128, 0.0, 1)},
+    ]});
+    for (name, side, settings) in [
+        ("boat.png", 64, None),
+        ("boat_x2.png", 128, Some(settings.to_string())),
+    ] {
+        let options = ClipOptions {
+            settings,
+            ..ClipOptions::default()
+        };
+        write_clip(&folder.join(name), &[frame(side)], options).expect("a picture of a home");
+    }
+    let root = home.path().to_owned();
+    let mut bench = Bench::in_home(home, |startup| startup.paths = Some(Paths::under(&root)));
+    bench.press("Gallery");
+    bench.until("it is read", |bench| bench.has("a red boat,"));
+    bench.harness.get_by_label_contains("a red boat,").click();
+    bench.settle();
+    bench.assert_shows("rife-4.26: 8 to 16 frames a second, 17 to 33 frames");
+    bench.assert_shows("4x-UltraSharp: 64 × 64 to 128 × 128");
+    assert!(!bench.has("other.mp4"));
+    // Where the source is no whole path, it is beside the result.
+    let link = bench.harness.get_by_role_and_label(Role::Link, "boat.png");
+    link.click();
+    bench.settle();
+    bench.until("it is shown", |bench| {
+        let file = bench.app().watch.file.as_ref();
+        file.is_some_and(|file| file.path_of(0) == folder.join("boat.png"))
+    });
 }

@@ -54,6 +54,21 @@ pub enum FinishWork {
     Interpolate { network: PathBuf },
 }
 
+impl FinishWork {
+    /// The network's file.
+    pub fn network(&self) -> &Path {
+        match self {
+            Self::Upscale { network, .. } | Self::Interpolate { network } => network,
+        }
+    }
+
+    /// What people call the network.
+    pub fn network_name(&self) -> String {
+        let stem = self.network().file_stem().unwrap_or_default();
+        stem.to_string_lossy().into_owned()
+    }
+}
+
 impl FinishRequest {
     /// The stage that computes.
     pub fn stage(&self) -> Stage {
@@ -72,15 +87,12 @@ impl FinishRequest {
 
     /// The network's file.
     pub fn network(&self) -> &Path {
-        match &self.work {
-            FinishWork::Upscale { network, .. } | FinishWork::Interpolate { network } => network,
-        }
+        self.work.network()
     }
 
     /// What people call the network.
     pub fn network_name(&self) -> String {
-        let stem = self.network().file_stem().unwrap_or_default();
-        stem.to_string_lossy().into_owned()
+        self.work.network_name()
     }
 
     /// What a result is called that nobody names, without its ending: `boat_x2`.

@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::finish::FinishWork;
 use crate::job::Sampler;
-use crate::media::{ClipFormat, MediaError, clip_files, clip_info, media_info, read_settings};
+use crate::media::{
+    ClipFormat, ClipInfo, MediaError, clip_files, clip_info, media_info, read_settings,
+};
 use crate::restore::{self, Restored, RestoredLora};
 
 /// Longer prompts are cut in the index, not in the file.
@@ -19,6 +22,8 @@ const MAX_NAME_CHARS: usize = 300;
 /// More LoRAs than anybody uses at once.
 const MAX_LORAS: usize = 64;
 const MAX_REFERENCES: usize = 16;
+/// Nobody finishes a result as often.
+const MAX_FINISHED: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MediaKind {
@@ -44,10 +49,25 @@ pub struct Facts {
     pub num_steps: Option<u64>,
     pub guidance_scale: Option<f64>,
     pub made_from: Box<MadeFrom>,
+    /// What was done with it when it was there, in that order.
+    pub finished: Vec<Finished>,
     /// How long it took to make.
     pub secs: Option<f64>,
     pub has_settings: bool,
     pub is_frame: bool,
+}
+
+/// What was done with a picture or clip that was there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finished {
+    /// As its user named it; where that is no whole path, it was beside the result.
+    pub source: PathBuf,
+    /// Size, length and rate of the source.
+    pub before: ClipInfo,
+    /// And of what was made of it.
+    pub after: ClipInfo,
+    #[serde(flatten)]
+    pub work: FinishWork,
 }
 
 /// What a result was made from beside its words; names of files are empty where there was none.
@@ -91,6 +111,7 @@ pub fn read_facts(path: &Path) -> Result<Facts, MediaError> {
     let settings = read_settings(path).ok().flatten();
     let settings: Option<Value> = settings.and_then(|text| serde_json::from_str(&text).ok());
     if let Some(settings) = settings {
+        facts.take_finished(&settings);
         facts.take_settings(&settings, path);
     }
     if !facts.has_settings
@@ -123,6 +144,12 @@ impl Facts {
         let loras = restored.loras.iter().map(RestoredLora::described);
         self.made_from.loras = loras.collect();
         self.has_settings = true;
+    }
+
+    fn take_finished(&mut self, settings: &Value) {
+        let done = settings["finished"].as_array().into_iter().flatten();
+        let done = done.take(MAX_FINISHED).map(Finished::deserialize);
+        self.finished = done.filter_map(Result::ok).collect();
     }
 
     fn take_settings(&mut self, settings: &Value, path: &Path) {

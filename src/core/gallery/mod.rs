@@ -11,7 +11,7 @@ mod scan;
 mod shelf;
 mod thumbs;
 
-pub use facts::{Facts, MediaKind, files_of, read_facts};
+pub use facts::{Facts, Finished, MediaKind, files_of, read_facts};
 pub use index::IndexError;
 pub use query::{Query, Show, Sort};
 pub use scan::{Found, Scan, Scanner, Stamp};

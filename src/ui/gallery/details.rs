@@ -2,14 +2,18 @@
 //!
 //! What can be done with it is [`super::actions`]'s.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use egui::text::LayoutJob;
-use egui::{Align, Label, Layout, RichText, ScrollArea, Sense, TextStyle, Ui, UiBuilder, vec2};
-use safelight_core::gallery::{Entry, Facts, Reading, THUMB_SIDE};
+use egui::{
+    Align, Label, Layout, Link, RichText, ScrollArea, Sense, TextStyle, Ui, UiBuilder, vec2,
+};
+use safelight_core::finish::FinishWork;
+use safelight_core::gallery::{Entry, Facts, Finished, Reading, THUMB_SIDE};
 use safelight_core::units::{duration_text, seconds_text, size_text};
 
-use crate::app::commands::DesktopCommand;
+use crate::app::commands::{DesktopCommand, PlayerCommand};
 use crate::app::notices::sentence;
 use crate::app::thumbs::Pictured;
 use crate::ui::gallery::actions::{actions_ui, file_actions_ui};
@@ -110,10 +114,13 @@ fn prompt_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
     }
 }
 
-fn facts_ui(ui: &mut Ui, view: &View<'_>, entry: &Entry) {
+fn facts_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
     ui.add_space(theme::SMALL_GAP);
     if let Some(facts) = entry.facts() {
         making_ui(ui, facts);
+        for done in &facts.finished {
+            finished_ui(ui, view, entry, done);
+        }
     }
     fact_ui(ui, words::MADE, &entry.made);
     let place = view.app.gallery.place_of(&entry.path).display();
@@ -156,6 +163,37 @@ fn making_ui(ui: &mut Ui, facts: &Facts) {
     }
 }
 
+/// What was done with it, and with what that was done, which a click opens.
+fn finished_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, done: &Finished) {
+    let network = done.work.network_name();
+    let (name, text) = match done.work {
+        FinishWork::Upscale { .. } => (
+            words::UPSCALED,
+            words::enlarged(&network, &done.before, &done.after),
+        ),
+        FinishWork::Interpolate { .. } => (
+            words::MORE_FRAMES,
+            words::retimed(&network, &done.before, &done.after),
+        ),
+    };
+    fact_ui(ui, name, &text);
+    let Some(file) = done.source.file_name().map(|name| name.to_string_lossy()) else {
+        return;
+    };
+    let folder = entry.path.parent().unwrap_or(Path::new(""));
+    let source = folder.join(&done.source);
+    row_ui(ui, words::SOURCE, |ui| {
+        let link = Link::new(&*file);
+        if ui
+            .add(link)
+            .on_hover_text(words::open_source(&source))
+            .clicked()
+        {
+            view.push(PlayerCommand::PlayFile(source));
+        }
+    });
+}
+
 fn sampler_text(facts: &Facts) -> String {
     let sampler = facts.sampler.parse::<safelight_core::job::Sampler>();
     let label = sampler.map_or(facts.sampler.as_str(), |sampler| sampler.label());
@@ -173,6 +211,19 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
     if text.is_empty() {
         return;
     }
+    row_ui(ui, name, |ui| {
+        let ink = ui.visuals().text_color();
+        let font = TextStyle::Body.resolve(ui.style());
+        let mut job = LayoutJob::simple(text.to_owned(), font, ink, 0.0);
+        // A file's name fills its lines: broken at its hyphens it would take twice as many.
+        let mut words = text.split_whitespace();
+        job.wrap.break_anywhere = words.any(|word| word.chars().count() > LONG_WORD);
+        ui.add(Label::new(job).wrap().selectable(true));
+    });
+}
+
+/// What a fact is called, and beside it what it is.
+fn row_ui(ui: &mut Ui, name: &str, contents: impl FnOnce(&mut Ui)) {
     let weak = palette(ui).weak;
     ui.horizontal_top(|ui| {
         ui.spacing_mut().interact_size.y = 0.0;
@@ -181,12 +232,6 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
         let layout = Layout::left_to_right(Align::Min);
         let mut place = ui.new_child(UiBuilder::new().max_rect(rect).layout(layout));
         place.label(RichText::new(name).color(weak));
-        let ink = ui.visuals().text_color();
-        let font = TextStyle::Body.resolve(ui.style());
-        let mut job = LayoutJob::simple(text.to_owned(), font, ink, 0.0);
-        // A file's name fills its lines: broken at its hyphens it would take twice as many.
-        let mut words = text.split_whitespace();
-        job.wrap.break_anywhere = words.any(|word| word.chars().count() > LONG_WORD);
-        ui.add(Label::new(job).wrap().selectable(true));
+        contents(ui);
     });
 }

@@ -1,6 +1,9 @@
 //! What the gallery says: names, explanations, counts and facts, each a whole sentence or name.
 
+use std::path::Path;
+
 use safelight_core::gallery::{Query, Show};
+use safelight_core::media::ClipInfo;
 
 pub const TITLE: &str = "Gallery";
 pub const CLOSE: &str = "Close the gallery";
@@ -55,6 +58,9 @@ pub const EXTENDS: &str = "Extends";
 pub const SIZE: &str = "Size";
 pub const LENGTH: &str = "Length";
 pub const TIME: &str = "Took";
+pub const UPSCALED: &str = "Upscaled";
+pub const MORE_FRAMES: &str = "More frames";
+pub const SOURCE: &str = "Made of";
 pub const MADE: &str = "Made";
 pub const FILE: &str = "File";
 
@@ -104,6 +110,29 @@ pub fn num_steps(sampler: &str, num_steps: Option<u64>) -> String {
 
 pub fn length(secs: &str, num_frames: u32) -> String {
     format!("{secs}, {num_frames} frames")
+}
+
+/// With which network, and the size before and after: `4x-UltraSharp: 256 × 256 to 512 × 512`.
+pub fn enlarged(network: &str, before: &ClipInfo, after: &ClipInfo) -> String {
+    let size = |info: &ClipInfo| format!("{} × {}", info.width, info.height);
+    format!("{network}: {} to {}", size(before), size(after))
+}
+
+/// With which network, and the rate and length before and after: `rife: 8 to 16 frames a second, 17 to 33 frames`.
+pub fn retimed(network: &str, before: &ClipInfo, after: &ClipInfo) -> String {
+    let fps = |info: &ClipInfo| (info.fps * 100.0).round() / 100.0;
+    format!(
+        "{network}: {} to {} frames a second, {} to {} frames",
+        fps(before),
+        fps(after),
+        before.num_frames,
+        after.num_frames
+    )
+}
+
+/// Of the name of a source, which is a button.
+pub fn open_source(path: &Path) -> String {
+    format!("Open {}", path.display())
 }
 
 /// What a screen reader says of a result.
