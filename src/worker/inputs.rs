@@ -151,7 +151,8 @@ impl Inputs {
             }
             if let Some(network) = &control.settings.network {
                 let found = ControlNetwork::read(network).map_err(|err| JobError::from(&err))?;
-                if let Some(problem) = found.problem(request.family, control.settings.kind) {
+                let (kind, has_mask) = (control.settings.kind, control.mask.is_some());
+                if let Some(problem) = found.problem(request.family, kind, has_mask) {
                     return Err(JobError::from(&CatalogError::config(problem, network)));
                 }
                 if let Ok(fingerprint) = media::component_fingerprint(network) {

@@ -123,6 +123,7 @@ fn ailment_of(problem: &CatalogError) -> Option<Ailment> {
         }
         CatalogError::Catalogue { .. }
         | CatalogError::Unknown { .. }
+        | CatalogError::UnknownNetwork { .. }
         | CatalogError::NotHere { .. }
         | CatalogError::NoSuchPath { .. } => None,
         _ => Some(Ailment::Broken),

@@ -20,7 +20,7 @@ const INTERPOLATORS: Shelf = Shelf {
     folders: &["frameinterpolation", "rife"],
     listed: Listed::Finishers,
     home: "frame_interpolation",
-    what: "RIFE",
+    what: "RIFE networks",
 };
 
 pub type FoundUpscaler = Found<UpscalerConfig>;

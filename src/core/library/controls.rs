@@ -48,14 +48,30 @@ impl ControlNetwork {
         })
     }
 
-    /// Why it cannot bring in a picture of this kind beside a model of a family, a sentence without its path.
+    /// Why it cannot bring in a picture of this kind beside a model of a family, with or without a mask; a sentence
+    /// without its path.
     #[must_use]
-    pub fn problem(&self, family: Family, kind: Option<ControlKind>) -> Option<String> {
+    pub fn problem(
+        &self,
+        family: Family,
+        kind: Option<ControlKind>,
+        has_mask: bool,
+    ) -> Option<String> {
         let label = self.label;
         if self.family != family {
             return Some(format!(
                 "this {label} acts on models of {}, not of {}",
                 self.family.label, family.label
+            ));
+        }
+        if self.takes_masks && !has_mask {
+            return Some(format!(
+                "this {label} makes a part of its control picture anew, and needs a mask of that part: give one with the picture"
+            ));
+        }
+        if has_mask && !self.takes_masks {
+            return Some(format!(
+                "this {label} takes no mask with its control picture: leave the mask out"
             ));
         }
         let kinds: Vec<&str> = self.kinds.iter().map(|kind| kind.name()).collect();

@@ -76,7 +76,8 @@ impl Shelf {
         settings: &Settings,
         known: impl FnOnce() -> Vec<String>,
     ) -> Result<PathBuf, CatalogError> {
-        named(wanted, &self.files(paths, settings)).ok_or_else(|| CatalogError::Unknown {
+        named(wanted, &self.files(paths, settings)).ok_or_else(|| CatalogError::UnknownNetwork {
+            what: self.what,
             name: wanted.to_owned(),
             known: match &*known() {
                 [] => format!(

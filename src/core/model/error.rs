@@ -16,6 +16,13 @@ pub enum CatalogError {
     /// Neither an id nor something on the disk.
     #[error("there is no model '{name}'; available: {known}")]
     Unknown { name: String, known: String },
+    /// No network for something else than making, by this name. `what`: networks of which kind.
+    #[error("none of the {what} here is called '{name}'; available: {known}")]
+    UnknownNetwork {
+        what: &'static str,
+        name: String,
+        known: String,
+    },
     /// Known, but not on the disk.
     #[error("{name} is not downloaded: it needs {what}{}", and_size(*bytes))]
     NotHere {
@@ -187,7 +194,8 @@ impl CatalogError {
             | Self::Config { .. }
             | Self::Pickle { .. }
             | Self::PartAlone { .. }
-            | Self::Expert { .. } => "",
+            | Self::Expert { .. }
+            | Self::UnknownNetwork { .. } => "",
         })
     }
 }
@@ -204,7 +212,7 @@ impl CatalogError {
     /// What it is about on the disk.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
-            Self::Unknown { .. } | Self::NotHere { .. } => None,
+            Self::Unknown { .. } | Self::UnknownNetwork { .. } | Self::NotHere { .. } => None,
             Self::NoSuchPath { path }
             | Self::NoModel { path }
             | Self::Missing { path, .. }

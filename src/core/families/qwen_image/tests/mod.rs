@@ -285,6 +285,9 @@ fn the_published_controlnets_are_told_by_their_headers_alone_and_others_are_refu
             (found.family, found.takes_masks),
             (qwen_image::FAMILY, takes_masks)
         );
+        let problem = |has_mask| found.problem(qwen_image::FAMILY, None, has_mask);
+        assert_eq!(problem(takes_masks), None);
+        assert!(problem(!takes_masks).is_some_and(|text| text.contains("mask")));
     }
     let is_looked_at = |key: &str| !key.contains("blocks.");
     assert_needs_all::<QwenImageControlConfig>(&own("control union"), is_looked_at);

@@ -198,8 +198,12 @@ fn every_published_controlnet_is_told_by_its_header_alone_and_has_no_tensor_too_
         write(&place, &own(name), "BF16");
         let found = ControlNetwork::read(&place).unwrap();
         assert_eq!(found.family, z_image::FAMILY);
-        assert_eq!(found.problem(z_image::FAMILY, None), None);
-        assert!(found.problem(crate::families::flux::FAMILY, None).is_some());
+        assert_eq!(found.problem(z_image::FAMILY, None, false), None);
+        assert!(
+            found
+                .problem(crate::families::flux::FAMILY, None, false)
+                .is_some()
+        );
     }
     let is_looked_at = |key: &str| key.contains(".0.") || key.contains("embedder");
     assert_needs_all::<ZImageControlConfig>(&own("control 1.0"), is_looked_at);
