@@ -116,6 +116,30 @@ fn a_size_that_has_a_name_is_restored_by_its_name() {
 }
 
 #[test]
+fn the_models_own_size_is_restored_by_its_name_beside_a_picture_of_another_shape() {
+    let mut bench = bench();
+    bench.app().cx.form.model = Some("flux".into());
+    let start = bench.picture_file("boat.png", 96, 32);
+    bench.drop_file(&start);
+    bench.until("it is there", |bench| bench.has("Start picture boat.png"));
+    let path = write(&bench, "fox.txt", &FORGE.replace("640x832", "1024x1024"));
+    use_file(&mut bench, &path);
+    bench.until("it is taken over", |bench| {
+        bench.app().cx.form.sampling.num_steps == Some(9)
+    });
+    assert!(bench.has("Start picture boat.png"));
+    assert_eq!(bench.app().cx.form.size, SizeChoice::Own);
+    let size = bench.harness.get_by_role_and_label(Role::ComboBox, "Size");
+    assert_eq!(
+        size.value().as_deref(),
+        Some("The model's own  1024 × 1024")
+    );
+    bench.press_generate();
+    let request = bench.next_job().request;
+    assert_eq!((request.width, request.height), (1024, 1024));
+}
+
+#[test]
 fn a_plain_picture_offers_nothing() {
     let mut bench = bench();
     let path = bench.picture_file("boat.png", 64, 64);

@@ -68,7 +68,10 @@ impl GenerateForm {
         let makes_clips = !spec.family.makes_pictures;
         let has_sections = spec.section_order.is_some();
         PresetValues {
-            size: (!spec.limits.fixed_size).then(|| self.preset_size()),
+            size: (!spec.limits.fixed_size).then(|| match self.size {
+                SizeChoice::Own => PresetSize::Exact(spec.defaults.width, spec.defaults.height),
+                _ => self.preset_size(),
+            }),
             frames: (makes_clips && !has_sections).then(|| self.num_frames_for(spec)),
             seconds: has_sections.then(|| self.secs_or_default()),
             fps: makes_clips.then(|| self.fps_for(spec)),
@@ -105,7 +108,7 @@ impl GenerateForm {
         match self.size {
             SizeChoice::Auto => PresetSize::Auto,
             SizeChoice::Aspect(across, down) => PresetSize::Aspect(across, down),
-            SizeChoice::Custom => {
+            SizeChoice::Own | SizeChoice::Custom => {
                 let (width, height) = (self.width, self.height);
                 PresetSize::Exact(width.unwrap_or_default(), height.unwrap_or_default())
             }
@@ -209,6 +212,7 @@ fn pixels((width, height): (u32, u32)) -> u64 {
 fn aspect_of_choice(choice: SizeChoice, spec: &ModelSpec, source: Option<(u32, u32)>) -> f64 {
     match choice {
         SizeChoice::Aspect(across, down) => aspect_of((across, down)),
+        SizeChoice::Own => aspect_of((spec.defaults.width, spec.defaults.height)),
         SizeChoice::Auto | SizeChoice::Custom => {
             aspect_of(source.unwrap_or((spec.defaults.width, spec.defaults.height)))
         }

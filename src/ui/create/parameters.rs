@@ -8,6 +8,7 @@ use safelight_core::model::ModelSpec;
 use safelight_core::units::seconds_text;
 
 use crate::app::commands::AppCommand;
+use crate::app::inputs::{Source, Sources};
 use crate::ui::create::advanced::{advanced_ui, pair_width, said_ui};
 use crate::ui::create::grid::grid_ui;
 use crate::ui::create::presets::presets_ui;
@@ -53,12 +54,17 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let explanation = words::size_hover(view.makes_pictures());
     let auto = auto_text(spec, view);
+    let (own_width, own_height) = (spec.defaults.width, spec.defaults.height);
+    let own_text = words::own_size(own_width, own_height);
+    let follows = GenerateForm::default().shown_size(spec, sources(view).size());
+    let is_own_offered = view.form.size == SizeChoice::Own || follows != (own_width, own_height);
     let own = Own::of("size", &view.form.size, &SizeChoice::Auto, &auto);
     let reset = own_row(ui, words::SIZE, explanation, &own, |ui, label| {
         let before = view.form.shown_size(spec, sources(view).size());
         let form = &mut *view.form;
         let selected = match form.size {
             SizeChoice::Auto => auto.clone(),
+            SizeChoice::Own => own_text.clone(),
             SizeChoice::Custom => words::custom_size(before.0, before.1),
             SizeChoice::Aspect(across, down) => aspect_text(spec, across, down),
         };
@@ -66,6 +72,9 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
             .height(theme::PICKER_HEIGHT)
             .show_ui(ui, |ui| {
                 ui.selectable_value(&mut form.size, SizeChoice::Auto, auto);
+                if is_own_offered {
+                    ui.selectable_value(&mut form.size, SizeChoice::Own, own_text);
+                }
                 if !spec.limits.fixed_size {
                     for (across, down, _) in ASPECTS {
                         let text = aspect_text(spec, across, down);
@@ -121,11 +130,23 @@ fn auto_text(spec: &ModelSpec, view: &View<'_>) -> String {
     let (width, height) = auto.shown_size(spec, sources.size());
     if sources.size().is_none() || spec.limits.fixed_size {
         words::size(width, height)
-    } else if sources.extend.is_some() {
+    } else if is_of_clip(&sources) {
         words::size_of_clip(width, height)
     } else {
         words::size_of_picture(width, height)
     }
+}
+
+/// The size that is followed is a clip's: one that is continued, or one that is a control.
+fn is_of_clip(sources: &Sources<'_>) -> bool {
+    let pictures = [
+        sources.image,
+        sources.last_image,
+        sources.references.first().copied(),
+    ];
+    let control = sources.controls.first().map(|control| &control.source);
+    let is_control_followed = pictures.iter().all(Option::is_none);
+    sources.extend.is_some() || (is_control_followed && matches!(control, Some(Source::Clip(_))))
 }
 
 /// The size of an aspect; of models that make a few sizes it may be another shape.

@@ -160,6 +160,11 @@ pub(super) fn size_of_clip(width: u32, height: u32) -> String {
     format!("Like the clip  {width} × {height}")
 }
 
+/// The model's default, where another size follows the picture.
+pub(super) fn own_size(width: u32, height: u32) -> String {
+    format!("The model's own  {width} × {height}")
+}
+
 pub(super) fn custom_size(width: u32, height: u32) -> String {
     format!("Custom  {width} × {height}")
 }

@@ -18,6 +18,8 @@ pub enum SizeChoice {
     /// The model's own; with a start picture, its aspect where the model can make that.
     #[default]
     Auto,
+    /// The model's own, also with a start picture of another aspect.
+    Own,
     /// About the model's area in this aspect.
     Aspect(u32, u32),
     /// By the form's width and height; one that is absent follows from the other.
@@ -240,6 +242,7 @@ impl GenerateForm {
     pub(super) fn edges(&self, spec: &ModelSpec) -> (Option<u32>, Option<u32>) {
         match self.size {
             SizeChoice::Auto => (None, None),
+            SizeChoice::Own => (Some(spec.defaults.width), Some(spec.defaults.height)),
             SizeChoice::Aspect(across, down) => {
                 let aspect = f64::from(across) / f64::from(down.max(1));
                 let (width, height) = spec.size_for_aspect(aspect);
@@ -277,7 +280,8 @@ impl GenerateForm {
             return;
         };
         let aspects = ASPECTS.map(|(across, down, _)| SizeChoice::Aspect(across, down));
-        let mut named = [SizeChoice::Auto].into_iter().chain(aspects);
+        let owns = [SizeChoice::Auto, SizeChoice::Own];
+        let mut named = owns.into_iter().chain(aspects);
         let named = named.find(|choice| {
             let form = Self {
                 size: *choice,
