@@ -81,7 +81,7 @@ impl Pictured {
 }
 
 /// As many pixels as lines can be told apart in.
-const EDGES_SIDE: u32 = 512;
+pub const EDGES_SIDE: u32 = 512;
 
 fn edges_of(path: &Path, edges: Edges) -> Result<Picture, String> {
     let drawn = first_picture(path).and_then(|picture| {

@@ -42,6 +42,8 @@ pub const PICTURE_SIDE: f32 = 84.0;
 pub const DROP_HEIGHT: f32 = 46.0;
 /// Edge of a reference picture's tile.
 pub const REFERENCE_SIDE: f32 = 76.0;
+/// Of the lines that are drawn of a control picture, at most.
+pub const EDGES_HEIGHT: f32 = 200.0;
 /// One place of a pair beside a filled one.
 pub const TILE_HEIGHT: f32 = 146.0;
 /// One of two empty ones.

@@ -420,10 +420,11 @@ pub fn number(ui: &mut Ui, width: f32, value: DragValue<'_>) -> Response {
     ui.add_sized(vec2(width, ui.spacing().interact_size.y), value)
 }
 
-/// A list to choose from, as wide as there is room.
+/// A list to choose from, as wide as there is room: what is too long for that ends in dots.
 pub fn list_box(ui: &Ui, id: &str, selected: &str) -> ComboBox<'static> {
     ComboBox::from_id_salt(id)
         .selected_text(selected.to_owned())
+        .truncate()
         .width(ui.available_width())
         .icon(list_icon)
 }

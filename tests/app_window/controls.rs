@@ -10,6 +10,7 @@ use safelight_core::job::{
     ControlBy, ControlKind, ControlSettings, ControlUse, Edges, GenerateRequest, JobOutcome,
     JobUpdate,
 };
+use safelight_core::library::{ControlNetwork, FoundControl};
 use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::harness::{Bench, flux_spec, spec};
@@ -27,6 +28,43 @@ fn canny_spec() -> ModelSpec {
         ..ControlUse::NONE
     };
     spec
+}
+
+/// As Wan VACE: it is shown a clip frame by frame.
+fn clips_spec() -> ModelSpec {
+    let mut spec = spec();
+    (spec.id, spec.name) = ("vace".into(), "VACE".into());
+    spec.limits.controls = ControlUse {
+        by: ControlBy::Layers,
+        most: 1,
+        takes_clips: true,
+        takes_masks: true,
+        ..ControlUse::NONE
+    };
+    spec
+}
+
+/// A ControlNet for the family of [`networks_spec`] that was found under this name.
+fn found(name: &str) -> FoundControl {
+    FoundControl {
+        path: format!("/nets/{name}.safetensors").into(),
+        name: name.to_owned(),
+        config: ControlNetwork {
+            family: networks_spec().family,
+            label: "ControlNet",
+            kinds: &[],
+            takes_masks: false,
+        },
+    }
+}
+
+/// Puts a picture among the controls, and waits for it.
+fn add_control(bench: &mut Bench, file: &Path) {
+    let placing = safelight::app::inputs::Placing::onto(Some(Slot::Control));
+    let open = InputsCommand::OpenHere(vec![file.to_path_buf()], placing);
+    bench.app().cx.push(open);
+    let name = file.file_name().unwrap().to_string_lossy().into_owned();
+    bench.until("it is there", |bench| bench.has(&name));
 }
 
 /// A model with ControlNets.
@@ -85,11 +123,7 @@ fn each_control_of_a_network_has_its_own_strength_and_steps_and_settings_bring_t
     assert!(bench.has("Add a control picture"));
     let files = ["depth.png", "pose.png"].map(|name| bench.picture_file(name, 64, 48));
     for file in &files {
-        let placing = safelight::app::inputs::Placing::onto(Some(Slot::Control));
-        let open = InputsCommand::OpenHere(vec![file.clone()], placing);
-        bench.app().cx.push(open);
-        let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        bench.until("it is there", |bench| bench.has(&name));
+        add_control(&mut bench, file);
     }
     bench.assert_shows("2 of 4");
     bench.assert_shows("needs a ControlNet: choose its file");
@@ -140,4 +174,87 @@ fn a_model_without_controls_keeps_them_and_sends_none() {
     bench.settle();
     bench.assert_shows("This model does not use control pictures. They are kept.");
     assert!(request_of(&mut bench).controls.is_empty());
+}
+
+#[test]
+fn a_second_picture_takes_the_place_of_the_one_that_a_model_takes() {
+    let mut bench = Bench::of(canny_spec());
+    for name in ["room.png", "boat.png"] {
+        let file = bench.picture_file(name, 64, 48);
+        add_control(&mut bench, &file);
+    }
+    bench.assert_shows("Control picture 1: boat.png");
+    assert!(!bench.has("takes one control picture"));
+    let controls = request_of(&mut bench).controls;
+    assert_eq!(controls.len(), 1);
+    assert!(controls[0].file.ends_with("boat.png"));
+}
+
+#[test]
+fn the_only_network_for_a_model_is_chosen_and_its_long_name_stays_in_the_form() {
+    let mut bench = Bench::of(networks_spec());
+    let file = bench.picture_file("depth.png", 64, 48);
+    add_control(&mut bench, &file);
+    bench.assert_shows("No ControlNet for Flux was found");
+    let long = found(&"a-network-with-quite-a-long-name-".repeat(4));
+    let path = Some(long.path.clone());
+    bench.app().inputs.control_networks.found = vec![long];
+    bench.settle();
+    bench.settle();
+    assert!(!bench.has("Choose the ControlNet for this picture"));
+    let right = |bench: &Bench, role, name: &str| {
+        let node = bench.harness.get_by_role_and_label(role, name);
+        node.rect().right()
+    };
+    let edge = right(&bench, Role::Button, "Generate") + 1.0;
+    let list = "ControlNet of control picture 1";
+    assert!(right(&bench, Role::ComboBox, list) <= edge);
+    let slider = "Strength of control picture 1";
+    assert!(right(&bench, Role::Slider, slider) <= edge);
+    let remove = "Remove control picture 1";
+    assert!(right(&bench, Role::Button, remove) <= edge);
+    assert_eq!(request_of(&mut bench).controls[0].settings.network, path);
+}
+
+#[test]
+fn of_several_networks_one_is_asked_for_where_it_is_chosen() {
+    let mut bench = Bench::of(networks_spec());
+    bench.app().inputs.control_networks.found = vec![found("union"), found("union-2.1")];
+    let file = bench.picture_file("depth.png", 64, 48);
+    add_control(&mut bench, &file);
+    bench.app().inputs.control_networks.found = vec![found("union"), found("union-2.1")];
+    bench.settle();
+    bench.assert_shows("Choose the ControlNet for this picture");
+    let settings = ControlSettings {
+        network: Some("/nets/union.safetensors".into()),
+        ..ControlSettings::default()
+    };
+    let set = InputsCommand::SetControl(0, settings);
+    bench.app().cx.push(set);
+    bench.settle();
+    assert!(!bench.has("Choose the ControlNet for this picture"));
+    let list = "ControlNet of control picture 1";
+    let list = bench.harness.get_by_role_and_label(Role::ComboBox, list);
+    assert_eq!(list.value().as_deref(), Some("union"));
+}
+
+#[test]
+fn a_model_that_is_shown_clips_says_so_and_draws_no_edges_of_them() {
+    let mut bench = Bench::of(clips_spec());
+    bench.assert_shows("Control clip");
+    let clip = bench.clip_file("dance.mp4", 64, 48, 5);
+    add_control(&mut bench, &clip);
+    // They may have been wanted with another model.
+    let settings = ControlSettings {
+        made: Some(Edges::default()),
+        ..ControlSettings::default()
+    };
+    let set = InputsCommand::SetControl(0, settings);
+    bench.app().cx.push(set);
+    bench.settle();
+    bench.assert_shows("5 frames");
+    assert!(bench.has("Strength of control picture 1"));
+    assert!(!bench.has("Draw its edges of control picture 1"));
+    let control = request_of(&mut bench).controls.remove(0);
+    assert_eq!((control.file, control.settings.made), (clip, None));
 }

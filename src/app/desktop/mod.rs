@@ -241,8 +241,15 @@ fn is_looked_at(ctx: &Context) -> bool {
 
 /// `42 % · red boat… — Safelight`.
 fn title_of(job: &RunningJob) -> String {
-    let percent = job.progress() * 100.0;
-    format!("{percent:.0} % · {} — {TITLE}", short(&job.request.title()))
+    title_at(job.progress(), &job.request.title())
+}
+
+fn title_at(progress: f32, prompt: &str) -> String {
+    let percent = progress * 100.0;
+    match short(prompt).as_str() {
+        "" => format!("{percent:.0} % — {TITLE}"),
+        prompt => format!("{percent:.0} % · {prompt} — {TITLE}"),
+    }
 }
 
 /// The beginning of a prompt, in one line.
@@ -284,5 +291,10 @@ mod tests {
         let japanese = "夕日".repeat(40);
         assert_eq!(short(&japanese).chars().count(), MAX_PROMPT + 1);
         assert_eq!(short(""), "");
+        assert_eq!(
+            title_at(0.42, "a red boat"),
+            "42 % · a red boat — Safelight"
+        );
+        assert_eq!(title_at(0.42, ""), "42 % — Safelight");
     }
 }

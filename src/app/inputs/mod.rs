@@ -15,8 +15,8 @@ mod words;
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    ChosenPicture, Control, ControlSettings, FormControl, MAX_PROMPT_PICTURES, SourceClip,
-    StartPicture,
+    ChosenPicture, Control, ControlBy, ControlSettings, FormControl, MAX_PROMPT_PICTURES,
+    SourceClip, StartPicture,
 };
 use safelight_core::model::{InputUse, ModelSpec};
 
@@ -262,6 +262,31 @@ impl Inputs {
         input
     }
 
+    /// Has each control picture brought in by the network that there is for the model, where it is the only one, and by
+    /// none that is for another model's family.
+    fn settle_networks(&mut self, spec: Option<&ModelSpec>) {
+        let Some(spec) = spec.filter(|spec| spec.limits.controls.by == ControlBy::Networks) else {
+            return;
+        };
+        let found = &self.control_networks.found;
+        let mut fitting = found.iter().filter(|it| it.config.family == spec.family);
+        let only = match (fitting.next(), fitting.next()) {
+            (Some(only), None) => Some(&only.path),
+            _ => None,
+        };
+        for input in &mut self.placed.controls {
+            let network = &mut input.control.network;
+            let is_foreign = |path: &mut PathBuf| {
+                let known = found.iter().find(|it| it.path == *path);
+                known.is_some_and(|known| known.config.family != spec.family)
+            };
+            network.take_if(is_foreign);
+            if network.is_none() {
+                *network = only.cloned();
+            }
+        }
+    }
+
     /// Has one of several pictures stand where another one does; both are counted from 0.
     fn move_one(&mut self, slot: Slot, from: usize, to: usize) {
         if let Some(input) = self.take_one(slot, from)
@@ -403,6 +428,9 @@ impl Inputs {
         if slot == Slot::Reference && places.max_references == 1 {
             // As at the start, a new one takes the other's place.
             self.placed.references.clear();
+        }
+        if slot == Slot::Control && places.max_controls == 1 {
+            self.placed.controls.clear();
         }
         let mut strengths = self.strengths.iter();
         if slot == Slot::Prompt

@@ -66,6 +66,7 @@ impl Inputs {
         if self.get(Slot::Control).is_some() {
             let networks = &mut self.control_networks;
             networks.poll(cx.paths.as_ref(), &cx.settings, &cx.background);
+            self.settle_networks(cx.models.of(&form));
         }
         cx.form = form;
     }

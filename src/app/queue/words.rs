@@ -89,12 +89,18 @@ pub(super) fn done_in(secs: f64) -> String {
 }
 
 pub(super) fn cancelled(prompt: &str) -> String {
+    if prompt.is_empty() {
+        return "Cancelled".to_owned();
+    }
     format!("Cancelled: {prompt}")
 }
 
 /// Of which job a card tells.
 pub(super) fn of_job(prompt: &str) -> String {
-    format!("The job: {}", one_line(prompt, MAX_PROMPT))
+    match &*one_line(prompt, MAX_PROMPT) {
+        "" => "The job without a prompt".to_owned(),
+        line => format!("The job: {line}"),
+    }
 }
 
 pub(super) fn file_is(path: &Path) -> String {

@@ -67,7 +67,8 @@ fn said(ui: &Ui, view: &View<'_>) -> Option<Said> {
             (help, Some(text)) => (help, text),
             (help, None) => (help, sentence(&err.message)),
         };
-        let is_missing = err.field != "extend" && help.is_some();
+        let is_missing = (err.field != "extend" && help.is_some())
+            || (err.field == "control" && pictures::controls::lacks_network(view));
         return Some(Said {
             text,
             colour: if is_missing {

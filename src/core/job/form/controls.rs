@@ -188,7 +188,11 @@ fn drop_idle(settings: &mut ControlSettings, spec: &ModelSpec, found: &mut Findi
 impl GenerateForm {
     /// Takes out what the model does not take of the controls' settings, as [`Self::as_shown`] does for the rest.
     pub(super) fn show_controls(&mut self, takes: ControlUse) {
-        for settings in self.controls.iter_mut().map(|it| &mut it.settings) {
+        for control in &mut self.controls {
+            if !takes.takes_masks {
+                control.mask = None;
+            }
+            let settings = &mut control.settings;
             if takes.by != ControlBy::Networks {
                 settings.network = None;
             }
@@ -200,7 +204,8 @@ impl GenerateForm {
             if takes.kind.is_some() {
                 settings.kind = None;
             }
-            if takes.kind.is_some_and(|kind| kind != ControlKind::Edges) {
+            let is_other = takes.kind.is_some_and(|kind| kind != ControlKind::Edges);
+            if is_other || takes.takes_clips {
                 settings.made = None;
             }
         }

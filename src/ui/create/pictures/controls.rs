@@ -2,18 +2,21 @@
 //!
 //! How files get there is [`crate::app::inputs`]'s.
 
-use egui::{Align, DragValue, Layout, Slider, Ui, vec2};
+use egui::{Align, CornerRadius, DragValue, Image, Layout, RichText, Slider, Ui, Vec2, vec2};
 use safelight_core::job::{ControlBy, ControlKind, ControlSettings, ControlUse, Edges};
 use safelight_core::library::FoundControl;
 
 use crate::app::commands::{InputsCommand, PlayerCommand};
 use crate::app::inputs::{Input, Slot};
-use crate::ui::create::advanced::said_ui;
+use crate::app::thumbs::{EDGES_SIDE, Pictured};
+use crate::ui::create::advanced::{pair_width, said_ui};
 use crate::ui::create::pictures::references::add_ui;
-use crate::ui::create::pictures::slot::thumb_ui;
+use crate::ui::create::pictures::slot::{facts_ui, name_ui, thumb_ui, tile};
 use crate::ui::create::pictures::words;
+use crate::ui::create::words::RUN_TO;
 use crate::ui::widgets::{
-    field_hint, group_label, icon_button, list_box, number, palette, row, wide_note, wide_slider,
+    field_hint, field_note, group_label, icon_button, list_box, number, palette, row, wide_note,
+    wide_slider,
 };
 use crate::ui::{View, icons, theme};
 
@@ -36,7 +39,7 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
             control_ui(ui, view, (index, input), takes);
         }
         if controls.len() < takes.most as usize {
-            ui.horizontal(|ui| add_ui(ui, view, Slot::Control, controls.is_empty()));
+            add_ui(ui, view, Slot::Control, true);
         }
     });
     let visible = area.response.rect.intersect(ui.clip_rect());
@@ -46,11 +49,19 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
         if let Some(message) = view.error_of("control") {
             wide_note(ui, &message, palette(ui).amber);
         }
-    } else {
+    } else if !lacks_network(view) {
         said_ui(ui, view, &["control"]);
     }
 }
 
+/// A picture is there whose network is not chosen yet, which is told where it is chosen.
+pub(in crate::ui::create) fn lacks_network(view: &View<'_>) -> bool {
+    let by = view.model().map(|spec| spec.limits.controls.by);
+    let mut controls = view.app.inputs.of(Slot::Control).iter();
+    by == Some(ControlBy::Networks) && controls.any(|input| input.control.network.is_none())
+}
+
+/// One of them with its settings; of a model that takes none it alone is shown.
 fn control_ui(
     ui: &mut Ui,
     view: &mut View<'_>,
@@ -60,6 +71,9 @@ fn control_ui(
     let count = index + 1;
     ui.push_id(("control", index), |ui| {
         head_ui(ui, view, (index, input));
+        if !takes.is_possible() {
+            return;
+        }
         let before = &input.control;
         let mut settings = before.clone();
         if takes.by == ControlBy::Networks {
@@ -71,11 +85,12 @@ fn control_ui(
         }
         if matches!(takes.by, ControlBy::Networks | ControlBy::Layers) {
             strength_ui(ui, count, &mut settings);
-            steps_ui(ui, count, &mut settings);
+            part_ui(ui, count, &mut settings);
         }
         let is_edges = |kind| kind == ControlKind::Edges;
-        if takes.kind.or(settings.kind).is_none_or(is_edges) {
-            edges_ui(ui, count, &mut settings);
+        let may_draw = takes.kind.or(settings.kind).is_none_or(is_edges);
+        if may_draw && !takes.takes_clips {
+            edges_ui(ui, view, (count, input), &mut settings);
         }
         if settings != *before {
             view.push(InputsCommand::SetControl(index, settings));
@@ -84,42 +99,46 @@ fn control_ui(
     });
 }
 
-/// The picture as the model is shown it, its name, and what takes it out.
+/// The picture, its name, and what takes it out.
 fn head_ui(ui: &mut Ui, view: &mut View<'_>, (index, input): (usize, &Input)) {
     let number = index + 1;
-    let side = theme::REFERENCE_SIDE;
-    ui.horizontal(|ui| {
-        let place = vec2(side, side);
-        let shown = ui.allocate_ui_with_layout(
-            place,
-            Layout::centered_and_justified(egui::Direction::TopDown),
-            |ui| {
+    let place = Vec2::splat(theme::PICTURE_SIDE);
+    tile(ui).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        ui.horizontal(|ui| {
+            let centred = Layout::centered_and_justified(egui::Direction::TopDown);
+            let shown = ui.allocate_ui_with_layout(place, centred, |ui| {
                 ui.set_min_size(place);
                 thumb_ui(ui, view, Slot::Control, input, place)
-            },
-        );
-        let picture = shown.inner.interact(egui::Sense::click());
-        let file = input.source.file_name();
-        let name = words::control_picture(number, &file);
-        picture.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
-        if picture.clicked() {
-            let path = input.source.path().to_path_buf();
-            view.push(PlayerCommand::ShowInput(path));
-        }
-        let (width, height) = input.source.size();
-        picture.on_hover_text(format!("{file}\n{}", words::pixels(width, height)));
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let name = words::remove_control(number);
-            if icon_button(ui, icons::TRASH, &name, words::REMOVE_PICTURE_HOVER).clicked() {
-                view.push(InputsCommand::RemoveOne(Slot::Control, index));
+            });
+            let picture = shown.inner.interact(egui::Sense::click());
+            let file = input.source.file_name();
+            let name = words::control_picture(number, &file);
+            picture.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
+            if picture.clicked() {
+                let path = input.source.path().to_path_buf();
+                view.push(PlayerCommand::ShowInput(path));
             }
-            ui.with_layout(Layout::top_down(Align::LEFT), |ui| {
-                ui.add(egui::Label::new(&file).truncate());
-                ui.weak(words::pixels(width, height));
-                if let Some(mask) = &input.control_mask {
-                    let mask = mask.file_name().unwrap_or_default().to_string_lossy();
-                    ui.weak(words::control_mask(&mask));
+            let (width, height) = input.source.size();
+            picture.on_hover_text(format!("{file}\n{}", words::pixels(width, height)));
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
+                let name = words::remove_control(number);
+                if icon_button(ui, icons::TRASH, &name, words::REMOVE_PICTURE_HOVER).clicked() {
+                    view.push(InputsCommand::RemoveOne(Slot::Control, index));
                 }
+                let words_width = vec2(ui.available_width(), place.y);
+                let to_bottom = Layout::top_down(Align::LEFT);
+                ui.allocate_ui_with_layout(words_width, to_bottom, |ui| {
+                    name_ui(ui, input);
+                    facts_ui(ui, input);
+                    if let Some(mask) = &input.control_mask {
+                        let mask = mask.file_name().unwrap_or_default().to_string_lossy();
+                        let mask = words::control_mask(&mask);
+                        let mask = RichText::new(mask).small().color(palette(ui).weak);
+                        ui.add(egui::Label::new(mask).truncate());
+                    }
+                });
             });
         });
     });
@@ -157,9 +176,12 @@ fn network_ui(ui: &mut Ui, view: &View<'_>, count: usize, settings: &mut Control
         words::CONTROL_NETWORK_HOVER,
         |ui, _| {
             let chosen = settings.network.clone();
+            // The name may be longer than its place.
+            let path = chosen.as_ref().map(|path| path.display().to_string());
+            let hover = path.unwrap_or_else(|| words::CONTROL_NETWORK_HOVER.to_owned());
             let known = found.iter().find(|it| Some(&it.path) == chosen.as_ref());
             let shown = match (known, &chosen) {
-                (Some(found), _) => found.label(),
+                (Some(found), _) => found.name.clone(),
                 (None, Some(path)) => {
                     let name = path.file_name().unwrap_or_default();
                     name.to_string_lossy().into_owned()
@@ -170,11 +192,12 @@ fn network_ui(ui: &mut Ui, view: &View<'_>, count: usize, settings: &mut Control
                 .show_ui(ui, |ui| {
                     for it in &found {
                         let path = Some(it.path.clone());
-                        ui.selectable_value(&mut settings.network, path, it.label());
+                        ui.selectable_value(&mut settings.network, path, &it.name)
+                            .on_hover_text(it.config.label);
                     }
                 })
                 .response
-                .on_hover_text(words::CONTROL_NETWORK_HOVER)
+                .on_hover_text(hover)
                 .accessible_name(words::of_control(words::CONTROL_NETWORK, count));
         },
     );
@@ -182,6 +205,8 @@ fn network_ui(ui: &mut Ui, view: &View<'_>, count: usize, settings: &mut Control
         && let Some(spec) = view.model()
     {
         field_hint(ui, &words::no_networks(spec.family.label));
+    } else if settings.network.is_none() {
+        field_note(ui, words::NETWORK_NEEDED);
     }
 }
 
@@ -217,46 +242,81 @@ fn strength_ui(ui: &mut Ui, count: usize, settings: &mut ControlSettings) {
     });
 }
 
-fn steps_ui(ui: &mut Ui, count: usize, settings: &mut ControlSettings) {
-    let hover = words::CONTROL_STEPS_HOVER;
-    row(ui, words::CONTROL_STEPS, hover, |ui, _| {
-        let width = (ui.available_width() - ui.spacing().item_spacing.x) / 2.0;
+fn part_ui(ui: &mut Ui, count: usize, settings: &mut ControlSettings) {
+    let hover = words::CONTROL_PART_HOVER;
+    row(ui, words::CONTROL_PART, hover, |ui, _| {
         let (from, until) = (settings.from, settings.until);
-        for (value, range) in [
-            (&mut settings.from, 0.0..=(until - 0.01).max(0.0)),
-            (&mut settings.until, (from + 0.01).min(1.0)..=1.0),
-        ] {
-            let value = DragValue::new(value)
-                .speed(0.01)
+        let value = |edge, range| {
+            DragValue::new(edge)
+                .speed(0.005)
                 .range(range)
-                .max_decimals(2);
-            number(ui, width, value)
-                .on_hover_text(hover)
-                .accessible_name(words::of_control(words::CONTROL_STEPS, count));
-        }
+                .max_decimals(2)
+        };
+        let width = pair_width(ui, RUN_TO);
+        let begin = value(&mut settings.from, 0.0..=(until - 0.01).max(0.0));
+        number(ui, width, begin)
+            .on_hover_text(hover)
+            .accessible_name(words::of_control(words::CONTROL_FROM, count));
+        ui.label(RUN_TO);
+        let end = value(&mut settings.until, (from + 0.01).min(1.0)..=1.0);
+        let width = ui.available_width();
+        number(ui, width, end)
+            .on_hover_text(hover)
+            .accessible_name(words::of_control(words::CONTROL_TO, count));
     });
 }
 
-fn edges_ui(ui: &mut Ui, count: usize, settings: &mut ControlSettings) {
-    ui.horizontal(|ui| {
-        let mut is_made = settings.made.is_some();
-        ui.checkbox(&mut is_made, words::EDGES)
-            .on_hover_text(words::EDGES_HOVER)
-            .accessible_name(words::of_control(words::EDGES, count));
-        settings.made = is_made.then(|| settings.made.unwrap_or_default());
-        let Some(Edges { low, high }) = &mut settings.made else {
-            return;
-        };
-        let width = (ui.available_width() - ui.spacing().item_spacing.x) / 2.0;
+fn edges_ui(
+    ui: &mut Ui,
+    view: &View<'_>,
+    (count, input): (usize, &Input),
+    settings: &mut ControlSettings,
+) {
+    let mut is_made = settings.made.is_some();
+    ui.checkbox(&mut is_made, words::EDGES)
+        .on_hover_text(words::EDGES_HOVER)
+        .accessible_name(words::of_control(words::EDGES, count));
+    settings.made = is_made.then(|| settings.made.unwrap_or_default());
+    let Some(edges) = &mut settings.made else {
+        return;
+    };
+    row(ui, words::THRESHOLDS, words::THRESHOLDS_HOVER, |ui, _| {
+        let width = ((ui.available_width() - ui.spacing().item_spacing.x) / 2.0).floor();
         let (least, most) = Edges::THRESHOLDS.into_inner();
-        let (lowest, highest) = (*low, *high);
-        for (value, range, hover) in [
-            (low, least..=highest, words::EDGES_LOW_HOVER),
-            (high, lowest..=most, words::EDGES_HIGH_HOVER),
-        ] {
-            number(ui, width, DragValue::new(value).range(range))
-                .on_hover_text(hover)
-                .accessible_name(words::of_control(hover, count));
-        }
+        let (lowest, highest) = (edges.low, edges.high);
+        let low = DragValue::new(&mut edges.low)
+            .range(least..=highest)
+            .prefix(words::LOW_BEFORE);
+        number(ui, width, low)
+            .on_hover_text(words::LOW_HOVER)
+            .accessible_name(words::of_control(words::LOW, count));
+        let high = DragValue::new(&mut edges.high)
+            .range(lowest..=most)
+            .prefix(words::HIGH_BEFORE);
+        let rest = ui.available_width();
+        number(ui, rest, high)
+            .on_hover_text(words::HIGH_HOVER)
+            .accessible_name(words::of_control(words::HIGH, count));
     });
+    drawn_ui(ui, view, input, *edges);
+}
+
+/// The lines as the model is shown them, large enough to see what a threshold does.
+fn drawn_ui(ui: &mut Ui, view: &View<'_>, input: &Input, edges: Edges) {
+    let (width, height) = input.source.size();
+    let across = ui.available_width();
+    let down = across * height as f32 / width.max(1) as f32;
+    let size = vec2(across, down.min(theme::EDGES_HEIGHT));
+    let pictured = Pictured::Edges(input.source.path().to_owned(), edges);
+    let thumb = view.app.cx.thumbs.get(pictured, EDGES_SIDE);
+    let (rect, _) = ui.allocate_exact_size(size, egui::Sense::hover());
+    let radius = CornerRadius::same(theme::RADIUS);
+    ui.painter().rect_filled(rect, radius, palette(ui).field);
+    if let Some(Ok(thumb)) = thumb {
+        let file = input.source.file_name();
+        let image = Image::new(thumb)
+            .fit_to_exact_size(size)
+            .alt_text(words::drawn_edges(&file));
+        ui.put(rect, image);
+    }
 }

@@ -1,7 +1,7 @@
 //! The pictures that a result is made from: the places that the model has, how pictures are fitted, how much of one
 //! stays, and what is said while files are held over the window.
 
-mod controls;
+pub(in crate::ui::create) mod controls;
 pub(in crate::ui) mod crop;
 mod references;
 mod slot;

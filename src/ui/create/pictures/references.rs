@@ -37,7 +37,7 @@ pub(super) fn references_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
     ui.horizontal(|ui| {
         let words = words::slot(slot, view.model());
         group_label(ui, words.heading, words.explanation);
-        if missing.is_none() {
+        if missing.is_none() && most > 0 {
             ui.weak(words::num_references(references.len(), most));
         }
     });
@@ -68,7 +68,7 @@ fn tile_ui(
     input: &Input,
 ) {
     let side = theme::REFERENCE_SIDE;
-    let size = vec2(side, tile_height(slot));
+    let size = vec2(side, tile_height(ui, slot));
     ui.allocate_ui_with_layout(size, Layout::top_down(Align::Center), |ui| {
         ui.set_min_size(size);
         ui.spacing_mut().item_spacing = Vec2::ZERO;
@@ -91,9 +91,9 @@ fn tile_ui(
 }
 
 /// As high as a picture with what stands below it.
-fn tile_height(slot: Slot) -> f32 {
+fn tile_height(ui: &Ui, slot: Slot) -> f32 {
     let rows = if slot == Slot::Prompt { 2.0 } else { 1.0 };
-    theme::REFERENCE_SIDE + rows * theme::HEADING_HEIGHT
+    theme::REFERENCE_SIDE + rows * ui.spacing().interact_size.y
 }
 
 /// How much a picture says as a part of the prompt.
@@ -175,17 +175,17 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, (slot, index): (Slot, usize), co
     }
 }
 
-/// The place of the next one; the first has the whole width.
-pub(super) fn add_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_first: bool) {
+/// The place of the next one; one that stands in no row has the whole width.
+pub(super) fn add_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_wide: bool) {
     let palette = palette(ui);
     let words = words::slot(slot, view.model());
     let side = theme::REFERENCE_SIDE;
-    let (place, shown) = if is_first {
+    let (place, shown) = if is_wide {
         let whole = vec2(ui.available_width(), theme::DROP_HEIGHT);
         (whole, whole)
     } else {
         // As high as the pictures beside it with their buttons.
-        (vec2(side, tile_height(slot)), Vec2::splat(side))
+        (vec2(side, tile_height(ui, slot)), Vec2::splat(side))
     };
     let (place, _) = ui.allocate_exact_size(place, Sense::hover());
     let rect = Rect::from_min_size(place.min, shown);
@@ -201,8 +201,9 @@ pub(super) fn add_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_first: boo
     ui.painter().rect_filled(rect, radius, palette.field);
     dashed_frame(ui, rect, if is_lit { palette.amber } else { palette.line });
     let ink = if is_lit { palette.text } else { palette.weak };
-    let (text, font) = if is_first {
-        let text = crate::ui::widgets::with_icon(icons::UPLOAD, words::DROP_REFERENCES_HERE);
+    let (text, font) = if is_wide {
+        let text = words::drop_here(slot, view.model());
+        let text = crate::ui::widgets::with_icon(icons::UPLOAD, text);
         (text, theme::DROP_TEXT)
     } else {
         (icons::PLUS.to_string(), theme::COUNT_SIZE)

@@ -136,7 +136,7 @@ fn narrow_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rec
     drawn.response.rect
 }
 
-fn tile(ui: &Ui) -> Frame {
+pub(super) fn tile(ui: &Ui) -> Frame {
     Frame::new()
         .fill(palette(ui).field)
         .corner_radius(CornerRadius::same(theme::RADIUS))
@@ -152,10 +152,7 @@ pub(super) fn thumb_ui(
 ) -> Response {
     let is_clip = matches!(input.source, Source::Clip(_));
     let path = input.source.path().to_owned();
-    let pictured = match input.control.made {
-        Some(edges) if slot == Slot::Control => Pictured::Edges(path, edges),
-        _ => Pictured::Input(path),
-    };
+    let pictured = Pictured::Input(path);
     let Some(Ok(thumb)) = view.app.cx.thumbs.get(pictured, THUMB_SIDE) else {
         // It was forgotten while it was not seen, and comes in a moment.
         return ui.allocate_response(size, Sense::hover());
@@ -185,12 +182,12 @@ fn clip_badge(ui: &Ui, picture: Rect) {
     badge(ui, rect, palette.accent, icons::FILM, ink);
 }
 
-fn name_ui(ui: &mut Ui, input: &Input) {
+pub(super) fn name_ui(ui: &mut Ui, input: &Input) {
     ui.add(Label::new(input.source.file_name()).truncate())
         .on_hover_text(input.source.path().display().to_string());
 }
 
-fn facts_ui(ui: &mut Ui, input: &Input) {
+pub(super) fn facts_ui(ui: &mut Ui, input: &Input) {
     let weak = palette(ui).weak;
     let (width, height) = input.source.size();
     let small = |text: String| RichText::new(text).small().color(weak);

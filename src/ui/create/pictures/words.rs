@@ -44,11 +44,28 @@ pub(in crate::ui::create) struct SlotWords {
     pub explanation: &'static str,
 }
 
+/// What an empty place of several files says.
+pub(super) fn drop_here(slot: Slot, spec: Option<&ModelSpec>) -> &'static str {
+    let controls = spec.map(|spec| spec.limits.controls);
+    let takes_clips = controls.is_some_and(|takes| takes.takes_clips);
+    let is_one = match slot {
+        Slot::Control => controls.is_some_and(|takes| takes.most == 1),
+        Slot::Reference => spec.is_some_and(|spec| spec.limits.max_references == 1),
+        _ => false,
+    };
+    match slot {
+        Slot::Control if takes_clips => "Drop a clip or a picture here, or choose a file…",
+        _ if is_one => DROP_PICTURE,
+        _ => "Drop pictures here, or choose files…",
+    }
+}
+
 /// As the chosen model uses what stands there.
 pub(in crate::ui::create) fn slot(slot: Slot, spec: Option<&ModelSpec>) -> SlotWords {
     match slot {
         Slot::Start => {
-            let (heading, explanation) = start(spec.map(|spec| spec.image_role));
+            let takes_references = spec.is_some_and(|spec| spec.limits.max_references > 0);
+            let (heading, explanation) = start(spec.map(|spec| spec.image_role), takes_references);
             SlotWords {
                 heading,
                 choose: "Choose a start picture",
@@ -92,12 +109,26 @@ pub(in crate::ui::create) fn slot(slot: Slot, spec: Option<&ModelSpec>) -> SlotW
             other: "Choose another picture to edit",
             explanation: "The prompt says what to change in this picture. Drop a file anywhere in the window, paste one, or choose a file",
         },
+        Slot::Reference if spec.is_some_and(|spec| spec.limits.controls.takes_clips) => SlotWords {
+            heading: "Reference pictures",
+            choose: "Add reference pictures",
+            remove: "Remove reference picture",
+            other: "Choose another reference picture",
+            explanation: "Persons and things that are to appear in the clip, one a picture, best before a plain background. Each takes as long as four frames. Drop files anywhere in the window, paste one, or choose some",
+        },
         Slot::Reference => SlotWords {
             heading: "Reference pictures",
             choose: "Add reference pictures",
             remove: "Remove reference picture",
             other: "Choose another reference picture",
             explanation: "The model sees these pictures beside the prompt, which says what to do with them, such as: put the coat of picture 2 on the woman of picture 1. Drop files anywhere in the window, paste one, or choose some",
+        },
+        Slot::Control if spec.is_some_and(|spec| spec.limits.controls.takes_clips) => SlotWords {
+            heading: "Control clip",
+            choose: "Add a control clip",
+            remove: "Remove control clip",
+            other: "Choose another control clip",
+            explanation: "The result follows this clip frame by frame: its edges, its depths, the poses in it. A picture holds for every frame. Drop a file here, or choose one",
         },
         Slot::Control => {
             let kind = spec.and_then(|spec| spec.limits.controls.kind);
@@ -113,9 +144,17 @@ pub(in crate::ui::create) fn slot(slot: Slot, spec: Option<&ModelSpec>) -> SlotW
     }
 }
 
-/// What a model does with its start picture.
-fn start(role: Option<ImageRole>) -> (&'static str, &'static str) {
+/// What a model does with its start picture. Where it takes references, files that are dropped anywhere become those.
+fn start(role: Option<ImageRole>, takes_references: bool) -> (&'static str, &'static str) {
     match role {
+        Some(ImageRole::FirstFrame) if takes_references => (
+            "Start picture",
+            "The clip begins with this picture. Drop a file here, or choose one. A clip is continued",
+        ),
+        Some(ImageRole::Base) if takes_references => (
+            "Start picture",
+            "The new picture is made from this one; the strength says how much changes. Drop a file here, or choose one",
+        ),
         Some(ImageRole::FirstFrame) | None => (
             "Start picture",
             "The clip begins with this picture. Drop a file anywhere in the window, paste one, or choose a file. A clip is continued",
@@ -211,20 +250,30 @@ pub(in crate::ui::create) fn picture_strength(number: usize) -> String {
 pub(in crate::ui::create) const PICTURE_STRENGTH_HOVER: &str = "How much this picture says beside the text: 1 as the model was trained, less for more of the text, 0 for nothing";
 
 pub(super) const CONTROL_NETWORK: &str = "ControlNet";
-pub(super) const CONTROL_NETWORK_HOVER: &str = "The network that brings this picture in. Files are found in ComfyUI's controlnet and model_patches, Forge's ControlNet, and the models folder's controlnet";
+pub(super) const CONTROL_NETWORK_HOVER: &str = "The network that has the result follow this picture. Those for the chosen model are offered, out of ComfyUI's models/controlnet and models/model_patches, Forge's models/ControlNet and the folder controlnet of Safelight's models";
 pub(super) const NO_NETWORK: &str = "Choose one";
+pub(super) const NETWORK_NEEDED: &str = "Choose the ControlNet for this picture";
 pub(super) const CONTROL_KIND: &str = "Shows";
 pub(super) const CONTROL_KIND_HOVER: &str = "What the picture shows: this network must be told";
 pub(super) const NO_KIND: &str = "Not said";
 pub(super) const CONTROL_STRENGTH: &str = "Strength";
 pub(super) const CONTROL_STRENGTH_HOVER: &str = "How strongly the result follows the picture: 0 not at all, 1 as the network was trained; 0.6 to 0.8 leaves the prompt some freedom";
-pub(super) const CONTROL_STEPS: &str = "Acts";
-pub(super) const CONTROL_STEPS_HOVER: &str = "From and until which part of the steps it acts, 0 to 1. The layout is settled early: ending at 0.6 leaves the details to the prompt";
+pub(super) const CONTROL_PART: &str = "Acting part";
+pub(super) const CONTROL_PART_HOVER: &str = "The part of the steps in which the picture is followed, from 0 to 1. The layout is settled early: ending at 0.6 leaves the details to the prompt";
+pub(super) const CONTROL_FROM: &str = "Acting from";
+pub(super) const CONTROL_TO: &str = "Acting to";
 pub(super) const EDGES: &str = "Draw its edges";
 pub(super) const EDGES_HOVER: &str = "Shows the model the edges of this picture (Canny), white lines on black, instead of the picture itself. Off for a picture that is edges already";
-pub(super) const EDGES_LOW_HOVER: &str =
-    "A slope above this goes on with a line. Lower: longer lines";
-pub(super) const EDGES_HIGH_HOVER: &str = "A slope above this begins a line. Lower: more lines";
+pub(super) const THRESHOLDS: &str = "Thresholds";
+pub(super) const THRESHOLDS_HOVER: &str = "How much light and dark must differ where a line is drawn, 1 to 1000. Lower numbers draw more and longer lines";
+pub(super) const LOW_BEFORE: &str = "low ";
+pub(super) const LOW: &str = "Low threshold";
+pub(super) const LOW_HOVER: &str =
+    "Where light and dark differ by this much, a line goes on. Lower: longer lines";
+pub(super) const HIGH_BEFORE: &str = "high ";
+pub(super) const HIGH: &str = "High threshold";
+pub(super) const HIGH_HOVER: &str =
+    "Where light and dark differ by this much, a line begins. Lower: more lines";
 
 /// No network for models of this family was found.
 pub(super) fn no_networks(family: &str) -> String {
@@ -245,6 +294,11 @@ pub(super) fn remove_control(number: usize) -> String {
 /// A setting of one of them, for those who do not see where it stands.
 pub(super) fn of_control(setting: &str, number: usize) -> String {
     format!("{setting} of control picture {number}")
+}
+
+/// What a screen reader says of the lines that are drawn of one.
+pub(super) fn drawn_edges(file: &str) -> String {
+    format!("Edges of {file}")
 }
 
 pub(super) fn control_mask(file: &str) -> String {
@@ -292,7 +346,6 @@ pub(in crate::ui::create) const DROP_CLIP: &str = "Drop it to extend this clip";
 pub(in crate::ui::create) const DROP_END: &str = "Drop it to end the clip on this picture";
 pub(in crate::ui::create) const DROP_MASK: &str = "Drop it as the mask";
 pub(in crate::ui::create) const DROP_REFERENCE: &str = "Drop it as a reference picture";
-pub(in crate::ui::create) const DROP_REFERENCES_HERE: &str = "Drop pictures here or choose some";
 pub(in crate::ui::create) const DROP_REFERENCES: &str = "Drop them as reference pictures";
 pub(in crate::ui::create) const DROP_CONTROL: &str = "Drop it as the control picture";
 pub(in crate::ui::create) const MOVE_REFERENCE_HOVER: &str =
