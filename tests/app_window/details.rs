@@ -91,6 +91,7 @@ fn a_finished_result_says_what_was_done_with_what_and_opens_its_source() {
     let folder = home.path().join("videos/Safelight");
     fs::create_dir_all(&folder).expect("a picture of a scratch home");
     let frame = |side| Picture::from_fn(side, side, |_, _| [90, 40, 90]).expect("it is small");
+    let name = "a-boat-with-a-name-that-is-much-longer-than-the-details-of-it-are-wide.png";
     let request = serde_json::json!({"prompt": "a red boat", "num_frames": 1});
     let info = |side, fps, num_frames| serde_json::json!({"width": side, "height": side, "fps": fps, "num_frames": num_frames});
     let settings = serde_json::json!({"app": "Safelight", "request": request, "finished": [
@@ -98,10 +99,10 @@ fn a_finished_result_says_what_was_done_with_what_and_opens_its_source() {
          "before": info(64, 8.0, 17), "after": info(64, 16.0, 33)},
         {"work": "a work of another day", "source": "/gone/other.mp4"},
         {"work": "upscale", "passes": 1, "network": "/nets/4x-UltraSharp.safetensors",
-         "source": "boat.png", "before": info(64, 0.0, 1), "after": info(128, 0.0, 1)},
+         "source": name, "before": info(64, 0.0, 1), "after": info(128, 0.0, 1)},
     ]});
     for (name, side, settings) in [
-        ("boat.png", 64, None),
+        (name, 64, None),
         ("boat_x2.png", 128, Some(settings.to_string())),
     ] {
         let options = ClipOptions {
@@ -120,11 +121,13 @@ fn a_finished_result_says_what_was_done_with_what_and_opens_its_source() {
     bench.assert_shows("4x-UltraSharp: 64 × 64 to 128 × 128");
     assert!(!bench.has("other.mp4"));
     // Where the source is no whole path, it is beside the result.
-    let link = bench.harness.get_by_role_and_label(Role::Link, "boat.png");
+    let link = bench.harness.get_by_role_and_label(Role::Link, name);
+    let window = bench.harness.ctx.content_rect();
+    assert!(link.rect().right() <= window.right(), "{:?}", link.rect());
     link.click();
     bench.settle();
     bench.until("it is shown", |bench| {
         let file = bench.app().watch.file.as_ref();
-        file.is_some_and(|file| file.path_of(0) == folder.join("boat.png"))
+        file.is_some_and(|file| file.path_of(0) == folder.join(name))
     });
 }

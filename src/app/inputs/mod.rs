@@ -74,11 +74,13 @@ impl Sources<'_> {
     /// Width and height of what decides the clip's aspect.
     pub fn size(&self) -> Option<(u32, u32)> {
         let clip = self.extend.map(|clip| (clip.info.width, clip.info.height));
-        let reference = self.references.first().copied();
-        let picture = self.image.or(self.last_image).or(reference);
+        let size_of = |picture: &StartPicture| (picture.width, picture.height);
+        let picture = self.image.or(self.last_image);
         let control = self.controls.first().map(|control| control.source.size());
-        clip.or_else(|| picture.map(|picture| (picture.width, picture.height)))
+        let reference = self.references.first().copied();
+        clip.or_else(|| picture.map(size_of))
             .or(control)
+            .or_else(|| reference.map(size_of))
     }
 }
 

@@ -139,11 +139,7 @@ fn auto_text(spec: &ModelSpec, view: &View<'_>) -> String {
 
 /// The size that is followed is a clip's: one that is continued, or one that is a control.
 fn is_of_clip(sources: &Sources<'_>) -> bool {
-    let pictures = [
-        sources.image,
-        sources.last_image,
-        sources.references.first().copied(),
-    ];
+    let pictures = [sources.image, sources.last_image];
     let control = sources.controls.first().map(|control| &control.source);
     let is_control_followed = pictures.iter().all(Option::is_none);
     sources.extend.is_some() || (is_control_followed && matches!(control, Some(Source::Clip(_))))

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use egui::text::LayoutJob;
 use egui::{
-    Align, Label, Layout, Link, RichText, ScrollArea, Sense, TextStyle, Ui, UiBuilder, vec2,
+    Align, Label, Layout, Link, RichText, ScrollArea, Sense, TextStyle, TextWrapMode, Ui,
+    UiBuilder, vec2,
 };
 use safelight_core::finish::FinishWork;
 use safelight_core::gallery::{Entry, Facts, Finished, Reading, THUMB_SIDE};
@@ -183,6 +184,8 @@ fn finished_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, done: &Finished)
     let folder = entry.path.parent().unwrap_or(Path::new(""));
     let source = folder.join(&done.source);
     row_ui(ui, words::SOURCE, |ui| {
+        // As wide as there is room: the pointer over it tells all of it.
+        ui.style_mut().wrap_mode = Some(TextWrapMode::Truncate);
         let link = Link::new(&*file);
         if ui
             .add(link)

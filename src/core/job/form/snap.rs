@@ -3,7 +3,7 @@
 //! What is a little off becomes the nearest right value with a notice; zero and what is far beyond the
 //! limits is an error, because nobody can mean that.
 
-use super::{Findings, GenerateForm, pictures};
+use super::{Findings, GenerateForm, StartPicture, pictures};
 use crate::job::Fit;
 use crate::media::ClipFormat;
 use crate::model::{Limits, ModelSpec, nearest_multiple, usable_aspect};
@@ -79,12 +79,14 @@ fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: 
 
 /// What was asked for, before the model's rules.
 fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
-    let seen = [&form.image, &form.last_image];
-    let pictures = seen.into_iter().flatten().chain(&form.references);
+    let seen = [&form.image, &form.last_image].into_iter().flatten();
     let controls = form.controls.iter().map(|it| it.source.size());
-    let mut sizes = pictures
-        .map(|picture| (picture.width, picture.height))
-        .chain(controls);
+    let size_of = |picture: &StartPicture| (picture.width, picture.height);
+    // A control says where things are in the result, references what they look like.
+    let mut sizes = seen
+        .map(size_of)
+        .chain(controls)
+        .chain(form.references.iter().map(size_of));
     let clip = form.extend.as_ref();
     let source = clip
         .map(|clip| (clip.info.width, clip.info.height))

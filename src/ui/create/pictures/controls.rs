@@ -129,19 +129,23 @@ fn head_ui(ui: &mut Ui, view: &mut View<'_>, (index, input): (usize, &Input)) {
                 }
                 let words_width = vec2(ui.available_width(), place.y);
                 let to_bottom = Layout::top_down(Align::LEFT);
-                ui.allocate_ui_with_layout(words_width, to_bottom, |ui| {
-                    name_ui(ui, input);
-                    facts_ui(ui, input);
-                    if let Some(mask) = &input.control_mask {
-                        let mask = mask.file_name().unwrap_or_default().to_string_lossy();
-                        let mask = words::control_mask(&mask);
-                        let mask = RichText::new(mask).small().color(palette(ui).weak);
-                        ui.add(egui::Label::new(mask).truncate());
-                    }
-                });
+                ui.allocate_ui_with_layout(words_width, to_bottom, |ui| said_of_ui(ui, input));
             });
         });
     });
+}
+
+/// Its name, what it is like, and its mask.
+fn said_of_ui(ui: &mut Ui, input: &Input) {
+    name_ui(ui, input);
+    facts_ui(ui, input);
+    let Some(mask) = &input.control_mask else {
+        return;
+    };
+    let mask = mask.file_name().unwrap_or_default().to_string_lossy();
+    let mask = words::control_mask(&mask);
+    let mask = RichText::new(mask).small().color(palette(ui).weak);
+    ui.add(egui::Label::new(mask).truncate());
 }
 
 /// Those that act on the chosen model.

@@ -1,6 +1,7 @@
 //! Widths and heights: what is made of those that are asked for, and of a picture's aspect.
 
 use super::*;
+use crate::job::{ControlSettings, FormControl, Source};
 use crate::model::nearest_multiple;
 
 #[test]
@@ -116,6 +117,25 @@ fn the_nearest_multiple_is_a_multiple_whatever_the_value() {
     for value in [0.0, -5.0, f64::NAN] {
         assert_eq!(nearest_multiple(value, 32), 32);
     }
+}
+
+#[test]
+fn a_control_clip_gives_its_shape_before_the_references_beside_it() {
+    let spec = free_spec();
+    let control = FormControl {
+        source: Source::Clip(clip(1600, 800, 8.0)),
+        mask: None,
+        settings: ControlSettings::default(),
+    };
+    let mut wish = GenerateForm {
+        controls: vec![control],
+        references: vec![picture(64, 64)],
+        ..form()
+    };
+    let size = |wish: &GenerateForm| snap::size(wish, &spec, &mut Findings::default());
+    assert_eq!(size(&wish), (352, 192));
+    wish.image = Some(picture(800, 1600));
+    assert_eq!(size(&wish), (192, 352));
 }
 
 #[test]
