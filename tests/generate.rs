@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "generate/changing.rs"]
+mod changing;
 mod common;
 #[path = "generate/disk.rs"]
 mod disk;

@@ -193,6 +193,7 @@ impl Model {
             embeds,
             image_latents: None,
             image_embeds: None,
+            base: None,
             kept: None,
         };
         let skips = Skips::default();

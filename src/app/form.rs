@@ -40,6 +40,7 @@ pub(in crate::app) fn whole_form(
         image: sources.image.cloned(),
         last_image: sources.last_image.cloned(),
         extend: sources.extend.cloned(),
+        source_clip: sources.source_clip.cloned(),
         mask: sources.mask.cloned(),
         references: sources.references.into_iter().cloned().collect(),
         controls: sources.controls,

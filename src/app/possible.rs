@@ -26,7 +26,9 @@ impl App {
             "go-on" => queue.is_paused,
             "clear-queue" => has_idle,
             "loras" | "seed" | "reset-form" => model.is_some(),
-            "open" => model.is_some_and(|spec| spec.start_image.is_possible()),
+            "open" => model.is_some_and(|spec| {
+                spec.start_image.is_possible() || spec.clip_strength().is_some()
+            }),
             "paint-mask" => {
                 let start = self.inputs.get(Slot::Start);
                 start.is_some_and(|start| matches!(start.source, Source::Picture(_)))

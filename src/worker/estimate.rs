@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use safelight_core::files::{read_json_or_default, write_json};
-use safelight_core::job::{GenerateRequest, Recipe, Stage, StageTime, first_step};
+use safelight_core::job::{GenerateRequest, Recipe, Stage, StageTime};
 
 /// Seconds of each stage, by kind of job; seconds a megapixel, by what decides the pace.
 #[derive(Clone, Debug, Default)]
@@ -172,7 +172,9 @@ fn work(request: &GenerateRequest, stage: Stage) -> f64 {
 
 fn num_steps(request: &GenerateRequest) -> u32 {
     let skipped = request.sampling.strength.map_or(0, |strength| {
-        first_step(request.sampling.num_steps, strength)
+        request
+            .family
+            .first_step(request.sampling.num_steps, strength)
     });
     let end = request
         .sampling

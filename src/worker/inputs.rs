@@ -65,6 +65,10 @@ impl Inputs {
             inputs.remember(&field, media::picture_fingerprint(source))?;
         }
         inputs.copy_controls(request, folder)?;
+        if let Some(source) = &request.source_clip {
+            let copies = (folder.source_picture(), folder.source_clip());
+            inputs.copy_shown("source_clip", source, copies, request)?;
+        }
         if let Some(clip) = &request.extend {
             inputs.copy_clip(clip, request, folder)?;
             inputs.remember("extend", media::clip_fingerprint(clip))?;
@@ -137,17 +141,7 @@ impl Inputs {
                 (folder.control_mask(index), folder.control_mask_clip(index)),
             ];
             for ((field, source), (picture, clip)) in control.files(index).zip(copies) {
-                let info = media::clip_or_picture_info(source).map_err(|err| unusable(&err))?;
-                let is_clip = info.num_frames > 1 && !request.makes_pictures();
-                if is_clip {
-                    check_length(info.num_frames.into(), request, source)?;
-                    copy_files(source, &clip)?;
-                    self.remember(&field, media::clip_fingerprint(source))?;
-                } else {
-                    let opened = media::first_picture(source).map_err(|err| unusable(&err))?;
-                    write_picture(&picture, &opened)?;
-                    self.remember(&field, media::picture_fingerprint(source))?;
-                }
+                self.copy_shown(&field, source, (picture, clip), request)?;
             }
             if let Some(network) = &control.settings.network {
                 let found = ControlNetwork::read(network).map_err(|err| JobError::from(&err))?;
@@ -162,6 +156,25 @@ impl Inputs {
             }
         }
         Ok(())
+    }
+
+    /// Copies a clip with all its files to the second of these places, or the picture of which one is made to the first.
+    fn copy_shown(
+        &mut self,
+        field: &str,
+        source: &Path,
+        (picture, clip): (PathBuf, PathBuf),
+        request: &GenerateRequest,
+    ) -> Result<(), JobError> {
+        let info = media::clip_or_picture_info(source).map_err(|err| unusable(&err))?;
+        if info.num_frames > 1 && !request.makes_pictures() {
+            check_length(info.num_frames.into(), request, source)?;
+            copy_files(source, &clip)?;
+            return self.remember(field, media::clip_fingerprint(source));
+        }
+        let opened = media::first_picture(source).map_err(|err| unusable(&err))?;
+        write_picture(&picture, &opened)?;
+        self.remember(field, media::picture_fingerprint(source))
     }
 
     fn remember(&mut self, field: &str, found: Result<String, MediaError>) -> Result<(), JobError> {

@@ -235,11 +235,6 @@ impl Bench {
         self.harness.run();
     }
 
-    /// The window's own time: each frame is a step of it, however long it takes.
-    pub fn secs(&self) -> f64 {
-        self.harness.ctx.input(|input| input.time)
-    }
-
     /// Runs until the background threads have brought something about.
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
         for _ in 0..2000 {
@@ -344,15 +339,10 @@ impl Bench {
         assert!(self.far.commands.try_recv().is_err(), "a job was sent");
     }
 
-    /// Sends what the worker says, which the next frame hears.
-    pub fn tell(&self, id: JobId, update: JobUpdate) {
-        let event = WorkerEvent { id, update };
-        self.far.events.send(event).expect("the window listens");
-    }
-
     /// The worker says something about a job.
     pub fn say(&mut self, id: JobId, update: JobUpdate) {
-        self.tell(id, update);
+        let event = WorkerEvent { id, update };
+        self.far.events.send(event).expect("the window listens");
         self.harness.step();
         self.settle();
     }

@@ -258,6 +258,7 @@ fn a_finished_clip_whose_file_is_gone_is_continued_from_its_last_frame() {
 #[test]
 fn a_model_for_text_alone_cannot_continue_a_clip() {
     let mut bench = Bench::of(ModelSpec {
+        variant: "text".into(),
         start_image: InputUse::No,
         ..spec()
     });

@@ -1,5 +1,6 @@
 //! The window as a person uses it, without a display: found by name, pressed, typed into.
 
+mod changing;
 mod controls;
 mod create;
 mod desktop;

@@ -9,6 +9,7 @@ use safelight::app::player::Viewing;
 use safelight::app::player::compare::CompareMode;
 use safelight::app::player::zoom::Zoom;
 use safelight::app::state::Page;
+use safelight::worker::WorkerEvent;
 use safelight_core::job::JobOutcome;
 use safelight_core::job::JobUpdate;
 use safelight_core::settings::Paths;
@@ -311,10 +312,14 @@ fn a_new_clip_plays_once_while_the_next_job_runs() {
     bench.press_generate();
     assert_eq!(bench.app().watch.viewing, Viewing::Live);
     let made = output(&first, 6);
-    bench.tell(first.id, JobUpdate::Ended(JobOutcome::Finished(made)));
+    let ended = WorkerEvent {
+        id: first.id,
+        update: JobUpdate::Ended(JobOutcome::Finished(made)),
+    };
+    bench.far.events.send(ended).unwrap();
     let mut shown_at = None;
     bench.until("the clip is shown, and then the running job", |bench| {
-        let now = bench.secs();
+        let now = bench.harness.ctx.input(|input| input.time);
         let watch = &bench.app().watch;
         if watch.viewing == Viewing::Result(first.id) && watch.player.as_ref().unwrap().is_playing()
         {

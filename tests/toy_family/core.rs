@@ -32,6 +32,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     label: "Toy",
     models: "Toy",
     makes_pictures: true,
+    clip_strength: |_| None,
     has_dynamic_shift: false,
     guidance_is_cfg: false,
     step_caches: |_| &[],

@@ -25,6 +25,7 @@ pub fn plain(folder: &Path) -> GenerateRequest {
         image: None,
         last_image: None,
         extend: None,
+        source_clip: None,
         mask: None,
         keeps_unmasked: false,
         references: Vec::new(),

@@ -64,16 +64,23 @@ pub struct Sources<'a> {
     pub image: Option<&'a StartPicture>,
     pub last_image: Option<&'a StartPicture>,
     pub extend: Option<&'a SourceClip>,
+    /// What the new clip is made of.
+    pub source_clip: Option<&'a SourceClip>,
     pub mask: Option<&'a StartPicture>,
     pub references: Vec<&'a StartPicture>,
     pub controls: Vec<FormControl>,
     pub prompt_pictures: Vec<ChosenPicture>,
 }
 
-impl Sources<'_> {
+impl<'a> Sources<'a> {
+    /// The clip that stands at the start, whatever becomes of it.
+    pub fn clip(&self) -> Option<&'a SourceClip> {
+        self.extend.or(self.source_clip)
+    }
+
     /// Width and height of what decides the clip's aspect.
     pub fn size(&self) -> Option<(u32, u32)> {
-        let clip = self.extend.map(|clip| (clip.info.width, clip.info.height));
+        let clip = self.clip().map(|clip| (clip.info.width, clip.info.height));
         let size_of = |picture: &StartPicture| (picture.width, picture.height);
         let picture = self.image.or(self.last_image);
         let control = self.controls.first().map(|control| control.source.size());
@@ -343,7 +350,7 @@ impl Inputs {
         self.all().next().is_none()
     }
 
-    /// The clip that is gone on from.
+    /// The clip that is gone on from or made anew.
     pub fn clip(&self) -> Option<&SourceClip> {
         match &self.placed.start.as_ref()?.source {
             Source::Clip(clip) => Some(clip),
@@ -356,6 +363,7 @@ impl Inputs {
             image: picture_of(self.get(Slot::Start)),
             last_image: picture_of(self.get(Slot::End)),
             extend: self.clip(),
+            source_clip: None,
             mask: picture_of(self.get(Slot::Mask)),
             references: self
                 .of(Slot::Reference)

@@ -28,7 +28,7 @@ impl Inputs {
         let is_picture_taken = spec.start_image.is_possible();
         let (is_taken, why) = match (slot, &input.source) {
             (Slot::Start, Source::Clip(_)) => (
-                is_picture_taken && !spec.family.makes_pictures,
+                (is_picture_taken && !spec.family.makes_pictures) || spec.clip_strength().is_some(),
                 Parked::Clip,
             ),
             (Slot::Start, Source::Picture(_)) => (is_picture_taken, Parked::StartPicture),
@@ -50,10 +50,13 @@ impl Inputs {
     pub fn sources_for(&self, form: &GenerateForm, spec: &ModelSpec) -> Sources<'_> {
         let all = self.sources();
         let is_taken = |slot| self.parked(slot, form, spec).is_none();
+        let clip = all.extend.filter(|_| is_taken(Slot::Start));
+        let is_changed = form.changes_clip(spec);
         Sources {
             image: all.image.filter(|_| is_taken(Slot::Start)),
             last_image: all.last_image.filter(|_| is_taken(Slot::End)),
-            extend: all.extend.filter(|_| is_taken(Slot::Start)),
+            extend: clip.filter(|_| !is_changed),
+            source_clip: clip.filter(|_| is_changed),
             mask: all.mask.filter(|_| is_taken(Slot::Mask)),
             references: if is_taken(Slot::Reference) {
                 all.references

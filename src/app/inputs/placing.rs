@@ -214,7 +214,8 @@ impl Inputs {
         cx.replace_form(GenerateForm::from(request));
         // What is on its way belongs to what stood here before.
         (self.opening, self.given) = (Pending::default(), Pending::default());
-        let start = request.extend.as_ref().or(request.image.as_ref());
+        let clip = request.extend.as_ref().or(request.source_clip.as_ref());
+        let start = clip.or(request.image.as_ref());
         for (slot, wanted) in [
             (Slot::Start, start),
             (Slot::End, request.last_image.as_ref()),
@@ -349,7 +350,12 @@ impl Inputs {
                     Some(Slot::Reference | Slot::Prompt) => words::REFERENCE_IS_PICTURE,
                     _ => words::END_IS_PICTURE,
                 };
-                let text = words::clip_is_extended(&name);
+                let changes = |spec| form.changes_clip(spec);
+                let text = if cx.models.of(form).is_some_and(changes) {
+                    words::clip_is_changed(&name)
+                } else {
+                    words::clip_is_extended(&name)
+                };
                 let notice = JobError::new(JobErrorKind::InvalidRequest, text);
                 cx.tell(Severity::Info, notice.advise(why));
             }

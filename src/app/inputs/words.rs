@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-pub(super) const CHOOSE_START: &str = "Choose a start picture, or a clip to continue";
+pub(super) const CHOOSE_START: &str = "Choose a start picture, or a clip to continue or to change";
 pub(super) const CHOOSE_END: &str = "Choose an end picture";
 pub(super) const CHOOSE_MASK: &str = "Choose a mask: white is regenerated, black stays";
 pub(super) const CHOOSE_REFERENCES: &str = "Choose reference pictures";
@@ -49,6 +49,10 @@ pub(super) fn too_many_pictures(most: usize) -> String {
 
 pub(super) fn clip_is_extended(name: &str) -> String {
     format!("{name} is a clip: it is extended")
+}
+
+pub(super) fn clip_is_changed(name: &str) -> String {
+    format!("{name} is a clip: it is changed")
 }
 
 pub(super) fn one_taken(num_files: usize, name: &str) -> String {

@@ -148,6 +148,7 @@ pub fn needs_text(spec: &ModelSpec) -> &'static str {
         return words::FROM_CONTROL;
     }
     match (spec.start_image, spec.end_image) {
+        (No, No) if spec.clip_strength().is_some() => words::FROM_TEXT_OR_CLIP,
         (No, No) => words::FROM_TEXT,
         (Optional, No) => words::FROM_TEXT_OR_PICTURE,
         (Required, No) => words::FROM_PICTURE,

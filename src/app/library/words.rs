@@ -25,6 +25,7 @@ pub(super) const HEADINGS: [&str; 6] = [
 
 // What a model makes its results from.
 pub(super) const FROM_TEXT: &str = "text";
+pub(super) const FROM_TEXT_OR_CLIP: &str = "text, or text and a clip";
 pub(super) const FROM_TEXT_OR_PICTURE: &str = "text or picture";
 pub(super) const FROM_TEXT_OR_PICTURES: &str = "text or pictures";
 pub(super) const FROM_CONTROL: &str = "text and a control picture";

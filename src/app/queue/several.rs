@@ -154,6 +154,9 @@ impl JobQueue {
                     sources.references = std::iter::once(picture).chain(others).collect();
                 }
                 Source::Picture(picture) => sources.image = Some(picture),
+                Source::Clip(clip) if form.changes_clip(&opening.spec) => {
+                    sources.source_clip = Some(clip);
+                }
                 Source::Clip(clip) => sources.extend = Some(clip),
             }
             let whole = whole_form(&form, &opening.spec, sources, &cx.settings);

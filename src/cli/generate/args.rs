@@ -52,6 +52,9 @@ pub struct GenerateArgs {
     /// A clip to continue: the new frames follow its last one, and the written file holds both; FramePack F1 sees its last 73 frames and blends into it
     #[arg(long, value_name = "CLIP")]
     pub extend: Option<PathBuf>,
+    /// A clip to change, for models that make clips from text: as much of it as --strength says is made anew after the prompt, at its own rate and in its own shape; of a picture one frame is made
+    #[arg(long, value_name = "CLIP")]
+    pub source_clip: Option<PathBuf>,
     /// A mask for inpainting, for models that support it: white is regenerated, black stays
     #[arg(long, value_name = "FILE")]
     pub mask: Option<PathBuf>,
@@ -210,6 +213,8 @@ impl GenerateArgs {
         form.image = self.image.as_deref().map(start_picture).transpose()?;
         form.last_image = self.last_image.as_deref().map(start_picture).transpose()?;
         form.extend = self.extend.as_deref().map(source_clip).transpose()?;
+        let source = self.source_clip.as_deref();
+        form.source_clip = source.map(clip_or_picture).transpose()?;
         form.mask = self.mask.as_deref().map(start_picture).transpose()?;
         if !self.grid.is_empty() {
             form.grid.clone_from(&self.grid);
@@ -329,6 +334,14 @@ fn form_control(control: &Control, takes_clips: bool) -> Result<FormControl, Job
 
 fn source_clip(path: &Path) -> Result<SourceClip, JobError> {
     let info = media::clip_info(path).map_err(|err| unusable(&err))?;
+    Ok(SourceClip {
+        path: path.to_owned(),
+        info,
+    })
+}
+
+fn clip_or_picture(path: &Path) -> Result<SourceClip, JobError> {
+    let info = media::clip_or_picture_info(path).map_err(|err| unusable(&err))?;
     Ok(SourceClip {
         path: path.to_owned(),
         info,

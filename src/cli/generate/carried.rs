@@ -66,6 +66,7 @@ impl GenerateArgs {
             };
             let found = match field {
                 "extend" => media::clip_fingerprint(path),
+                "source_clip" if is_clip(path) => media::clip_fingerprint(path),
                 _ => media::picture_fingerprint(path),
             };
             // One that cannot be read is told where it is opened.
@@ -76,12 +77,14 @@ impl GenerateArgs {
             }
             *own = Some(path.clone());
         };
-        // A picture and a clip to start from exclude each other.
-        if self.extend.is_none() {
+        // Pictures and clips to start from exclude each other.
+        let has_own = [&self.image, &self.extend, &self.source_clip]
+            .iter()
+            .any(|own| own.is_some());
+        if !has_own {
             take(&mut self.image, "image", &request.image);
-        }
-        if self.image.is_none() {
             take(&mut self.extend, "extend", &request.extend);
+            take(&mut self.source_clip, "source_clip", &request.source_clip);
         }
         take(&mut self.last_image, "last_image", &request.last_image);
         take(&mut self.mask, "mask", &request.mask);
@@ -192,6 +195,10 @@ impl GenerateArgs {
             })
             .collect()
     }
+}
+
+fn is_clip(path: &Path) -> bool {
+    media::clip_or_picture_info(path).is_ok_and(|info| info.num_frames > 1)
 }
 
 fn has_changed(path: &Path) -> String {

@@ -73,6 +73,11 @@ pub(super) fn build(
     let users = claim.map(|entry| entry.user.clone()).unwrap_or_default();
     let details = known.overlaid(own).overlaid(users);
     let limits = details.limits.within(facts.limits);
+    let mut defaults = details
+        .defaults
+        .over(plain_defaults(&limits, facts.schedule));
+    let strength = &mut defaults.sampling.strength;
+    *strength = strength.or_else(|| (facts.family.clip_strength)(facts.variant));
     let path_text = || model.place.to_string_lossy().into_owned();
     let spec = ModelSpec {
         id: claim.map_or_else(path_text, |entry| entry.id.clone()),
@@ -97,9 +102,7 @@ pub(super) fn build(
         guidance: facts.guidance,
         section_order: facts.section_order,
         presets: details.presets.unwrap_or_default(),
-        defaults: details
-            .defaults
-            .over(plain_defaults(&limits, facts.schedule)),
+        defaults,
         limits,
         example_prompts: details.example_prompts.unwrap_or_default(),
         latent_rgb: details.latent_rgb,

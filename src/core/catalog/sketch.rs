@@ -102,6 +102,7 @@ impl CatalogEntry {
             image: None,
             last_image: None,
             extend: None,
+            source_clip: None,
             mask: None,
             keeps_unmasked: false,
             references: Vec::new(),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::formats::weights::WeightSet;
-use crate::job::{DtypeChoice, GenerateRequest, Stage, StepCacheKind};
+use crate::job::{DtypeChoice, GenerateRequest, Stage, StepCacheKind, first_step};
 use crate::library::companions::Companions;
 use crate::library::kind::TensorKind;
 use crate::library::single::Assembled;
@@ -30,6 +30,8 @@ pub struct FamilyDef {
     /// Its models, in words that fit into a list.
     pub models: &'static str,
     pub makes_pictures: bool,
+    /// How much of a given clip a variant makes anew where nobody says; none where it makes no clip of another.
+    pub clip_strength: fn(&str) -> Option<f64>,
     pub has_dynamic_shift: bool,
     /// Whether `guidance_scale` is true CFG; where not, `true_cfg_scale` is.
     pub guidance_is_cfg: bool,
@@ -64,6 +66,16 @@ pub struct FamilyDef {
 }
 
 impl FamilyDef {
+    /// The first step, from 0, that is made of what is given: the less `strength`, 0 to 1, the later. `num_steps`, which is
+    /// no step at all, where the strength is too small for one. The reference counts the steps of clips in whole ones.
+    pub fn first_step(&self, num_steps: u32, strength: f64) -> u32 {
+        if self.makes_pictures {
+            return first_step(num_steps, strength);
+        }
+        let made = (f64::from(num_steps) * strength).max(0.0) as u32;
+        num_steps - made.min(num_steps)
+    }
+
     /// What an autoencoder computes in on a GPU, where the job asks for `dtype`.
     pub fn vae_dtype(&self, dtype: DtypeChoice) -> DtypeChoice {
         match dtype {

@@ -83,6 +83,8 @@ pub struct MadeFrom {
     pub mask: String,
     /// The clip that it continues.
     pub extended: String,
+    /// The clip that it was made of.
+    pub source_clip: String,
     pub references: Vec<String>,
     /// Each with its strength: `depth.png (0.8)`.
     pub controls: Vec<String>,
@@ -190,6 +192,7 @@ impl Facts {
                 .filter_map(picture_text)
                 .collect(),
             extended: file_name(&request["extend"]),
+            source_clip: file_name(&request["source_clip"]),
         };
         self.secs = number(&settings["secs"]).filter(|secs| *secs >= 0.0);
         self.has_settings = true;

@@ -138,8 +138,10 @@ impl JobRequest {
     pub fn picture(&self) -> Option<&PathBuf> {
         match self {
             Self::Generate(request) => {
-                let given = [&request.image, &request.extend, &request.last_image];
-                let given = given.into_iter().flatten().chain(&request.references);
+                let clips = [&request.extend, &request.source_clip];
+                let given = [&request.image].into_iter().chain(clips);
+                let given = given.chain([&request.last_image]);
+                let given = given.flatten().chain(&request.references);
                 let given = given.chain(request.controls.iter().map(|it| &it.file));
                 let prompts = request.prompt_pictures.iter();
                 let mut given = given.chain(prompts.map(|picture| &picture.path));

@@ -113,7 +113,17 @@ impl JobFolder {
         self.0.join("extend")
     }
 
-    /// The folder with the last frames of that clip, as large as the new ones: for models that see more than the last.
+    /// The folder with a copy of the clip that this one is made of, under its own name; there where it is no picture.
+    pub fn source_clip(&self) -> PathBuf {
+        self.0.join("source")
+    }
+
+    /// The copy of that where it is a picture, as [`Self::start_picture`].
+    pub fn source_picture(&self) -> PathBuf {
+        self.0.join("source.png")
+    }
+
+    /// The folder with the last frames of the clip that is extended, as large as the new ones: for models that see more than the last.
     pub fn seen(&self) -> PathBuf {
         self.0.join("seen")
     }

@@ -61,6 +61,10 @@ pub struct GenerateRequest {
     /// stand before the new ones in the written clip. Never together with `image`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extend: Option<PathBuf>,
+    /// The clip, or for one frame the picture, that this one is made of, as far as the strength says, as the user named
+    /// it. The job's folder has its own copy. Never together with `image` or `extend`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_clip: Option<PathBuf>,
     /// Which part of `image` is made anew, as the user named it: white is, black stays. The job's folder has
     /// its own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,8 +173,7 @@ fn shown_frames(num_frames: u32) -> u32 {
     most - (most - 1) % 4
 }
 
-/// The first step that is made of a given picture, from 0: the less `strength`, 0 to 1, the later. `num_steps`,
-/// which is no step at all, where the strength is too small for one.
+/// The first step that is made of a given picture, see `FamilyDef::first_step`.
 pub fn first_step(num_steps: u32, strength: f64) -> u32 {
     let all = f64::from(num_steps);
     let made = (all * strength).min(all);
@@ -259,7 +262,13 @@ impl GenerateRequest {
 
     /// The files that the job is made from, as the user named them, beside the model itself.
     pub fn inputs(&self) -> impl Iterator<Item = &PathBuf> {
-        let given = [&self.image, &self.last_image, &self.extend, &self.mask];
+        let given = [
+            &self.image,
+            &self.last_image,
+            &self.extend,
+            &self.source_clip,
+            &self.mask,
+        ];
         let loras = self.loras.iter().map(|lora| &lora.path);
         given
             .into_iter()
@@ -278,6 +287,11 @@ impl GenerateRequest {
     /// The same of a picture that is a part of the prompt.
     pub fn prompt_picture_name(index: usize) -> String {
         format!("prompt_picture_{}", index + 1)
+    }
+
+    /// Whether a clip begins on the way to another: one that is given, or that a first pass made.
+    pub fn begins_from_clip(&self) -> bool {
+        self.source_clip.is_some() || self.image_role == ImageRole::Base
     }
 
     /// Whether the clip starts from a given frame, of a picture or of another clip.

@@ -228,6 +228,12 @@ impl ModelSpec {
             && self.section_order != Some(SectionOrder::Original)
     }
 
+    /// How much of a given clip is made anew where nobody says; none where the model makes no clip of another.
+    pub fn clip_strength(&self) -> Option<f64> {
+        let own = (self.family.clip_strength)(&self.variant)?;
+        Some(self.defaults.sampling.strength.unwrap_or(own))
+    }
+
     /// Whether a batch is one job; with other models it is several.
     pub fn takes_batches(&self) -> bool {
         self.limits.max_batch > 1

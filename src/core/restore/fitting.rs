@@ -152,7 +152,7 @@ impl From<&crate::job::GenerateRequest> for Restored {
             secs: sections.map(|sections| sections.secs()),
             fps: Some(request.fps),
             strength: request.sampling.strength,
-            from_picture: request.image.is_some() || request.extend.is_some(),
+            from_picture: request.has_start() || request.source_clip.is_some(),
             ..Self::of("Safelight")
         }
     }

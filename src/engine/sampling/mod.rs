@@ -17,7 +17,7 @@ mod unipc;
 
 use std::ops::Range;
 
-use safelight_core::job::{GenerateRequest, Sampler, first_step};
+use safelight_core::job::{GenerateRequest, Sampler};
 use tch::Tensor;
 
 pub use flow::FlowSchedule;
@@ -135,13 +135,13 @@ pub fn wanted_steps(request: &GenerateRequest) -> Range<usize> {
     request.sampling.start_step as usize..end as usize
 }
 
-/// The same of those that `strength` leaves to make of a given picture.
+/// The same of those that `strength` leaves to make of a given picture or clip.
 pub fn steps_from_picture(
     request: &GenerateRequest,
     strength: f64,
 ) -> Result<Range<usize>, EngineError> {
     let num_steps = request.sampling.num_steps;
-    let first = first_step(num_steps, strength);
+    let first = request.family.first_step(num_steps, strength);
     if first >= num_steps {
         return Err(EngineError::request(format!(
             "a strength of {strength} leaves none of {num_steps} steps to make"

@@ -256,7 +256,7 @@ fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 }
 
 fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let clip_fps = super::sources(view).extend.map(|clip| clip.info.fps);
+    let clip_fps = super::sources(view).clip().map(|clip| clip.info.fps);
     let default = spec.defaults.fps;
     let form = &mut *view.form;
     // The clip's rate is no choice of the user's.

@@ -142,7 +142,7 @@ fn is_of_clip(sources: &Sources<'_>) -> bool {
     let pictures = [sources.image, sources.last_image];
     let control = sources.controls.first().map(|control| &control.source);
     let is_control_followed = pictures.iter().all(Option::is_none);
-    sources.extend.is_some() || (is_control_followed && matches!(control, Some(Source::Clip(_))))
+    sources.clip().is_some() || (is_control_followed && matches!(control, Some(Source::Clip(_))))
 }
 
 /// The size of an aspect; of models that make a few sizes it may be another shape.
@@ -284,6 +284,12 @@ fn length_text(view: &View<'_>, spec: &ModelSpec) -> String {
         let num_all = num_new.saturating_add(info.num_frames);
         let secs = |num_frames: u32| f64::from(num_frames) / info.fps;
         return words::longer(secs(num_new), secs(num_all), info.fps);
+    }
+    let source = sources(view).source_clip.map(|clip| &clip.info);
+    if let Some(info) = source.filter(|info| info.num_frames > 1) {
+        // No longer than the clip, and at its rate.
+        let num_frames = num_frames.min(info.num_frames);
+        return words::length(f64::from(num_frames) / info.fps, info.fps);
     }
     if num_frames == 1 {
         words::ONE_PICTURE.to_owned()

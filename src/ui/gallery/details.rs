@@ -133,8 +133,9 @@ fn facts_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
 fn making_ui(ui: &mut Ui, facts: &Facts) {
     let number = |number: Option<f64>| number.map(|it| it.to_string()).unwrap_or_default();
     let from = &facts.made_from;
-    // Without a start picture it says nothing.
-    let strength = from.strength.filter(|_| !from.start.is_empty());
+    // Without a start picture or clip it says nothing.
+    let has_base = !from.start.is_empty() || !from.source_clip.is_empty();
+    let strength = from.strength.filter(|_| has_base);
     let rows = [
         (words::MODEL, facts.model.clone()),
         (words::LORAS, from.loras.join("\n")),
@@ -145,6 +146,7 @@ fn making_ui(ui: &mut Ui, facts: &Facts) {
         (words::SAMPLER, sampler_text(facts)),
         (words::GUIDANCE, number(facts.guidance_scale)),
         (words::START_PICTURE, from.start.clone()),
+        (words::SOURCE_CLIP, from.source_clip.clone()),
         (words::STRENGTH, number(strength)),
         (words::END_PICTURE, from.end.clone()),
         (words::MASK, from.mask.clone()),

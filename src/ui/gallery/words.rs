@@ -54,6 +54,7 @@ pub const END_PICTURE: &str = "End picture";
 pub const MASK: &str = "Mask";
 pub const REFERENCES: &str = "References";
 pub const CONTROLS: &str = "Controlled by";
+pub const SOURCE_CLIP: &str = "Made from";
 pub const EXTENDS: &str = "Extends";
 pub const SIZE: &str = "Size";
 pub const LENGTH: &str = "Length";

@@ -299,14 +299,19 @@ fn start_action(view: &View<'_>, subject: &Subject) -> Action {
         (None, true) => InputsCommand::ContinueFrom(path()).into(),
         (None, false) => InputsCommand::Open(vec![path()], Placing::onto(Some(Slot::Start))).into(),
     };
-    let (name, explanation) = if subject.is_clip {
+    let spec = view.model();
+    let changes = spec.is_some_and(|spec| view.form.changes_clip(spec));
+    let (name, explanation) = if subject.is_clip && changes {
+        (words::CHANGE, words::CHANGE_MORE)
+    } else if subject.is_clip {
         (words::EXTEND, words::EXTEND_MORE)
     } else {
         (words::USE_AS_START, words::USE_AS_START_MORE)
     };
-    let spec = view.model();
     let obstacle = if subject.is_unreadable {
         Some(words::UNREADABLE)
+    } else if subject.is_clip && changes {
+        None
     } else if !spec.is_some_and(|spec| spec.start_image.is_possible()) {
         Some(words::NO_START)
     } else if subject.is_clip && spec.is_some_and(|spec| spec.family.makes_pictures) {

@@ -77,6 +77,9 @@ pub(in crate::ui) fn zones_ui(ui: &Ui, view: &mut View<'_>, window: Rect) -> boo
 /// What the file itself is for; nothing where the selected model has no use for it.
 fn start_words(view: &View<'_>, is_clip: bool) -> Option<(char, &'static str, &'static str)> {
     let spec = view.model();
+    if is_clip && spec.is_some_and(|spec| view.form.changes_clip(spec)) {
+        return Some((icons::FILM, words::ZONE_CHANGE, words::ZONE_CHANGE_MORE));
+    }
     if !spec.is_none_or(|spec| spec.start_image.is_possible()) {
         return None;
     }

@@ -36,6 +36,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     label: "Flux",
     models: "FLUX.1 dev, schnell, Fill, Kontext, Depth or Canny",
     makes_pictures: true,
+    clip_strength: |_| None,
     has_dynamic_shift: true,
     guidance_is_cfg: false,
     step_caches: |_| &StepCacheKind::ALL,

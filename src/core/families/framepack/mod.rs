@@ -47,6 +47,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     label: "FramePack",
     models: "FramePack or FramePack F1",
     makes_pictures: false,
+    clip_strength: |_| None,
     has_dynamic_shift: true,
     guidance_is_cfg: false,
     step_caches: |_| &StepCacheKind::ALL,

@@ -65,6 +65,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     label: "Qwen-Image",
     models: "Qwen-Image or Qwen-Image-Edit",
     makes_pictures: true,
+    clip_strength: |_| None,
     has_dynamic_shift: true,
     guidance_is_cfg: true,
     step_caches: |_| StepCacheKind::WITH_MAGNITUDES,

@@ -94,7 +94,8 @@ fn encode_vision(job: &Job<'_>) -> Option<Need> {
 fn encode_image(job: &Job<'_>) -> Option<Need> {
     let (_, config) = job.configured(PartName::VaeEncoder)?;
     let request = job.request;
-    let sees_first_alone = request.files.expand_timesteps && request.mask.is_none();
+    let sees_first_alone =
+        request.files.expand_timesteps && request.mask.is_none() && request.source_clip.is_none();
     let frames = if sees_first_alone {
         1
     } else {

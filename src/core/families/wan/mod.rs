@@ -29,6 +29,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     label: "Wan",
     models: "Wan 2.1 or 2.2 text-to-video, image-to-video or VACE",
     makes_pictures: false,
+    clip_strength: |variant| Variant::named(variant)?.clip_strength(),
     has_dynamic_shift: false,
     guidance_is_cfg: true,
     step_caches: |spec| {
@@ -147,10 +148,11 @@ pub(super) static DEF: FamilyDef = FamilyDef {
 
 fn recipe(request: &GenerateRequest) -> Vec<Stage> {
     let mut stages = vec![Stage::EncodeText];
+    let has_frames = request.has_start() || request.last_image.is_some();
     // Control layers see something in every job: where nothing is given, grey that is all to be made.
-    if request.has_start() || request.last_image.is_some() || request.files.takes_control {
+    if has_frames || request.source_clip.is_some() || request.files.takes_control {
         stages.push(Stage::EncodeImage);
-        if request.files.image_encoder.is_some() {
+        if has_frames && request.files.image_encoder.is_some() {
             stages.push(Stage::EncodeVision);
         }
     }

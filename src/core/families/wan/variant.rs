@@ -95,6 +95,15 @@ impl Variant {
         }
     }
 
+    /// How much of a given clip it makes anew where nobody says, as in diffusers' pipeline from clip to clip: that is for
+    /// models that go by text alone.
+    pub fn clip_strength(self) -> Option<f64> {
+        match self {
+            Self::T2v | Self::T2vA14b | Self::Ti2v => Some(0.8),
+            Self::I2v | Self::Flf2v | Self::I2vA14b | Self::Vace | Self::VaceA14b => None,
+        }
+    }
+
     pub fn start_image(self) -> InputUse {
         match self {
             Self::T2v | Self::T2vA14b => InputUse::No,

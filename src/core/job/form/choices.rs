@@ -9,7 +9,7 @@ use super::{Findings, GenerateForm, StartPicture};
 use crate::job::{
     GenerateRequest, Lora, OfGrid, PartialSampling, PromptPicture, Sampling, SectionOrder,
 };
-use crate::model::{Guidance, InputUse, ModelSpec, Preset};
+use crate::model::{Guidance, ImageRole, InputUse, ModelSpec, Preset};
 use crate::presets::PresetValues;
 use crate::settings::Settings;
 
@@ -167,13 +167,20 @@ impl GenerateForm {
         let is_empty = negative.as_ref().is_none_or(|text| text.trim().is_empty());
         let is_idle = is_empty && spec.guidance != Guidance::Cfg;
         self.negative_prompt = negative.filter(|_| self.is_guided(spec) && !is_idle);
-        self.num_frames = (!makes_pictures && !has_sections).then(|| self.num_frames_for(spec));
+        // A clip that is changed says itself how long it is.
+        let default_frames = self
+            .source_clip
+            .is_none()
+            .then(|| self.num_frames_for(spec));
+        let num_frames = self.num_frames.or(default_frames);
+        self.num_frames = num_frames.filter(|_| !makes_pictures && !has_sections);
         self.secs = has_sections.then(|| self.secs_or_default());
         self.section_order = self.section_order.filter(|_| has_sections);
         let caches = (spec.family.step_caches)(spec);
         self.step_cache = self.step_cache.filter(|it| caches.contains(&it.kind));
         self.second_pass = self.second_pass.filter(|_| makes_pictures);
-        self.fps = (!makes_pictures && self.extend.is_none()).then(|| self.fps_for(spec));
+        let has_rate = makes_pictures || self.leading_clip().is_some();
+        self.fps = (!has_rate).then(|| self.fps_for(spec));
         self.sampling = self.sampling.for_model(spec);
         if !self.is_guided(spec) {
             self.sampling.guidance_range = None;
@@ -181,7 +188,8 @@ impl GenerateForm {
             self.sampling.guider = guider.filter(|guider| !guider.needs_negative());
         }
         self.show_controls(spec.limits.controls);
-        if self.image.is_none() {
+        let has_base = self.image.is_some() && spec.image_role != ImageRole::FirstFrame;
+        if !has_base && self.source_clip.is_none() {
             self.sampling.strength = None;
         }
         (self.num_sections, self.window) = (None, None);
@@ -215,6 +223,11 @@ impl GenerateForm {
     pub fn is_guided(&self, spec: &ModelSpec) -> bool {
         let sampling = self.sampling_for(spec);
         sampling.is_guided(spec.guidance == Guidance::Cfg, &spec.files)
+    }
+
+    /// Whether a clip in the start picture's place is made anew, and not continued.
+    pub fn changes_clip(&self, spec: &ModelSpec) -> bool {
+        spec.clip_strength().is_some() && (self.remakes_clip || !spec.can_extend())
     }
 
     /// Whether a clip of this form may end on a picture: with sections it goes by their order.
@@ -332,6 +345,7 @@ impl From<&GenerateRequest> for GenerateForm {
             negative_prompt: Some(request.negative_prompt.clone()),
             negative_prompt_template: request.negative_prompt_template.clone(),
             loras: request.loras.iter().map(ChosenLora::from).collect(),
+            remakes_clip: request.source_clip.is_some(),
             keeps_unmasked: request.keeps_unmasked,
             fit: Some(request.fit),
             num_frames: Some(request.num_frames),

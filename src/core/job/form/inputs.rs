@@ -29,6 +29,7 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, foun
             "give either a start picture or a clip to continue, not both".to_owned(),
         );
     }
+    check_source(form, spec, found);
     let starts = [
         ("image", form.image.is_some(), "a start picture"),
         ("extend", form.extend.is_some(), "a clip to continue"),
@@ -58,6 +59,27 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, foun
                 .to_owned(),
         );
     }
+}
+
+/// A clip that the new one is made of.
+fn check_source(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+    if form.source_clip.is_none() {
+        return;
+    }
+    let name = &spec.name;
+    let problem = if form.image.is_some() || form.extend.is_some() {
+        "a clip that is changed stands alone: remove the start picture or the clip to continue"
+            .to_owned()
+    } else if spec.family.makes_pictures {
+        format!("{name} makes pictures and cannot change a clip")
+    } else if spec.clip_strength().is_none() {
+        format!("{name} cannot change a clip: choose a model that makes clips from text")
+    } else if form.last_image.is_some() {
+        "a clip that is changed has an end of its own: remove the end picture".to_owned()
+    } else {
+        return;
+    };
+    found.fail("source-clip", problem);
 }
 
 fn check_references(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {

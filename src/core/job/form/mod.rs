@@ -66,6 +66,12 @@ pub struct GenerateForm {
     /// A clip to extend; stands in the start picture's place.
     #[serde(skip_serializing_if = "is_default")]
     pub extend: Option<SourceClip>,
+    /// A clip, or for one frame a picture, that the new one is made of, as far as the strength says.
+    #[serde(skip_serializing_if = "is_default")]
+    pub source_clip: Option<SourceClip>,
+    /// A clip in the start picture's place is made anew where the model could continue it, too. Only the window asks.
+    #[serde(skip_serializing_if = "is_default")]
+    pub remakes_clip: bool,
     /// Which part of the picture is regenerated: white is, black stays.
     #[serde(skip_serializing_if = "is_default")]
     pub mask: Option<StartPicture>,
@@ -155,7 +161,7 @@ pub struct StartPicture {
     pub height: u32,
 }
 
-/// A clip to extend, and what is known of it without decoding it.
+/// A clip that is given, and what is known of it without decoding it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceClip {
     pub path: PathBuf,
@@ -282,6 +288,7 @@ impl GenerateForm {
             image: self.image.as_ref().map(|image| image.path.clone()),
             last_image: self.last_image.as_ref().map(|image| image.path.clone()),
             extend: self.extend.as_ref().map(|clip| clip.path.clone()),
+            source_clip: self.source_clip.as_ref().map(|clip| clip.path.clone()),
             mask: self.mask.as_ref().map(|mask| mask.path.clone()),
             keeps_unmasked: self.keeps_unmasked && self.mask.is_some(),
             references: self.references.iter().map(|it| it.path.clone()).collect(),
@@ -354,10 +361,16 @@ impl GenerateForm {
         preset
     }
 
-    /// The rate: as given, else that of the clip that is extended, else the model's default.
+    /// The clip that gives the new one its rate and, where nothing else says it, its shape.
+    pub(in crate::job) fn leading_clip(&self) -> Option<&SourceClip> {
+        self.extend.as_ref().or(self.source_clip.as_ref())
+    }
+
+    /// The rate: as given, else that of a clip that is extended or made anew, else the model's default.
     fn effective_fps(&self, spec: &ModelSpec, found: &mut Findings) -> f64 {
-        let clip = self.extend.as_ref().map(|clip| clip.info.fps);
-        match (self.fps, clip) {
+        // A picture has none.
+        let clip = self.leading_clip().map(|clip| clip.info.fps);
+        match (self.fps, clip.filter(|fps| *fps > 0.0)) {
             _ if spec.family.makes_pictures => spec.defaults.fps,
             (Some(fps), _) => fps,
             (None, Some(fps)) => {

@@ -5,7 +5,6 @@
 
 use super::seed::beyond_last;
 use super::{Findings, GenerateForm};
-use crate::job::first_step;
 use crate::media::ClipFormat;
 use crate::model::{ImageRole, InputUse, ModelSpec};
 
@@ -126,10 +125,15 @@ pub(super) fn strength(
     num_steps: u32,
     found: &mut Findings,
 ) -> Option<f64> {
-    let has_base = form.image.is_some() && spec.image_role != ImageRole::FirstFrame;
-    let Some(default) = spec.defaults.sampling.strength.filter(|_| has_base) else {
+    let default = match (&form.image, &form.source_clip) {
+        (Some(_), _) if spec.image_role != ImageRole::FirstFrame => spec.defaults.sampling.strength,
+        (_, Some(_)) => spec.clip_strength(),
+        _ => None,
+    };
+    let Some(default) = default else {
         if form.sampling.strength.is_some() {
             let why = match spec.defaults.sampling.strength {
+                Some(_) if spec.clip_strength().is_some() => "no clip is changed".to_owned(),
                 Some(_) => "there is no start picture".to_owned(),
                 None => format!("{} has none", spec.name),
             };
@@ -143,7 +147,7 @@ pub(super) fn strength(
             "strength",
             format!("the strength must be between 0 and 1, not {strength}"),
         );
-    } else if first_step(num_steps, strength) >= num_steps {
+    } else if spec.family.first_step(num_steps, strength) >= num_steps {
         found.fail(
             "strength",
             format!(

@@ -3,7 +3,8 @@
 //! Sizes and frames are [`super::snap`]'s.
 
 use super::{Findings, GenerateForm};
-use crate::job::{GenerateRequest, Sampling, first_step};
+use crate::families::Family;
+use crate::job::{GenerateRequest, Sampling};
 use crate::model::ModelSpec;
 
 /// Slowest and fastest rate of a written clip.
@@ -30,7 +31,7 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut Fin
     let sampling = &request.sampling;
     let num_steps = sampling.num_steps;
     if (1..=1000).contains(&num_steps) {
-        check_part(sampling, found);
+        check_part(spec.family, sampling, found);
     } else {
         found.fail(
             "steps",
@@ -114,7 +115,7 @@ pub(crate) fn wrong_shift(shift: f64) -> Option<String> {
 }
 
 /// The part of the schedule that is made: at least one step of it.
-fn check_part(sampling: &Sampling, found: &mut Findings) {
+fn check_part(family: Family, sampling: &Sampling, found: &mut Findings) {
     let num_steps = sampling.num_steps;
     let end = sampling.end_step.unwrap_or(num_steps);
     if end == 0 || end > num_steps {
@@ -123,13 +124,13 @@ fn check_part(sampling: &Sampling, found: &mut Findings) {
             format!("the end step must be between 1 and {num_steps}, not {end}"),
         );
     } else if let Some(strength) = sampling.strength
-        && (end..num_steps).contains(&first_step(num_steps, strength))
+        && (end..num_steps).contains(&family.first_step(num_steps, strength))
     {
         found.fail(
             "end-step",
             format!(
                 "the end step must be above {}, where the strength {strength} begins, not {end}",
-                first_step(num_steps, strength)
+                family.first_step(num_steps, strength)
             ),
         );
     } else if sampling.start_step >= end {

@@ -1,8 +1,8 @@
 //! The second pass: its size, and what does not go together with it.
 
 use super::{Findings, GenerateForm};
+use crate::job::Sampling;
 use crate::job::second_pass::{EnlargedPass, SecondPass};
-use crate::job::{Sampling, first_step};
 use crate::model::{ImageRole, InputUse, ModelSpec, nearest_multiple};
 
 /// `first`: the size of the first pass. The second pass where there is one, and the size of the result.
@@ -88,7 +88,7 @@ fn check(
         let text =
             format!("the strength of the second pass must be between 0 and 1, not {strength}");
         found.fail("second-strength", text);
-    } else if first_step(num_steps, strength) >= num_steps {
+    } else if spec.family.first_step(num_steps, strength) >= num_steps {
         let text = format!(
             "a strength of {strength} leaves none of the {num_steps} steps to the second pass: raise the strength or the number of steps"
         );

@@ -60,17 +60,21 @@ pub(super) fn own_fit(form: &GenerateForm, spec: &ModelSpec) -> Fit {
     }
 }
 
-/// The frames of a clip that is extended must be of the new part's size.
+/// The frames of a clip that is extended or made anew must be of the new frames' size.
 fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: &mut Findings) {
-    let Some(clip) = &form.extend else {
+    let Some(clip) = form.leading_clip() else {
         return;
     };
     let old = (clip.info.width, clip.info.height);
+    let (field, does) = match form.extend {
+        Some(_) => ("extend", "continues"),
+        None => ("source-clip", "changes"),
+    };
     if old != size {
         found.note(
-            "extend",
+            field,
             format!(
-                "The clip's frames are resized from {}×{} to {}×{}, the size in which {} continues it",
+                "The clip's frames are resized from {}×{} to {}×{}, the size in which {} {does} it",
                 old.0, old.1, size.0, size.1, spec.name
             ),
         );
@@ -87,7 +91,7 @@ fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
         .map(size_of)
         .chain(controls)
         .chain(form.references.iter().map(size_of));
-    let clip = form.extend.as_ref();
+    let clip = form.leading_clip();
     let source = clip
         .map(|clip| (clip.info.width, clip.info.height))
         .or_else(|| sizes.next());
@@ -205,10 +209,12 @@ pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings
     let is_picture = ClipFormat::from_path(&form.out).is_ok_and(ClipFormat::is_still)
         && form.extend.is_none()
         && form.last_image.is_none();
-    let default = if is_picture {
-        1
-    } else {
-        spec.defaults.num_frames
+    let source = form.source_clip.as_ref();
+    let source = source.map(|clip| clip.info.num_frames.max(1));
+    let default = match source {
+        _ if is_picture => 1,
+        Some(frames) => frames.min(spec.defaults.num_frames),
+        None => spec.defaults.num_frames,
     };
     let wish = form.num_frames.unwrap_or(default);
     let stride = spec.limits.frame_stride.max(1);
@@ -225,6 +231,9 @@ pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings
     }
     let times = (wish - 1).saturating_add(stride / 2) / stride;
     let nearest = (times * stride + 1).min(largest);
+    if let Some(frames) = source {
+        return of_source(frames, (wish, nearest), spec, found);
+    }
     if nearest != wish {
         found.note(
             "frames",
@@ -235,4 +244,29 @@ pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings
         );
     }
     nearest
+}
+
+/// A clip is made anew from its first frame on, and no further than it goes. `wish`: the number of frames that was asked
+/// for, and the nearest that the model makes
+fn of_source(
+    frames: u32,
+    (wish, nearest): (u32, u32),
+    spec: &ModelSpec,
+    found: &mut Findings,
+) -> u32 {
+    let stride = spec.limits.frame_stride.max(1);
+    let made = nearest.min((frames - 1) / stride * stride + 1);
+    if made != wish {
+        let text = format!(
+            "The number of frames was changed from {wish} to {made}: the clip has {frames}, and {} makes {stride}n+1 of them",
+            spec.name
+        );
+        found.note("frames", text);
+    } else if made < frames {
+        let text = format!(
+            "Only the first {made} frames of the clip are used: it has {frames}, and a number of frames can be chosen"
+        );
+        found.note("source-clip", text);
+    }
+    made
 }

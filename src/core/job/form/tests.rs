@@ -7,6 +7,7 @@ mod prompts;
 mod second_pass;
 mod sections;
 mod sizes;
+mod source;
 
 use super::*;
 use crate::job::Sampler;

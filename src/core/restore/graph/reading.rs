@@ -1,9 +1,11 @@
 //! What a graph says of how its result was made: from its sampler back to noise, words, model and size.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
 
 use super::walk::Walk;
 use super::{Graph, Id, Node};
+use crate::media::has_clip_name;
 use crate::restore::{MAX_LORAS, Restored, RestoredLora, fields, file_name, names, short};
 
 /// Nodes of one chain, such as LoRAs behind each other.
@@ -426,9 +428,13 @@ fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
         };
         if let Some(image) = walk.text(source, &["image"]) {
             let image = short(file_name(&image));
-            let which = if name == "end_image" { "end" } else { "start" };
+            let which = match name {
+                "end_image" => "end picture",
+                _ if has_clip_name(Path::new(&image)) => "clip",
+                _ => "start picture",
+            };
             restored.note_picture(format!(
-                "Its {which} picture, {image}, is not in the file: add it separately"
+                "Its {which}, {image}, is not in the file: add it separately"
             ));
         }
     }

@@ -273,3 +273,28 @@ fn a_file_tells_whether_it_was_made_from_a_picture() {
         assert_eq!(found.from_picture, expected, "{more}");
     }
 }
+
+#[test]
+fn a_clip_that_was_changed_is_named_with_its_strength() {
+    let graph = json!({
+        "1": {"class_type": "UNETLoader", "inputs": {"unet_name": "wan2.1_t2v_1.3B_fp16.safetensors"}},
+        "2": {"class_type": "CLIPTextEncode", "inputs": {"text": "a fox", "clip": ["9", 0]}},
+        "3": {"class_type": "LoadVideo", "inputs": {"file": "clips/dog.mp4"}},
+        "4": {"class_type": "GetVideoComponents", "inputs": {"video": ["3", 0]}},
+        "5": {"class_type": "ImageScale", "inputs": {"image": ["4", 0], "width": 832, "height": 480}},
+        "6": {"class_type": "VAEEncode", "inputs": {"pixels": ["5", 0], "vae": ["9", 1]}},
+        "7": {"class_type": "KSampler", "inputs": {"seed": 5, "steps": 20, "cfg": 6.0, "sampler_name": "uni_pc",
+            "scheduler": "simple", "denoise": 0.6, "model": ["1", 0], "positive": ["2", 0], "negative": ["2", 0],
+            "latent_image": ["6", 0]}},
+        "8": {"class_type": "VAEDecode", "inputs": {"samples": ["7", 0]}},
+        "9": {"class_type": "SaveVideo", "inputs": {"images": ["8", 0]}},
+    });
+    let found = read_png("prompt", &graph.to_string());
+    assert_eq!((found.strength, found.from_picture), (Some(0.6), true));
+    let said = "Its clip, dog.mp4, is not in the file: add it separately";
+    assert!(
+        found.notes.iter().any(|note| note == said),
+        "{:?}",
+        found.notes
+    );
+}

@@ -91,7 +91,7 @@ fn check(config: &WanConfig, shape: LatentShape, has_end: bool) -> Result<(), En
 }
 
 /// The `number`-th clip of the job, as [`Encoder::encode`] has it.
-fn encode(
+pub(super) fn encode(
     config: &WanConfig,
     clip: &Tensor,
     number: usize,

@@ -29,7 +29,18 @@ pub enum ShownFile {
     Clip(PathBuf),
 }
 
-/// A control clip as large and as long as the clip that is made, in bytes on the CPU.
+impl ShownFile {
+    /// Of `source`: in its own folder where it is a clip.
+    pub(super) fn of(folder: PathBuf, source: &Path, picture: PathBuf) -> Self {
+        if folder.exists() {
+            Self::Clip(folder.join(source.file_name().unwrap_or_default()))
+        } else {
+            Self::Picture(picture)
+        }
+    }
+}
+
+/// A given clip as large and as long as the clip that is made, in bytes on the CPU.
 pub struct ControlClip {
     /// `(F, H, W, 3)`
     frames: Tensor,
@@ -119,14 +130,9 @@ impl ControlClip {
 
     /// What the mask keeps of the clip, or makes anew, and grey elsewhere: `(1, 3, F, H, W)` in -1..1
     fn part(&self, is_made: bool) -> Tensor {
-        let here = self.mask.ge(i64::from(MADE / 2 + 1));
+        let here = self.is_made();
         let here = if is_made { here } else { here.logical_not() };
-        // f h w c -> 1 c f h w
-        let pixels = self.frames.permute([3, 0, 1, 2]).unsqueeze(0);
-        let mut pixels = pixels.contiguous().to_kind(Kind::Float);
-        drop(pixels.g_div_scalar_(255.0));
-        drop(pixels.g_mul_scalar_(2.0));
-        drop(pixels.g_sub_scalar_(1.0));
+        let mut pixels = self.pixels();
         for frame in self.missing() {
             drop(pixels.narrow(2, frame, 1).zero_());
         }
@@ -164,6 +170,42 @@ impl ControlClip {
             .collect()
     }
 
+    /// Repeats the last frame that is given to the end: a file may have fewer than its header said.
+    pub(super) fn repeat_last(&mut self) {
+        let Some(last) = self.is_given.iter().rposition(|is_given| *is_given) else {
+            return;
+        };
+        let missing = (self.num_frames() - 1 - last) as i64;
+        if missing > 0 {
+            let mut rest = self.frames.narrow(0, last as i64 + 1, missing);
+            let frame = self.frames.narrow(0, last as i64, 1).copy();
+            let frame = frame.expand_as(&rest);
+            rest.copy_(&frame);
+            self.is_given.fill(true);
+        }
+    }
+
+    /// `(F, H, W, 3)` bytes
+    #[cfg(test)]
+    pub(super) fn frames(&self) -> &Tensor {
+        &self.frames
+    }
+
+    /// `(1, 3, F, H, W)` in -1..1
+    pub(super) fn pixels(&self) -> Tensor {
+        // f h w c -> 1 c f h w
+        let pixels = self.frames.permute([3, 0, 1, 2]).unsqueeze(0);
+        let mut pixels = pixels.contiguous().to_kind(Kind::Float);
+        drop(pixels.g_div_scalar_(255.0));
+        drop(pixels.g_mul_scalar_(2.0));
+        pixels.g_sub_scalar_(1.0)
+    }
+
+    /// Whether a pixel is nearer to white than to black, and made anew.
+    fn is_made(&self) -> Tensor {
+        self.mask.ge(i64::from(MADE / 2 + 1))
+    }
+
     fn record(&self, work: &mut Work<'_>) {
         let capture = &mut *work.capture;
         if capture.is_on() {
@@ -184,17 +226,10 @@ pub fn control_of_job(
     let mut clip = ControlClip::new(width, height, request.num_frames);
     let fitted = |picture: Picture| fitted(picture, request);
     if let Some(control) = request.controls.first() {
-        let own = |folder: PathBuf, source: &Path, picture: PathBuf| {
-            if folder.exists() {
-                ShownFile::Clip(folder.join(source.file_name().unwrap_or_default()))
-            } else {
-                ShownFile::Picture(picture)
-            }
-        };
-        let file = own(folder.control_clip(0), &control.file, folder.control(0));
+        let file = ShownFile::of(folder.control_clip(0), &control.file, folder.control(0));
         clip.show_file(&file, &fitted)?;
         if let Some(mask) = &control.mask {
-            let file = own(folder.control_mask_clip(0), mask, folder.control_mask(0));
+            let file = ShownFile::of(folder.control_mask_clip(0), mask, folder.control_mask(0));
             clip.mask_file(&file, &fitted)?;
         }
     }
@@ -225,7 +260,7 @@ fn seen(folder: &JobFolder, request: &GenerateRequest) -> Vec<PathBuf> {
 }
 
 /// A frame at the clip's size, as the request wants it to fit.
-fn fitted(picture: Picture, request: &GenerateRequest) -> Result<Picture, MediaError> {
+pub(super) fn fitted(picture: Picture, request: &GenerateRequest) -> Result<Picture, MediaError> {
     let (width, height) = (request.width, request.height);
     if (picture.width, picture.height) == (width, height) {
         return Ok(picture);

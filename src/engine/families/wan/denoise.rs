@@ -11,6 +11,7 @@ use safelight_core::lora::Expert;
 use safelight_core::networks::{TransformerKeys, WanTransformerConfig};
 use tch::{Device, Kind, Tensor};
 
+use super::checks::check_inputs;
 use super::condition::KeptClip;
 use super::config::WanConfig;
 use super::control_blocks::Control;
@@ -20,9 +21,10 @@ use super::prepare::{
     LatentShape, TokenTimesteps, first_frame_mask, latent_mask, with_first_frame,
 };
 use super::solver::new_solver;
+use super::source::first_latents;
 use super::transformer::{Beside, Context, WanTransformer};
 use crate::capture::Capture;
-use crate::denoise::{Call, DenoiseState, Denoiser, fits, record_start as record_walk, walk};
+use crate::denoise::{Call, DenoiseState, Denoiser, record_start as record_walk, walk};
 use crate::error::EngineError;
 use crate::guidance::{Guidance, Guiding};
 use crate::hooks::Hooks;
@@ -32,7 +34,7 @@ use crate::place::Placement;
 use crate::sampling::{Solver, noise};
 use crate::stages::stills::Kept;
 use crate::step_cache::{Caches, Shortcut};
-use crate::text::{PromptEmbeds, TextEmbeds};
+use crate::text::PromptEmbeds;
 use crate::weights::{ReadAhead, Weights};
 use crate::work::Work;
 
@@ -43,6 +45,8 @@ pub struct Conditions<'a> {
     pub image_latents: Option<&'a Tensor>,
     /// What [`encode_vision`](super::encode_vision) gave.
     pub image_embeds: Option<&'a Tensor>,
+    /// What [`encode_source`](super::encode_source) gave.
+    pub base: Option<&'a Tensor>,
     /// What [`encode_kept`](super::encode_kept) gave.
     pub kept: Option<&'a KeptClip>,
     /// In VACE models.
@@ -102,7 +106,11 @@ pub fn denoise(
         check_inputs(config, request, conditions, shape)?;
         let mut solver = new_solver(&config.scheduler, request)?;
         let calls = calls_of(config, expert, &solver);
-        let first = solver.initial(noise(&shape.size(), request.seed)?);
+        let first = first_latents(
+            &solver,
+            noise(&shape.size(), request.seed)?,
+            conditions.base,
+        );
         let state = DenoiseState::of(resume, first, &mut solver, place.device, hooks);
         if expert == Expert::LowNoise && state.step < calls.start {
             return Err(EngineError::internal(
@@ -387,69 +395,6 @@ fn kept(
     kept.transpose()
 }
 
-/// What comes from files of other stages is checked before anything is loaded.
-fn check_inputs(
-    config: &WanConfig,
-    request: &GenerateRequest,
-    conditions: &Conditions<'_>,
-    shape: LatentShape,
-) -> Result<(), EngineError> {
-    let embeds = conditions.embeds;
-    let network = &config.transformer;
-    let text = |embeds: &TextEmbeds| fits(&embeds.prompt, &[1, -1, network.text_dim]);
-    let [_, channels, frames, height, width] = shape.size();
-    let image_size = match network.condition_channels() {
-        0 if config.files.expand_timesteps => Some([1, channels, 1, height, width]),
-        0 => None,
-        more => Some([1, more, frames, height, width]),
-    };
-    let control_size = [1, network.vace_in_channels, frames, height, width];
-    let image = conditions.image_latents.map(Tensor::size);
-    let needs_image = network.condition_channels() > 0;
-    let problem = if !text(&embeds.prompt) || !embeds.negative.as_ref().is_none_or(text) {
-        "the embeddings are not of this model"
-    } else if request.is_guided() && embeds.negative.is_none() {
-        "the negative prompt has not been read"
-    } else if image.is_some() && image_size.is_none() {
-        "this model cannot start from a picture"
-    } else if image.is_none() && needs_image {
-        "this model needs a picture to start from"
-    } else if image.is_some_and(|size| Some(&size[..]) != image_size.as_ref().map(|s| &s[..])) {
-        "the picture's latents are not of this job"
-    } else if conditions
-        .kept
-        .is_some_and(|kept| kept.latents.size() != shape.size())
-    {
-        "what the mask keeps is not of this job"
-    } else if network.has_control() != conditions.control.is_some() {
-        "what the control blocks read is missing, or there are none"
-    } else if conditions
-        .control
-        .is_some_and(|control| !fits(control.latents, &control_size))
-    {
-        "the control clip's latents are not of this job"
-    } else if !fit_image_embeds(network, conditions.image_embeds) {
-        "the picture's embeddings are not of this model"
-    } else {
-        return Ok(());
-    };
-    Err(EngineError::internal(problem))
-}
-
-/// Whether there are such embeddings as the network reads, or none where it reads none.
-fn fit_image_embeds(network: &WanTransformerConfig, embeds: Option<&Tensor>) -> bool {
-    match (network.image_dim, embeds.map(Tensor::size).as_deref()) {
-        (None, None) => true,
-        (Some(width), Some(&[pictures, tokens, dim])) => {
-            dim == width
-                && network
-                    .pos_embed_seq_len
-                    .is_none_or(|places| pictures * tokens == places)
-        }
-        _ => false,
-    }
-}
-
 fn record_start(
     work: &mut Work<'_>,
     config: &WanConfig,
@@ -463,7 +408,14 @@ fn record_start(
     }
     let drawn = noise(&shape.size(), work.request.seed)?;
     capture.put("noise.0", &drawn);
-    record_walk(&solver.initial(drawn), solver, capture);
+    record_walk(
+        &first_latents(solver, drawn, conditions.base),
+        solver,
+        capture,
+    );
+    if let Some(base) = conditions.base {
+        capture.put("base", base);
+    }
     let embeds = conditions.embeds;
     let branches = [
         ("cond", Some(&embeds.prompt)),

@@ -1,18 +1,22 @@
-//! Wan 2.1 and 2.2: text to video, image to video, first and last frame to video, text to image, and VACE's control clips.
+//! Wan 2.1 and 2.2: text to video, video to video, image to video, first and last frame to video, text to image, and
+//! VACE's control clips.
 //!
 //! The stages of a job:
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
-//! 2. [`encode_image`]: given first and last frames to latents; [`encode_control`]: a control clip and references,
+//! 2. [`encode_image`]: given first and last frames to latents; [`encode_control`]: a control clip and references;
+//!    [`encode_source`]: the clip that the new one is made of,
 //! 3. [`encode_vision`]: the same to embeddings, for models of Wan 2.1 that read them,
 //! 4. [`denoise()`]: noise to latents, through the transformer, or through one expert and then the other,
 //! 5. `decode`: latents to frames.
 //!
-//! The reference is `WanPipeline`, `WanImageToVideoPipeline` and `WanVACEPipeline` of diffusers 0.42.1.
+//! The reference is `WanPipeline`, `WanVideoToVideoPipeline`, `WanImageToVideoPipeline` and `WanVACEPipeline` of
+//! diffusers 0.42.1.
 //!
 //! Shapes: `C` latent channels; `F`, `H`, `W` frames and pixels; `f`, `h`, `w` the same in latents; `L` tokens.
 
 mod cases;
+mod checks;
 mod condition;
 mod config;
 mod control;
@@ -22,6 +26,7 @@ mod guidance;
 mod measured;
 mod prepare;
 mod solver;
+mod source;
 mod stages;
 mod text;
 mod transformer;
@@ -51,6 +56,7 @@ pub use prepare::{
 };
 pub use safelight_core::lora::Expert;
 pub use solver::new_solver;
+pub use source::{encode_source, source_of_job};
 pub(crate) use stages::Wan;
 pub use text::encode_text;
 pub use transformer::{Beside, Context, WanTransformer};

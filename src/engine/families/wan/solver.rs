@@ -7,7 +7,7 @@ use safelight_core::networks::SchedulerConfig;
 
 use crate::error::EngineError;
 use crate::sampling::{
-    Algorithm, End, Solver, Spacing, UniPcOptions, check_schedule, wanted_steps,
+    Algorithm, End, Solver, Spacing, UniPcOptions, check_schedule, steps_from_picture, wanted_steps,
 };
 
 /// The sampler and schedule that the request asks for, with the model's own settings.
@@ -40,5 +40,10 @@ pub fn new_solver(
         disable_corrector: scheduler.disable_corrector.clone(),
     };
     let algorithm = Algorithm::spaced(request.sampling.sampler, &spacing, unipc, request.seed);
-    Solver::of_steps(algorithm, wanted_steps(request), num_steps)
+    let strength = request.sampling.strength;
+    let steps = match strength.filter(|_| request.begins_from_clip()) {
+        Some(strength) => steps_from_picture(request, strength)?,
+        None => wanted_steps(request),
+    };
+    Solver::of_steps(algorithm, steps, num_steps)
 }

@@ -15,6 +15,7 @@ use crate::text::PromptEmbeds;
 
 /// What the result of the given pictures has.
 const LATENTS: &str = "image_latents";
+const BASE: &str = "base_latents";
 const KEPT: &str = "kept_latents";
 const MASK: &str = "mask";
 const CONTROL: &str = "control";
@@ -42,6 +43,9 @@ impl EngineFamily for Wan {
                     pictures::references_of_job(folder, work.request, name, work.capture)?;
                 wan::encode_control(&config, &clip, &references, work)
             });
+        }
+        if context.request().source_clip.is_some() {
+            return encode_source(context, &config);
         }
         let (latents, kept) = context.part(|work| {
             let (start, end) = pictures::frames_of_job(folder, work.request, work.capture)?;
@@ -89,11 +93,14 @@ impl EngineFamily for Wan {
         let given = |name: &'static str| {
             context.earlier(Stage::EncodeImage, move |path| store::read_one(path, name))
         };
-        let (image_latents, control) = if has_control {
-            (None, given(CONTROL)?)
+        let (mut base, mut image_latents, mut control) = (None, None, None);
+        if context.request().source_clip.is_some() {
+            base = given(BASE)?;
+        } else if has_control {
+            control = given(CONTROL)?;
         } else {
-            (given(LATENTS)?, None)
-        };
+            image_latents = given(LATENTS)?;
+        }
         let controls = &context.request().controls;
         let how = controls.first().map(|control| control.settings.clone());
         let how = how.unwrap_or_default();
@@ -105,6 +112,7 @@ impl EngineFamily for Wan {
             embeds: &embeds,
             image_latents: image_latents.as_ref(),
             image_embeds: image_embeds.as_ref(),
+            base: base.as_ref(),
             kept: kept.as_ref(),
             control: control
                 .as_ref()
@@ -136,6 +144,16 @@ impl EngineFamily for Wan {
     fn cases(&self) -> &'static [Case] {
         wan::CASES
     }
+}
+
+/// The clip that the new one is made of.
+fn encode_source(context: &StageContext<'_>, config: &WanConfig) -> Done {
+    let folder = context.folder();
+    context.tensor(BASE, |work| {
+        let clip = wan::source_of_job(&folder, work.request)?;
+        let clip = clip.ok_or_else(|| EngineError::internal("no clip was given"))?;
+        wan::encode_source(config, &clip, work)
+    })
 }
 
 /// What a mask keeps, where the job has one.

@@ -10,7 +10,7 @@ pub(super) mod words;
 use egui::{
     Align, Align2, Area, CornerRadius, Layout, Order, RichText, Slider, Stroke, TextStyle, Ui, vec2,
 };
-use safelight_core::job::{Fit, first_step};
+use safelight_core::job::Fit;
 use safelight_core::model::{ImageRole, InputUse, ModelSpec};
 
 use crate::app::commands::InputsCommand;
@@ -59,6 +59,7 @@ pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
         fit_ui(ui, view);
     }
     crop::notes_ui(ui, view);
+    clip_ui(ui, view);
     strength_ui(ui, view);
     keep_ui(ui, view);
     notes_ui(ui, view, &slots);
@@ -84,6 +85,9 @@ fn is_shown(view: &View<'_>, slot: Slot) -> bool {
 fn input_use(view: &View<'_>, slot: Slot) -> InputUse {
     let form = &view.form;
     let of = |spec: &ModelSpec| match slot {
+        Slot::Start if spec.start_image == InputUse::No && spec.clip_strength().is_some() => {
+            InputUse::Optional
+        }
         Slot::Start => spec.start_image,
         Slot::End => form.end_image(spec),
         Slot::Mask => spec.mask,
@@ -108,11 +112,11 @@ fn is_missing(view: &View<'_>, slot: Slot) -> bool {
 
 fn heading_ui(ui: &mut Ui, view: &View<'_>, slot: Slot) {
     let words = words::slot(slot, view.model());
-    let is_clip = slot == Slot::Start && sources(view).extend.is_some();
-    let heading = if is_clip {
-        words::CLIP_HEADING
-    } else {
-        words.heading
+    let all = sources(view);
+    let heading = match slot {
+        Slot::Start if all.extend.is_some() => words::CLIP_HEADING,
+        Slot::Start if all.source_clip.is_some() => words::CHANGED_CLIP_HEADING,
+        _ => words.heading,
     };
     ui.horizontal(|ui| {
         group_label(ui, heading, words.explanation);
@@ -168,7 +172,7 @@ fn notes_ui(ui: &mut Ui, view: &View<'_>, slots: &[Slot]) {
         .filter(|slot| is_missing(view, **slot))
         .map(|slot| field_of(*slot))
         .collect();
-    for field in ["image", "extend", "last-image", "mask"] {
+    for field in ["image", "extend", "source-clip", "last-image", "mask"] {
         if let Some(message) = view.error_of(field) {
             let colour = if missing.contains(&field) {
                 palette.amber
@@ -217,18 +221,48 @@ fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
+/// What becomes of a clip, with models that can do both.
+fn clip_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let does_both = |spec: &ModelSpec| spec.can_extend() && spec.clip_strength().is_some();
+    if sources(view).clip().is_none() || !view.model().is_some_and(does_both) {
+        return;
+    }
+    row(ui, words::CLIP, words::CLIP_HOVER, |ui, label| {
+        let name = |remakes: bool| {
+            if remakes {
+                words::CLIP_CHANGE
+            } else {
+                words::CLIP_CONTINUE
+            }
+        };
+        list_box(ui, "clip", name(view.form.remakes_clip))
+            .show_ui(ui, |ui| {
+                for choice in [false, true] {
+                    ui.selectable_value(&mut view.form.remakes_clip, choice, name(choice));
+                }
+            })
+            .response
+            .labelled_by(label)
+            .on_hover_text(words::CLIP_HOVER);
+    });
+}
+
 /// Where the walk begins on the way to a picture: how far from it.
 fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(spec) = view.model().cloned() else {
         return;
     };
-    let Some(default) = spec.defaults.sampling.strength else {
+    let all = sources(view);
+    let is_base = all.image.is_some() && spec.image_role != ImageRole::FirstFrame;
+    let (default, explanation) = if is_base {
+        (spec.defaults.sampling.strength, words::STRENGTH_HOVER)
+    } else {
+        let strength = all.source_clip.and_then(|_| spec.clip_strength());
+        (strength, words::CLIP_STRENGTH_HOVER)
+    };
+    let Some(default) = default else {
         return;
     };
-    if sources(view).image.is_none() {
-        return;
-    }
-    let explanation = words::STRENGTH_HOVER;
     default_row(
         ui,
         (words::STRENGTH, "strength", explanation),
@@ -244,7 +278,7 @@ fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
     let sampling = view.form.sampling_for(&spec);
     let num_steps = sampling.num_steps;
     let strength = sampling.strength.unwrap_or(default);
-    let num_made = num_steps.saturating_sub(first_step(num_steps, strength));
+    let num_made = num_steps.saturating_sub(spec.family.first_step(num_steps, strength));
     field_hint(ui, &words::steps_run(num_made, num_steps));
     said_ui(ui, view, &["strength"]);
 }
@@ -321,12 +355,15 @@ fn drop_text(view: &View<'_>) -> &'static str {
             && places.max_references == 0
             && places.max_controls == 0
     };
+    let is_clip = view.app.drops.held.is_some_and(|held| held.is_clip);
+    if is_clip && spec.is_some_and(|spec| view.form.changes_clip(spec)) {
+        return words::DROP_CHANGED_CLIP;
+    }
     if spec.is_some_and(takes_none) {
         return words::drop_of_text_model(makes_pictures);
     }
     let next = view.app.inputs.next(places);
     let num_files = view.app.drops.held.map_or(0, |held| held.num_files);
-    let is_clip = view.app.drops.held.is_some_and(|held| held.is_clip);
     match (places.second, next) {
         _ if num_files > view.app.inputs.room(num_files, None, places) => words::DROP_MANY,
         (Some(Slot::End), _) if num_files > 1 => words::DROP_START_AND_END,

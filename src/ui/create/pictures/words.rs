@@ -24,8 +24,15 @@ pub(in crate::ui::create) const SWAP: &str = "Swap pictures";
 pub(in crate::ui::create) const SWAP_HOVER: &str = "Swap the start and the end picture";
 pub(in crate::ui::create) const SWAP_CLIP: &str = "A clip can only be at the start";
 pub(in crate::ui::create) const CLIP_HEADING: &str = "Continue this clip";
+pub(in crate::ui::create) const CHANGED_CLIP_HEADING: &str = "Change this clip";
+pub(super) const CLIP: &str = "Clip";
+pub(super) const CLIP_HOVER: &str =
+    "Continue it with new frames behind its last one, or make it anew as far as the strength says";
+pub(super) const CLIP_CONTINUE: &str = "Continue it";
+pub(super) const CLIP_CHANGE: &str = "Change it";
+pub(super) const CLIP_STRENGTH_HOVER: &str = "How much of the clip changes: 0.4 changes the look and keeps every movement, 0.8 keeps the composition, 1 keeps hardly anything";
 pub(in crate::ui::create) const REMOVE_CLIP: &str = "Remove clip";
-pub(in crate::ui::create) const REMOVE_CLIP_HOVER: &str = "Do not continue this clip";
+pub(in crate::ui::create) const REMOVE_CLIP_HOVER: &str = "Go on without this clip";
 pub(in crate::ui::create) const REMOVE_PICTURE_HOVER: &str = "Continue without it";
 pub(in crate::ui::create) const OTHER_FILE: &str = "Choose another file…";
 pub(in crate::ui::create) const OPENING: &str = "Opening…";
@@ -64,6 +71,12 @@ pub(super) fn drop_here(slot: Slot, spec: Option<&ModelSpec>) -> &'static str {
 pub(in crate::ui::create) fn slot(slot: Slot, spec: Option<&ModelSpec>) -> SlotWords {
     match slot {
         Slot::Start => {
+            let changes = |spec: &ModelSpec| {
+                !spec.start_image.is_possible() && spec.clip_strength().is_some()
+            };
+            if spec.is_some_and(changes) {
+                return SOURCE_CLIP;
+            }
             let takes_references = spec.is_some_and(|spec| spec.limits.max_references > 0);
             let (heading, explanation) = start(spec.map(|spec| spec.image_role), takes_references);
             SlotWords {
@@ -143,6 +156,15 @@ pub(in crate::ui::create) fn slot(slot: Slot, spec: Option<&ModelSpec>) -> SlotW
         }
     }
 }
+
+/// Of models that start from no picture.
+const SOURCE_CLIP: SlotWords = SlotWords {
+    heading: "Clip to change",
+    choose: "Choose a clip to change",
+    remove: "Remove start picture",
+    other: "Choose another clip",
+    explanation: "The new clip is made from this one; the strength says how much changes. Drop a clip anywhere in the window, or choose a file. This model does not start from a picture",
+};
 
 /// What a model does with its start picture. Where it takes references, files that are dropped anywhere become those.
 fn start(role: Option<ImageRole>, takes_references: bool) -> (&'static str, &'static str) {
@@ -343,6 +365,7 @@ pub(in crate::ui::create) const DROP_WITH_MASK: &str =
 pub(in crate::ui::create) const DROP_NO_CLIP: &str =
     "This model starts from a picture, not from a clip";
 pub(in crate::ui::create) const DROP_CLIP: &str = "Drop it to extend this clip";
+pub(in crate::ui::create) const DROP_CHANGED_CLIP: &str = "Drop it to change this clip";
 pub(in crate::ui::create) const DROP_END: &str = "Drop it to end the clip on this picture";
 pub(in crate::ui::create) const DROP_MASK: &str = "Drop it as the mask";
 pub(in crate::ui::create) const DROP_REFERENCE: &str = "Drop it as a reference picture";

@@ -30,6 +30,7 @@ mod masks;
 mod parity;
 mod promises;
 mod samplers;
+mod source;
 mod step_cache;
 mod streaming;
 mod vace;
@@ -96,6 +97,7 @@ impl Run {
             "height": facts["height"], "num_frames": facts["frames"], "num_steps": facts["steps"],
             "guidance_scale": facts["guidance"], "guidance_scale_2": facts["guidance_2"],
             "shift": facts["flow_shift"], "sampler": sampler, "seed": facts["seed"],
+            "source_clip": given("source_clip"), "strength": facts["strength"].as_f64().filter(|_| given("source_clip").is_some()),
             "image": given("image"), "last_image": given("last_image"), "references": references,
         });
         let all = fixtures().parent().unwrap().to_owned();
@@ -215,14 +217,23 @@ impl Run {
         capture: &mut Capture,
         hooks: &dyn Hooks,
     ) -> Result<Option<DenoiseState>, EngineError> {
+        self.try_work(expert, resume, &mut self.work(capture, hooks))
+    }
+
+    fn try_work(
+        &self,
+        expert: Expert,
+        resume: Option<DenoiseState>,
+        work: &mut Work<'_>,
+    ) -> Result<Option<DenoiseState>, EngineError> {
         let conditions = Conditions {
             embeds: &self.embeds(),
             image_latents: self.tensors.get("condition"),
             image_embeds: self.tensors.get("image_embeds"),
+            base: self.tensors.get("base"),
             kept: self.kept.as_ref(),
             control: self.control(),
         };
-        let work = &mut self.work(capture, hooks);
         match denoise(&self.config, expert, &conditions, resume, work) {
             Err(EngineError::Cancelled) => Ok(None),
             state => state.map(Some),

@@ -258,6 +258,7 @@ fn a_mis_shaped_weight_is_named() {
         embeds: &run.embeds(),
         image_latents: None,
         image_embeds: None,
+        base: None,
         kept: None,
         control: None,
     };

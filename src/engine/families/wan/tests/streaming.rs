@@ -137,6 +137,7 @@ fn a_whole_stage_that_streams_is_the_same_and_stops_when_it_is_asked_to() {
             embeds: &run.embeds(),
             image_latents: None,
             image_embeds: None,
+            base: None,
             kept: None,
             control: None,
         };

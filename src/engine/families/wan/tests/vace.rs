@@ -136,6 +136,7 @@ fn a_loop_with_references_goes_on_and_streams_bit_for_bit_and_stops_when_it_is_a
         embeds: &embeds,
         image_latents: None,
         image_embeds: None,
+        base: None,
         kept: None,
         control: run.control(),
     };

@@ -24,20 +24,30 @@ struct Manifest {
 /// A recorded run, and a folder with the model that it was made with.
 pub(super) struct VariantRun {
     pub(super) run: Run,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl VariantRun {
     pub(super) fn open(name: &str) -> Self {
-        let home = fixtures().join("variants");
+        Self::open_in("variants", name)
+    }
+
+    /// One of another folder, made with one of these models.
+    pub(super) fn open_in(home: &str, name: &str) -> Self {
+        let home = fixtures().join(home);
         let facts: Value =
             serde_json::from_slice(&fs::read(home.join(format!("{name}.json"))).unwrap()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         write_model(facts["variant"].as_str().unwrap(), folder.path());
         Self {
             run: Run::of(&home, name, folder.path()),
-            _folder: folder,
+            folder,
         }
+    }
+
+    /// Of the model.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 }
 

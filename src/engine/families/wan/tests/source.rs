@@ -1,0 +1,207 @@
+//! Clip to clip against recorded runs of diffusers (`tests/fixtures/wan/clips`): the clip's latents, where the walk begins,
+//! each step, with one expert and with two; and its promises.
+
+use safelight_core::job::JobFolder;
+use safelight_core::media::{Picture, write_png};
+use tempfile::TempDir;
+
+use super::variants::{VariantRun, denoise_all};
+use super::*;
+
+const RUNS: [&str; 4] = ["t2v", "experts", "low_noise", "picture"];
+
+/// A recorded run, with the folder of its model and that of its job.
+pub(super) struct ClipRun {
+    pub(super) run: Run,
+    _model: Option<VariantRun>,
+    pub(super) job: TempDir,
+}
+
+impl ClipRun {
+    pub(super) fn open(name: &str) -> Self {
+        let home = fixtures().join("clips");
+        let (run, model) = if name == "ti2v" {
+            (Run::of(&home, name, &fixtures().join("pipeline")), None)
+        } else {
+            let opened = VariantRun::open_in("clips", name);
+            let run = Run::of(&home, name, opened.folder());
+            (run, Some(opened))
+        };
+        let job = tempfile::tempdir().unwrap();
+        let mut opened = Self {
+            run,
+            _model: model,
+            job,
+        };
+        opened.write_clip();
+        opened
+    }
+
+    fn folder(&self) -> JobFolder {
+        JobFolder::at(self.job.path())
+    }
+
+    /// The recorded clip as the worker copies it: numbered pictures, or one picture.
+    fn write_clip(&mut self) {
+        let frames = self.run.get("source_u8").copy();
+        let count = frames.size()[0];
+        let folder = self.folder().source_clip();
+        self.run.request.source_clip = Some("clip.0000.png".into());
+        if count == 1 {
+            write_png(&self.folder().source_picture(), &frame(&frames, 0)).unwrap();
+            return;
+        }
+        fs::create_dir(&folder).unwrap();
+        for index in 0..count {
+            let path = folder.join(format!("clip.{index:04}.png"));
+            write_png(&path, &frame(&frames, index)).unwrap();
+        }
+    }
+
+    /// The job's clip as the stage reads it.
+    pub(super) fn clip(&self) -> ControlClip {
+        let clip = source_of_job(&self.folder(), &self.run.request).unwrap();
+        clip.unwrap()
+    }
+}
+
+fn frame(frames: &Tensor, index: i64) -> Picture {
+    let frame = frames.get(index);
+    let [rows, columns] = [0, 1].map(|i| frame.size()[i] as u32);
+    let rgb: Vec<u8> = frame.contiguous().flatten(0, -1).try_into().unwrap();
+    Picture::new(columns, rows, rgb).unwrap()
+}
+
+fn encoded(run: &Run, clip: &ControlClip) -> Tensor {
+    let off = &mut Capture::off();
+    encode_source(&run.config, clip, &mut run.work(off, &NoHooks)).unwrap()
+}
+
+#[test]
+fn a_clip_of_any_size_and_length_becomes_the_latents_of_the_reference() {
+    for name in RUNS.into_iter().chain(["ti2v"]) {
+        let opened = ClipRun::open(name);
+        let found = encoded(&opened.run, &opened.clip());
+        assert_close(name, &found, opened.run.get("base"), ENCODER_LIMIT);
+    }
+}
+
+#[test]
+fn the_steps_that_are_left_are_those_of_the_reference() {
+    for name in RUNS.into_iter().chain(["ti2v"]) {
+        let opened = ClipRun::open(name);
+        let run = &opened.run;
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Capture::stage(folder.path(), "denoise").unwrap();
+        let keeper = Keeper::default();
+        let state = denoise_all(run, &mut record, &keeper);
+        record.finish().unwrap();
+        let found = store::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
+        let found: BTreeMap<_, _> = found.into_iter().collect();
+        let first = run.get("latents.initial");
+        assert_close(name, &found["latents.initial"], first, 1e-6);
+        let steps = (0..).map_while(|step| run.step(step, "latents"));
+        let steps: Vec<&Tensor> = steps.collect();
+        let facts = &run.request.sampling;
+        let expected = (f64::from(facts.num_steps) * facts.strength.unwrap()) as usize;
+        assert_eq!(steps.len(), expected, "{name}");
+        assert_eq!(
+            keeper.steps.take().last(),
+            Some(&(expected, expected)),
+            "{name}"
+        );
+        for (step, expected) in steps.iter().enumerate() {
+            // Counted in the whole schedule.
+            let step = step + facts.num_steps as usize - steps.len();
+            let key = format!("step.{step:02}.latents");
+            assert_close(&format!("{name}: {key}"), &found[&key], expected, 3e-5);
+        }
+        assert_close(name, &state.latents, steps.last().unwrap(), FINAL_LIMIT);
+    }
+}
+
+#[test]
+fn the_high_noise_expert_makes_no_step_where_all_are_below_the_boundary() {
+    let opened = ClipRun::open("low_noise");
+    let run = &opened.run;
+    let keeper = Keeper::default();
+    let off = &mut Capture::off();
+    let high = run.denoise_part(Expert::HighNoise, None, off, &keeper);
+    assert!(keeper.steps.take().is_empty());
+    assert_close(
+        "as given",
+        &high.unwrap().latents,
+        run.get("latents.initial"),
+        1e-6,
+    );
+    // Both have steps where the strength leaves enough.
+    let both = ClipRun::open("experts");
+    let high = both.run.denoise_part(Expert::HighNoise, None, off, &keeper);
+    let made = keeper.steps.take().len();
+    assert!(made > 0 && made < 4, "{made}");
+    assert_eq!(high.unwrap().step, 1 + made);
+}
+
+#[test]
+fn a_resumed_change_of_a_clip_is_the_same_bit_for_bit() {
+    for (name, num_steps) in [("t2v", 9), ("ti2v", 14), ("picture", 6)] {
+        let mut opened = ClipRun::open(name);
+        let run = &mut opened.run;
+        run.request.sampling.num_steps = num_steps;
+        let keeper = Keeper::default();
+        let whole = run.denoise(None, &mut Capture::off(), &keeper).unwrap();
+        let states = keeper.states.take();
+        assert!(!states.is_empty(), "{name}");
+        for state in states {
+            let again = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
+            assert!(again.unwrap().equal(&whole), "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_sampler_changes_a_clip_and_streamed_weights_change_no_bit_of_it() {
+    let mut opened = ClipRun::open("t2v");
+    let run = &mut opened.run;
+    let mut made = Vec::new();
+    for sampler in ["unipc", "unipc_bh1", "euler", "heun", "dpmpp_2m", "lcm"] {
+        run.request.sampling.sampler = serde_json::from_value(json!(sampler)).unwrap();
+        let latents = run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
+        assert!(distance(&latents, run.get("base")) > 0.01, "{sampler}");
+        let off = &mut Capture::off();
+        let mut work = run.work(off, &NoHooks);
+        work.place.resident_bytes = Some(0);
+        let streamed = run
+            .try_work(Expert::Only, None, &mut work)
+            .unwrap()
+            .unwrap();
+        assert!(streamed.latents.equal(&latents), "{sampler}");
+        assert!(made.iter().all(|other| *other != latents), "{sampler}");
+        made.push(latents);
+    }
+}
+
+#[test]
+fn a_file_with_fewer_frames_than_it_said_stands_still_at_its_end() {
+    let mut opened = ClipRun::open("ti2v");
+    opened.run.request.num_frames = 13;
+    let clip = opened.clip();
+    let frames = clip.frames();
+    assert_eq!(frames.size()[0], 13);
+    assert_eq!(frames.get(12), frames.get(8));
+    assert_ne!(frames.get(8), frames.get(7));
+}
+
+#[test]
+fn a_clip_of_another_size_is_not_used() {
+    let mut opened = ClipRun::open("t2v");
+    let run = &mut opened.run;
+    let base = run.get("base").narrow(2, 0, 1);
+    run.tensors.insert("base".to_owned(), base);
+    let done = run.try_part(Expert::Only, None, &mut Capture::off(), &NoHooks);
+    let text = done.err().unwrap().to_string();
+    assert!(
+        text.contains("the clip's latents are not of this job"),
+        "{text}"
+    );
+}

@@ -1,0 +1,75 @@
+//! A clip that is made anew instead of continued: with models that go by text alone, and with those that can do both.
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
+use safelight::app::inputs::Slot;
+use safelight_core::model::{InputUse, ModelSpec};
+
+use crate::harness::{Bench, spec};
+
+/// A model of clips that starts from no picture.
+fn text_spec() -> ModelSpec {
+    let mut spec = spec();
+    spec.variant = "T2V".into();
+    spec.start_image = InputUse::No;
+    spec.defaults.sampling.strength = Some(0.8);
+    spec
+}
+
+#[test]
+fn a_model_that_goes_by_text_changes_a_clip_that_is_dropped() {
+    let mut bench = Bench::of(text_spec());
+    bench.assert_shows("Clip to change");
+    let path = bench.clip_file("boat.mp4", 64, 32, 5);
+    bench.drop_file(&path);
+    bench.until("it is there", |bench| bench.has("Last frame of boat.mp4"));
+    bench.assert_shows("Change this clip");
+    bench.assert_shows("0.5 s at 10 frames a second");
+    bench.assert_shows("9 of 12 steps are run");
+    bench.app().cx.form.sampling.strength = Some(0.5);
+    bench.settle();
+    bench.assert_shows("6 of 12 steps are run");
+    bench.press("Generate");
+    let request = bench.next_job().request;
+    assert_eq!(
+        (&request.source_clip, &request.extend),
+        (&Some(path), &None)
+    );
+    assert_eq!((request.num_frames, request.fps), (5, 10.0));
+    assert_eq!(request.sampling.strength, Some(0.5));
+}
+
+#[test]
+fn a_model_that_can_do_both_is_told_what_to_do_with_a_clip() {
+    let mut spec = spec();
+    spec.defaults.sampling.strength = Some(0.8);
+    let mut bench = Bench::of(spec);
+    let path = bench.clip_file("boat.mp4", 64, 32, 5);
+    bench.drop_file(&path);
+    bench.until("it is there", |bench| bench.has("Last frame of boat.mp4"));
+    bench.assert_shows("Continue this clip");
+    assert!(!bench.has("steps are run"));
+    bench
+        .harness
+        .get_by_role_and_label(Role::ComboBox, "Clip")
+        .click();
+    bench.settle();
+    bench.press("Change it");
+    bench.assert_shows("Change this clip");
+    bench.assert_shows("9 of 12 steps are run");
+    let sent = bench.start_job();
+    let request = &sent.request;
+    assert_eq!(
+        (&request.source_clip, &request.extend),
+        (&Some(path.clone()), &None)
+    );
+    // Its settings bring the clip back, and what becomes of it.
+    bench.finish_job(&sent, 5);
+    bench.press("Remove clip");
+    bench.app().cx.form.remakes_clip = false;
+    bench.press("More");
+    bench.press("Use settings");
+    bench.until("it is there again", |bench| bench.has("Change this clip"));
+    let start = bench.app().inputs.get(Slot::Start).unwrap();
+    assert_eq!(start.source.path(), path);
+}

@@ -1,0 +1,102 @@
+//! Clip to clip: a clip that is made anew in part, at its own rate, in its own shape and length.
+
+use safelight_core::media;
+
+use crate::common::{Home, end, events};
+use crate::{run, test_picture};
+
+fn frames_of(home: &Home, name: &str) -> Vec<Vec<u8>> {
+    let clip = media::open_clip(&home.path().join(name)).expect("a clip");
+    clip.frames.iter().map(|frame| frame.rgb.clone()).collect()
+}
+
+fn assert_finished(output: &std::process::Output) -> serde_json::Value {
+    let (last, code) = end(output);
+    assert_eq!(
+        (last["event"].as_str(), code),
+        (Some("finished"), 0),
+        "{last}"
+    );
+    last
+}
+
+#[test]
+fn a_clip_is_changed_at_its_own_rate_also_when_the_engine_dies_and_when_it_is_asked_again() {
+    let home = Home::new();
+    let old = ["--fps", "12", "--frames", "9", "--out", "old.webp"];
+    assert_finished(&run(home.generate().args(old)));
+    let mut made = Vec::new();
+    for (name, fault) in [
+        ("a.webp", ""),
+        ("b.webp", "denoise:kill"),
+        ("c.webp", "vae_encode:kill"),
+    ] {
+        let mut command = home.generate();
+        command.args([
+            "--source-clip",
+            "old.webp",
+            "--strength",
+            "0.5",
+            "--prompt",
+            "a blue boat",
+        ]);
+        command.args(["--steps", "4", "--out", name]);
+        if !fault.is_empty() {
+            let marker = home.path().join(name).with_extension("struck");
+            let fault = format!("{fault}:{}", marker.display());
+            command.env("SAFELIGHT_ENGINE_FAULT", fault);
+        }
+        let output = run(&mut command);
+        let last = assert_finished(&output);
+        assert_eq!((&last["frames"], &last["fps"]), (&9.into(), &12.0.into()));
+        made.push(frames_of(&home, name));
+    }
+    assert_ne!(made[0], frames_of(&home, "old.webp"));
+    assert!(made[1] == made[0] && made[2] == made[0]);
+    let again = [
+        "generate", "--json", "--device", "cpu", "--from", "a.webp", "--out", "d.webp",
+    ];
+    let output = run(home.safelight().args(again));
+    assert_finished(&output);
+    assert!(frames_of(&home, "d.webp") == made[0]);
+    assert!(home.job_folders().is_empty());
+}
+
+#[test]
+fn a_longer_wish_than_the_clip_and_a_picture_are_told_and_made() {
+    let home = Home::new();
+    test_picture(&home.path().join("photo.png"), 64, 32);
+    let wish = [
+        "--source-clip",
+        "photo.png",
+        "--frames",
+        "5",
+        "--out",
+        "new.png",
+    ];
+    let output = run(home.generate().args(wish));
+    assert_eq!(assert_finished(&output)["frames"], 1);
+    let told = events(&output)
+        .into_iter()
+        .find(|event| event["event"] == "notice");
+    let told = told.expect("a notice")["message"].clone();
+    let told = told.as_str().expect("a sentence");
+    assert!(
+        told.contains("changed from 5 to 1: the clip has 1"),
+        "{told}"
+    );
+    let (last, code) = end(&run(home.generate().args([
+        "--source-clip",
+        "photo.png",
+        "--image",
+        "photo.png",
+        "--out",
+        "other.png",
+    ])));
+    assert_eq!(code, 2);
+    let text = last["message"].as_str().expect("a sentence");
+    assert!(
+        text.contains("a clip that is changed stands alone"),
+        "{text}"
+    );
+}
