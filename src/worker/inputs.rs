@@ -43,8 +43,11 @@ impl Inputs {
             ("last_image", &request.last_image, folder.end_picture()),
             ("mask", &request.mask, folder.mask()),
         ];
+        // That of a clip may be a clip.
+        let is_shown = |field: &str| field == "mask" && request.source_clip.is_some();
         let named = named
             .into_iter()
+            .filter(|(field, ..)| !is_shown(field))
             .filter_map(|(field, source, copy)| Some((field.to_owned(), source.as_ref()?, copy)));
         let references = request
             .references
@@ -68,6 +71,10 @@ impl Inputs {
         if let Some(source) = &request.source_clip {
             let copies = (folder.source_picture(), folder.source_clip());
             inputs.copy_shown("source_clip", source, copies, request)?;
+            if let Some(mask) = &request.mask {
+                let copies = (folder.mask(), folder.mask_clip());
+                inputs.copy_shown("mask", mask, copies, request)?;
+            }
         }
         if let Some(clip) = &request.extend {
             inputs.copy_clip(clip, request, folder)?;

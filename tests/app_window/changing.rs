@@ -73,3 +73,27 @@ fn a_model_that_can_do_both_is_told_what_to_do_with_a_clip() {
     let start = bench.app().inputs.get(Slot::Start).unwrap();
     assert_eq!(start.source.path(), path);
 }
+
+#[test]
+fn a_mask_goes_with_a_clip_that_is_changed_and_waits_without_one() {
+    let mut bench = Bench::of(text_spec());
+    let path = bench.clip_file("boat.mp4", 64, 32, 5);
+    bench.drop_file(&path);
+    bench.until("it is there", |bench| bench.has("Last frame of boat.mp4"));
+    let mask = bench.picture_file("mask.png", 64, 32);
+    let place = bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Choose a mask")
+        .rect();
+    bench.harness.hover_at(place.center());
+    bench.settle();
+    bench.drop_file(&mask);
+    bench.until("it is there", |bench| bench.has("Mask mask.png"));
+    let request = bench.start_job().request;
+    assert_eq!(
+        (request.source_clip, request.mask),
+        (Some(path), Some(mask))
+    );
+    bench.press("Remove clip");
+    bench.assert_shows("A mask needs a clip to change. The mask is kept.");
+}

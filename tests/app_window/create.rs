@@ -67,7 +67,7 @@ fn a_mask_waits_while_a_model_without_masks_is_chosen() {
     );
     drop_onto(&mut bench, "Choose a mask", &mask, "Mask");
     bench.use_model("Little World");
-    bench.assert_shows("This model does not use masks. The mask is kept.");
+    bench.assert_shows("A mask needs a clip to change. The mask is kept.");
     assert!(is_enabled(&bench, "Generate"));
     let sent = bench.start_job();
     assert_eq!(

@@ -1,6 +1,6 @@
 //! Clip to clip: a clip that is made anew in part, at its own rate, in its own shape and length.
 
-use safelight_core::media;
+use safelight_core::media::{self, Picture};
 
 use crate::common::{Home, end, events};
 use crate::{run, test_picture};
@@ -23,7 +23,7 @@ fn assert_finished(output: &std::process::Output) -> serde_json::Value {
 #[test]
 fn a_clip_is_changed_at_its_own_rate_also_when_the_engine_dies_and_when_it_is_asked_again() {
     let home = Home::new();
-    let old = ["--fps", "12", "--frames", "9", "--out", "old.webp"];
+    let old = ["--fps", "10", "--frames", "9", "--out", "old.webp"];
     assert_finished(&run(home.generate().args(old)));
     let mut made = Vec::new();
     for (name, fault) in [
@@ -40,7 +40,7 @@ fn a_clip_is_changed_at_its_own_rate_also_when_the_engine_dies_and_when_it_is_as
             "--prompt",
             "a blue boat",
         ]);
-        command.args(["--steps", "4", "--out", name]);
+        command.args(["--frames", "9", "--steps", "4", "--out", name]);
         if !fault.is_empty() {
             let marker = home.path().join(name).with_extension("struck");
             let fault = format!("{fault}:{}", marker.display());
@@ -48,7 +48,7 @@ fn a_clip_is_changed_at_its_own_rate_also_when_the_engine_dies_and_when_it_is_as
         }
         let output = run(&mut command);
         let last = assert_finished(&output);
-        assert_eq!((&last["frames"], &last["fps"]), (&9.into(), &12.0.into()));
+        assert_eq!((&last["frames"], &last["fps"]), (&9.into(), &10.0.into()));
         made.push(frames_of(&home, name));
     }
     assert_ne!(made[0], frames_of(&home, "old.webp"));
@@ -99,4 +99,41 @@ fn a_longer_wish_than_the_clip_and_a_picture_are_told_and_made() {
         text.contains("a clip that is changed stands alone"),
         "{text}"
     );
+}
+
+#[test]
+fn what_a_mask_keeps_of_a_clip_is_its_own_to_the_byte_in_every_frame() {
+    let home = Home::new();
+    let old = ["--frames", "9", "--seed", "3", "--out", "old.png"];
+    assert_finished(&run(home.generate().args(old)));
+    let white_right = |x: u32, _: u32| [if x < 32 { 0 } else { 255 }; 3];
+    let mask = Picture::from_fn(64, 32, white_right).expect("a picture");
+    media::write_png(&home.path().join("mask.png"), &mask).expect("a file");
+    let wish = [
+        "--source-clip",
+        "old_0001.png",
+        "--mask",
+        "mask.png",
+        "--frames",
+        "9",
+    ];
+    let mut command = home.generate();
+    command
+        .args(wish)
+        .args(["--strength", "0.9", "--out", "new.png"]);
+    assert_finished(&run(&mut command));
+    let halves = |name: &str| {
+        let frames = frames_of(&home, name);
+        let half = |frame: &[u8], from: usize| -> Vec<u8> {
+            let rows = frame.chunks(64 * 3);
+            rows.flat_map(|row| row[from..from + 32 * 3].to_vec())
+                .collect()
+        };
+        let of = |from: usize| frames.iter().map(|it| half(it, from)).collect::<Vec<_>>();
+        (of(0), of(32 * 3))
+    };
+    let ((old_left, old_right), (left, right)) = (halves("old_0001.png"), halves("new_0001.png"));
+    assert_eq!(left.len(), 9);
+    assert!(left == old_left);
+    assert_ne!(right, old_right);
 }

@@ -14,6 +14,8 @@ pub enum Parked {
     Mask,
     /// A mask lies on a start picture, and there is none.
     MaskWithoutPicture,
+    /// A mask lies on a clip that is changed, and there is none.
+    MaskWithoutClip,
     /// Pictures are made, and no clip is extended.
     Clip,
     References,
@@ -33,7 +35,18 @@ impl Inputs {
             ),
             (Slot::Start, Source::Picture(_)) => (is_picture_taken, Parked::StartPicture),
             (Slot::End, _) => (form.end_image(spec).is_possible(), Parked::EndPicture),
-            (Slot::Mask, _) if !spec.mask.is_possible() => (false, Parked::Mask),
+            (Slot::Mask, _) if self.clip().is_some() && form.changes_clip(spec) => {
+                (true, Parked::Mask)
+            }
+            (Slot::Mask, _) if !spec.mask.is_possible() => {
+                let changes = spec.clip_strength().is_some();
+                let why = if changes {
+                    Parked::MaskWithoutClip
+                } else {
+                    Parked::Mask
+                };
+                (false, why)
+            }
             (Slot::Mask, _) => {
                 let is_on_picture = self.sources().image.is_some();
                 (is_on_picture, Parked::MaskWithoutPicture)

@@ -55,7 +55,7 @@ pub struct GenerateArgs {
     /// A clip to change, for models that make clips from text: as much of it as --strength says is made anew after the prompt, at its own rate and in its own shape; of a picture one frame is made
     #[arg(long, value_name = "CLIP")]
     pub source_clip: Option<PathBuf>,
-    /// A mask for inpainting, for models that support it: white is regenerated, black stays
+    /// A mask for inpainting, for models that support it: white is regenerated, black stays; of a clip that is changed it may be a clip
     #[arg(long, value_name = "FILE")]
     pub mask: Option<PathBuf>,
     /// Extend the start picture: so many pixels on each side are generated, for models that use masks, such as left=128,top=64; the rest stays as it is, but for a fade of 16 pixels at the old edges, which overlap=N changes and overlap=0 turns off; models that take a control clip extend that, with gray and a mask of it
@@ -215,7 +215,11 @@ impl GenerateArgs {
         form.extend = self.extend.as_deref().map(source_clip).transpose()?;
         let source = self.source_clip.as_deref();
         form.source_clip = source.map(clip_or_picture).transpose()?;
-        form.mask = self.mask.as_deref().map(start_picture).transpose()?;
+        let mask = self.mask.as_deref();
+        form.mask = match &form.source_clip {
+            Some(_) => mask.map(shown).transpose()?,
+            None => mask.map(start_picture).transpose()?,
+        };
         if !self.grid.is_empty() {
             form.grid.clone_from(&self.grid);
         }
@@ -337,6 +341,17 @@ fn source_clip(path: &Path) -> Result<SourceClip, JobError> {
     Ok(SourceClip {
         path: path.to_owned(),
         info,
+    })
+}
+
+/// The size of a clip or picture whose frames are looked at later.
+fn shown(path: &Path) -> Result<StartPicture, JobError> {
+    let SourceClip { path, info } = clip_or_picture(path)?;
+    let (width, height) = (info.width, info.height);
+    Ok(StartPicture {
+        path,
+        width,
+        height,
     })
 }
 

@@ -66,7 +66,7 @@ impl GenerateArgs {
             };
             let found = match field {
                 "extend" => media::clip_fingerprint(path),
-                "source_clip" if is_clip(path) => media::clip_fingerprint(path),
+                "source_clip" | "mask" if is_clip(path) => media::clip_fingerprint(path),
                 _ => media::picture_fingerprint(path),
             };
             // One that cannot be read is told where it is opened.

@@ -78,6 +78,11 @@ impl JobFolder {
         self.0.join("mask.png")
     }
 
+    /// The folder with a copy of the mask where that is a clip, under its own name.
+    pub fn mask_clip(&self) -> PathBuf {
+        self.0.join("mask")
+    }
+
     /// The copy of a reference picture, counted from 0, as [`Self::start_picture`].
     pub fn reference(&self, index: usize) -> PathBuf {
         self.0.join(format!("reference.{index:03}.png"))

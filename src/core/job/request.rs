@@ -65,8 +65,8 @@ pub struct GenerateRequest {
     /// it. The job's folder has its own copy. Never together with `image` or `extend`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_clip: Option<PathBuf>,
-    /// Which part of `image` is made anew, as the user named it: white is, black stays. The job's folder has
-    /// its own copy.
+    /// Which part of `image` or `source_clip` is made anew, as the user named it: white is, black stays. That of a clip may
+    /// be a clip. The job's folder has its own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<PathBuf>,
     /// What the mask keeps of `image` stays to the byte, also in models that were trained to answer for all of it.

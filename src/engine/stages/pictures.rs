@@ -168,32 +168,47 @@ pub(crate) fn seen_of_job(
     Ok((!frames.is_empty()).then(|| Tensor::stack(&frames, 2)))
 }
 
-/// What a mask keeps of the start picture, to the byte: the autoencoder gives it back only nearly.
+/// What a mask keeps of the start picture or of a clip, to the byte: the autoencoder gives it back only nearly.
 pub(crate) struct KeptPixels {
-    /// `(H, W, 3)` bytes
-    picture: Tensor,
-    /// Whether a pixel is kept: `(H, W, 1)`
+    /// `(F, H, W, 3)` bytes, or one frame for all
+    frames: Tensor,
+    /// Whether a pixel is kept: `(F, H, W, 1)`, or one frame for all
     is_kept: Tensor,
 }
 
 impl KeptPixels {
     /// `picture`: as large as what is made; `mask`: 1 for what is made anew, `(1, 1, H, W)`
     pub(crate) fn of(picture: &Picture, mask: &Tensor) -> Result<Self, EngineError> {
-        let size = [picture.height, picture.width].map(i64::from);
-        let is_kept = mask.lt(0.5).squeeze();
-        if is_kept.size() != size {
+        let [height, width] = [picture.height, picture.width].map(i64::from);
+        let bytes = Tensor::from_slice(&picture.rgb);
+        Self::of_clip(&bytes.view([1, height, width, 3]), &mask.unsqueeze(2))
+    }
+
+    /// `frames`: `(F, H, W, 3)` bytes; `mask`: 1 for what is made anew, `(1, 1, F, H, W)` or one frame for all
+    pub(crate) fn of_clip(frames: &Tensor, mask: &Tensor) -> Result<Self, EngineError> {
+        let is_kept = mask.lt(0.5).squeeze_dim(0).squeeze_dim(0);
+        let (frame, kept) = (frames.size(), is_kept.size());
+        if kept[1..] != frame[1..3] || ![1, frame[0]].contains(&kept[0]) {
             return Err(EngineError::internal("the mask is not of this picture"));
         }
-        let bytes = Tensor::from_slice(&picture.rgb);
         Ok(Self {
-            picture: bytes.view([size[0], size[1], 3]),
+            frames: frames.shallow_clone(),
             is_kept: is_kept.unsqueeze(-1),
         })
     }
 
     /// `made`: `(F, H, W, 3)` bytes on the CPU -> the same with the picture's own where it is kept
     pub(crate) fn over(&self, made: &Tensor) -> Tensor {
-        self.picture.where_self(&self.is_kept, made)
+        self.over_from(0, made)
+    }
+
+    /// The same of frames of a clip, counted from 0, of which `first` is the first.
+    pub(crate) fn over_from(&self, first: i64, made: &Tensor) -> Tensor {
+        let some = |xs: &Tensor| match xs.size()[0] {
+            1 => xs.shallow_clone(),
+            _ => xs.narrow(0, first, made.size()[0]),
+        };
+        some(&self.frames).where_self(&some(&self.is_kept), made)
     }
 }
 

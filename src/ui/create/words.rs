@@ -46,6 +46,7 @@ pub(super) fn parked(why: Parked, makes_pictures: bool) -> &'static str {
         Parked::EndPicture => "This model does not use end pictures. The end picture is kept.",
         Parked::Mask => "This model does not use masks. The mask is kept.",
         Parked::MaskWithoutPicture => "A mask needs a start picture. The mask is kept.",
+        Parked::MaskWithoutClip => "A mask needs a clip to change. The mask is kept.",
         Parked::Clip => "This model cannot extend a clip. The clip is kept.",
         Parked::References => "This model does not use reference pictures. They are kept.",
         Parked::Controls => "This model does not use control pictures. They are kept.",

@@ -4,7 +4,7 @@
 //! Looks at no file.
 
 use super::seed::beyond_last;
-use super::{Findings, GenerateForm};
+use super::{Findings, GenerateForm, StartPicture};
 use crate::media::ClipFormat;
 use crate::model::{ImageRole, InputUse, ModelSpec};
 
@@ -59,7 +59,17 @@ pub(super) fn one_frame(form: &GenerateForm, spec: &ModelSpec, found: &mut Findi
 
 fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
     let name = &spec.name;
-    match (spec.mask, &form.mask) {
+    let is_of_clip = form.source_clip.is_some() && spec.clip_strength().is_some();
+    let mask_use = if is_of_clip {
+        InputUse::Optional
+    } else {
+        spec.mask
+    };
+    match (mask_use, &form.mask) {
+        (InputUse::No, Some(_)) if spec.clip_strength().is_some() => found.fail(
+            "mask",
+            "a mask needs a clip to change: it says which part of it is made anew".to_owned(),
+        ),
         (InputUse::No, Some(_)) => {
             found.fail("mask", format!("{name} does not use masks"));
         }
@@ -75,27 +85,41 @@ fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
             "mask",
             "a mask keeps the rest of the start picture in every frame, so there can be no end picture: remove one of them".to_owned(),
         ),
-        (_, Some(mask)) => match &form.image {
+        (_, Some(mask)) => match (&form.image, &form.source_clip) {
+            (Some(image), _) => {
+                let size = (image.width, image.height);
+                note_aspect(mask, ("picture", size), found);
+            }
+            (None, Some(clip)) => {
+                let size = (clip.info.width, clip.info.height);
+                note_aspect(mask, ("clip", size), found);
+            }
             // A model that always starts from a picture has said so already.
-            None if spec.start_image != InputUse::Required => {
+            (None, None) if spec.start_image != InputUse::Required => {
                 found.fail("image", "a mask needs a start picture".to_owned());
             }
-            Some(image) => {
-                let aspect = |width: u32, height: u32| f64::from(width) / f64::from(height.max(1));
-                let ratio = aspect(mask.width, mask.height) / aspect(image.width, image.height);
-                if ratio.ln().abs() > SAME_ASPECT {
-                    found.note(
-                        "mask",
-                        format!(
-                            "The mask is {}×{} and the picture {}×{}: each is fitted to the new picture's shape separately",
-                            mask.width, mask.height, image.width, image.height
-                        ),
-                    );
-                }
-            }
-            None => {}
+            (None, None) => {}
         },
         (_, None) => {}
+    }
+}
+
+/// Says so where a mask and what it lies on are of another shape.
+fn note_aspect(
+    mask: &StartPicture,
+    (what, (width, height)): (&str, (u32, u32)),
+    found: &mut Findings,
+) {
+    let aspect = |width: u32, height: u32| f64::from(width) / f64::from(height.max(1));
+    let ratio = aspect(mask.width, mask.height) / aspect(width, height);
+    if ratio.ln().abs() > SAME_ASPECT {
+        found.note(
+            "mask",
+            format!(
+                "The mask is {}×{} and the {what} {width}×{height}: each is fitted to the new {what}'s shape separately",
+                mask.width, mask.height
+            ),
+        );
     }
 }
 

@@ -17,12 +17,12 @@ use crate::vae::wan::normalize;
 use crate::vision::{ClipImageProcessor, ClipVisionEncoder, pixel_values};
 use crate::work::Work;
 
-/// What a mask keeps of the start picture, in every frame.
+/// What a mask keeps of the start picture, in every frame, or of the clip that the new one is made of.
 #[derive(Debug)]
 pub struct KeptClip {
-    /// Of the picture as a clip in which nothing moves: `(1, C, f, h, w)` in f32
+    /// Of that clip, or of the picture as one in which nothing moves: `(1, C, f, h, w)` in f32
     pub latents: Tensor,
-    /// 1 for what is made anew: `(1, 1, H, W)`
+    /// 1 for what is made anew: `(1, 1, H, W)`, or [`made`](super::ControlClip::made)
     pub mask: Tensor,
 }
 

@@ -186,7 +186,6 @@ impl ControlClip {
     }
 
     /// `(F, H, W, 3)` bytes
-    #[cfg(test)]
     pub(super) fn frames(&self) -> &Tensor {
         &self.frames
     }
@@ -199,6 +198,15 @@ impl ControlClip {
         drop(pixels.g_div_scalar_(255.0));
         drop(pixels.g_mul_scalar_(2.0));
         pixels.g_sub_scalar_(1.0)
+    }
+
+    /// 1 for what is made anew, 0 for what stays: `(1, 1, F, H, W)` in bytes, or with one frame where that is the same in all
+    pub fn made(&self) -> Tensor {
+        let made = self.is_made();
+        let first = made.narrow(0, 0, 1);
+        let is_still = made.eq_tensor(&first).all().int64_value(&[]) == 1;
+        let made = if is_still { first } else { made };
+        made.to_kind(Kind::Uint8).unsqueeze(0).unsqueeze(0)
     }
 
     /// Whether a pixel is nearer to white than to black, and made anew.

@@ -384,12 +384,12 @@ fn kept(
     conditions: &Conditions<'_>,
     shape: LatentShape,
 ) -> Result<Option<Kept>, EngineError> {
-    let factor = config.vae.spatial_factor();
+    let (space, time) = (config.vae.spatial_factor(), config.vae.temporal_factor());
     let kept = conditions.kept.map(|kept| {
         Ok(Kept {
             image: kept.latents.shallow_clone(),
             noise: noise(&shape.size(), request.seed)?,
-            mask: latent_mask(&kept.mask, factor),
+            mask: latent_mask(&kept.mask, space, time),
         })
     });
     kept.transpose()

@@ -64,8 +64,8 @@ pub use transformer::{Beside, Context, WanTransformer};
 /// Ids of one text, padding included: Wan was trained so.
 pub const TEXT_LENGTH: usize = 512;
 
-/// Stage 5. `latents`: what [`denoise()`] gave; `kept`: what stays of a given picture, in every frame. Frames go to
-/// `Hooks::frames` while they are made.
+/// Stage 5. `latents`: what [`denoise()`] gave; `kept`: what stays of a given picture, in every frame, or of a clip.
+/// Frames go to `Hooks::frames` while they are made.
 pub(crate) fn decode(
     config: &WanConfig,
     latents: &Tensor,
@@ -91,10 +91,14 @@ pub(crate) fn decode(
     capture.put("vae.decode.0.input", &latents);
     let mut recorded = Vec::new();
     let recording = capture.is_on();
+    let mut done = 0;
     let mut take = |pixels: Tensor| {
         match checked_rgb8(&pixels) {
             Ok(bytes) => match kept {
-                Some(kept) => hooks.frames(&kept.over(&bytes)),
+                Some(kept) => {
+                    hooks.frames(&kept.over_from(done, &bytes));
+                    done += bytes.size()[0];
+                }
                 None => hooks.frames(&bytes),
             },
             Err(_) => is_sound.set(false),

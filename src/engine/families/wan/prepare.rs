@@ -114,11 +114,24 @@ pub fn still_clip(picture: &Tensor, num_frames: i64) -> Tensor {
     frames.expand([-1, -1, num_frames, -1, -1], false)
 }
 
-/// A mask of pixels, `(1, 1, H, W)`, at the latents that they lie in, as diffusers' pipelines have it: `(1, 1, 1, h, w)`.
-/// `factor`: pixels along an edge of one latent.
-pub fn latent_mask(mask: &Tensor, factor: i64) -> Tensor {
-    let rows = mask.slice(2, None, None, factor);
-    rows.slice(3, None, None, factor).unsqueeze(2)
+/// A mask of pixels, `(1, 1, H, W)` or `(1, 1, F, H, W)`, at the latents that they lie in, as diffusers' pipelines have it
+/// for pictures: `(1, 1, 1, h, w)` or `(1, 1, f, h, w)` in f32. Where it moves, a latent is made anew when any of its frames
+/// is. `factor`: pixels along an edge of one latent, `per_latent`: frames in one but the first.
+pub fn latent_mask(mask: &Tensor, factor: i64, per_latent: i64) -> Tensor {
+    let rows = mask.slice(-2, None, None, factor);
+    let corners = rows.slice(-1, None, None, factor).to_kind(Kind::Float);
+    if corners.dim() == 4 {
+        return corners.unsqueeze(2);
+    }
+    let first = corners.narrow(2, 0, 1);
+    let [_, _, frames, height, width] = [0, 1, 2, 3, 4].map(|i| corners.size()[i]);
+    if frames == 1 {
+        return first;
+    }
+    // 1 1 (f t) h w -> 1 1 f h w
+    let runs = corners.narrow(2, 1, frames - 1);
+    let runs = runs.reshape([1, 1, (frames - 1) / per_latent, per_latent, height, width]);
+    Tensor::cat(&[first, runs.amax([3], false)], 2)
 }
 
 /// Timesteps of tokens in the order of the tokens: each value holds for a run of them.

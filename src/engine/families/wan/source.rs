@@ -13,7 +13,8 @@ use crate::sampling::Solver;
 use crate::stages::stills::noised;
 use crate::work::Work;
 
-/// The job's copy of the clip that the new one is made of, as large and as long as that; `None` where it has none.
+/// The job's copy of the clip that the new one is made of, as large and as long as that, with what a mask says to be made
+/// anew; `None` where it has none. Behind the end of a mask all is.
 pub fn source_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
@@ -25,6 +26,10 @@ pub fn source_of_job(
     let file = ShownFile::of(folder.source_clip(), source, folder.source_picture());
     clip.show_file(&file, &|picture| fitted(picture, request))?;
     clip.repeat_last();
+    if let Some(mask) = &request.mask {
+        let file = ShownFile::of(folder.mask_clip(), mask, folder.mask());
+        clip.mask_file(&file, &|picture| fitted(picture, request))?;
+    }
     Ok(Some(clip))
 }
 

@@ -6,7 +6,9 @@ use safelight_core::job::Stage;
 use crate::bench::cases::Case;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
-use crate::families::wan::{self, Conditions, ControlLatents, Expert, KeptClip, WanConfig};
+use crate::families::wan::{
+    self, Conditions, ControlClip, ControlLatents, Expert, KeptClip, WanConfig,
+};
 use crate::families::{Done, EngineFamily};
 use crate::stages::pictures::KeptPixels;
 use crate::stages::{StageContext, pictures};
@@ -133,6 +135,9 @@ impl EngineFamily for Wan {
         let config = config(context)?;
         let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
         let kept = kept(context)?.map(|kept| {
+            if context.request().source_clip.is_some() {
+                return KeptPixels::of_clip(source(context)?.frames(), &kept.mask);
+            }
             let (start, _) = pictures::of_job(&context.folder(), context.request())?;
             KeptPixels::of(&start.resized(context.request())?, &kept.mask)
         });
@@ -146,14 +151,22 @@ impl EngineFamily for Wan {
     }
 }
 
-/// The clip that the new one is made of.
+/// The clip that the new one is made of, and what a mask says of it.
 fn encode_source(context: &StageContext<'_>, config: &WanConfig) -> Done {
-    let folder = context.folder();
-    context.tensor(BASE, |work| {
-        let clip = wan::source_of_job(&folder, work.request)?;
-        let clip = clip.ok_or_else(|| EngineError::internal("no clip was given"))?;
-        wan::encode_source(config, &clip, work)
-    })
+    let clip = source(context)?;
+    let base = context.part(|work| wan::encode_source(config, &clip, work))?;
+    let made = context.request().mask.is_some().then(|| clip.made());
+    let mut all = vec![(BASE, &base)];
+    all.extend(made.iter().map(|made| (MASK, made)));
+    store::write(
+        &context.own_result(),
+        all.iter().map(|(name, tensor)| (name, *tensor)),
+    )
+}
+
+fn source(context: &StageContext<'_>) -> Result<ControlClip, EngineError> {
+    let clip = wan::source_of_job(&context.folder(), context.request())?;
+    clip.ok_or_else(|| EngineError::internal("no clip was given"))
 }
 
 /// What a mask keeps, where the job has one.
@@ -161,7 +174,7 @@ fn kept(context: &StageContext<'_>) -> Result<Option<KeptClip>, EngineError> {
     let stored = context.earlier(Stage::EncodeImage, Named::read)?;
     Ok(stored.and_then(|mut stored| {
         Some(KeptClip {
-            latents: stored.find(KEPT)?,
+            latents: stored.find(KEPT).or_else(|| stored.find(BASE))?,
             mask: stored.find(MASK)?,
         })
     }))

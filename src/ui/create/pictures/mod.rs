@@ -90,6 +90,7 @@ fn input_use(view: &View<'_>, slot: Slot) -> InputUse {
         }
         Slot::Start => spec.start_image,
         Slot::End => form.end_image(spec),
+        Slot::Mask if sources(view).source_clip.is_some() => InputUse::Optional,
         Slot::Mask => spec.mask,
         Slot::Reference if spec.limits.max_references > 0 => InputUse::Optional,
         Slot::Control if spec.limits.controls.is_required => InputUse::Required,

@@ -245,9 +245,14 @@ fn other_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
 pub(super) fn paint_button(ui: &mut Ui, view: &mut View<'_>, name: &str, explanation: &str) {
     let is_free = view.app.masking.is_free();
     let has_picture = view.app.inputs.get(Slot::Start).is_some();
-    ui.add_enabled_ui(is_free && has_picture, |ui| {
+    let has_clip = view.app.inputs.clip().is_some();
+    ui.add_enabled_ui(is_free && has_picture && !has_clip, |ui| {
         let button = icon_button(ui, icons::BRUSH, name, explanation);
-        let button = button.on_disabled_hover_text(words::PICTURE_FIRST);
+        let button = button.on_disabled_hover_text(if has_clip {
+            words::MASK_OF_CLIP
+        } else {
+            words::PICTURE_FIRST
+        });
         if button.clicked() {
             view.push(MaskCommand::Open);
         }

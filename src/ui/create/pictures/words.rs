@@ -20,6 +20,8 @@ pub(in crate::ui::create) const PAINT_MASK_HOVER: &str =
 pub(in crate::ui::create) const EDIT_MASK: &str = "Edit mask";
 pub(in crate::ui::create) const EDIT_MASK_HOVER: &str = "Paint over this mask";
 pub(in crate::ui::create) const PICTURE_FIRST: &str = "Choose the picture first";
+pub(in crate::ui::create) const MASK_OF_CLIP: &str =
+    "The mask of a clip is a picture that holds for every frame: drop a file";
 pub(in crate::ui::create) const SWAP: &str = "Swap pictures";
 pub(in crate::ui::create) const SWAP_HOVER: &str = "Swap the start and the end picture";
 pub(in crate::ui::create) const SWAP_CLIP: &str = "A clip can only be at the start";

@@ -124,3 +124,24 @@ fn a_clip_that_is_changed_stands_alone_and_only_where_a_model_can() {
         "{errors:?}"
     );
 }
+
+#[test]
+fn a_clip_may_have_a_mask_and_a_mask_needs_one() {
+    let mask = |width, height| StartPicture {
+        path: "m.png".into(),
+        width,
+        height,
+    };
+    let both = changing(|form| form.mask = Some(mask(256, 128))).unwrap();
+    assert_eq!(both.request.mask.as_deref(), Some(Path::new("m.png")));
+    assert_eq!(both.notices.len(), 1, "{:?}", both.notices);
+    let other = changing(|form| form.mask = Some(mask(64, 64))).unwrap();
+    let said =
+        "The mask is 64×64 and the clip 512×256: each is fitted to the new clip's shape separately";
+    assert!(told(&other).contains(&said), "{:?}", other.notices);
+    let alone = problems(|form| form.mask = Some(mask(64, 64)));
+    assert_eq!(
+        alone,
+        "mask: a mask needs a clip to change: it says which part of it is made anew"
+    );
+}

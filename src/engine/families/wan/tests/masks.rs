@@ -1,8 +1,9 @@
 //! What a mask keeps of a start picture: diffusers has no such pipeline for Wan, so it is held by its arithmetic, which is
 //! that of the inpainting pipelines for pictures.
 
-use safelight_core::media::Picture;
+use safelight_core::media::{Picture, write_png};
 
+use super::source::{ClipRun, frame};
 use super::variants::{VariantRun, denoise_all};
 use super::*;
 
@@ -48,8 +49,11 @@ fn what_a_mask_keeps_is_encoded_as_a_clip_in_which_nothing_moves() {
     let first = encode_image(&run.config, &picture, None, &mut run.work(off, &NoHooks)).unwrap();
     assert_close("first", &kept.latents.narrow(2, 0, 1), &first, 1e-5);
     assert_eq!(kept.mask.mean(Kind::Float).double_value(&[]), 0.5);
-    let factor = run.config.vae.spatial_factor();
-    let mask = latent_mask(&kept.mask, factor);
+    let (space, time) = (
+        run.config.vae.spatial_factor(),
+        run.config.vae.temporal_factor(),
+    );
+    let mask = latent_mask(&kept.mask, space, time);
     let [_, _, _, height, width] = run.shape().size();
     assert_eq!(mask.size(), [1, 1, 1, height, width]);
     assert_eq!(left(&mask).max().double_value(&[]), 0.0);
@@ -116,4 +120,73 @@ fn what_a_mask_keeps_of_another_size_is_not_used() {
         text.contains("what the mask keeps is not of this job"),
         "{text}"
     );
+}
+
+/// A recorded run with the mask of its clip as the stage reads it.
+fn masked(name: &str) -> (ClipRun, ControlClip) {
+    let mut opened = ClipRun::open(name);
+    let folder = opened.folder();
+    let mask = opened
+        .run
+        .get("mask_u8")
+        .unsqueeze(-1)
+        .expand([-1, -1, -1, 3], false);
+    opened.run.request.mask = Some("mask.0000.png".into());
+    if mask.size()[0] == 1 {
+        write_png(&folder.mask(), &frame(&mask, 0)).unwrap();
+    } else {
+        fs::create_dir(folder.mask_clip()).unwrap();
+        for index in 0..mask.size()[0] {
+            let path = folder.mask_clip().join(format!("mask.{index:04}.png"));
+            write_png(&path, &frame(&mask, index)).unwrap();
+        }
+    }
+    let clip = opened.clip();
+    opened.run.kept = Some(KeptClip {
+        latents: opened.run.get("base").copy(),
+        mask: clip.made(),
+    });
+    (opened, clip)
+}
+
+#[test]
+fn a_clip_is_changed_inside_of_a_mask_as_the_composed_pipeline_does() {
+    for name in ["masked", "moving_mask"] {
+        let (opened, clip) = masked(name);
+        let run = &opened.run;
+        let made = clip.made().to_kind(Kind::Float);
+        let expected = run.get("mask_u8").gt(0).to_kind(Kind::Float);
+        assert_eq!(made.squeeze_dim(0).squeeze_dim(0), expected, "{name}");
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Capture::stage(folder.path(), "denoise").unwrap();
+        let keeper = Keeper::default();
+        let whole = run.denoise(None, &mut record, &keeper).unwrap();
+        record.finish().unwrap();
+        let steps = (0..).map_while(|step| run.step(step, "latents"));
+        let steps: Vec<&Tensor> = steps.collect();
+        assert_close(name, &whole, steps.last().unwrap(), FINAL_LIMIT);
+        for state in keeper.states.take() {
+            let step = state.step - (run.request.sampling.num_steps as usize - steps.len());
+            assert_close(name, &state.latents, steps[step - 1], 3e-5);
+            let again = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
+            assert!(again.unwrap().equal(&whole), "{name}");
+        }
+    }
+}
+
+#[test]
+fn pixels_outside_of_a_moving_mask_are_the_clips_own_in_whatever_runs_they_come() {
+    let (_opened, clip) = masked("moving_mask");
+    let (frames, made) = (clip.frames(), clip.made());
+    let kept = KeptPixels::of_clip(frames, &made).unwrap();
+    let new = Tensor::full_like(frames, 7);
+    let runs = [(0, 1), (1, 4), (5, 4)];
+    let over: Vec<Tensor> = runs
+        .into_iter()
+        .map(|(first, count)| kept.over_from(first, &new.narrow(0, first, count)))
+        .collect();
+    let over = Tensor::cat(&over, 0);
+    let made = made.squeeze_dim(0).squeeze_dim(0).unsqueeze(-1).gt(0);
+    assert_eq!(over, new.where_self(&made, frames));
+    assert!(made.any().int64_value(&[]) == 1 && made.all().int64_value(&[]) == 0);
 }

@@ -37,7 +37,7 @@ impl ClipRun {
         opened
     }
 
-    fn folder(&self) -> JobFolder {
+    pub(super) fn folder(&self) -> JobFolder {
         JobFolder::at(self.job.path())
     }
 
@@ -65,7 +65,7 @@ impl ClipRun {
     }
 }
 
-fn frame(frames: &Tensor, index: i64) -> Picture {
+pub(super) fn frame(frames: &Tensor, index: i64) -> Picture {
     let frame = frames.get(index);
     let [rows, columns] = [0, 1].map(|i| frame.size()[i] as u32);
     let rgb: Vec<u8> = frame.contiguous().flatten(0, -1).try_into().unwrap();
