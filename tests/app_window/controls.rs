@@ -63,7 +63,11 @@ fn add_control(bench: &mut Bench, file: &Path) {
     let placing = safelight::app::inputs::Placing::onto(Some(Slot::Control));
     let open = InputsCommand::OpenHere(vec![file.to_path_buf()], placing);
     bench.app().cx.push(open);
-    let name = file.file_name().unwrap().to_string_lossy().into_owned();
+    let name = file
+        .file_name()
+        .expect("it has a name")
+        .to_string_lossy()
+        .into_owned();
     bench.until("it is there", |bench| bench.has(&name));
 }
 

@@ -343,5 +343,10 @@ fn a_second_pass_is_chosen_by_its_scale_and_reset_turns_it_off() {
     assert_eq!(bench.app().cx.form.second_pass, None);
     let mut clips = Bench::of(experts());
     open_advanced(&mut clips);
-    assert!(!clips.has("Second pass"));
+    assert!(clips.has("Second pass"));
+    let mut fixed = experts();
+    fixed.limits.fixed_size = true;
+    let mut fixed = Bench::of(fixed);
+    open_advanced(&mut fixed);
+    assert!(!fixed.has("Second pass"));
 }

@@ -137,3 +137,41 @@ fn what_a_mask_keeps_of_a_clip_is_its_own_to_the_byte_in_every_frame() {
     assert!(left == old_left);
     assert_ne!(right, old_right);
 }
+
+#[test]
+fn a_second_pass_is_the_job_from_the_enlarged_clip_also_when_the_engine_dies() {
+    let home = Home::new();
+    let common = ["--frames", "5", "--steps", "4", "--seed", "9"];
+    let mut first = home.generate();
+    assert_finished(&run(first.args(common).args(["--out", "first.png"])));
+    let mut made = Vec::new();
+    for (name, fault) in [
+        ("a.png", ""),
+        ("b.png", "denoise:kill"),
+        ("c.png", "vae_encode:kill"),
+    ] {
+        let mut command = home.generate();
+        command
+            .args(common)
+            .args(["--second-pass", "2", "--second-strength", "0.5"]);
+        command.args(["--out", name]);
+        if !fault.is_empty() {
+            let marker = home.path().join(name).with_extension("struck");
+            let fault = format!("{fault}:{}", marker.display());
+            command.env("SAFELIGHT_ENGINE_FAULT", fault);
+        }
+        let last = assert_finished(&run(&mut command));
+        assert_eq!(last["frames"], 5);
+        made.push(frames_of(&home, &name.replace('.', "_0001.")));
+    }
+    let info = media::clip_info(&home.path().join("a_0001.png")).expect("a clip");
+    assert_eq!((info.width, info.height, info.num_frames), (128, 64, 5));
+    assert!(made[1] == made[0] && made[2] == made[0]);
+    let mut other = home.generate();
+    other
+        .args(common)
+        .args(["--source-clip", "first_0001.png", "--strength", "0.5"]);
+    other.args(["--width", "128", "--height", "64", "--out", "d.png"]);
+    assert_finished(&run(&mut other));
+    assert!(frames_of(&home, "d_0001.png") == made[0]);
+}

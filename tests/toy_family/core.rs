@@ -33,6 +33,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     models: "Toy",
     makes_pictures: true,
     clip_strength: |_| None,
+    has_second_pass: true,
     has_dynamic_shift: false,
     guidance_is_cfg: false,
     step_caches: |_| &[],

@@ -32,6 +32,8 @@ pub struct FamilyDef {
     pub makes_pictures: bool,
     /// How much of a given clip a variant makes anew where nobody says; none where it makes no clip of another.
     pub clip_strength: fn(&str) -> Option<f64>,
+    /// Whether what is made can be enlarged and run again in the same job.
+    pub has_second_pass: bool,
     pub has_dynamic_shift: bool,
     /// Whether `guidance_scale` is true CFG; where not, `true_cfg_scale` is.
     pub guidance_is_cfg: bool,

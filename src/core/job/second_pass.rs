@@ -1,4 +1,5 @@
-//! The second pass of a picture ("hires fix"): it is made at one size, enlarged, and made anew in part at the larger one.
+//! The second pass of a picture or clip ("hires fix"): it is made at one size, enlarged, and made anew in part at the larger
+//! one.
 //!
 //! Enlarged are the pixels, not the latents: an enlarged picture keeps its look at a low strength, where enlarged latents
 //! need half of all steps to lose their blur. So a second pass is what another job from the enlarged picture would make.
@@ -50,6 +51,12 @@ impl GenerateRequest {
     pub fn first_size(&self) -> (u32, u32) {
         let enlarged = self.second_pass.map(|it| (it.first_width, it.first_height));
         enlarged.unwrap_or((self.width, self.height))
+    }
+
+    /// Whether a clip's request is as a stage of the second pass [sees it](Self::of_pass).
+    #[must_use]
+    pub fn is_second_pass(&self) -> bool {
+        self.second_pass.is_some() && self.image_role == ImageRole::Base
     }
 
     /// Whether a stage, the time that is counted from 0, belongs to the second pass.

@@ -234,6 +234,11 @@ impl ModelSpec {
         Some(self.defaults.sampling.strength.unwrap_or(own))
     }
 
+    /// Whether what it makes can be enlarged and run again in the same job.
+    pub fn has_second_pass(&self) -> bool {
+        self.family.has_second_pass && !self.limits.fixed_size
+    }
+
     /// Whether a batch is one job; with other models it is several.
     pub fn takes_batches(&self) -> bool {
         self.limits.max_batch > 1

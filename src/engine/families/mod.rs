@@ -47,6 +47,11 @@ pub(crate) trait EngineFamily: Sync {
         true
     }
 
+    /// What the first pass made to what the second one begins from.
+    fn enlarge(&self, context: &StageContext<'_>) -> Done {
+        stills::enlarge_stage(context, self.draws_controls())
+    }
+
     /// Noise to latents; `stage` says through which transformer.
     fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Done;
 
@@ -85,9 +90,7 @@ pub(crate) fn run(context: &StageContext<'_>, stage: Stage) -> Done {
     };
     match stage {
         Stage::EncodeText => family.encode_text(context),
-        Stage::EncodeImage if context.is_of_second_pass() => {
-            stills::enlarge_stage(context, family.draws_controls())
-        }
+        Stage::EncodeImage if context.is_of_second_pass() => family.enlarge(context),
         Stage::EncodeImage => family.encode_image(context),
         Stage::EncodeVision => family.encode_vision(context),
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => family.denoise(context, stage),

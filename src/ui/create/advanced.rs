@@ -42,7 +42,7 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     }
     tile_ui(ui, view.form);
     said_ui(ui, view, &["vae-tile"]);
-    if spec.family.makes_pictures {
+    if spec.has_second_pass() {
         second_pass_ui(ui, view.form);
         said_ui(ui, view, &["second-pass", "second-strength"]);
     }

@@ -1,4 +1,4 @@
-//! The second pass of a picture: how much larger, and how much is made anew.
+//! The second pass of a picture or clip: how much larger, and how much is made anew.
 
 use egui::{DragValue, Ui};
 use safelight_core::job::{GenerateForm, SecondPass};
@@ -10,7 +10,7 @@ use crate::ui::widgets::{Own, list_box, number, own_row};
 /// How many times as long the edges may become here; arguments and files say any other.
 const SCALES: [f64; 4] = [1.25, 1.5, 2.0, 4.0];
 
-/// For models of pictures.
+/// For models that have one.
 pub(super) fn second_pass_ui(ui: &mut Ui, form: &mut GenerateForm) {
     let hover = words::SECOND_PASS_HOVER;
     let own = Own::of(

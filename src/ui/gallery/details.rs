@@ -183,7 +183,7 @@ fn finished_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, done: &Finished)
     let Some(file) = done.source.file_name().map(|name| name.to_string_lossy()) else {
         return;
     };
-    let folder = entry.path.parent().unwrap_or(Path::new(""));
+    let folder = entry.path.parent().unwrap_or_else(|| Path::new(""));
     let source = folder.join(&done.source);
     row_ui(ui, words::SOURCE, |ui| {
         // As wide as there is room: the pointer over it tells all of it.

@@ -30,6 +30,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     models: "Chroma1 HD, Base or Flash",
     makes_pictures: true,
     clip_strength: |_| None,
+    has_second_pass: true,
     has_dynamic_shift: false,
     guidance_is_cfg: true,
     step_caches: |_| StepCacheKind::OF_ANY_MODEL,

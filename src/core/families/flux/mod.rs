@@ -37,6 +37,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     models: "FLUX.1 dev, schnell, Fill, Kontext, Depth or Canny",
     makes_pictures: true,
     clip_strength: |_| None,
+    has_second_pass: true,
     has_dynamic_shift: true,
     guidance_is_cfg: false,
     step_caches: |_| &StepCacheKind::ALL,

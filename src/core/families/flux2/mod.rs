@@ -39,6 +39,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     models: "FLUX.2 klein 4B or 9B",
     makes_pictures: true,
     clip_strength: |_| None,
+    has_second_pass: true,
     has_dynamic_shift: true,
     guidance_is_cfg: true,
     step_caches: |_| StepCacheKind::OF_ANY_MODEL,

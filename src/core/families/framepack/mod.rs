@@ -48,6 +48,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     models: "FramePack or FramePack F1",
     makes_pictures: false,
     clip_strength: |_| None,
+    has_second_pass: false,
     has_dynamic_shift: true,
     guidance_is_cfg: false,
     step_caches: |_| &StepCacheKind::ALL,

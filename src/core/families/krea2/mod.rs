@@ -44,6 +44,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     models: "Krea 2 Turbo or Raw",
     makes_pictures: true,
     clip_strength: |_| None,
+    has_second_pass: true,
     has_dynamic_shift: true,
     guidance_is_cfg: true,
     step_caches: |_| StepCacheKind::OF_ANY_MODEL,

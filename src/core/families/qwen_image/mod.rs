@@ -66,6 +66,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     models: "Qwen-Image or Qwen-Image-Edit",
     makes_pictures: true,
     clip_strength: |_| None,
+    has_second_pass: true,
     has_dynamic_shift: true,
     guidance_is_cfg: true,
     step_caches: |_| StepCacheKind::WITH_MAGNITUDES,

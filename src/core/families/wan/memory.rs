@@ -67,6 +67,10 @@ pub(super) fn published(shape: &TransformerShape) -> Vec<PublishedNetwork> {
 }
 
 pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
+    if stage == Stage::EncodeImage && job.request.second_pass.is_some() {
+        // Frames of the first pass, and what they are enlarged to.
+        return decode(job).into_iter().chain(encode_image(job)).collect();
+    }
     let need = match stage {
         Stage::EncodeText => t5(job, PartName::TextEncoder, f64::from(TEXT_TOKENS)),
         Stage::EncodeImage => encode_image(job),
@@ -94,8 +98,10 @@ fn encode_vision(job: &Job<'_>) -> Option<Need> {
 fn encode_image(job: &Job<'_>) -> Option<Need> {
     let (_, config) = job.configured(PartName::VaeEncoder)?;
     let request = job.request;
-    let sees_first_alone =
-        request.files.expand_timesteps && request.mask.is_none() && request.source_clip.is_none();
+    let sees_first_alone = request.files.expand_timesteps
+        && request.mask.is_none()
+        && request.source_clip.is_none()
+        && request.second_pass.is_none();
     let frames = if sees_first_alone {
         1
     } else {

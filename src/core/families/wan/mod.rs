@@ -30,6 +30,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     models: "Wan 2.1 or 2.2 text-to-video, image-to-video or VACE",
     makes_pictures: false,
     clip_strength: |variant| Variant::named(variant)?.clip_strength(),
+    has_second_pass: true,
     has_dynamic_shift: false,
     guidance_is_cfg: true,
     step_caches: |spec| {
@@ -156,12 +157,18 @@ fn recipe(request: &GenerateRequest) -> Vec<Stage> {
             stages.push(Stage::EncodeVision);
         }
     }
-    if request.files.transformer_2.is_some() {
-        stages.extend([Stage::DenoiseHigh, Stage::DenoiseLow]);
+    let last = if request.files.transformer_2.is_some() {
+        stages.push(Stage::DenoiseHigh);
+        Stage::DenoiseLow
     } else {
-        stages.push(Stage::Denoise);
+        Stage::Denoise
+    };
+    stages.extend([last, Stage::Unload]);
+    if request.second_pass.is_some() {
+        // What is added are details, which are the low-noise expert's.
+        stages.extend([Stage::EncodeImage, last, Stage::Unload]);
     }
-    stages.extend([Stage::Unload, Stage::Decode, Stage::Save]);
+    stages.extend([Stage::Decode, Stage::Save]);
     stages
 }
 

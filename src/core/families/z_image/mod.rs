@@ -35,6 +35,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     models: "Z-Image Turbo or Base",
     makes_pictures: true,
     clip_strength: |_| None,
+    has_second_pass: true,
     has_dynamic_shift: false,
     guidance_is_cfg: true,
     step_caches: |_| StepCacheKind::OF_ANY_MODEL,

@@ -178,7 +178,7 @@ impl GenerateForm {
         self.section_order = self.section_order.filter(|_| has_sections);
         let caches = (spec.family.step_caches)(spec);
         self.step_cache = self.step_cache.filter(|it| caches.contains(&it.kind));
-        self.second_pass = self.second_pass.filter(|_| makes_pictures);
+        self.second_pass = self.second_pass.filter(|_| spec.has_second_pass());
         let has_rate = makes_pictures || self.leading_clip().is_some();
         self.fps = (!has_rate).then(|| self.fps_for(spec));
         self.sampling = self.sampling.for_model(spec);

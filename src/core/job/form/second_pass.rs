@@ -59,12 +59,15 @@ fn check(
 ) {
     let name = &spec.name;
     let is_base = matches!(spec.image_role, ImageRole::Base | ImageRole::FirstFrame);
-    if !spec.family.makes_pictures || spec.limits.fixed_size {
-        let text = format!("{name} has no second pass: it is for models of pictures of any size");
+    if !spec.has_second_pass() {
+        let text = format!("{name} has no second pass: it is for models of any size");
         found.fail("second-pass", text);
     } else if form.mask.is_some() || spec.mask == InputUse::Required {
         let text =
             "a second pass and a mask do not go together: run the second one from the result";
+        found.fail("second-pass", text.to_owned());
+    } else if form.extend.is_some() {
+        let text = "a second pass and a clip to continue do not go together: run the second one from the result";
         found.fail("second-pass", text.to_owned());
     } else if form.image.is_some() && !is_base {
         let text = format!(

@@ -31,7 +31,7 @@ pub enum ShownFile {
 
 impl ShownFile {
     /// Of `source`: in its own folder where it is a clip.
-    pub(super) fn of(folder: PathBuf, source: &Path, picture: PathBuf) -> Self {
+    pub(super) fn of(folder: &Path, source: &Path, picture: PathBuf) -> Self {
         if folder.exists() {
             Self::Clip(folder.join(source.file_name().unwrap_or_default()))
         } else {
@@ -234,10 +234,10 @@ pub fn control_of_job(
     let mut clip = ControlClip::new(width, height, request.num_frames);
     let fitted = |picture: Picture| fitted(picture, request);
     if let Some(control) = request.controls.first() {
-        let file = ShownFile::of(folder.control_clip(0), &control.file, folder.control(0));
+        let file = ShownFile::of(&folder.control_clip(0), &control.file, folder.control(0));
         clip.show_file(&file, &fitted)?;
         if let Some(mask) = &control.mask {
-            let file = ShownFile::of(folder.control_mask_clip(0), mask, folder.control_mask(0));
+            let file = ShownFile::of(&folder.control_mask_clip(0), mask, folder.control_mask(0));
             clip.mask_file(&file, &fitted)?;
         }
     }

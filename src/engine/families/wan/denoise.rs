@@ -105,7 +105,12 @@ pub fn denoise(
         let shape = shape.with_before(before);
         check_inputs(config, request, conditions, shape)?;
         let mut solver = new_solver(&config.scheduler, request)?;
-        let calls = calls_of(config, expert, &solver);
+        // A second pass is the low-noise expert's alone, whatever its strength.
+        let calls = if request.is_second_pass() {
+            solver.all_calls()
+        } else {
+            calls_of(config, expert, &solver)
+        };
         let first = first_latents(
             &solver,
             noise(&shape.size(), request.seed)?,

@@ -56,7 +56,7 @@ pub use prepare::{
 };
 pub use safelight_core::lora::Expert;
 pub use solver::new_solver;
-pub use source::{encode_source, source_of_job};
+pub use source::{encode_source, enlarged, source_of_job};
 pub(crate) use stages::Wan;
 pub use text::encode_text;
 pub use transformer::{Beside, Context, WanTransformer};
@@ -72,53 +72,62 @@ pub(crate) fn decode(
     kept: Option<&KeptPixels>,
     work: &mut Work<'_>,
 ) -> Result<(), EngineError> {
-    if latents.dim() != 5 || latents.size()[..2] != [1, config.vae.z_dim] {
-        return Err(EngineError::internal(format!(
-            "these are no latents of this model: {:?}",
-            latents.size()
-        )));
-    }
-    let Work { place, hooks, .. } = *work;
-    let new = |w: &_| WanVaeDecoder::new(&config.vae, w);
-    let decoder = work.decoder(&config.files.vae, new, WanVaeDecoder::unexpected_keys)?;
-    let is_sound = Cell::new(true);
-    let is_cancelled = work.cancelled(Site::VaeDecode);
-    let cancelled = || !is_sound.get() || is_cancelled();
-    let tiling = tiling(config, work.request);
-    let capture = &mut *work.capture;
-    let latents = latents.to_device(place.device).to_kind(place.kind);
-    let latents = denormalize(&config.vae, &latents);
-    capture.put("vae.decode.0.input", &latents);
+    let (hooks, recording) = (work.hooks, work.capture.is_on());
     let mut recorded = Vec::new();
-    let recording = capture.is_on();
     let mut done = 0;
-    let mut take = |pixels: Tensor| {
-        match checked_rgb8(&pixels) {
-            Ok(bytes) => match kept {
-                Some(kept) => {
-                    hooks.frames(&kept.over_from(done, &bytes));
-                    done += bytes.size()[0];
-                }
-                None => hooks.frames(&bytes),
-            },
-            Err(_) => is_sound.set(false),
+    run_decoder(config, latents, work, &mut |pixels, bytes| {
+        match kept {
+            Some(kept) => hooks.frames(&kept.over_from(done, &bytes)),
+            None => hooks.frames(&bytes),
         }
+        done += bytes.size()[0];
         if recording {
             recorded.push(pixels.to_device(Device::Cpu).to_kind(Kind::Float));
         }
-    };
-    let done = decoder.decode(&latents, tiling, &cancelled, &mut take);
-    if !is_sound.get() {
-        return Err(EngineError::InvalidPixels);
-    }
-    done.ok_or(EngineError::Cancelled)?;
+    })?;
     if recording {
+        let capture = &mut *work.capture;
         let pixels = Tensor::cat(&recorded, 2);
         capture.put("vae.decode.0.output", &pixels);
         capture.put("pixels", &pixels);
         capture.put("output_u8", &rgb8_from_pixels(&pixels).unsqueeze(0));
     }
     Ok(())
+}
+
+/// Gives the frames of `latents` while they are made: pixels, `(1, 3, F, H, W)` in -1..1, and bytes, `(F, H, W, 3)` on the
+/// CPU.
+fn run_decoder(
+    config: &WanConfig,
+    latents: &Tensor,
+    work: &mut Work<'_>,
+    take: &mut dyn FnMut(&Tensor, Tensor),
+) -> Result<(), EngineError> {
+    if latents.dim() != 5 || latents.size()[..2] != [1, config.vae.z_dim] {
+        return Err(EngineError::internal(format!(
+            "these are no latents of this model: {:?}",
+            latents.size()
+        )));
+    }
+    let place = work.place;
+    let new = |w: &_| WanVaeDecoder::new(&config.vae, w);
+    let decoder = work.decoder(&config.files.vae, new, WanVaeDecoder::unexpected_keys)?;
+    let is_sound = Cell::new(true);
+    let is_cancelled = work.cancelled(Site::VaeDecode);
+    let cancelled = || !is_sound.get() || is_cancelled();
+    let tiling = tiling(config, work.request);
+    let latents = latents.to_device(place.device).to_kind(place.kind);
+    let latents = denormalize(&config.vae, &latents);
+    work.capture.put("vae.decode.0.input", &latents);
+    let mut take = |pixels: Tensor| match checked_rgb8(&pixels) {
+        Ok(bytes) => take(&pixels, bytes),
+        Err(_) => is_sound.set(false),
+    };
+    let done = decoder.decode(&latents, tiling, &cancelled, &mut take);
+    if !is_sound.get() {
+        return Err(EngineError::InvalidPixels);
+    }
+    done.ok_or(EngineError::Cancelled)
 }
 
 /// The tiles that the request wants the autoencoder to work in. They are counted in its own patches.

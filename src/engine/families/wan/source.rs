@@ -1,13 +1,15 @@
-//! Clip to clip: what a clip that is given becomes before its last steps are made anew.
+//! Clip to clip: what a clip that is given, or that a first pass made, becomes before its last steps are made anew.
 //!
 //! After `WanVideoToVideoPipeline` of diffusers 0.42.1.
 
 use safelight_core::job::{GenerateRequest, JobFolder};
+use safelight_core::media::{self, Picture};
 use tch::{Device, Tensor};
 
 use super::condition::encode;
 use super::config::WanConfig;
 use super::control::{ControlClip, ShownFile, fitted};
+use super::run_decoder;
 use crate::error::EngineError;
 use crate::sampling::Solver;
 use crate::stages::stills::noised;
@@ -23,11 +25,11 @@ pub fn source_of_job(
         return Ok(None);
     };
     let mut clip = ControlClip::new(request.width, request.height, request.num_frames);
-    let file = ShownFile::of(folder.source_clip(), source, folder.source_picture());
+    let file = ShownFile::of(&folder.source_clip(), source, folder.source_picture());
     clip.show_file(&file, &|picture| fitted(picture, request))?;
     clip.repeat_last();
     if let Some(mask) = &request.mask {
-        let file = ShownFile::of(folder.mask_clip(), mask, folder.mask());
+        let file = ShownFile::of(&folder.mask_clip(), mask, folder.mask());
         clip.mask_file(&file, &|picture| fitted(picture, request))?;
     }
     Ok(Some(clip))
@@ -42,6 +44,28 @@ pub fn encode_source(
     let pixels = clip.pixels();
     work.capture.put("video.preprocessed", &pixels);
     encode(config, &pixels, 0, work)
+}
+
+/// What a first pass made, `(1, C, f, h, w)`, as large as the second one's: pixels are enlarged, not latents, as for
+/// pictures.
+pub fn enlarged(
+    config: &WanConfig,
+    latents: &Tensor,
+    work: &mut Work<'_>,
+) -> Result<ControlClip, EngineError> {
+    let (width, height) = (work.request.width, work.request.height);
+    let mut clip = ControlClip::new(width, height, work.request.num_frames);
+    let mut frames = Vec::new();
+    run_decoder(config, latents, work, &mut |_, bytes| frames.push(bytes))?;
+    let frames = Tensor::cat(&frames, 0);
+    for index in 0..clip.num_frames() {
+        let frame = frames.f_get(index as i64)?;
+        let (rows, columns, _) = frame.size3()?;
+        let rgb = Vec::<u8>::try_from(frame.contiguous().flatten(0, -1))?;
+        let small = Picture::new(columns as u32, rows as u32, rgb)?;
+        clip.show(index, &media::resize_lanczos(&small, width, height)?);
+    }
+    Ok(clip)
 }
 
 /// What the walk begins with: `noise`, `(1, C, f, h, w)` on the CPU, or a clip's latents as they are on the way there.

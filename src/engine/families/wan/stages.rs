@@ -1,7 +1,8 @@
 //! Wan's stages: which function makes which result, of which files.
 
 use safelight_core::families;
-use safelight_core::job::Stage;
+use safelight_core::job::{JobFolder, Stage};
+use tch::Tensor;
 
 use crate::bench::cases::Case;
 use crate::denoise::DenoiseState;
@@ -14,6 +15,7 @@ use crate::stages::pictures::KeptPixels;
 use crate::stages::{StageContext, pictures};
 use crate::store::{self, Named};
 use crate::text::PromptEmbeds;
+use crate::work::Work;
 
 /// What the result of the given pictures has.
 const LATENTS: &str = "image_latents";
@@ -36,38 +38,27 @@ impl EngineFamily for Wan {
 
     fn encode_image(&self, context: &StageContext<'_>) -> Done {
         let config = config(context)?;
-        let folder = &context.folder();
-        if config.transformer.has_control() {
-            return context.tensor(CONTROL, |work| {
-                let clip = wan::control_of_job(folder, work.request)?;
-                let name = pictures::reference;
-                let references =
-                    pictures::references_of_job(folder, work.request, name, work.capture)?;
-                wan::encode_control(&config, &clip, &references, work)
-            });
-        }
         if context.request().source_clip.is_some() {
             return encode_source(context, &config);
         }
-        let (latents, kept) = context.part(|work| {
-            let (start, end) = pictures::frames_of_job(folder, work.request, work.capture)?;
-            let mask = pictures::mask_of_job(folder, work.request)?;
-            let end = end.as_ref().map(|end| &end.rgb[..]);
-            let latents = wan::encode_image(&config, &start.rgb, end, work)?;
-            let kept = mask.map(|mask| {
-                mask.record("mask", work.capture);
-                wan::encode_kept(&config, &start.rgb, &mask.fitted, work)
-            });
-            Ok((latents, kept.transpose()?))
-        })?;
-        let mut all = vec![(LATENTS, &latents)];
-        if let Some(kept) = &kept {
-            all.extend([(KEPT, &kept.latents), (MASK, &kept.mask)]);
-        }
-        store::write(
-            &context.own_result(),
-            all.iter().map(|(name, tensor)| (name, *tensor)),
+        let folder = context.folder();
+        write(
+            context,
+            &context.part(|work| shown(&config, &folder, work))?,
         )
+    }
+
+    fn enlarge(&self, context: &StageContext<'_>) -> Done {
+        let config = config(context)?;
+        let (folder, latents) = (context.folder(), made(context)?);
+        let all = context.part(|work| {
+            let clip = wan::enlarged(&config, &latents, work)?;
+            let base = wan::encode_source(&config, &clip, work)?;
+            let mut all = shown(&config, &folder, work)?;
+            all.push((BASE, base));
+            Ok(all)
+        })?;
+        write(context, &all)
     }
 
     fn encode_vision(&self, context: &StageContext<'_>) -> Done {
@@ -91,18 +82,9 @@ impl EngineFamily for Wan {
         };
         let config = config(context)?;
         let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
-        let has_control = config.transformer.has_control();
-        let given = |name: &'static str| {
-            context.earlier(Stage::EncodeImage, move |path| store::read_one(path, name))
-        };
-        let (mut base, mut image_latents, mut control) = (None, None, None);
-        if context.request().source_clip.is_some() {
-            base = given(BASE)?;
-        } else if has_control {
-            control = given(CONTROL)?;
-        } else {
-            image_latents = given(LATENTS)?;
-        }
+        let mut stored = context.earlier(Stage::EncodeImage, Named::read)?;
+        let mut given = |name| stored.as_mut().and_then(|stored| stored.find(name));
+        let (base, image_latents, control) = (given(BASE), given(LATENTS), given(CONTROL));
         let controls = &context.request().controls;
         let how = controls.first().map(|control| control.settings.clone());
         let how = how.unwrap_or_default();
@@ -133,7 +115,7 @@ impl EngineFamily for Wan {
 
     fn decode(&self, context: &StageContext<'_>) -> Done {
         let config = config(context)?;
-        let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
+        let latents = made(context)?;
         let kept = kept(context)?.map(|kept| {
             if context.request().source_clip.is_some() {
                 return KeptPixels::of_clip(source(context)?.frames(), &kept.mask);
@@ -151,17 +133,57 @@ impl EngineFamily for Wan {
     }
 }
 
+/// The given frames, or what control blocks read, by the names of the stage's result.
+fn shown(
+    config: &WanConfig,
+    folder: &JobFolder,
+    work: &mut Work<'_>,
+) -> Result<Vec<(&'static str, Tensor)>, EngineError> {
+    let request = work.request;
+    if config.transformer.has_control() {
+        let clip = wan::control_of_job(folder, request)?;
+        let name = pictures::reference;
+        let references = pictures::references_of_job(folder, request, name, work.capture)?;
+        let control = wan::encode_control(config, &clip, &references, work)?;
+        return Ok(vec![(CONTROL, control)]);
+    }
+    if !request.has_start() {
+        return Ok(Vec::new());
+    }
+    let (start, end) = pictures::frames_of_job(folder, request, work.capture)?;
+    let mask = pictures::mask_of_job(folder, request)?;
+    let end = end.as_ref().map(|end| &end.rgb[..]);
+    let mut all = vec![(LATENTS, wan::encode_image(config, &start.rgb, end, work)?)];
+    if let Some(mask) = mask {
+        mask.record("mask", work.capture);
+        let kept = wan::encode_kept(config, &start.rgb, &mask.fitted, work)?;
+        all.extend([(KEPT, kept.latents), (MASK, kept.mask)]);
+    }
+    Ok(all)
+}
+
 /// The clip that the new one is made of, and what a mask says of it.
 fn encode_source(context: &StageContext<'_>, config: &WanConfig) -> Done {
     let clip = source(context)?;
     let base = context.part(|work| wan::encode_source(config, &clip, work))?;
     let made = context.request().mask.is_some().then(|| clip.made());
-    let mut all = vec![(BASE, &base)];
-    all.extend(made.iter().map(|made| (MASK, made)));
-    store::write(
-        &context.own_result(),
-        all.iter().map(|(name, tensor)| (name, *tensor)),
-    )
+    let mut all = vec![(BASE, base)];
+    all.extend(made.map(|made| (MASK, made)));
+    write(context, &all)
+}
+
+fn write(context: &StageContext<'_>, all: &[(&'static str, Tensor)]) -> Done {
+    let named = all.iter().map(|(name, tensor)| (name, tensor));
+    store::write(&context.own_result(), named)
+}
+
+/// The latents that the last pass before a stage made.
+fn made(context: &StageContext<'_>) -> Result<Tensor, EngineError> {
+    let last = match context.request().files.transformer_2 {
+        Some(_) => Stage::DenoiseLow,
+        None => Stage::Denoise,
+    };
+    store::read_one(&context.result(last), "latents")
 }
 
 fn source(context: &StageContext<'_>) -> Result<ControlClip, EngineError> {
@@ -186,7 +208,7 @@ fn config(context: &StageContext<'_>) -> Result<WanConfig, EngineError> {
 
 /// Where an earlier run of this stage got to, else where the other expert did.
 fn resume_point(context: &StageContext<'_>, expert: Expert) -> Option<DenoiseState> {
-    let is_low = expert == Expert::LowNoise;
+    let is_low = expert == Expert::LowNoise && !context.is_of_second_pass();
     let halfway = is_low.then(|| DenoiseState::load(&context.result(Stage::DenoiseHigh)).ok());
     let states = context.checkpoint().into_iter().chain(halfway.flatten());
     states.max_by_key(|state| state.step)

@@ -66,7 +66,7 @@ fn a_union_must_be_told_what_it_is_shown_in_the_numbers_of_its_card() {
         "BF16",
     );
     let union = ControlNetwork::read(&place).unwrap();
-    let problem = |kind| union.problem(flux::FAMILY, kind);
+    let problem = |kind| union.problem(flux::FAMILY, kind, false);
     assert!(problem(None).unwrap().contains("must be told"));
     assert!(
         problem(Some(ControlKind::Scribble))

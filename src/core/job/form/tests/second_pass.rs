@@ -120,3 +120,53 @@ fn a_result_is_repeated_by_what_it_carries_and_older_files_have_none() {
             .contains("second_pass")
     );
 }
+
+#[test]
+fn a_clips_second_pass_is_made_by_the_last_of_its_experts() {
+    let recipe = |has_two: bool| {
+        let mut spec = free_spec();
+        spec.files.transformer_2 = has_two.then(|| "low".into());
+        let wish = GenerateForm {
+            second_pass: Some(SecondPass::of_scale(1.5)),
+            ..form()
+        };
+        let request = wish.validate(&spec).unwrap().request;
+        assert_eq!((request.width, request.height), (384, 384));
+        let stages = Recipe::of(&request).stages;
+        let last = stages[stages.len() - 4];
+        let second = request.clone().of_pass(last, 1);
+        assert!(second.is_second_pass() && second.begins_from_clip());
+        let first = request.of_pass(last, 0);
+        assert!(!first.is_second_pass() && !first.begins_from_clip());
+        stages
+    };
+    let of_two = [
+        Stage::EncodeText,
+        Stage::DenoiseHigh,
+        Stage::DenoiseLow,
+        Stage::Unload,
+        Stage::EncodeImage,
+        Stage::DenoiseLow,
+        Stage::Unload,
+        Stage::Decode,
+        Stage::Save,
+    ];
+    assert_eq!(recipe(true), of_two);
+    let of_one: Vec<Stage> = of_two
+        .into_iter()
+        .filter(|stage| *stage != Stage::DenoiseHigh)
+        .map(|stage| match stage {
+            Stage::DenoiseLow => Stage::Denoise,
+            other => other,
+        })
+        .collect();
+    assert_eq!(recipe(false), of_one);
+    let wish = GenerateForm {
+        second_pass: Some(SecondPass::of_scale(1.5)),
+        extend: Some(clip(256, 256, 8.0)),
+        ..form()
+    };
+    let errors = wish.validate(&free_spec()).unwrap_err();
+    let said = "a second pass and a clip to continue do not go together";
+    assert!(errors[0].message.starts_with(said), "{errors:?}");
+}

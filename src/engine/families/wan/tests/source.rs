@@ -1,8 +1,9 @@
 //! Clip to clip against recorded runs of diffusers (`tests/fixtures/wan/clips`): the clip's latents, where the walk begins,
 //! each step, with one expert and with two; and its promises.
 
-use safelight_core::job::JobFolder;
+use safelight_core::job::{EnlargedPass, JobFolder, SecondPass};
 use safelight_core::media::{Picture, write_png};
+use safelight_core::model::ImageRole;
 use tempfile::TempDir;
 
 use super::variants::{VariantRun, denoise_all};
@@ -204,4 +205,24 @@ fn a_clip_of_another_size_is_not_used() {
         text.contains("the clip's latents are not of this job"),
         "{text}"
     );
+}
+
+#[test]
+fn a_second_pass_is_the_low_noise_experts_alone_whatever_its_strength() {
+    let mut opened = ClipRun::open("experts");
+    let run = &mut opened.run;
+    run.request.source_clip = None;
+    run.request.image_role = ImageRole::Base;
+    run.request.second_pass = Some(EnlargedPass {
+        pass: SecondPass::of_scale(2.0),
+        first_width: run.request.width / 2,
+        first_height: run.request.height / 2,
+    });
+    let keeper = Keeper::default();
+    let off = &mut Capture::off();
+    let made = run
+        .denoise_part(Expert::LowNoise, None, off, &keeper)
+        .unwrap();
+    assert_eq!(keeper.steps.take(), [(1, 4), (2, 4), (3, 4), (4, 4)]);
+    assert!(distance(&made.latents, run.step(3, "latents").unwrap()) > 1e-3);
 }
