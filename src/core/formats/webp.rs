@@ -42,11 +42,13 @@ fn within<R: Read + Seek>(source: &mut ByteSource<R>, all: (u64, u64)) -> Parts<
 }
 
 /// An error where the pixels of a frame, or of a picture with a canvas, say that they are more than the file says of them, or
-/// where what is told beside the pixels says that it is longer than the file: a decoder makes room for those first.
+/// where what is told beside the pixels says that it is longer than the file: a decoder makes room for those first. It also
+/// reads behind the end that the file's header names, so all of the file is looked through.
 pub(crate) fn check_sizes<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<()> {
     let mut frames = Vec::new();
     let mut canvas = None;
-    let mut chunks = chunks(source)?;
+    let all = (HEAD_BYTES, source.len);
+    let mut chunks = within(source, all);
     while let Some(chunk) = chunks.next_part()? {
         match &chunk.name {
             b"VP8X" => canvas = Some(size_at(chunks.source, chunk.start + 4)?),
@@ -132,7 +134,12 @@ mod tests {
             let mut text = chunk(name, b"about this");
             assert!(is_sound(&[text.clone()]));
             text[7] = 0x40;
-            assert!(!is_sound(&[text]));
+            assert!(!is_sound(&[text.clone()]));
+            // Behind the end that the header names.
+            let mut file = chunk(*b"RIFF", b"WEBP");
+            file.extend(text);
+            let len = file.len() as u64;
+            assert!(check_sizes(&mut ByteSource::new(Cursor::new(file), len)).is_err());
         }
     }
 

@@ -103,7 +103,10 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
         (0, false) => words::NO_MATCHES,
         (_, false) => "",
     };
-    if !text.is_empty() {
+    // Its line and the list's height stay as they are while LoRAs come in: nobody clicks beside what has moved.
+    if text.is_empty() {
+        ui.add_space(ui.text_style_height(&TextStyle::Small) + ui.spacing().item_spacing.y);
+    } else {
         wide_note(ui, text, weak);
     }
     let mut clicked = None;
@@ -111,7 +114,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
         .id_salt("shelf")
         .max_height(theme::SHELF_HEIGHT)
         .min_scrolled_height(list_height(ui, theme::SHELF_HEIGHT))
-        .auto_shrink([false, true])
+        .auto_shrink([false, false])
         .show_rows(ui, theme::SHELF_ROW_HEIGHT, shown.len(), |ui, rows| {
             for lora in shown.get(rows).unwrap_or_default() {
                 let chosen = &view.form.loras;
