@@ -42,9 +42,21 @@ use std::process::{Command, Output};
 
 use common::{Home, end, events, tiny_model};
 use safelight_core::media;
+use serde_json::Value;
 
 fn run(command: &mut Command) -> Output {
     command.output().unwrap()
+}
+
+/// What the last event says, of a job that must have finished.
+fn assert_finished(output: &Output) -> Value {
+    let (last, code) = end(output);
+    assert_eq!(
+        (last["event"].as_str(), code),
+        (Some("finished"), 0),
+        "{last}"
+    );
+    last
 }
 
 fn test_picture(path: &Path, width: u32, height: u32) {
@@ -59,13 +71,7 @@ fn test_picture(path: &Path, width: u32, height: u32) {
 fn a_prompt_becomes_a_clip_that_carries_its_settings_and_repeats_exactly() {
     let home = Home::new();
     let output = run(home.generate().args(["--out", "clip.mp4"]));
-    let (last, code) = end(&output);
-    assert_eq!(
-        (last["event"].as_str(), code),
-        (Some("finished"), 0),
-        "{last}"
-    );
-    assert_eq!(last["frames"], 5);
+    assert_eq!(assert_finished(&output)["frames"], 5);
     let all = events(&output);
     for kind in ["stage", "step", "memory", "finished"] {
         assert!(all.iter().any(|event| event["event"] == kind), "no {kind}");

@@ -6,14 +6,12 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::InputsCommand;
 use safelight::app::inputs::Slot;
-use safelight_core::job::{
-    ControlBy, ControlKind, ControlSettings, ControlUse, Edges, GenerateRequest, JobOutcome,
-    JobUpdate,
-};
+use safelight_core::job::{ControlBy, ControlKind, ControlSettings, ControlUse, Edges};
 use safelight_core::library::{ControlNetwork, FoundControl};
 use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::harness::{Bench, flux_spec, spec};
+use crate::pictures::request_of;
 
 /// As FLUX.1 Canny: it makes nothing without a picture of edges.
 fn canny_spec() -> ModelSpec {
@@ -76,13 +74,6 @@ fn networks_spec() -> ModelSpec {
     let mut spec = flux_spec();
     spec.limits.controls = ControlUse::NETWORKS;
     spec
-}
-
-fn request_of(bench: &mut Bench) -> GenerateRequest {
-    bench.press_generate();
-    let sent = bench.next_job();
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
-    sent.request
 }
 
 #[test]

@@ -43,7 +43,8 @@ fn drop_onto(bench: &mut Bench, place: &str) {
 }
 
 /// What the window sends; the job ends at once, so that the next one can be sent.
-fn request_of(bench: &mut Bench) -> GenerateRequest {
+/// What Generate sends, which is cancelled at once.
+pub fn request_of(bench: &mut Bench) -> GenerateRequest {
     bench.press_generate();
     let sent = bench.next_job();
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));

@@ -10,6 +10,7 @@ use safelight_core::job::{GenerateRequest, JobOutcome, JobUpdate};
 use safelight_core::model::{InputUse, ModelSpec, PicturePrompts};
 
 use crate::harness::{Bench, flux_spec, spec};
+use crate::pictures::request_of;
 
 /// A model that edits: it sees up to three pictures and begins from none.
 fn edit_spec() -> ModelSpec {
@@ -28,13 +29,6 @@ fn files(bench: &Bench, names: &[&str]) -> Vec<PathBuf> {
 fn drop_all(bench: &mut Bench, paths: &[PathBuf]) {
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     bench.drop_files(&paths);
-}
-
-fn request_of(bench: &mut Bench) -> GenerateRequest {
-    bench.press_generate();
-    let sent = bench.next_job();
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
-    sent.request
 }
 
 #[test]

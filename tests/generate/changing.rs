@@ -3,21 +3,11 @@
 use safelight_core::media::{self, Picture};
 
 use crate::common::{Home, end, events};
-use crate::{run, test_picture};
+use crate::{assert_finished, run, test_picture};
 
 fn frames_of(home: &Home, name: &str) -> Vec<Vec<u8>> {
     let clip = media::open_clip(&home.path().join(name)).expect("a clip");
     clip.frames.iter().map(|frame| frame.rgb.clone()).collect()
-}
-
-fn assert_finished(output: &std::process::Output) -> serde_json::Value {
-    let (last, code) = end(output);
-    assert_eq!(
-        (last["event"].as_str(), code),
-        (Some("finished"), 0),
-        "{last}"
-    );
-    last
 }
 
 #[test]

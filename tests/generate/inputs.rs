@@ -7,21 +7,11 @@ use safelight_core::media;
 use serde_json::Value;
 
 use crate::common::{Home, end, events, tiny_model};
-use crate::{copy_folder, run, test_picture};
+use crate::{assert_finished, copy_folder, run, test_picture};
 
 fn of_kind(output: &Output, kind: &str) -> Vec<Value> {
     let all = events(output).into_iter();
     all.filter(|event| event["event"] == kind).collect()
-}
-
-fn assert_finished(output: &Output) -> Value {
-    let (last, code) = end(output);
-    assert_eq!(
-        (last["event"].as_str(), code),
-        (Some("finished"), 0),
-        "{last}"
-    );
-    last
 }
 
 #[test]

@@ -12,7 +12,7 @@ use safelight_core::media::{self, ClipOptions, Picture};
 
 use crate::common::{Home, end, events};
 use crate::networks::{write_upscaler, write_zeros};
-use crate::run;
+use crate::{assert_finished, run};
 
 fn network(home: &Home, name: &str) {
     write_upscaler(&home.path().join(name));
@@ -87,12 +87,7 @@ fn a_picture_becomes_larger_and_carries_what_it_was_made_of() {
     )
     .unwrap();
     let output = run(upscale(&home).args(["fox.png", "--scale", "4"]));
-    let (last, code) = end(&output);
-    assert_eq!(
-        (last["event"].as_str(), code),
-        (Some("finished"), 0),
-        "{last}"
-    );
+    let last = assert_finished(&output);
     assert_eq!(
         (&last["frames"], &last["seed"]),
         (&1.into(), &serde_json::Value::Null)

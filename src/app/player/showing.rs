@@ -27,6 +27,11 @@ const PREVIEW_FPS: f64 = 4.0;
 const MIN_SHOWING_SECS: f64 = 3.0;
 const MAX_SHOWING_SECS: f64 = 20.0;
 
+/// Whether it is a clip, of more than one frame.
+fn is_playable(item: &ResultItem) -> bool {
+    !item.is_pictures() && item.output.num_frames > 1
+}
+
 impl Watch {
     /// Nothing is shown in the middle of the window, and nothing is made.
     pub fn is_empty(&self, queue: &JobQueue) -> bool {
@@ -77,25 +82,20 @@ impl Watch {
         } else if let Some(made) = made.filter(|_| running.is_none() && is_free) {
             self.show_made(made, queue, cx);
         } else if running.is_some() && !self.is_chosen {
-            if self.live_at.is_some_and(|at| !cx.is_due(at)) {
-                // The last job's clip plays already: this one began some frames behind that job's end.
-                return;
-            }
-            let clip = made.filter(|item| !item.is_pictures() && item.output.num_frames > 1);
-            let (ready, file) = match clip {
-                Some(item) if item.is_in_memory() => (Some(item), None),
-                file => (None, file),
-            };
-            if let Some(item) = ready {
-                self.show_made(item, queue, cx);
-            } else {
-                self.live_at = None;
-                self.show_live(queue, cx);
-                self.screen.clear();
-            }
-            if let Some(item) = file {
-                // It plays once it is open.
-                self.show_result(item.id, queue, cx);
+            let plays_on = made.is_none() && self.live_at.is_some_and(|at| !cx.is_due(at));
+            match made.filter(|item| is_playable(item)) {
+                // The last job's clip: this one began some frames behind that job's end.
+                _ if plays_on => {}
+                Some(clip) if clip.is_in_memory() => self.show_made(clip, queue, cx),
+                file => {
+                    self.live_at = None;
+                    self.show_live(queue, cx);
+                    self.screen.clear();
+                    if let Some(file) = file {
+                        // It plays once it is open.
+                        self.show_result(file.id, queue, cx);
+                    }
+                }
             }
         }
     }
@@ -103,9 +103,8 @@ impl Watch {
     /// Shows what a job has just made; the next job is looked at once its clip has played.
     fn show_made(&mut self, item: &ResultItem, queue: &JobQueue, cx: &Cx) {
         self.show_result(item.id, queue, cx);
-        if item.is_in_memory() && !item.is_pictures() && item.output.num_frames > 1 {
-            self.live_at = Some(cx.now_secs + self.showing_secs());
-        }
+        let plays = item.is_in_memory() && is_playable(item);
+        self.live_at = plays.then(|| cx.now_secs + self.showing_secs());
     }
 
     /// How long a new clip plays before the next job is looked at: once through.
