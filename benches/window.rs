@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use harness::{Bench, Sent, output, picture, sample};
 use rustix::time::{ClockId, clock_gettime};
 use safelight::app::commands::{AppCommand, MaskCommand};
-use safelight::app::inputs::Slot;
+use safelight::app::inputs::{MaskOf, Slot};
 use safelight::app::queue::ResultItem;
 use safelight::app::state::Page;
 use safelight::ui::mask::MAX_BRUSH;
@@ -189,7 +189,7 @@ fn begin_stroke(bench: &mut Bench) {
     bench.until("the picture is there", |bench| {
         bench.app().inputs.get(Slot::Start).is_some()
     });
-    bench.app().cx.push(MaskCommand::Open);
+    bench.app().cx.push(MaskCommand::Open(MaskOf::Start));
     bench.until("it can be painted on", |bench| {
         bench.app().cx.page == Page::Mask
     });

@@ -2,6 +2,8 @@
 //!
 //! Panels and parts push these; [`super::App`] hands each to its part between two frames. Nothing is done here.
 
+mod mask;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,14 +12,13 @@ use safelight_core::catalog::CatalogEntry;
 use safelight_core::finish::NewRate;
 use safelight_core::gallery::Query;
 use safelight_core::job::{ControlSettings, GenerateRequest, GridId, JobId};
-use safelight_core::media::{Brush, Outpaint, Picture};
+use safelight_core::media::Picture;
 use safelight_core::memory::Change;
 use safelight_core::prompts::PromptEntry;
 use safelight_core::settings::Settings;
 
 use crate::app::gallery::wishes::TrashWish;
 use crate::app::inputs::slots::{Continued, Placing, Slot};
-use crate::app::mask::tiles::Sight;
 use crate::app::player::compare::CompareMode;
 use crate::app::player::playhead::Playback;
 use crate::app::player::zoom::Zoom;
@@ -25,6 +26,8 @@ use crate::app::presets::choices::PresetKey;
 use crate::app::queue::choices::{AfterQueue, Choice, Place, Several};
 use crate::app::state::Page;
 use crate::runtimes::Build;
+
+pub use mask::MaskCommand;
 
 /// Which folder a chosen path is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,34 +217,11 @@ pub enum InputsCommand {
     /// How much a picture says as a part of the prompt.
     SetStrength(usize, f64),
     SetControl(usize, ControlSettings),
+    /// Ask for the mask of a control.
+    PickControlMask(usize),
+    RemoveControlMask(usize),
     /// Let start and end picture change places.
     Swap,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum MaskCommand {
-    /// Paint over the start picture, from the mask that there is.
-    Open,
-    /// The pointer went down here; pixels of the picture.
-    Begin([f32; 2], Brush),
-    /// And on to here.
-    Move([f32; 2], Brush),
-    /// And up.
-    End,
-    Fill,
-    Clear,
-    Invert,
-    /// Soften all edges by so many pixels.
-    Soften(u32),
-    /// Give the picture room at its sides; none takes it away again.
-    Extend(Outpaint),
-    See(Sight),
-    Undo,
-    Redo,
-    /// Keep it as a file and as the Mask input.
-    Use,
-    /// Go back without it.
-    Discard,
 }
 
 #[derive(Clone, Debug)]

@@ -41,7 +41,7 @@ pub(in crate::app) fn whole_form(
         last_image: sources.last_image.cloned(),
         extend: sources.extend.cloned(),
         source_clip: sources.source_clip.cloned(),
-        mask: sources.mask.cloned(),
+        mask: sources.mask,
         references: sources.references.into_iter().cloned().collect(),
         controls: sources.controls,
         prompt_pictures: sources.prompt_pictures,

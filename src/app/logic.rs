@@ -10,6 +10,7 @@ use crate::app::commands::{
     AppCommand, FinishCommand, LibraryCommand, NoticesCommand, PresetsCommand, QueueCommand,
 };
 use crate::app::form::{clear_form, whole_form};
+use crate::app::inputs::{MaskOf, Source};
 use crate::app::notices::{Cause, Notice, Severity};
 use crate::app::queue::editing::Editing;
 use crate::app::shortcuts::{SHORTCUTS, Shortcut, take_shortcuts};
@@ -124,14 +125,22 @@ impl App {
 
     /// What the form's fields will be told beside them.
     fn check_form(&mut self) {
-        let painted = self.masking.pending(&self.inputs);
+        let painted = self.masking.pending(&self.inputs, &self.cx);
         let checked = self.cx.model().map(|spec| {
             let mut sources = self.inputs.sources_for(&self.cx.form, spec);
             // What is being painted counts: the jobs get it.
-            let is_masked = spec.mask.is_possible();
-            sources.mask = sources
-                .mask
-                .or_else(|| painted.as_ref().filter(|_| is_masked));
+            match &painted {
+                Some((MaskOf::Start, mask)) => {
+                    sources.mask = sources.mask.or_else(|| Some(mask.clone()));
+                }
+                Some((MaskOf::Control(index), mask)) => {
+                    if let Some(control) = sources.controls.get_mut(*index) {
+                        let mask = Source::Picture(mask.clone());
+                        control.mask.get_or_insert(mask);
+                    }
+                }
+                None => {}
+            }
             let form = self.loras.acting(&self.cx.form);
             let models = &self.cx.models;
             whole_form(&form, spec, sources, &self.cx.settings)

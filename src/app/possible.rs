@@ -2,15 +2,24 @@
 //!
 //! What they do is decided where commands are run.
 
-use safelight_core::model::InputUse;
-
 use crate::app::App;
-use crate::app::inputs::{Slot, Source};
+use crate::app::inputs::MaskOf;
 use crate::app::player::Viewing;
 use crate::app::shortcuts::{Scope, Shortcut};
 use crate::app::state::Page;
 
 impl App {
+    /// Whether a mask can be painted over this now.
+    pub fn can_paint_mask(&self, of: MaskOf) -> bool {
+        self.masking.is_free() && self.masking.can_open(of, &self.inputs, &self.cx)
+    }
+
+    /// Whether a mask of this is painted and in no place yet: the jobs get it.
+    pub fn is_being_masked(&self, of: MaskOf) -> bool {
+        let painted = self.masking.pending(&self.inputs, &self.cx);
+        painted.is_some_and(|(painted, _)| painted == of)
+    }
+
     /// Whether the command would do something now.
     pub(super) fn can_run(&self, shortcut: &Shortcut) -> bool {
         let (cx, queue, watch) = (&self.cx, &self.queue, &self.watch);
@@ -29,11 +38,7 @@ impl App {
             "open" => model.is_some_and(|spec| {
                 spec.start_image.is_possible() || spec.clip_strength().is_some()
             }),
-            "paint-mask" => {
-                let start = self.inputs.get(Slot::Start);
-                start.is_some_and(|start| matches!(start.source, Source::Picture(_)))
-                    && model.is_some_and(|spec| spec.mask != InputUse::No)
-            }
+            "paint-mask" => self.can_paint_mask(MaskOf::Start),
             "swap" => {
                 self.inputs.can_swap() && model.is_some_and(|spec| spec.end_image.is_possible())
             }

@@ -10,7 +10,7 @@ use crate::app::commands::{
     PaletteCommand, PlayerCommand, PromptCommand, QueueCommand, SettingsCommand,
 };
 use crate::app::cx::Cx;
-use crate::app::inputs::Slot;
+use crate::app::inputs::{MaskOf, Slot};
 use crate::app::player::zoom::Zoom;
 use crate::app::prompt;
 use crate::app::state::Page;
@@ -109,7 +109,7 @@ shortcuts! {
     Make Anywhere "wildcard-folder" "Open wildcard folder" [] => PromptCommand::OpenWildcardFolder;
     Make Anywhere "open" "Choose a start picture" [ctrl(Key::O)] => InputsCommand::Pick(Slot::Start);
     Make Anywhere "seed" "New random seed" [ctrl(Key::R)] => QueueCommand::RollSeed;
-    Make Anywhere "paint-mask" "Paint a mask" [] => MaskCommand::Open;
+    Make Anywhere "paint-mask" "Paint a mask" [] => MaskCommand::Open(MaskOf::Start);
     Make Anywhere "swap" "Swap start and end picture" [] => InputsCommand::Swap;
     Make Anywhere "reset-form" "Reset the form to the model's defaults" [] => LibraryCommand::ResetForm;
     Make Anywhere "reload-models" "Search for models again" [key(Key::F5)] => LibraryCommand::Reload;

@@ -3,7 +3,7 @@
 //! What the user chose on purpose is in `Settings`, the jobs are in [`crate::app::queue`].
 
 use egui::{ColorImage, Rect};
-use safelight_core::job::GenerateForm;
+use safelight_core::job::{ControlUse, GenerateForm};
 use safelight_core::media::Picture;
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +78,8 @@ pub struct Drawn {
     pub memory: PanelPlace,
     /// Where the places of pictures are, for files that are dropped onto one.
     pub slots: [Option<Rect>; Slot::ALL.len()],
+    /// Where the places of the controls' masks are.
+    pub control_masks: [Option<Rect>; ControlUse::NETWORKS.most as usize],
     /// Where the two zones are for a file that says how it was made: its settings, and itself.
     pub drop_zones: [Option<Rect>; 2],
     /// A field or button had the keyboard: Escape takes it away before anybody hears of the key.

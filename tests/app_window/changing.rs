@@ -1,11 +1,13 @@
 //! A clip that is made anew instead of continued: with models that go by text alone, and with those that can do both.
 
 use egui::accesskit::Role;
-use egui_kittest::kittest::Queryable as _;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::inputs::Slot;
 use safelight_core::model::{InputUse, ModelSpec};
 
+use crate::controls::drop_onto;
 use crate::harness::{Bench, spec};
+use crate::mask::{CANVAS, drag, place};
 
 /// A model of clips that starts from no picture.
 fn text_spec() -> ModelSpec {
@@ -96,4 +98,53 @@ fn a_mask_goes_with_a_clip_that_is_changed_and_waits_without_one() {
     );
     bench.press("Remove clip");
     bench.assert_shows("A mask needs a clip to change. The mask is kept.");
+}
+
+#[test]
+fn what_is_painted_over_the_first_frame_of_a_changed_clip_is_its_mask() {
+    let mut bench = Bench::of(text_spec());
+    let path = bench.clip_file("boat.mp4", 64, 32, 5);
+    bench.drop_file(&path);
+    bench.until("it is there", |bench| bench.has("Last frame of boat.mp4"));
+    bench.press("Paint a mask");
+    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    assert!(!bench.has("Extend left"), "it keeps its shape");
+    let at = place(&bench, egui::vec2(64.0, 32.0), 8.0, 16.0);
+    drag(&mut bench, egui::PointerButton::Primary, &[at]);
+    let request = bench.start_job().request;
+    assert_eq!(request.source_clip, Some(path));
+    let mask = request.mask.expect("it was painted");
+    let mask = safelight_core::media::open_picture(&mask).unwrap();
+    assert_eq!((mask.width, mask.height), (64, 32));
+    assert_eq!((mask.pixel(8, 16)[0], mask.pixel(60, 16)[0]), (255, 0));
+}
+
+#[test]
+fn the_mask_of_a_changed_clip_may_be_a_clip() {
+    let mut bench = Bench::of(text_spec());
+    let path = bench.clip_file("boat.mp4", 64, 32, 5);
+    bench.drop_file(&path);
+    bench.until("it is there", |bench| bench.has("Last frame of boat.mp4"));
+    let mask = bench.clip_file("mask.mp4", 64, 32, 5);
+    drop_onto(&mut bench, "Choose a mask", &mask, "Last frame of mask.mp4");
+    let edit = bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Edit mask");
+    assert!(edit.accesskit_node().is_disabled());
+    let sent = bench.start_job();
+    let request = &sent.request;
+    assert_eq!(
+        (&request.source_clip, &request.mask),
+        (&Some(path), &Some(mask.clone()))
+    );
+    // Its settings bring both back.
+    bench.finish_job(&sent, 5);
+    for name in ["Remove mask", "Remove clip"] {
+        bench.press(name);
+    }
+    bench.press("More");
+    bench.press("Use settings");
+    bench.until("it is there again", |bench| {
+        bench.has("Last frame of mask.mp4")
+    });
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use egui::accesskit::Role;
-use egui_kittest::kittest::Queryable as _;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::commands::InputsCommand;
 use safelight::app::inputs::Slot;
 use safelight_core::job::{ControlBy, ControlKind, ControlSettings, ControlUse, Edges};
@@ -11,6 +11,7 @@ use safelight_core::library::{ControlNetwork, FoundControl};
 use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::harness::{Bench, flux_spec, spec};
+use crate::mask::{CANVAS, drag, place};
 use crate::pictures::request_of;
 
 /// As FLUX.1 Canny: it makes nothing without a picture of edges.
@@ -29,7 +30,7 @@ fn canny_spec() -> ModelSpec {
 }
 
 /// As Wan VACE: it is shown a clip frame by frame.
-fn clips_spec() -> ModelSpec {
+pub(crate) fn clips_spec() -> ModelSpec {
     let mut spec = spec();
     (spec.id, spec.name) = ("vace".into(), "VACE".into());
     spec.limits.controls = ControlUse {
@@ -57,7 +58,7 @@ fn found(name: &str) -> FoundControl {
 }
 
 /// Puts a picture among the controls, and waits for it.
-fn add_control(bench: &mut Bench, file: &Path) {
+pub(crate) fn add_control(bench: &mut Bench, file: &Path) {
     let placing = safelight::app::inputs::Placing::onto(Some(Slot::Control));
     let open = InputsCommand::OpenHere(vec![file.to_path_buf()], placing);
     bench.app().cx.push(open);
@@ -252,4 +253,86 @@ fn a_model_that_is_shown_clips_says_so_and_draws_no_edges_of_them() {
     assert!(!bench.has("Draw its edges of control picture 1"));
     let control = request_of(&mut bench).controls.remove(0);
     assert_eq!((control.file, control.settings.made), (clip, None));
+}
+
+/// Has the pointer over a button, lets go a file there, and waits for it.
+pub(crate) fn drop_onto(bench: &mut Bench, place: &str, file: &Path, expected: &str) {
+    bench.scroll_to(place);
+    let place = bench.harness.get_by_role_and_label(Role::Button, place);
+    let place = place.rect().center();
+    bench.harness.hover_at(place);
+    bench.settle();
+    bench.drop_file(file);
+    bench.until("it is there", |bench| bench.has(expected));
+}
+
+#[test]
+fn a_mask_that_a_network_needs_is_painted_or_dropped_and_comes_back() {
+    let mut spec = networks_spec();
+    spec.limits.controls.takes_masks = true;
+    let mut bench = Bench::of(spec);
+    let file = bench.picture_file("room.png", 64, 48);
+    add_control(&mut bench, &file);
+    let [mut fills, plain] = [found("fills"), found("plain")];
+    fills.config.takes_masks = true;
+    let use_network = |bench: &mut Bench, network: &FoundControl| {
+        let settings = ControlSettings {
+            network: Some(network.path.clone()),
+            ..ControlSettings::default()
+        };
+        let set = InputsCommand::SetControl(0, settings);
+        bench.app().cx.push(set);
+        bench.settle();
+    };
+    bench.app().inputs.control_networks.found = vec![fills.clone(), plain.clone()];
+    use_network(&mut bench, &plain);
+    assert!(!bench.has("Choose a mask for control picture 1"));
+    use_network(&mut bench, &fills);
+    bench.assert_shows("fills a part of its picture: paint which, or drop a mask");
+
+    bench.scroll_to("Paint a mask for control picture 1");
+    bench.press("Paint a mask for control picture 1");
+    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    assert!(!bench.has("Extend left"), "only a control clip gets room");
+    let at = place(&bench, egui::vec2(64.0, 48.0), 32.0, 24.0);
+    drag(&mut bench, egui::PointerButton::Primary, &[at]);
+    bench.assert_shows("What you painted is used");
+    let request = request_of(&mut bench);
+    let painted = request.controls[0].mask.clone().expect("it was painted");
+    let painted = safelight_core::media::open_picture(&painted).unwrap();
+    assert_eq!((painted.width, painted.height), (64, 48));
+    assert_eq!(painted.pixel(32, 24)[0], 255);
+    assert_eq!((request.mask, request.image), (None, None));
+
+    bench.press("Remove the mask of control picture 1");
+    let mask = bench.picture_file("hole.png", 64, 48);
+    let place = "Choose a mask for control picture 1";
+    drop_onto(&mut bench, place, &mask, "hole.png");
+    let request = request_of(&mut bench);
+    assert_eq!(request.controls[0].mask.as_ref(), Some(&mask));
+    bench.app().cx.push(InputsCommand::Remove(Slot::Control));
+    bench.settle();
+    let take = InputsCommand::TakeOver(Box::new(request.clone()));
+    bench.app().cx.push(take);
+    bench.until("both are there again", |bench| bench.has("hole.png"));
+    assert_eq!(request_of(&mut bench).controls, request.controls);
+}
+
+#[test]
+fn a_mask_that_is_a_clip_goes_with_a_control_clip_and_is_not_painted_on() {
+    let mut bench = Bench::of(clips_spec());
+    let clip = bench.clip_file("dance.mp4", 64, 48, 5);
+    add_control(&mut bench, &clip);
+    let mask = bench.clip_file("mask.mp4", 64, 48, 5);
+    let place = "Choose a mask for control picture 1";
+    drop_onto(&mut bench, place, &mask, "mask.mp4");
+    let edit = "Edit the mask of control picture 1";
+    let edit = bench.harness.get_by_role_and_label(Role::Button, edit);
+    assert!(edit.accesskit_node().is_disabled());
+    let request = request_of(&mut bench);
+    assert_eq!(
+        (&request.controls[0].file, request.controls[0].mask.as_ref()),
+        (&clip, Some(&mask))
+    );
+    assert_eq!((request.extend, request.mask), (None, None));
 }

@@ -5,14 +5,16 @@ use std::path::PathBuf;
 use egui::accesskit::Role;
 use egui::{PointerButton, Vec2};
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::MaskCommand;
+use safelight::app::commands::{InputsCommand, MaskCommand};
 use safelight::app::inputs::Slot;
 use safelight::app::state::Page;
 use safelight_core::job::GenerateRequest;
-use safelight_core::media::{Margins, Outpaint, Picture, open_picture};
+use safelight_core::media::{Margins, Outpaint, Picture, open_clip, open_picture};
 
+use crate::controls::{add_control, clips_spec};
 use crate::harness::{Bench, flux_spec};
 use crate::mask::{CANVAS, bench_of, drag, fill_spec, place, set_brush};
+use crate::pictures::request_of;
 
 const SIZE: Vec2 = Vec2::new(400.0, 304.0);
 
@@ -170,4 +172,48 @@ fn more_room_than_the_model_makes_is_refused_and_the_picture_stays() {
         told.iter().any(|text| text.contains("extend it by less")),
         "{told:?}"
     );
+}
+
+#[test]
+fn an_edge_of_a_control_clip_gives_gray_room_to_all_its_frames() {
+    let mut spec = clips_spec();
+    (spec.limits.fixed_size, spec.limits.size_multiple) = (false, 16);
+    let mut bench = Bench::of(spec);
+    let clip = bench.clip_file("dance.mp4", 64, 48, 6);
+    add_control(&mut bench, &clip);
+    bench.scroll_to("Paint a mask for control picture 1");
+    bench.press("Paint a mask for control picture 1");
+    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    let own = Vec2::new(64.0, 48.0);
+    let from = place(&bench, own, -0.5, 24.0);
+    let to = place(&bench, own, -12.5, 24.0);
+    drag(&mut bench, PointerButton::Primary, &[from, to]);
+    bench.until("it is extended", |bench| size(bench).x > own.x);
+    until_idle(&mut bench);
+    assert_eq!(size(&mut bench), own + Vec2::new(16.0, 0.0));
+    let request = request_of(&mut bench);
+    assert_eq!((request.width, request.height), (80, 48));
+    assert_eq!(request.num_frames, 5, "as many whole latents as it has");
+    assert_eq!(request.fps, 10.0, "at its own rate");
+    let control = &request.controls[0];
+    let given = open_clip(&clip).unwrap().frames;
+    let frames = open_clip(&control.file).unwrap().frames;
+    assert_eq!(frames.len(), 5);
+    for (frame, given) in frames.iter().zip(&given) {
+        assert_eq!(frame.pixel(15, 7), [127; 3]);
+        assert_eq!(frame.pixel(16, 7), given.pixel(0, 7));
+    }
+    let mask = opened(control.mask.as_ref());
+    assert_eq!((mask.pixel(15, 7)[0], mask.pixel(79, 7)[0]), (255, 0));
+
+    bench.app().cx.push(InputsCommand::Remove(Slot::Control));
+    bench.settle();
+    let take = InputsCommand::TakeOver(Box::new(request.clone()));
+    bench.app().cx.push(take);
+    bench.until("it is there again, a clip", |bench| {
+        bench.has("5 frames") && bench.has("Remove the mask of control picture 1")
+    });
+    let again = request_of(&mut bench);
+    assert_eq!(again.controls, request.controls);
+    assert_eq!((again.width, again.num_frames), (80, 5));
 }

@@ -1,9 +1,16 @@
-//! The ControlNets on this computer, as the form offers them.
+//! Controls: the ControlNets on this computer, as the form offers them, and how each control gets its settings and its
+//! mask.
 
+use std::path::PathBuf;
+
+use safelight_core::job::{Control, ControlBy, ControlSettings};
 use safelight_core::library::{FoundControl, find_controls};
+use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
 
 use crate::app::background::Background;
+use crate::app::inputs::slots::{ControlPart, MaskOf, Slot, Source};
+use crate::app::inputs::{Input, Inputs};
 use crate::app::pending::Pending;
 
 #[derive(Default)]
@@ -37,6 +44,102 @@ impl ControlNetworks {
         }
         if let Some(found) = self.looking.take() {
             self.found = found;
+        }
+    }
+}
+
+impl Inputs {
+    /// Has a control picture, counted from 0, act so.
+    pub(super) fn set_control(&mut self, index: usize, settings: ControlSettings) {
+        if let Some(input) = self.placed.controls.get_mut(index) {
+            input.control = settings;
+        }
+    }
+
+    /// Puts an opened file in the place of a part of a control; nowhere where the control is gone.
+    pub(super) fn put_part(&mut self, part: ControlPart, opened: Source) {
+        let (ControlPart::Source(index) | ControlPart::Mask(index)) = part;
+        if let Some(input) = self.placed.controls.get_mut(index) {
+            match part {
+                ControlPart::Source(_) => input.source = opened,
+                ControlPart::Mask(_) => input.control_mask = Some(opened),
+            }
+        }
+    }
+
+    pub(super) fn remove_control_mask(&mut self, index: usize) {
+        if let Some(input) = self.placed.controls.get_mut(index) {
+            input.control_mask = None;
+        }
+    }
+
+    /// What a mask lies on, and the mask that there is.
+    pub fn masked(&self, of: MaskOf) -> Option<(&Source, Option<&Source>)> {
+        match of {
+            MaskOf::Start => {
+                let mask = self.get(Slot::Mask).map(|input| &input.source);
+                Some((&self.get(Slot::Start)?.source, mask))
+            }
+            MaskOf::Control(index) => {
+                let input = self.of(Slot::Control).get(index)?;
+                Some((&input.source, input.control_mask.as_ref()))
+            }
+        }
+    }
+
+    /// Whether a control takes a mask: the model, and of ControlNets its own one.
+    pub fn takes_control_mask(&self, index: usize, spec: &ModelSpec) -> bool {
+        let takes = spec.limits.controls;
+        takes.takes_masks && (takes.by != ControlBy::Networks || self.needs_control_mask(index))
+    }
+
+    /// Whether the network of a control makes a part of its picture anew, and so goes by a mask.
+    pub fn needs_control_mask(&self, index: usize) -> bool {
+        let control = self.of(Slot::Control).get(index);
+        let network = control.and_then(|input| input.control.network.as_ref());
+        let mut found = self.control_networks.found.iter();
+        network.is_some_and(|path| found.any(|it| it.path == *path && it.config.takes_masks))
+    }
+
+    /// A control picture with what a request said of it when its file was opened, else brought in by the network of the
+    /// one before it; and the mask that the request named.
+    pub(super) fn settle_control(&mut self, mut input: Input) -> (Input, Option<PathBuf>) {
+        self.control_networks.refresh();
+        let file = input.source.path();
+        let said = self.awaited.iter().position(|control| control.file == file);
+        if let Some(at) = said {
+            let Control { mask, settings, .. } = self.awaited.remove(at);
+            input.control = settings;
+            return (input, mask);
+        }
+        if let Some(before) = self.placed.controls.last() {
+            input.control.network.clone_from(&before.control.network);
+        }
+        (input, None)
+    }
+
+    /// Has each control picture brought in by the network that there is for the model, where it is the only one, and by
+    /// none that is for another model's family.
+    pub(super) fn settle_networks(&mut self, spec: Option<&ModelSpec>) {
+        let Some(spec) = spec.filter(|spec| spec.limits.controls.by == ControlBy::Networks) else {
+            return;
+        };
+        let found = &self.control_networks.found;
+        let mut fitting = found.iter().filter(|it| it.config.family == spec.family);
+        let only = match (fitting.next(), fitting.next()) {
+            (Some(only), None) => Some(&only.path),
+            _ => None,
+        };
+        for input in &mut self.placed.controls {
+            let network = &mut input.control.network;
+            let is_foreign = |path: &mut PathBuf| {
+                let known = found.iter().find(|it| it.path == *path);
+                known.is_some_and(|known| known.config.family != spec.family)
+            };
+            network.take_if(is_foreign);
+            if network.is_none() {
+                *network = only.cloned();
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use safelight_core::restore;
 use crate::app::commands::{InputsCommand, RestoreCommand};
 use crate::app::cx::Cx;
 use crate::app::inputs::Inputs;
-use crate::app::inputs::slots::{Placing, Slot};
+use crate::app::inputs::slots::{ControlPart, Placing, Slot};
 use crate::app::inputs::wayland_drop::FileDrag;
 use crate::app::pending::Pending;
 
@@ -210,8 +210,8 @@ impl Drops {
                 cx.push(InputsCommand::Open(paths, placing));
             }
             _ => {
-                let slot = pos.and_then(|pos| slot_at(pos, cx));
-                drop_files(paths, Placing::onto(slot), cx);
+                let placing = pos.map(|pos| place_at(pos, cx)).unwrap_or_default();
+                drop_files(paths, placing, cx);
             }
         }
     }
@@ -246,11 +246,15 @@ fn is_settings_file(path: &std::path::Path, is_alone: bool) -> bool {
     is("json") || (is_alone && is("txt"))
 }
 
-/// The place that was drawn here.
-fn slot_at(pos: Pos2, cx: &Cx) -> Option<Slot> {
+/// The place that was drawn here. Those of the controls' masks lie in that of the controls.
+fn place_at(pos: Pos2, cx: &Cx) -> Placing {
+    let is_here = |rect: &Option<Rect>| rect.is_some_and(|rect| rect.contains(pos));
+    if let Some(index) = cx.drawn.control_masks.iter().position(is_here) {
+        return ControlPart::Mask(index).into();
+    }
     let mut places = Slot::ALL.into_iter().zip(cx.drawn.slots);
-    let (slot, _) = places.find(|(_, rect)| rect.is_some_and(|rect| rect.contains(pos)))?;
-    Some(slot)
+    let found = places.find(|(_, rect)| is_here(rect));
+    Placing::onto(found.map(|(slot, _)| slot))
 }
 
 /// While something is dragged the pointer is another program's: if it moves here, what was last said of files came too

@@ -15,8 +15,8 @@ mod words;
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    ChosenPicture, Control, ControlBy, ControlSettings, FormControl, MAX_PROMPT_PICTURES,
-    SourceClip, StartPicture,
+    ChosenPicture, Control, ControlSettings, FormControl, MAX_PROMPT_PICTURES, SourceClip,
+    StartPicture,
 };
 use safelight_core::model::{InputUse, ModelSpec};
 
@@ -24,7 +24,7 @@ use crate::app::pending::Pending;
 pub use controls::ControlNetworks;
 use folders::Given;
 use opening::OpenedInputs;
-pub use slots::{Placing, SHOWN, Slot, Source};
+pub use slots::{ControlPart, MaskOf, Placing, SHOWN, Slot, Source};
 
 /// A source, and what its picture is like.
 #[derive(Clone, Debug)]
@@ -36,23 +36,15 @@ pub struct Input {
     pub strength: f64,
     /// How it acts, where it stands as a control.
     pub control: ControlSettings,
-    /// Which part of it is made anew, where a request said that of a control.
-    pub control_mask: Option<PathBuf>,
+    /// Which part of it is made anew, where it stands as a control.
+    pub control_mask: Option<Source>,
 }
 
 impl Input {
     fn as_control(&self) -> FormControl {
-        // Only its file counts: whoever copies it looks into it.
-        let mask = self.control_mask.clone().map(|path| {
-            Source::Picture(StartPicture {
-                path,
-                width: 0,
-                height: 0,
-            })
-        });
         FormControl {
             source: self.source.clone(),
-            mask,
+            mask: self.control_mask.clone(),
             settings: self.control.clone(),
         }
     }
@@ -66,7 +58,8 @@ pub struct Sources<'a> {
     pub extend: Option<&'a SourceClip>,
     /// What the new clip is made of.
     pub source_clip: Option<&'a SourceClip>,
-    pub mask: Option<&'a StartPicture>,
+    /// Of a clip it may be one, of which the size counts here.
+    pub mask: Option<StartPicture>,
     pub references: Vec<&'a StartPicture>,
     pub controls: Vec<FormControl>,
     pub prompt_pictures: Vec<ChosenPicture>,
@@ -91,7 +84,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// What stands in the places. Only the start can be a clip.
+/// What stands in the places.
 #[derive(Clone, Debug, Default)]
 pub struct Placed {
     start: Option<Input>,
@@ -156,6 +149,10 @@ pub struct Places {
     pub max_prompts: usize,
     /// What it edits is its only reference picture, and it begins from none.
     edits_reference: bool,
+    /// A control may be a clip.
+    takes_control_clips: bool,
+    /// A clip at the start is made anew, so that its mask may be a clip.
+    pub changes_clip: bool,
 }
 
 impl Places {
@@ -180,6 +177,8 @@ impl Places {
                 0
             },
             edits_reference: spec.edits_reference(),
+            takes_control_clips: spec.limits.controls.takes_clips,
+            changes_clip: false,
         }
     }
 
@@ -200,7 +199,7 @@ pub struct Inputs {
     opening: Pending<OpenedInputs>,
     /// Files to open, whose folders are looked into.
     given: Pending<Given>,
-    picking: Pending<Option<(Slot, Vec<PathBuf>)>>,
+    picking: Pending<Option<(Placing, Vec<PathBuf>)>>,
     /// What a request said of control pictures that are being opened.
     awaited: Vec<Control>,
     pub control_networks: ControlNetworks,
@@ -247,53 +246,6 @@ impl Inputs {
     fn take_one(&mut self, slot: Slot, index: usize) -> Option<Input> {
         let list = self.placed.list_of(slot)?;
         (index < list.len()).then(|| list.remove(index))
-    }
-
-    /// Has a control picture, counted from 0, act so.
-    fn set_control(&mut self, index: usize, settings: ControlSettings) {
-        if let Some(input) = self.placed.controls.get_mut(index) {
-            input.control = settings;
-        }
-    }
-
-    /// A control picture with what a request said of it when its file was opened, else brought in by the network of the
-    /// one before it.
-    fn settle_control(&mut self, mut input: Input) -> Input {
-        self.control_networks.refresh();
-        let file = input.source.path();
-        let said = self.awaited.iter().position(|control| control.file == file);
-        if let Some(at) = said {
-            let Control { mask, settings, .. } = self.awaited.remove(at);
-            (input.control, input.control_mask) = (settings, mask);
-        } else if let Some(before) = self.placed.controls.last() {
-            input.control.network.clone_from(&before.control.network);
-        }
-        input
-    }
-
-    /// Has each control picture brought in by the network that there is for the model, where it is the only one, and by
-    /// none that is for another model's family.
-    fn settle_networks(&mut self, spec: Option<&ModelSpec>) {
-        let Some(spec) = spec.filter(|spec| spec.limits.controls.by == ControlBy::Networks) else {
-            return;
-        };
-        let found = &self.control_networks.found;
-        let mut fitting = found.iter().filter(|it| it.config.family == spec.family);
-        let only = match (fitting.next(), fitting.next()) {
-            (Some(only), None) => Some(&only.path),
-            _ => None,
-        };
-        for input in &mut self.placed.controls {
-            let network = &mut input.control.network;
-            let is_foreign = |path: &mut PathBuf| {
-                let known = found.iter().find(|it| it.path == *path);
-                known.is_some_and(|known| known.config.family != spec.family)
-            };
-            network.take_if(is_foreign);
-            if network.is_none() {
-                *network = only.cloned();
-            }
-        }
     }
 
     /// Has one of several pictures stand where another one does; both are counted from 0.
@@ -364,7 +316,7 @@ impl Inputs {
             last_image: picture_of(self.get(Slot::End)),
             extend: self.clip(),
             source_clip: None,
-            mask: picture_of(self.get(Slot::Mask)),
+            mask: self.get(Slot::Mask).map(|input| sized(&input.source)),
             references: self
                 .of(Slot::Reference)
                 .iter()
@@ -424,12 +376,15 @@ impl Inputs {
         count > 1 && !is_pair && places.takes_start
     }
 
-    /// Puts an input where it belongs: where its user put it, else in the next place. A clip always stands at
-    /// the start.
+    /// Puts an input where it belongs: where its user put it, else in the next place. A clip stands at the start,
+    /// unless it is a control or the mask of a clip that is changed.
     pub fn place(&mut self, mut input: Input, wish: Option<Slot>, places: Places) -> Slot {
         let slot = match (&input.source, wish) {
             // Whether a model takes one, the form is told.
             (Source::Clip(_), Some(Slot::Control)) => Slot::Control,
+            (Source::Clip(_), Some(Slot::Mask)) if places.changes_clip && self.clip().is_some() => {
+                Slot::Mask
+            }
             (Source::Clip(_), _) => Slot::Start,
             (Source::Picture(_), Some(Slot::Start)) if places.edits_reference => Slot::Reference,
             (Source::Picture(_), Some(slot)) => slot,
@@ -462,6 +417,15 @@ impl Inputs {
         if self.can_swap() {
             std::mem::swap(&mut self.placed.start, &mut self.placed.end);
         }
+    }
+}
+
+fn sized(source: &Source) -> StartPicture {
+    let (width, height) = source.size();
+    StartPicture {
+        path: source.path().to_owned(),
+        width,
+        height,
     }
 }
 

@@ -47,7 +47,12 @@ pub fn open_inputs(paths: &[PathBuf], placing: Placing, room: usize) -> OpenedIn
         if found.opened.len() >= room {
             break;
         }
-        match open_input(path) {
+        let opened = if placing.joins_frames {
+            continue_file(path)
+        } else {
+            open_input(path)
+        };
+        match opened {
             Ok(input) => found.opened.push(input),
             Err(err) => found.problems.push(err),
         }
@@ -167,7 +172,7 @@ fn reopen(result: &Continued) -> Option<OpenedInput> {
     }
 }
 
-/// Goes on from a clip on the disk: from all its numbered pictures when it was written as those.
+/// A file where a clip may be: all its numbered pictures when it was written as those.
 pub fn continue_file(path: &Path) -> Result<OpenedInput, JobError> {
     guarded(path, || {
         let is_clip = media::clip_info(path).is_ok_and(|info| info.num_frames > 1);

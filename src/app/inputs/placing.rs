@@ -16,7 +16,7 @@ use crate::app::inputs::opening::{
     OpenedInput, OpenedInputs, continue_file, continue_result, keep_pasted, keep_picture,
     open_inputs, opened_one,
 };
-use crate::app::inputs::slots::{Placing, Slot, Source};
+use crate::app::inputs::slots::{ControlPart, Placing, Slot, Source};
 use crate::app::inputs::words;
 use crate::app::inputs::{Input, Inputs, Places};
 use crate::app::models::Models;
@@ -29,7 +29,11 @@ use crate::app::thumbs::Pictured;
 impl Inputs {
     pub fn update(&mut self, command: InputsCommand, cx: &mut Cx) {
         match command {
-            InputsCommand::Pick(slot) => self.pick(slot, cx),
+            InputsCommand::Pick(slot) => self.pick(Placing::onto(Some(slot)), cx),
+            InputsCommand::PickControlMask(index) => {
+                self.pick(ControlPart::Mask(index).into(), cx);
+            }
+            InputsCommand::RemoveControlMask(index) => self.remove_control_mask(index),
             InputsCommand::Open(paths, placing) => self.open(paths, placing, cx),
             InputsCommand::OpenHere(paths, placing) => self.open_here(paths, placing, cx),
             InputsCommand::ContinueFrom(path) => {
@@ -73,8 +77,8 @@ impl Inputs {
 
     /// For a form that need not be the one that is shown.
     pub(in crate::app) fn poll_for(&mut self, form: &mut GenerateForm, may_ask: bool, cx: &mut Cx) {
-        if let Some(Some((slot, paths))) = self.picking.take() {
-            self.open(paths, Placing::onto(Some(slot)), cx);
+        if let Some(Some((placing, paths))) = self.picking.take() {
+            self.open(paths, placing, cx);
         }
         while let Some(given) = self.given.take() {
             for problem in given.problems {
@@ -92,7 +96,8 @@ impl Inputs {
                 is_seen: may_ask,
                 ..given.placing
             };
-            if may_ask && self.are_too_many(count, wish, places) {
+            let is_part = placing.part.is_some();
+            if may_ask && !is_part && self.are_too_many(count, wish, places) {
                 cx.push(QueueCommand::Ask(Several {
                     takes: self.room(count, wish, places),
                     placing: given.placing,
@@ -108,20 +113,29 @@ impl Inputs {
     }
 
     /// Asks for a picture, at the start for a clip as well, and for as many references as one wants.
-    fn pick(&mut self, slot: Slot, cx: &Cx) {
+    fn pick(&mut self, placing: Placing, cx: &Cx) {
+        let Some(slot) = placing.slot else {
+            return;
+        };
+        let part = placing.part;
         self.picking = cx.background.ask(move || {
             let dialog = match slot {
+                Slot::Control | Slot::Mask if part.is_some() || slot == Slot::Mask => {
+                    rfd::FileDialog::new()
+                        .set_title(words::CHOOSE_MASK)
+                        .add_filter(
+                            words::PICTURES_AND_CLIPS,
+                            &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
+                        )
+                }
                 Slot::Start => rfd::FileDialog::new()
                     .set_title(words::CHOOSE_START)
                     .add_filter(
                         words::PICTURES_AND_CLIPS,
                         &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
                     ),
-                Slot::End => rfd::FileDialog::new()
+                Slot::End | Slot::Mask => rfd::FileDialog::new()
                     .set_title(words::CHOOSE_END)
-                    .add_filter(words::PICTURES, &PICTURE_ENDINGS),
-                Slot::Mask => rfd::FileDialog::new()
-                    .set_title(words::CHOOSE_MASK)
                     .add_filter(words::PICTURES, &PICTURE_ENDINGS),
                 Slot::Reference => rfd::FileDialog::new()
                     .set_title(words::CHOOSE_REFERENCES)
@@ -138,10 +152,11 @@ impl Inputs {
             };
             let dialog = dialog.add_filter(words::ALL_FILES, &["*"]);
             let paths = match slot {
+                _ if part.is_some() => vec![dialog.pick_file()?],
                 Slot::Reference | Slot::Control | Slot::Prompt => dialog.pick_files()?,
                 Slot::Start | Slot::End | Slot::Mask => vec![dialog.pick_file()?],
             };
-            Some((slot, paths))
+            Some((placing, paths))
         });
     }
 
@@ -169,8 +184,17 @@ impl Inputs {
         self.open_for(paths, placing, places_of(&cx.form, &cx.models), cx);
     }
 
-    fn open_for(&mut self, paths: Vec<PathBuf>, placing: Placing, places: Places, cx: &Cx) {
-        let room = self.room(paths.len(), placing.slot, places);
+    fn open_for(&mut self, paths: Vec<PathBuf>, mut placing: Placing, places: Places, cx: &Cx) {
+        let room = match placing.part {
+            Some(_) => 1,
+            None => self.room(paths.len(), placing.slot, places),
+        };
+        let goes = placing.slot.unwrap_or_else(|| self.next(places));
+        placing.joins_frames |= match goes {
+            Slot::Control => places.takes_control_clips,
+            Slot::Mask => places.changes_clip && self.clip().is_some(),
+            _ => false,
+        };
         self.await_files(cx, move || open_inputs(&paths, placing, room));
     }
 
@@ -265,6 +289,7 @@ impl Inputs {
         if !self.awaited.is_empty() {
             let placing = Placing {
                 keeps_size: true,
+                joins_frames: places_of(&cx.form, &cx.models).takes_control_clips,
                 ..Placing::onto(Some(Slot::Control))
             };
             let paths: Vec<PathBuf> = self.awaited.iter().map(|it| it.file.clone()).collect();
@@ -308,6 +333,13 @@ impl Inputs {
         }
         let (mut names_size, mut seen) = (false, None);
         for (index, opened) in found.opened.into_iter().enumerate() {
+            if let Some(part) = found.placing.part {
+                let pictured = Pictured::Input(opened.source.path().to_owned());
+                cx.thumbs.put(&cx.ctx, &pictured, &opened.thumb);
+                self.put_part(part, opened.source);
+                names_size = true;
+                continue;
+            }
             let wish = match (is_pair, index) {
                 (false, _) => found.placing.slot,
                 (true, _) if list.is_some() => list,
@@ -328,12 +360,16 @@ impl Inputs {
             let is_pictured = matches!(input.source, Source::Picture(_));
             let goes = wish.unwrap_or_else(|| self.next(places));
             let is_control = goes == Slot::Control && (is_pictured || wish == Some(Slot::Control));
-            let input = if is_control {
+            let (input, mask) = if is_control {
                 self.settle_control(input)
             } else {
-                input
+                (input, None)
             };
             let slot = self.place(input, wish, places);
+            let last = self.of(Slot::Control).len().wrapping_sub(1);
+            if let Some(mask) = mask.filter(|_| slot == Slot::Control) {
+                self.open_for(vec![mask], ControlPart::Mask(last).into(), places, cx);
+            }
             // A mask may be the last of what is opened together.
             names_size |= found.placing.keeps_size;
             let is_seen = found.placing.is_seen && !found.placing.is_shown;
@@ -382,7 +418,11 @@ impl Inputs {
 }
 
 fn places_of(form: &GenerateForm, models: &Models) -> Places {
-    models.of(form).map(Places::of).unwrap_or_default()
+    let places = |spec| Places {
+        changes_clip: form.changes_clip(spec),
+        ..Places::of(spec)
+    };
+    models.of(form).map(places).unwrap_or_default()
 }
 
 /// It is looked at no more.

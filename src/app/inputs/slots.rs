@@ -37,11 +37,31 @@ impl Slot {
     }
 }
 
+/// What a mask lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaskOf {
+    /// The start picture, or the clip that is changed.
+    Start,
+    /// A control, counted from 0.
+    Control(usize),
+}
+
+/// What of a control, counted from 0, a file takes the place of; its settings stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlPart {
+    Source(usize),
+    Mask(usize),
+}
+
 /// How an opened file gets its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placing {
     /// Where it was dropped or chosen for; else the first free place.
     pub slot: Option<Slot>,
+    /// It takes the place of a part of a control, and is no control of its own.
+    pub part: Option<ControlPart>,
+    /// Numbered pictures are one clip.
+    pub joins_frames: bool,
     /// The clip's size stays as the form has it, instead of following the picture.
     pub keeps_size: bool,
     /// It is looked at, too.
@@ -53,6 +73,8 @@ pub struct Placing {
 /// How files get their places that the program was given to open.
 pub const SHOWN: Placing = Placing {
     slot: None,
+    part: None,
+    joins_frames: false,
     keeps_size: false,
     is_shown: true,
     is_seen: false,
@@ -64,6 +86,16 @@ impl Placing {
         Self {
             slot,
             ..Self::default()
+        }
+    }
+}
+
+impl From<ControlPart> for Placing {
+    fn from(part: ControlPart) -> Self {
+        Self {
+            part: Some(part),
+            keeps_size: true,
+            ..Self::onto(Some(Slot::Control))
         }
     }
 }

@@ -185,7 +185,7 @@ impl Judge<'_> {
         let sources = Sources {
             image: needed(spec.start_image).then_some(&picture),
             last_image: needed(spec.end_image).then_some(&picture),
-            mask: needed(spec.mask).then_some(&picture),
+            mask: needed(spec.mask).then(|| picture.clone()),
             controls: control.into_iter().collect(),
             ..Sources::default()
         };

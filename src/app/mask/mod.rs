@@ -1,30 +1,30 @@
-//! Painting a mask over the start picture: what is open, and how it becomes the Mask input.
+//! Painting a mask over the start picture, the clip that is changed or a control: what is open, and how it becomes the
+//! mask of that.
 //!
 //! Paints nothing itself: what pointer and buttons ask for goes in order to the mask's own thread, the `painter`.
 
+mod editor;
 mod opening;
 mod painter;
 pub mod tiles;
 mod words;
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use crossbeam_channel::{Sender, bounded};
-use egui::{Rect, Vec2};
-use safelight_core::job::{JobError, JobErrorKind, StartPicture, margins_for};
-use safelight_core::media::{Brush, Margins, Outpaint};
+use crossbeam_channel::bounded;
+use safelight_core::job::{GenerateForm, JobError, JobErrorKind, StartPicture, margins_for};
+use safelight_core::media::Outpaint;
+use safelight_core::model::ModelSpec;
 
 use crate::app::background::guard::survived;
 use crate::app::commands::MaskCommand;
 use crate::app::cx::Cx;
-use crate::app::inputs::{Inputs, Slot};
+use crate::app::inputs::{Inputs, MaskOf, Source};
 use crate::app::notices::Severity;
 use crate::app::pending::Stream;
 use crate::app::state::Page;
-use opening::Opened;
+pub use editor::{Busy, Editor, Painted};
 use painter::{ORDER_ROOM, Order, Painter};
-use tiles::{Shown, Sight};
 
 /// What the mask's thread says.
 enum Said {
@@ -44,237 +44,8 @@ enum Said {
 /// A mask in its file.
 struct KeptMask {
     path: PathBuf,
-    /// The extended picture that it is for, and its size.
+    /// The extended picture or clip that it is for, and its size.
     extended: Option<(PathBuf, (u32, u32))>,
-}
-
-/// What there is of a mask after some orders.
-#[derive(Default)]
-pub struct Painted {
-    /// Width and height of the picture with its room.
-    pub size: Option<(u32, u32)>,
-    /// The same without the room at its sides.
-    pub own_size: (u32, u32),
-    pub margins: Margins,
-    /// What is seen of it, from the back to the front.
-    pub shown: Vec<Shown>,
-    pub can_undo: bool,
-    pub can_redo: bool,
-}
-
-/// What takes so long that nothing can be painted meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Busy {
-    Softening,
-    Extending,
-    Keeping,
-}
-
-/// One mask that is painted.
-pub struct Editor {
-    /// Of this editor among those of the window.
-    pub number: u64,
-    /// What it lies on, and the mask that it began with or was kept as.
-    picture: PathBuf,
-    mask_file: Option<PathBuf>,
-    width: u32,
-    height: u32,
-    /// It is a picture, and no clip's last frame.
-    pub can_extend: bool,
-    pub painted: Painted,
-    pub busy: Option<Busy>,
-    /// Something was painted since it was opened or kept.
-    is_changed: bool,
-    /// Jobs are made as soon as it is in its place.
-    is_submit_due: bool,
-    /// Where the pointer was in the stroke that goes on, and whether that erases.
-    stroke: Option<([f32; 2], bool)>,
-    /// What the painter has no room for yet.
-    waiting: VecDeque<Order>,
-    orders: Sender<Order>,
-    said: Stream<Said>,
-    /// What is in sight, and what the painter was told of it.
-    sight: Option<Sight>,
-    told_sight: Option<Sight>,
-}
-
-impl Editor {
-    fn new(number: u64, opened: &Opened, orders: Sender<Order>) -> Self {
-        Self {
-            number,
-            picture: opened.picture.clone(),
-            mask_file: opened.mask_file.clone(),
-            width: opened.mask.width(),
-            height: opened.mask.height(),
-            can_extend: opened.is_picture,
-            painted: Painted::default(),
-            busy: None,
-            is_changed: false,
-            is_submit_due: false,
-            stroke: None,
-            waiting: VecDeque::new(),
-            orders,
-            said: Stream::default(),
-            sight: None,
-            told_sight: None,
-        }
-    }
-
-    /// Width and height of the picture.
-    pub fn size(&self) -> Vec2 {
-        Vec2::new(self.width as f32, self.height as f32)
-    }
-
-    /// The name of the picture's file.
-    pub fn name(&self) -> String {
-        let name = self.picture.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    }
-
-    /// A stroke goes on.
-    pub fn is_painting(&self) -> bool {
-        self.stroke.is_some()
-    }
-
-    /// What is to be seen of it where this part of the picture is in sight, with so many dots of the screen a pixel;
-    /// nothing where that is known.
-    pub fn news_of_sight(&self, seen: Rect, dots_a_pixel: f32) -> Option<Sight> {
-        let sight = Sight::of(self.width, self.height, seen, dots_a_pixel);
-        (self.sight.as_ref() != Some(&sight)).then_some(sight)
-    }
-
-    /// A part of a stroke. Where the pointer tells of more places than a large brush needs, they become one part.
-    fn draw(&mut self, from: [f32; 2], to: [f32; 2], brush: Brush) {
-        let is_near =
-            |a: [f32; 2], b: [f32; 2]| (a[0] - b[0]).hypot(a[1] - b[1]) < brush.radius / 16.0;
-        match self.waiting.back_mut() {
-            Some(Order::Stroke(begin, end, with))
-                if *end == from && *with == brush && is_near(*begin, to) =>
-            {
-                *end = to;
-            }
-            _ => self.change(Order::Stroke(from, to, brush)),
-        }
-    }
-
-    fn change(&mut self, order: Order) {
-        self.is_changed = true;
-        self.waiting.push_back(order);
-    }
-
-    /// Gives the painter what waits, as far as there is room. It says when it has done something, and then there is
-    /// room again.
-    fn hand_over(&mut self) {
-        // Strokes that wait do not hold it up.
-        if let Some(sight) = self.sight.clone().filter(|_| self.sight != self.told_sight)
-            && self.orders.try_send(Order::Look(sight)).is_ok()
-        {
-            self.told_sight.clone_from(&self.sight);
-        }
-        while let Some(order) = self.waiting.pop_front() {
-            if let Err(err) = self.orders.try_send(order) {
-                self.waiting.push_front(err.into_inner());
-                return;
-            }
-        }
-    }
-
-    fn run(&mut self, command: &MaskCommand) {
-        match *command {
-            MaskCommand::Begin(at, brush) => {
-                self.change(Order::Begin);
-                self.stroke = Some((at, brush.erases));
-                self.draw(at, at, brush);
-            }
-            MaskCommand::Move(to, brush) => {
-                if let Some((from, erases)) = self.stroke {
-                    self.draw(from, to, Brush { erases, ..brush });
-                    self.stroke = Some((to, erases));
-                }
-            }
-            MaskCommand::End => self.stroke = None,
-            MaskCommand::Fill => self.change(Order::Fill(255)),
-            MaskCommand::Clear => self.change(Order::Fill(0)),
-            MaskCommand::Invert => self.change(Order::Invert),
-            MaskCommand::Soften(by) => {
-                self.busy = Some(Busy::Softening);
-                self.change(Order::Soften(by));
-            }
-            MaskCommand::Extend(outpaint) if self.can_extend => {
-                self.busy = Some(Busy::Extending);
-                self.stroke = None;
-                self.change(Order::Extend(outpaint));
-            }
-            MaskCommand::Undo => self.change(Order::Undo),
-            MaskCommand::Redo => self.change(Order::Redo),
-            MaskCommand::Open
-            | MaskCommand::See(_)
-            | MaskCommand::Extend(_)
-            | MaskCommand::Use
-            | MaskCommand::Discard => {}
-        }
-    }
-
-    fn poll(&mut self, cx: &mut Cx) {
-        while let Some(said) = self.said.take() {
-            match said {
-                Said::Opened(_) => {}
-                Said::Painted(painted) => {
-                    if let Some((width, height)) = painted.size {
-                        (self.width, self.height) = (width, height);
-                    }
-                    self.painted = painted;
-                }
-                Said::Extended(extended) => {
-                    self.busy = self.busy.filter(|busy| *busy == Busy::Keeping);
-                    if let Err(err) = extended {
-                        cx.tell(Severity::Warning, err);
-                    }
-                }
-                Said::Softened(softened) => {
-                    // It may be on its way to its file already.
-                    self.busy = self.busy.filter(|busy| *busy == Busy::Keeping);
-                    if let Err(err) = softened {
-                        cx.tell(Severity::Warning, err);
-                    }
-                }
-                Said::Kept(Ok(kept)) => {
-                    self.busy = None;
-                    self.mask_file = Some(kept.path);
-                    if let Some((picture, size)) = kept.extended {
-                        self.picture = picture;
-                        if let Some(spec) = cx.model().cloned() {
-                            cx.form.set_outpaint(&spec, size);
-                        }
-                    }
-                    self.is_changed = false;
-                    if cx.page == Page::Mask {
-                        cx.show(Page::Watch);
-                    }
-                    cx.say(words::IN_PLACE);
-                }
-                Said::Kept(Err(err)) => {
-                    self.busy = None;
-                    self.is_submit_due = false;
-                    cx.tell(Severity::Error, err);
-                }
-                Said::Empty => {
-                    self.busy = None;
-                    self.is_changed = false;
-                }
-            }
-        }
-    }
-
-    /// Whether it was painted over the start picture and is in no place yet.
-    fn is_pending(&self, inputs: &Inputs) -> bool {
-        let start = inputs.sources().image;
-        let mask = inputs.get(Slot::Mask).map(|input| input.source.path());
-        let is_own = mask.is_none() || mask == self.mask_file.as_deref();
-        (self.is_changed || self.busy == Some(Busy::Keeping))
-            && is_own
-            && start.is_some_and(|start| start.path == self.picture)
-    }
 }
 
 /// The command as the model can do it: room for whole multiples, and no more than it makes.
@@ -291,6 +62,23 @@ fn fitted(command: MaskCommand, editor: &Editor, cx: &Cx) -> Result<MaskCommand,
     }
     let margins = margins_for(spec, editor.painted.own_size, wanted.margins).map_err(refused)?;
     Ok(MaskCommand::Extend(Outpaint { margins, ..wanted }))
+}
+
+/// Whether the model takes a mask of this.
+fn takes_mask(of: MaskOf, inputs: &Inputs, form: &GenerateForm, spec: &ModelSpec) -> bool {
+    match of {
+        MaskOf::Start if inputs.clip().is_some() => form.changes_clip(spec),
+        MaskOf::Start => spec.mask.is_possible(),
+        MaskOf::Control(_) => spec.limits.controls.takes_masks,
+    }
+}
+
+/// Whether what the mask lies on can get room at its sides.
+fn can_extend(of: MaskOf, source: &Source, spec: &ModelSpec) -> bool {
+    match of {
+        MaskOf::Start => matches!(source, Source::Picture(_)),
+        MaskOf::Control(_) => spec.limits.controls.can_extend(),
+    }
 }
 
 /// Everything of masks in one window.
@@ -316,7 +104,7 @@ impl Masking {
 
     pub fn update(&mut self, command: MaskCommand, inputs: &mut Inputs, cx: &mut Cx) {
         match command {
-            MaskCommand::Open => self.open(inputs, cx),
+            MaskCommand::Open(of) => self.open(of, inputs, cx),
             MaskCommand::Discard => {
                 self.editor = None;
                 cx.show(Page::Watch);
@@ -365,16 +153,22 @@ impl Masking {
         }
     }
 
-    /// What was painted on this picture goes on; else the picture is opened, and the mask that there is.
-    fn open(&mut self, inputs: &Inputs, cx: &mut Cx) {
-        let Some(start) = inputs.get(Slot::Start).cloned() else {
+    /// Whether there is something to paint on, for a model that takes a mask of it; one that is a clip is not painted on.
+    pub fn can_open(&self, of: MaskOf, inputs: &Inputs, cx: &Cx) -> bool {
+        let takes = |spec: &ModelSpec| takes_mask(of, inputs, &cx.form, spec);
+        let is_still = |(_, mask): (_, Option<&Source>)| !matches!(mask, Some(Source::Clip(_)));
+        inputs.masked(of).is_some_and(is_still) && cx.model().is_some_and(takes)
+    }
+
+    /// What was painted on this goes on; else it is opened, and the mask that there is.
+    fn open(&mut self, of: MaskOf, inputs: &Inputs, cx: &mut Cx) {
+        let Some((source, mask)) = inputs.masked(of).filter(|_| self.can_open(of, inputs, cx))
+        else {
             return;
         };
-        let mask = inputs.get(Slot::Mask);
-        let mask = mask.map(|input| input.source.path().to_path_buf());
+        let mask = mask.map(|mask| mask.path().to_path_buf());
         if let Some(editor) = &self.editor
-            && editor.picture == start.source.path()
-            && (editor.mask_file == mask || (mask.is_none() && editor.is_changed))
+            && editor.goes_on(of, source, mask.as_deref())
         {
             cx.show(Page::Mask);
             return;
@@ -383,12 +177,14 @@ impl Masking {
             return;
         }
         self.num_opened += 1;
-        let (number, ctx) = (self.num_opened, cx.ctx.clone());
+        let (number, ctx, source) = (self.num_opened, cx.ctx.clone(), source.clone());
+        let can_extend = cx.model().is_some_and(|spec| can_extend(of, &source, spec));
         self.opening = cx.background.stream("mask", move |postbox| {
-            match survived(|| opening::open(&start.source, mask)) {
+            match survived(|| opening::open(of, source, mask)) {
                 Ok(opened) => {
                     let (orders, taken) = bounded(ORDER_ROOM);
-                    let editor = Editor::new(number, &opened, orders);
+                    let mut editor = Editor::new(number, &opened, orders);
+                    editor.can_extend = can_extend;
                     postbox.post(Said::Opened(Ok(Box::new(editor))));
                     Painter::new(opened, ctx, postbox).run(&taken);
                 }
@@ -399,18 +195,29 @@ impl Masking {
         });
     }
 
-    /// What is painted over the start picture and in no place yet, as the form is checked with it.
-    pub(super) fn pending(&self, inputs: &Inputs) -> Option<StartPicture> {
+    /// What is painted and in no place yet, as the form is checked with it: what it lies on, and its shape.
+    pub(super) fn pending(&self, inputs: &Inputs, cx: &Cx) -> Option<(MaskOf, StartPicture)> {
         let editor = self.editor.as_ref()?;
+        let of = editor.of;
+        let takes = |spec: &ModelSpec| takes_mask(of, inputs, &cx.form, spec);
+        if !editor.is_pending(inputs) || !cx.model().is_some_and(takes) {
+            return None;
+        }
+        let (source, _) = inputs.masked(of)?;
+        let (width, height) = source.size();
         // Of its shape, also where it comes with an extended one.
-        let start = inputs.sources().image.cloned();
-        start.filter(|_| editor.is_pending(inputs))
+        let path = source.path().to_path_buf();
+        let shape = StartPicture {
+            path,
+            width,
+            height,
+        };
+        Some((of, shape))
     }
 
     /// Jobs are wanted: whether what is painted comes into its place first, after which [`Self::is_submit_due`].
     pub(super) fn holds_up_jobs(&mut self, inputs: &mut Inputs, cx: &mut Cx) -> bool {
-        let takes_masks = cx.model().is_some_and(|spec| spec.mask.is_possible());
-        if !takes_masks || self.pending(inputs).is_none() {
+        if self.pending(inputs, cx).is_none() {
             return false;
         }
         if let Some(editor) = &mut self.editor
@@ -430,7 +237,7 @@ impl Masking {
         })
     }
 
-    /// Writes the mask into the data folder and opens it as the Mask input.
+    /// Writes the mask into the data folder and opens it as the mask of what it lies on.
     fn keep(&mut self, may_be_empty: bool, inputs: &mut Inputs, cx: &mut Cx) {
         let Some(editor) = &mut self.editor else {
             return;
@@ -442,7 +249,13 @@ impl Masking {
             return;
         };
         editor.busy = Some(Busy::Keeping);
+        let masked = inputs.masked(editor.of).zip(cx.model());
+        editor.extending = masked.map(|((source, _), spec)| {
+            let num_frames = cx.form.frames_to_extend(spec, source);
+            (source.clone(), num_frames)
+        });
         let keep = Order::Keep {
+            num_frames: editor.extending.as_ref().map_or(1, |(_, number)| *number),
             folder: paths.data.join("masks"),
             picture_place: inputs.expect(cx),
             place: inputs.expect(cx),
@@ -450,50 +263,5 @@ impl Masking {
         };
         // Behind all that was painted.
         editor.waiting.push_back(keep);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::app::mask::tiles::Levels;
-    use safelight_core::media::{Mask, Picture};
-
-    #[test]
-    fn what_comes_faster_than_it_is_painted_waits_in_its_order() {
-        let picture = Picture::from_fn(8, 8, |_, _| [0; 3]).unwrap();
-        let opened = Opened {
-            picture: PathBuf::from("photo.png"),
-            mask_file: None,
-            mask: Mask::new(8, 8),
-            is_picture: true,
-            levels: Levels::of(picture).unwrap(),
-        };
-        let (orders, taken) = bounded(1);
-        let mut editor = Editor::new(1, &opened, orders);
-        let brush = Brush {
-            radius: 4.0,
-            softness: 0.3,
-            erases: false,
-        };
-        let at = |x: u32| [x as f32 * brush.radius, 0.0];
-        editor.run(&MaskCommand::Begin(at(0), brush));
-        for x in 1..=300 {
-            editor.run(&MaskCommand::Move(at(x), brush));
-            // A frame, in which nobody waits for the painter.
-            editor.hand_over();
-        }
-        for command in [MaskCommand::End, MaskCommand::Fill, MaskCommand::Undo] {
-            editor.run(&command);
-        }
-        let strokes =
-            (0..=300_u32).map(|to| Order::Stroke(at(to.saturating_sub(1)), at(to), brush));
-        let expected = [Order::Begin].into_iter().chain(strokes);
-        for expected in expected.chain([Order::Fill(255), Order::Undo]) {
-            editor.hand_over();
-            let order = taken.try_recv().unwrap();
-            assert_eq!(format!("{order:?}"), format!("{expected:?}"));
-        }
-        assert!(editor.waiting.is_empty() && taken.is_empty());
     }
 }

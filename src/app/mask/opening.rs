@@ -4,41 +4,40 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::files::{make_private, make_private_folder};
 use safelight_core::job::{JobError, JobErrorKind, JobId};
-use safelight_core::media::{self, Extended, Mask, MediaError};
+use safelight_core::media::{self, Extended, Margins, Mask, MediaError};
 use safelight_core::naming;
 
-use crate::app::inputs::Source;
+use crate::app::inputs::{MaskOf, Source};
 use crate::app::mask::tiles::Levels;
 use crate::app::mask::words;
 
-/// A picture and the mask to go on from.
+/// What is painted on and the mask to go on from.
 pub(super) struct Opened {
-    pub(super) picture: PathBuf,
+    pub(super) of: MaskOf,
+    pub(super) source: Source,
     /// The mask's file, where there is one.
     pub(super) mask_file: Option<PathBuf>,
     pub(super) mask: Mask,
-    /// And no clip's last frame.
-    pub(super) is_picture: bool,
     pub(super) levels: Levels,
 }
 
-/// Opens a picture, or a clip's last frame, with a mask of its size.
-pub(super) fn open(start: &Source, mask_file: Option<PathBuf>) -> Result<Opened, JobError> {
-    let picture = match start {
-        Source::Picture(picture) => media::open_picture(&picture.path),
-        Source::Clip(clip) => media::last_frame(&clip.path),
-    };
-    let picture = picture.map_err(|err| opening_error(&err))?;
+/// Opens a picture, or a clip's first frame, with a mask of its size.
+pub(super) fn open(
+    of: MaskOf,
+    source: Source,
+    mask_file: Option<PathBuf>,
+) -> Result<Opened, JobError> {
+    let picture = media::first_of(&source).map_err(|err| opening_error(&err))?;
     let (width, height) = (picture.width, picture.height);
     let mask = match &mask_file {
         Some(path) => media::open_mask(path, width, height).map_err(|err| opening_error(&err))?,
         None => Mask::new(width, height),
     };
     Ok(Opened {
-        picture: start.path().to_path_buf(),
+        of,
+        source,
         mask_file,
         mask,
-        is_picture: matches!(start, Source::Picture(_)),
         levels: Levels::of(picture).map_err(|err| opening_error(&err))?,
     })
 }
@@ -71,6 +70,21 @@ pub(super) fn keep_extended(
     media::write_extended(folder, &stem, extended).map_err(|err| {
         JobError::from_error(JobErrorKind::Disk, &err).advise(words::make_room(folder))
     })
+}
+
+/// The same of a control, of which at most so many frames are written.
+pub(super) fn keep_extended_control(
+    folder: &Path,
+    source: &Source,
+    num_frames: u32,
+    margins: Margins,
+    mask: &Mask,
+) -> Result<(Source, PathBuf), JobError> {
+    let made = media::write_extended_clip(folder, source, num_frames, margins, mask);
+    let (source, mask) = made.map_err(|err| {
+        JobError::from_error(JobErrorKind::Disk, &err).advise(words::make_room(folder))
+    })?;
+    Ok((source, mask.path))
 }
 
 pub(super) fn opening_error(err: &MediaError) -> JobError {

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 use egui::Context;
-use safelight_core::job::JobError;
+use safelight_core::job::{JobError, StartPicture};
 use safelight_core::media::{
-    Area, Brush, Extended, Margins, Mask, Outpaint, Picture, extend_picture, softened,
+    Area, Brush, Extended, Filling, Margins, Mask, Outpaint, Picture, extend_picture, softened,
 };
 
 use super::opening::{self, Opened};
 use super::tiles::{Levels, Sight, Tiles};
 use super::{KeptMask, Painted, Said};
 use crate::app::background::guard::survived;
-use crate::app::inputs::opening::{OpenedInputs, open_input, opened_one};
-use crate::app::inputs::slots::{Placing, Slot};
+use crate::app::inputs::opening::{OpenedInputs, continue_file, open_input, opened_one};
+use crate::app::inputs::slots::{ControlPart, MaskOf, Placing, Slot, Source};
 use crate::app::pending::Postbox;
 
 /// Orders that lie ready: more than the parts of strokes of one frame.
@@ -42,7 +42,7 @@ pub(super) enum Order {
     Extend(Outpaint),
     Undo,
     Redo,
-    /// Write it into a file of this folder, which becomes the Mask input; where nothing is painted and that is no
+    /// Write it into a file of this folder, which becomes the mask of what it lies on; where nothing is painted and that is no
     /// mask, nothing is written.
     Keep {
         folder: PathBuf,
@@ -50,12 +50,15 @@ pub(super) enum Order {
         /// Where the extended picture goes.
         picture_place: Postbox<OpenedInputs>,
         may_be_empty: bool,
+        /// How many frames of a control are extended.
+        num_frames: u32,
     },
     Look(Sight),
 }
 
 pub(super) struct Painter<'a> {
-    picture: PathBuf,
+    of: MaskOf,
+    source: Source,
     mask: Mask,
     tiles: Tiles,
     /// The picture as it was opened, and what was painted on it, where it has room at its sides.
@@ -70,7 +73,8 @@ pub(super) struct Painter<'a> {
 impl<'a> Painter<'a> {
     pub(super) fn new(opened: Opened, ctx: Context, postbox: &'a Postbox<Said>) -> Self {
         Self {
-            picture: opened.picture,
+            of: opened.of,
+            source: opened.source,
             mask: opened.mask,
             tiles: Tiles::new(opened.levels),
             own: None,
@@ -122,9 +126,10 @@ impl<'a> Painter<'a> {
                 place,
                 picture_place,
                 may_be_empty,
+                num_frames,
             } => {
                 if self.own.is_some() {
-                    self.keep_extended(&folder, &place, &picture_place);
+                    self.keep_extended(&folder, num_frames, &place, &picture_place);
                 } else if may_be_empty || self.mask.values().iter().any(|value| *value > 0) {
                     self.keep(&folder, &place);
                 } else {
@@ -183,7 +188,11 @@ impl<'a> Painter<'a> {
             }
             None => (self.tiles.picture().clone(), self.mask.clone()),
         };
-        let made = extend_picture(&picture, Some(&painted), outpaint)
+        let filling = match self.of {
+            MaskOf::Start => Filling::BlurredEdge,
+            MaskOf::Control(_) => Filling::Gray,
+        };
+        let made = extend_picture(&picture, Some(&painted), outpaint, filling)
             .and_then(|made| Ok((made.mask, Levels::of(made.picture)?)));
         let made = match made {
             Ok(made) => made,
@@ -198,40 +207,59 @@ impl<'a> Painter<'a> {
         Ok(())
     }
 
-    /// Both become files and stand in their places; from then on the extended picture is the one that is painted on.
+    /// Both become files and stand in their places; from then on what was extended is what is painted on.
     fn keep_extended(
         &mut self,
         folder: &Path,
+        num_frames: u32,
         place: &Postbox<OpenedInputs>,
         picture_place: &Postbox<OpenedInputs>,
     ) {
-        let extended = Extended {
-            picture: self.tiles.picture().clone(),
-            mask: self.mask.clone(),
-        };
-        let kept = survived(|| opening::keep_extended(folder, &self.picture, &extended));
-        let kept = kept.map(|(picture, mask)| {
-            for (path, slot, place) in [
-                (&picture, Slot::Start, picture_place),
-                (&mask, Slot::Mask, place),
-            ] {
-                place.post(opened_one(open_input(path), onto(slot)));
+        let kept = survived(|| match self.of {
+            MaskOf::Start => {
+                let extended = Extended {
+                    picture: self.tiles.picture().clone(),
+                    mask: self.mask.clone(),
+                };
+                let path = self.source.path();
+                let (picture, mask) = opening::keep_extended(folder, path, &extended)?;
+                let (width, height) = (self.mask.width(), self.mask.height());
+                let picture = StartPicture {
+                    path: picture,
+                    width,
+                    height,
+                };
+                Ok((Source::Picture(picture), mask))
             }
-            self.picture.clone_from(&picture);
+            MaskOf::Control(_) => {
+                let (margins, mask) = (self.outpaint.margins, &self.mask);
+                opening::keep_extended_control(folder, &self.source, num_frames, margins, mask)
+            }
+        });
+        let kept = kept.map(|(source, mask)| {
+            let (of_source, of_mask) = places_of(self.of);
+            let path = source.path().to_path_buf();
+            let opened = match &source {
+                Source::Picture(_) => open_input(&path),
+                Source::Clip(_) => continue_file(&path),
+            };
+            picture_place.post(opened_one(opened, of_source));
+            place.post(opened_one(open_input(&mask), of_mask));
+            self.source = source;
             self.own = None;
             self.outpaint.margins = Margins::default();
             KeptMask {
                 path: mask,
-                extended: Some((picture, (self.mask.width(), self.mask.height()))),
+                extended: Some((path, (self.mask.width(), self.mask.height()))),
             }
         });
         self.postbox.post(Said::Kept(kept));
     }
 
     fn keep(&self, folder: &Path, place: &Postbox<OpenedInputs>) {
-        let kept = survived(|| opening::keep(folder, &self.picture, &self.mask));
+        let kept = survived(|| opening::keep(folder, self.source.path(), &self.mask));
         if let Ok(path) = &kept {
-            place.post(opened_one(open_input(path), onto(Slot::Mask)));
+            place.post(opened_one(open_input(path), places_of(self.of).1));
         }
         let kept = kept.map(|path| KeptMask {
             path,
@@ -241,11 +269,18 @@ impl<'a> Painter<'a> {
     }
 }
 
-fn onto(slot: Slot) -> Placing {
-    Placing {
-        slot: Some(slot),
+/// Where what is painted on stands, and its mask.
+fn places_of(of: MaskOf) -> (Placing, Placing) {
+    let onto = |slot| Placing {
         keeps_size: true,
-        ..Placing::default()
+        ..Placing::onto(Some(slot))
+    };
+    match of {
+        MaskOf::Start => (onto(Slot::Start), onto(Slot::Mask)),
+        MaskOf::Control(index) => {
+            let parts = (ControlPart::Source(index), ControlPart::Mask(index));
+            (parts.0.into(), parts.1.into())
+        }
     }
 }
 

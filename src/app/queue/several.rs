@@ -102,7 +102,7 @@ impl JobQueue {
             form,
             spec,
             last_image: sources.last_image.cloned(),
-            mask: sources.mask.cloned(),
+            mask: sources.mask.clone(),
             references: sources.references.into_iter().cloned().collect(),
             controls: sources.controls,
             prompt_pictures: sources.prompt_pictures,
@@ -142,7 +142,7 @@ impl JobQueue {
         let made = opened.and_then(|input| {
             let mut sources = Sources {
                 last_image: opening.last_image.as_ref(),
-                mask: opening.mask.as_ref(),
+                mask: opening.mask.clone(),
                 controls: opening.controls.clone(),
                 prompt_pictures: opening.prompt_pictures.clone(),
                 ..Sources::default()

@@ -99,7 +99,7 @@ pub struct GenerateArgs {
     /// Skip steps that change little: first_block for any model, taylorseer for any model, teacache and magcache for models that they were measured of (FLUX.1, FramePack, most of Wan, and magcache for Qwen-Image), optionally with a threshold such as first_block:0.08 or an interval such as taylorseer:5; up to twice as fast, with lower quality [default: run every step]
     #[arg(long, value_name = "CACHE[:X]")]
     pub step_cache: Option<StepCache>,
-    /// Frames per second of the written clip [default: the model's own, or the continued clip's]
+    /// Frames per second of the written clip [default: the model's own, or that of the clip that is continued, changed or extended]
     #[arg(long, value_name = "N")]
     pub fps: Option<f64>,
     /// How many to make, with the seeds S, S+1 and so on: together with image models, one after the other with others

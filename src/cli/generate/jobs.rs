@@ -130,6 +130,7 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         image,
         last_image,
         extend,
+        source_clip,
         mask,
         capture,
         loras,
@@ -139,10 +140,11 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         companions,
         ..
     } = request;
-    let named: [&mut Option<PathBuf>; 11] = [
+    let named: [&mut Option<PathBuf>; 12] = [
         image,
         last_image,
         extend,
+        source_clip,
         mask,
         capture,
         &mut companions.vae,

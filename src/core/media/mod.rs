@@ -14,6 +14,7 @@ mod mask;
 mod metadata;
 mod open;
 mod outpaint;
+mod outpaint_clip;
 mod pixels;
 mod place;
 mod preview;
@@ -41,7 +42,10 @@ pub use mask::{Area, Brush, Mask, mask_of_picture, open_mask, softened, write_ma
 pub(crate) use metadata::test_files;
 pub use metadata::{MAX_SETTINGS_BYTES, Text, read_settings, read_texts};
 pub use open::{MAX_PIXELS, has_transparency, open_picture};
-pub use outpaint::{Extended, MAX_OVERLAP, Margins, Outpaint, extend_picture, write_extended};
+pub use outpaint::{
+    Extended, Filling, MAX_OVERLAP, Margins, Outpaint, extend_picture, write_extended,
+};
+pub use outpaint_clip::{first_of, write_extended_clip};
 pub use pixels::Picture;
 pub use place::check_target;
 pub use preview::thumbnail;

@@ -1,7 +1,7 @@
 //! Outpainting: a picture with room at its sides, and the mask of what is new.
 //!
-//! The picture's own pixels stay where they are and as they are. The room is filled with its edge, blurred, as a model
-//! that starts from the picture wants it; which sizes a model takes is not known here.
+//! The picture's own pixels stay where they are and as they are. How the room is filled is said by [`Filling`]; which
+//! sizes a model takes is not known here. Whole clips are extended by [`super::write_extended_clip`].
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -17,6 +17,18 @@ const OVERLAP: u32 = 16;
 pub const MAX_OVERLAP: u32 = 256;
 /// More on one side no model makes.
 const MAX_MARGIN: u32 = 16_384;
+
+/// Neither light nor dark: what a model with a control clip takes for nothing.
+const GRAY: [u8; 3] = [127; 3];
+
+/// What the room at a picture's sides shows until it is generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filling {
+    /// The picture's edge, blurred, as a model that starts from the picture wants it.
+    BlurredEdge,
+    /// Gray, as a model with a control clip wants it.
+    Gray,
+}
 
 /// Pixels that a picture gets more on each side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,6 +142,7 @@ pub fn extend_picture(
     picture: &Picture,
     painted: Option<&Mask>,
     outpaint: Outpaint,
+    filling: Filling,
 ) -> Result<Extended, MediaError> {
     let Outpaint { margins, overlap } = outpaint;
     let size = (picture.width, picture.height);
@@ -154,7 +167,10 @@ pub fn extend_picture(
         }
     }
     Ok(Extended {
-        picture: with_room(picture, margins)?,
+        picture: match filling {
+            Filling::BlurredEdge => with_room(picture, margins)?,
+            Filling::Gray => with_gray(picture, margins)?,
+        },
         mask: Mask::of(width, height, values),
     })
 }
@@ -213,6 +229,16 @@ fn with_room(picture: &Picture, margins: Margins) -> Result<Picture, MediaError>
     })
 }
 
+/// Gray everywhere around it.
+pub(super) fn with_gray(picture: &Picture, margins: Margins) -> Result<Picture, MediaError> {
+    let (width, height) = margins.around((picture.width, picture.height));
+    Picture::from_fn(width, height, |x, y| {
+        let x = within(x, margins.left, picture.width);
+        let own = x.zip(within(y, margins.top, picture.height));
+        own.map_or(GRAY, |(x, y)| picture.pixel(x, y))
+    })
+}
+
 /// Writes both into this folder, readable by their owner alone, under names that nothing has: the picture's file and
 /// the mask's.
 pub fn write_extended(
@@ -249,6 +275,24 @@ mod tests {
 
     fn outpaint(text: &str) -> Outpaint {
         text.parse().unwrap()
+    }
+
+    fn extended(picture: &Picture, painted: Option<&Mask>, text: &str) -> Extended {
+        extend_picture(picture, painted, outpaint(text), Filling::BlurredEdge).unwrap()
+    }
+
+    #[test]
+    fn a_frame_stands_as_it_is_within_gray_margins() {
+        let picture = Picture::from_fn(3, 2, |x, y| [x as u8, y as u8, 9]).unwrap();
+        let wish = outpaint("left=2,bottom=1,overlap=0");
+        let found = extend_picture(&picture, None, wish, Filling::Gray).unwrap();
+        assert_eq!((found.picture.width, found.picture.height), (5, 3));
+        let (pixels, _) = found.picture.rgb.as_chunks::<3>();
+        assert_eq!(pixels[..5], [GRAY, GRAY, [0, 0, 9], [1, 0, 9], [2, 0, 9]]);
+        assert_eq!(pixels[9], [2, 1, 9]);
+        assert!(pixels[10..].iter().all(|pixel| *pixel == GRAY));
+        let made = [255, 255, 0, 0, 0];
+        assert_eq!(found.mask.values()[..5], made);
     }
 
     #[test]
@@ -297,7 +341,7 @@ mod tests {
             "left=3,right=4,overlap=6",
         ] {
             let wish = outpaint(text);
-            let made = extend_picture(&photo, None, wish).unwrap();
+            let made = extend_picture(&photo, None, wish, Filling::BlurredEdge).unwrap();
             let Margins { left, top, .. } = wish.margins;
             assert_eq!(
                 (made.picture.width, made.picture.height),
@@ -324,13 +368,9 @@ mod tests {
                 }
             }
         }
-        let kept = extend_picture(&photo, None, outpaint("left=16,overlap=0"))
-            .unwrap()
-            .mask;
+        let kept = extended(&photo, None, "left=16,overlap=0").mask;
         assert!((0..24).all(|y| kept.at(16, y) == 0), "every pixel stays");
-        let faded = extend_picture(&photo, None, outpaint("left=16,overlap=8"))
-            .unwrap()
-            .mask;
+        let faded = extended(&photo, None, "left=16,overlap=8").mask;
         let row: Vec<u8> = (16..25).map(|x| faded.at(x, 5)).collect();
         assert_eq!(row, [239, 207, 175, 143, 112, 80, 48, 16, 0]);
     }
@@ -339,10 +379,10 @@ mod tests {
     fn what_was_painted_before_stays_painted() {
         let mut painted = Mask::new(40, 24);
         painted.fill(9);
-        let made = extend_picture(&photo(), Some(&painted), outpaint("top=8,overlap=0")).unwrap();
+        let made = extended(&photo(), Some(&painted), "top=8,overlap=0");
         assert_eq!((made.mask.at(3, 9), made.mask.at(3, 2)), (9, 255));
         let foreign = Mask::of(1, 1, vec![255]);
-        let made = extend_picture(&photo(), Some(&foreign), outpaint("top=8,overlap=0")).unwrap();
+        let made = extended(&photo(), Some(&foreign), "top=8,overlap=0");
         assert_eq!(
             made.mask.at(3, 9),
             0,
@@ -354,7 +394,7 @@ mod tests {
     fn both_files_are_their_owners_alone_and_never_replace_others() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
-        let made = extend_picture(&photo(), None, outpaint("left=8")).unwrap();
+        let made = extended(&photo(), None, "left=8");
         let write = || write_extended(folder.path(), "My photo", &made).unwrap();
         let (first, second) = (write(), write());
         assert_ne!(first, second);

@@ -102,6 +102,12 @@ impl ControlUse {
         ..Self::NONE
     };
 
+    /// Whether one can be extended at its sides: gray there, with a mask of what is gray.
+    #[must_use]
+    pub fn can_extend(self) -> bool {
+        self.takes_clips && self.takes_masks
+    }
+
     /// Whether it takes any.
     #[must_use]
     pub fn is_possible(self) -> bool {

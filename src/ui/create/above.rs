@@ -7,7 +7,7 @@ use egui::{Align, Button, Color32, Label, Layout, RichText, Ui};
 use safelight_core::model::ModelSpec;
 
 use crate::app::commands::{AppCommand, InputsCommand, LibraryCommand, LorasCommand, MaskCommand};
-use crate::app::inputs::Slot;
+use crate::app::inputs::{MaskOf, Slot};
 use crate::app::notices::sentence;
 use crate::ui::create::{pictures, sources, words};
 use crate::ui::widgets::{palette, reserved};
@@ -116,7 +116,7 @@ fn help_with(field: &str, view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, O
         "mask" if !has(Slot::Mask) && has(Slot::Start) => Help::new(
             words::PAINT,
             pictures::words::PAINT_MASK_HOVER,
-            MaskCommand::Open,
+            MaskCommand::Open(MaskOf::Start),
         ),
         "control" if !has(Slot::Control) => {
             let hover = pictures::words::slot(Slot::Control, Some(spec)).choose;

@@ -1,12 +1,14 @@
 //! Outpainting: which margins a model can fill around a picture, and what a form of such a job says.
 //!
-//! The picture and its mask are made by [`crate::media::extend_picture`].
+//! The picture and its mask are made by [`crate::media::extend_picture`], those of a control clip by
+//! [`crate::media::write_extended_clip`].
 
-use super::{GenerateForm, StartPicture};
+use super::ranges::FPS;
+use super::{GenerateForm, Source, StartPicture};
 use crate::media::Margins;
 use crate::model::{ImageRole, ModelSpec};
 
-/// These margins as the model takes them around a picture of this size, with edges that are whole multiples; the error
+/// These margins as the model takes them around a picture or a control of this size, with edges that are whole multiples; the error
 /// is a sentence.
 pub fn margins_for(
     spec: &ModelSpec,
@@ -14,7 +16,8 @@ pub fn margins_for(
     margins: Margins,
 ) -> Result<Margins, String> {
     let (name, limits) = (&spec.name, &spec.limits);
-    if !spec.mask.is_possible() {
+    let extends_controls = spec.limits.controls.can_extend();
+    if !spec.mask.is_possible() && !extends_controls {
         return Err(format!(
             "{name} does not use masks and cannot extend a picture"
         ));
@@ -29,8 +32,9 @@ pub fn margins_for(
     let pixels = u64::from(width) * u64::from(height);
     if pixels > limits.max_pixels || width.max(height) > limits.max_edge {
         let megapixels = limits.max_pixels as f64 / 1e6;
+        let what = if extends_controls { "clip" } else { "picture" };
         return Err(format!(
-            "the extended picture would be {width}×{height}, and {name} makes at most {megapixels:.1} megapixels and edges of {}: extend it by less, or begin with a smaller picture",
+            "the extended {what} would be {width}×{height}, and {name} makes at most {megapixels:.1} megapixels and edges of {}: extend it by less, or begin with a smaller {what}",
             limits.max_edge
         ));
     }
@@ -48,7 +52,33 @@ impl GenerateForm {
         }
     }
 
-    /// The same with the extended picture and its mask.
+    /// How many frames of a control are extended: as many as are made, where nobody says that as many as it has.
+    pub fn frames_to_extend(&self, spec: &ModelSpec, control: &Source) -> u32 {
+        let limits = &spec.limits;
+        self.num_frames.unwrap_or_else(|| match control {
+            Source::Clip(clip) => {
+                let most = clip.info.num_frames.min(limits.max_frames).max(1);
+                // Whole latents.
+                most - (most - 1) % limits.frame_stride.max(1)
+            }
+            Source::Picture(_) => spec.defaults.num_frames,
+        })
+    }
+
+    /// Makes a clip of this size and length after a control that was extended to it, at its rate where nobody says
+    /// otherwise.
+    pub fn set_control_outpaint(&mut self, control: &Source, size: (u32, u32), num_frames: u32) {
+        self.set_size(size);
+        self.num_frames = Some(num_frames);
+        if let Source::Clip(clip) = control
+            && clip.info.fps > 0.0
+        {
+            let fps = clip.info.fps.clamp(FPS.0, FPS.1);
+            self.fps.get_or_insert(fps);
+        }
+    }
+
+    /// The same as [`Self::set_outpaint`] with the extended picture and its mask.
     pub fn outpaint(&mut self, spec: &ModelSpec, picture: StartPicture, mask: StartPicture) {
         self.set_outpaint(spec, (picture.width, picture.height));
         (self.image, self.mask) = (Some(picture), Some(mask));
@@ -58,7 +88,8 @@ impl GenerateForm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::PartialSampling;
+    use crate::job::{ControlUse, PartialSampling, SourceClip};
+    use crate::media::ClipInfo;
     use crate::model::{InputUse, test_spec};
 
     fn spec() -> ModelSpec {
@@ -70,6 +101,55 @@ mod tests {
         (spec.limits.size_multiple, spec.limits.max_edge) = (16, 2048);
         spec.limits.max_pixels = 1 << 20;
         spec
+    }
+
+    #[test]
+    fn of_a_control_as_many_whole_latents_are_extended_as_it_has_unless_somebody_says() {
+        let mut spec = spec();
+        (spec.limits.frame_stride, spec.limits.max_frames) = (4, 81);
+        spec.defaults.num_frames = 49;
+        let mut form = GenerateForm::default();
+        let clip = |num_frames| {
+            let info = ClipInfo {
+                width: 64,
+                height: 48,
+                fps: 16.0,
+                num_frames,
+            };
+            let path = "boat.mp4".into();
+            Source::Clip(SourceClip { path, info })
+        };
+        for (given, expected) in [(1, 1), (4, 1), (5, 5), (40, 37), (81, 81), (400, 81)] {
+            assert_eq!(form.frames_to_extend(&spec, &clip(given)), expected);
+        }
+        let picture = Source::Picture(StartPicture {
+            path: "a.png".into(),
+            width: 64,
+            height: 48,
+        });
+        assert_eq!(form.frames_to_extend(&spec, &picture), 49);
+        form.num_frames = Some(13);
+        assert_eq!(form.frames_to_extend(&spec, &clip(400)), 13);
+        form.set_control_outpaint(&clip(13), (96, 48), 13);
+        assert_eq!((form.width, form.num_frames), (Some(96), Some(13)));
+        assert_eq!(form.fps, Some(16.0));
+        form.fps = Some(24.0);
+        form.set_control_outpaint(&clip(13), (96, 48), 13);
+        assert_eq!(form.fps, Some(24.0), "what somebody chose stays");
+    }
+
+    #[test]
+    fn a_model_with_a_control_clip_extends_that_without_a_mask_of_its_own() {
+        let mut spec = spec();
+        spec.mask = InputUse::No;
+        spec.limits.controls = ControlUse {
+            takes_clips: true,
+            takes_masks: true,
+            ..ControlUse::NONE
+        };
+        assert_eq!(margins_for(&spec, (512, 512), left(100)), Ok(left(112)));
+        let large = margins_for(&spec, (512, 512), left(2000)).unwrap_err();
+        assert!(large.contains("begin with a smaller clip"), "{large}");
     }
 
     fn left(left: u32) -> Margins {

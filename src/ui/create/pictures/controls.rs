@@ -2,7 +2,7 @@
 //!
 //! How files get there is [`crate::app::inputs`]'s.
 
-use egui::{Align, CornerRadius, DragValue, Image, Layout, RichText, Slider, Ui, Vec2, vec2};
+use egui::{Align, CornerRadius, DragValue, Image, Layout, Slider, Ui, Vec2, vec2};
 use safelight_core::job::{ControlBy, ControlKind, ControlSettings, ControlUse, Edges};
 use safelight_core::library::FoundControl;
 
@@ -10,6 +10,7 @@ use crate::app::commands::{InputsCommand, PlayerCommand};
 use crate::app::inputs::{Input, Slot};
 use crate::app::thumbs::{EDGES_SIDE, Pictured};
 use crate::ui::create::advanced::{pair_width, said_ui};
+use crate::ui::create::pictures::control_mask::control_mask_ui;
 use crate::ui::create::pictures::references::add_ui;
 use crate::ui::create::pictures::slot::{facts_ui, name_ui, thumb_ui, tile};
 use crate::ui::create::pictures::words;
@@ -79,6 +80,7 @@ fn control_ui(
         if takes.by == ControlBy::Networks {
             network_ui(ui, view, count, &mut settings);
         }
+        control_mask_ui(ui, view, index, input);
         let kinds = kinds_of(view, &settings, takes);
         if !kinds.is_empty() {
             kind_ui(ui, count, kinds, &mut settings);
@@ -135,17 +137,10 @@ fn head_ui(ui: &mut Ui, view: &mut View<'_>, (index, input): (usize, &Input)) {
     });
 }
 
-/// Its name, what it is like, and its mask.
+/// Its name, and what it is like.
 fn said_of_ui(ui: &mut Ui, input: &Input) {
     name_ui(ui, input);
     facts_ui(ui, input);
-    let Some(mask) = &input.control_mask else {
-        return;
-    };
-    let mask = mask.file_name().unwrap_or_default().to_string_lossy();
-    let mask = words::control_mask(&mask);
-    let mask = RichText::new(mask).small().color(palette(ui).weak);
-    ui.add(egui::Label::new(mask).truncate());
 }
 
 /// Those that act on the chosen model.

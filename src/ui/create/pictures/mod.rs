@@ -1,6 +1,7 @@
 //! The pictures that a result is made from: the places that the model has, how pictures are fitted, how much of one
 //! stays, and what is said while files are held over the window.
 
+mod control_mask;
 pub(in crate::ui::create) mod controls;
 pub(in crate::ui) mod crop;
 mod references;
@@ -321,7 +322,8 @@ pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &mut View<'_>) {
             frame(ui, rect.shrink(14.0), theme::CARD_RADIUS);
             let places = Slot::ALL.into_iter().zip(view.drawn.slots);
             let spec = view.model();
-            for (slot, place) in places {
+            let of_controls = view.drawn.control_masks.map(|place| (Slot::Mask, place));
+            for (slot, place) in places.chain(of_controls) {
                 let Some(place) = place else {
                     continue;
                 };

@@ -9,7 +9,7 @@ use egui::{
 use safelight_core::gallery::THUMB_SIDE;
 
 use crate::app::commands::{InputsCommand, MaskCommand};
-use crate::app::inputs::{Input, Slot, Source};
+use crate::app::inputs::{Input, MaskOf, Slot, Source};
 use crate::app::thumbs::Pictured;
 use crate::ui::create::pictures::words;
 use crate::ui::widgets::{badge, icon_button, palette, with_icon};
@@ -219,8 +219,8 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
 fn remove_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
     let words = words::slot(slot, view.model());
     let (name, explanation) = match &input.source {
-        Source::Clip(_) => (words::REMOVE_CLIP, words::REMOVE_CLIP_HOVER),
-        Source::Picture(_) => (words.remove, words::REMOVE_PICTURE_HOVER),
+        Source::Clip(_) if slot == Slot::Start => (words::REMOVE_CLIP, words::REMOVE_CLIP_HOVER),
+        _ => (words.remove, words::REMOVE_PICTURE_HOVER),
     };
     if icon_button(ui, icons::TRASH, name, explanation).clicked() {
         view.push(InputsCommand::Remove(slot));
@@ -243,18 +243,19 @@ fn other_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
 
 /// Opens the page on which a mask is painted.
 pub(super) fn paint_button(ui: &mut Ui, view: &mut View<'_>, name: &str, explanation: &str) {
-    let is_free = view.app.masking.is_free();
-    let has_picture = view.app.inputs.get(Slot::Start).is_some();
-    let has_clip = view.app.inputs.clip().is_some();
-    ui.add_enabled_ui(is_free && has_picture && !has_clip, |ui| {
+    let inputs = &view.app.inputs;
+    let has_clip = inputs.clip().is_some();
+    let mask = inputs.get(Slot::Mask).map(|input| &input.source);
+    let (explanation, why_not) = match mask {
+        Some(Source::Clip(_)) => (explanation, words::CLIP_MASK_UNPAINTED),
+        _ if has_clip => (words::PAINT_CLIP_HOVER, words::MASK_OF_CONTINUED),
+        _ => (explanation, words::PICTURE_FIRST),
+    };
+    let can_open = view.app.can_paint_mask(MaskOf::Start);
+    ui.add_enabled_ui(can_open, |ui| {
         let button = icon_button(ui, icons::BRUSH, name, explanation);
-        let button = button.on_disabled_hover_text(if has_clip {
-            words::MASK_OF_CLIP
-        } else {
-            words::PICTURE_FIRST
-        });
-        if button.clicked() {
-            view.push(MaskCommand::Open);
+        if button.on_disabled_hover_text(why_not).clicked() {
+            view.push(MaskCommand::Open(MaskOf::Start));
         }
     });
 }

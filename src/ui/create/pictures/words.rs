@@ -20,8 +20,10 @@ pub(in crate::ui::create) const PAINT_MASK_HOVER: &str =
 pub(in crate::ui::create) const EDIT_MASK: &str = "Edit mask";
 pub(in crate::ui::create) const EDIT_MASK_HOVER: &str = "Paint over this mask";
 pub(in crate::ui::create) const PICTURE_FIRST: &str = "Choose the picture first";
-pub(in crate::ui::create) const MASK_OF_CLIP: &str =
-    "The mask of a clip is a picture that holds for every frame: drop a file";
+pub(in crate::ui::create) const PAINT_CLIP_HOVER: &str =
+    "Paint over the clip's first frame which part of every frame is regenerated";
+pub(in crate::ui::create) const MASK_OF_CONTINUED: &str = "A clip that is continued takes no mask";
+pub(super) const CLIP_MASK_UNPAINTED: &str = "A mask that is a clip cannot be painted on";
 pub(in crate::ui::create) const SWAP: &str = "Swap pictures";
 pub(in crate::ui::create) const SWAP_HOVER: &str = "Swap the start and the end picture";
 pub(in crate::ui::create) const SWAP_CLIP: &str = "A clip can only be at the start";
@@ -95,6 +97,9 @@ pub(in crate::ui::create) fn slot(slot: Slot, spec: Option<&ModelSpec>) -> SlotW
             remove: "Remove mask",
             other: "Choose another mask",
             explanation: match spec.map(|spec| spec.image_role) {
+                _ if spec.is_some_and(|spec| !spec.mask.is_possible()) => {
+                    "Which part of the clip is regenerated: white is, black stays as it is. A picture holds for every frame; a mask that is a clip goes with it frame by frame. Drop a file here, or choose one"
+                }
                 Some(ImageRole::FirstFrame) => {
                     "Which part of the picture moves: white does, black stays as it is in every frame. Drop a picture of the same shape here, or choose a file"
                 }
@@ -225,6 +230,11 @@ pub(in crate::ui::create) fn thumb(slot: Slot, is_clip: bool, file: &str) -> Str
     }
 }
 
+/// What a screen reader says of the small picture of a control's mask.
+pub(super) fn mask_of_control(file: &str) -> String {
+    format!("Mask {file}")
+}
+
 /// How many reference pictures stand there, of those that the model takes.
 pub(in crate::ui::create) fn num_references(count: usize, most: usize) -> String {
     format!("{count} of {most}")
@@ -325,8 +335,37 @@ pub(super) fn drawn_edges(file: &str) -> String {
     format!("Edges of {file}")
 }
 
-pub(super) fn control_mask(file: &str) -> String {
-    format!("With the mask {file}")
+pub(super) const CONTROL_MASK: &str = "Mask";
+pub(super) const CONTROL_MASK_HOVER: &str = "Which part of this control is regenerated: white is, black stays. A picture holds for every frame of a clip; a mask that is a clip goes with it frame by frame. Drop a file here, or choose one";
+pub(super) const DROP_CONTROL_MASK: &str = "Drop a mask…";
+pub(super) const PAINT_CONTROL_MASK: &str = "Paint";
+pub(super) const MASK_IS_PAINTED: &str = "What you painted is used";
+pub(super) const CONTROL_MASK_NEEDED: &str =
+    "This ControlNet fills a part of its picture: paint which, or drop a mask";
+
+pub(super) fn choose_control_mask(number: usize) -> String {
+    format!("Choose a mask for control picture {number}")
+}
+
+pub(super) fn remove_control_mask(number: usize) -> String {
+    format!("Remove the mask of control picture {number}")
+}
+
+pub(super) fn edit_control_mask(number: usize) -> String {
+    format!("Edit the mask of control picture {number}")
+}
+
+pub(super) fn paint_control_mask(number: usize) -> String {
+    format!("Paint a mask for control picture {number}")
+}
+
+/// Where a control can be extended, that is done there, too.
+pub(super) fn paint_control_mask_hover(spec: Option<&ModelSpec>) -> &'static str {
+    if spec.is_some_and(|spec| spec.limits.controls.can_extend()) {
+        "Paint over its first frame which part is regenerated. There, drag an edge outwards to extend the clip at its sides (outpainting)"
+    } else {
+        PAINT_MASK_HOVER
+    }
 }
 
 pub(in crate::ui::create) fn pixels(width: u32, height: u32) -> String {

@@ -1,0 +1,324 @@
+//! One mask that is painted: what is known of it in the window, and its orders to the painter.
+//!
+//! Which one is open, and when it becomes a file, is [`super::Masking`]'s.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use crossbeam_channel::Sender;
+use egui::{Rect, Vec2};
+use safelight_core::media::{Brush, Margins};
+
+use super::opening::Opened;
+use super::painter::Order;
+use super::tiles::{Shown, Sight};
+use super::{Said, words};
+use crate::app::commands::MaskCommand;
+use crate::app::cx::Cx;
+use crate::app::inputs::{Inputs, MaskOf, Source};
+use crate::app::notices::Severity;
+use crate::app::pending::Stream;
+use crate::app::state::Page;
+
+/// What there is of a mask after some orders.
+#[derive(Default)]
+pub struct Painted {
+    /// Width and height of the picture with its room.
+    pub size: Option<(u32, u32)>,
+    /// The same without the room at its sides.
+    pub own_size: (u32, u32),
+    pub margins: Margins,
+    /// What is seen of it, from the back to the front.
+    pub shown: Vec<Shown>,
+    pub can_undo: bool,
+    pub can_redo: bool,
+}
+
+/// What takes so long that nothing can be painted meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Busy {
+    Softening,
+    Extending,
+    Keeping,
+}
+
+/// One mask that is painted.
+pub struct Editor {
+    /// Of this editor among those of the window.
+    pub number: u64,
+    /// What it lies on, its file, and the mask that it began with or was kept as.
+    pub(super) of: MaskOf,
+    picture: PathBuf,
+    mask_file: Option<PathBuf>,
+    width: u32,
+    height: u32,
+    /// It can get room at its sides.
+    pub can_extend: bool,
+    /// The control that gets it, before, and how many of its frames.
+    pub(super) extending: Option<(Source, u32)>,
+    pub painted: Painted,
+    pub busy: Option<Busy>,
+    /// Something was painted since it was opened or kept.
+    pub(super) is_changed: bool,
+    /// Jobs are made as soon as it is in its place.
+    pub(super) is_submit_due: bool,
+    /// Where the pointer was in the stroke that goes on, and whether that erases.
+    stroke: Option<([f32; 2], bool)>,
+    /// What the painter has no room for yet.
+    pub(super) waiting: VecDeque<Order>,
+    orders: Sender<Order>,
+    pub(super) said: Stream<Said>,
+    /// What is in sight, and what the painter was told of it.
+    pub(super) sight: Option<Sight>,
+    told_sight: Option<Sight>,
+}
+
+impl Editor {
+    pub(super) fn new(number: u64, opened: &Opened, orders: Sender<Order>) -> Self {
+        Self {
+            number,
+            of: opened.of,
+            picture: opened.source.path().to_path_buf(),
+            mask_file: opened.mask_file.clone(),
+            width: opened.mask.width(),
+            height: opened.mask.height(),
+            can_extend: false,
+            extending: None,
+            painted: Painted::default(),
+            busy: None,
+            is_changed: false,
+            is_submit_due: false,
+            stroke: None,
+            waiting: VecDeque::new(),
+            orders,
+            said: Stream::default(),
+            sight: None,
+            told_sight: None,
+        }
+    }
+
+    /// Width and height of the picture.
+    pub fn size(&self) -> Vec2 {
+        Vec2::new(self.width as f32, self.height as f32)
+    }
+
+    /// The name of the picture's file.
+    pub fn name(&self) -> String {
+        let name = self.picture.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// Whether this is what is to be painted on, with this mask.
+    pub(super) fn goes_on(&self, of: MaskOf, source: &Source, mask: Option<&Path>) -> bool {
+        let is_own = self.mask_file.as_deref() == mask || (mask.is_none() && self.is_changed);
+        self.of == of && self.picture == source.path() && is_own
+    }
+
+    /// A stroke goes on.
+    pub fn is_painting(&self) -> bool {
+        self.stroke.is_some()
+    }
+
+    /// What is to be seen of it where this part of the picture is in sight, with so many dots of the screen a pixel;
+    /// nothing where that is known.
+    pub fn news_of_sight(&self, seen: Rect, dots_a_pixel: f32) -> Option<Sight> {
+        let sight = Sight::of(self.width, self.height, seen, dots_a_pixel);
+        (self.sight.as_ref() != Some(&sight)).then_some(sight)
+    }
+
+    /// A part of a stroke. Where the pointer tells of more places than a large brush needs, they become one part.
+    fn draw(&mut self, from: [f32; 2], to: [f32; 2], brush: Brush) {
+        let is_near =
+            |a: [f32; 2], b: [f32; 2]| (a[0] - b[0]).hypot(a[1] - b[1]) < brush.radius / 16.0;
+        match self.waiting.back_mut() {
+            Some(Order::Stroke(begin, end, with))
+                if *end == from && *with == brush && is_near(*begin, to) =>
+            {
+                *end = to;
+            }
+            _ => self.change(Order::Stroke(from, to, brush)),
+        }
+    }
+
+    fn change(&mut self, order: Order) {
+        self.is_changed = true;
+        self.waiting.push_back(order);
+    }
+
+    /// Gives the painter what waits, as far as there is room. It says when it has done something, and then there is
+    /// room again.
+    pub(super) fn hand_over(&mut self) {
+        // Strokes that wait do not hold it up.
+        if let Some(sight) = self.sight.clone().filter(|_| self.sight != self.told_sight)
+            && self.orders.try_send(Order::Look(sight)).is_ok()
+        {
+            self.told_sight.clone_from(&self.sight);
+        }
+        while let Some(order) = self.waiting.pop_front() {
+            if let Err(err) = self.orders.try_send(order) {
+                self.waiting.push_front(err.into_inner());
+                return;
+            }
+        }
+    }
+
+    pub(super) fn run(&mut self, command: &MaskCommand) {
+        match *command {
+            MaskCommand::Begin(at, brush) => {
+                self.change(Order::Begin);
+                self.stroke = Some((at, brush.erases));
+                self.draw(at, at, brush);
+            }
+            MaskCommand::Move(to, brush) => {
+                if let Some((from, erases)) = self.stroke {
+                    self.draw(from, to, Brush { erases, ..brush });
+                    self.stroke = Some((to, erases));
+                }
+            }
+            MaskCommand::End => self.stroke = None,
+            MaskCommand::Fill => self.change(Order::Fill(255)),
+            MaskCommand::Clear => self.change(Order::Fill(0)),
+            MaskCommand::Invert => self.change(Order::Invert),
+            MaskCommand::Soften(by) => {
+                self.busy = Some(Busy::Softening);
+                self.change(Order::Soften(by));
+            }
+            MaskCommand::Extend(outpaint) if self.can_extend => {
+                self.busy = Some(Busy::Extending);
+                self.stroke = None;
+                self.change(Order::Extend(outpaint));
+            }
+            MaskCommand::Undo => self.change(Order::Undo),
+            MaskCommand::Redo => self.change(Order::Redo),
+            MaskCommand::Open(_)
+            | MaskCommand::See(_)
+            | MaskCommand::Extend(_)
+            | MaskCommand::Use
+            | MaskCommand::Discard => {}
+        }
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Cx) {
+        while let Some(said) = self.said.take() {
+            match said {
+                Said::Opened(_) => {}
+                Said::Painted(painted) => {
+                    if let Some((width, height)) = painted.size {
+                        (self.width, self.height) = (width, height);
+                    }
+                    self.painted = painted;
+                }
+                Said::Extended(extended) => {
+                    self.busy = self.busy.filter(|busy| *busy == Busy::Keeping);
+                    if let Err(err) = extended {
+                        cx.tell(Severity::Warning, err);
+                    }
+                }
+                Said::Softened(softened) => {
+                    // It may be on its way to its file already.
+                    self.busy = self.busy.filter(|busy| *busy == Busy::Keeping);
+                    if let Err(err) = softened {
+                        cx.tell(Severity::Warning, err);
+                    }
+                }
+                Said::Kept(Ok(kept)) => {
+                    self.busy = None;
+                    self.mask_file = Some(kept.path);
+                    if let Some((picture, size)) = kept.extended {
+                        self.picture = picture;
+                        self.follow_extended(size, cx);
+                    }
+                    self.is_changed = false;
+                    if cx.page == Page::Mask {
+                        cx.show(Page::Watch);
+                    }
+                    cx.say(words::IN_PLACE);
+                }
+                Said::Kept(Err(err)) => {
+                    self.busy = None;
+                    self.is_submit_due = false;
+                    cx.tell(Severity::Error, err);
+                }
+                Said::Empty => {
+                    self.busy = None;
+                    self.is_changed = false;
+                }
+            }
+        }
+    }
+
+    /// Has the form make what was extended.
+    fn follow_extended(&mut self, size: (u32, u32), cx: &mut Cx) {
+        match (self.of, cx.model().cloned()) {
+            (MaskOf::Start, Some(spec)) => cx.form.set_outpaint(&spec, size),
+            (MaskOf::Control(_), _) => {
+                if let Some((control, num_frames)) = self.extending.take() {
+                    cx.form.set_control_outpaint(&control, size, num_frames);
+                }
+            }
+            (MaskOf::Start, None) => {}
+        }
+    }
+
+    /// Whether it was painted over what stands in the form and is in no place yet.
+    pub(super) fn is_pending(&self, inputs: &Inputs) -> bool {
+        let Some((source, mask)) = inputs.masked(self.of) else {
+            return false;
+        };
+        let mask = mask.map(Source::path);
+        let is_own = mask.is_none() || mask == self.mask_file.as_deref();
+        let is_due = self.is_changed || self.busy == Some(Busy::Keeping);
+        is_due && is_own && source.path() == self.picture
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::mask::tiles::Levels;
+    use crossbeam_channel::bounded;
+    use safelight_core::job::StartPicture;
+    use safelight_core::media::{Mask, Picture};
+
+    #[test]
+    fn what_comes_faster_than_it_is_painted_waits_in_its_order() {
+        let picture = Picture::from_fn(8, 8, |_, _| [0; 3]).unwrap();
+        let opened = Opened {
+            of: MaskOf::Start,
+            source: Source::Picture(StartPicture {
+                path: PathBuf::from("photo.png"),
+                width: 8,
+                height: 8,
+            }),
+            mask_file: None,
+            mask: Mask::new(8, 8),
+            levels: Levels::of(picture).unwrap(),
+        };
+        let (orders, taken) = bounded(1);
+        let mut editor = Editor::new(1, &opened, orders);
+        let brush = Brush {
+            radius: 4.0,
+            softness: 0.3,
+            erases: false,
+        };
+        let at = |x: u32| [x as f32 * brush.radius, 0.0];
+        editor.run(&MaskCommand::Begin(at(0), brush));
+        for x in 1..=300 {
+            editor.run(&MaskCommand::Move(at(x), brush));
+            // A frame, in which nobody waits for the painter.
+            editor.hand_over();
+        }
+        for command in [MaskCommand::End, MaskCommand::Fill, MaskCommand::Undo] {
+            editor.run(&command);
+        }
+        let strokes =
+            (0..=300_u32).map(|to| Order::Stroke(at(to.saturating_sub(1)), at(to), brush));
+        let expected = [Order::Begin].into_iter().chain(strokes);
+        for expected in expected.chain([Order::Fill(255), Order::Undo]) {
+            editor.hand_over();
+            let order = taken.try_recv().unwrap();
+            assert_eq!(format!("{order:?}"), format!("{expected:?}"));
+        }
+        assert!(editor.waiting.is_empty() && taken.is_empty());
+    }
+}
