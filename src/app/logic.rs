@@ -77,7 +77,7 @@ impl App {
         let has_nothing = self.watch.is_empty(&self.queue);
         self.gallery.follow(has_nothing, &self.cx);
         self.queue.tend(self.fetching.is_busy(), &mut self.cx);
-        self.loras.follow(&self.cx);
+        self.loras.follow(&mut self.cx);
         self.check_form();
         self.prompt.counting.follow(&self.cx);
         self.settings.save_when_due(&self.cx);

@@ -2,6 +2,7 @@
 //!
 //! Plain data; who looks for them is [`crate::app::library`]'s.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::catalog::{Catalog, CatalogEntry, UnusableModel};
@@ -56,12 +57,15 @@ pub struct Models {
     pub found: FoundModels,
     /// Counts the searches: a file may be another one under its old name.
     pub number: u64,
+    /// One of them with a LoRA that lets it see a control picture.
+    controlled: Option<(PathBuf, ModelSpec)>,
 }
 
 impl Models {
     pub fn take(&mut self, found: FoundModels) {
         self.are_loading = false;
         self.found = found;
+        self.controlled = None;
         self.number += 1;
     }
 
@@ -87,7 +91,29 @@ impl Models {
         found.cloned().ok_or_else(|| words::no_model(wanted))
     }
 
+    /// The form's, as its LoRAs make it.
     pub fn of(&self, form: &GenerateForm) -> Option<&ModelSpec> {
-        self.get(form.model.as_ref()?)
+        let spec = self.get(form.model.as_ref()?)?;
+        let has = |lora: &Path| form.acting_loras().any(|acting| acting.path == lora);
+        let controlled = self.controlled.as_ref();
+        let with = controlled.filter(|(lora, with)| with.id == spec.id && has(lora));
+        Some(with.map_or(spec, |(_, with)| with))
+    }
+
+    /// From now on, the form's model sees a control picture with this LoRA of it.
+    pub(in crate::app) fn follow_control(&mut self, form: &GenerateForm, lora: Option<&Path>) {
+        let spec = form.model.as_ref().and_then(|id| self.get(id));
+        let wanted = spec.zip(lora);
+        let known = self.controlled.as_ref();
+        let is_known = known.map(|(lora, with)| (with.id.as_str(), lora.as_path()))
+            == wanted.map(|(spec, lora)| (spec.id.as_str(), lora));
+        if !is_known {
+            let with = wanted.and_then(|(spec, lora)| {
+                // One that does not go with the model is parked.
+                let with = spec.with_control_lora(lora).ok()?;
+                Some((lora.to_owned(), with))
+            });
+            self.controlled = with;
+        }
     }
 }

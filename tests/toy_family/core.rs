@@ -81,6 +81,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         },
         control_network: |_, _| None,
         control_weights: None,
+        control_lora: None,
     },
     lora: LoraRules {
         signs: &[],

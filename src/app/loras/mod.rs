@@ -189,12 +189,14 @@ impl LoraShelf {
     }
 
     /// Lets the chosen files be looked at for the chosen model, unless they are known.
-    pub(in crate::app) fn follow(&mut self, cx: &Cx) {
+    pub(in crate::app) fn follow(&mut self, cx: &mut Cx) {
         if self.chosen_for != cx.form.model {
             self.chosen_for.clone_from(&cx.form.model);
             self.chosen.clear();
             self.looking = Pending::default();
         }
+        let control = self.control(&cx.form).map(Path::to_owned);
+        cx.models.follow_control(&cx.form, control.as_deref());
         let paths = cx.form.loras.iter().map(|lora| &lora.path);
         let unknown = paths.filter(|path| !self.chosen.contains_key(*path));
         let unknown: Vec<PathBuf> = unknown.cloned().collect();
@@ -205,6 +207,13 @@ impl LoraShelf {
         self.chosen.extend(asked);
         let work = move || looking::look_at(&spec, &unknown);
         self.looking.add(cx.background.run("loras", work));
+    }
+
+    /// The first LoRA with which the form's model sees a control picture.
+    fn control<'a>(&self, form: &'a GenerateForm) -> Option<&'a Path> {
+        let acting = form.acting_loras().filter(|lora| lora.strength != 0.0);
+        let mut paths = acting.map(|lora| lora.path.as_path());
+        paths.find(|path| self.chosen(path).is_some_and(|known| known.is_of_control))
     }
 
     /// Looks whether files fit, for [`Self::add`].

@@ -73,7 +73,7 @@ pub struct GenerateArgs {
     /// How pictures of another aspect ratio are fitted to the size: stretch or crop [default: stretch; crop for FramePack where no size is given]
     #[arg(long)]
     pub fit: Option<Fit>,
-    /// A preset of values, for LoRAs of few steps: fast-4 for the 14B models of Wan with a lightx2v LoRA, fast-3 for the 5B with FastWan, fast-8 and fast-4 for Qwen-Image with Lightning, turbo-8, hyper-8 and hyper-16 for FLUX.1 dev; a LoRA that has one says so; other arguments override its values
+    /// A preset of values, for LoRAs of few steps: fast-4 for the 14B models of Wan with a lightx2v LoRA, fast-3 for the 5B with FastWan, fast-8 and fast-4 for Qwen-Image with Lightning, turbo-8, hyper-8 and hyper-16 for FLUX.1 dev, and depth-lora and canny-lora for its LoRAs that follow a picture; a LoRA that has one says so; other arguments override its values
     #[arg(long, value_name = "ID")]
     pub preset: Option<String>,
     /// Width in pixels [default: the model's own, turned to a given picture's aspect ratio]

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
 use safelight_core::job::{
-    Control, FieldError, GenerateRequest, GridRecord, JobError, JobErrorKind, Notice, Validated,
-    jobs_of,
+    Control, FieldError, GenerateRequest, GridRecord, JobError, JobErrorKind, Lora, Notice,
+    Validated, jobs_of,
 };
 use safelight_core::library::{Companions, control_named};
+use safelight_core::lora;
 use safelight_core::media;
 use safelight_core::naming;
 
@@ -33,6 +34,8 @@ pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Mad
         .open_with(wanted, &args.companions())
         .map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice()))?;
     let mut form = args.form(&spec, settings)?;
+    let loras: Vec<Lora> = form.acting_loras().map(Lora::from).collect();
+    let spec = lora::model_with(&spec, &loras).map_err(|err| JobError::from(&err))?;
     for settings in form.controls.iter_mut().map(|it| &mut it.settings) {
         if let Some(network) = &mut settings.network {
             let found = control_named(

@@ -141,11 +141,16 @@ pub(crate) struct FileRules {
     pub control_network: FindControlNetwork,
     /// What the engine holds of the family's ControlNet at a place; absent where it has none.
     pub control_weights: Option<ReadNetwork>,
+    /// What a model becomes with a LoRA that lets it see a control picture beside the noise, and why one does not; absent
+    /// where there are no such LoRAs.
+    pub control_lora: Option<WithControlLora>,
 }
 
 pub(crate) type FindPicturePrompts = fn(&ModelFiles, &[Item]) -> Option<PicturePrompts>;
 
 pub(crate) type ReadNetwork = fn(&Path) -> Result<Network, CatalogError>;
+
+pub(crate) type WithControlLora = fn(&ModelSpec, &Path) -> Result<ModelSpec, String>;
 
 pub(crate) type FindControlNetwork =
     fn(&WeightSet, &Path) -> Option<Result<ControlNetwork, CatalogError>>;

@@ -113,6 +113,7 @@ pub(super) const fn rules<F: OneTransformer>() -> FileRules {
         },
         control_network: |_, _| None,
         control_weights: None,
+        control_lora: None,
     }
 }
 

@@ -50,7 +50,8 @@ impl LoraFile {
         let mut layers: BTreeMap<String, BTreeMap<Leaf, String>> = BTreeMap::new();
         let mut strange = Vec::new();
         for key in weights.tensors.keys() {
-            let Some((layer, leaf)) = keys::split(key) else {
+            let norm = || keys::whole_norm(key).map(|layer| (layer, Leaf::Set));
+            let Some((layer, leaf)) = keys::split(key).or_else(norm) else {
                 strange.push(key.clone());
                 continue;
             };

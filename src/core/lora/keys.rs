@@ -32,7 +32,11 @@ pub enum Leaf {
     LokrW2,
     LokrW2A,
     LokrW2B,
-    /// What would replace the tensor or widen it, and the cores of convolutions: not done here.
+    /// What stands in the tensor's place.
+    Set,
+    /// How wide ComfyUI is to make the matrix, which the update's own shape says.
+    Reshape,
+    /// The cores of convolutions: not done here.
     Unsupported,
 }
 
@@ -58,8 +62,8 @@ const WORDS: [(&str, Leaf); 22] = [
     ("lokr_w2_a", Leaf::LokrW2A),
     ("lokr_w2_b", Leaf::LokrW2B),
     ("lokr_t2", Leaf::Unsupported),
-    ("set_weight", Leaf::Unsupported),
-    ("reshape_weight", Leaf::Unsupported),
+    ("set_weight", Leaf::Set),
+    ("reshape_weight", Leaf::Reshape),
 ];
 
 /// Ends with nothing behind them.
@@ -90,6 +94,23 @@ const XLABS: [&str; 6] = [
     ".proj_lora1",
     ".proj_lora2",
 ];
+
+/// Norms of queries and keys, which control LoRAs of FLUX.1 hold whole beside their updates: by the authors' names, and by
+/// diffusers'.
+const NORMS: [(&str, &str); 6] = [
+    (".scale", ".query_norm"),
+    (".scale", ".key_norm"),
+    (".weight", ".attn.norm_q"),
+    (".weight", ".attn.norm_k"),
+    (".weight", ".attn.norm_added_q"),
+    (".weight", ".attn.norm_added_k"),
+];
+
+/// The layer of a norm that is there whole.
+pub(super) fn whole_norm(key: &str) -> Option<&str> {
+    let mut norms = NORMS.iter();
+    norms.find_map(|(end, norm)| key.strip_suffix(end).filter(|layer| layer.ends_with(norm)))
+}
 
 /// The layer's name as the file has it, and the part; `None` for what no LoRA tool writes.
 pub fn split(key: &str) -> Option<(&str, Leaf)> {
@@ -253,7 +274,12 @@ mod tests {
                 "double_blocks.0.processor.qkv_lora1",
                 Leaf::Down,
             ),
-            ("img_in.reshape_weight", "img_in", Leaf::Unsupported),
+            ("img_in.reshape_weight", "img_in", Leaf::Reshape),
+            (
+                "a.query_norm.scale.set_weight",
+                "a.query_norm.scale",
+                Leaf::Set,
+            ),
         ] {
             assert_eq!(split(key), Some((layer, leaf)), "{key}");
         }

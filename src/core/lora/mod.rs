@@ -32,7 +32,7 @@ use crate::families::Family;
 use crate::library::names as file_names;
 use crate::library::names::Side;
 use crate::model::choices::Lora;
-use crate::model::{CatalogError, ModelFiles};
+use crate::model::{CatalogError, ModelFiles, ModelSpec};
 use crate::networks::{clip_text, t5};
 
 /// Whether only LoRAs have such a key.
@@ -40,7 +40,7 @@ pub(super) fn is_of_lora(key: &str) -> bool {
     let tells = |leaf| {
         !matches!(
             leaf,
-            Leaf::Alpha | Leaf::Diff | Leaf::DiffBias | Leaf::Unsupported
+            Leaf::Alpha | Leaf::Diff | Leaf::DiffBias | Leaf::Set | Leaf::Unsupported
         )
     };
     keys::split(key).is_some_and(|(_, leaf)| tells(leaf))
@@ -185,6 +185,26 @@ pub fn fitting_plan(
         return Err(wrong(format!("this LoRA does not fit the model: {what}")));
     }
     Ok(plan)
+}
+
+/// The model that these LoRAs make of one: itself, but for one of them that lets it see a control picture. Reads headers;
+/// what cannot be read is told where the LoRA is checked.
+pub fn model_with(spec: &ModelSpec, loras: &[Lora]) -> Result<ModelSpec, CatalogError> {
+    let acting = loras.iter().zip(strengths(loras, Expert::Only));
+    let acting = acting.filter(|(_, strength)| *strength != 0.0);
+    for (lora, _) in acting.filter(|_| spec.family.files.control_lora.is_some()) {
+        let Ok(tables) = (spec.family.lora.tables)(&spec.files) else {
+            break;
+        };
+        let Ok(file) = LoraFile::read(&lora.path) else {
+            continue;
+        };
+        if Plan::new(&file, &tables).widened().is_some() {
+            let with = spec.with_control_lora(&lora.path);
+            return with.map_err(|reason| CatalogError::lora(reason, lora.path.clone()));
+        }
+    }
+    Ok(spec.clone())
 }
 
 /// A sentence that names both models.

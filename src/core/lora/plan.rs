@@ -35,6 +35,8 @@ pub struct Update {
     pub network: Network,
     pub layer: Layer,
     pub rows: Rows,
+    /// Inputs of the change, which in the layer of what is noised may be more than the model has there, or fewer.
+    pub columns: u64,
     pub delta: Option<Delta>,
     /// The key of the number that, divided by the rank, scales `delta`.
     pub alpha: Option<String>,
@@ -47,6 +49,8 @@ pub struct Update {
     pub up_bias: Option<String>,
     /// Added to the bias.
     pub bias: Option<String>,
+    /// Stands in the tensor's place, however strong the LoRA is.
+    pub instead: Option<String>,
 }
 
 /// All of a LoRA that a model can take.
@@ -125,6 +129,14 @@ impl Plan {
         }
     }
 
+    /// How many inputs the layer of what is noised has with it, where those are more than the model's own: noise, and a
+    /// control picture beside it.
+    pub fn widened(&self) -> Option<u64> {
+        let wider = self.updates.iter();
+        let wider = wider.filter(|update| update.columns > update.layer.sides().1);
+        wider.map(|update| update.columns).max()
+    }
+
     /// What changes one network.
     pub fn of_network(self, network: Network) -> impl Iterator<Item = Update> {
         let updates = self.updates.into_iter();
@@ -155,6 +167,7 @@ fn update(
         network,
         layer: layer.clone(),
         rows,
+        columns,
         delta: None,
         alpha: None,
         rank: None,
@@ -162,6 +175,7 @@ fn update(
         dora_scale: None,
         up_bias: None,
         bias: None,
+        instead: None,
     };
     if let Some(bias) = parts.get(&Leaf::DiffBias)
         && (layer.bias.is_some() || layer.is_matrix)
@@ -175,11 +189,25 @@ fn update(
     }
     if layer.is_matrix {
         if let Some(read) = ReadDelta::of(file, parts) {
-            if read.sides != (outputs, columns) {
+            let is_input = network.input == Some(layer.name.as_str());
+            let fits =
+                |found| found == columns || is_input && (found < columns || found == 2 * columns);
+            if read.sides.0 != outputs || !fits(read.sides.1) {
                 return Err(misfit(read.sides));
             }
+            update.columns = read.sides.1;
             update.take_delta(file, name, parts, read, used);
+            if update.columns > columns && parts.contains_key(&Leaf::Reshape) {
+                used.insert(Leaf::Reshape);
+            }
         }
+    } else if let Some(whole) = parts.get(&Leaf::Set) {
+        let found = file.numel(whole);
+        if found != outputs.saturating_mul(columns) {
+            return Err(misfit((found / columns.max(1), columns)));
+        }
+        update.instead = Some(whole.clone());
+        used.insert(Leaf::Set);
     } else if let Some(diff) = parts.get(&Leaf::Diff) {
         let found = file.numel(diff);
         if found != outputs.saturating_mul(columns) {

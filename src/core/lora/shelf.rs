@@ -6,12 +6,11 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Coverage, LoraCard, LoraFile, Table, fitting_plan};
-use crate::families::Family;
+use super::{Coverage, LoraCard, LoraFile, Plan, Table, fitting_plan};
 use crate::files::has_ending;
 use crate::library::{Places, is_for_loras};
 use crate::model::configs::sorted_entries;
-use crate::model::{CatalogError, ModelFiles, ModelSpec};
+use crate::model::{CatalogError, ModelSpec};
 use crate::settings::{Paths, Settings};
 
 /// Folders in folders.
@@ -26,6 +25,8 @@ pub struct FoundLora {
     /// What the file says of itself, where it is a LoRA.
     pub card: Option<LoraCard>,
     pub fit: Fit,
+    /// With it the model sees a control picture beside the noise ([`ModelSpec::with_control_lora`]).
+    pub is_of_control: bool,
     /// All that a search looks at, in small letters.
     haystack: String,
 }
@@ -55,6 +56,7 @@ impl FoundLora {
             bytes,
             card,
             fit,
+            is_of_control: false,
             haystack: haystack.to_lowercase(),
         }
     }
@@ -79,36 +81,50 @@ impl FoundLora {
 
 /// A model whose layers LoRAs are compared with.
 pub struct Fitting {
-    family: Family,
+    spec: ModelSpec,
     tables: Vec<Table>,
 }
 
 impl Fitting {
     /// Reads the headers of the model's networks.
     pub fn of(spec: &ModelSpec) -> Result<Self, CatalogError> {
-        Self::of_files(spec.family, &spec.files)
-    }
-
-    fn of_files(family: Family, files: &ModelFiles) -> Result<Self, CatalogError> {
-        let tables = (family.lora.tables)(files)?;
-        Ok(Self { family, tables })
+        Ok(Self {
+            tables: (spec.family.lora.tables)(&spec.files)?,
+            spec: spec.clone(),
+        })
     }
 
     /// What is known of one file.
     pub fn look(&self, path: &Path) -> FoundLora {
         let bytes = fs::metadata(path).map(|stat| stat.len());
+        let mut is_of_control = false;
         let (card, fit) = match (LoraFile::read(path), &bytes) {
             (_, Err(err)) if err.kind() == std::io::ErrorKind::NotFound => (None, Fit::Gone),
             (Err(err), _) => (None, Fit::No(reason(err))),
             (Ok(file), _) => {
-                let fit = match fitting_plan(&file, self.family, &self.tables) {
-                    Ok(plan) => Fit::Yes(plan.coverage),
-                    Err(err) => Fit::No(reason(err)),
+                let fit = match self.fitting_plan(&file) {
+                    Ok(plan) => {
+                        is_of_control = plan.widened().is_some();
+                        Fit::Yes(plan.coverage)
+                    }
+                    Err(reason) => Fit::No(reason),
                 };
                 (Some(LoraCard::of(&file)), fit)
             }
         };
-        FoundLora::new(path, bytes.unwrap_or(0), card, fit)
+        FoundLora {
+            is_of_control,
+            ..FoundLora::new(path, bytes.unwrap_or(0), card, fit)
+        }
+    }
+
+    /// The plan, or why there is none, in a sentence without the path.
+    fn fitting_plan(&self, file: &LoraFile) -> Result<Plan, String> {
+        let plan = fitting_plan(file, self.spec.family, &self.tables).map_err(reason)?;
+        if plan.widened().is_some() {
+            self.spec.with_control_lora(&file.path)?;
+        }
+        Ok(plan)
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Network {
     pub is_text_encoder: bool,
     /// Whether a layer of this name is one that only models have which look at pictures.
     pub(crate) of_pictures: fn(&str) -> bool,
+    /// The layer of what is noised, where LoRAs may have more inputs than the model or fewer: those of a control picture.
+    pub(crate) input: Option<&'static str>,
     /// The names of its layers, one entry for each kind of block.
     pub(crate) names: fn() -> Vec<Names>,
 }
@@ -30,6 +32,7 @@ impl Network {
             name,
             is_text_encoder: false,
             of_pictures: |_| false,
+            input: None,
             names,
         }
     }
@@ -40,6 +43,7 @@ pub const CLIP: Network = Network {
     name: "clip",
     is_text_encoder: true,
     of_pictures: |_| false,
+    input: None,
     names: names::clip,
 };
 /// T5, and UMT5, whose layers have the same names.

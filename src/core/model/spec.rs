@@ -217,6 +217,20 @@ impl ModelSpec {
         self.presets.iter().find(|preset| preset.is_for(lora))
     }
 
+    /// The model that this one is with a LoRA which lets it see a control picture beside the noise, with the values of the
+    /// LoRA's preset for its own; or why the two do not go together, a sentence.
+    pub fn with_control_lora(&self, lora: &Path) -> Result<Self, String> {
+        let Some(with) = self.family.files.control_lora else {
+            let label = self.family.label;
+            return Err(format!("models of {label} take no control LoRA"));
+        };
+        let mut spec = with(self, lora)?;
+        if let Some(preset) = self.preset_for(lora) {
+            spec.defaults.sampling = preset.sampling.over(self.defaults.sampling);
+        }
+        Ok(spec)
+    }
+
     pub fn has_two_experts(&self) -> bool {
         self.files.transformer_2.is_some()
     }

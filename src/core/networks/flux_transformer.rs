@@ -130,6 +130,16 @@ impl FluxTransformerConfig {
         })
     }
 
+    /// The same with so many numbers of a token: noise, and what a LoRA lets it see beside that.
+    #[must_use]
+    pub fn widened(self, in_channels: i64) -> Self {
+        Self {
+            out_channels: Some(self.out_channels()),
+            in_channels,
+            ..self
+        }
+    }
+
     /// Width of the hidden states.
     pub fn dim(&self) -> i64 {
         self.num_attention_heads * self.attention_head_dim

@@ -26,6 +26,10 @@ pub(super) struct Loras {
     layers: BTreeMap<String, Vec<Planned>>,
     /// By the name of the tensor: file, strength and key of what is added.
     tensors: BTreeMap<String, Vec<(usize, f64, String)>>,
+    /// By the name of the tensor: file and key of what stands in its place.
+    instead: BTreeMap<String, (usize, String)>,
+    /// Inputs of layers that have more with the LoRAs than in the model's file.
+    widened: BTreeMap<String, i64>,
     asked: Mutex<BTreeSet<String>>,
 }
 
@@ -95,6 +99,10 @@ impl Loras {
     fn add(&mut self, file: usize, strength: f64, update: Update) {
         if update.layer.is_matrix {
             let name = update.layer.name.clone();
+            if update.columns > update.layer.sides().1 {
+                let widest = self.widened.entry(name.clone()).or_default();
+                *widest = (*widest).max(update.columns as i64);
+            }
             self.layers.entry(name).or_default().push(Planned {
                 file,
                 strength,
@@ -103,6 +111,9 @@ impl Loras {
             return;
         }
         let name = &update.layer.name;
+        if let Some(key) = update.instead {
+            self.instead.insert(name.clone(), (file, key));
+        }
         if let Some(Delta::Whole { diff }) = update.delta {
             let changes = self.tensors.entry(name.clone()).or_default();
             changes.push((file, strength, diff));
@@ -122,20 +133,33 @@ impl Loras {
             return Ok(Vec::new());
         };
         self.note(name);
+        let widened = self.widened.get(name).copied();
         let load = |planned: &Planned| {
-            self.files[planned.file].load(&planned.update, planned.strength, device)
+            let mut update =
+                self.files[planned.file].load(&planned.update, planned.strength, device)?;
+            let own = planned.update.layer.sides().1 as i64;
+            let missing = widened.unwrap_or(own) - planned.update.columns as i64;
+            if missing > 0 {
+                update.delta = update.delta.map(|delta| with_idle_inputs(delta, missing));
+            }
+            Ok(update)
         };
         planned.iter().map(load).collect()
     }
 
     /// `tensor`, which is no matrix, as the LoRAs change it.
     pub(super) fn changed(&self, name: &str, tensor: Tensor) -> Result<Tensor, WeightsError> {
-        let Some(changes) = self.tensors.get(name) else {
+        let (changes, instead) = (self.tensors.get(name), self.instead.get(name));
+        if changes.is_none() && instead.is_none() {
             return Ok(tensor);
-        };
+        }
         self.note(name);
         let mut sum = tensor.to_kind(Kind::Float);
-        for (file, strength, key) in changes {
+        if let Some((file, key)) = instead {
+            let whole = self.files[*file].tensor(key)?.view(&sum.size()[..]);
+            sum = whole.to_device(sum.device());
+        }
+        for (file, strength, key) in changes.into_iter().flatten() {
             let diff = self.files[*file].tensor(key)?.view(&sum.size()[..]);
             // Never in place: what is stored may be a file.
             sum = &sum + diff.to_device(sum.device()) * *strength;
@@ -152,6 +176,7 @@ impl Loras {
     fn left_over(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let names = self.layers.keys().chain(self.tensors.keys());
+        let names = names.chain(self.instead.keys());
         names
             .filter(|name| !asked.contains(*name))
             .cloned()
@@ -185,7 +210,8 @@ impl Weights {
             Some(shape.into_iter().map(|size| size as u64).collect())
         });
         let opened = Loras::open(loras, expert, &table)?;
-        let has_any = !opened.layers.is_empty() || !opened.tensors.is_empty();
+        let has_any =
+            !(opened.layers.is_empty() && opened.tensors.is_empty() && opened.instead.is_empty());
         Ok(Self {
             loras: has_any.then(|| Arc::new(opened)),
             ..self.clone()
@@ -198,6 +224,27 @@ impl Weights {
             Some(loras) => loras.of_layer(&self.prefix, self.device),
             None => Ok(Vec::new()),
         }
+    }
+
+    /// The matrix `name` of so many rows and columns under this position, where LoRAs give it inputs that the file's has
+    /// not: those get zeros, to which the LoRAs add. It is the layer of what is noised, small and never streamed.
+    pub(super) fn widened(
+        &self,
+        name: &str,
+        [rows, columns]: [i64; 2],
+    ) -> Result<Option<Tensor>, WeightsError> {
+        let widened = self.loras.as_ref().and_then(|loras| {
+            let of_layer = loras.widened.get(&self.prefix);
+            of_layer.filter(|_| name == "weight")
+        });
+        let stored = self.shape_of(name);
+        let (Some(_), Some([_, own])) = (widened, stored.as_deref()) else {
+            return Ok(None);
+        };
+        let narrow = self.tensor(name, &[rows, *own])?;
+        let wide = narrow.constant_pad_nd([0, columns - own]);
+        self.note_fixed(&wide);
+        Ok(Some(wide))
     }
 
     /// Layers that a LoRA changes and that nobody has asked for.
@@ -244,7 +291,7 @@ impl OpenFile {
         strength: f64,
         device: Device,
     ) -> Result<LayerUpdate, WeightsError> {
-        let (all, columns) = update.layer.sides();
+        let (all, columns) = (update.layer.sides().0, update.columns);
         let rows = match update.rows {
             Rows::Range(first, count) => (first as i64, count as i64),
             Rows::All | Rows::SwappedHalves => (0, all as i64),
@@ -320,6 +367,26 @@ impl OpenFile {
             },
             Delta::Whole { diff } => LayerDelta::Whole(here(diff)?.view([rows, columns])),
         })
+    }
+}
+
+/// The same of a layer with so many inputs more, behind its own, which it leaves alone.
+fn with_idle_inputs(delta: LayerDelta, count: i64) -> LayerDelta {
+    let wide = |xs: Tensor| xs.constant_pad_nd([0, count]);
+    match delta {
+        LayerDelta::LowRank { up, down } => LayerDelta::LowRank {
+            up,
+            down: wide(down),
+        },
+        LayerDelta::Hadamard { w1: [a, b], w2 } => LayerDelta::Hadamard {
+            w1: [a, wide(b)],
+            w2: {
+                let [c, d] = w2;
+                [c, wide(d)]
+            },
+        },
+        LayerDelta::Kronecker { w1, w2 } => LayerDelta::Whole(wide(w1.kron(&w2))),
+        LayerDelta::Whole(delta) => LayerDelta::Whole(wide(delta)),
     }
 }
 

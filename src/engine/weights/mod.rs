@@ -283,6 +283,9 @@ impl Weights {
     /// The matrix `name` under this position, which must have exactly these rows and columns. It stays in a narrow
     /// storage where it has one, and is otherwise what [`tensor`](Self::tensor) gives; or it stays in its file.
     pub fn matrix(&self, name: &str, size: [i64; 2]) -> Result<StoredMatrix, WeightsError> {
+        if let Some(wide) = self.widened(name, size)? {
+            return Ok(StoredMatrix::plain(wide));
+        }
         if let Some(stream) = &self.stream {
             let matrix = self.in_file(stream, name, size)?;
             stream.know(&matrix);
@@ -401,10 +404,8 @@ impl Weights {
     }
 
     fn asked(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.source
-            .asked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        let asked = &self.source.asked;
+        asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The keys of the files that nobody has asked for so far.

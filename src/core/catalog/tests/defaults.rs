@@ -211,6 +211,11 @@ fn published_loras_of_few_steps_are_known_by_their_names() {
                 ),
                 ("Hyper-FLUX.1-dev-8steps-lora", Some("hyper-8")),
                 ("Hyper-FLUX.1-dev-16steps-lora", Some("hyper-16")),
+                ("flux1-depth-dev-lora", Some("depth-lora")),
+                (
+                    "FLUX.1-Canny-dev-lora/pytorch_lora_weights",
+                    Some("canny-lora"),
+                ),
                 ("hyperrealism", None),
             ],
         ),

@@ -1,20 +1,84 @@
 //! LoRAs for Flux: what the layers of its transformer are called in them, and which of them are for a model.
 
+use std::path::Path;
+
+use super::variant::Variant;
 use crate::families::{LoraRules, LoraSign};
 use crate::formats::weights::WeightSet;
 use crate::lora;
 use crate::lora::{
-    Coverage, DOUBLE, Dialect, List, Misfit, Names, Network, SINGLE, Share, Table, of_schema,
+    Coverage, DOUBLE, Dialect, Expert, List, LoraFile, Misfit, Names, Network, Plan, SINGLE, Share,
+    Table, of_schema,
 };
-use crate::networks::{FluxTransformerConfig, FluxTransformerKeys, flux_transformer};
+use crate::model::choices::Lora;
+use crate::model::{CatalogError, ModelSpec};
+use crate::networks::{
+    FluxTransformerConfig, FluxTransformerKeys, NetworkConfig as _, flux_transformer,
+};
 
 /// The transformer, whose file has diffusers' names or the authors'.
 pub fn network(is_diffusers: bool) -> Network {
-    if is_diffusers {
+    let network = if is_diffusers {
         Network::transformer("flux in diffusers' names", || names(true))
     } else {
         Network::transformer("flux", || names(false))
+    };
+    Network {
+        input: Some("img_in"),
+        ..network
     }
+}
+
+/// What the transformer at a place is with the LoRAs of a job: the authors' for depth and edges let it see a control
+/// picture beside the noise.
+pub fn config_with(
+    transformer: &Path,
+    loras: &[Lora],
+) -> Result<FluxTransformerConfig, CatalogError> {
+    let config = FluxTransformerConfig::read(transformer)?;
+    if loras.is_empty() {
+        return Ok(config);
+    }
+    let table = table(transformer)?;
+    let mut widest = None;
+    for (lora, strength) in loras.iter().zip(lora::strengths(loras, Expert::Only)) {
+        if strength != 0.0 {
+            let file = LoraFile::read(&lora.path)?;
+            let plan = Plan::new(&file, std::slice::from_ref(&table));
+            widest = widest.max(plan.widened());
+        }
+    }
+    Ok(match widest {
+        Some(columns) => config.widened(columns as i64),
+        None => config,
+    })
+}
+
+/// What a model becomes with a control LoRA: one that needs a control picture, of the kind that the LoRA's name says.
+pub(super) fn with_control(spec: &ModelSpec, lora: &Path) -> Result<ModelSpec, String> {
+    let mut variants = [Variant::Dev, Variant::Schnell].into_iter();
+    if !variants.any(|variant| variant.name() == spec.variant) {
+        return Err(format!(
+            "this is a control LoRA of FLUX.1 dev, with which {} does not run",
+            spec.name
+        ));
+    }
+    let names = [lora.file_stem(), lora.parent().and_then(Path::file_name)];
+    let names = names.map(|name| name.unwrap_or_default().to_string_lossy());
+    let variant = Variant::of_control(&names.each_ref().map(|name| &**name));
+    let (start_image, image_role, mask) = variant.inputs();
+    let mut spec = spec.clone();
+    (spec.start_image, spec.image_role, spec.mask) = (start_image, image_role, mask);
+    spec.limits.controls = variant.controls();
+    Ok(spec)
+}
+
+/// The layers of the transformer at a place.
+fn table(transformer: &Path) -> Result<Table, CatalogError> {
+    let weights = WeightSet::at(transformer)?;
+    let keys = FluxTransformerKeys::of(|key| weights.has(key));
+    let shape = |name: &str| weights.shape(&keys.file_key(name));
+    Ok(Table::new(network(keys.is_diffusers), "", &shape))
 }
 
 pub(super) const RULES: LoraRules = LoraRules {
@@ -51,19 +115,12 @@ pub(super) const RULES: LoraRules = LoraRules {
     model_label: |_| "Flux".to_owned(),
     label_of_width: |_| None,
     objection: |coverage: &Coverage| {
-        coverage
-            .misfits
-            .iter()
-            .any(is_of_control)
-            .then_some(
-                "this is a control LoRA, which Safelight does not run: use the whole FLUX.1 Depth or Canny, or a ControlNet",
-            )
+        coverage.misfits.iter().any(sees_more).then_some(
+            "this LoRA is for a model that sees more beside the noise, as FLUX.1 Fill does",
+        )
     },
     tables: |files| {
-        let weights = WeightSet::at(&files.transformer)?;
-        let keys = FluxTransformerKeys::of(|key| weights.has(key));
-        let shape = |name: &str| weights.shape(&keys.file_key(name));
-        let mut tables = vec![Table::new(network(keys.is_diffusers), "", &shape)];
+        let mut tables = vec![table(&files.transformer)?];
         let encoders = [
             (lora::CLIP, Some(&files.text_encoder)),
             (lora::T5, files.text_encoder_2.as_ref()),
@@ -93,8 +150,8 @@ const fn deeper(start: &'static str, first_block: usize) -> LoraSign {
     }
 }
 
-/// Whether a layer takes in more than the latents of the picture that is made.
-fn is_of_control(misfit: &Misfit) -> bool {
+/// Whether a layer takes in more than the model can be made to take.
+fn sees_more(misfit: &Misfit) -> bool {
     let name = lora::normal(&misfit.layer);
     let is_input = name.ends_with("img_in") || name.ends_with("x_embedder");
     is_input && misfit.found.1 > misfit.expected.1

@@ -126,6 +126,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         },
         control_network: control::network,
         control_weights: Some(control::weights),
+        control_lora: Some(lora::with_control),
         ..rules::<Flux>()
     },
     lora: lora::RULES,

@@ -63,7 +63,8 @@ impl Variant {
         }
     }
 
-    fn of_control(names: &[&str]) -> Self {
+    /// Of a model that follows a picture, or a LoRA that makes one, by the names of the file and of its folder.
+    pub fn of_control(names: &[&str]) -> Self {
         let known = [("depth", Self::Depth), ("canny", Self::Canny)];
         let mut named = names.iter().filter_map(|name| {
             let name = name.to_lowercase();

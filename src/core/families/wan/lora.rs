@@ -21,6 +21,7 @@ pub const NETWORK: Network = Network {
         ends.iter().any(|end| name.ends_with(end))
             || starts.iter().any(|start| name.starts_with(start))
     },
+    input: None,
     names,
 };
 

@@ -282,8 +282,8 @@ fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
         .is_ok()
     );
     assert!(refused(&comfy(T2V_14B), flux::FAMILY, &of_flux).contains("Wan 14B"));
-    let control = Shapes::from([
-        ("img_in.lora_A.weight".to_owned(), vec![RANK, 128]),
+    let fill = Shapes::from([
+        ("img_in.lora_A.weight".to_owned(), vec![RANK, 384]),
         ("img_in.lora_B.weight".to_owned(), vec![3072, RANK]),
         (
             "double_blocks.0.img_attn.proj.lora_A.weight".to_owned(),
@@ -298,7 +298,7 @@ fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
             vec![3072],
         ),
     ]);
-    assert!(refused(&control, flux::FAMILY, &of_flux).contains("control LoRA"));
+    assert!(refused(&fill, flux::FAMILY, &of_flux).contains("FLUX.1 Fill"));
     let sd = Shapes::from([
         (
             "lora_unet_down_blocks_0_attentions_0_proj_in.lora_down.weight".to_owned(),

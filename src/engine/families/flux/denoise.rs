@@ -2,7 +2,8 @@
 //!
 //! What it begins with and the steps themselves are every picture's.
 
-use safelight_core::networks::{FluxTransformerConfig, NetworkConfig as _};
+use safelight_core::families::flux::lora::config_with;
+use safelight_core::networks::FluxTransformerConfig;
 use tch::{Device, Kind, Tensor};
 
 use super::control::FluxControl;
@@ -227,7 +228,7 @@ pub fn denoise(
 ) -> Result<Tensor, EngineError> {
     let (request, role) = (work.request, Role::of(work.request));
     let home = &request.files.transformer;
-    let config = FluxTransformerConfig::read(home)?;
+    let config = config_with(home, &request.loras)?;
     let networks = if follows(&config) {
         ControlNetworks::default()
     } else {

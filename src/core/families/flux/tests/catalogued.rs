@@ -139,7 +139,7 @@ pub(crate) fn summary(spec: &ModelSpec) -> String {
     )
 }
 
-pub(crate) const DEV: &str = "dev Optional Base, mask Optional, Distilled, 1024x1024, 20 steps, 3.5 Some(0.6) [turbo-8, hyper-8, hyper-16]";
+pub(crate) const DEV: &str = "dev Optional Base, mask Optional, Distilled, 1024x1024, 20 steps, 3.5 Some(0.6) [turbo-8, hyper-8, hyper-16, depth-lora, canny-lora]";
 
 #[test]
 fn every_published_model_is_offered_from_a_comfyui_folder_with_its_defaults() {

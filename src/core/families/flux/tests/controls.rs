@@ -1,11 +1,15 @@
 //! ControlNets: told by their headers, as wholes, and others named and refused; what models take them.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use super::files::{flux_tree, shapes};
 use crate::families::flux::{self, control};
+use crate::job::{GenerateForm, Lora};
 use crate::library::ControlNetwork;
-use crate::model::{ControlBy, ControlKind, ModelSpec};
+use crate::lora::{Fit, Fitting, model_with};
+use crate::model::{CatalogError, ControlBy, ControlKind, InputUse, ModelSpec};
 use crate::networks::{FluxControlConfig, NetworkConfig as _};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::pipelines::write_json;
@@ -155,4 +159,96 @@ fn dev_and_schnell_take_controlnets_and_what_has_another_input_does_not() {
         let found = ModelSpec::open(&place).unwrap().limits.controls;
         assert_eq!(found.by, by, "{file}");
     }
+}
+
+/// The authors' for depth, which has every tensor of the one for edges.
+const LORA: &str = "lora control";
+
+fn with_lora(spec: &ModelSpec, lora: &Path) -> Result<ModelSpec, CatalogError> {
+    let lora = Lora {
+        path: lora.to_owned(),
+        strength: 1.0,
+        strength_2: None,
+    };
+    model_with(spec, &[lora])
+}
+
+#[test]
+fn with_a_control_lora_dev_needs_a_control_picture_of_the_kind_its_name_says() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let loras = models.join("loras");
+    for (layout, name) in [
+        ("transformer dev", "flux1-dev.safetensors"),
+        ("transformer dev diffusers", "other.safetensors"),
+    ] {
+        let place = models.join("diffusion_models").join(name);
+        write(&place, &shapes(layout), "BF16");
+        let spec = ModelSpec::open(&place).unwrap();
+        for (file, kind, needed, guidance, steps) in [
+            (
+                "flux1-depth-dev-lora",
+                Some(ControlKind::Depth),
+                "a depth map",
+                10.0,
+                30,
+            ),
+            (
+                "flux1-canny-dev-lora",
+                Some(ControlKind::Edges),
+                "a picture of edges, or a picture whose edges are computed here",
+                30.0,
+                50,
+            ),
+            ("mine", None, "a control picture", 3.5, 20),
+        ] {
+            let lora = loras.join(file).with_extension("safetensors");
+            write(&lora, &shapes(LORA), "BF16");
+            let found = Fitting::of(&spec).unwrap().look(&lora);
+            let Fit::Yes(coverage) = &found.fit else {
+                panic!("{layout}: {:?}", found.fit);
+            };
+            assert!(found.is_of_control);
+            assert_eq!(coverage.to_string(), "1094 of 1094 keys applied");
+            let with = with_lora(&spec, &lora).unwrap();
+            let controls = with.limits.controls;
+            assert_eq!((controls.by, controls.kind), (ControlBy::Channels, kind));
+            assert_eq!(with.mask, InputUse::No);
+            let sampling = with.defaults.sampling;
+            assert_eq!(
+                (sampling.guidance_scale, sampling.num_steps),
+                (guidance, steps),
+                "{file}"
+            );
+            let form = GenerateForm {
+                prompt: "x".into(),
+                out: "a.png".into(),
+                ..GenerateForm::default()
+            };
+            let problems = form.validate(&with).unwrap_err();
+            let expected = format!("{} needs {needed}", with.name);
+            assert_eq!(problems[0].message, expected);
+            assert!(form.validate(&spec).is_ok());
+        }
+    }
+}
+
+#[test]
+fn a_control_lora_is_refused_where_the_model_sees_another_picture_already() {
+    let root = tempfile::tempdir().unwrap();
+    let models = flux_tree(root.path());
+    let lora = models.join("loras/flux1-depth-dev-lora.safetensors");
+    write(&lora, &shapes(LORA), "BF16");
+    let place = models.join("diffusion_models/flux1-kontext-dev.safetensors");
+    write(&place, &shapes("transformer dev"), "BF16");
+    let kontext = ModelSpec::open(&place).unwrap();
+    let err = with_lora(&kontext, &lora).unwrap_err().to_string();
+    assert!(err.contains("a control LoRA of FLUX.1 dev"), "{err}");
+    let fit = Fitting::of(&kontext).unwrap().look(&lora).fit;
+    assert!(matches!(fit, Fit::No(_)), "{fit:?}");
+    // The whole model needs no widening, and is what it was.
+    let place = models.join("diffusion_models/flux1-canny-dev.safetensors");
+    write(&place, &shapes("transformer control"), "BF16");
+    let canny = ModelSpec::open(&place).unwrap();
+    assert_eq!(with_lora(&canny, &lora).unwrap(), canny);
 }

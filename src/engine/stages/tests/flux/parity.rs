@@ -1,7 +1,10 @@
 //! Every tensor that diffusers recorded is there, under its name and within its limit, and none besides.
 
+use safelight_core::job::Lora;
+
 use super::*;
 use crate::stages::tests::jobs::Run;
+use crate::weights::tests::made_up::write_lora_of;
 
 fn check(name: &str) {
     jobs::check(&format!("flux/stages/{name}"), job);
@@ -11,7 +14,7 @@ fn check(name: &str) {
 pub(in crate::stages::tests) fn job(run: &Run) -> Job {
     let mut facts = run.facts.clone();
     let fields = facts.as_object_mut().unwrap();
-    for ours in ["same", "unchecked", "variant", "role"] {
+    for ours in ["same", "unchecked", "variant", "role", "lora"] {
         fields.remove(ours);
     }
     let variant = run.facts["variant"].as_str().unwrap();
@@ -20,7 +23,16 @@ pub(in crate::stages::tests) fn job(run: &Run) -> Job {
         return Job::new(variant, &facts, None, None).with_references(seen);
     }
     fields.insert("image_role".to_owned(), run.facts["role"].clone());
-    let job = Job::new(variant, &facts, run.given("image"), run.given("mask"));
+    let mut job = Job::new(variant, &facts, run.given("image"), run.given("mask"));
+    if let Some(form) = run.facts["lora"].as_str() {
+        let list = jobs::fixtures().join("control/flux_lora.json");
+        let path = write_lora_of(&list, job.folder.path(), form, None);
+        job.request.loras.push(Lora {
+            path,
+            strength: 1.0,
+            strength_2: None,
+        });
+    }
     job.with_controls(run.given("control.0").into_iter())
 }
 
@@ -71,6 +83,11 @@ fn a_control_picture_is_followed_as_in_the_reference() {
     for name in ["control", "control_image", "control_10", "control_30"] {
         check(name);
     }
+}
+
+#[test]
+fn dev_follows_a_control_picture_with_a_lora_as_in_the_reference() {
+    check("control_lora");
 }
 
 #[test]
