@@ -90,9 +90,9 @@ fn available(spec: &ModelSpec) -> String {
     } else {
         &frames
     };
-    let (family, variant, licence) = (spec.family.label, &spec.variant, &spec.licence);
+    let (kind, licence) = (spec.family.kind_text(&spec.variant), &spec.licence);
     let (bytes, size) = (size_text(spec.bytes), (defaults.width, defaults.height));
-    let what = format!("{family} {variant}, {bytes}, licence {licence}");
+    let what = format!("{kind}, {bytes}, licence {licence}");
     let mut rows = vec![
         vec![spec.id.clone(), spec.name.clone()],
         vec![String::new(), spec.description.clone()],

@@ -55,11 +55,11 @@ pub(super) fn engine_is(path: &Path) -> String {
 }
 
 pub(super) fn facts(spec: &ModelSpec, needs: &str) -> String {
-    let (family, variant) = (spec.family.label, &spec.variant);
+    let kind = spec.family.kind_text(&spec.variant);
     if spec.family.makes_pictures {
-        format!("{family} {variant}  ·  pictures from {needs}")
+        format!("{kind}  ·  pictures from {needs}")
     } else {
-        format!("{family} {variant}  ·  clips from {needs}")
+        format!("{kind}  ·  clips from {needs}")
     }
 }
 

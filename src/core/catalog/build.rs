@@ -84,7 +84,7 @@ pub(super) fn build(
         name: details.name.unwrap_or_else(|| model.name.clone()),
         description: details
             .description
-            .unwrap_or_else(|| format!("A {} {} model", facts.family.label, facts.variant)),
+            .unwrap_or_else(|| format!("A {} model", facts.family.kind_text(facts.variant))),
         licence: details.licence.unwrap_or_else(|| "not stated".to_owned()),
         family: facts.family,
         variant: facts.variant.to_owned(),

@@ -104,8 +104,9 @@ impl IdentityCard {
                     ""
                 };
                 self.what = format!(
-                    "a {} {} model{experts}: {}",
-                    spec.family.label, spec.variant, self.what
+                    "a {} model{experts}: {}",
+                    spec.family.kind_text(&spec.variant),
+                    self.what
                 );
                 // In a diffusers folder the parts are that folder's, with a card of its own.
                 if files.scheduler.is_none() {
@@ -178,7 +179,7 @@ impl IdentityCard {
         let family = identify::family_of_pipeline(&index.class);
         let (model, what) = match ModelSpec::open(folder) {
             Ok(spec) => {
-                let what = format!("a {} {} model", spec.family.label, spec.variant);
+                let what = format!("a {} model", spec.family.kind_text(&spec.variant));
                 (Some(spec), what)
             }
             Err(CatalogError::Unsupported { what, .. }) => (None, what),

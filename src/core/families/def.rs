@@ -68,6 +68,17 @@ pub struct FamilyDef {
 }
 
 impl FamilyDef {
+    /// What people call a model of this kind, such as "Z-Image Turbo". A word that the family's name ends with is not
+    /// said twice.
+    pub fn kind_text(&self, variant: &str) -> String {
+        let said = self.label.rsplit([' ', '-']).next();
+        if said == Some(variant) {
+            self.label.to_owned()
+        } else {
+            format!("{} {variant}", self.label)
+        }
+    }
+
     /// The first step, from 0, that is made of what is given: the less `strength`, 0 to 1, the later. `num_steps`, which is
     /// no step at all, where the strength is too small for one. The reference counts the steps of clips in whole ones.
     pub fn first_step(&self, num_steps: u32, strength: f64) -> u32 {

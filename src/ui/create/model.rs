@@ -66,9 +66,8 @@ fn picker_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, label: egui::Id) {
 
 fn facts_text(spec: &ModelSpec) -> String {
     format!(
-        "{} {}  ·  {}  ·  {}",
-        spec.family.label,
-        spec.variant,
+        "{}  ·  {}  ·  {}",
+        spec.family.kind_text(&spec.variant),
         needs_text(spec),
         size_text(spec.bytes)
     )

@@ -44,6 +44,7 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
         .icon(fold_icon)
         .show_unindented(ui, |ui| advanced_ui(ui, view, &spec));
     view.folds.is_advanced_open = header.fully_open();
+    header.header_response.on_hover_text(words::ADVANCED_HOVER);
     grid_ui(ui, view, &spec);
     let clear = ui.button(words::CLEAR).on_hover_text(words::CLEAR_HOVER);
     if clear.clicked() {

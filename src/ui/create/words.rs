@@ -30,6 +30,8 @@ pub(super) const RESET_ALL: &str = "Reset to the model's defaults";
 pub(super) const RESET_ALL_HOVER: &str =
     "Everything except the prompt, the LoRAs, the pictures and the seed";
 pub(super) const ADVANCED: &str = "Advanced";
+pub(super) const ADVANCED_HOVER: &str =
+    "Everything else that the model can be told, such as steps, guidance and sampler";
 pub(super) const REMOVE: &str = "Remove";
 pub(super) const REMOVE_HOVER: &str = "Take it out of the form. Files on the disk stay";
 pub(super) const CHOOSE: &str = "Choose…";

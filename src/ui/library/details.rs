@@ -147,10 +147,7 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
 
 fn facts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     vec![
-        (
-            words::KIND,
-            format!("{} {}", spec.family.label, spec.variant),
-        ),
+        (words::KIND, spec.family.kind_text(&spec.variant)),
         (words::MAKES, words::makes(spec, needs_text(spec))),
         (words::DEFAULTS, words::defaults(spec)),
         (words::ON_DISK, size_text(spec.bytes)),

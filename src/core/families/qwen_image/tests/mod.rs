@@ -221,6 +221,13 @@ fn a_diffusers_folder_is_whole_by_itself() {
 }
 
 #[test]
+fn a_kind_says_no_word_twice() {
+    let kind = |variant| qwen_image::FAMILY.kind_text(variant);
+    assert_eq!(kind("Image"), "Qwen-Image");
+    assert_eq!(kind("Edit"), "Qwen-Image Edit");
+}
+
+#[test]
 fn wan_s_autoencoder_will_do_where_qwen_image_s_is_missing() {
     let root = tempfile::tempdir().unwrap();
     let models = tree(root.path());
