@@ -65,6 +65,12 @@ const WALLS: &[Wall] = &[
         because: "core is plain data and files",
     },
     Wall {
+        folder: "src/loops",
+        except: &[],
+        forbidden: &["tch", "safelight_core", "std::fs", "std::thread"],
+        because: "loops take slices and give slices",
+    },
+    Wall {
         folder: "src/core/model",
         except: &[],
         forbidden: &[

@@ -6,13 +6,11 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
+use safelight_loops::hash::{OFFSET, hashed};
+
 use super::MediaError;
 use super::source::clip_files;
 use crate::files::sorted_entries;
-
-/// FNV-1a of 64 bits.
-const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-const PRIME: u64 = 0x0000_0100_0000_01b3;
 
 /// The fingerprint of a picture's file, such as `fnv1a64:0011223344556677`.
 pub fn picture_fingerprint(path: &Path) -> Result<String, MediaError> {
@@ -68,12 +66,6 @@ fn sampled(hash: u64, path: &Path) -> Result<u64, MediaError> {
         hash = hashed(hash, &sample);
     }
     Ok(hash)
-}
-
-fn hashed(hash: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(hash, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(PRIME)
-    })
 }
 
 fn text_of(hash: u64) -> String {

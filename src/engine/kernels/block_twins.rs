@@ -6,17 +6,13 @@
 //! Blocks of 256 numbers are in [`k_block_twins`].
 
 use safelight_core::formats::weights::gguf::BlockType;
+use safelight_loops::gguf::IQ4_VALUES;
 use tch::{Kind, Tensor};
 
 use super::k_block_twins;
 
 /// Numbers that are expanded at once: that takes several tensors of their size.
 const NUMBERS_PER_PIECE: i64 = 16 << 20;
-
-/// The numbers that four bits stand for in the types of IQ4.
-pub(crate) const IQ4_VALUES: [i8; 16] = [
-    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
-];
 
 /// `blocks`: `(N, bytes of a block)` -> flat, of `kind`
 pub fn expand_blocks(blocks: &Tensor, block: BlockType, kind: Kind) -> Tensor {

@@ -27,7 +27,6 @@ mod terms;
 pub mod twins;
 mod vendor;
 
-pub(crate) use block_twins::IQ4_VALUES;
 pub(crate) use copies::{Copies, Lane as CopyLane, Mark};
 pub use error::KernelError;
 pub use loaded::{line, status};

@@ -4,18 +4,17 @@
 //! the outputs and 4 taps in place of 9, whose results are then put where they belong: by libtorch wherever the frames
 //! are, or together with a shortcut by our own code, for f32 on the CPU.
 
-use std::ops::Range;
-
+use safelight_loops::doubling::Placing;
 use tch::{Device, Kind, Tensor};
 
 use crate::kernels;
 
 use super::bias::Bias;
 use super::causal::{channels_innermost, convolve_pictures};
-use super::slices::{SharedMut, SharedWork, floats};
+use super::slices::{floats, run_all, shared};
 
 /// The four pixels that one becomes.
-const CORNERS: i64 = 4;
+const CORNERS: i64 = safelight_loops::doubling::CORNERS as i64;
 
 /// Rows of this many numbers are worth a turn of a thread.
 const NUMBERS_PER_TURN: usize = 32 * 1024;
@@ -96,7 +95,7 @@ impl DoublingConv {
         let doubled = Tensor::empty(size, (Kind::Float, Device::Cpu));
         let placing = Placing {
             corners: floats(&corners),
-            doubled: SharedMut::new(&doubled),
+            doubled: shared(&doubled),
             before: floats(shortcut.frames),
             sources: sources(shortcut, outputs),
             time: shortcut.time as usize,
@@ -108,7 +107,7 @@ impl DoublingConv {
         };
         let rows = xs.size()[0] as usize * placing.height;
         let grain = NUMBERS_PER_TURN / (CORNERS as usize * placing.width * placing.outputs).max(1);
-        placing.run_all(rows, grain);
+        run_all(&placing, rows, grain);
         doubled
     }
 }
@@ -124,83 +123,6 @@ fn sources(shortcut: &Spread<'_>, outputs: i64) -> Vec<Vec<usize>> {
                 .collect()
         })
         .collect()
-}
-
-struct Placing<'a> {
-    corners: &'a [f32],
-    doubled: SharedMut<'a>,
-    before: &'a [f32],
-    sources: Vec<Vec<usize>>,
-    time: usize,
-    skipped: usize,
-    height: usize,
-    width: usize,
-    outputs: usize,
-    inputs: usize,
-}
-
-impl SharedWork for Placing<'_> {
-    #[inline(always)]
-    fn run<const FUSED: bool>(&self, rows: Range<usize>) {
-        for row in rows {
-            self.row(row);
-        }
-    }
-}
-
-impl Placing<'_> {
-    /// `row` counts the rows of all frames before doubling.
-    #[expect(
-        unsafe_code,
-        reason = "threads write to different rows of the same tensor"
-    )]
-    #[inline(always)]
-    fn row(&self, row: usize) {
-        let (frame, y) = (row / self.height, row % self.height);
-        let (before, instant) = {
-            let moment = frame + self.skipped;
-            (moment / self.time, moment % self.time)
-        };
-        let before = &self.before[(before * self.height + y) * self.width * self.inputs..];
-        for corner in 0..CORNERS as usize {
-            let (down, right) = (corner / 2, corner % 2);
-            let sources = &self.sources[instant * CORNERS as usize + corner];
-            let start = ((frame * (self.height + 1) + y + down) * (self.width + 1) + right)
-                * CORNERS as usize
-                + corner;
-            let corners = &self.corners[start * self.outputs..];
-            let line = (frame * self.height + y) * 2 + down;
-            for x in 0..self.width {
-                let out = (line * self.width + x) * 2 + right;
-                // SAFETY: each pixel of the doubled frames is written here alone.
-                let out = unsafe { self.doubled.row(out * self.outputs, self.outputs) };
-                let corner = &corners[x * CORNERS as usize * self.outputs..][..self.outputs];
-                let before = &before[x * self.inputs..][..self.inputs];
-                self.add_shortcut(out, corner, before, sources);
-            }
-        }
-    }
-
-    /// `out` = `corner` + the channels of `before` that `sources` names.
-    #[inline(always)]
-    fn add_shortcut(&self, out: &mut [f32], corner: &[f32], before: &[f32], sources: &[usize]) {
-        let sums = out.iter_mut().zip(corner);
-        // The two usual cases in a form that becomes vector code.
-        if self.inputs == self.outputs {
-            for ((out, corner), before) in sums.zip(before) {
-                *out = corner + before;
-            }
-        } else if self.inputs == 2 * self.outputs {
-            let second = sources[0] == 1;
-            for ((out, corner), pair) in sums.zip(before.chunks_exact(2)) {
-                *out = corner + if second { pair[1] } else { pair[0] };
-            }
-        } else {
-            for ((out, corner), &source) in sums.zip(sources) {
-                *out = corner + before[source];
-            }
-        }
-    }
 }
 
 #[cfg(test)]

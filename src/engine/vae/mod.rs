@@ -2,11 +2,6 @@
 //!
 //! Knows neither prompts nor transformers nor files of pictures, and does not choose where a model lives.
 
-#![expect(
-    clippy::inline_always,
-    reason = "inner loops must be compiled with the vectors of their caller"
-)]
-
 mod attention;
 mod bias;
 mod causal;

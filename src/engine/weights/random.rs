@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use safelight_loops::hash::{OFFSET, hashed};
 use tch::{Device, Kind, TchError, Tensor};
 
 use crate::sampling::Generator;
@@ -112,11 +113,9 @@ fn scales_norm(key: &str) -> bool {
     matches!(name, "gamma" | "scale") || (name == "weight" && module.contains("norm"))
 }
 
-/// FNV-1a: another draw for every name.
+/// Another draw for every name.
 fn seed_of(key: &str) -> u64 {
-    key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    hashed(OFFSET, key.as_bytes())
 }
 
 #[cfg(test)]

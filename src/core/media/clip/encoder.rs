@@ -16,7 +16,7 @@ use openh264_sys2::{
     SSourcePicture, videoFormatI420, videoFrameTypeI, videoFrameTypeIDR, videoFrameTypeP,
 };
 
-use super::yuv::Planes;
+use safelight_loops::yuv::Planes;
 
 /// BT.709's number in all three tables: primaries, transfer, matrix.
 const BT709: u8 = 1;

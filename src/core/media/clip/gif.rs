@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use gif::{AnyExtension, Encoder, EncodingError, Frame, Repeat};
+use safelight_loops::palette;
 
 use super::FrameTimes;
 use crate::formats::gif::COMMENT;
@@ -56,7 +57,7 @@ impl Gif {
             self.next += 1;
         }
         let delay = u16::try_from(start(self.next) - start(shown)).unwrap_or(u16::MAX);
-        let (palette, indices) = super::palette::quantise(picture);
+        let (palette, indices) = palette::quantise(&picture.rgb, picture.width as usize);
         let frame = Frame {
             delay,
             width: picture.width as u16,

@@ -3,10 +3,10 @@
 //!
 //! The quantiser is fixed, so every frame has the same quality however the clip moves.
 
+use safelight_loops::yuv::Planes;
 use serde::{Deserialize, Serialize};
 
 use super::encoder::{Encoder, Settings};
-use super::yuv::Planes;
 
 /// The largest frame that the encoder takes, lying or standing.
 pub(super) const MAX_LONG_SIDE: u32 = 3840;

@@ -12,15 +12,12 @@ mod h264;
 mod jpeg;
 #[cfg(feature = "h264")]
 mod mp4;
-mod palette;
 mod png;
 mod runs;
 #[cfg(feature = "h264")]
 mod sound_track;
 mod webp;
 #[cfg(feature = "h264")]
-mod yuv;
-
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

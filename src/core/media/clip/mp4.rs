@@ -4,10 +4,11 @@
 //! No fragments, and no edits of pictures. Sizes that H.264 cannot express are padded by the encoder and
 //! cut to the exact size by a clean-aperture box.
 
+use safelight_loops::yuv::planes_from_rgb;
+
 use super::FrameTimes;
 use super::h264::{Coded, H264, MIN_SIDE};
 use super::sound_track;
-use super::yuv::planes_from_picture;
 use crate::formats::mp4::COMMENT;
 use crate::media::{Picture, Sound};
 
@@ -30,7 +31,9 @@ impl Mp4 {
 
     pub fn push(&mut self, picture: &Picture) -> Result<(), String> {
         let (width, height) = (padded(self.width), padded(self.height));
-        let planes = planes_from_picture(picture, width as usize, height as usize);
+        let [size, padded] = [(picture.width, picture.height), (width, height)]
+            .map(|(width, height)| (width as usize, height as usize));
+        let planes = planes_from_rgb(&picture.rgb, size, padded);
         self.h264.push(&planes)
     }
 

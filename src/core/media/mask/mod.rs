@@ -6,14 +6,13 @@
 mod capsule;
 mod files;
 mod history;
-mod soften;
 #[cfg(test)]
 mod tests;
 
 use capsule::Capsule;
 pub use files::{mask_of_picture, open_mask, write_mask};
 use history::History;
-pub use soften::softened;
+pub use safelight_loops::soften::softened;
 
 /// A rectangle of pixels: from inclusive, to exclusive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,14 +4,7 @@
 //! the type that is computed with. On the CPU a loop over the blocks does it, on other devices a kernel or tensor operations.
 //! Reads no file (see [`Weights::matrix`](super::Weights::matrix)).
 
-#![expect(
-    clippy::inline_always,
-    reason = "inner loops must be compiled with the vectors of their caller"
-)]
-
-mod blocks;
 mod cpu;
-mod k_blocks;
 #[cfg(test)]
 mod tests;
 

@@ -5,15 +5,14 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use safelight_loops::hash::{OFFSET, hashed};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use tch::{Kind, Tensor};
 
 /// FNV-1a of the name, then splitmix64 of each place; vectors are scales around one or small offsets.
 pub fn made_up(name: &str, shape: &[i64]) -> Tensor {
-    let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |seed, byte| {
-        (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let seed = hashed(OFFSET, name.as_bytes());
     let count: i64 = shape.iter().product();
     let is_vector = shape.contains(&count);
     let is_scale = name.ends_with("weight") || name.ends_with("gamma");

@@ -5,9 +5,10 @@
 
 use openh264::decoder::{DecodeOptions, DecodedYUV, Decoder, Flush};
 use openh264::formats::YUVSource as _;
+use safelight_loops::yuv::{Decoded, rgb_from_planes};
 
 use super::avc::AvcConfig;
-use super::colour::{Colour, Planes, rgb_from_planes};
+use super::colour::Colour;
 use crate::media::Picture;
 use crate::media::open::{Failure, picture_from_rgb};
 
@@ -77,7 +78,7 @@ fn damaged(err: &openh264::Error) -> Failure {
 fn picture(yuv: &DecodedYUV<'_>, colour: Colour) -> Result<Picture, Failure> {
     let (width, height) = yuv.dimensions();
     let (stride, chroma_stride, _) = yuv.strides();
-    let planes = Planes {
+    let planes = Decoded {
         width,
         height,
         y: yuv.y(),
@@ -86,7 +87,7 @@ fn picture(yuv: &DecodedYUV<'_>, colour: Colour) -> Result<Picture, Failure> {
         stride,
         chroma_stride,
     };
-    let rgb = rgb_from_planes(&planes, colour)
+    let rgb = rgb_from_planes(&planes, colour.matrix())
         .ok_or_else(|| Failure::Damaged("its planes are too small".to_owned()))?;
     picture_from_rgb(width as u32, height as u32, rgb)
 }

@@ -4,7 +4,10 @@
 
 use half::f16;
 
-use crate::kernels::IQ4_VALUES;
+/// The numbers that four bits stand for in the types of IQ4.
+pub const IQ4_VALUES: [i8; 16] = [
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
+];
 
 #[inline(always)]
 pub(super) fn half_at(block: &[u8], start: usize) -> f32 {

@@ -4,13 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::media::Picture;
-
 const MAX_COLOURS: usize = 256;
 
-/// The palette as RGB bytes and one index a pixel.
-pub(super) fn quantise(picture: &Picture) -> (Vec<u8>, Vec<u8>) {
-    exact(&picture.rgb).unwrap_or_else(|| approximate(picture))
+/// Rows of so many pixels to their palette, as RGB bytes, and one index a pixel.
+pub fn quantise(rgb: &[u8], width: usize) -> (Vec<u8>, Vec<u8>) {
+    exact(rgb).unwrap_or_else(|| approximate(rgb, width))
 }
 
 fn exact(rgb: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -31,20 +29,20 @@ fn exact(rgb: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((palette, indices))
 }
 
-fn approximate(picture: &Picture) -> (Vec<u8>, Vec<u8>) {
-    let moments = Moments::of(&picture.rgb);
+fn approximate(rgb: &[u8], width: usize) -> (Vec<u8>, Vec<u8>) {
+    let moments = Moments::of(rgb);
     let boxes = split(&moments);
     let colours: Vec<[u8; 3]> = boxes.iter().map(|colours| moments.mean(colours)).collect();
     // What remains inside the boxes is how far a pixel is from its colour on average. Steps of even
     // width are √12 times that apart; three quarters of it hide them without looking coarse.
     let spread: f64 = boxes.iter().map(|colours| moments.spread(colours)).sum();
-    let pixels = picture.rgb.len() as f64 / 3.0;
+    let pixels = rgb.len() as f64 / 3.0;
     let amplitude = 0.75 * (12.0 * spread / (3.0 * pixels)).sqrt();
 
     let mut nearest = Nearest::new(&colours);
-    let mut indices = Vec::with_capacity(picture.rgb.len() / 3);
-    for y in 0..picture.height as usize {
-        for (x, colour) in picture.row(y).as_chunks::<3>().0.iter().enumerate() {
+    let mut indices = Vec::with_capacity(rgb.len() / 3);
+    for (y, row) in rgb.chunks_exact(3 * width).enumerate() {
+        for (x, colour) in row.as_chunks::<3>().0.iter().enumerate() {
             let offset = (amplitude * threshold(x, y)).round() as i32;
             let dithered = colour.map(|byte| (i32::from(byte) + offset).clamp(0, 255) as u8);
             indices.push(nearest.index(dithered));
@@ -232,9 +230,14 @@ impl<'a> Nearest<'a> {
 mod tests {
     use super::*;
 
-    fn painted(picture: &Picture) -> Vec<u8> {
-        let (palette, indices) = quantise(picture);
-        assert_eq!(indices.len() * 3, picture.rgb.len());
+    fn rows(width: usize, height: usize, colour: impl Fn(usize, usize) -> [u8; 3]) -> Vec<u8> {
+        let places = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+        places.flat_map(|(x, y)| colour(x, y)).collect()
+    }
+
+    fn painted(rgb: &[u8], width: usize) -> Vec<u8> {
+        let (palette, indices) = quantise(rgb, width);
+        assert_eq!(indices.len() * 3, rgb.len());
         assert!(palette.len() <= MAX_COLOURS * 3);
         indices
             .iter()
@@ -245,25 +248,23 @@ mod tests {
 
     #[test]
     fn up_to_256_colours_stay_exact() {
-        let picture =
-            Picture::from_fn(32, 16, |x, y| [x as u8 * 8, (y / 2) as u8 * 30, 7]).unwrap();
-        assert_eq!(painted(&picture), picture.rgb);
+        let rgb = rows(32, 16, |x, y| [x as u8 * 8, (y / 2) as u8 * 30, 7]);
+        assert_eq!(painted(&rgb, 32), rgb);
     }
 
     #[test]
     fn many_colours_come_close_and_keep_their_mean() {
-        let picture = Picture::from_fn(128, 96, |x, y| {
+        let rgb = rows(128, 96, |x, y| {
             [
                 (x * 2) as u8,
                 (y * 2 + x / 4) as u8,
                 (255 - x - y / 2) as u8,
             ]
-        })
-        .unwrap();
-        let painted = painted(&picture);
+        });
+        let painted = painted(&rgb, 128);
         let off: Vec<i32> = painted
             .iter()
-            .zip(&picture.rgb)
+            .zip(&rgb)
             .map(|(a, b)| i32::from(*a) - i32::from(*b))
             .collect();
         let mean = off.iter().sum::<i32>() as f64 / off.len() as f64;

@@ -1,0 +1,27 @@
+//! The loops over single numbers that the engine and the program spend their time in on the CPU.
+//!
+//! A crate of its own, because it is the one that development builds optimise: what stands here is quick in every build,
+//! and the crates that use it compile quickly. So nothing here is generic outside: a generic function would be compiled,
+//! without optimisation, where it is used. No tensors, files, threads or errors: slices in, slices out.
+
+#![expect(
+    clippy::inline_always,
+    reason = "inner loops must be compiled with the vectors of their caller"
+)]
+
+pub mod activation;
+pub mod doubling;
+pub mod edges;
+pub mod gguf;
+pub mod hash;
+pub mod palette;
+pub mod planes;
+pub mod resize;
+mod rows;
+pub mod soften;
+pub mod statistics;
+mod vectors;
+pub mod yuv;
+
+pub use rows::SharedRows;
+pub use vectors::InRanges;
