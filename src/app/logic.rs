@@ -25,7 +25,7 @@ impl App {
         self.cx.read_clock();
         self.drops.poll(&mut self.inputs, &mut self.cx);
         let is_covered = self.palette.is_covered(&self.cx.ctx);
-        self.is_submit_wanted |= take_shortcuts(is_covered, &mut self.cx);
+        self.num_submits += take_shortcuts(is_covered, &mut self.cx);
         let events: Vec<WorkerEvent> = self.worker.drain().collect();
         for event in events {
             self.take_event(event);

@@ -181,8 +181,8 @@ pub struct App {
     pub drops: Drops,
     remembering: Remembering,
     worker: WorkerHandle,
-    /// The shortcut for Generate was pressed.
-    is_submit_wanted: bool,
+    /// How often the shortcut for Generate was pressed.
+    num_submits: usize,
 }
 
 impl App {
@@ -224,7 +224,7 @@ impl App {
             drops: Drops::new(drags),
             remembering: Remembering::default(),
             worker,
-            is_submit_wanted: false,
+            num_submits: 0,
             cx,
         };
         if app.cx.form.seed_mode == SeedMode::Random {
@@ -272,7 +272,7 @@ impl App {
         for command in commands {
             self.cx.push(command);
         }
-        if std::mem::take(&mut self.is_submit_wanted) {
+        for _ in 0..std::mem::take(&mut self.num_submits) {
             self.cx.push(QueueCommand::Submit);
             is_any = true;
         }

@@ -196,17 +196,19 @@ pub fn keys_text(keys: KeyboardShortcut) -> String {
     text
 }
 
-/// Takes the keys of commands away before any field sees them. Whether Generate was pressed: that is carried out after
+/// Takes the keys of commands away before any field sees them. How often Generate was pressed: that is carried out after
 /// the field has taken what was typed just before.
-pub(super) fn take_shortcuts(is_below: bool, cx: &mut Cx) -> bool {
+pub(super) fn take_shortcuts(is_below: bool, cx: &mut Cx) -> usize {
     let ctx = cx.ctx.clone();
-    let mut is_submit_wanted = false;
+    let mut num_submits = 0;
     let is_typing = cx.drawn.had_focus || ctx.memory(|memory| memory.focused().is_some());
     let is_watching = cx.page == Page::Watch;
-    if !is_typing {
-        // A key that is held throws one result away, not one after the other.
-        ctx.input_mut(|input| input.events.retain(|event| !is_repeated_delete(event)));
-    }
+    ctx.input_mut(|input| {
+        // A key that is held throws one result away, and makes one, not one after the other.
+        input.events.retain(|event| {
+            !is_repeated(event, Key::Enter) && (is_typing || !is_repeated(event, Key::Delete))
+        });
+    });
     // Those with Shift first: a key without it counts with it too.
     let mut ordered: Vec<&Shortcut> = SHORTCUTS.iter().collect();
     ordered.sort_by_key(|shortcut| !shortcut.keys.iter().any(|keys| keys.modifiers.shift));
@@ -222,31 +224,32 @@ pub(super) fn take_shortcuts(is_below: bool, cx: &mut Cx) -> bool {
             Scope::Idle => !is_typing && !is_below,
             Scope::Watching => !is_typing && !is_below && is_watching,
         };
-        let is_pressed = counts
-            && shortcut
-                .keys
-                .iter()
-                .any(|keys| ctx.input_mut(|input| input.consume_shortcut(keys)));
-        if !is_pressed {
+        if !counts {
             continue;
         }
-        match (shortcut.command)() {
-            AppCommand::Queue(QueueCommand::Submit) => is_submit_wanted = true,
-            command => cx.push(command),
+        // On a busy machine a frame takes longer than two presses.
+        let times: usize = ctx.input_mut(|input| {
+            let pressed = |keys: &KeyboardShortcut| {
+                input.count_and_consume_key(keys.modifiers, keys.logical_key)
+            };
+            shortcut.keys.iter().map(pressed).sum()
+        });
+        for _ in 0..times {
+            match (shortcut.command)() {
+                AppCommand::Queue(QueueCommand::Submit) => num_submits += 1,
+                command => cx.push(command),
+            }
         }
     }
-    is_submit_wanted
+    num_submits
 }
 
-fn is_repeated_delete(event: &Event) -> bool {
+/// Whether it is this key, held so long that it counts again. Enter counts with Ctrl alone: without, it is text.
+fn is_repeated(event: &Event, wanted: Key) -> bool {
     matches!(
         event,
-        Event::Key {
-            key: Key::Delete,
-            pressed: true,
-            repeat: true,
-            ..
-        }
+        Event::Key { key, pressed: true, repeat: true, modifiers, .. }
+            if *key == wanted && (wanted != Key::Enter || modifiers.command)
     )
 }
 

@@ -269,6 +269,33 @@ fn the_keyboard_starts_a_job_from_inside_the_prompt() {
 }
 
 #[test]
+fn every_press_within_one_slow_frame_makes_a_job_and_a_key_that_is_held_makes_one() {
+    let mut bench = Bench::new();
+    bench.write_prompt("ten foxes");
+    // Held for a while, then pressed twice more.
+    for pressed in [true, true, true, false, true, false, true, false] {
+        bench.harness.input_mut().events.push(egui::Event::Key {
+            key: egui::Key::Enter,
+            physical_key: None,
+            pressed,
+            repeat: false,
+            modifiers: egui::Modifiers::COMMAND,
+        });
+    }
+    bench.settle();
+    let first = bench.next_job().request.seed;
+    let waiting = &bench.app().queue.waiting;
+    let mut seeds: Vec<_> = waiting
+        .iter()
+        .filter_map(|job| job.request.generate())
+        .map(|request| request.seed)
+        .collect();
+    assert_eq!(seeds.len(), 2);
+    seeds.dedup();
+    assert!(seeds.len() == 2 && !seeds.contains(&first));
+}
+
+#[test]
 fn closing_the_window_cancels_the_running_job() {
     let mut bench = Bench::new();
     let sent = bench.start_job();

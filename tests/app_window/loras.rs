@@ -82,7 +82,10 @@ fn lora_path(bench: &Bench, name: &str) -> PathBuf {
 /// Chooses the one that fits from the list.
 fn add(bench: &mut Bench) {
     bench.press("Add LoRA");
-    bench.until("it is listed", |bench| bench.has("sea"));
+    // Until all are known, their order changes.
+    bench.until("all are listed", |bench| {
+        bench.has("sea") && !bench.app().loras.is_looking()
+    });
     bench.press("sea");
     bench.until("it is chosen", |bench| bench.has("Remove sea"));
     bench.press("Done");

@@ -35,10 +35,11 @@ struct Shown {
 }
 
 impl ShelfPanel {
-    /// What has the words of the search, and is for the model where others are hidden.
-    fn shown(&mut self, found: &Arc<Vec<Arc<FoundLora>>>) -> Arc<[Arc<FoundLora>]> {
+    /// What has the words of the search, and is for the model where others are hidden. While `is_held`, as when a button
+    /// of the pointer is down on one of them, what comes in waits.
+    fn shown(&mut self, found: &Arc<Vec<Arc<FoundLora>>>, is_held: bool) -> Arc<[Arc<FoundLora>]> {
         let known = self.shown.take().filter(|shown| {
-            Arc::ptr_eq(&shown.found, found)
+            (is_held || Arc::ptr_eq(&shown.found, found))
                 && shown.search == self.search
                 && shown.hides_others == self.hides_others
         });
@@ -92,7 +93,8 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     let weak = palette(ui).weak;
     let shelf = &view.app.loras;
-    let shown = view.panels.loras.shown(&shelf.found);
+    let is_held = ui.input(|input| input.pointer.any_down());
+    let shown = view.panels.loras.shown(&shelf.found, is_held);
     if let Some(problem) = &shelf.problem {
         wide_note(ui, problem, palette(ui).error);
     }
@@ -258,14 +260,16 @@ mod tests {
             lora("boats.safetensors", other()),
         ]);
         let mut panel = ShelfPanel::default();
-        let all = panel.shown(&found);
+        let all = panel.shown(&found, false);
         assert_eq!(all.len(), 3);
-        assert!(Arc::ptr_eq(&all, &panel.shown(&found)));
+        assert!(Arc::ptr_eq(&all, &panel.shown(&found, false)));
         panel.search = "INK ".to_owned();
-        assert_eq!(panel.shown(&found).len(), 2);
+        assert_eq!(panel.shown(&found, false).len(), 2);
         panel.hides_others = true;
-        assert_eq!(panel.shown(&found).len(), 1);
-        assert!(panel.shown(&Arc::default()).is_empty());
+        assert_eq!(panel.shown(&found, false).len(), 1);
+        // Nothing moves away under a button that is down.
+        assert_eq!(panel.shown(&Arc::default(), true).len(), 1);
+        assert!(panel.shown(&Arc::default(), false).is_empty());
     }
 
     #[test]
