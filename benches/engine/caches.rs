@@ -6,13 +6,14 @@
 
 use std::cell::Cell;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Parser;
 use safelight_core::job::{
     DeviceChoice, GenerateForm, GenerateRequest, SizeChoice, StepCache, jobs_of,
 };
+use safelight_core::media::{crop_to_aspect, open_picture, resize_lanczos};
 use safelight_core::model::{InputUse, ModelSpec};
 use safelight_engine::bench::arguments::{count, read};
 use safelight_engine::bench::caches::usual;
@@ -22,7 +23,7 @@ use safelight_engine::bench::networks::open_for;
 use safelight_engine::bench::walks::WalkLine;
 use safelight_engine::capture::Capture;
 use safelight_engine::error::EngineError;
-use safelight_engine::families::wan::{Conditions, Expert, WanConfig, denoise, encode_text};
+use safelight_engine::families::wan::{Conditions, Expert, WanConfig, denoise, encode_image, encode_text};
 use safelight_engine::hooks::Hooks;
 use safelight_engine::pixels::rgb8_from_pixels;
 use safelight_engine::place::Placement;
@@ -35,8 +36,11 @@ use tch::{Device, Kind, Tensor};
 #[derive(Clone, Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 pub struct CacheArguments {
-    /// A diffusers folder or a transformer's file, of one transformer that begins without a picture.
+    /// A diffusers folder or a transformer's file, of one transformer that may begin without a picture.
     model: PathBuf,
+    /// A start picture, for a model that may begin with one.
+    #[arg(long)]
+    image: Option<PathBuf>,
     #[arg(long, default_value = "a red hot-air balloon rises over the hills")]
     prompt: String,
     #[arg(long, default_value = "1")]
@@ -67,6 +71,13 @@ impl Hooks for Skips {
     fn skipped(&self, num_skipped: usize, _num_calls: usize) {
         self.0.set(Some(num_skipped));
     }
+}
+
+/// What every walk begins with.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    embeds: &'a PromptEmbeds,
+    image: Option<&'a Tensor>,
 }
 
 struct Model {
@@ -100,11 +111,17 @@ pub fn run(
     tch::no_grad(|| {
         let embeds = model.work(&Skips::default(), |work, config| encode_text(config, work));
         let embeds = embeds.map_err(failed)?;
+        let image = arguments.image.as_deref();
+        let image = image.map(|path| model.start(path)).transpose()?;
+        let given = Given {
+            embeds: &embeds,
+            image: image.as_ref(),
+        };
         // The first walk loads the model.
-        model.walk(&embeds, None).map_err(failed)?;
+        model.walk(given, None).map_err(failed)?;
         let mut first: Option<(Tensor, Tensor)> = None;
         for cache in [None].into_iter().chain(caches.into_iter().map(Some)) {
-            let walked = model.walk(&embeds, cache).map_err(failed)?;
+            let walked = model.walk(given, cache).map_err(failed)?;
             let line = match (walked, cache) {
                 (Some((line, latents)), _) => {
                     let frames = model.frames(&latents).map_err(failed)?;
@@ -142,6 +159,9 @@ impl Model {
             );
             return Err(refused(reason));
         }
+        if arguments.image.is_some() && !spec.start_image.is_possible() {
+            return Err(refused(format!("{} begins without a picture", spec.name)));
+        }
         let mut form = GenerateForm {
             prompt: arguments.prompt.clone(),
             seed: arguments.seed,
@@ -167,6 +187,19 @@ impl Model {
         })
     }
 
+    /// The latents of a start picture, cut to the shape of the clip.
+    fn start(&self, path: &Path) -> Result<Tensor, BenchError> {
+        let (width, height) = (self.request.width, self.request.height);
+        let fitted = open_picture(path)
+            .and_then(|picture| crop_to_aspect(&picture, width, height))
+            .and_then(|picture| resize_lanczos(&picture, width, height));
+        let fitted = fitted.map_err(|err| BenchError::Arguments(err.to_string()))?;
+        let latents = self.work(&Skips::default(), |work, config| {
+            encode_image(config, &fitted.rgb, None, work)
+        });
+        latents.map_err(|err| BenchError::Failed(err.to_string()))
+    }
+
     fn steps(&self) -> usize {
         self.request.sampling.num_steps as usize
     }
@@ -184,14 +217,14 @@ impl Model {
     /// A walk, and its latents on the CPU; `None` where the model was not measured for the cache.
     fn walk(
         &mut self,
-        embeds: &PromptEmbeds,
+        given: Given<'_>,
         cache: Option<StepCache>,
     ) -> Result<Option<(WalkLine, Tensor)>, EngineError> {
         self.request.step_cache = cache;
         let conditions = Conditions {
             control: None,
-            embeds,
-            image_latents: None,
+            embeds: given.embeds,
+            image_latents: given.image,
             image_embeds: None,
             base: None,
             kept: None,
@@ -270,6 +303,21 @@ mod tests {
         assert!(lines[1]["psnr_db"].as_f64().unwrap() > 5.0);
         // Nobody has measured it.
         assert!(lines[2]["error"].as_str().unwrap().contains("nobody"));
+    }
+
+    #[test]
+    fn caches_are_compared_with_a_start_picture_and_one_that_is_not_there_is_refused() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../assets/little-world");
+        let line = format!(
+            "{root} --device cpu --steps 4 --width 64 --height 64 --frames 5 --cache taylorseer:2 --image {root}/pictures/clips.png"
+        );
+        let mut out = Vec::new();
+        assert!(run(line.split_whitespace().map(str::to_owned), &mut out).unwrap());
+        let lines = String::from_utf8(out).unwrap();
+        assert_eq!(lines.lines().count(), 2, "{lines}");
+        let other = line.replace("--image ", "--image none/");
+        let refused = run(other.split_whitespace().map(str::to_owned), &mut Vec::new());
+        assert!(matches!(refused, Err(BenchError::Arguments(_))));
     }
 
     #[test]
