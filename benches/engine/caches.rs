@@ -23,7 +23,9 @@ use safelight_engine::bench::networks::open_for;
 use safelight_engine::bench::walks::WalkLine;
 use safelight_engine::capture::Capture;
 use safelight_engine::error::EngineError;
-use safelight_engine::families::wan::{Conditions, Expert, WanConfig, denoise, encode_image, encode_text};
+use safelight_engine::families::wan::{
+    Conditions, Expert, WanConfig, denoise, encode_image, encode_text,
+};
 use safelight_engine::hooks::Hooks;
 use safelight_engine::pixels::rgb8_from_pixels;
 use safelight_engine::place::Placement;

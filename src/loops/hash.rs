@@ -1,4 +1,4 @@
-//! A short number for bytes. Not for security: somebody who wants the same one for other bytes can have them.
+//! A short number for bytes; opens no file. Not for security: somebody who wants the same one for other bytes can have them.
 
 /// FNV-1a of 64 bits, of no bytes.
 pub const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;

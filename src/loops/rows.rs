@@ -1,4 +1,4 @@
-//! Numbers that several threads write, each to its own rows.
+//! A slice in parts that threads may hold at the same time. Starts no threads, and trusts who calls that rows differ.
 
 use std::marker::PhantomData;
 

@@ -1,4 +1,5 @@
-//! Code that is compiled once for each kind of vector unit, and runs with the widest that the machine has.
+//! Code that is compiled once for each kind of vector unit, and runs with the widest that the machine has. Shares no work
+//! among threads: who calls does.
 
 use std::ops::Range;
 

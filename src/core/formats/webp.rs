@@ -51,7 +51,13 @@ pub(crate) fn check_sizes<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Res
     let mut chunks = within(source, all);
     while let Some(chunk) = chunks.next_part()? {
         match &chunk.name {
-            b"VP8X" => canvas = Some(size_at(chunks.source, chunk.start + 4)?),
+            b"VP8X" => {
+                let size = size_at(chunks.source, chunk.start + 4)?;
+                if size.iter().any(|side| *side > SIDE_BITS + 1) {
+                    return Err(invalid("its canvas is larger than a frame can be"));
+                }
+                canvas = Some(size);
+            }
             b"ANMF" => {
                 let size = size_at(chunks.source, chunk.start + 6)?;
                 frames.push((size, (chunk.start + ANMF_BYTES, chunk.end)));

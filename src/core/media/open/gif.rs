@@ -2,7 +2,7 @@
 //!
 //! Transparency is dropped as Pillow drops it: a see-through pixel keeps the colour of its index.
 
-use std::io::Seek as _;
+use std::io::{Seek as _, SeekFrom};
 use std::num::NonZeroU64;
 
 use gif::{ColorOutput, DecodeOptions, MemoryLimit};
@@ -10,10 +10,21 @@ use image::metadata::Orientation;
 
 use super::{Decoded, Failure, Input, check_size, decoder_bytes, picture_from_rgb};
 
+/// A code has three bits at least, and stands for at most as many pixels as there are codes.
+const MAX_PIXELS_A_BYTE: u64 = 3 * 4096;
+
 pub(super) fn decode(mut file: Input) -> Result<Decoded, Failure> {
-    let canvas = DecodeOptions::new().read_info(&mut file)?;
+    let len = file.seek(SeekFrom::End(0)).map_err(Failure::Io)?;
+    file.rewind().map_err(Failure::Io)?;
+    let mut canvas = DecodeOptions::new().read_info(&mut file)?;
     let (width, height) = (canvas.width(), canvas.height());
     check_size(width.into(), height.into())?;
+    // Before there is room made for all of it.
+    if let Some(frame) = canvas.next_frame_info()?
+        && u64::from(frame.width) * u64::from(frame.height) > len * MAX_PIXELS_A_BYTE
+    {
+        return Err(Failure::Truncated);
+    }
     drop(canvas);
     file.rewind().map_err(Failure::Io)?;
     let mut options = DecodeOptions::new();

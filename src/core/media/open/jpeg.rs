@@ -3,6 +3,7 @@
 //! The decoder fills what is missing of a cut-off file with grey; so the end is looked for first.
 
 use std::io::{Cursor, Read as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use image::codecs::jpeg::JpegDecoder;
 use image::{DynamicImage, ImageDecoder as _};
@@ -33,8 +34,15 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
         return Err(Failure::Truncated);
     }
     let orientation = decoder.orientation()?;
+    // zune-jpeg 0.5 panics at some damaged headers.
+    let decoded = catch_unwind(AssertUnwindSafe(|| DynamicImage::from_decoder(decoder)));
+    let Ok(decoded) = decoded else {
+        return Err(Failure::Damaged(
+            "its components do not go together".to_owned(),
+        ));
+    };
     Ok(Decoded {
-        picture: rgb_picture(DynamicImage::from_decoder(decoder)?)?,
+        picture: rgb_picture(decoded?)?,
         orientation,
     })
 }

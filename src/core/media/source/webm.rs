@@ -11,8 +11,8 @@ use image::ImageFormat;
 use super::{ClipInfo, Sink, Unread};
 use crate::formats::ByteSource;
 use crate::formats::webm::{elements, id, unsigned};
-use crate::media::MediaError;
 use crate::media::open::{Failure, check_size, other};
+use crate::media::{MediaError, Picture};
 
 const VIDEO_TRACK: u64 = 1;
 /// No codec has a longer name.
@@ -86,10 +86,10 @@ impl WebM {
     pub fn read(&mut self, first: usize, sink: &mut Sink<'_>) -> Result<(), MediaError> {
         for &(at, size) in self.frames.get(first..).unwrap_or_default() {
             let frame = self.source.read_at(at, size);
+            let size = (self.info.width, self.info.height);
             let decoded = frame
                 .map_err(Failure::from)
-                .and_then(|frame| other::decode(webp_from_vp8(&frame), ImageFormat::WebP))
-                .map(|decoded| decoded.picture);
+                .and_then(|frame| decoded(&frame, size));
             sink(decoded.map_err(|failure| failure.into_error("WebM", &self.path))?)?;
         }
         Ok(())
@@ -163,19 +163,30 @@ impl Scan {
     }
 }
 
-/// A keyframe says its size behind a start code.
+/// A frame that must have the clip's size: before there is room made for another that it may say.
+fn decoded(frame: &[u8], size: (u32, u32)) -> Result<Picture, Failure> {
+    let own = frame.first_chunk().and_then(|head| size_of(*head));
+    if own != Some(size) {
+        return Err(Failure::Damaged(
+            "one of its frames has another size than the first".to_owned(),
+        ));
+    }
+    other::decode(webp_from_vp8(frame), ImageFormat::WebP).map(|decoded| decoded.picture)
+}
+
 fn frame_size<R: Read + Seek>(
     source: &mut ByteSource<R>,
     (at, size): (u64, u64),
 ) -> Result<(u32, u32), Failure> {
-    let [_, _, _, code @ .., w0, w1, h0, h1] = source.array_at::<10>(at)?;
-    if size < 10 || code != [0x9d, 0x01, 0x2a] {
-        return Err(Failure::Damaged(
-            "its first frame is none of VP8".to_owned(),
-        ));
-    }
+    let own = size_of(source.array_at(at)?).filter(|_| size >= 10);
+    own.ok_or_else(|| Failure::Damaged("its first frame is none of VP8".to_owned()))
+}
+
+/// A keyframe says its size behind a start code.
+fn size_of(head: [u8; 10]) -> Option<(u32, u32)> {
+    let [_, _, _, code @ .., w0, w1, h0, h1] = head;
     let side = |low, high| u32::from(u16::from_le_bytes([low, high]) & 0x3fff);
-    Ok((side(w0, w1), side(h0, h1)))
+    (code == [0x9d, 0x01, 0x2a]).then(|| (side(w0, w1), side(h0, h1)))
 }
 
 fn fps(nanos: u64, scan: &Scan) -> f64 {
