@@ -41,9 +41,9 @@ use safelight_engine::bench::networks::open_for;
 /// Pixels of a section at full size, and of a small one.
 const SIZE: (u32, u32) = (544, 704);
 const SMALL_SIZE: (u32, u32) = (96, 64);
-/// Tokens of a prompt and of a picture.
-const TEXT_LENGTH: i64 = 128;
-const IMAGE_LENGTH: i64 = 729;
+/// Tokens of a prompt and of a picture, and of small ones.
+const LENGTHS: [i64; 2] = [128, 729];
+const SMALL_LENGTHS: [i64; 2] = [16, 32];
 
 #[derive(Clone, Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
@@ -101,6 +101,8 @@ struct Line<'a> {
 struct Section {
     transformer: FramePackTransformer,
     request: GenerateRequest,
+    /// Tokens of the prompt and of the picture.
+    lengths: [i64; 2],
     shape: LatentShape,
     place: Placement,
 }
@@ -163,16 +165,17 @@ impl Section {
             Some(model) => of_model(model, place)?,
             None => of_nobody(arguments.small, place)?,
         };
-        let (width, height) = if arguments.small || is_tiny(&config) {
-            SMALL_SIZE
+        let ((width, height), lengths) = if arguments.small || is_tiny(&config) {
+            (SMALL_SIZE, SMALL_LENGTHS)
         } else {
-            SIZE
+            (SIZE, LENGTHS)
         };
         let request = request(arguments, width, height)?;
         Ok(Self {
             transformer: FramePackTransformer::new(&config, &weights)?,
             shape: LatentShape::new(config.in_channels, &request)?,
             request,
+            lengths,
             place,
         })
     }
@@ -215,6 +218,7 @@ impl Section {
         draws: &mut Generator,
     ) -> Result<Conditions, EngineError> {
         let config = self.transformer.config();
+        let [text, image] = self.lengths;
         let mut random = |size: &[i64]| draws.normal(size);
         let sections = safelight_engine::families::framepack::sections(&self.request)?;
         let images = GivenImages {
@@ -224,12 +228,12 @@ impl Section {
         };
         Ok(Conditions {
             prompt: TextEmbeds {
-                prompt: random(&[1, TEXT_LENGTH, config.text_embed_dim])?,
-                mask: Some(Tensor::ones([1, TEXT_LENGTH], (Kind::Int64, Device::Cpu))),
+                prompt: random(&[1, text, config.text_embed_dim])?,
+                mask: Some(Tensor::ones([1, text], (Kind::Int64, Device::Cpu))),
                 pooled: Some(random(&[1, config.pooled_projection_dim])?),
             },
             negative: None,
-            image_embeds: random(&[1, IMAGE_LENGTH, config.image_proj_dim])?,
+            image_embeds: random(&[1, image, config.image_proj_dim])?,
             history: history(sections.order, &images, &[], self.shape),
             layout: layout(&sections, 0),
             step_cache: cache.map(|cache| (cache, sections.order)),

@@ -1,7 +1,7 @@
 //! The command line of `cargo xtask`, parsed by hand: it is small, and a parser would be the only dependency.
 
 use crate::amd::AmdOptions;
-use crate::checks::PartName;
+use crate::checks::{Only, PartName};
 use crate::failure::{Failure, Result};
 
 pub const HELP: &str = "\
@@ -10,8 +10,9 @@ cargo xtask setup                  prepare libtorch and what the system lacks; w
 cargo xtask run [--release]        prepare, build and open the app
 cargo xtask run [--release] -- …   prepare, build and run the command line, e.g. -- generate --prompt \"a red kite\"
                                     with --second-engine before --, the engine for libtorch 2.13.0 is built, too
-cargo xtask test [--only PART]     prepare and pass everything: format, dependencies, build with clippy, tests,
-                                    second-engine, docs
+cargo xtask test [--only PART]     prepare and pass everything: format, dependencies, build with clippy, tests, docs;
+                                    tests are those of the engine for libtorch 2.13.0, too, which are a part of
+                                    their own by --only second-engine; --only tests/plan runs one executable
 cargo xtask bench …                prepare, build a release of what measures and run it, e.g. bench flux --json
 cargo xtask stress …               prepare, build and kill Safelight at random moments, e.g. stress --minutes 5
 cargo xtask fuzz …                 damage files and have every reader read them; cargo xtask fuzz help says more
@@ -54,7 +55,7 @@ pub struct PackageOptions {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TestOptions {
-    pub only: Option<PartName>,
+    pub only: Option<Only>,
 }
 
 pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Request> {
@@ -142,8 +143,8 @@ fn flags<const N: usize>(command: &str, options: &[String], known: [&str; N]) ->
 fn test_options(options: &[String]) -> Result<TestOptions> {
     match options {
         [] => Ok(TestOptions::default()),
-        [flag, name] if flag == "--only" => PartName::from_text(name)
-            .map(|part| TestOptions { only: Some(part) })
+        [flag, name] if flag == "--only" => Only::from_text(name)
+            .map(|only| TestOptions { only: Some(only) })
             .ok_or_else(|| {
                 Failure::usage(format!(
                     "cargo xtask test has no part {name}: it has {}",
@@ -220,12 +221,19 @@ mod tests {
     }
 
     #[test]
-    fn test_runs_one_part_when_asked() {
-        let only = Some(PartName::Docs);
-        assert_eq!(
-            parsed("test --only docs").expect("valid"),
-            Request::Test(TestOptions { only })
-        );
+    fn test_runs_one_part_or_one_executable_when_asked() {
+        for (text, part, executable) in [
+            ("docs", PartName::Docs, None),
+            ("tests", PartName::Tests, None),
+            ("tests/plan", PartName::Tests, Some("tests/plan")),
+        ] {
+            let executable = executable.map(str::to_owned);
+            let only = Some(Only { part, executable });
+            assert_eq!(
+                parsed(&format!("test --only {text}")).expect("valid"),
+                Request::Test(TestOptions { only })
+            );
+        }
         assert_eq!(
             parsed("test").expect("valid"),
             Request::Test(TestOptions::default())
@@ -242,6 +250,7 @@ mod tests {
             ("setup -- x", "--"),
             ("test --only", "--only"),
             ("test --only speed", "speed"),
+            ("test --only docs/plan", "docs/plan"),
             ("package --release", "--release"),
         ] {
             let failure = parsed(line).expect_err(line);

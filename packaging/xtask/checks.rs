@@ -2,7 +2,8 @@
 //!
 //! The last line is always `N passed, N failed`, summed over all tests; a part that fails by itself (format,
 //! dependencies, build, docs) counts as one failure. Tests get no display, a software Vulkan driver and scratch folders
-//! instead of the user's own. It does not choose tests: `cargo test --workspace` runs all there are.
+//! instead of the user's own. It does not choose tests: all run that `cargo test --workspace` has, and the engine's again
+//! on the second libtorch, some executables at a time.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -11,10 +12,12 @@ use std::time::{Duration, Instant};
 
 use crate::cargo;
 use crate::dependencies;
+use crate::executables::{self, TestExecutable};
 use crate::failure::{Doing as _, Failure, Result};
 use crate::packages;
 use crate::policy;
 use crate::second::SecondEngine;
+use crate::side_by_side::{self, Done, Job};
 use crate::workspace::Workspace;
 
 /// What a user may have set and no test may see.
@@ -45,6 +48,14 @@ impl PartName {
         Self::Build,
         Self::Tests,
         Self::SecondEngine,
+        Self::Docs,
+    ];
+    /// Where all is asked for: the second engine is built and tested along with the first.
+    const WHOLE: [Self; 5] = [
+        Self::Format,
+        Self::Dependencies,
+        Self::Build,
+        Self::Tests,
         Self::Docs,
     ];
 
@@ -79,14 +90,8 @@ impl PartName {
             // Cargo has no command for the one, and the other has a workspace of its own.
             Self::Dependencies | Self::SecondEngine => &[],
             Self::Build => &["build", "--workspace", "--all-targets"],
-            Self::Tests => &[
-                "test",
-                "--workspace",
-                "--no-fail-fast",
-                "--lib",
-                "--bins",
-                "--tests",
-            ],
+            // Of all targets those that hold tests: not `--bins`, which would link each executable as a test.
+            Self::Tests => &["test", "--workspace", "--tests"],
             Self::Docs => &["test", "--workspace", "--no-fail-fast", "--doc"],
         }
     }
@@ -101,7 +106,25 @@ impl PartName {
     }
 }
 
-/// What the `test result` lines of cargo add up to.
+/// The one part that is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Only {
+    pub part: PartName,
+    /// The one test executable of it that is, such as `tests/plan`.
+    pub executable: Option<String>,
+}
+
+impl Only {
+    pub fn from_text(text: &str) -> Option<Self> {
+        let (part, executable) = match text.split_once('/') {
+            Some((part, _)) => (PartName::from_text(part)?, Some(text.to_owned())),
+            None => (PartName::from_text(text)?, None),
+        };
+        (part.runs_tests() || executable.is_none()).then_some(Self { part, executable })
+    }
+}
+
+/// What the `test result` lines of tests add up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     passed: u64,
@@ -123,14 +146,32 @@ struct Ended {
     is_passed: bool,
 }
 
-pub fn run(workspace: &Workspace, libtorch: &Path, only: Option<PartName>) -> Result<ExitCode> {
-    let parts = only.map_or_else(|| PartName::ALL.to_vec(), PartName::with_what_it_needs);
-    let mut tally = Tally::default();
+struct Checks<'a> {
+    workspace: &'a Workspace,
+    libtorch: &'a Path,
+    only: Option<&'a Only>,
+    tally: Tally,
+    /// Test executables.
+    failed: Vec<String>,
+}
+
+pub fn run(workspace: &Workspace, libtorch: &Path, only: Option<&Only>) -> Result<ExitCode> {
+    let mut checks = Checks {
+        workspace,
+        libtorch,
+        only,
+        tally: Tally::default(),
+        failed: Vec::new(),
+    };
+    let parts = only.map_or_else(
+        || PartName::WHOLE.to_vec(),
+        |only| only.part.with_what_it_needs(),
+    );
     let mut ended = Vec::new();
     for part in parts {
         eprintln!("== {} ==", part.text());
         let start = Instant::now();
-        let is_passed = run_part(workspace, libtorch, part, &mut tally)?;
+        let is_passed = checks.run_part(part)?;
         ended.push(Ended {
             part,
             took: start.elapsed(),
@@ -141,6 +182,9 @@ pub fn run(workspace: &Workspace, libtorch: &Path, only: Option<PartName>) -> Re
         }
     }
     let is_passed = ended.iter().all(|part| part.is_passed);
+    let Checks {
+        mut tally, failed, ..
+    } = checks;
     if !is_passed {
         // A part that fails without a failed test is a failure all the same.
         tally.failed = tally.failed.max(1);
@@ -151,7 +195,7 @@ pub fn run(workspace: &Workspace, libtorch: &Path, only: Option<PartName>) -> Re
             eprintln!("error: {sentence}");
         }
     }
-    report(&ended, tally);
+    report(&ended, &failed, tally);
     Ok(if is_passed {
         ExitCode::SUCCESS
     } else {
@@ -159,8 +203,11 @@ pub fn run(workspace: &Workspace, libtorch: &Path, only: Option<PartName>) -> Re
     })
 }
 
-fn report(ended: &[Ended], tally: Tally) {
+fn report(ended: &[Ended], failed: &[String], tally: Tally) {
     println!();
+    for name in failed {
+        println!("{name} failed; it alone: cargo xtask test --only {name}");
+    }
     for Ended {
         part,
         took,
@@ -183,31 +230,114 @@ fn report(ended: &[Ended], tally: Tally) {
     println!("{} passed, {} failed", tally.passed, tally.failed);
 }
 
-fn run_part(
-    workspace: &Workspace,
-    libtorch: &Path,
-    part: PartName,
-    tally: &mut Tally,
-) -> Result<bool> {
-    let mut command = match part {
-        PartName::Build | PartName::Tests | PartName::Docs => cargo::linting_cargo(workspace),
-        PartName::Format | PartName::Dependencies | PartName::SecondEngine => {
-            cargo::cargo(workspace)
+impl Checks<'_> {
+    fn run_part(&mut self, part: PartName) -> Result<bool> {
+        let cargo = match part {
+            PartName::Build | PartName::Tests | PartName::Docs => cargo::linting_cargo,
+            PartName::Format | PartName::Dependencies | PartName::SecondEngine => cargo::cargo,
+        };
+        let mut command = cargo(self.workspace);
+        command.args(part.arguments());
+        match part {
+            PartName::Format => succeeds(&mut command),
+            PartName::Dependencies => are_dependencies_good(self.workspace),
+            PartName::Build => {
+                if !succeeds(&mut command)? || !has_no_warnings(self.workspace)? {
+                    return Ok(false);
+                }
+                if self.only.is_none() {
+                    SecondEngine::prepare(self.workspace)?.build_tests()?;
+                }
+                Ok(true)
+            }
+            PartName::Tests => {
+                let mut tests = executables::ask(self.workspace, part.text(), command)?;
+                if self.only.is_none() {
+                    let second = SecondEngine::prepare(self.workspace)?;
+                    tests.extend(second.tests(PartName::SecondEngine.text())?);
+                }
+                self.run_side_by_side(tests)
+            }
+            PartName::SecondEngine => {
+                let second = SecondEngine::prepare(self.workspace)?;
+                second.build_tests()?;
+                self.run_side_by_side(second.tests(part.text())?)
+            }
+            PartName::Docs => {
+                let page_maker = self.workspace.root().join("packaging/xtask/rustdoc");
+                command
+                    .env("RUSTDOC", page_maker)
+                    .env("SAFELIGHT_DOCS", self.workspace.target().join("doc"));
+                self.run_examples(command)
+            }
         }
-    };
-    command.args(part.arguments());
-    match part {
-        PartName::Tests => run_tests(workspace, libtorch, command, tally),
-        PartName::SecondEngine => is_second_engine_good(workspace, libtorch, tally),
-        PartName::Docs => {
-            command
-                .env("RUSTDOC", workspace.root().join("packaging/xtask/rustdoc"))
-                .env("SAFELIGHT_DOCS", workspace.target().join("doc"));
-            run_tests(workspace, libtorch, command, tally)
+    }
+
+    fn run_side_by_side(&mut self, mut tests: Vec<TestExecutable>) -> Result<bool> {
+        if let Some(name) = self.only.and_then(|only| only.executable.as_deref()) {
+            let known: Vec<_> = tests.iter().map(|test| test.name.clone()).collect();
+            tests.retain(|test| test.name == name);
+            if tests.is_empty() {
+                return Err(Failure::usage(format!(
+                    "There is no {name}: there are {}",
+                    known.join(", ")
+                )));
+            }
         }
-        PartName::Dependencies => are_dependencies_good(workspace),
-        PartName::Format => succeeds(&mut command),
-        PartName::Build => Ok(succeeds(&mut command)? && has_no_warnings(workspace)?),
+        let mut jobs = Vec::new();
+        for test in tests {
+            let mut command = test.command(self.workspace);
+            isolate(&mut command, self.workspace, self.libtorch, &test.name)?;
+            let name = test.name;
+            jobs.push(Job { name, command });
+        }
+        eprintln!("{} test executables, some at a time", jobs.len());
+        let folder = self.workspace.target().join("test-output");
+        side_by_side::run_all(&folder, jobs, |done| self.tell(done))?;
+        Ok(self.failed.is_empty() && self.tally.ignored == 0)
+    }
+
+    fn tell(&mut self, done: &Done) -> Result<()> {
+        let text = String::from_utf8_lossy(&done.output);
+        let results: Vec<_> = text.lines().filter_map(results_of).collect();
+        let has_failed_test = results.iter().any(|it| it.failed > 0);
+        for result in results {
+            self.tally.add(result);
+        }
+        if !done.is_passed {
+            self.failed.push(done.name.clone());
+            // One that is killed says nothing of the test that it was at.
+            self.tally.failed += u64::from(!has_failed_test);
+        }
+        let word = if done.is_passed { "ok" } else { "FAILED" };
+        let secs = done.took.as_secs_f64();
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "\n-- {}, {secs:.1} s, {word} --", done.name)
+            .and_then(|()| out.write_all(&done.output))
+            .doing(|| "Standard output".to_owned())
+    }
+
+    /// Passes every line on and adds up the results.
+    fn run_examples(&mut self, mut command: Command) -> Result<bool> {
+        isolate(&mut command, self.workspace, self.libtorch, "docs")?;
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .doing(|| "cargo cannot be started".to_owned())?;
+        if let Some(stdout) = child.stdout.take() {
+            let mut out = std::io::stdout().lock();
+            for line in BufReader::new(stdout).split(b'\n') {
+                let line = line.doing(|| "The output of cargo test".to_owned())?;
+                if let Some(results) = results_of(&String::from_utf8_lossy(&line)) {
+                    self.tally.add(results);
+                }
+                out.write_all(&line)
+                    .and_then(|()| out.write_all(b"\n"))
+                    .doing(|| "Standard output".to_owned())?;
+            }
+        }
+        let status = child.wait().doing(|| "cargo test".to_owned())?;
+        Ok(status.success() && self.tally.ignored == 0)
     }
 }
 
@@ -244,20 +374,6 @@ fn are_dependencies_good(workspace: &Workspace) -> Result<bool> {
     Ok(objections.is_empty())
 }
 
-/// The engine's own tests, those of its numbers among them, on the second libtorch.
-fn is_second_engine_good(
-    workspace: &Workspace,
-    libtorch: &Path,
-    tally: &mut Tally,
-) -> Result<bool> {
-    let second = SecondEngine::prepare(workspace)?;
-    let mut is_passed = true;
-    for command in second.build_tests()? {
-        is_passed &= run_tests(workspace, libtorch, command, tally)?;
-    }
-    Ok(is_passed)
-}
-
 fn succeeds(command: &mut Command) -> Result<bool> {
     command
         .status()
@@ -265,40 +381,15 @@ fn succeeds(command: &mut Command) -> Result<bool> {
         .doing(|| "cargo cannot be started".to_owned())
 }
 
-/// Passes every line on and adds up the results.
-fn run_tests(
+/// No display, always the same driver, and nothing that a test could read or write of the user's or of other tests.
+fn isolate(
+    command: &mut Command,
     workspace: &Workspace,
     libtorch: &Path,
-    mut command: Command,
-    tally: &mut Tally,
-) -> Result<bool> {
-    isolate(&mut command, workspace, libtorch)?;
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .doing(|| "cargo cannot be started".to_owned())?;
-    if let Some(stdout) = child.stdout.take() {
-        let mut out = std::io::stdout().lock();
-        for line in BufReader::new(stdout).split(b'\n') {
-            let line = line.doing(|| "The output of cargo test".to_owned())?;
-            if let Some(results) = results_of(&String::from_utf8_lossy(&line)) {
-                tally.add(results);
-            }
-            out.write_all(&line)
-                .and_then(|()| out.write_all(b"\n"))
-                .doing(|| "Standard output".to_owned())?;
-        }
-    }
-    let status = child.wait().doing(|| "cargo test".to_owned())?;
-    Ok(status.success() && tally.ignored == 0)
-}
-
-/// No display, always the same driver, and nothing of the user's that a test could read or write.
-fn isolate(command: &mut Command, workspace: &Workspace, libtorch: &Path) -> Result<()> {
-    let scratch = workspace.target().join("test-home");
-    if scratch.exists() {
-        std::fs::remove_dir_all(&scratch).doing(|| scratch.display().to_string())?;
-    }
+    name: &str,
+) -> Result<()> {
+    let scratch = workspace.target().join("test-home").join(name);
+    executables::empty(&scratch)?;
     for (variable, folder) in [
         ("XDG_CONFIG_HOME", "config"),
         ("XDG_DATA_HOME", "data"),

@@ -14,6 +14,7 @@ mod arguments;
 mod cargo;
 mod checks;
 mod dependencies;
+mod executables;
 mod failure;
 #[cfg(test)]
 mod fetch_tests;
@@ -22,12 +23,12 @@ mod package;
 mod packages;
 mod policy;
 mod second;
+mod side_by_side;
 mod workspace;
 
 use std::process::ExitCode;
 
 use arguments::{Request, TestOptions};
-use checks::PartName;
 use failure::{Failure, Result};
 use packages::Goal;
 use second::SecondEngine;
@@ -86,13 +87,13 @@ fn obey(request: Request) -> Result<ExitCode> {
         }
         Request::Test(TestOptions { only }) => {
             let workspace = Workspace::find()?;
-            let goal = if only.is_none_or(PartName::runs_tests) {
+            let goal = if only.as_ref().is_none_or(|only| only.part.runs_tests()) {
                 Goal::Tests
             } else {
                 Goal::CommandLine
             };
             let libtorch = set_up(&workspace, goal)?;
-            return checks::run(&workspace, &libtorch, only);
+            return checks::run(&workspace, &libtorch, only.as_ref());
         }
         Request::Fuzz(args) => {
             let workspace = Workspace::find()?;

@@ -7,9 +7,10 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::cargo::{self, AS_TESTED};
+use crate::executables::{self, TestExecutable};
 use crate::failure::{Doing as _, Failure, Result};
 use crate::libtorch::{self, Libtorch};
 use crate::packages::{self, Goal};
@@ -28,7 +29,7 @@ const SUFFIX: &str = "+second";
 
 /// The tests of the engine. Those of the other packages are built for the first engine and for both alike: with all
 /// packages, so that nothing has other features than there.
-const TESTS: [&str; 5] = ["--workspace", "--lib", "--test", "process", "--no-run"];
+const TESTS: [&str; 4] = ["--workspace", "--lib", "--test", "process"];
 
 pub struct SecondEngine<'a> {
     workspace: &'a Workspace,
@@ -83,36 +84,39 @@ impl<'a> SecondEngine<'a> {
         put(&built, &place).doing(|| place.display().to_string())
     }
 
-    /// Builds the engine's tests -> a command for each of their executables.
-    pub fn build_tests(&self) -> Result<Vec<Command>> {
+    /// Builds the engine's tests.
+    pub fn build_tests(&self) -> Result<()> {
         // Whatever both share: the paths that the compiler writes down are then the repository's.
         let mut first = cargo::linting_cargo(self.workspace);
-        cargo::succeed(self.workspace, first.arg("test").args(TESTS))?;
-        let mut command = self.cargo("test", cargo::linting_cargo(self.workspace));
-        command
-            .args(TESTS)
-            .args(["--message-format", "json-render-diagnostics"])
-            .stderr(Stdio::inherit());
-        let output = command
-            .output()
-            .doing(|| "cargo cannot be started".to_owned())?;
-        let executables = tests_in(&String::from_utf8_lossy(&output.stdout));
-        if !output.status.success() || executables.is_empty() {
-            return Err(Failure::new(
-                "The engine for the second libtorch does not build; cargo says why above",
-            ));
+        let mut second = self.cargo("test", cargo::linting_cargo(self.workspace));
+        for command in [first.arg("test"), &mut second] {
+            cargo::succeed(self.workspace, command.args(TESTS).arg("--no-run"))?;
         }
-        let command = |executable: String| {
-            let runner = self.workspace.tool().join("with-libtorch");
-            let mut command = cargo::program(self.workspace, runner);
-            command
-                .arg(executable)
-                .current_dir(self.root.join(SOURCES))
-                .env("LD_LIBRARY_PATH", self.libtorch.join("lib"))
-                .env("OMP_WAIT_POLICY", "passive");
-            command
-        };
-        Ok(executables.into_iter().map(command).collect())
+        Ok(())
+    }
+
+    /// The engine's tests, which are built, on its libtorch.
+    pub fn tests(&self, part: &str) -> Result<Vec<TestExecutable>> {
+        let mut command = self.cargo("test", cargo::linting_cargo(self.workspace));
+        command.args(TESTS);
+        let mut tests = executables::ask(self.workspace, part, command)?;
+        let sources = self.root.join(SOURCES);
+        tests.retain(|test| test.folder == sources);
+        if tests.is_empty() {
+            return Err(Failure::new(format!(
+                "Cargo runs no test in {}",
+                sources.display()
+            )));
+        }
+        for test in &mut tests {
+            let of_cargo = test.variable("LD_LIBRARY_PATH");
+            let mut folders = vec![self.libtorch.join("lib")];
+            folders.extend(of_cargo.iter().flat_map(std::env::split_paths));
+            let path = std::env::join_paths(folders);
+            // A path that cannot be joined was none before.
+            test.set("LD_LIBRARY_PATH", path.unwrap_or_default());
+        }
+        Ok(tests)
     }
 
     /// Cargo in its workspace, with what is built for the first at hand.
@@ -266,20 +270,6 @@ fn put(file: &Path, place: &Path) -> std::io::Result<()> {
     fs::rename(&new, place)
 }
 
-/// The executables of the engine's tests that cargo tells of, a JSON object a line.
-fn tests_in(told: &str) -> Vec<String> {
-    let of_engine = format!("{SUFFIX}\"");
-    let is_test = |line: &&str| line.contains(&of_engine) && line.contains("\"test\":true");
-    let executable = |line: &str| {
-        let (_, rest) = line.split_once("\"executable\":\"")?;
-        Some(rest.split_once('"')?.0.to_owned())
-    };
-    told.lines()
-        .filter(is_test)
-        .filter_map(executable)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,14 +335,6 @@ mod tests {
             assert_eq!(with_tch(manifest, &pins()), None, "{manifest:?}");
         }
         assert_eq!(with_packages("name = \"tch\"\n", &pins()), None);
-    }
-
-    #[test]
-    fn the_engines_tests_are_found_in_what_cargo_tells() {
-        let told = r#"{"package_id":"path+file:///t/src/engine#safelight-engine@0.1.0+second","profile":{"test":true},"executable":"/t/deps/a-1","fresh":true}
-{"package_id":"path+file:///t/src/engine#safelight-engine@0.1.0+second","profile":{"test":false},"executable":"/t/engine","fresh":true}
-{"package_id":"path+file:///t/src/core#safelight-core@0.1.0","profile":{"test":true},"executable":"/t/deps/b-1","fresh":true}"#;
-        assert_eq!(tests_in(told), ["/t/deps/a-1"]);
     }
 
     #[test]

@@ -179,7 +179,7 @@ fn vae_decode(bench: &Bench, frames: i64, is_tiled: bool) -> Result<Measured, En
     };
     let decoder = HunyuanVaeDecoder::new(&config, &bench.weights.with_kind(kind));
     let decoder = bench.built(decoder)?;
-    let frames = if bench.is_compared() { 2 } else { frames };
+    let frames = if bench.small { 2 } else { frames };
     let latents = bench.random(&[1, config.latent_channels, frames, height, width], kind);
     let tiling = is_tiled.then_some(tile);
     bench.timed(&mut || {
