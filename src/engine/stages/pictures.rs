@@ -6,12 +6,12 @@ use std::path::Path;
 
 use safelight_core::job::{Edges, Fit, GenerateRequest, JobFolder, SEEN_FRAMES};
 use safelight_core::media::{self, Picture};
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::pixels::pixels_from_rgb8;
-use crate::stages::stills::binary_mask;
+use crate::stages::stills::{binary_mask, soft_mask};
 
 /// A picture as it was opened, and as the request wants it to fit.
 pub(crate) struct GivenPicture {
@@ -168,12 +168,13 @@ pub(crate) fn seen_of_job(
     Ok((!frames.is_empty()).then(|| Tensor::stack(&frames, 2)))
 }
 
-/// What a mask keeps of the start picture or of a clip, to the byte: the autoencoder gives it back only nearly.
+/// What a mask keeps of the start picture or of a clip, to the byte: the autoencoder gives it back only nearly. Where a
+/// mask is grey, as at a soft edge, both are blended.
 pub(crate) struct KeptPixels {
     /// `(F, H, W, 3)` bytes, or one frame for all
     frames: Tensor,
-    /// Whether a pixel is kept: `(F, H, W, 1)`, or one frame for all
-    is_kept: Tensor,
+    /// How much of a pixel is what was made, from 0 to 1: `(F, H, W, 1)` in f32, or one frame for all
+    made: Tensor,
 }
 
 impl KeptPixels {
@@ -184,16 +185,28 @@ impl KeptPixels {
         Self::of_clip(&bytes.view([1, height, width, 3]), &mask.unsqueeze(2))
     }
 
+    /// Of the job's start picture, where the mask beside it is.
+    pub(crate) fn of_job(
+        folder: &JobFolder,
+        request: &GenerateRequest,
+    ) -> Result<Self, EngineError> {
+        let mask = mask_of_job(folder, request)?
+            .ok_or_else(|| EngineError::internal("no mask was given"))?;
+        let mask = soft_mask(&mask.fitted, request.width, request.height)?;
+        let (picture, _) = of_job(folder, request)?;
+        Self::of(&picture.resized(request)?, &mask)
+    }
+
     /// `frames`: `(F, H, W, 3)` bytes; `mask`: 1 for what is made anew, `(1, 1, F, H, W)` or one frame for all
     pub(crate) fn of_clip(frames: &Tensor, mask: &Tensor) -> Result<Self, EngineError> {
-        let is_kept = mask.lt(0.5).squeeze_dim(0).squeeze_dim(0);
-        let (frame, kept) = (frames.size(), is_kept.size());
-        if kept[1..] != frame[1..3] || ![1, frame[0]].contains(&kept[0]) {
+        let made = mask.squeeze_dim(0).squeeze_dim(0).to_kind(Kind::Float);
+        let (frame, masked) = (frames.size(), made.size());
+        if masked[1..] != frame[1..3] || ![1, frame[0]].contains(&masked[0]) {
             return Err(EngineError::internal("the mask is not of this picture"));
         }
         Ok(Self {
             frames: frames.shallow_clone(),
-            is_kept: is_kept.unsqueeze(-1),
+            made: made.unsqueeze(-1),
         })
     }
 
@@ -208,7 +221,10 @@ impl KeptPixels {
             1 => xs.shallow_clone(),
             _ => xs.narrow(0, first, made.size()[0]),
         };
-        some(&self.frames).where_self(&some(&self.is_kept), made)
+        // Exactly one or the other where the share is 0 or 1.
+        let own = some(&self.frames).to_kind(Kind::Float);
+        let far = made.to_kind(Kind::Float) - &own;
+        (own + far * some(&self.made)).round().to_kind(Kind::Uint8)
     }
 }
 

@@ -120,8 +120,7 @@ impl EngineFamily for Wan {
             if context.request().source_clip.is_some() {
                 return KeptPixels::of_clip(source(context)?.frames(), &kept.mask);
             }
-            let (start, _) = pictures::of_job(&context.folder(), context.request())?;
-            KeptPixels::of(&start.resized(context.request())?, &kept.mask)
+            KeptPixels::of_job(&context.folder(), context.request())
         });
         let kept = kept.transpose()?;
         context

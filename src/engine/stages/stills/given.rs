@@ -19,6 +19,8 @@ use crate::work::Work;
 
 /// The luma of a mask's pixel from which on it is made anew.
 const MASKED_FROM: u32 = 128;
+/// The luma from which on a pixel counts as white.
+const WHITE_FROM: u32 = 248;
 
 /// What becomes of a given picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,12 +237,30 @@ fn resized(picture: &Picture, width: u32, height: u32) -> Result<Tensor, EngineE
 
 /// 1 for pixels that are nearer to white than to black, else 0: `(1, 1, H, W)` in f32
 pub(crate) fn binary_mask(mask: &Picture, width: u32, height: u32) -> Result<Tensor, EngineError> {
+    mask_of(mask, width, height, |luma| {
+        f32::from(u8::from(luma >= MASKED_FROM))
+    })
+}
+
+/// How much of a pixel is what is made anew, from 0 to 1: `(1, 1, H, W)` in f32. What [`binary_mask`] keeps is kept whole;
+/// from the middle gray to white it passes from one to the other, so that a soft edge shows no seam. Nearly white is white:
+/// what was kept as JPEG is never quite that.
+pub(crate) fn soft_mask(mask: &Picture, width: u32, height: u32) -> Result<Tensor, EngineError> {
+    mask_of(mask, width, height, |luma| {
+        let above = luma.saturating_sub(MASKED_FROM - 1) as f32;
+        (above / (WHITE_FROM - MASKED_FROM + 1) as f32).min(1.0)
+    })
+}
+
+fn mask_of(
+    mask: &Picture,
+    width: u32,
+    height: u32,
+    value: impl Fn(u32) -> f32,
+) -> Result<Tensor, EngineError> {
     let mask = media::resize_lanczos(mask, width, height)?;
     let (pixels, _) = mask.rgb.as_chunks::<3>();
-    let values: Vec<f32> = pixels
-        .iter()
-        .map(|&pixel| f32::from(u8::from(luma(pixel) >= MASKED_FROM)))
-        .collect();
+    let values: Vec<f32> = pixels.iter().map(|&pixel| value(luma(pixel))).collect();
     let size = [1, 1, i64::from(height), i64::from(width)];
     Ok(Tensor::from_slice(&values).view(size))
 }
@@ -278,5 +298,23 @@ mod tests {
             .try_into()
             .unwrap();
         assert_eq!(found, colours.map(|(_, expected)| expected));
+    }
+
+    #[test]
+    fn a_soft_mask_keeps_what_is_kept_and_passes_to_white_from_the_middle_gray() {
+        let grays = [0, 90, 127, 128, 188, 247, 248, 255];
+        let mask = Picture::from_fn(8, 1, |x, _| [grays[x as usize]; 3]).unwrap();
+        let found = soft_mask(&mask, 8, 1).unwrap().flatten(0, -1);
+        let found = Vec::<f32>::try_from(found).unwrap();
+        let wanted = [0.0, 0.0, 0.0, 1.0, 61.0, 120.0, 121.0, 121.0].map(|x| x / 121.0);
+        assert_eq!(found, wanted);
+        let binary = binary_mask(&mask, 8, 1).unwrap().flatten(0, -1);
+        let binary = Vec::<f32>::try_from(binary).unwrap();
+        assert!(
+            found
+                .iter()
+                .zip(binary)
+                .all(|(soft, all)| (*soft > 0.0) == (all > 0.0))
+        );
     }
 }

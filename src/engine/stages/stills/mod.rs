@@ -24,7 +24,7 @@ use crate::work::Work;
 pub use begin::{BASE_STRENGTH, Beginning, Kept};
 use decode::{decode, decoded_picture};
 pub use given::{Role, Seeing, encode_controls, encode_image, encode_images};
-pub(crate) use given::{binary_mask, grey};
+pub(crate) use given::{binary_mask, grey, soft_mask};
 pub use latents::{Draws, LatentShape, corner_mask, folded_mask, noised, seeds};
 pub use state::{GivenImage, GivenImages};
 pub use walk::{Conditions, StillModel, record_mask, record_places, walk_still};
@@ -144,14 +144,11 @@ pub(crate) fn decode_stage(context: &StageContext<'_>) -> Done {
     let request = context.request();
     let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
     let images = context.earlier(Stage::EncodeImage, GivenImages::load)?;
-    let mask = match images.and_then(|images| images.image) {
-        Some(image) if Role::of(request) == Role::Base || request.keeps_unmasked => image.mask,
-        _ => None,
-    };
-    let kept = mask.map(|mask| {
-        let (picture, _) = pictures::of_job(&context.folder(), request)?;
-        KeptPixels::of(&picture.resized(request)?, &mask)
-    });
+    let has_mask = images
+        .and_then(|images| images.image)
+        .is_some_and(|image| image.mask.is_some());
+    let is_kept = has_mask && (Role::of(request) == Role::Base || request.keeps_unmasked);
+    let kept = is_kept.then(|| KeptPixels::of_job(&context.folder(), request));
     let kept = kept.transpose()?;
     context.part(|work| work.decoded(|work| decode(&latents, kept.as_ref(), work)))
 }

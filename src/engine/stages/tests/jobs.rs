@@ -14,7 +14,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::closeness::{assert_close, limit, with_both_frequencies};
-use crate::stages::stills::GivenImage;
+use crate::stages::pictures;
+use crate::stages::stills::soft_mask;
 
 pub(super) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
@@ -383,7 +384,8 @@ fn check_once(fixture: &str, job: &dyn Fn(&Run) -> Job) {
     }
 }
 
-/// What is sent of the `decoded` bytes, `(1, H, W, 3)`: where a mask keeps the given picture, that picture's own.
+/// What is sent of the `decoded` bytes, `(1, H, W, 3)`: where a mask keeps the given picture, that picture's own, and as
+/// much of both as the mask is gray.
 fn sent_bytes(job: &Job, decoded: &Tensor) -> Vec<u8> {
     let request = &job.request;
     let fills = request.image_role == ImageRole::Canvas;
@@ -393,12 +395,17 @@ fn sent_bytes(job: &Job, decoded: &Tensor) -> Vec<u8> {
             let opened = media::open_picture(&folder.start_picture()).unwrap();
             let opened = media::resize_lanczos(&opened, request.width, request.height).unwrap();
             let picture = Tensor::from_slice(&opened.rgb).view_as(decoded);
-            let given = folder.result(Stage::EncodeImage).unwrap();
-            let mask = GivenImage::load(&given).unwrap().mask.unwrap();
+            let mask = pictures::mask_of_job(&folder, request).unwrap().unwrap();
+            let made = soft_mask(&mask.fitted, request.width, request.height).unwrap();
             // 1 1 h w -> 1 h w 1
-            let is_kept = mask.lt(0.5).permute([0, 2, 3, 1]);
-            assert!(is_kept.any().int64_value(&[]) == 1);
-            picture.where_self(&is_kept, decoded)
+            let made = made.permute([0, 2, 3, 1]);
+            assert!(
+                made.eq(0.0).any().int64_value(&[]) == 1
+                    && made.gt(0.0).any().int64_value(&[]) == 1
+            );
+            let picture = picture.to_kind(Kind::Float);
+            let blended = &picture + (decoded.to_kind(Kind::Float) - &picture) * made;
+            blended.round().to_kind(Kind::Uint8)
         }
         _ => decoded.shallow_clone(),
     };

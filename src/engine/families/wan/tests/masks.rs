@@ -3,7 +3,7 @@
 
 use safelight_core::media::{Picture, write_png};
 
-use super::source::{ClipRun, frame};
+use super::source::{ClipRun, frame, latents_of};
 use super::variants::{VariantRun, denoise_all};
 use super::*;
 
@@ -164,10 +164,12 @@ fn a_clip_is_changed_inside_of_a_mask_as_the_composed_pipeline_does() {
         record.finish().unwrap();
         let steps = (0..).map_while(|step| run.step(step, "latents"));
         let steps: Vec<&Tensor> = steps.collect();
-        assert_close(name, &whole, steps.last().unwrap(), FINAL_LIMIT);
+        let limit = run.limit(&latents_of(steps.len() - 1), FINAL_LIMIT);
+        assert_close(name, &whole, steps.last().unwrap(), limit);
         for state in keeper.states.take() {
             let step = state.step - (run.request.sampling.num_steps as usize - steps.len());
-            assert_close(name, &state.latents, steps[step - 1], 3e-5);
+            let limit = run.limit(&latents_of(step - 1), 3e-5);
+            assert_close(name, &state.latents, steps[step - 1], limit);
             let again = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
             assert!(again.unwrap().equal(&whole), "{name}");
         }
@@ -189,4 +191,18 @@ fn pixels_outside_of_a_moving_mask_are_the_clips_own_in_whatever_runs_they_come(
     let made = made.squeeze_dim(0).squeeze_dim(0).unsqueeze(-1).gt(0);
     assert_eq!(over, new.where_self(&made, frames));
     assert!(made.any().int64_value(&[]) == 1 && made.all().int64_value(&[]) == 0);
+}
+
+#[test]
+fn a_soft_edge_of_a_mask_blends_what_is_made_with_what_is_kept() {
+    let own = Picture::from_fn(4, 1, |_, _| [100, 200, 50]).unwrap();
+    let mask = Tensor::from_slice(&[0_f32, 0.25, 0.5, 1.0]).view([1, 1, 1, 4]);
+    let made = Tensor::full([1, 1, 4, 3], 20, (Kind::Uint8, Device::Cpu));
+    let over = KeptPixels::of(&own, &mask).unwrap().over(&made);
+    let over = Vec::<u8>::try_from(over.flatten(0, -1)).unwrap();
+    let expected = [[100, 200, 50], [80, 155, 42], [60, 110, 35], [20; 3]];
+    assert!(
+        over.chunks(3).zip(expected).all(|(a, b)| a == b),
+        "{over:?}"
+    );
 }
