@@ -1,14 +1,16 @@
-//! The frames of a result on their way to the disk: encoded by a thread of their own while the next ones are computed.
+//! The frames of a result on their way to the disk: encoded by threads of their own while the next ones are computed.
 //!
-//! What is done lies in the job's folder in runs; the last run, which is not whole yet, is all that a crash costs.
+//! What is done lies in the job's folder in runs, each encoded by itself, so that several are encoded side by side and the
+//! file is the same however many that were. Runs that are not whole yet are all that a crash costs.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::media::{MediaError, Picture, Runs};
+use safelight_core::media::{MediaError, Picture, RunWriter, Runs};
 
 use crate::worker::save::error_of;
 
@@ -16,8 +18,12 @@ use crate::worker::save::error_of;
 const FRAMES_A_RUN: u32 = 24;
 /// A run takes no longer, so that a crash costs no more.
 const RUN_LASTS: Duration = Duration::from_mins(1);
-/// Frames that wait to be encoded.
+/// Frames that wait for one run that is encoded alone.
 const FRAMES_AHEAD: usize = 2;
+/// Runs that are encoded side by side at most: more are quicker than any GPU makes frames.
+const RUNS_AT_ONCE: usize = 8;
+/// What frames that wait for runs side by side may take.
+const BYTES_AHEAD: usize = 384 << 20;
 
 /// Writes runs.
 pub(super) struct Parts {
@@ -52,9 +58,10 @@ impl Parts {
         if self.writing.is_none() {
             let (sender, frames) = bounded(FRAMES_AHEAD);
             let runs = self.runs.clone();
+            let processors = thread::available_parallelism().map_or(1, usize::from);
             let thread = thread::Builder::new()
                 .name("finish-writer".to_owned())
-                .spawn(move || write(&runs, &frames))
+                .spawn(move || write(&runs, &frames, processors))
                 .map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
             self.writing = Some(Writing {
                 frames: sender,
@@ -85,19 +92,139 @@ impl Parts {
     }
 }
 
-/// Writes frames in runs until there are no more.
-fn write(runs: &Runs, frames: &Receiver<Arc<Picture>>) -> Result<(), MediaError> {
+/// Deals frames out to runs until there are no more. The error is that of the earliest run that has one.
+fn write(
+    runs: &Runs,
+    frames: &Receiver<Arc<Picture>>,
+    processors: usize,
+) -> Result<(), MediaError> {
+    let run_frames = if runs.hold_one_frame() {
+        1
+    } else {
+        FRAMES_A_RUN
+    };
     let mut next = runs.num_frames();
-    loop {
-        let mut run = runs.begin(next);
-        let began = Instant::now();
-        while !run.is_full() && run.len() < FRAMES_A_RUN && began.elapsed() < RUN_LASTS {
-            let Ok(picture) = frames.recv() else {
-                return run.finish();
+    thread::scope(|scope| {
+        let mut at_work = VecDeque::new();
+        let mut is_well = true;
+        while let (true, Ok(first)) = (is_well, frames.recv()) {
+            let room = runs_at_once(&first, run_frames as usize, processors);
+            while at_work.len() >= room {
+                ended(at_work.pop_front())?;
+            }
+            // Runs side by side hold all their frames; one alone lets whoever makes them wait.
+            let ahead = if room > 1 {
+                run_frames as usize
+            } else {
+                FRAMES_AHEAD
             };
-            run.push(&picture)?;
+            let (sender, own) = bounded(ahead);
+            let run = runs.begin(next);
+            at_work.push_back(scope.spawn(move || write_run(run, &own)));
+            let (began, mut count) = (Instant::now(), 0);
+            let mut waiting = Some(first);
+            while let Some(picture) = waiting {
+                // A run that takes no more has failed, and says why below.
+                is_well = sender.send(picture).is_ok();
+                count += 1;
+                let goes_on = is_well && count < run_frames && began.elapsed() < RUN_LASTS;
+                waiting = goes_on.then(|| frames.recv().ok()).flatten();
+            }
+            next += count;
         }
-        next += run.len();
-        run.finish()?;
+        at_work.into_iter().try_for_each(|run| ended(Some(run)))
+    })
+}
+
+/// How many runs of frames of this size may be encoded side by side.
+fn runs_at_once(frame: &Picture, run_frames: usize, processors: usize) -> usize {
+    let run_bytes = frame.rgb.len().saturating_mul(run_frames).max(1);
+    (BYTES_AHEAD / run_bytes)
+        .min(processors)
+        .clamp(1, RUNS_AT_ONCE)
+}
+
+/// Waits for a run.
+fn ended(run: Option<ScopedJoinHandle<'_, Result<(), MediaError>>>) -> Result<(), MediaError> {
+    match run.map(ScopedJoinHandle::join) {
+        None => Ok(()),
+        Some(Ok(written)) => written,
+        Some(Err(panic)) => std::panic::resume_unwind(panic),
+    }
+}
+
+fn write_run(mut run: RunWriter, frames: &Receiver<Arc<Picture>>) -> Result<(), MediaError> {
+    for picture in frames {
+        run.push(&picture)?;
+    }
+    run.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use safelight_core::media::ClipOptions;
+
+    use super::*;
+
+    fn moving(index: u32) -> Arc<Picture> {
+        let picture = Picture::from_fn(64, 48, |x, y| {
+            let shade = (x * 3 + y * 5 + index * 7) as u8;
+            [shade, 255 - shade, index as u8]
+        });
+        Arc::new(picture.unwrap())
+    }
+
+    /// Writes frames with so many processors -> the clip's bytes, and how many runs it was joined from.
+    fn clip(name: &str, count: u32, processors: usize) -> (Vec<u8>, usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let (parts, out) = (folder.path().join("parts"), folder.path().join(name));
+        fs::create_dir(&parts).unwrap();
+        let runs = Runs::new(&parts, &out, ClipOptions::default()).unwrap();
+        let (sender, frames) = bounded(FRAMES_AHEAD);
+        let written = thread::scope(|scope| {
+            let writer = scope.spawn(|| write(&runs, &frames, processors));
+            (0..count).for_each(|index| sender.send(moving(index)).unwrap());
+            drop(sender);
+            writer.join().unwrap()
+        });
+        written.unwrap();
+        assert_eq!(runs.num_frames(), count);
+        let num_runs = fs::read_dir(&parts).unwrap().count();
+        let path = runs.join(None, None).unwrap().remove(0);
+        (fs::read(path).unwrap(), num_runs)
+    }
+
+    #[test]
+    fn a_clip_has_the_same_bytes_however_many_runs_were_encoded_side_by_side() {
+        for (name, runs) in [("clip.mp4", 5), ("clip.gif", 100)] {
+            let [alone, beside] = [1, 6].map(|processors| clip(name, 100, processors));
+            assert_eq!(alone.1, runs, "{name}");
+            assert!(alone == beside, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_written_ends_the_writing_with_its_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let no_folder = folder.path().join("parts");
+        fs::write(&no_folder, b"").unwrap();
+        let out = folder.path().join("clip.mp4");
+        let runs = Runs::new(&no_folder, &out, ClipOptions::default()).unwrap();
+        let mut parts = Parts::new(runs);
+        let pushed = (0..200).try_for_each(|index| parts.push(moving(index)));
+        let err = pushed.and_then(|()| parts.settle()).unwrap_err();
+        assert!(err.summary.starts_with("could not write"), "{err:?}");
+    }
+
+    #[test]
+    fn large_frames_are_encoded_one_run_after_the_other() {
+        let small = Picture::from_fn(832, 480, |_, _| [0; 3]).unwrap();
+        assert_eq!(runs_at_once(&small, 24, 16), 8);
+        assert_eq!(runs_at_once(&small, 24, 2), 2);
+        let large = Picture::from_fn(3840, 2160, |_, _| [0; 3]).unwrap();
+        assert_eq!(runs_at_once(&large, 24, 16), 1);
+        assert_eq!(runs_at_once(&large, 1, 16), 8);
     }
 }

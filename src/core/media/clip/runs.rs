@@ -72,6 +72,11 @@ impl Runs {
             .map_or(0, |run| run.first + run.count)
     }
 
+    /// Whether a run has a single frame: in formats whose frames are kept without loss until the end.
+    pub fn hold_one_frame(&self) -> bool {
+        !matches!(ClipFormat::from_path(&self.out), Ok(ClipFormat::Mp4))
+    }
+
     /// Begins a run whose first frame has this number.
     pub fn begin(&self, first: u32) -> RunWriter {
         RunWriter {
@@ -216,20 +221,6 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// How many frames it has.
-    pub fn len(&self) -> u32 {
-        self.count
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Whether it takes no more: a picture without loss is a run of its own.
-    pub fn is_full(&self) -> bool {
-        matches!(&self.frames, Frames::Bytes(bytes) if !bytes.is_empty())
-    }
-
     /// Encodes the next frame. All of a clip must have one size.
     pub fn push(&mut self, picture: &Picture) -> Result<(), MediaError> {
         let out = &self.runs.out;
@@ -241,7 +232,7 @@ impl RunWriter {
         #[cfg(feature = "h264")]
         if format == ClipFormat::Mp4 {
             let size = (picture.width, picture.height);
-            if self.is_empty() {
+            if self.count == 0 {
                 super::check_frame_size(out, size.0, size.1)?;
                 let ClipOptions { fps, crf, .. } = self.runs.options;
                 let fps = FrameTimes::new(fps).rate();
@@ -307,17 +298,18 @@ mod tests {
 
     /// Writes frames in runs of these lengths.
     fn write(runs: &Runs, frames: &[Picture], lengths: &[usize]) {
-        let mut rest = frames.iter();
+        let mut rest = frames;
         for &length in lengths {
-            let mut run = runs.begin(runs.num_frames());
-            for frame in rest.by_ref().take(length) {
-                run.push(frame).unwrap();
-                if run.is_full() {
-                    run.finish().unwrap();
-                    run = runs.begin(runs.num_frames());
+            let (these, others) = rest.split_at(length);
+            let at_once = if runs.hold_one_frame() { 1 } else { length };
+            for frames in these.chunks(at_once) {
+                let mut run = runs.begin(runs.num_frames());
+                for frame in frames {
+                    run.push(frame).unwrap();
                 }
+                run.finish().unwrap();
             }
-            run.finish().unwrap();
+            rest = others;
         }
     }
 
