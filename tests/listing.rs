@@ -4,6 +4,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
+#[path = "common/networks.rs"]
+mod networks;
+
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -160,6 +163,23 @@ fn inspect_says_what_a_folder_or_file_is_and_the_code_says_whether_it_is_whole()
     let output = run(&home, &["inspect", &file.to_string_lossy()]);
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stdout).contains("a Wan VAE"));
+}
+
+#[test]
+fn inspect_says_what_a_network_for_finished_results_or_for_control_is_used_for() {
+    let home = Home::new();
+    let place = |name: &str| home.path().join(name);
+    networks::write_upscaler(&place("enlarge.safetensors"));
+    networks::write_interpolator(&place("rife.safetensors"));
+    for (name, uses) in [
+        ("enlarge.safetensors", "`safelight upscale --model`"),
+        ("rife.safetensors", "`safelight interpolate --model`"),
+    ] {
+        let output = run(&home, &["inspect", name]);
+        assert_eq!(output.status.code(), Some(0), "{name}");
+        let shown = text(&output.stdout);
+        assert!(shown.contains(uses), "{shown}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use safelight_core::catalog::{Catalog, ComponentCard, IdentityCard};
 use safelight_core::job::JobErrorKind;
+use safelight_core::library::ControlNetwork;
 use safelight_core::lora::LoraCard;
 use safelight_core::model::{CatalogError, ModelSpec};
 use safelight_core::shown::one_line;
@@ -16,6 +17,7 @@ use serde_json::json;
 
 use super::{Surroundings, made_with, out};
 
+const A_COMPONENT: &str = "a component to use with a transformer";
 /// Characters of a path or of what is wrong with a file.
 const MAX_PROBLEM: usize = 1000;
 
@@ -70,16 +72,10 @@ fn read(args: &InspectArgs, surroundings: &Surroundings) -> Result<IdentityCard,
 fn as_text(card: &IdentityCard) -> String {
     // Writing to a string cannot fail.
     let mut text = format!("{}\n", one_line(&card.path.to_string_lossy(), MAX_PROBLEM));
-    let roles = |role: &str| card.components.iter().any(|part| part.name == role);
-    let is_part = ["vae", "text_encoder", "image_encoder"]
-        .into_iter()
-        .any(roles);
     let runs = match (card.is_runnable, card.variant.is_empty()) {
-        _ if card.lora.is_some() => "use it with `safelight generate --lora`",
         (true, _) => "Safelight can run it",
         (false, false) => "Safelight can run it once it is complete",
-        (false, true) if is_part => "a component to use with a transformer",
-        (false, true) => "Safelight cannot run it",
+        (false, true) => use_of(card).unwrap_or("Safelight cannot run it"),
     };
     writeln!(text, "  {}: {}; {runs}", card.kind, card.what).ok();
     let (size, count) = (size_text(card.bytes), count_text(card.parameters));
@@ -108,6 +104,33 @@ fn as_text(card: &IdentityCard) -> String {
         }
     }
     text
+}
+
+/// What a file is for that makes nothing by itself.
+fn use_of(card: &IdentityCard) -> Option<&'static str> {
+    let is = |role: &str| card.components.iter().any(|part| part.name == role);
+    let uses = [
+        ("lora", "use it with `safelight generate --lora`"),
+        ("upscaler", "use it with `safelight upscale --model`"),
+        (
+            "interpolator",
+            "use it with `safelight interpolate --model`",
+        ),
+        ("vae", A_COMPONENT),
+        ("text_encoder", A_COMPONENT),
+        ("image_encoder", A_COMPONENT),
+        ("tiny_decoder", "it decodes previews"),
+        (
+            "adapter",
+            "use it with `safelight generate --prompt-picture`",
+        ),
+    ];
+    let found = uses.into_iter().find(|(role, _)| is(role));
+    found.map(|(_, text)| text).or_else(|| {
+        // Not all of them are of a kind that is used here.
+        let is_used = is("controlnet") && ControlNetwork::read(&card.path).is_ok();
+        is_used.then_some("use it with `safelight generate --control FILE,net=…`")
+    })
 }
 
 fn changes(lora: &LoraCard) -> String {

@@ -9,6 +9,7 @@ pub mod acting;
 use std::fs;
 use std::path::Path;
 
+use safelight_core::job::Control;
 use safelight_core::networks::NetworkConfig;
 
 use crate::error::EngineError;
@@ -47,6 +48,13 @@ impl<T: 'static> ControlNetworks<T> {
     pub fn each(&self) -> impl Iterator<Item = &T> {
         self.numbers.iter().map(|number| &*self.networks[*number])
     }
+}
+
+/// That a control's network does not go with the job's model; `problem`: why, a sentence without its path.
+pub fn unfit(problem: &str, control: &Control) -> EngineError {
+    let path = control.settings.network.as_deref().unwrap_or(&control.file);
+    let path = path.display();
+    EngineError::request(format!("{problem}; choose another ControlNet: {path}"))
 }
 
 impl Work<'_> {

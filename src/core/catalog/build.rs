@@ -113,7 +113,8 @@ pub(super) fn build(
 }
 
 /// What is known of a variant, for a model of another shape that makes pictures, or clips in sections: the steps and
-/// the guidance that it was trained for do not go with its size. Those of other clips go with much else.
+/// the guidance that it was trained for do not go with its size, nor do those of LoRAs. Those of other clips go with much
+/// else.
 fn of_variant(entries: &[Entry], facts: &Facts) -> Details {
     let is_same = |entry: &&Entry| {
         (facts.family.makes_pictures || facts.section_order.is_some())
@@ -126,11 +127,14 @@ fn of_variant(entries: &[Entry], facts: &Facts) -> Details {
     let known = &entry.built_in;
     let has_colours = |rgb: &LatentRgb| rgb.factors.len() as u64 == facts.latent_channels;
     let mut defaults = with_schedule(&known.defaults, facts.schedule);
+    let mut presets = None;
     if facts.family.makes_pictures {
         (defaults.width, defaults.height) = (None, None);
+        presets = known.presets.clone();
     }
     Details {
         defaults,
+        presets,
         example_prompts: known.example_prompts.clone(),
         latent_rgb: known.latent_rgb.clone().filter(has_colours),
         ..Details::default()

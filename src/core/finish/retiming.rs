@@ -44,7 +44,14 @@ impl Retiming {
                 "choose {least} to {most} frames for each frame, not {times}"
             ));
         }
-        Self::new(num_frames, fps, fps * f64::from(times))
+        let wanted = fps * f64::from(times);
+        if wanted > MAX_FPS {
+            return Err(format!(
+                "the new clip would have {:.0} frames a second: choose so many for each frame that they are at most {MAX_FPS}",
+                wanted.ceil()
+            ));
+        }
+        Self::new(num_frames, fps, wanted)
     }
 
     /// Of so many frames a second as `wanted`, more than the old clip's `fps`. The error is a sentence.
@@ -188,7 +195,7 @@ mod tests {
             assert!((old - new).abs() <= 0.5 / wanted + 1e-9, "{old} {new}");
         }
         for times in TIMES {
-            let retiming = Retiming::times(81, 16.0, times).unwrap();
+            let retiming = Retiming::times(81, 15.0, times).unwrap();
             assert_eq!(retiming.num_frames(), 81 * times);
         }
     }
@@ -215,6 +222,7 @@ mod tests {
         assert!(told(Retiming::to_fps(81, 30.0, 1e9)).contains("up to 240"));
         assert!(told(Retiming::to_fps(81, 30.0, f64::NAN)).contains("up to 240"));
         assert!(told(Retiming::times(81, 30.0, 1)).contains("2 to 16"));
+        assert!(told(Retiming::times(64, 64.6, 4)).contains("would have 259 frames a second"));
         assert!(told(Retiming::times(1, 16.0, 2)).contains("a single picture"));
         assert!(told(Retiming::times(8, 0.0, 2)).contains("does not say"));
     }

@@ -16,6 +16,9 @@ use crate::units::gib_text;
 /// the file.
 const FRAMES_IN_HAND: [u64; 2] = [4, 6];
 
+/// The f32 in the widest vectors that processors have.
+const WIDEST_VECTOR: u32 = 16;
+
 /// What plans of one network are made from.
 #[derive(Clone, Debug)]
 pub struct FinishPlanner {
@@ -72,7 +75,7 @@ impl FinishPlanner {
         };
         let frame = match &self.network {
             Network::Upscaler(config) => upscaled(request, config, number_bytes, room, is_cpu),
-            Network::Interpolator(config) => between(request, config, number_bytes),
+            Network::Interpolator(config) => between(request, config, number_bytes, is_cpu),
         };
         let peak_bytes = weights_bytes.saturating_add(frame.bytes);
         let margin_bytes = MARGIN.of(frame.bytes as f64) as u64;
@@ -152,15 +155,34 @@ fn upscaled(
     }
 }
 
+/// The f32 in a vector of this processor: as many channels as oneDNN lays out together.
+fn vector_numbers() -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if !std::arch::is_x86_feature_detected!("avx512f") {
+        return WIDEST_VECTOR / 2;
+    }
+    WIDEST_VECTOR
+}
+
 /// A frame between two, whole.
-fn between(request: &FinishRequest, config: &IfnetConfig, number_bytes: u64) -> Frame {
+fn between(
+    request: &FinishRequest,
+    config: &IfnetConfig,
+    number_bytes: u64,
+    is_cpu: bool,
+) -> Frame {
     let step = config.alignment() as u64;
     let sides = [request.before.width, request.before.height];
     let pixels: u64 = sides
         .iter()
         .map(|side| u64::from(*side).next_multiple_of(step))
         .product();
-    let bytes = pixels.saturating_mul(config.bytes_of_pixel(number_bytes));
+    let block = if is_cpu {
+        vector_numbers()
+    } else {
+        WIDEST_VECTOR
+    };
+    let bytes = pixels.saturating_mul(config.bytes_of_pixel(number_bytes, block));
     Frame {
         bytes,
         whole_bytes: bytes,

@@ -22,8 +22,6 @@ const LATER_INPUTS: i64 = 12;
 const LEAST_OUTPUTS: i64 = 5;
 /// Pixels along an edge that the last layer of a block makes of one place.
 const SHUFFLE: i64 = 2;
-/// As many channels oneDNN lays out together on processors with AVX-512.
-const CHANNEL_BLOCK: f64 = 16.0;
 /// As wide as this is the last block of 4.25 lite alone, whose blocks see frames smaller than those of the others.
 const LITE_END: i64 = 24;
 
@@ -227,9 +225,10 @@ impl IfnetConfig {
     }
 
     /// Bytes for each pixel of a frame, edges as [`alignment`](Self::alignment) wants them, while the frame is made.
-    /// `number_bytes`: of one number.
+    /// `number_bytes`: of one number. `channel_block`: as many channels as the library of convolutions lays out together.
     #[must_use]
-    pub fn bytes_of_pixel(&self, number_bytes: u64) -> u64 {
+    pub fn bytes_of_pixel(&self, number_bytes: u64, channel_block: u32) -> u64 {
+        let block = f64::from(channel_block);
         let features = 2.0 * self.head.as_ref().map_or(0.0, |head| head.features as f64);
         let outputs = self.outputs as f64;
         let of_block = |number: usize| {
@@ -243,8 +242,8 @@ impl IfnetConfig {
             let kept = 6.0 + features + 3.0 + is_later * (10.0 + outputs + features) + given;
             let smaller = if seen < 1.0 { given * seen } else { 0.0 };
             // Libraries lay out many channels anew, in blocks.
-            let laid_out = if inputs > CHANNEL_BLOCK {
-                (inputs / CHANNEL_BLOCK).ceil() * CHANNEL_BLOCK
+            let laid_out = if inputs >= block {
+                (inputs / block).ceil() * block
             } else {
                 0.0
             };

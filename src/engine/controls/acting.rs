@@ -10,7 +10,7 @@ use std::rc::Rc;
 use safelight_core::job::{Control, ControlSettings};
 use tch::Tensor;
 
-use super::ControlNetworks;
+use super::{ControlNetworks, unfit};
 use crate::denoise::Call;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
@@ -110,12 +110,11 @@ impl<'a, T: ControlNet> Controls<'a, T> {
         let each = each.map(|((control, network), latents)| {
             let found = latents.size();
             if network.dim() != dim {
-                let path = control.settings.network.clone().unwrap_or_default();
-                let reason = format!(
+                let problem = format!(
                     "this ControlNet is for transformers of width {}, and the model's has {dim}",
                     network.dim()
                 );
-                return Err(EngineError::config(reason, path));
+                return Err(unfit(&problem, control));
             }
             if found[2..] != shape.size()[2..] {
                 return Err(EngineError::internal(

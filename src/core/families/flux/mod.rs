@@ -69,7 +69,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         kinds: &[
             KindRule::new(
                 "flux",
-                "adapter",
+                "controlnet",
                 "a Flux ControlNet",
                 &["controlnet_x_embedder.weight", "context_embedder.weight"],
             ),

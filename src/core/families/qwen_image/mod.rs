@@ -97,13 +97,13 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         kinds: &[
             KindRule::new(
                 "qwen_image",
-                "adapter",
+                "controlnet",
                 "a Qwen-Image ControlNet",
                 &["controlnet_x_embedder.weight", "txt_norm.weight"],
             ),
             KindRule::new(
                 "qwen_image",
-                "adapter",
+                "controlnet",
                 "a Qwen-Image ControlNet",
                 &["controlnet_blocks.0.x_rms.weight"],
             ),

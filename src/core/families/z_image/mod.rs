@@ -77,7 +77,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             ),
             KindRule::new(
                 "z_image",
-                "adapter",
+                "controlnet",
                 "a Z-Image ControlNet",
                 &["control_layers.0.attention_norm1.weight"],
             ),

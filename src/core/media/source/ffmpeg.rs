@@ -29,6 +29,9 @@ struct Probe {
     streams: Vec<ProbedStream>,
 }
 
+/// What a first frame may take of the processor: a list of a million edits keeps ffmpeg busy for minutes.
+const FIRST_FRAME_SECS: &str = "10";
+
 #[derive(Deserialize)]
 struct ProbedStream {
     #[serde(default)]
@@ -87,7 +90,8 @@ impl Ffmpeg {
             },
         };
         // Only a decoded frame tells its size upright.
-        let first = match Frames::start(&ffmpeg, &["-frames:v", "1"]) {
+        let only_first = ["-frames:v", "1", "-timelimit", FIRST_FRAME_SECS];
+        let first = match Frames::start(&ffmpeg, &only_first) {
             Ok(mut frames) => frames.next()?,
             Err(MediaError::NotFound { .. }) => return Err(missing(found)),
             Err(err) => return Err(err),

@@ -11,7 +11,7 @@ use tch::{Device, Kind, Tensor};
 use super::control::{Acting, ControlModulations, ZImageControl};
 use super::transformer::{Context, Modulations, TIMESTEPS, ZImageTransformer};
 use crate::capture::Capture;
-use crate::controls::ControlNetworks;
+use crate::controls::{self, ControlNetworks};
 use crate::denoise::{Call, DenoiseState, fits};
 use crate::error::EngineError;
 use crate::hooks::Hooks;
@@ -198,8 +198,7 @@ fn controlled<'a>(
     let each = request.controls.iter().zip(networks.each()).zip(latents);
     let each = each.map(|((control, network), latents)| {
         if let Some(problem) = network.problem(transformer.config()) {
-            let path = control.settings.network.clone().unwrap_or_default();
-            return Err(EngineError::config(problem, path));
+            return Err(controls::unfit(&problem, control));
         }
         Ok(Controlled {
             picture: network.embedded(transformer, latents),
