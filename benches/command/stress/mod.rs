@@ -5,6 +5,7 @@
 //! done while it is killed is in `actions`, the window in `window`, where disks fail under it too.
 
 mod actions;
+mod differ;
 mod disk_faults;
 #[path = "../../../tests/real_window/display.rs"]
 #[expect(
@@ -447,7 +448,9 @@ impl Round<'_> {
                 {
                     results += 1;
                     if bytes != wanted {
-                        self.fault(format!("not the same bytes: {}", name.display()));
+                        let scratch = self.user.home.with_extension("compared");
+                        let how = differ::words(name, wanted, bytes, &scratch);
+                        self.fault(format!("not the same bytes: {} ({how})", name.display()));
                     }
                 }
                 Some(_) => {}
