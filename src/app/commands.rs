@@ -220,6 +220,8 @@ pub enum InputsCommand {
     /// Ask for the mask of a control.
     PickControlMask(usize),
     RemoveControlMask(usize),
+    /// Look for ControlNets again.
+    LookForNetworks,
     /// Let start and end picture change places.
     Swap,
 }

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{FieldError, GenerateForm, JobId, Jobs, jobs_of};
+use safelight_core::job::{FieldError, GenerateForm, GenerateRequest, JobId, Jobs, jobs_of};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::Settings;
 
@@ -17,6 +17,8 @@ use crate::app::notices::Cause;
 use crate::app::undo::FormBefore;
 use crate::app::words;
 
+/// Jobs that are made while the form is written: as many as a grid has at most.
+const MAX_LOOKED_AT: usize = 400;
 /// Lines of a prompt that become jobs with one click.
 const MAX_LINES: usize = 500;
 
@@ -69,6 +71,53 @@ pub(in crate::app) fn clear_form(inputs: &mut Inputs, cx: &mut Cx) {
     inputs.clear();
     inputs.settle_offers(cx);
     cx.say(words::FORM_IS_EMPTY);
+}
+
+/// All jobs that the form would make, made anew when it changes: how long they take is told, and what is wrong with one
+/// of a grid before it is asked for.
+#[derive(Default)]
+pub struct FormJobs {
+    /// The form with its models.
+    of: Option<(GenerateForm, u64)>,
+    /// Of several jobs all; none where there is one, or more than are looked at.
+    pub requests: Vec<GenerateRequest>,
+    pub number: usize,
+    /// Another one whenever they are others.
+    pub revision: u64,
+    pub errors: Vec<FieldError>,
+}
+
+impl FormJobs {
+    /// For a whole form that is right as far as its first job goes, which is this one.
+    pub(in crate::app) fn follow(
+        &mut self,
+        form: &GenerateForm,
+        first: &GenerateRequest,
+        spec: &ModelSpec,
+        models: &Models,
+    ) {
+        let is_known = |(of, number): &(GenerateForm, u64)| *number == models.number && of == form;
+        if self.of.as_ref().is_some_and(is_known) {
+            return;
+        }
+        self.of = Some((form.clone(), models.number));
+        self.revision += 1;
+        (self.requests, self.errors) = (Vec::new(), Vec::new());
+        let num_results = form.num_results(spec);
+        self.number = num_results.div_ceil(first.batch_size.max(1) as usize);
+        if !(2..=MAX_LOOKED_AT).contains(&num_results) {
+            return;
+        }
+        match window_jobs(form, spec, models) {
+            Ok(Jobs { jobs, .. }) => {
+                self.requests = jobs.into_iter().map(|job| job.request).collect();
+                self.number = self.requests.len();
+            }
+            // Which of several prompts is wrong is told when they are asked for.
+            Err(errors) if !form.grid.is_empty() => self.errors = errors,
+            Err(_) => {}
+        }
+    }
 }
 
 /// All jobs of a whole form, as many as one click may make.

@@ -7,7 +7,7 @@ use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobOutcome, JobU
 
 use crate::app::App;
 use crate::app::commands::{
-    AppCommand, FinishCommand, LibraryCommand, NoticesCommand, PresetsCommand, QueueCommand,
+    AppCommand, LibraryCommand, NoticesCommand, PresetsCommand, QueueCommand,
 };
 use crate::app::form::{clear_form, whole_form};
 use crate::app::inputs::{MaskOf, Source};
@@ -143,17 +143,26 @@ impl App {
             }
             let form = self.loras.acting(&self.cx.form);
             let models = &self.cx.models;
-            whole_form(&form, spec, sources, &self.cx.settings)
-                .first_job(spec, &|name| models.find(name))
+            let form = whole_form(&form, spec, sources, &self.cx.settings);
+            let checked = form.first_job(spec, &|name| models.find(name));
+            if let Ok(first) = &checked {
+                self.form_jobs.follow(&form, &first.request, spec, models);
+            }
+            checked
         });
         let request = checked.as_ref().and_then(|checked| checked.as_ref().ok());
         let request = request.map(|checked| checked.request.clone());
-        self.memory.plan(request.as_ref(), &self.cx);
+        self.memory
+            .plan(request.as_ref(), &self.form_jobs, &self.cx);
         (self.cx.field_errors, self.cx.field_notices) = match checked {
             None => (Vec::new(), Vec::new()),
-            Some(Ok(checked)) => (Vec::new(), checked.notices),
+            Some(Ok(checked)) => (self.form_jobs.errors.clone(), checked.notices),
             Some(Err(errors)) => (errors, Vec::new()),
         };
+        let painted = painted.map(|(of, _)| of);
+        let spec = self.cx.model();
+        let of_controls = spec.map(|spec| self.inputs.control_errors(spec, painted));
+        self.cx.field_errors.extend(of_controls.unwrap_or_default());
         let of_loras = self.loras.errors(&self.cx.form);
         self.cx.field_errors.extend(of_loras);
     }
@@ -175,12 +184,7 @@ impl App {
                     app.library.update(LibraryCommand::ResetForm, &mut app.cx);
                 });
             }
-            AppCommand::Library(command) => {
-                if command == LibraryCommand::Reload {
-                    self.cx.push(FinishCommand::Look);
-                }
-                self.library.update(command, &mut self.cx);
-            }
+            AppCommand::Library(command) => self.library.update(command, &mut self.cx),
             AppCommand::Fetch(command) => self.fetching.update(command, &mut self.cx),
             AppCommand::Inputs(command) => {
                 if let Some(command) = self.drops.keep_early(command, &self.cx) {

@@ -55,6 +55,7 @@ use desktop::{Desktop, DesktopLinks};
 use doctor::{Doctor, Examine};
 use fetching::Fetching;
 use finishing::Finishing;
+use form::FormJobs;
 use gallery::Gallery;
 use inputs::drops::{Drops, drop_files};
 use inputs::wayland_drop::FileDrag;
@@ -173,6 +174,7 @@ pub struct App {
     pub library: Library,
     pub fetching: Fetching,
     pub memory: Planning,
+    form_jobs: FormJobs,
     pub doctor: Doctor,
     pub runtimes: RuntimeFetching,
     updates: Updates,
@@ -205,6 +207,7 @@ impl App {
             library: Library::new(startup.library, state.library, &cx),
             fetching: Fetching::new(startup.hub),
             memory: Planning::new(startup.read_plan),
+            form_jobs: FormJobs::default(),
             doctor: Doctor::new(startup.examine, startup.measure),
             runtimes: RuntimeFetching::new(startup.runtimes),
             updates: Updates::new(startup.ask_newest),

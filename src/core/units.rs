@@ -57,6 +57,24 @@ pub fn duration_text(secs: f64) -> String {
     }
 }
 
+/// A time that is expected: `about 8 s`, `under a second`.
+pub fn about_text(secs: f64) -> String {
+    if secs.round() < 1.0 {
+        "under a second".to_owned()
+    } else {
+        format!("about {}", duration_text(secs))
+    }
+}
+
+/// The same of a time that is only known about: `about 14 h`, `under a second`.
+pub fn about_rough_text(secs: u64) -> String {
+    if secs == 0 {
+        "under a second".to_owned()
+    } else {
+        format!("about {}", rough_text(secs))
+    }
+}
+
 /// A time that is only known about, in one unit: `40 s`, `25 min`, `14 h`, `3 days`.
 pub fn rough_text(secs: u64) -> String {
     let rounded = |unit: u64| (secs + unit / 2) / unit;
@@ -102,6 +120,15 @@ pub fn measured_text(secs: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_time_is_expected_to_be_nothing() {
+        assert_eq!(about_text(0.2), "under a second");
+        assert_eq!(about_text(0.6), "about 1 s");
+        assert_eq!(about_text(125.0), "about 2 min 5 s");
+        assert_eq!(about_rough_text(0), "under a second");
+        assert_eq!(about_rough_text(50_400), "about 14 h");
+    }
 
     #[test]
     fn sizes_read_as_people_write_them() {

@@ -62,9 +62,29 @@ pub(super) const READY: &str = "Ready";
 const PAUSING: &str = "Pausing…";
 const CANCELLING: &str = "Cancelling…";
 const STARTING: &str = "Starting the engine…";
+const READING_PICTURES: &str = "Reading the pictures";
+const LOOKING_AT_PICTURES: &str = "Looking at the pictures";
 
 pub(super) fn paused(num_waiting: usize) -> String {
     format!("Paused  ·  {num_waiting} waiting")
+}
+
+/// What a job does in a stage: of several pictures in their number.
+pub(super) fn stage_of(job: &RunningJob, stage: Stage) -> &'static str {
+    let request = job.request.generate();
+    let are_several = request.is_some_and(|request| match stage {
+        Stage::EncodeImage => {
+            let frames = [&request.image, &request.last_image];
+            request.references.len() + frames.into_iter().flatten().count() > 1
+        }
+        Stage::EncodeVision => request.prompt_pictures.len() > 1,
+        _ => false,
+    });
+    match stage {
+        Stage::EncodeImage if are_several => READING_PICTURES,
+        Stage::EncodeVision if are_several => LOOKING_AT_PICTURES,
+        stage => stage.label(),
+    }
 }
 
 /// A list of facts on the running job, each of which stands by itself.
@@ -78,7 +98,7 @@ pub(super) fn running(job: &RunningJob, num_waiting: usize) -> String {
     if let Some(crowded) = &job.waiting {
         return crowded.to_string();
     }
-    let stage = job.stage.map_or(STARTING, Stage::label);
+    let stage = job.stage.map_or(STARTING, |stage| stage_of(job, stage));
     let mut parts = vec![stage.to_owned()];
     let num_sections = job.recipe.as_ref().map_or(1, Recipe::num_sections);
     let is_of_section = matches!(

@@ -464,12 +464,12 @@ mod tests {
         let decode = place(Stage::Decode, &request);
         assert_eq!(
             announce(decode, Fault::DeviceMemory, Rung::Tiles512, 0.0),
-            "Memory ran out while decoding frames; trying again in tiles of 512 pixels"
+            "Memory ran out while decoding; trying again in tiles of 512 pixels"
         );
         let slow = announce(decode, Fault::Device, Rung::OnCpu, 700.0);
         assert_eq!(
             slow,
-            "The GPU failed while decoding frames; trying again on the CPU, which is slow: about 12 minutes"
+            "The GPU failed while decoding; trying again on the CPU, which is slow: about 12 minutes"
         );
         assert!(guess_cpu_secs(decode) > 0.0);
         assert_eq!(about(7300.0), "about 3 hours");

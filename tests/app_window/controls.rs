@@ -1,11 +1,14 @@
 //! Control pictures: how they come into the form, what is said of each, and what is sent of them.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::commands::InputsCommand;
+use safelight::app::commands::{InputsCommand, LibraryCommand, PlayerCommand, QueueCommand};
 use safelight::app::inputs::Slot;
+use safelight::app::models::FoundModels;
+use safelight::app::player::Viewing;
 use safelight_core::job::{ControlBy, ControlKind, ControlSettings, ControlUse, Edges};
 use safelight_core::library::{ControlNetwork, FoundControl};
 use safelight_core::model::{InputUse, ModelSpec};
@@ -255,6 +258,36 @@ fn a_model_that_is_shown_clips_says_so_and_draws_no_edges_of_them() {
     assert_eq!((control.file, control.settings.made), (clip, None));
 }
 
+#[test]
+fn a_clip_becomes_the_control_clip_of_a_model_that_is_shown_clips() {
+    let mut bench = Bench::with(|startup| {
+        let models = startup.models.as_mut().expect("they are given");
+        models.specs = vec![clips_spec(), networks_spec()];
+    });
+    bench.app().cx.form.model = Some(clips_spec().id);
+    let clip = bench.clip_file("dance.mp4", 64, 48, 5);
+    let show = |bench: &mut Bench| {
+        let play = PlayerCommand::PlayFile(clip.clone());
+        bench.app().cx.push(play);
+        bench.until("it is shown", |bench| {
+            let watch = &bench.app().watch;
+            watch.viewing == Viewing::File && watch.screen.texture().is_some()
+        });
+    };
+    show(&mut bench);
+    bench.press_more("Use as control clip");
+    bench.until("it is there", |bench| {
+        bench.has("Control picture 1: dance.mp4")
+    });
+    assert_eq!(request_of(&mut bench).controls[0].file, clip);
+    bench.app().cx.form.model = Some(networks_spec().id);
+    bench.settle();
+    show(&mut bench);
+    bench.press("More");
+    assert!(bench.has("Extend clip"));
+    assert!(!bench.has("Use as control clip"), "it sees pictures alone");
+}
+
 /// Has the pointer over a button, lets go a file there, and waits for it.
 pub(crate) fn drop_onto(bench: &mut Bench, place: &str, file: &Path, expected: &str) {
     bench.scroll_to(place);
@@ -335,4 +368,115 @@ fn a_mask_that_is_a_clip_goes_with_a_control_clip_and_is_not_painted_on() {
         (&clip, Some(&mask))
     );
     assert_eq!((request.extend, request.mask), (None, None));
+}
+
+#[test]
+fn a_search_for_models_looks_for_control_networks_again() {
+    let mut bench = Bench::with(|startup| {
+        let found = FoundModels {
+            specs: vec![networks_spec()],
+            ..FoundModels::default()
+        };
+        startup.models = Some(found.clone());
+        startup.library.load = Arc::new(move |_| found.clone());
+    });
+    let file = bench.picture_file("depth.png", 64, 48);
+    add_control(&mut bench, &file);
+    // The first search has its time.
+    bench.assert_no_job();
+    let gone = vec![found("gone"), found("gone-too")];
+    bench.app().inputs.control_networks.found = gone;
+    bench.assert_no_job();
+    bench.assert_shows("Choose the ControlNet for this picture");
+    bench.app().cx.push(LibraryCommand::Reload);
+    bench.until("those on the disk are listed", |bench| {
+        bench.app().inputs.control_networks.found.is_empty()
+    });
+    bench.assert_shows("No ControlNet for Flux was found");
+}
+
+/// A window with a control picture of a model with ControlNets that take masks; the two that are found, of which the
+/// first needs one.
+fn with_mask_networks() -> (Bench, [FoundControl; 2]) {
+    let mut spec = networks_spec();
+    spec.limits.controls.takes_masks = true;
+    let mut bench = Bench::of(spec);
+    let file = bench.picture_file("room.png", 64, 48);
+    add_control(&mut bench, &file);
+    bench.assert_no_job();
+    let [mut fills, plain] = [found("fills"), found("plain")];
+    fills.config.takes_masks = true;
+    let networks = [fills, plain];
+    bench.app().inputs.control_networks.found = networks.to_vec();
+    (bench, networks)
+}
+
+/// Has the first control brought in by this network.
+fn use_network(bench: &mut Bench, network: &FoundControl) {
+    let settings = ControlSettings {
+        network: Some(network.path.clone()),
+        ..ControlSettings::default()
+    };
+    let set = InputsCommand::SetControl(0, settings);
+    bench.app().cx.push(set);
+    bench.settle();
+}
+
+#[test]
+fn nothing_is_made_while_a_network_lacks_the_mask_that_it_needs() {
+    let (mut bench, [fills, _]) = with_mask_networks();
+    use_network(&mut bench, &fills);
+    let needed = "The ControlNet of control picture 1 regenerates a part of it and needs a mask";
+    assert_eq!(bench.harness.query_all_by_label_contains(needed).count(), 1);
+    let generate = |bench: &Bench| {
+        let button = bench
+            .harness
+            .get_by_role_and_label(Role::Button, "Generate");
+        button.accesskit_node().is_disabled()
+    };
+    assert!(generate(&bench));
+    bench.app().cx.push(QueueCommand::Submit);
+    bench.assert_no_job();
+    bench.press("Paint…");
+    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    let at = place(&bench, egui::vec2(64.0, 48.0), 32.0, 24.0);
+    drag(&mut bench, egui::PointerButton::Primary, &[at]);
+    assert!(!bench.has(needed) && !generate(&bench));
+    assert!(request_of(&mut bench).controls[0].mask.is_some());
+}
+
+#[test]
+fn a_mask_that_the_chosen_network_does_not_take_is_kept_and_told() {
+    let (mut bench, [fills, plain]) = with_mask_networks();
+    use_network(&mut bench, &fills);
+    let mask = bench.picture_file("hole.png", 64, 48);
+    let place = "Choose a mask for control picture 1";
+    drop_onto(&mut bench, place, &mask, "hole.png");
+    let told = "This ControlNet takes no mask. The mask of the control picture is kept.";
+    assert!(!bench.has(told));
+    use_network(&mut bench, &plain);
+    bench.assert_shows(told);
+    assert_eq!(request_of(&mut bench).controls[0].mask, None);
+    use_network(&mut bench, &fills);
+    assert_eq!(request_of(&mut bench).controls[0].mask, Some(mask));
+    use_network(&mut bench, &plain);
+    bench.press("Remove");
+    assert!(!bench.has("hole.png") && !bench.has(told));
+}
+
+#[test]
+fn what_stands_above_generate_is_read_to_its_end() {
+    let mut spec = networks_spec();
+    spec.name = "Qwen-Image-2512".into();
+    let mut bench = Bench::of(spec);
+    let file = bench.picture_file("depth.png", 64, 48);
+    add_control(&mut bench, &file);
+    let text = "A control picture of Qwen-Image-2512 needs a ControlNet: choose its file";
+    let line = bench.harness.get_by_label(text).rect();
+    let button = bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Generate");
+    let button = button.rect();
+    assert!(line.height() > 20.0, "more than one line: {line:?}");
+    assert!(line.bottom() <= button.top() && line.right() <= button.right() + 1.0);
 }

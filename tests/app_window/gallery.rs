@@ -334,7 +334,7 @@ fn a_broken_file_is_a_quiet_place_with_its_reason() {
     bench.assert_shows("This file is empty");
     assert!(bench.app().cx.notices.all().is_empty());
     assert_eq!(bench.app().cx.page, Page::Gallery);
-    for name in ["Play", "Use settings", "Use as start picture"] {
+    for name in ["Show", "Use settings", "Use as start picture"] {
         assert!(bench.is_disabled(name), "{name}");
     }
     assert!(!bench.is_disabled("Delete"));
@@ -351,7 +351,7 @@ fn a_picture_without_settings_offers_none_and_tells_its_folder() {
     bench.open_gallery();
     bench.until_shown(1);
     bench.choose("a.png, picture");
-    assert!(bench.is_disabled("Use settings") && !bench.is_disabled("Play"));
+    assert!(bench.is_disabled("Use settings") && !bench.is_disabled("Show"));
     bench.assert_shows("old/a.png, ");
 }
 
@@ -372,7 +372,7 @@ fn the_right_button_opens_a_menu_of_what_can_be_done() {
         ["a.png"],
         "the menu is for what it lies over"
     );
-    for name in ["Play", "Use settings", "Copy path", "Delete"] {
+    for name in ["Show", "Use settings", "Copy path", "Delete"] {
         let found = bench.harness.query_all_by_label(name).count();
         assert_eq!(found, 2, "{name}");
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use egui::accesskit::Role;
-use egui_kittest::kittest::Queryable as _;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::models::FoundModels;
 use safelight::app::player::Viewing;
 use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobOutcome, JobUpdate, cell_of};
@@ -245,4 +245,81 @@ fn a_grid_goes_on_after_a_restart_and_its_sheet_shows_all_of_it() {
         cells.iter().all(|cell| cell["file"].is_string()),
         "{cells:?}"
     );
+}
+
+/// Opens the fold with a side's list of settings.
+fn open_side(bench: &mut Bench, side: &str) {
+    let is_open = |bench: &Bench| {
+        let list = bench.harness.query_by_role_and_label(Role::ComboBox, side);
+        list.is_some()
+    };
+    if !is_open(bench) {
+        bench.scroll_to("Grid");
+        bench.harness.get_by_label("Grid").click();
+        bench.settle();
+    }
+    bench.scroll_to(side);
+    let list = bench.harness.get_by_role_and_label(Role::ComboBox, side);
+    list.click();
+    bench.settle();
+}
+
+#[test]
+fn a_side_that_is_chosen_shows_the_field_of_its_values() {
+    let mut bench = with_grid(&["steps=4,8"]);
+    open_side(&mut bench, "Down");
+    let seed = bench.harness.get_by_role_and_label(Role::Button, "Seed");
+    seed.click();
+    bench.settle();
+    let values = "Values down";
+    let values = bench
+        .harness
+        .get_by_role_and_label(Role::TextInput, values)
+        .rect();
+    let told = "The grid has no values for Seed";
+    assert_eq!(
+        bench.harness.query_all_by_label_contains(told).count(),
+        1,
+        "said once"
+    );
+    let told = bench.harness.get_by_label_contains(told).rect();
+    assert!(values.bottom() < told.top(), "{values:?}, {told:?}");
+}
+
+#[test]
+fn only_what_the_model_can_vary_is_offered() {
+    let offers = |bench: &Bench, setting: &str| {
+        let role = Role::Button;
+        bench
+            .harness
+            .query_by_role_and_label(role, setting)
+            .is_some()
+    };
+    let mut bench = Bench::new();
+    open_side(&mut bench, "Across");
+    assert!(offers(&bench, "Guidance") && offers(&bench, "Scheduler"));
+    assert!(!offers(&bench, "CFG scale") && !offers(&bench, "Strength"));
+    let mut bench = with_grid(&[]);
+    open_side(&mut bench, "Across");
+    assert!(offers(&bench, "CFG scale") && !offers(&bench, "Strength"));
+    bench.harness.key_press(egui::Key::Escape);
+    let picture = bench.picture_file("photo.png", 64, 64);
+    bench.drop_file(&picture);
+    bench.until("the picture is there", |bench| bench.has("photo.png"));
+    open_side(&mut bench, "Across");
+    assert!(offers(&bench, "Strength"));
+}
+
+#[test]
+fn a_wrong_cell_behind_the_first_is_told_before_generate_is_pressed() {
+    let mut bench = with_grid(&["steps=4,8,0"]);
+    bench.assert_shows("Steps 0: ");
+    let name = "Generate 3 pictures";
+    let generate = bench.harness.get_by_role_and_label(Role::Button, name);
+    assert!(generate.accesskit_node().is_disabled());
+    bench.app().cx.form.grid = vec!["steps=4,8".parse().unwrap()];
+    bench.settle();
+    assert!(!bench.has("Steps 0: "));
+    bench.press("Generate 2 pictures");
+    bench.next_job();
 }

@@ -197,6 +197,15 @@ fn the_card_says_what_a_model_is_where_it_lies_and_whether_it_fits() {
     });
     bench.assert_shows("What makes it fit:");
     bench.assert_shows("Make it 640 × 352");
+    // Files that are known a moment later do not move it.
+    let last = bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Copy path")
+        .rect();
+    let used = bench
+        .harness
+        .get_by_role_and_label(Role::Button, "Use this model");
+    assert!(used.rect().top() - last.bottom() < 60.0, "{last:?}");
     let copied = bench.copied_by("Copy path");
     assert_eq!(copied.as_deref(), Some("models/little-world"));
     bench.press("Favourite");

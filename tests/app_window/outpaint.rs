@@ -117,6 +117,99 @@ fn room_that_is_taken_away_leaves_what_was_painted_on_the_picture() {
     assert!(!request.keeps_unmasked);
 }
 
+/// Presses Undo or Redo, and waits until the picture has this size and there is this much to undo and redo.
+fn step(bench: &mut Bench, name: &str, expected: Vec2, can: (bool, bool)) {
+    bench.press(name);
+    bench.until("the step is done", |bench| {
+        let editor = bench.app().masking.editor.as_ref();
+        let painted = &editor.expect("a mask is painted").painted;
+        let is_so = (painted.can_undo, painted.can_redo) == can;
+        is_so && size(bench) == expected
+    });
+}
+
+#[test]
+fn undo_takes_an_extension_back_and_the_strokes_before_it() {
+    let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
+    set_brush(&mut bench, 20.0);
+    let at = place(&bench, SIZE, 100.0, 100.0);
+    drag(&mut bench, PointerButton::Primary, &[at]);
+    let margins = Margins {
+        top: 64,
+        ..Margins::default()
+    };
+    extend(&mut bench, margins, 0);
+    let extended = SIZE + Vec2::new(0.0, 64.0);
+    let at = place(&bench, extended, 300.0, 264.0);
+    drag(&mut bench, PointerButton::Primary, &[at]);
+    step(&mut bench, "Undo", extended, (true, true));
+    step(&mut bench, "Undo", SIZE, (true, true));
+    step(&mut bench, "Undo", SIZE, (false, true));
+    step(&mut bench, "Redo", SIZE, (true, true));
+    step(&mut bench, "Redo", extended, (true, true));
+    step(&mut bench, "Redo", extended, (true, false));
+    bench.press_generate();
+    let request = bench.next_job().request;
+    let mask = opened(request.mask.as_ref());
+    assert_eq!((mask.width, mask.height), (400, 368));
+    for ((x, y), expected) in [((100, 164), 255), ((300, 264), 255), ((200, 150), 0)] {
+        assert_eq!(mask.pixel(x, y)[0], expected, "{x}, {y}");
+    }
+    assert_holds_photo(&opened(request.image.as_ref()), 0, 64);
+}
+
+#[test]
+fn what_is_painted_after_an_extension_was_undone_replaces_it() {
+    let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
+    let margins = Margins {
+        right: 32,
+        ..Margins::default()
+    };
+    extend(&mut bench, margins, 0);
+    step(&mut bench, "Undo", SIZE, (false, true));
+    set_brush(&mut bench, 20.0);
+    let at = place(&bench, SIZE, 100.0, 100.0);
+    drag(&mut bench, PointerButton::Primary, &[at]);
+    step(&mut bench, "Undo", SIZE, (false, true));
+    step(&mut bench, "Redo", SIZE, (true, false));
+    bench.press_generate();
+    let request = bench.next_job().request;
+    assert!(request.image.expect("the photo").ends_with("photo.png"));
+    assert_eq!(opened(request.mask.as_ref()).width, 400);
+}
+
+#[test]
+fn an_edge_is_dragged_however_long_the_frame_of_the_press_lasts() {
+    for is_one_frame in [false, true] {
+        let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
+        let from = place(&bench, SIZE, -4.0, 150.0);
+        let to = place(&bench, SIZE, -94.0, 150.0);
+        let button = |pos, pressed| egui::Event::PointerButton {
+            pos,
+            button: PointerButton::Primary,
+            pressed,
+            modifiers: egui::Modifiers::NONE,
+        };
+        for event in [
+            egui::Event::PointerMoved(from),
+            button(from, true),
+            egui::Event::PointerMoved(to),
+        ] {
+            bench.harness.event(event);
+        }
+        if !is_one_frame {
+            bench.harness.step();
+            bench.harness.step();
+        }
+        bench.harness.event(button(to, false));
+        bench.harness.step();
+        bench.until("it is extended", |bench| size(bench).x > SIZE.x);
+        until_idle(&mut bench);
+        assert_eq!(size(&mut bench), SIZE + Vec2::new(96.0, 0.0));
+        step(&mut bench, "Undo", SIZE, (false, true));
+    }
+}
+
 #[test]
 fn numbers_extend_too_and_the_extended_picture_is_painted_on_from_then_on() {
     let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);

@@ -254,7 +254,7 @@ fn every_schedule_can_be_chosen() {
     for schedule in SigmaSchedule::ALL {
         bench
             .harness
-            .get_by_role_and_label(Role::ComboBox, "Schedule")
+            .get_by_role_and_label(Role::ComboBox, "Scheduler")
             .click();
         bench.settle();
         let entries = bench

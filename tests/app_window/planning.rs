@@ -12,7 +12,7 @@ use safelight::app::memory::planning::PlanBasis;
 use safelight::telemetry::Device;
 use safelight::worker::Estimates;
 use safelight_core::families::wan;
-use safelight_core::job::{Climb, JobOutcome, JobUpdate, Stage};
+use safelight_core::job::{Climb, JobOutcome, JobUpdate, Sampler, Stage};
 use safelight_core::memory::{
     Corrections, DeviceClass, DeviceFacts, ModelWeights, PlanOutcome, Rung, StageOutcome,
 };
@@ -37,6 +37,11 @@ fn on_card_of(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
 
 /// As it is at the first start.
 fn fresh_on(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
+    fresh_with(mib, Estimates::default())
+}
+
+/// The same where earlier jobs took some time.
+fn fresh_with(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static, times: Estimates) -> Bench {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wan/pipeline");
     let files = ModelFiles::of_folder(&folder).expect("the fixture is a pipeline");
     let weights = ModelWeights::read(wan::FAMILY, &files, &[]).expect("its headers can be read");
@@ -64,7 +69,7 @@ fn fresh_on(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
                     },
                 },
                 corrections: Corrections::default(),
-                times: Estimates::default(),
+                times: times.clone(),
                 alternatives: Vec::new(),
             })
         });
@@ -93,6 +98,40 @@ fn at_first_the_memory_is_a_line_that_says_whether_the_job_fits() {
 }
 
 #[test]
+fn the_time_counts_all_jobs_that_one_press_makes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("times.json");
+    let stages = r#"{"encode_text": 5.0, "denoise": 0.0, "decode": 0.0}"#;
+    let kinds = Sampler::ALL.iter().flat_map(|sampler| {
+        let kind = |guided: &str| {
+            let sampler = sampler.name();
+            format!(r#""pair {sampler}{guided} on a card": {stages}"#)
+        };
+        [kind(""), kind(" guided")]
+    });
+    let kinds: Vec<String> = kinds.collect();
+    std::fs::write(&file, format!("{{{}}}", kinds.join(", "))).unwrap();
+    let mut bench = fresh_with(|_| 24 << 10, Estimates::load(Some(file)));
+    let says = |bench: &Bench, text: &str| bench.harness.query_by_label(text).is_some();
+    bench.until("the time is known", |bench| {
+        says(bench, "Fits  ·  about 5 s")
+    });
+    bench.app().cx.form.grid = vec!["seed=1..9".parse().unwrap()];
+    bench.until("all cells count", |bench| {
+        says(bench, "Fits  ·  about 45 s for 9 jobs")
+    });
+    let form = &mut bench.app().cx.form;
+    form.grid.clear();
+    (form.prompt, form.is_one_a_line) = ("a boat\na hill\na fox".to_owned(), true);
+    form.batch_size = Some(2);
+    bench.until("all lines and seeds count", |bench| {
+        says(bench, "Fits  ·  about 30 s for 6 jobs")
+    });
+    bench.press("Show memory");
+    bench.assert_shows("All 6 jobs take about 30 s");
+}
+
+#[test]
 fn the_graph_opens_by_itself_when_memory_ran_short() {
     let mut bench = fresh_on(|_| 24 << 10);
     bench.until("the plan is made", |bench| bench.has("Fits"));
@@ -109,7 +148,7 @@ fn the_graph_opens_by_itself_when_memory_ran_short() {
         helped: true,
     }];
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
-    bench.assert_shows("Decoding frames continued in tiles of 512 pixels");
+    bench.assert_shows("Decoding continued in tiles of 512 pixels");
 }
 
 #[test]
@@ -345,7 +384,7 @@ fn what_happened_in_the_last_job_stands_in_a_line() {
     }];
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
     bench.assert_shows("Last job: peak allocated predicted 2.5, measured 3.0 GiB");
-    bench.assert_shows("Decoding frames continued in tiles of 512 pixels");
+    bench.assert_shows("Decoding continued in tiles of 512 pixels");
 }
 
 #[test]

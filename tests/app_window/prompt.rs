@@ -66,6 +66,14 @@ fn the_tokens_of_a_prompt_are_counted_while_it_is_written() {
 }
 
 #[test]
+fn a_prompt_that_nobody_typed_here_is_counted_too() {
+    let mut bench = bench();
+    "a red boat".clone_into(&mut bench.app().cx.form.prompt);
+    let text = format!("{} of 512 tokens", tokens_of("a red boat"));
+    bench.until("it is counted", |bench| bench.has(&text));
+}
+
+#[test]
 fn a_prompt_that_is_too_long_says_how_much_is_not_read() {
     let mut bench = bench();
     bench.write_prompt("x");

@@ -6,7 +6,7 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::InputsCommand;
 use safelight::app::inputs::{Placing, Slot};
-use safelight_core::job::{GenerateRequest, JobOutcome, JobUpdate};
+use safelight_core::job::{GenerateRequest, JobOutcome, JobUpdate, Stage};
 use safelight_core::model::{InputUse, ModelSpec, PicturePrompts};
 
 use crate::harness::{Bench, flux_spec, spec};
@@ -90,6 +90,13 @@ fn a_result_becomes_a_reference_and_its_settings_bring_its_references_back() {
     bench.until("both are there", |bench| bench.has("2 of 3"));
     let sent = bench.start_job();
     assert_eq!(sent.request.references, paths);
+    let stage = JobUpdate::Stage {
+        stage: Stage::EncodeImage,
+        section: 0,
+        resumed: false,
+    };
+    bench.say(sent.id, stage);
+    bench.assert_shows("Reading the pictures");
     // The worker's part: the file is there when the job ends.
     let out = &sent.request.out;
     std::fs::create_dir_all(out.parent().unwrap()).unwrap();

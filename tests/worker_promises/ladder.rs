@@ -76,7 +76,7 @@ fn a_stage_climbs_to_the_rung_that_helps_in_the_same_engine_and_the_job_says_so(
     assert_eq!(warned, output.warnings.iter().collect::<Vec<_>>());
     assert_eq!(
         warned[1],
-        "Memory ran out while decoding frames; trying again in tiles of 512 pixels"
+        "Memory ran out while decoding; trying again in tiles of 512 pixels"
     );
     assert!(
         updates

@@ -3,14 +3,14 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{Control, ControlBy, ControlSettings};
+use safelight_core::job::{Control, ControlBy, ControlSettings, FieldError};
 use safelight_core::library::{FoundControl, find_controls};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
 
 use crate::app::background::Background;
 use crate::app::inputs::slots::{ControlPart, MaskOf, Slot, Source};
-use crate::app::inputs::{Input, Inputs};
+use crate::app::inputs::{Input, Inputs, words};
 use crate::app::pending::Pending;
 
 #[derive(Default)]
@@ -37,9 +37,10 @@ impl ControlNetworks {
         if !self.has_looked
             && let Some(paths) = paths.cloned()
         {
-            self.has_looked = true;
             let settings = settings.clone();
             let looking = background.search(move || find_controls(&paths, &settings));
+            // Where too much is searched for already, it is asked for again.
+            self.has_looked = looking.is_some();
             self.looking = looking.unwrap_or_default();
         }
         if let Some(found) = self.looking.take() {
@@ -93,12 +94,60 @@ impl Inputs {
         takes.takes_masks && (takes.by != ControlBy::Networks || self.needs_control_mask(index))
     }
 
+    /// The network of a control, where it is one of those that were found.
+    fn network_of(&self, index: usize) -> Option<&FoundControl> {
+        let control = self.of(Slot::Control).get(index);
+        let network = control.and_then(|input| input.control.network.as_ref())?;
+        let mut found = self.control_networks.found.iter();
+        found.find(|it| it.path == *network)
+    }
+
     /// Whether the network of a control makes a part of its picture anew, and so goes by a mask.
     pub fn needs_control_mask(&self, index: usize) -> bool {
+        let network = self.network_of(index);
+        network.is_some_and(|network| network.config.takes_masks)
+    }
+
+    /// Whether a mask of a control may count: of a network that was not found nothing is known.
+    pub(in crate::app) fn may_mask_control(&self, index: usize, spec: &ModelSpec) -> bool {
+        let takes = spec.limits.controls;
+        let may = |network: &FoundControl| network.config.takes_masks;
+        takes.takes_masks
+            && (takes.by != ControlBy::Networks || self.network_of(index).is_none_or(may))
+    }
+
+    /// Whether the mask of a control is kept and not used, because the model or the control's network takes none.
+    pub fn is_control_mask_parked(&self, index: usize, spec: &ModelSpec) -> bool {
         let control = self.of(Slot::Control).get(index);
-        let network = control.and_then(|input| input.control.network.as_ref());
-        let mut found = self.control_networks.found.iter();
-        network.is_some_and(|path| found.any(|it| it.path == *path && it.config.takes_masks))
+        let has_mask = control.is_some_and(|input| input.control_mask.is_some());
+        has_mask && spec.limits.controls.is_possible() && !self.may_mask_control(index, spec)
+    }
+
+    /// The first control whose network cannot do without a mask, and that has none.
+    pub fn lacks_control_mask(&self, spec: &ModelSpec) -> Option<usize> {
+        let controls = self.of(Slot::Control).iter().enumerate();
+        let acting = controls.filter(|(_, input)| input.control.strength != 0.0);
+        let mut lacking = acting.filter(|(_, input)| input.control_mask.is_none());
+        let by = spec.limits.controls.by;
+        let lacking = lacking.find(|(index, _)| self.needs_control_mask(*index));
+        lacking
+            .filter(|_| by == ControlBy::Networks)
+            .map(|(index, _)| index)
+    }
+
+    /// What the networks of the controls say against the form; the mask of one may be painted just now.
+    pub(in crate::app) fn control_errors(
+        &self,
+        spec: &ModelSpec,
+        painted: Option<MaskOf>,
+    ) -> Vec<FieldError> {
+        let lacking = self.lacks_control_mask(spec);
+        let lacking = lacking.filter(|index| painted != Some(MaskOf::Control(*index)));
+        let err = lacking.map(|index| FieldError {
+            field: "control",
+            message: words::control_needs_mask(index + 1),
+        });
+        err.into_iter().collect()
     }
 
     /// A control picture with what a request said of it when its file was opened, else brought in by the network of the

@@ -1,7 +1,7 @@
 //! What stands in the form and means nothing to the chosen model: it is parked, which is kept and not sent, and counts
 //! again with a model that takes it.
 
-use safelight_core::job::GenerateForm;
+use safelight_core::job::{FormControl, GenerateForm};
 use safelight_core::model::ModelSpec;
 
 use crate::app::inputs::{Inputs, Slot, Source, Sources};
@@ -59,6 +59,16 @@ impl Inputs {
         (!is_taken).then_some(why)
     }
 
+    /// The controls without masks that nothing takes.
+    fn controls_for(&self, mut controls: Vec<FormControl>, spec: &ModelSpec) -> Vec<FormControl> {
+        for (index, control) in controls.iter_mut().enumerate() {
+            if self.is_control_mask_parked(index, spec) {
+                control.mask = None;
+            }
+        }
+        controls
+    }
+
     /// What the model is given of all that stands here.
     pub fn sources_for(&self, form: &GenerateForm, spec: &ModelSpec) -> Sources<'_> {
         let all = self.sources();
@@ -77,7 +87,7 @@ impl Inputs {
                 Vec::new()
             },
             controls: if is_taken(Slot::Control) {
-                all.controls
+                self.controls_for(all.controls, spec)
             } else {
                 Vec::new()
             },

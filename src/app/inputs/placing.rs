@@ -55,6 +55,7 @@ impl Inputs {
                     self.settle_offers(cx);
                 }
             }
+            InputsCommand::LookForNetworks => self.control_networks.refresh(),
             InputsCommand::SetControl(index, settings) => self.set_control(index, settings),
             InputsCommand::MoveOne(slot, from, to) => self.move_one(slot, from, to),
             InputsCommand::SetStrength(index, strength) => self.set_strength(index, strength),

@@ -62,3 +62,10 @@ pub(super) fn one_taken(num_files: usize, name: &str) -> String {
 pub(super) fn some_taken(num_files: usize, names: &str) -> String {
     format!("not all of {num_files} files are used, only these: {names}")
 }
+
+/// Counted from 1.
+pub(super) fn control_needs_mask(number: usize) -> String {
+    format!(
+        "the ControlNet of control picture {number} regenerates a part of it and needs a mask: paint that part, or drop a mask"
+    )
+}

@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use safelight_core::job::{GenerateForm, JobError};
 use safelight_core::library::Watch;
 
+use crate::app::commands::{FinishCommand, InputsCommand};
 use crate::app::cx::Cx;
 use crate::app::library::remembered::Remembered;
 use crate::app::library::rows::Rows;
@@ -58,10 +59,13 @@ impl Library {
     }
 
     /// The models that are known stay until the search has ended.
-    pub(super) fn load_quietly(&mut self, cx: &Cx) {
+    pub(super) fn load_quietly(&mut self, cx: &mut Cx) {
         let (load, settings) = (Arc::clone(&self.links.load), cx.settings.clone());
         let loading = cx.background.search(move || load(&settings));
         self.loading = loading.unwrap_or_default();
+        // Networks beside models come and go with them.
+        cx.push(FinishCommand::Look);
+        cx.push(InputsCommand::LookForNetworks);
     }
 
     pub(in crate::app) fn check_engine(&mut self, cx: &Cx) {

@@ -6,6 +6,7 @@
 mod editor;
 mod opening;
 mod painter;
+mod sizes;
 pub mod tiles;
 mod words;
 
@@ -69,7 +70,7 @@ fn takes_mask(of: MaskOf, inputs: &Inputs, form: &GenerateForm, spec: &ModelSpec
     match of {
         MaskOf::Start if inputs.clip().is_some() => form.changes_clip(spec),
         MaskOf::Start => spec.mask.is_possible(),
-        MaskOf::Control(_) => spec.limits.controls.takes_masks,
+        MaskOf::Control(index) => inputs.may_mask_control(index, spec),
     }
 }
 

@@ -5,6 +5,7 @@
 //! the order of the orders is that of the clicks.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
@@ -15,6 +16,7 @@ use safelight_core::media::{
 };
 
 use super::opening::{self, Opened};
+use super::sizes::{Canvas, Sizes};
 use super::tiles::{Levels, Sight, Tiles};
 use super::{KeptMask, Painted, Said};
 use crate::app::background::guard::survived;
@@ -62,10 +64,12 @@ pub(super) struct Painter<'a> {
     mask: Mask,
     tiles: Tiles,
     /// The picture as it was opened, and what was painted on it, where it has room at its sides.
-    own: Option<(Picture, Mask)>,
+    own: Option<(Rc<Picture>, Mask)>,
     outpaint: Outpaint,
     /// Something was painted since it got its room.
     is_painted: bool,
+    /// As it was before and after each extension.
+    sizes: Sizes,
     ctx: Context,
     postbox: &'a Postbox<Said>,
 }
@@ -80,6 +84,7 @@ impl<'a> Painter<'a> {
             own: None,
             outpaint: Outpaint::default(),
             is_painted: false,
+            sizes: Sizes::default(),
             ctx,
             postbox,
         }
@@ -103,6 +108,9 @@ impl<'a> Painter<'a> {
     }
 
     fn carry_out(&mut self, order: Order) {
+        if let Order::Begin | Order::Fill(_) | Order::Invert | Order::Soften(_) = order {
+            self.sizes.forget_undone();
+        }
         let touched = match order {
             Order::Begin => {
                 self.mask.begin_step();
@@ -119,8 +127,8 @@ impl<'a> Painter<'a> {
                 self.postbox.post(Said::Extended(extended));
                 Area::default()
             }
-            Order::Undo => self.mask.undo(),
-            Order::Redo => self.mask.redo(),
+            Order::Undo => self.undo(),
+            Order::Redo => self.redo(),
             Order::Keep {
                 folder,
                 place,
@@ -158,8 +166,8 @@ impl<'a> Painter<'a> {
             own_size: own.map_or(size, |(picture, _)| (picture.width, picture.height)),
             margins: self.outpaint.margins,
             shown: self.tiles.shown(),
-            can_undo: self.mask.can_undo(),
-            can_redo: self.mask.can_redo(),
+            can_undo: self.mask.can_undo() || self.sizes.can_undo(),
+            can_redo: self.mask.can_redo() || self.sizes.can_redo(),
         };
         self.postbox.post(Said::Painted(painted));
         is_whole
@@ -174,19 +182,63 @@ impl<'a> Painter<'a> {
         area
     }
 
+    /// Takes the last step back: a change of the mask, else the extension before its first one.
+    fn undo(&mut self) -> Area {
+        if self.mask.can_undo() {
+            return self.mask.undo();
+        }
+        let mut sizes = std::mem::take(&mut self.sizes);
+        let is_resized = sizes.undo(|before| self.swap(before));
+        self.sizes = sizes;
+        self.tell_resized(is_resized);
+        Area::default()
+    }
+
+    /// Does again what was taken back.
+    fn redo(&mut self) -> Area {
+        if self.mask.can_redo() {
+            return self.mask.redo();
+        }
+        let mut sizes = std::mem::take(&mut self.sizes);
+        let is_resized = sizes.redo(|after| self.swap(after));
+        self.sizes = sizes;
+        self.tell_resized(is_resized);
+        Area::default()
+    }
+
+    /// Its size is known before anything else is asked of it.
+    fn tell_resized(&mut self, is_resized: bool) {
+        if is_resized {
+            self.show(Instant::now());
+        }
+    }
+
+    /// Paints on this from now on; gives what was painted on.
+    fn swap(&mut self, canvas: Canvas) -> Canvas {
+        Canvas {
+            mask: std::mem::replace(&mut self.mask, canvas.mask),
+            levels: self.tiles.replace(canvas.levels),
+            own: std::mem::replace(&mut self.own, canvas.own),
+            outpaint: std::mem::replace(&mut self.outpaint, canvas.outpaint),
+            is_painted: std::mem::replace(&mut self.is_painted, canvas.is_painted),
+        }
+    }
+
     /// Gives the picture as it was opened this room, instead of what it has. What was painted on the picture stays, and
-    /// what was painted on earlier room goes with that.
+    /// what was painted on earlier room goes with that; undo brings it back.
     fn extend(&mut self, outpaint: Outpaint) -> Result<(), JobError> {
-        let (picture, painted) = match self.own.take() {
-            Some((picture, painted)) => {
-                let painted = if self.is_painted {
-                    part_of(&self.mask, &picture, self.outpaint.margins)
-                } else {
-                    painted
-                };
-                (picture, painted)
+        let mask = &self.mask;
+        let (picture, painted) = match &self.own {
+            Some((picture, _)) if self.is_painted => {
+                let painted = part_of(mask, picture, self.outpaint.margins);
+                (Rc::clone(picture), painted)
             }
-            None => (self.tiles.picture().clone(), self.mask.clone()),
+            Some((picture, painted)) => (Rc::clone(picture), painted.clone()),
+            None => {
+                let values = mask.values().to_vec();
+                let painted = Mask::of(mask.width(), mask.height(), values);
+                (Rc::new(self.tiles.picture().clone()), painted)
+            }
         };
         let filling = match self.of {
             MaskOf::Start => Filling::BlurredEdge,
@@ -194,16 +246,17 @@ impl<'a> Painter<'a> {
         };
         let made = extend_picture(&picture, Some(&painted), outpaint, filling)
             .and_then(|made| Ok((made.mask, Levels::of(made.picture)?)));
-        let made = match made {
-            Ok(made) => made,
-            Err(err) => {
-                self.own = Some((picture, painted));
-                return Err(opening::opening_error(&err));
-            }
-        };
-        (self.mask, self.outpaint, self.is_painted) = (made.0, outpaint, false);
-        self.tiles.replace(made.1);
-        self.own = (!outpaint.margins.are_none()).then_some((picture, painted));
+        let (mask, levels) = made.map_err(|err| opening::opening_error(&err))?;
+        // What was taken back before this does not come again.
+        self.mask.begin_step();
+        let before = self.swap(Canvas {
+            mask,
+            levels,
+            own: (!outpaint.margins.are_none()).then_some((picture, painted)),
+            outpaint,
+            is_painted: false,
+        });
+        self.sizes.push(before);
         Ok(())
     }
 
@@ -247,6 +300,8 @@ impl<'a> Painter<'a> {
             place.post(opened_one(open_input(&mask), of_mask));
             self.source = source;
             self.own = None;
+            // Earlier sizes are those of another picture now.
+            self.sizes = Sizes::default();
             self.outpaint.margins = Margins::default();
             KeptMask {
                 path: mask,

@@ -34,6 +34,16 @@ impl Levels {
         }
         Ok(Self(levels))
     }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(|level| level.rgb.len()).sum()
+    }
+
+    fn has(&self, key: Key) -> bool {
+        let level = self.0.get(key.level as usize);
+        let (left, top) = (key.column * TILE, key.row * TILE);
+        level.is_some_and(|level| left < level.width && top < level.height)
+    }
 }
 
 /// Which squares of which level are in sight.
@@ -115,10 +125,10 @@ impl Tiles {
         }
     }
 
-    /// The same place of another picture is in sight.
-    pub(super) fn replace(&mut self, levels: Levels) {
-        self.levels = levels;
+    /// The same place of another picture is in sight; gives the one before.
+    pub(super) fn replace(&mut self, levels: Levels) -> Levels {
         self.tiles.clear();
+        std::mem::replace(&mut self.levels, levels)
     }
 
     /// The picture in its own size.
@@ -141,6 +151,8 @@ impl Tiles {
     pub(super) fn renew(&mut self, ctx: &Context, mask: &Mask, until: Instant) -> bool {
         self.now += 1;
         let mut keys: Vec<Key> = self.sight.iter().flat_map(Sight::keys).collect();
+        // The sight may still be that of a larger picture.
+        keys.retain(|key| self.levels.has(*key));
         // What is missing comes first, and what a stroke always touches does not keep the others waiting.
         keys.sort_by_key(|key| self.tiles.get(key).map(|tile| tile.seen));
         for key in keys {
@@ -387,6 +399,23 @@ mod tests {
         assert!(written > 0 && written < 60 * 30, "{written} texels");
         see(&mut tiles, &ctx, &mask, all(&mask), 1.0);
         assert_eq!(num_written(&ctx), 0);
+    }
+
+    #[test]
+    fn the_sight_of_a_larger_picture_shows_what_there_is_of_a_smaller_one() {
+        let (mut tiles, mask) = tiles_of(3000, 3000);
+        let ctx = Context::default();
+        see(&mut tiles, &ctx, &mask, all(&mask), 1.0);
+        let (small, mask) = tiles_of(600, 300);
+        tiles.replace(small.levels);
+        while !tiles.renew(&ctx, &mask, Instant::now()) {}
+        assert_eq!(tiles.shown().len(), 2);
+        let (smallest, mask) = tiles_of(100, 100);
+        let sight = Sight::of(3000, 3000, Rect::EVERYTHING, 1e-9);
+        tiles.replace(smallest.levels);
+        tiles.look_at(sight);
+        assert!(tiles.renew(&ctx, &mask, Instant::now()));
+        assert!(tiles.shown().is_empty());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use safelight_core::units::{from_gib, in_gib};
 
 use crate::app::commands::{MemoryCommand, SettingsCommand};
 use crate::app::cx::Cx;
+use crate::app::form::FormJobs;
 use crate::app::memory::course::Course;
 use crate::app::memory::exporting;
 use crate::app::memory::words;
@@ -60,6 +61,17 @@ pub struct Planned {
     /// What it is expected to look like over time.
     pub course: Course,
     pub suggestions: Vec<Suggestion>,
+    /// How many jobs one press makes, and how long all of them take where that is known.
+    pub num_jobs: usize,
+    pub all_secs: f64,
+    /// The revision of those jobs.
+    jobs_revision: u64,
+}
+
+impl Planned {
+    fn is_of(&self, request: &GenerateRequest, jobs: &FormJobs) -> bool {
+        self.request == *request && self.jobs_revision == jobs.revision
+    }
 }
 
 pub struct Planning {
@@ -121,7 +133,7 @@ impl Planning {
     }
 
     /// Plans the request unless it is the planned one.
-    fn settle(&mut self, request: &GenerateRequest) {
+    fn settle(&mut self, request: &GenerateRequest, jobs: &FormJobs) {
         let Some((_, basis)) = &self.basis else {
             self.planned = None;
             return;
@@ -129,7 +141,7 @@ impl Planning {
         if self
             .planned
             .as_ref()
-            .is_some_and(|planned| planned.request == *request)
+            .is_some_and(|planned| planned.is_of(request, jobs))
         {
             return;
         }
@@ -140,9 +152,19 @@ impl Planning {
             corrections: &basis.corrections,
         };
         let plan = planner.plan(request);
+        let course = self.course_of(request, &plan);
+        let secs_of = |job: &GenerateRequest| self.course_of(job, &plan).total_secs();
+        let all_secs = if jobs.requests.is_empty() {
+            course.total_secs() * jobs.number as f64
+        } else {
+            jobs.requests.iter().map(secs_of).sum()
+        };
         self.planned = Some(Planned {
             suggestions: suggestions(&planner, request, &plan, &basis.alternatives),
-            course: self.course_of(request, &plan),
+            num_jobs: jobs.number,
+            all_secs,
+            jobs_revision: jobs.revision,
+            course,
             request: request.clone(),
             plan,
         });
@@ -192,7 +214,12 @@ impl Planning {
     }
 
     /// Plans what the form asks for, or nothing while it asks for nothing that can be.
-    pub(in crate::app) fn plan(&mut self, request: Option<&GenerateRequest>, cx: &Cx) {
+    pub(in crate::app) fn plan(
+        &mut self,
+        request: Option<&GenerateRequest>,
+        jobs: &FormJobs,
+        cx: &Cx,
+    ) {
         let Some(request) = request else {
             // What the form asks for may be half written, but never another model's plan.
             let planned = self.planned.as_ref();
@@ -231,7 +258,7 @@ impl Planning {
                 (self.reading, self.wish) = (reading, Some(wish));
             }
         }
-        self.settle(request);
+        self.settle(request, jobs);
     }
 }
 

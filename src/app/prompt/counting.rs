@@ -1,7 +1,7 @@
 //! How much of the prompt the model's text encoders read, counted while somebody writes.
 //!
 //! Counted on a thread of its own, when the writing pauses for a moment; the tokenizers go along and come back, so
-//! that the largest is opened once. Nothing is counted before the prompt was touched.
+//! that the largest is opened once. Nothing is opened before there is a prompt.
 
 use safelight_core::job::GenerateForm;
 use safelight_core::job::prompt::{self, PromptError};
@@ -123,9 +123,14 @@ enum Due {
 impl Counting {
     /// Counts what the form says, if that is another text than the last one.
     pub(in crate::app) fn follow(&mut self, cx: &Cx) {
-        let Some(spec) = cx.model().filter(|_| self.has_begun) else {
+        let Some(spec) = cx.model() else {
             return;
         };
+        // What an earlier run or a file left in the form is counted too, but not guessed where there is no tokenizer.
+        let has_tokenizer = !spec.files.tokenizer.as_os_str().is_empty();
+        if !self.has_begun && (!has_tokenizer || written(&cx.form).is_empty()) {
+            return;
+        }
         let wish = wish_of(spec, cx);
         if wish.prompt.prompts.is_empty() && wish.negative.is_none() {
             (self.prompt, self.negative) = (None, None);

@@ -24,9 +24,10 @@ impl JobQueue {
             cx.say(words::STILL_OPENING);
             return;
         }
-        let of_loras = loras.errors(&cx.form);
-        if !of_loras.is_empty() {
-            say_refused(&of_loras, cx);
+        let mut errors = loras.errors(&cx.form);
+        errors.extend(inputs.control_errors(&spec, None));
+        if !errors.is_empty() {
+            say_refused(&errors, cx);
             return;
         }
         if std::mem::take(&mut cx.is_seed_used) {
@@ -101,7 +102,7 @@ impl JobQueue {
     }
 }
 
-/// A card for what no field says: one of several prompts is wrong.
+/// A card for what no field says: of several prompts one is wrong.
 fn say_refused(errors: &[FieldError], cx: &mut Cx) {
     let unsaid: Vec<&str> = errors
         .iter()
@@ -109,8 +110,9 @@ fn say_refused(errors: &[FieldError], cx: &mut Cx) {
         .map(|err| err.message.as_str())
         .collect();
     if !unsaid.is_empty() {
-        let err = JobError::new(JobErrorKind::InvalidRequest, unsaid.join("; "))
-            .advise(words::CORRECT_PROMPT);
+        let err = JobError::new(JobErrorKind::InvalidRequest, unsaid.join("; ")).advise(
+            words::correct(errors.iter().all(|err| err.field == "prompt")),
+        );
         cx.tell_about(Cause::Form, Severity::Error, err);
     }
 }

@@ -16,8 +16,6 @@ pub(super) const ALL_SAVED: &str = "All results are saved";
 pub(super) const MODEL_GONE_ADVICE: &str = "Search for models again, or remove the job";
 pub(super) const JOB_CHANGED: &str = "The job was changed";
 pub(super) const STILL_OPENING: &str = "The picture is still being opened";
-pub(super) const CORRECT_PROMPT: &str =
-    "Nothing was added to the queue. Correct the prompt, then press Generate again";
 pub(super) const NO_FOLDER: &str = "no folder for results is known";
 pub(super) const NO_FOLDER_ADVICE: &str = "Choose one in the settings";
 pub(super) const OTHER_FOLDER_ADVICE: &str = "Choose another folder in the settings";
@@ -163,4 +161,12 @@ pub(super) fn sheet_made(grid: &str) -> String {
 
 pub(super) fn sheet_not_made(grid: &str) -> String {
     format!("The {grid} has no contact sheet. Its results are saved")
+}
+
+pub(super) fn correct(is_prompt: bool) -> &'static str {
+    if is_prompt {
+        "Nothing was added to the queue. Correct the prompt, then press Generate again"
+    } else {
+        "Nothing was added to the queue. Correct this in the form, then press Generate again"
+    }
 }

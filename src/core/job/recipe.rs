@@ -28,7 +28,7 @@ named! {
         /// Drop every weight of the transformer, and prove it.
         Unload = "unload", "Unloading the transformer";
         /// Latents to frames, through the VAE's decoder.
-        Decode = "decode", "Decoding frames";
+        Decode = "decode", "Decoding";
         /// Finished pictures or frames to larger ones.
         Upscale = "upscale", "Upscaling";
         /// Frames of a clip to more frames a second.

@@ -139,14 +139,24 @@ impl Search {
 
 /// What a network is called: as its file, or as the folder in which diffusers' file of one name lies.
 fn name_of(path: &Path) -> String {
-    let parent = path.parent().filter(|_| {
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        stem == "diffusion_pytorch_model"
-    });
-    parent
-        .map_or(path, |parent| parent)
-        .file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    let stem = path.file_stem().unwrap_or_default();
+    // A folder has no ending: what stands behind its last dot is a version.
+    let folder = path.parent().and_then(Path::file_name);
+    let name = folder.filter(|_| stem == "diffusion_pytorch_model");
+    name.unwrap_or(stem).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_named_with_all_that_stands_behind_its_last_dot() {
+        let union = "/nets/Z-Image-Turbo-Fun-Controlnet-Union-2.1";
+        let folder = Path::new(union).join("diffusion_pytorch_model.safetensors");
+        let expected = "Z-Image-Turbo-Fun-Controlnet-Union-2.1";
+        assert_eq!(name_of(&folder), expected);
+        let file = format!("{union}.safetensors");
+        assert_eq!(name_of(Path::new(&file)), expected);
+    }
 }

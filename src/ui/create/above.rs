@@ -1,17 +1,23 @@
-//! The line directly above Generate: why it cannot be pressed, or what of the form the chosen model does not use, with
+//! The few lines directly above Generate: why it cannot be pressed, or what of the form the chosen model does not use, with
 //! the button that helps.
 //!
 //! Its place is there whether it says something or not, so that nothing jumps.
 
-use egui::{Align, Button, Color32, Label, Layout, RichText, Ui};
+use egui::text::LayoutJob;
+use egui::{
+    Align, Button, Color32, Label, Layout, RichText, TextStyle, TextWrapMode, Ui, WidgetText,
+};
 use safelight_core::model::ModelSpec;
 
 use crate::app::commands::{AppCommand, InputsCommand, LibraryCommand, LorasCommand, MaskCommand};
-use crate::app::inputs::{MaskOf, Slot};
+use crate::app::inputs::{Input, MaskOf, Slot};
 use crate::app::notices::sentence;
 use crate::ui::create::{pictures, sources, words};
 use crate::ui::widgets::{palette, reserved};
 use crate::ui::{View, theme};
+
+/// More are shown under the pointer.
+const MAX_LINES: usize = 3;
 
 /// What the line says.
 struct Said {
@@ -39,10 +45,13 @@ impl Help {
 
 pub(in crate::ui) fn above_ui(ui: &mut Ui, view: &mut View<'_>) {
     let said = said(ui, view);
-    reserved(ui, theme::ABOVE_MAIN_HEIGHT, |ui| {
-        let Some(Said { text, colour, help }) = said else {
-            return;
-        };
+    let Some(Said { text, colour, help }) = said else {
+        reserved(ui, theme::ABOVE_MAIN_HEIGHT, |_| {});
+        return;
+    };
+    let job = lines(ui, &text, colour, help.as_ref());
+    let height = ui.fonts_mut(|fonts| fonts.layout_job(job.clone())).size().y;
+    reserved(ui, height.max(theme::ABOVE_MAIN_HEIGHT), |ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             if let Some(help) = help {
                 ui.spacing_mut().button_padding.y = 2.0;
@@ -52,11 +61,24 @@ pub(in crate::ui) fn above_ui(ui: &mut Ui, view: &mut View<'_>) {
                 }
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                let label = RichText::new(&text).small().color(colour);
-                ui.add(Label::new(label).truncate()).on_hover_text(&text);
+                ui.add(Label::new(job).wrap()).on_hover_text(&text);
             });
         });
     });
+}
+
+/// The text in few lines, beside the button that helps.
+fn lines(ui: &Ui, text: &str, colour: Color32, help: Option<&Help>) -> LayoutJob {
+    let font = TextStyle::Small.resolve(ui.style());
+    let spacing = ui.spacing();
+    let taken = help.map_or(0.0, |help| {
+        let name = WidgetText::from(RichText::new(help.name).small());
+        let name = name.into_galley(ui, Some(TextWrapMode::Extend), 0.0, TextStyle::Small);
+        name.size().x + 2.0 * spacing.button_padding.x + spacing.item_spacing.x
+    });
+    let mut job = LayoutJob::simple(text.to_owned(), font, colour, ui.available_width() - taken);
+    job.wrap.max_rows = MAX_LINES;
+    job
 }
 
 fn said(ui: &Ui, view: &View<'_>) -> Option<Said> {
@@ -68,7 +90,7 @@ fn said(ui: &Ui, view: &View<'_>) -> Option<Said> {
             (help, None) => (help, sentence(&err.message)),
         };
         let is_missing = (err.field != "extend" && help.is_some())
-            || (err.field == "control" && pictures::controls::lacks_network(view));
+            || (err.field == "control" && pictures::controls::is_incomplete(view));
         return Some(Said {
             text,
             colour: if is_missing {
@@ -122,6 +144,21 @@ fn help_with(field: &str, view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, O
             let hover = pictures::words::slot(Slot::Control, Some(spec)).choose;
             Help::new(words::CHOOSE, hover, InputsCommand::Pick(Slot::Control))
         }
+        "control" => {
+            let inputs = &view.app.inputs;
+            let lacks_network = |input: &Input| input.control.network.is_none();
+            let Some(index) = inputs.lacks_control_mask(spec) else {
+                return (None, None);
+            };
+            if inputs.of(Slot::Control).iter().any(lacks_network) {
+                return (None, None);
+            }
+            Help::new(
+                words::PAINT,
+                pictures::words::paint_control_mask_hover(Some(spec)),
+                MaskCommand::Open(MaskOf::Control(index)),
+            )
+        }
         "extend" if sources(view).extend.is_some() => return extend_elsewhere(view, spec),
         "lora" => {
             let is_gone = |lora| view.app.loras.is_gone(lora);
@@ -158,6 +195,12 @@ fn parked(view: &View<'_>, spec: &ModelSpec) -> Vec<(String, AppCommand)> {
         if let Some(why) = view.app.inputs.parked(slot, view.form, spec) {
             let text = words::parked(why, makes_pictures).to_owned();
             parked.push((text, InputsCommand::Remove(slot).into()));
+        }
+    }
+    for index in 0..view.app.inputs.of(Slot::Control).len() {
+        if view.app.inputs.is_control_mask_parked(index, spec) {
+            let text = words::parked_control_mask(spec.limits.controls.takes_masks).to_owned();
+            parked.push((text, InputsCommand::RemoveControlMask(index).into()));
         }
     }
     for (index, lora) in view.form.loras.iter().enumerate() {

@@ -56,6 +56,14 @@ pub(super) fn parked(why: Parked, makes_pictures: bool) -> &'static str {
     }
 }
 
+pub(super) fn parked_control_mask(is_of_network: bool) -> &'static str {
+    if is_of_network {
+        "This ControlNet takes no mask. The mask of the control picture is kept."
+    } else {
+        "This model takes no mask of a control picture. The mask is kept."
+    }
+}
+
 pub(super) fn parked_lora(name: &str) -> String {
     format!("The LoRA {name} is not for this model. It is kept.")
 }
@@ -294,7 +302,7 @@ pub(super) const GUIDED_FROM: &str = "Guided from";
 pub(super) const GUIDED_TO: &str = "Guided to";
 pub(super) const SAMPLER: &str = "Sampler";
 pub(super) const SAMPLER_HOVER: &str = "How noise becomes a picture";
-pub(super) const SCHEDULE: &str = "Schedule";
+pub(super) const SCHEDULE: &str = "Scheduler";
 pub(super) const SCHEDULE_HOVER: &str = "How the noise levels of the steps are spaced";
 pub(super) const SHIFT: &str = "Shift";
 pub(super) const SHIFT_HOVER: &str =

@@ -71,9 +71,8 @@ fn here_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, spec: &ModelSpec) {
         }
         place_ui(ui, view, &spec.folder);
     });
-    ui.add_space(theme::SMALL_GAP);
-    parts_ui(ui, view, spec);
     ui.add_space(theme::GAP);
+    // Above the files, which are there a moment later: nothing moves under the pointer.
     let text = if is_used { words::GO_ON } else { words::USE };
     if second_button(ui, true, icons::CHECK_CIRCLE, text)
         .on_hover_text(words::USE_HOVER)
@@ -81,6 +80,8 @@ fn here_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, spec: &ModelSpec) {
     {
         view.push(LibraryCommand::Use(spec.id.clone()));
     }
+    ui.add_space(theme::GAP);
+    parts_ui(ui, view, spec);
 }
 
 fn title_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {

@@ -4,7 +4,7 @@
 
 use safelight_core::memory::DeviceClass;
 use safelight_core::model::ModelSpec;
-use safelight_core::units::{gib_text, rough_text, seconds_text, size_text};
+use safelight_core::units::{about_rough_text, gib_text, seconds_text, size_text};
 
 use crate::app::library::survey::{Fit, FitWord, Machine};
 
@@ -124,10 +124,10 @@ pub fn defaults(spec: &ModelSpec) -> String {
 
 /// Whether a model fits, with the time of one result where that is known: `fits · about 14 h`.
 pub fn fit(fit: &Fit) -> String {
-    match (fit.word, fit.secs.map(rough_text)) {
-        (FitWord::Fits, Some(time)) => format!("fits · about {time}"),
+    match (fit.word, fit.secs.map(about_rough_text)) {
+        (FitWord::Fits, Some(time)) => format!("fits · {time}"),
         (FitWord::Fits, None) => "fits".to_owned(),
-        (FitWord::Squeezed, Some(time)) => format!("just fits · about {time}"),
+        (FitWord::Squeezed, Some(time)) => format!("just fits · {time}"),
         (FitWord::Squeezed, None) => "just fits".to_owned(),
         (FitWord::TooLarge, _) if !fit.ways.is_empty() => "too large at its defaults".to_owned(),
         (FitWord::TooLarge, _) => "too large".to_owned(),
@@ -150,11 +150,11 @@ pub fn way(way: &str) -> String {
 }
 
 pub fn result_time(secs: u64, makes_pictures: bool) -> String {
-    let time = rough_text(secs);
+    let time = about_rough_text(secs);
     if makes_pictures {
-        format!("A picture takes about {time}")
+        format!("A picture takes {time}")
     } else {
-        format!("A clip takes about {time}")
+        format!("A clip takes {time}")
     }
 }
 

@@ -32,7 +32,7 @@ impl Lie {
         Self { origin, scale }
     }
 
-    fn to_picture(self, at: Pos2) -> [f32; 2] {
+    pub fn to_picture(self, at: Pos2) -> [f32; 2] {
         let at = (at - self.origin) / self.scale.max(f32::EPSILON);
         [at.x, at.y]
     }

@@ -3,8 +3,8 @@
 //! What room a model takes is core's to say, and making it the app's.
 
 use egui::{
-    Align2, Button, CornerRadius, CursorIcon, DragValue, Id, Pos2, Rect, RichText, Sense, Stroke,
-    StrokeKind, TextStyle, Ui, Vec2, vec2,
+    Align2, Button, CornerRadius, CursorIcon, DragValue, Event, Id, PointerButton, Pos2, Rect,
+    RichText, Sense, Stroke, StrokeKind, TextStyle, Ui, Vec2, vec2,
 };
 use safelight_core::media::{MAX_OVERLAP, Margins, Outpaint};
 
@@ -87,8 +87,28 @@ pub(super) struct ExtendPanel {
     wish: Outpaint,
     /// The room that the wish was taken from.
     known: Margins,
-    /// An edge that is dragged, and the room there in pixels.
-    dragged: Option<(Side, f32)>,
+    /// An edge that the pointer is on.
+    hovered: Option<Side>,
+    dragged: Option<Held>,
+}
+
+/// An edge that is dragged.
+#[derive(Clone, Copy)]
+struct Held {
+    side: Side,
+    /// Where it was taken hold of, in pixels of the picture, and the room that it had.
+    from: [f32; 2],
+    at: f32,
+    /// The room that it has now, in pixels.
+    room: f32,
+}
+
+impl Held {
+    fn move_to(&mut self, to: [f32; 2]) {
+        let moved = vec2(to[0] - self.from[0], to[1] - self.from[1]);
+        let room = self.at + moved.dot(self.side.outwards());
+        self.room = room.clamp(0.0, MAX_ROOM as f32);
+    }
 }
 
 impl ExtendPanel {
@@ -143,6 +163,9 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
 }
 
 /// The edges of the picture, which are dragged; whether the pointer is theirs.
+///
+/// Where the button went down decides, not where the pointer is when egui tells of it: in a long frame it may have left
+/// the edge already.
 pub(super) fn edges_ui(
     ui: &Ui,
     view: &mut View<'_>,
@@ -150,17 +173,15 @@ pub(super) fn edges_ui(
     lie: Lie,
     area: Rect,
 ) -> bool {
+    view.panels.mask.extend.hovered = None;
     if !editor.can_extend || editor.busy.is_some() {
         view.panels.mask.extend.dragged = None;
         return false;
     }
     let picture = on_screen(editor, lie);
-    let mut is_theirs = false;
     for side in Side::ALL {
         let strip = side.strip(picture, HOLD).intersect(area);
-        let dragged = view.panels.mask.extend.dragged;
-        let is_dragged = dragged.is_some_and(|(of, _)| of == side);
-        if !strip.is_positive() && !is_dragged {
+        if !strip.is_positive() {
             continue;
         }
         let id = Id::unique(("extend-edge", side));
@@ -170,31 +191,86 @@ pub(super) fn edges_ui(
             .on_hover_text(words::EDGE_HOVER);
         let name = words::edge_name(side.name());
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Splitter, true, &name));
-        is_theirs |= response.hovered() || response.dragged();
-        let panel = &mut view.panels.mask.extend;
-        let mut margins = editor.painted.margins;
-        if response.drag_started() {
-            panel.dragged = Some((side, *side.of(&mut margins) as f32));
-        }
-        let Some((_, room)) = panel.dragged.as_mut().filter(|(of, _)| *of == side) else {
-            continue;
-        };
-        let moved = response.drag_delta().dot(side.outwards());
-        *room = (*room + moved / lie.scale.max(f32::EPSILON)).clamp(0.0, MAX_ROOM as f32);
-        if response.drag_stopped() {
-            let room = room.round() as u32;
-            panel.dragged = None;
-            if *side.of(&mut margins) != room {
-                *side.of(&mut margins) = room;
-                let outpaint = Outpaint {
-                    margins,
-                    ..panel.wish
-                };
-                view.push(MaskCommand::Extend(outpaint));
-            }
+        if response.hovered() {
+            view.panels.mask.extend.hovered = Some(side);
         }
     }
-    is_theirs
+    let is_dragged = drag(ui, view, editor, lie, area);
+    is_dragged || view.panels.mask.extend.hovered.is_some()
+}
+
+/// Takes hold of an edge where the button goes down on one, and lets it go with the button; whether one was held.
+fn drag(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, area: Rect) -> bool {
+    let panel = &mut view.panels.mask.extend;
+    let (events, is_down, origin) = ui.input(|input| {
+        let pointer = &input.pointer;
+        let origin = pointer.press_origin().filter(|_| pointer.primary_down());
+        (input.events.clone(), pointer.primary_down(), origin)
+    });
+    let picture = on_screen(editor, lie);
+    let take_hold = |at: Pos2| {
+        let is_seen = ui.ctx().layer_id_at(at) == Some(ui.layer_id());
+        let mut sides = Side::ALL.into_iter().filter(|_| is_seen);
+        let side = sides.find(|side| side.strip(picture, HOLD).intersect(area).contains(at))?;
+        let room = *side.of(&mut { editor.painted.margins }) as f32;
+        let from = lie.to_picture(at);
+        Some(Held {
+            side,
+            from,
+            at: room,
+            room,
+        })
+    };
+    let mut was_held = panel.dragged.is_some();
+    let mut let_go = None;
+    for event in &events {
+        match *event {
+            Event::PointerMoved(at) => {
+                if let Some(held) = &mut panel.dragged {
+                    held.move_to(lie.to_picture(at));
+                }
+            }
+            Event::PointerButton {
+                pos,
+                button: PointerButton::Primary,
+                pressed: true,
+                ..
+            } if panel.dragged.is_none() => {
+                panel.dragged = take_hold(pos);
+            }
+            Event::PointerButton {
+                pos,
+                button: PointerButton::Primary,
+                pressed: false,
+                ..
+            } => {
+                if let Some(mut held) = panel.dragged.take() {
+                    held.move_to(lie.to_picture(pos));
+                    let_go = Some(held);
+                }
+            }
+            _ => {}
+        }
+        was_held |= panel.dragged.is_some();
+    }
+    if !is_down {
+        // The window was left with the button down.
+        let_go = let_go.or_else(|| panel.dragged.take());
+    } else if !was_held && let Some(origin) = origin {
+        // It was busy when the button went down.
+        panel.dragged = take_hold(origin);
+        was_held = panel.dragged.is_some();
+    }
+    if let Some(Held { side, room, .. }) = let_go {
+        let mut margins = editor.painted.margins;
+        let room = room.round() as u32;
+        if *side.of(&mut margins) != room {
+            *side.of(&mut margins) = room;
+            let wish = panel.wish;
+            view.push(MaskCommand::Extend(Outpaint { margins, ..wish }));
+        }
+    }
+    was_held
 }
 
 /// What shows that edges can be dragged, and the room that is dragged out.
@@ -205,21 +281,30 @@ pub(super) fn draw_edges(ui: &Ui, view: &View<'_>, editor: &Editor, lie: Lie, ar
     let palette = palette(ui);
     let painter = ui.painter().with_clip_rect(area);
     let picture = on_screen(editor, lie);
+    let panel = &view.panels.mask.extend;
+    let held = panel.dragged;
     for side in Side::ALL {
         let out = side.outwards();
         let middle = side.strip(picture, HOLD).center();
-        let size = if out.x == 0.0 {
-            GRIP
+        let is_held = held.is_some_and(|held| held.side == side);
+        let is_hovered = held.is_none() && panel.hovered == Some(side);
+        let (grip, colour) = if is_held || is_hovered {
+            (GRIP + Vec2::splat(2.0), palette.accent)
         } else {
-            vec2(GRIP.y, GRIP.x)
+            (GRIP, palette.weak)
+        };
+        let size = if out.x == 0.0 {
+            grip
+        } else {
+            vec2(grip.y, grip.x)
         };
         painter.rect_filled(
             Rect::from_center_size(middle, size),
             CornerRadius::same(2),
-            palette.weak,
+            colour,
         );
     }
-    if let Some((side, room)) = view.panels.mask.extend.dragged {
+    if let Some(Held { side, room, .. }) = held {
         let mut margins = editor.painted.margins;
         let by = (room - *side.of(&mut margins) as f32) * lie.scale;
         let strip = side.strip(picture, by);

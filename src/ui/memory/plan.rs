@@ -46,6 +46,10 @@ fn verdict_ui(ui: &mut Ui, view: &mut View<'_>, planned: &Planned) {
         let time = words::time_words(&planned.course);
         ui.label(RichText::new(time).small().color(palette.weak))
             .on_hover_text(words::TIME_HOVER);
+        if let Some(text) = words::all_jobs(planned) {
+            ui.label(RichText::new(text).small().color(palette.weak))
+                .on_hover_text(words::TIME_HOVER);
+        }
         for suggestion in &planned.suggestions {
             let button = Button::new(RichText::new(&suggestion.text).small())
                 .fill(palette.raised)

@@ -5,7 +5,7 @@
 use egui::{Label, RichText, Ui};
 use safelight_core::job::{Climb, Reclaim};
 use safelight_core::memory::Rung;
-use safelight_core::units::{duration_text, gib_text, seconds_text, size_text};
+use safelight_core::units::{about_text, duration_text, gib_text, seconds_text, size_text};
 
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::Course;
@@ -70,7 +70,7 @@ pub(super) fn expected_bytes(bytes: u64) -> String {
 }
 
 pub(super) fn takes_about(secs: f64) -> String {
-    format!("takes about {}", duration_text(secs))
+    format!("takes {}", about_text(secs))
 }
 
 /// So long after the start of a job.
@@ -120,14 +120,26 @@ pub(super) fn summary(planned: &Planned) -> String {
         let [needs, free] = [plan.verdict.needs_bytes, plan.verdict.of_bytes].map(gib_text);
         return format!("Does not fit  ·  needs {needs} GiB, {free} GiB are free");
     }
-    let secs = planned.course.total_secs().max(1.0);
-    let time = planned.course.is_timed.then(|| duration_text(secs));
-    match (plan.rank(), time) {
-        (0, Some(time)) => format!("Fits  ·  about {time}"),
-        (0, None) => "Fits".to_owned(),
-        (_, Some(time)) => format!("Just fits  ·  about {time}"),
-        (_, None) => "Just fits".to_owned(),
+    let fits = if plan.rank() == 0 {
+        "Fits"
+    } else {
+        "Just fits"
+    };
+    if !planned.course.is_timed {
+        return fits.to_owned();
     }
+    let time = about_text(planned.all_secs);
+    match planned.num_jobs {
+        0 | 1 => format!("{fits}  ·  {time}"),
+        num_jobs => format!("{fits}  ·  {time} for {num_jobs} jobs"),
+    }
+}
+
+/// The same of several jobs that one press makes, in a sentence; nothing of one.
+pub(super) fn all_jobs(planned: &Planned) -> Option<String> {
+    let num_jobs = planned.num_jobs;
+    let is_told = planned.course.is_timed && num_jobs > 1;
+    is_told.then(|| format!("All {num_jobs} jobs take {}", about_text(planned.all_secs)))
 }
 
 /// How long the form's job is expected to take.
@@ -135,14 +147,14 @@ pub(super) fn time_words(course: &Course) -> String {
     if !course.is_timed {
         return "The time is known after the first job of this kind".to_owned();
     }
-    let secs = duration_text(course.total_secs().max(1.0));
+    let secs = about_text(course.total_secs());
     if course.streaming_secs >= 1.0 {
         let more = duration_text(course.streaming_secs);
         format!(
-            "Takes about {secs}, going by earlier jobs; reading weights again in each step adds at most {more}"
+            "Takes {secs}, going by earlier jobs; reading weights again in each step adds at most {more}"
         )
     } else {
-        format!("Takes about {secs}, going by earlier jobs")
+        format!("Takes {secs}, going by earlier jobs")
     }
 }
 
@@ -229,7 +241,7 @@ fn happened(history: &MemoryHistory) -> Vec<String> {
     parts
 }
 
-/// `Decoding frames continued in tiles of 512 pixels`
+/// `Decoding continued in tiles of 512 pixels`
 pub(super) fn climb_words(climb: Climb) -> String {
     let stage = climb.stage.label();
     let tile = climb.rung.tile().unwrap_or_default();
@@ -269,14 +281,14 @@ mod tests {
         };
         assert_eq!(
             climb_words(climb),
-            "Decoding frames continued in tiles of 512 pixels"
+            "Decoding continued in tiles of 512 pixels"
         );
         let failed = Climb {
             rung: Rung::OnCpu,
             helped: false,
             ..climb
         };
-        assert_eq!(climb_words(failed), "Decoding frames was tried on the CPU");
+        assert_eq!(climb_words(failed), "Decoding was tried on the CPU");
     }
 
     #[test]
@@ -284,7 +296,7 @@ mod tests {
         let mut course = Course::default();
         assert!(time_words(&course).contains("after the first job"));
         course.is_timed = true;
-        assert!(time_words(&course).starts_with("Takes about 1 s"));
+        assert!(time_words(&course).starts_with("Takes under a second"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::ui::queue::reach::{drag, keys, menu_button, menu_ui};
 use crate::ui::queue::words;
 use crate::ui::theme::Palette;
 use crate::ui::widgets::{icon_button, palette, text_at, texture_ui};
+use crate::ui::words::stage_of;
 use crate::ui::{View, icons, theme};
 
 pub(super) fn running_ui(ui: &mut Ui, view: &View<'_>, job: &RunningJob) {
@@ -27,7 +28,9 @@ pub(super) fn running_ui(ui: &mut Ui, view: &View<'_>, job: &RunningJob) {
     } else {
         let left = job.secs_left;
         let left = left.map(words::secs_left);
-        let stage = job.stage.map_or(words::STARTING_ENGINE, |it| it.label());
+        let stage = job
+            .stage
+            .map_or(words::STARTING_ENGINE, |it| stage_of(job, it));
         left.unwrap_or_else(|| stage.to_owned())
     };
     let text = match view.app.queue.grid_of(&job.request) {

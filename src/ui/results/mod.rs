@@ -256,7 +256,12 @@ pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
             Some(id) => PlayerCommand::ShowResult(id),
             None => PlayerCommand::PlayFile(path()),
         };
-        let play = Action::new(icons::PLAY, words::PLAY, words::PLAY_MORE, play);
+        let (icon, name) = if subject.is_clip {
+            (icons::PLAY, words::PLAY)
+        } else {
+            (icons::IMAGE, words::SHOW)
+        };
+        let play = Action::new(icon, name, words::PLAY_MORE, play);
         actions.push(play.unless(unreadable));
     }
     let take_over: AppCommand = match subject.job {
@@ -322,15 +327,22 @@ fn start_action(view: &View<'_>, subject: &Subject) -> Action {
     Action::new(icons::ARROW_RIGHT, name, explanation, command).unless(obstacle)
 }
 
-/// Where else the selected model takes a picture.
+/// Where else the selected model takes a picture, or a clip.
 fn other_places(
     view: &View<'_>,
     subject: &Subject,
 ) -> Vec<(Slot, char, &'static str, &'static str)> {
-    let Some(spec) = view.model().filter(|_| !subject.is_clip) else {
+    let Some(spec) = view.model() else {
         return Vec::new();
     };
     let mut places = Vec::new();
+    if subject.is_clip {
+        if spec.limits.controls.takes_clips {
+            let (name, explanation) = (words::USE_AS_CONTROL_CLIP, words::USE_AS_CONTROL_CLIP_MORE);
+            places.push((Slot::Control, icons::IMAGES, name, explanation));
+        }
+        return places;
+    }
     if spec.end_image.is_possible() {
         let (name, explanation) = (words::USE_AS_END, words::USE_AS_END_MORE);
         places.push((Slot::End, icons::FLAG, name, explanation));

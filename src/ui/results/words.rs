@@ -1,6 +1,7 @@
 //! What can be done with a result, in words: names, explanations, and why something cannot be done.
 
 pub const PLAY: &str = "Play";
+pub const SHOW: &str = "Show";
 pub const PLAY_MORE: &str = "Show it large";
 pub const USE_SETTINGS: &str = "Use settings";
 pub const USE_SETTINGS_MORE: &str = "Put its prompt, seed and settings into the form";
@@ -18,6 +19,8 @@ pub const USE_AS_REFERENCE: &str = "Use as reference";
 pub const USE_AS_REFERENCE_MORE: &str = "The model sees this picture beside the next prompt";
 pub const USE_AS_CONTROL: &str = "Use as control picture";
 pub const USE_AS_CONTROL_MORE: &str = "The next result follows this picture";
+pub const USE_AS_CONTROL_CLIP: &str = "Use as control clip";
+pub const USE_AS_CONTROL_CLIP_MORE: &str = "The next clip follows this one, frame by frame";
 pub const USE_AS_PROMPT: &str = "Use as prompt";
 pub const USE_AS_PROMPT_MORE: &str =
     "The next result takes its look and its things from this picture, beside the prompt's words";

@@ -43,6 +43,8 @@ pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>) {
         words::MODELS_LOADING
     } else if view.app.cx.models.all().is_empty() {
         words::NO_MODEL
+    } else if view.form.prompt.trim().is_empty() {
+        words::BEGIN_OR_WRITE
     } else {
         words::BEGIN
     };

@@ -7,6 +7,7 @@ use safelight_core::job::{Recipe, Stage};
 use crate::app::queue::RunningJob;
 use crate::ui::watch::caption::Told;
 use crate::ui::watch::words;
+use crate::ui::words::stage_of;
 
 pub(super) fn told(job: &RunningJob) -> Told {
     Told {
@@ -23,7 +24,7 @@ fn stage_line(job: &RunningJob) -> String {
     let Some(stage) = job.stage else {
         return words::JOB_BEGINS.to_owned();
     };
-    let mut facts = vec![stage.label().to_owned()];
+    let mut facts = vec![stage_of(job, stage).to_owned()];
     match job.step {
         Some((step, num_steps)) if stage.is_denoising() => {
             facts.push(words::step_of(step, num_steps));

@@ -76,7 +76,8 @@ pub const NOTHING_YET: &str = "Nothing here yet";
 pub const NOTHING_NEW_YET: &str = "Nothing new yet";
 pub const MODELS_LOADING: &str = "Looking for models…";
 pub const NO_MODEL: &str = "Get a model first";
-pub const BEGIN: &str = "Press Generate, or write a prompt first";
+pub const BEGIN: &str = "Press Generate";
+pub const BEGIN_OR_WRITE: &str = "Press Generate, or write a prompt first";
 
 pub const ZONES_TITLE: &str = "What is this file for?";
 pub const ZONE_SETTINGS: &str = "Use settings";

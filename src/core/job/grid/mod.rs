@@ -35,7 +35,7 @@ named! {
         Steps = "steps", "Steps";
         Guidance = "guidance", "Guidance";
         TrueCfg = "true-cfg", "CFG scale";
-        Strength = "strength", "Denoising strength";
+        Strength = "strength", "Strength";
         Shift = "shift", "Shift";
         Sampler = "sampler", "Sampler";
         Schedule = "schedule", "Scheduler";

@@ -5,11 +5,12 @@
 mod words;
 
 use egui::containers::menu::MenuButton;
-use egui::{Align, Button, CollapsingHeader, Layout, Response, RichText, TextEdit, Ui};
+use egui::{Align, Button, CollapsingHeader, Layout, Response, RichText, TextEdit, Ui, vec2};
 use safelight_core::job::{GridAxis, GridSetting};
-use safelight_core::model::ModelSpec;
+use safelight_core::model::{Guidance, ModelSpec};
 
 use crate::ui::create::advanced::said_ui;
+use crate::ui::create::sources;
 use crate::ui::widgets::{field_hint, fold_icon, list_box, row};
 use crate::ui::{View, icons, theme};
 
@@ -50,12 +51,15 @@ fn sides_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
             field_hint(ui, &words::count(count, spec.family.makes_pictures));
         }
     }
-    said_ui(ui, view, &["grid"]);
+    // The first of all errors stands above Generate.
+    let first = view.app.cx.field_errors.first();
+    if first.is_none_or(|err| err.field != "grid") {
+        said_ui(ui, view, &["grid"]);
+    }
 }
 
 /// What the model of the form can vary.
 fn choices(view: &View<'_>, spec: &ModelSpec) -> Vec<Choice> {
-    let sampling = &spec.defaults.sampling;
     let mut choices = Vec::new();
     for setting in GridSetting::ALL {
         let is_offered = match setting {
@@ -70,7 +74,10 @@ fn choices(view: &View<'_>, spec: &ModelSpec) -> Vec<Choice> {
                 }
                 false
             }
-            GridSetting::Strength => sampling.strength.is_some(),
+            GridSetting::Guidance => spec.guidance != Guidance::None,
+            // It is the guidance itself where the model was not trained with a number.
+            GridSetting::TrueCfg => spec.guidance != Guidance::Cfg,
+            GridSetting::Strength => has_strength(view, spec),
             GridSetting::Model => view.app.cx.models.all().len() > 1,
             _ => true,
         };
@@ -83,6 +90,13 @@ fn choices(view: &View<'_>, spec: &ModelSpec) -> Vec<Choice> {
         }
     }
     choices
+}
+
+/// Whether something is changed as far as a strength says.
+fn has_strength(view: &View<'_>, spec: &ModelSpec) -> bool {
+    let sources = sources(view);
+    let of_picture = sources.image.is_some() && spec.defaults.sampling.strength.is_some();
+    of_picture || sources.source_clip.is_some()
 }
 
 /// One side: its setting, and below that its values.
@@ -126,9 +140,8 @@ fn side_ui(ui: &mut Ui, view: &mut View<'_>, choices: &[Choice], side: usize) {
         }
         return;
     }
-    if chosen != known
-        && let Some(choice) = chosen.and_then(|at| choices.get(at))
-    {
+    let is_new = chosen != known;
+    if is_new && let Some(choice) = chosen.and_then(|at| choices.get(at)) {
         let axis = GridAxis {
             lora: choice.lora.clone(),
             ..GridAxis::new(choice.setting, "")
@@ -138,7 +151,13 @@ fn side_ui(ui: &mut Ui, view: &mut View<'_>, choices: &[Choice], side: usize) {
             None => view.form.grid.push(axis),
         }
     }
-    values_ui(ui, view, name, side);
+    let values = ui.scope(|ui| values_ui(ui, view, name, side));
+    if is_new {
+        // It may be below what is seen, and is what is written next.
+        let with_hint = vec2(0.0, ui.spacing().interact_size.y);
+        let rect = values.response.rect;
+        ui.scroll_to_rect(rect.union(rect.translate(with_hint)), None);
+    }
 }
 
 fn values_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, side: usize) {

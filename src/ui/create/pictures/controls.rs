@@ -50,16 +50,20 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
         if let Some(message) = view.error_of("control") {
             wide_note(ui, &message, palette(ui).amber);
         }
-    } else if !lacks_network(view) {
+    } else if !is_incomplete(view) {
         said_ui(ui, view, &["control"]);
     }
 }
 
-/// A picture is there whose network is not chosen yet, which is told where it is chosen.
-pub(in crate::ui::create) fn lacks_network(view: &View<'_>) -> bool {
-    let by = view.model().map(|spec| spec.limits.controls.by);
+/// A picture is there whose network, or the mask of that, is not chosen yet, which is told where it is chosen.
+pub(in crate::ui::create) fn is_incomplete(view: &View<'_>) -> bool {
+    let Some(spec) = view.model() else {
+        return false;
+    };
     let mut controls = view.app.inputs.of(Slot::Control).iter();
-    by == Some(ControlBy::Networks) && controls.any(|input| input.control.network.is_none())
+    let lacks_network = spec.limits.controls.by == ControlBy::Networks
+        && controls.any(|input| input.control.network.is_none());
+    lacks_network || view.app.inputs.lacks_control_mask(spec).is_some()
 }
 
 /// One of them with its settings; of a model that takes none it alone is shown.

@@ -360,7 +360,7 @@ pub(super) fn paint_control_mask(number: usize) -> String {
 }
 
 /// Where a control can be extended, that is done there, too.
-pub(super) fn paint_control_mask_hover(spec: Option<&ModelSpec>) -> &'static str {
+pub(in crate::ui::create) fn paint_control_mask_hover(spec: Option<&ModelSpec>) -> &'static str {
     if spec.is_some_and(|spec| spec.limits.controls.can_extend()) {
         "Paint over its first frame which part is regenerated. There, drag an edge outwards to extend the clip at its sides (outpainting)"
     } else {
