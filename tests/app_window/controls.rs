@@ -308,15 +308,6 @@ fn a_mask_that_a_network_needs_is_painted_or_dropped_and_comes_back() {
     add_control(&mut bench, &file);
     let [mut fills, plain] = [found("fills"), found("plain")];
     fills.config.takes_masks = true;
-    let use_network = |bench: &mut Bench, network: &FoundControl| {
-        let settings = ControlSettings {
-            network: Some(network.path.clone()),
-            ..ControlSettings::default()
-        };
-        let set = InputsCommand::SetControl(0, settings);
-        bench.app().cx.push(set);
-        bench.settle();
-    };
     bench.app().inputs.control_networks.found = vec![fills.clone(), plain.clone()];
     use_network(&mut bench, &plain);
     assert!(!bench.has("Choose a mask for control picture 1"));

@@ -168,8 +168,8 @@ pub(crate) fn seen_of_job(
     Ok((!frames.is_empty()).then(|| Tensor::stack(&frames, 2)))
 }
 
-/// What a mask keeps of the start picture or of a clip, to the byte: the autoencoder gives it back only nearly. Where a
-/// mask is grey, as at a soft edge, both are blended.
+/// What a mask keeps of the start picture or of a clip, to the byte: the autoencoder gives it back only nearly. Between
+/// the middle gray and white, as at a soft edge, both are blended.
 pub(crate) struct KeptPixels {
     /// `(F, H, W, 3)` bytes, or one frame for all
     frames: Tensor,
