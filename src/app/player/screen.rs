@@ -184,7 +184,9 @@ mod tests {
         screen.show_picture(&ctx, &small(8));
         assert_eq!(width(&screen), Some(8));
         let picture = large(1024);
-        screen.show_picture(&ctx, &picture);
+        screen.begin(&ctx, &Sight::Picture(Arc::clone(&picture)));
+        let image = screen.next.as_ref().map(|next| &next.image);
+        assert!(matches!(image, Some(NextImage::Coming(_))), "aside");
         assert_eq!(width(&screen), Some(8), "what was there stays");
         until(|| {
             screen.show_picture(&ctx, &picture);

@@ -342,6 +342,8 @@ pub(crate) struct ControlFixture<C> {
     pub config: C,
     pub tensors: Tensors,
     pub answer: Tensor,
+    fixture: String,
+    kind: String,
 }
 
 impl<C: DeserializeOwned> ControlFixture<C> {
@@ -364,7 +366,14 @@ impl<C: DeserializeOwned> ControlFixture<C> {
                 })
                 .collect(),
             answer: answer.unwrap().1,
+            fixture: format!("control/{}", family.id()),
+            kind: kind.to_owned(),
         }
+    }
+
+    pub(crate) fn assert_answer(&self, found: &Tensor) {
+        let limit = limit(&self.fixture, &self.kind, 2e-6);
+        assert_close(&self.kind, found, &self.answer, limit);
     }
 }
 

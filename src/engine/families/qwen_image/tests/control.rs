@@ -6,7 +6,7 @@ use safelight_core::networks::{QwenImageControlConfig, QwenImageTransformerConfi
 use tch::Tensor;
 
 use super::*;
-use crate::closeness::{assert_close, distance};
+use crate::closeness::{assert_close, distance, with_both_frequencies};
 use crate::controls::acting::ControlNet as _;
 use crate::families::tests::{
     ControlFixture, assert_each_its_own, config_of, diffusers, opened, written,
@@ -68,6 +68,10 @@ fn ask(
 
 #[test]
 fn both_kinds_steer_as_in_the_reference_and_leave_nothing_unread() {
+    with_both_frequencies(assert_both_kinds_steer);
+}
+
+fn assert_both_kinds_steer() {
     let transformer = transformer();
     let tokens = made_up("in.latents", &[1, 6, 64]);
     let plain = ask(&transformer, &tokens, None);
@@ -76,7 +80,7 @@ fn both_kinds_steer_as_in_the_reference_and_leave_nothing_unread() {
         let (_folder, path) = written(&fixture.tensors);
         let network = network(&fixture.config, &opened(&path));
         let found = ask(&transformer, &tokens, Some((&network, STRENGTH)));
-        assert_close(kind, &found, &fixture.answer, 1e-5);
+        fixture.assert_answer(&found);
         assert!(distance(&found, &plain) > 0.01, "{kind}");
         let none = ask(&transformer, &tokens, Some((&network, 0.0)));
         assert_close("strength 0", &none, &plain, 1e-6);

@@ -5,7 +5,7 @@ use safelight_core::networks::{ZImageControlConfig, ZImageTransformerConfig};
 use tch::Tensor;
 
 use super::*;
-use crate::closeness::assert_close;
+use crate::closeness::{assert_close, with_both_frequencies};
 use crate::families::tests::{ControlFixture, Tensors, config_of, diffusers, opened, written};
 use crate::hooks::NoHooks;
 use crate::step_cache::Shortcut;
@@ -71,13 +71,17 @@ fn latents() -> Tensor {
 
 #[test]
 fn every_version_steers_as_in_the_reference_and_leaves_nothing_unread() {
+    with_both_frequencies(assert_every_version_steers);
+}
+
+fn assert_every_version_steers() {
     let transformer = transformer();
     let plain = ask(&transformer, &latents(), &[]);
     for version in ["1.0", "2.0", "2.1"] {
         let fixture = Fixture::of(&ZImage, version);
         let network = network(&fixture.config, &fixture.tensors);
         let found = ask(&transformer, &latents(), &[(&network, STRENGTH)]);
-        assert_close(version, &found, &fixture.answer, 1e-5);
+        fixture.assert_answer(&found);
         assert!(
             crate::closeness::distance(&found, &plain) > 0.01,
             "{version}"
@@ -88,8 +92,8 @@ fn every_version_steers_as_in_the_reference_and_leaves_nothing_unread() {
 
 #[test]
 fn a_file_whose_blocks_beside_the_refiner_are_zeros_is_of_the_second_version() {
-    let (second, third) = (Fixture::of(&ZImage, "2.0"), Fixture::of(&ZImage, "2.1"));
-    let mut tensors = second.tensors;
+    let (mut second, third) = (Fixture::of(&ZImage, "2.0"), Fixture::of(&ZImage, "2.1"));
+    let mut tensors = std::mem::take(&mut second.tensors);
     for (name, tensor) in third.tensors {
         if name.starts_with("control_noise_refiner.") {
             let zeros = tensor.zeros_like();
@@ -98,7 +102,7 @@ fn a_file_whose_blocks_beside_the_refiner_are_zeros_is_of_the_second_version() {
     }
     let network = network(&third.config, &tensors);
     let found = ask(&transformer(), &latents(), &[(&network, STRENGTH)]);
-    assert_close("2.0", &found, &second.answer, 1e-5);
+    second.assert_answer(&found);
 }
 
 #[test]
