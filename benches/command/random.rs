@@ -1,6 +1,8 @@
 //! Numbers that look random and are the same for the same seed, on every machine.
 
-/// `SplitMix64`: <https://prng.di.unimi.it/splitmix64.c>
+use safelight_loops::hash::{STEP, mixed};
+
+/// `SplitMix64`.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -9,11 +11,8 @@ impl Random {
     }
 
     pub(crate) fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0 = self.0.wrapping_add(STEP);
+        mixed(self.0)
     }
 
     /// Below `end`; 0 where that is 0.

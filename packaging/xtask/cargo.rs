@@ -68,8 +68,8 @@ pub fn cargo(workspace: &Workspace) -> Command {
     command
 }
 
-/// A cargo whose development builds of our own packages are clippy's, which says more than the compiler and gives the same
-/// programs. `run` and `test` both take it, so that neither builds again what the other has.
+/// A cargo whose development builds of our own packages are clippy's (`packaging/xtask/lint`). `run` and `test` both take
+/// it, so that neither builds again what the other has.
 pub fn linting_cargo(workspace: &Workspace) -> Command {
     let mut command = cargo(workspace);
     let has_clippy = program(workspace, CLIPPY)
@@ -80,7 +80,7 @@ pub fn linting_cargo(workspace: &Workspace) -> Command {
         .is_ok_and(|status| status.success());
     // A cargo without it runs the app all the same; the tests need it.
     if has_clippy {
-        command.env("RUSTC_WORKSPACE_WRAPPER", CLIPPY);
+        command.env("RUSTC_WORKSPACE_WRAPPER", workspace.tool().join("lint"));
     }
     command
 }

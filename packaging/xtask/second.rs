@@ -115,6 +115,8 @@ impl<'a> SecondEngine<'a> {
             let path = std::env::join_paths(folders);
             // A path that cannot be joined was none before.
             test.set("LD_LIBRARY_PATH", path.unwrap_or_default());
+            // The first engine's run on all processors: what holds must hold for either.
+            test.set("OMP_NUM_THREADS", "1".into());
         }
         Ok(tests)
     }

@@ -2,6 +2,8 @@
 //!
 //! Draws with SplitMix64, whose numbers are the same everywhere and for ever: a seed is a promise.
 
+use safelight_loops::hash::{STEP, mixed};
+
 use super::parse::{self, Choice, Part};
 use super::wildcards::{Lookup, WildcardFolders};
 use super::{PromptError, check_length, comments};
@@ -116,15 +118,13 @@ impl Settling<'_> {
     }
 }
 
-/// SplitMix64, <https://prng.di.unimi.it/splitmix64.c>.
+/// SplitMix64.
 struct Draws(u64);
 
 impl Draws {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0 = self.0.wrapping_add(STEP);
+        mixed(self.0)
     }
 
     /// From 0 up to but not 1.

@@ -7,6 +7,9 @@
 use super::pieces::Pieces;
 use super::proto::NormalizerSpec;
 
+/// Where no unit follows another.
+const NO_UNIT: usize = usize::MAX;
+
 /// What a space becomes: U+2581.
 const SPACE_SYMBOL: &[u8] = "\u{2581}".as_bytes();
 
@@ -127,7 +130,16 @@ impl CharsMap {
         let Ok(texts) = std::str::from_utf8(&self.texts) else {
             return false;
         };
-        let mut seen = vec![false; self.units.len()];
+        // A unit that is a byte's lies that byte away from the base of its parents.
+        let mut first = vec![NO_UNIT; self.units.len()];
+        let mut next = first.clone();
+        for (at, &unit) in self.units.iter().enumerate() {
+            if let Some(byte) = byte_of(unit)
+                && let Some(first) = first.get_mut(at ^ usize::from(byte))
+            {
+                next[at] = std::mem::replace(first, at);
+            }
+        }
         let mut waiting = vec![0];
         while let Some(at) = waiting.pop() {
             let unit = self.units[at];
@@ -138,15 +150,13 @@ impl CharsMap {
             }
             let has_leaf = unit >> 8 & 1 == 1;
             let value = (self.units[base] & 0x7fff_ffff) as usize;
-            if at > 0 && has_leaf && !texts.is_char_boundary(value) {
+            if byte_of(unit).is_some() && has_leaf && !texts.is_char_boundary(value) {
                 return false;
             }
-            for byte in 1..=0xff_u32 {
-                let next = base ^ byte as usize;
-                let is_child = self.units[next] & (1 << 31 | 0xff) == byte;
-                if is_child && !std::mem::replace(&mut seen[next], true) {
-                    waiting.push(next);
-                }
+            let mut child = std::mem::replace(&mut first[base], NO_UNIT);
+            while child != NO_UNIT {
+                waiting.push(child);
+                child = next[child];
             }
         }
         true
@@ -163,8 +173,7 @@ impl CharsMap {
                 break;
             };
             unit = next;
-            // A unit that holds a value has its top bit set and is no byte's.
-            if unit & (1 << 31 | 0xff) != u32::from(byte) {
+            if byte_of(unit) != Some(byte) {
                 break;
             }
             position ^= offset(unit);
@@ -177,6 +186,12 @@ impl CharsMap {
         let text = self.texts.get(start..)?.split(|&byte| byte == 0).next()?;
         Some((text, len))
     }
+}
+
+/// The byte that leads to a unit. The root is no byte's, nor is a unit that holds a value: its top bit is set.
+fn byte_of(unit: u32) -> Option<u8> {
+    let byte = unit & (1 << 31 | 0xff);
+    u8::try_from(byte).ok().filter(|byte| *byte > 0)
 }
 
 /// How far the children of a unit are from it.

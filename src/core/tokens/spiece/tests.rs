@@ -132,6 +132,51 @@ fn a_file_of_another_kind_is_refused_and_never_panics() {
 }
 
 #[test]
+fn a_map_that_leads_to_no_text_is_unsound_wherever_it_does() {
+    const LEAF: u32 = 1 << 8;
+    let unit = |base: u32, byte: u32| base << 10 | byte;
+    let map = |units: &[(usize, u32)], texts: &[u8]| {
+        let mut all = vec![0_u32; 512];
+        for &(at, unit) in units {
+            all[at] = unit;
+        }
+        let length = (all.len() * 4) as u32;
+        let all: Vec<u8> = all.iter().flat_map(|unit| unit.to_le_bytes()).collect();
+        [&length.to_le_bytes(), &all[..], texts].concat()
+    };
+    // 'a' from the root, 'b' behind it, and what stands for both.
+    let good = [
+        (0, unit(0x100, 0)),
+        (0x161, unit(0x161 ^ 0x80, 0x61)),
+        (0xe2, unit(0xe2 ^ 0x20, 0x62) | LEAF),
+        (0x20, 1 << 31 | 2),
+    ];
+    assert!(normalizer::is_sound(&map(&good, b"a\0\xc3\xa9\0")));
+    assert!(!normalizer::is_sound(&map(&good, b"a\xc3\xa9\0")));
+    assert!(!normalizer::is_sound(&map(&good, b"a\xff\xa9\0")));
+    for (at, damaged) in [
+        (0, unit(0x200, 0)),
+        (0x161, unit(0x361, 0x61)),
+        (0x20, 1 << 31 | 0x70),
+        // The root behind itself.
+        (0, unit(0x63, 0x63) | LEAF),
+    ] {
+        let mut bad = good;
+        if let Some(unit) = bad.iter_mut().find(|unit| unit.0 == at) {
+            unit.1 = damaged;
+        }
+        let bad = [&bad[..], &[(0x63, 1 << 31 | 0x70)]].concat();
+        assert!(
+            !normalizer::is_sound(&map(&bad, b"a\0\xc3\xa9\0")),
+            "{at:#x}"
+        );
+    }
+    // What nothing leads to may be anything.
+    let beside = [&good[..], &[(0x1ff, unit(0x3_ffff, 0x12) | LEAF)]].concat();
+    assert!(normalizer::is_sound(&map(&beside, b"a\0\xc3\xa9\0")));
+}
+
+#[test]
 fn a_model_without_sense_in_it_still_encodes_without_a_panic() {
     for score in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN] {
         for kind in [1, 4] {

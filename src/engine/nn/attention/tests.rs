@@ -280,7 +280,9 @@ fn the_memory_of_long_sequences_is_bounded() {
     let more = memory_peaks(Device::Cpu).allocated.saturating_sub(before);
     // All scores would be 512 MiB. What is beyond the budget is of tests that run beside this one.
     assert!(more < 200 << 20, "{more} bytes");
-    assert!(distance(&found, &libtorchs(&call)) < 1e-6);
+    let off = distance(&found, &libtorchs(&call));
+    // Sums of 8192 terms in two orders; by MKL's products without vectors they are 4e-7 apart, with AVX2 1.2e-6.
+    assert!(off < 4e-6, "{off}");
 }
 
 #[test]

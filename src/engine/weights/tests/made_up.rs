@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use safelight_loops::hash::{OFFSET, hashed};
+use safelight_loops::hash::{OFFSET, hashed, scatter};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use tch::{Kind, Tensor};
@@ -17,19 +17,14 @@ pub fn made_up(name: &str, shape: &[i64]) -> Tensor {
     let is_vector = shape.contains(&count);
     let is_scale = name.ends_with("weight") || name.ends_with("gamma");
     let spread = (3.0 / (count as f64 / shape[0] as f64)).sqrt();
-    let values = (1..=count as u64).map(|place| {
-        let mut z = seed.wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        let u = (z >> 40) as f64 / f64::from(1 << 23) - 1.0;
-        match (is_vector, is_scale) {
-            (true, true) => (1.0 + 0.1 * u) as f32,
-            (true, false) => (0.1 * u) as f32,
-            (false, _) => (spread * u) as f32,
-        }
-    });
-    Tensor::from_slice(&values.collect::<Vec<f32>>()).view(shape)
+    let (center, spread) = match (is_vector, is_scale) {
+        (true, true) => (1.0, 0.1),
+        (true, false) => (0.0, 0.1),
+        (false, _) => (0.0, spread),
+    };
+    let mut values = vec![0.0; count as usize];
+    scatter(&mut values, seed, center, spread);
+    Tensor::from_slice(&values).view(shape)
 }
 
 /// A LoRA of `tests/fixtures/lora`: `form` names it there, and `config` is what PEFT has beside such a file.
