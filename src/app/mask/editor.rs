@@ -126,13 +126,17 @@ impl Editor {
         (self.sight.as_ref() != Some(&sight)).then_some(sight)
     }
 
-    /// A part of a stroke. Where the pointer tells of more places than a large brush needs, they become one part.
+    /// A part of a stroke. Where the pointer tells of more places than a large brush needs, they become one part; no
+    /// place of a part is far from where that begins, so a way there and back stays two parts.
     fn draw(&mut self, from: [f32; 2], to: [f32; 2], brush: Brush) {
         let is_near =
             |a: [f32; 2], b: [f32; 2]| (a[0] - b[0]).hypot(a[1] - b[1]) < brush.radius / 16.0;
         match self.waiting.back_mut() {
             Some(Order::Stroke(begin, end, with))
-                if *end == from && *with == brush && is_near(*begin, to) =>
+                if *end == from
+                    && *with == brush
+                    && is_near(*begin, from)
+                    && is_near(*begin, to) =>
             {
                 *end = to;
             }
@@ -276,12 +280,12 @@ impl Editor {
 mod tests {
     use super::*;
     use crate::app::mask::tiles::Levels;
-    use crossbeam_channel::bounded;
+    use crossbeam_channel::{Receiver, bounded};
     use safelight_core::job::StartPicture;
     use safelight_core::media::{Mask, Picture};
 
-    #[test]
-    fn what_comes_faster_than_it_is_painted_waits_in_its_order() {
+    /// An editor whose painter takes nothing but what the test takes.
+    fn editor() -> (Editor, Receiver<Order>) {
         let picture = Picture::from_fn(8, 8, |_, _| [0; 3]).unwrap();
         let opened = Opened {
             of: MaskOf::Start,
@@ -295,30 +299,68 @@ mod tests {
             levels: Levels::of(picture).unwrap(),
         };
         let (orders, taken) = bounded(1);
-        let mut editor = Editor::new(1, &opened, orders);
-        let brush = Brush {
-            radius: 4.0,
-            softness: 0.3,
-            erases: false,
+        (Editor::new(1, &opened, orders), taken)
+    }
+
+    const BRUSH: Brush = Brush {
+        radius: 4.0,
+        softness: 0.3,
+        erases: false,
+    };
+
+    /// So many radii to the right.
+    fn at(radii: f32) -> [f32; 2] {
+        [radii * BRUSH.radius, 0.0]
+    }
+
+    /// All that waits or was handed over, in its order.
+    fn all_orders(editor: &mut Editor, taken: &Receiver<Order>) -> Vec<String> {
+        let next = || {
+            editor.hand_over();
+            taken.try_recv().ok().map(|order| format!("{order:?}"))
         };
-        let at = |x: u32| [x as f32 * brush.radius, 0.0];
-        editor.run(&MaskCommand::Begin(at(0), brush));
-        for x in 1..=300 {
-            editor.run(&MaskCommand::Move(at(x), brush));
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn what_comes_faster_than_it_is_painted_waits_in_its_order() {
+        let (mut editor, taken) = editor();
+        editor.run(&MaskCommand::Begin(at(0.0), BRUSH));
+        for x in 1..=300_u16 {
+            editor.run(&MaskCommand::Move(at(f32::from(x)), BRUSH));
             // A frame, in which nobody waits for the painter.
             editor.hand_over();
         }
         for command in [MaskCommand::End, MaskCommand::Fill, MaskCommand::Undo] {
             editor.run(&command);
         }
-        let strokes =
-            (0..=300_u32).map(|to| Order::Stroke(at(to.saturating_sub(1)), at(to), brush));
+        let strokes = (0..=300_u16).map(|to| {
+            let from = to.saturating_sub(1);
+            Order::Stroke(at(f32::from(from)), at(f32::from(to)), BRUSH)
+        });
         let expected = [Order::Begin].into_iter().chain(strokes);
-        for expected in expected.chain([Order::Fill(255), Order::Undo]) {
-            editor.hand_over();
-            let order = taken.try_recv().unwrap();
-            assert_eq!(format!("{order:?}"), format!("{expected:?}"));
+        let expected = expected.chain([Order::Fill(255), Order::Undo]);
+        let expected: Vec<String> = expected.map(|order| format!("{order:?}")).collect();
+        assert_eq!(all_orders(&mut editor, &taken), expected);
+    }
+
+    #[test]
+    fn a_way_there_and_back_waits_whole_and_places_side_by_side_become_one_part() {
+        let (mut editor, taken) = editor();
+        editor.run(&MaskCommand::Begin(at(0.0), BRUSH));
+        for to in [0.01, 0.02, 0.03, 9.0, 0.03, 9.0, 9.01, 9.02] {
+            editor.run(&MaskCommand::Move(at(to), BRUSH));
         }
-        assert!(editor.waiting.is_empty() && taken.is_empty());
+        let parts = [
+            (0.0, 0.03),
+            (0.03, 9.0),
+            (9.0, 0.03),
+            (0.03, 9.0),
+            (9.0, 9.02),
+        ];
+        let parts = parts.map(|(from, to)| Order::Stroke(at(from), at(to), BRUSH));
+        let expected = [Order::Begin].into_iter().chain(parts);
+        let expected: Vec<String> = expected.map(|order| format!("{order:?}")).collect();
+        assert_eq!(all_orders(&mut editor, &taken), expected);
     }
 }
