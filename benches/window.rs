@@ -10,7 +10,7 @@
     reason = "a benchmark prints, and may end where its ground is missing"
 )]
 
-#[expect(dead_code, reason = "the tests use all of it")]
+#[expect(dead_code, unused_imports, reason = "the tests use all of it")]
 #[path = "../tests/app_window/harness.rs"]
 mod harness;
 

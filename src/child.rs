@@ -14,7 +14,8 @@ use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
 /// Lines of complaint that are kept.
 const KEPT_LINES: usize = 10;
-const MAX_LINE_BYTES: u64 = 16 << 10;
+/// Far more than any line has that an engine tells. A longer one comes in parts, which nobody takes for one.
+const MAX_LINE_BYTES: u64 = 64 << 10;
 /// How often is looked whether somebody still wants to know, while the program is silent.
 const WATCH: Duration = Duration::from_millis(25);
 /// How long a program that was killed, or whose output is closed, may take to be gone.
@@ -141,31 +142,37 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
 }
 
 fn send_lines(stdout: impl Read, lines: &Sender<String>) {
-    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-        if lines.send(line).is_err() {
-            break;
-        }
-    }
+    each_line(stdout, |line| lines.send(line).is_ok());
 }
 
 /// Keeps as many of the last lines as `most`, and tells each.
 pub fn keep_lines(stderr: impl Read, kept: &Lines, most: usize, tell: impl Fn(&str)) {
-    let mut stderr = BufReader::new(stderr);
-    let mut line = Vec::new();
-    // A longer line comes in parts.
-    while let Ok(1..) = (&mut stderr)
-        .take(MAX_LINE_BYTES)
-        .read_until(b'\n', &mut line)
-    {
-        let line = String::from_utf8_lossy(&std::mem::take(&mut line))
-            .trim_end()
-            .to_owned();
+    each_line(stderr, |line| {
         tell(&line);
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() == most {
             kept.pop_front();
         }
         kept.push_back(line);
+        true
+    });
+}
+
+/// Tells one line after the other until the stream ends, or `tell` gives `false`.
+fn each_line(stream: impl Read, mut tell: impl FnMut(String) -> bool) {
+    let mut stream = BufReader::new(stream);
+    let mut line = Vec::new();
+    // Without a bound, a program that writes no line's end would fill the memory.
+    while let Ok(1..) = (&mut stream)
+        .take(MAX_LINE_BYTES)
+        .read_until(b'\n', &mut line)
+    {
+        let line = String::from_utf8_lossy(&std::mem::take(&mut line))
+            .trim_end()
+            .to_owned();
+        if !tell(line) {
+            break;
+        }
     }
 }
 
@@ -195,6 +202,8 @@ pub fn end(mut child: Child) {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     fn sh(script: &str, limit: Duration) -> (Vec<String>, Ended) {
@@ -219,6 +228,21 @@ mod tests {
         assert_eq!(how, "exit code 3");
         let (_, ended) = sh("kill -6 $$", Duration::from_mins(1));
         assert!(matches!(ended, Ended::Badly { how, .. } if how == "signal 6"));
+    }
+
+    #[test]
+    fn a_line_without_an_end_comes_in_small_parts_from_either_stream() {
+        let endless = || io::repeat(b'x').take(64 << 20);
+        let (lines, heard) = bounded::<String>(1);
+        let longest = thread::scope(|scope| {
+            scope.spawn(move || send_lines(endless(), &lines));
+            heard.iter().map(|line| line.len()).max()
+        });
+        assert_eq!(longest, Some(MAX_LINE_BYTES as usize));
+        let kept = Lines::default();
+        keep_lines(endless(), &kept, 3, |_| {});
+        let lengths: Vec<usize> = kept.into_inner().unwrap().iter().map(String::len).collect();
+        assert_eq!(lengths, [MAX_LINE_BYTES as usize; 3]);
     }
 
     #[test]

@@ -386,3 +386,38 @@ fn inspect_of_a_picture_that_says_nothing_does_not_take_it_for_a_model() {
         assert_eq!(output.status.code(), Some(2), "{name}");
     }
 }
+
+#[test]
+fn a_folder_whose_name_steers_a_terminal_is_spelled_out_and_programs_get_it_whole() {
+    let home = Home::new();
+    let name = "a\u{1b}]0;owned\u{7}b\u{202e}c";
+    let models = home.path().join("models");
+    fs::create_dir(&models).unwrap();
+    let copied = Command::new("cp")
+        .arg("-r")
+        .args([tiny_model(), models.join(name)])
+        .status();
+    assert!(copied.unwrap().success());
+    fs::create_dir_all(home.path().join("config/safelight")).unwrap();
+    let settings = format!("models.folders = [{:?}]\n", models.display().to_string());
+    fs::write(home.path().join("config/safelight/settings.toml"), settings).unwrap();
+    let shown = text(&run(&home, &["models"]).stdout);
+    assert!(shown.contains(r"a\u{1b}]0;owned\u{7}b\u{202e}c"), "{shown}");
+    let printed = text(&run(&home, &["models", "--json"]).stdout);
+    for shown in [shown, printed.clone()] {
+        assert!(!shown.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{shown}");
+    }
+    let listed: Value = serde_json::from_str(&printed).unwrap();
+    let folder = models.join(name).display().to_string();
+    assert!(find(&listed, &folder), "{listed}");
+}
+
+/// Whether the text stands somewhere in the value.
+fn find(value: &Value, wanted: &str) -> bool {
+    match value {
+        Value::String(text) => text.contains(wanted),
+        Value::Array(values) => values.iter().any(|value| find(value, wanted)),
+        Value::Object(values) => values.values().any(|value| find(value, wanted)),
+        _ => false,
+    }
+}

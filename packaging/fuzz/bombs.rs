@@ -248,10 +248,11 @@ fn numbers(all: &[u32]) -> Vec<u8> {
 
 /// An MP4 of so many samples of one byte, all with the same description, and edits.
 fn mp4(num_samples: u32, edits: &[u8]) -> Vec<u8> {
-    let config = b"\x01\x42\xc0\x0a\xff\xe1\0\x0a\x67\x42\xc0\x0a\xda\x1d\x01\x10\x11\x01\0\x04\x68\xce\x3c\x80";
+    // Frames of 32 × 32 that the decoder knows: of others nothing behind the header is looked at.
+    let config = b"\x01\x64\x0c\x0d\xff\xe1\0\x10\x67\x64\x0c\x0d\xac\x18\xd1\x29\x35\x01\x01\x01\x07\x84\x42\x35\x01\0\x04\x68\xee\x3c\x80\xfd\xf8\xf8\0";
     let entry = [
         &[0; 24][..],
-        &[0, 16, 0, 16],
+        &[0, 32, 0, 32],
         &[0; 50],
         &mp4_box("avcC", config),
     ]
@@ -310,6 +311,19 @@ fn a_prompt_that_would_grow_without_end_is_refused() {
     }
     let brackets = ["(".repeat(30 << 10), ")".repeat(30 << 10)].concat();
     assert_harmless("prompt", brackets.as_bytes());
+}
+
+#[test]
+fn a_choice_of_many_of_tens_of_thousands_costs_little() {
+    let text = format!("{{30000$$$${}}}", "|".repeat(30_000));
+    assert_harmless("prompt", text.as_bytes());
+}
+
+#[test]
+fn a_long_wildcard_that_a_prompt_asks_for_again_and_again_costs_little() {
+    let (prompt, lines) = ("__a__".repeat(3000), "a\n".repeat(50_000));
+    let text = format!("=== prompt\n{prompt}\n=== wildcards/a.txt\n{lines}");
+    assert_harmless("wildcards", text.as_bytes());
 }
 
 #[test]

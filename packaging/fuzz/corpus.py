@@ -122,6 +122,42 @@ def lines(shapes: dict[str, list[int]]) -> str:
     return "\n".join(f"{name}\t{','.join(map(str, shape))}" for name, shape in shapes.items())
 
 
+# What else has LoRAs: layers of its transformer in the names with which readers ask, what a LoRA's keys begin with, and
+# the outputs and inputs of the layers that it changes, in that tool's names.
+FAMILY_LORAS = {
+    "chroma": (
+        {"img_in.weight": [64, 16], "double_blocks.0.img_attn.proj.weight": [64, 64], "double_blocks.0.img_attn.qkv.weight": [192, 64], "single_blocks.0.linear1.weight": [448, 64], "single_blocks.0.linear2.weight": [64, 320], "distilled_guidance_layer.layers.0.in_layer.weight": [32, 32], "distilled_guidance_layer.norms.0.scale": [32]},
+        "lora_unet_",
+        {"double_blocks.0.img_attn.qkv": (192, 64), "single_blocks.0.linear1": (448, 64), "distilled_guidance_layer.layers.0.in_layer": (32, 32)},
+    ),
+    "flux2": (
+        {"img_in.weight": [64, 128], "double_stream_modulation_img.lin.weight": [384, 64], "double_blocks.0.img_attn.proj.weight": [64, 64], "double_blocks.0.img_attn.qkv.weight": [192, 64], "single_blocks.0.linear1.weight": [576, 64], "single_blocks.0.linear2.weight": [64, 256]},
+        "transformer.",
+        {"transformer_blocks.0.attn.to_q": (64, 64), "transformer_blocks.0.attn.to_out.0": (64, 64), "single_transformer_blocks.0.attn.to_qkv_mlp_proj": (576, 64), "double_stream_modulation_img.linear": (384, 64)},
+    ),
+    "flux2.parted": (
+        {"img_in.weight": [64, 128], "double_blocks.0.img_attn.proj.weight": [64, 64]} | {f"double_blocks.0.img_attn.qkv.{part}.weight": [64, 64] for part in "qkv"},
+        "diffusion_model.",
+        {"double_blocks.0.img_attn.qkv": (192, 64), "double_blocks.0.img_attn.proj": (64, 64)},
+    ),
+    "krea2": (
+        {"first.weight": [64, 16], "blocks.0.prenorm.scale": [64], "txtfusion.layerwise_blocks.0.prenorm.scale": [32]} | {f"blocks.0.attn.heads.{part}.weight": [size, 64] for part, size in (("q", 64), ("k", 16), ("v", 16), ("gate", 64))},
+        "transformer.",
+        {"transformer_blocks.0.attn.to_q": (64, 64), "transformer_blocks.0.attn.to_k": (16, 64), "transformer_blocks.0.attn.to_gate": (64, 64)},
+    ),
+    "qwen_image": (
+        {"img_in.weight": [64, 64], "double_blocks.0.img_attn.proj.weight": [64, 64], "double_blocks.0.img_mlp.0.weight": [256, 64]} | {f"double_blocks.0.img_attn.qkv.{part}.{end}": sizes for part in "qkv" for end, sizes in (("weight", [64, 64]), ("bias", [64]))},
+        "transformer.",
+        {"transformer_blocks.0.attn.to_v": (64, 64), "transformer_blocks.0.attn.to_out.0": (64, 64), "transformer_blocks.0.img_mlp.net.0.proj": (256, 64)},
+    ),
+    "z_image": (
+        {"x_embedder.weight": [64, 64], "layers.0.attention_norm1.weight": [64], "layers.0.attention.qkv.weight": [192, 64], "layers.0.attention.out.weight": [64, 64], "noise_refiner.0.attention_norm1.weight": [64], "noise_refiner.0.feed_forward.w1.weight": [170, 64]},
+        "diffusion_model.",
+        {"layers.0.attention.to_k": (64, 64), "layers.0.attention.to_out.0": (64, 64), "noise_refiner.0.feed_forward.w1": (170, 64)},
+    ),
+}  # fmt: skip
+
+
 def loras() -> None:
     forms = json.loads((FIXTURES / "lora/forms.json").read_text())["forms"]
     flux = {
@@ -145,6 +181,17 @@ def loras() -> None:
         some = dict(list(shapes.items())[:12])
         note = '#lora_adapter_metadata\t{"transformer.r": 4, "transformer.lora_alpha": 3}\n'
         put("lora", name.replace("/", "-"), f"{note}{lines(some)}\n---\n{lines(model)}\n")
+    for name, (model, start, layers) in FAMILY_LORAS.items():
+        down, up = (".lora_down", ".lora_up") if start == "lora_unet_" else (".lora_A", ".lora_B")
+        lora = {}
+        for layer, (output, inputs) in layers.items():
+            layer = start + (layer.replace(".", "_") if start == "lora_unet_" else layer)
+            lora |= {f"{layer}{down}.weight": [2, inputs], f"{layer}{up}.weight": [output, 2]}
+        put("lora", name, f"{lines(lora)}\n---\n{lines(model)}\n")
+    model, start, layers = FAMILY_LORAS["krea2"]
+    wrong = {f"{start}{layer}.lora_A.weight": [0, 64] for layer in layers} | {f"{start}{layer}.lora_B.weight": [1 << 40, 0] for layer in layers}
+    whole = "\n".join(f"{name}\t18446744073709551615,0" for name in model)
+    put("lora", "damaged-krea2", f"{lines(wrong)}\n---\n{whole}\n")
     put("lora", "damaged-sizes", "a.lora_A.weight\t0,64\na.lora_B.weight\t64,0\na.alpha\t\nb.diff\t18446744073709551615\n---\n")
 
 
@@ -317,6 +364,29 @@ def state() -> None:
     }.items():
         put("state-json", name, content)
 
+    sample = {"at_secs": 0.1, "used_bytes": 5, "allocated_bytes": 3, "reserved_bytes": 4, "total_bytes": 9, "machine": {"gtt_used_bytes": 2, "temperature_celsius": 61.25}}
+    record = {
+        "job": 7,
+        "model": "a model",
+        "device": "cpu",
+        "samples": [sample],
+        "stages": [{"stage": "encode_text", "from_secs": 0.05, "to_secs": 0.2}, {"stage": "denoise", "from_secs": 0.2, "to_secs": None}],
+        "reclaims": [{"at_secs": 0.21, "boundary": "post-text-encoding", "before_bytes": 4, "after_bytes": 0}],
+    }
+    for name, content in {
+        "whole": json.dumps(record),
+        "empty": json.dumps(record | {"samples": [], "stages": [], "reclaims": []}),
+        "lists": json.dumps(record | {"samples": [[0, 0, 0, 0, 0]] * 50, "stages": [["save", 0, None]] * 50}),
+        "damaged-times": json.dumps(record | {"samples": [sample | {"at_secs": at} for at in (1e308, -1e308, 0, -1)], "stages": [{"stage": "save", "from_secs": 1e308, "to_secs": -1e308}]}),
+        "damaged-boundary": json.dumps(record | {"reclaims": [{"at_secs": 0, "boundary": 'a,"b"\n,', "before_bytes": 2**64 - 1, "after_bytes": 0}]}),
+        "damaged-numbers": json.dumps(record).replace("9", "18446744073709551616").replace("0.1", "1e400"),
+        "damaged-stage": json.dumps(record).replace("denoise", "dance"),
+        "damaged-twice": json.dumps(record).replace('"boundary"', '"at_secs": 1, "boundary"'),
+        "damaged-nested": '{"job":7,"samples":' + "[" * 3000,
+        "damaged-cut": json.dumps(record)[:200],
+    }.items():
+        put("telemetry-record", name, content)
+
     def frame(message: str, payload: bytes = b"") -> bytes:
         return struct.pack("<II", len(message), len(payload)) + message.encode() + payload
 
@@ -346,6 +416,20 @@ def state() -> None:
         "damaged-bytes": b"\xff\xfe{\x00|\xf0\x9f",
     }.items():
         put("prompt", name, content)
+    sound = {"prompt": "a __a__ fox, {2$$__b__}", "wildcards/a.txt": "red\n# none\n0.5::dark __b__\n", "wildcards/b.txt": "\ufeffblue\r\n2::{light|very light} green\r\n\r\n", "wildcards/c/d.txt": "one\ntwo\n"}
+    for name, files in {
+        "plain": sound,
+        "stars": sound | {"prompt": "__*__, __c/*__, {1-3$$ and $$__**__}, __A.txt__"},
+        "damaged-bytes": sound | {"wildcards/a.txt": b"red\n\xff\xfe\n\x00\n"},
+        "damaged-circle": sound | {"wildcards/b.txt": "__a__ and __b__\n"},
+        "damaged-empty": sound | {"wildcards/a.txt": "# nothing\n\n \n"},
+        "damaged-growth": sound | {"wildcards/a.txt": "{9$$__b__}\n" * 9, "wildcards/b.txt": "{9$$__c/d__}\n" * 9, "wildcards/c/d.txt": "\n".join("abcdefghi")},
+        "damaged-names": sound | {"prompt": "__../wildcards/a__ __/etc/hosts__ __a/../b__ ____ __c/d/__ __***c*__"},
+        "damaged-nested": sound | {"wildcards/a.txt": "{a|" * 60 + "}" * 60},
+        "damaged-weights": sound | {"wildcards/a.txt": "0::a\n0::b\n", "wildcards/b.txt": "1e9::a\n-1::b\n999999999::\n.::c\n::d\n"},
+        "damaged-counts": sound | {"prompt": "{99999$$$$__a__} {0$$__b__} {3-1$$__**__}"},
+    }.items():
+        put("wildcards", name, tree(files))
 
 
 def chunk(name: bytes, content: bytes) -> bytes:
@@ -393,7 +477,7 @@ def media() -> None:
 
     def film(**other: bytes) -> bytes:
         tables = {"stts": bytes(4) + struct.pack(">III", 1, 1, 1), "stsc": bytes(4) + struct.pack(">IIII", 1, 1, 1, 1), "stsz": bytes(4) + struct.pack(">II", 4, 1), "stco": bytes(4) + struct.pack(">II", 1, 24)} | other
-        entry = bytes(6) + b"\0\1" + bytes(16) + struct.pack(">HH", 16, 16) + bytes(50) + box(b"avcC", bytes.fromhex("0142c00affe1000a6742c00ada1d01101101000468ce3c80"))
+        entry = bytes(6) + b"\0\1" + bytes(16) + struct.pack(">HH", 32, 32) + bytes(50) + box(b"avcC", bytes.fromhex("01640c0dffe1001067640c0dac18d129350101010784423501000468ee3c80fdf8f800"))
         stbl = box(b"stsd", bytes(4) + struct.pack(">I", 1) + box(b"avc1", entry)) + b"".join(box(name.encode(), content) for name, content in tables.items())
         mdia = box(b"mdhd", bytes(12) + struct.pack(">II", 24, 1) + bytes(4)) + box(b"hdlr", bytes(8) + b"vide" + bytes(13)) + box(b"minf", box(b"stbl", stbl))
         return box(b"ftyp", b"isom" + bytes(4)) + box(b"mdat", bytes(16)) + box(b"moov", box(b"mvhd", bytes(100)) + box(b"trak", box(b"tkhd", bytes(84)) + box(b"mdia", mdia)))
@@ -407,6 +491,27 @@ def media() -> None:
         "damaged-counts": film(stco=bytes(4) + struct.pack(">II", 0xFFFFFFFF, 24), stsz=bytes(4) + struct.pack(">II", 0, 0xFFFFFFFF)),
     }.items():
         put("mp4", name, content)
+
+
+def pages() -> None:
+    wheel = "torch-2.11.0%2Brocm7.2-cp312-cp312-manylinux_2_28_x86_64.whl"
+    links = f"""<!DOCTYPE html><html><body><h1>Links for torch</h1>
+<a href="{wheel}#sha256={'AB' * 32}" data-requires-python="&gt;=3.10">x</a><br/>
+<a data-x='1' href='../../files/torch-2.10.0-cp312-cp312-linux_x86_64.whl?a=1&amp;b=2'>y</a>
+<a href="https://files.example/amd_torch_device_gfx1151-2.11.0-py3-none-any.whl">z</a>
+</body></html>
+"""
+    for name, content in {
+        "plain": links,
+        "other-hosts": links.replace("../../files", "https://evil.example").replace("files.example", "files.example.evil"),
+        "damaged-addresses": "".join(f'<a href="{address}{wheel}">' for address in ("../" * 90, "//", "://", "https://", "/" * 90, "?", "#", "./../.", "javascript://index.example/", "https://index.example@evil.example/")),
+        "damaged-names": "".join(f"<a href='{name}.whl'>" for name in ("", "-", "-" * 400, "a-1-2-3", "torch-9" + "9" * 400 + "-py3-none-any", "..%2F..%2Fetc-1-py3-none-any", "%FF%00-1-py3-none-any", "torch-.+.-py3-none-any")),
+        "damaged-quotes": "<a href=\"<a href='<a href=<a hrefhref=\"\"<a href=\u201ca.whl\u201d <a\nhref='a.whl'<a ",
+        "damaged-bytes": b"<a href=\"\xff\xfe.whl\"><a href='\x00'>" + links.encode()[:200],
+        "damaged-cut": links[: len(links) // 2],
+        "none": "404 page not found\n",
+    }.items():
+        put("index-page", name, content)
 
 
 def wheels() -> None:
@@ -450,7 +555,7 @@ def main() -> None:
     for path in (HERE / "corpus").glob("*/*"):
         if not path.name.startswith("found-"):
             path.unlink()
-    for write in (weights, finishing, loras, folders, tokenizers, texts, metadata, state, media, wheels):
+    for write in (weights, finishing, loras, folders, tokenizers, texts, metadata, state, media, pages, wheels):
         write()
     files = [path for path in (HERE / "corpus").glob("*/*")]
     print(len(files), "files,", sum(path.stat().st_size for path in files) // 1024, "KB")

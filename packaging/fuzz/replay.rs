@@ -9,7 +9,7 @@ use crate::scratch::Scratch;
 use crate::trial::{damaged, harm};
 
 const MAX_FILE_BYTES: u64 = 24 << 10;
-const MAX_CORPUS_BYTES: u64 = 600 << 10;
+const MAX_CORPUS_BYTES: u64 = 700 << 10;
 
 fn kept(reader: &Reader) -> Vec<(String, Vec<u8>)> {
     let paths = corpus::files(&corpus::folder(reader)).unwrap();

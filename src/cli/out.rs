@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::model::CatalogError;
-use safelight_core::shown::{one_line, printable};
+use safelight_core::shown::{one_line, printable, printable_json};
 use serde_json::{Value, json};
 
 /// Longer names are cut.
@@ -15,18 +15,29 @@ const MAX_CELL: usize = 200;
 
 /// Writes to standard output; the code is `code` unless the text could not be written.
 pub fn print(text: &str, code: u8) -> ExitCode {
-    let mut out = io::stdout().lock();
-    match out
-        .write_all(printable(text).as_bytes())
-        .and_then(|()| out.flush())
-    {
-        Err(err) if err.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
-        _ => ExitCode::from(code),
-    }
+    code_of(write_out(&printable(text)), code)
 }
 
 pub fn print_json(value: &Value, code: u8) -> ExitCode {
-    print(&format!("{value}\n"), code)
+    code_of(write_json_line(value), code)
+}
+
+/// Writes one line of JSON to standard output.
+pub fn write_json_line(value: &Value) -> io::Result<()> {
+    write_out(&printable_json(&format!("{value}\n")))
+}
+
+fn write_out(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+fn code_of(written: io::Result<()>, code: u8) -> ExitCode {
+    match written {
+        Err(err) if err.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::from(code),
+    }
 }
 
 /// Says why a model cannot be shown: on standard error, or as a JSON object on standard output.

@@ -184,7 +184,12 @@ pub fn make_private(path: &Path) -> io::Result<()> {
 pub fn copy_private(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = File::open(from)?;
     let mut copy = private(File::options().write(true).create(true).truncate(true)).open(to)?;
-    io::copy(&mut source, &mut copy).map(drop)
+    let copied = io::copy(&mut source, &mut copy).map(drop);
+    if copied.is_err() {
+        // Half of it is of no use. The first error is the one that matters.
+        fs::remove_file(to).ok();
+    }
+    copied
 }
 
 /// Opens a file that programs lock among themselves; makes it where it is missing.
@@ -220,13 +225,20 @@ pub fn read_json_or_default<T: DeserializeOwned + Default>(path: &Path) -> T {
         .unwrap_or_default()
 }
 
-/// Copies a JSON file that is not read whole beside itself, before a new one takes its place; gives the copy.
+/// Keeps a JSON file that is not read whole under another name beside itself, before a new one takes its place; gives
+/// that name. It is copied; what could not be read for what it is (a pipe, a device, a folder, a file far too large) gets the
+/// name itself.
 pub fn keep_aside(path: &Path) -> io::Result<PathBuf> {
     let name = |number: u32| path.with_extension(format!("broken-{number}.json"));
     let free = (1..1000).map(name).find(|path| !path.exists());
-    let copy = free.unwrap_or_else(|| name(0));
-    copy_private(path, &copy)?;
-    Ok(copy)
+    let aside = free.unwrap_or_else(|| name(0));
+    let found = fs::metadata(path)?;
+    if found.is_file() && found.len() <= MAX_JSON_BYTES {
+        copy_private(path, &aside)?;
+    } else {
+        fs::rename(path, &aside)?;
+    }
+    Ok(aside)
 }
 
 /// Renames `partial` to `path` when `written` succeeded, and removes it otherwise.
@@ -260,6 +272,28 @@ mod tests {
             assert_eq!(fs::read_to_string(copy).unwrap(), text);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn what_is_no_file_to_copy_is_kept_aside_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let made = std::process::Command::new("mkfifo")
+            .arg(at("pipe.json"))
+            .status();
+        assert!(made.unwrap().success());
+        std::os::unix::fs::symlink("/dev/zero", at("zero.json")).unwrap();
+        fs::create_dir(at("folder.json")).unwrap();
+        let large = File::create(at("large.json")).unwrap();
+        large.set_len(MAX_JSON_BYTES + 1).unwrap();
+        for name in ["pipe", "zero", "folder", "large"] {
+            let path = at(&format!("{name}.json"));
+            let aside = keep_aside(&path).unwrap();
+            assert_eq!(aside, at(&format!("{name}.broken-1.json")));
+            assert!(fs::symlink_metadata(&aside).is_ok(), "{name}");
+            write_json(&path, &1).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"1", "{name}");
+        }
     }
 
     #[test]

@@ -21,7 +21,19 @@ pub fn one_line(text: &str, max_chars: usize) -> Cow<'_, str> {
 
 /// The text with its line ends.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    let is_plain = |letter: char| letter == '\n' || !is_hidden(letter);
+    with_others_as(text, push)
+}
+
+/// The same of JSON: what steers a terminal is escaped as JSON has it, so that it reads as the same text.
+pub fn printable_json(json: &str) -> Cow<'_, str> {
+    with_others_as(json, |shown, letter| {
+        let escaped = format!("\\u{:04x}", u32::from(letter));
+        shown.push_str(&escaped);
+    })
+}
+
+/// The text with whatever is not plain as `push` puts it down.
+fn with_others_as(text: &str, push: impl Fn(&mut String, char)) -> Cow<'_, str> {
     if text.chars().all(is_plain) {
         return Cow::Borrowed(text);
     }
@@ -46,7 +58,12 @@ fn push(text: &mut String, letter: char) {
     }
 }
 
-/// Controls, line ends among them, and what turns the direction of all that follows.
+/// Not hidden, or the end of a line.
+fn is_plain(letter: char) -> bool {
+    letter == '\n' || !is_hidden(letter)
+}
+
+/// Controls, line ends among them, and what turns the direction of all that follows; none lies behind U+FFFF.
 fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -70,6 +87,16 @@ mod tests {
         assert_eq!(one_line(name, 80), r"a\u{1b}[2Jb c\u{202e}d");
         assert_eq!(printable(name), "a\\u{1b}[2Jb\nc\\u{202e}d");
         assert_eq!(one_line("ein grünes Boot 🚤", 80), "ein grünes Boot 🚤");
+    }
+
+    #[test]
+    fn json_with_such_a_name_says_the_same_and_steers_nothing() {
+        let name = "a\u{1b}\u{7f}\u{9b}b\nc\u{202e}d\u{2028}e \u{2067}ש";
+        let json = serde_json::to_string(&name).unwrap();
+        let shown = printable_json(&json);
+        assert!(!shown.contains(is_hidden), "{shown}");
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), name);
+        assert_eq!(printable_json("{\"a\":\"é\"}"), "{\"a\":\"é\"}");
     }
 
     #[test]

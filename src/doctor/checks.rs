@@ -8,7 +8,9 @@ use safelight_core::catalog::Catalog;
 use safelight_core::job::{DeviceChoice, JobError};
 use safelight_core::model::CatalogError;
 use safelight_core::protocol::EngineReport;
-use safelight_core::settings::{LoadedSettings, Runtime, RuntimeMissing, libtorch_versions};
+use safelight_core::settings::{
+    Installation, LoadedSettings, Runtime, RuntimeMissing, libtorch_versions,
+};
 use safelight_core::units::size_text;
 
 use super::{Check, Status};
@@ -49,7 +51,8 @@ pub(super) fn runtime(runtime: &Result<Runtime, RuntimeMissing>, gfx: &[String])
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(err) => {
-            return vec![Check::fail("libtorch", err.to_string()).mend("cargo xtask setup")];
+            let command = Installation::of_this_program().libtorch_command();
+            return vec![Check::fail("libtorch", err.to_string()).mend(command)];
         }
     };
     let place = format!("{} ({})", runtime.folder.display(), runtime.source);

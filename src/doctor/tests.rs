@@ -8,7 +8,7 @@ use std::path::Path;
 
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use safelight_core::protocol::EngineReport;
-use safelight_core::settings::{Paths, Runtime, RuntimeMissing, Settings};
+use safelight_core::settings::{Installation, Paths, Runtime, RuntimeMissing, Settings};
 use safelight_core::speed::{SpeedProbe, SpeedState};
 
 use super::*;
@@ -173,7 +173,8 @@ fn without_libtorch_the_engine_is_not_tried() {
     });
     let libtorch = case.named("libtorch");
     assert_eq!(libtorch[0].status, Status::Fail);
-    assert!(libtorch[0].message.contains("cargo xtask setup"));
+    let command = Installation::of_this_program().libtorch_command();
+    assert_eq!(libtorch[0].command, command);
     assert!(case.named("engine").is_empty());
 }
 

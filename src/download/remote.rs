@@ -10,8 +10,8 @@ use ureq::{Agent, Body, RequestBuilder};
 
 use super::{DownloadError, Options, trust};
 
-/// The longest list of wheels has a few MB.
-const MAX_PAGE_BYTES: u64 = 32 << 20;
+/// The longest list of wheels has less than 2 MB.
+const MAX_PAGE_BYTES: u64 = 8 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RemoteFile {

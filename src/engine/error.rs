@@ -191,23 +191,32 @@ impl From<tch::TchError> for EngineError {
 
 impl From<WeightsError> for EngineError {
     fn from(err: WeightsError) -> Self {
-        match &err {
-            WeightsError::Tensor { source, .. } => {
-                let message = source.to_string();
-                if Fault::of(&message).is_some() {
-                    Self::from_message(&message)
-                } else {
-                    Self::Weights(err)
-                }
+        match err {
+            WeightsError::Tensor { source, .. } if Fault::of(&source.to_string()).is_some() => {
+                source.into()
             }
-            _ => Self::Weights(err),
+            WeightsError::File(CatalogError::Io { source, path }) if is_of_system(&source) => {
+                CatalogError::Io { source, path }.into()
+            }
+            err => Self::Weights(err),
         }
     }
+}
+
+/// Whether the system refused it, which says nothing about what is in the file.
+fn is_of_system(err: &io::Error) -> bool {
+    err.raw_os_error().is_some() || err.kind() == io::ErrorKind::OutOfMemory
 }
 
 impl From<CatalogError> for EngineError {
     fn from(err: CatalogError) -> Self {
         match err {
+            CatalogError::Io { source, path } if source.kind() == io::ErrorKind::OutOfMemory => {
+                Self::OutOfMemory {
+                    message: format!("{source}: {}", path.display()),
+                    fault: Fault::HostMemory,
+                }
+            }
             CatalogError::Io { source, path } => Self::Io { source, path },
             err => Self::Catalog(err),
         }
@@ -263,6 +272,33 @@ mod tests {
             err.to_string(),
             "internal error: The size of tensor a (3) must match"
         );
+    }
+
+    #[test]
+    fn weights_that_the_system_cannot_read_need_no_download() {
+        let job_error = |source: io::Error| {
+            let err = WeightsError::File(CatalogError::io(source, "model.safetensors"));
+            EngineError::from(err).to_job_error()
+        };
+        let full = job_error(io::Error::from_raw_os_error(libc::ENOMEM));
+        assert_eq!(
+            (full.kind, full.fault),
+            (JobErrorKind::OutOfMemory, Some(Fault::HostMemory))
+        );
+        assert!(
+            full.summary.contains("the computer ran out of memory"),
+            "{full:?}"
+        );
+        assert!(full.advice.contains("smaller size"), "{full:?}");
+        assert!(full.details.contains("model.safetensors"), "{full:?}");
+        let failed = io::Error::from_raw_os_error(libc::EIO);
+        let advice = disk_advice(&failed);
+        let failed = job_error(failed);
+        assert_eq!((failed.kind, failed.fault), (JobErrorKind::Disk, None));
+        assert_eq!(failed.advice, advice);
+        // What is in the file is another matter.
+        let cut = io::Error::new(io::ErrorKind::UnexpectedEof, "shorter than it was");
+        assert_eq!(job_error(cut).kind, JobErrorKind::BadModel);
     }
 
     #[test]

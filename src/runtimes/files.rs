@@ -56,7 +56,9 @@ pub(super) fn damaged(folder: &Path, cancel: &CancelToken) -> Option<Vec<String>
 
 /// Whether a file has this checksum, as a wheel's list has it; what cannot be read has not.
 pub(super) fn is_as(file: &Path, sum: &str) -> bool {
-    File::open(file)
-        .and_then(sum_of)
-        .is_ok_and(|found| found == sum)
+    // Opening a pipe would wait for its writer.
+    file.is_file()
+        && File::open(file)
+            .and_then(sum_of)
+            .is_ok_and(|found| found == sum)
 }

@@ -2,7 +2,7 @@
 //!
 //! Data in, data out.
 
-use safelight_core::settings::{EngineBuild, libtorch_versions};
+use safelight_core::settings::{EngineBuild, Installation, libtorch_versions};
 use serde::Serialize;
 
 use super::machine::{Gpu, Machine};
@@ -110,7 +110,7 @@ fn without_engine(build: &Build) -> Refusal {
             format!(
                 "{name} needs the engine for libtorch {libtorch} ({executable}), which is not installed"
             ),
-            "Install Safelight from a package, or build it with `cargo xtask run --second-engine`",
+            Installation::of_this_program().second_engine_advice(),
         ),
         None => (
             format!(

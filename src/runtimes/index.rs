@@ -16,7 +16,7 @@ const LOCKS: [&str; 2] = [
 
 /// A wheel that could be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
+pub struct Listed {
     /// Its file name.
     pub(super) name: String,
     pub(super) at: At,
@@ -32,13 +32,13 @@ pub(super) enum At {
 
 /// `torch==2.11.0+rocm7.2`, or a name alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Requirement<'a> {
+pub struct Requirement<'a> {
     name: String,
     version: Option<&'a str>,
 }
 
 impl<'a> Requirement<'a> {
-    pub(super) fn parse(text: &'a str) -> Self {
+    pub fn parse(text: &'a str) -> Self {
         let (name, version) = match text.split_once("==") {
             Some((name, version)) => (name, Some(version.trim_start_matches('=').trim())),
             None => (text, None),
@@ -57,7 +57,7 @@ impl<'a> Requirement<'a> {
     /// The best of the wheels: for this machine, of the version, for the Python that comes first. Without a version of
     /// its own the one that was made with `build`, such as `2.11.0+rocm7.2`, and else the newest. Of equals the one whose
     /// content is known.
-    pub(super) fn choose(
+    pub fn choose(
         &self,
         listed: Vec<Listed>,
         build: &str,
@@ -155,8 +155,10 @@ impl<'a> Name<'a> {
 }
 
 /// The wheels that a page lists. `hosts`: where files may be, beside the page's own.
-pub(super) fn of_page(page: &str, html: &str, hosts: &[&str]) -> Vec<Listed> {
-    html.split("<a ")
+pub fn of_page(page: &str, html: &str, hosts: &[&str]) -> Vec<Listed> {
+    // Of a page that was cut, the last address may be half a one.
+    let tags = &html[..html.rfind('>').unwrap_or(0)];
+    tags.split("<a ")
         .skip(1)
         .filter_map(|link| {
             let tag = link.split('>').next()?;
@@ -185,7 +187,9 @@ pub(super) fn is_wheel(name: &str) -> bool {
 /// The wheels in a folder.
 pub(super) fn of_folder(folder: &Path) -> Vec<Listed> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let listed = entries.filter_map(|entry| {
+    // Opening a pipe would wait for its writer.
+    let files = entries.filter(|entry| entry.path().is_file());
+    let listed = files.filter_map(|entry| {
         Some(Listed {
             name: entry.file_name().into_string().ok()?,
             at: At::File(entry.path()),
@@ -279,6 +283,16 @@ mod tests {
             "torch-2.11.0+rocm7.2-cp312-cp312-manylinux_2_28_x86_64.whl"
         );
         assert_eq!(listed[0].sha256.as_deref(), Some("abcd"));
+    }
+
+    #[test]
+    fn the_last_address_of_a_page_that_was_cut_is_none() {
+        let whole = "<a href=\"a-1-py3-none-any.whl\">x</a>";
+        // It looks like an address.
+        let half = "<a href='b-1-py3-none-any.whl'-and-more";
+        let listed = of_page(PAGE, &format!("{whole}{half}"), &[]);
+        assert_eq!(names(&listed), ["a-1-py3-none-any.whl"]);
+        assert!(of_page(PAGE, half, &[]).is_empty());
     }
 
     #[test]

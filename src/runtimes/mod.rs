@@ -39,6 +39,8 @@ use crate::download::Options;
 pub use check::{Checked, check};
 pub use fit::{Fit, Refusal, of_machine, of_place, refusal};
 pub use here::{Before, Found, Surroundings, all, folder};
+/// For who tries hostile pages of an index: `packaging/fuzz`.
+pub use index::{Listed, Requirement, of_page};
 pub use install::{Installed, NOTE, Progress, install};
 pub use local::build_of;
 pub use machine::{Gpu, Machine, nvidia_on_bus};

@@ -2,17 +2,23 @@
 //!
 //! Kept as JSON in a folder of records, of which the newest stay; written out as CSV for whoever asks.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs;
 use std::io;
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
-use safelight_core::files::{write_atomically, write_json};
+use safelight_core::files::{read_bounded, write_atomically, write_json};
 use safelight_core::job::{JobId, MemorySample, Reclaim, Stage};
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// An hour at ten a second; beyond it every second sample goes, so that the whole job stays.
 const MAX_SAMPLES: usize = 36_000;
+/// Stages of one job, and what it gave back: a job of days that has one in ten seconds. Later ones are not kept.
+const MAX_STAGES: usize = 20_000;
+/// A sample has up to 450 bytes, a stage and what was given back up to 200 together.
+const MAX_RECORD_BYTES: u64 = 24 << 20;
 /// So many jobs' records are kept.
 const MAX_RECORDS: usize = 100;
 
@@ -58,8 +64,12 @@ pub struct Record {
     pub model: String,
     /// The engine's line on its device; empty when none started.
     pub device: String,
+    #[serde(deserialize_with = "at_most::<_, _, MAX_SAMPLES>")]
     pub samples: Vec<MemorySample>,
+    /// In the order of time.
+    #[serde(deserialize_with = "at_most::<_, _, MAX_STAGES>")]
     pub stages: Vec<RecordedStage>,
+    #[serde(deserialize_with = "at_most::<_, _, MAX_STAGES>")]
     pub reclaims: Vec<RecordedReclaim>,
 }
 
@@ -90,11 +100,13 @@ impl Record {
     /// A stage begins; the one before ends.
     pub fn begin(&mut self, stage: Stage, at_secs: f64) {
         self.end(at_secs);
-        self.stages.push(RecordedStage {
-            stage,
-            from_secs: at_secs,
-            to_secs: None,
-        });
+        if self.stages.len() < MAX_STAGES {
+            self.stages.push(RecordedStage {
+                stage,
+                from_secs: at_secs,
+                to_secs: None,
+            });
+        }
     }
 
     pub fn end(&mut self, at_secs: f64) {
@@ -104,7 +116,9 @@ impl Record {
     }
 
     pub fn reclaimed(&mut self, reclaim: Reclaim, at_secs: f64) {
-        self.reclaims.push(RecordedReclaim { at_secs, reclaim });
+        if self.reclaims.len() < MAX_STAGES {
+            self.reclaims.push(RecordedReclaim { at_secs, reclaim });
+        }
     }
 
     /// Rows in the order of time: samples, beginnings and ends of stages, and what was given back.
@@ -189,9 +203,10 @@ impl Record {
     }
 
     fn stage_at(&self, at_secs: f64) -> &'static str {
-        let mut stages = self.stages.iter().rev();
-        stages
-            .find(|stage| stage.from_secs <= at_secs)
+        let stages = &self.stages;
+        let num_begun = stages.partition_point(|stage| stage.from_secs <= at_secs);
+        stages[..num_begun]
+            .last()
             .filter(|stage| stage.to_secs.is_none_or(|to| at_secs <= to))
             .map_or("", |stage| stage.stage.name())
     }
@@ -206,14 +221,48 @@ impl Record {
 
     /// What was kept of a job.
     pub fn load(folder: &Path, job: JobId) -> io::Result<Self> {
-        let text = fs::read(path_of(folder, job))?;
-        serde_json::from_slice(&text).map_err(io::Error::other)
+        let text = read_bounded(&path_of(folder, job), MAX_RECORD_BYTES)?;
+        let mut record: Self = serde_json::from_slice(&text).map_err(io::Error::other)?;
+        // They are searched by their times, and a file may have been changed.
+        let stages = &mut record.stages;
+        stages.sort_by(|a, b| a.from_secs.total_cmp(&b.from_secs));
+        Ok(record)
     }
 
     /// Writes it where somebody asked for it: JSON to a `.json` file, CSV to any other.
     pub fn export(&self, path: &Path) -> io::Result<()> {
         write_all(path, std::slice::from_ref(self))
     }
+}
+
+/// A list of at most `MAX` entries: small ones take many times their bytes in the file.
+fn at_most<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct AtMost<T, const MAX: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for AtMost<T, MAX> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MAX} entries")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut entries = Vec::new();
+            while let Some(entry) = list.next_element()? {
+                if entries.len() == MAX {
+                    return Err(A::Error::invalid_length(MAX + 1, &self));
+                }
+                entries.push(entry);
+            }
+            Ok(entries)
+        }
+    }
+
+    deserializer.deserialize_seq(AtMost::<T, MAX>(PhantomData))
 }
 
 /// Writes the records of several jobs into one file: as an object or a list in a `.json` file, else as one table.
@@ -257,6 +306,9 @@ fn forget_old(folder: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
     use safelight_core::job::MachineSample;
 
     use super::*;
@@ -326,6 +378,79 @@ mod tests {
         write_all(&csv, &[record(), record()]).unwrap();
         let text = fs::read_to_string(&csv).unwrap();
         assert_eq!(text.lines().count(), 1 + 2 * 6);
+    }
+
+    #[test]
+    fn a_record_that_is_no_plain_file_is_an_error_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = Command::new("mkfifo")
+            .arg(path_of(folder.path(), JobId(1)))
+            .status();
+        assert!(pipe.unwrap().success());
+        symlink("/dev/zero", path_of(folder.path(), JobId(2))).unwrap();
+        for job in [1, 2] {
+            let err = Record::load(folder.path(), JobId(job)).unwrap_err();
+            assert_eq!(err.to_string(), "this is not a file");
+        }
+    }
+
+    #[test]
+    fn a_record_of_more_than_any_job_measures_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = path_of(folder.path(), JobId(1));
+        let load = |[samples, stages, reclaims]: [&str; 3]| {
+            let text = format!(
+                r#"{{"job":1,"model":"","device":"","samples":[{samples}],"stages":[{stages}],"reclaims":[{reclaims}]}}"#
+            );
+            fs::write(&path, text).unwrap();
+            Record::load(folder.path(), JobId(1))
+        };
+        let many = |entry: &str, count: usize| vec![entry; count].join(",");
+        let sample = r#"{"at_secs":0,"used_bytes":0,"allocated_bytes":0,"reserved_bytes":0,"total_bytes":0}"#;
+        let stage = r#"["save",0,null]"#;
+        let reclaim = r#"{"at_secs":0,"boundary":"","before_bytes":0,"after_bytes":0}"#;
+        let (samples, stages) = (many(sample, MAX_SAMPLES), many(stage, MAX_STAGES));
+        let reclaims = many(reclaim, MAX_STAGES);
+        let most = load([&samples, &stages, &reclaims]).unwrap();
+        assert_eq!(most.samples.len(), MAX_SAMPLES);
+        for lists in [
+            [&*format!("{samples},{sample}"), "", ""],
+            ["", &*format!("{stages},{stage}"), ""],
+            ["", "", &*format!("{reclaims},{reclaim}")],
+        ] {
+            let err = load(lists).unwrap_err().to_string();
+            assert!(err.contains("a list of at most"), "{err}");
+        }
+        let large = fs::File::create(&path).unwrap();
+        large.set_len(MAX_RECORD_BYTES + 1).unwrap();
+        let err = Record::load(folder.path(), JobId(1)).unwrap_err();
+        assert!(err.to_string().contains("more than"), "{err}");
+    }
+
+    #[test]
+    fn a_job_of_more_stages_than_are_kept_leaves_a_record_that_can_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::new(JobId(1), String::new());
+        for second in 0..MAX_STAGES as u32 + 5 {
+            record.begin(Stage::Denoise, f64::from(second));
+            record.reclaimed(Reclaim::default(), f64::from(second));
+        }
+        record.save(folder.path()).unwrap();
+        let kept = Record::load(folder.path(), JobId(1)).unwrap();
+        assert_eq!(kept.stages.len(), MAX_STAGES);
+        assert_eq!(kept.stages.last().unwrap().to_secs, Some(MAX_STAGES as f64));
+        assert_eq!(kept.reclaims.len(), MAX_STAGES);
+    }
+
+    #[test]
+    fn the_stage_of_a_moment_is_found_in_a_record_whose_stages_are_in_no_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = r#"{"job":1,"model":"","device":"","samples":[],
+            "stages":[["save",4,5],["encode_text",0,1],["denoise",1,null]],"reclaims":[]}"#;
+        fs::write(path_of(folder.path(), JobId(1)), text).unwrap();
+        let record = Record::load(folder.path(), JobId(1)).unwrap();
+        let found = [-1.0, 0.5, 1.0, 3.0, 4.0, 6.0].map(|at| record.stage_at(at));
+        assert_eq!(found, ["", "encode_text", "denoise", "denoise", "save", ""]);
     }
 
     #[test]

@@ -12,15 +12,15 @@ use safelight_core::files::{
     copy_private, make_private, make_private_folder, read_json_or_default, write_json,
 };
 use safelight_core::job::{
-    Clip, Control, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder, SEEN_FRAMES,
-    disk_advice,
+    Clip, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder, SEEN_FRAMES, disk_advice,
 };
 use safelight_core::library::ControlNetwork;
 use safelight_core::lora;
 use safelight_core::lora::CheckedLora;
 use safelight_core::media::{self, MAX_CLIP_PIXELS, MediaError, Picture};
-use safelight_core::model::{CatalogError, Component};
+use safelight_core::model::CatalogError;
 
+use super::fingerprints;
 use super::save;
 
 #[derive(Clone, Debug, Default)]
@@ -89,19 +89,13 @@ impl Inputs {
         }
         inputs.loras = lora::check(&request.loras, request.family, &request.files)
             .map_err(|err| JobError::from(&err))?;
-        for (index, lora) in request.loras.iter().enumerate() {
-            if let Ok(fingerprint) = media::component_fingerprint(&lora.path) {
-                inputs
-                    .fingerprints
-                    .insert(lora.fingerprint_name(index), fingerprint);
-            }
-        }
+        inputs.fingerprints.extend(fingerprints::of_added(request));
         Ok(inputs)
     }
 
     /// The inputs of a job that goes on in its folder: those that were copied there.
     pub(super) fn reopen(request: &GenerateRequest, folder: &JobFolder) -> Result<Self, JobError> {
-        same_model(request, folder)?;
+        fingerprints::check_same(request, folder)?;
         folder
             .move_seen(request)
             .map_err(|err| JobError::disk("a picture of the job cannot be moved", &err))?;
@@ -130,7 +124,7 @@ impl Inputs {
     /// Notes what is known of them, for a job that goes on when this program has ended.
     pub(super) fn keep(&self, request: &GenerateRequest, folder: &JobFolder) {
         let noted = write_json(&folder.inputs_file(), &self.fingerprints)
-            .and_then(|()| write_json(&folder.model_file(), &model_fingerprints(request)));
+            .and_then(|()| write_json(&folder.model_file(), &fingerprints::of_model(request)));
         if let Err(err) = noted {
             tracing::warn!("a job's files could not be recorded: {err}");
         }
@@ -155,10 +149,6 @@ impl Inputs {
                 let (kind, has_mask) = (control.settings.kind, control.mask.is_some());
                 if let Some(problem) = found.problem(request.family, kind, has_mask) {
                     return Err(JobError::from(&CatalogError::config(problem, network)));
-                }
-                if let Ok(fingerprint) = media::component_fingerprint(network) {
-                    let field = Control::network_name(index);
-                    self.fingerprints.insert(field, fingerprint);
                 }
             }
         }
@@ -204,6 +194,8 @@ impl Inputs {
             return Ok(());
         };
         let clip = media::open_clip(&first).map_err(|err| unusable(&err))?;
+        // It may have more frames than its header said.
+        check_length(clip.frames.len() as u64, request, path)?;
         if let Some(last) = clip.frames.last() {
             write_picture(&folder.start_picture(), last)?;
         }
@@ -264,36 +256,6 @@ fn copy_files(path: &Path, target: &Path) -> Result<Option<PathBuf>, JobError> {
         first.get_or_insert(copy);
     }
     Ok(first)
-}
-
-/// Fingerprints of the model's parts by their labels. One that cannot be read is told where it is loaded.
-fn model_fingerprints(request: &GenerateRequest) -> BTreeMap<String, String> {
-    let files = &request.files;
-    let parts = Component::ALL.map(|part| (part.label(), files.of(part)));
-    let low_noise = ("low-noise transformer", files.transformer_2.as_deref());
-    let parts = parts.into_iter().chain([low_noise]);
-    let known = parts.filter_map(|(name, place)| {
-        let fingerprint = media::component_fingerprint(place?).ok()?;
-        Some((name.to_owned(), fingerprint))
-    });
-    known.collect()
-}
-
-/// Refuses to make the rest of a result with another model than its beginning.
-fn same_model(request: &GenerateRequest, folder: &JobFolder) -> Result<(), JobError> {
-    let then: BTreeMap<String, String> = read_json_or_default(&folder.model_file());
-    let now = model_fingerprints(request);
-    let changed = then
-        .iter()
-        .find(|(name, then)| now.get(*name).is_some_and(|now| now != *then));
-    let Some((name, _)) = changed else {
-        return Ok(());
-    };
-    let number = folder.path().file_name().unwrap_or_default().display();
-    let what = format!("the model's {name} has changed since the job began");
-    Err(JobError::new(JobErrorKind::BadModel, what).advise(format!(
-        "Put the old files back, or discard the job (`safelight resume {number} --discard`) and start it again"
-    )))
 }
 
 /// The clip's frames are held in the result's size when the result is written.

@@ -10,6 +10,7 @@ mod engine;
 pub mod environment;
 mod estimate;
 mod events;
+mod fingerprints;
 mod finish;
 mod handle;
 mod inputs;

@@ -16,7 +16,7 @@ use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use safelight_core::memory::tiers::MiopenWay;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use safelight_core::settings::{
-    Concern, ENGINES, EngineBuild, LIBTORCH_VERSION, Paths, Runtime, RuntimeMissing,
+    Concern, ENGINES, EngineBuild, Installation, LIBTORCH_VERSION, Paths, Runtime, RuntimeMissing,
     RuntimeSettings, Settings, own_runtime,
 };
 
@@ -90,8 +90,9 @@ impl ProcessLauncher {
     pub fn command(&mut self, device: DeviceChoice) -> Result<Command, JobError> {
         let (settings, runtime) = (self.find_runtime)();
         let runtime = runtime.map_err(|err| {
+            let or_get = Installation::of_this_program().or_get_libtorch();
             JobError::from_error(JobErrorKind::Device, &err)
-                .advise(format!("Run `cargo xtask setup`, or choose a libtorch {LIBTORCH_VERSION} folder in the setting runtime.libtorch"))
+                .advise(format!("Choose a libtorch {LIBTORCH_VERSION} folder in the setting runtime.libtorch, {or_get}"))
         })?;
         let executable = match &self.executable {
             Some(executable) => executable.clone(),
@@ -120,7 +121,7 @@ pub fn not_started(command: &Command, err: &io::Error) -> JobError {
         JobErrorKind::Internal,
         format!("the engine could not be started: {err}: {executable}"),
     )
-    .advise("Install Safelight again, or build it with `cargo xtask run`")
+    .advise(Installation::of_this_program().engine_advice())
 }
 
 /// The executable of the engine for a libtorch, or why there is none. Whether the first engine, which every installation
@@ -142,8 +143,9 @@ pub fn engine_for(runtime: &Runtime) -> Result<PathBuf, JobError> {
         executable,
     } = engine;
     let what = format!("the engine for libtorch {libtorch} ({executable}) is not installed");
+    let get = Installation::of_this_program().second_engine_advice();
     Err(JobError::new(JobErrorKind::Device, what).advise(format!(
-        "Install Safelight from a package, build it with `cargo xtask run --second-engine`, or choose a libtorch {LIBTORCH_VERSION} in the setting runtime.libtorch"
+        "{get}, or choose a libtorch {LIBTORCH_VERSION} in the setting runtime.libtorch"
     )))
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Formats are `media`'s; here is only what is written with them.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,7 +27,9 @@ pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
             media::check_target(&out).map_err(|err| error_of(&err))?;
         }
         let sidecar = out.with_extension("json");
-        if request.sidecar && sidecar.exists() && !is_ours(&sidecar) {
+        // Beside an automatic name nothing is replaced, and the result is made all the same.
+        let replaces = request.sidecar && !request.is_out_automatic;
+        if replaces && sidecar.exists() && !is_ours(&sidecar) {
             return Err(invalid(format!(
                 "the settings cannot be saved over a file that Safelight did not write: {}",
                 sidecar.display()
@@ -34,7 +37,7 @@ pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
         }
     }
     if let Some(folder) = &request.capture {
-        std::fs::create_dir_all(folder).map_err(|err| {
+        fs::create_dir_all(folder).map_err(|err| {
             invalid(format!(
                 "the folder for the capture cannot be created ({err}): {}",
                 folder.display()
@@ -109,7 +112,7 @@ pub(super) fn write(
         let paths = write_frames(&one.out, frames, options)?;
         if one.sidecar
             && let Some(first) = paths.first()
-            && let Err(why) = write_sidecar(&one.out, first, &settings)
+            && let Err(why) = write_sidecar(&one, first, &settings)
         {
             written.warnings.push(why);
         }
@@ -130,13 +133,26 @@ fn write_frames<'a>(
     writer.finish().map_err(|err| error_of(&err))
 }
 
-/// Writes the settings beside the result; the error is a sentence.
-fn write_sidecar(out: &Path, result: &Path, settings: &Value) -> Result<(), String> {
+/// Writes the settings beside the result, over no other file's where the name is an automatic one; the error is a
+/// sentence.
+fn write_sidecar(request: &GenerateRequest, result: &Path, settings: &Value) -> Result<(), String> {
     // Beside the name of all frames where they are numbered.
+    let out = request.out.as_path();
     let first = media::numbered_path(out, 1);
     let path = if result == first { out } else { result }.with_extension("json");
     let pretty = serde_json::to_vec_pretty(settings).unwrap_or_default();
-    write_atomically(&path, &pretty).map_err(|err| {
+    let written = if request.is_out_automatic {
+        // Who makes the file owns the name.
+        File::create_new(&path).and_then(|_| {
+            write_atomically(&path, &pretty).inspect_err(|_| {
+                // Empty, and ours. The first error is the one that matters.
+                fs::remove_file(&path).ok();
+            })
+        })
+    } else {
+        write_atomically(&path, &pretty)
+    };
+    written.map_err(|err| {
         format!(
             "the settings could not be written ({err}): {}",
             path.display()

@@ -3,7 +3,7 @@
 //! Reads what the loader wrote before the engine's own code ran. Starts nothing.
 
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::settings::{Concern, LIBTORCH_VERSION, loader_complaint};
+use safelight_core::settings::{Concern, Installation, LIBTORCH_VERSION, loader_complaint};
 
 /// A start that fails for a reason that a second try cannot mend: the loader's own complaint, or a libtorch that is
 /// known not to fit.
@@ -24,7 +24,10 @@ pub(crate) fn explain_start(words: &str, concerns: &[Concern]) -> Option<JobErro
         (what, None) => what?,
     };
     let advice = concern.map_or_else(
-        || format!("Choose a whole libtorch {LIBTORCH_VERSION} in the setting runtime.libtorch, or run `cargo xtask setup`"),
+        || {
+            let or_get = Installation::of_this_program().or_get_libtorch();
+            format!("Choose a whole libtorch {LIBTORCH_VERSION} in the setting runtime.libtorch, {or_get}")
+        },
         |concern| concern.advice.clone(),
     );
     Some(

@@ -22,6 +22,7 @@ use super::climbing::Trouble;
 use super::engine::{EngineSlot, Generating, StageResult, StageRun, Task};
 use super::estimate::Estimates;
 use super::events::JobEvents;
+use super::fingerprints;
 use super::inputs::Inputs;
 use super::ladder::Ladder;
 use super::neighbour::Neighbour;
@@ -201,6 +202,8 @@ impl Walk<'_> {
                 if !neighbour.wait_for_room(scarce, engine, events, options) {
                     return Ok(None);
                 }
+                // The next engine reads the files again, as they are by then.
+                fingerprints::check_same(self.request, folder)?;
                 done = sections::still_done(&recipe, &done, &folder.finished(&recipe));
                 continue;
             }
@@ -225,12 +228,14 @@ impl Walk<'_> {
             };
             let had_engine = self.count_lost_engine(&trouble);
             if self.climb((stage, section), &trouble, had_engine, gathered) {
+                fingerprints::check_same(self.request, folder)?;
                 again_in = Some(position).filter(|_| !had_engine);
                 continue;
             }
             let may_go_on = self.may_go_on(&recipe, lost_in, position);
             match self.give_up((stage, section), trouble, may_go_on) {
                 Ok(reason) => {
+                    fingerprints::check_same(self.request, folder)?;
                     lost_in = Some(position);
                     self.warn_of_resume(stage, &reason, gathered);
                     done = sections::still_done(&recipe, &done, &folder.finished(&recipe));

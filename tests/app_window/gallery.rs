@@ -101,11 +101,6 @@ impl Bench {
         chosen.iter().map(|entry| entry.file_name()).collect()
     }
 
-    fn is_disabled(&self, name: &str) -> bool {
-        let button = self.harness.get_by_role_and_label(Role::Button, name);
-        button.accesskit_node().is_disabled()
-    }
-
     fn search(&mut self, words: &str) {
         let field = self.harness.get_by_label("Search results");
         field.focus();

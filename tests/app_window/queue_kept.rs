@@ -68,9 +68,15 @@ fn a_job_that_runs_when_the_window_closes_can_go_on_in_the_next_one() {
     JobFolder::create(&jobs, sent.id, &sent.request).unwrap();
     until_kept(&mut bench, 1);
     let token = sent.cancel.clone();
+    // Of a program that was killed while it saved a result; no process has this number.
+    let folder = sent.request.out.parent().unwrap();
+    fs::create_dir_all(folder).unwrap();
+    let half = folder.join(".safelight-0.4194305.partial");
+    fs::write(&half, "half").unwrap();
     let mut bench = Bench::in_home(bench.close(), same_model);
     assert!(token.is_paused());
     bench.until("it is there", |bench| bench.has("Interrupted"));
+    assert!(!half.exists());
     bench.press(&format!("Resume: {}", sent.request.prompt));
     assert_eq!(bench.next_job().id, sent.id);
 }

@@ -158,6 +158,48 @@ fn a_polite_signal_stops_within_a_step_and_keeps_the_job_also_one_that_was_resum
     }
 }
 
+#[test]
+fn a_person_is_told_who_works_on_a_job_and_how_to_go_on_with_a_stopped_one() {
+    let home = Home::new();
+    let running = in_its_steps(&home);
+    let folder = home.job_folders().remove(0);
+    let number = folder.file_name().unwrap().to_str().unwrap();
+    let resume = || {
+        let mut command = home.safelight();
+        command.args(["resume", number]);
+        command
+    };
+    let second = run(&mut resume());
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert!(
+        said.contains("another window or program is working on this job"),
+        "{said}"
+    );
+    assert_eq!(second.status.code(), Some(2));
+    stopped_politely(running, Signal::INT);
+
+    let checkpoint = folder.join("denoise.partial.safetensors");
+    let written = || fs::metadata(&checkpoint).unwrap().modified().unwrap();
+    let before = written();
+    let mut child = resume()
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while written() == before {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains(&format!("To continue: safelight resume {number}\n")),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(5));
+}
+
 /// Interrupts a job whose engine hears nothing, twice; returns the last line and the code.
 fn interrupted_twice(pause: Duration) -> (String, Option<i32>) {
     let home = Home::new();

@@ -147,3 +147,25 @@ fn jobs_that_come_to_the_same_name_at_once_all_keep_their_results() {
     assert!(paths.iter().all(|path| Path::new(path).is_file()));
     assert!(home.job_folders().is_empty());
 }
+
+#[test]
+fn the_settings_beside_a_file_of_an_automatic_name_replace_no_other_file() {
+    let home = Home::new();
+    let make = || {
+        let output = run(home.generate().args(["--frames", "1", "--sidecar"]));
+        assert_eq!(end(&output).1, 0, "{}", end(&output).0);
+        output
+    };
+    make();
+    let other = home.path().join("a-small-red-fox_3-2.json");
+    fs::write(&other, "notes of another program").unwrap();
+    let output = make();
+    assert!(home.path().join("a-small-red-fox_3-2.png").is_file());
+    assert_eq!(fs::read(&other).unwrap(), b"notes of another program");
+    let warned = |event: &serde_json::Value| {
+        let message = event["message"].as_str().unwrap_or_default();
+        event["event"] == "warning" && message.contains("settings could not be written")
+    };
+    assert!(events(&output).iter().any(warned));
+    assert!(home.path().join("a-small-red-fox_3.json").is_file());
+}

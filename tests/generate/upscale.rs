@@ -227,6 +227,30 @@ fn a_source_that_changed_meanwhile_is_refused() {
 }
 
 #[test]
+fn a_clip_does_not_go_on_with_another_network_than_it_began_with() {
+    let home = Home::new();
+    network(&home, "net.safetensors");
+    clip(&home, 6);
+    let number = stopped_in_its_third_frame(&home);
+    let resume = || {
+        let arguments = ["resume", &number, "--json", "--device", "cpu"];
+        end(&run(home.safelight().args(arguments)))
+    };
+    let file = home.path().join("net.safetensors");
+    let old = fs::read(&file).expect("it is there");
+    let mut new = old.clone();
+    *new.last_mut().expect("it has numbers") ^= 1;
+    fs::write(&file, new).expect("it is written");
+    let (last, code) = resume();
+    let told = "the network net.safetensors has changed since the job began";
+    assert_eq!((code, &last["message"]), (3, &told.into()), "{last}");
+    assert_eq!(home.job_folders().len(), 1, "the old file may come back");
+    fs::write(&file, old).expect("it is written");
+    let (last, code) = resume();
+    assert_eq!((code, &last["frames"]), (0, &6.into()), "{last}");
+}
+
+#[test]
 fn memory_that_runs_out_is_met_with_smaller_tiles() {
     let home = Home::new();
     network(&home, "net.safetensors");

@@ -8,6 +8,7 @@ mod fake_engine;
 mod inputs;
 mod ladder;
 mod neighbour;
+mod other_weights;
 mod pausing;
 mod request;
 mod sections;

@@ -82,6 +82,24 @@ fn a_job_waits_while_others_need_memory_and_goes_on_in_a_new_engine() {
 }
 
 #[test]
+fn a_job_that_waited_does_not_go_on_with_other_weights() {
+    let (rig, proc) = crowded();
+    let weights = rig.folder.path().join("transformer/model.safetensors");
+    std::fs::create_dir(weights.parent().unwrap()).unwrap();
+    std::fs::write(&weights, "the first weights").unwrap();
+    until_it_waits(&rig);
+    std::fs::write(&weights, "other weights").unwrap();
+    taken_gib(&proc, 2);
+    let (_, outcome) = rig.hear();
+    let JobOutcome::Failed(err) = outcome else {
+        panic!("{outcome:?}");
+    };
+    let said = "the model's transformer has changed since the job began";
+    assert_eq!(err.summary, said);
+    assert!(err.kept.is_some_and(|kept| kept.is_dir()));
+}
+
+#[test]
 fn a_waiting_job_can_be_cancelled_paused_and_told_to_go_on_at_once() {
     let (rig, _) = crowded();
     let (token, _) = until_it_waits(&rig);

@@ -10,7 +10,7 @@ use super::Rig;
 use super::fake_engine::Act;
 
 /// A worker whose first engine to denoise works on until it is stopped.
-fn rig() -> Rig {
+pub(crate) fn rig() -> Rig {
     let times = AtomicU32::new(0);
     Rig::new(move |_, stage| {
         if stage == Stage::Denoise && times.fetch_add(1, Ordering::Relaxed) == 0 {

@@ -2,9 +2,11 @@
 //!
 //! Behind every kill the next start must be clean, nothing that was finished may be gone or changed, nothing may be
 //! half-written, what was begun must go on to the same bytes, and no process and no temporary file may stay. What is
-//! done while it is killed is in `actions`, the window in `window`, where disks fail under it too.
+//! done while it is killed is in `actions`, the window in `window`, where disks fail under it too, and what the window
+//! keeps on disk in `desk`.
 
 mod actions;
+mod desk;
 mod differ;
 mod disk_faults;
 #[path = "../../../tests/real_window/display.rs"]
@@ -15,7 +17,11 @@ mod disk_faults;
     reason = "shared with the tests of the real window, which use all of it"
 )]
 mod display;
+mod models;
 mod neighbour;
+#[path = "../../../tests/common/networks.rs"]
+#[expect(clippy::expect_used, reason = "shared with the tests of finishing")]
+mod networks;
 mod runtime;
 mod runtime_faults;
 #[path = "../../../tests/common/server.rs"]
@@ -40,6 +46,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use actions::{Action, Kind};
 use clap::Args;
+use desk::Changes;
 use rustix::process::{Pid, Signal, kill_process};
 use safelight::cli::out;
 use serde_json::{Value, json};
@@ -71,10 +78,10 @@ pub struct StressArgs {
     /// What jobs compute on, as `safelight generate --device` takes it
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
-    /// Only actions whose name has this in it, such as `window`, `window on a disk` or `batch`; `neighbour`: no kills but
-    /// another program that takes the memory, so many times; `disk`: no kills but disks that fail at every write of a job;
-    /// `runtime`: only installations of a libtorch from an index on this machine, killed so many times, and its servers
-    /// and disks at fault
+    /// Only actions whose name has this in it, such as `window`, `window on a disk`, `window's queue`, `LoRA`,
+    /// `larger`, `more frames` or `batch`; `neighbour`: no kills but another program that takes the memory, so many
+    /// times; `disk`: no kills but disks that fail at every write of a job; `runtime`: only installations of a
+    /// libtorch from an index on this machine, killed so many times, and its servers and disks at fault
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Print one JSON object
@@ -135,13 +142,14 @@ pub(super) fn run(args: &StressArgs) -> Result<ExitCode> {
         actions,
         user,
         tallies: BTreeMap::new(),
+        changes: None,
         is_quiet: args.json,
     };
     stress.tell(&format!("seed {seed}, {} actions", stress.actions.len()));
     for name in refused {
         stress.tell(&format!("left out, the model does not do it: {name}"));
     }
-    let windows: Vec<_> = [window::NAME, window::ON_A_DISK]
+    let windows: Vec<_> = [window::NAME, window::ITS_QUEUE, window::ON_A_DISK]
         .into_iter()
         .filter(|name| args.wants(name))
         .collect();
@@ -157,12 +165,14 @@ pub(super) fn run(args: &StressArgs) -> Result<ExitCode> {
         match &mut window {
             Some(window) if stress.actions.is_empty() || stress.random.below(4) == 0 => {
                 let name = stress.random.one_of(&windows);
-                let (is_struck, faults) = if name == window::NAME {
-                    (true, window.strike(&mut stress.random)?)
-                } else {
+                let (is_struck, faults) = if name == window::ON_A_DISK {
                     window.bear(&mut stress.random)?
+                } else {
+                    let is_calm = name == window::ITS_QUEUE;
+                    (true, window.strike(&mut stress.random, is_calm)?)
                 };
                 stress.count(name, is_struck.into(), 0, faults);
+                stress.changes = Some(window.changes);
             }
             _ => stress.strike()?,
         }
@@ -205,6 +215,8 @@ struct Stress {
     user: User,
     actions: Vec<Action>,
     tallies: BTreeMap<String, Tally>,
+    /// What changed on disk under the window, where it was opened.
+    changes: Option<Changes>,
     is_quiet: bool,
 }
 
@@ -266,9 +278,10 @@ impl Stress {
                 })
             });
             let rows: Vec<Value> = rows.collect();
+            let changes: Option<BTreeMap<_, _>> = self.changes.map(|it| it.rows().into());
             let object = json!({
                 "seed": seed, "secs": took.as_secs(), "kills": self.num_kills(),
-                "actions": rows, "is_well": is_well,
+                "actions": rows, "changes": changes, "is_well": is_well,
             });
             return out::print_json(&object, code);
         }
@@ -294,6 +307,14 @@ impl Stress {
         for [name, kills, resumed, faults] in std::iter::once(head).chain(rows) {
             // Writing to a string cannot fail.
             writeln!(text, "{name:<44} {kills:>6} {resumed:>8} {faults:>7}").ok();
+        }
+        if let Some(changes) = self.changes {
+            // The same.
+            writeln!(text, "seen on disk under the window").ok();
+            for (what, count) in changes.rows() {
+                // The same.
+                writeln!(text, "  {what:<42} {count:>6}").ok();
+            }
         }
         let end = if self.is_well() {
             "nothing was lost"
@@ -328,8 +349,10 @@ impl Round<'_> {
 
     fn play(&mut self) -> Result<()> {
         let (victim, ended) = self.kill(&self.action.arguments.clone())?;
-        if !self.user.is_alone() {
-            self.fault(format!("{victim:?} was struck, and a process stays"));
+        if let Some(names) = self.user.staying() {
+            self.fault(format!(
+                "{victim:?} was struck, and a process stays: {names}"
+            ));
         }
         match (victim, ended.code) {
             (Victim::Both | Victim::Program(_), _) => {}
@@ -404,8 +427,8 @@ impl Round<'_> {
             if again < MAX_AGAIN && self.random.below(3) == 0 {
                 again += 1;
                 self.kill(&arguments)?;
-                if !self.user.is_alone() {
-                    self.fault("a process stays behind a resumed job");
+                if let Some(names) = self.user.staying() {
+                    self.fault(format!("a process stays behind a resumed job: {names}"));
                 }
                 continue;
             }
@@ -446,7 +469,8 @@ impl Round<'_> {
                 Some(wanted)
                     if name.starts_with("out") || name.starts_with("data/safelight/models") =>
                 {
-                    results += 1;
+                    // Models stay as they are too, and are no results.
+                    results += usize::from(name.starts_with("out"));
                     if bytes != wanted {
                         let scratch = self.user.home.with_extension("compared");
                         let how = differ::words(name, wanted, bytes, &scratch);
@@ -467,7 +491,7 @@ impl Round<'_> {
         if !is_whole {
             self.fault(format!(
                 "lost: {} of {expected} results are there",
-                results - 1
+                results.saturating_sub(1)
             ));
         }
     }

@@ -198,8 +198,8 @@ pub(super) fn run(
                     .find(|event| event["event"] == "warning")
             ));
         }
-        if !user.is_alone() {
-            fault("a process stays".to_owned());
+        if let Some(names) = user.staying() {
+            fault(format!("a process stays: {names}"));
         }
     }
     Ok(tally.report(seed, took, begin.elapsed(), is_json))

@@ -483,8 +483,8 @@ fn strike(
     tally.at_bytes += u32::from(is_at_byte);
     tally.too_late += u32::from(has_ended);
     tally.in_place += u32::from(home.runtimes().join("trial").exists());
-    if !home.user.is_alone() {
-        tally.faults.push("a process stays".to_owned());
+    if let Some(names) = home.user.staying() {
+        tally.faults.push(format!("a process stays: {names}"));
     }
     home.index.stop_after(None);
     let tries_old = tally.kills.is_multiple_of(TRY_EVERY);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 use safelight_core::job::{JobError, JobErrorKind};
 use serde_json::Value;
 
@@ -112,6 +112,8 @@ impl User {
             .env("XDG_VIDEOS_DIR", self.home.join("videos"))
             .env("XDG_PICTURES_DIR", self.home.join("pictures"))
             .env("HF_ENDPOINT", &self.server)
+            // Where there is no session bus, whatever opens a folder would start one, and that stays.
+            .env("DBUS_SESSION_BUS_ADDRESS", "disabled:")
             .env_remove("HF_HOME")
             .env_remove("HF_HUB_CACHE")
             // Results are compared byte for byte.
@@ -174,16 +176,22 @@ impl User {
         self.processes().into_iter().find(is_engine)
     }
 
-    /// Whether every process of this home is gone within some seconds.
-    pub(super) fn is_alone(&self) -> bool {
+    /// The names of processes of this home that are not gone within some seconds. They are ended, so that they are told
+    /// of once.
+    pub(super) fn staying(&self) -> Option<String> {
         let begin = Instant::now();
-        while !self.processes().is_empty() {
-            if begin.elapsed() > Duration::from_secs(20) {
-                return false;
-            }
+        let mut left = self.processes();
+        while !left.is_empty() && begin.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(20));
+            left = self.processes();
         }
-        true
+        let names = left.iter().map(|pid| {
+            let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero()));
+            kill_process(*pid, Signal::KILL).ok();
+            name.unwrap_or_default().trim().to_owned()
+        });
+        let names: Vec<String> = names.collect();
+        (!names.is_empty()).then(|| names.join(", "))
     }
 
     /// Every file below the home, by its path in it; one stands for all jobs' own files of a name.

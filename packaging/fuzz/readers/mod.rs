@@ -52,6 +52,8 @@ pub const READERS: &[Reader] = &[
     reader("metadata-text", texts::metadata, texts::METADATA),
     reader("state-json", texts::state, texts::STATE),
     reader("prompt", texts::prompt, texts::PROMPT),
+    reader("wildcards", texts::wildcards, texts::WILDCARDS),
+    reader("telemetry-record", texts::telemetry_record, texts::RECORD),
     reader("engine-messages", texts::engine_messages, texts::STATE),
     reader("png", media::png, media::PNG),
     reader("jpeg", media::jpeg, media::JPEG),
@@ -61,5 +63,6 @@ pub const READERS: &[Reader] = &[
     reader("bmp", media::bmp, &[]),
     reader("mp4", media::mp4, media::MP4),
     reader("webm", media::webm, media::WEBM),
+    reader("index-page", texts::index_page, texts::INDEX),
     reader("wheel", wheels::wheel, wheels::WHEEL),
 ];

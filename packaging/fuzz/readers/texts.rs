@@ -1,12 +1,15 @@
-//! What is text: lists of models, settings, presets, other programs' lists and words, this program's own state, prompts.
+//! What is text: lists of models, settings, presets, other programs' lists and words, this program's own state, prompts
+//! with their wildcards, pages of package indexes.
 
 use std::io;
 use std::path::PathBuf;
 
+use safelight::runtimes::{Requirement, of_page};
+use safelight::telemetry::record::Record;
 use safelight_core::catalog::known_models;
 use safelight_core::gallery::Shelf;
 use safelight_core::job::prompt::{self, Timeline, WildcardFolders};
-use safelight_core::job::{GenerateForm, JobFolder, QueueFile, SheetCells};
+use safelight_core::job::{GenerateForm, JobFolder, JobId, QueueFile, SheetCells};
 use safelight_core::library::folders_listed_in;
 use safelight_core::media::{read_settings, read_texts};
 use safelight_core::memory::Corrections;
@@ -157,6 +160,84 @@ pub const PROMPT: &[&str] = &[
     "\u{1f98a}",
 ];
 
+pub const WILDCARDS: &[&str] = &[
+    "__a__",
+    "__b__",
+    "__c/d__",
+    "__*__",
+    "__**__",
+    "__../a__",
+    "{2$$__a__}",
+    "{1-3$$ and $$__c/*__}",
+    "0.5::",
+    "0::",
+    "{a|b}",
+    "# ",
+    "\n",
+    "\r\n",
+    "\u{feff}",
+    "\n=== prompt\n",
+    "\n=== wildcards/a.txt\n",
+    "\n=== wildcards/b.txt\n",
+    "\n=== wildcards/c/d.txt\n",
+];
+pub const INDEX: &[&str] = &[
+    "<a href=\"",
+    "<a href='",
+    "</a><br/>",
+    "#sha256=",
+    "&amp;",
+    "?a=1",
+    "%2B",
+    "%2F",
+    "%FF",
+    "../",
+    "//",
+    "https://index.example/",
+    "https://files.example/",
+    "https://evil.example/",
+    "torch-2.11.0%2Brocm7.2-cp312-cp312-manylinux_2_28_x86_64.whl",
+    "amd_torch_device_gfx1151-2.11.0-py3-none-any.whl",
+    "-1-2-3-4-5.whl",
+    ".whl",
+    "18446744073709551616",
+];
+pub const RECORD: &[&str] = &[
+    "\"samples\":[",
+    "\"stages\":[",
+    "\"reclaims\":[",
+    "\"machine\":{",
+    "\"at_secs\":",
+    "\"from_secs\":",
+    "\"to_secs\":",
+    "\"boundary\":",
+    "[0,0,0,0,0],",
+    "[\"save\",0,null],",
+    "null",
+    "-1",
+    "1e308",
+    "18446744073709551615",
+    "[[[[[[[[",
+    "{\"a\":",
+    "\"a,b\\n\"",
+    "\"\\ud800\"",
+];
+
+/// The prompt and the wildcards that it finds.
+const WILDCARD_FILES: &[&str] = &[
+    "prompt",
+    "wildcards/a.txt",
+    "wildcards/b.txt",
+    "wildcards/c/d.txt",
+];
+/// Asks for every wildcard, whatever became of the other prompt.
+const ALL_WILDCARDS: &str = "__a__, {2$$__**__}, __c/*__, {1-9$$ and $$__b__}";
+/// Where a page comes from, where its files may be beside that, and what is looked for on it.
+const PAGE: &str = "https://index.example/whl/torch/";
+const FILE_HOSTS: &[&str] = &["files.example"];
+const BUILD: &str = "2.11.0+rocm7.2";
+const REQUIREMENTS: [&str; 3] = ["torch==2.11.0+rocm7.2", "torch", "amd-torch-device-gfx1151"];
+
 pub fn models(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     let path = scratch.file("models.toml", bytes)?;
     let (models, _problem) = scratch.call(|| known_models(&path));
@@ -250,5 +331,52 @@ pub fn engine_messages(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     while let Ok(Some(_)) = scratch.call(|| read_frame::<EngineMessage>(&mut rest)) {}
     let mut rest = bytes;
     while let Ok(Some(_)) = scratch.call(|| read_frame::<EngineCommand>(&mut rest)) {}
+    Ok(0)
+}
+
+/// A prompt and files of wildcards, as [`Scratch::tree`] has them.
+pub fn wildcards(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
+    let folder = scratch.tree(bytes, WILDCARD_FILES)?;
+    let template = std::fs::read(folder.join("prompt")).unwrap_or_default();
+    let template = String::from_utf8_lossy(&template);
+    let wildcards = WildcardFolders::new([folder.join("wildcards")]);
+    scratch.call(|| drop(wildcards.names()));
+    scratch.call(|| drop(wildcards.list()));
+    for template in [&*template, ALL_WILDCARDS] {
+        for seed in [0, u64::MAX] {
+            scratch.call(|| drop(prompt::expand(template, seed, &wildcards)));
+        }
+        let longest = || prompt::longest(template, &wildcards, &mut |text| text.len());
+        scratch.call(|| drop(longest()));
+    }
+    Ok(0)
+}
+
+/// What a server sends as the page of a package.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "every reader of the list has this form"
+)]
+pub fn index_page(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
+    let html = String::from_utf8_lossy(bytes);
+    let listed = scratch.call(|| of_page(PAGE, &html, FILE_HOSTS));
+    for text in REQUIREMENTS {
+        let listed = listed.clone();
+        scratch.call(|| drop(Requirement::parse(text).choose(listed, BUILD, |_| false)));
+    }
+    Ok(0)
+}
+
+/// What was measured during a job, and its table.
+pub fn telemetry_record(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
+    let path = scratch.file("records/7.json", bytes)?;
+    let folder = scratch.path().join("records");
+    let Ok(record) = scratch.call(|| Record::load(&folder, JobId(7))) else {
+        return Ok(0);
+    };
+    scratch.call(|| drop(record.to_csv()));
+    // What is read can be written again, and is a record then.
+    let exported = scratch.call(|| record.export(&path));
+    assert!(exported.is_err() || Record::load(&folder, JobId(7)).is_ok());
     Ok(0)
 }

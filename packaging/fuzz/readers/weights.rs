@@ -8,7 +8,9 @@ use std::io;
 use std::path::Path;
 
 use safelight_core::catalog::Catalog;
-use safelight_core::families::{Family, flux, framepack, wan};
+use safelight_core::families::{
+    Family, chroma, flux, flux2, framepack, krea2, qwen_image, wan, z_image,
+};
 use safelight_core::formats::weights::gguf::{Element, Value};
 use safelight_core::formats::weights::header::Header;
 use safelight_core::lora::{CLIP, LoraCard, LoraFile, Origin, Plan, T5, Table, fitting_plan};
@@ -104,6 +106,12 @@ pub const LORA: &[&str] = &[
     "blocks_0_self_attn_q",
     "double_blocks.0.img_attn.qkv",
     "single_blocks.0.linear1",
+    "distilled_guidance_layer.layers.0.in_layer",
+    "double_stream_modulation_img.lin",
+    "single_transformer_blocks.0.attn.to_qkv_mlp_proj",
+    "txtfusion.layerwise_blocks.0.attn.wq",
+    "transformer_blocks.0.img_mlp.net.0.proj",
+    "noise_refiner.0.attention.to_q",
     ",0,",
     "\t",
     "\n",
@@ -360,6 +368,12 @@ pub fn lora(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
         flux::lora::network(true),
         framepack::lora::network(false),
         framepack::lora::network(true),
+        chroma::lora::NETWORK,
+        flux2::lora::network(false),
+        flux2::lora::network(true),
+        krea2::lora::NETWORK,
+        qwen_image::lora::NETWORK,
+        z_image::lora::NETWORK,
         CLIP,
         T5,
     ];

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::settings::{ENGINES, Paths, Settings, own_runtime};
+use safelight_core::settings::{ENGINES, Installation, Paths, Settings, own_runtime};
 
 use crate::app::library::words;
 use crate::worker::{engine_executable, engine_for};
@@ -22,7 +22,7 @@ pub fn check_runtime(paths: Paths) -> CheckEngine {
         };
         if !engine.is_file() {
             return Err(JobError::new(JobErrorKind::Device, words::NO_ENGINE)
-                .advise(words::NO_ENGINE_ADVICE)
+                .advise(Installation::of_this_program().engine_advice())
                 .detail(words::engine_is(&engine)));
         }
         found.map(drop).map_err(|err| {

@@ -5,12 +5,10 @@
 use std::path::Path;
 
 use safelight_core::model::ModelSpec;
-use safelight_core::settings::libtorch_versions;
+use safelight_core::settings::{Installation, libtorch_versions};
 use safelight_core::units::gib_text;
 
 pub(super) const NO_ENGINE: &str = "the program that computes (safelight-engine) is missing";
-pub(super) const NO_ENGINE_ADVICE: &str =
-    "Install Safelight again, or build it with `cargo xtask run`";
 pub(super) const NO_LIBTORCH: &str = "libtorch is missing, so nothing can be generated yet";
 
 /// Headings of the list, in its order.
@@ -45,9 +43,8 @@ pub(super) const SIZE_UNKNOWN: &str = "Its size is known after the download";
 
 pub(super) fn no_libtorch_advice() -> String {
     let either = libtorch_versions("or");
-    format!(
-        "Install Safelight again (from source: `cargo xtask setup`), or choose a folder with libtorch {either} in the settings"
-    )
+    let or_get = Installation::of_this_program().or_get_libtorch();
+    format!("Choose a folder with libtorch {either} in the settings, {or_get}")
 }
 
 pub(super) fn engine_is(path: &Path) -> String {

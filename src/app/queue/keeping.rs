@@ -128,6 +128,15 @@ pub(super) fn restore(paths: &Paths) -> Restored {
     let forgotten = &mut restored.file.forgotten;
     forgotten.retain(|id| folder_of(*id).exists());
     restored.left = left_in(&jobs);
+    // Where a result was being saved when the program ended.
+    let queued = restored.file.jobs.iter().map(|job| &job.request);
+    let left = restored.left.iter().map(|left| &left.request);
+    let folders = queued
+        .chain(left)
+        .filter_map(|request| request.out().parent());
+    for folder in folders.collect::<BTreeSet<_>>() {
+        files::remove_partials(folder);
+    }
     for job in std::mem::take(&mut restored.file.jobs) {
         take(&mut restored, job, &folder_of);
     }

@@ -14,6 +14,8 @@ use safelight_core::shown::printable;
 use safelight_core::units::{measured_text, size_text};
 use serde_json::{Value, json};
 
+use crate::cli::out;
+
 /// Hears a job's updates.
 pub trait Report {
     /// One of several jobs begins, counted from 1; comes before everything else.
@@ -52,9 +54,8 @@ pub fn print_failed(err: &JobError) {
 
 /// One JSON line.
 pub fn print_event(event: &Value) {
-    let mut out = std::io::stdout().lock();
     // A reader that went away must not end the job: the file is still wanted.
-    writeln!(out, "{event}").and_then(|()| out.flush()).ok();
+    out::write_json_line(event).ok();
 }
 
 fn failed_event(err: &JobError) -> Value {
@@ -372,9 +373,20 @@ impl Report for HumanReport {
 /// The files' names, on standard output.
 fn print_paths(output: &JobOutput) {
     let mut out = std::io::stdout().lock();
+    let is_terminal = out.is_terminal();
     // The files are there whether or not somebody reads their names.
     for path in &output.paths {
-        writeln!(out, "{}", path.display()).ok();
+        writeln!(out, "{}", path_line(path, is_terminal)).ok();
+    }
+}
+
+/// A name for a program that opens the file, or for a person at a terminal.
+fn path_line(path: &Path, is_terminal: bool) -> String {
+    let name = path.display().to_string();
+    if is_terminal {
+        printable(&name).into_owned()
+    } else {
+        name
     }
 }
 
@@ -439,6 +451,13 @@ mod tests {
     use safelight_core::job::JobErrorKind;
 
     use super::*;
+
+    #[test]
+    fn the_name_of_a_result_steers_no_terminal_and_is_whole_for_a_program() {
+        let name = "a\u{1b}]0;b\u{7}.png";
+        assert_eq!(path_line(Path::new(name), true), r"a\u{1b}]0;b\u{7}.png");
+        assert_eq!(path_line(Path::new(name), false), name);
+    }
 
     #[test]
     fn a_job_that_failed_half_way_says_which_command_goes_on_with_it() {

@@ -2,7 +2,7 @@
 //!
 //! The worker keeps a record of each job; here they are read and written out again.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -22,9 +22,7 @@ impl Telemetry {
     /// Tries the file before any job begins.
     pub(super) fn to(file: Option<&Path>, surroundings: &Surroundings) -> Result<Self, JobError> {
         if let Some(file) = file {
-            // What is in it stays until there is something to write.
-            let tried = File::options().append(true).create(true).open(file);
-            tried.map_err(|err| {
+            tried(file).map_err(|err| {
                 let what = sentence(&err, file);
                 JobError::new(JobErrorKind::Disk, what).advise("Choose another file")
             })?;
@@ -47,9 +45,51 @@ impl Telemetry {
     }
 }
 
+/// Whether a file can be written there. What is in it stays until there is something to write.
+fn tried(file: &Path) -> io::Result<()> {
+    // Opening a pipe would wait for its reader, and in the end a file would take a device's place.
+    if fs::metadata(file).is_ok_and(|meta| !meta.is_file()) {
+        let reason = "this is not a file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    let mut options = File::options();
+    options.append(true).create(true).open(file).map(drop)
+}
+
 fn sentence(err: &io::Error, file: &Path) -> String {
     format!(
         "the telemetry file cannot be written: {err}: {}",
         file.display()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use safelight_core::settings::{LoadedSettings, Paths};
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_plain_file_is_refused_before_any_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let surroundings = Surroundings {
+            paths: Paths::under(folder.path()),
+            loaded: LoadedSettings::default(),
+        };
+        let pipe = folder.path().join("pipe");
+        let made = Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        for path in [&pipe, Path::new("/dev/null"), folder.path()] {
+            let refused = Telemetry::to(Some(path), &surroundings).err().unwrap();
+            assert_eq!(refused.kind, JobErrorKind::Disk);
+            let what = "the telemetry file cannot be written: this is not a file: ";
+            assert!(refused.summary.starts_with(what), "{refused:?}");
+        }
+        let file = folder.path().join("a.csv");
+        fs::write(&file, "kept").unwrap();
+        assert!(Telemetry::to(Some(&file), &surroundings).is_ok());
+        assert_eq!(fs::read(&file).unwrap(), b"kept");
+    }
 }

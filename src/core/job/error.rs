@@ -142,3 +142,27 @@ impl From<&CatalogError> for JobError {
         Self::from_error(JobErrorKind::BadModel, err).advise(err.advice())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_full_disk_wants_space() {
+        let advice = |kind: io::ErrorKind| disk_advice(&io::Error::from(kind));
+        assert!(advice(io::ErrorKind::StorageFull).starts_with("Free some space"));
+        for (kind, part) in [
+            (io::ErrorKind::ReadOnlyFilesystem, "may write to"),
+            (io::ErrorKind::PermissionDenied, "may write to"),
+            (io::ErrorKind::IsADirectory, "still exists"),
+            (io::ErrorKind::InvalidData, "again"),
+            (io::ErrorKind::WouldBlock, "healthy"),
+        ] {
+            let advice = advice(kind);
+            assert!(
+                advice.contains(part) && !advice.contains("space"),
+                "{kind}: {advice}"
+            );
+        }
+    }
+}

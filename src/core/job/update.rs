@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobError, Recipe, Stage, random_seed};
+use super::{JobError, Recipe, Stage};
 use crate::lora::CheckedLora;
 use crate::media::Picture;
 use crate::memory::{Plan, PlanOutcome, Rung};
@@ -19,21 +19,22 @@ use crate::units::size_text;
 pub struct JobId(pub u64);
 
 impl JobId {
-    /// A number that no earlier job of this user has: microseconds since 1970 and three random digits, because clocks
-    /// stand still and programs run side by side. Never the same twice.
+    /// A number that no earlier job of this user has: microseconds since 1970, which this program never counts twice,
+    /// and three digits of its own, because clocks stand still and programs run side by side.
     pub fn next() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| {
-                since.as_micros() as u64 * 1000 + random_seed() % 1000
-            });
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |since| since.as_micros() as u64);
         let previous = LAST
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
                 Some(now.max(last + 1))
             })
             .unwrap_or(now);
-        Self(now.max(previous + 1))
+        Self::of(now.max(previous + 1), std::process::id())
+    }
+
+    fn of(micros: u64, process: u32) -> Self {
+        Self(micros * 1000 + u64::from(process % 1000))
     }
 }
 
@@ -274,11 +275,24 @@ pub enum JobUpdate {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
     fn job_numbers_grow_and_never_repeat() {
         let ids: Vec<JobId> = (0..1000).map(|_| JobId::next()).collect();
         assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn programs_side_by_side_come_to_other_numbers_also_where_the_clock_stands() {
+        let jobs_of =
+            |process| (0..100).map(move |job| JobId::of(1_795_000_000_000_000 + job, process));
+        let programs = 4_194_200..4_194_304;
+        let ids: HashSet<JobId> = programs.clone().flat_map(jobs_of).collect();
+        assert_eq!(ids.len(), programs.count() * 100);
+        let own = u64::from(std::process::id() % 1000);
+        assert!((0..100).all(|_| JobId::next().0 % 1000 == own));
     }
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::tokenizer;
 use super::watch::{Look, MAX_WATCHED, look_of};
+use crate::files::read_text_bounded;
 use crate::library;
 use crate::library::{Item, Library, Role};
 use crate::model::configs::{ModelIndex, sorted_entries};
@@ -19,6 +20,8 @@ use crate::networks::PartKind;
 const MAX_DEPTH: usize = 4;
 /// How many folders one searched place may have before the search gives up on it.
 const MAX_FOLDERS: usize = 10_000;
+/// Far more than the name of a revision has.
+const MAX_REVISION_BYTES: u64 = 4 << 10;
 
 /// A folder with a `model_index.json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,7 +210,9 @@ fn repository_of(folder: &Path) -> Option<String> {
 fn preferred_snapshot(snapshots: &Path) -> Option<PathBuf> {
     let named = snapshots
         .parent()
-        .and_then(|repository| fs::read_to_string(repository.join("refs/main")).ok())
+        .and_then(|repository| {
+            read_text_bounded(&repository.join("refs/main"), MAX_REVISION_BYTES).ok()
+        })
         .map(|revision| revision.trim().to_owned())
         .filter(|revision| !revision.is_empty() && !revision.contains('/'))
         .map(|revision| snapshots.join(revision));

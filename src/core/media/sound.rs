@@ -244,6 +244,46 @@ mod tests {
     }
 
     #[test]
+    fn opus_that_begins_further_before_the_pictures_than_there_are_numbers_is_not_heard() {
+        let element = |name: &[u8], content: &[u8]| {
+            let length = 0x80 | content.len() as u8;
+            [name, &[length], content].concat()
+        };
+        let track = |number: u8, codec: &[u8], header: &[u8]| {
+            let inside = [
+                element(b"\xd7", &[number]),
+                element(b"\x83", &[number]), // pictures are the first kind, and sound the second
+                element(b"\x86", codec),
+                element(b"\x63\xa2", header),
+            ];
+            element(b"\xae", &inside.concat())
+        };
+        let cluster = |time: i64, block: &[u8]| {
+            let inside = [
+                element(b"\xe7", &time.to_be_bytes()),
+                element(b"\xa3", block),
+            ];
+            element(b"\x1f\x43\xb6\x75", &inside.concat())
+        };
+        let header = b"OpusHead\x01\x01\x38\x01\x80\xbb\0\0\0\0\0";
+        let tracks = [track(1, b"V_VP8", b""), track(2, b"A_OPUS", header)].concat();
+        let bytes = [
+            element(b"\x1a\x45\xdf\xa3", &element(b"\x42\x82", b"webm")),
+            b"\x18\x53\x80\x67\x01\xff\xff\xff\xff\xff\xff\xff".to_vec(), // a length that is not known
+            element(b"\x16\x54\xae\x6b", &tracks),
+            cluster(i64::MAX, b"\x81\0\0\x80picture"),
+            cluster(0, b"\x82\0\0\x80\xfc\xff\xfe"),
+        ]
+        .concat();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.webm");
+        fs::write(&path, bytes).unwrap();
+        let found = sound_for(&path, Path::new("a.mp4")).unwrap();
+        let sound = found.sound.unwrap();
+        assert_eq!((sound.num_units(), sound.skipped), (960, u64::MAX));
+    }
+
+    #[test]
     fn damaged_files_are_errors_or_sentences_and_never_more_than_their_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let out = Path::new("a.mp4");

@@ -5,6 +5,7 @@
 mod edit;
 mod engines;
 mod file;
+mod installation;
 mod keys;
 mod libraries;
 mod live;
@@ -15,6 +16,7 @@ mod watch;
 
 pub use engines::{ENGINES, EngineBuild, LIBTORCH_VERSION, engine_of, libtorch_versions};
 pub use file::{LoadedSettings, SettingsError};
+pub use installation::Installation;
 pub use libraries::loader_complaint;
 pub use live::LiveSettings;
 pub(crate) use paths::find_assets;

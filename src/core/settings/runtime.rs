@@ -3,19 +3,22 @@
 //! Looks at names only and loads nothing. What the folder can do, the engine says.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
 use super::engines::{ENGINES, EngineBuild, LIBTORCH_VERSION, engine_of, libtorch_versions};
+use super::installation::Installation;
 use super::{Settings, libraries};
+use crate::files::read_text_bounded;
 
 /// The oldest ROCm that computes right on the GPUs of today, as users report.
 const FIRST_GOOD_ROCM: (u32, u32) = (6, 4);
 const LIBRARY: &str = "libtorch_cpu.so";
 /// The folder in the cache that `cargo xtask setup` prepares.
 const PREPARED: &str = "libtorch-2.11.0-cpu";
+/// Far more than a file has that says a version.
+const MAX_VERSION_BYTES: u64 = 64 << 10;
 
 /// A libtorch that can be put on the engine's library path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +45,8 @@ pub enum RuntimeMissing {
         folder: PathBuf,
     },
     #[error(
-        "no libtorch found: run `cargo xtask setup`, or choose a libtorch {LIBTORCH_VERSION} folder in the setting runtime.libtorch"
+        "no libtorch found: choose a libtorch {LIBTORCH_VERSION} folder in the setting runtime.libtorch, {}",
+        Installation::of_this_program().or_get_libtorch()
     )]
     Nowhere { searched: Vec<PathBuf> },
 }
@@ -182,7 +186,7 @@ pub fn version_of(lib: &Path) -> Option<String> {
         [Some(lib), lib.parent()]
             .into_iter()
             .flatten()
-            .find_map(|folder| fs::read_to_string(folder.join(name)).ok())
+            .find_map(|folder| read_text_bounded(&folder.join(name), MAX_VERSION_BYTES).ok())
     };
     if let Some(text) = in_folder("build-version") {
         return Some(text.trim().to_owned()).filter(|text| !text.is_empty());
@@ -269,6 +273,10 @@ fn runtime_folder(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
     use super::*;
 
     fn libtorch(at: &Path) -> PathBuf {
@@ -359,6 +367,16 @@ mod tests {
             assert_eq!(runtime.version().as_deref(), Some("2.11.0+cu130"));
             assert_eq!(runtime.kind(), "cuda");
         }
+    }
+
+    #[test]
+    fn a_version_that_is_no_plain_file_is_none_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        let lib = libtorch(root.path()).join("lib");
+        let pipe = lib.join("build-version");
+        assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+        symlink("/dev/zero", root.path().join("version.py")).unwrap();
+        assert_eq!(version_of(&lib), None);
     }
 
     #[test]

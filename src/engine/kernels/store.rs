@@ -8,11 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use safelight_core::files::write_atomically;
+use safelight_core::files::{read_bounded, read_text_bounded, write_atomically};
 use safelight_core::settings::Paths;
 
 /// How long a check that never ended is held against a binary: it may have been killed with the whole machine.
 const COUNTED_FOR: Duration = Duration::from_hours(24);
+/// Far more than the kernels of one source need.
+const MAX_BINARY_BYTES: u64 = 64 << 20;
+/// One number.
+const MAX_TRIES_BYTES: u64 = 64;
 /// The checks that this process is in, with the tries before each.
 static TRIES: Mutex<Vec<(PathBuf, u32)>> = Mutex::new(Vec::new());
 
@@ -60,7 +64,7 @@ impl Stored {
 
     /// The binary, unless there is none or it is not what was written.
     pub(super) fn read(&self) -> Option<Vec<u8>> {
-        let bytes = fs::read(&self.binary).ok()?;
+        let bytes = read_bounded(&self.binary, MAX_BINARY_BYTES).ok()?;
         let (sum, binary) = bytes.split_first_chunk::<8>()?;
         (u64::from_le_bytes(*sum) == checksum(binary)).then(|| binary.to_vec())
     }
@@ -78,7 +82,7 @@ impl Stored {
             let age = SystemTime::now().duration_since(written);
             age.is_ok_and(|age| age > COUNTED_FOR)
         });
-        let text = fs::read_to_string(&self.tries).unwrap_or_default();
+        let text = read_text_bounded(&self.tries, MAX_TRIES_BYTES).unwrap_or_default();
         text.trim().parse().ok().filter(|_| !is_old).unwrap_or(0)
     }
 
@@ -113,6 +117,9 @@ fn checksum(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -139,6 +146,16 @@ mod tests {
             fs::write(&stored.binary, damaged).unwrap();
             assert_eq!(stored.read(), None);
         }
+    }
+
+    #[test]
+    fn a_binary_or_a_count_that_is_no_plain_file_is_none_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let stored = Stored::under(dir.path(), "sm_90", &["source"]);
+        let pipe = Command::new("mkfifo").arg(&stored.binary).status();
+        assert!(pipe.unwrap().success());
+        symlink("/dev/zero", &stored.tries).unwrap();
+        assert_eq!((stored.read(), stored.tries()), (None, 0));
     }
 
     #[test]

@@ -60,6 +60,10 @@ fn read(place: &Path, room: &str, stop: &AtomicBool) {
     // What is read stays available by the system's count, so the room is what there was before.
     let mut left = meminfo_bytes(room).unwrap_or(0).saturating_sub(SPARE_BYTES);
     for path in folder::files(place).unwrap_or_default() {
+        // Opening a pipe would wait for its writer.
+        if !path.is_file() {
+            return;
+        }
         let Ok(mut file) = File::open(&path) else {
             return;
         };

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use safelight_core::files::write_json;
 use safelight_core::finish::{FinishRequest, fingerprint};
 use safelight_core::job::{
     CARRIED_APP, Clip, Frame, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
@@ -24,6 +25,7 @@ use serde_json::{Map, Value, json};
 
 use super::engine::{EngineSlot, Finishing, StageReport, StageResult, StageRun, Task};
 use super::events::JobEvents;
+use super::fingerprints;
 use super::ladder::{self, Asked, Ladder, Place};
 use super::neighbour::Neighbour;
 use super::plan::{self, Planned};
@@ -109,7 +111,9 @@ impl FinishWalk<'_> {
             );
         }
         if let Some(folder) = self.resume {
-            return Ok(JobFolder::at(folder));
+            let folder = JobFolder::at(folder);
+            fingerprints::check_same_network(request, &folder)?;
+            return Ok(folder);
         }
         let folder = JobFolder::create_finishing(&self.options.jobs, self.id, request)
             .map_err(|err| JobError::disk("the job's folder cannot be created", &err))?;
@@ -119,6 +123,10 @@ impl FinishWalk<'_> {
                 folder.remove().ok();
             },
         )?;
+        // Without it the job goes on with whatever network is there.
+        if let Err(err) = write_json(&folder.model_file(), &fingerprints::of_network(request)) {
+            tracing::warn!("a job's network could not be recorded: {err}");
+        }
         Ok(folder)
     }
 
@@ -172,6 +180,8 @@ impl FinishWalk<'_> {
                 if !neighbour.wait_for_room(scarce, engine, events, options) {
                     return Ok(None);
                 }
+                // The next engine reads the network again, as it is by then.
+                fingerprints::check_same_network(request, folder)?;
                 resumed = true;
                 continue;
             }
@@ -195,6 +205,7 @@ impl FinishWalk<'_> {
                 }
                 Err(err) => self.climb_or_go_on(Ok(err), &mut has_lost, &mut gathered)?,
             }
+            fingerprints::check_same_network(request, folder)?;
             resumed = true;
         }
         if self.events.is_cancelled() {

@@ -1,5 +1,7 @@
 //! What the help says.
 
+use std::process::Command;
+
 use clap::CommandFactory as _;
 
 use safelight_core::job::{GridSetting, GuiderKind, Sampler, SigmaSchedule};
@@ -41,5 +43,18 @@ fn the_help_names_every_setting_that_a_grid_can_vary() {
     let help = help();
     for setting in GridSetting::ALL {
         assert!(help.contains(setting.name()), "{setting}");
+    }
+}
+
+#[test]
+fn a_prompts_file_that_is_no_plain_file_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    for path in [&pipe, Path::new("/dev/zero"), folder.path()] {
+        let err = prompts_of(path).unwrap_err();
+        assert_eq!(err.kind, JobErrorKind::InvalidRequest);
+        assert!(err.summary.contains("this is not a file"), "{err:?}");
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::json;
 
@@ -161,6 +162,28 @@ fn models_are_found_in_every_place_once_each() {
     assert_eq!(catalog.missing.len(), built_in().len() - 1);
     let by_id = catalog.find(EMBEDDED_MODEL).unwrap();
     assert_eq!(by_id.folder, root.path().join("assets/little-world"));
+}
+
+#[test]
+fn a_revision_that_is_no_plain_file_is_passed_over_at_once() {
+    let (root, mut paths) = user();
+    let hub = root.path().join("hub");
+    let revision = |name: &str| {
+        let repository = hub.join(name);
+        write_pipeline(&repository.join("snapshots/one"));
+        fs::create_dir_all(repository.join("refs")).unwrap();
+        repository.join("refs/main")
+    };
+    let pipe = revision("models--Someone--Pipe");
+    let made = Command::new("mkfifo").arg(pipe).status();
+    assert!(made.unwrap().success());
+    symlink("/dev/zero", revision("models--Someone--Zero")).unwrap();
+    paths.huggingface = Some(hub);
+    let catalog = Catalog::load(&paths, &Settings::default());
+    for name in ["Someone/Pipe", "Someone/Zero"] {
+        let is_found = catalog.available.iter().any(|spec| spec.name == name);
+        assert!(is_found, "{name}: {:?}", ids(&catalog));
+    }
 }
 
 #[test]

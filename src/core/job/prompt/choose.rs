@@ -4,12 +4,15 @@
 
 use safelight_loops::hash::{STEP, mixed};
 
+use super::odds::Odds;
 use super::parse::{self, Choice, Part};
 use super::wildcards::{Lookup, WildcardFolders};
 use super::{PromptError, check_length, comments};
 
 /// Choices and wildcards of one prompt, those in wildcards included.
 const MAX_CHOICES: usize = 10_000;
+/// Options that the choices of several may choose together. So many that are not empty make a text that is too long.
+const MAX_CHOSEN: usize = 100_000;
 
 /// The text of `template` with one of everything.
 pub(super) fn settle(
@@ -21,6 +24,7 @@ pub(super) fn settle(
     let mut settling = Settling {
         draws: Draws(seed),
         lookup: Lookup::of(wildcards, MAX_CHOICES),
+        num_chosen: 0,
         text: String::new(),
     };
     settling.parts(&parts)?;
@@ -30,6 +34,8 @@ pub(super) fn settle(
 struct Settling<'a> {
     draws: Draws,
     lookup: Lookup<'a>,
+    /// Options of choices of several, so far.
+    num_chosen: usize,
     /// What is settled so far.
     text: String,
 }
@@ -55,8 +61,8 @@ impl Settling<'_> {
         {
             return self.wildcard(name, Some(choice));
         }
-        let weights: Vec<f64> = choice.options.iter().map(|it| it.weight).collect();
-        self.several(&weights, choice, |settling, chosen| {
+        let mut odds = Odds::of(choice.options.iter().map(|it| it.weight).collect());
+        self.several(&mut odds, choice, |settling, chosen| {
             settling.parts(&choice.options[chosen].parts)
         })
     }
@@ -64,45 +70,49 @@ impl Settling<'_> {
     /// A line of a wildcard, or as many as `choice` says.
     fn wildcard(&mut self, name: &str, choice: Option<&Choice>) -> Result<(), PromptError> {
         let lines = self.lookup.enter(name)?;
-        let weights: Vec<f64> = lines.iter().map(|line| line.weight).collect();
+        let mut odds = lines.take_odds();
         let one = Choice {
             written: format!("__{name}__"),
             count: None,
             separator: String::new(),
             options: Vec::new(),
         };
-        self.several(&weights, choice.unwrap_or(&one), |settling, chosen| {
-            settling.parts(&parse::template(&lines[chosen].text)?)
+        self.several(&mut odds, choice.unwrap_or(&one), |settling, chosen| {
+            let line = lines.text(chosen);
+            settling.lookup.count_text(line)?;
+            settling.parts(&parse::template(line)?)
         })?;
+        lines.keep_odds(odds);
         self.lookup.leave();
         Ok(())
     }
 
-    /// As many as `choice` says of the options with these weights, all different, each put down by `put`.
+    /// As many as `choice` says of the options with these odds, all different, each put down by `put`.
     fn several(
         &mut self,
-        weights: &[f64],
+        odds: &mut Odds,
         choice: &Choice,
         put: impl Fn(&mut Self, usize) -> Result<(), PromptError>,
     ) -> Result<(), PromptError> {
-        let possible = weights.iter().enumerate();
-        let mut left: Vec<(usize, f64)> = possible
-            .map(|(option, weight)| (option, *weight))
-            .filter(|(_, weight)| *weight > 0.0)
-            .collect();
-        if left.is_empty() {
+        let num_possible = odds.num_possible();
+        if num_possible == 0 {
             return Err(PromptError::NoWeight {
                 choice: choice.written.clone(),
             });
         }
         let Some((low, high)) = choice.count else {
-            let (chosen, _) = left[self.draws.one_of(&left)];
+            let chosen = odds.place_at(self.draws.fraction());
             return put(self, chosen);
         };
-        let (low, high) = (low.min(left.len()), high.min(left.len()));
+        let (low, high) = (low.min(num_possible), high.min(num_possible));
         let num_chosen = low + self.draws.below(high - low + 1);
+        self.num_chosen += num_chosen;
+        if self.num_chosen > MAX_CHOSEN {
+            return Err(PromptError::TooManyChosen { limit: MAX_CHOSEN });
+        }
         for i in 0..num_chosen {
-            let (chosen, _) = left.remove(self.draws.one_of(&left));
+            let chosen = odds.place_at(self.draws.fraction());
+            odds.take(chosen);
             if i > 0 {
                 self.text.push_str(&choice.separator);
             }
@@ -114,6 +124,7 @@ impl Settling<'_> {
             self.text.push_str(&trimmed);
             check_length(&self.text)?;
         }
+        odds.give_back();
         Ok(())
     }
 }
@@ -135,16 +146,5 @@ impl Draws {
     /// `count` is more than 0.
     fn below(&mut self, count: usize) -> usize {
         ((self.fraction() * count as f64) as usize).min(count - 1)
-    }
-
-    /// The place of one of `options`, which are not empty, by the weights they have.
-    fn one_of(&mut self, options: &[(usize, f64)]) -> usize {
-        let total: f64 = options.iter().map(|(_, weight)| weight).sum();
-        let mut left = self.fraction() * total;
-        let reached = options.iter().position(|(_, weight)| {
-            left -= weight;
-            left < 0.0
-        });
-        reached.unwrap_or(options.len() - 1)
     }
 }

@@ -3,8 +3,12 @@
 //! Draws nothing: of each choice it takes what measures most. Of a wildcard with very many lines only the longest are
 //! measured.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
 use super::parse::{self, Choice, Part};
-use super::wildcards::{Lookup, WildcardFolders};
+use super::wildcards::{Lines, Lookup, WildcardFolders};
 use super::{PromptError, check_length, comments, weights};
 
 /// Lines of a wildcard, and options of a choice, that are measured.
@@ -30,6 +34,7 @@ pub fn longest(
     let parts = parse::template(&comments::without(template))?;
     let mut following = Following {
         lookup: Lookup::of(wildcards, MAX_FOLLOWED),
+        followed: BTreeMap::new(),
         measure,
     };
     let text = following.parts(&parts)?;
@@ -41,7 +46,20 @@ pub fn longest(
 
 struct Following<'a> {
     lookup: Lookup<'a>,
+    /// Wildcards by their names: wherever one stands, the same comes of it.
+    followed: BTreeMap<String, Followed>,
     measure: &'a mut dyn FnMut(&str) -> usize,
+}
+
+/// What came of a wildcard.
+#[derive(Clone)]
+struct Followed {
+    /// Of its longest lines, what measures most first.
+    texts: Rc<[String]>,
+    /// Choices and wildcards within it.
+    num_choices: usize,
+    /// Wildcards within wildcards within it.
+    height: usize,
 }
 
 impl Following<'_> {
@@ -75,53 +93,93 @@ impl Following<'_> {
                 choice: choice.written.clone(),
             });
         }
-        Ok(self.most(texts, choice.count, &choice.separator))
+        let rest = self.sort(&mut texts);
+        texts.extend(rest);
+        Ok(most(&texts, choice.count, &choice.separator))
     }
 
     fn wildcard(&mut self, name: &str, choice: Option<&Choice>) -> Result<String, PromptError> {
         let lines = self.lookup.enter(name)?;
-        let mut written: Vec<&str> = lines
-            .iter()
-            .filter(|line| line.weight > 0.0)
-            .map(|line| line.text.as_str())
-            .collect();
-        if written.is_empty() {
+        let known = self.followed.get(name).filter(|known| {
+            // Where it is too much it is followed once more, to the place that the error names.
+            self.lookup.has_room(known.num_choices, known.height)
+        });
+        let followed = match known.cloned() {
+            Some(known) => {
+                self.lookup.num_choices += known.num_choices;
+                let deepest = self.lookup.depth() + known.height;
+                self.lookup.deepest = self.lookup.deepest.max(deepest);
+                known
+            }
+            None => self.follow(name, &lines)?,
+        };
+        self.lookup.leave();
+        let count = choice.and_then(|choice| choice.count);
+        let separator = choice.map_or("", |choice| choice.separator.as_str());
+        let text = most(&followed.texts, count, separator);
+        self.lookup.count_text(&text)?;
+        Ok(text)
+    }
+
+    /// What comes of the wildcard that was just entered.
+    fn follow(&mut self, name: &str, lines: &Lines) -> Result<Followed, PromptError> {
+        let depth = self.lookup.depth();
+        let num_choices_before = self.lookup.num_choices;
+        let deepest_before = std::mem::replace(&mut self.lookup.deepest, depth);
+        let mut texts = Vec::new();
+        for line in longest_of(lines) {
+            let text = lines.text(line);
+            self.lookup.count_text(text)?;
+            texts.push(self.parts(&parse::template(text)?)?);
+        }
+        if texts.is_empty() {
             return Err(PromptError::NoWeight {
                 choice: format!("__{name}__"),
             });
         }
-        written.sort_by_key(|text| std::cmp::Reverse(text.len()));
-        let mut texts = Vec::new();
-        for text in written.into_iter().take(MAX_MEASURED) {
-            texts.push(self.parts(&parse::template(text)?)?);
-        }
-        self.lookup.leave();
-        let count = choice.and_then(|choice| choice.count);
-        let separator = choice.map_or("", |choice| choice.separator.as_str());
-        Ok(self.most(texts, count, separator))
+        // No more lines were followed than are measured: there is no rest.
+        self.sort(&mut texts);
+        let followed = Followed {
+            texts: texts.into(),
+            num_choices: self.lookup.num_choices - num_choices_before,
+            height: self.lookup.deepest - depth,
+        };
+        self.lookup.deepest = self.lookup.deepest.max(deepest_before);
+        self.followed.insert(name.to_owned(), followed.clone());
+        Ok(followed)
     }
 
-    /// Of several texts the one that measures most, or as many as may be chosen.
-    fn most(
-        &mut self,
-        mut texts: Vec<String>,
-        count: Option<(usize, usize)>,
-        separator: &str,
-    ) -> String {
-        texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    /// Sorts the longest of the texts by what they measure, the most first, and takes the rest away.
+    fn sort(&mut self, texts: &mut Vec<String>) -> Vec<String> {
+        texts.sort_by_key(|text| Reverse(text.len()));
         let rest = texts.split_off(texts.len().min(MAX_MEASURED));
-        texts.sort_by_cached_key(|text| std::cmp::Reverse((self.measure)(text)));
-        let Some((_, most)) = count else {
-            return texts.into_iter().next().unwrap_or_default();
-        };
-        let trimmed: Vec<String> = texts
-            .into_iter()
-            .chain(rest)
-            .take(most)
-            .map(|text| text.trim().to_owned())
-            .collect();
-        trimmed.join(separator)
+        texts.sort_by_cached_key(|text| Reverse((self.measure)(text)));
+        rest
     }
+}
+
+/// The longest lines that may be chosen, the longest first, of equals the first.
+fn longest_of(lines: &Lines) -> Vec<usize> {
+    let possible = lines.weights().iter().enumerate();
+    let possible = possible.filter(|(_, weight)| **weight > 0.0);
+    let mut possible: Vec<usize> = possible.map(|(line, _)| line).collect();
+    let key = |line: &usize| (Reverse(lines.text(*line).len()), *line);
+    // Sorting all of very many would take its time.
+    if possible.len() > MAX_MEASURED {
+        possible.select_nth_unstable_by_key(MAX_MEASURED, key);
+        possible.truncate(MAX_MEASURED);
+    }
+    possible.sort_unstable_by_key(key);
+    possible
+}
+
+/// The first of sorted texts, or as many as may be chosen.
+fn most(texts: &[String], count: Option<(usize, usize)>, separator: &str) -> String {
+    let Some((_, most)) = count else {
+        return texts.first().cloned().unwrap_or_default();
+    };
+    let chosen: Vec<&str> = texts.iter().take(most).map(|text| text.trim()).collect();
+    chosen.join(separator)
 }
 
 #[cfg(test)]
@@ -182,5 +240,35 @@ mod tests {
         });
         assert_eq!(found.unwrap().text, "the longest line of all");
         assert!(num_measured <= MAX_MEASURED, "{num_measured}");
+    }
+
+    #[test]
+    fn a_wildcard_that_stands_there_again_is_followed_once_and_counts_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            fs::write(folder.path().join(format!("{name}.txt")), text).unwrap();
+        };
+        write("pair", "a {b|c d}\n{e|f}\n");
+        for depth in 1..13 {
+            write(&format!("w{depth}"), &format!("__w{}__", depth + 1));
+        }
+        write("w13", "end");
+        let wildcards = WildcardFolders::new([folder.path().to_owned()]);
+        let mut num_measured = 0;
+        let template = "__pair__, {2$$ and $$__pair__}, __pair__";
+        let found = longest(template, &wildcards, &mut |text| {
+            num_measured += 1;
+            text.len()
+        });
+        assert_eq!(found.unwrap().text, "a c d, a c d and e, a c d");
+        // The options of each line, and both lines.
+        assert_eq!(num_measured, 6);
+        let err = of(&"__pair__".repeat(1334), &wildcards).unwrap_err();
+        assert!(matches!(err, PromptError::TooManyChoices { .. }), "{err}");
+        assert!(of(&"__pair__".repeat(1333), &wildcards).is_ok());
+        // As deep as allowed, and then one deeper.
+        let err = of("__w2__ __w1__", &wildcards).unwrap_err();
+        assert!(matches!(err, PromptError::WildcardCircle { .. }), "{err}");
+        assert!(of("__w2__ __w3__ __w2__", &wildcards).is_ok());
     }
 }

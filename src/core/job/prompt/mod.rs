@@ -20,6 +20,7 @@
 mod choose;
 mod comments;
 mod longest;
+mod odds;
 mod parse;
 mod timeline;
 mod weights;
@@ -71,8 +72,16 @@ pub enum PromptError {
     TooDeep { limit: usize },
     #[error("the prompt has more than {limit} choices")]
     TooManyChoices { limit: usize },
+    #[error("the prompt's choices choose more than {limit} options together")]
+    TooManyChosen { limit: usize },
     #[error("the prompt is longer than {limit} bytes")]
     TooLong { limit: usize },
+    #[error("the prompt's wildcards choose more than {limit} bytes of text together")]
+    TooMuchText { limit: usize },
+    #[error("the prompt's wildcard files have more than {limit} lines together")]
+    TooManyLines { limit: usize },
+    #[error("the prompt's wildcard files have more than {limit} bytes together")]
+    TooLargeWildcards { limit: usize },
 }
 
 /// The text that `template` stands for with this seed.

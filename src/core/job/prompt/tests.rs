@@ -291,6 +291,53 @@ fn hostile_templates_end_soon() {
 }
 
 #[test]
+fn choices_of_several_choose_a_bounded_number_together() {
+    let many = format!("{{60000$$$${}}}", "|".repeat(60_000));
+    assert_eq!(read(&many, 1, &none()), "");
+    let (_kept, wildcards) = folder(&[("a.txt", &many)]);
+    let message = error("__a____a__", &wildcards);
+    assert!(message.contains("more than 100000 options"), "{message}");
+}
+
+#[test]
+fn wildcard_files_beyond_all_reason_are_refused() {
+    let long = format!("{{{}|b}}", "a".repeat(MAX_BYTES));
+    let line = format!("{{0::{}|}}", "a".repeat(60_000));
+    let (kept, wildcards) = folder(&[
+        ("long.txt", &long),
+        ("lines.txt", &"a\n".repeat(1_000_001)),
+        ("again.txt", &line),
+    ]);
+    let large = fs::File::create(kept.path().join("large.txt")).unwrap();
+    large.set_len(16 * 1024 * 1024 + 1).unwrap();
+    let again = "__again__".repeat(200);
+    let cases = [
+        ("__long__", "longer than"),
+        ("__lines__", "more than 1000000 lines"),
+        ("__large__", "more than 16777216 bytes"),
+        (&*again, "more than 4194304 bytes of text"),
+    ];
+    for (template, expected) in cases {
+        let message = error(template, &wildcards);
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn a_wildcard_gives_other_lines_again_after_several_of_them_were_taken() {
+    let (_kept, wildcards) = folder(&[("a.txt", "0.1::x\n0.2::y\n0::never\n0.7::z")]);
+    for seed in 0..50 {
+        let text = read("{3$$ $$__a__} __a__ {3$$ $$__a__}", seed, &wildcards);
+        let words: Vec<&str> = text.split(' ').collect();
+        assert_eq!(words.len(), 7, "{text}");
+        for several in [&words[..3], &words[4..]] {
+            let several: BTreeSet<&str> = several.iter().copied().collect();
+            assert_eq!(several, BTreeSet::from(["x", "y", "z"]), "{text}");
+        }
+    }
+}
+
+#[test]
 fn weights_of_words_are_taken_out_with_a_notice() {
     let cases = [
         ("a (red:1.2) cat", "a red cat", "(red:1.2)"),

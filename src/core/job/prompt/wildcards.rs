@@ -2,18 +2,26 @@
 //!
 //! As A1111's Dynamic Prompts and SwarmUI keep them, without their YAML. Nothing outside the folders is read by name.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::PromptError;
+use super::odds::Odds;
 use super::parse::weight_of;
+use super::{PromptError, check_length};
 use crate::files::read_text_bounded;
 
-/// A file of a hundred thousand long lines has a tenth of this.
-const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// A file of a hundred thousand whole prompts has that.
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
+/// Of all files that one prompt reads, each as often as another name is written for it: whole collections have less.
+const MAX_READ_BYTES: usize = 64 * 1024 * 1024;
+/// As above. The largest files that are published have some hundred thousand.
+const MAX_LINES: usize = 1_000_000;
+/// Of lines that are chosen for one prompt, which may become a small part of that.
+const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
 /// Wildcards that lead to wildcards.
 const MAX_WILDCARDS_DEEP: usize = 12;
 /// Folders in folders.
@@ -96,19 +104,60 @@ impl WildcardFile {
 /// Finds wildcards for one prompt; what was read is kept.
 pub(super) struct Lookup<'a> {
     folders: &'a [PathBuf],
-    read: BTreeMap<String, Rc<Vec<Line>>>,
+    read: BTreeMap<String, Rc<Lines>>,
+    /// Of all that was read.
+    num_lines: usize,
+    num_read_bytes: usize,
+    /// Of the lines that were chosen.
+    num_text_bytes: usize,
     /// The wildcards that are being read, outermost first.
     names: Vec<String>,
+    /// How many were being read at most at once, see [`Self::depth`].
+    pub deepest: usize,
     /// Choices and wildcards so far, those within others included.
     pub num_choices: usize,
     max_choices: usize,
 }
 
-/// A choice of a wildcard file.
-pub(super) struct Line {
-    pub weight: f64,
-    /// A template itself.
-    pub text: String,
+/// The choices of a wildcard, at least one: templates themselves. Held closely, as there may be very many.
+#[derive(Default)]
+pub(super) struct Lines {
+    /// All of them, without anything between.
+    text: String,
+    /// Where each ends in the text.
+    ends: Vec<u32>,
+    weights: Vec<f64>,
+    /// Made when they are first wanted, and not there while somebody draws.
+    odds: Cell<Option<Odds>>,
+}
+
+impl Lines {
+    fn push(&mut self, line: &str) {
+        let (weight, length) = weight_of(line);
+        self.text.push_str(&line[length..]);
+        // No more bytes are read than such a number counts.
+        self.ends.push(self.text.len() as u32);
+        self.weights.push(weight);
+    }
+
+    pub fn text(&self, line: usize) -> &str {
+        let start = line.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.text[start as usize..self.ends[line] as usize]
+    }
+
+    pub fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// For drawing; to be brought back with [`Self::keep_odds`], so that they need not be made again.
+    pub fn take_odds(&self) -> Odds {
+        let kept = self.odds.take();
+        kept.unwrap_or_else(|| Odds::of(self.weights.clone()))
+    }
+
+    pub fn keep_odds(&self, odds: Odds) {
+        self.odds.set(Some(odds));
+    }
 }
 
 impl<'a> Lookup<'a> {
@@ -116,7 +165,11 @@ impl<'a> Lookup<'a> {
         Self {
             folders: &folders.0,
             read: BTreeMap::new(),
+            num_lines: 0,
+            num_read_bytes: 0,
+            num_text_bytes: 0,
             names: Vec::new(),
+            deepest: 0,
             num_choices: 0,
             max_choices,
         }
@@ -132,8 +185,30 @@ impl<'a> Lookup<'a> {
         Ok(())
     }
 
+    /// Whether so many more choices are not too many, and so many more wildcards within wildcards not too deep.
+    pub fn has_room(&self, num_choices: usize, height: usize) -> bool {
+        self.num_choices + num_choices <= self.max_choices
+            && self.depth() + height <= MAX_WILDCARDS_DEEP
+    }
+
+    /// One more text of a wildcard, as long as a prompt at most. Each is read letter by letter, so all are bounded.
+    pub fn count_text(&mut self, text: &str) -> Result<(), PromptError> {
+        check_length(text)?;
+        self.num_text_bytes += text.len();
+        if self.num_text_bytes > MAX_TEXT_BYTES {
+            let limit = MAX_TEXT_BYTES;
+            return Err(PromptError::TooMuchText { limit });
+        }
+        Ok(())
+    }
+
+    /// How many wildcards are being read, each for the one before.
+    pub fn depth(&self) -> usize {
+        self.names.len()
+    }
+
     /// The choices of a wildcard, at least one; it is being read until [`Self::leave`].
-    pub fn enter(&mut self, name: &str) -> Result<Rc<Vec<Line>>, PromptError> {
+    pub fn enter(&mut self, name: &str) -> Result<Rc<Lines>, PromptError> {
         self.count()?;
         let is_circle = self.names.iter().any(|outer| outer == name);
         self.names.push(name.to_owned());
@@ -141,6 +216,7 @@ impl<'a> Lookup<'a> {
             let names = self.names.clone();
             return Err(PromptError::WildcardCircle { names });
         }
+        self.deepest = self.deepest.max(self.depth());
         self.lines(name)
     }
 
@@ -148,22 +224,47 @@ impl<'a> Lookup<'a> {
         self.names.pop();
     }
 
-    fn lines(&mut self, name: &str) -> Result<Rc<Vec<Line>>, PromptError> {
+    fn lines(&mut self, name: &str) -> Result<Rc<Lines>, PromptError> {
         if let Some(lines) = self.read.get(name) {
             return Ok(Rc::clone(lines));
         }
         let paths = self.paths(name)?;
-        let mut lines = Vec::new();
+        let mut lines = Lines::default();
         for path in &paths {
-            lines.extend(lines_of(path)?);
+            self.read_file(path, &mut lines)?;
         }
-        if lines.is_empty() {
+        if lines.ends.is_empty() {
             let path = paths.into_iter().next().unwrap_or_default();
             return Err(PromptError::EmptyWildcard { path });
         }
+        lines.text.shrink_to_fit();
         let lines = Rc::new(lines);
         self.read.insert(name.to_owned(), Rc::clone(&lines));
         Ok(lines)
+    }
+
+    /// Puts a file's choices behind `lines`.
+    fn read_file(&mut self, path: &Path, lines: &mut Lines) -> Result<(), PromptError> {
+        let failed = |source| PromptError::ReadWildcard {
+            source,
+            path: path.to_owned(),
+        };
+        let text = read_text_bounded(path, MAX_FILE_BYTES).map_err(failed)?;
+        self.num_read_bytes += text.len();
+        if self.num_read_bytes > MAX_READ_BYTES {
+            let limit = MAX_READ_BYTES;
+            return Err(PromptError::TooLargeWildcards { limit });
+        }
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let is_choice = |line: &&str| !line.is_empty() && !line.starts_with('#');
+        for line in text.lines().map(str::trim).filter(is_choice) {
+            self.num_lines += 1;
+            if self.num_lines > MAX_LINES {
+                return Err(PromptError::TooManyLines { limit: MAX_LINES });
+            }
+            lines.push(line);
+        }
+        Ok(())
     }
 
     /// The files of a name: one, or all that a `*` stands for.
@@ -257,21 +358,4 @@ fn matches(pattern: &str, name: &str) -> bool {
         }
     }
     reached[name.len()]
-}
-
-fn lines_of(path: &Path) -> Result<Vec<Line>, PromptError> {
-    let failed = |source| PromptError::ReadWildcard {
-        source,
-        path: path.to_owned(),
-    };
-    let text = read_text_bounded(path, MAX_FILE_BYTES).map_err(failed)?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    let is_choice = |line: &&str| !line.is_empty() && !line.starts_with('#');
-    let lines = text.lines().map(str::trim).filter(is_choice);
-    let weighted = lines.map(|line| {
-        let (weight, length) = weight_of(line);
-        let text = line[length..].to_owned();
-        Line { weight, text }
-    });
-    Ok(weighted.collect())
 }

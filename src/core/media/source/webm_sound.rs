@@ -94,7 +94,8 @@ pub(in crate::media) fn sound(source: &mut ByteSource<File>) -> Result<FoundSoun
             timescale: OPUS_UNITS,
             packets,
             delay_secs: late_secs.max(0.0),
-            skipped: skipped + early.round() as u64,
+            // Times of a damaged file may lie further apart than there are numbers.
+            skipped: skipped.saturating_add(early.round() as u64),
             heard: None,
         }),
         left_out,

@@ -6,7 +6,9 @@ mod published;
 mod qwen;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -176,6 +178,23 @@ fn a_tokenizer_json_is_read_in_its_folder_and_by_itself() {
     // Its own config names the class.
     assert_eq!(ids(&folder, None), expected);
     assert_eq!(ids(&file, None), expected);
+}
+
+#[test]
+fn a_tokenizer_file_that_is_no_plain_file_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["pipe", "zero"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    let pipe = at("pipe/tokenizer.json");
+    assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    symlink("/dev/zero", at("zero/tokenizer.json")).unwrap();
+    for name in ["pipe", "zero"] {
+        let opened = TextTokenizer::open(&at(name), None, 512);
+        let text = opened.map(|_| ()).unwrap_err().to_string();
+        assert!(text.starts_with("this is not a file: "), "{text}");
+    }
 }
 
 #[test]

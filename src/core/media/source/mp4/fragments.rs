@@ -2,7 +2,7 @@
 //!
 //! Only the samples of one track are gathered.
 
-use super::track::{MAX_SAMPLES, Sample};
+use super::track::{MAX_SAMPLES, Sample, TOO_MANY};
 use crate::formats::mp4::{Bytes, boxes, child};
 
 /// What samples are like where a fragment does not say.
@@ -23,6 +23,8 @@ pub(super) struct Fragments {
 
 /// The bit in a sample's flags that says that decoding cannot begin with it.
 const IS_NOT_SYNC: u32 = 0x1_0000;
+/// What is said of a fragment that ends before what it holds.
+const CUT: &str = "a fragment of it is cut";
 
 impl Fragments {
     /// With the defaults in the content of a `moov` box.
@@ -55,22 +57,36 @@ impl Fragments {
     pub fn add(&mut self, content: &[u8], begin: u64) -> Result<(), &'static str> {
         for (name, part) in boxes(content) {
             if name == *b"traf" {
-                self.add_part(part, begin)
-                    .ok_or("a fragment of it is cut")?;
-            }
-            if self.samples.len() > MAX_SAMPLES {
-                return Err("it has more than a million frames");
+                self.add_part(part, begin)?;
             }
         }
         Ok(())
     }
 
-    fn add_part(&mut self, part: &[u8], begin: u64) -> Option<()> {
-        let mut bytes = Bytes(child(part, *b"tfhd")?);
-        let (_, flags) = bytes.version()?;
-        if bytes.u32()? != self.track {
-            return Some(());
+    fn add_part(&mut self, part: &[u8], begin: u64) -> Result<(), &'static str> {
+        let header = child(part, *b"tfhd").ok_or(CUT)?;
+        if first_number(header).ok_or(CUT)? != self.track {
+            return Ok(());
         }
+        let (base, defaults) = self.part_header(header, begin).ok_or(CUT)?;
+        if let Some(time) = child(part, *b"tfdt") {
+            self.now = time_of(time).ok_or(CUT)?;
+        }
+        let mut at = base;
+        for (name, run) in boxes(part) {
+            if name == *b"trun" {
+                at = self.add_run(run, base, at, defaults)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the part's data begin, and what its samples are like.
+    fn part_header(&self, header: &[u8], begin: u64) -> Option<(u64, Defaults)> {
+        let mut bytes = Bytes(header);
+        let (_, flags) = bytes.version()?;
+        // The track's number.
+        bytes.skip(4)?;
         let has = |bit: u32| flags & bit != 0;
         let base = if has(0x1) { bytes.u64()? } else { begin };
         if has(0x2) {
@@ -86,22 +102,33 @@ impl Fragments {
                 *value = bytes.u32()?;
             }
         }
-        if let Some(time) = child(part, *b"tfdt") {
-            let mut bytes = Bytes(time);
-            let (version, _) = bytes.version()?;
-            self.now = i64::try_from(bytes.sized(version)?).ok()?;
-        }
-        let mut at = base;
-        for (name, run) in boxes(part) {
-            if name == *b"trun" {
-                at = self.add_run(run, base, at, defaults)?;
-            }
-        }
-        Some(())
+        Some((base, defaults))
     }
 
-    /// Returns where the run's data end.
-    fn add_run(&mut self, run: &[u8], base: u64, mut at: u64, defaults: Defaults) -> Option<u64> {
+    /// Returns where the run's data end. Of a run that is too long nothing is added: its samples may cost the file no
+    /// bytes, and a fragment may have many such runs.
+    fn add_run(
+        &mut self,
+        run: &[u8],
+        base: u64,
+        at: u64,
+        defaults: Defaults,
+    ) -> Result<u64, &'static str> {
+        let count = first_number(run).ok_or(CUT)? as usize;
+        if count > MAX_SAMPLES.saturating_sub(self.samples.len()) {
+            return Err(TOO_MANY);
+        }
+        self.add_samples(run, base, at, defaults).ok_or(CUT)
+    }
+
+    /// The same, whatever their count.
+    fn add_samples(
+        &mut self,
+        run: &[u8],
+        base: u64,
+        mut at: u64,
+        defaults: Defaults,
+    ) -> Option<u64> {
         let mut bytes = Bytes(run);
         let (_, flags) = bytes.version()?;
         let has = |bit: u32| flags & bit != 0;
@@ -110,9 +137,6 @@ impl Fragments {
             at = base.checked_add_signed(bytes.i32()?.into())?;
         }
         let first_flags = if has(0x4) { Some(bytes.u32()?) } else { None };
-        if count > MAX_SAMPLES {
-            return None;
-        }
         for index in 0..count {
             let mut value = |bit: u32, default: u32| {
                 if has(bit) { bytes.u32() } else { Some(default) }
@@ -136,5 +160,60 @@ impl Fragments {
             self.now = self.now.checked_add(duration.into())?;
         }
         Some(at)
+    }
+}
+
+/// What stands behind the version and the flags: the track's number in a part's header, the count of samples in a run.
+fn first_number(content: &[u8]) -> Option<u32> {
+    let mut bytes = Bytes(content);
+    bytes.version()?;
+    bytes.u32()
+}
+
+/// When the first sample of a part is decoded.
+fn time_of(content: &[u8]) -> Option<i64> {
+    let mut bytes = Bytes(content);
+    let (version, _) = bytes.version()?;
+    i64::try_from(bytes.sized(version)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn boxed(name: [u8; 4], numbers: &[u32]) -> Vec<u8> {
+        let size = 8 + 4 * numbers.len() as u32;
+        let numbers = numbers.iter().flat_map(|number| number.to_be_bytes());
+        size.to_be_bytes()
+            .into_iter()
+            .chain(name)
+            .chain(numbers)
+            .collect()
+    }
+
+    /// A fragment with one part, of track 1, whose runs have so many samples and not a byte for each.
+    fn fragment(counts: &[usize]) -> Vec<u8> {
+        let runs = counts
+            .iter()
+            .flat_map(|count| boxed(*b"trun", &[0, *count as u32]));
+        let inside: Vec<u8> = boxed(*b"tfhd", &[0, 1]).into_iter().chain(runs).collect();
+        let size = 8 + inside.len() as u32;
+        [&size.to_be_bytes()[..], b"traf", &inside].concat()
+    }
+
+    #[test]
+    fn runs_that_are_too_many_together_are_refused_before_they_take_room() {
+        let mut fragments = Fragments::new(&[], 1);
+        fragments.add(&fragment(&[3, 0, 2]), 0).unwrap();
+        assert_eq!(fragments.samples.len(), 5);
+        // The first of the runs finds room.
+        let added = fragments.add(&fragment(&[2, MAX_SAMPLES - 6, 1]), 0);
+        assert_eq!((added, fragments.samples.len()), (Err(TOO_MANY), 7));
+        let added = fragments.add(&fragment(&[u32::MAX as usize]), 0);
+        assert_eq!((added, fragments.samples.len()), (Err(TOO_MANY), 7));
+        fragments.add(&fragment(&[MAX_SAMPLES - 7]), 0).unwrap();
+        assert_eq!(fragments.samples.len(), MAX_SAMPLES);
+        let added = fragments.add(&fragment(&[1; 9]), 0);
+        assert_eq!(added, Err(TOO_MANY));
     }
 }

@@ -7,6 +7,7 @@ mod avc;
 mod colour;
 #[cfg_attr(not(feature = "h264"), path = "undecoded.rs")]
 mod decode;
+mod edits;
 mod fragments;
 mod seek;
 mod sound;

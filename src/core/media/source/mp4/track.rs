@@ -5,10 +5,13 @@
 use image::metadata::Orientation;
 
 use super::colour::Colour;
+use super::edits::{Edit, Shown};
 use crate::formats::mp4::{Bytes, boxes, child, descend};
 
 /// More samples than this are nobody's clip: nine hours at 30 frames a second.
 pub(super) const MAX_SAMPLES: usize = 1 << 20;
+/// What is said of a file with more.
+pub(super) const TOO_MANY: &str = "it has more than a million frames";
 
 /// One encoded frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +27,6 @@ pub(super) struct Sample {
     pub is_sync: bool,
 }
 
-/// A stretch of the track's time that is shown; the end is open when absent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Edit {
-    pub begin: i64,
-    pub end: Option<i64>,
-}
-
 pub(super) struct Track {
     pub id: u32,
     /// The four letters of the codec.
@@ -42,7 +38,7 @@ pub(super) struct Track {
     /// Units a second.
     pub timescale: u32,
     pub samples: Vec<Sample>,
-    pub edits: Vec<Edit>,
+    shown: Shown,
 }
 
 /// Why a movie box gives no track.
@@ -83,17 +79,13 @@ impl Track {
             orientation,
             timescale,
             samples: samples(table).map_err(NoTrack::Broken)?,
-            edits: edits(track, timescale, movie_timescale),
+            shown: Shown::by(edits(track, timescale, movie_timescale)),
         })
     }
 
     /// Whether a frame of that time is shown.
     pub fn is_shown(&self, shown_at: i64) -> bool {
-        self.edits.is_empty()
-            || self
-                .edits
-                .iter()
-                .any(|edit| edit.begin <= shown_at && edit.end.is_none_or(|end| shown_at < end))
+        self.shown.includes(shown_at)
     }
 }
 
@@ -228,7 +220,7 @@ fn sizes(table: &[u8]) -> Result<Vec<u32>, &'static str> {
     let all = bytes.u32().ok_or(CUT)?;
     let count = bytes.u32().ok_or(CUT)? as usize;
     if count > MAX_SAMPLES {
-        return Err("it has more than a million frames");
+        return Err(TOO_MANY);
     }
     if all != 0 {
         return Ok(vec![all; count]);

@@ -1,0 +1,126 @@
+//! Which stretches of a track's time are shown.
+//!
+//! Reads no bytes: the list of edits is the track's.
+
+/// A stretch of the track's time that is shown; the end is open when absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Edit {
+    pub begin: i64,
+    pub end: Option<i64>,
+}
+
+/// What any of a track's edits shows. Their order is no matter: it is only asked whether a time is shown at all.
+pub(super) struct Shown {
+    /// In the order of time and with gaps between them, so that a time is found in few steps: a file may have millions
+    /// of edits, and a million samples to ask for cost it nothing. All times are shown where absent.
+    stretches: Option<Vec<Edit>>,
+}
+
+impl Shown {
+    /// All times where there are no edits.
+    pub fn by(mut edits: Vec<Edit>) -> Self {
+        if edits.is_empty() {
+            return Self { stretches: None };
+        }
+        // Edits that are shorter than a unit show nothing; a track of only such ones shows nothing at all.
+        edits.retain(|edit| edit.end.is_none_or(|end| edit.begin < end));
+        edits.sort_unstable_by_key(|edit| edit.begin);
+        edits.dedup_by(|next, last| {
+            let is_joined = last.end.is_none_or(|end| next.begin <= end);
+            if is_joined {
+                // An open end stays open.
+                last.end = last.end.zip(next.end).map(|(one, other)| one.max(other));
+            }
+            is_joined
+        });
+        Self {
+            stretches: Some(edits),
+        }
+    }
+
+    pub fn includes(&self, time: i64) -> bool {
+        let Some(stretches) = &self.stretches else {
+            return true;
+        };
+        let num_begun = stretches.partition_point(|stretch| stretch.begin <= time);
+        let last = stretches[..num_begun].last();
+        last.is_some_and(|last| last.end.is_none_or(|end| time < end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use safelight_loops::hash::{STEP, mixed};
+
+    use super::*;
+
+    fn edit(begin: i64, end: impl Into<Option<i64>>) -> Edit {
+        let end = end.into();
+        Edit { begin, end }
+    }
+
+    /// Looks through all edits.
+    fn is_shown(edits: &[Edit], time: i64) -> bool {
+        edits.is_empty()
+            || edits
+                .iter()
+                .any(|edit| edit.begin <= time && edit.end.is_none_or(|end| time < end))
+    }
+
+    #[test]
+    fn edits_that_overlap_touch_or_show_nothing_become_stretches_with_gaps() {
+        let shown = Shown::by(vec![
+            edit(20, 20),
+            edit(5, 9),
+            edit(7, 8),
+            edit(0, 5),
+            edit(30, None),
+            edit(12, 15),
+            edit(31, 40),
+        ]);
+        let expected = vec![edit(0, 9), edit(12, 15), edit(30, None)];
+        assert_eq!(shown.stretches, Some(expected));
+    }
+
+    #[test]
+    fn no_edits_show_everything_and_empty_ones_nothing() {
+        for time in [i64::MIN, -1, 0, 3, i64::MAX] {
+            assert!(Shown::by(Vec::new()).includes(time), "{time}");
+            assert!(!Shown::by(vec![edit(3, 3)]).includes(time), "{time}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_shown_where_a_look_through_all_edits_finds_it() {
+        let mut sum = 7_u64;
+        let mut below = |count: u64| {
+            sum = sum.wrapping_add(STEP);
+            (mixed(sum) % count).cast_signed()
+        };
+        for round in 0..400 {
+            let count = below(12);
+            let mut edits = Vec::new();
+            for _ in 0..count {
+                // Some at the end of all time, where an open end is not the same as the last number.
+                let from = if below(8) == 0 { i64::MAX - 60 } else { 0 };
+                let begin = from + below(48);
+                let end = match below(16) {
+                    0 => None,
+                    1 => Some(i64::MAX),
+                    _ => Some(begin + below(9)),
+                };
+                edits.push(edit(begin, end));
+            }
+            let shown = Shown::by(edits.clone());
+            let times = (-2..60).chain(i64::MAX - 62..=i64::MAX);
+            for time in times.chain([i64::MIN, 1 << 40]) {
+                let expected = is_shown(&edits, time);
+                assert_eq!(
+                    shown.includes(time),
+                    expected,
+                    "{round}: {time} of {edits:?}"
+                );
+            }
+        }
+    }
+}

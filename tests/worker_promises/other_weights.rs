@@ -1,0 +1,176 @@
+//! Weights that change while a job is paused or its engine is replaced: nothing goes on with others than it began with.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safelight_core::families::flux;
+use safelight_core::job::{
+    Control, ControlSettings, DeviceChoice, GenerateRequest, JobErrorKind, JobFolder, JobOutcome,
+    Lora, Stage,
+};
+use safelight_core::library::ControlNetwork;
+use safetensors::tensor::{Dtype, TensorView};
+use serde_json::Value;
+
+use crate::Rig;
+use crate::fake_engine::Act;
+use crate::inputs::{finished, picture};
+use crate::pausing::rig;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// Writes tensors of these shapes whose numbers are all 0.
+fn write_zeros(path: &Path, tensors: impl IntoIterator<Item = (String, Vec<usize>)>) {
+    let zeros = vec![0; 1 << 20];
+    let tensors = tensors.into_iter().map(|(name, shape)| {
+        let bytes = 4 * shape.iter().product::<usize>();
+        let view = TensorView::new(Dtype::F32, shape, &zeros[..bytes]);
+        (name, view.unwrap())
+    });
+    safetensors::serialize_to_file(tensors, None, path).unwrap();
+}
+
+/// Another number in the file's last tensor; what it was before.
+fn change(file: &Path) -> Vec<u8> {
+    let old = fs::read(file).unwrap();
+    let mut new = old.clone();
+    *new.last_mut().unwrap() ^= 1;
+    fs::write(file, new).unwrap();
+    old
+}
+
+/// Has a job paused; its folder.
+fn paused(rig: &Rig, ask: impl FnOnce(&mut GenerateRequest)) -> PathBuf {
+    let token = rig.submit_with(DeviceChoice::Auto, ask);
+    rig.wait_for(Stage::Denoise);
+    token.pause();
+    let (_, outcome) = rig.hear();
+    assert!(matches!(outcome, JobOutcome::Paused), "{outcome:?}");
+    let jobs = rig.folder.path().join("jobs");
+    let folder = fs::read_dir(jobs).unwrap().next().unwrap().unwrap();
+    folder.path()
+}
+
+/// Whether a paused job is refused after a file of it changed, and goes on when the file is as it was.
+fn assert_refused_until_it_is_back(rig: &Rig, job: &Path, file: &Path, said: &str) {
+    let old = change(file);
+    let (_, outcome) = rig.resume(job);
+    let JobOutcome::Failed(err) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(
+        (err.kind, err.summary.as_str()),
+        (JobErrorKind::BadModel, said)
+    );
+    assert!(err.advice.contains("Put the old files back"), "{err:?}");
+    assert_eq!(rig.job_folders(), 1, "the old file may come back");
+    fs::write(file, old).unwrap();
+    finished(rig.resume(job).1);
+}
+
+/// A tiny model's transformer and a LoRA for it in the rig's folder; the LoRA.
+fn lora_in(rig: &Rig) -> Lora {
+    let name = "transformer/diffusion_pytorch_model.safetensors";
+    let transformer = rig.folder.path().join(name);
+    fs::create_dir(transformer.parent().unwrap()).unwrap();
+    fs::copy(fixtures().join("wan/pipeline").join(name), transformer).unwrap();
+    let path = rig.folder.path().join("style.safetensors");
+    let layer = "transformer.blocks.0.attn1.to_q";
+    let tensors = [("lora_A", vec![4, 64]), ("lora_B", vec![64, 4])];
+    write_zeros(
+        &path,
+        tensors.map(|(part, shape)| (format!("{layer}.{part}.weight"), shape)),
+    );
+    Lora {
+        path,
+        strength: 1.0,
+        strength_2: None,
+    }
+}
+
+#[test]
+fn a_job_does_not_go_on_with_another_lora_than_it_began_with() {
+    let rig = rig();
+    let lora = lora_in(&rig);
+    let job = paused(&rig, |request| request.loras = vec![lora.clone()]);
+    let said = "the LoRA style.safetensors has changed since the job began";
+    assert_refused_until_it_is_back(&rig, &job, &lora.path, said);
+}
+
+#[test]
+fn a_job_of_a_version_that_kept_no_fingerprints_goes_on() {
+    let rig = rig();
+    let lora = lora_in(&rig);
+    let job = paused(&rig, |request| request.loras = vec![lora.clone()]);
+    let folder = JobFolder::at(&job);
+    fs::remove_file(folder.model_file()).unwrap();
+    fs::write(folder.inputs_file(), "{}").unwrap();
+    change(&lora.path);
+    finished(rig.resume(&job).1);
+}
+
+/// Writes a small ControlNet of FLUX.1 with its config into a folder; its weights.
+fn write_control_network(folder: &Path) -> PathBuf {
+    let facts = fs::read(fixtures().join("control/networks.json")).unwrap();
+    let facts: Value = serde_json::from_slice(&facts).unwrap();
+    let facts = &facts["flux"]["plain"];
+    fs::create_dir(folder).unwrap();
+    fs::write(folder.join("config.json"), facts["config"].to_string()).unwrap();
+    let weights = folder.join("diffusion_pytorch_model.safetensors");
+    let shapes = facts["shapes"].clone();
+    let shapes: BTreeMap<String, Vec<usize>> = serde_json::from_value(shapes).unwrap();
+    write_zeros(&weights, shapes);
+    assert!(ControlNetwork::read(folder).is_ok());
+    weights
+}
+
+#[test]
+fn a_job_does_not_go_on_with_another_controlnet_than_it_began_with() {
+    let rig = rig();
+    let (file, network) = (
+        rig.folder.path().join("depth.png"),
+        rig.folder.path().join("net"),
+    );
+    picture(&file, 10);
+    let weights = write_control_network(&network);
+    let job = paused(&rig, |request| {
+        request.family = flux::FAMILY;
+        request.num_frames = 1;
+        request.out.set_extension("png");
+        let settings = ControlSettings {
+            network: Some(network),
+            ..ControlSettings::default()
+        };
+        request.controls = vec![Control {
+            file,
+            mask: None,
+            settings,
+        }];
+    });
+    let said = "the ControlNet net has changed since the job began";
+    assert_refused_until_it_is_back(&rig, &job, &weights, said);
+}
+
+#[test]
+fn a_new_engine_does_not_go_on_with_another_lora() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("style.safetensors");
+    let rig = Rig::in_folder(folder, move |launch, stage| {
+        if launch == 0 && stage == Stage::Denoise {
+            change(&path);
+            return Act::Die;
+        }
+        Act::Work
+    });
+    let lora = lora_in(&rig);
+    let (_, outcome) = rig.run_with(|request| request.loras = vec![lora]);
+    let JobOutcome::Failed(err) = outcome else {
+        panic!("{outcome:?}");
+    };
+    let said = "the LoRA style.safetensors has changed since the job began";
+    assert_eq!(err.summary, said);
+    assert!(err.kept.is_some_and(|kept| kept.is_dir()));
+}
