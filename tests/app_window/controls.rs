@@ -73,6 +73,15 @@ pub(crate) fn add_control(bench: &mut Bench, file: &Path) {
     bench.until("it is there", |bench| bench.has(&name));
 }
 
+/// Has the search for ControlNets end as if it had found these.
+fn put_networks(bench: &mut Bench, networks: &[FoundControl]) {
+    bench.until("the search is done", |bench| {
+        !bench.app().inputs.control_networks.is_looking()
+    });
+    bench.app().inputs.control_networks.found = networks.to_vec();
+    bench.settle();
+}
+
 /// A model with ControlNets.
 fn networks_spec() -> ModelSpec {
     let mut spec = flux_spec();
@@ -194,11 +203,11 @@ fn the_only_network_for_a_model_is_chosen_and_its_long_name_stays_in_the_form() 
     let mut bench = Bench::of(networks_spec());
     let file = bench.picture_file("depth.png", 64, 48);
     add_control(&mut bench, &file);
+    put_networks(&mut bench, &[]);
     bench.assert_shows("No ControlNet for Flux was found");
     let long = found(&"a-network-with-quite-a-long-name-".repeat(4));
     let path = Some(long.path.clone());
-    bench.app().inputs.control_networks.found = vec![long];
-    bench.settle();
+    put_networks(&mut bench, &[long]);
     bench.settle();
     assert!(!bench.has("Choose the ControlNet for this picture"));
     let right = |bench: &Bench, role, name: &str| {
@@ -218,11 +227,9 @@ fn the_only_network_for_a_model_is_chosen_and_its_long_name_stays_in_the_form() 
 #[test]
 fn of_several_networks_one_is_asked_for_where_it_is_chosen() {
     let mut bench = Bench::of(networks_spec());
-    bench.app().inputs.control_networks.found = vec![found("union"), found("union-2.1")];
     let file = bench.picture_file("depth.png", 64, 48);
     add_control(&mut bench, &file);
-    bench.app().inputs.control_networks.found = vec![found("union"), found("union-2.1")];
-    bench.settle();
+    put_networks(&mut bench, &[found("union"), found("union-2.1")]);
     bench.assert_shows("Choose the ControlNet for this picture");
     let settings = ControlSettings {
         network: Some("/nets/union.safetensors".into()),
@@ -308,7 +315,7 @@ fn a_mask_that_a_network_needs_is_painted_or_dropped_and_comes_back() {
     add_control(&mut bench, &file);
     let [mut fills, plain] = [found("fills"), found("plain")];
     fills.config.takes_masks = true;
-    bench.app().inputs.control_networks.found = vec![fills.clone(), plain.clone()];
+    put_networks(&mut bench, &[fills.clone(), plain.clone()]);
     use_network(&mut bench, &plain);
     assert!(!bench.has("Choose a mask for control picture 1"));
     use_network(&mut bench, &fills);
@@ -373,17 +380,29 @@ fn a_search_for_models_looks_for_control_networks_again() {
     });
     let file = bench.picture_file("depth.png", 64, 48);
     add_control(&mut bench, &file);
-    // The first search has its time.
-    bench.assert_no_job();
-    let gone = vec![found("gone"), found("gone-too")];
-    bench.app().inputs.control_networks.found = gone;
-    bench.assert_no_job();
+    put_networks(&mut bench, &[found("gone"), found("gone-too")]);
     bench.assert_shows("Choose the ControlNet for this picture");
     bench.app().cx.push(LibraryCommand::Reload);
     bench.until("those on the disk are listed", |bench| {
-        bench.app().inputs.control_networks.found.is_empty()
+        bench.has("No ControlNet for Flux was found")
     });
-    bench.assert_shows("No ControlNet for Flux was found");
+}
+
+#[test]
+fn while_control_networks_are_looked_for_none_is_called_missing() {
+    let mut bench = Bench::of(networks_spec());
+    // One thread searches, one thing after the other.
+    let (go_on, held) = crossbeam_channel::bounded::<()>(0);
+    let before = bench.app().cx.background.search(move || held.recv().ok());
+    assert!(before.is_some());
+    let file = bench.picture_file("depth.png", 64, 48);
+    add_control(&mut bench, &file);
+    bench.assert_shows("Looking for ControlNets");
+    assert!(!bench.has("No ControlNet for Flux was found"));
+    drop(go_on);
+    bench.until("the search is done", |bench| {
+        bench.has("No ControlNet for Flux was found")
+    });
 }
 
 /// A window with a control picture of a model with ControlNets that take masks; the two that are found, of which the
@@ -394,11 +413,10 @@ fn with_mask_networks() -> (Bench, [FoundControl; 2]) {
     let mut bench = Bench::of(spec);
     let file = bench.picture_file("room.png", 64, 48);
     add_control(&mut bench, &file);
-    bench.assert_no_job();
     let [mut fills, plain] = [found("fills"), found("plain")];
     fills.config.takes_masks = true;
     let networks = [fills, plain];
-    bench.app().inputs.control_networks.found = networks.to_vec();
+    put_networks(&mut bench, &networks);
     (bench, networks)
 }
 

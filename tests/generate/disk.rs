@@ -1,9 +1,10 @@
 //! Disks that are full, fail or know no locks, folders that vanish, and the longest names: one sentence, nothing lost,
 //! and the job goes on when the disk is well again. `cargo xtask stress --only disk` tries every write.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::Value;
@@ -187,6 +188,28 @@ fn a_share_that_gives_no_locks_keeps_jobs_and_lets_them_go_on() {
         fs::remove_file(counter).unwrap();
         assert!(home.path().join("clip.webp").exists());
     }
+}
+
+#[test]
+fn jobs_that_come_to_the_same_name_at_once_on_a_disk_without_links_all_keep_their_results() {
+    let home = Home::new();
+    let (mut command, counter) = failing(home.generate(), &home, "nolink", 1);
+    let jobs: Vec<_> = (0..3)
+        .map(|_| command.stdout(Stdio::piped()).spawn().unwrap())
+        .collect();
+    let mut results = BTreeMap::new();
+    for job in jobs {
+        let (last, code) = end(&job.wait_with_output().unwrap());
+        assert_eq!(code, 0, "{last}");
+        let path = last["path"].as_str().unwrap().to_owned();
+        let bytes = fs::read(&path).unwrap();
+        assert!(results.insert(path, bytes).is_none(), "{last}");
+    }
+    let names_taken = fs::read(&counter).unwrap();
+    fs::remove_file(counter).unwrap();
+    assert_ne!(names_taken, [0; 8], "links were tried");
+    assert!(results.values().all(|bytes| !bytes.is_empty()));
+    assert_eq!(home.job_folders(), NONE);
 }
 
 fn events_of(output: &Output) -> Value {

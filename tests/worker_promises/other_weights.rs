@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use safelight_core::families::flux;
 use safelight_core::job::{
@@ -10,6 +11,7 @@ use safelight_core::job::{
     Lora, Stage,
 };
 use safelight_core::library::ControlNetwork;
+use safelight_core::memory::{Fault, Rung};
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::Value;
 
@@ -154,23 +156,35 @@ fn a_job_does_not_go_on_with_another_controlnet_than_it_began_with() {
     assert_refused_until_it_is_back(&rig, &job, &weights, said);
 }
 
-#[test]
-fn a_new_engine_does_not_go_on_with_another_lora() {
+/// How a job on a GPU ends whose LoRA changes while it denoises, and whose engine does this then.
+fn changed_before(act: Act) -> JobOutcome {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("style.safetensors");
+    let (path, changed) = (folder.path().join("style.safetensors"), Once::new());
     let rig = Rig::in_folder(folder, move |launch, stage| {
         if launch == 0 && stage == Stage::Denoise {
-            change(&path);
-            return Act::Die;
+            changed.call_once(|| drop(change(&path)));
+            return act;
         }
         Act::Work
     });
     let lora = lora_in(&rig);
-    let (_, outcome) = rig.run_with(|request| request.loras = vec![lora]);
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("{outcome:?}");
-    };
-    let said = "the LoRA style.safetensors has changed since the job began";
-    assert_eq!(err.summary, said);
-    assert!(err.kept.is_some_and(|kept| kept.is_dir()));
+    rig.submit_with(DeviceChoice::Cuda(0), |request| request.loras = vec![lora]);
+    let (_, outcome) = rig.hear();
+    if let JobOutcome::Failed(err) = &outcome {
+        assert!(err.kept.as_ref().is_some_and(|kept| kept.is_dir()));
+    }
+    outcome
+}
+
+#[test]
+fn neither_a_new_engine_nor_a_rung_goes_on_with_another_lora() {
+    let out_of_memory = Act::FailBelow(Fault::DeviceMemory, Rung::FreeAndRetry);
+    for act in [Act::Die, out_of_memory] {
+        let outcome = changed_before(act);
+        let JobOutcome::Failed(err) = outcome else {
+            panic!("{act:?}: {outcome:?}");
+        };
+        let said = "the LoRA style.safetensors has changed since the job began";
+        assert_eq!(err.summary, said, "{act:?}");
+    }
 }

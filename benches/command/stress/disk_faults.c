@@ -8,6 +8,7 @@
      rename  the K-th rename fails
      sync    the K-th fsync fails
      nolock  no lock is ever given (a network share); unlock: such a file system knows no locks
+     nolink  no file gets a second name (FAT, many a network share)
      readonly  from the K-th new file on, the file system is read-only
    K = 0 only counts. */
 #define _GNU_SOURCE
@@ -147,6 +148,16 @@ static int fails(const char *name, int error) {
 int rename(const char *from, const char *to) {
   REAL(rename);
   return is_ours(to) && fails("rename", EIO) ? -1 : real(from, to);
+}
+
+int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags) {
+  REAL(linkat);
+  if (is_ours(to) && is("nolink")) {
+    strikes();
+    errno = EPERM;
+    return -1;
+  }
+  return real(from_folder, from, to_folder, to, flags);
 }
 
 int fsync(int file) {

@@ -27,6 +27,11 @@ impl ControlNetworks {
         self.has_looked = false;
     }
 
+    /// Whether more may be found.
+    pub fn is_looking(&self) -> bool {
+        !self.has_looked || self.looking.is_busy()
+    }
+
     /// Looks for them where that was not done yet, and takes in what was found.
     pub(super) fn poll(
         &mut self,
@@ -34,14 +39,16 @@ impl ControlNetworks {
         settings: &Settings,
         background: &Background,
     ) {
-        if !self.has_looked
-            && let Some(paths) = paths.cloned()
-        {
-            let settings = settings.clone();
-            let looking = background.search(move || find_controls(&paths, &settings));
-            // Where too much is searched for already, it is asked for again.
-            self.has_looked = looking.is_some();
-            self.looking = looking.unwrap_or_default();
+        if !self.has_looked {
+            // Without a home there is no place for them.
+            self.has_looked = paths.is_none_or(|paths| {
+                let (paths, settings) = (paths.clone(), settings.clone());
+                let looking = background.search(move || find_controls(&paths, &settings));
+                // Where too much is searched for already, it is asked for again.
+                let has_begun = looking.is_some();
+                self.looking = looking.unwrap_or_default();
+                has_begun
+            });
         }
         if let Some(found) = self.looking.take() {
             self.found = found;

@@ -218,17 +218,45 @@ fn refusal<T: NetworkConfig + std::fmt::Debug>(config: &Value) -> String {
 
 #[test]
 fn a_config_of_a_million_layers_is_refused_in_one_sentence() {
-    for key in ["num_layers", "num_single_layers", "num_refiner_layers"] {
-        let config = json!({ key: 1 << 20 });
-        let mut found = vec![refusal::<FramePackTransformerConfig>(&config)];
-        if key != "num_refiner_layers" {
-            found.push(refusal::<FluxTransformerConfig>(&config));
+    type Counts = (fn(&Value) -> String, &'static [&'static str]);
+    let networks: [Counts; 9] = [
+        (refusal::<WanTransformerConfig>, &["num_layers"]),
+        (
+            refusal::<FluxTransformerConfig>,
+            &["num_layers", "num_single_layers"],
+        ),
+        (
+            refusal::<FramePackTransformerConfig>,
+            &["num_layers", "num_single_layers", "num_refiner_layers"],
+        ),
+        (
+            refusal::<ChromaTransformerConfig>,
+            &["num_layers", "num_single_layers", "approximator_layers"],
+        ),
+        (
+            refusal::<Flux2TransformerConfig>,
+            &["num_layers", "num_single_layers"],
+        ),
+        (refusal::<QwenImageTransformerConfig>, &["num_layers"]),
+        (
+            refusal::<ZImageTransformerConfig>,
+            &["n_layers", "n_refiner_layers"],
+        ),
+        (
+            refusal::<Krea2TransformerConfig>,
+            &[
+                "num_layers",
+                "num_layerwise_text_blocks",
+                "num_refiner_text_blocks",
+            ],
+        ),
+        (refusal::<QwenVisionConfig>, &["depth"]),
+    ];
+    for (refusal, keys) in networks {
+        for key in keys {
+            let expected = format!("expected a {key} between 1 and 1000, found 1048576: FILE");
+            assert_eq!(refusal(&json!({ *key: 1 << 20 })), expected);
         }
-        if key == "num_layers" {
-            found.push(refusal::<WanTransformerConfig>(&config));
-        }
-        let expected = format!("expected a {key} between 1 and 1000, found 1048576: FILE");
-        assert!(found.iter().all(|text| *text == expected), "{found:?}");
     }
 }
 

@@ -207,7 +207,11 @@ fn network_ui(ui: &mut Ui, view: &View<'_>, count: usize, settings: &mut Control
     if found.is_empty()
         && let Some(spec) = view.model()
     {
-        field_hint(ui, &words::no_networks(spec.family.label));
+        if view.app.inputs.control_networks.is_looking() {
+            field_hint(ui, words::LOOKING_FOR_NETWORKS);
+        } else {
+            field_hint(ui, &words::no_networks(spec.family.label));
+        }
     } else if settings.network.is_none() {
         field_note(ui, words::NETWORK_NEEDED);
     }

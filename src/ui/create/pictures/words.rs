@@ -286,6 +286,7 @@ pub(in crate::ui::create) const PICTURE_STRENGTH_HOVER: &str = "How much this pi
 pub(super) const CONTROL_NETWORK: &str = "ControlNet";
 pub(super) const CONTROL_NETWORK_HOVER: &str = "The network that has the result follow this picture. Those for the chosen model are offered, out of ComfyUI's models/controlnet and models/model_patches, Forge's models/ControlNet and the folder controlnet of Safelight's models";
 pub(super) const NO_NETWORK: &str = "Choose one";
+pub(super) const LOOKING_FOR_NETWORKS: &str = "Looking for ControlNets…";
 pub(super) const NETWORK_NEEDED: &str = "Choose the ControlNet for this picture";
 pub(super) const CONTROL_KIND: &str = "Shows";
 pub(super) const CONTROL_KIND_HOVER: &str = "What the picture shows: this network must be told";
