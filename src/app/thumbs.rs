@@ -131,7 +131,7 @@ pub struct Thumbs {
 
 impl Thumbs {
     /// `folder` is where those of results are kept between runs.
-    pub(super) fn new(folder: Option<PathBuf>) -> Self {
+    pub fn new(folder: Option<PathBuf>) -> Self {
         Self {
             folder: folder.map(ThumbFolder::new),
             thumbs: HashMap::new(),

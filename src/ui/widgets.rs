@@ -122,16 +122,18 @@ pub fn badge(
     text_at(ui, rect.center(), text, size, ink);
 }
 
-/// How large a picture is in this place with its shape kept, at most so many times its own size.
-pub fn fitted(texture: &TextureHandle, place: Vec2, max_scale: f32) -> Vec2 {
-    let size = texture.size_vec2();
+/// How large a picture of this size is in this place with its shape kept, at most so many times its own size.
+pub fn fitted(size: Vec2, place: Vec2, max_scale: f32) -> Vec2 {
     let scale = place / size.max(Vec2::splat(1.0));
     size * scale.min_elem().min(max_scale)
 }
 
 /// A picture in the middle of its place.
 pub fn texture_ui(ui: &Ui, texture: &TextureHandle, rect: Rect, max_scale: f32) {
-    let shown = Rect::from_center_size(rect.center(), fitted(texture, rect.size(), max_scale));
+    let shown = Rect::from_center_size(
+        rect.center(),
+        fitted(texture.size_vec2(), rect.size(), max_scale),
+    );
     let uv = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
     ui.painter().image(texture.id(), shown, uv, Color32::WHITE);
 }

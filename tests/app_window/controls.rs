@@ -135,6 +135,7 @@ fn each_control_of_a_network_has_its_own_strength_and_steps_and_settings_bring_t
     }
     bench.assert_shows("2 of 4");
     bench.assert_shows("needs a ControlNet: choose its file");
+    put_networks(&mut bench, &[]);
     bench.assert_shows("No ControlNet for Flux was found");
     let settings = |strength: f64| ControlSettings {
         kind: Some(ControlKind::Depth),

@@ -12,7 +12,7 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::commands::{GalleryCommand, LibraryCommand};
 use safelight::app::inputs::Slot;
 use safelight::app::state::Page;
-use safelight::app::thumbs::Pictured;
+use safelight::app::thumbs::{Pictured, Thumbs};
 use safelight_core::media::{ClipOptions, Picture, write_clip};
 use safelight_core::settings::Paths;
 
@@ -269,6 +269,27 @@ fn keys_choose_and_a_field_keeps_what_is_typed_into_it() {
 }
 
 #[test]
+fn what_stands_below_the_picture_of_a_result_does_not_move_when_it_comes() {
+    let home = tempfile::tempdir().unwrap();
+    result(home.path(), "a.png", "a red boat", 7);
+    let mut bench = window(home.path());
+    bench.open_gallery();
+    bench.until_shown(1);
+    bench.choose("a red boat, picture");
+    let place = |bench: &Bench| {
+        let button = bench
+            .harness
+            .get_by_role_and_label(Role::Button, "Favourite");
+        button.rect()
+    };
+    bench.until_pictured();
+    let before = place(&bench);
+    bench.app().cx.thumbs = Thumbs::new(None);
+    bench.harness.step();
+    assert_eq!(place(&bench), before);
+}
+
+#[test]
 fn details_tell_what_made_a_result_and_put_it_into_the_form() {
     let home = tempfile::tempdir().unwrap();
     let path = result(home.path(), "a.png", "a red boat", 7_654_321);
@@ -290,13 +311,8 @@ fn details_tell_what_made_a_result_and_put_it_into_the_form() {
         bench.assert_shows(text);
     }
     bench.press("Copy prompt");
-    bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Copy path")
-        .click();
-    bench.harness.step();
-    bench.harness.step();
-    assert_eq!(bench.copied(), Some(path.display().to_string()));
+    let copied = bench.copied_by("Copy path");
+    assert_eq!(copied, Some(path.display().to_string()));
     assert!(bench.harness.query_by_label("Use as mask").is_none());
     bench.press("Use as end picture");
     bench.until("it is opened", |bench| {

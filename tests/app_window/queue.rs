@@ -377,7 +377,7 @@ fn when_all_is_done_the_window_closes_after_half_a_minute_unless_somebody_says_n
     bench.press("Stay open");
     assert_eq!(bench.app().queue.after, AfterQueue::Nothing);
     bench.app().queue.after = AfterQueue::Quit;
-    bench.until("it closes", |bench| {
+    bench.until_later("it closes", |bench| {
         let output = &bench.harness.output().viewport_output[&egui::ViewportId::ROOT];
         output.commands.contains(&egui::ViewportCommand::Close)
     });
@@ -395,7 +395,7 @@ fn the_computer_is_suspended_once_and_a_refusal_is_told() {
     let failure = JobError::new(JobErrorKind::Internal, "it broke");
     bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
     bench.assert_shows("The computer goes to sleep in ");
-    bench.until("it is told", |bench| bench.has("Somebody forbids it"));
+    bench.until_later("it is told", |bench| bench.has("Somebody forbids it"));
     assert_eq!(bench.app().queue.after, AfterQueue::Nothing);
 }
 

@@ -291,7 +291,9 @@ fn a_picture_that_was_made_from_one_stays_beside_its_settings() {
     let text = FORGE.replace("Version", "Denoising strength: 0.5, Version");
     let path = picture_with(&bench, "fox.png", &text);
     bench.drop_file(&path);
-    bench.until("it is offered", |bench| bench.has("was made with Forge"));
+    bench.until("it is offered", |bench| {
+        bench.has("Start picture fox.png") && bench.has("was made with Forge")
+    });
     bench.press("Use settings");
     bench.until("it is taken over", |bench| {
         bench.app().cx.form.sampling.num_steps == Some(9)

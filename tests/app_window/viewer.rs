@@ -3,7 +3,7 @@
 use egui::accesskit::Role;
 use egui::{Event, Key, Modifiers, MouseWheelUnit, ViewportCommand, ViewportId, vec2};
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::PlayerCommand;
+use safelight::app::commands::{PlayerCommand, QueueCommand};
 use safelight::app::inputs::Slot;
 use safelight::app::player::Viewing;
 use safelight::app::player::compare::CompareMode;
@@ -318,7 +318,7 @@ fn a_new_clip_plays_once_while_the_next_job_runs() {
     };
     bench.far.events.send(ended).unwrap();
     let mut shown_at = None;
-    bench.until("the clip is shown, and then the running job", |bench| {
+    bench.until_later("the clip is shown, and then the running job", |bench| {
         let now = bench.harness.ctx.input(|input| input.time);
         let watch = &bench.app().watch;
         if watch.viewing == Viewing::Result(first.id) && watch.player.as_ref().unwrap().is_playing()
@@ -331,12 +331,16 @@ fn a_new_clip_plays_once_while_the_next_job_runs() {
         is_over
     });
     let second = bench.next_job();
-    // Whoever does something with it goes on looking at it.
+    // Whoever does something with it goes on looking at it, also where the next job has not begun yet.
+    let (go_on, held) = crossbeam_channel::bounded::<()>(0);
+    let before = bench.app().cx.background.on_files(move || held.recv().ok());
+    assert!(before.is_some());
     bench.press_generate();
     bench.finish_job(&second, 5);
     assert_eq!(bench.app().watch.viewing, Viewing::Result(second.id));
     bench.harness.key_press(Key::ArrowRight);
     bench.settle();
+    drop(go_on);
     let third = bench.next_job();
     for _ in 0..40 {
         bench.harness.step();
@@ -344,6 +348,24 @@ fn a_new_clip_plays_once_while_the_next_job_runs() {
     assert_eq!(bench.app().watch.viewing, Viewing::Result(second.id));
     bench.finish_job(&third, 4);
     assert_eq!(bench.app().watch.viewing, Viewing::Result(second.id));
+}
+
+#[test]
+fn a_picture_of_the_form_that_is_still_being_opened_makes_room_for_the_job_that_begins() {
+    let (mut bench, _) = finished(1);
+    bench.app().cx.push(QueueCommand::PauseAll);
+    bench.press_generate();
+    bench.until("its file has a name", |bench| {
+        bench.app().queue.waiting.iter().any(|job| job.has_output)
+    });
+    let picture = bench.picture_file("start.png", 64, 48);
+    bench.app().cx.push(PlayerCommand::ShowInput(picture));
+    bench.app().cx.push(QueueCommand::GoOn);
+    bench.harness.step();
+    let app = bench.app();
+    assert!(app.queue.running.is_some());
+    assert_eq!(app.watch.opening(), None);
+    assert_eq!(app.watch.viewing, Viewing::Live);
 }
 
 #[test]

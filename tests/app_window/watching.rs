@@ -110,7 +110,7 @@ fn of_two_files_that_are_asked_for_the_last_one_is_shown() {
         &mut bench,
         AppCommand::Player(PlayerCommand::PlayFile(last)),
     );
-    bench.until("the last is shown", |bench| bench.has("last.mp4"));
+    bench.until("the last is shown", |bench| bench.has("The file last.mp4"));
     for _ in 0..20 {
         bench.harness.step();
     }

@@ -19,8 +19,9 @@ use crate::app::state::Page;
 
 impl Watch {
     pub fn update(&mut self, command: PlayerCommand, queue: &mut JobQueue, cx: &mut Cx) {
-        if is_of_frame(&command) && self.running.is_some() && self.live_at.take().is_some() {
-            // Whoever does something with a clip while a job runs wants to go on looking at it.
+        let goes_on = self.running.is_some() || queue.will_go_on();
+        if is_of_frame(&command) && goes_on && self.live_at.take().is_some() {
+            // Whoever does something with a clip while jobs run, or between two, wants to go on looking at it.
             self.is_chosen = true;
         }
         match command {
@@ -42,6 +43,9 @@ impl Watch {
                 if queue.running.is_none() {
                     self.input = Some(path.clone());
                     self.open(vec![path], cx);
+                    if let Some(opening) = &mut self.opening {
+                        opening.is_input = true;
+                    }
                 }
             }
             PlayerCommand::LeaveInput(path) => self.leave_input(&path, queue, cx),

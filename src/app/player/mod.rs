@@ -86,6 +86,8 @@ pub struct Watch {
 struct Opening {
     name: String,
     files: Pending<Result<Vec<OpenedFile>, JobError>>,
+    /// A picture of the form, which nobody asked to see.
+    is_input: bool,
 }
 
 impl Watch {

@@ -70,6 +70,10 @@ impl Watch {
         let last = queue.results.last();
         let made = last.filter(|item| Some(item.id) == before);
         let is_free = !self.is_chosen && self.viewing != Viewing::Live;
+        if running.is_some() {
+            // It makes room for the job, as it does once it is shown.
+            self.opening.take_if(|opening| opening.is_input);
+        }
         if running.is_none() && self.viewing == Viewing::Live {
             // Its last preview stays until its result is ready to be shown.
             if made.is_none() {
@@ -229,7 +233,11 @@ impl Watch {
             let open = |path: &PathBuf| opening::open(path, max_side, &wake);
             survived(|| paths.iter().map(open).collect())
         });
-        self.opening = Some(Opening { name, files });
+        self.opening = Some(Opening {
+            name,
+            files,
+            is_input: false,
+        });
     }
 
     pub(super) fn take_opened(&mut self, cx: &mut Cx) {

@@ -48,7 +48,7 @@ pub use outpaint::{
 pub use outpaint_clip::{first_of, write_extended_clip};
 pub use pixels::Picture;
 pub use place::check_target;
-pub use preview::thumbnail;
+pub use preview::{thumbnail, thumbnail_size};
 pub use resize::{crop_centre, crop_to_aspect, resize_lanczos};
 pub use sheet::{Sheet, SheetCell, SheetLabels, SheetPlace, draw_sheet, sheet_edge};
 pub use sound::{FoundSound, Sound, sound_for};

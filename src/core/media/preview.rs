@@ -15,13 +15,17 @@ pub fn thumbnail(
     if max_width == 0 || max_height == 0 {
         return Err(MediaError::no_pixels(max_width, max_height));
     }
-    let scale_x = f64::from(max_width) / f64::from(picture.width);
-    let scale_y = f64::from(max_height) / f64::from(picture.height);
+    let (width, height) = thumbnail_size((picture.width, picture.height), max_width, max_height);
+    resample(picture, width, height, Filter::Box)
+}
+
+/// Width and height of the [`thumbnail`] of a picture of this width and height. No side may be zero.
+pub fn thumbnail_size((width, height): (u32, u32), max_width: u32, max_height: u32) -> (u32, u32) {
+    let scale_x = f64::from(max_width) / f64::from(width);
+    let scale_y = f64::from(max_height) / f64::from(height);
     let scale = scale_x.min(scale_y).min(1.0);
     let side = |side: u32, max: u32| ((f64::from(side) * scale).round() as u32).clamp(1, max);
-    let width = side(picture.width, max_width);
-    let height = side(picture.height, max_height);
-    resample(picture, width, height, Filter::Box)
+    (side(width, max_width), side(height, max_height))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use egui::{
 };
 use safelight_core::finish::FinishWork;
 use safelight_core::gallery::{Entry, Facts, Finished, Reading, THUMB_SIDE};
+use safelight_core::media::thumbnail_size;
 use safelight_core::units::{duration_text, seconds_text, size_text};
 
 use crate::app::commands::{DesktopCommand, PlayerCommand};
@@ -61,12 +62,26 @@ fn hint_ui(ui: &mut Ui) {
 }
 
 fn picture_ui(ui: &mut Ui, view: &View<'_>, entry: &Arc<Entry>) {
-    let width = ui.available_width();
+    let place = vec2(ui.available_width(), theme::DETAILS_PICTURE);
     let pictured = Pictured::Result(Arc::clone(entry));
-    if let Some(Ok(texture)) = view.app.cx.thumbs.get(pictured, THUMB_SIDE) {
-        let height = fitted(texture, vec2(width, theme::DETAILS_PICTURE), 1.5).y;
-        let (rect, _) = ui.allocate_exact_size(vec2(width, height), Sense::hover());
-        texture_ui(ui, texture, rect, 1.5);
+    let thumb = view.app.cx.thumbs.get(pictured, THUMB_SIDE);
+    // It has its place before it is there: nobody's click misses a button that moves.
+    let shape = entry.facts().map(|facts| (facts.width, facts.height));
+    let size = match (shape, &thumb) {
+        (_, Some(Err(_))) => None,
+        (Some((width, height)), _) if width > 0 && height > 0 => {
+            let (width, height) = thumbnail_size((width, height), THUMB_SIDE, THUMB_SIDE);
+            Some(vec2(width as f32, height as f32))
+        }
+        (_, Some(Ok(texture))) => Some(texture.size_vec2()),
+        (_, None) => None,
+    };
+    if let Some(size) = size {
+        let size = vec2(place.x, fitted(size, place, 1.5).y);
+        let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
+        if let Some(Ok(texture)) = thumb {
+            texture_ui(ui, texture, rect, 1.5);
+        }
     }
     if let Reading::Broken(why) = &entry.reading {
         let text = RichText::new(sentence(why)).color(palette(ui).amber);
