@@ -6,17 +6,20 @@
 
 #[expect(dead_code, reason = "other tests use all of it")]
 mod common;
+#[path = "common/scripts.rs"]
+mod scripts;
 #[path = "doctor/wheels.rs"]
 mod wheels;
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use serde_json::Value;
 
 use common::{Home, end};
+use scripts::write_script;
 
 /// A Strix Halo as the kernel shows it, with a small carve-out and half of the memory for the GPU.
 fn lay_strix_halo(root: &Path) {
@@ -59,8 +62,7 @@ fn lay_rocm(root: &Path) -> PathBuf {
 /// An engine that writes its environment into the file beside it and ends.
 fn lay_engine(root: &Path) -> PathBuf {
     let engine = root.join("engine");
-    fs::write(&engine, "#!/bin/sh\nenv > \"$0.environment\"\n").unwrap();
-    fs::set_permissions(&engine, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&engine, "#!/bin/sh\nenv > \"$0.environment\"\n");
     engine
 }
 

@@ -340,7 +340,7 @@ fn an_interrupt_ends_at_once_and_the_next_run_goes_on() {
         let is_file = request.method == "GET" && request.path == TRANSFORMER;
         if is_file && stalling.load(Ordering::Relaxed) {
             return Answer {
-                stalls_after: Some((100_000, Duration::from_secs(20))),
+                stalls_after: Some((100_000, Duration::from_hours(1))),
                 ..answer
             };
         }
@@ -369,7 +369,7 @@ fn an_interrupt_ends_at_once_and_the_next_run_goes_on() {
     assert!(killed.success());
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(5));
-    assert!(interrupted.elapsed() < Duration::from_secs(5));
+    assert!(interrupted.elapsed() < Duration::from_secs(20));
     assert!(part.is_file());
 
     is_stalling.store(false, Ordering::Relaxed);

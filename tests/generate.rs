@@ -29,6 +29,8 @@ mod networks;
 mod outpaint;
 #[path = "generate/private.rs"]
 mod private;
+#[path = "common/scripts.rs"]
+mod scripts;
 #[path = "generate/several.rs"]
 mod several;
 #[path = "toy_family/journey.rs"]

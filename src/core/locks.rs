@@ -70,6 +70,8 @@ impl Drop for Lock {
             // The note of a process that ended holds nobody up.
             self.file.set_len(0).ok();
         }
+        // A program that is being started may have this file for a moment, and would keep it locked so long.
+        self.file.unlock().ok();
     }
 }
 
@@ -117,6 +119,17 @@ mod tests {
         drop(held);
         assert!(!is_taken(&File::open(&path).unwrap()));
         drop(Lock::wait(&path).unwrap());
+        drop(Lock::take(&path).unwrap());
+    }
+
+    #[test]
+    fn a_lock_is_given_back_also_while_a_program_that_is_being_started_has_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.lock");
+        let held = Lock::take(&path).unwrap();
+        // What a new process has of it until it runs its program.
+        let _of_child = held.file.try_clone().unwrap();
+        drop(held);
         drop(Lock::take(&path).unwrap());
     }
 

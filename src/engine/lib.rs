@@ -6,6 +6,8 @@ pub mod capture;
 mod closeness;
 pub mod controls;
 pub mod denoise;
+#[cfg(test)]
+mod drawn;
 mod encoder_home;
 pub mod error;
 pub mod families;

@@ -30,6 +30,9 @@ mod watching;
 
 #[cfg(test)]
 mod request_of_tests;
+#[cfg(test)]
+#[path = "../../tests/common/scripts.rs"]
+mod scripts;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -167,7 +170,9 @@ fn work(
     while let Some(command) = next_command(options, far_end, &mut engine) {
         let limits = (options.limits)();
         let ladder = Ladder::new(options.counters.clone());
-        let neighbour = Neighbour::new(&options.roots, limits.yields);
+        let mut neighbour = Neighbour::new(&options.roots, limits.yields);
+        // What others take while the engine starts is theirs too.
+        neighbour.look(None);
         let (id, job_events, walked) = match command {
             WorkerCommand::Generate {
                 id,

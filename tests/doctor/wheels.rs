@@ -5,12 +5,13 @@
 mod stubs;
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{checks, lay_strix_halo};
 use crate::common::{Home, end, events, tiny_model};
+use crate::scripts::write_script;
 
 /// `site-packages`, with every library of libtorch a link into a store, as some package managers lay it. What its CPU
 /// part needs lies in AMD's folders.
@@ -141,8 +142,7 @@ fn lay_program(root: &Path) -> PathBuf {
     }
     for engine in ["safelight-engine", "safelight-engine-2.13"] {
         let script = folder.join(engine);
-        fs::write(&script, "#!/bin/sh\necho \"${0##*/}\" >> \"$0.started\"\n").unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&script, "#!/bin/sh\necho \"${0##*/}\" >> \"$0.started\"\n");
     }
     folder
 }

@@ -3,10 +3,11 @@
 use std::fs;
 use std::process::Output;
 
-use safelight_core::media;
+use safelight_core::media::{self, MAX_CLIP_PIXELS};
 use serde_json::Value;
 
 use crate::common::{Home, end, events, tiny_model};
+use crate::scripts::write_script;
 use crate::{assert_finished, copy_folder, run, test_picture};
 
 fn of_kind(output: &Output, kind: &str) -> Vec<Value> {
@@ -193,22 +194,52 @@ fn a_repeated_job_has_the_named_parts_again_and_tells_when_one_is_another_one_or
     );
 }
 
+/// A clip that only ffmpeg can read.
+const HEVC: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/src/core/media/source/tests/clips/hevc.mp4"
+);
+
 #[test]
 fn a_clip_for_which_ffmpeg_is_missing_is_told_what_can_be_read() {
     let home = Home::new();
-    let hevc = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/src/core/media/source/tests/clips/hevc.mp4"
-    );
     fs::create_dir(home.path().join("empty")).unwrap();
     let output = run(home
         .generate()
         .env("PATH", home.path().join("empty"))
-        .args(["--extend", hevc, "--out", "clip.mp4"]));
+        .args(["--extend", HEVC, "--out", "clip.mp4"]));
     let (last, code) = end(&output);
     assert_eq!(code, 2, "{last}");
     let text = last["message"].as_str().unwrap();
     for part in ["HEVC", "ffmpeg", "MP4", "H.264", "hevc.mp4"] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+#[test]
+fn a_clip_with_more_frames_than_its_header_says_is_refused_where_they_are_too_many() {
+    let home = Home::new();
+    let bin = home.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    // One frame more than fit, each much smaller than the result.
+    let num_frames = (MAX_CLIP_PIXELS / (512 * 512) + 1) as usize;
+    let frame = [b"P6 2 2 255\n".as_slice(), &[90; 12]].concat();
+    fs::write(bin.join("frames"), frame.repeat(num_frames)).unwrap();
+    let header = r#"{"streams": [{"avg_frame_rate": "8/1", "nb_read_packets": "2"}]}"#;
+    let probe = format!("#!/bin/sh\necho '{header}'\n");
+    write_script(&bin.join("ffprobe"), &probe);
+    let decode = "#!/bin/sh\ncat \"$(dirname \"$0\")/frames\"\n";
+    write_script(&bin.join("ffmpeg"), decode);
+    let paths = std::env::var_os("PATH").unwrap();
+    let paths = std::iter::once(bin).chain(std::env::split_paths(&paths));
+    let output = run(home
+        .generate()
+        .env("PATH", std::env::join_paths(paths).unwrap())
+        .args(["--width", "512", "--height", "512"])
+        .args(["--extend", HEVC, "--out", "clip.mp4"]));
+    let (last, _) = end(&output);
+    assert_eq!(last["event"], "failed", "{last}");
+    let said = format!("the clip has too many frames, {num_frames}, for 512×512: {HEVC}");
+    assert_eq!(last["message"], said, "{last}");
+    assert!(of_kind(&output, "stage").is_empty(), "{last}");
 }

@@ -2,7 +2,6 @@
 //! found, in every family, in an engine that works as the probe did.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -14,6 +13,7 @@ use safelight_core::memory::tiers::{ConvolutionTier, MiopenWay};
 
 use crate::Rig;
 use crate::fake_engine::Act;
+use crate::scripts::write_script;
 use crate::sections::in_sections;
 use crate::told::warnings;
 
@@ -30,8 +30,7 @@ fn probe_with(rig: &Rig, cases: &str) {
          wrong() {{ end='\"wrong\",\"error\":0.9'; }}\ncase \"$6\" in\n{cases}\nesac\n{}\n",
         answer.replace("$1", "$end")
     );
-    fs::write(&path, script).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&path, &script);
     *rig.probe.lock().unwrap() = Some(path);
 }
 

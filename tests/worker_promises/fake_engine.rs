@@ -17,7 +17,8 @@ use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, Memor
 use safelight_core::memory::tiers::MiopenWay;
 use safelight_core::memory::{Fault, Rung, StageMemory};
 use safelight_core::protocol::{
-    EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd, StageOrder,
+    EngineCommand, EngineMessage, EngineReport, FinishOrder, PROTOCOL_VERSION, PixelHeader,
+    StageEnd, StageOrder,
 };
 
 /// What a fake engine does with a stage.
@@ -190,52 +191,93 @@ impl FakeEngine {
         };
         self.send(EngineMessage::Ready(report));
         while let Ok(command) = self.commands.recv() {
-            let EngineCommand::RunStage(order) = command else {
-                continue;
+            let end = match command {
+                EngineCommand::RunStage(order) => {
+                    let told = (order.stage, order.memory);
+                    self.told.lock().unwrap().push(told);
+                    let section = (order.stage, order.section);
+                    self.sections.lock().unwrap().push(section);
+                    self.end_of(order.stage, order.memory, |act| self.generate(&order, act))
+                }
+                EngineCommand::Finish(order) => {
+                    self.end_of(order.request.stage(), order.memory, |_| self.finish(&order))
+                }
+                EngineCommand::Cancel => continue,
             };
-            self.stages.lock().unwrap().push(order.stage);
-            let told = (order.stage, order.memory);
-            self.told.lock().unwrap().push(told);
-            let section = (order.stage, order.section);
-            self.sections.lock().unwrap().push(section);
-            let end = match (self.script)(self.launch, order.stage) {
-                Act::Die => return,
-                Act::Hang => {
-                    while !self.killed.load(Ordering::Relaxed) {
-                        thread::sleep(Duration::from_millis(5));
-                    }
-                    return;
-                }
-                Act::UntilCancelled => {
-                    while self.commands.recv() != Ok(EngineCommand::Cancel) {}
-                    StageEnd::Cancelled
-                }
-                Act::Fail => StageEnd::Failed {
-                    error: JobError::new(JobErrorKind::BadModel, "a file is not what it should be"),
-                },
-                Act::FailBelow(fault, rung) if order.memory.rung < rung => StageEnd::Failed {
-                    error: JobError::new(JobErrorKind::OutOfMemory, "the device's memory ran out")
-                        .with_fault(Some(fault)),
-                },
-                act => {
-                    if act == Act::GoOn {
-                        self.go_on();
-                    }
-                    let count = if act == Act::Flood { 2000 } else { 2 };
-                    let all = match order.request.sections {
-                        Some(sections) => sections.decoded(order.section).num_frames,
-                        None => order.request.num_decoded() as u32,
-                    };
-                    let num_frames = if act == Act::LoseFrames { 3 } else { all };
-                    self.work(&order, count, num_frames);
-                    self.worked.fetch_add(1, Ordering::Relaxed);
-                    StageEnd::Finished {
-                        secs: 0.0,
-                        peak_bytes: 0,
-                    }
-                }
+            let Some(end) = end else {
+                return;
             };
             self.send(EngineMessage::StageEnded(end));
+        }
+    }
+
+    /// How a stage ends, whose work this is; `None` where the engine does not live through it.
+    fn end_of(
+        &self,
+        stage: Stage,
+        memory: StageMemory,
+        work: impl FnOnce(Act),
+    ) -> Option<StageEnd> {
+        self.stages.lock().unwrap().push(stage);
+        Some(match (self.script)(self.launch, stage) {
+            Act::Die => return None,
+            Act::Hang => {
+                while !self.killed.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                return None;
+            }
+            Act::UntilCancelled => loop {
+                match self.commands.recv() {
+                    Ok(EngineCommand::Cancel) => break StageEnd::Cancelled,
+                    Ok(_) => {}
+                    Err(_) => return None,
+                }
+            },
+            Act::Fail => StageEnd::Failed {
+                error: JobError::new(JobErrorKind::BadModel, "a file is not what it should be"),
+            },
+            Act::FailBelow(fault, rung) if memory.rung < rung => StageEnd::Failed {
+                error: JobError::new(JobErrorKind::OutOfMemory, "the device's memory ran out")
+                    .with_fault(Some(fault)),
+            },
+            act => {
+                work(act);
+                self.worked.fetch_add(1, Ordering::Relaxed);
+                StageEnd::Finished {
+                    secs: 0.0,
+                    peak_bytes: 0,
+                }
+            }
+        })
+    }
+
+    fn generate(&self, order: &StageOrder, act: Act) {
+        if act == Act::GoOn {
+            self.go_on();
+        }
+        let count = if act == Act::Flood { 2000 } else { 2 };
+        let all = match order.request.sections {
+            Some(sections) => sections.decoded(order.section).num_frames,
+            None => order.request.num_decoded() as u32,
+        };
+        let num_frames = if act == Act::LoseFrames { 3 } else { all };
+        self.work(order, count, num_frames);
+    }
+
+    /// Black frames in the size of the result.
+    fn finish(&self, order: &FinishOrder) {
+        let after = order.request.after;
+        let black = vec![0; after.width as usize * after.height as usize * 3];
+        for index in order.first..after.num_frames {
+            let header = PixelHeader {
+                index,
+                count: after.num_frames,
+                width: after.width,
+                height: after.height,
+            };
+            let frame = (EngineMessage::Frame(header), black.clone());
+            self.messages.send(frame).ok();
         }
     }
 

@@ -10,7 +10,10 @@ mod ladder;
 mod neighbour;
 mod other_weights;
 mod pausing;
+mod refused;
 mod request;
+#[path = "../common/scripts.rs"]
+mod scripts;
 mod sections;
 mod told;
 
@@ -23,6 +26,7 @@ use std::time::{Duration, Instant};
 use fake_engine::{Act, FakeLauncher};
 use safelight::telemetry::Roots;
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
+use safelight_core::finish::FinishRequest;
 use safelight_core::job::{
     CancelToken, DeviceChoice, GenerateRequest, JobErrorKind, JobId, JobOutcome, JobUpdate, Stage,
 };
@@ -54,6 +58,22 @@ impl Rig {
     }
 
     fn in_folder(
+        folder: tempfile::TempDir,
+        script: impl Fn(u32, Stage) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        // As long as no engine of these needs, on however busy a machine.
+        Self::with_patience(Duration::from_mins(1), folder, script)
+    }
+
+    /// A worker that soon gives up an engine that hangs.
+    fn impatient(script: impl Fn(u32, Stage) -> Act + Send + Sync + 'static) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self::with_patience(Duration::from_secs(1), folder, script)
+    }
+
+    /// `patience`: how long an engine may be silent, or not stop when told to.
+    fn with_patience(
+        patience: Duration,
         folder: tempfile::TempDir,
         script: impl Fn(u32, Stage) -> Act + Send + Sync + 'static,
     ) -> Self {
@@ -90,9 +110,9 @@ impl Rig {
             counters: Some(folder.path().join("ladder.json")),
             finished_on: Box::new(|_| {}),
             roots: Roots::under(folder.path()),
-            limits: Box::new(|| WorkerLimits {
-                stall: Duration::from_millis(400),
-                cancel_grace: Duration::from_millis(200),
+            limits: Box::new(move || WorkerLimits {
+                stall: patience,
+                cancel_grace: patience,
                 convolution: ConvolutionChoice::Auto,
                 choices: Choices::default(),
                 measures: false,
@@ -140,6 +160,20 @@ impl Rig {
         };
         self.handle.try_send(command).unwrap();
         cancel
+    }
+
+    /// Has a picture made larger.
+    fn finish(&self, change: impl FnOnce(&mut FinishRequest)) {
+        let mut request = request::enlarging(self.folder.path());
+        change(&mut request);
+        let command = WorkerCommand::Finish {
+            id: JobId::next(),
+            request: Box::new(request),
+            device: DeviceChoice::Auto,
+            cancel: CancelToken::default(),
+            resume: None,
+        };
+        self.handle.try_send(command).unwrap();
     }
 
     /// Hears one job to its end.
@@ -297,7 +331,7 @@ fn an_engine_that_dies_twice_fails_the_job_with_a_reason_and_the_next_job_works(
 
 #[test]
 fn an_engine_that_hangs_is_ended_and_the_job_goes_on() {
-    let rig = Rig::new(|launch, stage| {
+    let rig = Rig::impatient(|launch, stage| {
         if launch == 0 && stage == Stage::Decode {
             Act::Hang
         } else {
@@ -338,7 +372,7 @@ fn cancel_ends_a_job_and_keeps_an_engine_that_obeys() {
 
 #[test]
 fn an_engine_that_ignores_cancel_is_ended_after_its_grace_time_and_the_next_job_works() {
-    let rig = Rig::new(|launch, stage| {
+    let rig = Rig::impatient(|launch, stage| {
         if launch == 0 && stage == Stage::Denoise {
             Act::Hang
         } else {
@@ -395,7 +429,7 @@ fn a_window_that_does_not_read_loses_steps_but_never_the_end() {
 #[test]
 fn dropping_the_handle_cancels_the_job_and_ends_the_thread() {
     for act in [Act::UntilCancelled, Act::Hang] {
-        let rig = Rig::new(move |_, stage| {
+        let rig = Rig::impatient(move |_, stage| {
             if stage == Stage::Denoise {
                 act
             } else {

@@ -25,14 +25,14 @@ fn taken_gib(proc: &Path, taken: u64) {
     std::fs::rename(new, proc.join("meminfo")).expect("the same folder");
 }
 
-/// A worker on a machine that is full as soon as the first job denoises, and where that machine tells of itself.
-fn crowded() -> (Rig, PathBuf) {
+/// A worker on a machine that is full as soon as the first job is at this stage, and where that machine tells of itself.
+fn crowded_at(full: Stage) -> (Rig, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let proc = folder.path().join("proc");
     taken_gib(&proc, 2);
     let (seen, times) = (proc.clone(), Arc::new(AtomicU32::new(0)));
     let rig = Rig::in_folder(folder, move |_, stage| {
-        if stage == Stage::Denoise && times.fetch_add(1, Ordering::Relaxed) == 0 {
+        if stage == full && times.fetch_add(1, Ordering::Relaxed) == 0 {
             taken_gib(&seen, 10);
             Act::UntilCancelled
         } else {
@@ -42,12 +42,20 @@ fn crowded() -> (Rig, PathBuf) {
     (rig, proc)
 }
 
+fn crowded() -> (Rig, PathBuf) {
+    crowded_at(Stage::Denoise)
+}
+
 /// Starts a job and hears it until it waits; what it says of that.
 fn until_it_waits(rig: &Rig) -> (CancelToken, String) {
     let token = rig.submit(DeviceChoice::Auto);
+    (token, hear_it_wait(rig))
+}
+
+fn hear_it_wait(rig: &Rig) -> String {
     loop {
         match rig.handle.wait().expect("the worker lives").update {
-            JobUpdate::Waiting(crowded) => return (token, crowded.to_string()),
+            JobUpdate::Waiting(crowded) => return crowded.to_string(),
             JobUpdate::Ended(outcome) => panic!("it ended instead: {outcome:?}"),
             _ => {}
         }
@@ -97,6 +105,28 @@ fn a_job_that_waited_does_not_go_on_with_other_weights() {
     let said = "the model's transformer has changed since the job began";
     assert_eq!(err.summary, said);
     assert!(err.kept.is_some_and(|kept| kept.is_dir()));
+}
+
+#[test]
+fn a_picture_that_waited_is_made_larger_by_the_network_it_began_with_or_not_at_all() {
+    for has_changed in [false, true] {
+        let (rig, proc) = crowded_at(Stage::Upscale);
+        rig.finish(|_| {});
+        hear_it_wait(&rig);
+        if has_changed {
+            let network = rig.folder.path().join("net.safetensors");
+            std::fs::write(network, "other weights").unwrap();
+        }
+        taken_gib(&proc, 2);
+        match rig.hear().1 {
+            JobOutcome::Finished(output) if !has_changed => assert!(output.path().exists()),
+            JobOutcome::Failed(err) if has_changed => {
+                let said = "the network net.safetensors has changed since the job began";
+                assert_eq!(err.summary, said);
+            }
+            outcome => panic!("{has_changed}: {outcome:?}"),
+        }
+    }
 }
 
 #[test]

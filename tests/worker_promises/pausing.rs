@@ -102,6 +102,7 @@ fn a_job_does_not_go_on_with_other_weights_than_it_began_with() {
     std::fs::create_dir(weights.parent().unwrap()).unwrap();
     std::fs::write(&weights, "the first weights").unwrap();
     let token = rig.submit(DeviceChoice::Auto);
+    rig.wait_for(Stage::Denoise);
     token.pause();
     let (_, outcome) = rig.hear();
     assert!(matches!(outcome, JobOutcome::Paused), "{outcome:?}");

@@ -1,10 +1,13 @@
-//! A request that says nothing but what every one must.
+//! Requests that say nothing but what every one must.
 
+use std::fs;
 use std::path::Path;
 
 use safelight_core::families::wan;
+use safelight_core::finish::{FinishRequest, FinishWork};
 use safelight_core::job::{DtypeChoice, Fit, GenerateRequest, PreviewChoice, Sampling};
 use safelight_core::library::Companions;
+use safelight_core::media::{self, ClipInfo, Picture};
 use safelight_core::memory::MemoryChoice;
 use safelight_core::model::{ImageRole, ModelFiles};
 
@@ -52,5 +55,33 @@ pub fn plain(folder: &Path) -> GenerateRequest {
         sidecar: false,
         second_pass: None,
         grid: None,
+    }
+}
+
+/// To make a picture in this folder twice as large; writes the picture and a network that a fake engine does not read.
+pub fn enlarging(folder: &Path) -> FinishRequest {
+    let (source, network) = (folder.join("small.png"), folder.join("net.safetensors"));
+    let picture = Picture::from_fn(16, 16, |x, y| [x as u8, y as u8, 0]).unwrap();
+    media::write_png(&source, &picture).unwrap();
+    fs::write(&network, "the first weights").unwrap();
+    let of_size = |size| ClipInfo {
+        width: size,
+        height: size,
+        fps: 0.0,
+        num_frames: 1,
+    };
+    FinishRequest {
+        fingerprint: media::picture_fingerprint(&source).unwrap(),
+        source,
+        is_picture: true,
+        before: of_size(16),
+        after: of_size(32),
+        work: FinishWork::Upscale { network, passes: 1 },
+        dtype: DtypeChoice::Auto,
+        tile: None,
+        memory: MemoryChoice::default(),
+        crf: 16,
+        out: folder.join("large.png"),
+        is_out_automatic: false,
     }
 }

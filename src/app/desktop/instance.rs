@@ -4,11 +4,11 @@
 //! the same user. Without a folder for such things each start has a window of its own.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, getuid};
+use safelight_core::locks::Lock;
 
 use crate::app::desktop::words;
 
@@ -39,7 +40,7 @@ pub struct Instance {
 /// Makes this the first one for as long as it lives.
 #[derive(Debug)]
 pub struct Claim {
-    _lock: File,
+    _lock: Lock,
     socket: PathBuf,
 }
 
@@ -114,18 +115,11 @@ pub fn start_in(folder: &Path, display: &OsStr, files: &[PathBuf]) -> Start {
 
 /// `None` when somebody else is the first.
 fn claim(socket: &Path) -> io::Result<Option<Instance>> {
-    let lock = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(socket.with_extension("lock"))?;
     // The kernel lets go of it when its owner is gone, however that went.
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(fs::TryLockError::WouldBlock) => return Ok(None),
-        Err(fs::TryLockError::Error(err)) => return Err(err),
-    }
+    let lock = match Lock::take(&socket.with_extension("lock")) {
+        Err(err) if err.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        taken => taken?,
+    };
     match fs::remove_file(socket) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
         _ => {}

@@ -5,10 +5,10 @@
 
 use std::path::Path;
 
+use super::check_sizes;
 use super::header::{not_a, prefix_before, sizes};
 use super::known::KindRule;
 use super::schema::{Role, Schema, TensorSpec};
-use super::{check_layers, check_sizes};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -126,7 +126,6 @@ impl IfnetConfig {
         let name = |number: i64, part: &str| format!("{prefix}{blocks}{number}.{part}.weight");
         let num_blocks = (0..).take_while(|&number| weights.has(&name(number, "conv0.1.0")));
         let num_blocks = num_blocks.count() as i64;
-        check_layers(&[("number of blocks", num_blocks)])?;
         if !(4..=5).contains(&num_blocks) {
             return Err(format!("expected 4 or 5 blocks, found {num_blocks}"));
         }

@@ -29,7 +29,7 @@ fn content(bytes: usize) -> Vec<u8> {
 fn quick() -> Options {
     Options {
         piece_bytes: PIECE as u64,
-        patience: Duration::from_secs(30),
+        patience: Duration::from_mins(10),
         retries: 2,
         pause: Duration::from_millis(1),
         ..Options::default()
@@ -177,7 +177,14 @@ fn a_server_that_is_gone_leaves_what_came_and_the_next_attempt_goes_on() {
         }
         answer
     });
-    let err = case.run().unwrap_err();
+    // One piece after the other: of several at once, those that still come are given up with the first that is not to
+    // be had.
+    let options = Options {
+        connections: 1,
+        ..quick()
+    };
+    let got = case.run_with(&options, &CancelToken::default(), &mut |_| {});
+    let err = got.unwrap_err();
     assert!(matches!(err, DownloadError::Broken { .. }), "{err}");
     case.assert_names(&["ae.safetensors.part", "ae.safetensors.part.json"]);
     *is_down.lock().unwrap() = false;
@@ -407,17 +414,13 @@ fn cancelling_does_not_wait_for_a_silent_server_and_the_next_attempt_begins_at_o
         let is_piece = request.method == "GET" && request.path == "/ae.safetensors";
         if is_piece && *silent.lock().unwrap() {
             return Answer {
-                stalls_after: Some((50_000, Duration::from_secs(8))),
+                stalls_after: Some((50_000, Duration::from_hours(1))),
                 ..answer
             };
         }
         answer
     });
-    let options = Options {
-        patience: Duration::from_secs(20),
-        ..quick()
-    };
-    let cancel = CancelToken::default();
+    let (options, cancel) = (quick(), CancelToken::default());
     let begin = Instant::now();
     let got = case.run_with(&options, &cancel, &mut |progress| {
         if progress.done_bytes == 112_345 {
@@ -425,7 +428,7 @@ fn cancelling_does_not_wait_for_a_silent_server_and_the_next_attempt_begins_at_o
         }
     });
     assert!(matches!(got, Ok(None)), "{got:?}");
-    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(begin.elapsed() < Duration::from_mins(2));
     *is_silent.lock().unwrap() = false;
     let order = Order {
         url: format!("{}/ae.safetensors", case.server.url),
@@ -448,7 +451,7 @@ fn cancelling_does_not_wait_for_a_server_that_is_asked() {
     let (asked, is_asked) = crossbeam_channel::bounded(1);
     let case = Case::new(move |_| {
         asked.try_send(()).ok();
-        thread::sleep(Duration::from_secs(8));
+        thread::sleep(Duration::from_hours(1));
         Answer::of(200)
     });
     let cancel = CancelToken::default();
@@ -458,9 +461,9 @@ fn cancelling_does_not_wait_for_a_server_that_is_asked() {
         is_asked.recv().ok();
         far.cancel();
     });
-    let got = case.run_with(&Options::default(), &cancel, &mut |_| {});
+    let got = case.run_with(&quick(), &cancel, &mut |_| {});
     assert!(matches!(got, Ok(None)), "{got:?}");
-    assert!(begin.elapsed() < Duration::from_secs(4));
+    assert!(begin.elapsed() < Duration::from_mins(2));
     canceller.unwrap().join().unwrap();
 }
 

@@ -127,14 +127,11 @@ fn sources(shortcut: &Spread<'_>, outputs: i64) -> Vec<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use tch::{Device, Kind, Tensor};
+    use tch::Tensor;
 
     use super::{DoublingConv, Spread};
     use crate::closeness::distance;
-
-    fn random(size: &[i64]) -> Tensor {
-        Tensor::randn(size, (Kind::Float, Device::Cpu))
-    }
+    use crate::drawn::drawn;
 
     /// One operation after the other, with channels in front: `(T, O, 2H, 2W)`
     fn doubled(xs: &Tensor, weight: &Tensor, bias: &Tensor) -> Tensor {
@@ -147,8 +144,8 @@ mod tests {
     #[test]
     fn doubling_without_a_shortcut_gives_what_its_steps_give() {
         for (frames, height, width) in [(1, 1, 1), (2, 3, 5), (3, 4, 1)] {
-            let xs = random(&[frames, height, width, 6]);
-            let (weight, bias) = (random(&[3, 6, 3, 3]), random(&[3]));
+            let xs = drawn(&[frames, height, width, 6]);
+            let (weight, bias) = (drawn(&[3, 6, 3, 3]), drawn(&[3]));
             let found = DoublingConv::new(&weight, &bias).forward(&xs);
             let expected = doubled(&xs, &weight, &bias).permute([0, 2, 3, 1]);
             let off = distance(&found, &expected);
@@ -181,9 +178,9 @@ mod tests {
                 }
                 let moments = if last_only { 1 } else { 2 };
                 let frames = if last_only { 1 } else { moments * time };
-                let xs = random(&[frames, 3, 5, outputs]);
-                let before = random(&[moments, 3, 5, inputs]);
-                let (weight, bias) = (random(&[outputs, outputs, 3, 3]), random(&[outputs]));
+                let xs = drawn(&[frames, 3, 5, outputs]);
+                let before = drawn(&[moments, 3, 5, inputs]);
+                let (weight, bias) = (drawn(&[outputs, outputs, 3, 3]), drawn(&[outputs]));
                 let shortcut = Spread {
                     frames: &before,
                     time,

@@ -149,12 +149,13 @@ mod tests {
     use tch::{Device, Kind, Tensor};
 
     use super::activated;
+    use crate::drawn::drawn;
 
     #[test]
     fn pixels_are_divided_by_their_length_whatever_their_width() {
         for channels in [1, 5, 16, 37] {
-            let xs = Tensor::randn([2, 3, 2, channels], (Kind::Float, Device::Cpu));
-            let gamma = Tensor::randn([channels], (Kind::Float, Device::Cpu));
+            let xs = drawn(&[2, 3, 2, channels]);
+            let gamma = drawn(&[channels]);
             let length = xs.norm_scalaropt_dim(2, [-1], true);
             let expected = (&xs / length * &gamma).silu();
             let off = (activated(&xs, &gamma) - expected).abs().max();

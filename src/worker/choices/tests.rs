@@ -1,7 +1,6 @@
 //! What is measured with engines that hang, crash, lie or run out of memory, and that a job that waits ends it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
 
 use safelight_core::families::{framepack, wan};
@@ -9,6 +8,7 @@ use safelight_core::memory::tiers::AttentionChoice;
 
 use super::*;
 use crate::worker::request_of_tests::request;
+use crate::worker::scripts::write_script;
 
 /// An engine that runs `script`, whose `$way` is what is left out so far.
 fn fake(folder: &Path, script: &str) -> PathBuf {
@@ -19,8 +19,7 @@ fn fake(folder: &Path, script: &str) -> PathBuf {
          done_() {{ echo \"{{\\\"alternative\\\":$1,\\\"state\\\":\\\"done\\\",$2}}\"; }}\n\
          {script}\n"
     );
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&path, &text);
     path
 }
 

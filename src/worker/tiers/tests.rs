@@ -1,7 +1,6 @@
 //! Which tier a stage gets of what probes say that hang, crash, are wrong, or take long to compile.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Instant;
 
@@ -11,6 +10,7 @@ use safelight_core::memory::tiers::Convolutions;
 
 use super::*;
 use crate::worker::request_of_tests::request;
+use crate::worker::scripts::write_script;
 
 fn key() -> TierKey {
     TierKey {
@@ -31,8 +31,7 @@ fn fake(folder: &Path, cases: &str) -> PathBuf {
         "#!/bin/sh\nc=${{10}}\nanswer() {{ echo \"{{\\\"tier\\\":\\\"$1\\\",\\\"shape\\\":\\\"$2\\\",\\\"convolutions\\\":\\\"$c\\\",\\\"dtype\\\":\\\"bf16\\\",$3}}\"; }}\n\
          echo \"$@\" >> \"$(dirname \"$0\")/calls\"\ncase \"$6\" in\n{cases}\nesac\n"
     );
-    fs::write(&path, script).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&path, &script);
     path
 }
 

@@ -352,13 +352,17 @@ fn history_of_another_call_is_refused() {
 fn a_seed_gives_the_same_noise_whatever_others_draw() {
     let size = [1, 3, 5, 7];
     let first = noise(&size, 7).unwrap();
-    tch::manual_seed(1);
-    let shared = Tensor::randn([4], (Kind::Float, Device::Cpu));
-    tch::manual_seed(1);
-    let again = noise(&size, 7).unwrap();
-    assert!(again.equal(&first));
     assert!(!noise(&size, 8).unwrap().equal(&first));
-    assert!(Tensor::randn([4], (Kind::Float, Device::Cpu)).equal(&shared));
+    let shared = || Tensor::randn([4], (Kind::Float, Device::Cpu));
+    // Other tests may draw between two lines of this one.
+    let others_go_on = (0..100).any(|_| {
+        tch::manual_seed(1);
+        let expected = shared();
+        tch::manual_seed(1);
+        assert!(noise(&size, 7).unwrap().equal(&first));
+        shared().equal(&expected)
+    });
+    assert!(others_go_on);
     assert!(noise(&[-1], 7).is_err());
     assert!(noise(&[1 << 50], 7).is_err());
 }

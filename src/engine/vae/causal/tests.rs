@@ -2,14 +2,11 @@
 
 use super::*;
 use crate::closeness::distance;
-
-fn random(size: &[i64]) -> Tensor {
-    Tensor::randn(size, (Kind::Float, Device::Cpu))
-}
+use crate::drawn::drawn;
 
 /// Both decompositions of one convolution.
 fn both(size: &[i64]) -> [CausalConv3d; 2] {
-    let (weight, bias) = (random(size), random(&size[..1]));
+    let (weight, bias) = (drawn(size), drawn(&size[..1]));
     [ConvForm::Volumes, ConvForm::Pictures]
         .map(|form| CausalConv3d::of_tensors(&weight, bias.shallow_clone(), form))
 }
@@ -24,7 +21,7 @@ fn convolutions_of_pictures_give_what_the_convolution_of_volumes_gives() {
         ([2, 4, 3, 3, 3], 1, 1),
     ] {
         let [volumes, pictures] = both(&size);
-        let xs = random(&[frames, 9, 13, size[1]]);
+        let xs = drawn(&[frames, 9, 13, size[1]]);
         let expected = volumes.convolve(&xs, stride);
         let off = distance(&pictures.convolve(&xs, stride), &expected);
         // Without vectors MKL's sums of 2592 products are 9e-7 from exact ones either way, with them 3e-7.
@@ -37,7 +34,7 @@ fn a_clip_in_chunks_is_the_same_by_pictures_and_by_volumes() {
     let [volumes, pictures] = both(&[6, 5, 3, 3, 3]);
     let (mut before, mut after) = (None, None);
     for frames in [1, 4, 1, 2, 4] {
-        let xs = random(&[frames, 5, 7, 5]);
+        let xs = drawn(&[frames, 5, 7, 5]);
         let expected = volumes.forward(&xs, &mut before);
         let off = distance(&pictures.forward(&xs, &mut after), &expected);
         assert!(off < 1e-6, "{frames} frames: off by {off}");
