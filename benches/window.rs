@@ -19,16 +19,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::{Bench, Sent, output, picture, sample};
+use harness::{Bench, Sent, output, picture, sample, spec};
 use rustix::time::{ClockId, clock_gettime};
 use safelight::app::commands::{AppCommand, MaskCommand};
 use safelight::app::inputs::{MaskOf, Slot};
+use safelight::app::models::FoundModels;
 use safelight::app::queue::ResultItem;
 use safelight::app::state::Page;
 use safelight::ui::mask::MAX_BRUSH;
 use safelight::worker::WorkerEvent;
 use safelight_core::job::{Clip, Frame, JobId, JobOutcome, JobUpdate, Stage};
 use safelight_core::media::{ClipOptions, Picture, write_clip};
+use safelight_core::model::InputUse;
 use safelight_core::settings::Paths;
 use serde_json::json;
 
@@ -80,7 +82,16 @@ fn main() {
     let home = tempfile::tempdir().unwrap();
     fill(&home.path().join("videos/Safelight"));
     let paths = Paths::under(home.path());
-    let mut bench = Bench::with(|startup| startup.paths = Some(paths));
+    // The scene of a mask needs a model that takes one.
+    let mut model = spec();
+    model.mask = InputUse::Optional;
+    let mut bench = Bench::with(|startup| {
+        startup.paths = Some(paths);
+        startup.models = Some(FoundModels {
+            specs: vec![model],
+            ..FoundModels::default()
+        });
+    });
     let sent = bench.start_job();
     let job = {
         bench.press("Generate");
