@@ -159,8 +159,9 @@ impl StartupOptions {
 
 /// All that the window is. Nothing else changes it.
 pub struct App {
-    pub cx: Cx,
+    /// Goes first: the threads in `cx` wait for the gallery's to keep what they know.
     pub gallery: Gallery,
+    pub cx: Cx,
     pub settings: SettingsKeeping,
     pub watch: Watch,
     pub loras: LoraShelf,
@@ -300,5 +301,6 @@ impl App {
         // What has come is noted every few seconds, and kept.
         self.fetching.pause();
         self.runtimes.stop();
+        self.gallery.finish(&self.queue, &mut self.cx);
     }
 }

@@ -23,18 +23,26 @@ use guard::guarded;
 
 /// Requests that may wait for the file thread.
 const TASK_ROOM: usize = 64;
-/// How long quitting waits for the last settings to be written.
-const FINISH_WITHIN: Duration = Duration::from_secs(2);
+/// How long quitting waits for what is to be kept, the last settings above all.
+pub(in crate::app) const FINISH_WITHIN: Duration = Duration::from_secs(2);
 
 type Work = Box<dyn FnOnce() + Send>;
+
+/// While it lives, quitting waits.
+#[derive(Clone)]
+pub struct Hold {
+    _end: Sender<()>,
+}
 
 /// The near end of the background threads.
 pub struct Background {
     ctx: Context,
     files: Option<Sender<Work>>,
     searches: Sender<Work>,
-    /// The file thread, and what is closed when it has ended.
-    thread: Option<(JoinHandle<()>, Receiver<()>)>,
+    /// Closed when nothing is left that quitting waits for.
+    end: Receiver<()>,
+    /// There until quitting.
+    hold: Option<Hold>,
     /// A dialog is open.
     is_asking: Arc<AtomicBool>,
     problem_box: Postbox<JobError>,
@@ -47,18 +55,21 @@ impl Background {
         let (problem_box, problems) = Postbox::new(ctx, TASK_ROOM);
         let (files, waiting_files) = bounded::<Work>(TASK_ROOM);
         let (searches, waiting_searches) = bounded::<Work>(TASK_ROOM);
-        let (ended, end) = bounded::<()>(1);
+        let (hold, end) = bounded::<()>(1);
+        let hold = Hold { _end: hold };
         let (of_files, of_searches) = (problem_box.clone(), problem_box.clone());
-        let thread = spawn("files", move || {
+        let held = hold.clone();
+        spawn("files", move || {
             do_all(&waiting_files, &of_files);
-            drop(ended);
+            drop(held);
         });
         spawn("searches", move || do_all(&waiting_searches, &of_searches));
         Self {
             ctx: ctx.clone(),
             files: Some(files),
             searches,
-            thread: thread.map(|thread| (thread, end)),
+            end,
+            hold: Some(hold),
             is_asking: Arc::default(),
             problem_box,
             problems,
@@ -85,6 +96,11 @@ impl Background {
         let (postbox, stream) = Stream::new(&self.ctx);
         spawn(name, move || work(&postbox));
         stream
+    }
+
+    /// For a thread of its own that writes something until its owner is gone.
+    pub fn hold(&self) -> Option<Hold> {
+        self.hold.clone()
     }
 
     /// File work, behind all that was handed over before; nothing when too much of it waits already.
@@ -156,18 +172,12 @@ impl Background {
 }
 
 impl Drop for Background {
-    /// Lets the file thread finish what it has, the last settings above all, but not for ever.
+    /// Lets the file thread and all that has a [`Hold`] finish what they have, but not for ever.
     fn drop(&mut self) {
-        self.files = None;
-        let Some((thread, end)) = self.thread.take() else {
-            return;
-        };
-        match end.recv_timeout(FINISH_WITHIN) {
-            Err(err) if err.is_timeout() => {
-                tracing::warn!("file work was still going on when the window closed");
-            }
-            // It ends now; a panic in it was logged by the panic hook.
-            _ => drop(thread.join()),
+        (self.files, self.hold) = (None, None);
+        let ended = self.end.recv_timeout(FINISH_WITHIN);
+        if ended.is_err_and(|err| err.is_timeout()) {
+            tracing::warn!("file work was still going on when the window closed");
         }
     }
 }

@@ -13,12 +13,14 @@ mod words;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 use safelight_core::gallery::{Entry, Query};
 use safelight_core::settings::{OutputSettings, Paths};
 
-use crate::app::background::Background;
+use crate::app::background::{Background, FINISH_WITHIN};
 use crate::app::commands::GalleryCommand;
 use crate::app::cx::Cx;
 use crate::app::notices::{Cause, Severity};
@@ -140,9 +142,10 @@ impl Threads {
         let (teller, errands) = bounded(ERRAND_ROOM);
         let (scanner, orders) = bounded(ERRAND_ROOM);
         let (readers, unread) = bounded(NUM_READERS);
-        let paths = paths.clone();
+        let (paths, hold) = (paths.clone(), background.hold());
         let told = background.stream("gallery", move |postbox| {
             Librarian::run(&paths, &asked, &errands, readers, postbox);
+            drop(hold);
         });
         // The others have nothing to tell anybody else.
         for _ in 0..NUM_READERS {
@@ -283,6 +286,17 @@ impl Gallery {
         if let Some(threads) = &self.threads {
             tell(&threads.scanner, Order::Rest);
         }
+    }
+
+    /// The window closes: what was wished of the trash is done, and what the librarian was told is kept. Waits for the
+    /// first, but not for ever.
+    pub(super) fn finish(&mut self, queue: &JobQueue, cx: &mut Cx) {
+        let begin = Instant::now();
+        while self.bin.has_work() && begin.elapsed() < FINISH_WITHIN {
+            self.poll_trash(queue, cx);
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.threads = None;
     }
 
     /// Has the librarian do something, once there is one.

@@ -69,6 +69,11 @@ impl Bin {
     pub(super) fn is_busy(&self) -> bool {
         self.trashing.is_busy() || self.restoring.is_busy()
     }
+
+    /// Something is under way, or waits for its turn.
+    pub(super) fn has_work(&self) -> bool {
+        self.is_busy() || !self.waiting.is_empty()
+    }
 }
 
 impl Gallery {

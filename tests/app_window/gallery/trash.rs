@@ -6,6 +6,7 @@ use std::path::Path;
 use egui::{Key, Modifiers};
 use safelight::app::commands::{AppCommand, GalleryCommand};
 use safelight::app::gallery::wishes::TrashWish;
+use safelight_core::settings::Paths;
 
 use super::{result, results, three_results, window};
 use crate::harness::Bench;
@@ -76,6 +77,30 @@ fn each_undo_brings_back_one_deletion_and_chooses_what_came_back() {
         bench.shown().len() == 3 && bench.chosen() == ["a.png"]
     });
     assert!(!bench.has("in the trash"));
+}
+
+#[test]
+fn what_was_wished_a_moment_before_the_window_closes_is_done() {
+    let home = tempfile::tempdir().unwrap();
+    let mut bench = three_results(home.path());
+    let at = |name: &str| results(home.path()).join(name);
+    let delete = |name: &str| {
+        let (path, is_frame) = (at(name), false);
+        GalleryCommand::Trash(vec![TrashWish { path, is_frame }])
+    };
+    let favour = GalleryCommand::Favour(vec![at("c.png")], true);
+    // The second deletion waits for the first.
+    for command in [delete("a.png"), delete("b.png"), favour] {
+        bench.app().cx.push(AppCommand::Gallery(command));
+    }
+    bench.app().step();
+    drop(bench.close());
+    assert!(!at("a.png").exists() && !at("b.png").exists());
+    let trash = home.path().join("Trash/files");
+    assert!(trash.join("a.png").exists() && trash.join("b.png").exists());
+    let data = Paths::under(home.path()).data;
+    let favourites = fs::read_to_string(data.join("favourites.json")).unwrap();
+    assert!(favourites.contains("c.png"), "{favourites}");
 }
 
 #[test]
