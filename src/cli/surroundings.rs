@@ -3,6 +3,7 @@
 //! Reads the settings file; starts nothing.
 
 use safelight_core::files::remove_partials;
+use safelight_core::job::JobFolder;
 use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings, own_runtime};
 
 use crate::runtimes;
@@ -44,6 +45,7 @@ impl Surroundings {
         for folder in self.paths.written() {
             remove_partials(&folder);
         }
+        JobFolder::remove_partials(&self.paths.jobs());
     }
 
     pub fn settings(&self) -> &Settings {

@@ -118,13 +118,18 @@ fn writer_of(partial: &Path) -> Option<u32> {
     named.rsplit_once('.')?.1.parse().ok()
 }
 
-/// Removes from a folder what processes that are no more have left half-written under a [`partial_path`].
+/// Whether this is a [`partial_path`] of a process that is no more.
+pub fn is_left_half_written(path: &Path) -> bool {
+    // Where that cannot be told, it may live.
+    let is_dead = |writer| fs::exists(format!("/proc/{writer}")).is_ok_and(|lives| !lives);
+    writer_of(path).is_some_and(is_dead)
+}
+
+/// Removes from a folder the files that processes which are no more have left half-written under a [`partial_path`].
 pub fn remove_partials(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
-        // Where that cannot be told, it may live.
-        let is_dead = |writer| fs::exists(format!("/proc/{writer}")).is_ok_and(|lives| !lives);
-        if writer_of(&path).is_some_and(is_dead) && fs::remove_file(&path).is_ok() {
+        if is_left_half_written(&path) && fs::remove_file(&path).is_ok() {
             tracing::info!("removed a half-written file: {}", path.display());
         }
     }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::{GenerateRequest, JobId, Recipe, Stage};
 use crate::files::{
-    MAX_JSON_BYTES, make_new_private_folder, make_private_folder, read_bounded, write_json,
+    MAX_JSON_BYTES, is_left_half_written, make_new_private_folder, make_private_folder,
+    partial_path, read_bounded, remove_partials, write_json,
 };
 use crate::finish::FinishRequest;
 use crate::locks::Lock;
@@ -32,6 +33,7 @@ impl JobFolder {
         })
     }
 
+    /// Makes the folder under a name for half-written files, so that a job is there with its request or not at all.
     fn create_with(
         jobs: &Path,
         id: JobId,
@@ -39,13 +41,27 @@ impl JobFolder {
     ) -> io::Result<Self> {
         let folder = Self(jobs.join(id.to_string()));
         make_private_folder(jobs)?;
-        // Two programs may have come to the same number: neither takes the other's place.
-        make_new_private_folder(&folder.0)?;
-        match fill(&folder) {
+        let partial = Self(partial_path(&folder.0));
+        make_new_private_folder(&partial.0)?;
+        // Two programs may have come to the same number: a folder with something in it takes no other's place.
+        match fill(&partial).and_then(|()| fs::rename(&partial.0, &folder.0)) {
             Ok(()) => Ok(folder),
             Err(err) => {
-                folder.remove().ok(); // The first error is the one that matters.
+                partial.remove().ok(); // The first error is the one that matters.
                 Err(err)
+            }
+        }
+    }
+
+    /// Removes what programs that are no more have left half-written under `jobs`: folders, and files in those of jobs.
+    pub fn remove_partials(jobs: &Path) {
+        let entries = fs::read_dir(jobs).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()) {
+            if !is_left_half_written(&path) {
+                remove_partials(&path);
+            } else if Self::at(&path).remove().is_ok() {
+                let folder = path.display();
+                tracing::info!("removed the folder of a job that never began: {folder}");
             }
         }
     }
@@ -249,6 +265,57 @@ fn of_section(name: &str, section: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_is_there_with_its_request_or_not_at_all_and_takes_no_others_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let jobs = folder.path().join("jobs");
+        let id = JobId(7);
+        let make = |text: &str, fails: bool| {
+            JobFolder::create_with(&jobs, id, |job| {
+                assert_ne!(job.path(), jobs.join("7"), "it is not there yet");
+                fs::write(job.path().join("request.json"), text)?;
+                if fails {
+                    Err(io::Error::other("disk full"))
+                } else {
+                    Ok(())
+                }
+            })
+        };
+        let there = || fs::read_dir(&jobs).unwrap().count();
+        assert!(make("one", true).is_err());
+        assert_eq!(there(), 0, "no half of it stays");
+        let job = make("one", false).unwrap();
+        assert!(make("another", false).is_err(), "the number is taken");
+        assert_eq!(fs::read(job.path().join("request.json")).unwrap(), b"one");
+        assert_eq!(there(), 1);
+    }
+
+    #[test]
+    fn what_a_killed_program_left_half_written_of_jobs_goes_and_nothing_else() {
+        let jobs = tempfile::tempdir().unwrap();
+        let mut dead = std::process::Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        let at = |name: &str| {
+            jobs.path()
+                .join(name.replace("DEAD", &dead.id().to_string()))
+        };
+        let mine = partial_path(&at("9"));
+        let (unmade, half) = (at(".7.DEAD.partial"), at("8/.model.json.DEAD.partial"));
+        let kept = [
+            mine.join("request.json"),
+            at("8/request.json"),
+            at("loose.txt"),
+        ];
+        for path in kept.iter().chain([&unmade.join("request.json"), &half]) {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        JobFolder::remove_partials(jobs.path());
+        assert!(!unmade.exists() && !half.exists());
+        assert!(kept.iter().all(|path| path.exists()));
+        JobFolder::remove_partials(&at("nowhere"));
+    }
 
     #[test]
     fn finished_stages_are_those_up_to_the_last_result() {
