@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use safelight_core::job::{JobId, QueueFile, QueuedJob, QueuedState};
 use safelight_loops::hash::{OFFSET, hashed};
 
-const QUEUE: &str = "data/safelight/queue.json";
-const SETTINGS: &str = "config/safelight/settings.toml";
+pub(super) const QUEUE: &str = "data/safelight/queue.json";
+pub(super) const SETTINGS: &str = "config/safelight/settings.toml";
 const RESULTS: [&str; 3] = ["out", "videos", "pictures"];
 const TRASH: [&str; 1] = ["data/Trash/files"];
+const NOTES: &str = "data/Trash/info";
 /// In the names of files that are being written.
 const PARTIAL: [&str; 4] = [".tmp", ".part", ".partial", ".new"];
 
@@ -63,12 +64,27 @@ fn sums(home: &Path, folders: &[&str]) -> BTreeMap<PathBuf, Sum> {
     sums.collect()
 }
 
-/// The finished results with what tells their bytes apart.
+/// Files in the trash that no desktop can bring back, since no note says where they were; a sentence for each.
+pub(super) fn without_note(home: &Path) -> Vec<String> {
+    let files = files_in(home, &TRASH).into_iter();
+    let odd = files.filter(|file| {
+        let mut name = file.file_name().unwrap_or_default().to_owned();
+        name.push(".trashinfo");
+        let note = fs::read_to_string(home.join(NOTES).join(name)).unwrap_or_default();
+        !(note.contains("\nPath=/") && note.contains("\nDeletionDate=") && note.ends_with('\n'))
+    });
+    odd.map(|file| format!("in the trash without a note: {}", file.display()))
+        .collect()
+}
+
+/// The finished results, and those in the trash, with what tells their bytes apart.
 pub(super) struct Results(BTreeMap<PathBuf, Sum>);
 
 impl Results {
     pub(super) fn of(home: &Path) -> Self {
-        Self(sums(home, &RESULTS))
+        let mut all = sums(home, &RESULTS);
+        all.extend(sums(home, &TRASH));
+        Self(all)
     }
 
     /// Which of them are gone or changed by now, in sentences. One that lies in the trash, or under another name, is
@@ -123,19 +139,14 @@ impl Changes {
         self.queued += new.difference(&old).count() as u32;
         self.left += old.difference(&new).count() as u32;
         // A job that begins or ends moves by itself.
-        let (old, new) = (waiting(before, after), waiting(after, before));
-        let is_moved = old
-            .iter()
-            .map(|job| job.id)
-            .ne(new.iter().map(|job| job.id));
+        let is_moved = ids_of_both(before, after).ne(ids_of_both(after, before));
         self.moved += u32::from(is_moved);
-        // A job that gets its name changes by itself, once.
-        let is_edited = |job: &&&QueuedJob| {
-            let mut others = new.iter();
-            let other = others.find(|other| other.id == job.id);
-            job.has_output && other.is_some_and(|other| other.request != job.request)
-        };
-        self.edited += old.iter().filter(is_edited).count() as u32;
+        // An edited job is a new one in the place of the old one.
+        let places = waiting(before).zip(waiting(after));
+        let others: Vec<_> = places.filter(|(one, other)| one.id != other.id).collect();
+        let is_edited = matches!(others[..], [(one, other)] if !new.contains(&one.id) && !old.contains(&other.id))
+            && waiting(before).count() == waiting(after).count();
+        self.edited += u32::from(is_edited);
     }
 }
 
@@ -143,14 +154,16 @@ fn ids(jobs: &[QueuedJob]) -> BTreeSet<JobId> {
     jobs.iter().map(|job| job.id).collect()
 }
 
+/// The jobs that wait, in their order.
+pub(super) fn waiting(jobs: &[QueuedJob]) -> impl Iterator<Item = &QueuedJob> {
+    jobs.iter().filter(|job| job.state == QueuedState::Waiting)
+}
+
 /// The jobs that wait here and among the others, in their order here.
-fn waiting<'a>(jobs: &'a [QueuedJob], others: &[QueuedJob]) -> Vec<&'a QueuedJob> {
-    let waits = |job: &QueuedJob| job.state == QueuedState::Waiting;
-    let in_both = |job: &&QueuedJob| {
-        let mut same = others.iter().filter(|other| other.id == job.id);
-        waits(job) && same.any(waits)
-    };
-    jobs.iter().filter(in_both).collect()
+fn ids_of_both(jobs: &[QueuedJob], others: &[QueuedJob]) -> impl Iterator<Item = JobId> {
+    let there: BTreeSet<JobId> = waiting(others).map(|job| job.id).collect();
+    let ids = waiting(jobs).map(|job| job.id);
+    ids.filter(move |id| there.contains(id))
 }
 
 /// What is compared from one look to the next.
@@ -244,6 +257,32 @@ impl Watch {
             !there.contains(&job.id) && !is_made
         });
         lost.map(|job| job.id).collect()
+    }
+
+    /// Of jobs with prompts of their own, which were there at first: those whose prompts stand in none of these, where
+    /// there are more than could be taken out or have become results.
+    pub(super) fn lost_of(
+        &self,
+        laid: &[QueuedJob],
+        jobs: &[QueuedJob],
+        taken_out: usize,
+    ) -> Vec<JobId> {
+        let is_there = |job: &&QueuedJob| {
+            let mut others = jobs.iter();
+            others.any(|other| other.request.title() == job.request.title())
+        };
+        let lost: Vec<JobId> = laid
+            .iter()
+            .filter(|job| !is_there(job))
+            .map(|job| job.id)
+            .collect();
+        let results = files_in(&self.home, &RESULTS);
+        let made = results.difference(&self.results_at_first).count();
+        if lost.len() > taken_out + made {
+            lost
+        } else {
+            Vec::new()
+        }
     }
 }
 

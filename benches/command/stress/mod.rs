@@ -17,6 +17,7 @@ mod disk_faults;
     reason = "shared with the tests of the real window, which use all of it"
 )]
 mod display;
+mod hands;
 mod models;
 mod neighbour;
 #[path = "../../../tests/common/networks.rs"]
@@ -52,6 +53,7 @@ use safelight::cli::out;
 use serde_json::{Value, json};
 use server::{Answer, Server, good};
 use user::{Ended, Result, User, disk};
+use window::Visit;
 
 use crate::random::Random;
 
@@ -78,10 +80,11 @@ pub struct StressArgs {
     /// What jobs compute on, as `safelight generate --device` takes it
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
-    /// Only actions whose name has this in it, such as `window`, `window on a disk`, `window's queue`, `LoRA`,
-    /// `larger`, `more frames` or `batch`; `neighbour`: no kills but another program that takes the memory, so many
-    /// times; `disk`: no kills but disks that fail at every write of a job; `runtime`: only installations of a
-    /// libtorch from an index on this machine, killed so many times, and its servers and disks at fault
+    /// Only actions whose name has this in it, such as `window`, `window on a disk`, `window's queue`, `waiting jobs`,
+    /// `gallery`, `LoRA`, `larger`, `more frames` or `batch`; `neighbour`: no kills but another program that takes the
+    /// memory, so many times; `disk`: no kills but disks that fail at every write of a job; `runtime`: only
+    /// installations of a libtorch from an index on this machine, killed so many times, and its servers and disks at
+    /// fault
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Print one JSON object
@@ -149,11 +152,11 @@ pub(super) fn run(args: &StressArgs) -> Result<ExitCode> {
     for name in refused {
         stress.tell(&format!("left out, the model does not do it: {name}"));
     }
-    let windows: Vec<_> = [window::NAME, window::ITS_QUEUE, window::ON_A_DISK]
+    let visits: Vec<_> = Visit::ALL
         .into_iter()
-        .filter(|name| args.wants(name))
+        .filter(|visit| args.wants(visit.name()))
         .collect();
-    let mut window = if windows.is_empty() {
+    let mut window = if visits.is_empty() {
         None
     } else {
         let desk = folder.path().join("desk");
@@ -164,14 +167,13 @@ pub(super) fn run(args: &StressArgs) -> Result<ExitCode> {
         // Every fourth time the window, where there is one.
         match &mut window {
             Some(window) if stress.actions.is_empty() || stress.random.below(4) == 0 => {
-                let name = stress.random.one_of(&windows);
-                let (is_struck, faults) = if name == window::ON_A_DISK {
+                let visit = stress.random.one_of(&visits);
+                let (is_struck, faults) = if visit == Visit::FailingDisk {
                     window.bear(&mut stress.random)?
                 } else {
-                    let is_calm = name == window::ITS_QUEUE;
-                    (true, window.strike(&mut stress.random, is_calm)?)
+                    (true, window.strike(visit, &mut stress.random)?)
                 };
-                stress.count(name, is_struck.into(), 0, faults);
+                stress.count(visit.name(), is_struck.into(), 0, faults);
                 stress.changes = Some(window.changes);
             }
             _ => stress.strike()?,

@@ -1,9 +1,11 @@
-//! The window, killed while somebody clicks and types all over it, while its jobs run and nobody touches the queue, or
-//! on a disk that fails under it.
+//! The window, killed while somebody clicks and types all over it, moves and edits the waiting jobs, or throws results
+//! away and brings them back, while its jobs run and nobody touches the queue, or on a disk that fails under it.
 //!
-//! One home for the whole run: queue, gallery, trash and settings grow as those of a person who never tidies up.
+//! One home for the whole run: gallery, trash and settings grow as those of a person who never tidies up, and so does
+//! the queue but where the jobs in it are the point. What hands do is in `hands`.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::Child;
 use std::thread;
@@ -11,29 +13,64 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use safelight_core::job::QueuedJob;
+use safelight_core::media::{ClipOptions, Picture, write_clip};
 use serde_json::{Value, json};
 use x11rb::protocol::xproto::Window;
 
-use super::desk::{Changes, Results, Watch, is_partial, jobs_in};
+use super::desk::{
+    Changes, QUEUE, Results, SETTINGS, Watch, is_partial, jobs_in, waiting, without_note,
+};
 use super::disk_faults::{Faults, KINDS};
-use super::display::{CONTROL, Display, ENTER, KEY_A, KEY_L};
+use super::display::{CONTROL, Display, ENTER};
+use super::hands;
 use super::models::{LORA, write_lora};
-use super::user::{Result, User, disk};
+use super::user::{Result, User, broken, disk};
 use crate::random::Random;
 
-pub(super) const NAME: &str = "the window";
-/// Jobs are asked for, and nobody takes one out: all that ever stood in the queue's file must be there, or be made.
-pub(super) const ITS_QUEUE: &str = "the window's queue";
-pub(super) const ON_A_DISK: &str = "the window on a disk that fails";
+/// What somebody does while the window is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Visit {
+    /// Clicks and types all over it.
+    Anything,
+    /// Asks for jobs, and takes none out: all that ever stood in the queue's file must be there, or be made.
+    Queue,
+    /// Moves, doubles and edits jobs that wait, and takes some out and back.
+    WaitingJobs,
+    /// Throws results away and brings them back.
+    Gallery,
+    /// Clicks and types all over it, and no kill comes.
+    FailingDisk,
+}
 
+impl Visit {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Anything,
+        Self::Queue,
+        Self::WaitingJobs,
+        Self::Gallery,
+        Self::FailingDisk,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Anything => "the window",
+            Self::Queue => "the window's queue",
+            Self::WaitingJobs => "the window's waiting jobs",
+            Self::Gallery => "the window's gallery",
+            Self::FailingDisk => "the window on a disk that fails",
+        }
+    }
+}
+
+const STATE: &str = "data/safelight/state.json";
 /// Files that an earlier program wrote, and where they lie.
 const OLD: [(&str, &[u8]); 4] = [
     (
-        "data/safelight/queue.json",
+        QUEUE,
         include_bytes!("../../../tests/fixtures/old/queue.json"),
     ),
     (
-        "data/safelight/state.json",
+        STATE,
         include_bytes!("../../../tests/fixtures/old/state.json"),
     ),
     (
@@ -41,21 +78,15 @@ const OLD: [(&str, &[u8]); 4] = [
         include_bytes!("../../../tests/fixtures/old/presets.toml"),
     ),
     (
-        "config/safelight/settings.toml",
+        SETTINGS,
         include_bytes!("../../../tests/fixtures/old/settings.toml"),
     ),
 ];
-const ESCAPE: u8 = 9;
-/// Delete, Z, Tab, space, the arrows, page up and down, comma, and letters: keys by their place on a keyboard.
-const KEYS: [u8; 16] = [
-    119, 52, 23, 65, 111, 113, 114, 116, 112, 117, 59, 38, 42, 46, 54, 36,
-];
-/// More keys by their place: those of Ctrl+K, and of `lora`.
-const KEY_K: u8 = 45;
-const KEY_O: u8 = 32;
-const KEY_R: u8 = 27;
 /// So many LoRAs lie there that a search for them lasts longer than a moment.
 const NUM_LORAS: usize = 40;
+/// So many jobs wait, and so many results lie there, before somebody changes them.
+const NUM_JOBS: usize = 7;
+const NUM_RESULTS: usize = 6;
 /// Nobody kills a window whose jobs run later than this.
 const MAX_CALM_MS: usize = 10_000;
 /// The window tells that it is there within this time, also on a busy machine.
@@ -65,6 +96,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(super) struct Sitting {
     display: Display,
     user: User,
+    num_visits: usize,
     /// What was seen on disk while the window was open, of all times.
     pub(super) changes: Changes,
 }
@@ -81,6 +113,7 @@ impl Sitting {
         Ok(Self {
             display: Display::start(),
             user,
+            num_visits: 0,
             changes: Changes::default(),
         })
     }
@@ -96,7 +129,7 @@ impl Sitting {
         let mut app = self.open(&mut faults)?;
         let mut watch = Watch::begin(&self.user.home);
         for _ in 0..4 + random.below(12) {
-            self.deed(random);
+            self.deed(Visit::FailingDisk, random);
             watch.look(&mut self.changes);
         }
         self.close(&mut app, &mut faults);
@@ -143,24 +176,14 @@ impl Sitting {
             .collect()
     }
 
-    /// Opens the window, clicks and types, kills it, opens it again and closes it -> what should not be.
-    /// `is_calm`: asks for jobs and does nothing else.
-    pub(super) fn strike(&mut self, random: &mut Random, is_calm: bool) -> Result<Vec<String>> {
-        if is_calm {
-            self.lay_form(random)?;
-        } else if random.below(4) == 0 {
-            for (name, bytes) in OLD {
-                self.user.write(name, bytes)?;
-            }
-        }
+    /// Opens the window, does what this visit is for, kills it, opens it again and closes it -> what should not be.
+    pub(super) fn strike(&mut self, visit: Visit, random: &mut Random) -> Result<Vec<String>> {
+        let laid = self.lay(visit, random)?;
+        let at_first = Results::of(&self.user.home);
         let mut faults = Vec::new();
         let mut app = self.open(&mut faults)?;
         let mut watch = Watch::begin(&self.user.home);
-        if is_calm {
-            self.ask_for_jobs(random, &mut watch);
-        } else {
-            self.click_around(random, &mut watch);
-        }
+        let taken_out = self.act(visit, random, &mut watch);
         let finished = Results::of(&self.user.home);
         watch.look(&mut self.changes);
         let pid = Pid::from_child(&app);
@@ -180,8 +203,12 @@ impl Sitting {
         if watch.is_torn || (watch.has_queue() && between.is_none()) {
             faults.push("the queue's file cannot be read".to_owned());
         }
-        if let Some(jobs) = between.as_ref().filter(|_| is_calm) {
-            let lost = watch.lost(jobs);
+        if let Some(jobs) = &between {
+            let lost = match visit {
+                Visit::Queue => watch.lost(jobs),
+                Visit::WaitingJobs => watch.lost_of(&laid, jobs, taken_out),
+                _ => Vec::new(),
+            };
             if !lost.is_empty() {
                 faults.push(format!("jobs are lost by the kill: {lost:?}"));
             }
@@ -200,32 +227,92 @@ impl Sitting {
             if !gone.is_empty() {
                 faults.push(format!("jobs are gone from the queue: {gone:?}"));
             }
+            let ids = |jobs| waiting(jobs).map(|job| job.id);
+            if ids(&between).ne(ids(&after)) {
+                faults.push("waiting jobs stand in another order".to_owned());
+            }
+            // A job without a name gets one with the next start.
+            let named = |job: &&QueuedJob| job.has_output;
+            let is_same = |job: &QueuedJob| after.contains(job);
+            if let Some(other) = waiting(&between).filter(named).find(|job| !is_same(job)) {
+                faults.push(format!("a waiting job is another one: {}", other.id));
+            }
         }
         // Only now: the next start tidies up among the results.
+        faults.extend(at_first.lost(&self.user.home));
         faults.extend(finished.lost(&self.user.home));
         faults.extend(self.leftovers());
         Ok(faults)
     }
 
-    /// Some deeds, and a rest of some length.
-    fn click_around(&mut self, random: &mut Random, watch: &mut Watch) {
-        for _ in 0..random.below(12) {
-            self.deed(random);
-            watch.look(&mut self.changes);
+    /// Lays the files that a visit begins with -> the jobs that wait in them.
+    fn lay(&mut self, visit: Visit, random: &mut Random) -> Result<Vec<QueuedJob>> {
+        self.num_visits += 1;
+        match visit {
+            Visit::Anything if random.below(4) == 0 => {
+                for (name, bytes) in OLD {
+                    self.user.write(name, bytes)?;
+                }
+            }
+            Visit::Anything | Visit::FailingDisk => {}
+            Visit::Queue => self.lay_form("Watch", random)?,
+            Visit::WaitingJobs => {
+                self.lay_form("Watch", random)?;
+                return self.lay_jobs();
+            }
+            Visit::Gallery => {
+                self.lay_form("Gallery", random)?;
+                self.lay_results(random)?;
+            }
         }
-        let rest = if random.below(6) == 0 {
-            // The search is at work when the kill comes.
-            self.open_loras();
-            random.below(100)
-        } else {
-            random.below(1500)
-        };
-        thread::sleep(Duration::from_millis(rest as u64));
+        Ok(Vec::new())
     }
 
-    /// Has the window begin with a form whose jobs are made quickly, with a LoRA or without, whatever was clicked
-    /// before.
-    fn lay_form(&self, random: &mut Random) -> Result<()> {
+    /// What hands do until the kill -> how many jobs they may have taken out of the queue.
+    fn act(&mut self, visit: Visit, random: &mut Random, watch: &mut Watch) -> usize {
+        let mut taken_out = 0;
+        if visit == Visit::Queue {
+            self.ask_for_jobs(random, watch);
+            return taken_out;
+        }
+        if visit != Visit::Anything {
+            // Rows and pictures are there a moment after the window.
+            thread::sleep(Duration::from_millis(200 + random.below(800) as u64));
+        }
+        for _ in 0..random.below(12) {
+            taken_out += self.deed(visit, random);
+            watch.look(&mut self.changes);
+        }
+        if visit == Visit::Anything {
+            let rest = if random.below(6) == 0 {
+                // The search is at work when the kill comes.
+                hands::open_loras(&self.display);
+                random.below(100)
+            } else {
+                random.below(1500)
+            };
+            thread::sleep(Duration::from_millis(rest as u64));
+        }
+        taken_out
+    }
+
+    /// One thing that a hand does -> how many jobs it may have taken out of the queue.
+    fn deed(&self, visit: Visit, random: &mut Random) -> usize {
+        let Some(window) = self.window() else {
+            return 0;
+        };
+        self.display.focus(window);
+        match visit {
+            Visit::WaitingJobs => return hands::with_jobs(&self.display, window, random),
+            Visit::Gallery => hands::with_results(&self.display, random),
+            _ => hands::at_random(&self.display, window, random),
+        }
+        0
+    }
+
+    /// Has the window begin in its first size on this page, with a form whose jobs are made quickly, with a LoRA or
+    /// without, whatever was clicked before.
+    fn lay_form(&self, page: &str, random: &mut Random) -> Result<()> {
         let loras = if random.below(2) == 0 {
             json!([])
         } else {
@@ -235,11 +322,61 @@ impl Sitting {
             "model": "little-world", "prompt": "a red boat", "loras": loras, "num_steps": 6,
             "size": "Custom", "width": 64, "height": 64, "num_frames": 5,
         });
-        let state = json!({"form": form}).to_string();
-        self.user
-            .write("data/safelight/state.json", state.as_bytes())?;
+        let state = json!({"form": form, "page": page, "queue": {"is_open": true}}).to_string();
+        self.user.write(STATE, state.as_bytes())?;
+        let size = self.user.home.join("data/safelight/window.ron");
+        match fs::remove_file(&size) {
+            Err(err) if err.kind() != ErrorKind::NotFound => return Err(disk(&err, &size)),
+            _ => {}
+        }
         let settings = b"[runtime]\ndevice = 'cpu'\n";
-        self.user.write("config/safelight/settings.toml", settings)
+        self.user.write(SETTINGS, settings)
+    }
+
+    /// Some jobs that wait, each with a prompt and a number of its own, and no stopped ones above them.
+    fn lay_jobs(&self) -> Result<Vec<QueuedJob>> {
+        let jobs = (0..NUM_JOBS).map(|index| {
+            let number = self.num_visits * NUM_JOBS + index;
+            json!({"id": number, "request": {
+                "model": "little-world", "family": "wan", "prompt": format!("boat number {number}"),
+                "negative_prompt": "", "width": 64, "height": 64, "num_frames": 5, "fps": 8.0, "num_steps": 6,
+                "guidance_scale": 1.0, "sampler": "euler", "seed": number, "out": "boat.mp4",
+            }})
+        });
+        let jobs: Vec<Value> = jobs.collect();
+        let entries = fs::read_dir(self.user.home.join("data/safelight/jobs"));
+        let names = entries.into_iter().flatten().flatten();
+        let ids = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let stopped: Vec<u64> = ids.collect();
+        let file = json!({"version": 1, "jobs": jobs, "forgotten": stopped}).to_string();
+        self.user.write(QUEUE, file.as_bytes())?;
+        jobs_in(&self.user.home).ok_or_else(|| broken("the queue that was laid cannot be read"))
+    }
+
+    /// Some more results: clips as numbered pictures, with their settings beside them.
+    fn lay_results(&self, random: &mut Random) -> Result<()> {
+        for index in 0..NUM_RESULTS {
+            let [red, green, ..] = random.number().to_le_bytes();
+            let frame = |blue: u8| Picture {
+                width: 48,
+                height: 32,
+                rgb: [red, green, blue].repeat(48 * 32),
+            };
+            let settings = json!({"app": "Safelight", "request": {
+                "prompt": "laid", "num_frames": 3, "seed": random.number(),
+            }});
+            let options = ClipOptions {
+                settings: Some(settings.to_string()),
+                ..ClipOptions::default()
+            };
+            let name = format!("videos/Safelight/laid {} {index}", self.num_visits);
+            self.user
+                .write(&format!("{name}.json"), settings.to_string().as_bytes())?;
+            let path = self.user.home.join(format!("{name}.png"));
+            write_clip(&path, &[frame(0), frame(100), frame(200)], options)
+                .map_err(|err| broken(err.to_string()))?;
+        }
+        Ok(())
     }
 
     /// Asks for jobs again and again for a while, and does nothing that takes one out of the queue.
@@ -255,14 +392,6 @@ impl Sitting {
             }
             watch.look(&mut self.changes);
             thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    /// Opens the list of LoRAs by its name among all commands.
-    fn open_loras(&self) {
-        self.display.press(&[CONTROL, KEY_K]);
-        for key in [KEY_L, KEY_O, KEY_R, KEY_A, ENTER] {
-            self.display.press(&[key]);
         }
     }
 
@@ -320,32 +449,11 @@ impl Sitting {
         }
     }
 
-    /// One thing that a hand does.
-    fn deed(&self, random: &mut Random) {
-        let Some(window) = self.window() else {
-            return;
-        };
-        self.display.focus(window);
-        match random.below(8) {
-            0 => self.display.press(&[CONTROL, ENTER]),
-            1 => self.display.press(&[CONTROL, random.one_of(&KEYS)]),
-            2 => self.display.press(&[random.one_of(&KEYS)]),
-            3 => self.display.press(&[ESCAPE]),
-            4 => self.open_loras(),
-            _ => {
-                let (x, y) = (random.below(1240) as i16, random.below(820) as i16);
-                self.display
-                    .click(window, (x, y), if random.below(6) == 0 { 3 } else { 1 });
-            }
-        }
-        thread::sleep(Duration::from_millis(random.below(300) as u64));
-    }
-
     /// Half-written files by their names.
     fn leftovers(&self) -> Vec<String> {
         let names = self.user.files().into_keys();
         let odd = names.filter(|name| is_partial(name));
-        odd.map(|name| format!("left behind: {}", name.display()))
-            .collect()
+        let odd = odd.map(|name| format!("left behind: {}", name.display()));
+        odd.chain(without_note(&self.user.home)).collect()
     }
 }
