@@ -5,7 +5,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use safelight_core::media::{self, ClipOptions, Picture};
@@ -182,6 +182,11 @@ fn stopped_in_its_third_frame(home: &Home) -> String {
     number.expect("a number").to_owned()
 }
 
+fn resume(home: &Home, number: &str) -> Output {
+    let arguments = ["resume", number, "--json", "--device", "cpu"];
+    run(home.safelight().args(arguments))
+}
+
 #[test]
 fn a_clip_that_was_stopped_goes_on_at_its_next_frame() {
     let home = Home::new();
@@ -195,9 +200,7 @@ fn a_clip_that_was_stopped_goes_on_at_its_next_frame() {
         "{list}"
     );
 
-    let output = run(home
-        .safelight()
-        .args(["resume", &number, "--json", "--device", "cpu"]));
+    let output = resume(&home, &number);
     assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
     let steps = events(&output)
         .into_iter()
@@ -208,6 +211,30 @@ fn a_clip_that_was_stopped_goes_on_at_its_next_frame() {
         assert_is_nearest(large, small);
     }
     assert!(home.job_folders().is_empty());
+}
+
+#[test]
+fn a_clip_that_was_stopped_with_all_frames_done_says_what_computed_them() {
+    let home = Home::new();
+    network(&home, "net.safetensors");
+    clip(&home, 6);
+    let number = stopped_in_its_third_frame(&home);
+    // Two are done, and no more are wanted: nobody needs an engine.
+    let file = home.job_folders()[0].join("finish.json");
+    let text = fs::read_to_string(&file).expect("the job's request");
+    let mut request: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    request["after"]["num_frames"] = 2.into();
+    fs::write(&file, request.to_string()).expect("it is written");
+    let output = resume(&home, &number);
+    assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
+    let settings = media::read_settings(&home.path().join("large_0001.png"));
+    let settings = settings.expect("it can be read").expect("there are some");
+    let settings: serde_json::Value = serde_json::from_str(&settings).expect("JSON");
+    let done = &settings["finished"][0];
+    assert!(
+        done["device"].is_string() && done["libtorch"].is_string(),
+        "{done}"
+    );
 }
 
 #[test]
@@ -232,10 +259,7 @@ fn a_clip_does_not_go_on_with_another_network_than_it_began_with() {
     network(&home, "net.safetensors");
     clip(&home, 6);
     let number = stopped_in_its_third_frame(&home);
-    let resume = || {
-        let arguments = ["resume", &number, "--json", "--device", "cpu"];
-        end(&run(home.safelight().args(arguments)))
-    };
+    let resume = || end(&resume(&home, &number));
     let file = home.path().join("net.safetensors");
     let old = fs::read(&file).expect("it is there");
     let mut new = old.clone();

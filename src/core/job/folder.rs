@@ -195,6 +195,11 @@ impl JobFolder {
         self.0.join("finish.json")
     }
 
+    /// What such a job says of what computed its frames.
+    pub fn computed_file(&self) -> PathBuf {
+        self.0.join("computed.json")
+    }
+
     /// Where such a job keeps the frames that are done.
     pub fn parts(&self) -> PathBuf {
         self.0.join("parts")

@@ -4,6 +4,7 @@
 //! It goes on at the frame behind the last run, whoever stopped it. Sends no `Ended` itself: the caller does, in one place.
 
 mod checks;
+mod computed;
 mod parts;
 
 use std::cell::OnceCell;
@@ -34,6 +35,7 @@ use super::walk::{check_room, hold, not_held};
 use super::{WorkerLimits, WorkerOptions};
 use crate::telemetry::host;
 use checks::{room_of, sound_of};
+use computed::Computed;
 use parts::Parts;
 
 /// Everything one such job needs.
@@ -194,6 +196,8 @@ impl FinishWalk<'_> {
                         secs,
                     };
                     self.ladder.finished(place(request, self.engine));
+                    let climbs = self.ladder.climbs();
+                    Computed::kept(folder).climbed(climbs).keep(folder);
                     gathered.times.push(time);
                     self.events.certain(JobUpdate::StageEnded(time));
                     self.check_length(parts.num_frames(), &mut gathered)?;
@@ -211,7 +215,7 @@ impl FinishWalk<'_> {
         if self.events.is_cancelled() {
             return Ok(None);
         }
-        self.save(&parts, gathered, started).map(Some)
+        self.save(folder, &parts, gathered, started).map(Some)
     }
 
     fn run_stage(
@@ -224,6 +228,8 @@ impl FinishWalk<'_> {
         let memory = self.ladder.memory(stage, StageMemory::default());
         let (plan, events) = (&self.plan, self.events);
         let planned = |engine: &_, last: Option<&_>| {
+            // Before the first frame comes.
+            Computed::kept(folder).by(engine).keep(folder);
             let facts = plan::facts(engine, last);
             let budget = facts.budget(&request.memory);
             if plan.get().is_none()
@@ -365,6 +371,7 @@ impl FinishWalk<'_> {
 
     fn save(
         &self,
+        folder: &JobFolder,
         parts: &Parts,
         mut gathered: Gathered,
         started: Instant,
@@ -376,7 +383,7 @@ impl FinishWalk<'_> {
             resumed: false,
         });
         let num_frames = parts.num_frames();
-        let settings = self.settings();
+        let settings = self.settings(folder);
         // As it is now: a clip without its sound is more than none.
         let sound = sound_of(self.request).sound;
         let paths = parts
@@ -424,7 +431,7 @@ impl FinishWalk<'_> {
     }
 
     /// What the source carried, so that it can be made again, and what was done with it.
-    fn settings(&self) -> Value {
+    fn settings(&self, folder: &JobFolder) -> Value {
         let carried = media::read_settings(&self.request.source);
         let carried = carried.ok().flatten();
         let carried =
@@ -436,20 +443,10 @@ impl FinishWalk<'_> {
                 fields.remove(local);
             }
             fields.insert("version".to_owned(), json!(env!("CARGO_PKG_VERSION")));
-            let engine = self.engine.report();
-            fields.insert(
-                "device".to_owned(),
-                json!(engine.map(|it| it.device_name.as_str())),
-            );
-            fields.insert(
-                "libtorch".to_owned(),
-                json!(engine.map(|it| it.libtorch.as_str())),
-            );
-            let changed = self.ladder.climbs().iter();
-            let changed = changed.filter(|climb| climb.helped && climb.rung.changes_result());
-            let changed: Vec<_> = changed.collect();
-            if !changed.is_empty() {
-                fields.insert("memory_rungs".to_owned(), json!(changed));
+            let computed = Computed::kept(folder).perhaps_by(self.engine.report());
+            let computed = computed.climbed(self.ladder.climbs());
+            if let Value::Object(computed) = json!(computed) {
+                fields.extend(computed);
             }
         }
         settings.entry("app").or_insert_with(|| json!(CARRIED_APP));
