@@ -237,37 +237,6 @@ fn doctor_fails_with_a_sentence_where_libtorch_is_not_and_still_tells_the_rest()
 }
 
 #[test]
-fn choices_tell_what_was_measured_and_what_to_do_where_nothing_was() {
-    let home = Home::new();
-    let output = run(&home, &["choices"]);
-    assert_eq!(output.status.code(), Some(0));
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("`safelight choices --measure`"), "{text}");
-    assert_eq!(
-        object(&run(&home, &["choices", "--json"]))["choices"],
-        json!([])
-    );
-    let cache = home.path().join("cache/safelight");
-    fs::create_dir_all(&cache).unwrap();
-    let measured = json!({"measured": [{
-        "choice": "chunk", "device": "a GPU", "driver": "1", "libtorch": "2.11.0", "dtype": "bf16",
-        "shape": "latents of 16 channels, 64×60", "since_secs": 1,
-        "alternatives": [
-            {"choices": {}, "end": "right", "secs": 0.2, "error": 0.01},
-            {"choices": {"chunk": "4"}, "end": "right", "secs": 0.1, "error": 0.01},
-            {"choices": {"chunk": "8"}, "end": "wrong", "error": 0.9},
-        ],
-    }]});
-    fs::write(cache.join("choices.json"), measured.to_string()).unwrap();
-    let text = String::from_utf8(run(&home, &["choices"]).stdout).unwrap();
-    let line = "a GPU: Frames a chunk (bf16, latents of 16 channels, 64×60): 1 latent frame 200 ms, 4 latent frames 100 ms, 8 latent frames not (wrong numbers) -> 4 latent frames\n";
-    assert_eq!(text, line);
-    let told = object(&run(&home, &["choices", "--json"]));
-    assert_eq!(told["choices"][0]["figures"][1]["secs"], 0.1);
-    assert_eq!(told["choices"][0]["is_default"], false);
-}
-
-#[test]
 fn a_reader_that_goes_away_early_is_no_failure() {
     let home = Home::new();
     let mut child = home

@@ -1,6 +1,5 @@
 //! The command line: the same jobs and the same worker as the window's.
 
-mod choices;
 mod completions;
 mod doctor;
 mod download;
@@ -57,7 +56,6 @@ enum Command {
     Inspect(inspect::InspectArgs),
     Download(download::DownloadArgs),
     Runtime(runtime::RuntimeArgs),
-    Choices(Box<choices::ChoicesArgs>),
     Doctor(doctor::DoctorArgs),
     Report(report::ReportArgs),
     Completions(completions::CompletionsArgs),
@@ -89,7 +87,6 @@ pub fn main() -> ExitCode {
         Some(Command::Inspect(args)) => inspect::run(&args, &surroundings),
         Some(Command::Download(args)) => download::run(&args, &surroundings),
         Some(Command::Runtime(args)) => runtime::run(&args, &surroundings),
-        Some(Command::Choices(args)) => choices::run(*args, &surroundings),
         Some(Command::Doctor(args)) => doctor::run(&args, &surroundings),
         Some(Command::Report(args)) => report::run(&args, &surroundings),
         Some(Command::Completions(args)) => completions::run(&args, Arguments::command()),

@@ -69,8 +69,7 @@ impl Surroundings {
             jobs: self.paths.jobs(),
             estimates: Some(self.paths.times_file()),
             telemetry: Some(self.paths.telemetry()),
-            tiers: Some(self.paths.tiers_file()),
-            choices: Some(self.paths.choices_file()),
+            conv_backends: Some(self.paths.conv_backends_file()),
             counters: Some(self.paths.memory_counters()),
             finished_on: {
                 let paths = self.paths.clone();

@@ -1,13 +1,14 @@
-//! The checks on what earlier jobs met: how often memory ran out and what helped, and which way of convolving was
-//! chosen.
+//! Checks of earlier jobs: how often memory ran out and what helped, and the chosen convolution backends.
 //!
 //! Reads files that other parts write, and says nothing where there are none or they are of another version.
 
 use std::path::Path;
 
 use safelight_core::memory::Rung;
+use safelight_core::memory::conv_backends::{
+    ConvBackend, ConvBackendFile, ConvBackendVerdict, MiopenMode,
+};
 use safelight_core::memory::counters::{Counters, DeviceCounters};
-use safelight_core::memory::tiers::{ConvolutionTier, MiopenWay, TierFile, Verdict};
 use safelight_core::settings::Paths;
 
 use super::Check;
@@ -16,7 +17,7 @@ const NAME: &str = "memory tiers";
 
 pub(super) fn all(paths: &Paths) -> Vec<Check> {
     let mut checks = ladder(&paths.memory_counters());
-    let known = TierFile::load(&paths.tiers_file());
+    let known = ConvBackendFile::load(&paths.conv_backends_file());
     checks.extend(known.verdicts.iter().map(chosen));
     checks
 }
@@ -73,25 +74,25 @@ fn restarted(device: &str, counters: &DeviceCounters) -> Option<Check> {
 }
 
 /// `frame by frame, with a search`
-fn tried(tier: ConvolutionTier, way: MiopenWay) -> String {
-    if way == MiopenWay::default() {
-        return tier.label().to_owned();
+fn tried(backend: ConvBackend, mode: MiopenMode) -> String {
+    if mode == MiopenMode::default() {
+        return backend.label().to_owned();
     }
-    format!("{}, {}", tier.label(), way.label())
+    format!("{}, {}", backend.label(), mode.label())
 }
 
-fn chosen(verdict: &Verdict) -> Check {
-    let Verdict {
+fn chosen(verdict: &ConvBackendVerdict) -> Check {
+    let ConvBackendVerdict {
         key,
-        tier,
-        way,
+        backend,
+        mode,
         records,
         ..
     } = verdict;
     let records: Vec<String> = records
         .iter()
         .map(|record| {
-            let what = tried(record.tier, record.way);
+            let what = tried(record.backend, record.mode);
             worked(&what, record.successes, record.attempts)
         })
         .collect();
@@ -104,7 +105,7 @@ fn chosen(verdict: &Verdict) -> Check {
     let worked = records.join(", ");
     Check::ok(
         NAME,
-        format!("{what} run {} (worked: {worked})", tried(*tier, *way)),
+        format!("{what} run {} (worked: {worked})", tried(*backend, *mode)),
     )
 }
 

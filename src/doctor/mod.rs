@@ -6,7 +6,6 @@
 
 mod access;
 mod checks;
-mod choices;
 mod counters;
 mod disk;
 mod firmware;
@@ -100,7 +99,7 @@ impl Group {
             "gpu" | "gpu access" | "gpu memory" | "gpu choice" => Self::Gpu,
             "kernel" | "driver" | "memory" | "updates" => Self::System,
             "environment" => Self::Environment,
-            "speed" | "choices" => Self::Speed,
+            "speed" => Self::Speed,
             _ => Self::Files,
         }
     }
@@ -362,7 +361,6 @@ pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut 
         speed::all(instruments, target.as_ref(), &mut *tell);
     }
     let mut tell_all = |checks: Vec<Check>| checks.into_iter().for_each(&mut *tell);
-    tell_all(choices::all(paths));
     let catalog = {
         let (paths, settings) = (paths.clone(), settings.clone());
         within(CATALOG_LIMIT, "catalog", move || {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use safelight_core::memory::DeviceClass;
-use safelight_core::memory::tiers::MiopenWay;
+use safelight_core::memory::conv_backends::MiopenMode;
 use safelight_core::settings::RuntimeSettings;
 
 use super::Check;
@@ -23,7 +23,7 @@ pub(super) fn all(
         class: DeviceClass::Cpu,
         gfx: Vec::new(),
         rocm_order: None,
-        miopen: MiopenWay::default(),
+        miopen: MiopenMode::default(),
     };
     let variables = environment::variables(target.unwrap_or(&plain), settings, inherited);
     let mut checks: Vec<Check> = variables.iter().filter_map(hurtful).collect();

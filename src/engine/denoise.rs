@@ -12,7 +12,7 @@ use crate::error::EngineError;
 use crate::fault::{self, Site};
 use crate::hooks::Hooks;
 use crate::place::{Placement, dtype_name};
-use crate::runtime::distrust_fused_attention;
+use crate::runtime::disable_fused_attention;
 use crate::sampling::Solver;
 use crate::store::{self, Named};
 
@@ -254,7 +254,7 @@ pub fn walk(
             return Err(stopped(unsaved, capture));
         };
         // Some kernels of attention are wrong on some GPUs, from the first call on.
-        if index == state.step && !is_finite(&velocity) && distrust_fused_attention() {
+        if index == state.step && !is_finite(&velocity) && disable_fused_attention() {
             hooks.warn(
                 "the first step gave invalid numbers (NaN): it runs again with sliced attention, as do all others"
                     .to_owned(),
@@ -328,11 +328,11 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     use safelight_core::job::Sampler;
-    use safelight_core::memory::choices::Choices;
-    use safelight_core::memory::tiers::{AttentionChoice, ConvolutionTier};
+    use safelight_core::memory::compute_options::{AttentionChoice, ComputeOptions};
+    use safelight_core::memory::conv_backends::ConvBackend;
 
     use super::*;
-    use crate::runtime::{attention_choice, enter_ways};
+    use crate::runtime::{attention_choice, use_compute_options};
     use crate::sampling::Algorithm;
 
     /// A model whose fused attention gives no numbers.
@@ -369,11 +369,11 @@ mod tests {
         attention: AttentionChoice,
     ) -> (Result<Tensor, EngineError>, usize, Vec<String>) {
         let place = Placement::new(Device::Cpu, Kind::Float);
-        let choices = Choices {
+        let options = ComputeOptions {
             attention,
-            ..Choices::default()
+            ..ComputeOptions::default()
         };
-        let _ways = enter_ways(place.device, ConvolutionTier::Direct, choices);
+        let _guard = use_compute_options(place.device, ConvBackend::Direct, options);
         let model = Broken {
             is_hopeless,
             calls: Cell::default(),

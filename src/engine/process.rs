@@ -1,7 +1,7 @@
 //! The engine's process: frames in over standard input, frames out over standard output. With `probe` as its first
-//! argument it tries what may hang, with `probe-choices` it measures ways of computing, with `probe-speed` the device,
-//! with `try` it tries whether that computes right, with `bench` it measures networks, loading and single layers, and
-//! with `compile-kernels` it compiles where AMD's compiler may end it.
+//! argument it tries what may hang, with `probe-speed` it measures the device, with `try` it tries whether that computes
+//! right, with `bench` it measures networks, loading and single layers, and with `compile-kernels` it compiles where
+//! AMD's compiler may end it.
 //!
 //! Only plumbing: what is done with a message is in `serve.rs`. The end of standard input ends the process, so it never
 //! outlives the app, whatever its stage or its device's driver does.
@@ -21,7 +21,6 @@ use tracing_subscriber::EnvFilter;
 
 use crate::bench;
 use crate::kernels::{self, apart};
-use crate::probe::choices::{self, ChoiceArguments};
 use crate::probe::{self, ProbeArguments};
 use crate::runtime::RuntimeError;
 use crate::serve::{Outgoing, serve};
@@ -63,9 +62,6 @@ pub fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).peekable();
     match arguments.peek().map(String::as_str) {
         Some("probe") => answer(|out| probe::run(&ProbeArguments::parse(arguments.skip(1))?, out)),
-        Some("probe-choices") => {
-            answer(|out| choices::run(&ChoiceArguments::parse(arguments.skip(1))?, out))
-        }
         Some("probe-speed") => {
             answer(|out| speed::run(device_of(arguments.skip(1))?, out).map(|()| true))
         }

@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use safelight_core::memory::choices::StoredChoice;
-
 use super::course::Sample;
 use super::plot::{self, Bar};
 use super::{Figure, Report, Row, Section, Target};
@@ -23,7 +21,6 @@ pub fn page(report: &Report) -> String {
         self::section(&mut body, section);
     }
     course(&mut body, report);
-    choices(&mut body, &report.choices);
     findings(&mut body, report);
     document("Safelight report", &body)
 }
@@ -292,41 +289,6 @@ fn course(out: &mut String, report: &Report) {
         put!(out, " {}: {}.", index + 1, escape(name));
     }
     put!(out, "</p><div class=\"card\">{plots}</div>");
-}
-
-fn choices(out: &mut String, choices: &[StoredChoice]) {
-    put!(out, "<h2>Choices that were measured</h2>");
-    if choices.is_empty() {
-        put!(
-            out,
-            "<p class=\"about\">Nothing was measured for this device so far: the defaults are used.</p>"
-        );
-        return;
-    }
-    for choice in choices {
-        let StoredChoice {
-            device,
-            dtype,
-            shape,
-            libtorch,
-            driver,
-            ..
-        } = choice;
-        let held_for = format!("{device}, {dtype} {shape}, libtorch {libtorch}, driver {driver}");
-        put!(
-            out,
-            "<div class=\"card\"><b>{}: {}</b><br><span class=\"weak\">{}</span><ul class=\"plain\">",
-            escape(&choice.label),
-            escape(&choice.chosen),
-            escape(&held_for)
-        );
-        for figure in &choice.figures {
-            let off = figure.error.map(|error| format!(", {error:.1e} off"));
-            let line = format!("{}{}", figure.words(), off.unwrap_or_default());
-            put!(out, "<li>{}</li>", escape(&line));
-        }
-        put!(out, "</ul></div>");
-    }
 }
 
 fn findings(out: &mut String, report: &Report) {

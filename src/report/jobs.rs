@@ -119,9 +119,8 @@ pub(super) fn section(run: &mut Run<'_>, section: &mut Section) -> Result<(), St
         estimates: None,
         telemetry: None,
         counters: None,
-        // What is found of devices holds for every job.
-        tiers: Some(paths.tiers_file()),
-        choices: Some(paths.choices_file()),
+        // A verdict on a device holds for every job.
+        conv_backends: Some(paths.conv_backends_file()),
         finished_on: Box::new(|_| {}),
         roots: Roots::of_this_machine(),
         limits: Box::new(move || limits),

@@ -23,7 +23,6 @@ use std::time::{Duration, Instant};
 
 use safelight_core::files::{make_private_folder, write_atomically};
 use safelight_core::job::{CancelToken, DeviceChoice, JobError, JobErrorKind};
-use safelight_core::memory::choices::StoredChoice;
 use safelight_core::naming::{now_secs, utc_timestamp};
 use safelight_core::settings::{Paths, Settings};
 use serde::{Deserialize, Serialize};
@@ -52,7 +51,6 @@ pub struct Report {
     pub incomplete: Option<String>,
     pub facts: Vec<Fact>,
     pub findings: Vec<Finding>,
-    pub choices: Vec<StoredChoice>,
     /// What was promised for Strix Halo, beside what was measured here.
     pub targets: Vec<Target>,
     pub sections: Vec<Section>,

@@ -10,7 +10,6 @@ use crossbeam_channel::{RecvTimeoutError, bounded};
 use safelight_core::files::make_private_folder;
 use safelight_core::job::{CancelToken, DeviceChoice};
 use safelight_core::measured::{CaseKind, CaseLine, ParityLine};
-use safelight_core::memory::choices::stored;
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::own_runtime;
 use safelight_core::speed::{SpeedLine, SpeedProbe, SpeedState};
@@ -27,7 +26,7 @@ use crate::telemetry::{DeviceQuery, Roots, host};
 use crate::worker::{ProcessLauncher, probe_engine};
 
 /// In their order; each with the part of the bar that it takes.
-pub(super) const ALL: [fn(&mut Run<'_>); 8] = [
+pub(super) const ALL: [fn(&mut Run<'_>); 7] = [
     |run| run.machine(),
     |run| run.speed(),
     |run| run.loading(),
@@ -35,7 +34,6 @@ pub(super) const ALL: [fn(&mut Run<'_>); 8] = [
     |run| run.jobs(),
     |run| run.networks(),
     |run| run.ways(),
-    |run| run.choices(),
 ];
 
 /// What is left of a report's time for writing it down.
@@ -401,30 +399,32 @@ impl<'a> Run<'a> {
 
     /// The alternatives that a GPU has, beside each other.
     fn ways(&mut self) {
-        self.section(("ways", "Ways to compute the same"), 0.92, |run, section| {
-            section.about = "Attention and convolutions over time in each way that Safelight knows; jobs take the best that is right.".to_owned();
-            if !run.is_gpu() {
-                section.left_out.push(LeftOut {
-                    label: "All of them".to_owned(),
-                    why: "A GPU has several ways, a processor has one.".to_owned(),
-                });
-                return Ok(());
-            }
-            let device = run.engines.device_argument();
-            for subject in ["attention", "conv"] {
-                let arguments = ["bench", subject, "--runs", "2", "--device", &device];
-                let rows = &mut section.rows;
-                let asked = run.ask(&arguments, WAYS_LIMIT, &mut |line| rows.push(way_row(&line)));
-                let asked = asked.map_err(|problem| format!("At {subject}: {problem}"));
-                section.problems.extend(asked.err());
-            }
-            Ok(())
-        });
-    }
-
-    fn choices(&mut self) {
-        self.progress(0.98, "Writing it down");
-        self.report.choices = stored(&self.order.paths);
+        self.section(
+            ("ways", "Ways to compute the same"),
+            0.92,
+            |run, section| {
+                section.about =
+                    "Time and error of each attention kernel and convolution backend.".to_owned();
+                if !run.is_gpu() {
+                    section.left_out.push(LeftOut {
+                        label: "All of them".to_owned(),
+                        why: "A GPU has several ways, a processor has one.".to_owned(),
+                    });
+                    return Ok(());
+                }
+                let device = run.engines.device_argument();
+                for subject in ["attention", "conv"] {
+                    let arguments = ["bench", subject, "--runs", "2", "--device", &device];
+                    let rows = &mut section.rows;
+                    let asked = run.ask(&arguments, WAYS_LIMIT, &mut |line| {
+                        rows.push(way_row(&line));
+                    });
+                    let asked = asked.map_err(|problem| format!("At {subject}: {problem}"));
+                    section.problems.extend(asked.err());
+                }
+                Ok(())
+            },
+        );
     }
 }
 

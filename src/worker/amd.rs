@@ -1,5 +1,4 @@
-//! What the worker has to know of drivers and AMD's libraries before it starts an engine: their versions, and which ways of MIOpen
-//! are worth a probe.
+//! Versions of AMD's driver and libraries, and the modes of MIOpen that are worth a probe.
 //!
 //! Looks at names of files only.
 
@@ -7,31 +6,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use safelight_core::memory::tiers::MiopenWay;
+use safelight_core::memory::conv_backends::MiopenMode;
 use safelight_core::settings::{Runtime, RuntimeSettings};
 
 use super::environment::{MIOPEN_FIND_MODE, MIOPEN_LAYOUT};
 use crate::telemetry::host;
 
-/// Before it a search takes minutes or hangs the driver; from it on it is reported to be the better way.
+/// First version of ROCm whose MIOpen is reported to search well; before, a search takes minutes or hangs the driver.
 const SEARCHES_WELL: (u32, u32) = (7, 14);
 
-/// What decides how a GPU computes, besides libtorch: the versions of its driver and of what comes with it.
-pub(super) fn driver_of(runtime: &Runtime) -> String {
-    if runtime.kind() == "rocm" {
-        return driver_versions(runtime);
-    }
-    let version = fs::read_to_string("/sys/module/nvidia/version").ok();
-    // Containers may have this one alone.
-    let version = version.or_else(|| {
-        let text = fs::read_to_string("/proc/driver/nvidia/version").ok()?;
-        Some(text.lines().next()?.to_owned())
-    });
-    version.unwrap_or_default().trim().to_owned()
-}
-
-/// The same of an AMD GPU: the kernel with its driver, the driver's own version where it is not the kernel's, and the HIP
-/// runtime, beside libtorch or of AMD's wheels.
+/// Returns the versions that decide how an AMD GPU computes, besides libtorch: the kernel, the driver if it is not the
+/// kernel's own, and the HIP runtime, next to libtorch or in AMD's wheels.
 pub(crate) fn driver_versions(runtime: &Runtime) -> String {
     let kernel = host::kernel_release(Path::new("/proc"));
     let module = fs::read_to_string("/sys/module/amdgpu/version").ok();
@@ -61,21 +46,21 @@ fn hip_versions(runtime: &Runtime) -> Vec<String> {
     library.into_iter().chain(wheel).collect()
 }
 
-/// The ways of MIOpen beside the first that a probe may try. `rocm`: what libtorch was built for.
-pub(super) fn other_ways(
+/// Returns the modes of MIOpen that a probe may try besides the default. `rocm`: version that libtorch was built for.
+pub(super) fn other_modes(
     settings: &RuntimeSettings,
     inherited: &BTreeMap<String, String>,
     rocm: Option<(u32, u32)>,
-) -> Vec<MiopenWay> {
+) -> Vec<MiopenMode> {
     let is_ours = |name: &str| !settings.environment.contains_key(name);
     let may_search = is_ours(MIOPEN_FIND_MODE) && rocm >= Some(SEARCHES_WELL);
     let is_said = inherited
         .get(MIOPEN_LAYOUT)
         .is_some_and(|it| !it.is_empty());
     let may_turn = is_ours(MIOPEN_LAYOUT) && !is_said;
-    let all = MiopenWay::ALL.into_iter();
-    all.filter(|way| *way != MiopenWay::default())
-        .filter(|way| (may_search || !way.searches()) && (may_turn || !way.is_innermost()))
+    let all = MiopenMode::ALL.into_iter();
+    all.filter(|mode| *mode != MiopenMode::default())
+        .filter(|mode| (may_search || !mode.searches()) && (may_turn || !mode.is_innermost()))
         .collect()
 }
 
@@ -115,17 +100,17 @@ mod tests {
 
     #[test]
     fn a_search_is_tried_from_rocm_7_14_on_and_nothing_that_the_user_has_set() {
-        use MiopenWay::{Innermost, Searching, SearchingInnermost};
+        use MiopenMode::{Innermost, Searching, SearchingInnermost};
         let mut settings = RuntimeSettings::default();
         let mut shell = BTreeMap::new();
         let all = vec![Searching, Innermost, SearchingInnermost];
-        assert_eq!(other_ways(&settings, &shell, Some((7, 14))), all);
-        assert_eq!(other_ways(&settings, &shell, Some((7, 2))), [Innermost]);
-        assert_eq!(other_ways(&settings, &shell, None), [Innermost]);
+        assert_eq!(other_modes(&settings, &shell, Some((7, 14))), all);
+        assert_eq!(other_modes(&settings, &shell, Some((7, 2))), [Innermost]);
+        assert_eq!(other_modes(&settings, &shell, None), [Innermost]);
         shell.insert(MIOPEN_LAYOUT.to_owned(), "1".to_owned());
-        assert_eq!(other_ways(&settings, &shell, Some((10, 0))), [Searching]);
+        assert_eq!(other_modes(&settings, &shell, Some((10, 0))), [Searching]);
         let name = MIOPEN_FIND_MODE.to_owned();
         settings.environment.insert(name, "3".to_owned());
-        assert_eq!(other_ways(&settings, &shell, Some((10, 0))), []);
+        assert_eq!(other_modes(&settings, &shell, Some((10, 0))), []);
     }
 }

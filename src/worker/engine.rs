@@ -14,20 +14,19 @@ use safelight_core::job::{
     MemorySample, Recipe, Stage,
 };
 use safelight_core::media::Picture;
-use safelight_core::memory::choices::{Choices, Chunk, Shapes};
-use safelight_core::memory::tiers::{ConvolutionTier, MiopenWay, TierKey};
+use safelight_core::memory::compute_options::{ComputeOptions, DecodeChunk};
+use safelight_core::memory::conv_backends::{ConvBackend, ConvBackendKey, MiopenMode};
 use safelight_core::memory::{Rung, StageMemory};
 use safelight_core::protocol::{EngineMessage, EngineReport, PROTOCOL_VERSION};
 
 use super::WorkerLimits;
-use super::choices::{self, Store, Target};
+use super::conv_backends::{self, ConvBackends};
 use super::estimate::Estimates;
 use super::events::JobEvents;
 use super::link::{EngineLauncher, EngineLink};
 use super::neighbour::{Neighbour, Scarce};
-use super::plan::Planned;
+use super::plan::{Planned, chunk_within};
 use super::starting::explain_start;
-use super::tiers::{self, Tiers};
 use super::watching::{WATCH, Watch};
 
 /// How long an engine may take to say what it is: loading a GPU runtime from a cold disk is slow.
@@ -63,8 +62,6 @@ pub(super) struct Generating<'a> {
     pub(super) section: u32,
     pub(super) recipe: &'a Recipe,
     pub(super) estimates: &'a Estimates,
-    /// The sizes of the job's model, where its headers say them.
-    pub(super) shapes: Option<&'a Shapes>,
 }
 
 pub(super) struct Finishing<'a> {
@@ -105,11 +102,9 @@ pub(super) struct EngineSlot {
     last_report: Option<EngineReport>,
     /// Of the running engine.
     last_memory: Option<MemorySample>,
-    tiers: Tiers,
-    choices: Store,
-    /// How the last stage of an autoencoder convolved, and the ways that the last stage ran with.
-    last_tier: Option<ConvolutionTier>,
-    last_choices: Choices,
+    conv_backends: ConvBackends,
+    /// Of the last stage.
+    last_options: ComputeOptions,
     /// The job that was told last what is wrong with its engine, and what it was told.
     warned: Option<(JobId, Vec<String>)>,
 }
@@ -123,13 +118,11 @@ struct Running {
 }
 
 impl EngineSlot {
-    pub(super) fn new(launcher: Box<dyn EngineLauncher>, tiers: Tiers, choices: Store) -> Self {
+    pub(super) fn new(launcher: Box<dyn EngineLauncher>, conv_backends: ConvBackends) -> Self {
         Self {
             launcher,
-            tiers,
-            choices,
-            last_tier: None,
-            last_choices: Choices::default(),
+            conv_backends,
+            last_options: ComputeOptions::default(),
             running: None,
             wanted: DeviceChoice::Auto,
             last_report: None,
@@ -142,25 +135,9 @@ impl EngineSlot {
         self.last_report.as_ref()
     }
 
-    /// The ways of computing that the last stage ran with.
-    pub(super) fn choices(&self) -> Choices {
-        self.last_choices
-    }
-
-    /// Whether something of the device is yet to be measured.
-    pub(super) fn has_wishes(&self) -> bool {
-        self.choices.has_wishes()
-    }
-
-    pub(super) fn forget_wishes(&mut self) {
-        self.choices.forget_wishes();
-    }
-
-    /// Measures that until `is_cancelled`.
-    pub(super) fn measure(&mut self, is_cancelled: &dyn Fn() -> bool) {
-        let launcher = &mut self.launcher;
-        let mut order = |device| launcher.measuring(device);
-        self.choices.measure(&mut order, is_cancelled);
+    /// Returns the options of the last stage.
+    pub(super) fn compute_options(&self) -> ComputeOptions {
+        self.last_options
     }
 
     pub(super) fn device_name(&self) -> &str {
@@ -216,19 +193,14 @@ impl EngineSlot {
         if !self.make_ready(&run, &mut report)? {
             return Ok(report);
         }
-        let Some(tier) = self.tier_of(&run) else {
+        let Some(chosen) = self.conv_backend(&run) else {
             return Ok(report);
         };
-        if tiers::is_of_autoencoder(run.stage) {
-            self.last_tier = ConvolutionTier::ON_DEVICE
-                .into_iter()
-                .find(|known| *known == tier.tier);
-        }
-        // A probe ended the engine, or what it found did.
+        // A probe ends the engine, and so does another mode of MIOpen.
         if !self.make_ready(&run, &mut report)? {
             return Ok(report);
         }
-        let choices = self.choices_of(&run);
+        let options = self.options_of(&run);
         for text in self.warnings(run.id) {
             run.events.certain(JobUpdate::Warning(text.clone()));
             report.warnings.push(text);
@@ -248,18 +220,16 @@ impl EngineSlot {
             self.last_report.as_ref().map(|it| it.device),
             Some(DeviceChoice::Cuda(_))
         );
-        planned.memory.convolution = tier.tier;
-        // As many frames at a time as there is room for; where memory ran out, that was wrong.
+        planned.memory.conv_backend = chosen.backend;
+        // After memory ran out, the planned chunk is known to be too large.
         let room = match planned.memory.rung {
             Rung::Ground => planned.chunk,
-            _ => Chunk::default(),
+            _ => DecodeChunk::Auto,
         };
-        planned.memory.choices = Choices {
-            chunk: choices.chunk.min(room),
-            ..choices
-        }
-        .plain();
-        self.last_choices = planned.memory.choices;
+        // MIOpen may hang in sizes that no probe has tried: it tries one latent frame at a time.
+        let chunk = chunk_within(room, options.chunk, is_gpu && !chosen.is_amd);
+        self.last_options = ComputeOptions { chunk, ..options };
+        planned.memory.compute_options = self.last_options;
         let mut watch = Watch {
             run,
             device_name,
@@ -278,7 +248,7 @@ impl EngineSlot {
         if !watch.engine_lives {
             self.running = None;
         }
-        if let Some((key, way)) = &tier.found
+        if let Some((key, mode)) = &chosen.found
             && !matches!(result, Ok(StageResult::Cancelled | StageResult::Yielded(_)))
         {
             let (has_worked, lost) = match &result {
@@ -286,8 +256,8 @@ impl EngineSlot {
                 Ok(StageResult::Lost { reason }) => (false, Some(reason.as_str())),
                 _ => (false, None),
             };
-            let ran = (tier.tier, *way);
-            self.tiers.count(key, ran, has_worked, lost);
+            let ran = (chosen.backend, *mode);
+            self.conv_backends.count(key, ran, has_worked, lost);
         }
         watch.report.result = result?;
         Ok(watch.report)
@@ -329,95 +299,78 @@ impl EngineSlot {
         Ok(self.running.is_some())
     }
 
-    /// How the stage's convolutions are computed; `None` when the job was cancelled while that was found out.
-    fn tier_of(&mut self, run: &StageRun<'_>) -> Option<StageTier> {
-        let choice = run.limits.convolution;
+    /// Returns the stage's convolution backend, probing the device if needed; `None` if the job was cancelled.
+    fn conv_backend(&mut self, run: &StageRun<'_>) -> Option<StageBackend> {
+        let choice = run.limits.conv_backend;
         let on_gpu = self
             .last_report
             .as_ref()
             .filter(|report| matches!(report.device, DeviceChoice::Cuda(_)));
-        let is_of_autoencoder = tiers::is_of_autoencoder(run.stage);
+        let is_of_autoencoder = conv_backends::is_of_autoencoder(run.stage);
         let order = is_of_autoencoder
-            .then(|| self.launcher.probe(MiopenWay::default()))
+            .then(|| self.launcher.probe(MiopenMode::default()))
             .flatten();
         let probed = on_gpu.cloned().zip(order);
-        if let Some(tier) = tiers::chosen(choice, run.stage, probed.is_some()) {
-            if probed.is_some() {
-                self.use_miopen(MiopenWay::default());
+        let is_amd = probed.is_some();
+        if let Some(backend) = conv_backends::chosen(choice, run.stage, is_amd) {
+            if is_amd {
+                self.use_miopen(MiopenMode::default());
             }
-            return Some(StageTier { tier, found: None });
+            return Some(StageBackend {
+                backend,
+                is_amd,
+                found: None,
+            });
         }
         let (report, order) = probed?;
         let Task::Generate(Generating { request, .. }) = &run.task else {
             return None;
         };
-        let key = tiers::key(&report, &order, request, run.memory.rung);
-        if self.tiers.tier(&key, request.family).is_none() {
+        let key = conv_backends::key(&report, &order, request, run.memory.rung);
+        if self.conv_backends.backend(&key, request.family).is_none() {
             let text =
                 "testing convolutions on this GPU, which happens seldom and can take some minutes";
             run.events.certain(JobUpdate::Warning(text.to_owned()));
-            // A probe may hang the device, and wants its memory.
+            // A probe may hang the device and needs its memory.
             self.running = None;
             let launcher = &mut self.launcher;
-            let mut order = |way| launcher.probe(way);
+            let mut order = |mode| launcher.probe(mode);
             let is_cancelled = || run.events.is_cancelled();
-            self.tiers
+            self.conv_backends
                 .probe(&key, report.device, &mut order, &is_cancelled)?;
         }
-        let (tier, way) = self.tiers.tier(&key, request.family)?;
-        self.use_miopen(way);
-        let found = Some((key, way));
-        Some(StageTier { tier, found })
+        let (backend, mode) = self.conv_backends.backend(&key, request.family)?;
+        self.use_miopen(mode);
+        Some(StageBackend {
+            backend,
+            is_amd,
+            found: Some((key, mode)),
+        })
     }
 
-    /// The ways of computing that the job goes on with, or begins with: those are kept in its folder.
-    fn choices_of(&mut self, run: &StageRun<'_>) -> Choices {
+    /// Returns the options that the job started with; at its start, stores those of the settings in its folder.
+    fn options_of(&self, run: &StageRun<'_>) -> ComputeOptions {
         let folder = JobFolder::at(run.folder);
-        if let Some(kept) = folder.choices() {
+        if let Some(kept) = folder.compute_options() {
             return kept;
         }
-        let settled = self.settled(run);
-        if let Err(err) = folder.keep_choices(settled) {
-            // Where it goes on, what is settled then counts.
-            tracing::warn!("the ways of computing could not be kept with the job: {err}");
-        }
-        settled
-    }
-
-    fn settled(&mut self, run: &StageRun<'_>) -> Choices {
-        let hand = run.limits.choices.plain();
-        let report = self.last_report.as_ref();
-        let Some(report) = report.filter(|it| it.device != DeviceChoice::Cpu) else {
-            return Choices {
-                attention: hand.attention,
-                ..Choices::default()
+        let mut options = run.limits.compute_options;
+        if self.is_on_cpu() {
+            options = ComputeOptions {
+                attention: options.attention,
+                ..ComputeOptions::default()
             };
-        };
-        let Task::Generate(Generating {
-            request, shapes, ..
-        }) = &run.task
-        else {
-            return hand;
-        };
-        let (Some(shapes), true) = (*shapes, run.limits.measures) else {
-            return hand;
-        };
-        let Some(order) = self.launcher.measuring(report.device) else {
-            return hand;
-        };
-        let dtypes = choices::dtypes(request);
-        let keys = choices::keys(report, &order, shapes, dtypes);
-        let target = Target {
-            device: report.device,
-            shapes: shapes.clone(),
-            tier: self.last_tier,
-        };
-        self.choices.settle(run.limits.choices, keys, &target)
+        }
+        if let Err(err) = folder.keep_compute_options(options) {
+            // A resumed job takes those of the settings again.
+            tracing::warn!("the compute options could not be stored with the job: {err}");
+        }
+        options
     }
 
-    /// Ends an engine in which MIOpen works in another way.
-    fn use_miopen(&mut self, way: MiopenWay) {
-        if self.launcher.set_miopen(way) {
+    /// Ends an engine that runs MIOpen in another mode.
+    fn use_miopen(&mut self, mode: MiopenMode) {
+        if self.launcher.set_miopen(mode) {
             self.running = None;
         }
     }
@@ -469,10 +422,13 @@ impl EngineSlot {
     }
 }
 
-/// How a stage's convolutions are computed, and what that is remembered under where a probe found it.
-struct StageTier {
-    tier: ConvolutionTier,
-    found: Option<(TierKey, MiopenWay)>,
+/// Convolution backend of a stage.
+struct StageBackend {
+    backend: ConvBackend,
+    /// For a stage of an autoencoder.
+    is_amd: bool,
+    /// Key of the verdict and mode of MIOpen, if a probe chose the backend.
+    found: Option<(ConvBackendKey, MiopenMode)>,
 }
 
 enum Started {

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use safelight_core::job::DeviceChoice;
 use safelight_core::memory::DeviceClass;
-use safelight_core::memory::tiers::MiopenWay;
+use safelight_core::memory::conv_backends::MiopenMode;
 use safelight_core::settings::{AllocatorChoice, Runtime, RuntimeSettings};
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ pub struct EngineTarget {
     /// The numbers of the GPUs that ROCm should show, where its own order would be wrong for a job.
     pub rocm_order: Option<String>,
     /// What a probe of the device found to be the fastest.
-    pub miopen: MiopenWay,
+    pub miopen: MiopenMode,
 }
 
 impl EngineTarget {
@@ -52,7 +52,7 @@ impl EngineTarget {
             rocm_order: (is_rocm && device == DeviceChoice::Auto)
                 .then(|| rocm_order(&roots.sysfs))
                 .flatten(),
-            miopen: MiopenWay::default(),
+            miopen: MiopenMode::default(),
         }
     }
 

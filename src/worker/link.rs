@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crossbeam_channel::{Receiver, Sender};
 use safelight_core::job::{DeviceChoice, JobError};
-use safelight_core::memory::tiers::MiopenWay;
+use safelight_core::memory::conv_backends::MiopenMode;
 use safelight_core::protocol::{EngineCommand, EngineMessage};
 use safelight_core::settings::Concern;
 
@@ -57,27 +57,22 @@ pub trait EngineLauncher: Send {
         Vec::new()
     }
 
-    /// How the convolutions of these engines' GPUs are probed, with MIOpen in this way; `None` where no probe is needed.
-    fn probe(&mut self, _way: MiopenWay) -> Option<ProbeOrder> {
+    /// Returns the command that probes convolutions in a mode of MIOpen; `None` if the device needs no probe.
+    fn probe(&mut self, _mode: MiopenMode) -> Option<ProbeOrder> {
         None
     }
 
-    /// How ways of computing are measured on these engines' device; `None` where nothing can be.
-    fn measuring(&mut self, _device: DeviceChoice) -> Option<ProbeOrder> {
-        None
-    }
-
-    /// The way of MIOpen for the next launches; whether it is another one than before.
-    fn set_miopen(&mut self, _way: MiopenWay) -> bool {
+    /// Sets the mode of MIOpen for the next launches. Returns whether it has changed.
+    fn set_miopen(&mut self, _mode: MiopenMode) -> bool {
         false
     }
 }
 
-/// What probes a device, without arguments yet, and the versions that its verdict holds for.
+/// Probe command without arguments, and the versions that its verdict holds for.
 pub struct ProbeOrder {
     pub command: Command,
     pub driver: String,
     pub libtorch: String,
-    /// The other ways of MIOpen that are worth a try.
-    pub others: Vec<MiopenWay>,
+    /// Other modes of MIOpen to probe.
+    pub others: Vec<MiopenMode>,
 }

@@ -4,8 +4,8 @@
 //! submits.
 
 mod amd;
-pub mod choices;
 mod climbing;
+mod conv_backends;
 mod engine;
 pub mod environment;
 mod estimate;
@@ -24,7 +24,6 @@ mod save;
 mod sections;
 mod starting;
 mod sweep;
-mod tiers;
 mod walk;
 mod watching;
 
@@ -42,8 +41,8 @@ use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobOutcome, JobUpdate};
-use safelight_core::memory::choices::Choices;
-use safelight_core::memory::tiers::ConvolutionChoice;
+use safelight_core::memory::compute_options::ComputeOptions;
+use safelight_core::memory::conv_backends::ConvBackendChoice;
 use safelight_core::protocol::{EngineMessage, EngineReport};
 use safelight_core::settings::{Settings, rocm_of};
 
@@ -57,7 +56,7 @@ pub use process::{
 pub(crate) use starting::explain_start;
 pub use walk::not_held;
 
-use choices::Store;
+use conv_backends::ConvBackends;
 use engine::EngineSlot;
 pub use estimate::Estimates;
 use events::Events;
@@ -66,14 +65,10 @@ use ladder::Ladder;
 use link::EngineLauncher;
 use neighbour::Neighbour;
 use plan::JobPlan;
-use tiers::Tiers;
 use walk::Walk;
 
 use crate::telemetry::Roots;
 use crate::telemetry::monitor::Monitor;
-
-/// So long after a job, a device that nobody wants is measured.
-const IDLE: Duration = Duration::from_secs(10);
 
 /// What a worker needs to know of its surroundings.
 pub struct WorkerOptions {
@@ -83,10 +78,8 @@ pub struct WorkerOptions {
     pub estimates: Option<PathBuf>,
     /// Where the telemetry of the last jobs is kept, if anywhere.
     pub telemetry: Option<PathBuf>,
-    /// Where is kept what probes found of devices, if anywhere.
-    pub tiers: Option<PathBuf>,
-    /// Where is kept what was measured of devices, if anywhere.
-    pub choices: Option<PathBuf>,
+    /// File with the results of probing convolutions; `None`: not stored.
+    pub conv_backends: Option<PathBuf>,
     /// Where it is counted how often memory ran out and what helped, if anywhere.
     pub counters: Option<PathBuf>,
     /// Told of each job that finished: the folder with the libtorch that it ran on.
@@ -104,11 +97,8 @@ pub struct WorkerLimits {
     pub stall: Duration,
     /// After a cancel, before it is ended.
     pub cancel_grace: Duration,
-    pub convolution: ConvolutionChoice,
-    /// What the user chose by hand of what can be measured.
-    pub choices: Choices,
-    /// Whether the rest is measured, and what was found is taken.
-    pub measures: bool,
+    pub conv_backend: ConvBackendChoice,
+    pub compute_options: ComputeOptions,
     /// Whether jobs give their memory to other programs; heeded while one waits, too.
     pub yields: bool,
     /// Quality of lossy files, as [`ClipOptions::crf`](safelight_core::media::ClipOptions::crf).
@@ -127,9 +117,8 @@ impl WorkerLimits {
         Self {
             stall: Duration::from_secs(runtime.stall_limit_secs.max(1)),
             cancel_grace: Duration::from_secs(runtime.cancel_grace_secs),
-            convolution: runtime.convolution,
-            choices: runtime.choices(),
-            measures: runtime.measure,
+            conv_backend: runtime.convolution,
+            compute_options: runtime.compute_options(),
             yields: memory.yields,
             crf: output.crf,
         }
@@ -156,8 +145,8 @@ fn work(
     far_end: &WorkerFarEnd,
 ) {
     sweep::sweep(&options.jobs);
-    let tiers = Tiers::load(options.tiers.clone());
-    let mut engine = EngineSlot::new(launcher, tiers, Store::load(options.choices.clone()));
+    let conv_backends = ConvBackends::load(options.conv_backends.clone());
+    let mut engine = EngineSlot::new(launcher, conv_backends);
     let mut estimates = Estimates::load(options.estimates.clone());
     let monitor = Monitor::start(options.roots.clone(), options.telemetry.clone())
         .inspect_err(|err| tracing::warn!("nothing watches the machine: {err}"));
@@ -167,7 +156,7 @@ fn work(
         far_end.gone.clone(),
         monitor.ok(),
     );
-    while let Some(command) = next_command(options, far_end, &mut engine) {
+    while let Ok(command) = far_end.commands.recv() {
         let limits = (options.limits)();
         let ladder = Ladder::new(options.counters.clone());
         let mut neighbour = Neighbour::new(&options.roots, limits.yields);
@@ -249,33 +238,6 @@ fn work(
         // The one place that ends a job.
         job_events.certain(JobUpdate::Ended(outcome));
     }
-}
-
-/// Waits for a job. While none comes, what earlier jobs would have liked to know of their device is measured.
-fn next_command(
-    options: &WorkerOptions,
-    far_end: &WorkerFarEnd,
-    engine: &mut EngineSlot,
-) -> Option<WorkerCommand> {
-    let commands = &far_end.commands;
-    while engine.has_wishes() {
-        match commands.recv_timeout(IDLE) {
-            Ok(command) => return Some(command),
-            Err(RecvTimeoutError::Disconnected) => return None,
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        let is_wanted = (options.limits)().measures;
-        let is_cancelled = || !commands.is_empty() || far_end.gone.is_cancelled();
-        let measured = catch_unwind(AssertUnwindSafe(|| {
-            if is_wanted {
-                engine.measure(&is_cancelled);
-            }
-        }));
-        if !is_wanted || measured.is_err() {
-            engine.forget_wishes();
-        }
-    }
-    commands.recv().ok()
 }
 
 /// Of a failure that may be the device's or its libraries': which they are.

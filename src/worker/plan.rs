@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use safelight_core::job::{
     DeviceChoice, GenerateRequest, JobError, JobErrorKind, MemorySample, Stage,
 };
-use safelight_core::memory::choices::{Chunk, Shapes};
+use safelight_core::memory::compute_options::DecodeChunk;
 use safelight_core::memory::{
     CONTEXT_BYTES, Corrections, DeviceClass, DeviceFacts, FIRST_CONTEXT_BYTES, Measured,
     ModelWeights, Plan, PlanOutcome, Planner, StageMemory, StageOutcome, suggestions,
@@ -29,13 +29,13 @@ pub(super) struct Planned {
     pub(super) memory: StageMemory,
     /// Tiles that nobody asked for, without which the stage would not fit.
     pub(super) tile: Option<u32>,
-    /// The most latent frames that there is room for at a time.
-    pub(super) chunk: Chunk,
+    /// Largest chunk that fits into memory; [`DecodeChunk::Auto`] for a stage without chunks.
+    pub(super) chunk: DecodeChunk,
 }
 
 pub(super) struct JobPlan {
     weights: Option<ModelWeights>,
-    shapes: Option<Shapes>,
+    decodes_in_chunks: bool,
     corrections: Corrections,
     file: Option<PathBuf>,
     settled: OnceCell<Settled>,
@@ -59,10 +59,13 @@ impl JobPlan {
             tracing::debug!("no plan: {err}");
         }
         let file = times.map(|times| times.with_file_name(CORRECTIONS_FILE));
-        let shapes = weights.as_ref().ok();
+        let weights = weights.ok();
+        let decodes_in_chunks = weights
+            .as_ref()
+            .is_some_and(ModelWeights::decodes_in_chunks);
         Self {
-            shapes: shapes.and_then(|weights| Shapes::of(weights, request)),
-            weights: weights.ok(),
+            decodes_in_chunks: decodes_in_chunks && request.num_frames > 1,
+            weights,
             corrections: file.as_deref().map(Corrections::load).unwrap_or_default(),
             file,
             settled: OnceCell::new(),
@@ -114,13 +117,11 @@ impl JobPlan {
         Planned {
             memory: plan.stage_memory(stage),
             tile: plan.of_stage(stage).and_then(|stage| stage.tile),
-            chunk: chunk_within(plan, stage),
+            chunk: match stage {
+                Stage::Decode if self.decodes_in_chunks => largest_chunk(plan, stage),
+                _ => DecodeChunk::Auto,
+            },
         }
-    }
-
-    /// The sizes that the job's model computes at.
-    pub(super) fn shapes(&self) -> Option<&Shapes> {
-        self.shapes.as_ref()
     }
 
     /// What the plan does that changes the result a little, that it does not see how the job can fit, or that the
@@ -203,10 +204,10 @@ impl JobPlan {
     }
 }
 
-/// The most latent frames at a time for which a stage of the plan has room.
-fn chunk_within(plan: &Plan, stage: Stage) -> Chunk {
+/// Returns the largest chunk for which a stage of the plan has room; [`DecodeChunk::Auto`] if only one frame fits.
+fn largest_chunk(plan: &Plan, stage: Stage) -> DecodeChunk {
     let Some(planned) = plan.of_stage(stage) else {
-        return Chunk::default();
+        return DecodeChunk::default();
     };
     let kept = if plan.keeps_loaded {
         plan.peak_bytes.saturating_sub(planned.peak_bytes)
@@ -215,15 +216,29 @@ fn chunk_within(plan: &Plan, stage: Stage) -> Chunk {
     };
     let one = planned.required_bytes().saturating_add(kept);
     let free = plan.budget.available_bytes.checked_sub(one);
-    free.map_or_else(Chunk::default, |free| {
+    free.map_or_else(DecodeChunk::default, |free| {
         most_frames(free, planned.activation_bytes)
     })
 }
 
-/// `free`: bytes beside what one latent frame needs. Each more makes no more than the first did, `activation` bytes.
-fn most_frames(free: u64, activation: u64) -> Chunk {
-    let fits = |chunk: &Chunk| u64::from(chunk.frames() - 1).saturating_mul(activation) <= free;
-    Chunk::ALL.into_iter().rev().find(fits).unwrap_or_default()
+/// `free`: bytes beyond the need of one latent frame. Each further one needs at most `activation` bytes, like the first.
+fn most_frames(free: u64, activation: u64) -> DecodeChunk {
+    let fits =
+        |chunk: &DecodeChunk| u64::from(chunk.frames() - 1).saturating_mul(activation) <= free;
+    let all = [DecodeChunk::Eight, DecodeChunk::Four, DecodeChunk::Two];
+    all.into_iter().find(fits).unwrap_or_default()
+}
+
+/// Returns the chunk of a stage. `room`: the largest one that fits; `is_automatic`: [`DecodeChunk::Auto`] uses all of it.
+pub(super) fn chunk_within(
+    room: DecodeChunk,
+    setting: DecodeChunk,
+    is_automatic: bool,
+) -> DecodeChunk {
+    match setting {
+        DecodeChunk::Auto if is_automatic => room,
+        setting => setting.min(room),
+    }
 }
 
 /// The engine's device. What it uses itself is not what others use.
@@ -331,8 +346,24 @@ mod tests {
     #[test]
     fn a_decoder_takes_as_many_latent_frames_at_a_time_as_there_is_room_for() {
         let found = [0, 99, 100, 299, 300, 700, u64::MAX].map(|free| most_frames(free, 100));
-        let frames = found.map(Chunk::frames);
+        let frames = found.map(DecodeChunk::frames);
         assert_eq!(frames, [1, 1, 2, 2, 4, 8, 8]);
+    }
+
+    #[test]
+    fn a_chosen_chunk_is_used_if_it_fits_and_an_automatic_one_is_the_largest_that_fits() {
+        use DecodeChunk::{Auto, Eight, Four, One, Two};
+        for (setting, room, is_automatic, expected) in [
+            (Auto, Four, true, Four),
+            (Auto, Four, false, Auto),
+            (Auto, Auto, true, Auto),
+            (Two, Four, false, Two),
+            (Eight, Four, true, Four),
+            (One, Four, true, One),
+        ] {
+            let found = chunk_within(room, setting, is_automatic);
+            assert_eq!(found, expected, "{setting:?} in {room:?}");
+        }
     }
 
     #[test]

@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
-use safelight_core::memory::tiers::MiopenWay;
+use safelight_core::memory::conv_backends::MiopenMode;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use safelight_core::settings::{
     Concern, ENGINES, EngineBuild, Installation, LIBTORCH_VERSION, Paths, Runtime, RuntimeMissing,
     RuntimeSettings, Settings, own_runtime,
 };
 
-use super::amd::{driver_of, driver_versions, other_ways};
+use super::amd::{driver_versions, other_modes};
 use super::environment::{self, EngineTarget};
 use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords, ProbeOrder};
 use crate::child::{Lines, keep_lines, kept_text};
@@ -46,7 +46,7 @@ pub struct ProcessLauncher {
     /// What the engine's environment has beside this process's.
     variables: Vec<(&'static str, String)>,
     /// What a probe found to be the fastest.
-    miopen: MiopenWay,
+    miopen: MiopenMode,
 }
 
 impl ProcessLauncher {
@@ -56,7 +56,7 @@ impl ProcessLauncher {
             executable: None,
             find_runtime,
             variables: Vec::new(),
-            miopen: MiopenWay::default(),
+            miopen: MiopenMode::default(),
         }
     }
 
@@ -205,36 +205,26 @@ impl EngineLauncher for ProcessLauncher {
         runtime.concerns(&amdgpu::targets(&Roots::of_this_machine().sysfs))
     }
 
-    fn probe(&mut self, way: MiopenWay) -> Option<ProbeOrder> {
+    fn probe(&mut self, mode: MiopenMode) -> Option<ProbeOrder> {
         let (settings, runtime) = (self.find_runtime)();
         let runtime = runtime.ok()?;
         // Elsewhere it is known which convolutions work.
         if runtime.kind() != "rocm" {
             return None;
         }
-        let before = std::mem::replace(&mut self.miopen, way);
+        let before = std::mem::replace(&mut self.miopen, mode);
         let command = self.command(DeviceChoice::Auto);
         self.miopen = before;
         Some(ProbeOrder {
             command: command.ok()?,
             driver: driver_versions(&runtime),
             libtorch: runtime.version().unwrap_or_default(),
-            others: other_ways(&settings, &environment::inherited(), runtime.rocm()),
+            others: other_modes(&settings, &environment::inherited(), runtime.rocm()),
         })
     }
 
-    fn measuring(&mut self, device: DeviceChoice) -> Option<ProbeOrder> {
-        let runtime = (self.find_runtime)().1.ok()?;
-        Some(ProbeOrder {
-            command: self.command(device).ok()?,
-            driver: driver_of(&runtime),
-            libtorch: runtime.version().unwrap_or_default(),
-            others: Vec::new(),
-        })
-    }
-
-    fn set_miopen(&mut self, way: MiopenWay) -> bool {
-        std::mem::replace(&mut self.miopen, way) != way
+    fn set_miopen(&mut self, mode: MiopenMode) -> bool {
+        std::mem::replace(&mut self.miopen, mode) != mode
     }
 
     fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError> {

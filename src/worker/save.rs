@@ -9,7 +9,7 @@ use std::sync::Arc;
 use safelight_core::files::{read_json_or_default, write_atomically};
 use safelight_core::job::{CARRIED_APP, Climb, Clip, GenerateRequest, JobError, JobErrorKind};
 use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError, Picture};
-use safelight_core::memory::choices::Choices;
+use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::rocm_of;
 use serde_json::{Value, json};
@@ -69,8 +69,7 @@ fn is_ours(path: &Path) -> bool {
 #[derive(Clone, Copy)]
 pub(super) struct Made<'a> {
     pub(super) engine: Option<&'a EngineReport>,
-    /// The ways of computing, which change the last bits.
-    pub(super) choices: Choices,
+    pub(super) compute_options: ComputeOptions,
     pub(super) rungs: &'a [Climb],
     /// Quality of lossy files.
     pub(super) crf: u8,
@@ -177,8 +176,8 @@ fn settings_of(request: &GenerateRequest, inputs: &Inputs, made: Made<'_>) -> Va
     if !changed.is_empty() {
         settings["memory_rungs"] = json!(changed);
     }
-    if made.choices != Choices::default() {
-        settings["choices"] = json!(made.choices);
+    if made.compute_options != ComputeOptions::default() {
+        settings["compute_options"] = json!(made.compute_options);
     }
     settings
 }

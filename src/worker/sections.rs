@@ -131,7 +131,7 @@ impl Walk<'_> {
     pub(super) fn made(&self) -> Made<'_> {
         Made {
             engine: self.engine.report(),
-            choices: self.engine.choices(),
+            compute_options: self.engine.compute_options(),
             rungs: self.ladder.climbs(),
             crf: self.limits.crf,
         }
@@ -182,7 +182,7 @@ impl GrowingFile {
         let (request, inputs) = (self.named(request), inputs.clone());
         let folder = folder.clone();
         let (engine, rungs, crf) = (made.engine.cloned(), made.rungs.to_vec(), made.crf);
-        let choices = made.choices;
+        let compute_options = made.compute_options;
         let own = clip.clone();
         self.being_written = clip.clone();
         let spawned = thread::Builder::new()
@@ -191,7 +191,7 @@ impl GrowingFile {
                 let joined = inputs.join(&request, own)?;
                 let made = Made {
                     engine: engine.as_ref(),
-                    choices,
+                    compute_options,
                     rungs: &rungs,
                     crf,
                 };

@@ -288,7 +288,6 @@ impl Walk<'_> {
                 section,
                 recipe,
                 estimates: self.estimates,
-                shapes: self.plan.shapes(),
             }),
             events: self.events,
             limits: self.limits,
@@ -299,8 +298,9 @@ impl Walk<'_> {
         let report = self.engine.run(run)?;
         gathered.peak_bytes = gathered.peak_bytes.max(report.peak_bytes);
         gathered.warnings.extend(report.warnings);
-        // A plan counts with one latent frame at a time.
-        let is_as_planned = stage != Stage::Decode || self.engine.choices().chunk.frames() == 1;
+        // The plan assumes one latent frame at a time.
+        let chunk = self.engine.compute_options().chunk;
+        let is_as_planned = stage != Stage::Decode || chunk.frames() == 1;
         if self.ladder.rung(stage) == Rung::Ground && is_as_planned {
             self.plan.measured(stage, report.allocated_bytes);
         }

@@ -63,7 +63,7 @@ fn convolutions_that_no_probe_tries_leave_miopen_out() {
             .any(|call| text.contains(call));
         if convolves || is_tiny {
             assert!(
-                text.contains("without_miopen("),
+                text.contains("disable_miopen("),
                 "{file} computes convolutions by MIOpen"
             );
             seen.push(file);

@@ -15,8 +15,8 @@ use safelight_core::job::{
     PartialSampling, PreviewChoice,
 };
 use safelight_core::media;
-use safelight_core::memory::choices::Choices;
-use safelight_core::memory::tiers::ConvolutionChoice;
+use safelight_core::memory::compute_options::ComputeOptions;
+use safelight_core::memory::conv_backends::ConvBackendChoice;
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
 use safetensors::Dtype;
@@ -201,17 +201,15 @@ fn run(home: &Home, request: GenerateRequest) -> Vec<(u32, u32)> {
         jobs: home.path().join("jobs"),
         estimates: None,
         telemetry: None,
-        tiers: None,
-        choices: None,
+        conv_backends: None,
         counters: None,
         finished_on: Box::new(|_| {}),
         roots: Roots::of_this_machine(),
         limits: Box::new(|| WorkerLimits {
             stall: Duration::from_mins(2),
             cancel_grace: Duration::from_secs(5),
-            convolution: ConvolutionChoice::Auto,
-            choices: Choices::default(),
-            measures: false,
+            conv_backend: ConvBackendChoice::Auto,
+            compute_options: ComputeOptions::default(),
             yields: true,
             crf: 16,
         }),

@@ -9,7 +9,7 @@ use safelight_core::families::{Family, framepack};
 use safelight_core::job::{
     DeviceChoice, GenerateRequest, JobOutcome, JobUpdate, SectionOrder, Stage,
 };
-use safelight_core::memory::tiers::{ConvolutionTier, MiopenWay};
+use safelight_core::memory::conv_backends::{ConvBackend, MiopenMode};
 
 use crate::Rig;
 use crate::fake_engine::Act;
@@ -21,12 +21,12 @@ const GPU: DeviceChoice = DeviceChoice::Cuda(0);
 const TESTING: &str =
     "testing convolutions on this GPU, which happens seldom and can take some minutes";
 
-/// A program in the engine's place that answers to a probe of each tier as the branches of a shell's `case` say.
+/// Replaces the engine by a program whose probe result for each backend is a branch of a shell's `case`.
 fn probe_with(rig: &Rig, cases: &str) {
     let path = rig.folder.path().join("probe");
-    let answer = r#"echo "{\"tier\":\"$6\",\"shape\":\"$8\",\"convolutions\":\"${10}\",\"dtype\":\"${12}\",\"end\":$1}""#;
+    let answer = r#"echo "{\"backend\":\"$6\",\"shape\":\"$8\",\"convolutions\":\"${10}\",\"dtype\":\"${12}\",\"end\":$1}""#;
     let script = format!(
-        "#!/bin/sh\necho \"$6 $WAY\" >> \"$0.calls\"\nright() {{ end=\"\\\"right\\\",\\\"secs\\\":$1,\\\"error\\\":0.001\"; }}\n\
+        "#!/bin/sh\necho \"$6 $MODE\" >> \"$0.calls\"\nright() {{ end=\"\\\"right\\\",\\\"secs\\\":$1,\\\"error\\\":0.001\"; }}\n\
          wrong() {{ end='\"wrong\",\"error\":0.9'; }}\ncase \"$6\" in\n{cases}\nesac\n{}\n",
         answer.replace("$1", "$end")
     );
@@ -52,15 +52,15 @@ fn of_family(family: Family) -> impl FnOnce(&mut GenerateRequest) {
     }
 }
 
-/// The tiers that the stages of autoencoders were told, and of others.
-fn told(rig: &Rig) -> (Vec<ConvolutionTier>, Vec<ConvolutionTier>) {
+/// Returns the backends of the stages of autoencoders, and of the other stages.
+fn told(rig: &Rig) -> (Vec<ConvBackend>, Vec<ConvBackend>) {
     let told = rig.told.lock().unwrap();
     let is_of_vae = |stage: Stage| matches!(stage, Stage::Decode | Stage::EncodeImage);
-    let tiers = |of_vae: bool| {
+    let backends = |of_vae: bool| {
         let stages = told.iter().filter(|(stage, _)| is_of_vae(*stage) == of_vae);
-        stages.map(|(_, memory)| memory.convolution).collect()
+        stages.map(|(_, memory)| memory.conv_backend).collect()
     };
-    (tiers(true), tiers(false))
+    (backends(true), backends(false))
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_library_that_crashes_or_is_wrong_is_left_out_of_every_familys_autoencoder()
             }
             let (of_vae, others) = told(&rig);
             assert!(of_vae.len() >= 2, "{family:?}");
-            let left_out = |tier: &ConvolutionTier| *tier == ConvolutionTier::NoMiopen;
+            let left_out = |backend: &ConvBackend| *backend == ConvBackend::NoMiopen;
             assert!(of_vae.iter().all(left_out), "{family:?}: {of_vae:?}");
             assert!(!others.iter().any(left_out), "{family:?}: {others:?}");
             let calls = calls(&rig);
@@ -100,7 +100,7 @@ fn an_engine_works_with_miopen_as_the_probe_found_it_fastest() {
     let rig = Rig::new(|_, _| Act::Work);
     probe_with(
         &rig,
-        "direct) if [ $WAY = searching ]; then right 0.05; else right 0.1; fi;;\n*) right 0.3;;",
+        "direct) if [ $MODE = searching ]; then right 0.05; else right 0.1; fi;;\n*) right 0.3;;",
     );
     for _ in 0..2 {
         rig.submit(GPU);
@@ -109,10 +109,10 @@ fn an_engine_works_with_miopen_as_the_probe_found_it_fastest() {
         fs::remove_file(rig.folder.path().join("clip.mp4")).unwrap();
     }
     assert!(calls(&rig).contains("direct searching"), "{}", calls(&rig));
-    assert_eq!(told(&rig).0, [ConvolutionTier::Direct; 2]);
-    let ways = rig.launched_ways.lock().unwrap();
+    assert_eq!(told(&rig).0, [ConvBackend::Direct; 2]);
+    let modes = rig.launched_modes.lock().unwrap();
     // The engine of the first stages, and the one that decodes and goes on into the next job.
-    assert_eq!(*ways, [MiopenWay::Quick, MiopenWay::Searching]);
+    assert_eq!(*modes, [MiopenMode::Quick, MiopenMode::Searching]);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn where_no_probe_is_needed_the_vendors_library_computes() {
     let rig = Rig::new(|_, _| Act::Work);
     rig.submit(GPU);
     rig.hear();
-    assert_eq!(told(&rig).0, [ConvolutionTier::Direct]);
+    assert_eq!(told(&rig).0, [ConvBackend::Direct]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use safelight::worker::link::{
     EngineControl, EngineLauncher, EngineLink, Incoming, LastWords, ProbeOrder,
 };
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, MemorySample, Stage};
-use safelight_core::memory::tiers::MiopenWay;
+use safelight_core::memory::conv_backends::MiopenMode;
 use safelight_core::memory::{Fault, Rung, StageMemory};
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, FinishOrder, PROTOCOL_VERSION, PixelHeader,
@@ -63,8 +63,8 @@ pub struct FakeLauncher {
     /// What answers to probes of convolutions, where they are needed.
     pub probe: Arc<Mutex<Option<PathBuf>>>,
     /// How MIOpen works in the next engine, and how it did in each that was launched.
-    pub way: MiopenWay,
-    pub launched_ways: Arc<Mutex<Vec<MiopenWay>>>,
+    pub mode: MiopenMode,
+    pub launched_modes: Arc<Mutex<Vec<MiopenMode>>>,
 }
 
 /// A frame that says which of which section it is.
@@ -105,25 +105,25 @@ impl EngineLauncher for FakeLauncher {
         Some(self.runtime.lock().unwrap().clone())
     }
 
-    fn probe(&mut self, way: MiopenWay) -> Option<ProbeOrder> {
+    fn probe(&mut self, mode: MiopenMode) -> Option<ProbeOrder> {
         let mut command = Command::new(self.probe.lock().unwrap().clone()?);
-        command.env("WAY", way.name());
+        command.env("MODE", mode.name());
         Some(ProbeOrder {
             command,
             driver: "of a test".to_owned(),
             libtorch: self.libtorch.lock().unwrap().clone(),
-            others: vec![MiopenWay::Searching],
+            others: vec![MiopenMode::Searching],
         })
     }
 
-    fn set_miopen(&mut self, way: MiopenWay) -> bool {
-        std::mem::replace(&mut self.way, way) != way
+    fn set_miopen(&mut self, mode: MiopenMode) -> bool {
+        std::mem::replace(&mut self.mode, mode) != mode
     }
 
     fn launch(&mut self, device: DeviceChoice) -> Result<EngineLink, JobError> {
         assert_ne!(device, DeviceChoice::Cuda(99), "a launcher that panics");
         let launch = self.launches.fetch_add(1, Ordering::Relaxed);
-        self.launched_ways.lock().unwrap().push(self.way);
+        self.launched_modes.lock().unwrap().push(self.mode);
         let (commands, command_receiver) = bounded(4);
         let (message_sender, messages) = bounded(64);
         let killed = Arc::new(AtomicBool::new(false));

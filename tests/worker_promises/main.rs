@@ -31,8 +31,8 @@ use safelight_core::job::{
     CancelToken, DeviceChoice, GenerateRequest, JobErrorKind, JobId, JobOutcome, JobUpdate, Stage,
 };
 use safelight_core::memory::StageMemory;
-use safelight_core::memory::choices::Choices;
-use safelight_core::memory::tiers::{ConvolutionChoice, MiopenWay};
+use safelight_core::memory::compute_options::ComputeOptions;
+use safelight_core::memory::conv_backends::{ConvBackendChoice, MiopenMode};
 
 /// A worker with fake engines and a folder of its own.
 struct Rig {
@@ -49,7 +49,7 @@ struct Rig {
     gpu_problem: Arc<Mutex<Option<String>>>,
     libtorch: Arc<Mutex<String>>,
     probe: Arc<Mutex<Option<PathBuf>>>,
-    launched_ways: Arc<Mutex<Vec<MiopenWay>>>,
+    launched_modes: Arc<Mutex<Vec<MiopenMode>>>,
 }
 
 impl Rig {
@@ -85,7 +85,7 @@ impl Rig {
         let runtime = Arc::<Mutex<PathBuf>>::default();
         let (told, gpu_problem) = (Arc::default(), Arc::default());
         let libtorch = Arc::new(Mutex::new("2.11.0".to_owned()));
-        let (probe, launched_ways) = (Arc::default(), Arc::default());
+        let (probe, launched_modes) = (Arc::default(), Arc::default());
         let launcher = FakeLauncher {
             script: Arc::new(script),
             launches: Arc::clone(&launches),
@@ -98,24 +98,22 @@ impl Rig {
             gpu_problem: Arc::clone(&gpu_problem),
             libtorch: Arc::clone(&libtorch),
             probe: Arc::clone(&probe),
-            way: MiopenWay::default(),
-            launched_ways: Arc::clone(&launched_ways),
+            mode: MiopenMode::default(),
+            launched_modes: Arc::clone(&launched_modes),
         };
         let options = WorkerOptions {
             jobs: folder.path().join("jobs"),
             estimates: None,
             telemetry: Some(folder.path().join("telemetry")),
-            tiers: None,
-            choices: None,
+            conv_backends: None,
             counters: Some(folder.path().join("ladder.json")),
             finished_on: Box::new(|_| {}),
             roots: Roots::under(folder.path()),
             limits: Box::new(move || WorkerLimits {
                 stall: patience,
                 cancel_grace: patience,
-                convolution: ConvolutionChoice::Auto,
-                choices: Choices::default(),
-                measures: false,
+                conv_backend: ConvBackendChoice::Auto,
+                compute_options: ComputeOptions::default(),
                 yields: true,
                 crf: 16,
             }),
@@ -135,7 +133,7 @@ impl Rig {
             gpu_problem,
             libtorch,
             probe,
-            launched_ways,
+            launched_modes,
         }
     }
 

@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use safelight_core::job::{DeviceChoice, JobFolder, JobOutcome, Stage};
-use safelight_core::memory::choices::Choices;
-use safelight_core::memory::tiers::AttentionChoice;
+use safelight_core::memory::compute_options::{AttentionChoice, ComputeOptions};
 
 use super::Rig;
 use super::fake_engine::Act;
@@ -52,7 +51,7 @@ fn a_paused_job_goes_on_from_its_last_finished_stage_in_another_engine() {
 }
 
 #[test]
-fn a_job_goes_on_with_the_ways_of_computing_that_it_began_with() {
+fn a_resumed_job_uses_the_compute_options_that_it_started_with() {
     let rig = rig();
     let token = rig.submit(DeviceChoice::Auto);
     rig.wait_for(Stage::Denoise);
@@ -62,19 +61,19 @@ fn a_job_goes_on_with_the_ways_of_computing_that_it_began_with() {
     let jobs = rig.folder.path().join("jobs");
     let folder = std::fs::read_dir(jobs).unwrap().next().unwrap().unwrap();
     let kept = JobFolder::at(folder.path());
-    assert_eq!(kept.choices(), Some(Choices::default()));
-    let begun_with = Choices {
+    assert_eq!(kept.compute_options(), Some(ComputeOptions::default()));
+    let begun_with = ComputeOptions {
         attention: AttentionChoice::Sliced,
-        ..Choices::default()
+        ..ComputeOptions::default()
     };
-    kept.keep_choices(begun_with).unwrap();
+    kept.keep_compute_options(begun_with).unwrap();
     rig.told.lock().unwrap().clear();
     let (_, outcome) = rig.resume_to(&folder.path(), |_| {});
     assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
     let told = rig.told.lock().unwrap().clone();
     assert!(!told.is_empty());
     for (stage, memory) in told {
-        assert_eq!(memory.choices, begun_with, "{stage:?}");
+        assert_eq!(memory.compute_options, begun_with, "{stage:?}");
     }
 }
 

@@ -13,8 +13,8 @@ use safelight_core::job::{GenerateForm, JobFolder, JobId, QueueFile, SheetCells}
 use safelight_core::library::folders_listed_in;
 use safelight_core::media::{read_settings, read_texts};
 use safelight_core::memory::Corrections;
+use safelight_core::memory::conv_backends::ConvBackendFile;
 use safelight_core::memory::counters::Counters;
-use safelight_core::memory::tiers::TierFile;
 use safelight_core::protocol::{EngineCommand, EngineMessage, read_frame};
 use safelight_core::settings::Settings;
 use safelight_core::{presets, restore};
@@ -298,7 +298,7 @@ pub fn state(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     scratch.call(|| drop(QueueFile::load(&path)));
     scratch.call(|| drop(Shelf::open(path.clone(), path.clone())));
     scratch.call(|| drop((Counters::load(&path), Corrections::load(&path))));
-    scratch.call(|| drop(TierFile::load(&path)));
+    scratch.call(|| drop(ConvBackendFile::load(&path)));
     scratch.call(|| drop(serde_json::from_slice::<GenerateForm>(bytes)));
     Ok(0)
 }

@@ -14,7 +14,7 @@ use crate::library::kind::TensorKind;
 use crate::library::single::Assembled;
 use crate::library::{ControlNetwork, Item, Library};
 use crate::lora::{Coverage, Table};
-use crate::memory::tiers::Convolutions;
+use crate::memory::conv_backends::Convolutions;
 use crate::memory::{Job, Need, Network, NetworkReader, PartName};
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{Facts, TransformerShape};

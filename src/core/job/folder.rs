@@ -13,7 +13,7 @@ use crate::files::{
 };
 use crate::finish::FinishRequest;
 use crate::locks::Lock;
-use crate::memory::choices::Choices;
+use crate::memory::compute_options::ComputeOptions;
 
 /// The folder of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,19 +205,19 @@ impl JobFolder {
         self.0.join("parts")
     }
 
-    /// The ways of computing that the job began with: it goes on with them wherever it stopped, so that the same numbers
-    /// come out. `None` where it did not begin to compute.
-    pub fn choices(&self) -> Option<Choices> {
-        let text = read_bounded(&self.choices_file(), MAX_JSON_BYTES).ok()?;
+    /// Options that the job started with. A resumed job uses them again, so that its numbers are the same; `None` before
+    /// its first stage.
+    pub fn compute_options(&self) -> Option<ComputeOptions> {
+        let text = read_bounded(&self.compute_options_file(), MAX_JSON_BYTES).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    pub fn keep_choices(&self, choices: Choices) -> io::Result<()> {
-        write_json(&self.choices_file(), &choices)
+    pub fn keep_compute_options(&self, options: ComputeOptions) -> io::Result<()> {
+        write_json(&self.compute_options_file(), &options)
     }
 
-    fn choices_file(&self) -> PathBuf {
-        self.0.join("choices.json")
+    fn compute_options_file(&self) -> PathBuf {
+        self.0.join("compute_options.json")
     }
 
     /// What is known of the files that the job was given.

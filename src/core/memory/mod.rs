@@ -4,7 +4,8 @@
 //! Knows no device: bytes come from headers, formulas and measurements; the engine and the worker act on them.
 
 mod activations;
-pub mod choices;
+pub mod compute_options;
+pub mod conv_backends;
 mod corrections;
 pub mod counters;
 mod device;
@@ -16,7 +17,6 @@ mod parts;
 mod plan;
 mod report;
 mod suggest;
-pub mod tiers;
 mod verdict;
 
 use serde::{Deserialize, Serialize};
@@ -39,8 +39,8 @@ pub use suggest::{
 pub use verdict::Verdict;
 
 use crate::named::named;
-use choices::Choices;
-use tiers::ConvolutionTier;
+use compute_options::ComputeOptions;
+use conv_backends::ConvBackend;
 
 named! {
     /// How a device's memory relates to the host's.
@@ -79,10 +79,9 @@ pub struct StageMemory {
     /// Whether the stage's network may stay behind it.
     pub keep_loaded: bool,
     pub rung: Rung,
-    /// How the autoencoder's convolutions over time are computed.
-    pub convolution: ConvolutionTier,
-    /// How it computes where ways differ in time alone.
-    pub choices: Choices,
+    /// Backend of the autoencoder's convolutions.
+    pub conv_backend: ConvBackend,
+    pub compute_options: ComputeOptions,
 }
 
 named! {

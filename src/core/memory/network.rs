@@ -16,7 +16,7 @@ use crate::families::Family;
 use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
 use crate::job::{Control, Lora};
 use crate::model::{CatalogError, ModelFiles};
-use crate::networks::{AutoencoderConfig, NetworkConfig, Role, TensorSpec, VaeHalf};
+use crate::networks::{AutoencoderConfig, NetworkConfig, Role, TensorSpec, VaeHalf, WanVaeConfig};
 
 /// Numbers by what becomes of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,8 +117,6 @@ pub struct Network {
     pub largest: Tally,
     /// The most numbers of one matrix that is expanded for its product.
     expanded: u64,
-    /// Rows and columns of matrices that every call uses, and how many there are.
-    matrices: BTreeMap<[u64; 2], u64>,
     config: Arc<dyn Any + Send + Sync>,
 }
 
@@ -147,7 +145,6 @@ impl Network {
             tables: Tally::default(),
             largest: Tally::default(),
             expanded,
-            matrices: BTreeMap::new(),
             config,
         }
     }
@@ -167,31 +164,6 @@ impl Network {
     /// What the largest matrix of narrow numbers takes while it is used: it is expanded in one pass.
     pub fn expansion_bytes(&self, number_bytes: u64) -> u64 {
         self.expanded.saturating_mul(number_bytes)
-    }
-
-    /// Rows and columns of the matrices in which most of its numbers are, the heaviest first.
-    pub(super) fn heaviest_matrices(&self, most: usize) -> Vec<[i64; 2]> {
-        let mut all: Vec<_> = self.matrices.iter().collect();
-        all.sort_by_key(|&([rows, columns], count)| {
-            std::cmp::Reverse(rows.saturating_mul(*columns).saturating_mul(*count))
-        });
-        let all = all.into_iter().take(most);
-        all.map(|([rows, columns], _)| [*rows as i64, *columns as i64])
-            .collect()
-    }
-
-    /// The size that most of its numbers have as rows or columns: of its hidden states.
-    pub(super) fn width(&self) -> Option<i64> {
-        let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
-        for ([rows, columns], count) in &self.matrices {
-            let all = rows.saturating_mul(*columns).saturating_mul(*count);
-            for size in [rows, columns] {
-                let sum = numbers.entry(*size).or_default();
-                *sum = sum.saturating_add(all);
-            }
-        }
-        let most = numbers.into_iter().max_by_key(|(_, sum)| *sum);
-        most.map(|(size, _)| size as i64)
     }
 
     /// Its config, where it is of this type.
@@ -230,7 +202,6 @@ impl Network {
             tables: Tally::default(),
             largest: Tally::default(),
             expanded: 0,
-            matrices: BTreeMap::new(),
             config,
         };
         for tensor in tensors {
@@ -265,11 +236,6 @@ impl Network {
             tally.plain = numbers;
         }
         let is_matrix = matches!(tensor.role, Role::Matrix | Role::Modulation);
-        if tensor.role == Role::Matrix
-            && let [rows, columns] = entry.shape[..]
-        {
-            *self.matrices.entry([rows, columns]).or_default() += 1;
-        }
         if is_matrix && tally.bytes(4) > self.largest.bytes(4) {
             self.largest = tally;
         }
@@ -332,6 +298,14 @@ impl ModelWeights {
             }
         }
         self
+    }
+
+    /// Returns whether the decoder takes several latent frames at a time; see [`DecodeChunk`].
+    ///
+    /// [`DecodeChunk`]: super::compute_options::DecodeChunk
+    pub fn decodes_in_chunks(&self) -> bool {
+        let decoder = self.part(PartName::VaeDecoder);
+        decoder.is_some_and(|network| network.config::<WanVaeConfig>().is_some())
     }
 
     /// The ControlNets with such a config.

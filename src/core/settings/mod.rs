@@ -36,8 +36,8 @@ use crate::job::prompt::WildcardFolders;
 use crate::job::{DeviceChoice, DtypeChoice, PreviewChoice};
 use crate::media::{DEFAULT_CLIP_ENDING, HAS_H264};
 use crate::memory::MemoryChoice;
-use crate::memory::choices::{Choices, Chunk, CopyPath, MatrixLayout, MatrixLibrary};
-use crate::memory::tiers::{AttentionChoice, ConvolutionChoice};
+use crate::memory::compute_options::{AttentionChoice, ComputeOptions, DecodeChunk, MatrixLibrary};
+use crate::memory::conv_backends::ConvBackendChoice;
 use crate::named::{named, with_defaults};
 use crate::units::from_gib;
 use crate::uri::is_address;
@@ -84,16 +84,11 @@ with_defaults! {
         pub mirror: Option<String> = None,
         pub device: DeviceChoice = DeviceChoice::Auto,
         pub dtype: DtypeChoice = DtypeChoice::Auto,
-        /// How the convolutions of autoencoders for clips are computed.
-        pub convolution: ConvolutionChoice = ConvolutionChoice::Auto,
+        /// Backend of the convolutions of autoencoders.
+        pub convolution: ConvBackendChoice = ConvBackendChoice::Auto,
         pub attention: AttentionChoice = AttentionChoice::Auto,
-        /// Measure, once on each GPU and while nothing else is to do, which ways are the fastest, and take them.
-        pub measure: bool = true,
         pub matrices: MatrixLibrary = MatrixLibrary::Auto,
-        pub layout: MatrixLayout = MatrixLayout::Auto,
-        /// Latent frames that decoders of clips take at a time.
-        pub chunk: Chunk = Chunk::Auto,
-        pub copies: CopyPath = CopyPath::Auto,
+        pub chunk: DecodeChunk = DecodeChunk::Auto,
         /// Seconds without any progress after which the engine counts as hung and is restarted.
         pub stall_limit_secs: u64 = 600,
         /// Seconds that a cancelled stage gets before its engine is ended.
@@ -107,14 +102,11 @@ with_defaults! {
 }
 
 impl RuntimeSettings {
-    /// What the user chose by hand of the ways that can be measured.
-    pub fn choices(&self) -> Choices {
-        Choices {
+    pub fn compute_options(&self) -> ComputeOptions {
+        ComputeOptions {
             attention: self.attention,
             matrices: self.matrices,
-            layout: self.layout,
             chunk: self.chunk,
-            copies: self.copies,
         }
     }
 }

@@ -136,15 +136,10 @@ impl Paths {
         self.data.join("memory.json")
     }
 
-    /// What probes found of how convolutions work on the devices of this machine.
-    pub fn tiers_file(&self) -> PathBuf {
-        self.cache.join("tiers.json")
-    }
-
-    /// What was measured of the ways in which the devices of this machine compute:
-    /// [`ChoiceFile`](crate::memory::choices::ChoiceFile).
-    pub fn choices_file(&self) -> PathBuf {
-        self.cache.join("choices.json")
+    /// Backends of convolutions on this machine's devices, found by probes:
+    /// [`ConvBackendFile`](crate::memory::conv_backends::ConvBackendFile).
+    pub fn conv_backends_file(&self) -> PathBuf {
+        self.cache.join("conv_backends.json")
     }
 
     /// How often memory ran out and what helped: [`Counters`](crate::memory::counters::Counters).

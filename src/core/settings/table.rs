@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use super::{AllocatorChoice, Settings, Theme};
 use crate::job::{DtypeChoice, PreviewChoice};
 use crate::media::HAS_H264;
-use crate::memory::choices::{Chunk, CopyPath, MatrixLayout, MatrixLibrary};
-use crate::memory::tiers::{AttentionChoice, ConvolutionChoice};
+use crate::memory::compute_options::{AttentionChoice, DecodeChunk, MatrixLibrary};
+use crate::memory::conv_backends::ConvBackendChoice;
 
 pub use toml::Value;
 
@@ -383,13 +383,6 @@ pub const SECTIONS: &[Section] = &[
         name: "For experts",
         settings: &[
             Setting {
-                key: "runtime.measure",
-                name: "Measure",
-                explanation: "While no job runs, Safelight measures once on each GPU which ways of computing are the fastest at the sizes of your models, compares their numbers with the CPU's, and takes them for jobs to come. A job that waits ends the measurement at once; `safelight choices` and the doctor show the figures",
-                written: "true measures, and the settings below that are automatic take what was found; false leaves them as they are without it",
-                control: Control::Switch("Measure the fastest ways of computing and take them"),
-            },
-            Setting {
                 key: "runtime.attention",
                 name: "Attention",
                 explanation: "How attention runs on a GPU. Automatic: the fastest kernel; in slices is slower and always works",
@@ -399,37 +392,23 @@ pub const SECTIONS: &[Section] = &[
             Setting {
                 key: "runtime.matrices",
                 name: "Matrix library",
-                explanation: "Which library multiplies matrices on a GPU. Automatic: the one that libtorch prefers, or what was measured to be faster",
+                explanation: "The library that multiplies matrices on a GPU. Automatic: the one that libtorch prefers",
                 written: "",
                 control: Control::Choice(MatrixLibrary::CHOICES),
             },
             Setting {
-                key: "runtime.layout",
-                name: "Matrix layout",
-                explanation: "How the matrices of linear layers lie in a GPU's memory, where they stay there unquantised. Automatic: by rows, or what was measured to be faster",
-                written: "",
-                control: Control::Choice(MatrixLayout::CHOICES),
-            },
-            Setting {
                 key: "runtime.chunk",
                 name: "Frames a chunk",
-                explanation: "How many latent frames the VAEs of Wan decode at a time on a GPU, each of them four frames of the clip. More need more memory: where it does not suffice, fewer are taken. Automatic: 1, or what was measured to be faster",
+                explanation: "Number of latent frames that Wan's VAEs decode together on a GPU, each of them four frames of the video. More are a little faster and need more memory: only as many are used as fit. Automatic: as many as fit, and 1 on AMD GPUs",
                 written: "",
-                control: Control::Choice(Chunk::CHOICES),
-            },
-            Setting {
-                key: "runtime.copies",
-                name: "Copies",
-                explanation: "How weights come to a GPU. Automatic: by the driver's own copies, or what was measured to be faster",
-                written: "",
-                control: Control::Choice(CopyPath::CHOICES),
+                control: Control::Choice(DecodeChunk::CHOICES),
             },
             Setting {
                 key: "runtime.convolution",
                 name: "Convolutions",
                 explanation: "How VAEs run. Automatic: the fastest way that works, which is tried out once on AMD GPUs",
                 written: "",
-                control: Control::Choice(ConvolutionChoice::CHOICES),
+                control: Control::Choice(ConvBackendChoice::CHOICES),
             },
             Setting {
                 key: "runtime.allocator",

@@ -2,7 +2,7 @@
 
 use tch::Tensor;
 
-use crate::runtime::without_miopen;
+use crate::runtime::disable_miopen;
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Conv {
     /// `xs`: `(1, C, H, W)` → `(1, O, H, W)`
     pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
         // No probe tries them, and MIOpen hangs in some.
-        let _ways = without_miopen(xs.device());
+        let _guard = disable_miopen(xs.device());
         let border = self.weight.size()[2] / 2;
         xs.conv2d(
             &self.weight,

@@ -8,7 +8,7 @@
 
 use tch::{Kind, Tensor};
 
-use crate::runtime::without_miopen;
+use crate::runtime::disable_miopen;
 
 /// Areas along each edge.
 const AREAS: i64 = 16;
@@ -69,7 +69,7 @@ fn windowed(xs: &Tensor) -> Tensor {
     let across = weights.view([1, 1, 1, size]);
     let down = weights.view([1, 1, size, 1]);
     // No probe tries them, and MIOpen hangs in some.
-    let _ways = without_miopen(xs.device());
+    let _guard = disable_miopen(xs.device());
     let plain = |xs: &Tensor, kernel: &Tensor| {
         xs.conv2d(kernel, None::<&Tensor>, [1, 1], [0, 0], [1, 1], 1)
     };

@@ -13,7 +13,7 @@ use safelight_core::finish::{CPU_TILE_BYTES, FinishRequest, FinishWork, room_for
 use safelight_core::job::{CancelToken, DtypeChoice};
 use safelight_core::media::{ClipReader, MediaError, Picture, open_picture};
 use safelight_core::memory::Rung;
-use safelight_core::memory::tiers::ConvolutionTier;
+use safelight_core::memory::conv_backends::ConvBackend;
 use safelight_core::protocol::{EngineMessage, FinishOrder, PixelHeader};
 use tch::{Device, Kind};
 
@@ -21,7 +21,7 @@ use super::{enlarge, interpolate};
 use crate::error::EngineError;
 use crate::fault::{self, Site};
 use crate::memory::{Boundary, forget_all, line_before, reclaim};
-use crate::runtime::{self, enter_ways};
+use crate::runtime::{self, use_compute_options};
 use crate::serve::Outgoing;
 
 /// Frames that wait to be computed: decoding goes on meanwhile.
@@ -49,7 +49,7 @@ pub fn run(context: &FinishContext<'_>) -> Result<(), EngineError> {
     if !runtime::limit(context.device, cap) && cap.is_some() {
         tracing::warn!("nothing holds the allocator to the cap: tiles alone keep to it");
     }
-    let _ways = enter_ways(context.device, memory.convolution, memory.choices);
+    let _guard = use_compute_options(context.device, memory.conv_backend, memory.compute_options);
     // What earlier jobs left loaded is in the way.
     forget_all();
     if let Some(line) = line_before(stage, &runtime::memory_counts(context.device), cap) {
@@ -79,7 +79,7 @@ impl FinishContext<'_> {
     /// Where the network computes, and in which kind of numbers.
     pub fn placement(&self) -> (Kind, Device) {
         let memory = &self.order.memory;
-        let is_for_cpu = memory.rung == Rung::OnCpu || memory.convolution == ConvolutionTier::Cpu;
+        let is_for_cpu = memory.rung == Rung::OnCpu || memory.conv_backend == ConvBackend::Cpu;
         if self.device == Device::Cpu || is_for_cpu {
             return (Kind::Float, Device::Cpu);
         }

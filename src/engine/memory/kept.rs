@@ -12,12 +12,11 @@ use std::thread;
 use std::time::SystemTime;
 
 use safelight_core::job::Lora;
-use safelight_core::memory::choices::MatrixLayout;
-use safelight_core::memory::tiers::ConvolutionTier;
+use safelight_core::memory::conv_backends::ConvBackend;
 
 use crate::error::EngineError;
 use crate::place::Placement;
-use crate::runtime::{chunk_frames, convolution_tier, matrix_layout};
+use crate::runtime::{chunk_frames, conv_backend};
 use crate::weights::Weights;
 
 thread_local! {
@@ -34,9 +33,8 @@ struct Slot {
 struct Key {
     component: &'static str,
     place: Placement,
-    /// What its layers were made for.
-    convolution: ConvolutionTier,
-    layout: MatrixLayout,
+    /// Backend that its layers were built for.
+    conv_backend: ConvBackend,
     chunk: i64,
     files: Vec<FileState>,
     /// Their strengths, as bits.
@@ -70,8 +68,7 @@ impl Key {
         Self {
             component,
             place,
-            convolution: convolution_tier(),
-            layout: matrix_layout(),
+            conv_backend: conv_backend(),
             chunk: chunk_frames(),
             files: Weights::files_of(home)
                 .into_iter()

@@ -2,11 +2,9 @@
 //!
 //! What LoRAs add to the product comes from the same [`Weights`]; no network knows of them.
 
-use safelight_core::memory::choices::MatrixLayout;
 use tch::{Device, Kind, Tensor};
 
 use super::adapter::{Adapter, Parts};
-use crate::runtime::matrix_layout;
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 pub struct Linear {
@@ -132,9 +130,6 @@ impl Linear {
 
     /// With what the LoRAs at this position add.
     fn adapted(mut self, in_features: i64, w: &Weights) -> Result<Self, WeightsError> {
-        if matrix_layout() == MatrixLayout::Columns {
-            self.lie_by_columns();
-        }
         let updates = w.layer_updates()?;
         if updates.is_empty() {
             return Ok(self);
@@ -162,13 +157,6 @@ impl Linear {
             adapter.tensors().for_each(|tensor| w.note_fixed(tensor));
         }
         Ok(self)
-    }
-
-    /// One matrix after the other, so that no more than one is there twice.
-    fn lie_by_columns(&mut self) {
-        for part in &mut self.parts {
-            part.weight.lie_by_columns();
-        }
     }
 
     /// `more`: `(out_features)` in f32

@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicU64;
 use crossbeam_channel::Sender;
 use safelight_core::files::{finish_partial, partial_path};
 use safelight_core::job::{CancelToken, DtypeChoice, GenerateRequest, JobFolder, Recipe, Stage};
-use safelight_core::memory::tiers::ConvolutionTier;
+use safelight_core::memory::conv_backends::ConvBackend;
 use safelight_core::memory::{Rung, StageMemory};
 use safelight_core::protocol::{EngineMessage, StageOrder};
 use tch::{Device, Kind, Tensor};
@@ -35,7 +35,7 @@ use crate::hooks::Hooks as _;
 use crate::memory::{Boundary, assert_unloaded, forget_all, line_before, reclaim};
 use crate::place::Placement;
 use crate::preview::Previewer;
-use crate::runtime::{self, enter_ways};
+use crate::runtime::{self, use_compute_options};
 use crate::serve::Outgoing;
 use crate::store;
 use crate::text::PromptEmbeds;
@@ -74,7 +74,7 @@ pub fn run(context: &StageContext<'_>) -> Result<(), EngineError> {
     if !runtime::limit(context.device, cap) && cap.is_some() {
         tracing::warn!("nothing holds the allocator to the cap: the plan alone keeps to it");
     }
-    let _ways = enter_ways(context.device, memory.convolution, memory.choices);
+    let _guard = use_compute_options(context.device, memory.conv_backend, memory.compute_options);
     if !context.keeps_loaded() {
         forget_all();
     }
@@ -175,9 +175,9 @@ impl StageContext<'_> {
         };
         let (request, stage) = (self.request(), self.order.stage);
         let StageMemory {
-            rung, convolution, ..
+            rung, conv_backend, ..
         } = self.order.memory;
-        let is_for_cpu = rung == Rung::OnCpu || convolution == ConvolutionTier::Cpu;
+        let is_for_cpu = rung == Rung::OnCpu || conv_backend == ConvBackend::Cpu;
         if is_for_cpu && self.device != Device::Cpu {
             return on_cpu(stage, kind_of(request.dtype));
         }
@@ -198,7 +198,7 @@ impl StageContext<'_> {
     /// Once memory has run out nothing but the job is made; and what computes on the CPU has no time for it.
     pub(crate) fn previewer(&self) -> Previewer {
         let memory = &self.order.memory;
-        let has_room = memory.rung == Rung::Ground && memory.convolution != ConvolutionTier::Cpu;
+        let has_room = memory.rung == Rung::Ground && memory.conv_backend != ConvBackend::Cpu;
         Previewer::new(self.request(), self.device, has_room)
     }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use safelight_core::job::{JobErrorKind, JobId, Stage};
 use safelight_core::memory::StageMemory;
-use safelight_core::memory::tiers::{ConvolutionTier, ProbeLine, ShapeClass, TierEnd};
+use safelight_core::memory::conv_backends::{ConvBackend, ProbeLine, ProbeResult, ShapeClass};
 use safelight_core::model::ModelFiles;
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, StageEnd, StageOrder, read_frame, write_frame,
@@ -116,9 +116,9 @@ fn a_fault_with_a_number_strikes_in_the_middle_of_its_stage() {
 }
 
 #[test]
-fn a_probe_answers_one_line_for_a_tier_and_ends() {
+fn a_probe_answers_one_line_for_a_backend_and_ends() {
     let arguments =
-        "probe --json --device cpu --tier frames --shape large --convolutions clips --dtype f32";
+        "probe --json --device cpu --backend frames --shape large --convolutions clips --dtype f32";
     let probe = Command::new(env!("CARGO_BIN_EXE_safelight-engine"))
         .args(arguments.split(' '))
         .output()
@@ -126,9 +126,9 @@ fn a_probe_answers_one_line_for_a_tier_and_ends() {
     assert!(probe.status.success(), "{probe:?}");
     let answer = probe.stdout.split(|byte| *byte == b'\n').nth(1).unwrap();
     let line: ProbeLine = serde_json::from_slice(answer).unwrap();
-    assert_eq!(line.tier, ConvolutionTier::Frames);
+    assert_eq!(line.backend, ConvBackend::Frames);
     assert_eq!(line.shape, ShapeClass::Large);
-    assert!(matches!(line.end, TierEnd::Right { .. }), "{line:?}");
+    assert!(matches!(line.result, ProbeResult::Right { .. }), "{line:?}");
 }
 
 /// Ends its process for every GPU but one, as HIPRTC 6.4.3 does for those that it does not know.

@@ -3,11 +3,11 @@
 //! Each convolution remembers the last frames that it saw, so that chunks give what the whole clip would.
 //! Does not choose the chunks, and knows nothing of what stands between two convolutions.
 
-use safelight_core::memory::tiers::ConvolutionTier;
+use safelight_core::memory::conv_backends::ConvBackend;
 use tch::{Device, Kind, Tensor};
 
 use super::toom::{TAPS, TimeTransform};
-use crate::runtime::{convolution_tier, is_rocm};
+use crate::runtime::{conv_backend, is_rocm};
 use crate::weights::{Weights, WeightsError};
 
 /// What the convolutions of one network remember from chunk to chunk, in the order in which they run.
@@ -69,10 +69,10 @@ impl ConvForm {
     /// width 384: 1.21 against 0.99; 60 × 104 at width 384, 1 frame: 0.11 against 0.21. Making the pictures that
     /// carry their predecessors costs two more passes over the frames than making the volume does.
     ///
-    /// On AMD all layers are what the tier says, because that is what its probe measured.
-    fn of_layer(self, tier: ConvolutionTier, is_rocm: bool, inputs: i64, frames: i64) -> Self {
+    /// On AMD all layers are what the backend says, because that is what its probe measured.
+    fn of_layer(self, backend: ConvBackend, is_rocm: bool, inputs: i64, frames: i64) -> Self {
         match self {
-            Self::Mixed if matches!(tier, ConvolutionTier::Frames | ConvolutionTier::Cpu) => {
+            Self::Mixed if matches!(backend, ConvBackend::Frames | ConvBackend::Cpu) => {
                 Self::Pictures
             }
             Self::Mixed if is_rocm => Self::Volumes,
@@ -82,11 +82,11 @@ impl ConvForm {
         }
     }
 
-    /// How a probe or benchmark of `tier` computes.
-    pub(super) fn of_tier(tier: ConvolutionTier) -> Self {
-        match tier {
-            ConvolutionTier::Direct | ConvolutionTier::NoMiopen => Self::Volumes,
-            ConvolutionTier::Frames | ConvolutionTier::Cpu => Self::Pictures,
+    /// How a probe or benchmark of `backend` computes.
+    pub(super) fn of_backend(backend: ConvBackend) -> Self {
+        match backend {
+            ConvBackend::Direct | ConvBackend::NoMiopen => Self::Volumes,
+            ConvBackend::Frames | ConvBackend::Cpu => Self::Pictures,
         }
     }
 
@@ -206,8 +206,8 @@ impl CausalConv3d {
             let form = Form::Matrix(rows.view([outputs, taps * inputs]));
             return Ok(Self::with(form, &weight, bias));
         }
-        let (tier, is_rocm) = (convolution_tier(), is_rocm());
-        let form = feed.form.of_layer(tier, is_rocm, inputs, feed.frames);
+        let (backend, is_rocm) = (conv_backend(), is_rocm());
+        let form = feed.form.of_layer(backend, is_rocm, inputs, feed.frames);
         Ok(match (form, transform) {
             (ConvForm::Planes, Some(transform)) => {
                 let form = Form::Planes(Planes::new(&weight, transform));

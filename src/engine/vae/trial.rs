@@ -1,10 +1,10 @@
-//! One layer of an autoencoder, computed by any tier: what a probe and a benchmark of tiers run.
+//! One layer of an autoencoder, computed by any backend: what a probe and a benchmark of backends run.
 //!
-//! Measures no time and chooses no tier.
+//! Measures no time and chooses no backend.
 
 use std::ops::Range;
 
-use safelight_core::memory::tiers::{ConvolutionTier, Convolutions, ShapeClass};
+use safelight_core::memory::conv_backends::{ConvBackend, Convolutions, ShapeClass};
 use tch::{Device, Kind, Tensor};
 
 use super::causal::{CausalConv3d, ConvForm};
@@ -105,13 +105,13 @@ impl Trial {
         })
     }
 
-    /// The layer as a network of this tier would have it, ready to run -> `(frames, H, W, C)`. For
-    /// [`ConvolutionTier::NoMiopen`] the caller throws the switch.
-    pub fn layer(&self, tier: ConvolutionTier) -> impl Fn() -> Tensor {
+    /// The layer as a network of this backend would have it, ready to run -> `(frames, H, W, C)`. For
+    /// [`ConvBackend::NoMiopen`] the caller throws the switch.
+    pub fn layer(&self, backend: ConvBackend) -> impl Fn() -> Tensor {
         let form = if self.weight.size()[2] == 1 {
             ConvForm::Pictures
         } else {
-            ConvForm::of_tier(tier)
+            ConvForm::of_backend(backend)
         };
         let conv = CausalConv3d::of_tensors(&self.weight, self.bias.shallow_clone(), form);
         move || conv.convolve(&self.xs, 1)
@@ -156,15 +156,15 @@ mod tests {
     const CPU: Device = Device::Cpu;
 
     #[test]
-    fn the_tiers_of_a_layer_agree_to_a_hundred_thousandth_and_what_is_wrong_is_seen() {
+    fn the_backends_of_a_layer_agree_to_a_hundred_thousandth_and_what_is_wrong_is_seen() {
         for layer in TRIAL_LAYERS.map(TrialLayer::small).map(TrialLayer::small) {
             let trial = Trial::new(layer, Kind::Float, CPU).unwrap();
-            for tier in ConvolutionTier::ON_DEVICE {
-                let ys = trial.layer(tier)();
+            for backend in ConvBackend::ON_DEVICE {
+                let ys = trial.layer(backend)();
                 let size = [layer.frames, layer.height, layer.width, layer.channels];
                 assert_eq!(ys.size(), size);
                 let off = trial.error(&ys);
-                assert!(off < 1e-5, "{}, {tier:?}: off by {off}", layer.name);
+                assert!(off < 1e-5, "{}, {backend:?}: off by {off}", layer.name);
                 assert!(trial.error(&(&ys * 1.1)) > 0.05);
                 drop(ys.narrow(1, 0, 1).narrow(2, 0, 1).fill_(f64::NAN));
                 assert_eq!(trial.error(&ys), f64::INFINITY);
@@ -177,7 +177,7 @@ mod tests {
         let layer = TrialLayer::new("border", 8, 2, [40, 12]);
         let trial = Trial::new(layer, Kind::Float, CPU).unwrap();
         for row in [0, 39] {
-            let ys = trial.layer(ConvolutionTier::Frames)();
+            let ys = trial.layer(ConvBackend::Frames)();
             drop(ys.narrow(1, row, 1).fill_(0.0));
             assert!(trial.error(&ys) > 1e-2, "row {row}");
         }

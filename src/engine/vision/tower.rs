@@ -10,7 +10,7 @@ use tch::Tensor;
 use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::nn::{ClipTower, LayerNorm};
-use crate::runtime::without_miopen;
+use crate::runtime::disable_miopen;
 use crate::weights::{Weights, WeightsError};
 
 pub(super) struct VisionTower {
@@ -86,7 +86,7 @@ impl VisionTower {
         let (kind, device) = (self.patch_embedding.kind(), self.patch_embedding.device());
         let size = [self.image_size; 2];
         assert_eq!(pixel_values.size()[2..], size, "the processor fits");
-        let _ways = without_miopen(device);
+        let _guard = disable_miopen(device);
         let patches = pixel_values.to_device(device).to_kind(kind).conv2d(
             &self.patch_embedding,
             self.patch_bias.as_ref(),

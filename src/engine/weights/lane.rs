@@ -76,22 +76,18 @@ impl Lane for CopyLane {
 
 /// libtorch's own copies, which have ended when they return.
 pub(super) enum BlockingLane {
-    /// Where it could be pinned and should be.
+    /// Pinned where possible.
     Pinned(Tensor),
     /// Where the device is the CPU, and the count of its tensors that of what is used, it is none of them.
     Plain(Vec<u8>),
 }
 
 impl BlockingLane {
-    /// `pins`: whether the buffer may be pinned.
-    pub(super) fn new(device: Device, len: usize, pins: bool) -> Result<Self, TchError> {
+    pub(super) fn new(device: Device, len: usize) -> Result<Self, TchError> {
         let Device::Cuda(_) = device else {
             return Ok(Self::Plain(vec![0; len]));
         };
         let buffer = Tensor::f_zeros([len as i64], (Kind::Uint8, Device::Cpu))?;
-        if !pins {
-            return Ok(Self::Pinned(buffer));
-        }
         // Where nothing can be pinned, an ordinary buffer does, only slower.
         Ok(Self::Pinned(buffer.f_pin_memory(device).unwrap_or(buffer)))
     }

@@ -21,7 +21,6 @@ mod scales;
 mod staging;
 mod stored;
 mod stream;
-mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -44,7 +43,6 @@ pub use self::read_ahead::ReadAhead;
 pub use self::stored::StoredMatrix;
 use self::stream::{Form, Stream, StreamedMatrix};
 pub use self::stream::{StreamBytes, StreamFailure};
-pub(crate) use self::trial::CopyTrial;
 use crate::fault::{self, Site};
 
 type Translate = dyn Fn(&str) -> String + Send + Sync;

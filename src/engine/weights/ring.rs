@@ -13,12 +13,10 @@ use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::fs::{Advice, fadvise};
-use safelight_core::memory::choices::CopyPath;
 use tch::{Device, Tensor};
 
 use super::lane::{BlockingLane, Lane, StagingError};
 use crate::kernels::{Copies, Mark};
-use crate::runtime::copy_path;
 
 /// On one H200's host, from page cache: 1 reader 8 GiB/s, 2 15, 4 26; 12 come near to what the device can fetch.
 const READERS: usize = 12;
@@ -136,7 +134,7 @@ impl Transfer {
                 is_settled: false,
             });
         }
-        let readers = readers_for(device, copy_path());
+        let readers = readers_for(device);
         for piece in pieces {
             // What nobody receives ends where it is dropped.
             readers.send(piece).ok();
@@ -210,12 +208,11 @@ impl Drop for Piece {
     }
 }
 
-/// The readers of a device on one of the ways to it; they begin when they are first wanted and stay, for the next load.
-fn readers_for(device: Device, path: CopyPath) -> Sender<Piece> {
-    static READERS_OF: Mutex<Vec<(Device, CopyPath, Sender<Piece>)>> = Mutex::new(Vec::new());
+/// Returns the readers of a device. They are started on first use and kept for the next load.
+fn readers_for(device: Device) -> Sender<Piece> {
+    static READERS_OF: Mutex<Vec<(Device, Sender<Piece>)>> = Mutex::new(Vec::new());
     let mut known = READERS_OF.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_it = |(other, way, _): &&(Device, CopyPath, _)| (*other, *way) == (device, path);
-    if let Some((.., sender)) = known.iter().find(is_it) {
+    if let Some((_, sender)) = known.iter().find(|(other, _)| *other == device) {
         return sender.clone();
     }
     let (sender, pieces) = bounded(MAX_WAITING);
@@ -224,15 +221,14 @@ fn readers_for(device: Device, path: CopyPath) -> Sender<Piece> {
         let pieces = pieces.clone();
         let reader = thread::Builder::new().name("weights-reader".to_owned());
         // With none at all, sending fails, and says so.
-        reader.spawn(move || serve(device, path, &pieces)).ok();
+        reader.spawn(move || serve(device, &pieces)).ok();
     }
-    known.push((device, path, sender.clone()));
+    known.push((device, sender.clone()));
     sender
 }
 
-fn serve(device: Device, path: CopyPath, pieces: &Receiver<Piece>) {
+fn serve(device: Device, pieces: &Receiver<Piece>) {
     if let Device::Cuda(index) = device
-        && matches!(path, CopyPath::Auto | CopyPath::Driver)
         && let Some(copies) = Copies::of(index)
     {
         match copies.lane(SLOTS, PIECE_BYTES) {
@@ -240,7 +236,7 @@ fn serve(device: Device, path: CopyPath, pieces: &Receiver<Piece>) {
             Err(err) => tracing::warn!("weights take the slower way to cuda:{index}: {err}"),
         }
     }
-    match BlockingLane::new(device, PIECE_BYTES, path != CopyPath::Pageable) {
+    match BlockingLane::new(device, PIECE_BYTES) {
         Ok(mut lane) => read(&mut lane, pieces),
         Err(err) => tracing::warn!("there is no memory to read weights into: {err}"),
     }

@@ -60,14 +60,6 @@ impl StoredMatrix {
         Self(Storage::Streamed(matrix))
     }
 
-    /// Lays plain numbers out by columns, which other products are fast with; what is narrow or streams stays as it is,
-    /// because its numbers come by rows each time.
-    pub fn lie_by_columns(&mut self) {
-        if let Storage::Plain(numbers) = &mut self.0 {
-            *numbers = numbers.tr().contiguous().tr();
-        }
-    }
-
     pub fn rows(&self) -> i64 {
         match &self.0 {
             Storage::Streamed(matrix) => matrix.rows(),

@@ -8,7 +8,7 @@ fn target(kind: &'static str, class: DeviceClass, gfx: &[&str]) -> EngineTarget 
         class,
         gfx: gfx.iter().map(ToString::to_string).collect(),
         rocm_order: None,
-        miopen: MiopenWay::default(),
+        miopen: MiopenMode::default(),
     }
 }
 
@@ -146,7 +146,7 @@ fn the_layout_of_convolutions_is_the_safe_one_on_amd_unless_the_user_set_another
 fn what_a_probe_found_of_miopen_reaches_the_engine_unless_the_settings_say_otherwise() {
     let mut settings = RuntimeSettings::default();
     let found = EngineTarget {
-        miopen: MiopenWay::SearchingInnermost,
+        miopen: MiopenMode::SearchingInnermost,
         ..halo()
     };
     let shell = [(MIOPEN_FIND_MODE, "1")];

@@ -12,7 +12,6 @@ mod measured;
 mod qwen_image;
 mod search;
 mod shared;
-mod sizes;
 mod z_image;
 
 use std::path::Path;

@@ -4,9 +4,9 @@ use std::io;
 
 use crate::error::EngineError;
 use crate::nn::{attention, attention_is_sliced, libtorch_backend};
-use crate::runtime::enter_ways;
-use safelight_core::memory::choices::Choices;
-use safelight_core::memory::tiers::{AttentionChoice, ConvolutionTier};
+use crate::runtime::use_compute_options;
+use safelight_core::memory::compute_options::{AttentionChoice, ComputeOptions};
+use safelight_core::memory::conv_backends::ConvBackend;
 use tch::{Kind, Tensor};
 
 use super::{Found, Report, Setting};
@@ -58,10 +58,10 @@ pub(super) fn measure(setting: &Setting<'_>, report: &mut Report<'_>) -> io::Res
     Ok(())
 }
 
-fn with_attention(attention: AttentionChoice) -> Choices {
-    Choices {
+fn with_attention(attention: AttentionChoice) -> ComputeOptions {
+    ComputeOptions {
         attention,
-        ..Choices::default()
+        ..ComputeOptions::default()
     }
 }
 
@@ -74,17 +74,17 @@ fn one(setting: &Setting<'_>, case: &Case, choice: AttentionChoice) -> Result<Fo
     };
     let (q, k, v) = (random(case.queries), random(case.keys), random(case.keys));
     let expected = {
-        let _ways = enter_ways(
+        let _guard = use_compute_options(
             setting.device,
-            ConvolutionTier::Direct,
+            ConvBackend::Direct,
             with_attention(AttentionChoice::Sliced),
         );
         let rows = COMPARED_ROWS.min(q.size()[2]);
         let [q, k, v] = [&q.narrow(2, 0, rows), &k, &v].map(|xs| xs.to_kind(Kind::Float));
         attention(&q, &k, &v, None, None).to_kind(Kind::Double)
     };
-    let choices = with_attention(choice);
-    let _ways = enter_ways(setting.device, ConvolutionTier::Direct, choices);
+    let options = with_attention(choice);
+    let _guard = use_compute_options(setting.device, ConvBackend::Direct, options);
     let kernel = if attention_is_sliced(&q, &k, &v, None, None) {
         "sliced"
     } else {

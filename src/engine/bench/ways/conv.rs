@@ -1,12 +1,12 @@
-//! The tiers of convolutions over time, at the sizes of Wan's decoder.
+//! The backends of convolutions over time, at the sizes of Wan's decoder.
 
 use std::io;
 
 use crate::error::EngineError;
-use crate::runtime::enter_ways;
+use crate::runtime::use_compute_options;
 use crate::vae::{TRIAL_LAYERS, Trial, TrialLayer};
-use safelight_core::memory::choices::Choices;
-use safelight_core::memory::tiers::ConvolutionTier;
+use safelight_core::memory::compute_options::ComputeOptions;
+use safelight_core::memory::conv_backends::ConvBackend;
 
 use super::{Found, Report, Setting};
 use crate::bench::measure::timed;
@@ -20,8 +20,10 @@ pub(super) fn measure(setting: &Setting<'_>, report: &mut Report<'_>) -> io::Res
         if !setting.arguments.has(layer.name) {
             continue;
         }
-        for tier in ConvolutionTier::ON_DEVICE {
-            report(layer.name, tier.name(), &mut || one(setting, layer, tier))?;
+        for backend in ConvBackend::ON_DEVICE {
+            report(layer.name, backend.name(), &mut || {
+                one(setting, layer, backend)
+            })?;
         }
     }
     Ok(())
@@ -30,16 +32,16 @@ pub(super) fn measure(setting: &Setting<'_>, report: &mut Report<'_>) -> io::Res
 fn one(
     setting: &Setting<'_>,
     layer: TrialLayer,
-    tier: ConvolutionTier,
+    backend: ConvBackend,
 ) -> Result<Found, EngineError> {
-    let _ways = enter_ways(setting.device, tier, Choices::default());
+    let _guard = use_compute_options(setting.device, backend, ComputeOptions::default());
     let layer = if setting.arguments.small {
         layer.small()
     } else {
         layer
     };
     let trial = Trial::new(layer, setting.kind, setting.device)?;
-    let ready = trial.layer(tier);
+    let ready = trial.layer(backend);
     let error = trial.error(&ready());
     let runs = setting.arguments.runs;
     let measured = timed(setting.device, 1, runs, 0, &mut || {

@@ -83,7 +83,7 @@ fn names(ways: Ways) -> Box<dyn Iterator<Item = &'static str>> {
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     case: &'a str,
-    /// A tier of convolutions, or what was chosen for attention.
+    /// A backend of convolutions, or what was chosen for attention.
     way: &'a str,
     #[serde(flatten)]
     found: Option<Found>,
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn every_tier_of_a_convolution_has_a_line_with_its_error() {
+    fn every_backend_of_a_convolution_has_a_line_with_its_error() {
         let case = "conv_c384_1f_32x32";
         let lines = lines(Ways::Conv, &format!("--device cpu --small --runs 1 {case}"));
         let ways: Vec<_> = lines.iter().map(|line| line["way"].as_str()).collect();

@@ -5,7 +5,7 @@ use tch::Tensor;
 
 use super::Motion;
 use crate::finish::conv::LeakyRelu;
-use crate::runtime::without_miopen;
+use crate::runtime::disable_miopen;
 use crate::weights::{Weights, WeightsError};
 
 /// What is below 0 becomes this part of itself.
@@ -48,7 +48,7 @@ impl Conv {
 
     pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
         // No probe tries them, and MIOpen hangs in some.
-        let _ways = without_miopen(xs.device());
+        let _guard = disable_miopen(xs.device());
         let stride = [self.stride, self.stride];
         let bias = Some(&self.bias);
         xs.conv2d(&self.weight, bias, stride, [1, 1], [1, 1], self.groups)
@@ -72,7 +72,7 @@ impl Growing {
     }
 
     pub(super) fn forward(&self, xs: &Tensor) -> Tensor {
-        let _ways = without_miopen(xs.device());
+        let _guard = disable_miopen(xs.device());
         let bias = Some(&self.bias);
         xs.conv_transpose2d(&self.weight, bias, [2, 2], [1, 1], [0, 0], 1, [1, 1])
     }

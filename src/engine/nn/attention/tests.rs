@@ -1,7 +1,7 @@
 //! Slices against libtorch's own attention, and when which of them runs.
 
-use safelight_core::memory::choices::Choices;
-use safelight_core::memory::tiers::{AttentionChoice, ConvolutionTier};
+use safelight_core::memory::compute_options::{AttentionChoice, ComputeOptions};
+use safelight_core::memory::conv_backends::ConvBackend;
 use tch::{Device, Kind, Tensor};
 
 use super::choice::{Backend, FORCED, forget, is_whole, never_whole};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::closeness::distance;
 use crate::drawn::drawn;
-use crate::runtime::{enter_ways, memory_counts, memory_peaks, reset_peaks};
+use crate::runtime::{memory_counts, memory_peaks, reset_peaks, use_compute_options};
 
 fn random(size: &[i64], kind: Kind) -> Tensor {
     drawn(size).to_kind(kind)
@@ -351,12 +351,12 @@ fn libtorch_says_which_kernel_it_would_take() {
 #[test]
 fn what_is_chosen_to_be_sliced_is_sliced() {
     let xs = heads([1, 2, 6, 32], Kind::Float);
-    let _ways = enter_ways(
+    let _guard = use_compute_options(
         Device::Cpu,
-        ConvolutionTier::Direct,
-        Choices {
+        ConvBackend::Direct,
+        ComputeOptions {
             attention: AttentionChoice::Sliced,
-            ..Choices::default()
+            ..ComputeOptions::default()
         },
     );
     let found = attention(&xs, &xs, &xs, None, None);

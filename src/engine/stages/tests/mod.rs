@@ -2,6 +2,7 @@
 
 mod boundaries;
 mod chroma;
+mod compute_options;
 mod controls;
 mod flux;
 mod flux2;
@@ -12,7 +13,6 @@ mod qwen_image;
 mod step_caches;
 mod stills;
 mod wan;
-mod ways;
 mod z_image;
 
 use std::os::unix::fs::symlink;

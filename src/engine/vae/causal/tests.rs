@@ -1,4 +1,4 @@
-//! Convolutions over time: every decomposition gives what the definition gives, and the tier chooses among them.
+//! Convolutions over time: every decomposition gives what the definition gives, and the backend chooses among them.
 
 use super::*;
 use crate::closeness::distance;
@@ -42,10 +42,10 @@ fn a_clip_in_chunks_is_the_same_by_pictures_and_by_volumes() {
 }
 
 #[test]
-fn the_tier_decides_for_gpus_and_leaves_what_is_fastest_elsewhere() {
+fn the_backend_decides_for_gpus_and_leaves_what_is_fastest_elsewhere() {
+    use ConvBackend::{Direct, Frames, NoMiopen};
     use ConvForm::{Mixed, Pictures, Planes, Volumes};
-    use ConvolutionTier::{Direct, Frames, NoMiopen};
-    for (form, tier, is_rocm, inputs, frames, expected) in [
+    for (form, backend, is_rocm, inputs, frames, expected) in [
         // What was measured on an H200.
         (Mixed, Direct, false, 96, 4, Pictures),
         (Mixed, Direct, false, 192, 4, Volumes),
@@ -62,8 +62,8 @@ fn the_tier_decides_for_gpus_and_leaves_what_is_fastest_elsewhere() {
         (Planes, Frames, false, 96, 4, Planes),
         (Pictures, Direct, false, 192, 4, Pictures),
     ] {
-        let found = form.of_layer(tier, is_rocm, inputs, frames);
-        let case = (form, tier, is_rocm, inputs, frames);
+        let found = form.of_layer(backend, is_rocm, inputs, frames);
+        let case = (form, backend, is_rocm, inputs, frames);
         assert_eq!(found, expected, "{case:?}");
     }
 }

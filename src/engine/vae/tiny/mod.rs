@@ -16,7 +16,7 @@ use tch::{Device, Kind, Tensor};
 
 use self::blocks::{Block, Conv};
 use crate::error::EngineError;
-use crate::runtime::without_miopen;
+use crate::runtime::disable_miopen;
 use crate::weights::{Weights, WeightsError};
 
 /// Latents are bent into this range, whose ends only outliers reach.
@@ -115,7 +115,7 @@ impl TinyDecoder {
 
     /// Each frame of `latents`, `(1, C, f, h, w)`, to `picture` as `(3, H, W)`, nominally 0 to 1.
     pub fn decode(&self, latents: &Tensor, doublings: u32, picture: &mut dyn FnMut(Tensor)) {
-        let _ways = without_miopen(self.device);
+        let _guard = disable_miopen(self.device);
         let mut memory = Memory::new();
         for frame in latents.to_device(self.device).to_kind(self.kind).unbind(2) {
             picture(self.frame(&frame, doublings, &mut memory));

@@ -121,3 +121,11 @@ fn every_suggestion_makes_the_job_fit() {
         []
     );
 }
+
+#[test]
+fn only_the_video_decoder_of_wan_takes_several_latent_frames() {
+    let wan = Case::wan(T2V_14B, "BF16");
+    let flux = Case::flux("transformer dev", "BF16");
+    let found = [wan, flux].map(|case| case.weights.decodes_in_chunks());
+    assert_eq!(found, [true, false]);
+}

@@ -6,14 +6,14 @@ mod tiles;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-use safelight_core::memory::choices::{Choices, Chunk};
-use safelight_core::memory::tiers::ConvolutionTier;
+use safelight_core::memory::compute_options::{ComputeOptions, DecodeChunk};
+use safelight_core::memory::conv_backends::ConvBackend;
 use safelight_core::networks::{NetworkConfig as _, WanVaeConfig};
 use tch::{Device, Kind, Tensor};
 
 use super::{WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
 use crate::closeness::distance;
-use crate::runtime::enter_ways;
+use crate::runtime::use_compute_options;
 use crate::sampling::noise;
 use crate::vae::{ConvForm, Posterior, TileScheme, Tiling};
 use crate::weights::Weights;
@@ -107,12 +107,12 @@ fn decoding_matches_diffusers_in_every_form() {
 }
 
 /// With so many latent frames at a time.
-fn decoder_by(chunk: Chunk, name: &str, form: ConvForm) -> WanVaeDecoder {
-    let choices = Choices {
+fn decoder_by(chunk: DecodeChunk, name: &str, form: ConvForm) -> WanVaeDecoder {
+    let options = ComputeOptions {
         chunk,
-        ..Choices::default()
+        ..ComputeOptions::default()
     };
-    let _ways = enter_ways(Device::Cpu, ConvolutionTier::Direct, choices);
+    let _guard = use_compute_options(Device::Cpu, ConvBackend::Direct, options);
     WanVaeDecoder::with_form(&config(name), &weights(name), form).unwrap()
 }
 
@@ -123,15 +123,19 @@ fn several_latent_frames_at_a_time_give_the_frames_that_one_at_a_time_gives() {
         let size = recorded(name, "decode.input").size();
         let latents = noise(&[1, size[1], 7, 4, 6], 1).unwrap();
         for tiling in tilings {
-            let of = |chunk: Chunk| {
+            let of = |chunk: DecodeChunk| {
                 let mut chunks = Vec::new();
                 decoder_by(chunk, name, form)
                     .decode(&latents, tiling, &|| false, &mut |chunk| chunks.push(chunk))
                     .unwrap();
                 chunks
             };
-            let expected = of(Chunk::One);
-            for (chunk, num_chunks) in [(Chunk::Two, 4), (Chunk::Four, 3), (Chunk::Eight, 2)] {
+            let expected = of(DecodeChunk::One);
+            for (chunk, num_chunks) in [
+                (DecodeChunk::Two, 4),
+                (DecodeChunk::Four, 3),
+                (DecodeChunk::Eight, 2),
+            ] {
                 let found = of(chunk);
                 // Planes are made for one alone.
                 let num_chunks = if form == ConvForm::Planes {

@@ -1,7 +1,7 @@
-//! Which tier of convolutions a stage gets: what the settings say, what is known of the device, or what a probe finds.
+//! Choice of a stage's convolution backend: by the settings, by stored verdicts, or by a probe.
 //!
-//! A probe runs in processes of its own, one a tier, because a vendor's library may hang in it or take its process
-//! along. What it finds is remembered on disk. Computes nothing and starts no engine.
+//! Each backend is probed in a separate process with a time limit, because a vendor's library may hang or crash. Results
+//! are stored on disk.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use safelight_core::families::{Family, TimeConvolutions};
 use safelight_core::job::{DeviceChoice, GenerateRequest, Stage};
-use safelight_core::memory::tiers::{
-    ConvolutionChoice, ConvolutionTier, MiopenWay, ProbeLine, ShapeClass, TierEnd, TierFile,
-    TierKey, TierRecord, Verdict, WARM_LINE, best,
+use safelight_core::memory::conv_backends::{
+    ConvBackend, ConvBackendChoice, ConvBackendFile, ConvBackendKey, ConvBackendRecord,
+    ConvBackendVerdict, MiopenMode, ProbeLine, ProbeResult, ShapeClass, WARM_LINE, best,
 };
 use safelight_core::memory::{Fault, Rung};
 use safelight_core::naming::now_secs;
@@ -20,13 +20,13 @@ use safelight_core::protocol::EngineReport;
 use super::link::ProbeOrder;
 use crate::child::{self, Ended};
 
-/// How long one tier may take.
+/// Time limits of probing one backend.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// Until it has run once: loading libtorch from a cold disk, compiling kernels, and the search of a library for its
-    /// algorithms, none of which happens again.
+    /// Until its first run has ended: loading libtorch from a cold disk, compiling kernels, and searching for algorithms,
+    /// all of which happen once.
     warm: Duration,
-    /// The same for what the job can do without.
+    /// Like `warm`, for the other modes of MIOpen, which are optional.
     other: Duration,
     /// From there on.
     timed: Duration,
@@ -38,112 +38,119 @@ const LIMITS: Limits = Limits {
     timed: Duration::from_mins(1),
 };
 
-pub(super) struct Tiers {
+pub(super) struct ConvBackends {
     file: Option<PathBuf>,
-    known: TierFile,
+    known: ConvBackendFile,
     limits: Limits,
 }
 
-impl Tiers {
-    /// `file`: where verdicts are kept, if anywhere.
+impl ConvBackends {
+    /// `file`: where verdicts are stored; `None`: nowhere.
     pub(super) fn load(file: Option<PathBuf>) -> Self {
         Self {
-            known: file.as_deref().map(TierFile::load).unwrap_or_default(),
+            known: file
+                .as_deref()
+                .map(ConvBackendFile::load)
+                .unwrap_or_default(),
             file,
             limits: LIMITS,
         }
     }
 
-    /// What is known to be the best for a family, and how MIOpen is to work for it; `None` where nothing is known, or
-    /// what is known is due for another look.
-    pub(super) fn tier(
+    /// Returns the best known backend for a family and its mode of MIOpen; `None` if a probe is needed.
+    pub(super) fn backend(
         &mut self,
-        key: &TierKey,
+        key: &ConvBackendKey,
         family: Family,
-    ) -> Option<(ConvolutionTier, MiopenWay)> {
+    ) -> Option<(ConvBackend, MiopenMode)> {
         let verdict = self.known.find(key)?;
         if verdict.is_due(now_secs()) {
             return None;
         }
         let by_frames = verdict
-            .way_of(ConvolutionTier::Frames)
+            .mode_of(ConvBackend::Frames)
             .filter(|_| family.time_convolutions == TimeConvolutions::FrameByFrame);
         Some(match by_frames {
-            Some(way) => (ConvolutionTier::Frames, way),
-            None => (verdict.tier, verdict.way),
+            Some(mode) => (ConvBackend::Frames, mode),
+            None => (verdict.backend, verdict.mode),
         })
     }
 
-    /// Probes every tier, and the best of MIOpen's in its other ways, and remembers what came of it; `None` when the job
-    /// was cancelled meanwhile.
+    /// Probes every backend, then the best one of MIOpen in its other modes, and stores the results. Returns `None` if
+    /// the job was cancelled.
     pub(super) fn probe(
         &mut self,
-        key: &TierKey,
+        key: &ConvBackendKey,
         device: DeviceChoice,
-        order: &mut dyn FnMut(MiopenWay) -> Option<ProbeOrder>,
+        order: &mut dyn FnMut(MiopenMode) -> Option<ProbeOrder>,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Option<()> {
-        let first = MiopenWay::default();
+        let first = MiopenMode::default();
         let limits = self.limits;
         let mut others = Vec::new();
-        let mut records: Vec<TierRecord> = Vec::new();
-        let mut probe = |tier: ConvolutionTier, way, limits, others: &mut Vec<MiopenWay>| {
-            let end = match order(way) {
+        let mut records: Vec<ConvBackendRecord> = Vec::new();
+        let mut probe = |backend: ConvBackend, mode, limits, others: &mut Vec<MiopenMode>| {
+            let result = match order(mode) {
                 Some(order) => {
                     *others = order.others;
-                    run(order.command, key, device, tier, limits, is_cancelled)?
+                    run(order.command, key, device, backend, limits, is_cancelled)?
                 }
                 None => failed("it could not be started"),
             };
-            tracing::info!("convolutions {}, {}: {end:?}", tier.label(), way.label());
-            Some(TierRecord::probed(tier, way, end))
+            tracing::info!(
+                "convolutions {}, {}: {result:?}",
+                backend.label(),
+                mode.label()
+            );
+            Some(ConvBackendRecord::probed(backend, mode, result))
         };
-        for &tier in key.convolutions.tiers() {
-            records.push(probe(tier, first, limits, &mut others)?);
+        for &backend in key.convolutions.backends() {
+            records.push(probe(backend, first, limits, &mut others)?);
         }
-        let is_of_miopen = |record: &&TierRecord| record.tier != ConvolutionTier::NoMiopen;
-        // Where none of them works, the last one is the simplest.
+        let is_of_miopen = |record: &&ConvBackendRecord| record.backend != ConvBackend::NoMiopen;
+        // If none of them works, the last one is the simplest.
         let of_miopen = best(records.iter().filter(is_of_miopen))
             .or_else(|| records.iter().rfind(is_of_miopen))
-            .map(|record| record.tier);
+            .map(|record| record.backend);
         let limits = Limits {
             warm: limits.other,
             ..limits
         };
-        let ways = of_miopen.into_iter().flat_map(|tier| {
-            let ways = others.iter();
-            ways.map(move |way| (tier, *way))
-        });
-        for (tier, way) in ways.collect::<Vec<_>>() {
-            records.push(probe(tier, way, limits, &mut others)?);
+        if let Some(backend) = of_miopen {
+            for mode in others.clone() {
+                records.push(probe(backend, mode, limits, &mut others)?);
+            }
         }
-        self.known
-            .put(Verdict::of_probe(key.clone(), records, now_secs()));
+        self.known.put(ConvBackendVerdict::of_probe(
+            key.clone(),
+            records,
+            now_secs(),
+        ));
         self.save();
         Some(())
     }
 
-    /// A stage ran with a tier that is known for `key`; `lost`: why its engine ended, if it did. A tier that may be the
-    /// reason is not used again.
+    /// Counts a stage that ran with a backend. `lost`: reason of the engine's end, if it ended; the backend is not used
+    /// again if it may have caused it.
     pub(super) fn count(
         &mut self,
-        key: &TierKey,
-        (tier, way): (ConvolutionTier, MiopenWay),
+        key: &ConvBackendKey,
+        (backend, mode): (ConvBackend, MiopenMode),
         has_worked: bool,
         lost: Option<&str>,
     ) {
         let Some(verdict) = self.known.find(key) else {
             return;
         };
-        verdict.count(tier, way, has_worked);
-        // Want of memory is the ladder's.
+        verdict.count(backend, mode, has_worked);
+        // Lack of memory is handled by `Ladder`.
         let is_memory = |reason| Fault::of_last_words(reason).is_some_and(Fault::is_memory);
         if let Some(reason) = lost.filter(|reason| !is_memory(reason)) {
             let reason = reason.lines().next().unwrap_or_default();
-            verdict.give_up(tier, way, reason, now_secs());
+            verdict.give_up(backend, mode, reason, now_secs());
             tracing::warn!(
                 "convolutions are computed {} from here on",
-                verdict.tier.label()
+                verdict.backend.label()
             );
         }
         self.save();
@@ -154,40 +161,40 @@ impl Tiers {
             && let Err(err) = self.known.save(file)
         {
             // It costs another probe, not the job.
-            tracing::warn!("what a probe found could not be kept: {err}");
+            tracing::warn!("the results of a probe could not be stored: {err}");
         }
     }
 }
 
-/// Whether a stage is an autoencoder's: all of them are made of convolutions.
+/// Returns whether a stage runs an autoencoder: all of them consist of convolutions.
 pub(super) fn is_of_autoencoder(stage: Stage) -> bool {
     matches!(stage, Stage::Decode | Stage::EncodeImage)
 }
 
-/// What a stage gets where nothing has to be found out.
+/// Returns the backend of a stage that needs no probe.
 pub(super) fn chosen(
-    choice: ConvolutionChoice,
+    choice: ConvBackendChoice,
     stage: Stage,
     is_probed: bool,
-) -> Option<ConvolutionTier> {
+) -> Option<ConvBackend> {
     if !is_of_autoencoder(stage) {
-        return Some(ConvolutionTier::Direct);
+        return Some(ConvBackend::Direct);
     }
     choice
-        .tier()
-        .or_else(|| (!is_probed).then_some(ConvolutionTier::Direct))
+        .backend()
+        .or_else(|| (!is_probed).then_some(ConvBackend::Direct))
 }
 
-/// What a verdict for this job would be kept under.
+/// Returns the key of the verdict for a job.
 pub(super) fn key(
     report: &EngineReport,
     order: &ProbeOrder,
     request: &GenerateRequest,
     rung: Rung,
-) -> TierKey {
+) -> ConvBackendKey {
     let tiles = [request.vae_tile, rung.tile()];
     let edge = |pixels: u32| tiles.iter().flatten().copied().fold(pixels, u32::min);
-    TierKey {
+    ConvBackendKey {
         device: report.device_name.clone(),
         driver: order.driver.clone(),
         libtorch: order.libtorch.clone(),
@@ -197,24 +204,24 @@ pub(super) fn key(
     }
 }
 
-fn failed(reason: &str) -> TierEnd {
-    TierEnd::Failed {
+fn failed(reason: &str) -> ProbeResult {
+    ProbeResult::Failed {
         reason: reason.to_owned(),
     }
 }
 
-/// Probes one tier in a process of its own; `None` when the job was cancelled meanwhile.
+/// Probes one backend in a separate process. Returns `None` if the job was cancelled.
 fn run(
     mut command: Command,
-    key: &TierKey,
+    key: &ConvBackendKey,
     device: DeviceChoice,
-    tier: ConvolutionTier,
+    backend: ConvBackend,
     limits: Limits,
     is_cancelled: &dyn Fn() -> bool,
-) -> Option<TierEnd> {
+) -> Option<ProbeResult> {
     command
         .args(["probe", "--json", "--device", &device.to_string()])
-        .args(["--tier", tier.name()])
+        .args(["--backend", backend.name()])
         .args(["--shape", key.shape.name()])
         .args(["--convolutions", key.convolutions.name()])
         .args(["--dtype", &key.dtype]);
@@ -226,16 +233,16 @@ fn run(
             return Some(limit);
         }
         let line = serde_json::from_str::<ProbeLine>(line).ok();
-        let asked = (tier, key.shape, key.convolutions);
-        let own = line.filter(|line| (line.tier, line.shape, line.convolutions) == asked);
-        found = own.map(|line| line.end).or_else(|| found.take());
+        let expected = (backend, key.shape, key.convolutions);
+        let own = line.filter(|line| (line.backend, line.shape, line.convolutions) == expected);
+        found = own.map(|line| line.result).or_else(|| found.take());
         None
     });
     match (ended, found) {
         (Ended::Cancelled, _) => None,
-        // What it said counts, whatever its destructors do behind it.
-        (_, Some(end)) => Some(end),
-        (Ended::TooLate { .. }, None) => Some(TierEnd::TimedOut {
+        // A result counts even if the process hangs or crashes on exit.
+        (_, Some(result)) => Some(result),
+        (Ended::TooLate { .. }, None) => Some(ProbeResult::TimedOut {
             secs: limit.as_secs_f64(),
         }),
         (Ended::Well, None) => Some(failed("it ended without an answer")),

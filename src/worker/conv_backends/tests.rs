@@ -1,4 +1,4 @@
-//! Which tier a stage gets of what probes say that hang, crash, are wrong, or take long to compile.
+//! Choice of a backend after probes that hang, crash, are wrong, or take long to compile.
 
 use std::fs;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use safelight_core::families::{flux, framepack, wan};
 use safelight_core::job::DtypeChoice;
-use safelight_core::memory::tiers::Convolutions;
+use safelight_core::memory::conv_backends::Convolutions;
 
 use super::*;
 use crate::worker::request_of_tests::request;
 use crate::worker::scripts::write_script;
 
-fn key() -> TierKey {
-    TierKey {
+fn key() -> ConvBackendKey {
+    ConvBackendKey {
         device: "Radeon 8060S".to_owned(),
         driver: "6.18.4".to_owned(),
         libtorch: "2.11.0+rocm7.1".to_owned(),
@@ -23,12 +23,12 @@ fn key() -> TierKey {
     }
 }
 
-/// An engine that answers to each tier as `cases` say: the branches of a shell's `case`.
+/// Creates an engine whose answer for each backend is a branch of a shell's `case`.
 fn fake(folder: &Path, cases: &str) -> PathBuf {
     let path = folder.join("engine");
-    // probe --json --device D --tier T --shape S --convolutions C --dtype K
+    // probe --json --device D --backend B --shape S --convolutions C --dtype K
     let script = format!(
-        "#!/bin/sh\nc=${{10}}\nanswer() {{ echo \"{{\\\"tier\\\":\\\"$1\\\",\\\"shape\\\":\\\"$2\\\",\\\"convolutions\\\":\\\"$c\\\",\\\"dtype\\\":\\\"bf16\\\",$3}}\"; }}\n\
+        "#!/bin/sh\nc=${{10}}\nanswer() {{ echo \"{{\\\"backend\\\":\\\"$1\\\",\\\"shape\\\":\\\"$2\\\",\\\"convolutions\\\":\\\"$c\\\",\\\"dtype\\\":\\\"bf16\\\",$3}}\"; }}\n\
          echo \"$@\" >> \"$(dirname \"$0\")/calls\"\ncase \"$6\" in\n{cases}\nesac\n"
     );
     write_script(&path, &script);
@@ -45,34 +45,38 @@ fn order(engine: &Path) -> ProbeOrder {
 }
 
 /// Probes with such an engine: what it chose, what is remembered, and how long it took.
-fn probe(cases: &str) -> (Option<ConvolutionTier>, Vec<TierEnd>, Duration) {
+fn probe(cases: &str) -> (Option<ConvBackend>, Vec<ProbeResult>, Duration) {
     let folder = tempfile::tempdir().unwrap();
     let engine = fake(folder.path(), cases);
-    let file = folder.path().join("tiers.json");
-    let mut tiers = Tiers::load(Some(file.clone()));
-    tiers.limits = short();
+    let file = folder.path().join("conv_backends.json");
+    let mut backends = ConvBackends::load(Some(file.clone()));
+    backends.limits = short();
     let began = Instant::now();
     let device = DeviceChoice::Cuda(0);
-    tiers
+    backends
         .probe(&key(), device, &mut |_| Some(order(&engine)), &|| false)
         .unwrap();
     let took = began.elapsed();
-    let tier = tiers.tier(&key(), wan::FAMILY).map(|(tier, _)| tier);
-    let mut again = Tiers::load(Some(file));
-    let kept = again.tier(&key(), wan::FAMILY).map(|(tier, _)| tier);
-    assert_eq!(kept, tier);
+    let backend = backends
+        .backend(&key(), wan::FAMILY)
+        .map(|(backend, _)| backend);
+    let mut again = ConvBackends::load(Some(file));
+    let kept = again
+        .backend(&key(), wan::FAMILY)
+        .map(|(backend, _)| backend);
+    assert_eq!(kept, backend);
     let records = &again.known.find(&key()).unwrap().records;
     let ends = records.iter().map(|record| record.probe.clone()).collect();
     let calls = fs::read_to_string(folder.path().join("calls")).unwrap();
     let first = calls.lines().next().unwrap();
     assert_eq!(
         first,
-        "probe --json --device cuda:0 --tier direct --shape large --convolutions clips --dtype bf16"
+        "probe --json --device cuda:0 --backend direct --shape large --convolutions clips --dtype bf16"
     );
-    (tier, ends, took)
+    (backend, ends, took)
 }
 
-const QUICK: MiopenWay = MiopenWay::Quick;
+const QUICK: MiopenMode = MiopenMode::Quick;
 
 fn short() -> Limits {
     let moment = Duration::from_millis(1500);
@@ -89,108 +93,111 @@ const FASTEST: &str = r#"'"end":"right","secs":0.05,"error":0.001'"#;
 const WRONG: &str = r#"'"end":"wrong","error":0.9'"#;
 
 #[test]
-fn a_tier_that_hangs_is_ended_and_the_fastest_of_the_others_is_taken() {
-    let (tier, ends, took) = probe(&format!(
+fn a_backend_that_hangs_is_killed_and_the_fastest_other_one_is_chosen() {
+    let (backend, ends, took) = probe(&format!(
         "direct) sleep 60;;\nno_miopen) answer $6 $8 {RIGHT};;\nframes) answer $6 $8 {FASTER};;"
     ));
-    assert_eq!(tier, Some(ConvolutionTier::Frames));
-    assert_eq!(ends[0], TierEnd::TimedOut { secs: 1.5 });
+    assert_eq!(backend, Some(ConvBackend::Frames));
+    assert_eq!(ends[0], ProbeResult::TimedOut { secs: 1.5 });
     assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 #[test]
-fn a_tier_that_crashes_or_is_wrong_is_passed_over() {
-    let (tier, ends, _) = probe(&format!(
+fn a_backend_that_crashes_or_is_wrong_is_not_chosen() {
+    let (backend, ends, _) = probe(&format!(
         "direct) kill -SEGV $$;;\nno_miopen) answer $6 $8 {WRONG};;\nframes) answer $6 $8 {RIGHT};;"
     ));
-    assert_eq!(tier, Some(ConvolutionTier::Frames));
-    let TierEnd::Failed { reason } = &ends[0] else {
+    assert_eq!(backend, Some(ConvBackend::Frames));
+    let ProbeResult::Failed { reason } = &ends[0] else {
         panic!("{ends:?}");
     };
     assert!(reason.contains("signal 11"), "{reason}");
-    assert_eq!(ends[1], TierEnd::Wrong { error: 0.9 });
+    assert_eq!(ends[1], ProbeResult::Wrong { error: 0.9 });
 }
 
 #[test]
 fn an_answer_counts_though_its_process_hangs_or_crashes_behind_it() {
-    let (tier, ends, _) = probe(&format!(
+    let (backend, ends, _) = probe(&format!(
         "direct) answer $6 $8 {FASTER}; sleep 60;;\nno_miopen) answer $6 $8 {RIGHT}; kill -SEGV $$;;\n\
          frames) echo noise; answer frames small {FASTER};;"
     ));
-    assert_eq!(tier, Some(ConvolutionTier::Direct));
-    assert!(matches!(ends[1], TierEnd::Right { .. }));
+    assert_eq!(backend, Some(ConvBackend::Direct));
+    assert!(matches!(ends[1], ProbeResult::Right { .. }));
     // Noise, and an answer to another question.
-    assert!(matches!(ends[2], TierEnd::Failed { .. }));
+    assert!(matches!(ends[2], ProbeResult::Failed { .. }));
 }
 
 #[test]
 fn where_nothing_works_the_cpu_is_left_and_a_missing_engine_is_no_panic() {
-    let (tier, ..) = probe("*) exit 1;;");
-    assert_eq!(tier, Some(ConvolutionTier::Cpu));
-    let mut tiers = Tiers::load(None);
+    let (backend, ..) = probe("*) exit 1;;");
+    assert_eq!(backend, Some(ConvBackend::Cpu));
+    let mut backends = ConvBackends::load(None);
     let missing = &mut |_| Some(order(Path::new("/nowhere/engine")));
-    let done = tiers.probe(&key(), DeviceChoice::Auto, missing, &|| false);
-    let tier = tiers.tier(&key(), wan::FAMILY);
-    let cpu = (ConvolutionTier::Cpu, QUICK);
-    assert_eq!((done, tier), (Some(()), Some(cpu)));
+    let done = backends.probe(&key(), DeviceChoice::Auto, missing, &|| false);
+    let backend = backends.backend(&key(), wan::FAMILY);
+    let cpu = (ConvBackend::Cpu, QUICK);
+    assert_eq!((done, backend), (Some(()), Some(cpu)));
 }
 
 #[test]
 fn a_cancelled_probe_ends_at_once_and_is_not_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let engine = fake(folder.path(), "*) sleep 60;;");
-    let mut tiers = Tiers::load(None);
+    let mut backends = ConvBackends::load(None);
     let began = Instant::now();
     let is_cancelled = || began.elapsed() > Duration::from_millis(100);
     let device = DeviceChoice::Cuda(0);
-    let done = tiers.probe(&key(), device, &mut |_| Some(order(&engine)), &is_cancelled);
-    assert_eq!((done, tiers.tier(&key(), wan::FAMILY)), (None, None));
+    let done = backends.probe(&key(), device, &mut |_| Some(order(&engine)), &is_cancelled);
+    assert_eq!((done, backends.backend(&key(), wan::FAMILY)), (None, None));
     assert!(began.elapsed() < Duration::from_secs(20));
 }
 
 #[test]
-fn stages_are_counted_for_the_tier_that_they_ran_with() {
-    let mut tiers = Tiers::load(None);
-    let [direct, _, frames] = ConvolutionTier::ON_DEVICE;
-    tiers.count(&key(), (frames, QUICK), true, None);
-    let right = |secs| TierEnd::Right { secs, error: 0.0 };
+fn stages_are_counted_for_the_backend_that_they_ran_with() {
+    let mut backends = ConvBackends::load(None);
+    let [direct, _, frames] = ConvBackend::ON_DEVICE;
+    backends.count(&key(), (frames, QUICK), true, None);
+    let right = |secs| ProbeResult::Right { secs, error: 0.0 };
     let records = vec![
-        TierRecord::probed(direct, QUICK, right(0.1)),
-        TierRecord::probed(frames, QUICK, right(0.2)),
+        ConvBackendRecord::probed(direct, QUICK, right(0.1)),
+        ConvBackendRecord::probed(frames, QUICK, right(0.2)),
     ];
-    let verdict = Verdict::of_probe(key(), records, now_secs());
-    tiers.known.put(verdict);
-    assert_eq!(tiers.tier(&key(), wan::FAMILY), Some((direct, QUICK)));
-    assert_eq!(tiers.tier(&key(), framepack::FAMILY), Some((frames, QUICK)));
-    tiers.count(&key(), (frames, QUICK), true, None);
-    tiers.count(&key(), (frames, QUICK), false, None);
-    let records = &tiers.known.find(&key()).unwrap().records;
+    let verdict = ConvBackendVerdict::of_probe(key(), records, now_secs());
+    backends.known.put(verdict);
+    assert_eq!(backends.backend(&key(), wan::FAMILY), Some((direct, QUICK)));
+    assert_eq!(
+        backends.backend(&key(), framepack::FAMILY),
+        Some((frames, QUICK))
+    );
+    backends.count(&key(), (frames, QUICK), true, None);
+    backends.count(&key(), (frames, QUICK), false, None);
+    let records = &backends.known.find(&key()).unwrap().records;
     let counts = records
         .iter()
         .map(|record| (record.attempts, record.successes));
     assert_eq!(counts.collect::<Vec<_>>(), [(1, 1), (3, 2)]);
-    // The ladder deals with want of memory, a hang is the tier's.
-    tiers.count(&key(), (direct, QUICK), false, Some("CUDA out of memory"));
-    assert_eq!(tiers.tier(&key(), wan::FAMILY), Some((direct, QUICK)));
-    tiers.count(
+    // The ladder deals with want of memory, a hang is the backend's.
+    backends.count(&key(), (direct, QUICK), false, Some("CUDA out of memory"));
+    assert_eq!(backends.backend(&key(), wan::FAMILY), Some((direct, QUICK)));
+    backends.count(
         &key(),
         (direct, QUICK),
         false,
         Some("no progress for 600 s"),
     );
-    assert_eq!(tiers.tier(&key(), wan::FAMILY), Some((frames, QUICK)));
+    assert_eq!(backends.backend(&key(), wan::FAMILY), Some((frames, QUICK)));
 }
 
 #[test]
 fn a_choice_of_the_user_is_never_probed_and_only_amd_is() {
-    use ConvolutionChoice::{Auto, Frames};
+    use ConvBackendChoice::{Auto, Frames};
     for (choice, stage, is_probed, expected) in [
-        (Frames, Stage::Decode, true, Some(ConvolutionTier::Frames)),
-        (Frames, Stage::Denoise, true, Some(ConvolutionTier::Direct)),
+        (Frames, Stage::Decode, true, Some(ConvBackend::Frames)),
+        (Frames, Stage::Denoise, true, Some(ConvBackend::Direct)),
         (Auto, Stage::Decode, true, None),
-        (Auto, Stage::Decode, false, Some(ConvolutionTier::Direct)),
+        (Auto, Stage::Decode, false, Some(ConvBackend::Direct)),
         (Auto, Stage::EncodeImage, true, None),
-        (Auto, Stage::Denoise, true, Some(ConvolutionTier::Direct)),
+        (Auto, Stage::Denoise, true, Some(ConvBackend::Direct)),
     ] {
         assert_eq!(chosen(choice, stage, is_probed), expected, "{choice:?}");
     }
@@ -211,23 +218,23 @@ fn an_autoencoder_of_pictures_gets_a_verdict_of_its_own_where_miopen_hangs() {
         folder.path(),
         &format!("direct) sleep 60;;\nno_miopen) answer $6 $8 {RIGHT};;"),
     );
-    let mut tiers = Tiers::load(None);
-    tiers.limits = short();
+    let mut backends = ConvBackends::load(None);
+    backends.limits = short();
     let mut order = |_| Some(self::order(&engine));
     let device = DeviceChoice::Cuda(0);
-    tiers
+    backends
         .probe(&pictures, device, &mut order, &|| false)
         .unwrap();
-    let tier = tiers.tier(&pictures, flux::FAMILY);
-    assert_eq!(tier, Some((ConvolutionTier::NoMiopen, QUICK)));
-    assert_eq!(tiers.tier(&clips, wan::FAMILY), None);
+    let backend = backends.backend(&pictures, flux::FAMILY);
+    assert_eq!(backend, Some((ConvBackend::NoMiopen, QUICK)));
+    assert_eq!(backends.backend(&clips, wan::FAMILY), None);
     let calls = fs::read_to_string(folder.path().join("calls")).unwrap();
-    // Frame by frame is no other way of computing pictures.
+    // 2D convolutions have no backend frame by frame.
     assert_eq!(calls.lines().count(), 2, "{calls}");
 }
 
 /// What a verdict for such a job of another family would be kept under.
-fn key_of(family: Family, request: &GenerateRequest) -> TierKey {
+fn key_of(family: Family, request: &GenerateRequest) -> ConvBackendKey {
     let report = EngineReport {
         protocol: 1,
         libtorch: String::new(),
@@ -265,66 +272,66 @@ fn compiling_is_not_counted_and_a_hang_behind_it_is_seen_soon() {
          frames) echo '{WARM_LINE}'; sleep 600;;"
     );
     let engine = fake(folder.path(), &cases);
-    let mut tiers = Tiers::load(None);
-    tiers.limits = Limits {
+    let mut backends = ConvBackends::load(None);
+    backends.limits = Limits {
         warm: Duration::from_mins(5),
         timed: Duration::from_secs(1),
         ..short()
     };
     let mut order = |_| Some(order(&engine));
-    tiers
+    backends
         .probe(&key(), DeviceChoice::Auto, &mut order, &|| false)
         .unwrap();
-    let records = &tiers.known.find(&key()).unwrap().records;
+    let records = &backends.known.find(&key()).unwrap().records;
     assert!(
-        matches!(records[0].probe, TierEnd::Right { .. }),
+        matches!(records[0].probe, ProbeResult::Right { .. }),
         "{records:?}"
     );
-    assert_eq!(records[2].probe, TierEnd::TimedOut { secs: 1.0 });
+    assert_eq!(records[2].probe, ProbeResult::TimedOut { secs: 1.0 });
 }
 
 #[test]
-fn the_best_of_miopens_tiers_is_tried_in_its_other_ways_and_no_other_tier() {
+fn only_the_best_backend_of_miopen_is_probed_in_its_other_modes() {
     let folder = tempfile::tempdir().unwrap();
     let cases = format!(
         "direct) exit 1;;\nno_miopen) answer $6 $8 {FASTER};;\n\
-         frames) if [ $WAY = searching ]; then answer $6 $8 {FASTEST}; else answer $6 $8 {RIGHT}; fi;;"
+         frames) if [ $MODE = searching ]; then answer $6 $8 {FASTEST}; else answer $6 $8 {RIGHT}; fi;;"
     );
     let engine = fake(folder.path(), &cases);
-    let mut tiers = Tiers::load(None);
-    tiers.limits = short();
+    let mut backends = ConvBackends::load(None);
+    backends.limits = short();
     let mut asked = Vec::new();
-    let mut order = |way: MiopenWay| {
-        asked.push(way);
+    let mut order = |mode: MiopenMode| {
+        asked.push(mode);
         let mut order = order(&engine);
-        order.command.env("WAY", way.name());
-        order.others = vec![MiopenWay::Searching, MiopenWay::Innermost];
+        order.command.env("MODE", mode.name());
+        order.others = vec![MiopenMode::Searching, MiopenMode::Innermost];
         Some(order)
     };
-    tiers
+    backends
         .probe(&key(), DeviceChoice::Auto, &mut order, &|| false)
         .unwrap();
-    let [searching, innermost] = [MiopenWay::Searching, MiopenWay::Innermost];
+    let [searching, innermost] = [MiopenMode::Searching, MiopenMode::Innermost];
     assert_eq!(asked, [QUICK, QUICK, QUICK, searching, innermost]);
-    let chosen = (ConvolutionTier::Frames, searching);
-    assert_eq!(tiers.tier(&key(), wan::FAMILY), Some(chosen));
-    // A stage that is lost with it goes back to the first way, or to what is faster.
-    tiers.count(&key(), chosen, false, Some("signal 11"));
-    let next = (ConvolutionTier::NoMiopen, QUICK);
-    assert_eq!(tiers.tier(&key(), wan::FAMILY), Some(next));
-    let of_frames = (ConvolutionTier::Frames, QUICK);
-    assert_eq!(tiers.tier(&key(), framepack::FAMILY), Some(of_frames));
+    let chosen = (ConvBackend::Frames, searching);
+    assert_eq!(backends.backend(&key(), wan::FAMILY), Some(chosen));
+    // A stage that is lost with it goes back to the first mode, or to what is faster.
+    backends.count(&key(), chosen, false, Some("signal 11"));
+    let next = (ConvBackend::NoMiopen, QUICK);
+    assert_eq!(backends.backend(&key(), wan::FAMILY), Some(next));
+    let of_frames = (ConvBackend::Frames, QUICK);
+    assert_eq!(backends.backend(&key(), framepack::FAMILY), Some(of_frames));
 }
 
 #[test]
 fn a_verdict_that_is_due_counts_as_none_until_it_is_found_anew() {
-    let mut tiers = Tiers::load(None);
-    let hung = TierEnd::TimedOut { secs: 60.0 };
-    let records = vec![TierRecord::probed(ConvolutionTier::Direct, QUICK, hung)];
-    let since = |secs| Verdict::of_probe(key(), records.clone(), secs);
-    tiers.known.put(since(now_secs()));
-    let cpu = (ConvolutionTier::Cpu, QUICK);
-    assert_eq!(tiers.tier(&key(), wan::FAMILY), Some(cpu));
-    tiers.known.put(since(0));
-    assert_eq!(tiers.tier(&key(), wan::FAMILY), None);
+    let mut backends = ConvBackends::load(None);
+    let hung = ProbeResult::TimedOut { secs: 60.0 };
+    let records = vec![ConvBackendRecord::probed(ConvBackend::Direct, QUICK, hung)];
+    let since = |secs| ConvBackendVerdict::of_probe(key(), records.clone(), secs);
+    backends.known.put(since(now_secs()));
+    let cpu = (ConvBackend::Cpu, QUICK);
+    assert_eq!(backends.backend(&key(), wan::FAMILY), Some(cpu));
+    backends.known.put(since(0));
+    assert_eq!(backends.backend(&key(), wan::FAMILY), None);
 }

@@ -1,22 +1,18 @@
-//! `safelight-engine probe`: whether the tiers of convolutions work on a device, and how fast each is.
+//! `safelight-engine probe`: correctness and speed of the convolution backends on a device.
 //!
-//! One JSON object when a tier and size has run once, which may compile and search for long, and one that says how it
-//! went, each written as soon as it is known: a vendor's library may hang in the next one, so that the worker runs each
-//! tier in a process of its own and ends it after a while. Remembers and chooses nothing.
-
-pub mod choices;
-mod subjects;
+//! Writes two JSON lines for each backend and size: [`WARM_LINE`] after its first run, which may compile and search, and
+//! its result. Both are written immediately, because a vendor's library may hang in the next run: the worker probes each
+//! backend in a separate process with a time limit, and stores the results.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use safelight_core::job::DeviceChoice;
-use safelight_core::memory::choices::Choices;
-use safelight_core::memory::tiers::{
-    ConvolutionTier, Convolutions, ProbeLine, ShapeClass, TierEnd, WARM_LINE,
+use safelight_core::memory::compute_options::ComputeOptions;
+use safelight_core::memory::conv_backends::{
+    ConvBackend, Convolutions, ProbeLine, ProbeResult, ShapeClass, WARM_LINE,
 };
-use serde::Serialize;
 use tch::{Device, Kind};
 
 use crate::error::EngineError;
@@ -25,7 +21,7 @@ use crate::process::ProcessError;
 use crate::runtime::{self, Runtime};
 use crate::vae::{Trial, TrialLayer};
 
-/// Timed runs of a layer, behind one of all layers that is not.
+/// Timed runs of each layer, after one untimed run of all layers.
 const RUNS: usize = 3;
 
 const KINDS: [Kind; 3] = [Kind::BFloat16, Kind::Half, Kind::Float];
@@ -33,20 +29,20 @@ const KINDS: [Kind; 3] = [Kind::BFloat16, Kind::Half, Kind::Float];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeArguments {
     pub device: DeviceChoice,
-    pub tiers: Vec<ConvolutionTier>,
+    pub backends: Vec<ConvBackend>,
     pub shapes: Vec<ShapeClass>,
     pub convolutions: Vec<Convolutions>,
-    /// bf16 on a GPU and f32 on the CPU where it is absent.
+    /// `None`: bf16 on a GPU, f32 on the CPU.
     pub kind: Option<Kind>,
 }
 
 impl ProbeArguments {
-    /// `[--device DEVICE] [--tier TIER] [--shape small|large] [--convolutions pictures|clips] [--dtype bf16|f16|f32]
+    /// `[--device DEVICE] [--backend BACKEND] [--shape small|large] [--convolutions pictures|clips] [--dtype bf16|f16|f32]
     /// [--json]`
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, ProcessError> {
         let mut parsed = Self {
             device: DeviceChoice::Auto,
-            tiers: ConvolutionTier::ON_DEVICE.to_vec(),
+            backends: ConvBackend::ON_DEVICE.to_vec(),
             shapes: ShapeClass::ALL.to_vec(),
             convolutions: Convolutions::ALL.to_vec(),
             kind: None,
@@ -61,16 +57,12 @@ impl ProbeArguments {
                 "--device" => value()
                     .and_then(|text| text.parse())
                     .map(|device| parsed.device = device),
-                "--tier" => value()
+                "--backend" => value()
                     .and_then(|text| {
-                        one_of(
-                            "tier",
-                            ConvolutionTier::ON_DEVICE,
-                            ConvolutionTier::name,
-                            &text,
-                        )
+                        let all = ConvBackend::ON_DEVICE;
+                        one_of("backend", all, ConvBackend::name, &text)
                     })
-                    .map(|tier| parsed.tiers = vec![tier]),
+                    .map(|backend| parsed.backends = vec![backend]),
                 "--shape" => value()
                     .and_then(|text| one_of("shape", ShapeClass::ALL, ShapeClass::name, &text))
                     .map(|shape| parsed.shapes = vec![shape]),
@@ -78,22 +70,18 @@ impl ProbeArguments {
                     .and_then(|text| one_of("kind", Convolutions::ALL, Convolutions::name, &text))
                     .map(|convolutions| parsed.convolutions = vec![convolutions]),
                 "--dtype" => value()
-                    .and_then(|text| kind_of(&text))
+                    .and_then(|text| one_of("dtype", KINDS, dtype_name, &text))
                     .map(|kind| parsed.kind = Some(kind)),
-                // There is no other form.
+                // The only format.
                 "--json" => Ok(()),
                 other => Err(format!(
-                    "expected --device, --tier, --shape, --convolutions, --dtype or --json, found {other:?}"
+                    "expected --device, --backend, --shape, --convolutions, --dtype or --json, found {other:?}"
                 )),
             };
             read.map_err(ProcessError::Arguments)?;
         }
         Ok(parsed)
     }
-}
-
-fn kind_of(name: &str) -> Result<Kind, String> {
-    one_of("dtype", KINDS, dtype_name, name)
 }
 
 fn one_of<T: Copy, const N: usize>(
@@ -107,7 +95,7 @@ fn one_of<T: Copy, const N: usize>(
     found.ok_or_else(|| format!("expected a {what} ({}), found {text:?}", names()))
 }
 
-/// Probes what `arguments` ask for. `false` when a tier did not work; its line says why.
+/// Probes the requested backends. Returns `false` if one failed; its line gives the reason.
 pub fn run(arguments: &ProbeArguments, out: &mut dyn Write) -> Result<bool, ProcessError> {
     runtime::count_cpu_tensors();
     let device = Runtime::open(arguments.device)?.device;
@@ -118,51 +106,48 @@ pub fn run(arguments: &ProbeArguments, out: &mut dyn Write) -> Result<bool, Proc
     let _no_grad = tch::no_grad_guard();
     let mut all_well = true;
     for &convolutions in &arguments.convolutions {
-        let tiers = arguments.tiers.iter();
-        let tiers = tiers.filter(|tier| convolutions.tiers().contains(tier));
-        for (&tier, &shape) in
-            tiers.flat_map(|tier| arguments.shapes.iter().map(move |it| (tier, it)))
+        let backends = arguments.backends.iter();
+        let backends = backends.filter(|backend| convolutions.backends().contains(backend));
+        for (&backend, &shape) in
+            backends.flat_map(|backend| arguments.shapes.iter().map(move |it| (backend, it)))
         {
             let layers = TrialLayer::of_class(convolutions, shape);
-            let probed = caught(|| probe(tier, layers, (kind, device), out));
+            let probed = caught(|| probe(backend, layers, (kind, device), out));
             runtime::empty_cache(device);
-            let end = probed.unwrap_or_else(|err| TierEnd::Failed {
+            let result = probed.unwrap_or_else(|err| ProbeResult::Failed {
                 reason: err.to_string(),
             });
-            all_well &= matches!(end, TierEnd::Right { .. });
+            all_well &= matches!(result, ProbeResult::Right { .. });
             let line = ProbeLine {
-                tier,
+                backend,
                 shape,
                 convolutions,
                 dtype: dtype_name(kind).to_owned(),
-                end,
+                result,
             };
-            tell(out, &line)?;
+            write_line(out, &line)?;
         }
     }
     Ok(all_well)
 }
 
-/// What `work` gives; an error where it panics, as libtorch's operators do.
+/// Runs `work` and turns a panic into an error: libtorch's operators panic.
 fn caught<T>(work: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
     let done = catch_unwind(AssertUnwindSafe(work));
     done.unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())))
 }
 
-/// One line, at once.
-fn tell(out: &mut dyn Write, line: &impl Serialize) -> io::Result<()> {
+/// Writes one line and flushes it.
+fn write_line(out: &mut dyn Write, line: &ProbeLine) -> io::Result<()> {
     serde_json::to_writer(&mut *out, line).map_err(io::Error::from)?;
     out.write_all(b"\n")?;
     out.flush()
 }
 
-/// Seconds of one run, until the device is done.
-fn timed(
-    device: Device,
-    run: impl FnOnce() -> Result<(), EngineError>,
-) -> Result<f64, EngineError> {
+/// Returns the seconds of one run, until the device has finished it.
+fn timed<T>(device: Device, run: impl FnOnce() -> T) -> Result<f64, EngineError> {
     let started = Instant::now();
-    run()?;
+    drop(run());
     if !runtime::synchronize(device) {
         return Err(EngineError::Device {
             reason: "the device failed at it".to_owned(),
@@ -171,17 +156,17 @@ fn timed(
     Ok(started.elapsed().as_secs_f64())
 }
 
-/// All of `layers`: their fastest times together, and the worst error.
+/// Returns the sum of the fastest times of `layers` and their largest error.
 fn probe(
-    tier: ConvolutionTier,
+    backend: ConvBackend,
     layers: &[TrialLayer],
     (kind, device): (Kind, Device),
     out: &mut dyn Write,
-) -> Result<TierEnd, EngineError> {
-    let _ways = runtime::enter_ways(device, tier, Choices::default());
+) -> Result<ProbeResult, EngineError> {
+    let _options = runtime::use_compute_options(device, backend, ComputeOptions::default());
     let trials = || {
         layers.iter().map(|layer| {
-            // On the CPU nobody waits for a verdict; it only has to be right.
+            // The CPU needs no speed, only correctness.
             let layer = if device == Device::Cpu {
                 layer.small().small()
             } else {
@@ -193,33 +178,29 @@ fn probe(
     let [mut secs, mut error] = [0.0; 2];
     for trial in trials() {
         let trial = trial?;
-        error = f64::max(error, trial.error(&trial.layer(tier)()));
+        error = f64::max(error, trial.error(&trial.layer(backend)()));
     }
-    // Nobody who listens no more waits for an answer.
+    // A reader that is gone waits for no result either.
     writeln!(out, "{WARM_LINE}").and_then(|()| out.flush()).ok();
     for trial in trials() {
         let trial = trial?;
-        let ready = trial.layer(tier);
-        let mut least = f64::INFINITY;
+        let layer = trial.layer(backend);
+        let mut fastest = f64::INFINITY;
         for _ in 0..RUNS {
-            let run = || {
-                drop(ready());
-                Ok(())
-            };
-            least = least.min(timed(device, run)?);
+            fastest = fastest.min(timed(device, &layer)?);
         }
-        secs += least;
+        secs += fastest;
     }
     Ok(if error <= tolerance(kind) {
-        TierEnd::Right { secs, error }
+        ProbeResult::Right { secs, error }
     } else {
         // JSON has no infinity.
         let error = error.min(f64::MAX);
-        TierEnd::Wrong { error }
+        ProbeResult::Wrong { error }
     })
 }
 
-/// Relative. Libraries may round f32 to 10 bits behind the point before they multiply.
+/// Returns the largest relative error allowed. Libraries may round f32 to 10 bits of mantissa (TF32) to multiply.
 fn tolerance(kind: Kind) -> f64 {
     match kind {
         Kind::BFloat16 => 2e-2,
@@ -237,50 +218,50 @@ mod tests {
     }
 
     #[test]
-    fn every_tier_of_every_size_has_a_line_that_says_how_it_went() {
+    fn every_backend_and_size_has_a_line_with_its_result() {
         let arguments = parse("--device cpu --json").unwrap();
         let mut out = Vec::new();
         assert!(run(&arguments, &mut out).unwrap());
         let text = String::from_utf8(out).unwrap();
         let is_warm = |line: &&str| *line == WARM_LINE;
-        // Each time before the answer.
+        // Each before its result.
         assert!(text.lines().step_by(2).all(|line| is_warm(&line)), "{text}");
         let lines: Vec<ProbeLine> = text
             .lines()
             .filter(|line| !is_warm(line))
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        // Three tiers of clips and two of pictures.
+        // Three backends of 3D convolutions and two of 2D ones.
         assert_eq!(lines.len(), 10);
         for line in &lines {
-            let TierEnd::Right { secs, error } = line.end else {
+            let ProbeResult::Right { secs, error } = line.result else {
                 panic!("{line:?}");
             };
             assert!(secs > 0.0 && error < 1e-5 && line.dtype == "f32");
         }
-        let first = (lines[0].tier, lines[0].shape);
-        assert_eq!(first, (ConvolutionTier::Direct, ShapeClass::Small));
+        let first = (lines[0].backend, lines[0].shape);
+        assert_eq!(first, (ConvBackend::Direct, ShapeClass::Small));
         let of_pictures = lines.iter().map(|line| line.convolutions);
         let of_pictures = of_pictures.filter(|it| *it == Convolutions::Pictures);
         assert_eq!(of_pictures.count(), 4);
     }
 
     #[test]
-    fn one_tier_of_one_size_in_one_type_can_be_asked_for() {
+    fn one_backend_size_and_type_can_be_selected() {
         let arguments =
-            parse("--device cpu --tier frames --shape small --convolutions clips --dtype bf16")
+            parse("--device cpu --backend frames --shape small --convolutions clips --dtype bf16")
                 .unwrap();
         let mut out = Vec::new();
         assert!(run(&arguments, &mut out).unwrap());
         let text = String::from_utf8(out).unwrap();
         let line: ProbeLine = serde_json::from_str(text.lines().last().unwrap()).unwrap();
         assert_eq!(
-            (line.tier, line.shape),
-            (ConvolutionTier::Frames, ShapeClass::Small)
+            (line.backend, line.shape),
+            (ConvBackend::Frames, ShapeClass::Small)
         );
         assert_eq!(line.dtype, "bf16");
         for (line, part) in [
-            ("--tier cpu", "expected a tier"),
+            ("--backend cpu", "expected a backend"),
             ("--shape huge", "expected a shape"),
             ("--convolutions all", "expected a kind"),
             ("--dtype q4", "expected a dtype"),

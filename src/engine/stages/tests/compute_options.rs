@@ -1,4 +1,4 @@
-//! The ways in which a stage may compute, through whole stages: other roundings and the same result.
+//! Compute options through whole stages: other roundings, close results.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,8 +6,7 @@ use std::sync::Arc;
 use crossbeam_channel::bounded;
 use safelight_core::job::{CancelToken, JobId, Stage};
 use safelight_core::memory::StageMemory;
-use safelight_core::memory::choices::Choices;
-use safelight_core::memory::tiers::AttentionChoice;
+use safelight_core::memory::compute_options::{AttentionChoice, ComputeOptions};
 use safelight_core::model::ModelFiles;
 use safelight_core::protocol::StageOrder;
 use tch::{Device, Tensor};
@@ -34,9 +33,9 @@ fn latents(attention: AttentionChoice) -> Tensor {
             request: serde_json::from_value(request.clone()).unwrap(),
             section: 0,
             memory: StageMemory {
-                choices: Choices {
+                compute_options: ComputeOptions {
                     attention,
-                    ..Choices::default()
+                    ..ComputeOptions::default()
                 },
                 ..StageMemory::default()
             },
