@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use server::{Answer, Request, Server, good};
 
@@ -362,11 +363,7 @@ fn an_interrupt_ends_at_once_and_the_next_run_goes_on() {
     });
     assert!(has_begun, "it never began");
     let interrupted = Instant::now();
-    let killed = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(killed.success());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(5));
     assert!(interrupted.elapsed() < Duration::from_secs(20));

@@ -1,15 +1,11 @@
-//! `safelight-bench`: how long the networks take on this machine, how much memory, how fast weights are loaded, and
-//! whether a long run keeps its memory.
+//! `safelight-bench`: time and memory of the networks on this machine, and speed of loading weights.
 //!
 //! `safelight-bench-engine`, which lies beside this executable, measures on the runtime that jobs would have, and words
 //! what it refuses; here it is started with that runtime's libtorch and its lines are shown, with `--json` its refusal as
 //! an object too. This executable links no libtorch, so that it starts where there is none and can say so.
 
 mod family;
-mod random;
 mod request;
-mod soak;
-mod stress;
 mod table;
 mod telemetry;
 
@@ -26,11 +22,9 @@ use safelight::report::compare::{self, Sheet};
 use safelight::worker::{ProcessLauncher, not_started};
 use safelight_core::job::{JobError, JobErrorKind};
 use serde_json::json;
-use soak::SoakArgs;
-use stress::StressArgs;
 use telemetry::TelemetryArgs;
 
-/// Measure how fast the networks and loading are on this machine, and what a long run leaves behind
+/// Measure how fast the networks and loading are on this machine
 #[derive(Parser, Debug)]
 #[command(name = "safelight-bench", version, about)]
 struct Arguments {
@@ -60,10 +54,6 @@ enum Subject {
     /// What watching memory, temperature and power beside a job costs
     Telemetry(TelemetryArgs),
     Compare(CompareArgs),
-    Soak(SoakArgs),
-    Stress(StressArgs),
-    #[command(hide = true)]
-    Hog(stress::HogArgs),
 }
 
 /// Set what two runs printed with --json side by side: 1 where something got slower by more than 5 %
@@ -99,21 +89,12 @@ fn main() -> ExitCode {
         Subject::Kernels(args) => args.request(),
         Subject::Fragments(args) => args.request(),
         Subject::Telemetry(args) => return telemetry::run(args, &surroundings),
-        Subject::Soak(args) => {
-            let soaked = soak::run(args, &surroundings);
-            return soaked.unwrap_or_else(|err| out::print_job_error(&err, args.is_json()));
-        }
         Subject::Compare(args) => {
             let compared = Sheet::read(&args.first).and_then(|first| {
                 let second = Sheet::read(&args.second)?;
                 Ok(compared(&first, &second, args.json))
             });
             return compared.unwrap_or_else(|err| out::print_job_error(&err, args.json));
-        }
-        Subject::Hog(args) => return stress::hog(args),
-        Subject::Stress(args) => {
-            return stress::run(args)
-                .unwrap_or_else(|err| out::print_job_error(&err, args.is_json()));
         }
     };
     let measured = || {

@@ -1,8 +1,7 @@
 //! `safelight-bench-engine`: what developers measure with tensors. `safelight-bench` starts it with libtorch on its
 //! library path, since a program that links libtorch cannot find it by itself.
 //!
-//! Measures step caches, kernels and fragments of memory, and what the engine's own bench measures; one JSON object a line.
-//! With any other arguments it is the engine itself, with faults to inject: a soak's worker starts it so.
+//! Measures step caches, kernels, memory fragments, and the cases of the engine's own bench; one JSON object a line.
 
 mod caches;
 mod fragments;
@@ -12,7 +11,7 @@ mod step_cache;
 use std::process::ExitCode;
 
 use safelight_engine::bench;
-use safelight_engine::process::{self, answer};
+use safelight_engine::process::answer;
 
 use step_cache::StepCacheArguments;
 
@@ -21,8 +20,6 @@ fn main() -> ExitCode {
     let subject = arguments.peek().cloned().unwrap_or_default();
     match subject.as_str() {
         "bench" => answer(|out| bench::run(arguments.skip(1), out)),
-        // A family's case with random weights, or a model that lies here.
-        "caches" => answer(|out| bench::run(arguments, out)),
         "caches-of" => answer(|out| caches::run(arguments.skip(1), out)),
         "step-cache" => answer(|out| {
             let arguments = StepCacheArguments::parse(arguments.skip(1))?;
@@ -30,6 +27,7 @@ fn main() -> ExitCode {
         }),
         "fragments" => answer(|out| fragments::run(arguments.skip(1), out)),
         "kernels" => answer(|out| kernels::run(arguments.skip(1), out)),
-        _ => process::main(),
+        // Such as `caches`: step caches of a family's case with random weights.
+        _ => answer(|out| bench::run(arguments, out)),
     }
 }

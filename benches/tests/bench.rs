@@ -284,40 +284,6 @@ fn without_libtorch_it_starts_and_names_what_is_missing() {
 }
 
 #[test]
-fn a_soak_runs_every_kind_of_job_in_one_engine_and_memory_comes_back() {
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/wan/pipeline");
-    let model = model.display().to_string();
-    let args = [
-        "--jobs", "14", "--seed", "5", "--small", "--device", "cpu", "--json",
-    ];
-    let output = bench("soak", &[&args[..], &["--model", &model]].concat());
-    let [found] = &lines(&output)[..] else {
-        panic!("{output:?}")
-    };
-    let number = |name: &str| found[name].as_u64().unwrap();
-    let ended = number("finished") + number("cancelled") + number("failed");
-    assert_eq!(ended, 14, "{found}");
-    assert!(
-        number("cancelled") > 0 && number("failed") > 0 && number("climbs") > 0,
-        "{found}"
-    );
-    assert_eq!(found["odd"], serde_json::json!([]));
-    assert_eq!(number("engines"), 1, "no failure here ends an engine");
-    let [before, after] = [&found["before"], &found["after"]];
-    let tensors = "device_allocated_bytes";
-    assert_eq!(before[tensors], after[tensors], "{found}");
-    assert!(
-        before["engine_rss_bytes"].as_u64().unwrap() > 1 << 20,
-        "{found}"
-    );
-    // So few jobs have not used everything once yet: they tell nothing of growth.
-    assert!(
-        found["growth"].is_f64() && found["is_well"].is_boolean(),
-        "{found}"
-    );
-}
-
-#[test]
 fn fragments_are_counted_beside_weights_that_stay() {
     let args = "--cap 0.05 --preserved 0.04 --rounds 3 --small --device cpu --flush";
     let args: Vec<&str> = args.split(' ').collect();

@@ -1,6 +1,5 @@
 //! The command line of `cargo xtask`, parsed by hand: it is small, and a parser would be the only dependency.
 
-use crate::amd::AmdOptions;
 use crate::checks::{Only, PartName};
 use crate::failure::{Failure, Result};
 
@@ -11,13 +10,9 @@ cargo xtask run [--release]        prepare, build and open the app
 cargo xtask run [--release] -- …   prepare, build and run the command line, e.g. -- generate --prompt \"a red kite\"
                                     with --second-engine before --, the engine for libtorch 2.13.0 is built, too
 cargo xtask test [--only PART]     prepare and pass everything: format, dependencies, build with clippy, tests, docs;
-                                    tests are those of the engine for libtorch 2.13.0, too, which are a part of
-                                    their own by --only second-engine; --only tests/plan runs one executable
+                                    --only tests/plan runs one executable, --only second-engine the engine's tests
+                                    on libtorch 2.13.0
 cargo xtask bench …                prepare, build a release of what measures and run it, e.g. bench flux --json
-cargo xtask stress …               prepare, build and kill Safelight at random moments, e.g. stress --minutes 5
-cargo xtask fuzz …                 damage files and have every reader read them; cargo xtask fuzz help says more
-cargo xtask amd [--tinygrad DIR]   compile our kernels for AMD's GPUs with HIPRTC, which it fetches; with a copy of
-                                   tinygrad's repository also run them in its emulator; --plant tries the tool itself
 cargo xtask package [--developer]  pack a release with libtorch into target/package: an archive with its installer,
                                    a .deb and an .rpm; with --developer also what measures, with --without-h264
                                    what neither writes nor reads MP4, into target/package-without-h264
@@ -39,9 +34,6 @@ pub enum Request {
     },
     Test(TestOptions),
     Bench(Vec<String>),
-    Stress(Vec<String>),
-    Fuzz(Vec<String>),
-    Amd(AmdOptions),
     Package(PackageOptions),
 }
 
@@ -65,17 +57,8 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Request> {
             "cargo xtask needs to know what to do\n\n{HELP}"
         )));
     };
-    let measures = match command.as_str() {
-        "bench" => Some(Request::Bench as fn(_) -> _),
-        "stress" => Some(Request::Stress as fn(_) -> _),
-        "fuzz" => Some(Request::Fuzz as fn(_) -> _),
-        _ => None,
-    };
-    if let Some(request) = measures {
-        return Ok(request(args.collect()));
-    }
-    if command == "amd" {
-        return AmdOptions::parse(args).map(Request::Amd);
+    if command == "bench" {
+        return Ok(Request::Bench(args.collect()));
     }
     let (options, rest) = split_at_dashes(args);
     if !rest.is_empty() && command != "run" {
@@ -196,15 +179,10 @@ mod tests {
     }
 
     #[test]
-    fn bench_stress_and_fuzz_pass_on_everything_and_package_knows_its_flags() {
-        let args = |words: [&str; 2]| words.map(str::to_owned).to_vec();
+    fn bench_passes_on_everything_and_package_knows_its_flags() {
         assert_eq!(
             parsed("bench flux --json").expect("valid"),
-            Request::Bench(args(["flux", "--json"]))
-        );
-        assert_eq!(
-            parsed("stress --kills 9").expect("valid"),
-            Request::Stress(args(["--kills", "9"]))
+            Request::Bench(["flux", "--json"].map(str::to_owned).to_vec())
         );
         for (line, developer, without_h264) in [
             ("package", false, false),

@@ -141,35 +141,6 @@ pub fn build_and_become_the_bench(workspace: &Workspace, args: &[String]) -> Fai
     }
 }
 
-/// Builds the program beside what kills it at random moments, and becomes that. Returns only when that fails.
-pub fn build_and_stress(workspace: &Workspace, args: &[String]) -> Failure {
-    let packages = [AS_TESTED, APP_BINS, &["--bin", "safelight-bench"]].concat();
-    let args = [&["stress".to_owned()], args].concat();
-    match build(workspace, &packages) {
-        Ok(()) => become_program(
-            workspace,
-            &workspace.target().join("debug/safelight-bench"),
-            &args,
-        ),
-        Err(failure) => failure,
-    }
-}
-
-/// Builds the fuzzer and becomes it. Returns only when that fails.
-pub fn build_and_become_the_fuzzer(workspace: &Workspace, args: &[String]) -> Failure {
-    match build(
-        workspace,
-        &[AS_TESTED, &["--bin", "safelight-fuzz"]].concat(),
-    ) {
-        Ok(()) => become_program(
-            workspace,
-            &workspace.target().join("debug/safelight-fuzz"),
-            args,
-        ),
-        Err(failure) => failure,
-    }
-}
-
 fn become_program(workspace: &Workspace, path: &Path, args: &[String]) -> Failure {
     let err = program(workspace, path).args(args).exec();
     Failure::new(format!("{} cannot be started: {err}", path.display()))

@@ -2,8 +2,8 @@
 //!
 //! The last line is always `N passed, N failed`, summed over all tests; a part that fails by itself (format,
 //! dependencies, build, docs) counts as one failure. Tests get no display, a software Vulkan driver and scratch folders
-//! instead of the user's own. It does not choose tests: all run that `cargo test --workspace` has, and the engine's again
-//! on the second libtorch, some executables at a time.
+//! instead of the user's own. All tests of `cargo test --workspace` run, some executables at a time; those of the engine
+//! for libtorch 2.13.0 only with `--only second-engine`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -50,8 +50,8 @@ impl PartName {
         Self::SecondEngine,
         Self::Docs,
     ];
-    /// Where all is asked for: the second engine is built and tested along with the first.
-    const WHOLE: [Self; 5] = [
+    /// Parts of a plain `cargo xtask test`.
+    const DEFAULT: [Self; 5] = [
         Self::Format,
         Self::Dependencies,
         Self::Build,
@@ -164,7 +164,7 @@ pub fn run(workspace: &Workspace, libtorch: &Path, only: Option<&Only>) -> Resul
         failed: Vec::new(),
     };
     let parts = only.map_or_else(
-        || PartName::WHOLE.to_vec(),
+        || PartName::DEFAULT.to_vec(),
         |only| only.part.with_what_it_needs(),
     );
     let mut ended = Vec::new();
@@ -241,22 +241,9 @@ impl Checks<'_> {
         match part {
             PartName::Format => succeeds(&mut command),
             PartName::Dependencies => are_dependencies_good(self.workspace),
-            PartName::Build => {
-                if !succeeds(&mut command)? || !has_no_warnings(self.workspace)? {
-                    return Ok(false);
-                }
-                if self.only.is_none() {
-                    SecondEngine::prepare(self.workspace)?.build_tests()?;
-                }
-                Ok(true)
-            }
+            PartName::Build => Ok(succeeds(&mut command)? && has_no_warnings(self.workspace)?),
             PartName::Tests => {
-                let mut tests = executables::ask(self.workspace, part.text(), command)?;
-                if self.only.is_none() {
-                    let second = SecondEngine::prepare(self.workspace)?;
-                    tests.extend(second.tests(PartName::SecondEngine.text())?);
-                }
-                self.run_side_by_side(tests)
+                self.run_side_by_side(executables::ask(self.workspace, part.text(), command)?)
             }
             PartName::SecondEngine => {
                 let second = SecondEngine::prepare(self.workspace)?;

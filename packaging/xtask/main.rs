@@ -9,7 +9,6 @@
     reason = "talking to a terminal is what this tool is for"
 )]
 
-mod amd;
 mod arguments;
 mod cargo;
 mod checks;
@@ -95,22 +94,11 @@ fn obey(request: Request) -> Result<ExitCode> {
             let libtorch = set_up(&workspace, goal)?;
             return checks::run(&workspace, &libtorch, only.as_ref());
         }
-        Request::Fuzz(args) => {
-            let workspace = Workspace::find()?;
-            cargo::fetch(&workspace)?;
-            return Err(cargo::build_and_become_the_fuzzer(&workspace, &args));
-        }
         Request::Bench(args) => {
             let workspace = Workspace::find()?;
             set_up(&workspace, Goal::CommandLine)?;
             return Err(cargo::build_and_become_the_bench(&workspace, &args));
         }
-        Request::Stress(args) => {
-            let workspace = Workspace::find()?;
-            set_up(&workspace, Goal::Tests)?;
-            return Err(cargo::build_and_stress(&workspace, &args));
-        }
-        Request::Amd(options) => amd::run(&Workspace::find()?, &options)?,
         Request::Package(options) => {
             let workspace = Workspace::find()?;
             let libtorch = set_up(&workspace, Goal::Package)?;

@@ -11,16 +11,15 @@ use std::time::{Duration, Instant};
 use crate::failure::{Doing as _, Result};
 
 /// Those that take long, the longest first, for the first run in a build folder. One that is not here is taken for short.
-const LONG: [&str; 9] = [
+const LONG: [&str; 8] = [
     "tests/safelight_engine",
-    "second-engine/safelight_engine",
     "tests/generate",
     "tests/app_window",
     "tests/safelight_core",
     "tests/real_window",
     "tests/bench",
     "tests/safelight",
-    "tests/safelight_fuzz",
+    "tests/hostile",
 ];
 /// How long each took, a line each.
 const TIMES: &str = "seconds";

@@ -39,7 +39,7 @@ use crate::download::Options;
 pub use check::{Checked, check};
 pub use fit::{Fit, Refusal, of_machine, of_place, refusal};
 pub use here::{Before, Found, Surroundings, all, folder};
-/// For who tries hostile pages of an index: `packaging/fuzz`.
+/// Used by `tests/hostile`.
 pub use index::{Listed, Requirement, of_page};
 pub use install::{Installed, NOTE, Progress, install};
 pub use local::build_of;

@@ -1,4 +1,4 @@
-//! Holds that every GPU kernel has a case in `packaging/amd`, which runs it without a GPU, and that the convolutions that no
+//! Holds that every GPU kernel has a case in `packaging/lab/amd`, which runs it without a GPU, and that the convolutions that no
 //! probe tries leave MIOpen out.
 
 use std::collections::BTreeSet;
@@ -31,14 +31,14 @@ fn every_kernel_has_a_case_that_runs_it_without_a_gpu() {
         .filter(|file| is_source(&file.path()))
         .count();
     assert_eq!(num_files, sources.len(), "a source is not looked at here");
-    let cases = read("packaging/amd/cases.py");
+    let cases = read("packaging/lab/amd/cases.py");
     let without: Vec<&String> = found
         .iter()
         .filter(|name| !cases.contains(&format!("    def case_{name}(self")))
         .collect();
     assert!(
         without.is_empty(),
-        "packaging/amd/cases.py has no case for {without:?}"
+        "packaging/lab/amd/cases.py has no case for {without:?}"
     );
 }
 

@@ -1,5 +1,5 @@
 //! Disks that are full, fail or know no locks, folders that vanish, and the longest names: one sentence, nothing lost,
-//! and the job goes on when the disk is well again. `cargo xtask stress --only disk` tries every write.
+//! and the job goes on when the disk is well again. `cargo run --bin stress -- --only disk` tries every write.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ const NONE: [&Path; 0] = [];
 fn library() -> &'static Path {
     static BUILT: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     let (_, library) = BUILT.get_or_init(|| {
-        let source = "benches/command/stress/disk_faults.c";
+        let source = "tests/common/disk_faults.c";
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
         let folder = tempfile::tempdir().expect("a folder");
         let library = folder.path().join("disk_faults.so");
@@ -145,7 +145,7 @@ fn a_disk_that_is_full_from_the_first_write_on_says_so_and_leaves_nothing() {
 fn a_rename_or_a_flush_that_fails_costs_no_result() {
     for kind in ["rename", "sync"] {
         let (bytes, count) = undisturbed(kind);
-        // Every third: `cargo xtask stress --only disk` has time for all.
+        // Every third: `cargo run --bin stress -- --only disk` has time for all.
         for at in (1..=count).step_by(3) {
             let home = Home::new();
             let (mut command, counter) = failing(job(&home), &home, kind, at);
