@@ -37,6 +37,8 @@ mod several;
 mod toy_family;
 #[path = "generate/upscale.rs"]
 mod upscale;
+#[path = "generate/upscale_formats.rs"]
+mod upscale_formats;
 
 use std::fs;
 use std::path::Path;

@@ -9,6 +9,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{OFlags, fstatfs};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -67,28 +68,88 @@ pub const MAX_JSON_BYTES: u64 = 64 << 20;
 /// More than a text has that somebody wrote.
 pub const MAX_TEXT_BYTES: u64 = 4 << 20;
 
-/// Reads a file of at most so many bytes. What is no plain file is not opened at all: a pipe would wait for its writer,
-/// and a device has no end.
-pub fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-    let wrong = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
+/// File system magics (`statfs(2)`) of interfaces to the kernel: procfs, sysfs, cgroup, cgroup2, debugfs, tracefs,
+/// securityfs, configfs, pstore, efivarfs and bpf. Their files may block for ever when read.
+const KERNEL_FILE_SYSTEMS: [u32; 11] = [
+    0x9fa0,
+    0x6265_6572,
+    0x0027_e0eb,
+    0x6367_7270,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0x6265_6570,
+    0x6165_676c,
+    0xde5e_81e4,
+    0xcafe_4a11,
+];
+
+/// Opens a regular file of a disk for reading. Never blocks: pipes, devices, folders and files of the kernel
+/// (`/proc`, `/sys`) are refused with [`io::ErrorKind::InvalidData`].
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    // Opening a device can already have an effect, so its type is checked before.
     if !fs::metadata(path)?.is_file() {
-        return Err(wrong("this is not a file".to_owned()));
+        return Err(invalid("this is not a file"));
     }
+    let mut options = File::options();
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = options.read(true).custom_flags(flags).open(path)?;
+    // The path may lead to another file by now.
+    if !file.metadata()?.is_file() {
+        return Err(invalid("this is not a file"));
+    }
+    // Of the field's 32 or 64 bits the lower 32 hold the magic.
+    let magic = fstatfs(&file)?.f_type as u32;
+    if KERNEL_FILE_SYSTEMS.contains(&magic) {
+        return Err(invalid("this is a file of the kernel, not of a disk"));
+    }
+    Ok(file)
+}
+
+fn invalid(reason: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason.into())
+}
+
+/// Reads a file that [`open_regular`] opens, of at most `max_bytes`.
+pub fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // Files of the kernel have no size before they are read.
-    File::open(path)?
+    open_regular(path)?
         .take(max_bytes.saturating_add(1))
         .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
-        return Err(wrong(format!("this file has more than {max_bytes} bytes")));
+        return Err(invalid(format!(
+            "this file has more than {max_bytes} bytes"
+        )));
     }
     Ok(bytes)
 }
 
-/// The same of a text in UTF-8.
+/// Like [`read_bounded`], but reads text, see [`decode_text`].
 pub fn read_text_bounded(path: &Path, max_bytes: u64) -> io::Result<String> {
-    let text = String::from_utf8(read_bounded(path, max_bytes)?);
-    text.map_err(|err| io::Error::new(io::ErrorKind::InvalidData, err.utf8_error()))
+    decode_text(read_bounded(path, max_bytes)?)
+}
+
+/// Decodes UTF-8, or UTF-16 with a byte order mark, as Windows' editors write it. The mark is removed.
+pub fn decode_text(bytes: Vec<u8>) -> io::Result<String> {
+    let utf16 = |unit: fn([u8; 2]) -> u16| {
+        let (units, rest) = bytes[2..].as_chunks::<2>();
+        let units = units.iter().map(|pair| unit(*pair));
+        let text: Result<String, _> = char::decode_utf16(units).collect();
+        text.ok().filter(|_| rest.is_empty())
+    };
+    let text = match bytes.as_slice() {
+        [0xff, 0xfe, ..] => utf16(u16::from_le_bytes),
+        [0xfe, 0xff, ..] => utf16(u16::from_be_bytes),
+        [0xef, 0xbb, 0xbf, rest @ ..] => String::from_utf8(rest.to_vec()).ok(),
+        // UTF-16 without a mark would pass as letters with zeros between them.
+        _ => String::from_utf8(bytes)
+            .ok()
+            .filter(|it| !it.contains('\0')),
+    };
+    text.ok_or_else(|| {
+        let advice = "it is neither UTF-8 nor UTF-16 text with a byte order mark: save it as UTF-8";
+        io::Error::new(io::ErrorKind::InvalidData, advice)
+    })
 }
 
 /// Bytes of a name that a temporary one keeps: file systems allow 255, and its ends have less than 50.
@@ -187,7 +248,7 @@ pub fn make_private(path: &Path) -> io::Result<()> {
 
 /// Copies what is in a file, and not who may read it.
 pub fn copy_private(from: &Path, to: &Path) -> io::Result<()> {
-    let mut source = File::open(from)?;
+    let mut source = open_regular(from)?;
     let mut copy = private(File::options().write(true).create(true).truncate(true)).open(to)?;
     let copied = io::copy(&mut source, &mut copy).map(drop);
     if copied.is_err() {
@@ -382,6 +443,14 @@ mod tests {
             let err = read_bounded(path, 10).unwrap_err();
             assert_eq!(err.to_string(), "this is not a file");
         }
+        let link = folder.path().join("config.json");
+        for target in ["/proc/self/status", "/proc/kmsg", "/sys/kernel/mm"] {
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            assert!(read_bounded(&link, 1 << 20).is_err(), "{target}");
+            fs::remove_file(&link).unwrap();
+        }
+        let err = read_bounded(Path::new("/proc/self/status"), 1 << 20).unwrap_err();
+        assert!(err.to_string().contains("of the kernel"), "{err}");
         let path = folder.path().join("a.txt");
         fs::write(&path, "0123456789").unwrap();
         assert_eq!(read_text_bounded(&path, 10).unwrap(), "0123456789");

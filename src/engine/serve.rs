@@ -50,7 +50,7 @@ pub fn serve(
             return false;
         }
     };
-    tracing::info!("{}", runtime.line);
+    tracing::info!("engine {} on {}", env!("CARGO_PKG_VERSION"), runtime.line);
     if !tell(&messages, EngineMessage::Ready(report(&runtime))) {
         return true;
     }

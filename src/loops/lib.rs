@@ -10,6 +10,7 @@
 )]
 
 pub mod activation;
+pub mod alpha;
 pub mod doubling;
 pub mod edges;
 pub mod gguf;
@@ -19,6 +20,7 @@ pub mod planes;
 pub mod resize;
 mod rows;
 pub mod soften;
+pub mod srgb;
 pub mod statistics;
 mod vectors;
 pub mod yuv;

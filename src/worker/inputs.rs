@@ -17,7 +17,7 @@ use safelight_core::job::{
 use safelight_core::library::ControlNetwork;
 use safelight_core::lora;
 use safelight_core::lora::CheckedLora;
-use safelight_core::media::{self, MAX_CLIP_PIXELS, MediaError, Picture};
+use safelight_core::media::{self, ClipReader, MAX_CLIP_PIXELS, MediaError, Picture};
 use safelight_core::model::CatalogError;
 
 use super::fingerprints;
@@ -32,6 +32,8 @@ pub(super) struct Inputs {
     /// The copy of the clip that is extended.
     extended: Option<PathBuf>,
     pub(super) num_extended: usize,
+    /// Notices on how the files are used.
+    pub(super) notices: Vec<String>,
 }
 
 impl Inputs {
@@ -63,9 +65,7 @@ impl Inputs {
             (field, &picture.path, folder.prompt_picture(index))
         });
         for (field, source, copy) in named.chain(references).chain(prompt) {
-            let picture = media::open_picture(source).map_err(|err| unusable(&err))?;
-            write_picture(&copy, &picture)?;
-            inputs.remember(&field, media::picture_fingerprint(source))?;
+            inputs.copy_image(&field, source, &copy)?;
         }
         inputs.copy_controls(request, folder)?;
         if let Some(source) = &request.source_clip {
@@ -166,12 +166,34 @@ impl Inputs {
         let info = media::clip_or_picture_info(source).map_err(|err| unusable(&err))?;
         if info.num_frames > 1 && !request.makes_pictures() {
             check_length(info.num_frames.into(), request, source)?;
+            self.add_video_notices(source)?;
             copy_files(source, &clip)?;
             return self.remember(field, media::clip_fingerprint(source));
         }
-        let opened = media::first_picture(source).map_err(|err| unusable(&err))?;
-        write_picture(&picture, &opened)?;
+        self.copy_image(field, source, &picture)
+    }
+
+    /// Copies the image, or the first frame of a video.
+    fn copy_image(&mut self, field: &str, source: &Path, copy: &Path) -> Result<(), JobError> {
+        let image = media::first_image(source).map_err(|err| unusable(&err))?;
+        write_picture(copy, &image.picture)?;
+        let notices = image.notices(source).into_iter();
+        self.notices
+            .extend(notices.map(|text| format!("{text}: {}", source.display())));
         self.remember(field, media::picture_fingerprint(source))
+    }
+
+    /// Adds the reader's notices, and one where frame times are uneven.
+    fn add_video_notices(&mut self, path: &Path) -> Result<(), JobError> {
+        let reader = ClipReader::open(path).map_err(|err| unusable(&err))?;
+        let uneven = reader.starts().map(|starts| {
+            let fps = (starts.fps() * 100.0).round() / 100.0;
+            format!("uneven frame times: resampled to {fps} fps")
+        });
+        let notices = reader.notices().into_iter().chain(uneven);
+        self.notices
+            .extend(notices.map(|text| format!("{text}: {}", path.display())));
+        Ok(())
     }
 
     fn remember(&mut self, field: &str, found: Result<String, MediaError>) -> Result<(), JobError> {
@@ -190,6 +212,7 @@ impl Inputs {
     ) -> Result<(), JobError> {
         let info = media::clip_info(path).map_err(|err| unusable(&err))?;
         check_length(info.num_frames.into(), request, path)?;
+        self.add_video_notices(path)?;
         let Some(first) = copy_files(path, &folder.extended())? else {
             return Ok(());
         };

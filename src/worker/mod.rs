@@ -170,6 +170,13 @@ fn work(
                 cancel,
                 resume,
             } => {
+                tracing::info!(
+                    "job {id} starts: {}, {}x{}, {} frames",
+                    request.model,
+                    request.width,
+                    request.height,
+                    request.num_frames
+                );
                 let job_events = events.of(id, &request.model, cancel);
                 engine.want(device);
                 let walked = catch_unwind(AssertUnwindSafe(|| {
@@ -197,6 +204,7 @@ fn work(
                 cancel,
                 resume,
             } => {
+                tracing::info!("job {id} starts: {}", request.network_name());
                 let job_events = events.of(id, &request.network_name(), cancel);
                 engine.want(device);
                 let walked = catch_unwind(AssertUnwindSafe(|| {

@@ -19,6 +19,7 @@ use safelight_core::settings::{
     Concern, ENGINES, EngineBuild, Installation, LIBTORCH_VERSION, Paths, Runtime, RuntimeMissing,
     RuntimeSettings, Settings, own_runtime,
 };
+use tracing::Level;
 
 use super::amd::{driver_versions, other_modes};
 use super::environment::{self, EngineTarget};
@@ -283,12 +284,33 @@ fn connect(child: &mut Child) -> io::Result<Connected> {
         "engine-stdout",
         Box::new(move || read_messages(stdout, &message_sender)),
     )?;
-    let tell = |line: &str| tracing::debug!(target: "engine", "{line}");
     let keeper = spawn(
         "engine-stderr",
-        Box::new(move || keep_lines(stderr, &kept, KEPT_LINES, tell)),
+        Box::new(move || keep_lines(stderr, &kept, KEPT_LINES, log_engine_line)),
     )?;
     Ok((commands, messages, lines, keeper))
+}
+
+/// Repeats a line of the engine's standard error in the log.
+fn log_engine_line(line: &str) {
+    match level_and_text(line) {
+        (Level::ERROR, text) => tracing::error!(target: "engine", "{text}"),
+        (Level::WARN, text) => tracing::warn!(target: "engine", "{text}"),
+        (Level::INFO, text) => tracing::info!(target: "engine", "{text}"),
+        (Level::DEBUG, text) => tracing::debug!(target: "engine", "{text}"),
+        (Level::TRACE, text) => tracing::trace!(target: "engine", "{text}"),
+    }
+}
+
+/// The level that follows the time in a line of the engine's log, and the text after it. Lines of libraries have
+/// neither; they are information.
+fn level_and_text(line: &str) -> (Level, &str) {
+    let parts = || {
+        let (_time, rest) = line.split_once(' ')?;
+        let (level, text) = rest.trim_start().split_once(' ')?;
+        Some((level.parse().ok()?, text))
+    };
+    parts().unwrap_or((Level::INFO, line))
 }
 
 fn write_commands(stdin: ChildStdin, commands: &Receiver<EngineCommand>) {
@@ -394,4 +416,19 @@ fn oom_kills() -> u64 {
         .lines()
         .find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_engine_is_logged_at_its_own_level() {
+        let line = "2026-01-01T00:00:00.000000Z  WARN safelight_engine::memory: no memory";
+        let expected = (Level::WARN, "safelight_engine::memory: no memory");
+        assert_eq!(level_and_text(line), expected);
+        let plain = "MIOpen(HIP): Warning: no 12 kernels";
+        assert_eq!(level_and_text(plain), (Level::INFO, plain));
+        assert_eq!(level_and_text(""), (Level::INFO, ""));
+    }
 }

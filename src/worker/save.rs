@@ -107,6 +107,7 @@ pub(super) fn write(
             crf: made.crf,
             settings: Some(settings.to_string()),
             keeps_others: one.is_out_automatic,
+            ..ClipOptions::default()
         };
         let paths = write_frames(&one.out, frames, options)?;
         if one.sidecar

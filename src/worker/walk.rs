@@ -161,7 +161,7 @@ impl Walk<'_> {
     ) -> Result<Option<JobOutput>, JobError> {
         let recipe = Recipe::of(self.request);
         self.events.certain(JobUpdate::Started(recipe.clone()));
-        self.tell_of_loras(inputs, gathered);
+        self.tell_of_inputs(inputs, gathered);
         let mut done = match self.resume {
             Some(_) => folder.finished(&recipe),
             None => vec![false; recipe.stages.len()],
@@ -332,8 +332,11 @@ impl Walk<'_> {
         }
     }
 
-    /// How much of each LoRA is applied; a warning where that is little.
-    fn tell_of_loras(&self, inputs: &Inputs, gathered: &mut Gathered) {
+    /// Reports unused parts of input files, and how much of each LoRA is applied: a warning where that is little.
+    fn tell_of_inputs(&self, inputs: &Inputs, gathered: &mut Gathered) {
+        for text in &inputs.notices {
+            self.warn(text.clone(), gathered);
+        }
         for checked in &inputs.loras {
             tracing::info!("{}", checked.line());
             self.events.certain(JobUpdate::Lora(checked.clone()));

@@ -243,3 +243,58 @@ fn a_clip_with_more_frames_than_its_header_says_is_refused_where_they_are_too_ma
     assert_eq!(last["message"], said, "{last}");
     assert!(of_kind(&output, "stage").is_empty(), "{last}");
 }
+
+/// Puts scripts with these answers in the place of ffprobe and ffmpeg; the latter keeps its arguments in `arguments`.
+fn with_scripts(home: &Home, probed: &str, ppm: &str) -> std::process::Command {
+    let bin = home.path().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    write_script(
+        &bin.join("ffprobe"),
+        &format!("#!/bin/sh\necho '{probed}'\n"),
+    );
+    let decode =
+        format!("#!/bin/sh\necho \"$@\" > \"$(dirname \"$0\")/arguments\"\nprintf '{ppm}'\n");
+    write_script(&bin.join("ffmpeg"), &decode);
+    let paths = std::env::var_os("PATH").unwrap();
+    let paths = std::iter::once(bin).chain(std::env::split_paths(&paths));
+    let mut command = home.safelight();
+    command.env("PATH", std::env::join_paths(paths).unwrap());
+    command
+}
+
+#[test]
+fn an_avi_is_read_through_ffmpeg_by_its_first_bytes_and_its_odd_sides_are_named() {
+    let home = Home::new();
+    fs::write(home.path().join("old.bin"), b"RIFF\x04\0\0\0AVI ").unwrap();
+    let stream = r#"{"streams": [{"avg_frame_rate": "8/1", "nb_read_packets": "2", "field_order": "tt", "pix_fmt": "yuva420p", "sample_aspect_ratio": "2:1"}]}"#;
+    let output =
+        run(with_scripts(&home, stream, "P6 2 1 255\\n123456").args(["inspect", "old.bin"]));
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    for part in [
+        "2 × 1 pixels: 2 frames, 8 a second",
+        "deinterlaced",
+        "Transparency",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let arguments = fs::read_to_string(home.path().join("bin/arguments")).unwrap();
+    for part in [
+        "-protocol_whitelist file -f avi -i file:/",
+        "bwdif",
+        "scale=",
+    ] {
+        assert!(arguments.contains(part), "{part}: {arguments}");
+    }
+    let alone = r#"{"streams": [], "format": {"nb_streams": 1}}"#;
+    let output = run(with_scripts(&home, alone, "").args(["inspect", "old.bin"]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("this AVI file has no video"), "{said}");
+    fs::remove_dir_all(home.path().join("bin")).unwrap();
+    fs::create_dir(home.path().join("bin")).unwrap();
+    let output = run(home
+        .safelight()
+        .env("PATH", home.path().join("bin"))
+        .args(["inspect", "old.bin"]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("install ffmpeg"), "{said}");
+}

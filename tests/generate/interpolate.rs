@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safelight_core::media::{self, ClipOptions, Picture};
+use safelight_core::media::{self, ClipOptions, FrameStarts, Picture};
 
 use crate::common::{Home, end, events};
 use crate::networks::write_interpolator;
@@ -103,6 +103,32 @@ fn a_given_rate_keeps_the_length_and_what_the_clip_carried() {
     assert_eq!(settings["request"]["prompt"], "a red fox");
     assert_eq!(settings["finished"][0]["work"], "interpolate");
     assert_eq!(settings["finished"][0]["after"]["fps"], 25.0);
+}
+
+#[test]
+fn a_video_of_uneven_frame_times_gets_frames_of_even_moments() {
+    let home = Home::new();
+    network(&home, "rife.safetensors");
+    let frames: Vec<Picture> = (0..3).map(|index| frame(0, index)).collect();
+    let options = ClipOptions {
+        starts: Some(FrameStarts::from_micros([0, 100_000, 500_000, 600_000])),
+        ..ClipOptions::default()
+    };
+    media::write_clip(&home.path().join("small.webp"), &frames, options).unwrap();
+    let old = media::open_picture(&home.path().join("small.webp")).unwrap();
+    let output = run(interpolate(&home).args(["--fps", "10", "--out", "smooth.png"]));
+    let (last, code) = end(&output);
+    assert_eq!((code, &last["frames"]), (0, &6.into()), "{last}");
+    let new = numbered(&home, 6);
+    // Frame 0 is the first, frame 1 the second, and 2 to 4 are between that and the third, which is 5.
+    assert_eq!(new[0], old);
+    let bright = |picture: &Picture| i32::from(picture.pixel(30, 20)[0]);
+    let steps = [1, 5].map(|index| bright(&new[index]) - bright(&new[0]));
+    assert!(
+        (steps[0] - 16).abs() <= 4 && (steps[1] - 32).abs() <= 4,
+        "{steps:?}"
+    );
+    assert_is_between(&new[3], &new[1], &new[5]);
 }
 
 #[test]

@@ -14,18 +14,18 @@ use crate::common::{Home, end, events};
 use crate::networks::{write_upscaler, write_zeros};
 use crate::{assert_finished, run};
 
-fn network(home: &Home, name: &str) {
+pub(super) fn network(home: &Home, name: &str) {
     write_upscaler(&home.path().join(name));
 }
 
 /// Noise, each frame another.
-fn frame(index: u32, width: u32, height: u32) -> Picture {
+pub(super) fn frame(index: u32, width: u32, height: u32) -> Picture {
     let at = |x: u32, y: u32| x.wrapping_mul(97) ^ y.wrapping_mul(57) ^ index.wrapping_mul(31);
     let pixel = |x, y| [at(x, y) as u8, (at(x, y) >> 1) as u8, (x * 5) as u8];
     Picture::from_fn(width, height, pixel).expect("it has pixels")
 }
 
-fn upscale(home: &Home) -> Command {
+pub(super) fn upscale(home: &Home) -> Command {
     let mut command = home.safelight();
     command.args([
         "upscale",

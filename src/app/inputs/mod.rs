@@ -30,8 +30,8 @@ pub use slots::{ControlPart, MaskOf, Placing, SHOWN, Slot, Source};
 #[derive(Clone, Debug)]
 pub struct Input {
     pub source: Source,
-    /// It has transparent parts, which become opaque.
-    pub is_transparent: bool,
+    /// Parts of the file that are not used, in sentences.
+    pub notices: Vec<String>,
     /// How much it says as a part of the prompt.
     pub strength: f64,
     /// How it acts, where it stands as a control.

@@ -7,10 +7,10 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use egui::ColorImage;
-use safelight_core::files::{make_private, make_private_folder};
+use safelight_core::files::{make_private, make_private_folder, open_regular};
 use safelight_core::gallery::THUMB_SIDE;
 use safelight_core::job::{JobError, JobErrorKind, SourceClip, StartPicture};
-use safelight_core::media::{self, MediaError, Picture};
+use safelight_core::media::{self, ClipReader, MediaError, Picture};
 use safelight_core::naming::{names_like, timestamp};
 
 use crate::app::background::guard::{self, NOT_SURVIVED};
@@ -21,8 +21,8 @@ use crate::app::inputs::words;
 pub struct OpenedInput {
     pub source: Source,
     pub thumb: Picture,
-    /// It has transparent parts, which become opaque.
-    pub is_transparent: bool,
+    /// Parts of the file that are not used, in sentences.
+    pub notices: Vec<String>,
 }
 
 /// What came of files that were dropped together, or of one that was chosen.
@@ -88,14 +88,11 @@ fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, JobError>) -> Result
 }
 
 fn read_input(path: &Path) -> Result<OpenedInput, JobError> {
-    if may_move(path)
-        && let Ok(info) = media::clip_info(path)
-        && info.num_frames > 1
-    {
+    if may_move(path) && media::media_info(path).is_ok_and(|info| info.num_frames > 1) {
         return open_clip(path);
     }
-    match media::open_picture(path) {
-        Ok(picture) => picture_input(path.to_path_buf(), &picture),
+    match media::open_image(path) {
+        Ok(image) => picture_input(path.to_path_buf(), &image.picture, image.notices(path)),
         // What is no picture may be a clip; when it is neither, it is told what a picture is.
         Err(err @ MediaError::NotAPicture { .. }) => match media::clip_info(path) {
             Ok(_) => open_clip(path),
@@ -109,16 +106,16 @@ fn read_input(path: &Path) -> Result<OpenedInput, JobError> {
 /// Whether it is of a kind that is a picture or a clip: only a look inside tells.
 pub(in crate::app) fn may_move(path: &Path) -> bool {
     let mut head = [0; 4];
-    // Opening a pipe would wait for its writer. What cannot be read is explained by whoever opens it.
-    let read = path.is_file()
-        && File::open(path)
-            .and_then(|mut file| file.read_exact(&mut head))
-            .is_ok();
-    read && (&head == b"GIF8" || &head == b"RIFF")
+    // What cannot be read is explained by whoever opens it.
+    let read = open_regular(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && [b"GIF8", b"RIFF", b"\x89PNG"].contains(&&head)
 }
 
-fn picture_input(path: PathBuf, picture: &Picture) -> Result<OpenedInput, JobError> {
-    let is_transparent = media::has_transparency(&path);
+fn picture_input(
+    path: PathBuf,
+    picture: &Picture,
+    notices: Vec<String>,
+) -> Result<OpenedInput, JobError> {
     let picture_of_file = StartPicture {
         path,
         width: picture.width,
@@ -127,21 +124,21 @@ fn picture_input(path: PathBuf, picture: &Picture) -> Result<OpenedInput, JobErr
     Ok(OpenedInput {
         source: Source::Picture(picture_of_file),
         thumb: thumb(picture)?,
-        is_transparent,
+        notices,
     })
 }
 
 /// A clip to go on from, shown by its last frame.
 fn open_clip(path: &Path) -> Result<OpenedInput, JobError> {
-    let info = media::clip_info(path).map_err(|err| clip_error(&err))?;
+    let reader = ClipReader::open(path).map_err(|err| clip_error(&err))?;
     let last = media::last_frame(path).map_err(|err| clip_error(&err))?;
     Ok(OpenedInput {
         source: Source::Clip(SourceClip {
             path: path.to_path_buf(),
-            info,
+            info: reader.info(),
         }),
         thumb: thumb(&last)?,
-        is_transparent: false,
+        notices: reader.notices(),
     })
 }
 
@@ -167,8 +164,8 @@ fn reopen(result: &Continued) -> Option<OpenedInput> {
         let info = media::clip_info(path).ok()?;
         (info.num_frames > 1).then(|| open_clip(path).ok())?
     } else {
-        let picture = media::open_picture(path).ok()?;
-        picture_input(path.clone(), &picture).ok()
+        let image = media::open_image(path).ok()?;
+        picture_input(path.clone(), &image.picture, image.notices(path)).ok()
     }
 }
 
@@ -202,7 +199,7 @@ pub fn keep_picture(picture: &Picture, folder: &Path, name: &str) -> Result<Open
     let path = new_file(folder, name).map_err(|err| keep_error(&err))?;
     media::write_png(&path, picture).map_err(|err| keep_error(&err))?;
     make_private(&path).map_err(|err| keep_error(&err))?;
-    picture_input(path, picture)
+    picture_input(path, picture, Vec::new())
 }
 
 /// A file of its own, named by the time: results remember it, so a name does not come twice.

@@ -353,7 +353,7 @@ impl Inputs {
             let path = opened.source.path().to_path_buf();
             let input = Input {
                 source: opened.source,
-                is_transparent: opened.is_transparent,
+                notices: opened.notices,
                 strength: 1.0,
                 control: ControlSettings::default(),
                 control_mask: None,

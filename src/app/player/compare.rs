@@ -45,18 +45,24 @@ pub struct Side {
 impl Side {
     /// Frames and rate on the common time line; pictures stand for all of it.
     fn length(&self) -> (usize, f64) {
-        if self.is_clip {
-            (self.frames.len(), playable_fps(self.fps))
-        } else {
-            (1, 0.0)
+        let len = self.frames.len();
+        match self.frames.starts() {
+            _ if !self.is_clip => (1, 0.0),
+            Some(starts) => {
+                // Fine enough for its shortest frame.
+                let fps = playable_fps(starts.peak_fps());
+                ((starts.secs(len) * fps - 1e-6).ceil() as usize, fps)
+            }
+            None => (len, playable_fps(self.fps)),
         }
     }
 
     fn index(&self, secs: f64) -> usize {
-        if self.is_clip {
-            index_at(secs, playable_fps(self.fps), self.frames.len())
-        } else {
-            self.first
+        let len = self.frames.len();
+        match self.frames.starts() {
+            _ if !self.is_clip => self.first,
+            Some(starts) => starts.frame_at(secs).min(len.saturating_sub(1)),
+            None => index_at(secs, playable_fps(self.fps), len),
         }
     }
 
@@ -190,6 +196,7 @@ fn index_at(secs: f64, fps: f64, len: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use safelight_core::job::Clip;
+    use safelight_core::media::{ClipOptions, ClipReader, FrameStarts, write_clip};
 
     use super::*;
     use crate::app::player::reading::FileFrames;
@@ -221,6 +228,30 @@ mod tests {
         let mut compare = Compare::new(clip(16, 8.0), clip(48, 24.0));
         assert_eq!((compare.playhead.len(), compare.playhead.fps()), (48, 24.0));
         for (at, expected) in [(0, [0, 0]), (2, [0, 2]), (3, [1, 3]), (47, [15, 47])] {
+            compare.playhead.show(at);
+            assert_eq!(indices(&compare), expected);
+        }
+    }
+
+    #[test]
+    fn a_clip_of_uneven_frame_times_is_in_step_with_an_even_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.webp");
+        let frames = [40, 90, 140].map(|grey| Picture::from_fn(8, 8, |_, _| [grey; 3]).unwrap());
+        let options = ClipOptions {
+            starts: Some(FrameStarts::from_micros([0, 100_000, 150_000, 1_000_000])),
+            ..ClipOptions::default()
+        };
+        write_clip(&path, &frames, options).unwrap();
+        let reader = ClipReader::open(&path).unwrap();
+        let file = FileFrames::start(reader, 4096, Arc::new(|| {})).unwrap();
+        let uneven = Side {
+            frames: Frames::File(Arc::new(file)),
+            ..clip(3, 3.0)
+        };
+        let mut compare = Compare::new(uneven, clip(10, 10.0));
+        assert_eq!((compare.playhead.len(), compare.playhead.fps()), (20, 20.0));
+        for (at, expected) in [(0, [0, 0]), (2, [1, 1]), (3, [2, 1]), (19, [2, 9])] {
             compare.playhead.show(at);
             assert_eq!(indices(&compare), expected);
         }

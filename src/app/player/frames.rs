@@ -1,11 +1,11 @@
 //! Where the frames of what is played come from: memory, or a file that is read as they are wanted.
 //!
-//! Knows no time.
+//! The starts of uneven frames come from the file too.
 
 use std::sync::Arc;
 
 use safelight_core::job::Clip;
-use safelight_core::media::{MediaError, Picture};
+use safelight_core::media::{FrameStarts, MediaError, Picture};
 
 use crate::app::player::reading::FileFrames;
 
@@ -21,6 +21,14 @@ impl Frames {
         match self {
             Self::Memory(clip) => clip.frames.len(),
             Self::File(frames) => frames.len(),
+        }
+    }
+
+    /// Starts of the frames; `None` where they have an even rate.
+    pub fn starts(&self) -> Option<&FrameStarts> {
+        match self {
+            Self::Memory(_) => None,
+            Self::File(frames) => frames.starts(),
         }
     }
 

@@ -140,7 +140,7 @@ impl Player {
 
     /// What was opened from disk.
     fn of_frames(frames: Frames, fps: f64, is_clip: bool) -> Self {
-        let playhead = Playhead::new(frames.len(), fps);
+        let playhead = Playhead::new(frames.len(), fps).with_starts(frames.starts().cloned());
         Self {
             playhead: if is_clip { playhead } else { playhead.paused() },
             frames,

@@ -58,8 +58,8 @@ fn open_media(path: &Path, max_side: u32, wake: &Wake) -> Result<OpenedFile, Med
     let settings = settings_of(path);
     // A picture that moves says so only inside.
     if may_move(path)
+        && media::media_info(path).is_ok_and(|info| info.num_frames > 1)
         && let Ok(reader) = ClipReader::open(path)
-        && reader.info().num_frames > 1
     {
         return open_clip(path, reader, settings, max_side, wake);
     }

@@ -2,6 +2,7 @@
 //!
 //! It is told the time, holds no picture and draws nothing, so a test can play hours in a millisecond.
 
+use safelight_core::media::FrameStarts;
 use serde::{Deserialize, Serialize};
 
 use crate::app::player::words;
@@ -78,6 +79,8 @@ impl Default for Playback {
 pub struct Playhead {
     len: usize,
     fps: f64,
+    /// Of the frames where they are uneven.
+    starts: Option<FrameStarts>,
     index: usize,
     is_playing: bool,
     is_backward: bool,
@@ -91,12 +94,18 @@ impl Playhead {
         Self {
             len,
             fps: playable_fps(fps),
+            starts: None,
             index: 0,
             is_playing: len > 1,
             is_backward: false,
             playback: Playback::default(),
             due_secs: None,
         }
+    }
+
+    /// With the starts of its frames, where they are uneven.
+    pub fn with_starts(self, starts: Option<FrameStarts>) -> Self {
+        Self { starts, ..self }
     }
 
     /// The same, standing.
@@ -125,12 +134,28 @@ impl Playhead {
 
     /// The time of the frame in the clip.
     pub fn secs(&self) -> f64 {
-        self.index as f64 / self.fps
+        self.start_secs(self.index)
     }
 
     /// The time of the last frame.
     pub fn last_secs(&self) -> f64 {
-        self.len.saturating_sub(1) as f64 / self.fps
+        self.start_secs(self.len.saturating_sub(1))
+    }
+
+    fn start_secs(&self, index: usize) -> f64 {
+        let even = index as f64 / self.fps;
+        self.starts
+            .as_ref()
+            .map_or(even, |starts| starts.secs(index))
+    }
+
+    /// Duration of the frame at the chosen speed.
+    fn period_secs(&self) -> f64 {
+        let own = match &self.starts {
+            Some(starts) => starts.secs(self.index + 1) - starts.secs(self.index),
+            None => 1.0 / self.fps,
+        };
+        own / self.playback.speed
     }
 
     pub fn is_playing(&self) -> bool {
@@ -199,19 +224,19 @@ impl Playhead {
         if !self.is_playing {
             return None;
         }
-        let period = 1.0 / (self.fps * self.playback.speed);
-        let slack = SLACK_SECS.min(period / 2.0);
-        let mut due = self.due_secs.unwrap_or(now_secs + period);
+        let mut due = self
+            .due_secs
+            .unwrap_or_else(|| now_secs + self.period_secs());
         if now_secs - due > MAX_LAG_SECS {
             due = now_secs;
         }
-        while due - now_secs <= slack {
+        while due - now_secs <= SLACK_SECS.min(self.period_secs() / 2.0) {
             self.advance();
             if !self.is_playing {
                 self.due_secs = None;
                 return None;
             }
-            due += period;
+            due += self.period_secs();
         }
         self.due_secs = Some(due);
         Some(due - now_secs)
@@ -289,6 +314,22 @@ mod tests {
             let wait = playhead.tick(0.0).unwrap();
             assert!((wait - secs).abs() < 1e-9, "{speed}: {wait}");
         }
+    }
+
+    #[test]
+    fn frames_of_uneven_times_stay_as_long_as_each_lasts() {
+        let starts = FrameStarts::from_micros([0, 50_000, 350_000, 5_350_000]);
+        let mut playhead = with(3, Repeat::PingPong, 0.5).with_starts(Some(starts));
+        let mut now = 0.0;
+        for (index, waits) in [(0, 0.1), (1, 0.6), (2, 10.0), (1, 0.6)] {
+            assert_eq!(playhead.index(), index);
+            let wait = playhead.tick(now).unwrap();
+            assert!((wait - waits).abs() < 1e-9, "{index}: {wait}");
+            now += wait;
+            playhead.tick(now);
+        }
+        playhead.show(2);
+        assert_eq!((playhead.secs(), playhead.last_secs()), (0.35, 0.35));
     }
 
     #[test]

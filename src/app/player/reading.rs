@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 use parking::Parking;
-use safelight_core::media::{ClipReader, MediaError, Picture, thumbnail};
+use safelight_core::media::{ClipReader, FrameStarts, MediaError, Picture, thumbnail};
 
 use crate::app::background::guard::guarded;
 use crate::app::player::window::{BUDGET_BYTES, Window};
@@ -19,6 +19,7 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 #[derive(Debug)]
 pub struct FileFrames {
     shared: Arc<Parking<Reading>>,
+    starts: Option<FrameStarts>,
 }
 
 /// What both ends know.
@@ -34,7 +35,7 @@ struct Reading {
 impl FileFrames {
     /// Begins to read.
     pub fn start(reader: ClipReader, max_side: u32, wake: Wake) -> std::io::Result<Self> {
-        let info = reader.info();
+        let (info, starts) = (reader.info(), reader.starts().cloned());
         let frame_bytes = info.width as usize * info.height as usize * 3;
         let shared = Arc::new(Parking::new(Reading {
             window: Window::new(info.num_frames as usize, frame_bytes, BUDGET_BYTES),
@@ -46,7 +47,7 @@ impl FileFrames {
         thread::Builder::new()
             .name("play".to_owned())
             .spawn(move || read(reader, &far, &wake))?;
-        Ok(Self { shared })
+        Ok(Self { shared, starts })
     }
 
     /// A file of so many frames of which the first ones are read, and nothing more comes.
@@ -63,12 +64,20 @@ impl FileFrames {
             max_side: 1,
         };
         let shared = Arc::new(Parking::new(reading));
-        Self { shared }
+        Self {
+            shared,
+            starts: None,
+        }
     }
 
     /// How many frames there are, as far as is known.
     pub fn len(&self) -> usize {
         self.shared.with(|reading| reading.window.len())
+    }
+
+    /// Starts of the frames; `None` where they have an even rate.
+    pub fn starts(&self) -> Option<&FrameStarts> {
+        self.starts.as_ref()
     }
 
     /// This frame is looked at now.

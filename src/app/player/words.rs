@@ -4,8 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 pub(super) const PATH_COPIED: &str = "Path copied";
-pub(super) const READABLE_FILES: &str =
-    "Safelight plays PNG, JPEG, WebP, GIF, BMP and TIFF pictures, and MP4, MOV and WebM clips";
+pub(super) const READABLE_FILES: &str = "Safelight plays PNG, JPEG, WebP, GIF, BMP and TIFF pictures, with ffmpeg also AVIF and HEIC, and MP4, MOV and WebM clips";
 pub(super) const START_READING: &str = "start reading";
 pub(super) const READER_FAILED: &str = "its reader failed";
 pub(super) const WATCH_BEFORE_DAMAGE: &str = "What comes before the damage can be watched";

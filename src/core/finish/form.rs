@@ -59,7 +59,7 @@ impl UpscaleForm {
     /// The request, or one sentence on why there can be none. Reads headers, and the source once.
     pub fn validate(self) -> Result<FinishRequest, JobError> {
         let config = UpscalerConfig::read(&self.network).map_err(|err| JobError::from(&err))?;
-        let (is_picture, before) = look_at(&self.source)?;
+        let (is_picture, before) = look_for(&self.source, &self.out)?;
         let (width, height) = self.size_of(&before)?;
         if let Some(tile) = self.tile.filter(|tile| *tile < MIN_TILE) {
             return Err(invalid(format!(
@@ -119,8 +119,23 @@ impl UpscaleForm {
 
 /// What a source is: whether a single picture, and its size, length and rate.
 pub fn look_at(source: &Path) -> Result<(bool, ClipInfo), JobError> {
-    let info = media::media_info(source).map_err(|err| unusable(&err))?;
-    Ok((info.num_frames == 1 && info.fps == 0.0, info))
+    let mut info = media::media_info(source).map_err(|err| unusable(&err))?;
+    let is_picture = info.num_frames == 1 && info.fps == 0.0;
+    // The size upright, which headers do not give; the engine says why a file cannot be decoded.
+    if is_picture && let Ok(image) = media::first_picture(source) {
+        (info.width, info.height) = (image.width, image.height);
+    }
+    Ok((is_picture, info))
+}
+
+/// As [`look_at`], but a video of one frame is no picture if the result is to be a video.
+pub(super) fn look_for(source: &Path, out: &Path) -> Result<(bool, ClipInfo), JobError> {
+    let (is_picture, info) = look_at(source)?;
+    let makes_video = ClipFormat::from_path(out).is_ok_and(|format| !format.holds_pictures());
+    match media::clip_info(source) {
+        Ok(video) if is_picture && makes_video && video.num_frames == 1 => Ok((false, video)),
+        _ => Ok((is_picture, info)),
+    }
 }
 
 /// The content of a source.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::form::{check_out, fingerprint, invalid, look_at, unusable};
+use super::form::{check_out, fingerprint, invalid, look_for, unusable};
 use super::{FinishRequest, FinishWork, Retiming};
 use crate::job::{DtypeChoice, JobError};
 use crate::media::ClipInfo;
@@ -35,7 +35,7 @@ impl InterpolateForm {
     /// The request, or one sentence on why there can be none. Reads headers, and the source once.
     pub fn validate(self) -> Result<FinishRequest, JobError> {
         IfnetConfig::read(&self.network).map_err(|err| JobError::from(&err))?;
-        let (is_picture, before) = look_at(&self.source)?;
+        let (is_picture, before) = look_for(&self.source, &self.out)?;
         let retiming = match self.rate {
             NewRate::Times(times) => Retiming::times(before.num_frames, before.fps, times),
             NewRate::Fps(fps) => Retiming::to_fps(before.num_frames, before.fps, fps),

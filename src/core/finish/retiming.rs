@@ -1,11 +1,12 @@
 //! A clip at another rate: which two frames of the old clip each frame of the new one lies between, and where.
 //!
 //! Frame `n` of a clip is shown from `n` frames' time on, so the last one lasts as long as the others: a new clip is as
-//! long as the old one, and what comes behind the old clip's last moment is its last frame. Plain numbers.
+//! long as the old one, and what comes behind the old clip's last moment is its last frame. Plain numbers. The frames of
+//! a new clip are even, also where those of the old one are not.
 
 use std::ops::RangeInclusive;
 
-use crate::media::ClipInfo;
+use crate::media::{ClipInfo, FrameStarts};
 
 /// How many frames may be made of one.
 pub const TIMES: RangeInclusive<u32> = 2..=16;
@@ -15,7 +16,7 @@ pub const MAX_FPS: f64 = 240.0;
 const NEAR: f64 = 1e-3;
 
 /// How the frames of a new clip lie among those of an old one.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Retiming {
     /// Of the old clip, at least 1.
     num_old: u32,
@@ -24,6 +25,8 @@ pub struct Retiming {
     fps: f64,
     /// From one new frame to the next, in old ones.
     step: f64,
+    /// Of the old frames where they are uneven.
+    starts: Option<FrameStarts>,
 }
 
 /// Where a new frame lies.
@@ -78,7 +81,14 @@ impl Retiming {
             num_new: after.num_frames,
             fps: after.fps,
             step: before.fps / after.fps,
+            starts: None,
         }
+    }
+
+    /// With the starts of the old frames, where they are uneven.
+    #[must_use]
+    pub fn with_starts(self, starts: Option<FrameStarts>) -> Self {
+        Self { starts, ..self }
     }
 
     fn new(num_old: u32, fps: f64, wanted: f64) -> Result<Self, String> {
@@ -97,6 +107,7 @@ impl Retiming {
             num_new: count as u32,
             fps: wanted,
             step: fps / wanted,
+            starts: None,
         })
     }
 
@@ -115,7 +126,15 @@ impl Retiming {
     /// Where the new clip's frame lies, counted from 0.
     #[must_use]
     pub fn place(&self, index: u32) -> FramePlace {
-        let place = f64::from(index) * self.step;
+        let place = self.starts.as_ref().map_or_else(
+            || f64::from(index) * self.step,
+            |starts| {
+                let secs = f64::from(index) / self.fps;
+                let frame = starts.frame_at(secs);
+                let [start, end] = [frame, frame + 1].map(|frame| starts.secs(frame));
+                frame as f64 + ((secs - start) / (end - start)).clamp(0.0, 1.0)
+            },
+        );
         let nearest = place.round();
         let place = if (place - nearest).abs() < NEAR {
             nearest
@@ -197,6 +216,30 @@ mod tests {
         for times in TIMES {
             let retiming = Retiming::times(81, 15.0, times).unwrap();
             assert_eq!(retiming.num_frames(), 81 * times);
+        }
+    }
+
+    #[test]
+    fn frames_of_uneven_times_lie_where_their_moments_are() {
+        let starts = FrameStarts::from_micros([0, 100_000, 150_000, 350_000, 400_000]);
+        let before = ClipInfo {
+            width: 8,
+            height: 8,
+            fps: starts.fps(),
+            num_frames: 4,
+        };
+        let after = ClipInfo {
+            fps: 20.0,
+            num_frames: 8,
+            ..before
+        };
+        let retiming = Retiming::of(&before, &after).with_starts(Some(starts));
+        let expected = [0.0, 0.5, 1.0, 2.0, 2.25, 2.5, 2.75, 3.0];
+        for ((frame, time), expected) in places(&retiming).into_iter().zip(expected) {
+            assert!(
+                (f64::from(frame) + time - expected).abs() < 1e-9,
+                "{expected}"
+            );
         }
     }
 

@@ -5,6 +5,7 @@
 //! against the file's own and against a limit before anything is read. What the parts mean is `media`'s to say.
 
 pub(crate) mod gif;
+pub(crate) mod heif;
 pub(crate) mod jpeg;
 pub(crate) mod mp4;
 pub(crate) mod png;

@@ -66,6 +66,12 @@ pub(crate) mod id {
     pub const TRACK_NUMBER: u32 = 0xD7;
     pub const TRACK_TYPE: u32 = 0x83;
     pub const DEFAULT_DURATION: u32 = 0x23_E383;
+    pub const VIDEO: u32 = 0xE0;
+    pub const PIXEL_WIDTH: u32 = 0xB0;
+    pub const PIXEL_HEIGHT: u32 = 0xBA;
+    pub const DISPLAY_WIDTH: u32 = 0x54B0;
+    pub const DISPLAY_HEIGHT: u32 = 0x54BA;
+    pub const ALPHA_MODE: u32 = 0x53C0;
     pub const CODEC_ID: u32 = 0x86;
     pub const CODEC_PRIVATE: u32 = 0x63A2;
     pub const CLUSTER: u32 = 0x1F43_B675;

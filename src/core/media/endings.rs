@@ -7,9 +7,14 @@ use std::path::Path;
 use crate::files::has_ending;
 
 /// Of pictures, some of which move.
-pub const PICTURE_ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"];
+pub const PICTURE_ENDINGS: [&str; 11] = [
+    "png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff", "avif", "heic", "heif",
+];
 /// Of clips and nothing else.
-pub const CLIP_ENDINGS: [&str; 5] = ["mp4", "m4v", "mov", "webm", "mkv"];
+pub const CLIP_ENDINGS: [&str; 19] = [
+    "mp4", "m4v", "mov", "webm", "mkv", "3gp", "avi", "ts", "mts", "m2ts", "mpg", "mpeg", "m2v",
+    "vob", "flv", "wmv", "asf", "ogv", "mxf",
+];
 
 pub fn has_picture_name(path: &Path) -> bool {
     has_ending(path, &PICTURE_ENDINGS)
@@ -31,6 +36,7 @@ mod tests {
         };
         assert_eq!(kinds("/a/b.TIFF"), (true, false));
         assert_eq!(kinds("b.mp4.MKV"), (false, true));
+        assert_eq!(kinds("b.AVI"), (false, true));
         assert_eq!(kinds("mp4"), (false, false));
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Files of weights are large, so they are only sampled. Not for security: somebody who wants two files of one number can have them.
 
-use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
@@ -10,7 +9,7 @@ use safelight_loops::hash::{OFFSET, hashed};
 
 use super::MediaError;
 use super::source::clip_files;
-use crate::files::sorted_entries;
+use crate::files::{open_regular, sorted_entries};
 
 /// The fingerprint of a picture's file, such as `fnv1a64:0011223344556677`.
 pub fn picture_fingerprint(path: &Path) -> Result<String, MediaError> {
@@ -53,7 +52,7 @@ fn of_folder(mut hash: u64, folder: &Path, depth: usize) -> Result<u64, MediaErr
 
 fn sampled(hash: u64, path: &Path) -> Result<u64, MediaError> {
     let failed = |err| MediaError::from_io("read the file", err, path);
-    let mut file = File::open(path).map_err(failed)?;
+    let mut file = open_regular(path).map_err(failed)?;
     let bytes = file.metadata().map_err(failed)?.len();
     let mut hash = hashed(hash, &bytes.to_le_bytes());
     let last = bytes.saturating_sub(SAMPLE_BYTES);
@@ -77,7 +76,7 @@ fn of_files<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<String, Med
     let mut buffer = vec![0; 1 << 16];
     for path in files {
         let failed = |err| MediaError::from_io("read the file", err, path);
-        let mut file = File::open(path).map_err(failed)?;
+        let mut file = open_regular(path).map_err(failed)?;
         loop {
             let count = file.read(&mut buffer).map_err(failed)?;
             if count == 0 {

@@ -7,6 +7,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use super::MediaError;
+use crate::files::open_regular;
 
 /// What the first bytes of a file say it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +18,25 @@ pub(crate) enum Kind {
     Gif,
     Bmp,
     Tiff,
+    Avif,
+    Heic,
     Mp4,
     WebM,
+    /// A video that only ffmpeg reads.
+    Foreign(&'static ForeignVideo),
     Json,
     /// Something that is not read here, in words that fit behind "found".
     Other(&'static str),
+}
+
+/// A video container that is recognised here and read through ffmpeg.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ForeignVideo {
+    pub name: &'static str,
+    /// In words that fit behind "found".
+    pub described: &'static str,
+    /// Name in ffmpeg.
+    pub demuxer: &'static str,
 }
 
 impl Kind {
@@ -34,8 +49,11 @@ impl Kind {
             Self::Gif => "GIF",
             Self::Bmp => "BMP",
             Self::Tiff => "TIFF",
+            Self::Avif => "AVIF",
+            Self::Heic => "HEIC",
             Self::Mp4 => "MP4",
             Self::WebM => "WebM",
+            Self::Foreign(video) => video.name,
             Self::Json => "JSON",
             Self::Other(words) => words,
         }
@@ -50,8 +68,11 @@ impl Kind {
             Self::Gif => "a GIF picture",
             Self::Bmp => "a BMP picture",
             Self::Tiff => "a TIFF picture",
+            Self::Avif => "an AVIF image",
+            Self::Heic => "a HEIC image",
             Self::Mp4 => "an MP4 video",
             Self::WebM => "a WebM or Matroska video",
+            Self::Foreign(video) => video.described,
             Self::Json => "a JSON file",
             Self::Other(words) => words,
         }
@@ -62,7 +83,9 @@ impl Kind {
 pub(super) const TEXT: &str = "a text file";
 
 /// As many bytes as [`sniff`] looks at.
-const HEAD_BYTES: usize = 512;
+const HEAD_BYTES: usize = 1024;
+/// Bytes of the head that decide whether a file is text.
+const TEXT_BYTES: usize = 512;
 
 /// Beginnings of files, and what they mean.
 const MAGIC: [(&[u8], Kind); 20] = [
@@ -88,12 +111,69 @@ const MAGIC: [(&[u8], Kind); 20] = [
     (b"qoif", Kind::Other("a QOI picture")),
 ];
 
+const fn foreign(
+    name: &'static str,
+    described: &'static str,
+    demuxer: &'static str,
+) -> ForeignVideo {
+    ForeignVideo {
+        name,
+        described,
+        demuxer,
+    }
+}
+
+static AVI: ForeignVideo = foreign("AVI", "an AVI video", "avi");
+static MPEG_TS: ForeignVideo = foreign("MPEG-TS", "an MPEG transport stream", "mpegts");
+static MPEG_PS: ForeignVideo = foreign("MPEG", "an MPEG video", "mpeg");
+static MPEG_ES: ForeignVideo = foreign("MPEG", "an MPEG video", "mpegvideo");
+static FLV: ForeignVideo = foreign("FLV", "a Flash video", "flv");
+static ASF: ForeignVideo = foreign("WMV", "a Windows Media video", "asf");
+static OGG: ForeignVideo = foreign("Ogg", "an Ogg video", "ogg");
+static MXF: ForeignVideo = foreign("MXF", "an MXF video", "mxf");
+
+/// Beginnings of videos for ffmpeg.
+static FOREIGN_MAGIC: [(&[u8], &ForeignVideo); 6] = [
+    (b"\0\0\x01\xba", &MPEG_PS),
+    (b"\0\0\x01\xb3", &MPEG_ES),
+    (b"FLV\x01", &FLV),
+    (
+        b"\x30\x26\xb2\x75\x8e\x66\xcf\x11\xa6\xd9\0\xaa\0\x62\xce\x6c",
+        &ASF,
+    ),
+    (b"OggS\0", &OGG),
+    (
+        b"\x06\x0e\x2b\x34\x02\x05\x01\x01\x0d\x01\x02\x01\x01\x02",
+        &MXF,
+    ),
+];
+
+/// True for packets of 188 bytes, alone, behind a time code of 4 bytes (Blu-ray) or before 16 bytes of parity. A
+/// recording may begin within a packet.
+fn is_transport_stream(head: &[u8]) -> bool {
+    const SYNC: u8 = 0x47;
+    [188, 192, 204].into_iter().any(|packet| {
+        (0..packet).any(|first| {
+            let mut starts = head.iter().skip(first).step_by(packet);
+            head.len() > first + 3 * packet && starts.all(|byte| *byte == SYNC)
+        })
+    })
+}
+
 pub(crate) fn sniff(head: &[u8]) -> Kind {
     if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
         return *kind;
     }
-    if head.starts_with(b"RIFF") && head.get(8..12) == Some(b"WEBP") {
-        return Kind::WebP;
+    if head.starts_with(b"RIFF") {
+        match head.get(8..12) {
+            Some(b"WEBP") => return Kind::WebP,
+            Some(b"AVI ") => return Kind::Foreign(&AVI),
+            _ => {}
+        }
+    }
+    let mut foreign = FOREIGN_MAGIC.iter();
+    if let Some((_, video)) = foreign.find(|(magic, _)| head.starts_with(magic)) {
+        return Kind::Foreign(video);
     }
     // Two letters alone are no proof: the four reserved bytes of a BMP are zero in practice, and
     // the header that follows has a known length.
@@ -102,20 +182,24 @@ pub(crate) fn sniff(head: &[u8]) -> Kind {
     }
     if head.get(4..8) == Some(b"ftyp") {
         return match head.get(8..12) {
-            Some(b"avif" | b"avis") => Kind::Other("an AVIF picture"),
-            Some(b"heic" | b"heix" | b"hevc" | b"mif1" | b"msf1") => Kind::Other("a HEIC picture"),
+            Some(b"avif" | b"avis") => Kind::Avif,
+            Some(b"heic" | b"heix" | b"heim" | b"heis" | b"hevc" | b"mif1" | b"msf1") => Kind::Heic,
             _ => Kind::Mp4,
         };
     }
-    if matches!(head.get(4..8), Some(b"moov" | b"mdat" | b"wide" | b"free")) {
+    if matches!(
+        head.get(4..8),
+        Some(b"moov" | b"mdat" | b"wide" | b"free" | b"skip" | b"pnot")
+    ) {
         return Kind::Mp4;
     }
-    let is_text = match std::str::from_utf8(head) {
+    let beginning = head.get(..TEXT_BYTES).unwrap_or(head);
+    let is_text = match std::str::from_utf8(beginning) {
         Ok(_) => true,
         // The head may end within a character.
-        Err(err) => err.valid_up_to() + 4 > head.len() && err.error_len().is_none(),
+        Err(err) => err.valid_up_to() + 4 > beginning.len() && err.error_len().is_none(),
     };
-    if is_text && !head.contains(&0) {
+    if is_text && !beginning.contains(&0) {
         let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
         let is_json = head.trim_ascii_start().starts_with(b"{");
         if is_json {
@@ -123,6 +207,8 @@ pub(crate) fn sniff(head: &[u8]) -> Kind {
         } else {
             Kind::Other(TEXT)
         }
+    } else if is_transport_stream(head) {
+        Kind::Foreign(&MPEG_TS)
     } else {
         Kind::Other("a file of another kind")
     }
@@ -138,7 +224,6 @@ pub(super) struct Opened {
 /// Opens a regular file and looks at its first bytes; `action` continues "could not …".
 pub(super) fn open_file(path: &Path, action: &'static str) -> Result<Opened, MediaError> {
     let failed = |err: io::Error| MediaError::from_io(action, err, path);
-    // Before opening, because opening a pipe waits for its other end.
     let meta = fs::metadata(path).map_err(failed)?;
     if meta.is_dir() {
         return Err(MediaError::IsFolder {
@@ -150,7 +235,7 @@ pub(super) fn open_file(path: &Path, action: &'static str) -> Result<Opened, Med
             path: path.to_path_buf(),
         });
     }
-    let mut file = File::open(path).map_err(failed)?;
+    let mut file = open_regular(path).map_err(failed)?;
     let mut head = Vec::with_capacity(HEAD_BYTES);
     file.by_ref()
         .take(HEAD_BYTES as u64)
@@ -171,11 +256,10 @@ mod tests {
     #[test]
     fn kinds_are_told_from_content() {
         assert_eq!(sniff(b"RIFF\x10\0\0\0WEBPVP8 "), Kind::WebP);
+        assert_eq!(sniff(b"RIFF\x10\0\0\0AVI LIST"), Kind::Foreign(&AVI));
+        assert_eq!(sniff(b"OggS\0\x02"), Kind::Foreign(&OGG));
         assert_eq!(sniff(b"\0\0\0\x18ftypisom\0\0\0\0"), Kind::Mp4);
-        assert_eq!(
-            sniff(b"\0\0\0\x18ftypavif\0\0\0\0"),
-            Kind::Other("an AVIF picture")
-        );
+        assert_eq!(sniff(b"\0\0\0\x18ftypavif\0\0\0\0"), Kind::Avif);
         assert_eq!(
             sniff("BMW, a car; ünïcode".as_bytes()),
             Kind::Other("a text file")
@@ -184,5 +268,18 @@ mod tests {
             sniff(b"\0\x01\x02\xff\xfe"),
             Kind::Other("a file of another kind")
         );
+    }
+
+    #[test]
+    fn transport_streams_are_recognised_by_their_packets_from_any_byte_on() {
+        for (packet, first) in [(188, 0), (192, 4), (204, 0), (188, 100)] {
+            let mut head = vec![0xff; HEAD_BYTES];
+            for at in (first..HEAD_BYTES).step_by(packet) {
+                head[at] = 0x47;
+            }
+            assert_eq!(sniff(&head), Kind::Foreign(&MPEG_TS), "{packet} {first}");
+            head[first + 2 * packet] = 0;
+            assert_eq!(sniff(&head), Kind::Other("a file of another kind"));
+        }
     }
 }

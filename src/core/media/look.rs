@@ -8,9 +8,9 @@ use std::path::Path;
 use image::ImageReader;
 
 use super::kind::{self, Kind};
-use super::open::{EMPTY, Failure, check_size, tiff};
-use super::source::{ClipInfo, clip_info, first_frame};
-use super::{MediaError, Picture, open_picture};
+use super::open::{EMPTY, Failure, check_size, heif, tiff};
+use super::source::{ClipInfo, clip_info, first_frame, is_animated_png};
+use super::{MediaError, OpenedImage, Picture, open_image};
 
 /// Size and length of the picture or clip at `path`; a picture is one frame, of 0 frames a second. A numbered picture is
 /// looked at alone.
@@ -20,19 +20,18 @@ pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
         return Err(MediaError::said(EMPTY, path));
     }
     match opened.kind {
-        Kind::Mp4 | Kind::WebM | Kind::Gif | Kind::WebP => {
-            let info = clip_info(path)?;
-            Ok(if info.num_frames > 1 {
-                info
-            } else {
-                ClipInfo::picture(info.width, info.height)
-            })
-        }
+        Kind::Png if is_animated_png(path) => moving_info(path),
+        Kind::Mp4 | Kind::WebM | Kind::Foreign(_) | Kind::Gif | Kind::WebP => moving_info(path),
         Kind::Tiff => {
             let failed = |failure: Failure| failure.into_error(opened.kind.name(), path);
             let (width, height) =
                 tiff::size(BufReader::new(opened.file), opened.len).map_err(failed)?;
             check_size(width, height).map_err(failed)?;
+            Ok(ClipInfo::picture(width, height))
+        }
+        kind @ (Kind::Avif | Kind::Heic) => {
+            let failed = |failure: Failure| failure.into_error(kind.name(), path);
+            let (width, height) = heif::size(opened.file, opened.len).map_err(failed)?;
             Ok(ClipInfo::picture(width, height))
         }
         Kind::Png | Kind::Jpeg | Kind::Bmp => {
@@ -52,6 +51,15 @@ pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
     }
 }
 
+fn moving_info(path: &Path) -> Result<ClipInfo, MediaError> {
+    let info = clip_info(path)?;
+    Ok(if info.num_frames > 1 {
+        info
+    } else {
+        ClipInfo::picture(info.width, info.height)
+    })
+}
+
 /// As [`media_info`], of a file that is given where a clip may be, which numbered pictures are there together.
 pub fn clip_or_picture_info(path: &Path) -> Result<ClipInfo, MediaError> {
     match clip_info(path) {
@@ -60,17 +68,22 @@ pub fn clip_or_picture_info(path: &Path) -> Result<ClipInfo, MediaError> {
     }
 }
 
-/// The picture at `path`, or the first frame of the clip there; no more of it is decoded.
-pub fn first_picture(path: &Path) -> Result<Picture, MediaError> {
+/// The image at `path`, or the first frame of the video there; no more of it is decoded.
+pub fn first_image(path: &Path) -> Result<OpenedImage, MediaError> {
     match kind::open_file(path, "read the file")?.kind {
-        Kind::Mp4 | Kind::WebM => first_frame(path),
-        _ => open_picture(path),
+        Kind::Mp4 | Kind::WebM | Kind::Foreign(_) => first_frame(path).map(OpenedImage::from),
+        _ => open_image(path),
     }
+}
+
+/// As [`first_image`], without its alpha.
+pub fn first_picture(path: &Path) -> Result<Picture, MediaError> {
+    first_image(path).map(|image| image.picture)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ClipOptions, write_clip, write_png};
+    use super::super::{ClipOptions, open_picture, write_clip, write_png};
     use super::*;
 
     #[test]

@@ -3,10 +3,13 @@
 //!
 //! Everything works on plain [`Picture`]s and clips of them. Nothing here knows a tensor or a widget.
 
+mod alpha;
 mod clip;
+mod colour;
 mod edges;
 mod endings;
 mod error;
+mod facts;
 mod fingerprint;
 mod kind;
 mod look;
@@ -22,10 +25,12 @@ mod resize;
 mod sheet;
 mod sound;
 mod source;
+mod times;
 
 /// Whether this build reads and writes H.264, and so MP4: `docs/packages.md` says why one may be without.
 pub const HAS_H264: bool = cfg!(feature = "h264");
 
+pub use alpha::AlphaChannel;
 pub use clip::{
     ClipFormat, ClipOptions, ClipWriter, DEFAULT_CLIP_ENDING, Instead, RunWriter, Runs,
     check_frame_size, check_frames_writable, check_writable, instead_of_unwritten, numbered_path,
@@ -34,14 +39,15 @@ pub use clip::{
 pub use edges::canny;
 pub use endings::{CLIP_ENDINGS, PICTURE_ENDINGS, has_clip_name, has_picture_name};
 pub use error::MediaError;
+pub use facts::describe_media;
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
 pub(crate) use kind::{Kind, sniff};
-pub use look::{clip_or_picture_info, first_picture, media_info};
+pub use look::{clip_or_picture_info, first_image, first_picture, media_info};
 pub use mask::{Area, Brush, Mask, mask_of_picture, open_mask, softened, write_mask};
 #[cfg(test)]
 pub(crate) use metadata::test_files;
 pub use metadata::{MAX_SETTINGS_BYTES, Text, read_settings, read_texts};
-pub use open::{MAX_PIXELS, has_transparency, open_picture};
+pub use open::{MAX_PIXELS, OpenedImage, open_image, open_picture};
 pub use outpaint::{
     Extended, Filling, MAX_OVERLAP, Margins, Outpaint, extend_picture, write_extended,
 };
@@ -53,5 +59,7 @@ pub use resize::{crop_centre, crop_to_aspect, resize_lanczos};
 pub use sheet::{Sheet, SheetCell, SheetLabels, SheetPlace, draw_sheet, sheet_edge};
 pub use sound::{FoundSound, Sound, sound_for};
 pub use source::{
-    ClipInfo, ClipReader, MAX_CLIP_PIXELS, TakeFrame, clip_files, clip_info, last_frame, open_clip,
+    ClipInfo, ClipReader, MAX_CLIP_PIXELS, TakeFrame, clip_files, clip_info, frame_starts,
+    last_frame, open_clip,
 };
+pub use times::FrameStarts;

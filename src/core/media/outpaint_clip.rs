@@ -80,7 +80,7 @@ fn each_frame(
     write: &mut dyn FnMut(Picture) -> Result<(), MediaError>,
 ) -> Result<(), MediaError> {
     let mut written = Ok(());
-    ClipReader::open(path)?.read(0, &mut |number, picture| {
+    ClipReader::open(path)?.read_even(&mut |number, picture| {
         if number < most {
             written = write(picture);
         }

@@ -91,6 +91,10 @@ pub fn sound_for(path: &Path, out: &Path) -> Result<FoundSound, MediaError> {
     let (read, name): (fn(&mut ByteSource<File>) -> Result<_, _>, _) = match opened.kind {
         Kind::Mp4 => (source::mp4_sound, "MP4"),
         Kind::WebM => (source::webm_sound, "WebM"),
+        Kind::Foreign(video) if source::has_sound(path, video.demuxer) => {
+            let why = format_args!("it is not copied from {}", video.name);
+            return Ok(FoundSound::without(why));
+        }
         _ => return Ok(FoundSound::default()),
     };
     let mut bytes = ByteSource::new(opened.file, opened.len);
@@ -159,7 +163,7 @@ mod tests {
             run.push(&frame).expect("it works");
             run.finish().expect("it works");
         }
-        runs.join(None, sound).expect("it works");
+        runs.join(None, sound, None).expect("it works");
         fs::remove_dir_all(&parts).expect("it works");
         out
     }
@@ -187,6 +191,13 @@ mod tests {
         let sizes: Vec<u32> = opus.packets.iter().map(|it| it.size).collect();
         assert_eq!(sizes[..5], [52, 40, 36, 41, 47]);
         assert!(opus.packets.iter().all(|it| it.lasts == 960));
+    }
+
+    #[test]
+    fn sound_before_the_first_frame_is_skipped() {
+        // Its first frame is shown after 0.08 s.
+        let sound = found("sound-fragmented.mp4").sound.unwrap();
+        assert_eq!((sound.delay_secs, sound.skipped), (0.0, 1280));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use safelight_core::finish::{FramePlace, Retiming};
-use safelight_core::media::Picture;
+use safelight_core::media::{Picture, frame_starts};
 use tch::{Kind, Tensor};
 
 use super::cuts::is_cut;
@@ -39,7 +39,9 @@ pub(super) fn run(context: &FinishContext<'_>, home: &Path) -> Result<(), Engine
     let (kind, device) = context.placement();
     let request = context.request();
     let first = context.order.first;
-    let retiming = Retiming::of(&request.before, &request.after);
+    let starts = frame_starts(&request.source)?;
+    let retiming = Retiming::of(&request.before, &request.after).with_starts(starts);
+    let begin = retiming.place(first).frame;
     let mut making = Interpolation {
         context,
         home,
@@ -48,7 +50,7 @@ pub(super) fn run(context: &FinishContext<'_>, home: &Path) -> Result<(), Engine
         retiming,
     };
     let mut before: Option<Source> = None;
-    context.source_frames(retiming.place(first).frame, &mut |number, picture| {
+    context.source_frames(begin, &mut |number, picture| {
         let mut now = Source {
             number,
             picture,

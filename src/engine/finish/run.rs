@@ -11,7 +11,7 @@ use std::thread;
 use crossbeam_channel::{Sender, bounded};
 use safelight_core::finish::{CPU_TILE_BYTES, FinishRequest, FinishWork, room_for_tiles};
 use safelight_core::job::{CancelToken, DtypeChoice};
-use safelight_core::media::{ClipReader, MediaError, Picture, open_picture};
+use safelight_core::media::{ClipReader, MediaError, Picture, first_image};
 use safelight_core::memory::Rung;
 use safelight_core::memory::conv_backends::ConvBackend;
 use safelight_core::protocol::{EngineMessage, FinishOrder, PixelHeader};
@@ -180,7 +180,8 @@ fn read(
 ) -> Result<(), MediaError> {
     if request.is_picture {
         if first == 0 {
-            frames.send((0, open_picture(&request.source)?)).ok();
+            let image = first_image(&request.source)?;
+            frames.send((0, image.into_filled())).ok();
         }
         return Ok(());
     }

@@ -1,8 +1,10 @@
-//! What is looked at before a job that finishes something begins: how much room it needs on the disk, and the sound of its
-//! source. Refuses nothing.
+//! Checks before a post-processing job: the disk space it needs, and the sound, transparency, colours and frame times of
+//! its source. Refuses nothing.
 
-use safelight_core::finish::FinishRequest;
-use safelight_core::media::{self, FoundSound};
+use safelight_core::finish::{FinishRequest, FinishWork};
+use safelight_core::media::{
+    self, AlphaChannel, ClipFormat, ClipReader, FoundSound, FrameStarts, MediaError,
+};
 
 /// What of the source's sound goes into the result; nothing of a picture.
 pub(super) fn sound_of(request: &FinishRequest) -> FoundSound {
@@ -28,4 +30,106 @@ pub(super) fn room_of(request: &FinishRequest) -> u64 {
             .extension()
             .is_some_and(|it| it.eq_ignore_ascii_case("mp4"));
     if is_h264 { pixels / 2 } else { pixels * 2 }
+}
+
+/// Transparency of the result, where the source is an image that has it and the result's format keeps it.
+pub(super) fn alpha_of(request: &FinishRequest) -> Result<Option<AlphaChannel>, MediaError> {
+    if !request.is_picture || !ClipFormat::from_path(&request.out)?.has_alpha() {
+        return Ok(None);
+    }
+    let (width, height) = (request.after.width, request.after.height);
+    let alpha = media::first_image(&request.source)?.alpha;
+    alpha.map(|alpha| alpha.resized(width, height)).transpose()
+}
+
+/// Transparency and colours of the source that the result does not have, in sentences.
+pub(super) fn unused_of(request: &FinishRequest) -> Vec<String> {
+    // The engine says why a file cannot be read.
+    let Ok(image) = media::first_image(&request.source) else {
+        return Vec::new();
+    };
+    let keeps_alpha =
+        request.is_picture && ClipFormat::from_path(&request.out).is_ok_and(ClipFormat::has_alpha);
+    let lost = (image.alpha.is_some() && !keeps_alpha).then(|| {
+        let why = if request.is_picture {
+            "JPEG has none. Save the result as .png or .webp to keep it"
+        } else {
+            "videos and animations are written without it"
+        };
+        format!("the source's transparency is lost: {why}")
+    });
+    let video = match lost {
+        Some(_) => Vec::new(),
+        None => ClipReader::open(&request.source).map_or_else(|_| Vec::new(), |it| it.notices()),
+    };
+    lost.into_iter().chain(image.notice).chain(video).collect()
+}
+
+/// Starts of the result's frames where they are uneven, and a notice where those of the source are not kept.
+pub(super) fn times_of(
+    request: &FinishRequest,
+) -> Result<(Option<FrameStarts>, Option<String>), MediaError> {
+    let starts = if request.is_picture {
+        None
+    } else {
+        media::frame_starts(&request.source)?
+    };
+    let is_numbered = ClipFormat::from_path(&request.out)?.is_still();
+    let fps = (request.after.fps * 100.0).round() / 100.0;
+    Ok(match &request.work {
+        _ if starts.is_none() => (None, None),
+        FinishWork::Interpolate { .. } => {
+            let note = format!("uneven frame times: the result has an even {fps} fps");
+            (None, Some(note))
+        }
+        FinishWork::Upscale { .. } if is_numbered => {
+            let note = format!(
+                "uneven frame times, {fps} fps on average: numbered images do not keep them; choose a name that ends in .mp4, .webp or .gif"
+            );
+            (None, Some(note))
+        }
+        FinishWork::Upscale { .. } => (starts, None),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use safelight_core::media::{ClipOptions, Picture, write_clip};
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(source: &Path, out: &str, work: &str) -> FinishRequest {
+        let info = json!({"width": 8, "height": 8, "fps": 4.0, "num_frames": 4});
+        let request = json!({
+            "source": source, "fingerprint": "", "is_picture": false, "before": info, "after": info,
+            "work": work, "network": "/n.safetensors", "passes": 1, "crf": 16, "out": out,
+        });
+        serde_json::from_value(request).expect("a request")
+    }
+
+    #[test]
+    fn times_are_kept_or_their_loss_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let source = folder.path().join("a.webp");
+        let frame = |grey| Picture::from_fn(8, 8, |_, _| [grey; 3]).expect("a picture");
+        let starts = FrameStarts::from_micros([0, 50_000, 700_000, 900_000, 1_000_000]);
+        let options = ClipOptions {
+            starts: Some(starts.clone()),
+            ..ClipOptions::default()
+        };
+        write_clip(&source, &[20, 80, 140, 200].map(frame), options).expect("it is written");
+        let found = |out, work| times_of(&request(&source, out, work)).expect("it is read");
+        assert_eq!(found("b.webp", "upscale"), (Some(starts), None));
+        let (starts, note) = found("b.png", "upscale");
+        assert_eq!(starts, None);
+        assert!(
+            note.expect("a note")
+                .starts_with("uneven frame times, 4 fps on average")
+        );
+        let note = "uneven frame times: the result has an even 4 fps".to_owned();
+        assert_eq!(found("b.gif", "interpolate"), (None, Some(note)));
+    }
 }

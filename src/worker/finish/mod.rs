@@ -34,7 +34,7 @@ use super::save::error_of;
 use super::walk::{check_room, hold, not_held};
 use super::{WorkerLimits, WorkerOptions};
 use crate::telemetry::host;
-use checks::{room_of, sound_of};
+use checks::{alpha_of, room_of, sound_of, times_of, unused_of};
 use computed::Computed;
 use parts::Parts;
 
@@ -141,10 +141,19 @@ impl FinishWalk<'_> {
         self.events.certain(JobUpdate::Started(request.recipe()));
         let mut gathered = Gathered::default();
         // Before hours of work.
-        if let Some(text) = sound_of(request).left_out {
+        for text in sound_of(request)
+            .left_out
+            .into_iter()
+            .chain(unused_of(request))
+        {
+            self.warn(text, &mut gathered);
+        }
+        let (starts, note) = times_of(request).map_err(|err| unusable(&err))?;
+        if let Some(text) = note {
             self.warn(text, &mut gathered);
         }
         let options = ClipOptions {
+            starts,
             fps: if request.is_picture {
                 ClipOptions::default().fps
             } else {
@@ -386,9 +395,10 @@ impl FinishWalk<'_> {
         let settings = self.settings(folder);
         // As it is now: a clip without its sound is more than none.
         let sound = sound_of(self.request).sound;
+        let alpha = alpha_of(self.request).map_err(|err| unusable(&err))?;
         let paths = parts
             .runs()
-            .join(Some(settings.to_string()), sound.as_ref());
+            .join(Some(settings.to_string()), sound.as_ref(), alpha.as_ref());
         let paths = paths.map_err(|err| error_of(&err))?;
         let time = StageTime {
             stage,

@@ -192,7 +192,7 @@ mod tests {
         written.unwrap();
         assert_eq!(runs.num_frames(), count);
         let num_runs = fs::read_dir(&parts).unwrap().count();
-        let path = runs.join(None, None).unwrap().remove(0);
+        let path = runs.join(None, None, None).unwrap().remove(0);
         (fs::read(path).unwrap(), num_runs)
     }
 

@@ -124,6 +124,28 @@ fn what_cannot_be_made_is_refused_before_anything_is_computed() {
 }
 
 #[test]
+fn a_video_of_one_frame_becomes_an_image_or_a_video_as_its_result_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("one.gif");
+    let frame = Picture::from_fn(30, 20, |_, _| [90; 3]).unwrap();
+    write_clip(&source, &[frame], ClipOptions::default()).unwrap();
+    for (name, is_picture) in [
+        ("large.png", true),
+        ("large.webp", true),
+        ("large.gif", false),
+    ] {
+        let form = UpscaleForm {
+            out: folder.path().join(name),
+            ..form(folder.path(), source.clone())
+        };
+        let request = form.validate().unwrap();
+        assert_eq!(request.is_picture, is_picture, "{name}");
+        assert_eq!((request.after.num_frames, request.after.width), (1, 60));
+        assert_eq!(request.after.fps > 0.0, !is_picture, "{name}");
+    }
+}
+
+#[test]
 fn a_clip_keeps_its_length_and_rate() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("clip.webp");

@@ -4,7 +4,7 @@
 //! either format is the business of [`safetensors`] and [`gguf`].
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::{fmt, io};
@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use super::gguf::{self, BlockType};
 use super::safetensors;
+use crate::files::open_regular;
 
 /// What can be wrong with a header. The caller knows the path.
 #[derive(Debug, Error)]
@@ -22,6 +23,12 @@ pub enum HeaderError {
     Io(#[from] io::Error),
     #[error("{0}")]
     Unsound(String),
+    /// Sound, and stored in a way that cannot be read.
+    #[error("{reason}")]
+    Unsupported {
+        reason: String,
+        advice: &'static str,
+    },
 }
 
 /// How the numbers of a tensor are stored.
@@ -89,13 +96,9 @@ pub struct Header {
 }
 
 impl Header {
-    /// Opens `path` and reads its header. What is no plain file is not opened at all: opening a pipe
-    /// would wait for its writer.
+    /// Opens `path`, which must be a regular file, and reads its header.
     pub fn open(path: &Path) -> Result<(File, Self), HeaderError> {
-        if !fs::metadata(path)?.is_file() {
-            return Err(HeaderError::Unsound("this is not a file".to_owned()));
-        }
-        let file = File::open(path)?;
+        let file = open_regular(path)?;
         let mut magic = [0; 4];
         let is_gguf = file.read_exact_at(&mut magic, 0).is_ok() && magic == gguf::MAGIC;
         let header = if is_gguf {
@@ -107,7 +110,7 @@ impl Header {
     }
 
     /// All tensors, sorted by name.
-    pub fn tensors(&self) -> impl Iterator<Item = (&str, &TensorInfo)> {
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, &TensorInfo)> + Clone {
         self.tensors
             .iter()
             .map(|(name, info)| (name.as_str(), info))

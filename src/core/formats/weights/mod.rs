@@ -25,7 +25,7 @@ pub use header::{TensorInfo, TensorType};
 pub(crate) use keys::ends_with_path;
 use keys::is_aside;
 pub(crate) use sniff::is_gguf;
-use sniff::other_than_weights;
+use sniff::{other_than_weights, unfinished_download};
 
 /// An index of a model with thousands of layers has a few MB.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
@@ -83,6 +83,15 @@ impl WeightSet {
     pub fn from_file(path: &Path) -> Result<Self, CatalogError> {
         let mut set = Self::default();
         set.add(path)?;
+        if let Some(count) = shard_count(path).filter(|count| *count > 1) {
+            return Err(CatalogError::WrongFile {
+                reason: format!(
+                    "this is one of {count} files of a model, whose index is not beside it"
+                ),
+                advice: "Download all of these files and the .safetensors.index.json into one folder",
+                path: path.to_owned(),
+            });
+        }
         Ok(set)
     }
 
@@ -107,6 +116,14 @@ impl WeightSet {
         if is_pickle(path) {
             return Err(pickle(path));
         }
+        let wrong = |reason: String, advice| CatalogError::WrongFile {
+            reason,
+            advice,
+            path: path.to_owned(),
+        };
+        if let Some((found, advice)) = unfinished_download(path) {
+            return Err(wrong(format!("this is {found}"), advice));
+        }
         let header = match Header::open(path) {
             Ok((_, header)) => header,
             Err(HeaderError::Io(err)) if err.kind() == std::io::ErrorKind::NotFound => {
@@ -116,10 +133,7 @@ impl WeightSet {
                 let is_read = matches!(err, HeaderError::Unsound(_));
                 let found = is_read.then(|| other_than_weights(path)).flatten();
                 return Err(match found {
-                    Some(found) => CatalogError::NotWeights {
-                        found,
-                        path: path.to_owned(),
-                    },
+                    Some((found, advice)) => wrong(format!("this is {found}, not a model"), advice),
                     None => CatalogError::of_header(err, path),
                 });
             }
@@ -333,6 +347,16 @@ pub fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
 /// Whether `file`, a weight file or an index, is what its folder is read from.
 pub(crate) fn is_weight_file_of(file: &Path, folder: &Path) -> bool {
     weight_file_in(folder).is_ok_and(|own| own == file)
+}
+
+/// Number of files that hold a model together, in a name such as `model-00002-of-00006.safetensors`.
+pub(crate) fn shard_count(path: &Path) -> Option<u32> {
+    let stem = path.file_stem()?.to_str()?;
+    let mut parts = stem.rsplit('-');
+    let is_number = |part: &&str| part.len() == 5 && part.bytes().all(|byte| byte.is_ascii_digit());
+    let count = parts.next().filter(is_number)?;
+    let is_shard = parts.next() == Some("of") && parts.next().is_some_and(|part| is_number(&part));
+    is_shard.then(|| count.parse().ok())?
 }
 
 pub fn is_index(path: &Path) -> bool {

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 
 use safetensors::Dtype;
 use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::header::{Header, HeaderError, TensorInfo, TensorType};
 
@@ -32,6 +32,9 @@ const MAX_NOTE_BYTES: usize = 8 << 20;
 pub(super) fn read_header(file: &File) -> Result<Header, HeaderError> {
     let unsound = |reason: String| Err(HeaderError::Unsound(reason));
     let file_bytes = file.metadata()?.len();
+    if file_bytes == 0 {
+        return unsound("the file is empty".to_owned());
+    }
     if file_bytes < 8 {
         return unsound(format!(
             "expected a header of at least 8 bytes, the file has {file_bytes}"
@@ -175,8 +178,60 @@ impl<'de> Deserialize<'de> for Sizes {
     }
 }
 
-/// What a file says about itself.
+/// What a file says about itself. The format allows texts only; a number that a writer put there is kept as its text,
+/// and everything else is left out.
 struct Notes(BTreeMap<String, String>);
+
+/// Text of a note; `None` for what is neither a text nor a number.
+struct Note(Option<String>);
+
+impl<'de> Deserialize<'de> for Note {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+
+        impl<'de> Visitor<'de> for Any {
+            type Value = Note;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Note, E> {
+                Ok(Note(Some(text.to_owned())))
+            }
+
+            fn visit_bool<E>(self, flag: bool) -> Result<Note, E> {
+                Ok(Note(Some(flag.to_string())))
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Note, E> {
+                Ok(Note(Some(number.to_string())))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Note, E> {
+                Ok(Note(Some(number.to_string())))
+            }
+
+            fn visit_f64<E>(self, number: f64) -> Result<Note, E> {
+                Ok(Note(Some(number.to_string())))
+            }
+
+            fn visit_unit<E>(self) -> Result<Note, E> {
+                Ok(Note(None))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Note, A::Error> {
+                IgnoredAny.visit_seq(seq).map(|_| Note(None))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Note, A::Error> {
+                IgnoredAny.visit_map(map).map(|_| Note(None))
+            }
+        }
+
+        deserializer.deserialize_any(Any)
+    }
+}
 
 impl<'de> Deserialize<'de> for Notes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -191,7 +246,10 @@ impl<'de> Deserialize<'de> for Notes {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Notes, A::Error> {
                 let (mut notes, mut bytes) = (BTreeMap::new(), 0);
-                while let Some((name, text)) = map.next_entry::<String, String>()? {
+                while let Some((name, Note(text))) = map.next_entry::<String, Note>()? {
+                    let Some(text) = text else {
+                        continue;
+                    };
                     let more = name.len() + text.len();
                     if bytes + more <= MAX_NOTE_BYTES && notes.len() < MAX_NOTES {
                         bytes += more;
@@ -300,6 +358,18 @@ mod tests {
         assert_eq!(header.info("a").unwrap().shape, [2, 3]);
         assert_eq!(header.data_bytes(), 24);
         assert_eq!(header.notes["format"], "pt");
+    }
+
+    #[test]
+    fn metadata_that_is_no_text_is_no_fault() {
+        let json = |value: &str| ONE.replace(r#"{"format":"pt"}"#, value);
+        let notes = |value: &str| read(&file(&json(value), 24)).unwrap().notes;
+        let mixed =
+            r#"{"a":1,"b":-0.5,"c":true,"d":null,"e":[[1],{"f":2}],"g":{"h":[]},"i":"text"}"#;
+        let kept = [("a", "1"), ("b", "-0.5"), ("c", "true"), ("i", "text")];
+        let kept = kept.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        assert_eq!(notes(mixed), BTreeMap::from(kept));
+        assert!(notes("null").is_empty());
     }
 
     #[test]

@@ -1,51 +1,150 @@
-//! What a file is by its first bytes, before its header is read or where it has none.
+//! What a file is by its name and first bytes, before its header is read or if it has none.
 
-use std::fs::File;
+use std::ffi::OsString;
 use std::io::Read as _;
 use std::path::Path;
 
 use super::gguf;
-use crate::files::has_ending;
+use crate::files::{has_ending, open_regular};
 use crate::media::{self, Kind};
 
-/// As many bytes as tell kinds of files apart.
+/// As many bytes as distinguish kinds of files.
 const HEAD_BYTES: u64 = 512;
+
+/// A noun phrase for a file that does not hold weights, and what to do about it.
+pub(crate) type OtherFile = (&'static str, &'static str);
+
+const UNFINISHED: OtherFile = (
+    "an unfinished download",
+    "Let the download finish, or start it again",
+);
+const WEB_PAGE: OtherFile = (
+    "a web page",
+    "A web page was saved instead of the file: log in where it is published, accept its licence if it asks for that, and download the file again",
+);
+const NOT_GGUF: OtherFile = (
+    "a file that is named .gguf and does not begin as one",
+    "Download the file again, and do not rename files of other formats",
+);
+const PYTORCH: OtherFile = (
+    "a ZIP archive or a PyTorch checkpoint",
+    "PyTorch's files can run code when opened: get the .safetensors version of the same weights, or unpack the archive",
+);
+const PICKLE: OtherFile = (
+    "a pickle file",
+    "Pickle files can run code when opened: get the .safetensors version of the same weights",
+);
+const ARCHIVE: OtherFile = (
+    "an archive",
+    "Unpack it and use the .safetensors or .gguf file in it",
+);
+const OLD_GGML: OtherFile = (
+    "a GGML file from before GGUF",
+    "Get the model as GGUF or safetensors",
+);
+const OTHER_FRAMEWORK: OtherFile = (
+    "a file of another framework",
+    "Get the model as safetensors or GGUF",
+);
+const GIT_LFS: OtherFile = (
+    "a Git LFS pointer",
+    "Run `git lfs pull` in its folder, or download the file itself",
+);
+
+/// First bytes of such files.
+const MAGIC: [(&[u8], OtherFile); 15] = [
+    (b"version https://git-lfs", GIT_LFS),
+    (b"PK\x03\x04", PYTORCH),
+    (b"\x80\x02", PICKLE),
+    (b"\x80\x03", PICKLE),
+    (b"\x80\x04", PICKLE),
+    (b"\x80\x05", PICKLE),
+    (b"\x1f\x8b", ARCHIVE),
+    (b"7z\xbc\xaf\x27\x1c", ARCHIVE),
+    (b"Rar!\x1a", ARCHIVE),
+    (b"lmgg", OLD_GGML),
+    (b"fmgg", OLD_GGML),
+    (b"tjgg", OLD_GGML),
+    (b"algg", OLD_GGML),
+    (b"\x89HDF\r\n", OTHER_FRAMEWORK),
+    (b"\x93NUMPY", OTHER_FRAMEWORK),
+];
+
+/// Endings that browsers and download programs give to files that are not complete.
+const PARTIAL_ENDINGS: [&str; 7] = [
+    "aria2",
+    "crdownload",
+    "download",
+    "incomplete",
+    "part",
+    "partial",
+    "tmp",
+];
 
 pub(crate) fn is_gguf(path: &Path) -> bool {
     head(path).starts_with(&gguf::MAGIC)
 }
 
-/// What a file without a sound header is by its first bytes, in words that fit behind "found"; `None` where
-/// it may be a weight file that is cut off or damaged.
-pub(crate) fn other_than_weights(path: &Path) -> Option<&'static str> {
+/// Returns what a file is if a program is still downloading it, or has given up: its size may be right all the same.
+pub(crate) fn unfinished_download(path: &Path) -> Option<OtherFile> {
+    let mut control = OsString::from(path);
+    control.push(".aria2");
+    Path::new(&control).exists().then_some(UNFINISHED)
+}
+
+/// Returns what a file without a sound header is; `None` if it may be a weight file that is cut off or damaged.
+pub(crate) fn other_than_weights(path: &Path) -> Option<OtherFile> {
+    if has_ending(path, &PARTIAL_ENDINGS) {
+        return Some(UNFINISHED);
+    }
     let head = head(path);
     let is_gguf_by_name = has_ending(path, &["gguf"]);
     // The length of a header, which may begin as another format does, and the header.
     let is_safetensors = head.get(5..9) == Some(b"\0\0\0{");
     if is_gguf_by_name && (is_safetensors || head.is_empty()) {
-        return Some("a file that is named .gguf and does not begin as one");
+        return Some(NOT_GGUF);
     }
     if is_safetensors || head.len() < 8 || head.starts_with(&gguf::MAGIC) {
         return None;
     }
-    if head.starts_with(b"version https://git-lfs") {
-        return Some("the pointer of Git LFS that stands for a file, not the file");
+    if head.len() as u64 == HEAD_BYTES && head.iter().all(|&byte| byte == 0) {
+        return Some(UNFINISHED);
+    }
+    let mut known = MAGIC.iter();
+    if let Some((_, found)) = known.find(|(magic, _)| head.starts_with(magic)) {
+        return Some(*found);
+    }
+    if is_markup(&head) {
+        return Some(WEB_PAGE);
     }
     match media::sniff(&head) {
-        Kind::Other("a file of another kind") if is_gguf_by_name => {
-            Some("a file that is named .gguf and does not begin as one")
-        }
-        Kind::Other("a file of another kind") => None,
-        kind => Some(kind.described()),
+        Kind::Other("a file of another kind") => is_gguf_by_name.then_some(NOT_GGUF),
+        kind @ (Kind::Json | Kind::Other("a text file")) => Some((
+            kind.described(),
+            "A server may have answered with a text instead of the file: log in where it is published, accept its licence if it asks for that, and download the file again",
+        )),
+        kind @ Kind::Other(_) => Some((
+            kind.described(),
+            "To use it as an image, save it as PNG or JPEG first; a model is a .safetensors or .gguf file",
+        )),
+        kind => Some((
+            kind.described(),
+            "A model is a .safetensors or .gguf file, or a diffusers folder",
+        )),
     }
+}
+
+/// HTML, or the XML with which file servers report errors.
+fn is_markup(head: &[u8]) -> bool {
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let text = text.trim_ascii_start().to_ascii_lowercase();
+    let beginnings: [&[u8]; 5] = [b"<!doctype", b"<html", b"<head", b"<?xml", b"<!--"];
+    beginnings.iter().any(|start| text.starts_with(start))
 }
 
 fn head(path: &Path) -> Vec<u8> {
     let mut head = Vec::new();
-    // Opening a pipe would wait for its writer.
-    if path.is_file()
-        && let Ok(file) = File::open(path)
-    {
+    if let Ok(file) = open_regular(path) {
         // What was read before an error is as good as a short file.
         file.take(HEAD_BYTES).read_to_end(&mut head).ok();
     }

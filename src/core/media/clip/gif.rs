@@ -19,14 +19,19 @@ const SHORTEST_DELAY: u64 = 2;
 
 pub(super) struct Gif {
     encoder: Encoder<Vec<u8>>,
-    fps: f64,
+    times: FrameTimes,
     pushed: u64,
     /// The next frame that is shown.
     next: u64,
 }
 
 impl Gif {
-    pub fn new(width: u32, height: u32, fps: f64, settings: Option<&str>) -> Result<Self, String> {
+    pub fn new(
+        width: u32,
+        height: u32,
+        times: FrameTimes,
+        settings: Option<&str>,
+    ) -> Result<Self, String> {
         let wrong = |err: EncodingError| err.to_string();
         let mut encoder =
             Encoder::new(Vec::new(), width as u16, height as u16, &[]).map_err(wrong)?;
@@ -39,7 +44,7 @@ impl Gif {
         }
         Ok(Self {
             encoder,
-            fps,
+            times,
             pushed: 0,
             next: 0,
         })
@@ -51,7 +56,7 @@ impl Gif {
         if shown != self.pushed - 1 {
             return Ok(());
         }
-        let start = |frame| FrameTimes::start(self.fps, frame, 100.0);
+        let start = |frame| self.times.start(frame, 100.0);
         self.next += 1;
         while start(self.next) - start(shown) < SHORTEST_DELAY {
             self.next += 1;

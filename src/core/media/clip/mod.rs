@@ -6,6 +6,7 @@
 
 #[cfg(feature = "h264")]
 mod encoder;
+mod frame_times;
 mod gif;
 #[cfg(feature = "h264")]
 mod h264;
@@ -24,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use super::metadata::{MAX_SETTINGS_BYTES, is_json_object};
 use super::place::{self, Pending, PendingFiles};
-use super::{HAS_H264, MediaError, Picture};
+use super::{AlphaChannel, FrameStarts, HAS_H264, MediaError, Picture};
 use crate::files::has_ending;
 use crate::named::{named, with_defaults};
 use crate::naming;
@@ -32,11 +33,13 @@ use crate::units::size_text;
 
 pub use runs::{RunWriter, Runs};
 
+use frame_times::FrameTimes;
+
 /// Who made the file, for those who look.
 const MADE_BY: &str = concat!("Safelight ", env!("CARGO_PKG_VERSION"));
 
 /// The frame rates that every format can keep.
-const MIN_FPS: f64 = 0.1;
+const MIN_FPS: f64 = 0.01;
 const MAX_FPS: f64 = 240.0;
 
 /// The ending of a format that was written once and is only read now.
@@ -108,6 +111,11 @@ impl ClipFormat {
         matches!(self, Self::Png | Self::Jpeg)
     }
 
+    /// Whether a single image in it keeps its transparency.
+    pub fn has_alpha(self) -> bool {
+        matches!(self, Self::Png | Self::WebP)
+    }
+
     /// Whether a single picture in it is a picture to every program, rather than a clip of one frame.
     pub fn holds_pictures(self) -> bool {
         self.is_still() || self == Self::WebP
@@ -133,6 +141,8 @@ with_defaults! {
     pub struct ClipOptions {
         /// Frames a second.
         pub fps: f64 = 24.0,
+        /// Starts of the frames where they are uneven. Numbered files do not keep them.
+        pub starts: Option<FrameStarts> = None,
         /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst,
         /// 16 looks like the original.
         pub crf: u8 = 16,
@@ -255,6 +265,15 @@ impl ClipWriter {
     }
 
     pub fn push(&mut self, picture: &Picture) -> Result<(), MediaError> {
+        self.push_with_alpha(picture, None)
+    }
+
+    /// As [`push`](Self::push), with alpha of the same size, which single images in PNG and WebP keep.
+    pub fn push_with_alpha(
+        &mut self,
+        picture: &Picture,
+        alpha: Option<&AlphaChannel>,
+    ) -> Result<(), MediaError> {
         let (width, height) = (picture.width, picture.height);
         if !picture.is_consistent() {
             // The constructor words what is wrong.
@@ -271,9 +290,9 @@ impl ClipWriter {
             #[cfg(feature = "h264")]
             Encoder::Mp4(mp4) => mp4.push(picture),
             Encoder::Gif(gif) => gif.push(picture),
-            Encoder::WebP(webp) => webp.push(picture),
+            Encoder::WebP(webp) => webp.push(picture, alpha),
             Encoder::Stills(files) => {
-                let bytes = self.encode_still(picture);
+                let bytes = self.encode_still(picture, alpha);
                 let mut file = Pending::new(&self.path)?;
                 file.write(&bytes.map_err(|detail| self.failed(detail))?)?;
                 file.complete()?;
@@ -308,21 +327,19 @@ impl ClipWriter {
 
     fn start(&self, width: u32, height: u32) -> Result<Started, MediaError> {
         check_frame_size(&self.path, width, height)?;
-        let ClipOptions {
-            fps, crf, settings, ..
-        } = &self.options;
-        let (fps, crf) = (FrameTimes::new(*fps).rate(), *crf);
+        let ClipOptions { crf, settings, .. } = &self.options;
+        let (times, crf) = (FrameTimes::new(&self.options), *crf);
         let encoder = match self.format {
             #[cfg(not(feature = "h264"))]
             ClipFormat::Mp4 => Err("this build has no H.264".to_owned()),
             #[cfg(feature = "h264")]
             ClipFormat::Mp4 => {
-                mp4::Mp4::new(width, height, fps, crf).map(|mp4| Encoder::Mp4(Box::new(mp4)))
+                mp4::Mp4::new(width, height, times, crf).map(|mp4| Encoder::Mp4(Box::new(mp4)))
             }
             ClipFormat::Gif => {
-                gif::Gif::new(width, height, fps, settings.as_deref()).map(Encoder::Gif)
+                gif::Gif::new(width, height, times, settings.as_deref()).map(Encoder::Gif)
             }
-            ClipFormat::WebP => Ok(Encoder::WebP(webp::WebP::new(width, height, fps, crf))),
+            ClipFormat::WebP => Ok(Encoder::WebP(webp::WebP::new(width, height, times, crf))),
             ClipFormat::Png | ClipFormat::Jpeg => Ok(Encoder::Stills(PendingFiles::default())),
         };
         Ok(Started {
@@ -331,11 +348,15 @@ impl ClipWriter {
         })
     }
 
-    fn encode_still(&self, picture: &Picture) -> Result<Vec<u8>, String> {
+    fn encode_still(
+        &self,
+        picture: &Picture,
+        alpha: Option<&AlphaChannel>,
+    ) -> Result<Vec<u8>, String> {
         let settings = self.options.settings.as_deref();
         match self.format {
             ClipFormat::Jpeg => jpeg::encode(picture, settings),
-            _ => png::encode(picture, settings),
+            _ => png::encode(picture, alpha, settings),
         }
     }
 
@@ -433,46 +454,6 @@ pub fn instead_of_unwritten(out: &Path) -> Option<Instead> {
     let stem = out.file_stem().unwrap_or_default().to_string_lossy();
     let out = naming::free_path(folder, &stem, DEFAULT_CLIP_ENDING, &mut HashSet::new());
     Some(Instead { out, unwritten })
-}
-
-/// When frames begin, in whole units of a format's clock, without drifting from the true rate.
-struct FrameTimes {
-    /// Units a second.
-    timescale: u32,
-    /// Units a frame.
-    delta: u32,
-}
-
-impl FrameTimes {
-    /// An exact clock for whole rates, thousandths, and the 1000/1001 of television.
-    fn new(fps: f64) -> Self {
-        let television = (fps * 1.001).round();
-        if fps.fract() != 0.0 && (fps - television / 1.001).abs() < 1e-3 {
-            return Self {
-                timescale: television as u32 * 1000,
-                delta: 1001,
-            };
-        }
-        Self {
-            timescale: (fps * 1000.0).round() as u32,
-            delta: 1000,
-        }
-    }
-
-    /// The exact rate that is meant: 23.976 means 24000/1001.
-    fn rate(&self) -> f64 {
-        f64::from(self.timescale) / f64::from(self.delta)
-    }
-
-    /// When `frame` begins, counted from 0, on a clock of `units` a second.
-    fn start(fps: f64, frame: u64, units: f64) -> u64 {
-        (frame as f64 * units / fps).round() as u64
-    }
-
-    /// How long `frame` lasts, so that the next one begins in time.
-    fn lasting(fps: f64, frame: u64, units: f64) -> u64 {
-        Self::start(fps, frame + 1, units) - Self::start(fps, frame, units)
-    }
 }
 
 #[cfg(test)]

@@ -16,16 +16,16 @@ pub(super) struct Mp4 {
     h264: H264,
     width: u32,
     height: u32,
-    fps: f64,
+    times: FrameTimes,
 }
 
 impl Mp4 {
-    pub fn new(width: u32, height: u32, fps: f64, crf: u8) -> Result<Self, String> {
+    pub fn new(width: u32, height: u32, times: FrameTimes, crf: u8) -> Result<Self, String> {
         Ok(Self {
-            h264: H264::new(padded(width), padded(height), fps, crf)?,
+            h264: H264::new(padded(width), padded(height), times.fps, crf)?,
             width,
             height,
-            fps,
+            times,
         })
     }
 
@@ -39,12 +39,12 @@ impl Mp4 {
 
     /// The file in two parts: everything up to the frames, and the frames.
     pub fn finish(self, settings: Option<&str>) -> Result<[Vec<u8>; 2], String> {
-        let (size, fps) = ((self.width, self.height), self.fps);
+        let (size, times) = ((self.width, self.height), self.times.clone());
         let (coded, frames) = self.into_coded();
         let head = Boxes {
             coded: &coded,
             size,
-            fps,
+            times,
             sound: None,
         };
         Ok([head.before_frames(settings)?, frames])
@@ -61,7 +61,7 @@ pub(super) struct Boxes<'a> {
     pub coded: &'a Coded,
     /// Width and height.
     pub size: (u32, u32),
-    pub fps: f64,
+    pub times: FrameTimes,
     /// What stands before the frames, packet by packet.
     pub sound: Option<&'a Sound>,
 }
@@ -91,12 +91,18 @@ impl Boxes<'_> {
 
     /// `position`: where the sound begins in the file, and the frames where there is none.
     fn movie(&self, position: u32, settings: Option<&str>) -> Vec<u8> {
-        let times = FrameTimes::new(self.fps);
+        let timescale = self.times.timescale;
         let frames_at = position.saturating_add(self.sound.map_or(0, Sound::num_bytes) as u32);
-        let lasts = times.delta.saturating_mul(self.coded.sizes.len() as u32);
-        let sound = self.sound.map(|it| sound_track::lasts(it, times.timescale));
+        let lasts = self
+            .times
+            .start(self.coded.sizes.len() as u64, timescale.into());
+        let lasts = u32::try_from(lasts).unwrap_or(u32::MAX);
+        let sound = self.sound.map(|it| sound_track::lasts(it, timescale));
+        let sound_track = self.sound.map_or_else(Vec::new, |sound| {
+            sound_track::track(sound, position, timescale)
+        });
         let longest = be32(lasts.max(sound.unwrap_or(0)));
-        let (duration, timescale) = (be32(lasts), be32(times.timescale));
+        let (duration, timescale) = (be32(lasts), be32(timescale));
         let header = full_box(
             *b"mvhd",
             0,
@@ -141,18 +147,35 @@ impl Boxes<'_> {
             &[
                 &full_box(*b"vmhd", 1, &[&[0; 8]]),
                 &data_information,
-                &self.sample_table(frames_at, times.delta),
+                &self.sample_table(frames_at),
             ],
         );
         let media = boxed(*b"mdia", &[&media_header, &handler, &media_information]);
         let track = boxed(*b"trak", &[&track_header, &media]);
-        let sound = self.sound.map_or_else(Vec::new, |sound| {
-            sound_track::track(sound, position, times.timescale)
-        });
-        boxed(*b"moov", &[&header, &track, &sound, &user_data(settings)])
+        boxed(
+            *b"moov",
+            &[&header, &track, &sound_track, &user_data(settings)],
+        )
     }
 
-    fn sample_table(&self, position: u32, delta: u32) -> Vec<u8> {
+    /// Counts of frames that follow each other and last equally long, with their duration.
+    fn durations(&self) -> Vec<[u32; 2]> {
+        let units = f64::from(self.times.timescale);
+        let mut runs: Vec<[u32; 2]> = Vec::new();
+        for frame in 0..self.coded.sizes.len() as u64 {
+            let lasts = u32::try_from(self.times.lasting(frame, units)).unwrap_or(u32::MAX);
+            match runs.last_mut().filter(|[_, last]| *last == lasts) {
+                Some([count, _]) => *count += 1,
+                None => runs.push([1, lasts]),
+            }
+        }
+        runs
+    }
+
+    fn sample_table(&self, position: u32) -> Vec<u8> {
+        let durations = self.durations();
+        let count_of_durations = be32(durations.len() as u32);
+        let durations: Vec<u8> = durations.into_iter().flatten().flat_map(be32).collect();
         let count = be32(self.coded.sizes.len() as u32);
         let sizes: Vec<u8> = self
             .coded
@@ -170,7 +193,7 @@ impl Boxes<'_> {
             *b"stbl",
             &[
                 &full_box(*b"stsd", 0, &[&be32(1), &self.sample_entry()]),
-                &full_box(*b"stts", 0, &[&be32(1), &count, &be32(delta)]),
+                &full_box(*b"stts", 0, &[&count_of_durations, &durations]),
                 &full_box(
                     *b"stss",
                     0,

@@ -15,7 +15,7 @@ use super::{ClipFormat, ClipOptions, ClipWriter, check_writable, png};
 use super::{FrameTimes, h264, mp4};
 use crate::files::{sorted_entries, write_private};
 use crate::media::open::open_picture;
-use crate::media::{MediaError, Picture, Sound};
+use crate::media::{AlphaChannel, MediaError, Picture, Sound};
 
 /// What the files of runs are called: the number of the first frame, and how many there are.
 const ENDING: &str = "run";
@@ -88,11 +88,12 @@ impl Runs {
     }
 
     /// Writes the clip and tells which files there are now. `settings`: as in [`ClipOptions`]. `sound`: as
-    /// [`sound_for`](crate::media::sound_for) finds it for this file.
+    /// [`sound_for`](crate::media::sound_for) finds it for this file. `alpha`: that of a single image.
     pub fn join(
         mut self,
         settings: Option<String>,
         sound: Option<&Sound>,
+        alpha: Option<&AlphaChannel>,
     ) -> Result<Vec<PathBuf>, MediaError> {
         self.options.settings = settings;
         self.options.check(&self.out)?;
@@ -106,7 +107,7 @@ impl Runs {
         }
         let mut writer = ClipWriter::create(&self.out, self.options)?;
         for run in &runs {
-            writer.push(&open_picture(&run.path)?)?;
+            writer.push_with_alpha(&open_picture(&run.path)?, alpha)?;
         }
         writer.finish()
     }
@@ -133,7 +134,7 @@ impl Runs {
         let boxes = mp4::Boxes {
             coded: &coded,
             size: size.unwrap_or_default(),
-            fps: FrameTimes::new(self.options.fps).rate(),
+            times: FrameTimes::new(&self.options),
             sound,
         };
         let head = boxes.before_frames(self.options.settings.as_deref());
@@ -234,9 +235,9 @@ impl RunWriter {
             let size = (picture.width, picture.height);
             if self.count == 0 {
                 super::check_frame_size(out, size.0, size.1)?;
-                let ClipOptions { fps, crf, .. } = self.runs.options;
-                let fps = FrameTimes::new(fps).rate();
-                let mp4 = mp4::Mp4::new(size.0, size.1, fps, crf).map_err(failed)?;
+                let options = &self.runs.options;
+                let times = FrameTimes::new(options);
+                let mp4 = mp4::Mp4::new(size.0, size.1, times, options.crf).map_err(failed)?;
                 self.frames = Frames::Mp4(Box::new(mp4), size);
             }
             if let Frames::Mp4(mp4, expected) = &mut self.frames {
@@ -248,7 +249,7 @@ impl RunWriter {
             self.count += 1;
             return Ok(());
         }
-        self.frames = Frames::Bytes(png::encode(picture, None).map_err(failed)?);
+        self.frames = Frames::Bytes(png::encode(picture, None, None).map_err(failed)?);
         self.count = 1;
         Ok(())
     }
@@ -327,7 +328,7 @@ mod tests {
             write(&runs, &frames, &[5, 1, 8]);
             assert_eq!(runs.num_frames(), 14);
             let settings = Some(r#"{"a":1}"#.to_owned());
-            let written = runs.join(settings, None).unwrap();
+            let written = runs.join(settings, None, None).unwrap();
             assert_eq!(written, [folder.path().join(out)]);
             let joined = open_clip(&written[0]).unwrap();
             assert_eq!(joined.frames.len(), 14, "{out}");
@@ -376,7 +377,7 @@ mod tests {
             &empty.path().join("a.gif"),
             ClipOptions::default(),
         );
-        let err = none.unwrap().join(None, None).unwrap_err();
+        let err = none.unwrap().join(None, None, None).unwrap_err();
         assert!(
             err.to_string().starts_with("there is no frame to write"),
             "{err}"
@@ -394,7 +395,7 @@ mod tests {
             .push(&Picture::from_fn(64, 64, |_, _| [5; 3]).unwrap())
             .unwrap();
         other.finish().unwrap();
-        let err = runs.join(None, None).unwrap_err().to_string();
+        let err = runs.join(None, None, None).unwrap_err().to_string();
         assert!(err.starts_with("a part of this clip does not fit"), "{err}");
         assert!(!folder.path().join("clip.mp4").exists());
     }

@@ -6,40 +6,43 @@
 use webp::WebPConfig;
 
 use super::{FrameTimes, MADE_BY};
-use crate::media::Picture;
 use crate::media::metadata::XMP_ELEMENT;
+use crate::media::{AlphaChannel, Picture};
 
 /// The format's own limit for a side.
 pub(super) const MAX_SIDE: u32 = 16383;
+/// Longest frame: the format has 24 bits for it.
+const MAX_MILLIS: u64 = 0xff_ffff;
 
 pub(super) struct WebP {
     width: u32,
     height: u32,
-    fps: f64,
+    times: FrameTimes,
     crf: u8,
     /// A single picture is stored without loss, so the first waits until a second one comes.
-    first: Option<Picture>,
+    first: Option<(Picture, Option<AlphaChannel>)>,
     frames: Vec<Encoded>,
 }
 
 impl WebP {
-    pub fn new(width: u32, height: u32, fps: f64, crf: u8) -> Self {
+    pub fn new(width: u32, height: u32, times: FrameTimes, crf: u8) -> Self {
         Self {
             width,
             height,
-            fps,
+            times,
             crf,
             first: None,
             frames: Vec::new(),
         }
     }
 
-    pub fn push(&mut self, picture: &Picture) -> Result<(), String> {
+    /// Only a single image keeps its alpha.
+    pub fn push(&mut self, picture: &Picture, alpha: Option<&AlphaChannel>) -> Result<(), String> {
         if self.first.is_none() && self.frames.is_empty() {
-            self.first = Some(picture.clone());
+            self.first = Some((picture.clone(), alpha.cloned()));
             return Ok(());
         }
-        if let Some(first) = self.first.take() {
+        if let Some((first, _)) = self.first.take() {
             self.frames.push(encode_lossy(&first, self.crf)?);
         }
         self.frames.push(encode_lossy(picture, self.crf)?);
@@ -48,19 +51,23 @@ impl WebP {
 
     pub fn finish(self, settings: Option<&str>) -> Result<Vec<u8>, String> {
         let is_animation = self.first.is_none();
-        // Bit 1 says animation, bit 2 XMP.
-        let flags = u8::from(is_animation) << 1 | u8::from(settings.is_some()) << 2;
+        let has_alpha = matches!(&self.first, Some((_, Some(_))));
+        // Bit 1 says animation, bit 2 XMP, bit 4 alpha.
+        let flags = u8::from(is_animation) << 1
+            | u8::from(settings.is_some()) << 2
+            | u8::from(has_alpha) << 4;
         let size = [le24(self.width - 1), le24(self.height - 1)].concat();
         let mut chunks = chunk(*b"VP8X", &[&[flags, 0, 0, 0], &size]);
-        if let Some(first) = &self.first {
-            let still = encode_lossless(first)?;
+        if let Some((first, alpha)) = &self.first {
+            let still = encode_lossless(first, alpha.as_ref())?;
             chunks.extend(chunk(still.name, &[&still.bytes]));
         } else {
             // A black background and no limit to the repetitions.
             chunks.extend(chunk(*b"ANIM", &[&[0, 0, 0, 255, 0, 0]]));
         }
         for (i, frame) in self.frames.iter().enumerate() {
-            let millis = FrameTimes::lasting(self.fps, i as u64, 1000.0);
+            // No duration at all means a default one to players.
+            let millis = self.times.lasting(i as u64, 1000.0).clamp(1, MAX_MILLIS);
             let place = [&[0; 6], size.as_slice(), &le24(millis as u32), &[0b10]].concat();
             let frame = chunk(frame.name, &[&frame.bytes]);
             chunks.extend(chunk(*b"ANMF", &[&place, &frame]));
@@ -84,7 +91,7 @@ struct Encoded {
 }
 
 fn encode_lossy(picture: &Picture, crf: u8) -> Result<Encoded, String> {
-    encode(picture, |config| {
+    encode(picture, None, |config| {
         // From 0 to 100 for a rate factor from 51 to 0: 16 becomes 86.
         config.quality = 100.0 - f32::from(crf.min(51)) * 0.9;
         // The default of 4 takes two and a half times as long for files at most 5 % smaller.
@@ -92,18 +99,26 @@ fn encode_lossy(picture: &Picture, crf: u8) -> Result<Encoded, String> {
     })
 }
 
-fn encode_lossless(picture: &Picture) -> Result<Encoded, String> {
-    encode(picture, |config| {
+fn encode_lossless(picture: &Picture, alpha: Option<&AlphaChannel>) -> Result<Encoded, String> {
+    encode(picture, alpha, |config| {
         config.lossless = 1;
         config.exact = 1;
         config.quality = 75.0;
     })
 }
 
-fn encode(picture: &Picture, set: impl FnOnce(&mut WebPConfig)) -> Result<Encoded, String> {
+fn encode(
+    picture: &Picture,
+    alpha: Option<&AlphaChannel>,
+    set: impl FnOnce(&mut WebPConfig),
+) -> Result<Encoded, String> {
     let mut config = WebPConfig::new().map_err(|()| "it refused its own defaults".to_owned())?;
     set(&mut config);
-    let encoder = webp::Encoder::from_rgb(&picture.rgb, picture.width, picture.height);
+    let rgba = alpha.map(|alpha| alpha.joined(picture));
+    let encoder = match &rgba {
+        Some(rgba) => webp::Encoder::from_rgba(rgba, picture.width, picture.height),
+        None => webp::Encoder::from_rgb(&picture.rgb, picture.width, picture.height),
+    };
     let file = encoder
         .encode_advanced(&config)
         .map_err(|err| format!("{err:?}"))?;

@@ -102,8 +102,8 @@ pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
     let name = match opened.kind {
         Kind::Png | Kind::Jpeg | Kind::WebP => OWN_NAME,
         Kind::Gif | Kind::Mp4 | Kind::WebM => COMMENT,
-        // Pictures of others, which are never ours.
-        Kind::Bmp | Kind::Tiff => return Ok(None),
+        // Files of others, which are never ours.
+        Kind::Bmp | Kind::Tiff | Kind::Avif | Kind::Heic | Kind::Foreign(_) => return Ok(None),
         Kind::Json => return read_json(opened.file, opened.len, path).map(Some),
         Kind::Other(words) => return no_carrier(words),
     };
@@ -150,7 +150,9 @@ fn search(kind: Kind, source: &mut ByteSource<File>, texts: &mut Texts) -> io::R
             }
             Ok(())
         }
-        Kind::Bmp | Kind::Tiff | Kind::Other(_) => Ok(()),
+        Kind::Bmp | Kind::Tiff | Kind::Avif | Kind::Heic | Kind::Foreign(_) | Kind::Other(_) => {
+            Ok(())
+        }
     }
 }
 

@@ -1,14 +1,15 @@
 //! GIF: the first frame on its canvas, in the colours of its palette.
 //!
-//! Transparency is dropped as Pillow drops it: a see-through pixel keeps the colour of its index.
+//! A transparent pixel keeps the colour of its index, as in Pillow.
 
 use std::io::{Seek as _, SeekFrom};
 use std::num::NonZeroU64;
 
 use gif::{ColorOutput, DecodeOptions, MemoryLimit};
+use image::RgbaImage;
 use image::metadata::Orientation;
 
-use super::{Decoded, Failure, Input, check_size, decoder_bytes, picture_from_rgb};
+use super::{DeclaredColours, Decoded, Failure, Input, check_size, decoder_bytes};
 
 /// A code has three bits at least, and stands for at most as many pixels as there are codes.
 const MAX_PIXELS_A_BYTE: u64 = 3 * 4096;
@@ -52,12 +53,18 @@ pub(super) fn decode(mut file: Input) -> Result<Decoded, Failure> {
     };
 
     let (canvas_width, canvas_height) = (usize::from(width), usize::from(height));
-    let outside = frame
-        .transparent
-        .map(usize::from)
-        .or(background)
-        .unwrap_or(0);
-    let mut rgb = colour(outside).repeat(canvas_width * canvas_height);
+    let transparent = frame.transparent.map(usize::from);
+    let outside = transparent.or(background).unwrap_or(0);
+    let pixel_of = |index: usize| {
+        let [r, g, b] = colour(index);
+        let alpha = if transparent == Some(index) {
+            0
+        } else {
+            u8::MAX
+        };
+        [r, g, b, alpha]
+    };
+    let mut rgba = pixel_of(outside).repeat(canvas_width * canvas_height);
     let width = usize::from(frame.width);
     let left = usize::from(frame.left);
     let visible = width.min(canvas_width.saturating_sub(left));
@@ -65,17 +72,20 @@ pub(super) fn decode(mut file: Input) -> Result<Decoded, Failure> {
         .buffer
         .chunks_exact(width.max(1))
         .take(usize::from(frame.height));
-    let canvas = rgb
-        .chunks_exact_mut(canvas_width * 3)
+    let canvas = rgba
+        .chunks_exact_mut(canvas_width * 4)
         .skip(usize::from(frame.top));
     for (target, row) in canvas.zip(rows) {
-        let pixels = target.chunks_exact_mut(3).skip(left);
+        let pixels = target.chunks_exact_mut(4).skip(left);
         for (pixel, index) in pixels.zip(&row[..visible]) {
-            pixel.copy_from_slice(&colour(usize::from(*index)));
+            pixel.copy_from_slice(&pixel_of(usize::from(*index)));
         }
     }
+    let image = RgbaImage::from_raw(canvas_width as u32, canvas_height as u32, rgba)
+        .ok_or_else(Failure::too_much_memory)?;
     Ok(Decoded {
-        picture: picture_from_rgb(canvas_width as u32, canvas_height as u32, rgb)?,
+        image: image.into(),
+        colours: DeclaredColours::Untagged,
         orientation: Orientation::NoTransforms,
     })
 }

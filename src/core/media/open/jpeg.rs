@@ -6,10 +6,15 @@ use std::io::{Cursor, Read as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use image::codecs::jpeg::JpegDecoder;
-use image::{DynamicImage, ImageDecoder as _};
+use image::{DynamicImage, ImageDecoder as _, RgbImage};
 
-use super::other::rgb_picture;
-use super::{Decoded, Failure, Input, check_size};
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+use super::declared::rgb_from_cmyk;
+use super::other::colours_of;
+use super::{DeclaredColours, Decoded, Failure, Input, check_size};
 
 /// A JPEG is held in memory as a whole; one of the largest permitted picture is far smaller.
 const MAX_JPEG_BYTES: u64 = 600_000_000;
@@ -26,7 +31,7 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
         return Err(Failure::Truncated);
     }
     let most_pixels = bytes.len() as u64 * MAX_PIXELS_A_BYTE;
-    let mut decoder = JpegDecoder::new(Cursor::new(bytes))?;
+    let mut decoder = JpegDecoder::new(Cursor::new(&bytes))?;
     let (width, height) = decoder.dimensions();
     check_size(width, height)?;
     // Before there is room made for all of it.
@@ -34,17 +39,76 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
         return Err(Failure::Truncated);
     }
     let orientation = decoder.orientation()?;
+    let colours = colours_of(&mut decoder);
     // zune-jpeg 0.5 panics at some damaged headers.
-    let decoded = catch_unwind(AssertUnwindSafe(|| DynamicImage::from_decoder(decoder)));
+    let decoded = catch_unwind(AssertUnwindSafe(|| {
+        if let Some(converted) = convert_cmyk(&bytes, &colours) {
+            return Ok(converted);
+        }
+        DynamicImage::from_decoder(decoder).map(|image| (image, colours))
+    }));
     let Ok(decoded) = decoded else {
         return Err(Failure::Damaged(
             "its components do not go together".to_owned(),
         ));
     };
+    let (image, colours) = decoded?;
     Ok(Decoded {
-        picture: rgb_picture(decoded?)?,
+        image,
+        colours,
         orientation,
     })
+}
+
+/// Decodes CMYK or YCCK and converts it with its ICC profile; `None` where the image or the profile is none of CMYK.
+fn convert_cmyk(
+    bytes: &[u8],
+    colours: &DeclaredColours,
+) -> Option<(DynamicImage, DeclaredColours)> {
+    if !matches!(colours, DeclaredColours::Icc(_)) {
+        return None;
+    }
+    let options = DecoderOptions::default()
+        .set_strict_mode(false)
+        .set_max_width(usize::MAX)
+        .set_max_height(usize::MAX);
+    let mut decoder = zune_jpeg::JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    decoder.decode_headers().ok()?;
+    let kind = decoder.input_colorspace()?;
+    if !matches!(kind, ColorSpace::CMYK | ColorSpace::YCCK) {
+        return None;
+    }
+    let (width, height) = decoder.dimensions()?;
+    decoder.set_options(options.jpeg_set_out_colorspace(kind));
+    let mut samples = decoder.decode().ok()?;
+    // Stored as Adobe's programs do, 255 for no ink; of YCCK, the first three are the RGB of ink.
+    for pixel in samples.as_chunks_mut::<4>().0 {
+        let [c, m, y, k] = *pixel;
+        let [c, m, y] = if kind == ColorSpace::YCCK {
+            rgb_from_ycc(c, m, y)
+        } else {
+            [255 - c, 255 - m, 255 - y]
+        };
+        *pixel = [c, m, y, 255 - k];
+    }
+    let (rgb, converted) = rgb_from_cmyk(samples, colours)?;
+    let image = RgbImage::from_raw(width as u32, height as u32, rgb)?;
+    Some((image.into(), converted))
+}
+
+/// JFIF's conversion.
+fn rgb_from_ycc(luma: u8, blue: u8, red: u8) -> [u8; 3] {
+    let (y, cb, cr) = (
+        f32::from(luma),
+        f32::from(blue) - 128.0,
+        f32::from(red) - 128.0,
+    );
+    let rgb = [
+        y + 1.402 * cr,
+        y - 0.344_136 * cb - 0.714_136 * cr,
+        y + 1.772 * cb,
+    ];
+    rgb.map(|it| it.round().clamp(0.0, 255.0) as u8)
 }
 
 /// Whether the picture's own end-of-image marker is there: that of a thumbnail in the EXIF does not

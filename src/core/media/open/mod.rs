@@ -1,31 +1,32 @@
-//! Opening pictures that people have: PNG, JPEG, WebP, GIF, BMP and TIFF, made into plain RGB as
-//! Pillow's `ImageOps.exif_transpose(image).convert("RGB")` makes them, which is what diffusers'
-//! `load_image` does.
+//! Opening images as 8-bit sRGB: PNG, JPEG, WebP, GIF, BMP and TIFF, and through ffmpeg AVIF and HEIC.
 //!
-//! So the EXIF rotation is applied, alpha is dropped (not composited) and of an animation the first
-//! frame is taken. One difference is on purpose: 16-bit grey keeps its high byte, where Pillow turns
-//! everything above 255 white. Colour profiles are not applied, and clips are not opened.
+//! Declared colours are converted ([`declared`]). Images without them are read as by Pillow's
+//! `ImageOps.exif_transpose(image).convert("RGB")`, which is what diffusers' `load_image` does: the EXIF rotation is
+//! applied, alpha is separated (not composited), and of an animation the first frame is taken. One difference is on
+//! purpose: 16-bit grey keeps its high byte, where Pillow turns everything above 255 white.
 
-mod alpha;
+mod declared;
 mod gif;
+pub(super) mod heif;
 mod jpeg;
 pub(super) mod other;
 mod png;
 pub(super) mod tiff;
 
 use std::fs::File;
-use std::io::{self, BufReader, Seek as _};
+use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use image::metadata::Orientation;
-use image::{DynamicImage, RgbImage};
+use image::{DynamicImage, GrayImage, RgbImage};
 
 use super::kind::{self, Kind};
-use super::{MediaError, Picture};
+use super::{AlphaChannel, MediaError, Picture, media_info};
 use crate::formats::{ByteSource, webp};
 use crate::units::size_text;
+pub(super) use png::PngReader;
 
-pub use alpha::has_transparency;
+use declared::{DeclaredColours, MAX_PROFILE_BYTES, SrgbPixels};
 
 /// Larger pictures are refused from their header, before anything is allocated for them.
 pub const MAX_PIXELS: u64 = 200_000_000;
@@ -51,8 +52,56 @@ pub(super) fn decoder_bytes(width: u32, height: u32) -> u64 {
 
 pub(super) const EMPTY: &str = "this file is empty";
 
-/// Opens the picture at `path`, whatever its extension says, upright and as plain RGB.
+/// An image file as it is used here, upright.
+pub struct OpenedImage {
+    /// In sRGB.
+    pub picture: Picture,
+    /// `None` where all pixels are opaque.
+    pub alpha: Option<AlphaChannel>,
+    /// Colours that were converted to sRGB, in words.
+    pub colours: Option<String>,
+    /// Colours of the file that are not used, as a sentence.
+    pub notice: Option<String>,
+}
+
+const BECOMES_OPAQUE: &str =
+    "Transparent parts become opaque, in the colours stored under them (often black or white)";
+
+impl OpenedImage {
+    /// What is lost where the image at `path` is used as an opaque one, each as a sentence.
+    pub fn notices(&self, path: &Path) -> Vec<String> {
+        let opaque = self.alpha.is_some().then(|| BECOMES_OPAQUE.to_owned());
+        let frames = media_info(path)
+            .ok()
+            .filter(|info| info.num_frames > 1)
+            .map(|info| format!("Only the first of {} frames is used", info.num_frames));
+        opaque
+            .into_iter()
+            .chain(frames)
+            .chain(self.notice.clone())
+            .collect()
+    }
+}
+
+impl From<Picture> for OpenedImage {
+    /// An opaque image in sRGB.
+    fn from(picture: Picture) -> Self {
+        Self {
+            picture,
+            alpha: None,
+            colours: None,
+            notice: None,
+        }
+    }
+}
+
+/// Opens the image at `path`, whatever its extension says, without its alpha.
 pub fn open_picture(path: &Path) -> Result<Picture, MediaError> {
+    open_image(path).map(|opened| opened.picture)
+}
+
+/// Opens the image at `path`, whatever its extension says.
+pub fn open_image(path: &Path) -> Result<OpenedImage, MediaError> {
     let opened = kind::open_file(path, "read the picture")?;
     if opened.len == 0 {
         return Err(MediaError::said(EMPTY, path));
@@ -64,13 +113,14 @@ pub fn open_picture(path: &Path) -> Result<Picture, MediaError> {
     }
     let file = BufReader::new(opened.file);
     let decoded = match opened.kind {
-        Kind::Png => png::decode(file),
+        Kind::Png => png::decode(file, opened.len),
         Kind::Jpeg => jpeg::decode(file),
         Kind::Gif => gif::decode(file),
         Kind::WebP => decode_webp(file, opened.len),
-        Kind::Bmp => other::decode(file, image::ImageFormat::Bmp),
+        Kind::Bmp => decode_bmp(file),
         Kind::Tiff => tiff::decode(file),
-        Kind::Mp4 | Kind::WebM | Kind::Json | Kind::Other(_) => {
+        Kind::Avif | Kind::Heic => heif::decode(file, opened.len),
+        Kind::Mp4 | Kind::WebM | Kind::Foreign(_) | Kind::Json | Kind::Other(_) => {
             let found = opened.kind.described().to_owned();
             return Err(MediaError::NotAPicture {
                 found,
@@ -78,10 +128,9 @@ pub fn open_picture(path: &Path) -> Result<Picture, MediaError> {
             });
         }
     };
-    match decoded {
-        Ok(decoded) => upright(decoded.picture, decoded.orientation),
-        Err(failure) => Err(failure.into_error(opened.kind.name(), path)),
-    }
+    decoded
+        .and_then(Decoded::finish)
+        .map_err(|failure| failure.into_error(opened.kind.name(), path))
 }
 
 /// The decoder would call a cut-off file damaged: the length in the header tells.
@@ -95,10 +144,99 @@ fn decode_webp(mut file: Input, len: u64) -> Result<Decoded, Failure> {
     other::decode(file, image::ImageFormat::WebP)
 }
 
-/// A decoded picture before it is turned upright.
+/// A BMP may end with an ICC profile, which its fifth header names.
+fn decode_bmp(mut file: Input) -> Result<Decoded, Failure> {
+    const HEADER_AT: u64 = 14;
+    const V5_BYTES: u32 = 124;
+    /// Of the colour space, and of the profile's place behind the header's beginning and its length.
+    const SPACE_AT: usize = 56;
+    const PROFILE_AT: usize = 112;
+    const EMBEDDED: u32 = u32::from_be_bytes(*b"MBED");
+
+    let mut header = [0; V5_BYTES as usize];
+    file.seek(SeekFrom::Start(HEADER_AT)).map_err(Failure::Io)?;
+    let is_whole = file.read_exact(&mut header).is_ok();
+    let number = |at: usize| {
+        header[at..]
+            .first_chunk()
+            .map_or(0, |it| u32::from_le_bytes(*it))
+    };
+    let len = u64::from(number(PROFILE_AT + 4));
+    let mut profile = None;
+    if is_whole && number(0) == V5_BYTES && number(SPACE_AT) == EMBEDDED {
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(HEADER_AT + u64::from(number(PROFILE_AT))))
+            .and_then(|_| {
+                file.by_ref()
+                    .take(len.min(MAX_PROFILE_BYTES))
+                    .read_to_end(&mut bytes)
+            })
+            .map_err(Failure::Io)?;
+        profile = Some(bytes);
+    }
+    file.rewind().map_err(Failure::Io)?;
+    let decoded = other::decode(file, image::ImageFormat::Bmp)?;
+    Ok(Decoded {
+        colours: DeclaredColours::of(profile, None),
+        ..decoded
+    })
+}
+
+/// A decoded image before its colours are converted and it is turned upright.
 pub(super) struct Decoded {
-    pub picture: Picture,
+    image: DynamicImage,
+    colours: DeclaredColours,
     orientation: Orientation,
+}
+
+impl Decoded {
+    fn finish(self) -> Result<OpenedImage, Failure> {
+        let alpha = alpha_of(&self.image);
+        let (width, height) = (self.image.width(), self.image.height());
+        let SrgbPixels {
+            picture,
+            colours,
+            notice,
+        } = self.colours.converted(self.image)?;
+        let turned = |image| {
+            let mut image: DynamicImage = image;
+            image.apply_orientation(self.orientation);
+            image
+        };
+        let alpha = alpha
+            .and_then(|alpha| GrayImage::from_raw(width, height, alpha))
+            .map(|alpha| turned(alpha.into()).into_luma8())
+            .map(|alpha| AlphaChannel {
+                width: alpha.width(),
+                height: alpha.height(),
+                values: alpha.into_raw(),
+            });
+        Ok(OpenedImage {
+            picture: upright(picture, self.orientation)
+                .map_err(|err| Failure::Damaged(err.to_string()))?,
+            alpha,
+            colours,
+            notice,
+        })
+    }
+
+    /// The pixels alone, as they were decoded.
+    pub fn into_picture(self) -> Result<Picture, Failure> {
+        other::rgb_picture(self.image)
+    }
+}
+
+/// Opacity of each pixel, where one is not opaque.
+fn alpha_of(image: &DynamicImage) -> Option<Vec<u8>> {
+    let alpha: Vec<u8> = match image {
+        DynamicImage::ImageRgba8(rgba) => rgba.pixels().map(|pixel| pixel[3]).collect(),
+        DynamicImage::ImageLumaA8(grey) => grey.pixels().map(|pixel| pixel[1]).collect(),
+        other if other.color().has_alpha() => {
+            other.to_rgba8().pixels().map(|pixel| pixel[3]).collect()
+        }
+        _ => return None,
+    };
+    alpha.iter().any(|alpha| *alpha < u8::MAX).then_some(alpha)
 }
 
 type Input = BufReader<File>;
@@ -106,10 +244,18 @@ type Input = BufReader<File>;
 /// What a decoder found wrong, before the kind and the path are known.
 pub(super) enum Failure {
     Truncated,
-    TooManyPixels { width: u32, height: u32 },
+    TooManyPixels {
+        width: u32,
+        height: u32,
+    },
     Unsupported(String),
     Damaged(String),
+    NoVideo,
     Io(io::Error),
+    /// ffmpeg is needed and not installed.
+    NoFfmpeg,
+    /// ffmpeg does not decode it.
+    Undecodable,
 }
 
 impl Failure {
@@ -134,7 +280,18 @@ impl Failure {
                 detail,
                 path: whole_path,
             },
+            Self::NoVideo => MediaError::said(format_args!("this {kind} file has no video"), path),
             Self::Io(err) => MediaError::from_io("read the picture", err, path),
+            Self::NoFfmpeg => MediaError::said(
+                format_args!(
+                    "this is an image in {kind}: install ffmpeg to read it, or convert it to PNG or JPEG"
+                ),
+                path,
+            ),
+            Self::Undecodable => MediaError::said(
+                format_args!("ffmpeg cannot decode this {kind} image: convert it to PNG or JPEG"),
+                path,
+            ),
         }
     }
 
@@ -233,5 +390,9 @@ pub(super) fn upright(picture: Picture, orientation: Orientation) -> Result<Pict
     )
 }
 
+#[cfg(test)]
+mod colour_tests;
+#[cfg(test)]
+mod heif_tests;
 #[cfg(test)]
 mod tests;

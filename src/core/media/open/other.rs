@@ -5,12 +5,12 @@
 use std::io::{BufRead, Seek};
 
 use image::metadata::Orientation;
-use image::{DynamicImage, ImageDecoder as _, ImageError, ImageFormat, ImageReader, Limits};
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
 use super::super::Picture;
 use super::{
-    Decoded, Failure, MAX_DECODED_BYTES, check_size, decoder_bytes, drop_alpha, one_line,
-    picture_from_rgb,
+    DeclaredColours, Decoded, Failure, MAX_DECODED_BYTES, check_size, decoder_bytes, drop_alpha,
+    one_line, picture_from_rgb,
 };
 
 pub(in crate::media) fn decode(
@@ -27,10 +27,19 @@ pub(in crate::media) fn decode(
         return Err(Failure::too_much_memory());
     }
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let colours = colours_of(&mut decoder);
     Ok(Decoded {
-        picture: rgb_picture(DynamicImage::from_decoder(decoder)?)?,
+        image: DynamicImage::from_decoder(decoder)?,
+        colours,
         orientation,
     })
+}
+
+/// What a decoder found before the pixels.
+pub(in crate::media) fn colours_of(decoder: &mut impl ImageDecoder) -> DeclaredColours {
+    let profile = decoder.icc_profile().ok().flatten();
+    let exif = decoder.exif_metadata().ok().flatten();
+    DeclaredColours::of(profile, exif.as_deref())
 }
 
 /// Of a decoder of a picture that says that it has this size; of none before it has said so.

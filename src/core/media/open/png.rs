@@ -1,54 +1,195 @@
 //! PNG: every colour type and depth, interlaced or not; of an animated one, the still picture.
 //!
-//! Text and colour profiles are skipped unread, so that a huge or broken one does no harm.
+//! Text is skipped unread, and a colour profile is read with a limit, so that a huge or broken one does no harm.
 
+use std::io::{Read as _, Seek as _};
+
+use flate2::read::ZlibDecoder;
 use image::metadata::Orientation;
-use png::{Decoder, DecodingError, Limits, Transformations};
+use image::{DynamicImage, GrayAlphaImage, GrayImage, ImageBuffer, RgbImage, RgbaImage};
+use png::{
+    BitDepth, ColorType, Decoder, DecodingError, FrameControl, Info, Limits, Reader,
+    Transformations,
+};
 
-use super::{Decoded, Failure, Input, MAX_DECODED_BYTES, check_size, drop_alpha, picture_from_rgb};
+use super::declared::MAX_PROFILE_BYTES;
+use super::{DeclaredColours, Decoded, Failure, Input, MAX_DECODED_BYTES, check_size};
+use crate::formats::{ByteSource, png as chunks_of};
 
 /// Deflate makes no byte into more than this, by the way it counts.
 const MAX_RATIO: u64 = 1032;
 
-pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
-    let file_bytes = file.get_ref().metadata().map_err(Failure::Io)?.len();
-    let limits = Limits {
-        bytes: MAX_DECODED_BYTES as usize,
-    };
-    let mut decoder = Decoder::new_with_limits(file, limits);
-    decoder.set_ignore_text_chunk(true);
-    decoder.set_ignore_iccp_chunk(true);
-    // Palette and few bits become 8 bits; of 16 bits the high byte stays, as in Pillow.
-    decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
-    let header = decoder.read_header_info()?;
-    check_size(header.width, header.height)?;
-    let bits = header.color_type.samples() as u64 * header.bit_depth as u64;
-    let packed = u64::from(header.width) * u64::from(header.height) * bits / 8;
-    // Before there is room made for all of it.
-    if packed > file_bytes.saturating_mul(MAX_RATIO) {
+/// A PNG at its first image.
+pub(in crate::media) struct PngReader {
+    reader: Reader<Input>,
+    profile: Option<Result<Vec<u8>, String>>,
+    num_left: u32,
+}
+
+pub(super) fn decode(file: Input, file_bytes: u64) -> Result<Decoded, Failure> {
+    let mut reader = PngReader::open(file, file_bytes)?;
+    let Some((_, image)) = reader.next_frame()? else {
         return Err(Failure::Truncated);
-    }
-    let mut reader = decoder.read_info()?;
-    let (width, height) = reader.info().size();
-    let bytes = reader
-        .output_buffer_size()
-        .ok_or(Failure::TooManyPixels { width, height })?;
-    let mut pixels = vec![0; bytes];
-    let frame = reader.next_frame(&mut pixels)?;
-    pixels.truncate(frame.buffer_size());
+    };
     // The rotation may stand behind the pixels; what is wrong there harms no pixel.
-    reader.finish().ok();
-    let orientation = reader
-        .info()
-        .exif_metadata
-        .as_deref()
-        .and_then(Orientation::from_exif_chunk)
-        .unwrap_or(Orientation::NoTransforms);
-    let rgb = drop_alpha(pixels, frame.color_type.samples());
+    reader.reader.finish().ok();
+    let exif = reader.reader.info().exif_metadata.as_deref();
     Ok(Decoded {
-        picture: picture_from_rgb(frame.width, frame.height, rgb)?,
-        orientation,
+        image,
+        orientation: exif
+            .and_then(Orientation::from_exif_chunk)
+            .unwrap_or(Orientation::NoTransforms),
+        colours: reader.colours(),
     })
+}
+
+impl PngReader {
+    pub fn open(mut file: Input, file_bytes: u64) -> Result<Self, Failure> {
+        let profile = profile(&mut file, file_bytes);
+        file.rewind().map_err(Failure::Io)?;
+        let limits = Limits {
+            bytes: MAX_DECODED_BYTES as usize,
+        };
+        let mut decoder = Decoder::new_with_limits(file, limits);
+        decoder.set_ignore_text_chunk(true);
+        decoder.set_ignore_iccp_chunk(true);
+        // Palette and few bits become 8 bits.
+        decoder.set_transformations(Transformations::EXPAND);
+        let header = decoder.read_header_info()?;
+        check_size(header.width, header.height)?;
+        let bits = header.color_type.samples() as u64 * header.bit_depth as u64;
+        let packed = u64::from(header.width) * u64::from(header.height) * bits / 8;
+        // Before there is room made for all of it.
+        if packed > file_bytes.saturating_mul(MAX_RATIO) {
+            return Err(Failure::Truncated);
+        }
+        let reader = decoder.read_info()?;
+        let info = reader.info();
+        let hidden = u32::from(info.frame_control.is_none());
+        let num_left = info
+            .animation_control
+            .map_or(1, |animation| animation.num_frames.saturating_add(hidden));
+        Ok(Self {
+            reader,
+            profile,
+            num_left,
+        })
+    }
+
+    /// Width and height of the canvas.
+    pub fn size(&self) -> (u32, u32) {
+        self.reader.info().size()
+    }
+
+    /// The next image as it is stored, with its place on the canvas where it belongs to an animation.
+    pub fn next_frame(&mut self) -> Result<Option<(Option<FrameControl>, DynamicImage)>, Failure> {
+        if self.num_left == 0 {
+            return Ok(None);
+        }
+        self.num_left -= 1;
+        let reader = &mut self.reader;
+        let (width, height) = reader.info().size();
+        let bytes = reader
+            .output_buffer_size()
+            .ok_or(Failure::TooManyPixels { width, height })?;
+        let mut pixels = vec![0; bytes];
+        let frame = reader.next_frame(&mut pixels)?;
+        if reader.info().interlaced && frame.width < width {
+            // Rows of an interlaced frame are as far apart as those of the canvas.
+            let stride = frame.line_size / frame.width as usize * width as usize;
+            for row in 1..frame.height as usize {
+                let start = row * stride;
+                pixels.copy_within(start..start + frame.line_size, row * frame.line_size);
+            }
+        }
+        pixels.truncate(frame.buffer_size());
+        let image = match frame.bit_depth {
+            BitDepth::Sixteen => {
+                let words = pixels.as_chunks().0.iter();
+                let words = words.map(|two| u16::from_be_bytes(*two)).collect();
+                from_words(frame.color_type, frame.width, frame.height, words)
+            }
+            _ => from_bytes(frame.color_type, frame.width, frame.height, pixels),
+        };
+        let image = image.ok_or_else(Failure::too_much_memory)?;
+        Ok(Some((reader.info().frame_control, image)))
+    }
+
+    pub fn colours(&self) -> DeclaredColours {
+        declared(self.profile.clone(), self.reader.info())
+    }
+}
+
+fn from_bytes(kind: ColorType, width: u32, height: u32, raw: Vec<u8>) -> Option<DynamicImage> {
+    Some(match kind {
+        ColorType::Grayscale => GrayImage::from_raw(width, height, raw)?.into(),
+        ColorType::GrayscaleAlpha => GrayAlphaImage::from_raw(width, height, raw)?.into(),
+        ColorType::Rgba => RgbaImage::from_raw(width, height, raw)?.into(),
+        _ => RgbImage::from_raw(width, height, raw)?.into(),
+    })
+}
+
+fn from_words(kind: ColorType, width: u32, height: u32, raw: Vec<u16>) -> Option<DynamicImage> {
+    Some(match kind {
+        ColorType::Grayscale => {
+            DynamicImage::ImageLuma16(ImageBuffer::from_raw(width, height, raw)?)
+        }
+        ColorType::GrayscaleAlpha => {
+            DynamicImage::ImageLumaA16(ImageBuffer::from_raw(width, height, raw)?)
+        }
+        ColorType::Rgba => DynamicImage::ImageRgba16(ImageBuffer::from_raw(width, height, raw)?),
+        _ => DynamicImage::ImageRgb16(ImageBuffer::from_raw(width, height, raw)?),
+    })
+}
+
+/// The colours that count, by the precedence of the PNG specification: cICP, iCCP, sRGB, gAMA with cHRM; EXIF last.
+fn declared(profile: Option<Result<Vec<u8>, String>>, info: &Info<'_>) -> DeclaredColours {
+    if let Some(points) = info.coding_independent_code_points {
+        return DeclaredColours::Cicp(points.color_primaries, points.transfer_function);
+    }
+    match profile {
+        Some(Ok(profile)) => return DeclaredColours::of(Some(profile), None),
+        Some(Err(why)) => return DeclaredColours::Unreadable(why),
+        None => {}
+    }
+    let primaries = info.chrm_chunk.map(|own| {
+        [own.white, own.red, own.green, own.blue].map(|(x, y)| [x.into_value(), y.into_value()])
+    });
+    let gamma = info.gama_chunk.map(|gamma| f64::from(gamma.into_value()));
+    match (info.srgb, primaries, gamma) {
+        (None, None, None) => DeclaredColours::of(None, info.exif_metadata.as_deref()),
+        (None, primaries, gamma) => DeclaredColours::Gamma(primaries, gamma),
+        (Some(_), ..) => DeclaredColours::Untagged,
+    }
+}
+
+/// The profile of the `iCCP` chunk; the decoder would unpack one of any size.
+fn profile(file: &mut Input, file_bytes: u64) -> Option<Result<Vec<u8>, String>> {
+    let mut source = ByteSource::new(file, file_bytes);
+    let mut chunks = chunks_of::chunks(&mut source);
+    while let Ok(Some(chunk)) = chunks.next_part() {
+        match &chunk.name {
+            b"IDAT" => return None,
+            b"iCCP" if chunk.len() > MAX_PROFILE_BYTES => {
+                return Some(Err("its ICC profile is too large".to_owned()));
+            }
+            b"iCCP" => {
+                let content = chunks.content(&chunk).ok()?;
+                // Behind the name: a zero, and the method of compression.
+                let name = content.iter().take_while(|byte| **byte != 0).count();
+                let mut profile = Vec::new();
+                let packed = content.get(name + 2..).unwrap_or_default();
+                // What was unpacked before an error may be all that counts.
+                ZlibDecoder::new(packed)
+                    .take(MAX_PROFILE_BYTES + 1)
+                    .read_to_end(&mut profile)
+                    .ok();
+                return Some(Ok(profile));
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 impl From<DecodingError> for Failure {

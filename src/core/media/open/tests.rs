@@ -165,8 +165,8 @@ fn what_is_no_picture_is_named() {
         format!("this is an MP4 video, {kinds}")
     );
     assert_eq!(
-        sentence(b"\0\0\0\x1cftypheic\0\0\0\0"),
-        format!("this is a HEIC picture, {kinds}")
+        sentence(b"\0\0\0\x14ftypheic\0\0\0\0mif1"),
+        "this HEIC file is incomplete and cannot be opened"
     );
     assert_eq!(
         sentence(&[0; 100]),

@@ -5,8 +5,9 @@
 
 use std::io::{Cursor, Read, Seek};
 
-use image::ImageFormat;
 use image::metadata::Orientation;
+use image::{DynamicImage, GrayAlphaImage, ImageBuffer, ImageFormat, RgbImage};
+use tiff::decoder::ifd::Value as TagValue;
 use tiff::decoder::{Decoder, DecodingResult, Limits};
 use tiff::tags::Tag;
 use tiff::{ColorType, TiffError};
@@ -14,9 +15,10 @@ use tiff::{ColorType, TiffError};
 use crate::formats::ByteSource;
 use crate::formats::tiff::check_lists as tiff_lists;
 
+use super::declared::{MAX_PROFILE_BYTES, rgb_from_cmyk};
 use super::{
-    Decoded, Failure, Input, MAX_FILE_BYTES, check_size, decoder_bytes, drop_alpha, one_line,
-    other, picture_from_rgb,
+    DeclaredColours, Decoded, Failure, Input, MAX_FILE_BYTES, check_size, decoder_bytes, one_line,
+    other,
 };
 
 /// The tag that says what the samples mean, and two of its values.
@@ -32,19 +34,33 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
     // The decoder knows no palettes, but it reads the same samples when they are called grey.
     let has_palette = retag_palette(&mut bytes);
     check_lists(&mut Cursor::new(&bytes), bytes.len() as u64)?;
-    let mut decoder = Decoder::new(Cursor::new(&bytes))?;
+    let mut profile_limits = Limits::default();
+    profile_limits.ifd_value_size = MAX_PROFILE_BYTES as usize;
+    let mut decoder = Decoder::new(Cursor::new(&bytes))?.with_limits(profile_limits);
+    let mut colours = match decoder.find_tag(Tag::IccProfile) {
+        Ok(None) => DeclaredColours::Untagged,
+        found => match found.ok().flatten().map(TagValue::into_u8_vec) {
+            Some(Ok(profile)) => DeclaredColours::of(Some(profile), None),
+            _ => DeclaredColours::Unreadable("its ICC profile cannot be read".to_owned()),
+        },
+    };
     let samples = match decoder.colortype() {
         Ok(ColorType::Gray(8)) if has_palette => 1,
         Ok(ColorType::Multiband {
             bit_depth: 8 | 16,
             num_samples: 2,
         }) => 2,
+        // The `image` crate knows no profiles of inks.
+        Ok(ColorType::CMYK(8)) if matches!(colours, DeclaredColours::Icc(_)) => 4,
         _ if has_palette => {
             return Err(Failure::Unsupported(
                 "its palette is not of 8 bits".to_owned(),
             ));
         }
-        _ => return other::decode(Cursor::new(bytes), ImageFormat::Tiff),
+        _ => {
+            let decoded = other::decode(Cursor::new(bytes), ImageFormat::Tiff)?;
+            return Ok(Decoded { colours, ..decoded });
+        }
     };
     let (width, height) = decoder.dimensions()?;
     check_size(width, height)?;
@@ -55,24 +71,37 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
         .flatten()
         .and_then(Orientation::from_exif)
         .unwrap_or(Orientation::NoTransforms);
-    let bytes = match decoder.read_image()? {
-        DecodingResult::U8(bytes) => bytes,
-        DecodingResult::U16(wide) => wide.iter().map(|sample| (sample >> 8) as u8).collect(),
+    let raw = decoder.read_image()?;
+    let image = match raw {
+        DecodingResult::U8(bytes) if has_palette => {
+            // All reds, then all greens, then all blues, 16 bits each.
+            let map = decoder.get_tag_u16_vec(Tag::ColorMap)?;
+            let rgb = coloured(bytes.iter().step_by(samples), &map);
+            RgbImage::from_raw(width, height, rgb).map(DynamicImage::from)
+        }
+        DecodingResult::U8(inks) if samples == 4 => {
+            let Some((rgb, converted)) = rgb_from_cmyk(inks, &colours) else {
+                let plain = other::decode(Cursor::new(bytes), ImageFormat::Tiff)?;
+                return Ok(Decoded { colours, ..plain });
+            };
+            colours = converted;
+            RgbImage::from_raw(width, height, rgb).map(DynamicImage::from)
+        }
+        DecodingResult::U8(raw) => {
+            GrayAlphaImage::from_raw(width, height, raw).map(DynamicImage::from)
+        }
+        DecodingResult::U16(raw) => {
+            ImageBuffer::from_raw(width, height, raw).map(DynamicImage::ImageLumaA16)
+        }
         _ => {
             return Err(Failure::Unsupported(
                 "its samples are not of 8 or 16 bits".to_owned(),
             ));
         }
     };
-    let rgb = if has_palette {
-        // All reds, then all greens, then all blues, 16 bits each.
-        let map = decoder.get_tag_u16_vec(Tag::ColorMap)?;
-        coloured(bytes.iter().step_by(samples), &map)
-    } else {
-        drop_alpha(bytes, samples)
-    };
     Ok(Decoded {
-        picture: picture_from_rgb(width, height, rgb)?,
+        image: image.ok_or_else(|| Failure::Damaged("it has too few samples".to_owned()))?,
+        colours,
         orientation,
     })
 }

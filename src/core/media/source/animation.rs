@@ -1,4 +1,4 @@
-//! Animated GIF and WebP: every frame as it stands on the canvas.
+//! Animated GIF, WebP and PNG: every frame as it stands on the canvas.
 //!
 //! Transparency is dropped, as with pictures.
 
@@ -11,14 +11,15 @@ use image::codecs::gif::GifDecoder;
 use image::codecs::webp::WebPDecoder;
 use image::{AnimationDecoder as _, Frames, ImageDecoder, ImageResult, Limits};
 
-use super::{ClipInfo, Sink, fps_from_times};
+use super::{ALPHA_DROPPED, ClipInfo, Sink, apng};
 use crate::formats::{ByteSource, webp};
-use crate::media::MediaError;
+use crate::media::colour::ColourConversion;
 use crate::media::kind::{Kind, Opened};
 use crate::media::open::{Failure, MAX_PIXELS, check_size, drop_alpha, other, picture_from_rgb};
+use crate::media::{FrameStarts, MediaError, open_image};
 
 /// Three quarters of an hour: frames that do not change take only a few bytes each, and are counted one by one.
-const MAX_FRAMES: u32 = 1 << 16;
+const MAX_FRAMES: usize = 1 << 16;
 
 /// A frame without a time of its own is shown so long, in milliseconds: what browsers do.
 const DEFAULT_MILLIS: u64 = 100;
@@ -27,6 +28,7 @@ pub(super) struct Animation {
     path: PathBuf,
     kind: Kind,
     pub info: ClipInfo,
+    pub starts: Option<FrameStarts>,
 }
 
 type Input = BufReader<File>;
@@ -36,28 +38,61 @@ impl Animation {
         let Opened { file, len, kind } = opened;
         let info = match kind {
             Kind::Gif => scan_gif(BufReader::new(file)),
+            Kind::Png => scan_png(file, len),
             _ => scan_webp(&file, len),
         };
         let path = path.to_path_buf();
         match info {
-            Ok(info) => Ok(Self { path, kind, info }),
+            Ok((info, starts)) => Ok(Self {
+                path,
+                kind,
+                info,
+                starts,
+            }),
             Err(failure) => Err(failure.into_error(kind.name(), &path)),
         }
+    }
+
+    /// Later frames leave out what does not change, so only the first one tells whether there is transparency.
+    pub fn notices(&self) -> Vec<String> {
+        let is_dropped = self.info.num_frames > 1
+            && open_image(&self.path).is_ok_and(|image| image.alpha.is_some());
+        is_dropped
+            .then(|| ALPHA_DROPPED.to_owned())
+            .into_iter()
+            .collect()
     }
 
     pub fn read(&self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
         let failed = |failure: Failure| failure.into_error(self.kind.name(), &self.path);
         let file = File::open(&self.path)
             .map_err(|err| MediaError::from_io("read the clip", err, &self.path))?;
+        if self.kind == Kind::Png {
+            return apng::read(file, sink, &self.path);
+        }
+        let conversion = (self.kind == Kind::WebP)
+            .then(|| webp_conversion(&self.path))
+            .flatten();
         let frames = frames(BufReader::new(file), self.kind);
         for frame in frames.map_err(|err| failed(err.into()))? {
             let buffer = frame.map_err(|err| failed(err.into()))?.into_buffer();
             let (width, height) = buffer.dimensions();
-            let rgb = drop_alpha(buffer.into_raw(), 4);
+            let mut rgb = drop_alpha(buffer.into_raw(), 4);
+            if let Some(conversion) = &conversion {
+                conversion
+                    .convert_rgb(&mut rgb)
+                    .map_err(|why| failed(Failure::Damaged(why)))?;
+            }
             sink(picture_from_rgb(width, height, rgb).map_err(failed)?)?;
         }
         Ok(())
     }
+}
+
+/// The conversion to sRGB by the file's ICC profile; what cannot be converted stays as it is.
+fn webp_conversion(path: &Path) -> Option<ColourConversion> {
+    let mut decoder = WebPDecoder::new(BufReader::new(File::open(path).ok()?)).ok()?;
+    other::colours_of(&mut decoder).rgb_conversion().ok()?
 }
 
 fn frames(file: Input, kind: Kind) -> ImageResult<Frames<'static>> {
@@ -81,7 +116,7 @@ fn limits_of(decoder: &impl ImageDecoder) -> Limits {
     other::limits(width, height)
 }
 
-fn scan_gif(file: Input) -> Result<ClipInfo, Failure> {
+fn scan_gif(file: Input) -> Result<(ClipInfo, Option<FrameStarts>), Failure> {
     let mut options = gif::DecodeOptions::new();
     options.skip_frame_decoding(true);
     if let Some(limit) = NonZeroU64::new(MAX_PIXELS) {
@@ -97,8 +132,19 @@ fn scan_gif(file: Input) -> Result<ClipInfo, Failure> {
     times.info(width, height, 10)
 }
 
+fn scan_png(file: File, len: u64) -> Result<(ClipInfo, Option<FrameStarts>), Failure> {
+    let apng::ApngScan {
+        width,
+        height,
+        delays,
+    } = apng::scan(BufReader::new(file), len, MAX_FRAMES)?;
+    let mut times = Times::default();
+    delays.into_iter().try_for_each(|delay| times.add(delay))?;
+    times.info(width, height, 1)
+}
+
 /// Walks over the chunks: `VP8X` has the canvas, each `ANMF` a frame's time.
-fn scan_webp(mut file: &File, len: u64) -> Result<ClipInfo, Failure> {
+fn scan_webp(mut file: &File, len: u64) -> Result<(ClipInfo, Option<FrameStarts>), Failure> {
     let mut source = ByteSource::new(file, len);
     if webp::end(&mut source)? > len {
         return Err(Failure::Truncated);
@@ -120,7 +166,7 @@ fn scan_webp(mut file: &File, len: u64) -> Result<ClipInfo, Failure> {
             _ => {}
         }
     }
-    if times.num_frames == 0 {
+    if times.ends.is_empty() {
         // A picture that does not move.
         file.rewind().map_err(Failure::Io)?;
         canvas = Some(WebPDecoder::new(BufReader::new(file))?.dimensions());
@@ -137,31 +183,62 @@ fn le24([a, b, c]: [u8; 3]) -> u32 {
 
 #[derive(Default)]
 struct Times {
-    num_frames: u32,
-    millis: u64,
+    /// End of each frame, in milliseconds.
+    ends: Vec<i64>,
 }
 
 impl Times {
     fn add(&mut self, millis: u64) -> Result<(), Failure> {
-        if self.num_frames == MAX_FRAMES {
+        if self.ends.len() == MAX_FRAMES {
             let reason = format!("it has more than {MAX_FRAMES} frames");
             return Err(Failure::Unsupported(reason));
         }
-        self.num_frames += 1;
-        self.millis += if millis == 0 { DEFAULT_MILLIS } else { millis };
+        let millis = if millis == 0 { DEFAULT_MILLIS } else { millis };
+        let begin = self.ends.last().copied().unwrap_or(0);
+        self.ends.push(begin + millis.cast_signed());
         Ok(())
     }
 
-    fn info(&self, width: u32, height: u32, unit_millis: u64) -> Result<ClipInfo, Failure> {
-        if self.num_frames == 0 {
+    fn info(
+        self,
+        width: u32,
+        height: u32,
+        unit_millis: i64,
+    ) -> Result<(ClipInfo, Option<FrameStarts>), Failure> {
+        let num_frames = self.ends.len() as u32;
+        let units: Vec<i64> = std::iter::once(0)
+            .chain(self.ends.into_iter().map(|end| end / unit_millis))
+            .collect();
+        let Some(total) = units.last().filter(|_| num_frames > 0) else {
             return Err(Failure::Damaged("it has no frame".to_owned()));
-        }
-        let units = self.millis / unit_millis;
-        Ok(ClipInfo {
+        };
+        let units_a_second = 1000.0 / unit_millis as f64;
+        let rate = fps_from_times(num_frames, total.unsigned_abs(), units_a_second);
+        let (fps, starts) = FrameStarts::find(&units, units_a_second, &[rate]);
+        let info = ClipInfo {
             width,
             height,
-            fps: fps_from_times(self.num_frames, units, 1000.0 / unit_millis as f64),
-            num_frames: self.num_frames,
-        })
+            fps,
+            num_frames,
+        };
+        Ok((info, starts))
+    }
+}
+
+/// The rate of `num_frames` that last `total` units: a whole number where the units, which round the
+/// times, allow one.
+fn fps_from_times(num_frames: u32, total: u64, units_a_second: f64) -> f64 {
+    let frames = f64::from(num_frames);
+    let total = total as f64;
+    let (slowest, fastest) = (
+        frames * units_a_second / (total + 0.5),
+        frames * units_a_second / (total - 0.5).max(0.5),
+    );
+    let exact = frames * units_a_second / total.max(1.0);
+    let whole = exact.round();
+    if (slowest..=fastest).contains(&whole) {
+        whole
+    } else {
+        exact
     }
 }

@@ -1,11 +1,15 @@
 //! Reading clips back: MP4 and MOV with H.264 (in builds that have it), WebM of VP8 keyframes (our results of earlier versions), animated GIF and WebP, and numbered
-//! PNG pictures; whatever else is in an MP4, MOV, WebM or Matroska file through the user's ffmpeg.
+//! PNG pictures; what else is in an MP4, MOV, WebM or Matroska file, AVI, MPEG, FLV, WMV, Ogg and MXF through the
+//! user's ffmpeg.
 //!
-//! Frames come upright, in the order in which they are shown, as plain RGB. Sound is found and not decoded. A
-//! clip of uneven frame times gets their average.
+//! Frames come upright, with square pixels, in the order in which they are shown, as sRGB. Sound is found and not
+//! decoded. Frames whose times are uneven have their starts beside the average rate ([`FrameStarts`]).
 
 mod animation;
+mod apng;
+mod display;
 mod ffmpeg;
+mod ffprobe;
 #[cfg_attr(
     not(feature = "h264"),
     expect(dead_code, reason = "what is found is not decoded")
@@ -20,7 +24,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use animation::Animation;
+pub(super) use apng::is_animated as is_animated_png;
 use ffmpeg::Ffmpeg;
+pub(super) use ffprobe::has_sound;
 use mp4::Movie;
 pub(super) use mp4::sound as mp4_sound;
 use numbered::Numbered;
@@ -29,7 +35,7 @@ use webm::WebM;
 pub(super) use webm_sound::sound as webm_sound;
 
 use super::kind::{self, Kind};
-use super::{MediaError, Picture};
+use super::{FrameStarts, MediaError, Picture};
 use crate::job::Clip;
 
 /// Clips with more pixels in all their frames together are refused before they fill the memory: three
@@ -59,13 +65,14 @@ impl ClipInfo {
     }
 }
 
-/// All frames of the clip at `path`, whatever its extension says.
+/// All frames of the clip at `path`, whatever its extension says, at an even rate: uneven frame times are resampled as
+/// by [`ClipReader::read_even`].
 pub fn open_clip(path: &Path) -> Result<Clip, MediaError> {
     let mut source = Source::open(path)?;
     let info = source.info();
     check_amount(info.num_frames, info.width, info.height, path)?;
     let mut frames = Vec::new();
-    source.read_from(0, &mut |_, frame| {
+    source.read_even(&mut |_, frame| {
         // Headers may promise less than there is.
         check_amount(frames.len() as u32 + 1, frame.width, frame.height, path)?;
         frames.push(Arc::new(frame));
@@ -81,6 +88,11 @@ pub fn open_clip(path: &Path) -> Result<Clip, MediaError> {
 /// Size, rate and length of the clip at `path`, from its headers.
 pub fn clip_info(path: &Path) -> Result<ClipInfo, MediaError> {
     Source::open(path).map(|source| source.info())
+}
+
+/// Starts of the frames of the clip at `path`; `None` where they have an even rate.
+pub fn frame_starts(path: &Path) -> Result<Option<FrameStarts>, MediaError> {
+    Source::open(path).map(|source| source.starts().cloned())
 }
 
 /// The last frame of the clip at `path`, exactly as [`open_clip`] gives it.
@@ -122,6 +134,8 @@ type Sink<'a> = dyn FnMut(Picture) -> Result<(), MediaError> + 'a;
 /// The same with the frame's number.
 type NumberedSink<'a> = dyn FnMut(u32, Picture) -> Result<(), MediaError> + 'a;
 
+const ALPHA_DROPPED: &str = "Transparency is dropped: frames become opaque";
+
 /// Why a reader does not read a clip.
 enum Unread {
     /// It may be sound, but only ffmpeg could decode it; what it is, in words that fit behind "found".
@@ -147,8 +161,12 @@ impl Source {
         if opened.len == 0 {
             return Err(not_a_clip("an empty file"));
         }
-        let (read, container) = match opened.kind {
+        let kind = opened.kind;
+        let (read, container) = match kind {
             Kind::Gif | Kind::WebP => return Animation::open(path, opened).map(Self::Animation),
+            Kind::Png if apng::is_animated(path) => {
+                return Animation::open(path, opened).map(Self::Animation);
+            }
             Kind::Png => {
                 let numbered = Numbered::open(path)?.map(Self::Numbered);
                 return numbered.ok_or_else(|| not_a_clip("a PNG picture without a number"));
@@ -161,12 +179,27 @@ impl Source {
                 let webm = WebM::open(path, opened.file, opened.len);
                 (webm.map(|webm| Self::WebM(Box::new(webm))), "matroska")
             }
+            Kind::Foreign(video) => {
+                let found = Unread::Codec(video.described.to_owned());
+                (Err(found), video.demuxer)
+            }
             other => return Err(not_a_clip(other.described())),
         };
         match read {
             Ok(source) => Ok(source),
             Err(Unread::Failed(err)) => Err(err),
-            Err(Unread::Codec(found)) => Ffmpeg::open(path, container, found).map(Self::Ffmpeg),
+            Err(Unread::Codec(found)) => {
+                Ffmpeg::open(path, kind.name(), container, found).map(Self::Ffmpeg)
+            }
+        }
+    }
+
+    fn notices(&self) -> Vec<String> {
+        match self {
+            Self::Animation(animation) => animation.notices(),
+            Self::Movie(movie) => movie.notices.clone(),
+            Self::WebM(_) | Self::Numbered(_) => Vec::new(),
+            Self::Ffmpeg(ffmpeg) => ffmpeg.notices.clone(),
         }
     }
 
@@ -178,6 +211,31 @@ impl Source {
             Self::Numbered(numbered) => numbered.info,
             Self::Ffmpeg(ffmpeg) => ffmpeg.info,
         }
+    }
+
+    fn starts(&self) -> Option<&FrameStarts> {
+        match self {
+            Self::Animation(animation) => animation.starts.as_ref(),
+            Self::Movie(movie) => movie.starts.as_ref(),
+            Self::WebM(webm) => webm.starts.as_ref(),
+            Self::Numbered(_) => None,
+            Self::Ffmpeg(ffmpeg) => ffmpeg.starts.as_ref(),
+        }
+    }
+
+    /// Gives all frames; where their times are uneven as many at the average rate, some left out and others repeated.
+    fn read_even(&mut self, sink: &mut NumberedSink<'_>) -> Result<(), MediaError> {
+        let Some(starts) = self.starts().cloned() else {
+            return self.read_from(0, sink);
+        };
+        let mut index = 0;
+        self.read_from(0, &mut |number, picture| {
+            while index < starts.num_frames() && starts.resampled(index) <= number as usize {
+                sink(index as u32, picture.clone())?;
+                index += 1;
+            }
+            Ok(())
+        })
     }
 
     /// How many frames there are for certain: those that have an index. Headers may promise more than there are.
@@ -239,24 +297,6 @@ fn check_sizes(frames: &[Arc<Picture>], path: &Path) -> Result<(), MediaError> {
     match frames.iter().find(is_other) {
         None => Ok(()),
         Some(other) => Err(MediaError::frame_size(expected, other, path)),
-    }
-}
-
-/// The rate of `num_frames` that last `total` units: a whole number where the units, which round the
-/// times, allow one.
-fn fps_from_times(num_frames: u32, total: u64, units_a_second: f64) -> f64 {
-    let frames = f64::from(num_frames);
-    let total = total as f64;
-    let (slowest, fastest) = (
-        frames * units_a_second / (total + 0.5),
-        frames * units_a_second / (total - 0.5).max(0.5),
-    );
-    let exact = frames * units_a_second / total.max(1.0);
-    let whole = exact.round();
-    if (slowest..=fastest).contains(&whole) {
-        whole
-    } else {
-        exact
     }
 }
 

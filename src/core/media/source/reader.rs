@@ -6,8 +6,8 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use super::{ClipInfo, Source};
-use crate::media::{MediaError, Picture};
+use super::{ClipInfo, NumberedSink, Source};
+use crate::media::{FrameStarts, MediaError, Picture};
 
 /// Takes one decoded frame and its number; breaks off when it wants no more.
 pub type TakeFrame<'a> = dyn FnMut(u32, Picture) -> ControlFlow<()> + 'a;
@@ -30,16 +30,40 @@ impl ClipReader {
         })
     }
 
+    /// Sentences on what the file declares and its frames do not keep, such as HDR or transparency.
+    pub fn notices(&self) -> Vec<String> {
+        self.source.notices()
+    }
+
     pub fn info(&self) -> ClipInfo {
         self.source.info()
+    }
+
+    /// Starts of the frames; `None` where they have an even rate.
+    pub fn starts(&self) -> Option<&FrameStarts> {
+        self.source.starts()
     }
 
     /// Gives the frames from number `first` on, in order, until there are no more or `take` breaks off. Formats without
     /// an entrance near it decode what comes before and do not give it.
     pub fn read(&mut self, first: u32, take: &mut TakeFrame<'_>) -> Result<(), MediaError> {
+        self.read_by(take, |source, sink| source.read_from(first, sink))
+    }
+
+    /// Gives all frames like [`read`](Self::read), at an even rate: where their times are uneven, each is the frame that
+    /// is shown in the middle of its time at the average rate.
+    pub fn read_even(&mut self, take: &mut TakeFrame<'_>) -> Result<(), MediaError> {
+        self.read_by(take, Source::read_even)
+    }
+
+    fn read_by(
+        &mut self,
+        take: &mut TakeFrame<'_>,
+        read: impl FnOnce(&mut Source, &mut NumberedSink<'_>) -> Result<(), MediaError>,
+    ) -> Result<(), MediaError> {
         let mut has_broken_off = false;
         let path = self.path.clone();
-        let read = self.source.read_from(first, &mut |number, picture| {
+        let read = read(&mut self.source, &mut |number, picture| {
             if take(number, picture).is_break() {
                 has_broken_off = true;
                 // Ends the reading, and is told to nobody.

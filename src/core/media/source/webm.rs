@@ -11,8 +11,8 @@ use image::ImageFormat;
 use super::{ClipInfo, Sink, Unread};
 use crate::formats::ByteSource;
 use crate::formats::webm::{elements, id, unsigned};
-use crate::media::open::{Failure, check_size, other};
-use crate::media::{MediaError, Picture};
+use crate::media::open::{Decoded, Failure, check_size, other};
+use crate::media::{FrameStarts, MediaError, Picture};
 
 const VIDEO_TRACK: u64 = 1;
 /// No codec has a longer name.
@@ -24,6 +24,7 @@ pub(super) struct WebM {
     /// Where each frame lies, and its length.
     frames: Vec<(u64, u64)>,
     pub info: ClipInfo,
+    pub starts: Option<FrameStarts>,
 }
 
 #[derive(Default)]
@@ -33,6 +34,12 @@ struct Scan {
     kind: u64,
     codec: Vec<u8>,
     nanos: u64,
+    has_alpha: bool,
+    /// Coded width and height, and those on a screen.
+    pixels: (u64, u64),
+    display: (u64, u64),
+    /// True if the first video has transparency or stretched pixels.
+    needs_ffmpeg: bool,
     /// The same of the first video track.
     video: Option<(u64, Vec<u8>, u64)>,
     /// Nanoseconds of one unit of time.
@@ -48,10 +55,15 @@ impl WebM {
         let mut source = ByteSource::new(file, len);
         let scan = scan(&mut source).map_err(|err| failed(err.into()))?;
         let Some((_, codec, nanos)) = &scan.video else {
-            return Err(failed(Failure::Damaged("it has no video track".to_owned())));
+            return Err(failed(Failure::NoVideo));
         };
         if codec.as_slice() != b"V_VP8" {
             return Err(Unread::Codec(codec_name(codec)));
+        }
+        if scan.needs_ffmpeg {
+            return Err(Unread::Codec(
+                "VP8 with transparency or stretched pixels".to_owned(),
+            ));
         }
         let Some(first) = scan.frames.first().copied() else {
             return Err(Unread::Failed(MediaError::no_frames(path)));
@@ -69,10 +81,18 @@ impl WebM {
         }
         let (width, height) = frame_size(&mut source, first).map_err(failed)?;
         check_size(width, height).map_err(failed)?;
+        let rate = fps(*nanos, &scan);
+        let units_a_second = 1e9 / scan.scale.max(1) as f64;
+        let end = scan
+            .times
+            .last()
+            .map(|last| last.saturating_add((units_a_second / rate) as i64));
+        let ticks: Vec<i64> = scan.times.iter().copied().chain(end).collect();
+        let (fps, starts) = FrameStarts::find(&ticks, units_a_second, &[rate]);
         let info = ClipInfo {
             width,
             height,
-            fps: fps(*nanos, &scan),
+            fps,
             num_frames: scan.frames.len() as u32,
         };
         Ok(Self {
@@ -80,6 +100,7 @@ impl WebM {
             source,
             frames: scan.frames,
             info,
+            starts,
         })
     }
 
@@ -116,11 +137,16 @@ fn scan<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<Scan> {
             id::TIMESTAMP_SCALE => scan.scale = number()?,
             id::TIMESTAMP => scan.cluster_time = number()?,
             id::CODEC_ID => scan.codec = elements.beginning(&element, MAX_CODEC_BYTES)?,
+            id::ALPHA_MODE => scan.has_alpha = number()? != 0,
+            id::PIXEL_WIDTH => scan.pixels.0 = number()?,
+            id::PIXEL_HEIGHT => scan.pixels.1 = number()?,
+            id::DISPLAY_WIDTH => scan.display.0 = number()?,
+            id::DISPLAY_HEIGHT => scan.display.1 = number()?,
             id::TRACK_ENTRY => {
                 scan.keep_track();
                 elements.enter(&element);
             }
-            id::SEGMENT | id::INFO | id::TRACKS | id::CLUSTER | id::BLOCK_GROUP => {
+            id::VIDEO | id::SEGMENT | id::INFO | id::TRACKS | id::CLUSTER | id::BLOCK_GROUP => {
                 elements.enter(&element);
             }
             id::SIMPLE_BLOCK | id::BLOCK => {
@@ -140,8 +166,15 @@ impl Scan {
         let codec = std::mem::take(&mut self.codec);
         if self.kind == VIDEO_TRACK && self.video.is_none() {
             self.video = Some((self.number, codec, self.nanos));
+            let [across, down] = [
+                (self.display.0, self.pixels.1),
+                (self.display.1, self.pixels.0),
+            ]
+            .map(|(display, pixels)| u128::from(display) * u128::from(pixels));
+            self.needs_ffmpeg = self.has_alpha || across > 0 && down > 0 && across != down;
         }
         (self.kind, self.nanos) = (0, 0);
+        (self.has_alpha, self.pixels, self.display) = (false, (0, 0), (0, 0));
     }
 
     fn add_block<R: Read + Seek>(
@@ -171,7 +204,7 @@ fn decoded(frame: &[u8], size: (u32, u32)) -> Result<Picture, Failure> {
             "one of its frames has another size than the first".to_owned(),
         ));
     }
-    other::decode(webp_from_vp8(frame), ImageFormat::WebP).map(|decoded| decoded.picture)
+    other::decode(webp_from_vp8(frame), ImageFormat::WebP).and_then(Decoded::into_picture)
 }
 
 fn frame_size<R: Read + Seek>(

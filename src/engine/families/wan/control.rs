@@ -294,7 +294,7 @@ fn unit(bytes: &Tensor) -> Tensor {
     ((pixels + 1.0) / 2.0).clamp(0.0, 1.0)
 }
 
-/// Reads at most so many frames of a picture or clip, one at a time -> whether it is a picture
+/// Reads at most so many frames of a picture, or of a clip at an even rate, one at a time -> whether it is a picture
 fn each_frame(
     file: &ShownFile,
     most: usize,
@@ -309,7 +309,7 @@ fn each_frame(
         ShownFile::Clip(path) => path,
     };
     let mut problem = None;
-    ClipReader::open(path)?.read(0, &mut |number, picture| {
+    ClipReader::open(path)?.read_even(&mut |number, picture| {
         if number as usize >= most {
             return ControlFlow::Break(());
         }

@@ -99,3 +99,18 @@ pub(super) fn type_of_id(id: u32) -> Option<(TensorType, u64, u64)> {
     let (len, bytes) = block.sizes();
     Some((TensorType::Blocks(block), len as u64, bytes as u64))
 }
+
+/// Name of a type that GGUF once had.
+pub(super) fn removed_type(id: u32) -> Option<&'static str> {
+    Some(match id {
+        4 => "Q4_2",
+        5 => "Q4_3",
+        31 => "Q4_0_4_4",
+        32 => "Q4_0_4_8",
+        33 => "Q4_0_8_8",
+        36 => "IQ4_NL_4_4",
+        37 => "IQ4_NL_4_8",
+        38 => "IQ4_NL_8_8",
+        _ => return None,
+    })
+}

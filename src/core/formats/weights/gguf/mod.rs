@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 
 pub use self::block_type::BlockType;
-use self::block_type::type_of_id;
+use self::block_type::{removed_type, type_of_id};
 use self::cursor::Cursor;
 pub use self::value::{Element, List, Value};
 use super::header::{Header, HeaderError, TensorInfo};
@@ -31,6 +31,8 @@ const MAX_NAME_BYTES: u64 = 1 << 10;
 /// ggml has four sizes, Wan's kernels five.
 const MAX_RANK: u32 = 8;
 const DEFAULT_ALIGNMENT: u64 = 32;
+/// GGUF has 42 types. Larger numbers than this one are taken for damage.
+const MAX_FUTURE_TYPE: u32 = 64;
 /// What a note shows of a text.
 const MAX_NOTE_CHARS: usize = 1000;
 
@@ -210,16 +212,27 @@ fn unsound<T>(reason: String) -> Result<T, HeaderError> {
     Err(HeaderError::Unsound(reason))
 }
 
+fn unsupported<T>(reason: impl Into<String>, advice: &'static str) -> Result<T, HeaderError> {
+    Err(HeaderError::Unsupported {
+        reason: reason.into(),
+        advice,
+    })
+}
+
 fn check_version(version: u32) -> Result<(), HeaderError> {
     match version {
         2 | 3 => Ok(()),
-        1 => unsound(
-            "expected version 2 or 3 of GGUF, found version 1, which no current tool writes"
-                .to_owned(),
+        1 => unsupported(
+            "this is a GGUF file of version 1, which current programs neither write nor read",
+            "Get a newer conversion of this model, as GGUF of version 3 or as safetensors",
         ),
-        swapped if swapped.trailing_zeros() >= 16 && swapped != 0 => unsound(
-            "expected a little-endian GGUF file, found a big-endian one: get the ordinary version"
-                .to_owned(),
+        swapped if swapped.trailing_zeros() >= 16 && swapped != 0 => unsupported(
+            "this is a big-endian GGUF file",
+            "Get the ordinary, little-endian version of this file",
+        ),
+        4..=9 => unsupported(
+            format!("this is a GGUF file of version {version}, and Safelight reads 2 and 3"),
+            "Get a conversion as GGUF of version 3, or as safetensors",
         ),
         other => unsound(format!(
             "expected version 2 or 3 of GGUF, found version {other}"
@@ -231,10 +244,13 @@ fn check_version(version: u32) -> Result<(), HeaderError> {
 fn check_split(metadata: &BTreeMap<String, Value>) -> Result<(), HeaderError> {
     let number = |key| metadata.get(key).and_then(Value::as_number);
     match number("split.count") {
-        Some(count) if count > 1 => unsound(format!(
-            "this is part {} of a model in {count} GGUF files; join them with gguf-split --merge",
-            number("split.no").unwrap_or(0).saturating_add(1)
-        )),
+        Some(count) if count > 1 => unsupported(
+            format!(
+                "this is part {} of a model that gguf-split has split into {count} files",
+                number("split.no").unwrap_or(0).saturating_add(1)
+            ),
+            "Join the parts with `llama-gguf-split --merge FIRST_PART OUTPUT`, or get the model as one file",
+        ),
         _ => Ok(()),
     }
 }
@@ -268,9 +284,23 @@ fn read_tensor(cursor: &mut Cursor<'_>) -> Result<(String, TensorInfo), HeaderEr
     let id = cursor.u32()?;
     let start = cursor.u64()?;
     let Some((dtype, len, bytes)) = type_of_id(id) else {
-        return unsound(format!(
-            "the tensor '{name}' is stored in the type {id}, which this version does not know; Q8_0, Q6_K, Q5_K, Q4_K, F16 and BF16 work"
-        ));
+        let reason = match removed_type(id) {
+            Some(removed) => format!(
+                "the tensor '{name}' is stored as {removed} (the type {id}), which was removed from GGUF"
+            ),
+            None if id <= MAX_FUTURE_TYPE => format!(
+                "the tensor '{name}' is stored in the type {id} of GGUF, which is newer than this version of Safelight"
+            ),
+            None => {
+                return unsound(format!(
+                    "the tensor '{name}' is stored in the type {id}, which GGUF does not have"
+                ));
+            }
+        };
+        return unsupported(
+            reason,
+            "Get this model in another type: Q8_0, Q6_K, Q5_K, Q4_K, F16 and BF16 work",
+        );
     };
     if row % len != 0 {
         return unsound(format!(

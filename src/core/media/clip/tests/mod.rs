@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::media::{open_picture, read_settings};
+use crate::media::{open_image, open_picture, read_settings};
 
 const EXTENSIONS: &[&str] = &[
     #[cfg(feature = "h264")]
@@ -157,6 +157,31 @@ fn pictures_come_back_without_loss_from_png_and_webp() {
         .unwrap();
         assert_eq!(paths, std::slice::from_ref(&path));
         assert_eq!(open_picture(&path).unwrap(), picture);
+    }
+}
+
+#[test]
+fn a_single_image_keeps_its_transparency_in_png_and_webp() {
+    let folder = folder();
+    let picture = moving(48, 32, 3);
+    let alpha = AlphaChannel {
+        width: 48,
+        height: 32,
+        values: (0..48 * 32).map(|at| (at % 256) as u8).collect(),
+    };
+    for (name, is_kept) in [("a.png", true), ("a.webp", true), ("a.jpg", false)] {
+        let path = folder.path().join(name);
+        let options = ClipOptions {
+            settings: Some("{}".to_owned()),
+            ..ClipOptions::default()
+        };
+        let mut writer = ClipWriter::create(&path, options).unwrap();
+        writer.push_with_alpha(&picture, Some(&alpha)).unwrap();
+        writer.finish().unwrap();
+        let opened = open_image(&path).unwrap();
+        assert_eq!(opened.alpha.as_ref() == Some(&alpha), is_kept, "{name}");
+        assert_eq!(opened.picture == picture, is_kept, "{name}");
+        assert_eq!(read_settings(&path).unwrap().as_deref(), Some("{}"));
     }
 }
 
@@ -386,7 +411,7 @@ fn what_cannot_become_a_clip_is_refused_in_a_sentence() {
     for fps in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
         let words = told("a.gif", &one, ClipOptions { fps, ..plain() });
         assert!(
-            words.starts_with("the frame rate must be between 0.1 and 240, not"),
+            words.starts_with("the frame rate must be between 0.01 and 240, not"),
             "{words}"
         );
     }

@@ -1,49 +1,70 @@
-//! The matrix and range that a file names for the colours of its frames.
+//! The primaries, transfer, matrix and range that a file names for the colours of its frames.
 //!
-//! A file that names none is taken for BT.601 of limited range, as ffmpeg does, which writes and reads
-//! most of them. Wide gamuts and curves are not converted: only the matrix is undone.
+//! A file that names no matrix is taken for BT.601 of limited range, as ffmpeg does, which writes and reads most of them.
 
 use safelight_loops::yuv::Matrix;
 
+use super::super::display::UNSPECIFIED;
 use crate::formats::mp4::Bytes;
 
-/// How luma and colour differences stand for red, green and blue.
+/// Numbers in the tables of ITU-T H.273.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Colour {
-    /// The number of the matrix in the standards' common table; 2 is "unspecified".
-    pub matrix: u16,
+    pub primaries: u8,
+    pub transfer: u8,
+    pub matrix: u8,
     pub is_full_range: bool,
 }
 
-const UNSPECIFIED: u16 = 2;
-
 impl Colour {
     pub const UNKNOWN: Self = Self {
+        primaries: UNSPECIFIED,
+        transfer: UNSPECIFIED,
         matrix: UNSPECIFIED,
         is_full_range: false,
     };
 
-    /// From the content of a `colr` box.
+    /// From the content of a `colr` box; `None` for an ICC profile.
     pub fn from_box(content: &[u8]) -> Option<Self> {
         let mut bytes = Bytes(content);
         let kind = bytes.array::<4>()?;
-        bytes.skip(4)?;
-        let matrix = bytes.u16()?;
-        match &kind {
-            b"nclx" => Some(Self {
-                matrix,
-                is_full_range: bytes.u8()? & 0x80 != 0,
-            }),
-            b"nclc" => Some(Self {
-                matrix,
-                is_full_range: false,
-            }),
-            _ => None,
+        let mut number = || bytes.u16().and_then(|number| u8::try_from(number).ok());
+        let (primaries, transfer, matrix) = (number()?, number()?, number()?);
+        let is_full_range = match &kind {
+            b"nclx" => bytes.u8()? & 0x80 != 0,
+            b"nclc" => false,
+            _ => return None,
+        };
+        Some(Self {
+            primaries,
+            transfer,
+            matrix,
+            is_full_range,
+        })
+    }
+
+    /// Fills from `other` what this leaves unspecified.
+    pub fn or(self, other: Self) -> Self {
+        let or = |own, other| if own == UNSPECIFIED { other } else { own };
+        Self {
+            primaries: or(self.primaries, other.primaries),
+            transfer: or(self.transfer, other.transfer),
+            matrix: or(self.matrix, other.matrix),
+            is_full_range: if self.matrix == UNSPECIFIED {
+                other.is_full_range || self.is_full_range
+            } else {
+                self.is_full_range
+            },
         }
     }
 
-    pub fn is_named(self) -> bool {
-        self.matrix != UNSPECIFIED
+    /// A sentence on a matrix that is none of red, green and blue against luma, or unknown.
+    pub fn matrix_notice(self) -> Option<String> {
+        let is_undone = matches!(self.matrix, 1..=7 | 9);
+        (!is_undone).then(|| {
+            let matrix = self.matrix;
+            format!("Its colour matrix {matrix} cannot be converted: colours may be wrong")
+        })
     }
 
     pub fn matrix(self) -> Matrix {

@@ -7,6 +7,8 @@
 pub(super) struct Edit {
     pub begin: i64,
     pub end: Option<i64>,
+    /// Time at which it is presented, in the track's units.
+    pub at: i64,
 }
 
 /// What any of a track's edits shows. Their order is no matter: it is only asked whether a time is shown at all.
@@ -26,7 +28,9 @@ impl Shown {
         edits.retain(|edit| edit.end.is_none_or(|end| edit.begin < end));
         edits.sort_unstable_by_key(|edit| edit.begin);
         edits.dedup_by(|next, last| {
-            let is_joined = last.end.is_none_or(|end| next.begin <= end);
+            let follows = next.at - last.at == next.begin - last.begin;
+            let is_joined =
+                (last.end).is_none_or(|end| next.begin < end || next.begin == end && follows);
             if is_joined {
                 // An open end stays open.
                 last.end = last.end.zip(next.end).map(|(one, other)| one.max(other));
@@ -39,12 +43,21 @@ impl Shown {
     }
 
     pub fn includes(&self, time: i64) -> bool {
+        self.presented(time, 0).is_some()
+    }
+
+    /// Start and end in the presentation of a frame of that time and duration; `None` where it is not shown.
+    pub fn presented(&self, time: i64, lasts: u32) -> Option<[i64; 2]> {
+        let end = time.saturating_add(lasts.into());
         let Some(stretches) = &self.stretches else {
-            return true;
+            return Some([time, end]);
         };
         let num_begun = stretches.partition_point(|stretch| stretch.begin <= time);
-        let last = stretches[..num_begun].last();
-        last.is_some_and(|last| last.end.is_none_or(|end| time < end))
+        let last = stretches[..num_begun].last()?;
+        last.end.is_none_or(|end| time < end).then(|| {
+            let end = last.end.map_or(end, |cut| cut.min(end));
+            [time, end].map(|time| last.at.saturating_add(time - last.begin))
+        })
     }
 }
 
@@ -55,8 +68,8 @@ mod tests {
     use super::*;
 
     fn edit(begin: i64, end: impl Into<Option<i64>>) -> Edit {
-        let end = end.into();
-        Edit { begin, end }
+        let (end, at) = (end.into(), begin);
+        Edit { begin, end, at }
     }
 
     /// Looks through all edits.
@@ -80,6 +93,29 @@ mod tests {
         ]);
         let expected = vec![edit(0, 9), edit(12, 15), edit(30, None)];
         assert_eq!(shown.stretches, Some(expected));
+    }
+
+    #[test]
+    fn times_follow_the_order_of_the_edits_and_the_gaps_between_them() {
+        let at = |at, begin, end| Edit {
+            at,
+            ..edit(begin, end)
+        };
+        // The second follows the first at once, the third after a gap.
+        let shown = Shown::by(vec![at(5, 10, 20), at(15, 30, 40), at(90, 40, 44)]);
+        let found = [9, 10, 19, 25, 30, 39, 40, 43, 44].map(|time| shown.presented(time, 2));
+        let expected = [
+            None,
+            Some([5, 7]),
+            Some([14, 15]),
+            None,
+            Some([15, 17]),
+            Some([24, 25]),
+            Some([90, 92]),
+            Some([93, 94]),
+            None,
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

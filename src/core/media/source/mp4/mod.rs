@@ -1,7 +1,7 @@
 //! MP4 and MOV with H.264, whole or fragmented.
 //!
 //! The tracks are read here because the reader crates panic on hostile ones and know neither colours nor edits. Only
-//! the first video track is looked at. Edit lists, rotation, colour matrix and range are honoured; stretched pixels are not.
+//! the first video track is looked at. Edit lists, rotation, pixel aspect and colours are honoured.
 
 mod avc;
 mod colour;
@@ -23,13 +23,17 @@ use decode::Frames;
 use fragments::Fragments;
 pub(in crate::media) use sound::sound;
 use sps::Sps;
+pub(super) use track::MAX_SAMPLES;
 use track::{NoTrack, Sample, Track};
 
+use super::display::{PixelAspect, colour_conversion, make_square, square_size, unconverted};
 use super::{ClipInfo, Sink, Unread};
 use crate::formats::ByteSource;
 use crate::formats::mp4::file_boxes;
+use crate::media::colour::ColourConversion;
 use crate::media::open::{Failure, check_size, upright};
-use crate::media::{HAS_H264, MediaError};
+use crate::media::times::FrameTiming;
+use crate::media::{FrameStarts, HAS_H264, MediaError, Picture};
 
 /// The decoder's own limit: 36 864 blocks of 16 × 16 pixels.
 const MAX_FRAME_PIXELS: u64 = 36_864 * 256;
@@ -42,9 +46,13 @@ pub(super) struct Movie {
     track: Track,
     config: AvcConfig,
     colour: Colour,
+    conversion: Option<ColourConversion>,
+    pixel_aspect: PixelAspect,
     /// The times of all samples, in the order in which they are shown.
     times: Vec<i64>,
     pub info: ClipInfo,
+    pub notices: Vec<String>,
+    pub starts: Option<FrameStarts>,
 }
 
 impl Movie {
@@ -63,19 +71,25 @@ impl Movie {
         let sps = sequence(&mut source, &track, &config).map_err(failed)?;
         check_decodable(&sps)?;
         check_size(sps.width, sps.height).map_err(failed)?;
-        let of_stream = sps.colour.filter(|colour| colour.is_named());
-        let colour = of_stream.or(track.colour).or(sps.colour);
+        let of_stream = sps.colour.unwrap_or(Colour::UNKNOWN);
+        let colour = of_stream.or(track.colour.unwrap_or(Colour::UNKNOWN));
+        let (conversion, colour_notice) = colour_conversion(colour.primaries, colour.transfer);
+        let notices = colour.matrix_notice().into_iter().chain(colour_notice);
+        let pixel_aspect = track.pixel_aspect.or(sps.pixel_aspect);
+        let (width, height) = square_size((sps.width, sps.height), pixel_aspect);
+        check_size(width, height).map_err(failed)?;
         let mut times: Vec<i64> = track.samples.iter().map(|it| it.shown_at).collect();
         times.sort_unstable();
         let shown = times.iter().filter(|time| track.is_shown(**time)).count();
         if shown == 0 {
             return Err(Unread::Failed(MediaError::no_frames(path)));
         }
+        let (fps, starts) = timing(&track, &times);
         let is_turned = swaps_sides(track.orientation);
         let info = ClipInfo {
-            width: if is_turned { sps.height } else { sps.width },
-            height: if is_turned { sps.width } else { sps.height },
-            fps: fps(&track, &times),
+            width: if is_turned { height } else { width },
+            height: if is_turned { width } else { height },
+            fps,
             num_frames: shown as u32,
         };
         Ok(Self {
@@ -83,9 +97,13 @@ impl Movie {
             source,
             track,
             config,
-            colour: colour.unwrap_or(Colour::UNKNOWN),
+            colour,
+            conversion,
+            pixel_aspect,
             times,
             info,
+            notices: notices.collect(),
+            starts,
         })
     }
 
@@ -99,6 +117,7 @@ impl Movie {
         let mut show = |picture, index: usize, movie: &Self| {
             let time = movie.times.get(index);
             if time.is_some_and(|time| movie.track.is_shown(*time)) {
+                let picture = movie.as_shown(picture)?;
                 sink(upright(picture, movie.track.orientation)?)?;
             }
             Ok::<_, MediaError>(())
@@ -121,6 +140,14 @@ impl Movie {
             return Err(failed(Failure::Damaged(text)));
         }
         Ok(())
+    }
+
+    fn as_shown(&self, mut picture: Picture) -> Result<Picture, MediaError> {
+        if let Some(conversion) = &self.conversion {
+            let converted = conversion.convert_rgb(&mut picture.rgb);
+            converted.map_err(|why| unconverted(why).into_error("MP4", &self.path))?;
+        }
+        make_square(picture, self.pixel_aspect)
     }
 }
 
@@ -170,11 +197,9 @@ fn movie_and_samples(
 }
 
 fn first_video(movie: &[u8]) -> Result<Track, Failure> {
-    Track::first_video(movie).map_err(|why| {
-        Failure::Damaged(match why {
-            NoTrack::NoVideo => "it has no video track".to_owned(),
-            NoTrack::Broken(text) => text.to_owned(),
-        })
+    Track::first_video(movie).map_err(|why| match why {
+        NoTrack::NoVideo => Failure::NoVideo,
+        NoTrack::Broken(text) => Failure::Damaged(text.to_owned()),
     })
 }
 
@@ -255,20 +280,31 @@ fn swaps_sides(orientation: image::metadata::Orientation) -> bool {
     )
 }
 
-/// The rate: that of nearly all frames where they agree, else the average.
-fn fps(track: &Track, times: &[i64]) -> f64 {
+/// Rate and starts of the shown frames. The rate is that of nearly all frames, else the average.
+fn timing(track: &Track, times: &[i64]) -> FrameTiming {
     let mut lasting: Vec<u32> = track.samples.iter().map(|sample| sample.lasts).collect();
     lasting.sort_unstable();
     let timescale = f64::from(track.timescale);
     let usual = lasting[lasting.len() / 2];
     // The last one is often left out or cut.
     let others = lasting.iter().filter(|lasts| **lasts != usual).count();
-    let secs = if usual > 0 && others <= 1 + lasting.len() / 20 {
-        f64::from(usual) / timescale
-    } else if let [first, .., last] = times {
-        (last.saturating_sub(*first)) as f64 / timescale / (times.len() - 1) as f64
-    } else {
-        0.0
-    };
-    if secs > 0.0 { 1.0 / secs } else { DEFAULT_FPS }
+    let presentation = track.presentation();
+    let starts = &presentation[..presentation.len().saturating_sub(1)];
+    let is_usual = usual > 0 && others <= 1 + lasting.len() / 20;
+    let usual = is_usual.then(|| timescale / f64::from(usual));
+    let rates = [
+        usual,
+        average(times, timescale),
+        average(starts, timescale),
+        Some(DEFAULT_FPS),
+    ];
+    let rates: Vec<f64> = rates.into_iter().flatten().collect();
+    FrameStarts::find(&presentation, timescale, &rates)
+}
+
+/// Average rate of frames with these starts; `None` for fewer than two.
+fn average(starts: &[i64], timescale: f64) -> Option<f64> {
+    let (first, last) = (starts.first()?, starts.last()?);
+    let units = last.saturating_sub(*first) as f64;
+    (units > 0.0).then(|| (starts.len() - 1) as f64 * timescale / units)
 }

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 
-use super::movie_and_samples;
 use super::track::{Sample, edit_list, of_kind, samples, timescale_of};
+use super::{movie_and_samples, read_track};
 use crate::formats::ByteSource;
 use crate::formats::mp4::{Bytes, boxes, child, descend};
 use crate::media::open::Failure;
@@ -30,12 +30,17 @@ pub(in crate::media) fn sound(source: &mut ByteSource<File>) -> Result<FoundSoun
         Ok(tracks.next().and_then(track_id).unwrap_or(u32::MAX))
     };
     let (movie, more) = movie_and_samples(source, &id)?;
+    // The result begins with the first frame.
+    let video_secs = read_track(source).map_or(0.0, |track| {
+        let first = track.presentation().first().copied().unwrap_or(0);
+        first as f64 / f64::from(track.timescale)
+    });
     let mut tracks = of_kind(&movie, *b"soun");
     let Some(track) = tracks.next() else {
         return Ok(FoundSound::default());
     };
     let num_others = tracks.count();
-    let mut found = read(&movie, track, more).unwrap_or_else(FoundSound::without);
+    let mut found = read(&movie, track, more, video_secs).unwrap_or_else(FoundSound::without);
     if num_others > 0 && found.left_out.is_none() {
         found.left_out =
             Some("the result has the first of the clip's tracks of sound alone".to_owned());
@@ -50,8 +55,13 @@ fn track_id(track: &[u8]) -> Option<u32> {
     bytes.u32()
 }
 
-/// The error is why there is none, in words that fit behind a colon.
-fn read(movie: &[u8], track: &[u8], more: Vec<Sample>) -> Result<FoundSound, String> {
+/// `video_secs`: time of the first frame. The error is why there is none, in words that fit behind a colon.
+fn read(
+    movie: &[u8],
+    track: &[u8],
+    more: Vec<Sample>,
+    video_secs: f64,
+) -> Result<FoundSound, String> {
     const CUT: &str = "its description is cut";
     let timescale = descend(track, &[*b"mdia", *b"mdhd"])
         .and_then(timescale_of)
@@ -68,30 +78,34 @@ fn read(movie: &[u8], track: &[u8], more: Vec<Sample>) -> Result<FoundSound, Str
     }
     let mut all = samples(table)?;
     all.extend(more);
-    if all.is_empty() {
+    let Some(first) = all.first() else {
         return Ok(FoundSound::default());
-    }
-    let (delay, skipped, heard) = heard(movie, track)?;
+    };
+    let movie_timescale = movie_timescale(movie);
+    let (silent, begin, heard) = edits(track)?;
+    let late = begin.map_or(first.shown_at, |begin| first.shown_at.saturating_sub(begin));
+    let delay_secs = silent as f64 / f64::from(movie_timescale)
+        + late.max(0) as f64 / f64::from(timescale)
+        - video_secs;
+    let early = ((-delay_secs).max(0.0) * f64::from(timescale)).round() as u64;
+    // The time of what is heard is told by the movie's clock.
+    let heard = heard
+        .map(|units| u128::from(units) * u128::from(timescale) / u128::from(movie_timescale))
+        .and_then(|units| u64::try_from(units).ok())
+        .map(|units| units.saturating_sub(early));
     let packet = |sample: &Sample| Packet {
         offset: sample.offset,
         size: sample.size,
         lasts: sample.lasts,
     };
-    let movie_timescale = movie_timescale(movie);
-    // The time of what is heard is told by the movie's clock.
-    let heard = heard
-        .map(|units| u128::from(units) * u128::from(timescale) / u128::from(movie_timescale))
-        .and_then(|units| u64::try_from(units).ok());
-    let early = if delay < 0 { delay.unsigned_abs() } else { 0 };
-    let early = u128::from(early) * u128::from(timescale) / u128::from(movie_timescale);
     Ok(FoundSound {
         sound: Some(Sound {
             path: Default::default(),
             description: description(codec, content)?,
             timescale,
             packets: all.iter().map(packet).collect(),
-            delay_secs: delay.max(0) as f64 / f64::from(movie_timescale),
-            skipped: skipped.saturating_add(u64::try_from(early).unwrap_or(u64::MAX)),
+            delay_secs: delay_secs.max(0.0),
+            skipped: late.min(0).unsigned_abs().saturating_add(early),
             heard,
         }),
         left_out: None,
@@ -103,27 +117,21 @@ fn movie_timescale(movie: &[u8]) -> u32 {
     header.unwrap_or(1000).max(1)
 }
 
-/// How much later than the pictures the sound begins, in the movie's units; the units of its own that are skipped; and how
-/// long it is heard, in the movie's units.
-fn heard(movie: &[u8], track: &[u8]) -> Result<(i64, u64, Option<u64>), String> {
-    let delay_of = |list: &[(u64, i64)]| -> i64 {
-        let before = list.iter().take_while(|(_, begin)| *begin < 0);
-        before.fold(0, |sum, (lasts, _)| {
-            sum.saturating_add(i64::try_from(*lasts).unwrap_or(i64::MAX))
-        })
-    };
-    let own = edit_list(track);
-    let pictures = of_kind(movie, *b"vide").next().map(edit_list);
-    let delay = delay_of(&own).saturating_sub(pictures.map_or(0, |list| delay_of(&list)));
-    let mut shown = own.iter().filter(|(_, begin)| *begin >= 0);
-    let (skipped, heard) = match shown.next() {
-        Some((lasts, begin)) => (begin.unsigned_abs(), Some(*lasts).filter(|it| *it > 0)),
-        None => (0, None),
+/// Duration of the silence before the sound, in the movie's units; its begin in the track's; and its duration, in the
+/// movie's.
+fn edits(track: &[u8]) -> Result<(u64, Option<i64>, Option<u64>), String> {
+    let list = edit_list(track);
+    let before = list.iter().take_while(|(_, begin)| *begin < 0);
+    let silent = before.fold(0_u64, |sum, (lasts, _)| sum.saturating_add(*lasts));
+    let mut shown = list.iter().filter(|(_, begin)| *begin >= 0);
+    let (begin, heard) = match shown.next() {
+        Some((lasts, begin)) => (Some(*begin), Some(*lasts).filter(|it| *it > 0)),
+        None => (None, None),
     };
     if shown.next().is_some() {
         return Err("it is put together from several parts of its track".to_owned());
     }
-    Ok((delay, skipped, heard))
+    Ok((silent, begin, heard))
 }
 
 /// The box that describes the packets, as an MP4 has it.

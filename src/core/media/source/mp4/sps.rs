@@ -1,4 +1,4 @@
-//! What a sequence parameter set of H.264 says of the frames: size, sampling, depth and colours.
+//! What a sequence parameter set of H.264 says of the frames: size, pixel aspect, sampling, depth and colours.
 //!
 //! Everything else in it is stepped over; the decoder reads it again.
 
@@ -14,8 +14,31 @@ pub(super) struct Sps {
     pub chroma_format: u32,
     pub bit_depth: u32,
     pub is_interlaced: bool,
+    /// Width and height of a pixel on a screen, in any unit.
+    pub pixel_aspect: Option<(u32, u32)>,
     pub colour: Option<Colour>,
 }
+
+/// Pixel aspect ratios by their number, from table E-1 of the standard; 0 is "unspecified".
+const PIXEL_ASPECTS: [(u32, u32); 17] = [
+    (0, 0),
+    (1, 1),
+    (12, 11),
+    (10, 11),
+    (16, 11),
+    (40, 33),
+    (24, 11),
+    (20, 11),
+    (32, 11),
+    (80, 33),
+    (18, 11),
+    (15, 11),
+    (64, 33),
+    (160, 99),
+    (4, 3),
+    (3, 2),
+    (2, 1),
+];
 
 /// Profiles whose sets begin with sampling and depth.
 const HIGH_PROFILES: [u8; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
@@ -69,18 +92,18 @@ impl Sps {
             width = width.checked_sub(left.checked_add(right)?.checked_mul(unit_x)?)?;
             height = height.checked_sub(top.checked_add(bottom)?.checked_mul(unit_y)?)?;
         }
-        let colour = if bits.flag()? {
-            // A cut description is none.
-            colour(&mut bits)
-        } else {
-            None
-        };
+        let (mut pixel_aspect, mut colour) = (None, None);
+        if bits.flag()? {
+            // A description that is cut counts as far as it goes.
+            read_display(&mut bits, &mut pixel_aspect, &mut colour);
+        }
         Some(Self {
             width,
             height,
             chroma_format,
             bit_depth,
             is_interlaced,
+            pixel_aspect,
             colour,
         })
     }
@@ -124,28 +147,35 @@ fn skip_order_count(bits: &mut Bits<'_>) -> Option<()> {
     Some(())
 }
 
-/// The matrix and range in the description for displays, if it has them.
-fn colour(bits: &mut Bits<'_>) -> Option<Colour> {
+/// Reads the description for displays (VUI) up to its colours.
+fn read_display(
+    bits: &mut Bits<'_>,
+    pixel_aspect: &mut Option<(u32, u32)>,
+    colour: &mut Option<Colour>,
+) -> Option<()> {
     const OWN_ASPECT: u32 = 255;
-    if bits.flag()? && bits.number(8)? == OWN_ASPECT {
-        bits.number(32)?;
+    if bits.flag()? {
+        *pixel_aspect = match bits.number(8)? {
+            OWN_ASPECT => Some((bits.number(16)?, bits.number(16)?)),
+            number => PIXEL_ASPECTS.get(number as usize).copied(),
+        };
     }
     if bits.flag()? {
         bits.flag()?; // Whether overscan is fine.
     }
-    if !bits.flag()? {
-        return None;
-    }
-    bits.number(3)?; // The television system.
-    let mut colour = Colour {
-        is_full_range: bits.flag()?,
-        ..Colour::UNKNOWN
-    };
     if bits.flag()? {
-        bits.number(16)?; // Primaries and transfer curve.
-        colour.matrix = bits.number(8)? as u16;
+        bits.number(3)?; // The television system.
+        let described = colour.insert(Colour {
+            is_full_range: bits.flag()?,
+            ..Colour::UNKNOWN
+        });
+        if bits.flag()? {
+            described.primaries = bits.number(8)? as u8;
+            described.transfer = bits.number(8)? as u8;
+            described.matrix = bits.number(8)? as u8;
+        }
     }
-    Some(colour)
+    Some(())
 }
 
 /// The payload without the bytes that keep start codes out of it.

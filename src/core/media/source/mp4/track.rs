@@ -9,7 +9,7 @@ use super::edits::{Edit, Shown};
 use crate::formats::mp4::{Bytes, boxes, child, descend};
 
 /// More samples than this are nobody's clip: nine hours at 30 frames a second.
-pub(super) const MAX_SAMPLES: usize = 1 << 20;
+pub(in crate::media) const MAX_SAMPLES: usize = 1 << 20;
 /// What is said of a file with more.
 pub(super) const TOO_MANY: &str = "it has more than a million frames";
 
@@ -34,6 +34,8 @@ pub(super) struct Track {
     /// The content of `avcC`.
     pub avc_config: Vec<u8>,
     pub colour: Option<Colour>,
+    /// Width and height of a pixel on a screen, in any unit.
+    pub pixel_aspect: Option<(u32, u32)>,
     pub orientation: Orientation,
     /// Units a second.
     pub timescale: u32,
@@ -75,7 +77,14 @@ impl Track {
             id,
             codec,
             avc_config: child(inner, *b"avcC").unwrap_or_default().to_vec(),
-            colour: child(inner, *b"colr").and_then(Colour::from_box),
+            // A profile and numbers may both be there.
+            colour: boxes(inner)
+                .filter(|(name, _)| name == b"colr")
+                .find_map(|(_, content)| Colour::from_box(content)),
+            pixel_aspect: child(inner, *b"pasp").and_then(|content| {
+                let mut bytes = Bytes(content);
+                Some((bytes.u32()?, bytes.u32()?))
+            }),
             orientation,
             timescale,
             samples: samples(table).map_err(NoTrack::Broken)?,
@@ -86,6 +95,38 @@ impl Track {
     /// Whether a frame of that time is shown.
     pub fn is_shown(&self, shown_at: i64) -> bool {
         self.shown.includes(shown_at)
+    }
+
+    /// Starts of the shown frames in the presentation, in order, and the end of the last, in units of the track's clock;
+    /// without any frame nothing.
+    pub fn presentation(&self) -> Vec<i64> {
+        let mut samples: Vec<_> = self
+            .samples
+            .iter()
+            .map(|it| (it.shown_at, it.lasts))
+            .collect();
+        samples.sort_unstable();
+        let shown = |(time, lasts): &(i64, u32)| self.shown.presented(*time, *lasts);
+        let mut ticks: Vec<i64> = samples
+            .iter()
+            .filter_map(shown)
+            .map(|[start, _]| start)
+            .collect();
+        if !ticks.is_sorted() {
+            // The edits change the order, and frames are read in that of the track.
+            ticks = samples
+                .iter()
+                .map(|(time, _)| *time)
+                .filter(|time| self.is_shown(*time))
+                .collect();
+        }
+        let lasts = samples
+            .iter()
+            .rev()
+            .find_map(shown)
+            .map_or(0, |[start, end]| end - start);
+        ticks.extend(ticks.last().map(|last| last.saturating_add(lasts)));
+        ticks
     }
 }
 
@@ -132,22 +173,26 @@ pub(super) fn timescale_of(header: &[u8]) -> Option<u32> {
     bytes.u32()
 }
 
-/// The stretches that the edit list shows; empty ones at the front only delay.
+/// The stretches that the edit list shows; empty ones only delay.
 fn edits(track: &[u8], timescale: u32, movie_timescale: u32) -> Vec<Edit> {
-    let all = edit_list(track).into_iter();
-    let shown = all.filter(|(_, begin)| *begin >= 0).map(|(lasts, begin)| {
+    let mut presented: u64 = 0;
+    let all = edit_list(track).into_iter().map(|(lasts, begin)| {
         // The duration was rounded to the movie's clock: a frame that begins within its last tick
         // is not meant.
-        let units = u128::from(lasts) * u128::from(timescale) / u128::from(movie_timescale);
-        let end = i64::try_from(units)
-            .ok()
-            .and_then(|units| begin.checked_add(units));
+        let own = |units: u64| {
+            let units = u128::from(units) * u128::from(timescale) / u128::from(movie_timescale);
+            i64::try_from(units).ok()
+        };
+        let end = own(lasts).and_then(|units| begin.checked_add(units));
+        let at = own(presented).unwrap_or(i64::MAX);
+        presented = presented.saturating_add(lasts);
         Edit {
             begin,
             end: end.filter(|_| lasts > 0),
+            at,
         }
     });
-    shown.collect()
+    all.filter(|edit| edit.begin >= 0).collect()
 }
 
 /// The track's edits as they stand: how long each lasts in the movie's units, and where it begins in the track's, below 0

@@ -1,10 +1,12 @@
 //! Clips of others, made by `clips/make.sh`, and our own, read back.
 
 mod hostile;
+mod times;
 
 use std::path::{Path, PathBuf};
 
 use super::*;
+use crate::media::colour::ColourConversion;
 use crate::media::{ClipFormat, ClipOptions, write_clip};
 
 fn fixture(name: &str) -> PathBuf {
@@ -91,6 +93,87 @@ fn a_turned_clip_comes_upright() {
     let turned = Picture::from_fn(50, 66, |x, y| [(65 - y) as u8 * 3, x as u8 * 4, 50]).unwrap();
     let distance = mean_distance(frame, &turned);
     assert!(distance < 3.0, "{distance}");
+}
+
+#[cfg(feature = "h264")]
+#[test]
+fn stretched_pixels_become_square_before_the_turn() {
+    let path = fixture("stretched.mov");
+    let info = clip_info(&path).unwrap();
+    assert_eq!((info.width, info.height), (50, 99));
+    let frame = &open_clip(&path).unwrap().frames[2];
+    let shown = Picture::from_fn(50, 99, |x, y| [(98 - y) as u8 * 2, x as u8 * 4, 50]);
+    let distance = mean_distance(frame, &shown.unwrap());
+    assert!(distance < 3.0, "{distance}");
+}
+
+#[cfg(feature = "h264")]
+#[test]
+fn hdr_in_h264_is_tone_mapped_and_named() {
+    let notices = ClipReader::open(&fixture("hlg.mp4")).unwrap().notices();
+    assert_eq!(notices, ["HDR (HLG) is tone mapped to SDR"]);
+    let conversion = ColourConversion::from_cicp(1, 18).unwrap().unwrap();
+    let clip = open_clip(&fixture("hlg.mp4")).unwrap();
+    for (number, frame) in clip.frames.iter().enumerate() {
+        let mut expected = painted(number);
+        conversion.convert_rgb(&mut expected.rgb).unwrap();
+        let distance = mean_distance(frame, &expected);
+        assert!(distance < 3.0, "{number}: {distance}");
+    }
+}
+
+#[cfg(feature = "h264")]
+#[test]
+fn interlaced_h264_is_left_to_ffmpeg() {
+    let opened = kind::open_file(&fixture("interlaced.mp4"), "read the clip").unwrap();
+    match Movie::open(Path::new("interlaced.mp4"), opened.file, opened.len) {
+        Err(Unread::Codec(found)) => assert_eq!(found, "interlaced H.264"),
+        _ => panic!("the decoder reads whole frames only"),
+    }
+}
+
+#[test]
+fn a_file_with_sound_alone_is_not_called_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, kind, video, other) in [
+        (
+            "sound.mp4",
+            "MP4",
+            &b"\0\0\0\0vide"[..],
+            &b"\0\0\0\0text"[..],
+        ),
+        ("opus.webm", "WebM", &[0x83, 0x81, 1], &[0x83, 0x81, 17]),
+    ] {
+        let mut bytes = std::fs::read(fixture(name)).unwrap();
+        let at = bytes
+            .windows(video.len())
+            .position(|it| it == video)
+            .unwrap();
+        bytes[at..at + other.len()].copy_from_slice(other);
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let text = clip_info(&path).unwrap_err().to_string();
+        assert!(
+            text.starts_with(&format!("this {kind} file has no video: ")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_webm_with_transparency_is_left_to_ffmpeg() {
+    let mut bytes = std::fs::read(fixture("opus.webm")).unwrap();
+    // An element that says 0 becomes one of transparency.
+    let at = bytes.windows(4).position(|it| it == [0x55, 0xee, 0x81, 0]);
+    bytes[at.unwrap()..][..4].copy_from_slice(&[0x53, 0xc0, 0x81, 1]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("alpha.webm");
+    std::fs::write(&path, bytes).unwrap();
+    let opened = kind::open_file(&path, "read the clip").unwrap();
+    match WebM::open(&path, opened.file, opened.len) {
+        Err(Unread::Codec(found)) => assert!(found.contains("transparency"), "{found}"),
+        _ => panic!("its transparency is not decoded here"),
+    }
 }
 
 fn moving(count: u32, width: u32, height: u32) -> Vec<Picture> {

@@ -27,6 +27,14 @@ ffmpeg -v error -y -ss 0.12 -i b-frames.mp4 -c copy -fflags +bitexact cut.mp4
 run -c:v libx265 -x265-params log-level=error:info=0 -pix_fmt yuv420p -tag:v hvc1 -fflags +bitexact hevc.mp4
 run -c:v libvpx-vp9 -crf 40 -b:v 0 -pix_fmt yuv420p -fflags +bitexact vp9.webm
 run -c:v libx264 -crf 30 -pix_fmt yuv444p -x264-params no-info=1 -fflags +bitexact -flags:v +bitexact 444.mp4
+# Pixels of 3:2, turned by a quarter: 66 x 50 are shown as 50 x 99.
+run -vf "$bt709,setsar=3/2" $x264 $tags stretched-plain.mov
+ffmpeg -v error -y -display_rotation 270 -i stretched-plain.mov -c copy -fflags +bitexact stretched.mov || \
+  ffmpeg -v error -y -i stretched-plain.mov -c copy -metadata:s:v rotate=90 -fflags +bitexact stretched.mov
+rm stretched-plain.mov
+run -vf "crop=64:48,tinterlace=interleave_top" $x264 -flags:v +ildct+ilme+bitexact interlaced.mp4
+# The frames of b-frames.mp4 with another transfer in their header.
+run -vf "$bt709" $x264 $tags -color_trc arib-std-b67 hlg.mp4
 # With sound, as an MP4, a MOV and a WebM have it; it begins 0.1 s late in the second one.
 sound="sine=f=440:r=16000:d=0.5"
 aac="-c:a aac -b:a 24k -flags:a +bitexact"
@@ -38,3 +46,9 @@ with_sound -f lavfi -i "$sound" -vf "$bt709" $x264 $tags $aac \
 with_sound -f lavfi -i "$sound" -c:v libvpx -g 1 -crf 60 -b:v 30k -c:a libopus -b:a 12k opus.webm
 with_sound -f lavfi -i "$sound" -c:v libvpx -g 1 -crf 60 -b:v 30k -c:a libvorbis vorbis.webm
 with_sound -f lavfi -i "$sound" -vf "$bt709" $x264 $tags -c:a pcm_s16le pcm.mov
+# Uneven frame times with frames stored out of order: frame n begins at 40 n + 4 n² ms. The second file is the first in
+# fragments, and the third begins at its frame 3 by its edit list.
+run -vf "$bt709,settb=1/1000,setpts='40*N+4*N*N'" -fps_mode passthrough -enc_time_base 1/1000 $x264 $tags uneven.mp4
+ffmpeg -v error -y -i uneven.mp4 -c copy -movflags frag_keyframe+empty_moov+default_base_moof \
+  -fflags +bitexact uneven-fragmented.mp4
+ffmpeg -v error -y -ss 0.156 -i uneven.mp4 -c copy -fflags +bitexact uneven-cut.mp4

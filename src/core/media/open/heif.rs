@@ -1,0 +1,407 @@
+//! AVIF and HEIC (HEIF, ISO/IEC 23008-12): the container is read here, and ffmpeg decodes the coded images.
+//!
+//! Tiles are joined, and colours, alpha, crop, rotation and mirroring are those of the container, so any ffmpeg with a
+//! decoder for AV1 or HEVC will do. Gain maps, overlays and image sequences are not read.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _, Seek as _, Write as _};
+use std::process::{Command, Stdio};
+
+use image::metadata::Orientation;
+use image::{DynamicImage, GenericImage as _, ImageBuffer, RgbImage};
+
+use super::{DeclaredColours, Decoded, Failure, Input, MAX_PIXELS, check_size};
+use crate::formats::ByteSource;
+use crate::formats::heif::{HeifContainer, HeifItem, HeifTurn, number, parameter_sets, wide};
+use crate::formats::mp4::{Bytes, file_boxes};
+
+const MAX_META_BYTES: u64 = 16 << 20;
+/// Of all coded images together.
+const MAX_CODED_BYTES: usize = 256 << 20;
+/// Seconds of the processor.
+const MAX_DECODING: &str = "60";
+
+/// Matrix coefficients of H.273 that ffmpeg's scaler knows, with its names.
+const MATRICES: [(u16, &str); 6] = [
+    (1, "bt709"),
+    (5, "bt601"),
+    (6, "bt601"),
+    (7, "smpte240m"),
+    (9, "bt2020"),
+    (10, "bt2020"),
+];
+
+/// Width and height, upright.
+pub(in crate::media) fn size(file: File, len: u64) -> Result<(u32, u32), Failure> {
+    let meta = read_meta(&mut BufReader::new(file), len)?;
+    let container = parse(&meta)?;
+    let item = container.item(container.primary)?;
+    let mut size = item.size;
+    for turn in &item.turns {
+        size = match turn {
+            HeifTurn::Cropped([_, _, width, height]) => (*width, *height),
+            HeifTurn::Rotated(1 | 3) => (size.1, size.0),
+            _ => size,
+        };
+    }
+    Ok(size)
+}
+
+pub(super) fn decode(mut file: Input, len: u64) -> Result<Decoded, Failure> {
+    let meta = read_meta(&mut file, len)?;
+    let container = parse(&meta)?;
+    let item = container.item(container.primary)?;
+    let mut image = container.decode(&mut file, container.primary, false)?;
+    let is_alpha = |it: &&u32| {
+        let it = &container.items[it];
+        it.is_alpha && it.master == Some(container.primary)
+    };
+    if let Some(alpha) = container.items.keys().find(is_alpha) {
+        let alpha = container.decode(&mut file, *alpha, true)?.into_luma8();
+        if (alpha.width(), alpha.height()) != (image.width(), image.height()) {
+            return Err(Failure::Damaged(
+                "its transparency has another size".to_owned(),
+            ));
+        }
+        image = match image {
+            DynamicImage::ImageRgb16(deep) => {
+                let mut rgba = DynamicImage::ImageRgb16(deep).into_rgba16();
+                for (pixel, alpha) in rgba.pixels_mut().zip(alpha.pixels()) {
+                    pixel[3] = u16::from(alpha[0]) * 257;
+                }
+                rgba.into()
+            }
+            shallow => {
+                let mut rgba = shallow.into_rgba8();
+                for (pixel, alpha) in rgba.pixels_mut().zip(alpha.pixels()) {
+                    pixel[3] = alpha[0];
+                }
+                rgba.into()
+            }
+        };
+    }
+    for turn in &item.turns {
+        image = match *turn {
+            HeifTurn::Rotated(1) => image.rotate270(),
+            HeifTurn::Rotated(2) => image.rotate180(),
+            HeifTurn::Rotated(3) => image.rotate90(),
+            HeifTurn::Rotated(_) => image,
+            HeifTurn::TopToBottom => image.flipv(),
+            HeifTurn::LeftToRight => image.fliph(),
+            HeifTurn::Cropped([left, top, width, height]) => {
+                image.crop_imm(left, top, width, height)
+            }
+        };
+    }
+    // Some writers say the colours of the tiles alone.
+    let tile = item
+        .tiles
+        .first()
+        .map_or(Ok(item), |tile| container.item(*tile))?;
+    let colours = match (item.profile.or(tile.profile), item.nclx.or(tile.nclx)) {
+        (None, Some((primaries, transfer, ..))) => {
+            let code = |code: u16| u8::try_from(code).unwrap_or(0);
+            DeclaredColours::Cicp(code(primaries), code(transfer))
+        }
+        (profile, _) => DeclaredColours::of(profile.map(<[u8]>::to_vec), None),
+    };
+    Ok(Decoded {
+        image,
+        colours,
+        orientation: Orientation::NoTransforms,
+    })
+}
+
+fn damaged() -> Failure {
+    Failure::Damaged("its boxes do not go together".to_owned())
+}
+
+/// The content of the `meta` box.
+fn read_meta(file: &mut Input, len: u64) -> Result<Vec<u8>, Failure> {
+    file.rewind().map_err(Failure::Io)?;
+    let mut source = ByteSource::new(file, len);
+    let mut outer = file_boxes(&mut source);
+    while let Some(part) = outer.next_part()? {
+        if &part.name == b"meta" {
+            if part.len() > MAX_META_BYTES {
+                return Err(Failure::too_much_memory());
+            }
+            return Ok(outer.content(&part)?);
+        }
+    }
+    Err(Failure::Truncated)
+}
+
+fn parse(meta: &[u8]) -> Result<HeifContainer<'_>, Failure> {
+    let container = HeifContainer::parse(meta).ok_or_else(damaged)?;
+    let (width, height) = container.item(container.primary)?.size;
+    check_size(width, height)?;
+    Ok(container)
+}
+
+impl<'a> HeifContainer<'a> {
+    fn item(&self, id: u32) -> Result<&HeifItem<'a>, Failure> {
+        self.items.get(&id).ok_or_else(damaged)
+    }
+
+    fn content(&self, file: &mut Input, item: &HeifItem<'_>) -> Result<Vec<u8>, Failure> {
+        let mut bytes = Vec::new();
+        for (start, length) in &item.extents {
+            let room = (MAX_CODED_BYTES - bytes.len()) as u64;
+            if *length > room {
+                return Err(Failure::too_much_memory());
+            }
+            if item.is_in_idat {
+                let rest = self.idat.get(*start as usize..).ok_or_else(damaged)?;
+                let part = rest.get(..*length as usize).ok_or_else(damaged)?;
+                bytes.extend_from_slice(part);
+            } else {
+                file.seek(io::SeekFrom::Start(*start))
+                    .map_err(Failure::Io)?;
+                let read = file.by_ref().take(*length).read_to_end(&mut bytes);
+                if read.map_err(Failure::Io)? as u64 != *length {
+                    return Err(Failure::Truncated);
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Decodes an item, or the tiles that it consists of.
+    fn decode(&self, file: &mut Input, id: u32, is_grey: bool) -> Result<DynamicImage, Failure> {
+        let item = self.item(id)?;
+        let (mut columns, mut tiles, mut size) = (1, vec![id], item.size);
+        if &item.kind == b"grid" {
+            let content = self.content(file, item)?;
+            let (rows, across, whole) = grid(&content).ok_or_else(damaged)?;
+            if item.tiles.len() != rows * across {
+                return Err(damaged());
+            }
+            (columns, tiles, size) = (across, item.tiles.clone(), whole);
+        }
+        check_size(size.0, size.1)?;
+        let first = self.item(*tiles.first().ok_or_else(damaged)?)?;
+        let mut stream = Vec::new();
+        for tile in &tiles {
+            let tile = self.item(*tile)?;
+            let coded = self.content(file, tile)?;
+            match (&tile.kind, &tile.hevc) {
+                (b"av01", _) => {
+                    // A temporal delimiter, which files leave out.
+                    stream.extend([0x12, 0]);
+                    stream.extend(coded);
+                }
+                (b"hvc1", Some(hevc)) => {
+                    let (sets, length_bytes) = parameter_sets(hevc).ok_or_else(damaged)?;
+                    stream.extend(sets);
+                    append_units(&mut stream, &coded, length_bytes).ok_or_else(damaged)?;
+                }
+                _ => {
+                    let kind = String::from_utf8_lossy(&tile.kind).into_owned();
+                    return Err(Failure::Unsupported(format!(
+                        "its pixels are of kind {kind:?}"
+                    )));
+                }
+            }
+            if stream.len() > MAX_CODED_BYTES {
+                return Err(Failure::too_much_memory());
+            }
+        }
+        let nclx = item.nclx.or(first.nclx);
+        let is_hdr = nclx.is_some_and(|(_, transfer, ..)| matches!(transfer, 16 | 18));
+        let job = FfmpegDecoding {
+            format: if &first.kind == b"av01" {
+                "obu"
+            } else {
+                "hevc"
+            },
+            pixels: match (is_grey, first.is_deep || is_hdr) {
+                (true, _) => "gray",
+                (false, true) => "rgb48be",
+                (false, false) => "rgb24",
+            },
+            filter: nclx.and_then(|(_, _, matrix, is_full)| {
+                let (_, matrix) = MATRICES.iter().find(|(code, _)| *code == matrix)?;
+                let range = if is_full { "full" } else { "limited" };
+                Some(format!("scale=in_color_matrix={matrix}:in_range={range}"))
+            }),
+            num_images: tiles.len(),
+            most_pixels: (first.size, size),
+        };
+        let images = job.run(&stream)?;
+        if let [image] = &images[..] {
+            // Coded images may be padded to whole blocks.
+            return Ok(image.crop_imm(0, 0, size.0, size.1));
+        }
+        let mut canvas = DynamicImage::new(size.0, size.1, images[0].color());
+        for (at, image) in images.into_iter().enumerate() {
+            let (x, y) = (
+                (at % columns) as u32 * image.width(),
+                (at / columns) as u32 * image.height(),
+            );
+            if x >= size.0 || y >= size.1 {
+                continue;
+            }
+            // What reaches over the edge belongs to nothing.
+            let image = image.crop_imm(0, 0, size.0 - x, size.1 - y);
+            paste(&mut canvas, &image, x, y).ok_or_else(damaged)?;
+        }
+        Ok(canvas)
+    }
+}
+
+fn paste(canvas: &mut DynamicImage, image: &DynamicImage, x: u32, y: u32) -> Option<()> {
+    match (canvas, image) {
+        (DynamicImage::ImageRgb8(canvas), DynamicImage::ImageRgb8(image)) => {
+            canvas.copy_from(image, x, y).ok()
+        }
+        (DynamicImage::ImageRgb16(canvas), DynamicImage::ImageRgb16(image)) => {
+            canvas.copy_from(image, x, y).ok()
+        }
+        (DynamicImage::ImageLuma8(canvas), DynamicImage::ImageLuma8(image)) => {
+            canvas.copy_from(image, x, y).ok()
+        }
+        _ => None,
+    }
+}
+
+/// Appends units, each with its length before it, with start codes instead.
+fn append_units(stream: &mut Vec<u8>, coded: &[u8], length_bytes: usize) -> Option<()> {
+    let mut coded = Bytes(coded);
+    while !coded.0.is_empty() {
+        let len = number(&mut coded, length_bytes as u8)?;
+        stream.extend([0, 0, 0, 1]);
+        stream.extend(coded.take(usize::try_from(len).ok()?)?);
+    }
+    Some(())
+}
+
+/// Rows, columns and size of a grid.
+fn grid(content: &[u8]) -> Option<(usize, usize, (u32, u32))> {
+    let mut bytes = Bytes(content);
+    let [_, flags, rows, columns] = bytes.array()?;
+    let is_wide = flags & 1 == 1;
+    let size = (wide(&mut bytes, is_wide)?, wide(&mut bytes, is_wide)?);
+    Some((usize::from(rows) + 1, usize::from(columns) + 1, size))
+}
+
+/// One run of ffmpeg.
+struct FfmpegDecoding {
+    format: &'static str,
+    pixels: &'static str,
+    filter: Option<String>,
+    num_images: usize,
+    /// Sizes of a tile and of all of them, of which no image may be larger.
+    most_pixels: ((u32, u32), (u32, u32)),
+}
+
+impl FfmpegDecoding {
+    fn run(&self, stream: &[u8]) -> Result<Vec<DynamicImage>, Failure> {
+        let mut input = tempfile::tempfile().map_err(Failure::Io)?;
+        input
+            .write_all(stream)
+            .and_then(|()| input.rewind())
+            .map_err(Failure::Io)?;
+        let mut command = Command::new("ffmpeg");
+        command
+            .args(["-v", "error", "-nostdin", "-timelimit", MAX_DECODING])
+            .args([
+                "-protocol_whitelist",
+                "pipe",
+                "-f",
+                self.format,
+                "-i",
+                "pipe:0",
+            ])
+            .args([
+                "-fps_mode",
+                "passthrough",
+                "-frames:v",
+                &self.num_images.to_string(),
+            ]);
+        if let Some(filter) = &self.filter {
+            command.args(["-vf", filter]);
+        }
+        let codec = if self.pixels == "gray" { "pgm" } else { "ppm" };
+        let mut child = command
+            .args(["-sws_flags", "accurate_rnd+full_chroma_int"])
+            .args([
+                "-f",
+                "image2pipe",
+                "-c:v",
+                codec,
+                "-pix_fmt",
+                self.pixels,
+                "-",
+            ])
+            .stdin(Stdio::from(input))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|err| match err.kind() {
+                io::ErrorKind::NotFound => Failure::NoFfmpeg,
+                _ => Failure::Io(err),
+            })?;
+        let images = child.stdout.take().map(|out| {
+            let mut out = BufReader::new(out);
+            (0..self.num_images)
+                .map(|_| self.next_image(&mut out))
+                .collect::<Result<_, _>>()
+        });
+        // Fails only when it has ended by itself.
+        child.kill().ok();
+        child.wait().ok();
+        images.unwrap_or(Err(Failure::Undecodable))
+    }
+
+    /// The next image, in the form of a PPM or PGM file.
+    fn next_image(&self, out: &mut impl BufRead) -> Result<DynamicImage, Failure> {
+        let mut words = Vec::new();
+        for _ in 0..4 {
+            let mut word = Vec::new();
+            while let Some(byte) = out
+                .by_ref()
+                .bytes()
+                .next()
+                .transpose()
+                .map_err(Failure::Io)?
+            {
+                if byte.is_ascii_whitespace() || word.len() > 8 {
+                    break;
+                }
+                word.push(byte);
+            }
+            words.push(String::from_utf8_lossy(&word).parse().unwrap_or(0));
+        }
+        let [_, width, height, most] = words[..] else {
+            return Err(Failure::Undecodable);
+        };
+        let (tile, all) = self.most_pixels;
+        // Coded images are padded to whole blocks.
+        let fits = |side: u32, a: u32, b: u32| side > 0 && side <= a.max(b).saturating_add(256);
+        if !fits(width, tile.0, all.0) || !fits(height, tile.1, all.1) {
+            return Err(Failure::Undecodable);
+        }
+        check_size(width, height)?;
+        // Padding of the tiles is less than the image.
+        if u64::from(width) * u64::from(height) * self.num_images as u64 > 2 * MAX_PIXELS {
+            return Err(Failure::Undecodable);
+        }
+        let channels = if self.pixels == "gray" { 1 } else { 3 };
+        let is_deep = most > 255;
+        let mut raw =
+            vec![0; width as usize * height as usize * channels * (1 + usize::from(is_deep))];
+        if out.read_exact(&mut raw).is_err() {
+            return Err(Failure::Undecodable);
+        }
+        let image = match (channels, is_deep) {
+            (1, _) => ImageBuffer::from_raw(width, height, raw).map(DynamicImage::ImageLuma8),
+            (_, false) => RgbImage::from_raw(width, height, raw).map(DynamicImage::from),
+            (_, true) => {
+                let words = raw.as_chunks().0.iter().map(|two| u16::from_be_bytes(*two));
+                ImageBuffer::from_raw(width, height, words.collect()).map(DynamicImage::ImageRgb16)
+            }
+        };
+        image.ok_or(Failure::Undecodable)
+    }
+}

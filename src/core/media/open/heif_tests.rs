@@ -1,0 +1,115 @@
+//! AVIF and HEIC, by the user's ffmpeg: without one, what to do is said.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::media::{MediaError, OpenedImage, media_info, open_image};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/fixtures/heif")
+        .join(name)
+}
+
+/// The image, or `None` where there is no ffmpeg.
+fn opened(name: &str) -> Option<OpenedImage> {
+    let found = Command::new("ffmpeg")
+        .arg("-version")
+        .stdout(Stdio::null())
+        .status();
+    match (found, open_image(&fixture(name))) {
+        (Ok(_), opened) => Some(opened.unwrap()),
+        (Err(_), opened) => {
+            let sentence = opened.err().map(|err| err.to_string());
+            assert!(sentence.unwrap().contains("install ffmpeg"));
+            None
+        }
+    }
+}
+
+/// Checks the middles of the quarters: upper left, upper right, lower left, lower right.
+#[track_caller]
+fn assert_quarters(image: &OpenedImage, expected: [[u8; 3]; 4]) {
+    let (width, height) = (image.picture.width, image.picture.height);
+    for (at, expected) in (0..).zip(expected) {
+        let (x, y) = (at % 2 * 2 + 1, at / 2 * 2 + 1);
+        let found = image.picture.pixel(width * x / 4, height * y / 4);
+        let is_near = found.iter().zip(expected).all(|(a, b)| a.abs_diff(b) <= 4);
+        assert!(is_near, "{at}: {found:?} is not {expected:?}");
+    }
+}
+
+#[test]
+fn sizes_are_known_without_decoding() -> Result<(), MediaError> {
+    for (name, size) in [
+        ("tiles.heic", (80, 96)),
+        ("turned.avif", (32, 48)),
+        ("alpha.avif", (48, 32)),
+    ] {
+        let info = media_info(&fixture(name))?;
+        assert_eq!(
+            (info.width, info.height, info.num_frames),
+            (size.0, size.1, 1)
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn tiles_are_joined_turned_and_converted() {
+    let Some(image) = opened("tiles.heic") else {
+        return;
+    };
+    assert_eq!((image.picture.width, image.picture.height), (80, 96));
+    let p3 = [[0, 163, 0], [240, 240, 240], [241, 0, 0], [30, 30, 219]];
+    assert_quarters(&image, p3);
+}
+
+#[test]
+fn a_turned_image_is_upright() {
+    let Some(image) = opened("turned.avif") else {
+        return;
+    };
+    assert_eq!((image.picture.width, image.picture.height), (32, 48));
+    assert_quarters(
+        &image,
+        [[30, 30, 210], [220, 30, 30], [240, 240, 240], [30, 160, 40]],
+    );
+}
+
+#[test]
+fn transparency_is_read() {
+    let Some(image) = opened("alpha.avif") else {
+        return;
+    };
+    assert_quarters(
+        &image,
+        [[220, 30, 30], [30, 160, 40], [30, 30, 210], [240, 240, 240]],
+    );
+    let alpha = image.alpha.unwrap();
+    assert!(alpha.values[48 * 2] < 40 && alpha.values[48 * 30] > 215);
+}
+
+#[test]
+fn damaged_containers_never_panic() {
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random as usize
+    };
+    let whole = std::fs::read(fixture("tiles.heic")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damaged.heic");
+    for _ in 0..200 {
+        let mut damaged = whole.clone();
+        for _ in 0..3 {
+            // In the boxes, which are before the coded images.
+            let at = 28 + next() % 500;
+            damaged[at] = next() as u8;
+        }
+        std::fs::write(&path, &damaged).unwrap();
+        media_info(&path).ok();
+    }
+}

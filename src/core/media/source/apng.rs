@@ -1,0 +1,196 @@
+//! Animated PNG: times of its frames, and the frames as they stand on the canvas.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
+use std::path::Path;
+
+use ::png::{BlendOp, DisposeOp};
+use image::RgbaImage;
+use image::imageops::{overlay, replace};
+
+use super::Sink;
+use crate::formats::{ByteSource, png};
+use crate::media::MediaError;
+use crate::media::open::{Failure, PngReader, check_size, drop_alpha, picture_from_rgb};
+
+/// Size of the canvas and delay of each frame, in milliseconds. No frames where the PNG is a still image.
+pub(super) struct ApngScan {
+    pub width: u32,
+    pub height: u32,
+    pub delays: Vec<u64>,
+}
+
+/// Reads the chunks of a PNG without its pixels; at most `max_frames` frames and one more.
+pub(super) fn scan<R: Read + Seek>(
+    file: R,
+    len: u64,
+    max_frames: usize,
+) -> Result<ApngScan, Failure> {
+    let mut source = ByteSource::new(file, len);
+    let mut chunks = png::chunks(&mut source);
+    let (mut width, mut height, mut is_animated) = (0, 0, false);
+    let mut delays = Vec::new();
+    while let Some(chunk) = chunks.next_part()? {
+        match &chunk.name {
+            b"IHDR" => {
+                let [a, b, c, d, e, f, g, h] = chunks.source.array_at(chunk.start)?;
+                width = u32::from_be_bytes([a, b, c, d]);
+                height = u32::from_be_bytes([e, f, g, h]);
+                check_size(width, height)?;
+            }
+            b"acTL" => is_animated = true,
+            // The animation's header stands before the pixels.
+            b"IDAT" if !is_animated => break,
+            b"fcTL" if delays.len() <= max_frames => {
+                let [a, b, c, d] = chunks.source.array_at(chunk.start + 20)?;
+                let (time, unit) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+                let unit = if unit == 0 { 100 } else { u64::from(unit) };
+                delays.push(u64::from(time) * 1000 / unit);
+            }
+            b"fcTL" => break,
+            _ => {}
+        }
+    }
+    Ok(ApngScan {
+        width,
+        height,
+        delays,
+    })
+}
+
+/// Whether the file is a PNG of several frames.
+pub(in crate::media) fn is_animated(path: &Path) -> bool {
+    let scanned = File::open(path).and_then(|file| {
+        let len = file.metadata()?.len();
+        Ok(scan(BufReader::new(file), len, 2))
+    });
+    matches!(scanned, Ok(Ok(ApngScan { delays, .. })) if delays.len() > 1)
+}
+
+/// Gives each frame as it is shown, in sRGB.
+pub(super) fn read(file: File, take: &mut Sink<'_>, path: &Path) -> Result<(), MediaError> {
+    let failed = |failure: Failure| failure.into_error("PNG", path);
+    let file_bytes = file
+        .metadata()
+        .map_err(|err| MediaError::from_io("read the file", err, path))?
+        .len();
+    let mut reader = PngReader::open(BufReader::new(file), file_bytes).map_err(failed)?;
+    let (width, height) = reader.size();
+    // What cannot be converted stays as it is, which the first frame as an image reports.
+    let conversion = reader.colours().rgb_conversion().ok().flatten();
+    let mut canvas = RgbaImage::new(width, height);
+    while let Some((control, image)) = reader.next_frame().map_err(failed)? {
+        // Without a place it is the image for programs that know no animations.
+        let Some(control) = control else { continue };
+        let image = image.into_rgba8();
+        let (left, top) = (control.x_offset.into(), control.y_offset.into());
+        let before = (control.dispose_op == DisposeOp::Previous).then(|| canvas.clone());
+        match control.blend_op {
+            BlendOp::Source => replace(&mut canvas, &image, left, top),
+            BlendOp::Over => overlay(&mut canvas, &image, left, top),
+        }
+        let mut rgb = drop_alpha(canvas.as_raw().clone(), 4);
+        if let Some(conversion) = &conversion {
+            conversion
+                .convert_rgb(&mut rgb)
+                .map_err(|why| failed(Failure::Damaged(why)))?;
+        }
+        take(picture_from_rgb(width, height, rgb).map_err(failed)?)?;
+        if let Some(before) = before {
+            canvas = before;
+        } else if control.dispose_op == DisposeOp::Background {
+            let clear = RgbaImage::new(image.width(), image.height());
+            replace(&mut canvas, &clear, left, top);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ::png::{BitDepth, ColorType, Encoder, Writer};
+
+    use super::*;
+    use crate::media::{open_clip, open_image};
+
+    const RED: [u8; 4] = [200, 0, 0, 255];
+    const GREEN: [u8; 4] = [0, 200, 0, 255];
+    const BLUE: [u8; 4] = [0, 0, 200, 255];
+    const HALF: [u8; 4] = [0, 0, 200, 128];
+
+    type Out<'a> = Writer<&'a mut Vec<u8>>;
+
+    fn animation(num_frames: u32, is_hidden: bool, write: impl FnOnce(&mut Out<'_>)) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::new(&mut bytes, 4, 2);
+        encoder.set_color(ColorType::Rgba);
+        encoder.set_depth(BitDepth::Eight);
+        encoder.set_animated(num_frames, 0).unwrap();
+        encoder.set_sep_def_img(is_hidden).unwrap();
+        let mut writer = encoder.write_header().unwrap();
+        write(&mut writer);
+        writer.finish().unwrap();
+        bytes
+    }
+
+    /// The first and the last pixel of each frame, with the clip's rate.
+    fn ends_of(bytes: &[u8]) -> (Vec<[[u8; 3]; 2]>, f64) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a_0001.png");
+        std::fs::write(&path, bytes).unwrap();
+        let clip = open_clip(&path).unwrap();
+        let ends =
+            |frame: &std::sync::Arc<crate::media::Picture>| [frame.pixel(0, 0), frame.pixel(3, 1)];
+        (clip.frames.iter().map(ends).collect(), clip.fps)
+    }
+
+    fn rgb([r, g, b, _]: [u8; 4]) -> [u8; 3] {
+        [r, g, b]
+    }
+
+    #[test]
+    fn frames_are_drawn_and_disposed_of_as_the_file_says() {
+        let bytes = animation(4, false, |writer| {
+            writer.set_frame_delay(1, 10).unwrap();
+            writer.write_image_data(&RED.repeat(8)).unwrap();
+            writer.set_frame_dimension(2, 2).unwrap();
+            writer.set_frame_position(2, 0).unwrap();
+            writer.set_dispose_op(DisposeOp::Previous).unwrap();
+            writer.write_image_data(&GREEN.repeat(4)).unwrap();
+            writer.set_blend_op(BlendOp::Over).unwrap();
+            writer.set_dispose_op(DisposeOp::Background).unwrap();
+            writer.write_image_data(&HALF.repeat(4)).unwrap();
+            writer.set_frame_dimension(2, 1).unwrap();
+            writer.set_frame_position(0, 0).unwrap();
+            writer.write_image_data(&BLUE.repeat(2)).unwrap();
+        });
+        let (ends, fps) = ends_of(&bytes);
+        assert_eq!(ends[0], [rgb(RED), rgb(RED)]);
+        assert_eq!(ends[1], [rgb(RED), rgb(GREEN)]);
+        let [red, _, blue] = ends[2][1];
+        assert!(
+            (98..=101).contains(&red) && (99..=102).contains(&blue),
+            "{ends:?}"
+        );
+        assert_eq!(ends[3], [rgb(BLUE), [0; 3]]);
+        assert_eq!((ends.len(), fps), (4, 10.0));
+    }
+
+    #[test]
+    fn a_hidden_default_image_is_the_still_and_no_frame() {
+        let bytes = animation(2, true, |writer| {
+            writer.write_image_data(&GREEN.repeat(8)).unwrap();
+            writer.set_frame_delay(1, 4).unwrap();
+            writer.write_image_data(&RED.repeat(8)).unwrap();
+            writer.write_image_data(&BLUE.repeat(8)).unwrap();
+        });
+        let (ends, _) = ends_of(&bytes);
+        assert_eq!(ends, [[rgb(RED); 2], [rgb(BLUE); 2]]);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.png");
+        std::fs::write(&path, bytes).unwrap();
+        let still = open_image(&path).unwrap();
+        assert_eq!(still.picture.pixel(0, 0), rgb(GREEN));
+        assert_eq!(still.notices(&path), ["Only the first of 2 frames is used"]);
+    }
+}

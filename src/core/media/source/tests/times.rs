@@ -1,0 +1,104 @@
+//! Uneven frame times: those of other programs' files, and our own written and read back.
+
+use super::*;
+use crate::media::Runs;
+
+fn assert_starts(path: &Path, expected_millis: &[u64], within_millis: f64) {
+    let starts = frame_starts(path).unwrap().expect("its frames are uneven");
+    assert_eq!(starts.num_frames() + 1, expected_millis.len());
+    for (index, expected) in expected_millis.iter().enumerate() {
+        let off = starts.secs(index) * 1000.0 - *expected as f64;
+        assert!(
+            off.abs() <= within_millis,
+            "{} {index}: {off}",
+            path.display()
+        );
+    }
+    let info = clip_info(path).unwrap();
+    assert_eq!(
+        (info.num_frames as usize, info.fps),
+        (starts.num_frames(), starts.fps())
+    );
+}
+
+#[cfg(feature = "h264")]
+#[test]
+fn times_are_found_in_tables_fragments_and_edits() {
+    let start = |frame: u64| 40 * frame + 4 * frame * frame;
+    for (name, first) in [
+        ("uneven.mp4", 0),
+        ("uneven-fragmented.mp4", 0),
+        ("uneven-cut.mp4", 3),
+    ] {
+        let path = fixture(name);
+        // The last frame has no duration in these files.
+        let end = frame_starts(&path)
+            .unwrap()
+            .unwrap()
+            .secs(12 - first as usize);
+        let mut millis: Vec<u64> = (first..12)
+            .map(|frame| start(frame) - start(first))
+            .collect();
+        millis.push((end * 1000.0).round() as u64);
+        assert_starts(&path, &millis, 0.6);
+        let mut reader = ClipReader::open(&path).unwrap();
+        let read = reader.read(0, &mut |number, picture| {
+            let distance = mean_distance(&picture, &painted(number as usize + first as usize));
+            assert!(distance < 3.0, "{name} {number}: {distance}");
+            std::ops::ControlFlow::Continue(())
+        });
+        read.unwrap();
+    }
+}
+
+#[test]
+fn uneven_times_are_written_and_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let frames = moving(6, 40, 26);
+    let millis = [0, 50, 70, 370, 670, 710, 5710];
+    let options = ClipOptions {
+        starts: Some(FrameStarts::from_micros(millis.map(|millis| millis * 1000))),
+        ..ClipOptions::default()
+    };
+    for name in ["a.mp4", "a.gif", "a.webp"] {
+        if ClipFormat::from_path(Path::new(name)).is_err() {
+            continue;
+        }
+        let once = folder.path().join(format!("once-{name}"));
+        write_clip(&once, &frames, options.clone()).unwrap();
+        assert_starts(&once, &millis, 0.01);
+        let parts = folder.path().join(format!("parts-{name}"));
+        std::fs::create_dir(&parts).unwrap();
+        let joined = folder.path().join(format!("joined-{name}"));
+        let runs = Runs::new(&parts, &joined, options.clone()).unwrap();
+        for frame in &frames {
+            let mut run = runs.begin(runs.num_frames());
+            run.push(frame).unwrap();
+            run.finish().unwrap();
+        }
+        runs.join(None, None, None).unwrap();
+        assert_starts(&joined, &millis, 0.01);
+    }
+}
+
+#[test]
+fn models_get_the_frames_of_even_moments() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.webp");
+    let frames = moving(5, 40, 26);
+    let options = ClipOptions {
+        starts: Some(FrameStarts::from_micros([
+            0, 100_000, 120_000, 140_000, 640_000, 700_000,
+        ])),
+        ..ClipOptions::default()
+    };
+    write_clip(&path, &frames, options).unwrap();
+    let clip = open_clip(&path).unwrap();
+    assert!((clip.fps - 5.0 / 0.7).abs() < 1e-9);
+    let shown = clip.frames.iter().map(|frame| {
+        let distance = |index: &usize| mean_distance(frame, &frames[*index]) as u64;
+        (0..5).min_by_key(distance).unwrap()
+    });
+    assert_eq!(shown.collect::<Vec<_>>(), [0, 3, 3, 3, 4]);
+    assert_eq!(&last_frame(&path).unwrap(), clip.frames[4].as_ref());
+}
