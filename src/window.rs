@@ -128,7 +128,7 @@ impl eframe::App for Window {
             starting::shown();
         }
         if !std::mem::replace(&mut self.is_placed, true) {
-            place::correct(ctx, frame);
+            place::correct(ctx, frame, theme::WINDOW_MIN_SIZE);
             // It may have been closed while a picture had the whole screen.
             ctx.send_viewport_cmd(ViewportCommand::Fullscreen(false));
         }

@@ -107,6 +107,28 @@ fn one_pool_is_planned_with_what_the_system_keeps() {
 }
 
 #[test]
+fn a_model_that_is_not_downloaded_is_planned_by_the_sizes_of_its_files() {
+    let home = Home::new();
+    let plan = |more: &[&str]| {
+        let mut command = home.safelight();
+        command.args(["plan", "--model", "wan2.2-t2v-a14b", "--total", "16"]);
+        command.args(more).output().unwrap()
+    };
+    let small = plan(&["--width", "480", "--height", "320", "--frames", "17"]);
+    let text = String::from_utf8(small.stdout).unwrap();
+    assert_eq!(small.status.code(), Some(0), "{text}");
+    assert!(text.contains("480×320, 17 frames"), "{text}");
+    assert!(text.contains("The model is not downloaded"), "{text}");
+    let value = object(&plan(&["--json", "--frames", "81"]));
+    assert_eq!(
+        (&value["is_estimate"], &value["num_frames"]),
+        (&true.into(), &81.into())
+    );
+    let refused = plan(&["--width", "0"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
 fn what_cannot_be_planned_is_refused_in_one_sentence() {
     let home = Home::new();
     for (more, part) in [

@@ -4,11 +4,11 @@
 //! log the program works all the same.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, IsTerminal as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::{self, IsTerminal as _, Write};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::panic;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::thread;
 
 use safelight_core::files::{make_private_folder, private};
@@ -21,7 +21,7 @@ use tracing_subscriber::{EnvFilter, fmt};
 const VARIABLE: &str = "SAFELIGHT_LOG";
 /// The graphics libraries tell at length about every shader.
 const DEFAULT_LEVELS: &str = "info,naga=warn,wgpu_core=warn,wgpu_hal=warn";
-/// A larger log is begun anew when the program starts.
+/// A log that has grown larger is renamed to `safelight.log.1`, in place of an older one, and begun again.
 const MAX_LOG_BYTES: u64 = 1 << 20;
 
 /// Starts the log: level info unless `SAFELIGHT_LOG` says otherwise, in the data folder's
@@ -35,12 +35,12 @@ pub fn start() {
         .and_then(|levels| EnvFilter::try_new(levels).ok())
         .unwrap_or_else(|| EnvFilter::new(DEFAULT_LEVELS));
     let to_file = Paths::of_this_user()
-        .and_then(|paths| open_log(&paths.log_file()).ok())
+        .and_then(|paths| LogFile::open(paths.log_file()).ok())
         .map(|file| {
             fmt::layer()
                 .with_ansi(false)
                 .log_internal_errors(false)
-                .with_writer(Arc::new(file))
+                .with_writer(Mutex::new(file))
         });
     let to_stderr = wanted.is_some().then(|| {
         fmt::layer()
@@ -72,25 +72,59 @@ fn log_panics() {
     }));
 }
 
-/// Opens the log for more lines and makes its folder; one that grew too large begins anew.
-fn open_log(path: &Path) -> io::Result<File> {
-    if let Some(folder) = path.parent() {
-        make_private_folder(folder)?;
-        // Earlier versions let others look in. Everything that holds prompts lies below.
-        fs::set_permissions(folder, Permissions::from_mode(0o700)).ok();
+/// The log, which several processes may write to.
+struct LogFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl LogFile {
+    /// Opens the log for more lines and creates its folder.
+    fn open(path: PathBuf) -> io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            make_private_folder(folder)?;
+            // Earlier versions let others look in. Everything that holds prompts lies below.
+            fs::set_permissions(folder, Permissions::from_mode(0o700)).ok();
+        }
+        let file = open_for_appending(&path)?;
+        let mut log = Self { path, file };
+        log.rotate()?;
+        Ok(log)
     }
-    let size = match fs::metadata(path) {
-        // Opening a pipe could wait for ever.
-        Ok(meta) if !meta.is_file() => return Err(io::ErrorKind::InvalidInput.into()),
-        Ok(meta) => meta.len(),
-        Err(_) => 0,
-    };
-    let mut options = File::options();
-    let file = private(options.create(true).append(true)).open(path)?;
-    if size > MAX_LOG_BYTES {
-        file.set_len(0)?;
+
+    /// Continues in a new file if this one is too large.
+    fn rotate(&mut self) -> io::Result<()> {
+        let own = self.file.metadata()?;
+        if own.len() <= MAX_LOG_BYTES {
+            return Ok(());
+        }
+        // Another process may have done it already.
+        if fs::metadata(&self.path).is_ok_and(|found| found.ino() == own.ino()) {
+            fs::rename(&self.path, self.path.with_extension("log.1"))?;
+        }
+        self.file = open_for_appending(&self.path)?;
+        Ok(())
     }
-    Ok(file)
+}
+
+impl Write for LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A log that cannot be renamed grows on: losing lines would be worse.
+        self.rotate().ok();
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn open_for_appending(path: &Path) -> io::Result<File> {
+    // Opening a pipe could block.
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    private(File::options().create(true).append(true)).open(path)
 }
 
 #[cfg(test)]
@@ -103,25 +137,42 @@ mod tests {
     fn the_log_goes_on_where_it_ended_until_it_is_too_large() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data/safelight/safelight.log");
-        writeln!(open_log(&path).unwrap(), "first").unwrap();
-        writeln!(open_log(&path).unwrap(), "second").unwrap();
+        let open = || LogFile::open(path.clone()).unwrap();
+        writeln!(open(), "first").unwrap();
+        writeln!(open(), "second").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "first\nsecond\n");
 
         fs::write(&path, vec![b'x'; MAX_LOG_BYTES as usize]).unwrap();
-        open_log(&path).unwrap();
+        open();
         assert_eq!(fs::metadata(&path).unwrap().len(), MAX_LOG_BYTES);
         fs::write(&path, vec![b'x'; MAX_LOG_BYTES as usize + 1]).unwrap();
-        writeln!(open_log(&path).unwrap(), "third").unwrap();
+        writeln!(open(), "third").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "third\n");
+    }
+
+    #[test]
+    fn a_log_that_grows_too_large_while_it_is_written_continues_in_a_new_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("safelight.log");
+        let mut first = LogFile::open(path.clone()).unwrap();
+        let mut second = LogFile::open(path.clone()).unwrap();
+        first
+            .write_all(&vec![b'x'; MAX_LOG_BYTES as usize + 1])
+            .unwrap();
+        first.write_all(b"first\n").unwrap();
+        second.write_all(b"second\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first\nsecond\n");
+        let old = fs::metadata(folder.path().join("safelight.log.1")).unwrap();
+        assert_eq!(old.len(), MAX_LOG_BYTES + 1);
     }
 
     #[test]
     fn a_log_that_cannot_be_a_file_is_an_error_and_nobody_waits() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(open_log(folder.path()).is_err());
+        assert!(LogFile::open(folder.path().to_owned()).is_err());
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(open_log(&file.join("safelight.log")).is_err());
+        assert!(LogFile::open(file.join("safelight.log")).is_err());
         let pipe = folder.path().join("pipe");
         assert!(
             std::process::Command::new("mkfifo")
@@ -130,7 +181,7 @@ mod tests {
                 .unwrap()
                 .success()
         );
-        assert!(open_log(&pipe).is_err());
+        assert!(LogFile::open(pipe).is_err());
     }
 
     #[test]

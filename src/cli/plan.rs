@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::catalog::Catalog;
+use safelight_core::catalog::{Catalog, Sketch};
 use safelight_core::finish::FinishRequest;
-use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, JobErrorKind};
+use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, JobErrorKind, PartialSampling};
 use safelight_core::memory::{
     Alternative, Corrections, DeviceClass, DeviceFacts, FinishPlanner, Largest, ModelWeights, Plan,
     Planner, PreservedRow, Suggestion, largest, preserved_table, suggestions,
@@ -96,6 +96,8 @@ struct Planned {
     suggestions: Vec<Suggestion>,
     table: Vec<PreservedRow>,
     largest: Option<Largest>,
+    /// The model is not downloaded.
+    is_estimate: bool,
 }
 
 /// The first job that the arguments of `generate` describe; it needs no prompt.
@@ -114,6 +116,51 @@ pub(super) fn request_of(
         .ok_or_else(|| JobError::new(JobErrorKind::InvalidRequest, "there is nothing to plan"))
 }
 
+/// The job that the arguments describe, with the weights that their headers tell.
+fn job_of(args: GenerateArgs, surroundings: &Surroundings) -> Result<Sketch, JobError> {
+    let request = request_of(args, surroundings)?;
+    let weights = ModelWeights::read(request.family, &request.files, &request.loras);
+    let weights = weights.map_err(|err| JobError::from(&err))?;
+    Ok(Sketch {
+        weights: weights.with_controls(request.family, &request.controls),
+        request,
+    })
+}
+
+/// A job of a model that is not downloaded, from the sizes of its published files; `None` for every other model.
+/// LoRAs and input files are left out.
+fn sketch_of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Option<Sketch>, JobError> {
+    let Some(id) = &args.model else {
+        return Ok(None);
+    };
+    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
+    let entry = catalog.missing.iter().find(|entry| entry.id == *id);
+    let Some(mut sketch) = entry.and_then(|entry| entry.sketch(false)) else {
+        return Ok(None);
+    };
+    let request = &mut sketch.request;
+    request.width = args.width.unwrap_or(request.width);
+    request.height = args.height.unwrap_or(request.height);
+    request.num_frames = args.frames.unwrap_or(request.num_frames);
+    if request.family.makes_pictures {
+        request.batch_size = args.batch.unwrap_or(request.batch_size);
+    }
+    request.dtype = args
+        .dtype
+        .unwrap_or_else(|| surroundings.settings().runtime.dtype);
+    request.vae_tile = args.vae_tile;
+    request.memory = args.memory.choice(&surroundings.settings().memory);
+    request.sampling = PartialSampling::from(args.sampling).over(request.sampling);
+    let in_limits = |size: u32| (64..=ANY_LIMITS.max_edge).contains(&size);
+    let has_frames = (1..=ANY_LIMITS.max_frames).contains(&request.num_frames);
+    if in_limits(request.width) && in_limits(request.height) && has_frames {
+        return Ok(Some(sketch));
+    }
+    let (edge, frames) = (ANY_LIMITS.max_edge, ANY_LIMITS.max_frames);
+    let what = format!("expected a size from 64 to {edge} and at most {frames} frames");
+    Err(JobError::new(JobErrorKind::InvalidRequest, what))
+}
+
 fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobError> {
     let device = args.generate.device;
     let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
@@ -126,11 +173,12 @@ fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobEr
         (None, None) => facts,
         (total, class) => other_device(facts, total.map(from_gib), class, args.used.map(from_gib)),
     };
-    let request = request_of(args.generate, surroundings)?;
-    let bad = |err| JobError::from(&err);
-    let weights =
-        ModelWeights::read(request.family, &request.files, &request.loras).map_err(bad)?;
-    let weights = weights.with_controls(request.family, &request.controls);
+    let sketch = sketch_of(&args.generate, surroundings)?;
+    let is_estimate = sketch.is_some();
+    let Sketch { request, weights } = match sketch {
+        Some(sketch) => sketch,
+        None => job_of(args.generate, surroundings)?,
+    };
     let corrections = Corrections::load(&surroundings.corrections_file());
     let planner = Planner {
         weights: &weights,
@@ -157,6 +205,7 @@ fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobEr
             .then(|| largest(&planner, &request, &limits_of(&request, surroundings))),
         plan,
         request,
+        is_estimate,
     })
 }
 
@@ -280,6 +329,7 @@ impl Planned {
             "suggestions": self.suggestions,
             "preserved_table": self.table,
             "largest": self.largest,
+            "is_estimate": self.is_estimate,
         })
     }
 
@@ -294,7 +344,12 @@ impl Planned {
         let (width, height) = (request.width, request.height);
         // Writing to a string cannot fail.
         writeln!(text, "{}, {width}×{height}, {frames}", request.model).ok();
-        writeln!(text, "{}\n", budget_line(plan, &self.device)).ok();
+        writeln!(text, "{}", budget_line(plan, &self.device)).ok();
+        if self.is_estimate {
+            let note = "The model is not downloaded: this is an estimate by the sizes of its files, without LoRAs and input files";
+            writeln!(text, "{note}").ok();
+        }
+        text.push('\n');
         text.push_str(&out::table(&stage_rows(plan)));
         writeln!(text, "\n{}", plan.verdict.text).ok();
         let suggested = gib_text(plan.suggested_preserved_bytes);

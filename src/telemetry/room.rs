@@ -4,15 +4,11 @@
 //! Reads files of the kernel and decides nothing. What is Safelight's own is asked of its processes: what is left of the
 //! whole is others'. Memory of drivers is nobody's.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-
-use safelight_core::files::read_bounded;
 
 use super::Roots;
 use super::host::{self, kib, parse_number};
-
-/// More than any of these files has.
-const MAX_BYTES: u64 = 1 << 20;
 
 /// One pool of memory at one moment, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -214,7 +210,7 @@ fn groups(roots: &Roots) -> Vec<Group> {
 }
 
 fn text(path: &Path) -> Option<String> {
-    String::from_utf8(read_bounded(path, MAX_BYTES).ok()?).ok()
+    fs::read_to_string(path).ok()
 }
 
 /// A file with one number; `max` is none.

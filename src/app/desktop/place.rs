@@ -15,15 +15,20 @@ pub fn at_scale(builder: ViewportBuilder, scale: f32) -> ViewportBuilder {
         Some(size) => builder.with_inner_size(size * scale),
         None => builder,
     };
-    // A large scale must not make a window that no screen has room for.
+    // Neither a large scale nor a small screen, to which the size is clamped already, may give a window that is larger
+    // than the screen.
     match builder.min_inner_size {
-        Some(least) => builder.with_min_inner_size(least / scale.max(1.0)),
+        Some(least) => {
+            let least = least / scale.max(1.0);
+            builder.with_min_inner_size(size.map_or(least, |size| least.min(size)))
+        }
         None => builder,
     }
 }
 
-/// Once the window is there: brings it back to a screen, and makes it no larger than that.
-pub fn correct(ctx: &Context, frame: &Frame) {
+/// Once the window is there: brings it back to a screen, and makes it no larger than that. `least`: smallest size of
+/// the window in points on a screen that has room for it.
+pub fn correct(ctx: &Context, frame: &Frame, least: Vec2) {
     let Some(window) = frame.winit_window() else {
         return;
     };
@@ -48,6 +53,7 @@ pub fn correct(ctx: &Context, frame: &Frame) {
         let inner = window.inner_size();
         let edges = now.size() - vec2(inner.width as f32, inner.height as f32);
         let size = (better.size() - edges) / points;
+        ctx.send_viewport_cmd(ViewportCommand::MinInnerSize(size.min(least)));
         ctx.send_viewport_cmd(ViewportCommand::InnerSize(size));
     }
     ctx.send_viewport_cmd(ViewportCommand::OuterPosition(
@@ -121,5 +127,17 @@ mod tests {
     fn a_remembered_size_in_points_is_the_same_in_pixels_at_any_scale() {
         let builder = ViewportBuilder::default().with_inner_size(vec2(620.0, 410.0));
         assert_eq!(at_scale(builder, 2.0).inner_size, Some(vec2(1240.0, 820.0)));
+    }
+
+    #[test]
+    fn the_smallest_size_is_no_larger_than_a_small_screen() {
+        // 1280x800 pixels at a scale factor of 2.
+        let builder = ViewportBuilder::default()
+            .with_inner_size(vec2(640.0, 400.0))
+            .with_min_inner_size(vec2(800.0, 500.0));
+        let least = at_scale(builder.clone(), 1.0).min_inner_size;
+        assert_eq!(least, Some(vec2(640.0, 400.0)));
+        let wide = builder.with_inner_size(vec2(1240.0, 820.0));
+        assert_eq!(at_scale(wide, 1.0).min_inner_size, Some(vec2(800.0, 500.0)));
     }
 }

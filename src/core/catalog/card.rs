@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::families::Family;
 use crate::formats::weights::WeightSet;
 use crate::library::identify::Target;
+use crate::library::other_models::pipeline_name;
 use crate::library::single::Parts;
 use crate::library::{Library, identify, kind, single};
 use crate::lora::{LoraCard, LoraFile};
@@ -66,6 +67,13 @@ impl IdentityCard {
         open: impl FnOnce(&Path) -> Result<ModelSpec, CatalogError>,
     ) -> Result<Self, CatalogError> {
         let is_file = path.is_file();
+        if !is_file && !path.is_dir() && path.exists() {
+            return Err(CatalogError::WrongFile {
+                reason: "this is a pipe or a device, not a file".to_owned(),
+                advice: "Choose a weight file or the folder of a model",
+                path: path.to_owned(),
+            });
+        }
         let (path, place) = match identify::target(path)? {
             Target::Pipeline(folder) if !is_file || path.ends_with("model_index.json") => {
                 return Self::of_folder(&folder);
@@ -191,7 +199,7 @@ impl IdentityCard {
                 }
                 let what = match family {
                     Some(family) => format!("a {} model that is not whole", family.label),
-                    None => identify::pipeline_name(&index.class),
+                    None => pipeline_name(&index.class),
                 };
                 (None, what)
             }

@@ -293,10 +293,9 @@ impl Entry {
             (Some(repository), None) => {
                 format!("the folder {repository} from huggingface.co")
             }
-            (None, None) if !sources.is_empty() => "its files".to_owned(),
             (None, None) => "its folder, which ships with the app".to_owned(),
         };
-        CatalogEntry {
+        let mut entry = CatalogEntry {
             id: self.id.clone(),
             name: details.name.unwrap_or_else(|| self.id.clone()),
             description: details.description.unwrap_or_default(),
@@ -313,7 +312,14 @@ impl Entry {
                 (Some(family), Some(shape)) => shape.numbers(family),
                 _ => 0,
             },
+        };
+        // A download brings these files, not the repository's folder, which has the same weights in other forms too.
+        let num_files = entry.to_fetch().count();
+        if self.path.is_none() && num_files > 0 {
+            entry.download_bytes = entry.about_bytes_to_fetch();
+            entry.what = format!("{num_files} files");
         }
+        entry
     }
 }
 

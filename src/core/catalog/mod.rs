@@ -30,6 +30,7 @@ use crate::library::scan::{self, Candidate, Found};
 use crate::library::single::{self, Assembled};
 use crate::library::watch::{self, Look, Watch};
 use crate::library::{self, Companions, Item, Library, Places, Role, SearchedPlace};
+use crate::lora;
 use crate::model::{CatalogError, ModelSpec};
 use crate::networks::PartKind;
 use crate::settings::{Paths, Settings};
@@ -41,6 +42,8 @@ use source::Present;
 pub const EMBEDDED_MODEL: &str = "little-world";
 /// How many single files of one kind are offered or listed.
 const MAX_SINGLE_FILES: usize = 1000;
+/// Models that a LoRA's card compares it with.
+const MAX_COMPARED: usize = 8;
 
 /// All models of one user on one machine.
 #[derive(Debug, Default)]
@@ -194,9 +197,18 @@ impl Catalog {
     /// The identity card of a file or folder, whose parts may also lie in the searched places.
     pub fn card(&self, path: &Path) -> Result<IdentityCard, CatalogError> {
         let library = self.library();
-        IdentityCard::read_with(path, &library, |path| {
+        let mut card = IdentityCard::read_with(path, &library, |path| {
             open(path, &self.entries, &Companions::default(), &library)
-        })
+        })?;
+        if let Some(lora) = &mut card.lora {
+            let models = self.available.iter();
+            let models = models.filter(|spec| spec.family.id == lora.family);
+            lora.fits = models
+                .take(MAX_COMPARED)
+                .map(|spec| lora::fit_with(spec, path))
+                .collect();
+        }
+        Ok(card)
     }
 
     fn not_found(&self, id: &str) -> CatalogError {

@@ -9,6 +9,8 @@ use serde_json::Value;
 use crate::families::Family;
 use crate::formats::weights::{WeightSet, is_pickle, pickle};
 use crate::library::companions::Companions;
+use crate::library::other_models::pipeline_name;
+use crate::library::single::not_a_model;
 use crate::library::{Library, kind, place_of};
 use crate::model::configs::{ModelIndex, read_json, sorted_entries};
 use crate::model::facts::Facts;
@@ -147,29 +149,6 @@ fn check_component(
     Ok(())
 }
 
-pub(crate) fn pipeline_name(class: &str) -> String {
-    let families = [
-        ("Flux2", "a Flux 2 model"),
-        ("Flux", "a Flux model"),
-        ("HunyuanVideo", "a HunyuanVideo model"),
-        ("Hunyuan", "a Hunyuan model"),
-        ("LTX", "an LTX model"),
-        ("StableDiffusionXL", "a Stable Diffusion XL model"),
-        ("StableDiffusion3", "a Stable Diffusion 3 model"),
-        ("StableDiffusion", "a Stable Diffusion model"),
-        ("Qwen", "a Qwen image model"),
-        ("Lumina", "a Lumina model"),
-        ("CogVideo", "a CogVideo model"),
-    ];
-    families
-        .iter()
-        .find(|(start, _)| class.starts_with(start))
-        .map_or_else(
-            || format!("a model for the pipeline {class}"),
-            |(_, name)| (*name).to_owned(),
-        )
-}
-
 /// A folder without `model_index.json`: one component, an original checkpoint, or no model at all.
 pub(crate) fn without_index(folder: &Path) -> CatalogError {
     let unsupported = |what: String| CatalogError::unsupported(what, folder);
@@ -197,9 +176,8 @@ pub(crate) fn without_index(folder: &Path) -> CatalogError {
 
 /// A single file of a family that this version does not run, or of a form that it does not read.
 pub(crate) fn foreign_file(path: &Path) -> CatalogError {
-    let what = match WeightSet::at(path) {
-        Ok(weights) => format!("a single file with {}", kind::of_tensors(&weights).text),
-        Err(err) => return err,
-    };
-    CatalogError::unsupported(what, path)
+    match WeightSet::at(path) {
+        Ok(weights) => not_a_model(&kind::of_tensors(&weights), path),
+        Err(err) => err,
+    }
 }

@@ -2,12 +2,15 @@
 //!
 //! For people who ask what a file is: nothing is run because of what is said here.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use safetensors::Dtype;
 use serde::Serialize;
 
-use super::{Role, storage};
+use super::{Role, other_models, storage};
 use crate::families::Family;
-use crate::formats::weights::{TensorEntry, WeightSet, ends_with_path, keys};
+use crate::formats::weights::{TensorEntry, WeightSet, keys};
 use crate::lora;
 use crate::networks::{self, KindRule};
 
@@ -21,7 +24,7 @@ pub struct TensorKind {
     pub text: String,
 }
 
-/// What is left when no family knows it.
+/// Rules for files that no family knows.
 const OTHERS: &[KindRule] = &[KindRule::new(
     "",
     "vae",
@@ -35,24 +38,47 @@ fn rules() -> impl Iterator<Item = &'static KindRule> {
         let kinds = Family::all().flat_map(|family| family.files.kinds);
         kinds.filter(move |rule| (rule.role == "vae") == is_vae)
     };
-    of_families(false)
+    other_models::models()
+        .chain(of_families(false))
         .chain(networks::ENCODERS.into_iter().flatten())
         .chain(of_families(true))
         .chain(networks::DECODERS.into_iter().flatten())
         .chain(networks::FINISHERS.into_iter().flatten())
         .chain(OTHERS)
+        .chain(other_models::parts())
 }
 
-/// What a header may be of by its text, whose names are in quotes, so that a LoRA's longer ones are not meant.
-pub(super) fn at_a_glance(header: &str) -> Option<Role> {
-    let has = |end: &str| header.contains(&format!("{end}\""));
-    let rule = rules().find(|rule| rule.fits(has))?;
+/// Longer texts of a header are no names of tensors.
+const MAX_NAME_BYTES: usize = 512;
+
+/// Ends of keys that any rule asks for.
+static ENDS: LazyLock<HashSet<&'static str>> =
+    LazyLock::new(|| rules().flat_map(|rule| rule.ends).copied().collect());
+
+/// Returns those of [`ENDS`] that a name has, bare or after a prefix of whole names.
+fn known_ends<'a>(names: impl Iterator<Item = &'a str>) -> HashSet<&'static str> {
+    let mut found = HashSet::new();
+    for name in names.filter(|name| name.len() <= MAX_NAME_BYTES) {
+        let mut end = Some(name);
+        while let Some(text) = end {
+            found.extend(ENDS.get(text));
+            end = text.split_once('.').map(|(_, rest)| rest);
+        }
+    }
+    found
+}
+
+/// What a header may be of by its names. `names` may have other texts among them.
+pub(super) fn at_a_glance<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Option<Role> {
+    let ends = known_ends(names.clone());
+    let rule = rules().find(|rule| rule.fits(|end| ends.contains(end)))?;
     if rule.role == "transformer" {
         let family = Family::of_id(rule.family);
         return Some(family.map_or(Role::Foreign, Role::Transformer));
     }
     // What is left of files that hold a transformer are checkpoints of other families, with their own parts.
-    let is_checkpoint = header.contains("diffusion_model.");
+    let mut names = names;
+    let is_checkpoint = names.any(|name| name.contains("diffusion_model."));
     rule.part.filter(|_| !is_checkpoint).map(Role::Part)
 }
 
@@ -62,7 +88,8 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
         .keys()
         .map(|key| keys::plain_name(key))
         .collect();
-    let has = |end: &str| keys.iter().any(|key| ends_with_path(key, end));
+    let ends = known_ends(keys.iter().map(String::as_str));
+    let has = |end: &str| ends.contains(end);
     let is_lora = weights.tensors.keys().any(|key| lora::is_of_lora(key));
     if is_lora {
         return TensorKind {
@@ -71,9 +98,22 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
             text: "a LoRA".to_owned(),
         };
     }
-    let Some(rule) = rules().find(|rule| rule.fits(has)) else {
+    let shape_of = |end: &str| weights.shape_by_end(&[end]);
+    let is_it = |rule: &&KindRule| rule.fits(has) && rule.has_size(shape_of);
+    let language = language_model(weights);
+    let found = rules().find(is_it).filter(|_| language.is_none());
+    let Some(rule) = found else {
+        if weights.tensors.keys().any(|key| lora::is_difference(key)) {
+            return TensorKind {
+                family: "",
+                role: "lora",
+                text: "a set of differences".to_owned(),
+            };
+        }
+        let unknown = || format!("{} tensors of no known model", weights.tensors.len());
+        let named = language.or_else(|| lora::unsupported_adapter(weights));
         return TensorKind {
-            text: format!("{} tensors of no known model", weights.tensors.len()),
+            text: named.unwrap_or_else(unknown),
             ..Default::default()
         };
     };
@@ -95,6 +135,20 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
         role: rule.role,
         text,
     }
+}
+
+/// Architectures of language models in GGUF files that text encoders have.
+const ENCODER_ARCHITECTURES: [&str; 6] = ["gemma", "llama", "pig", "cow", "qwen", "t5"];
+
+/// A language model in a GGUF file that is not a text encoder of any model here, as a noun phrase.
+fn language_model(weights: &WeightSet) -> Option<String> {
+    let architecture = weights.notes.get("general.architecture")?;
+    let is_other = weights.has("token_embd.weight")
+        && !ENCODER_ARCHITECTURES
+            .iter()
+            .any(|known| architecture.starts_with(known));
+    let name: String = architecture.chars().take(40).collect();
+    is_other.then(|| format!("a language model ({name})"))
 }
 
 fn is_scaled_fp8(weights: &WeightSet) -> bool {

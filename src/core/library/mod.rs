@@ -8,6 +8,7 @@ pub(crate) mod identify;
 pub(crate) mod kind;
 pub(crate) mod names;
 pub(crate) mod networks;
+pub(crate) mod other_models;
 mod parts;
 mod places;
 pub(crate) mod scan;

@@ -6,16 +6,15 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::kind;
 use crate::families::Family;
-use crate::files::has_ending;
+use crate::files::{has_ending, open_regular};
 use crate::formats::weights::header::Header;
-use crate::formats::weights::{is_gguf, is_index, is_pickle, weight_file_in};
+use crate::formats::weights::{is_gguf, is_index, is_pickle, shard_count, weight_file_in};
 use crate::library::tokenizer::Tokenizer;
 use crate::model::CatalogError;
 use crate::model::configs::sorted_entries;
@@ -119,12 +118,7 @@ pub(crate) fn weight_files(entries: &[PathBuf]) -> Vec<PathBuf> {
 
 /// `diffusion_pytorch_model-00002-of-00006.safetensors`
 pub(crate) fn is_shard(path: &Path) -> bool {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let mut parts = stem.rsplit('-');
-    let is_number = |part: Option<&str>| {
-        part.is_some_and(|part| part.len() == 5 && part.bytes().all(|b| b.is_ascii_digit()))
-    };
-    is_number(parts.next()) && parts.next() == Some("of") && is_number(parts.next())
+    shard_count(path).is_some()
 }
 
 /// The place by which a file is opened: the folder where it is all of the folder's weights and a
@@ -162,7 +156,7 @@ pub(crate) fn glance(path: &Path) -> Option<Role> {
     }
     let text = first_part(path)?;
     let text = String::from_utf8_lossy(&text);
-    kind::at_a_glance(&text)
+    kind::at_a_glance(text.split('"'))
 }
 
 /// A header of GGUF has to be read whole, as its vocabulary comes before its names; it is bounded.
@@ -171,17 +165,11 @@ fn glance_at_gguf(path: &Path) -> Option<Role> {
         // Whoever put it there should hear what is wrong with it.
         return Some(Role::Foreign);
     };
-    let names = header.tensors().map(|(name, _)| name);
-    let text: String = names.flat_map(|name| [name, "\""]).collect();
-    kind::at_a_glance(&text)
+    kind::at_a_glance(header.tensors().map(|(name, _)| name))
 }
 
 fn first_part(path: &Path) -> Option<Vec<u8>> {
-    // Opening a pipe would wait for its writer.
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
-    let mut file = File::open(path).ok()?;
+    let mut file = open_regular(path).ok()?;
     let mut length = MAX_GLANCE_BYTES;
     if !is_index(path) {
         let mut bytes = [0; 8];

@@ -34,6 +34,8 @@ pub(crate) fn assemble(
             || (kind_of.family, kind_of.role) == (family.id, "transformer")
     };
     match Family::all().find(is_of) {
+        // Some other models have a family's tensors and more.
+        Some(_) if is_other_model(&kind_of) => Err(not_a_model(&kind_of, place)),
         Some(family) => (family.files.assemble)(place, &weights, companions, library),
         None => Err(not_a_model(&kind_of, place)),
     }
@@ -92,6 +94,11 @@ pub(crate) fn before_comma(text: &str) -> &str {
     text.split_once(", ").map_or(text, |(before, _)| before)
 }
 
+/// Whether a file is known by its tensors as a model that no family runs.
+fn is_other_model(kind: &TensorKind) -> bool {
+    kind.role == "transformer" && Family::of_id(kind.family).is_none()
+}
+
 /// What is said of a file without a transformer of a known family.
 pub(crate) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
     let path = place.to_owned();
@@ -100,6 +107,7 @@ pub(crate) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
             what: before_comma(&kind.text).to_owned(),
             path,
         },
+        _ if is_other_model(kind) => CatalogError::unsupported(before_comma(&kind.text), path),
         _ => CatalogError::unsupported(format!("a single file with {}", kind.text), path),
     }
 }

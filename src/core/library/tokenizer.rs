@@ -7,19 +7,17 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
 
-use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::files::MAX_JSON_BYTES;
 use crate::formats::weights::gguf;
 use crate::formats::weights::header::Header;
 use crate::library::companions::wanted::TokenizerForm;
 use crate::model::CatalogError;
 use crate::model::configs::read_capped;
 use crate::tokens::spiece::{GGUF_PIECES, SPIECE_TENSOR, bytes_inside, count_pieces};
-use crate::tokens::{GGUF_PAIRS, PACKED_MERGES, SPLITTERS, TokensError, packed_ids};
-
-/// UMT5's has 17 MB.
-const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
+use crate::tokens::{GGUF_PAIRS, PACKED_MERGES, SPLITTERS, TokensError, check_merges, packed_ids};
 
 /// What a tokenizer's folder may hold, in the order in which they win.
 const FILES: [&str; 2] = ["tokenizer.json", "spiece.model"];
@@ -36,6 +34,21 @@ struct TokenizerFile {
 #[derive(Deserialize)]
 struct TokenizerModel {
     vocab: Vocabulary,
+    /// Only its check matters.
+    #[serde(default, rename = "merges")]
+    _merges: MergeCount,
+}
+
+/// The length of a list of merges.
+#[derive(Default)]
+struct MergeCount;
+
+impl<'de> Deserialize<'de> for MergeCount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let merges = Vec::<IgnoredAny>::deserialize(deserializer)?;
+        check_merges(merges.len()).map_err(D::Error::custom)?;
+        Ok(Self)
+    }
 }
 
 #[derive(Deserialize)]
@@ -164,7 +177,7 @@ impl Tokenizer {
             let form = TokenizerForm::Pairs;
             (Some(Self { num_ids, form }), place.join(PACKED_MERGES))
         } else if spiece.exists() {
-            let text = read_capped(&spiece, MAX_TOKENIZER_BYTES)?;
+            let text = read_capped(&spiece, MAX_JSON_BYTES)?;
             (of_pieces(count_pieces(&text)), spiece)
         } else {
             // Named as what is missing.
@@ -201,7 +214,7 @@ fn count_json(path: &Path) -> Result<Tokenizer, CatalogError> {
 }
 
 fn read_sound<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
-    let text = read_capped(path, MAX_TOKENIZER_BYTES)?;
+    let text = read_capped(path, MAX_JSON_BYTES)?;
     serde_json::from_slice(&text)
         .map_err(|err| CatalogError::config(format!("the tokenizer is damaged: {err}"), path))
 }

@@ -74,9 +74,13 @@ pub enum CatalogError {
     Config { reason: String, path: PathBuf },
     #[error("this {} file is damaged: {reason}: {}", format_name(path), path.display())]
     Weights { reason: String, path: PathBuf },
-    /// Not the weights of anything.
-    #[error("this is {found}, not a model: {}", path.display())]
-    NotWeights { found: &'static str, path: PathBuf },
+    /// A sound file that is not weights, or is stored in a way that cannot be read.
+    #[error("{reason}: {}", path.display())]
+    WrongFile {
+        reason: String,
+        advice: &'static str,
+        path: PathBuf,
+    },
     #[error(
         "this is a pickle file, which can run code when opened: use {instead} instead: {}",
         path.display()
@@ -148,6 +152,11 @@ impl CatalogError {
                 reason,
                 path: path.to_owned(),
             },
+            HeaderError::Unsupported { reason, advice } => Self::WrongFile {
+                reason,
+                advice,
+                path: path.to_owned(),
+            },
         }
     }
 
@@ -173,6 +182,12 @@ impl CatalogError {
             Self::Missing { .. } | Self::Weights { .. } => {
                 "The download may be incomplete: download this file again"
             }
+            Self::WrongFile { advice, .. } => advice,
+            Self::MissingTensor { path, .. } | Self::WrongShape { path, .. }
+                if path.is_file() && !path.with_file_name("config.json").exists() =>
+            {
+                "This file is a part of a model, or of another version of it: get the whole model from where it was published"
+            }
             Self::MissingTensor { .. } | Self::WrongShape { .. } => {
                 "The weights and their config.json do not belong together: download both again from the same place"
             }
@@ -185,7 +200,7 @@ impl CatalogError {
             Self::WrongCompanion { .. } => {
                 "Choose the right file, or none to use the one beside the model"
             }
-            Self::Unsupported { .. } | Self::NoModel { .. } | Self::NotWeights { .. } => {
+            Self::Unsupported { .. } | Self::NoModel { .. } => {
                 return Cow::Owned(choose_a_model());
             }
             Self::Lora { .. } => "`safelight inspect` says what a LoRA is for",
@@ -224,7 +239,7 @@ impl CatalogError {
             | Self::Io { path, .. }
             | Self::Config { path, .. }
             | Self::Weights { path, .. }
-            | Self::NotWeights { path, .. }
+            | Self::WrongFile { path, .. }
             | Self::Pickle { path, .. }
             | Self::MissingTensor { path, .. }
             | Self::WrongShape { path, .. }

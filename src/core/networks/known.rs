@@ -56,6 +56,8 @@ pub(crate) struct KindRule {
     pub text: &'static str,
     /// Ends of keys that all must be there.
     pub ends: &'static [&'static str],
+    /// End of a key, axis of its tensor, and the size that the axis must have.
+    pub size: Option<(&'static str, usize, u64)>,
     /// The part of a model that it can be; none of a transformer, and of what no model here has.
     pub part: Option<PartKind>,
 }
@@ -72,6 +74,7 @@ impl KindRule {
             role,
             text,
             ends,
+            size: None,
             part: None,
         }
     }
@@ -95,6 +98,13 @@ impl KindRule {
     /// The same for files with these ends of keys.
     pub const fn with(self, ends: &'static [&'static str]) -> Self {
         Self { ends, ..self }
+    }
+
+    /// Whether the tensor of [`Self::size`] has that size. `shape_of`: shape of the tensor whose key has an end.
+    pub fn has_size<'a>(&self, shape_of: impl Fn(&str) -> Option<&'a [u64]>) -> bool {
+        self.size.is_none_or(|(end, axis, size)| {
+            shape_of(end).is_some_and(|shape| shape.get(axis) == Some(&size))
+        })
     }
 
     /// Whether something has all its tensors, when asked for the end of a key.

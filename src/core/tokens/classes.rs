@@ -67,10 +67,35 @@ pub(super) fn t5_of_pieces(pieces: &Value, normalizer: &Value, eos: &str) -> Res
     }))
 }
 
-/// Refuses what would be too much for the library: it keeps pieces in a tree with one hash map a byte, and frees that
-/// by recursion.
-pub(super) fn check_pieces(file: &Value) -> Result<(), String> {
-    let pieces = file["model"]["vocab"].as_array().into_iter().flatten();
+/// Tokens of a vocabulary. Llama 3 has an eighth of it, Qwen a seventh.
+pub(crate) const MAX_TOKENS: usize = 1 << 20;
+/// Merges of byte pairs. Llama 3 has 280,147.
+pub(crate) const MAX_MERGES: usize = 1 << 19;
+
+/// Refuses more merges than [`MAX_MERGES`].
+pub(crate) fn check_merges(count: usize) -> Result<(), String> {
+    if count <= MAX_MERGES {
+        return Ok(());
+    }
+    Err(format!(
+        "expected at most {MAX_MERGES} merges, found {count}"
+    ))
+}
+
+/// Refuses what would take the library too much memory or stack: it keeps pieces in a tree with one hash map per byte
+/// and frees that by recursion, and copies vocabularies and merges several times.
+pub(super) fn check_sizes(file: &Value) -> Result<(), String> {
+    let model = &file["model"];
+    check_merges(model["merges"].as_array().map_or(0, Vec::len))?;
+    let vocab = &model["vocab"];
+    let tokens = vocab.as_object().map(serde_json::Map::len);
+    let tokens = tokens.or_else(|| vocab.as_array().map(Vec::len));
+    if let Some(count) = tokens.filter(|&count| count > MAX_TOKENS) {
+        return Err(format!(
+            "expected a vocabulary of at most {MAX_TOKENS} tokens, found {count}"
+        ));
+    }
+    let pieces = vocab.as_array().into_iter().flatten();
     let mut all = 0;
     for piece in pieces.filter_map(|piece| piece[0].as_str()) {
         if piece.len() > MAX_PIECE_BYTES {
@@ -150,6 +175,7 @@ pub(super) fn clip(
 
 /// The merges of a `merges.txt`, for [`clip`] and [`qwen`].
 pub(super) fn merges(text: &str) -> Result<Value, String> {
+    check_merges(text.lines().count())?;
     let lines = text.lines().enumerate();
     let pairs = lines.filter(|(_, line)| !line.starts_with("#version"));
     let merges: Result<Vec<Value>, String> = pairs

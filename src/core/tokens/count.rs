@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use super::{PromptTemplate, TextTokenizer, clean_wan_prompt};
-use crate::job::prompt::{self, PromptError, Timeline, WildcardFolders};
+use crate::job::prompt::{self, Longest, PromptError, Timeline, WildcardFolders};
 use crate::model::ModelSpec;
 
 /// Ids of a text that CLIP reads.
@@ -80,8 +80,10 @@ impl TextReader {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountWish {
     pub readers: Vec<TextReader>,
-    /// Templates; what is said is of the longest.
+    /// What is said is of the longest.
     pub prompts: Vec<String>,
+    /// Whether they are counted as they are; else they are templates.
+    pub is_literal: bool,
     pub wildcards: WildcardFolders,
     /// Whether times in a prompt mean something to the model.
     pub has_times: bool,
@@ -141,7 +143,14 @@ impl TokenCounter {
                 Some((reader, tokenizer)) => tokens_of(reader, tokenizer.as_ref(), text),
                 None => text.len(),
             };
-            let longest = prompt::longest(template, &wish.wildcards, &mut measure)?;
+            let longest = if wish.is_literal {
+                Longest {
+                    text: template.clone(),
+                    varies: false,
+                }
+            } else {
+                prompt::longest(template, &wish.wildcards, &mut measure)?
+            };
             count.varies |= longest.varies;
             if is_counted {
                 self.take(&mut count, &longest.text, wish.has_times);

@@ -9,6 +9,9 @@ use thiserror::Error;
 use crate::files::{MAX_JSON_BYTES, read_bounded};
 use crate::model::CatalogError;
 
+/// Values in a JSON file, each of which takes many times its text in memory. Llama 3's tokenizer has a million.
+const MAX_VALUES: usize = 1 << 21;
+
 #[derive(Debug, Error)]
 pub enum TokensError {
     /// Unreadable, unsound, or of a kind that is not supported.
@@ -34,8 +37,15 @@ pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, TokensError> {
     })
 }
 
-/// Reads a JSON file into a type, with the path in every error.
+/// Reads a JSON file of at most [`MAX_VALUES`] into a type, with the path in every error.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, TokensError> {
-    serde_json::from_slice(&read_bytes(path)?)
+    let bytes = read_bytes(path)?;
+    // Each value but the first follows one of these. Those within texts are few.
+    let separators = bytes.iter().filter(|byte| b",[{".contains(byte));
+    if separators.count() > MAX_VALUES {
+        let reason = format!("expected a tokenizer of at most {MAX_VALUES} values, found more");
+        return Err(TokensError::config(reason, path));
+    }
+    serde_json::from_slice(&bytes)
         .map_err(|err| TokensError::config(format!("not the JSON it should be: {err}"), path))
 }

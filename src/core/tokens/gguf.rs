@@ -10,6 +10,9 @@ use crate::formats::weights::gguf::{Element, List, Metadata as Entries};
 use crate::formats::weights::header::Header;
 use crate::model::CatalogError;
 
+/// Llama 3's merges take 5 MB.
+const MAX_LIST_BYTES: u64 = 32 << 20;
+
 /// A file's tokenizer, which is of the kind that was asked for.
 pub(super) struct Metadata<'a> {
     file: File,
@@ -107,6 +110,10 @@ impl Metadata<'_> {
                     "found {count} in its list '{name}', expected at most {max}"
                 )))
             }
+            Some(list) if list.bytes > MAX_LIST_BYTES => Err(self.wrong(&format!(
+                "its list '{name}' takes {} bytes, expected at most {MAX_LIST_BYTES}",
+                list.bytes
+            ))),
             found => Ok(found),
         }
     }

@@ -17,6 +17,7 @@ pub mod spiece;
 mod template;
 mod tokenizer;
 
+pub(crate) use classes::check_merges;
 pub use clean::clean_wan_prompt;
 pub use count::{
     CLIP_TOKENS, CountWish, PromptCount, TextReader, TextRule, TokenCount, TokenCounter,

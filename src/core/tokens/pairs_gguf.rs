@@ -24,10 +24,6 @@ const QWEN: &str = "qwen2";
 pub(crate) const SPLITTERS: [&str; 4] = ["llama-bpe", "llama3", "llama-v3", QWEN];
 /// What old files say of it, if anything.
 const UNSAID: &str = "default";
-/// Llama 3 has an eighth of it, Qwen a seventh.
-const MAX_TOKENS: u64 = 1 << 20;
-/// Llama 3 has 280,147.
-const MAX_MERGES: u64 = 1 << 22;
 
 /// The kinds of tokens that a text may spell outright.
 const CONTROL: u32 = 3;
@@ -54,9 +50,11 @@ pub(super) fn read(path: &Path) -> Result<Option<PairsTokenizer>, TokensError> {
             let reason = format!("it splits words as '{splitter}' does, not as Llama 3 or Qwen");
             return Err(metadata.wrong(&reason));
         }
-        let tokens = texts(metadata, "tokens", MAX_TOKENS)?;
-        let merges = texts(metadata, "merges", MAX_MERGES)?;
-        let kinds = metadata.kinds(MAX_TOKENS)?.unwrap_or_default();
+        let tokens = texts(metadata, "tokens", classes::MAX_TOKENS as u64)?;
+        let merges = texts(metadata, "merges", classes::MAX_MERGES as u64)?;
+        let kinds = metadata
+            .kinds(classes::MAX_TOKENS as u64)?
+            .unwrap_or_default();
         let made = if splitter == QWEN {
             qwen(&tokens, &kinds, &merges)
         } else {

@@ -250,7 +250,7 @@ impl TextTokenizer {
     ) -> Result<Self, TokensError> {
         let bad = |reason: String| TokensError::config(reason, &path);
         let value = value.map_err(&bad)?;
-        classes::check_pieces(&value).map_err(&bad)?;
+        classes::check_sizes(&value).map_err(&bad)?;
         charsmap::check(&value["normalizer"]).map_err(&bad)?;
         let mut inner: Tokenizer =
             serde_json::from_value(value).map_err(|err| bad(format!("not a tokenizer: {err}")))?;

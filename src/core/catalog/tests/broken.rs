@@ -371,12 +371,12 @@ fn what_is_no_model_is_named_by_its_first_bytes() {
         (
             "a.safetensors",
             b"<html>Sign in</html>",
-            "this is a text file",
+            "this is a web page",
         ),
         (
             "b.safetensors",
             b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n",
-            "the pointer of Git LFS",
+            "this is a Git LFS pointer, not a model",
         ),
         // Begins as a JPEG XL picture does, by the length of its header.
         ("c.safetensors", &header, "this safetensors file is damaged"),

@@ -112,11 +112,7 @@ fn a_bare_machine_has_no_model_and_says_what_is_known_and_where_it_looked() {
         .map(|place| (&place.path, place.exists));
     assert_eq!(searched.collect::<Vec<_>>(), [(&paths.models(), false)]);
     let err = catalog.find("wan2.2-ti2v-5b").unwrap_err();
-    assert!(
-        err.to_string().contains("Wan-AI/Wan2.2-TI2V-5B-Diffusers"),
-        "{err}"
-    );
-    assert!(err.to_string().contains("31.9 GiB"), "{err}");
+    assert!(err.to_string().contains("3 files, 16.9 GiB"), "{err}");
     let err = catalog.find("nothing").unwrap_err();
     assert!(
         matches!(err, CatalogError::Unknown { .. }) && err.to_string().contains(EMBEDDED_MODEL)

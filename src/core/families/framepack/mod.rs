@@ -92,6 +92,11 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                 "a HunyuanVideo transformer in the original layout",
                 &["txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight"],
             ),
+            KindRule::transformer(
+                "hunyuan",
+                "a HunyuanVideo transformer in the layout of ComfyUI",
+                &["txt_in.individual_token_refiner.blocks.0.self_attn.qkv.weight"],
+            ),
             KindRule::new(
                 "hunyuan",
                 "vae",

@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::testing::made_up::{Shapes, T2V_1_3B, comfy_tree, t5, transformer, umt5, vae, write};
 use crate::testing::pipelines::user;
 
-const F32: u32 = 0;
+pub(super) const F32: u32 = 0;
 const Q8_0: u32 = 8;
 const Q4_K: u32 = 12;
 const IQ2_XXS: u32 = 16;
@@ -28,7 +28,13 @@ fn text(bytes: &mut Vec<u8>, text: &str) {
 
 /// Writes a header with matrices in `id`, and a file of the length that it promises. `arch` may be empty, and the
 /// vocabulary too.
-fn write_gguf(path: &Path, shapes: &Shapes, id: u32, arch: &str, num_tokens: u64) -> PathBuf {
+pub(super) fn write_gguf(
+    path: &Path,
+    shapes: &Shapes,
+    id: u32,
+    arch: &str,
+    num_tokens: u64,
+) -> PathBuf {
     let mut header = b"GGUF\x03\0\0\0".to_vec();
     number(&mut header, shapes.len() as u64);
     let entries = u64::from(!arch.is_empty()) + if num_tokens > 0 { 2 } else { 0 };

@@ -2,6 +2,7 @@
 
 mod gguf;
 pub(crate) mod installs;
+mod other_models;
 mod pairs;
 pub(crate) mod parts;
 mod previews;

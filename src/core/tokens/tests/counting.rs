@@ -24,6 +24,7 @@ fn wish(spec: &ModelSpec, prompts: &[&str]) -> CountWish {
     CountWish {
         readers: TextReader::of_model(spec),
         prompts: prompts.iter().map(|text| (*text).to_owned()).collect(),
+        is_literal: false,
         wildcards: WildcardFolders::default(),
         has_times: false,
     }

@@ -218,3 +218,23 @@ fn a_place_without_a_tokenizer_says_so() {
     fs::write(&path, b"short").unwrap();
     assert!(open(&path).contains("umt5.safetensors"));
 }
+
+#[test]
+fn a_tokenizer_with_two_million_merges_is_refused_before_it_is_built() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokenizer.json");
+    let file = |merge: &str, count: usize| {
+        let merges = vec![merge; count].join(",");
+        format!(r#"{{"model":{{"type":"BPE","vocab":{{"a":0,"b":1}},"merges":[{merges}]}}}}"#)
+    };
+    for (merge, count) in [(r#""a b""#, 1 << 20), (r#"["a","b"]"#, 2_000_000)] {
+        fs::write(&path, file(merge, count)).unwrap();
+        let err = TextTokenizer::open(&path, None, 8).err().unwrap();
+        assert!(err.to_string().contains("at most"), "{err}");
+    }
+    fs::write(folder.path().join("vocab.json"), r#"{"a":0,"b":1}"#).unwrap();
+    fs::write(folder.path().join("merges.txt"), "a b\n".repeat(1 << 20)).unwrap();
+    fs::remove_file(&path).unwrap();
+    let err = TextTokenizer::open(folder.path(), None, 8).err().unwrap();
+    assert!(err.to_string().contains("merges, found"), "{err}");
+}

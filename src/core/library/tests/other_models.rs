@@ -1,0 +1,263 @@
+//! Models that no family runs: each is refused by its name, and each file that is no model with its own advice.
+
+use std::fs;
+use std::path::Path;
+
+use crate::catalog::IdentityCard;
+use crate::library::{Role, glance};
+use crate::model::{CatalogError, ModelSpec};
+use crate::testing::made_up::{Shapes, write};
+use crate::testing::published::catalog_of;
+
+fn shapes(tensors: &[(&str, &[u64])]) -> Shapes {
+    let each = tensors.iter();
+    each.map(|(name, shape)| ((*name).to_owned(), shape.to_vec()))
+        .collect()
+}
+
+type Tensors = &'static [(&'static str, &'static [u64])];
+
+/// Tensors with their shapes, and the name of the model that they are of.
+const KNOWN: &[(&str, Tensors)] = &[
+    (
+        "a Stable Diffusion XL model",
+        &[
+            (
+                "model.diffusion_model.input_blocks.0.0.weight",
+                &[8, 4, 3, 3],
+            ),
+            ("model.diffusion_model.label_emb.0.0.weight", &[8, 2816]),
+            (
+                "model.diffusion_model.input_blocks.4.1.transformer_blocks.0.attn2.to_k.weight",
+                &[8, 2048],
+            ),
+            (
+                "conditioner.embedders.0.transformer.text_model.encoder.layers.0.mlp.fc1.weight",
+                &[8, 8],
+            ),
+            (
+                "conditioner.embedders.0.transformer.text_model.embeddings.token_embedding.weight",
+                &[8, 8],
+            ),
+            ("first_stage_model.decoder.mid.block_1.conv1.weight", &[8]),
+        ],
+    ),
+    (
+        "a Stable Diffusion 1.5 model",
+        &[
+            (
+                "model.diffusion_model.input_blocks.0.0.weight",
+                &[8, 4, 3, 3],
+            ),
+            (
+                "model.diffusion_model.input_blocks.1.1.transformer_blocks.0.attn2.to_k.weight",
+                &[8, 768],
+            ),
+            (
+                "cond_stage_model.transformer.text_model.encoder.layers.0.mlp.fc1.weight",
+                &[8, 8],
+            ),
+            ("first_stage_model.decoder.mid.block_1.conv1.weight", &[8]),
+        ],
+    ),
+    (
+        "a Stable Diffusion 2 model",
+        &[(
+            "model.diffusion_model.input_blocks.1.1.transformer_blocks.0.attn2.to_k.weight",
+            &[8, 1024],
+        )],
+    ),
+    (
+        "a Stable Diffusion 3.5 model",
+        &[
+            (
+                "model.diffusion_model.joint_blocks.0.context_block.attn.qkv.weight",
+                &[8],
+            ),
+            (
+                "model.diffusion_model.joint_blocks.0.x_block.attn.ln_k.weight",
+                &[8],
+            ),
+        ],
+    ),
+    (
+        "an LTX-2 model",
+        &[
+            ("model.diffusion_model.patchify_proj.weight", &[8]),
+            ("model.diffusion_model.audio_patchify_proj.weight", &[8]),
+            ("vae.per_channel_statistics.mean-of-means", &[8]),
+            ("vae.decoder.conv_in.conv.weight", &[8]),
+        ],
+    ),
+    (
+        "an LTX-Video model",
+        &[("patchify_proj.weight", &[8]), ("scale_shift_table", &[8])],
+    ),
+    (
+        "a HunyuanVideo 1.5 model",
+        &[
+            ("byt5_in.fc1.weight", &[8]),
+            ("vision_in.proj.0.weight", &[8]),
+            (
+                "txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight",
+                &[8],
+            ),
+        ],
+    ),
+    (
+        "an Anima model",
+        &[
+            ("net.llm_adapter.blocks.0.cross_attn.q_proj.weight", &[8]),
+            ("net.blocks.0.self_attn.q_proj.weight", &[8]),
+            ("net.x_embedder.proj.1.weight", &[8]),
+        ],
+    ),
+    (
+        "a LongCat-Image model",
+        &[
+            ("time_embed.timestep_embedder.linear_1.weight", &[8]),
+            ("context_embedder.weight", &[8, 3584]),
+            ("x_embedder.weight", &[8]),
+            ("single_transformer_blocks.0.proj_mlp.weight", &[8]),
+        ],
+    ),
+    (
+        "a MiniMax H3 model",
+        &[
+            ("condition_proj.weight", &[8]),
+            ("token_refiner.final_norm.weight", &[8]),
+        ],
+    ),
+];
+
+#[test]
+fn a_model_of_another_family_is_refused_by_its_name() {
+    let root = tempfile::tempdir().unwrap();
+    for (number, (name, tensors)) in KNOWN.iter().enumerate() {
+        let path = root.path().join(format!("{number}.safetensors"));
+        write(&path, &shapes(tensors), "F16");
+        assert_eq!(glance(&path), Some(Role::Foreign), "{name}");
+        let err = ModelSpec::open(&path).unwrap_err();
+        assert!(matches!(err, CatalogError::Unsupported { .. }), "{err}");
+        let start = format!("Safelight cannot run {name}: ");
+        assert!(err.to_string().starts_with(&start), "{err}");
+        let card = IdentityCard::read(&path).unwrap();
+        assert_eq!((&*card.what, card.is_runnable), (*name, false));
+    }
+    let catalog = catalog_of(root.path());
+    assert_eq!(catalog.unsupported.len(), KNOWN.len());
+}
+
+#[test]
+fn each_kind_of_wrong_file_has_its_own_advice() {
+    let root = tempfile::tempdir().unwrap();
+    let whole = |length: u64| {
+        let json = r#"{"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}"#;
+        let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(json.as_bytes());
+        bytes.resize((bytes.len() as u64 + length) as usize, 0);
+        bytes
+    };
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+    let cases: [(&str, Vec<u8>, &str); 13] = [
+        ("a.safetensors", pointer.to_vec(), "git lfs pull"),
+        (
+            "b.safetensors",
+            b"\n<!DOCTYPE html><html></html>".to_vec(),
+            "accept its licence",
+        ),
+        (
+            "c.safetensors",
+            b"Invalid username or password.".to_vec(),
+            "accept its licence",
+        ),
+        (
+            "d.safetensors",
+            b"PK\x03\x04..........".to_vec(),
+            "get the .safetensors version",
+        ),
+        (
+            "e.safetensors",
+            b"\x80\x02}q\0.......".to_vec(),
+            "get the .safetensors version",
+        ),
+        ("f.safetensors", whole(3), "download this file again"),
+        ("g.safetensors", Vec::new(), "download this file again"),
+        ("h.safetensors.part", whole(3), "Let the download finish"),
+        ("i.safetensors", vec![0; 4096], "Let the download finish"),
+        (
+            "j.safetensors",
+            b"\0\0\0\x20ftypavif\0\0\0\0".to_vec(),
+            "A model is a .safetensors",
+        ),
+        (
+            "k.gguf",
+            b"GGUF\x01\0\0\0........".to_vec(),
+            "newer conversion",
+        ),
+        (
+            "l-00001-of-00003.safetensors",
+            whole(8),
+            "Download all of these files",
+        ),
+        (
+            "m.gguf",
+            b"tjgg............".to_vec(),
+            "GGUF or safetensors",
+        ),
+    ];
+    for (name, bytes, advice) in cases {
+        let path = root.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        for err in [
+            IdentityCard::read(&path).unwrap_err(),
+            ModelSpec::open(&path).unwrap_err(),
+        ] {
+            assert!(
+                err.advice().contains(advice),
+                "{name}: {err} {}",
+                err.advice()
+            );
+            assert!(err.to_string().ends_with(name), "{err}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_aria2_still_downloads_is_not_opened() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.safetensors");
+    write(&path, &shapes(&[("a", &[8])]), "F16");
+    fs::write(root.path().join("a.safetensors.aria2"), "").unwrap();
+    let err = ModelSpec::open(&path).unwrap_err();
+    assert!(err.to_string().contains("unfinished download"), "{err}");
+}
+
+#[test]
+fn a_language_model_is_named_with_its_architecture() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.gguf");
+    let tensors = shapes(&[
+        ("token_embd.weight", &[8, 32]),
+        ("blk.0.attn_norm.weight", &[32]),
+    ]);
+    super::gguf::write_gguf(&path, &tensors, super::gguf::F32, "phi3", 0);
+    let text = ModelSpec::open(&path).unwrap_err().to_string();
+    assert!(text.contains("a language model (phi3)"), "{text}");
+}
+
+#[test]
+fn a_link_to_a_file_of_the_kernel_is_refused_where_a_model_has_a_config() {
+    let root = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/proc/kmsg", root.path().join("config.json")).unwrap();
+    write(
+        &root.path().join("model.safetensors"),
+        &shapes(KNOWN[0].1),
+        "F16",
+    );
+    assert!(ModelSpec::open(root.path()).is_err());
+    std::os::unix::fs::symlink("/proc/kmsg", root.path().join("model_index.json")).unwrap();
+    let err = ModelSpec::open(root.path()).unwrap_err();
+    assert!(err.to_string().ends_with("model_index.json"), "{err}");
+    assert!(IdentityCard::read(Path::new("/proc/self/status")).is_err());
+}
