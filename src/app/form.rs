@@ -155,14 +155,16 @@ impl FormBefore {
         }
         // What has been written since stays.
         let now = std::mem::take(&mut cx.form);
-        let negative_prompt = if now.negative_prompt == self.negative_after {
-            self.form.negative_prompt
+        let (negative_prompt, literal_negative) = if now.negative_prompt == self.negative_after {
+            (self.form.negative_prompt, self.form.literal_negative)
         } else {
-            now.negative_prompt
+            (now.negative_prompt, now.literal_negative)
         };
         cx.form = GenerateForm {
             prompt: now.prompt,
+            literal_prompt: now.literal_prompt,
             negative_prompt,
+            literal_negative,
             is_one_a_line: now.is_one_a_line,
             loras: now.loras,
             seed: now.seed,

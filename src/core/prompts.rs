@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::files::{make_private_folder, read_bounded, write_private};
-use crate::job::GenerateForm;
+use crate::job::{GenerateForm, LiteralPrompt, prompt};
 use crate::locks::Lock;
 use crate::model::ModelSpec;
 
@@ -25,15 +25,48 @@ pub struct PromptEntry {
     pub prompt: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub negative: String,
+    /// The prompt looks like a template and is not one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_literal: bool,
+    /// As `is_literal`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_negative_literal: bool,
 }
 
 impl PromptEntry {
+    /// The prompts of a job that is submitted: without spaces around them, the negative one if it acts.
     pub fn of(form: &GenerateForm, spec: &ModelSpec) -> Self {
-        let negative = form.negative_prompt.as_deref();
-        let negative = negative.filter(|_| form.is_guided(spec));
+        let mut entry = Self::from(form);
+        if !form.is_guided(spec) {
+            (entry.negative, entry.is_negative_literal) = (String::new(), false);
+        }
+        for text in [&mut entry.prompt, &mut entry.negative] {
+            *text = text.trim().to_owned();
+        }
+        entry
+    }
+
+    /// Puts the prompts into the form; an empty negative one changes nothing.
+    pub fn put(&self, form: &mut GenerateForm) {
+        form.prompt.clone_from(&self.prompt);
+        form.literal_prompt = self.is_literal.then(|| self.prompt.clone().into());
+        if !self.negative.is_empty() {
+            form.negative_prompt = Some(self.negative.clone());
+            form.literal_negative = self
+                .is_negative_literal
+                .then(|| self.negative.clone().into());
+        }
+    }
+}
+
+impl From<&GenerateForm> for PromptEntry {
+    fn from(form: &GenerateForm) -> Self {
+        let is_literal = |literal: &LiteralPrompt| !prompt::is_plain(&literal.text);
         Self {
-            prompt: form.prompt.trim().to_owned(),
-            negative: negative.unwrap_or_default().trim().to_owned(),
+            prompt: form.prompt.clone(),
+            negative: form.negative_prompt.clone().unwrap_or_default(),
+            is_literal: form.unedited_prompt().is_some_and(is_literal),
+            is_negative_literal: form.unedited_negative().is_some_and(is_literal),
         }
     }
 }
@@ -100,6 +133,7 @@ mod tests {
         PromptEntry {
             prompt: prompt.to_owned(),
             negative: "fog".to_owned(),
+            ..PromptEntry::default()
         }
     }
 

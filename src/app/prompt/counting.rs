@@ -4,7 +4,7 @@
 //! that the largest is opened once. Nothing is opened before there is a prompt.
 
 use safelight_core::job::GenerateForm;
-use safelight_core::job::prompt::{self, PromptError};
+use safelight_core::job::prompt::PromptError;
 use safelight_core::model::ModelSpec;
 use safelight_core::tokens::{CountWish, PromptCount, TextReader, TokenCounter};
 
@@ -176,9 +176,10 @@ impl Counting {
 }
 
 fn wish_of(spec: &ModelSpec, cx: &Cx) -> Wish {
-    let of = |prompts: Vec<String>| CountWish {
+    let of = |prompts: Vec<String>, is_literal: bool| CountWish {
         readers: TextReader::of_model(spec),
         prompts,
+        is_literal,
         wildcards: cx.wildcard_folders(),
         has_times: spec.section_order.is_some(),
     };
@@ -186,19 +187,16 @@ fn wish_of(spec: &ModelSpec, cx: &Cx) -> Wish {
     let negative = form.negative_prompt.as_ref();
     let negative = negative.filter(|text| form.is_guided(spec) && !text.trim().is_empty());
     Wish {
-        prompt: of(written(form)),
-        negative: negative.map(|text| of(vec![text.clone()])),
+        prompt: of(written(form), form.unedited_prompt().is_some()),
+        negative: negative.map(|text| of(vec![text.clone()], form.unedited_negative().is_some())),
     }
 }
 
 /// The prompts as they are written; none while the field is empty.
 fn written(form: &GenerateForm) -> Vec<String> {
-    if form.is_one_a_line {
-        return prompt::lines(&form.prompt);
-    }
-    let text = form.prompt.trim();
-    let is_empty = text.is_empty();
-    (!is_empty).then(|| text.to_owned()).into_iter().collect()
+    let prompts = form.prompts().into_iter();
+    let prompts = prompts.map(|prompt| prompt.trim().to_owned());
+    prompts.filter(|prompt| !prompt.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -210,6 +208,7 @@ mod tests {
             prompt: CountWish {
                 readers: Vec::new(),
                 prompts: vec![text.to_owned()],
+                is_literal: false,
                 wildcards: Default::default(),
                 has_times: false,
             },

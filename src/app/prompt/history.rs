@@ -86,7 +86,7 @@ mod tests {
     fn entry(prompt: &str) -> PromptEntry {
         PromptEntry {
             prompt: prompt.to_owned(),
-            negative: String::new(),
+            ..PromptEntry::default()
         }
     }
 

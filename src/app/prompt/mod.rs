@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use safelight_core::files::make_private_folder;
 use safelight_core::job::prompt::WildcardFile;
-use safelight_core::job::{GenerateForm, JobError, JobErrorKind};
+use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::prompts::{self, PromptEntry};
 
 use crate::app::commands::PromptCommand;
@@ -162,26 +162,15 @@ impl PromptDesk {
 
     fn step(&mut self, step: fn(&mut History, &PromptEntry) -> Option<PromptEntry>, cx: &mut Cx) {
         self.begin(cx);
-        let current = PromptEntry {
-            prompt: cx.form.prompt.clone(),
-            negative: cx.form.negative_prompt.clone().unwrap_or_default(),
-        };
+        let current = PromptEntry::from(&cx.form);
         if let Some(entry) = step(&mut self.history, &current) {
             self.put(&entry, cx);
         }
     }
 
     fn put(&mut self, entry: &PromptEntry, cx: &mut Cx) {
-        let GenerateForm {
-            prompt,
-            negative_prompt,
-            ..
-        } = &mut cx.form;
-        prompt.clone_from(&entry.prompt);
-        if !entry.negative.is_empty() {
-            *negative_prompt = Some(entry.negative.clone());
-        }
-        cx.typing.go_to_end(prompt);
+        entry.put(&mut cx.form);
+        cx.typing.go_to_end(&cx.form.prompt);
         self.counting.begin();
     }
 
@@ -216,8 +205,10 @@ mod tests {
     use safelight_core::prompts::{PromptEntry, change, remember};
 
     fn entry(prompt: String) -> PromptEntry {
-        let negative = String::new();
-        PromptEntry { prompt, negative }
+        PromptEntry {
+            prompt,
+            ..PromptEntry::default()
+        }
     }
 
     #[test]

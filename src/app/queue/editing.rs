@@ -1,8 +1,6 @@
 //! A job's settings in the form again: to change it in place, or to make it once more.
 
-use safelight_core::job::{
-    GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, JobRequest,
-};
+use safelight_core::job::{GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId};
 
 use crate::app::cx::Cx;
 use crate::app::inputs::Inputs;
@@ -31,16 +29,25 @@ impl Editing {
     }
 }
 
-/// What the user wrote, where choices and wildcards were settled in it.
-fn as_written(request: &GenerateRequest) -> GenerateRequest {
-    let mut request = request.clone();
-    if let Some(template) = request.prompt_template.take() {
-        request.prompt = template;
+/// The job's request with its prompts as they were before they were expanded: templates, or literal ones.
+fn as_written(job: &WaitingJob) -> Option<GenerateRequest> {
+    let mut request = job.request.generate()?.clone();
+    if job.has_output || job.has_prompts {
+        for (text, template) in [
+            (&mut request.prompt, &mut request.prompt_template),
+            (
+                &mut request.negative_prompt,
+                &mut request.negative_prompt_template,
+            ),
+        ] {
+            match template.take() {
+                Some(template) => *text = template,
+                // Expanding changed nothing, or was not to.
+                None => *template = Some(text.clone()),
+            }
+        }
     }
-    if let Some(template) = request.negative_prompt_template.take() {
-        request.negative_prompt = template;
-    }
-    request
+    Some(request)
 }
 
 impl JobQueue {
@@ -50,8 +57,7 @@ impl JobQueue {
             return;
         }
         self.end_edit(inputs, cx);
-        let job = self.idle_job(id).and_then(|job| job.request.generate());
-        let Some(request) = job.map(as_written) else {
+        let Some(request) = self.idle_job(id).and_then(as_written) else {
             return;
         };
         if cx.models.get(&request.model).is_none() {
@@ -67,6 +73,13 @@ impl JobQueue {
             is_seed_used: cx.is_seed_used,
         });
         inputs.take_over(&request, cx);
+        // The prompts of a job that is not begun may be templates, unlike those of a result.
+        if request.prompt_template.is_none() {
+            cx.form.literal_prompt = None;
+        }
+        if request.negative_prompt_template.is_none() {
+            cx.form.literal_negative = None;
+        }
     }
 
     /// Gives the form back what stood in it before a job was changed.
@@ -108,7 +121,7 @@ impl JobQueue {
         let Some(job) = self.idle_job(id) else {
             return;
         };
-        let JobRequest::Generate(request) = &job.request else {
+        let Some(mut request) = as_written(job) else {
             // The same again, under another name.
             let copy = WaitingJob {
                 is_held: job.is_held,
@@ -117,7 +130,6 @@ impl JobQueue {
             self.insert_behind(id, copy);
             return;
         };
-        let mut request = as_written(request);
         // The kind of file stays, the name does not.
         request.out = request
             .out

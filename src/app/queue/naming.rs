@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{JobError, JobErrorKind, JobId, JobRequest, Notice};
+use safelight_core::lora::LoraIndex;
 use safelight_core::model::ModelSpec;
 use safelight_core::naming;
 
@@ -36,15 +37,16 @@ pub(super) fn has_folder(spec: &ModelSpec, cx: &mut Cx) -> bool {
     is_there
 }
 
-/// Settles the prompts, and gives the job a name that is free; blocks.
+/// Settles the prompts by the wildcards and LoRAs of `sources`, and gives the job a name that is free; blocks.
 pub(super) fn find_output(
     mut request: JobRequest,
     folder: &Path,
-    wildcards: Option<WildcardFolders>,
+    sources: Option<(WildcardFolders, LoraIndex)>,
     taken: &mut HashSet<PathBuf>,
 ) -> Result<(JobRequest, Vec<Notice>), JobError> {
-    let generating = request.generate_mut().zip(wildcards);
-    let expanded = generating.map(|(request, wildcards)| request.expand_prompts(&wildcards));
+    let generating = request.generate_mut().zip(sources);
+    let expanded =
+        generating.map(|(request, (wildcards, loras))| request.settle_prompts(&wildcards, &loras));
     let notices = expanded.transpose().map_err(|errors| {
         let messages: Vec<String> = errors.into_iter().map(|err| err.message).collect();
         JobError::new(JobErrorKind::InvalidRequest, messages.join("; "))

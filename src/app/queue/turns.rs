@@ -27,12 +27,12 @@ impl JobQueue {
         let Some(folder) = cx.output_folder(is_picture) else {
             return;
         };
-        let wildcards = (!job.has_prompts).then(|| cx.wildcard_folders());
+        let sources = (!job.has_prompts).then(|| (cx.wildcard_folders(), cx.lora_index()));
         let (id, request) = (job.id, job.request.clone());
         let mut taken = self.taken.clone();
         let naming = cx.background.on_files(move || Named {
             // The next job waits for its answer, whatever becomes of it.
-            found: survived(|| find_output(request, &folder, wildcards, &mut taken)),
+            found: survived(|| find_output(request, &folder, sources, &mut taken)),
             id,
             taken,
         });

@@ -33,8 +33,8 @@ pub use error::{JobError, JobErrorKind, disk_advice};
 pub use folder::JobFolder;
 pub use form::{
     ASPECTS, ChosenLora, ChosenPicture, DEFAULT_SECS, FieldError, FormControl, GenerateForm, Jobs,
-    MAX_PROMPT_PICTURES, Notice, PROMPT_STRENGTHS, SeedMode, SizeChoice, Source, SourceClip,
-    StartPicture, Validated, is_of_aspect, jobs_of, margins_for, random_seed,
+    LiteralPrompt, MAX_PROMPT_PICTURES, Notice, PROMPT_STRENGTHS, SeedChoice, SeedMode, SizeChoice,
+    Source, SourceClip, StartPicture, Validated, is_of_aspect, jobs_of, margins_for, random_seed,
 };
 pub use grid::{
     FindModel, Grid, GridAxis, GridId, GridRecord, GridSetting, OfGrid, SheetCells, cell_of,

@@ -36,6 +36,12 @@ pub struct LoraCard {
     pub base_model: Option<String>,
     /// What to write into a prompt, most frequent first.
     pub trained_words: Vec<String>,
+    /// The scale of its layers, where the metadata gives it, as a noun phrase.
+    pub scale: Option<String>,
+    /// Sentences about what no model will use of it.
+    pub unused: Vec<String>,
+    /// What models of its family on this computer use of it, a sentence each.
+    pub fits: Vec<String>,
 }
 
 impl LoraCard {
@@ -68,6 +74,9 @@ impl LoraCard {
                 "base_model",
             ]),
             trained_words: trained_words(&file.weights),
+            scale: scale(file),
+            unused: unused(file),
+            fits: Vec::new(),
         }
     }
 
@@ -154,14 +163,49 @@ fn algorithms(file: &LoraFile) -> Vec<&'static str> {
 }
 
 fn ranks(file: &LoraFile) -> Vec<u64> {
-    let mut ranks = BTreeSet::new();
-    for parts in file.layers.values() {
-        for leaf in [Leaf::Down, Leaf::HadaW1B, Leaf::LokrW1B, Leaf::LokrW2B] {
-            let shape = parts.get(&leaf).map(|key| file.shape(key));
-            ranks.extend(shape.and_then(|shape| shape.first()));
-        }
-    }
+    let ranks: BTreeSet<u64> = file
+        .layers
+        .values()
+        .filter_map(|it| file.rank(it))
+        .collect();
     ranks.into_iter().collect()
+}
+
+fn scale(file: &LoraFile) -> Option<String> {
+    if file.is_converted {
+        return Some("1: a converter has applied the alpha of its metadata already".to_owned());
+    }
+    let (least, most) = file.scale_range()?;
+    let range = if least == most {
+        least.to_string()
+    } else {
+        format!("{least} to {most}")
+    };
+    Some(format!("{range}, alpha over rank by its metadata"))
+}
+
+/// What is no part of a LoRA, or a part that is not supported, and metadata that makes no sense.
+fn unused(file: &LoraFile) -> Vec<String> {
+    const MAX_NAMED: usize = 3;
+    let is_unsupported = |leaf: &Leaf| matches!(leaf, Leaf::Mid | Leaf::Unsupported);
+    let layers = file.layers.iter();
+    let unsupported = layers.filter(|(_, parts)| parts.keys().any(is_unsupported));
+    let unsupported: Vec<&str> = unsupported.map(|(layer, _)| layer.as_str()).collect();
+    let strange: Vec<&str> = file.strange.iter().map(String::as_str).collect();
+    let adapter = super::unsupported_adapter(&file.weights);
+    let adapter = adapter.map(|adapter| format!("some layers have {adapter}"));
+    let named = |what: &str, names: Vec<&str>| {
+        let first = names.iter().take(MAX_NAMED).copied().collect::<Vec<_>>();
+        (!first.is_empty())
+            .then(|| format!("{what}: {}, such as {}", names.len(), first.join(", ")))
+    };
+    let all = [
+        named("keys that are no part of a LoRA", strange),
+        named("layers in a form for convolutions", unsupported),
+        adapter,
+    ];
+    let all = all.into_iter().flatten();
+    all.chain(file.notices.iter().cloned()).collect()
 }
 
 fn trained_words(weights: &WeightSet) -> Vec<String> {

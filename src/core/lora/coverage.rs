@@ -36,6 +36,9 @@ pub struct Coverage {
     pub unknown: Vec<String>,
     pub misfits: Vec<Misfit>,
     pub changed_layers: usize,
+    /// Sentences about metadata of the file that is not used.
+    #[serde(default)]
+    pub notices: Vec<String>,
 }
 
 impl Coverage {
@@ -43,6 +46,7 @@ impl Coverage {
         Self {
             total: file.num_keys(),
             unknown: file.strange.clone(),
+            notices: file.notices.clone(),
             ..Self::default()
         }
     }
@@ -52,10 +56,10 @@ impl Coverage {
         self.misfits.iter().map(|misfit| misfit.keys).sum()
     }
 
-    /// Whether so little is applied that the user should know.
+    /// Whether so little is applied, or in another way than the file says, that the user should know.
     pub fn is_poor(&self) -> bool {
         let wanted = self.total.saturating_sub(self.pictures);
-        (self.applied as f64) < ENOUGH * wanted as f64
+        (self.applied as f64) < ENOUGH * wanted as f64 || !self.notices.is_empty()
     }
 }
 
@@ -92,6 +96,9 @@ impl fmt::Display for Coverage {
             if let more @ 1.. = self.unknown.len() - named.len() {
                 write!(f, " and {more} more")?;
             }
+        }
+        for notice in &self.notices {
+            write!(f, "; {notice}")?;
         }
         Ok(())
     }

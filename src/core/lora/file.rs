@@ -6,20 +6,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
 use super::keys::{self, Leaf, Scope};
+use super::scaling::Scaling;
 use crate::formats::weights::WeightSet;
 use crate::library::kind;
 use crate::model::CatalogError;
-use crate::model::configs::read_capped;
 
-/// Where diffusers notes the scaling of a file.
-const PEFT_NOTE: &str = "lora_adapter_metadata";
-/// Where PEFT does, beside the file.
-const PEFT_CONFIG: &str = "adapter_config.json";
-const PEFT_FILE: &str = "adapter_model.safetensors";
-const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// Sentences about the metadata of one file.
+const MAX_NOTICES: usize = 4;
 
 /// A LoRA's header.
 #[derive(Clone, Debug)]
@@ -30,14 +24,12 @@ pub struct LoraFile {
     pub layers: BTreeMap<String, BTreeMap<Leaf, String>>,
     /// Keys that no LoRA tool writes.
     pub strange: Vec<String>,
-    scaling: Vec<Scaling>,
-}
-
-#[derive(Clone, Debug)]
-struct Scaling {
-    /// `transformer`, `text_encoder`; all where empty.
-    network: String,
-    config: Value,
+    /// Sentences about metadata that is not used.
+    pub notices: Vec<String>,
+    /// kohya's alpha in the metadata is part of the tensors already, see [`Scaling`].
+    pub is_converted: bool,
+    /// From the metadata, of layers without an `alpha` tensor.
+    scales: BTreeMap<String, f64>,
 }
 
 impl LoraFile {
@@ -74,21 +66,26 @@ impl LoraFile {
                 .any(|leaf| parts.contains_key(leaf))
         };
         if !layers.values().any(is_update) {
-            return Err(CatalogError::lora(
-                format!(
+            let reason = match keys::unsupported_adapter(&weights) {
+                Some(name) => format!("this is {name}"),
+                None => format!(
                     "this is not a LoRA, but {}",
                     kind::of_tensors(&weights).text
                 ),
-                path,
-            ));
+            };
+            return Err(CatalogError::lora(reason, path));
         }
-        Ok(Self {
-            scaling: scaling(path, &weights),
+        let mut file = Self {
             path: path.to_owned(),
             weights,
             layers,
             strange,
-        })
+            notices: Vec::new(),
+            is_converted: false,
+            scales: BTreeMap::new(),
+        };
+        file.take_scales();
+        Ok(file)
     }
 
     pub fn shape(&self, key: &str) -> &[u64] {
@@ -107,71 +104,59 @@ impl LoraFile {
         self.weights.tensors.len()
     }
 
-    /// What a layer's update is multiplied with where the layer has no `alpha` of its own: as PEFT noted it, or 1.
+    /// The scale of a layer without an `alpha` tensor: as the metadata has it, or 1.
     pub fn factor(&self, layer: &str) -> f64 {
-        let of_network = self.scaling.iter().find(|scaling| {
-            let start = layer.strip_prefix(scaling.network.as_str());
-            scaling.network.is_empty() || start.is_some_and(|rest| rest.starts_with('.'))
-        });
-        of_network
-            .and_then(|scaling| scaling.factor(layer))
-            .unwrap_or(1.0)
+        self.scales.get(layer).copied().unwrap_or(1.0)
+    }
+
+    /// The scales that the metadata gives, smallest and largest, where it gives any.
+    pub fn scale_range(&self) -> Option<(f64, f64)> {
+        let scales = self.scales.values().copied();
+        let ends = |range: Option<(f64, f64)>, scale: f64| {
+            let (least, most) = range.unwrap_or((scale, scale));
+            Some((least.min(scale), most.max(scale)))
+        };
+        scales.fold(None, ends)
+    }
+
+    /// Takes the scales of the metadata for the layers that have a rank and no `alpha` tensor.
+    fn take_scales(&mut self) {
+        let has_kohya_names = |layer: &String| {
+            let mut starts = ["lora_", "lycoris_"].into_iter();
+            starts.any(|start| layer.starts_with(start))
+        };
+        let has_kohya_names = self.layers.keys().any(has_kohya_names);
+        let mut scaling = Scaling::read(&self.path, &self.weights, has_kohya_names);
+        for (layer, parts) in &self.layers {
+            let rank = self
+                .rank(parts)
+                .filter(|_| !parts.contains_key(&Leaf::Alpha));
+            let Some(rank) = rank else {
+                continue;
+            };
+            match scaling.of_layer(layer, rank) {
+                Ok(scale) => self
+                    .scales
+                    .extend(scale.map(|scale| (layer.clone(), scale))),
+                Err(notice) if !scaling.notices.contains(&notice) => scaling.notices.push(notice),
+                Err(_) => {}
+            }
+        }
+        scaling.notices.truncate(MAX_NOTICES);
+        self.notices = scaling.notices;
+        self.is_converted = scaling.is_converted;
+    }
+
+    /// The rank of a layer's update; `None` of one that is whole.
+    pub(super) fn rank(&self, parts: &BTreeMap<Leaf, String>) -> Option<u64> {
+        let leaves = [Leaf::Down, Leaf::HadaW1B, Leaf::LokrW1B, Leaf::LokrW2B];
+        let key = leaves.iter().find_map(|leaf| parts.get(leaf))?;
+        self.shape(key).first().copied()
     }
 
     /// Whose layers it changes.
     pub fn scopes(&self) -> [bool; 2] {
         [Scope::Transformer, Scope::TextEncoder]
             .map(|wanted| self.layers.keys().any(|layer| keys::scope(layer) == wanted))
-    }
-}
-
-impl Scaling {
-    fn factor(&self, layer: &str) -> Option<f64> {
-        let of = |whole: &str, pattern: &str| {
-            let own = self.config.get(pattern).and_then(Value::as_object);
-            let own = own.into_iter().flatten().find_map(|(name, value)| {
-                let before = layer.strip_suffix(name.as_str())?;
-                (before.is_empty() || before.ends_with('.')).then(|| value.as_f64())?
-            });
-            own.or_else(|| self.config.get(whole)?.as_f64())
-        };
-        let alpha = of("lora_alpha", "alpha_pattern").or_else(|| of("alpha", "alpha_pattern"))?;
-        let rank = of("r", "rank_pattern").filter(|&rank| rank >= 1.0)?;
-        let is_root = self.config.get("use_rslora").and_then(Value::as_bool) == Some(true);
-        let factor = alpha / if is_root { rank.sqrt() } else { rank };
-        factor.is_finite().then_some(factor)
-    }
-}
-
-fn scaling(path: &Path, weights: &WeightSet) -> Vec<Scaling> {
-    if let Some(Value::Object(entries)) = weights.json_note(PEFT_NOTE) {
-        // `transformer.r`, `transformer.lora_alpha`, `text_encoder.r`
-        let mut networks: BTreeMap<String, serde_json::Map<String, Value>> = BTreeMap::new();
-        for (name, value) in entries {
-            let (network, name) = name.split_once('.').unwrap_or(("", &name));
-            let network = networks.entry(network.to_owned()).or_default();
-            network.insert(name.to_owned(), value);
-        }
-        let scaling = |(network, config)| Scaling {
-            network,
-            config: Value::Object(config),
-        };
-        return networks.into_iter().map(scaling).rev().collect();
-    }
-    let folder = if path.is_dir() {
-        path
-    } else if path.ends_with(PEFT_FILE) {
-        path.parent().unwrap_or_else(|| Path::new(""))
-    } else {
-        return Vec::new();
-    };
-    // Without a config there is nothing to say.
-    let text = read_capped(&folder.join(PEFT_CONFIG), MAX_CONFIG_BYTES).unwrap_or_default();
-    match serde_json::from_slice(&text) {
-        Ok(config @ Value::Object(_)) => vec![Scaling {
-            network: String::new(),
-            config,
-        }],
-        _ => Vec::new(),
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! Knows no model: which layers there are is `table`'s.
 
+use crate::formats::weights::WeightSet;
+
 /// A part of one layer's update. In order of the names that the tools give them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Leaf {
@@ -84,6 +86,41 @@ const ENDS: [(&str, Leaf); 15] = [
     (".lora.alpha", Leaf::Alpha),
     ("_lora.alpha", Leaf::Alpha),
 ];
+
+/// Parts of keys that only adapters of other kinds have, and the kind.
+const UNSUPPORTED: [(&str, &str); 14] = [
+    (".oft_blocks", "OFT"),
+    (".oft_diag", "OFT"),
+    (".oft_R", "OFT"),
+    (".boft_", "BOFT"),
+    (".on_input", "(IA)^3"),
+    (".ia3_l", "(IA)^3"),
+    (".a1.weight", "GLoRA"),
+    (".b1.weight", "GLoRA"),
+    (".glora_", "GLoRA"),
+    (".vera_lambda_", "VeRA"),
+    (".hra_u", "HRA"),
+    (".bone_", "Bone"),
+    (".fourierft_", "FourierFT"),
+    (".lora_E", "AdaLoRA"),
+];
+
+/// The kind of a file that is an adapter of a kind that Safelight does not support, as a noun phrase.
+pub(crate) fn unsupported_adapter(weights: &WeightSet) -> Option<String> {
+    let (name, shape) = weights.tensors.iter().find_map(|(key, entry)| {
+        let found = UNSUPPORTED.iter().find(|(part, _)| key.contains(part));
+        found.map(|(_, name)| (*name, &entry.shape))
+    })?;
+    // LyCORIS has one name for the blocks of both; BOFT has a list of them for each factor.
+    let name = if name == "OFT" && shape.len() == 4 {
+        "BOFT"
+    } else {
+        name
+    };
+    Some(format!(
+        "{name}, which Safelight does not support (LoRA, LoHa, LoKr, DoRA and full differences are supported)"
+    ))
+}
 
 /// XLabs' layers: their own names stay, as `table` knows them.
 const XLABS: [&str; 6] = [

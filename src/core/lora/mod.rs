@@ -7,9 +7,11 @@ mod card;
 mod coverage;
 mod file;
 mod keys;
+mod named;
 mod names;
 mod origin;
 mod plan;
+mod scaling;
 mod shelf;
 mod table;
 #[cfg(test)]
@@ -20,10 +22,13 @@ use std::path::Path;
 pub use card::LoraCard;
 pub use coverage::{Coverage, Misfit};
 pub use file::LoraFile;
-pub(crate) use keys::normal;
+pub(crate) use keys::{normal, unsupported_adapter};
+pub use named::{LoraIndex, fitting_test};
+pub(crate) use named::{ambiguity, files_named};
 pub(crate) use names::{DOUBLE, Dialect, List, Names, SINGLE, Share, of_schema};
 pub use origin::Origin;
 pub use plan::{Delta, Factor, Plan, Update};
+pub(crate) use shelf::fit_with;
 pub use shelf::{Fit, Fitting, FoundLora, find};
 pub use table::{CLIP, Layer, Network, Rows, T5, Table};
 
@@ -44,6 +49,12 @@ pub(super) fn is_of_lora(key: &str) -> bool {
         )
     };
     keys::split(key).is_some_and(|(_, leaf)| tells(leaf))
+}
+
+/// Whether a key holds the change of a whole tensor, as LyCORIS' full training writes it.
+pub(super) fn is_difference(key: &str) -> bool {
+    let leaf = keys::split(key).map(|(_, leaf)| leaf);
+    matches!(leaf, Some(Leaf::Diff | Leaf::DiffBias))
 }
 
 /// Which of a model's transformers is meant: some have one for steps of much noise and one for the others.

@@ -3,6 +3,7 @@
 //! Lists folders and reads headers; both are bounded, and neither fails for a folder or file that cannot be read.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -74,6 +75,14 @@ impl FoundLora {
         super::stem(&self.path)
     }
 
+    /// The last two folders of its path, which tell files of one name apart.
+    pub fn folder(&self) -> String {
+        let folders = self.path.parent().into_iter().flat_map(Path::components);
+        let folders: Vec<&OsStr> = folders.rev().take(2).map(|it| it.as_os_str()).collect();
+        let folders = folders.into_iter().rev().collect::<PathBuf>();
+        folders.to_string_lossy().into_owned()
+    }
+
     pub fn fits(&self) -> bool {
         matches!(self.fit, Fit::Yes(_))
     }
@@ -125,6 +134,18 @@ impl Fitting {
             self.spec.with_control_lora(&file.path)?;
         }
         Ok(plan)
+    }
+}
+
+/// What a model uses of a LoRA, as a sentence that begins with the model's name.
+pub(crate) fn fit_with(spec: &ModelSpec, path: &Path) -> String {
+    let found = Fitting::of(spec).map(|fitting| fitting.look(path).fit);
+    let name = &spec.name;
+    match found {
+        Ok(Fit::Yes(coverage)) => format!("{name}: {coverage}"),
+        Ok(Fit::No(reason)) => format!("{name}: {reason}"),
+        Ok(Fit::Gone) => format!("{name}: there is no such file"),
+        Err(err) => format!("{name}: {err}"),
     }
 }
 

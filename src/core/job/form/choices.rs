@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Findings, GenerateForm, StartPicture};
+use super::{Findings, GenerateForm, LiteralPrompt, StartPicture};
 use crate::job::{
     GenerateRequest, Lora, OfGrid, PartialSampling, PromptPicture, Sampling, SectionOrder,
 };
@@ -132,6 +132,7 @@ impl GenerateForm {
         *self = Self {
             model: Some(spec.id.clone()),
             prompt: old.prompt,
+            literal_prompt: old.literal_prompt,
             is_one_a_line: old.is_one_a_line,
             loras: old.loras,
             negative_prompt: Some(spec.defaults.negative_prompt.clone()),
@@ -194,7 +195,6 @@ impl GenerateForm {
         }
         (self.num_sections, self.window) = (None, None);
         self.max_sequence_length = None;
-        (self.prompt_template, self.negative_prompt_template) = (None, None);
         self.fit = self.fit.or(Some(super::Fit::Crop));
         if !spec.has_two_experts() {
             for lora in &mut self.loras {
@@ -338,12 +338,21 @@ impl GenerateForm {
 /// named: whoever wants them opens them.
 impl From<&GenerateRequest> for GenerateForm {
     fn from(request: &GenerateRequest) -> Self {
+        // The prompts of a result are expanded; a contact sheet has those of its grid's form.
+        let is_expanded = !matches!(request.grid, Some(OfGrid::Sheet(_)));
+        let literal = |text: &String, template: &Option<String>| {
+            let own = is_expanded.then_some(text);
+            Some(LiteralPrompt {
+                text: text.clone(),
+                template: template.as_ref().or(own)?.clone(),
+            })
+        };
         let mut form = Self {
             model: Some(request.model.clone()),
             prompt: request.prompt.clone(),
-            prompt_template: request.prompt_template.clone(),
+            literal_prompt: literal(&request.prompt, &request.prompt_template),
             negative_prompt: Some(request.negative_prompt.clone()),
-            negative_prompt_template: request.negative_prompt_template.clone(),
+            literal_negative: literal(&request.negative_prompt, &request.negative_prompt_template),
             loras: request.loras.iter().map(ChosenLora::from).collect(),
             remakes_clip: request.source_clip.is_some(),
             keeps_unmasked: request.keeps_unmasked,

@@ -44,13 +44,12 @@ pub fn jobs_of(
     };
     for (index, prompt) in prompts.into_iter().enumerate() {
         let one = GenerateForm {
-            prompt,
             seed: match form.seed_mode {
                 SeedMode::Increment => form.seed_mode.next(form.seed, made.num_seeds),
                 mode if index > 0 => mode.next(form.seed, 0),
                 _ => form.seed,
             },
-            ..form.clone()
+            ..form.with_prompt(prompt)
         };
         let prompt_number = |mut errors: Vec<FieldError>| {
             for err in errors.iter_mut().filter(|_| !is_single) {
@@ -89,17 +88,10 @@ fn jobs_of_prompt(
 /// The first job of a form with one prompt, and how many jobs it stands for.
 fn checked(mut form: GenerateForm, spec: &ModelSpec) -> Result<(Validated, u32), Vec<FieldError>> {
     let fail = |field, message| Err(vec![FieldError { field, message }]);
-    // Each picture of a batch is to choose for itself; what is settled has chosen already.
-    let chooses = [
-        (Some(&form.prompt), &form.prompt_template),
-        (
-            form.negative_prompt.as_ref(),
-            &form.negative_prompt_template,
-        ),
-    ];
-    let chooses = chooses.into_iter().any(|(text, template)| {
-        template.is_none() && text.is_some_and(|text| prompt::has_choices(text))
-    });
+    // Each image of a batch chooses for itself.
+    let negative = form.negative_prompt.as_deref().unwrap_or_default();
+    let chooses = (form.unedited_prompt().is_none() && prompt::has_choices(&form.prompt))
+        || (form.unedited_negative().is_none() && prompt::has_choices(negative));
     // A second pass goes on from one picture.
     let is_together = spec.takes_batches() && !chooses && form.second_pass.is_none();
     let num_repeats = if is_together {
@@ -125,10 +117,7 @@ impl GenerateForm {
         spec: &ModelSpec,
         models: FindModel<'_>,
     ) -> Result<Validated, Vec<FieldError>> {
-        let one = Self {
-            prompt: self.prompts().into_iter().next().unwrap_or_default(),
-            ..self.clone()
-        };
+        let one = self.with_prompt(self.prompts().into_iter().next().unwrap_or_default());
         if self.grid.is_empty() {
             return Ok(checked(one, spec)?.0);
         }
@@ -136,20 +125,6 @@ impl GenerateForm {
         let mut first = grid::first(&one, self.prompts().len(), spec, models)?;
         first.notices.splice(0..0, own.notices);
         Ok(first)
-    }
-
-    /// The prompts: one, or one for each line.
-    pub fn prompts(&self) -> Vec<String> {
-        let lines = if self.is_one_a_line {
-            prompt::lines(&self.prompt)
-        } else {
-            Vec::new()
-        };
-        if lines.is_empty() {
-            vec![self.prompt.clone()]
-        } else {
-            lines
-        }
     }
 
     pub fn num_results(&self, spec: &ModelSpec) -> usize {
@@ -197,6 +172,8 @@ impl GenerateRequest {
                     }
                     Err(err) => errors.push(fail(field, err.to_string())),
                 }
+            } else if let Err(err) = prompt::check_length(text) {
+                errors.push(fail(field, err.to_string()));
             }
             // Where nothing was to be settled there is nothing to repeat it from.
             template.take_if(|template| template == text);

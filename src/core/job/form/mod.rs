@@ -9,8 +9,10 @@ mod controls;
 mod guidance;
 mod inputs;
 mod jobs;
+mod literal;
 mod outpaint;
 mod pictures;
+mod prompt_loras;
 mod ranges;
 mod second_pass;
 mod sections;
@@ -35,9 +37,10 @@ pub use choices::{ASPECTS, ChosenLora, ChosenPicture, DEFAULT_SECS, SizeChoice, 
 pub use controls::FormControl;
 pub use inputs::{MAX_PROMPT_PICTURES, PROMPT_STRENGTHS};
 pub use jobs::{Jobs, jobs_of};
+pub use literal::LiteralPrompt;
 pub use outpaint::margins_for;
 pub(crate) use ranges::wrong_shift;
-pub use seed::{SeedMode, random_seed};
+pub use seed::{SeedChoice, SeedMode, random_seed};
 
 /// What the widgets and arguments hold: a wish, not yet checked. `None` means the model's default.
 ///
@@ -50,13 +53,13 @@ pub struct GenerateForm {
     pub prompt: String,
     /// Each line of the prompt is a job of its own.
     pub is_one_a_line: bool,
-    /// What `prompt` was made of, where its choices and wildcards are settled already.
+    /// Text that is not expanded, see [`Self::unedited_prompt`].
     #[serde(skip_serializing_if = "is_default")]
-    pub prompt_template: Option<String>,
+    pub literal_prompt: Option<LiteralPrompt>,
     pub negative_prompt: Option<String>,
-    /// As `prompt_template`.
+    /// As `literal_prompt`.
     #[serde(skip_serializing_if = "is_default")]
-    pub negative_prompt_template: Option<String>,
+    pub literal_negative: Option<LiteralPrompt>,
     /// What changes the model, in order.
     pub loras: Vec<ChosenLora>,
     #[serde(skip_serializing_if = "is_default")]
@@ -271,6 +274,7 @@ impl GenerateForm {
         let (second_pass, (width, height)) =
             second_pass::settle(self, spec, first, &sampling, &mut found);
         let negative_prompt = self.negative_prompt.as_ref();
+        let template = |literal: &LiteralPrompt| literal.template.clone();
         let request = GenerateRequest {
             model: spec.id.clone(),
             family: spec.family,
@@ -280,11 +284,11 @@ impl GenerateForm {
             preview: self.preview,
             image_role: spec.image_role,
             prompt: self.prompt.clone(),
-            prompt_template: self.prompt_template.clone(),
+            prompt_template: self.unedited_prompt().map(template),
             negative_prompt: negative_prompt
                 .unwrap_or(&spec.defaults.negative_prompt)
                 .clone(),
-            negative_prompt_template: self.negative_prompt_template.clone(),
+            negative_prompt_template: self.unedited_negative().map(template),
             image: self.image.as_ref().map(|image| image.path.clone()),
             last_image: self.last_image.as_ref().map(|image| image.path.clone()),
             extend: self.extend.as_ref().map(|clip| clip.path.clone()),
@@ -321,6 +325,7 @@ impl GenerateForm {
             grid: None,
         };
         ranges::check(&request, spec, &mut found);
+        prompt_loras::note(&request, &mut found);
         if found.errors.is_empty() {
             let notices = found.notices;
             Ok(Validated { request, notices })

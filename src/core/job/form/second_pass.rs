@@ -24,6 +24,16 @@ pub(super) fn settle(
     {
         found.fail("second-pass", problem);
     }
+    let wanted = [first.0, first.1].map(|edge| (f64::from(edge) * pass.scale).round() as u32);
+    if found.errors.len() == before && wanted != [size.0, size.1] {
+        found.note(
+            "second-pass",
+            format!(
+                "The size of the second pass was changed from {}×{} to {}×{}: {} makes multiples of {}",
+                wanted[0], wanted[1], size.0, size.1, spec.name, spec.limits.size_multiple
+            ),
+        );
+    }
     let enlarged = EnlargedPass {
         pass,
         first_width: first.0,

@@ -1,6 +1,7 @@
 //! Which seed a job gets, and which one comes after it.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -28,6 +29,25 @@ impl SeedMode {
     }
 }
 
+/// A seed as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeedChoice {
+    /// `-1`, as in A1111, ComfyUI's scripts and many others.
+    Random,
+    Fixed(u64),
+}
+
+impl FromStr for SeedChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "-1" | "\u{2212}1" => Ok(Self::Random),
+            number => number.parse().map(Self::Fixed).map_err(|_err| wrong(text)),
+        }
+    }
+}
+
 /// A seed that nobody chose; short enough to be read out and typed again.
 pub fn random_seed() -> u64 {
     // Each `RandomState` has keys of its own: no crate is needed for one number.
@@ -40,12 +60,18 @@ impl GenerateForm {
         self.typed_seed = None;
     }
 
-    /// Takes what somebody types; what is no number stays until it is one.
+    /// Takes what somebody types; what is no seed stays until it is one.
     pub fn type_seed(&mut self, text: String) {
-        match text.trim().parse() {
-            Ok(seed) => self.set_seed(seed),
+        match text.parse() {
+            Ok(SeedChoice::Fixed(seed)) => self.set_seed(seed),
+            Ok(SeedChoice::Random) => self.set_random_seed(),
             Err(_) => self.typed_seed = Some(text),
         }
+    }
+
+    pub fn set_random_seed(&mut self) {
+        self.set_seed(random_seed());
+        self.seed_mode = SeedMode::Random;
     }
 
     pub fn seed_text(&self) -> String {
@@ -65,7 +91,7 @@ impl GenerateForm {
 /// What is wrong with a text that is no seed.
 pub(super) fn wrong(text: &str) -> String {
     format!(
-        "the seed must be a whole number from 0 to {}, not {text:?}",
+        "the seed must be a whole number from 0 to {}, or -1 for a random one, not {text:?}",
         u64::MAX
     )
 }
@@ -116,6 +142,21 @@ mod tests {
         assert_eq!(after(SeedMode::Increment, "18446744073709551615", 1), "0");
         assert_eq!(after(SeedMode::Increment, "seven", 1), "seven");
         assert_ne!(after(SeedMode::Random, "7", 1), "7");
+    }
+
+    #[test]
+    fn minus_one_is_a_random_seed() {
+        let mut form = GenerateForm {
+            seed_mode: SeedMode::Fixed,
+            seed: u64::MAX,
+            ..GenerateForm::default()
+        };
+        form.type_seed(" -1 ".to_owned());
+        assert!(form.seed < u64::MAX && form.typed_seed.is_none());
+        assert_eq!(form.seed_mode, SeedMode::Random);
+        for text in ["-2", "-", "1.5", ""] {
+            assert!(text.parse::<SeedChoice>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod controls;
 mod guidance;
 mod pictures;
+mod prompt_loras;
 mod prompts;
 mod second_pass;
 mod sections;

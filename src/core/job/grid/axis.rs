@@ -4,7 +4,7 @@
 
 use super::values::{numbers, texts};
 use super::{GridAxis, GridSetting};
-use crate::job::form::GenerateForm;
+use crate::job::form::{GenerateForm, LiteralPrompt};
 use crate::job::{Sampler, SigmaSchedule};
 use crate::model::ModelSpec;
 
@@ -229,10 +229,9 @@ impl Change {
             }
             Self::Model(spec) => change_model(form, base, spec),
             Self::Prompt { find, replace } => {
-                replace_in(&mut form.prompt, &mut form.prompt_template, find, replace);
+                replace_in(&mut form.prompt, &mut form.literal_prompt, find, replace);
                 if let Some(negative) = &mut form.negative_prompt {
-                    let template = &mut form.negative_prompt_template;
-                    replace_in(negative, template, find, replace);
+                    replace_in(negative, &mut form.literal_negative, find, replace);
                 }
             }
         }
@@ -248,17 +247,19 @@ impl Change {
     }
 }
 
-fn replace_in(text: &mut String, template: &mut Option<String>, find: &str, replace: &str) {
-    if text.contains(find) {
-        *text = text.replace(find, replace);
-        // What is settled stays settled.
-        if let Some(template) = template {
-            *template = if template.contains(find) {
-                template.replace(find, replace)
-            } else {
-                text.clone()
-            };
-        }
+fn replace_in(text: &mut String, literal: &mut Option<LiteralPrompt>, find: &str, replace: &str) {
+    if !text.contains(find) {
+        return;
+    }
+    let before = std::mem::replace(text, text.replace(find, replace));
+    // A literal prompt stays literal.
+    if let Some(literal) = literal.as_mut().filter(|literal| literal.text == before) {
+        literal.template = if literal.template.contains(find) {
+            literal.template.replace(find, replace)
+        } else {
+            text.clone()
+        };
+        literal.text.clone_from(text);
     }
 }
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::parse::{self, Choice, Part};
 use super::wildcards::{Lines, Lookup, WildcardFolders};
-use super::{PromptError, check_length, comments, weights};
+use super::{PromptError, TaggedPrompt, check_length, comments, weights};
 
 /// Lines of a wildcard, and options of a choice, that are measured.
 const MAX_MEASURED: usize = 24;
@@ -39,7 +39,7 @@ pub fn longest(
     };
     let text = following.parts(&parts)?;
     Ok(Longest {
-        text: weights::without(&text).text,
+        text: TaggedPrompt::parse(&weights(&text).text)?.text,
         varies: following.lookup.num_choices > 0,
     })
 }

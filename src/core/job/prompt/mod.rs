@@ -12,9 +12,10 @@
 //! | `\{`, `\}`, `\|`, `\_` | that letter itself |
 //! | `/* … */`, ` // …`, `# …` at the start of a line | nothing: a comment |
 //! | `[0s-2s: words]`, `[2s: words]` | at these seconds of the clip, by models that make it in sections |
+//! | `<lora:name:0.8>` | nothing: the LoRA is one of the job's, see [`TaggedPrompt`] |
 //! | `(words:1.2)` | `words`: weights do not act, see [`Expanded::notices`] |
 //!
-//! Braces that hold neither `|` nor `$$` stay as they are: such are prompts in JSON. The same template, seed and
+//! Braces that hold neither `|` nor `$$`, and those of JSON objects, stay as they are. The same template, seed and
 //! files give the same text on every machine. Reads no other files than wildcards, and knows no tokens.
 
 mod choose;
@@ -22,6 +23,7 @@ mod comments;
 mod longest;
 mod odds;
 mod parse;
+mod tags;
 mod timeline;
 mod weights;
 mod wildcards;
@@ -32,11 +34,13 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 pub use longest::{Longest, longest};
+pub use tags::{LoraTag, TaggedPrompt};
 pub use timeline::{PromptShare, SectionPrompts, TimedPrompt, Timeline};
+pub use weights::{PromptWeights, weights};
 pub use wildcards::{WildcardFile, WildcardFolders};
 
 /// Far more than any encoder reads, in bytes: of a template, and of what becomes of it.
-const MAX_BYTES: usize = 64 * 1024;
+pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expanded {
@@ -74,6 +78,12 @@ pub enum PromptError {
     TooManyChoices { limit: usize },
     #[error("the prompt's choices choose more than {limit} options together")]
     TooManyChosen { limit: usize },
+    #[error("the tag that begins with \"{beginning}\" is never closed: expected a >")]
+    OpenTag { beginning: String },
+    #[error("{tag} cannot be read: write it as <lora:name:0.8>, with a strength from -10 to 10")]
+    WrongTag { tag: String },
+    #[error("the prompt names more than {limit} LoRAs")]
+    TooManyTags { limit: usize },
     #[error("the prompt is longer than {limit} bytes")]
     TooLong { limit: usize },
     #[error("the prompt's wildcards choose more than {limit} bytes of text together")]
@@ -92,14 +102,14 @@ pub fn expand(
 ) -> Result<Expanded, PromptError> {
     check_length(template)?;
     let chosen = choose::settle(template, seed, wildcards)?;
-    let read = weights::without(&chosen);
+    let read = weights(&chosen);
     let mut notices = Vec::new();
     if let Some(example) = read.example {
         notices.push(format!(
             "This model does not use prompt weights such as {example}: the words are read without them"
         ));
     }
-    if read.has_brackets {
+    if read.has_double_parens || read.has_square_brackets {
         notices.push(
             "This model does not use brackets as prompt weights: they are read as text".to_owned(),
         );
@@ -111,7 +121,7 @@ pub fn expand(
     })
 }
 
-fn check_length(text: &str) -> Result<(), PromptError> {
+pub(super) fn check_length(text: &str) -> Result<(), PromptError> {
     if text.len() > MAX_BYTES {
         return Err(PromptError::TooLong { limit: MAX_BYTES });
     }
@@ -123,10 +133,20 @@ pub fn has_choices(template: &str) -> bool {
     template.contains("__") || (template.contains('{') && template.contains(['|', '$']))
 }
 
+/// Returns true if expanding the text would change nothing.
+pub fn is_plain(text: &str) -> bool {
+    expand(text, 0, &WildcardFolders::default()).is_ok_and(|it| it.template.is_none())
+        && TaggedPrompt::parse(text).is_ok_and(|it| it.text == text)
+}
+
 /// The prompts of a text with one a line: without comments and empty lines.
 pub fn lines(text: &str) -> Vec<String> {
-    comments::without(text)
-        .lines()
+    literal_lines(&comments::without(text))
+}
+
+/// Like [`lines`], but nothing is read as a comment.
+pub fn literal_lines(text: &str) -> Vec<String> {
+    text.lines()
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .map(str::to_owned)

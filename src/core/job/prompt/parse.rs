@@ -70,7 +70,10 @@ impl Braces {
                 _ => {}
             }
         }
-        match open.iter().find(|(_, has_options)| *has_options) {
+        let is_unclosed = |(start, has_options): &&(usize, bool)| {
+            *has_options && !is_json_object(&text[*start..])
+        };
+        match open.iter().find(is_unclosed) {
             Some(&(start, _)) => Err(PromptError::Unclosed {
                 beginning: text[start..].chars().take(24).collect(),
             }),
@@ -129,6 +132,9 @@ impl Parser<'_> {
         let Some(&close) = self.braces.closing.get(&at).filter(|close| **close < end) else {
             return Ok(None);
         };
+        if is_json_object(&self.text[at..end]) {
+            return Ok(None);
+        }
         let head = head_of(&self.text[at + 1..close]);
         let start = at + 1 + head.length;
         let mut bounds = vec![start];
@@ -171,6 +177,19 @@ impl Parser<'_> {
         }
         bars
     }
+}
+
+/// Returns true if the brace at the start of `rest` opens a JSON object: a quoted key and a colon follow.
+fn is_json_object(rest: &str) -> bool {
+    let key = rest[1..].trim_start();
+    let Some(quote) = key.chars().next().filter(|it| "\"'".contains(*it)) else {
+        return false;
+    };
+    // No key is longer; a prompt of quotes alone is read in linear time.
+    const MAX_KEY: usize = 200;
+    let key = &key[1..key.floor_char_boundary(MAX_KEY)];
+    key.find(quote)
+        .is_some_and(|end| key[end + 1..].trim_start().starts_with(':'))
 }
 
 /// The letter that a backslash makes an ordinary one.

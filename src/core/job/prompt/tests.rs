@@ -90,6 +90,26 @@ fn what_is_no_template_stays_to_the_letter() {
 }
 
 #[test]
+fn a_bar_in_a_json_object_is_not_a_choice() {
+    for text in [
+        "{\"subject\": \"a|b\", \"f\": \"f/2\"}",
+        "Draw this: { \"a\" : { 'b': 'c|d', }, \"e\": [\"f|g\", {\"h\": 1}] }",
+        "{\"a\": \"x|y\"",
+    ] {
+        assert_eq!(all(text, &none()), set([text]));
+    }
+    let template = "{\"subject\": \"a|b\", \"colour\": \"{red|blue}\"}";
+    let expected = [
+        "{\"subject\": \"a|b\", \"colour\": \"red\"}",
+        "{\"subject\": \"a|b\", \"colour\": \"blue\"}",
+    ];
+    assert_eq!(all(template, &none()), set(expected));
+    let expected = ["x", "{\"a\": \"b|c\"}"];
+    assert_eq!(all("{x|{\"a\": \"b|c\"}}", &none()), set(expected));
+    assert_eq!(all("{\"a\"|\"b\"}", &none()), set(["\"a\"", "\"b\""]));
+}
+
+#[test]
 fn escaped_signs_are_letters() {
     let cases = [
         (r"\{a\|b\}", "{a|b}"),
@@ -200,6 +220,43 @@ fn a_wildcard_is_a_line_of_its_file() {
         "Ünïcode name",
     ];
     assert_eq!(wildcards.names(), names);
+}
+
+#[test]
+fn a_wildcard_file_in_utf_16_is_read_and_another_encoding_named() {
+    let (kept, wildcards) = folder(&[("utf8.txt", "\u{feff}größe\n")]);
+    let little: Vec<u8> = "\u{feff}größe 🙂\r\n日本"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let big: Vec<u8> = "\u{feff}größe"
+        .encode_utf16()
+        .flat_map(u16::to_be_bytes)
+        .collect();
+    let write = |name: &str, bytes: &[u8]| fs::write(kept.path().join(name), bytes).unwrap();
+    write("little.txt", &little);
+    write("big.txt", &big);
+    write("unmarked.txt", &little[2..]);
+    write("latin1.txt", b"gr\xf6\xdfe");
+    write("odd.txt", &little[..little.len() - 1]);
+    assert_eq!(all("__utf8__", &wildcards), set(["größe"]));
+    assert_eq!(all("__big__", &wildcards), set(["größe"]));
+    assert_eq!(all("__little__", &wildcards), set(["größe 🙂", "日本"]));
+    for name in ["unmarked", "latin1", "odd"] {
+        let message = error(&format!("__{name}__"), &wildcards);
+        assert!(message.contains("save it as UTF-8"), "{message}");
+    }
+    let listed: Vec<_> = wildcards.list();
+    let listed: Vec<_> = listed
+        .iter()
+        .map(|it| (&*it.name, it.num_lines, &*it.beginning[0]))
+        .collect();
+    let expected = [
+        ("big", 1, "größe"),
+        ("little", 2, "größe 🙂"),
+        ("utf8", 1, "größe"),
+    ];
+    assert_eq!(listed, expected);
 }
 
 #[test]
@@ -345,6 +402,8 @@ fn weights_of_words_are_taken_out_with_a_notice() {
         ("(日本 : 1)", "日本 ", "(日本 : 1)"),
         ("({a|a}:-.5)", "a", "(a:-.5)"),
         ("(8k:1.1) (b)", "8k (b)", "(8k:1.1)"),
+        ("(8k:2)", "8k", "(8k:2)"),
+        (r"(a \(b\):1.2)", "a (b)", r"(a \(b\):1.2)"),
     ];
     for (template, expected, example) in cases {
         let found = expand(template, 1, &none()).unwrap();
@@ -357,6 +416,22 @@ fn weights_of_words_are_taken_out_with_a_notice() {
         let found = expand(text, 1, &none()).unwrap();
         assert_eq!(found.prompt, text);
         assert!(found.notices[0].contains("brackets"), "{text}");
+    }
+}
+
+#[test]
+fn ratios_escaped_brackets_and_times_are_not_weights() {
+    for text in [
+        "(2:1) crop",
+        "(scale 1:2)",
+        "(2.35:1)",
+        r"\(a:1.2\)",
+        r"\[a\]",
+        "[0s-2s: a man] (b)",
+        "(a: b) (c:) (:1.2)",
+    ] {
+        let found = expand(text, 1, &none()).unwrap();
+        assert_eq!(found.notices, Vec::<String>::new(), "{text}");
     }
 }
 

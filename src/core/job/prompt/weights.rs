@@ -7,53 +7,55 @@
 
 use super::timeline;
 
-pub(super) struct Read {
+/// What a prompt has of weights.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PromptWeights {
+    /// The prompt without weights.
     pub text: String,
     /// The first weight, as written.
     pub example: Option<String>,
-    /// Whether there are `[…]` or `((…))`.
-    pub has_brackets: bool,
+    /// `((…))`
+    pub has_double_parens: bool,
+    /// `[…]`, other than times.
+    pub has_square_brackets: bool,
 }
 
-/// The text without weights, and with `\(` and its like as the letter itself.
-pub(super) fn without(text: &str) -> Read {
-    let mut read = Read {
-        text: String::with_capacity(text.len()),
-        example: None,
-        has_brackets: false,
-    };
-    let mut open: Vec<(char, usize)> = Vec::new();
+/// Finds the weights of a prompt; the text is without them, and with `\(` and its like as the letter itself.
+pub fn weights(text: &str) -> PromptWeights {
+    let mut read = PromptWeights::default();
+    // Brackets that are open, with their places in what is read and in `text`.
+    let mut open: Vec<(char, usize, usize)> = Vec::new();
     // The last `(…)` that stayed: its place and end.
     let mut last = None;
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
+    let mut letters = text.char_indices().peekable();
+    while let Some((at, letter)) = letters.next() {
         match (letter, open.last().copied()) {
             ('\\', _) => {
-                let bracket = letters.next_if(|next| "()[]".contains(*next));
-                read.text.push(bracket.unwrap_or(letter));
+                let bracket = letters.next_if(|(_, next)| "()[]".contains(*next));
+                read.text.push(bracket.map_or(letter, |(_, next)| next));
             }
             ('(' | '[', _) => {
-                open.push((letter, read.text.len()));
+                open.push((letter, read.text.len(), at));
                 read.text.push(letter);
             }
-            (')', Some(('(', start))) => {
+            (')', Some(('(', start, from))) => {
                 open.pop();
                 let inside = &read.text[start + 1..];
                 if let Some(length) = weighted(inside) {
-                    let written = || format!("({inside})");
-                    read.example = read.example.or_else(|| Some(written()));
+                    let example = &mut read.example;
+                    example.get_or_insert_with(|| text[from..=at].to_owned());
                     read.text.truncate(start + 1 + length);
                     read.text.remove(start);
                 } else {
-                    read.has_brackets |= last == Some((start + 1, read.text.len()));
+                    read.has_double_parens |= last == Some((start + 1, read.text.len()));
                     read.text.push(letter);
                     last = Some((start, read.text.len()));
                 }
             }
-            (']', Some(('[', start))) => {
+            (']', Some(('[', start, _))) => {
                 open.pop();
                 let inside = &read.text[start + 1..];
-                read.has_brackets |= !inside.is_empty() && !timeline::is_timed(inside);
+                read.has_square_brackets |= !inside.is_empty() && !timeline::is_timed(inside);
                 read.text.push(letter);
             }
             _ => read.text.push(letter),
@@ -70,7 +72,8 @@ fn weighted(inside: &str) -> Option<usize> {
     let is_number = digits.starts_with(|it: char| it.is_ascii_digit() || it == '.')
         && digits.bytes().all(|it| it.is_ascii_digit() || it == b'.')
         && digits.parse::<f64>().is_ok_and(|weight| weight < 100.0);
-    // A time or a ratio, as in (16:9), is none.
-    let is_ratio = words.ends_with(|it: char| it.is_ascii_digit()) && !digits.contains('.');
+    // A time or a ratio, as in (16:9) or (scale 1:2), is not a weight; (8k:2) is one.
+    let last_word = words.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let is_ratio = last_word.parse::<f64>().is_ok() && !digits.contains('.');
     (is_number && !is_ratio && !words.trim().is_empty()).then_some(words.len())
 }

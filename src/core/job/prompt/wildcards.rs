@@ -4,15 +4,14 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::odds::Odds;
 use super::parse::weight_of;
 use super::{PromptError, check_length};
-use crate::files::read_text_bounded;
+use crate::files::{decode_text, read_bounded, read_text_bounded};
 
 /// A file of a hundred thousand whole prompts has that.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -69,7 +68,8 @@ pub struct WildcardFile {
 }
 
 impl WildcardFile {
-    /// A file that cannot be read has no lines; why is said when a prompt wants it. What is not UTF-8 is none.
+    /// A file that cannot be opened or is too large has no lines; why is said when a prompt wants it. `None` for what
+    /// is not text.
     fn of(name: String, path: &Path) -> Option<Self> {
         const NUM_SHOWN: usize = 8;
         const MAX_SHOWN: usize = 80;
@@ -78,24 +78,14 @@ impl WildcardFile {
             num_lines: 0,
             beginning: Vec::new(),
         };
-        let Ok(file) = File::open(path) else {
+        let Ok(bytes) = read_bounded(path, MAX_FILE_BYTES) else {
             return Some(found);
         };
-        let mut reader = BufReader::new(file.take(MAX_FILE_BYTES));
-        let mut bytes = Vec::new();
-        while reader
-            .read_until(b'\n', &mut bytes)
-            .is_ok_and(|read| read > 0)
-        {
-            let text = std::str::from_utf8(&bytes).ok()?;
-            let line = text.trim_start_matches('\u{feff}').trim();
-            if !line.is_empty() && !line.starts_with('#') {
-                found.num_lines += 1;
-                if found.beginning.len() < NUM_SHOWN {
-                    found.beginning.push(line.chars().take(MAX_SHOWN).collect());
-                }
+        for line in choices(&decode_text(bytes).ok()?) {
+            found.num_lines += 1;
+            if found.beginning.len() < NUM_SHOWN {
+                found.beginning.push(line.chars().take(MAX_SHOWN).collect());
             }
-            bytes.clear();
         }
         Some(found)
     }
@@ -255,9 +245,7 @@ impl<'a> Lookup<'a> {
             let limit = MAX_READ_BYTES;
             return Err(PromptError::TooLargeWildcards { limit });
         }
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-        let is_choice = |line: &&str| !line.is_empty() && !line.starts_with('#');
-        for line in text.lines().map(str::trim).filter(is_choice) {
+        for line in choices(&text) {
             self.num_lines += 1;
             if self.num_lines > MAX_LINES {
                 return Err(PromptError::TooManyLines { limit: MAX_LINES });
@@ -307,6 +295,12 @@ impl<'a> Lookup<'a> {
         }
         Ok(found)
     }
+}
+
+/// The lines of a file that can be chosen.
+fn choices(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
 /// All wildcard files by their names, with `/` between folders and without `.txt`. Folders that are not there have none.

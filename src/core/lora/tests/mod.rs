@@ -1,5 +1,7 @@
 //! LoRAs by their headers, as files of a job, and as lists to choose from.
 
 mod files;
-mod layers;
+pub(crate) mod layers;
+mod named;
+mod scaling;
 mod shelf;

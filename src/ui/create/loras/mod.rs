@@ -216,6 +216,8 @@ fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&Coverage>) 
         (None, Some(some)) => (some, words::promised(some)),
         (None, None) => return,
     };
+    let notice = coverage.notices.first();
+    let text = notice.map_or(text, |notice| crate::app::notices::sentence(notice));
     let palette = palette(ui);
     let colour = if coverage.is_poor() {
         palette.amber

@@ -186,7 +186,7 @@ fn lora_ui(ui: &mut Ui, lora: &FoundLora, is_chosen: bool) -> bool {
         .clicked()
 }
 
-/// The name, and below it what it is or why it does not fit.
+/// The name and its folder, and below them what it is or why it does not fit.
 fn entry_text(ui: &Ui, lora: &FoundLora) -> LayoutJob {
     let palette = palette(ui);
     let format = |style: TextStyle, color| TextFormat {
@@ -207,6 +207,9 @@ fn entry_text(ui: &Ui, lora: &FoundLora) -> LayoutJob {
     let mut job = LayoutJob::default();
     let name = cropped(&lora.name(), theme::SHELF_NAME_COLUMNS);
     job.append(&name, 0.0, format(TextStyle::Button, ink));
+    let folder = cropped(&lora.folder(), theme::SHELF_NAME_COLUMNS);
+    let folder = format!("   {folder}");
+    job.append(&folder, 0.0, format(TextStyle::Small, palette.weak));
     let below = cropped(&below.replace('\n', " "), theme::SHELF_TEXT_COLUMNS);
     let below = format!("\n{below}");
     job.append(&below, 0.0, format(TextStyle::Small, palette.weak));

@@ -1,5 +1,7 @@
 //! Which part of a start or end picture is used: drawn over the picture while that is looked at, and told below its place.
 
+use std::collections::BTreeSet;
+
 use egui::{Align2, CornerRadius, FontId, Rect, Stroke, StrokeKind, Ui, Vec2, vec2};
 use safelight_core::job::{Fit, StartPicture};
 use safelight_core::model::ModelSpec;
@@ -53,7 +55,7 @@ fn is_cropped(view: &View<'_>) -> bool {
     view.form.fit.unwrap_or(Fit::Crop) == Fit::Crop
 }
 
-/// Below the places: what a crop leaves of an odd shape, and what becomes of transparent parts.
+/// Below the inputs: what a crop leaves of an odd shape, and parts of the files that are not used.
 pub(super) fn notes_ui(ui: &mut Ui, view: &View<'_>) {
     let Some(size) = made_size(view) else {
         return;
@@ -72,13 +74,13 @@ pub(super) fn notes_ui(ui: &mut Ui, view: &View<'_>) {
         };
         wide_note(ui, &text, amber);
     }
-    let is_transparent = |slot| {
-        let mut inputs = view.app.inputs.of(slot).iter();
-        inputs.any(|input| input.is_transparent)
-    };
-    let places = [Slot::Start, Slot::End, Slot::Reference];
-    if places.into_iter().any(is_transparent) {
-        wide_note(ui, words::TRANSPARENT, amber);
+    let slots = [Slot::Start, Slot::End, Slot::Reference];
+    let inputs = slots.iter().flat_map(|slot| view.app.inputs.of(*slot));
+    let notices: BTreeSet<&str> = inputs
+        .flat_map(|input| input.notices.iter().map(String::as_str))
+        .collect();
+    for notice in notices {
+        wide_note(ui, notice, amber);
     }
 }
 

@@ -43,8 +43,6 @@ pub(in crate::ui::create) const OPENING: &str = "Opening…";
 pub(in crate::ui::create) const DROP_PICTURE: &str = "Drop a picture here, or choose a file…";
 pub(in crate::ui::create) const DROP_PICTURE_NARROW: &str = "Drop a picture,\nor choose a file…";
 pub(in crate::ui::create) const DROP_MASK_NARROW: &str = "Drop a mask,\nor choose a file…";
-pub(in crate::ui::create) const TRANSPARENT: &str =
-    "Transparent parts become opaque, in the colours stored under them (often black or white)";
 
 /// What is said of one place of a picture.
 pub(in crate::ui::create) struct SlotWords {

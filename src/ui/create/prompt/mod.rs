@@ -7,8 +7,8 @@ mod wildcards;
 mod words;
 
 use egui::text::{CCursor, CCursorRange};
-use egui::{Id, RichText, ScrollArea, TextEdit, TextStyle, Ui};
-use safelight_core::job::random_seed;
+use egui::{Button, Id, RichText, ScrollArea, TextEdit, TextStyle, Ui};
+use safelight_core::job::{LiteralPrompt, random_seed};
 use safelight_core::model::{Guidance, ModelSpec};
 
 use crate::app::commands::PromptCommand;
@@ -50,6 +50,14 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
             count::count_ui(ui, view);
         }
     });
+    let literal = view.form.unedited_prompt();
+    if literal.is_some() && is_empty {
+        wide_note(ui, words::NO_PROMPT, palette(ui).amber);
+    }
+    if literal_ui(ui, literal, words::USE_AS_TEMPLATE) {
+        view.form.use_prompt_as_template();
+        view.push(PromptCommand::Begin);
+    }
     if is_right_to_left(&view.form.prompt) {
         let amber = palette(ui).amber;
         ui.scope(|ui| wide_note(ui, words::RIGHT_TO_LEFT, amber))
@@ -207,6 +215,29 @@ fn negative_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         view.push(PromptCommand::Begin);
     }
     count::negative_count_ui(ui, view);
+    let literal = view.form.unedited_negative();
+    if literal_ui(ui, literal, words::USE_NEGATIVE_AS_TEMPLATE) {
+        view.form.use_negative_as_template();
+        view.push(PromptCommand::Begin);
+    }
+}
+
+/// The line below a literal prompt that looks like a template; true if its button is clicked.
+fn literal_ui(ui: &mut Ui, literal: Option<&LiteralPrompt>, name: &str) -> bool {
+    let Some(literal) = literal.filter(|literal| literal.differs_from_template()) else {
+        return false;
+    };
+    ui.vertical(|ui| {
+        ui.spacing_mut().item_spacing.y = 4.0;
+        let text = RichText::new(words::LITERAL).small();
+        ui.label(text.color(palette(ui).amber))
+            .on_hover_text(words::LITERAL_HOVER);
+        ui.add(Button::new(RichText::new(words::USE_AS_TEMPLATE).small()))
+            .on_hover_text(words::use_as_template(&literal.template))
+            .accessible_name(name)
+            .clicked()
+    })
+    .inner
 }
 
 /// Another example than the one in the field.

@@ -19,6 +19,12 @@ pub(super) const RANDOM_EXAMPLE_HOVER: &str = "Another example prompt";
 pub(super) const EXAMPLE_HOVER: &str = "Click to use this prompt";
 pub(super) const RIGHT_TO_LEFT: &str = "Right-to-left text is shown in the wrong order here";
 pub(super) const RIGHT_TO_LEFT_HOVER: &str = "Safelight cannot display Hebrew and Arabic from right to left yet. The text itself is stored in the right order, and the model reads it as you wrote it";
+pub(super) const NO_PROMPT: &str = "The file names no prompt: write one";
+pub(super) const LITERAL: &str = "Literal text: choices and wildcards are not expanded";
+pub(super) const LITERAL_HOVER: &str =
+    "This prompt comes from a finished file. It is used as it is until you edit it";
+pub(super) const USE_AS_TEMPLATE: &str = "Use as template";
+pub(super) const USE_NEGATIVE_AS_TEMPLATE: &str = "Use negative prompt as template";
 pub(super) const NEGATIVE: &str = "Negative prompt";
 pub(super) const NEGATIVE_HINT: &str = "Nothing in particular";
 pub(super) const NEGATIVE_NEEDED: &str = "Needed: what to keep out";
@@ -29,6 +35,10 @@ pub(super) fn prompt_hover(makes_pictures: bool) -> &'static str {
         "Describe the picture in plain words. {a|b} picks one of them, __name__ a line of a wildcard file",
         "Describe the clip in plain words. {a|b} picks one of them, __name__ a line of a wildcard file",
     )
+}
+
+pub(super) fn use_as_template(template: &str) -> String {
+    format!("Expand choices, wildcards and comments again:\n{template}")
 }
 
 pub(super) fn prompt_hint(makes_pictures: bool) -> &'static str {

@@ -47,8 +47,7 @@ fn both_prompts_that_cannot_be_settled_are_told_at_once() {
 #[test]
 fn a_carried_prompt_that_looks_like_a_template_is_none() {
     let mut wish = form();
-    wish.prompt = "a {red|blue} boat".to_owned();
-    wish.prompt_template = Some(wish.prompt.clone());
+    wish.set_literal_prompt("a {red|blue} boat".to_owned());
     let mut request = wish.validate(&test_spec()).unwrap().request;
     let notices = request.expand_prompts(&WildcardFolders::default());
     assert_eq!(notices, Ok(Vec::new()));
@@ -56,4 +55,86 @@ fn a_carried_prompt_that_looks_like_a_template_is_none() {
         (&*request.prompt, request.prompt_template),
         ("a {red|blue} boat", None)
     );
+}
+
+/// The text that a job of the form is made from, and the negative one.
+fn expanded(form: &GenerateForm) -> (String, String) {
+    let mut request = form.validate(&test_spec()).unwrap().request;
+    request
+        .expand_prompts(&WildcardFolders::default())
+        .expect("it has no wildcards to look for");
+    (request.prompt, request.negative_prompt)
+}
+
+#[test]
+fn a_literal_prompt_reaches_the_model_to_the_letter_and_is_a_template_again_when_edited() {
+    for text in [
+        "a {red|blue} boat",
+        "/* art */ a boat",
+        "# Title\na boat",
+        "a __colour__ boat",
+        "{\"subject\": \"a boat\", \"f\": \"{1|2}\"}",
+        "(a:1.2) \\(boat\\)",
+    ] {
+        let mut wish = form();
+        wish.set_literal_prompt(text.to_owned());
+        wish.set_literal_negative(text.to_owned());
+        assert_eq!(expanded(&wish), (text.to_owned(), text.to_owned()));
+        assert!(wish.unedited_prompt().unwrap().differs_from_template());
+        wish.prompt.push('!');
+        assert_eq!(wish.unedited_prompt(), None);
+        wish.prompt.pop();
+        assert!(wish.unedited_prompt().is_some(), "as undo does");
+    }
+    let mut wish = form();
+    wish.set_literal_prompt("a".repeat(70_000));
+    let mut request = wish.validate(&test_spec()).unwrap().request;
+    let errors = request.expand_prompts(&WildcardFolders::default());
+    assert!(errors.unwrap_err()[0].message.contains("longer than"));
+    wish.set_literal_prompt("a {red|red} boat".to_owned());
+    wish.set_literal_negative("{fog|fog}".to_owned());
+    wish.use_prompt_as_template();
+    wish.use_negative_as_template();
+    assert_eq!(expanded(&wish), ("a red boat".to_owned(), "fog".to_owned()));
+}
+
+#[test]
+fn a_literal_prompt_stays_literal_in_each_line_and_in_each_cell_of_a_grid() {
+    let mut wish = form();
+    wish.set_literal_prompt("a {red|blue} boat\n# a __sea__".to_owned());
+    wish.is_one_a_line = true;
+    let find = |_: &str| -> Result<ModelSpec, String> { Err("no other model".to_owned()) };
+    let texts = |form: &GenerateForm| -> Vec<String> {
+        let made = jobs_of(form, &test_spec(), &find).unwrap();
+        let expanded = made.jobs.into_iter().map(|mut job| {
+            let none = WildcardFolders::default();
+            job.request.expand_prompts(&none).unwrap();
+            job.request.prompt
+        });
+        expanded.collect()
+    };
+    assert_eq!(texts(&wish), ["a {red|blue} boat", "# a __sea__"]);
+    wish.set_literal_prompt("a {red|blue} boat".to_owned());
+    wish.grid = vec!["prompt=boat,ship".parse().unwrap()];
+    assert_eq!(texts(&wish), ["a {red|blue} boat", "a {red|blue} ship"]);
+}
+
+#[test]
+fn the_prompts_of_a_result_are_literal_in_a_form_and_keep_their_template() {
+    let mut wish = form();
+    wish.prompt = "a {red|red} boat".to_owned();
+    let mut request = wish.validate(&test_spec()).unwrap().request;
+    request.expand_prompts(&WildcardFolders::default()).unwrap();
+    let json = serde_json::to_string(&GenerateForm::from(&request)).unwrap();
+    let mut again: GenerateForm = serde_json::from_str(&json).unwrap();
+    let literal = again.unedited_prompt().unwrap();
+    assert_eq!(
+        (&*literal.text, &*literal.template),
+        ("a red boat", "a {red|red} boat")
+    );
+    let repeated = again.validate(&test_spec()).unwrap().request;
+    assert_eq!(repeated.prompt_template, request.prompt_template);
+    again.use_prompt_as_template();
+    assert_eq!(again.prompt, "a {red|red} boat");
+    assert_eq!(again.unedited_prompt(), None);
 }

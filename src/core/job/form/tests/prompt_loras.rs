@@ -1,0 +1,235 @@
+//! LoRAs that prompts name.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::job::prompt::WildcardFolders;
+use crate::job::{GenerateRequest, Notice};
+use crate::lora::LoraIndex;
+use crate::lora::tests::layers::comfy;
+use crate::model::test_spec;
+use crate::testing::made_up::{T2V_1_3B, T2V_14B, transformer, write};
+
+/// A model with LoRAs: `flux/style` and `large` are for another one, `wan/style` and `ink` for this.
+struct Library {
+    folder: tempfile::TempDir,
+    spec: ModelSpec,
+    files: Vec<PathBuf>,
+}
+
+impl Library {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            path
+        };
+        let mut spec = test_spec();
+        spec.files.transformer = write(&at("model.safetensors"), &transformer(T2V_1_3B), "BF16");
+        let files = [
+            ("flux/style", T2V_14B),
+            ("wan/style", T2V_1_3B),
+            ("ink", T2V_1_3B),
+            ("large", T2V_14B),
+        ]
+        .map(|(name, dims)| write(&at(&format!("{name}.safetensors")), &comfy(dims), "BF16"));
+        Self {
+            spec,
+            files: files.to_vec(),
+            folder,
+        }
+    }
+
+    fn validated(&self, prompt: &str) -> Validated {
+        let form = GenerateForm {
+            prompt: prompt.to_owned(),
+            ..form()
+        };
+        form.validate(&self.spec).unwrap()
+    }
+
+    fn settle(&self, request: &mut GenerateRequest) -> Result<Vec<Notice>, Vec<FieldError>> {
+        let wildcards = WildcardFolders::new([self.folder.path().to_owned()]);
+        request.settle_prompts(&wildcards, &LoraIndex::from(self.files.clone()))
+    }
+
+    /// The settled request of a prompt, and all that is said of it.
+    fn settled(&self, prompt: &str) -> (GenerateRequest, String) {
+        let Validated {
+            mut request,
+            notices,
+        } = self.validated(prompt);
+        let more = self.settle(&mut request).unwrap();
+        let said = notices.into_iter().chain(more).map(|it| it.message);
+        (request, said.collect::<Vec<_>>().join("\n"))
+    }
+
+    fn problem(&self, prompt: &str) -> String {
+        let mut request = self.validated(prompt).request;
+        let errors = self.settle(&mut request).unwrap_err();
+        assert_eq!((errors.len(), errors[0].field), (1, "prompt"));
+        assert!(request.loras.is_empty());
+        errors[0].message.clone()
+    }
+}
+
+/// Folder, name and strength of each LoRA.
+fn loras(request: &GenerateRequest) -> Vec<(String, f64)> {
+    let name = |path: &Path| path.file_stem().unwrap().to_string_lossy().into_owned();
+    let folder = |path: &Path| name(path.parent().unwrap());
+    let each = request.loras.iter();
+    each.map(|lora| {
+        let path = &lora.path;
+        let is_in_folder = name(path) == "style";
+        let text = if is_in_folder {
+            format!("{}/{}", folder(path), name(path))
+        } else {
+            name(path)
+        };
+        (text, lora.strength)
+    })
+    .collect()
+}
+
+#[test]
+fn a_tag_becomes_a_lora_of_the_job_and_leaves_the_prompt() {
+    let library = Library::new();
+    let prompt = "a fox, <lora:ink:0.8>, in snow <lora:style:-0.5>";
+    let (request, said) = library.settled(prompt);
+    assert_eq!(request.prompt, "a fox, in snow");
+    assert_eq!(request.prompt_template.as_deref(), Some(prompt));
+    assert_eq!(
+        loras(&request),
+        [("ink".into(), 0.8), ("wan/style".into(), -0.5)]
+    );
+    assert_eq!(
+        said,
+        "LoRA ink is used at 0.8, style is used at -0.5 from the prompt"
+    );
+    // A result carries what was used, and repeats it.
+    let mut again = GenerateForm::from(&request)
+        .validate(&library.spec)
+        .unwrap()
+        .request;
+    assert_eq!(library.settle(&mut again), Ok(Vec::new()));
+    assert_eq!((again.prompt, again.loras), (request.prompt, request.loras));
+}
+
+#[test]
+fn a_tag_in_a_wildcard_or_choice_is_used_where_it_is_chosen() {
+    let library = Library::new();
+    fs::write(
+        library.folder.path().join("looks.txt"),
+        "ink <lora:ink:0.3>\n",
+    )
+    .unwrap();
+    let (request, said) = library.settled("a fox, __looks__");
+    assert_eq!(request.prompt, "a fox, ink");
+    assert_eq!(loras(&request), [("ink".into(), 0.3)]);
+    assert_eq!(said, "LoRA ink is used at 0.3 from the prompt");
+    let (request, _) = library.settled("a {0::<lora:gone:1>|<lora:wan/style:1>fox}");
+    assert_eq!(
+        (request.prompt.as_str(), loras(&request)),
+        ("a fox", vec![("wan/style".into(), 1.0)])
+    );
+}
+
+#[test]
+fn each_line_of_a_prompt_has_loras_of_its_own() {
+    let library = Library::new();
+    let form = GenerateForm {
+        prompt: "a <lora:ink:0.5>\nb\nc <lora:style:1>".to_owned(),
+        is_one_a_line: true,
+        ..form()
+    };
+    let jobs = jobs_of(&form, &library.spec, &|_| Err(String::new()))
+        .unwrap()
+        .jobs;
+    let settled = jobs.into_iter().map(|mut job| {
+        library.settle(&mut job.request).unwrap();
+        (job.request.prompt.clone(), loras(&job.request))
+    });
+    assert_eq!(
+        settled.collect::<Vec<_>>(),
+        [
+            ("a".to_owned(), vec![("ink".to_owned(), 0.5)]),
+            ("b".to_owned(), Vec::new()),
+            ("c".to_owned(), vec![("wan/style".to_owned(), 1.0)]),
+        ]
+    );
+}
+
+#[test]
+fn tags_of_one_file_add_up_and_count_instead_of_the_list() {
+    let library = Library::new();
+    let form = GenerateForm {
+        prompt: "a fox <lora:ink:0.5> <lora:INK:0.25>".to_owned(),
+        loras: vec![ChosenLora::new(library.files[2].clone())],
+        ..form()
+    };
+    let mut request = form.validate(&library.spec).unwrap().request;
+    let said = library.settle(&mut request).unwrap();
+    assert_eq!(loras(&request), [("ink".into(), 0.75)]);
+    assert!(
+        said[0]
+            .message
+            .contains("used at 0.75 from the prompt instead of 1"),
+        "{said:?}"
+    );
+    // The template of a result, used again, adds nothing to the LoRAs that it carries.
+    let mut again = form.validate(&library.spec).unwrap().request;
+    again.loras.clone_from(&request.loras);
+    assert_eq!(library.settle(&mut again), Ok(Vec::new()));
+    assert_eq!(again.loras, request.loras);
+}
+
+#[test]
+fn a_lora_that_is_not_here_or_does_not_fit_is_one_error_that_names_it() {
+    let library = Library::new();
+    for (prompt, words) in [
+        ("a <lora:gone:1>", ["no LoRA \"gone\"", "<lora:gone:1>"]),
+        (
+            "a <lora:flux/style:1>",
+            ["for Wan 14B", "<lora:flux/style:1>"],
+        ),
+        ("a <lora:large>", ["for Wan 14B", "<lora:large>"]),
+        ("a <lora:ink:x>", ["cannot be read", "<lora:ink:x>"]),
+        ("a <lora:ink", ["never closed", "<lora:ink"]),
+    ] {
+        let problem = library.problem(prompt);
+        assert!(words.iter().all(|word| problem.contains(word)), "{problem}");
+    }
+}
+
+#[test]
+fn other_tags_and_those_of_the_negative_prompt_are_named_and_not_read() {
+    let library = Library::new();
+    let form = GenerateForm {
+        prompt: "a fox <hypernet:art:1>".to_owned(),
+        negative_prompt: Some("<lora:ink:0.4> ugly".to_owned()),
+        ..form()
+    };
+    let mut request = form.validate(&library.spec).unwrap().request;
+    let said = library.settle(&mut request).unwrap();
+    assert_eq!(
+        (&*request.prompt, &*request.negative_prompt),
+        ("a fox", "ugly")
+    );
+    assert!(request.loras.is_empty());
+    let said: Vec<&str> = said.iter().map(|it| it.message.as_str()).collect();
+    assert!(
+        said[0].contains("<hypernet:art:1>") && said[1].contains("<lora:ink:0.4>"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_settled_prompt_keeps_what_looks_like_a_tag() {
+    let library = Library::new();
+    let mut request = library.validated("a fox <lora:gone:1>").request;
+    request.prompt_template = Some(request.prompt.clone());
+    assert_eq!(library.settle(&mut request), Ok(Vec::new()));
+    assert_eq!(request.prompt, "a fox <lora:gone:1>");
+}

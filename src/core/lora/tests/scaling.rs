@@ -1,0 +1,259 @@
+//! Scales that the metadata of a LoRA gives: alpha over rank, where the tensors have no alpha of their own.
+
+use serde_json::{Value, json};
+
+use crate::catalog::IdentityCard;
+use crate::families::wan;
+use crate::lora::tests::layers::{Files, KOHYA, PEFT, RANK, lora_of, table_of};
+use crate::lora::{LoraCard, LoraFile, Plan, Update};
+use crate::testing::made_up::{Shapes, T2V_1_3B, transformer, write_as};
+
+const LAYER: &str = "blocks.0.self_attn.q";
+
+/// One layer of Wan by the name that `rename` gives.
+fn shapes(rename: &dyn Fn(&str) -> String, leaves: [&str; 2]) -> Shapes {
+    let base = transformer(T2V_1_3B);
+    lora_of(&base, |layer| layer == LAYER, rename, leaves)
+}
+
+fn diffusers() -> Shapes {
+    shapes(&|layer| format!("transformer.{layer}"), PEFT)
+}
+
+fn read(shapes: &Shapes, notes: &Value) -> LoraFile {
+    let files = Files::new();
+    let path = files.0.path().join("x.safetensors");
+    LoraFile::read(&write_as(&path, shapes, &|_| "F32", 0, notes)).unwrap()
+}
+
+fn update(file: &LoraFile) -> Update {
+    let table = table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
+    let mut updates = Plan::new(file, &[table]).updates;
+    assert_eq!(updates.len(), 1);
+    updates.remove(0)
+}
+
+#[test]
+fn alpha_and_rank_of_the_metadata_scale_a_layer_without_alpha() {
+    let json_note = |text: &str| json!({"lora_adapter_metadata": text});
+    for (notes, factor) in [
+        (json!({}), 1.0),
+        (json!({"r": "4", "lora_alpha": "1"}), 0.25),
+        (
+            json!({"transformer.r": "4", "transformer.lora_alpha": "1"}),
+            0.25,
+        ),
+        (
+            json!({"transformer.r": 4, "transformer.lora_alpha": 1.0}),
+            0.25,
+        ),
+        (json!({"rank": "8", "alpha": "2.0"}), 0.25),
+        (json!({"unet.r": "4", "unet.lora_alpha": "1"}), 0.25),
+        (
+            json!({"ss_network_dim": "8", "ss_network_alpha": "16.0"}),
+            2.0,
+        ),
+        (json!({"network_dim": "2", "network_alpha": "1"}), 0.5),
+        // Without a rank the tensors' own counts.
+        (json!({"lora_alpha": "1"}), 1.0 / RANK as f64),
+        (json!({"r": "4"}), 1.0),
+        (
+            json!({"lora_alpha": "2", "r": "4", "use_rslora": "True"}),
+            1.0,
+        ),
+        (
+            json!({"text_encoder.r": "4", "text_encoder.lora_alpha": "1"}),
+            1.0,
+        ),
+        (
+            json!({"ss_network_alpha": "None", "ss_network_dim": "None"}),
+            1.0,
+        ),
+        (
+            json!({"adapter_config": r#"{"r": 4, "lora_alpha": 8}"#}),
+            2.0,
+        ),
+        (json_note(r#"{"r": 4, "lora_alpha": 1}"#), 0.25),
+        (
+            json_note(r#"{"transformer": {"r": 4, "lora_alpha": 1}}"#),
+            0.25,
+        ),
+        (
+            json_note(
+                r#"{"transformer.r": 4, "transformer.lora_alpha": 1, "transformer.rank_pattern": {"self_attn.q": 2}}"#,
+            ),
+            0.5,
+        ),
+        (
+            json_note(
+                r#"{"transformer.r": 4, "transformer.lora_alpha": 1, "transformer.alpha_pattern": {"blocks\\.\\d+\\.self_attn\\.q": 3}}"#,
+            ),
+            0.75,
+        ),
+        (
+            json_note(
+                r#"{"transformer.r": 4, "transformer.lora_alpha": 1, "transformer.alpha_pattern": {"^attn.q": 3}}"#,
+            ),
+            0.25,
+        ),
+    ] {
+        let file = read(&diffusers(), &notes);
+        let found = update(&file);
+        assert!(
+            (found.factor - factor).abs() < 1e-12,
+            "{notes}: {}",
+            found.factor
+        );
+        assert!(
+            found.alpha.is_none() && file.notices.is_empty(),
+            "{notes}: {:?}",
+            file.notices
+        );
+    }
+}
+
+#[test]
+fn alpha_tensors_precede_the_metadata() {
+    let mut shapes = diffusers();
+    shapes.insert(format!("transformer.{LAYER}.alpha"), vec![]);
+    let file = read(&shapes, &json!({"lora_alpha": "nonsense", "r": "4"}));
+    let found = update(&file);
+    assert_eq!((found.rank, found.factor), (Some(RANK), 1.0));
+    assert!(found.alpha.is_some() && file.notices.is_empty());
+}
+
+#[test]
+fn values_that_make_no_sense_are_named_and_not_used() {
+    let json_note = |text: &str| json!({"lora_adapter_metadata": text});
+    for (notes, word) in [
+        (json!({"lora_alpha": "0", "r": "4"}), "lora_alpha"),
+        (json!({"lora_alpha": "-1", "r": "4"}), "lora_alpha"),
+        (json!({"lora_alpha": "NaN", "r": "4"}), "NaN"),
+        (json!({"lora_alpha": "1e999", "r": "4"}), "1e999"),
+        (json!({"lora_alpha": "much", "r": "4"}), "much"),
+        (json!({"lora_alpha": "1", "r": "0"}), "its r is"),
+        (
+            json!({"ss_network_alpha": "Dynamic", "ss_network_dim": "Dynamic"}),
+            "Dynamic",
+        ),
+        (json_note("[1]"), "lora_adapter_metadata"),
+        (
+            json_note(r#"{"lora_alpha": NaN, "r": 4}"#),
+            "lora_adapter_metadata",
+        ),
+        (
+            json_note(r#"{"lora_alpha": 1, "r": 4, "alpha_pattern": {"q": -2}}"#),
+            "alpha_pattern",
+        ),
+        (
+            json_note(r#"{"lora_alpha": 1, "r": 1, "alpha_pattern": {"(q": 2}}"#),
+            "alpha_pattern",
+        ),
+    ] {
+        let file = read(&diffusers(), &notes);
+        assert!((update(&file).factor - 1.0).abs() < 1e-12, "{notes}");
+        assert!(
+            file.notices.join("; ").contains(word),
+            "{notes}: {:?}",
+            file.notices
+        );
+        let coverage = Plan::new(&file, &[]).coverage;
+        assert!(
+            coverage.is_poor() && coverage.to_string().contains(word),
+            "{coverage}"
+        );
+        assert!(LoraCard::of(&file).unused.concat().contains(word));
+    }
+}
+
+#[test]
+fn kohyas_alpha_counts_under_its_own_names_and_not_after_a_conversion() {
+    let kohya = |layer: &str| format!("lora_unet_{}", layer.replace('.', "_"));
+    let notes = json!({"ss_network_module": "networks.lora_wan", "ss_network_alpha": "1", "ss_network_dim": "4"});
+    let file = read(&shapes(&kohya, KOHYA), &notes);
+    assert!((update(&file).factor - 0.25).abs() < 1e-12);
+    let scale = LoraCard::of(&file).scale;
+    assert_eq!(
+        scale.as_deref(),
+        Some("0.25, alpha over rank by its metadata")
+    );
+    // Converters multiply it into the tensors and keep the metadata.
+    let file = read(&diffusers(), &notes);
+    assert!((update(&file).factor - 1.0).abs() < 1e-12);
+    assert!(LoraCard::of(&file).scale.unwrap().contains("converter"));
+}
+
+#[test]
+fn hostile_patterns_take_little_time() {
+    let patterns: Vec<String> = (0..20_000)
+        .map(|index| format!(r#""(a|a)*{index}\\w{{99}}(a+)+$": 2"#))
+        .collect();
+    let text = format!(
+        r#"{{"lora_alpha": 1, "r": 4, "alpha_pattern": {{{}}}}}"#,
+        patterns.join(",")
+    );
+    let file = read(&diffusers(), &json!({"lora_adapter_metadata": text}));
+    assert!((update(&file).factor - 0.25).abs() < 1e-12);
+    assert_eq!(file.notices.len(), 1);
+}
+
+#[test]
+fn adapters_of_other_kinds_are_named() {
+    for (keys, name) in [
+        (&["oft_blocks"][..], "OFT"),
+        (&["oft_diag"], "OFT"),
+        (&["oft_R.weight"], "OFT"),
+        (&["boft_R", "boft_s"], "BOFT"),
+        (&["on_input", "weight"], "(IA)^3"),
+        (&["ia3_l"], "(IA)^3"),
+        (
+            &["a1.weight", "a2.weight", "b1.weight", "b2.weight"],
+            "GLoRA",
+        ),
+        (&["vera_lambda_b"], "VeRA"),
+    ] {
+        let mut shapes: Shapes = keys
+            .iter()
+            .map(|key| (format!("lora_unet_blocks_0_ffn_0.{key}"), vec![4, 16, 16]))
+            .collect();
+        shapes.insert("lora_unet_blocks_0_ffn_0.alpha".to_owned(), vec![]);
+        let files = Files::new();
+        let err = LoraFile::read(&files.write("x.safetensors", &shapes)).unwrap_err();
+        let expected = format!("this is {name}, which Safelight does not support (LoRA, LoHa");
+        assert!(err.to_string().starts_with(&expected), "{err}");
+    }
+    let files = Files::new();
+    let boft = Shapes::from([("x.oft_blocks".to_owned(), vec![2, 4, 8, 8])]);
+    let err = LoraFile::read(&files.write("x.safetensors", &boft)).unwrap_err();
+    assert!(err.to_string().contains("this is BOFT,"), "{err}");
+}
+
+#[test]
+fn layers_of_other_kinds_beside_a_lora_are_named() {
+    let mut shapes = diffusers();
+    shapes.insert(
+        "transformer.blocks.1.ffn.0.oft_blocks".to_owned(),
+        vec![4, 16, 16],
+    );
+    shapes.insert(
+        "transformer.blocks.2.ffn.0.lora_mid.weight".to_owned(),
+        vec![4, 4, 3, 3],
+    );
+    shapes.insert("stray".to_owned(), vec![1]);
+    let unused = LoraCard::of(&read(&shapes, &json!({}))).unused.join("; ");
+    for word in ["no part of a LoRA: 2", "stray", "convolutions", "OFT"] {
+        assert!(unused.contains(word), "{unused}");
+    }
+}
+
+#[test]
+fn whole_differences_are_a_lora_to_inspect_too() {
+    let shapes = Shapes::from([("lora_unet_blocks_0_ffn_0.diff".to_owned(), vec![8, 4])]);
+    let files = Files::new();
+    let card = IdentityCard::read(&files.write("x.safetensors", &shapes)).unwrap();
+    assert!(
+        card.lora.is_some() && card.what.starts_with("a set of differences"),
+        "{}",
+        card.what
+    );
+}
