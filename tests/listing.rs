@@ -122,12 +122,7 @@ fn models_lists_what_is_here_what_is_known_and_where_it_looked() {
 
     let output = run(&home, &["models"]);
     let shown = text(&output.stdout);
-    for part in [
-        "tiny",
-        "31.9 GiB",
-        "Wan-AI/Wan2.2-TI2V-5B-Diffusers",
-        "(not there)",
-    ] {
+    for part in ["tiny", "get 3 files, 16.9 GiB", "(not there)"] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
     assert!(shown.is_ascii(), "{shown}");
@@ -320,6 +315,29 @@ fn inspect_says_how_another_programs_file_was_made() {
         said.contains("this computer has no model of that family"),
         "{said}"
     );
+}
+
+#[test]
+fn a_file_without_a_readable_prompt_needs_one() {
+    let home = Home::new();
+    let settings = r#"{"seed": 5, "steps": 4, "total_second_length": 4}"#;
+    fs::write(home.path().join("clip.json"), settings).unwrap();
+    let shown = text(&run(&home, &["inspect", "clip.json"]).stdout);
+    assert!(
+        shown.contains("The file has no prompt: write one"),
+        "{shown}"
+    );
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
+    let args = ["generate", "--from", "clip.json", "--model", "little-world"];
+    let output = home
+        .safelight()
+        .env("SAFELIGHT_ASSETS", assets)
+        .args(args)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("a prompt is needed"), "{said}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{
     FieldError, GenerateForm, JobError, JobErrorKind, Notice as FieldNotice,
 };
+use safelight_core::lora::LoraIndex;
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{LiveSettings, Paths, Settings};
 
@@ -182,6 +183,13 @@ impl Cx {
         let paths = self.paths.as_ref();
         let folders = paths.map(|paths| self.settings.wildcard_folders(paths));
         folders.unwrap_or_default()
+    }
+
+    /// The LoRAs on this computer, which are listed only when they are needed.
+    pub fn lora_index(&self) -> LoraIndex {
+        let paths = self.paths.as_ref();
+        let index = paths.map(|paths| LoraIndex::new(paths, &self.settings));
+        index.unwrap_or_default()
     }
 
     pub fn model(&self) -> Option<&ModelSpec> {

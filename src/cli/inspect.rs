@@ -10,6 +10,7 @@ use safelight_core::catalog::{Catalog, ComponentCard, IdentityCard};
 use safelight_core::job::JobErrorKind;
 use safelight_core::library::ControlNetwork;
 use safelight_core::lora::LoraCard;
+use safelight_core::media::describe_media;
 use safelight_core::model::{CatalogError, ModelSpec};
 use safelight_core::shown::one_line;
 use safelight_core::units::size_text;
@@ -34,14 +35,22 @@ pub struct InspectArgs {
 /// Runs the command: 0 for what is whole, the code for wrong model files otherwise.
 pub fn run(args: &InspectArgs, surroundings: &Surroundings) -> ExitCode {
     if let Some(said) = made_with::read(&args.path) {
-        let found = match said {
-            Ok(found) => found,
-            Err(err) => return out::print_job_error(&err, args.json),
-        };
-        return if args.json {
-            out::print_json(&made_with::as_json(&args.path, &found), 0)
-        } else {
-            out::print(&made_with::as_text(&args.path, &found), 0)
+        let facts = describe_media(&args.path).unwrap_or_default();
+        return match said {
+            Ok(found) if args.json => {
+                out::print_json(&made_with::as_json(&args.path, &found, &facts), 0)
+            }
+            Ok(found) => {
+                let text = made_with::as_text(&args.path, &found, &facts, surroundings);
+                out::print(&text, 0)
+            }
+            Err(err) => {
+                if !args.json && !facts.is_empty() {
+                    let path = one_line(&args.path.to_string_lossy(), MAX_PROBLEM).into_owned();
+                    out::print(&format!("{path}\n  {}\n", facts.join("\n  ")), 0);
+                }
+                out::print_job_error(&err, args.json)
+            }
         };
     }
     let card = match read(args, surroundings) {
@@ -109,6 +118,10 @@ fn as_text(card: &IdentityCard) -> String {
 /// What a file is for that makes nothing by itself.
 fn use_of(card: &IdentityCard) -> Option<&'static str> {
     let is = |role: &str| card.components.iter().any(|part| part.name == role);
+    // Of a checkpoint that no family runs, the parts are not used either.
+    if is("transformer") {
+        return None;
+    }
     let uses = [
         ("lora", "use it with `safelight generate --lora`"),
         ("upscaler", "use it with `safelight upscale --model`"),
@@ -141,7 +154,11 @@ fn changes(lora: &LoraCard) -> String {
     };
     let (layers, keys) = (lora.layers, lora.keys);
     let mut text = format!("  changes {layers} layers of the {parts} ({keys} keys)\n");
-    let said = [("title", &lora.title), ("made with", &lora.base_model)];
+    let said = [
+        ("scale", &lora.scale),
+        ("title", &lora.title),
+        ("made with", &lora.base_model),
+    ];
     for (name, value) in said {
         if let Some(value) = value {
             writeln!(text, "  {name}: {}", shortened(value)).ok();
@@ -150,6 +167,12 @@ fn changes(lora: &LoraCard) -> String {
     if !lora.trained_words.is_empty() {
         let words = lora.trained_words.join(", ");
         writeln!(text, "  trained words: {}", shortened(&words)).ok();
+    }
+    for fit in &lora.fits {
+        writeln!(text, "  with {}", one_line(fit, MAX_PROBLEM)).ok();
+    }
+    for unused in &lora.unused {
+        writeln!(text, "  not used: {}", one_line(unused, MAX_PROBLEM)).ok();
     }
     text
 }

@@ -9,6 +9,9 @@ use safelight_core::restore::{self, Found, Restored};
 use safelight_core::shown;
 use serde_json::{Value, json};
 
+use super::Surroundings;
+use super::generate::restored::fit;
+
 /// Endings of texts that can say how something was made.
 const TEXTS: [&str; 2] = ["json", "txt"];
 /// More characters than a prompt has.
@@ -19,7 +22,13 @@ pub(super) fn read(path: &Path) -> Option<Result<Found, JobError>> {
     let end = path.extension().unwrap_or_default();
     let is_text = TEXTS.iter().any(|known| end.eq_ignore_ascii_case(known));
     let is_known = is_text || has_picture_name(path) || has_clip_name(path);
-    if !path.is_file() || !(is_known || media_info(path).is_ok()) {
+    let is_media = || match media_info(path) {
+        Ok(_) => true,
+        Err(MediaError::NotAPicture { .. }) => false,
+        // Damaged, or a video that ffmpeg is missing for.
+        Err(_) => path.metadata().is_ok_and(|meta| meta.len() > 0),
+    };
+    if !path.is_file() || !(is_known || is_media()) {
         return None;
     }
     Some(match restore::read(path) {
@@ -38,18 +47,24 @@ fn unreadable(err: &MediaError) -> JobError {
         .advise("Choose a picture, a clip, a JSON file, or a model's file or folder")
 }
 
-pub(super) fn as_json(path: &Path, found: &Found) -> Value {
+pub(super) fn as_json(path: &Path, found: &Found, facts: &[String]) -> Value {
     match found {
         Found::Own(carried) => json!({
-            "path": path, "tool": found.tool(), "request": carried.request,
+            "path": path, "facts": facts, "tool": found.tool(), "request": carried.request,
         }),
         Found::Other(restored) => json!({
-            "path": path, "tool": found.tool(), "settings": restored,
+            "path": path, "facts": facts, "tool": found.tool(), "settings": restored,
         }),
     }
 }
 
-pub(super) fn as_text(path: &Path, found: &Found) -> String {
+/// Settings of a file, a line each, and for another program's those that are not used here.
+pub(super) fn as_text(
+    path: &Path,
+    found: &Found,
+    facts: &[String],
+    surroundings: &Surroundings,
+) -> String {
     let restored = match found {
         Found::Own(carried) => {
             let request = &carried.request;
@@ -64,12 +79,26 @@ pub(super) fn as_text(path: &Path, found: &Found) -> String {
         }
         Found::Other(restored) => (**restored).clone(),
     };
-    let mut text = format!("{}\n  made with {}\n", path.display(), found.tool());
-    for (name, value) in lines(&restored) {
+    let mut text = format!("{}\n", path.display());
+    for fact in facts {
         // Writing to a string cannot fail.
+        writeln!(text, "  {}", one_line(fact)).ok();
+    }
+    writeln!(text, "  made with {}", found.tool()).ok();
+    for (name, value) in lines(&restored) {
         writeln!(text, "  {name}: {}", one_line(&value)).ok();
     }
-    for note in &restored.notes {
+    let mut notes = restored.notes.clone();
+    if matches!(found, Found::Other(_)) {
+        match fit(&restored, true, None, surroundings) {
+            Ok(fitted) => {
+                writeln!(text, "  model here: {}", one_line(&fitted.spec.name)).ok();
+                notes = fitted.warnings;
+            }
+            Err(err) => notes.push(err.summary),
+        }
+    }
+    for note in &notes {
         writeln!(text, "  {}", one_line(note)).ok();
     }
     text.push_str("\nRepeat it with `safelight generate --from FILE`\n");
@@ -81,6 +110,9 @@ fn lines(restored: &Restored) -> Vec<(&'static str, String)> {
     let loras = restored.loras.iter().map(|lora| lora.described());
     let loras = loras.collect::<Vec<_>>().join(", ");
     let number = |number: Option<f64>| number.map(|number| number.to_string());
+    let second = restored
+        .second_pass
+        .map(|pass| format!("x{} at denoising strength {}", pass.scale, pass.strength));
     let found = [
         ("model", restored.model.clone()),
         ("low-noise model", restored.model_2.clone()),
@@ -109,6 +141,7 @@ fn lines(restored: &Restored) -> Vec<(&'static str, String)> {
             restored.sigma_schedule.map(|it| it.name().to_owned()),
         ),
         ("strength", number(restored.strength)),
+        ("second pass", second),
         ("LoRAs", Some(loras)),
     ];
     let found = found.into_iter();

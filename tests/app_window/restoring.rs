@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::RestoreCommand;
+use safelight::app::commands::{QueueCommand, RestoreCommand};
 use safelight::app::inputs::Slot;
 use safelight::app::models::FoundModels;
 use safelight_core::job::{Sampler, SigmaSchedule};
@@ -340,4 +340,126 @@ fn cards_that_are_not_true_any_more_go() {
     }
     bench.assert_shows("Not all settings of b.txt (Forge) could be used");
     assert!(!bench.has("settings of a.txt"));
+}
+
+const LITERAL: &str = "Literal text: choices and wildcards are not expanded";
+
+#[test]
+fn a_restored_prompt_is_literal_until_it_is_edited_or_used_as_a_template() {
+    let mut bench = bench();
+    let text = FORGE.replace("a fox <lora:ink:0.5>", "a {red|red} fox, __place__");
+    let path = write(
+        &bench,
+        "fox.txt",
+        &text.replace("prompt: fog", "prompt: {fog|fog}"),
+    );
+    use_file(&mut bench, &path);
+    bench.until("it is taken over", |bench| {
+        bench.app().cx.form.sampling.num_steps == Some(9)
+    });
+    bench.app().cx.form.sampling.true_cfg_scale = Some(4.0);
+    bench.assert_shows(LITERAL);
+    bench.press("Generate");
+    let request = bench.next_job().request;
+    assert_eq!(request.prompt, "a {red|red} fox, __place__");
+    assert_eq!(request.negative_prompt, "{fog|fog}");
+    bench.press("Use negative prompt as template");
+    bench.write_prompt(" {at|at} sea");
+    bench.settle();
+    assert!(!bench.has(LITERAL));
+    // The history keeps the text that was submitted, and that it is literal.
+    bench.press("Earlier prompts");
+    bench.until("it is listed", |bench| bench.has("Use: a {red|red} fox"));
+    bench.press("Use: a {red|red} fox, __place__");
+    bench.assert_shows(LITERAL);
+    bench.press("Use as template");
+    assert!(!bench.has("Use as template"));
+}
+
+#[test]
+fn a_waiting_job_is_edited_as_the_template_or_the_literal_text_that_it_was_made_from() {
+    let mut bench = bench();
+    bench.start_job();
+    for is_literal in [false, true] {
+        let text = "a {red|red} boat".to_owned();
+        if is_literal {
+            bench.app().cx.form.set_literal_prompt(text);
+        } else {
+            bench.app().cx.form.prompt = text;
+        }
+        bench.press("Generate");
+        let id = bench.app().queue.waiting.back().expect("it waits").id;
+        bench.app().cx.form.prompt = "another".into();
+        let ctx = bench.harness.ctx.clone();
+        bench.app().cx.push(QueueCommand::Edit(id));
+        ctx.request_repaint();
+        bench.settle();
+        assert_eq!(bench.app().cx.form.prompt, "a {red|red} boat");
+        assert_eq!(bench.has(LITERAL), is_literal);
+        bench.app().cx.push(QueueCommand::CancelEdit);
+        ctx.request_repaint();
+        bench.settle();
+    }
+}
+
+#[test]
+fn a_result_of_a_literal_prompt_is_restored_literal_and_repeated_to_the_letter() {
+    let mut bench = bench();
+    let text = "a {red|blue} boat /* at sea */";
+    bench.app().cx.form.set_literal_prompt(text.into());
+    let sent = bench.start_job();
+    assert_eq!(sent.request.prompt, text);
+    bench.finish_job(&sent, 5);
+    bench.app().cx.form.prompt = "another".into();
+    bench.press("More");
+    bench.press("Use settings");
+    bench.until("it is there again", |bench| bench.has(LITERAL));
+    bench.press("Generate");
+    assert_eq!(bench.next_job().request.prompt, text);
+}
+
+#[test]
+fn a_file_that_names_no_prompt_asks_for_one_below_the_empty_field() {
+    let mut bench = bench();
+    bench.app().cx.form.set_literal_prompt(String::new());
+    bench.settle();
+    bench.assert_shows("The file names no prompt: write one");
+    bench.write_prompt("a fox");
+    assert!(!bench.has("The file names no prompt"));
+}
+
+#[test]
+fn a_prompt_that_cannot_be_read_empties_the_field_and_says_so() {
+    let mut bench = bench();
+    bench.write_prompt("an old prompt");
+    let graph = r#"{
+        "1": {"class_type": "UNETLoader", "inputs": {"unet_name": "flux1-dev.safetensors"}},
+        "2": {"class_type": "OllamaGenerate", "inputs": {"prompt": "describe a barn", "model": "llama3"}},
+        "3": {"class_type": "CLIPTextEncode", "inputs": {"text": ["2", 0]}},
+        "4": {"class_type": "KSampler", "inputs": {"seed": 7, "steps": 11, "model": ["1", 0], "positive": ["3", 0]}}
+    }"#;
+    let path = write(&bench, "barn.json", graph);
+    bench.drop_file(&path);
+    bench.until("it is taken over", |bench| {
+        bench.app().cx.form.sampling.num_steps == Some(11)
+    });
+    assert_eq!(bench.app().cx.form.prompt, "");
+    bench.assert_shows("The prompt could not be read: node OllamaGenerate (id 2) makes it");
+}
+
+#[test]
+fn a_hires_fix_is_restored_as_the_second_pass() {
+    let mut bench = bench();
+    let text = FORGE.replace(
+        "Version",
+        "Denoising strength: 0.35, Hires upscale: 1.5, Version",
+    );
+    let path = write(&bench, "fox.txt", &text);
+    bench.drop_file(&path);
+    bench.until("it is taken over", |bench| {
+        bench.app().cx.form.sampling.num_steps == Some(9)
+    });
+    let pass = bench.app().cx.form.second_pass.expect("a second pass");
+    assert_eq!((pass.scale, pass.strength), (1.5, 0.35));
+    assert_eq!(bench.app().cx.form.sampling.strength, None);
 }

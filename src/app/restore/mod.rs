@@ -254,9 +254,8 @@ fn use_restored(
     };
     let Some(spec) = spec.cloned() else {
         // Without any model the words are all that can be kept.
-        if let Some(prompt) = &restored.prompt {
-            cx.form.prompt.clone_from(prompt);
-        }
+        let prompt = restored.prompt.clone();
+        cx.form.set_literal_prompt(prompt.unwrap_or_default());
         return vec![words::ONLY_PROMPT.to_owned()];
     };
     // It is the result, and not what that was made from.
@@ -265,6 +264,8 @@ fn use_restored(
     }
     let (form, notes) = fitting.form_for(&spec);
     let mut notes: Vec<String> = note.into_iter().chain(notes).collect();
+    let fits = lora::fitting_test(spec.family, &spec.files);
+    notes.extend(fitting.choose_loras(lora_files, &fits));
     let (found, missing) = fitting.find_loras(lora_files);
     fill_form(&mut cx.form, &fitting, form, &spec);
     let source = inputs.sources_for(&cx.form, &spec).size();
@@ -276,24 +277,28 @@ fn use_restored(
     notes
 }
 
-/// The model's own values, and over them what a file said; what it did not say of prompt and seed stays.
+/// Sets the model's own values, and over them the file's. Only the seed stays where the file has none: a prompt that
+/// could not be read leaves no other in the form.
 fn fill_form(form: &mut GenerateForm, restored: &Restored, said: GenerateForm, spec: &ModelSpec) {
     form.reset_to(spec);
-    if restored.prompt.is_some() {
-        form.prompt = said.prompt;
-        form.is_one_a_line = false;
-    }
+    form.prompt = said.prompt;
+    form.is_one_a_line = false;
     if let Some(seed) = restored.seed {
         form.set_seed(seed);
         form.seed_mode = SeedMode::Fixed;
+    } else if restored.has_random_seed {
+        form.set_random_seed();
     }
     let own_order = spec.section_order;
     let order = said.section_order;
     *form = GenerateForm {
+        literal_prompt: said.literal_prompt,
+        literal_negative: said.literal_negative,
         negative_prompt: said.negative_prompt.or_else(|| form.negative_prompt.take()),
         size: said.size,
         width: said.width,
         height: said.height,
+        second_pass: said.second_pass,
         num_frames: said.num_frames,
         secs: said.secs.or(form.secs),
         section_order: order.filter(|order| Some(*order) != own_order),

@@ -9,8 +9,8 @@ use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
 use safelight_core::job::{
     ChosenLora, ChosenPicture, Control, DeviceChoice, DtypeChoice, Fit, FormControl, GenerateForm,
     GridAxis, JobError, JobErrorKind, Lora, PartialSampling, PreviewChoice, PromptPicture,
-    SectionOrder, SeedMode, SizeChoice, Source, SourceClip, StartPicture, StepCache, prompt,
-    random_seed,
+    SectionOrder, SeedChoice, SeedMode, SizeChoice, Source, SourceClip, StartPicture, StepCache,
+    prompt, random_seed,
 };
 use safelight_core::library::Companions;
 use safelight_core::media::{self, MediaError, Outpaint};
@@ -34,7 +34,7 @@ pub struct GenerateArgs {
     /// A model's name from `safelight models`, a diffusers folder, a transformer's file, or a folder with one [default: the model that ships with Safelight]
     #[arg(long, value_name = "ID_OR_PATH")]
     pub model: Option<String>,
-    /// What to make
+    /// What to make; a template: {a|b} becomes one of both, __name__ a line of the wildcard file name.txt, and /* comments */ are left out
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
     /// A text file with a prompt in each line: one job for each that is not empty
@@ -113,9 +113,9 @@ pub struct GenerateArgs {
     /// The most tokens of the prompt that are read, for models where it can be set [default: the model's own]
     #[arg(long, value_name = "N")]
     pub max_sequence_length: Option<u32>,
-    /// The same seed gives the same result on any device [default: a new one each time]
+    /// The same seed gives the same result on any device; -1 is a new one each time [default: -1, or that of --from]
     #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
+    pub seed: Option<SeedChoice>,
     /// auto, cpu or cuda:N; ROCm's GPUs are cuda:N too [default: the setting]
     #[arg(long)]
     pub device: Option<DeviceChoice>,
@@ -127,8 +127,8 @@ pub struct GenerateArgs {
     pub vae_tile: Option<u32>,
     #[command(flatten)]
     pub memory: MemoryArgs,
-    /// A LoRA and its strength, optionally with a second one for the low-noise expert; may be given several times [default: 1, only on its own expert for a file of one expert]
-    #[arg(long = "lora", value_name = "FILE[:STRENGTH[:STRENGTH_LOW]]")]
+    /// A LoRA, by its file or by its name in a folder of LoRAs such as wan/style, and its strength, optionally with a second one for the low-noise expert; may be given several times; <lora:NAME:STRENGTH> in a prompt does the same for its job [default: 1, only on its own expert for a file of one expert]
+    #[arg(long = "lora", value_name = "FILE_OR_NAME[:STRENGTH[:STRENGTH_LOW]]")]
     pub loras: Vec<Lora>,
     /// The VAE to use instead of the one found with the model: a folder or a file
     #[arg(long, value_name = "PATH")]
@@ -153,12 +153,15 @@ pub struct GenerateArgs {
     /// Also write the settings beside the file, as .json
     #[arg(long)]
     pub sidecar: bool,
-    /// Use the settings that made this file, with its pictures and model files; other arguments override them. Files of other programs (ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack) are read as far as possible
+    /// Use the settings that made this file, with its pictures and model files; other arguments override them. Its prompts are used literally: choices, wildcards and comments in them are not expanded. Files of other programs (ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack) are read as far as possible
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
     /// What that file says; arguments stand over it
     #[arg(skip)]
     pub base: GenerateForm,
+    /// Neither that file nor another argument gives a prompt.
+    #[arg(skip)]
+    pub needs_prompt: bool,
     /// Write memory, temperature, power and stages of the jobs, ten times a second (.csv or .json)
     #[arg(long, value_name = "FILE")]
     pub telemetry: Option<PathBuf>,
@@ -198,14 +201,14 @@ impl GenerateArgs {
         let mut form = self.base.clone();
         if let Some(file) = &self.prompts_file {
             (form.prompt, form.is_one_a_line) = (prompts_of(file)?, true);
-            form.prompt_template = None;
+            form.literal_prompt = None;
         } else if let Some(prompt) = &self.prompt {
             form.prompt.clone_from(prompt);
-            form.prompt_template = None;
+            form.literal_prompt = None;
         }
         if let Some(negative) = &self.negative {
             form.negative_prompt = Some(negative.clone());
-            form.negative_prompt_template = None;
+            form.literal_negative = None;
         }
         if !self.loras.is_empty() {
             form.loras = self.loras.iter().map(ChosenLora::from).collect();
@@ -250,11 +253,18 @@ impl GenerateArgs {
             };
         }
         form.sampling = PartialSampling::from(self.sampling).or(form.sampling);
-        // A seed that nobody chose is another for each prompt.
-        if self.seed.is_some() {
-            form.seed_mode = SeedMode::Fixed;
+        match self.seed {
+            Some(SeedChoice::Fixed(seed)) => {
+                (form.seed, form.seed_mode) = (seed, SeedMode::Fixed);
+            }
+            Some(SeedChoice::Random) => form.seed_mode = SeedMode::Random,
+            None => {}
         }
-        let of_base = (form.seed_mode == SeedMode::Fixed).then_some(form.seed);
+        // A random seed is another for each prompt.
+        let seed = match form.seed_mode {
+            SeedMode::Random | SeedMode::Increment => random_seed(),
+            SeedMode::Fixed => form.seed,
+        };
         let dtype = if self.from.is_some() {
             form.dtype
         } else {
@@ -272,7 +282,7 @@ impl GenerateArgs {
             step_cache: self.step_cache.or(form.step_cache),
             fps: self.fps.or(form.fps),
             batch_size: self.batch,
-            seed: self.seed.or(of_base).unwrap_or_else(random_seed),
+            seed,
             vae_tile: self.vae_tile.or(form.vae_tile),
             max_sequence_length: self.max_sequence_length.or(form.max_sequence_length),
             memory: self.memory.choice(&settings.memory),
@@ -299,14 +309,13 @@ fn prompts_of(file: &Path) -> Result<String, JobError> {
             file.display()
         ))
     })?;
-    let text = text.trim_start_matches('\u{feff}');
-    if prompt::lines(text).is_empty() {
+    if prompt::lines(&text).is_empty() {
         return Err(refused(format!(
             "this file has no line with a prompt: {}",
             file.display()
         )));
     }
-    Ok(text.to_owned())
+    Ok(text)
 }
 
 fn start_picture(path: &Path) -> Result<StartPicture, JobError> {

@@ -40,15 +40,8 @@ impl GenerateArgs {
         let is_idle = request.negative_prompt.is_empty()
             && request.family.makes_pictures
             && request.sampling.true_cfg_scale.is_none();
-        let is_sheet = !form.grid.is_empty();
-        let settled = |text: String| (!is_sheet).then_some(text);
         self.base = GenerateForm {
-            // Both are settled, whatever they look like; a contact sheet says what was written.
-            prompt_template: form.prompt_template.or_else(|| settled(request.prompt)),
             negative_prompt: form.negative_prompt.filter(|_| !is_idle),
-            negative_prompt_template: form
-                .negative_prompt_template
-                .or_else(|| settled(request.negative_prompt)),
             // The number of sections says it.
             num_frames: form.num_frames.filter(|_| request.sections.is_none()),
             secs: None,

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
 use safelight_core::job::{
-    Control, FieldError, GenerateRequest, GridRecord, JobError, JobErrorKind, Lora, Notice,
-    Validated, jobs_of,
+    ChosenLora, Control, FieldError, GenerateRequest, GridRecord, JobError, JobErrorKind, Lora,
+    Notice, Validated, jobs_of,
 };
 use safelight_core::library::{Companions, control_named};
-use safelight_core::lora;
+use safelight_core::lora::{self, LoraIndex};
 use safelight_core::media;
+use safelight_core::model::ModelSpec;
 use safelight_core::naming;
 
 use super::GenerateArgs;
@@ -34,6 +35,10 @@ pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Mad
         .open_with(wanted, &args.companions())
         .map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice()))?;
     let mut form = args.form(&spec, settings)?;
+    let lora_index = LoraIndex::new(&surroundings.paths, settings);
+    for lora in &mut form.loras {
+        find_named(lora, &lora_index, &spec)?;
+    }
     let loras: Vec<Lora> = form.acting_loras().map(Lora::from).collect();
     let spec = lora::model_with(&spec, &loras).map_err(|err| JobError::from(&err))?;
     for settings in form.controls.iter_mut().map(|it| &mut it.settings) {
@@ -48,14 +53,13 @@ pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Mad
             })?;
         }
     }
-    if let Some(wanted) = args.outpaint {
-        outpaint::extend(
-            &mut form,
-            wanted,
-            &spec,
-            &surroundings.paths.data.join("masks"),
-        )?;
-    }
+    let enlarged = match args.outpaint {
+        Some(wanted) => {
+            let folder = surroundings.paths.data.join("masks");
+            outpaint::extend(&mut form, wanted, &spec, &folder)?
+        }
+        None => None,
+    };
     // What was named for the one model is not the others'.
     let others = |name: &str| {
         if name == wanted {
@@ -67,12 +71,13 @@ pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Mad
     let made = jobs_of(&form, &spec, &others).map_err(|errors| invalid(&errors))?;
     let wildcards = settings.wildcard_folders(&surroundings.paths);
     let (companions, unused) = args.companions().of_model(&spec.files);
-    let unused: Vec<Notice> = unused
+    let notices: Vec<Notice> = unused
         .into_iter()
         .map(|field| Notice {
             field,
             message: format!("--{field} is not used: {} has no such component", spec.name),
         })
+        .chain(enlarged)
         .collect();
     let grids = made.grids.into_iter();
     let grids = grids
@@ -90,7 +95,7 @@ pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Mad
     let mut taken = HashSet::new();
     let jobs = made.jobs.into_iter().enumerate().map(|(index, mut job)| {
         let request = &mut job.request;
-        let expanded = request.expand_prompts(&wildcards);
+        let expanded = request.settle_prompts(&wildcards, &lora_index);
         let expanded = expanded.map_err(|errors| invalid(&errors))?;
         // As asked for, numbered where they are several; else named by the prompt, as no file here is.
         if args.out.is_none() {
@@ -105,12 +110,25 @@ pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Mad
             request.companions = companions.clone();
         }
         settle_paths(request)?;
-        let said = unused.iter().cloned().chain(expanded);
+        let said = notices.iter().cloned().chain(expanded);
         job.notices.splice(0..0, said);
         Ok(job)
     });
     let jobs = jobs.collect::<Result<_, JobError>>()?;
     Ok(Made { jobs, grids })
+}
+
+/// Gives a LoRA that is no file here the file of that name in the folders of LoRAs.
+fn find_named(lora: &mut ChosenLora, index: &LoraIndex, spec: &ModelSpec) -> Result<(), JobError> {
+    if lora.path.is_absolute() || lora.path.exists() {
+        return Ok(());
+    }
+    let name = lora.path.to_string_lossy();
+    let fits = lora::fitting_test(spec.family, &spec.files);
+    let found = index.file_named(name.trim_start_matches("./"), &fits);
+    lora.path = found
+        .map_err(|reason| JobError::new(JobErrorKind::BadModel, format!("--lora: {reason}")))?;
+    Ok(())
 }
 
 /// Beside the results, and named as they are.

@@ -6,7 +6,7 @@ mod jobs;
 mod memory;
 mod outpaint;
 mod report;
-mod restored;
+pub(super) mod restored;
 pub mod resume;
 mod sampling;
 mod second_pass;
@@ -54,6 +54,11 @@ pub fn run(args: GenerateArgs, surroundings: &Surroundings) -> ExitCode {
 /// The exit code of the jobs, once one began: that of the first that did not finish. The error when none could.
 fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobError> {
     let (args, warnings) = args.with_carried(surroundings)?;
+    if args.needs_prompt {
+        let summary = "a prompt is needed: the file has none that could be read";
+        return Err(JobError::new(JobErrorKind::InvalidRequest, summary)
+            .advise("Add --prompt TEXT; `safelight inspect FILE` says what was read"));
+    }
     let device = args
         .device
         .unwrap_or_else(|| surroundings.settings().runtime.device);

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{FieldError, GenerateForm, JobError, Source, StartPicture, margins_for};
+use safelight_core::job::{
+    FieldError, GenerateForm, JobError, Notice, Source, StartPicture, margins_for,
+};
 use safelight_core::media::{self, Filling, Outpaint};
 use safelight_core::model::ModelSpec;
 
@@ -16,13 +18,14 @@ fn refused(message: String) -> JobError {
     }])
 }
 
-/// Puts what is extended and its mask into the form; both become files in this folder.
+/// Puts what is extended and its mask into the form; both become files in this folder. Returns a notice if the margins
+/// had to be enlarged.
 pub(super) fn extend(
     form: &mut GenerateForm,
     wanted: Outpaint,
     spec: &ModelSpec,
     folder: &Path,
-) -> Result<(), JobError> {
+) -> Result<Option<Notice>, JobError> {
     if spec.limits.controls.can_extend() {
         return extend_control(form, wanted, spec, folder);
     }
@@ -31,24 +34,35 @@ pub(super) fn extend(
             "give the picture to extend with --image".to_owned(),
         ));
     };
-    let size = (start.width, start.height);
+    let own_size = (start.width, start.height);
     let outpaint = Outpaint {
-        margins: margins_for(spec, size, wanted.margins).map_err(refused)?,
+        margins: margins_for(spec, own_size, wanted.margins).map_err(refused)?,
         ..wanted
     };
     let made = media::open_picture(&start.path).and_then(|picture| {
         let painted = form.mask.as_ref();
-        let painted = painted.map(|mask| media::open_mask(&mask.path, size.0, size.1));
+        let painted = painted.map(|mask| media::open_mask(&mask.path, own_size.0, own_size.1));
         let painted = painted.transpose()?;
         let extended =
             media::extend_picture(&picture, painted.as_ref(), outpaint, Filling::BlurredEdge)?;
         let stem = start.path.file_stem().unwrap_or_default().to_string_lossy();
         let files = media::write_extended(folder, &stem, &extended)?;
-        Ok((files, outpaint.margins.around(size)))
+        Ok((files, outpaint.margins.around(own_size)))
     });
     let ((picture, mask), size) = made.map_err(|err| unusable(&err))?;
     form.outpaint(spec, sized(picture, size), sized(mask, size));
-    Ok(())
+    Ok(enlarged(spec, wanted.margins.around(own_size), size))
+}
+
+fn enlarged(spec: &ModelSpec, wanted: (u32, u32), made: (u32, u32)) -> Option<Notice> {
+    let multiple = spec.limits.size_multiple;
+    (wanted != made).then(|| Notice {
+        field: "outpaint",
+        message: format!(
+            "The extended size was changed from {}×{} to {}×{}: {} makes multiples of {multiple}",
+            wanted.0, wanted.1, made.0, made.1, spec.name
+        ),
+    })
 }
 
 fn sized(path: PathBuf, (width, height): (u32, u32)) -> StartPicture {
@@ -65,7 +79,7 @@ fn extend_control(
     wanted: Outpaint,
     spec: &ModelSpec,
     folder: &Path,
-) -> Result<(), JobError> {
+) -> Result<Option<Notice>, JobError> {
     let [control] = &form.controls[..] else {
         return Err(refused(
             "give the picture or clip to extend with --control".to_owned(),
@@ -90,5 +104,5 @@ fn extend_control(
     let own = std::mem::replace(&mut control.source, extended);
     control.mask = Some(Source::Picture(mask));
     form.set_control_outpaint(&own, size, most);
-    Ok(())
+    Ok(enlarged(spec, wanted.margins.around(own.size()), size))
 }

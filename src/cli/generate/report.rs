@@ -83,6 +83,7 @@ fn lora_event(checked: &CheckedLora) -> Value {
         "for_text_encoder": coverage.text_encoder,
         "unknown": coverage.unknown,
         "misfits": coverage.misfits,
+        "notices": coverage.notices,
         "message": checked.line(),
     })
 }

@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use safelight_core::catalog::Catalog;
-use safelight_core::job::{ChosenLora, JobError, JobErrorKind};
-use safelight_core::lora::find;
+use safelight_core::job::{ChosenLora, GenerateForm, JobError, JobErrorKind};
+use safelight_core::lora::{find, fitting_test};
 use safelight_core::model::ModelSpec;
 use safelight_core::restore::{Restored, match_model};
 
@@ -14,23 +14,16 @@ use super::args::GenerateArgs;
 use crate::cli::Surroundings;
 
 impl GenerateArgs {
-    /// These arguments, with what they leave open taken from the file, and what is not as it says, a sentence each.
+    /// Takes over settings that these arguments leave open; returns a sentence for each that is not used.
     pub(super) fn with_restored(
         mut self,
         restored: &Restored,
         surroundings: &Surroundings,
     ) -> Result<(Self, Vec<String>), JobError> {
-        let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
-        let mut warnings = Vec::new();
-        let spec = match &self.model {
-            Some(model) => catalog.find(model).map_err(|err| {
-                JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice())
-            })?,
-            None => nearest(restored, &catalog, &mut warnings)?,
-        };
-        self.model = Some(spec.id.clone());
-        let (mut form, notes) = restored.form_for(&spec);
-        warnings.extend(notes);
+        let with_loras = self.loras.is_empty();
+        let fitted = fit(restored, with_loras, self.model.as_deref(), surroundings)?;
+        self.model = Some(fitted.spec.id);
+        let mut form = fitted.form;
         if self.image.is_none() {
             form.sampling.strength = None;
         }
@@ -38,20 +31,57 @@ impl GenerateArgs {
         if self.width.is_some() || self.height.is_some() {
             (form.width, form.height) = (None, None);
         }
+        let has_own_prompt = self.prompt.is_some() || self.prompts_file.is_some();
+        self.needs_prompt = restored.prompt.is_none() && !has_own_prompt;
         self.base = form;
-        if self.loras.is_empty() && !restored.loras.is_empty() {
-            let files = find(&surroundings.paths, surroundings.settings());
-            let (found, missing) = restored.find_loras(&files);
-            self.base.loras = found.iter().map(ChosenLora::from).collect();
-            if !missing.is_empty() {
-                warnings.push(format!(
-                    "LoRAs that are not on this computer are left out; add them with --lora FILE:STRENGTH: {}",
-                    missing.join(", ")
-                ));
-            }
-        }
-        Ok((self, warnings))
+        Ok((self, fitted.warnings))
     }
+}
+
+/// Settings of another program's file as a model takes them.
+pub(in crate::cli) struct FittedSettings {
+    pub spec: ModelSpec,
+    pub form: GenerateForm,
+    /// A sentence for each setting that is not used.
+    pub warnings: Vec<String>,
+}
+
+/// Fits settings to a model, else to the installed one that comes nearest. Without LoRAs where others are used.
+pub(in crate::cli) fn fit(
+    restored: &Restored,
+    with_loras: bool,
+    model: Option<&str>,
+    surroundings: &Surroundings,
+) -> Result<FittedSettings, JobError> {
+    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
+    let mut warnings = Vec::new();
+    let spec = match model {
+        Some(model) => catalog.find(model).map_err(|err| {
+            JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice())
+        })?,
+        None => nearest(restored, &catalog, &mut warnings)?,
+    };
+    let (mut form, notes) = restored.form_for(&spec);
+    warnings.extend(notes);
+    if with_loras && !restored.loras.is_empty() {
+        let files = find(&surroundings.paths, surroundings.settings());
+        let mut restored = restored.clone();
+        let fits = fitting_test(spec.family, &spec.files);
+        warnings.extend(restored.choose_loras(&files, &fits));
+        let (found, missing) = restored.find_loras(&files);
+        form.loras = found.iter().map(ChosenLora::from).collect();
+        if !missing.is_empty() {
+            warnings.push(format!(
+                "LoRAs that are not on this computer are left out; add them with --lora FILE:STRENGTH: {}",
+                missing.join(", ")
+            ));
+        }
+    }
+    Ok(FittedSettings {
+        spec,
+        form,
+        warnings,
+    })
 }
 
 /// The installed model that comes nearest to the file's.

@@ -1,22 +1,36 @@
-//! The text that A1111's web UI began: a prompt, a negative prompt and a line of settings. Forge, SD.Next, sd.cpp and
+//! The text of A1111's web UI: a prompt, a negative prompt and a line of settings. Forge, SD.Next, sd.cpp, Civitai and
 //! many more write it too.
 
-use super::fields::size;
-use super::{Restored, RestoredLora};
+use serde_json::Value;
+
+use super::fields::{self, Fields, size};
+use super::{Restored, RestoredControl, RestoredLora, file_name, short};
+use crate::job::SecondPass;
 
 const NEGATIVE: &str = "Negative prompt:";
 
 /// Fewer settings than these may be words of a prompt with colons.
 const MIN_SETTINGS: usize = 3;
 
-/// The settings of a text, or nothing where it has none.
+/// Settings that say nothing of how a result was computed.
+const PROVENANCE: [&str; 8] = [
+    "version",
+    "app",
+    "user",
+    "created date",
+    "civitai metadata",
+    "template",
+    "negative template",
+    "rng",
+];
+
+/// Names and values of the settings, in order.
+type Settings = Vec<(String, String)>;
+
+/// Reads a text; `None` where it has no settings.
 pub(super) fn read(text: &str) -> Option<Restored> {
     let text = text.trim();
-    let (words, line) = split(text)?;
-    let settings = settings(line);
-    if settings.len() < MIN_SETTINGS {
-        return None;
-    }
+    let (words, settings) = split(text)?;
     // The prompt may have the same words in it.
     let is_line_start = |at: usize| at == 0 || words[..at].ends_with('\n');
     let mut marks = words.rmatch_indices(NEGATIVE);
@@ -25,46 +39,74 @@ pub(super) fn read(text: &str) -> Option<Restored> {
         None => (words, None),
     };
     let mut restored = Restored::of(tool(&settings));
-    let prompt = take_loras(prompt.trim(), &mut restored);
-    restored.prompt = Some(prompt);
-    restored.negative_prompt = Some(negative.unwrap_or_default().trim().to_owned());
-    for (name, value) in &settings {
-        take(&mut restored, &name.to_lowercase(), value);
+    restored.prompt = Some(take_loras(prompt.trim(), &mut restored));
+    let (negative, ignored) = without_loras(negative.unwrap_or_default().trim());
+    restored.negative_prompt = Some(negative);
+    if !ignored.is_empty() {
+        let names: Vec<String> = ignored.iter().map(RestoredLora::described).collect();
+        restored.note(format!(
+            "LoRAs in the negative prompt are not used, as in A1111: {}",
+            names.join(", ")
+        ));
     }
-    // A second pass, which makes a picture larger, has a strength too.
-    let is_enlarged = settings
-        .iter()
-        .any(|(name, _)| name.to_lowercase().starts_with("hires"));
-    restored.from_picture |= restored.strength.is_some() && !is_enlarged;
+    let mut seen: Vec<(String, &str)> = Vec::new();
+    let mut unused = Vec::new();
+    for (name, value) in &settings {
+        let name = name.to_lowercase();
+        match seen.iter().find(|(known, _)| *known == name) {
+            None => {
+                if !take(&mut restored, &name, value) {
+                    unused.push(format!("{} {}", short(&name), short(value)));
+                }
+                seen.push((name, value));
+            }
+            Some((_, first)) if first != value => {
+                let name = short(&name);
+                restored.note(format!(
+                    "The settings say {name} twice: {} is used, and not {}",
+                    short(first),
+                    short(value)
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    take_second_pass(&mut restored, &settings);
+    if !unused.is_empty() {
+        restored.note(format!("Not used: {}", unused.join(", ")));
+    }
+    restored.from_picture |= restored.strength.is_some();
     let says = restored.num_steps.is_some() || restored.seed.is_some();
     says.then_some(restored)
 }
 
-/// The first weight of words in a prompt, such as `(masterpiece:1.2)`.
-pub(super) fn first_weight(text: &str) -> Option<&str> {
-    const MAX_DIGITS: usize = 12;
-    text.match_indices(':').find_map(|(colon, _)| {
-        let behind = &text[colon + 1..];
-        let end = behind.bytes().take(MAX_DIGITS).position(|it| it == b')')?;
-        behind.get(..end)?.trim().parse::<f64>().ok()?;
-        let start = text[..colon].rfind(['(', ')'])?;
-        let is_plain = !text[..start].ends_with('\\') && text[start..].starts_with('(');
-        is_plain.then(|| &text[start..=colon + 1 + end])
+/// Splits into the words and the settings: the last line, else the lines from the last one on that begins with the
+/// steps, where that has enough settings.
+fn split(text: &str) -> Option<(&str, Settings)> {
+    const FIRST: &str = "Steps:";
+    let last = text.rfind('\n').map_or(0, |at| at + 1);
+    let steps = text.rmatch_indices(FIRST).map(|(at, _)| at);
+    let steps = steps.filter(|at| *at == 0 || text[..*at].ends_with('\n'));
+    let mut starts = std::iter::once(last).chain(steps.take(16));
+    starts.find_map(|at| {
+        let (words, line) = text.split_at(at);
+        let found = settings(line);
+        let says = ["Steps", "Seed"]
+            .iter()
+            .any(|name| value_of(&found, name).is_some());
+        (says && found.len() >= MIN_SETTINGS).then_some((words, found))
     })
 }
 
-/// The words, and the settings from the last line on that begins with the steps.
-fn split(text: &str) -> Option<(&str, &str)> {
-    const FIRST: &str = "Steps:";
-    let at = text.rfind(&format!("\n{FIRST}")).map(|at| at + 1);
-    let at = at.or_else(|| text.starts_with(FIRST).then_some(0));
-    // Other writers begin with another setting; then it is the last line.
-    let at = at.or_else(|| text.rfind('\n').map(|at| at + 1))?;
-    Some(text.split_at(at))
+/// First value of a name.
+fn value_of<'s>(settings: &'s [(String, String)], wanted: &str) -> Option<&'s str> {
+    let mut settings = settings.iter();
+    let found = settings.find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    found.map(|(_, value)| value.as_str())
 }
 
-/// `Name: value, Name: "a value, quoted", …`. What is no pair is passed over.
-fn settings(line: &str) -> Vec<(String, String)> {
+/// Reads `Name: value, Name: "a value, quoted", Name: {"json": 1}, …`. What is no pair is passed over.
+fn settings(line: &str) -> Settings {
     const MOST: usize = 500;
     let mut found = Vec::new();
     let mut rest = line;
@@ -73,17 +115,17 @@ fn settings(line: &str) -> Vec<(String, String)> {
         let Some(end) = rest.find([',', ':', '\n']) else {
             break;
         };
-        let (name, behind) = rest.split_at(end);
-        if !behind.starts_with(':') {
-            rest = &behind[1..];
+        let (name, after) = rest.split_at(end);
+        if !after.starts_with(':') {
+            rest = &after[1..];
             continue;
         }
-        let behind = behind[1..].trim_start_matches(' ');
-        let (value, after) = if let Some(quoted) = behind.strip_prefix('"') {
+        let after = after[1..].trim_start_matches(' ');
+        let (value, after) = if let Some(quoted) = after.strip_prefix('"') {
             unquoted(quoted)
         } else {
-            let end = behind.find([',', '\n']).unwrap_or(behind.len());
-            (behind[..end].trim().to_owned(), &behind[end..])
+            let end = json_len(after).unwrap_or_else(|| plain_len(after));
+            (after[..end].trim().to_owned(), &after[end..])
         };
         found.push((name.trim().to_owned(), value));
         rest = after;
@@ -91,7 +133,33 @@ fn settings(line: &str) -> Vec<(String, String)> {
     found
 }
 
-/// A value up to its closing mark, and what stands behind that.
+/// Bytes of the JSON list or object at the start.
+fn json_len(text: &str) -> Option<usize> {
+    if !text.starts_with(['[', '{']) {
+        return None;
+    }
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
+    values.next()?.ok()?;
+    Some(values.byte_offset())
+}
+
+/// Bytes up to the comma or line end; a comma between digits, as in `3,5`, is a decimal one.
+fn plain_len(text: &str) -> usize {
+    let end = |text: &str| text.find([',', '\n']).unwrap_or(text.len());
+    let first = end(text);
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    let decimals = text[first..]
+        .strip_prefix(',')
+        .map(|after| &after[..end(after)]);
+    match decimals.map(str::trim_end) {
+        Some(decimals) if is_digits(&text[..first]) && is_digits(decimals) => {
+            first + 1 + decimals.len()
+        }
+        _ => first,
+    }
+}
+
+/// Splits into a value up to its closing mark and the text after that.
 fn unquoted(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut letters = text.char_indices();
@@ -109,12 +177,9 @@ fn unquoted(text: &str) -> (String, &str) {
     (value, "")
 }
 
-/// Which of the writers it was.
+/// Program that wrote the text.
 fn tool(settings: &[(String, String)]) -> &'static str {
-    let value = |wanted: &str| {
-        let found = settings.iter().find(|(name, _)| name == wanted);
-        found.map_or("", |(_, value)| value.as_str())
-    };
+    let value = |wanted: &str| value_of(settings, wanted).unwrap_or_default();
     let version = value("Version").to_lowercase();
     let app = value("App").to_lowercase();
     if version.contains("stable-diffusion.cpp") {
@@ -132,69 +197,217 @@ fn tool(settings: &[(String, String)]) -> &'static str {
     }
 }
 
-fn take(restored: &mut Restored, name: &str, value: &str) {
-    let number = || {
-        value
-            .parse::<f64>()
-            .ok()
-            .filter(|number| number.is_finite())
-    };
+fn number(value: &str) -> Option<f64> {
+    let number = value.replace(',', ".").parse::<f64>().ok();
+    number.filter(|number| number.is_finite())
+}
+
+/// Takes one setting; returns whether it is used, or named in a note of its own.
+fn take(restored: &mut Restored, name: &str, value: &str) -> bool {
     match name {
         "steps" => restored.num_steps = value.parse().ok().filter(|steps| *steps > 0),
         "sampler" => restored.take_sampler(value),
         "schedule type" | "scheduler" | "schedule" => restored.take_schedule(value),
-        "cfg scale" => restored.cfg_scale = number(),
-        "distilled cfg scale" | "guidance" => restored.distilled_guidance = number(),
-        "shift" | "flow shift" => restored.shift = number(),
+        "cfg scale" => restored.cfg_scale = number(value),
+        "distilled cfg scale" | "guidance" => restored.distilled_guidance = number(value),
+        "shift" | "flow shift" => restored.shift = number(value),
         "seed" => restored.take_seed(&value.into()),
         "size" => restored.take_size(size(value)),
         // sd.cpp names the transformer apart, and that is the model then.
-        "unet" | "diffusion model" => restored.model = Some(super::file_name(value).to_owned()),
+        "unet" | "diffusion model" => restored.model = Some(file_name(value).to_owned()),
         "model" if restored.model.is_none() => {
-            let name = super::file_name(value);
+            let name = file_name(value);
             restored.model = (!name.is_empty()).then(|| name.to_owned());
         }
         "model hash" => restored.model_hash = Some(value.to_owned()),
-        "denoising strength" => restored.strength = number(),
+        "denoising strength" => restored.strength = number(value),
         "frames" | "video frames" => restored.num_frames = value.parse().ok(),
-        "fps" => restored.fps = number(),
-        "hires upscale" | "hires resize" => {
-            restored.note("It was enlarged in a second pass, which Safelight does not run");
-        }
+        "fps" => restored.fps = number(value),
         "mask blur" | "inpaint area" => {
             restored.note_picture("It was made with a mask, which the file does not carry");
         }
-        _ if name.starts_with("controlnet") => {
-            restored.note("It was made with a ControlNet, which Safelight does not run");
+        "civitai resources" => take_civitai(restored, value),
+        "lora hashes" => {
+            let pairs = value.split(", ").filter_map(|pair| pair.rsplit_once(':'));
+            for (name, _) in pairs.filter(|(_, hash)| is_hash(hash.trim())) {
+                note_other_lora(restored, name);
+            }
         }
-        _ => {}
+        "hashes" => {
+            let hashes = fields::parse(value);
+            let names = hashes
+                .iter()
+                .filter_map(Value::as_object)
+                .flat_map(|it| it.keys());
+            for name in names.filter_map(|name| name.strip_prefix("lora:")) {
+                note_other_lora(restored, name);
+            }
+        }
+        "ti hashes" => restored.note(format!("Textual inversions are not used: {}", short(value))),
+        _ if name.starts_with("controlnet") => take_control(restored, value),
+        "adetailer model" => restored.note(format!(
+            "ADetailer ({}) changed the finished image, which is not repeated",
+            short(value)
+        )),
+        _ => {
+            let is_part = ["hires ", "adetailer "]
+                .iter()
+                .any(|it| name.starts_with(it));
+            return is_part || name.ends_with("hash") || PROVENANCE.contains(&name);
+        }
+    }
+    true
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() >= 8 && text.bytes().all(|it| it.is_ascii_hexdigit())
+}
+
+/// Names a LoRA that was used, where the prompt does not say how strongly.
+fn note_other_lora(restored: &mut Restored, name: &str) {
+    let lora = RestoredLora::new(name.trim(), 1.0);
+    if !restored.loras.iter().any(|known| known.is_same(&lora)) {
+        restored.note(format!(
+            "It was made with the LoRA {}, at a strength that the file does not say: add it yourself",
+            short(&lora.name)
+        ));
     }
 }
 
-/// The prompt without `<lora:name:0.8>`, which are taken as LoRAs.
+/// `[{"type": "lora", "weight": 0.8, "modelName": "Ink", "modelVersionName": "v1"}, …]`
+fn take_civitai(restored: &mut Restored, value: &str) {
+    let resources = fields::parse(value);
+    let resources = resources.as_ref().and_then(Value::as_array);
+    let has_tags = !restored.loras.is_empty();
+    for resource in resources.into_iter().flatten().filter_map(Fields::of) {
+        let words = [
+            resource.name(&["modelName"]),
+            resource.name(&["modelVersionName"]),
+        ];
+        let mut name = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        if name.is_empty() {
+            let id = resource
+                .get(&["modelVersionId", "air"])
+                .map(Value::to_string);
+            name = format!("Civitai {}", id.unwrap_or_default().trim_matches('"'));
+        }
+        match resource
+            .text(&["type"])
+            .unwrap_or_default()
+            .to_lowercase()
+            .as_str()
+        {
+            "checkpoint" | "model" => restored.model = Some(name),
+            // The prompt's tags name the same ones by their files.
+            "lora" | "locon" | "lycoris" | "dora" if has_tags => {}
+            "lora" | "locon" | "lycoris" | "dora" => {
+                let strength = resource.number(&["weight", "strength"]).unwrap_or(1.0);
+                let mut lora = RestoredLora::new("", strength);
+                lora.name = short(&name);
+                lora.path.clone_from(&lora.name);
+                restored.add_lora(lora);
+            }
+            kind => restored.note(format!("Not used: {} ({})", short(&name), short(kind))),
+        }
+    }
+}
+
+/// `Module: canny, Model: name [hash], Weight: 0.8, Guidance Start: 0, Guidance End: 1`
+fn take_control(restored: &mut Restored, text: &str) {
+    let settings = settings(text);
+    let value = |wanted: &str| value_of(&settings, wanted);
+    let Some(network) = value("Model") else {
+        return;
+    };
+    let network = network.split_once(" [").map_or(network, |(name, _)| name);
+    let part = |wanted: &str| value(wanted).and_then(number);
+    // `starting/ending: (0.1, 0.9)` in older texts.
+    let range = text
+        .split_once("starting/ending: (")
+        .and_then(|(_, range)| {
+            let (from, until) = range.split_once(')')?.0.split_once(',')?;
+            Some((number(from)?, number(until.trim())?))
+        });
+    restored.add_control(RestoredControl {
+        network: Some(short(network)).filter(|name| name != "None"),
+        image: None,
+        strength: part("Weight").unwrap_or(1.0),
+        from: part("Guidance Start")
+            .or_else(|| range.map(|range| range.0))
+            .unwrap_or(0.0),
+        until: part("Guidance End")
+            .or_else(|| range.map(|range| range.1))
+            .unwrap_or(1.0),
+    });
+}
+
+/// Takes a hires fix, whose strength A1111 writes as that of image to image.
+fn take_second_pass(restored: &mut Restored, settings: &[(String, String)]) {
+    let value = |wanted: &str| value_of(settings, wanted);
+    let scale = value("Hires upscale")
+        .and_then(number)
+        .filter(|scale| *scale > 0.0);
+    let size = value("Hires resize").and_then(size);
+    let scale = scale.or_else(|| Some(f64::from(size?.0) / f64::from(restored.width?)));
+    if scale.is_none() && size.is_none() {
+        return;
+    }
+    let strength = restored.strength.take().unwrap_or(SecondPass::STRENGTH);
+    let own = settings.iter().filter_map(|(name, value)| {
+        let name = name.strip_prefix("Hires ")?;
+        let is_own = !matches!(name, "upscale" | "resize") && !value.starts_with("Use same");
+        is_own.then(|| format!("{name} {}", short(value)))
+    });
+    let own: Vec<String> = own.collect();
+    restored.add_second_pass(scale, strength, "Hires fix", &own.join(", "));
+}
+
+/// Returns the prompt without the tags of LoRAs, which go into `restored`.
 pub(super) fn take_loras(prompt: &str, restored: &mut Restored) -> String {
+    let (prompt, loras) = without_loras(prompt);
+    for lora in loras {
+        restored.add_lora(lora);
+    }
+    prompt
+}
+
+/// Splits a prompt into its words and the LoRAs of tags such as `<lora:name:0.8>`.
+pub(super) fn without_loras(prompt: &str) -> (String, Vec<RestoredLora>) {
     let mut out = String::with_capacity(prompt.len());
+    let mut loras = Vec::new();
     let mut rest = prompt;
-    while let Some(at) = rest.find("<lora:") {
+    while let Some(at) = rest.find('<') {
         let (before, from) = rest.split_at(at);
         out.push_str(before);
-        let inside = &from["<lora:".len()..];
-        let Some(end) = inside.find('>') else {
-            rest = from;
-            break;
+        let inside = ["<lora:", "<lyco:"]
+            .iter()
+            .find_map(|start| from.strip_prefix(start));
+        let tag = inside.and_then(|inside| inside.split_once('>'));
+        let Some((tag, after)) = tag else {
+            out.push('<');
+            rest = &from[1..];
+            if inside.is_some() {
+                // Nor does a later one end.
+                break;
+            }
+            continue;
         };
-        restored.add_lora(lora(&inside[..end]));
-        rest = &inside[end + 1..];
+        loras.push(lora(tag));
+        rest = after;
         // One space is enough between the words on both sides.
         if out.ends_with(' ') || out.is_empty() {
             rest = rest.trim_start_matches(' ');
         }
     }
     out.push_str(rest);
-    out.trim().trim_end_matches(',').trim_end().to_owned()
+    (
+        out.trim().trim_end_matches(',').trim_end().to_owned(),
+        loras,
+    )
 }
 
-/// `name:0.8`, `name:0.8:0.5`, sd.cpp's `|high_noise|name:1`.
+/// `name:0.8`, A1111's `name:0.5:0.8` and `name:te=0.5:unet=0.8` with the text encoder's strength first, sd.cpp's
+/// `|high_noise|name:1`. The transformer's strength counts.
 fn lora(inside: &str) -> RestoredLora {
     let (high_only, inside) = match inside.strip_prefix("|high_noise|") {
         Some(rest) => (true, rest),
@@ -202,8 +415,20 @@ fn lora(inside: &str) -> RestoredLora {
     };
     let mut parts = inside.split(':');
     let name = parts.next().unwrap_or_default().trim();
-    let strength = parts.next().and_then(|text| text.trim().parse().ok());
-    let strength = strength.filter(|strength: &f64| strength.is_finite());
+    let values: Vec<(&str, Option<f64>)> = parts
+        .map(|part| match part.split_once('=') {
+            Some((name, value)) => (name.trim(), number(value.trim())),
+            None => ("", number(part.trim())),
+        })
+        .collect();
+    let named = |wanted: &str| values.iter().find(|(name, _)| *name == wanted)?.1;
+    let plain: Vec<f64> = values
+        .iter()
+        .filter(|(name, _)| name.is_empty())
+        .filter_map(|it| it.1)
+        .collect();
+    let plain = plain.get(1).or_else(|| plain.first()).copied();
+    let strength = named("unet").or(plain).or_else(|| named("te"));
     let mut lora = RestoredLora::new(name, strength.unwrap_or(1.0));
     lora.strength_2 = high_only.then_some(0.0);
     lora

@@ -3,7 +3,7 @@
 
 use super::{Restored, RestoredLora};
 use crate::job::{GenerateForm, PartialSampling, SeedMode};
-use crate::model::{Guidance, ModelSpec};
+use crate::model::{ControlBy, Guidance, ModelSpec};
 
 /// More steps nobody meant.
 const MAX_STEPS: u32 = 1000;
@@ -32,7 +32,6 @@ impl Restored {
     pub fn form_for(&self, spec: &ModelSpec) -> (GenerateForm, Vec<String>) {
         let mut notes = self.notes.clone();
         let mut form = GenerateForm {
-            prompt: self.prompt.clone().unwrap_or_default(),
             sampling: PartialSampling {
                 num_steps: self.num_steps.filter(|steps| *steps <= MAX_STEPS),
                 shift: within(self.shift, 0.01, 100.0),
@@ -44,9 +43,12 @@ impl Restored {
             seed_mode: self.seed.map_or(SeedMode::Random, |_| SeedMode::Fixed),
             ..GenerateForm::default()
         };
+        // The other program has expanded it already.
+        form.set_literal_prompt(self.prompt.clone().unwrap_or_default());
         self.guide(&mut form, spec);
         self.measure(&mut form, spec, &mut notes);
         self.time(&mut form, spec, &mut notes);
+        self.refine(&mut form, spec, &mut notes);
         if spec.defaults.sampling.strength.is_some() {
             form.sampling.strength = within(self.strength, 0.001, 1.0);
         }
@@ -72,7 +74,9 @@ impl Restored {
         // An empty one is the wish for none where it acts, and says nothing elsewhere.
         let acts = spec.guidance == Guidance::Cfg || cfg.is_some_and(|cfg| cfg > 1.0);
         let negative = self.negative_prompt.clone();
-        form.negative_prompt = negative.filter(|text| acts || !text.trim().is_empty());
+        if let Some(negative) = negative.filter(|text| acts || !text.trim().is_empty()) {
+            form.set_literal_negative(negative);
+        }
     }
 
     /// The size, as far as the model can make it.
@@ -99,6 +103,47 @@ impl Restored {
         }
         if !limits.fixed_size {
             form.set_size(size);
+        }
+    }
+
+    /// The second pass, and the control images that the model cannot take.
+    fn refine(&self, form: &mut GenerateForm, spec: &ModelSpec, notes: &mut Vec<String>) {
+        let name = &spec.name;
+        if let Some(pass) = self.second_pass {
+            let (width, height) = form
+                .width
+                .zip(form.height)
+                .unwrap_or((spec.defaults.width, spec.defaults.height));
+            let edge = f64::from(width.max(height)) * pass.scale;
+            let pixels = f64::from(width) * f64::from(height) * pass.scale * pass.scale;
+            let limits = &spec.limits;
+            let why = if !spec.has_second_pass() {
+                "has none"
+            } else if edge > f64::from(limits.max_edge) || pixels > limits.max_pixels as f64 {
+                "does not make results as large"
+            } else {
+                form.second_pass = Some(pass);
+                ""
+            };
+            if form.second_pass.is_none() {
+                notes.push(format!(
+                    "Its second pass at scale {} and denoising strength {} is not used: {name} {why}",
+                    pass.scale, pass.strength
+                ));
+            }
+        }
+        let (takes, given) = (spec.limits.controls, self.controls.len());
+        if given > 0 && !takes.is_possible() {
+            notes.push(format!("{name} takes no control images: leave them out"));
+        } else if given > takes.most as usize {
+            notes.push(format!(
+                "{name} takes at most {} control images, and there were {given}",
+                takes.most
+            ));
+        } else if given > 0 && takes.by != ControlBy::Networks {
+            notes.push(format!(
+                "{name} takes control images without a ControlNet: add them alone"
+            ));
         }
     }
 
@@ -152,6 +197,7 @@ impl From<&crate::job::GenerateRequest> for Restored {
             secs: sections.map(|sections| sections.secs()),
             fps: Some(request.fps),
             strength: request.sampling.strength,
+            second_pass: request.second_pass.map(|it| it.pass),
             from_picture: request.has_start() || request.source_clip.is_some(),
             ..Self::of("Safelight")
         }

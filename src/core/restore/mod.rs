@@ -21,7 +21,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::families::Family;
-use crate::job::{JobError, JobErrorKind, Sampler, SectionOrder, SigmaSchedule, StepCache};
+use crate::job::{
+    JobError, JobErrorKind, Sampler, SecondPass, SectionOrder, SigmaSchedule, StepCache, prompt,
+};
 use crate::media::{self, MediaError, Text};
 
 pub use matching::{Match, match_model};
@@ -53,8 +55,12 @@ impl Found {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Restored {
     pub tool: String,
+    /// `None` where the file has none, or one that could not be read.
     pub prompt: Option<String>,
     pub negative_prompt: Option<String>,
+    /// Sentence on the prompt that could not be read, while no other text of the file has it.
+    #[serde(skip)]
+    pub unread_prompt: Option<String>,
     /// The model's file or name, as the program calls it; with two experts that for high noise.
     pub model: Option<String>,
     /// The expert for low noise.
@@ -64,6 +70,9 @@ pub struct Restored {
     /// Where the file says it otherwise than by a name.
     pub family: Option<Family>,
     pub seed: Option<u64>,
+    /// Its seed is -1: a new one each time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub has_random_seed: bool,
     pub num_steps: Option<u32>,
     pub sampler: Option<Sampler>,
     pub sigma_schedule: Option<SigmaSchedule>,
@@ -84,26 +93,70 @@ pub struct Restored {
     pub section_order: Option<SectionOrder>,
     pub step_cache: Option<StepCache>,
     pub loras: Vec<RestoredLora>,
+    pub second_pass: Option<SecondPass>,
+    pub controls: Vec<RestoredControl>,
     /// It was made from a picture or clip, which is not in the file.
     pub from_picture: bool,
     /// What was there and cannot be taken over, a sentence each.
     pub notes: Vec<String>,
 }
 
+/// ControlNet of a file. Its control image is not in the file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RestoredControl {
+    pub network: Option<String>,
+    /// File name of the control image.
+    pub image: Option<String>,
+    pub strength: f64,
+    /// Part of the steps in which it acts, from 0 to 1.
+    pub from: f64,
+    pub until: f64,
+}
+
+impl RestoredControl {
+    fn described(&self) -> String {
+        let name = |name: &Option<String>| name.clone().unwrap_or_default();
+        let network = format!(" {}", name(&self.network));
+        let image = match &self.image {
+            Some(image) => format!(", {image},"),
+            None => String::new(),
+        };
+        format!(
+            "It was made with the ControlNet{} at strength {} in the steps {} to {}: its control picture{image} is not in the file, add it separately",
+            network.trim_end(),
+            self.strength,
+            self.from,
+            self.until
+        )
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
 pub struct RestoredLora {
     pub name: String,
+    /// Name as the file writes it, with its folders.
+    pub path: String,
     pub strength: f64,
     /// On the low-noise expert, where that was said apart.
     pub strength_2: Option<f64>,
 }
 
+/// Without the folders: programs write them in one place of a file and not in another.
+impl PartialEq for RestoredLora {
+    fn eq(&self, other: &Self) -> bool {
+        let values = |it: &Self| (it.strength, it.strength_2);
+        self.name == other.name && values(self) == values(other)
+    }
+}
+
 impl RestoredLora {
     fn new(name: &str, strength: f64) -> Self {
-        // No file has a longer name.
+        // No file has a longer name, and no path has many more letters.
         const MAX_LETTERS: usize = 300;
+        let start = |text: &str, most: usize| text.chars().take(most).collect();
         Self {
-            name: file_name(name).chars().take(MAX_LETTERS).collect(),
+            name: start(file_name(name), MAX_LETTERS),
+            path: start(name, 4 * MAX_LETTERS),
             strength,
             strength_2: None,
         }
@@ -115,9 +168,11 @@ impl RestoredLora {
         stem(&self.name) == stem(&other.name) && self.strength_2 == other.strength_2
     }
 
-    /// `name (0.8)`.
+    /// `name (0.8)`, or `name (0.8, low noise 0.6)` where the experts differ.
     pub fn described(&self) -> String {
-        format!("{} ({})", self.name, self.strength)
+        let low = self.strength_2.filter(|low| *low != self.strength);
+        let low = low.map_or_else(String::new, |low| format!(", low noise {low}"));
+        format!("{} ({}{low})", self.name, self.strength)
     }
 }
 
@@ -134,6 +189,7 @@ impl Restored {
         let nothing = Self {
             from_picture: self.from_picture,
             notes: self.notes.clone(),
+            unread_prompt: self.unread_prompt.clone(),
             ..Self::of(&self.tool)
         };
         *self == nothing
@@ -142,6 +198,7 @@ impl Restored {
     /// A seed, or a note where it is larger than seeds are here.
     fn take_seed(&mut self, value: &Value) {
         self.seed = fields::seed(value);
+        self.has_random_seed = fields::number(value) == Some(-1.0);
         if let Some(seed) = fields::too_large_seed(value) {
             self.note(format!(
                 "Its seed, {seed}, is too large: seeds go up to {}. The form keeps its own",
@@ -156,9 +213,13 @@ impl Restored {
     }
 
     fn note(&mut self, sentence: impl Into<String>) {
+        const MAX_NOTES: usize = 32;
         let sentence = sentence.into();
-        if self.notes.len() < 32 && !self.notes.contains(&sentence) {
-            self.notes.push(sentence);
+        match self.notes.len() {
+            _ if self.notes.contains(&sentence) => {}
+            0..MAX_NOTES => self.notes.push(sentence),
+            MAX_NOTES => self.notes.push("There is more that is not used".to_owned()),
+            _ => {}
         }
     }
 
@@ -170,14 +231,109 @@ impl Restored {
         }
     }
 
+    fn add_control(&mut self, control: RestoredControl) {
+        const MAX_CONTROLS: usize = 16;
+        if self.controls.len() < MAX_CONTROLS {
+            self.controls.push(control);
+        }
+    }
+
+    /// Takes over a second pass, or names it. `described` is what made it, `differences` its settings that differ from
+    /// those of the first pass.
+    fn add_second_pass(
+        &mut self,
+        scale: Option<f64>,
+        strength: f64,
+        described: &str,
+        differences: &str,
+    ) {
+        let scales = SecondPass::SCALES;
+        match scale {
+            Some(scale) if scales.contains(&scale) && self.second_pass.is_none() => {
+                self.second_pass = Some(SecondPass { scale, strength });
+                if !differences.is_empty() {
+                    self.note(format!(
+                        "The second pass had settings of its own: {differences}. Safelight's has those of the first"
+                    ));
+                }
+            }
+            _ => {
+                let scale =
+                    scale.map_or_else(|| "an unknown scale".to_owned(), |it| format!("scale {it}"));
+                let (least, most) = scales.into_inner();
+                self.note(format!(
+                    "Another pass at {scale} is not used ({described}): Safelight has one second pass, at {least} to {most} times the size"
+                ));
+            }
+        }
+    }
+
+    /// Takes over the model, the guidance and the LoRAs of the expert for low noise.
+    fn take_second_expert(&mut self, second: Self) {
+        self.cfg_scale_2 = second.cfg_scale;
+        for note in second.notes {
+            self.note(note);
+        }
+        if second.model == self.model {
+            return;
+        }
+        self.model_2 = second.model;
+        self.shift = self.shift.or(second.shift);
+        for lora in &mut self.loras {
+            lora.strength_2 = Some(0.0);
+        }
+        for lora in second.loras {
+            let mut known = self.loras.iter_mut();
+            match known.find(|known| known.name == lora.name) {
+                Some(known) => known.strength_2 = Some(lora.strength),
+                None => self.add_lora(RestoredLora {
+                    strength: 0.0,
+                    strength_2: Some(lora.strength),
+                    ..lora
+                }),
+            }
+        }
+    }
+
+    /// Adds the notes that depend on all readings of a file. A prompt that is missing comes first.
+    fn with_last_notes(mut self) -> Self {
+        self.note_weights();
+        for control in std::mem::take(&mut self.controls) {
+            self.note(control.described());
+            self.controls.push(control);
+        }
+        if self.prompt.is_none() {
+            let note = self.unread_prompt.take();
+            let note = note.unwrap_or_else(|| "The file has no prompt: write one".to_owned());
+            self.notes.insert(0, note);
+        }
+        self
+    }
+
     /// Says of weights of words that they are only letters here.
     fn note_weights(&mut self) {
-        let weight_of = |text: &Option<String>| a1111::first_weight(text.as_deref()?).map(short);
-        let weight = weight_of(&self.prompt).or_else(|| weight_of(&self.negative_prompt));
-        if let Some(weight) = weight {
+        let texts = [&self.prompt, &self.negative_prompt].into_iter().flatten();
+        // A longer prompt is refused.
+        let read = |text: &String| {
+            let end = text.floor_char_boundary(prompt::MAX_BYTES);
+            prompt::weights(&text[..end])
+        };
+        let found: Vec<_> = texts.map(read).collect();
+        let example = found.iter().find_map(|it| it.example.as_deref());
+        if let Some(weight) = example.map(short) {
             self.note(format!(
                 "Prompt weights are not used: {weight} stays in the prompt as it is written"
             ));
+        }
+        // They mean nothing in ComfyUI.
+        let reads_square = self.tool != "ComfyUI";
+        let is_bracketed = |it: &prompt::PromptWeights| {
+            it.has_double_parens || (it.has_square_brackets && reads_square)
+        };
+        if found.iter().any(is_bracketed) {
+            self.note(
+                "Brackets are not used as prompt weights: they stay in the prompt as it is written",
+            );
         }
     }
 
@@ -229,10 +385,14 @@ impl Restored {
             self.notes = other.notes;
         }
         self.from_picture |= other.from_picture;
+        self.has_random_seed |= other.has_random_seed && self.seed.is_none();
         macro_rules! fill {
             ($($field:ident)*) => { $(self.$field = self.$field.or(other.$field);)* };
         }
-        fill!(prompt negative_prompt model model_2 model_hash family seed num_steps sampler);
+        if self.controls.is_empty() {
+            self.controls = other.controls;
+        }
+        fill!(prompt negative_prompt unread_prompt second_pass model model_2 model_hash family seed num_steps sampler);
         fill!(sigma_schedule cfg_scale cfg_scale_2 distilled_guidance shift num_frames fps secs);
         fill!(strength section_order step_cache);
         self
@@ -253,10 +413,7 @@ pub fn read(path: &Path) -> Result<Option<Found>, MediaError> {
             (within, beside) => within.or(beside),
         },
     };
-    Ok(found.map(|mut found| {
-        found.note_weights();
-        Found::Other(Box::new(found))
-    }))
+    Ok(found.map(|found| Found::Other(Box::new(found.with_last_notes()))))
 }
 
 pub fn says_nothing(path: &Path) -> JobError {
@@ -265,11 +422,24 @@ pub fn says_nothing(path: &Path) -> JobError {
     JobError::new(JobErrorKind::InvalidRequest, summary).advise("Files from Safelight, ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack Studio, InvokeAI and Draw Things do, unless another program or a web site has saved them again")
 }
 
-/// What the texts of a file say: the most telling reading, with what others add to it.
+/// Reads the texts of a file: the one with most settings, and over its gaps the others.
 fn of_texts(texts: &[Text]) -> Option<Restored> {
+    let parsed = |text: &Text| fields::parse(&text.text).map_or_else(Vec::new, graph::unwrap);
+    let values: Vec<Vec<Value>> = texts.iter().map(parsed).collect();
+    let graphs: Vec<&Value> = values
+        .iter()
+        .flatten()
+        .filter(|it| graph::is_graph(it))
+        .collect();
+    let mut of_graph = graph::read(&graphs);
     let mut best: Option<Restored> = None;
-    for text in texts {
-        let found = of_text(text).filter(|found| !found.is_empty());
+    for (text, values) in texts.iter().zip(&values) {
+        let found = match values.as_slice() {
+            [] => of_text(text),
+            [value, ..] if graph::is_graph(value) => of_graph.take(),
+            [value, ..] => others::read(value),
+        };
+        let found = found.filter(|found| !found.is_empty());
         best = match (best, found) {
             (Some(best), Some(found)) if found.says_how() && !best.says_how() => {
                 Some(found.filled_from(best))
@@ -278,15 +448,14 @@ fn of_texts(texts: &[Text]) -> Option<Restored> {
             (best, found) => best.or(found),
         };
     }
-    best
+    best.map(|mut found| {
+        found.from_picture |= found.strength.is_some();
+        found
+    })
 }
 
+/// Reads a text that is not JSON.
 fn of_text(text: &Text) -> Option<Restored> {
-    if let Some(value) = fields::parse(&text.text) {
-        let mut found = graph::read(&value).or_else(|| others::read(&value))?;
-        found.from_picture |= found.strength.is_some();
-        return Some(found);
-    }
     // FramePack Studio's own texts in a PNG, beside those of graphs with the same names.
     let plain = |text: &str| (!text.trim_start().starts_with(['{', '['])).then(|| text.to_owned());
     let mut studio = Restored::of("FramePack Studio");

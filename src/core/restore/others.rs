@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::fields::{self, Fields, size};
-use super::{Restored, RestoredLora, a1111, file_name, names};
+use super::{Restored, RestoredControl, RestoredLora, a1111, file_name, names};
 use crate::families::Family;
 use crate::job::{SectionOrder, StepCache, StepCacheKind};
 
@@ -97,6 +97,24 @@ fn swarm(params: Fields<'_>, all: Fields<'_>) -> Restored {
         let is_model = stem(file_name(&name)) == stem(&model);
         is_model.then(|| file.name(&["hash"])).flatten()
     });
+    if let Some(scale) = params
+        .number(&["refinerupscale"])
+        .filter(|scale| *scale > 1.0)
+    {
+        let strength = params.number(&["refinercontrolpercentage"]).unwrap_or(0.2);
+        let steps = params.count(&["refinersteps"]);
+        let steps = steps.map(|steps| format!("{steps} steps"));
+        restored.add_second_pass(Some(scale), strength, "refiner", &steps.unwrap_or_default());
+    }
+    if let Some(network) = params.name(&["controlnetmodel"]) {
+        restored.add_control(RestoredControl {
+            network: Some(file_name(&network).to_owned()),
+            image: None,
+            strength: params.number(&["controlnetstrength"]).unwrap_or(1.0),
+            from: params.number(&["controlnetstart"]).unwrap_or(0.0),
+            until: params.number(&["controlnetend"]).unwrap_or(1.0),
+        });
+    }
     if params.has("initimage") {
         restored.note_picture("Its start picture is not in the file: add it separately");
     }

@@ -2,18 +2,19 @@
 
 use std::process::Command;
 
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use safelight_core::job::{GridSetting, GuiderKind, Sampler, SigmaSchedule};
 
 use super::*;
 
+#[derive(clap::Parser)]
+struct Probe {
+    #[command(flatten)]
+    args: GenerateArgs,
+}
+
 fn help() -> String {
-    #[derive(clap::Parser)]
-    struct Probe {
-        #[command(flatten)]
-        _args: GenerateArgs,
-    }
     Probe::command().render_long_help().to_string()
 }
 
@@ -25,6 +26,26 @@ fn the_help_says_what_a_model_can_be_and_which_tiles_there_are() {
     ] {
         assert!(help().contains(part), "{part}");
     }
+}
+
+#[test]
+fn the_help_says_which_prompts_are_templates_and_which_are_literal() {
+    for part in ["a template: {a|b}", "Its prompts are used literally"] {
+        assert!(help().contains(part), "{part}");
+    }
+}
+
+#[test]
+fn a_seed_of_minus_one_is_random_and_other_negative_ones_are_refused() {
+    let seed = |text: &str| {
+        let parsed = Probe::try_parse_from(["generate", "--seed", text]);
+        parsed
+            .map(|probe| probe.args.seed)
+            .map_err(|err| err.to_string())
+    };
+    assert_eq!(seed("-1"), Ok(Some(SeedChoice::Random)));
+    assert_eq!(seed("7"), Ok(Some(SeedChoice::Fixed(7))));
+    assert!(seed("-2").unwrap_err().contains("or -1 for a random one"));
 }
 
 #[test]

@@ -1,10 +1,18 @@
-//! `ComfyUI`'s graphs, in both writings: the one that is run (`prompt`: nodes by id, links inline) and the one that is
-//! edited (`workflow`: nodes with widgets' values in a row, links in a list).
+//! `ComfyUI`'s graphs, in both writings: `prompt`, which is run (nodes by id, links inline), and `workflow`, the canvas
+//! (widget values in a row, links in a list, subgraphs).
 //!
-//! Both become one [`Graph`]; [`reading`] walks it from its sampler. Graphs can be anything, so this is best effort,
-//! and every walk has a budget: circles and endless chains end it.
+//! Both become one [`Graph`], and the canvas lends slot names and types to the other. Links are followed by type and
+//! name, whatever a node is called ([`walk`]): [`passes`] orders the samplers, [`conditioning`] and [`text`] find the
+//! prompts, [`loras`] the LoRAs, [`reading`] the rest. What is met and not understood becomes a note.
+//! Files are untrusted: nodes, depth and steps are bounded.
 
+mod canvas;
+mod conditioning;
+mod controls;
+mod loras;
+mod passes;
 mod reading;
+mod text;
 mod walk;
 mod widgets;
 
@@ -12,13 +20,16 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::Restored;
 use super::fields::{self, Fields};
+use super::{Restored, short};
 
-/// Larger graphs are not read: nobody can have drawn them.
+/// Nodes of one graph, those of its subgraphs included.
 const MAX_NODES: usize = 20_000;
 
-/// The number or name of a node.
+/// Subgraphs outside the canvas, each of which is read with a budget of its own.
+const MAX_LONE_SUBGRAPHS: usize = 16;
+
+/// Number or name of a node; within a subgraph that of the outer node comes first, as in `20:3`.
 type Id = String;
 
 #[derive(Debug, Default)]
@@ -28,29 +39,69 @@ struct Graph {
 
 #[derive(Debug, Default)]
 struct Node {
+    id: Id,
     class: String,
     inputs: BTreeMap<String, Input>,
-    /// It is not run: what goes in comes out, or nothing does.
-    is_bypassed: bool,
+    /// Names and types as far as a canvas gives them.
+    outputs: Vec<Slot>,
+    /// Inputs that leave the node unchanged at these output slots: subgraphs, Get nodes.
+    routes: BTreeMap<u64, Input>,
+    mode: NodeMode,
+}
+
+#[derive(Debug, Default, PartialEq)]
+enum NodeMode {
+    #[default]
+    Runs,
+    /// Hands on an input of the output's type.
+    Bypassed,
+    Muted,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    name: String,
+    kind: String,
 }
 
 #[derive(Clone, Debug)]
 enum Input {
     Value(Value),
-    Link { from: Id, slot: u64 },
+    Link(Link),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Link {
+    from: Id,
+    slot: u64,
+    /// Type as the canvas writes it; empty where unknown.
+    kind: String,
 }
 
 impl Node {
-    fn link(&self, name: &str) -> Option<(&Id, u64)> {
+    fn link(&self, name: &str) -> Option<&Link> {
         match self.inputs.get(name)? {
-            Input::Link { from, slot } => Some((from, *slot)),
+            Input::Link(link) => Some(link),
             Input::Value(_) => None,
         }
     }
 
-    fn links(&self) -> impl Iterator<Item = (&Id, u64)> {
-        self.inputs.values().filter_map(|input| match input {
-            Input::Link { from, slot } => Some((from, *slot)),
+    /// Inputs in natural order: `text2` before `text10`.
+    fn sorted_inputs(&self) -> Vec<(&str, &Input)> {
+        let mut inputs: Vec<_> = self.inputs.iter().map(|(name, it)| (&**name, it)).collect();
+        inputs.sort_by_key(|(name, _)| {
+            let start = name.trim_end_matches(|it: char| it.is_ascii_digit());
+            let number: u64 = name[start.len()..].parse().unwrap_or(0);
+            (start, number)
+        });
+        inputs
+    }
+
+    /// Linked inputs in natural order.
+    fn links(&self) -> impl Iterator<Item = (&str, &Link)> {
+        let inputs = self.sorted_inputs().into_iter();
+        inputs.filter_map(|(name, input)| match input {
+            Input::Link(link) => Some((name, link)),
             Input::Value(_) => None,
         })
     }
@@ -58,48 +109,116 @@ impl Node {
     fn has(&self, name: &str) -> bool {
         self.inputs.contains_key(name)
     }
+
+    fn runs(&self) -> bool {
+        self.mode == NodeMode::Runs
+    }
+
+    /// Lowercase letters and digits of the class.
+    fn plain_class(&self) -> String {
+        let letters = self.class.chars().filter(char::is_ascii_alphanumeric);
+        letters.map(|it| it.to_ascii_lowercase()).collect()
+    }
+
+    /// Returns whether the class contains one of these lowercase words, which spaces separate.
+    fn is_called(&self, words: &str) -> bool {
+        has_word(&self.plain_class(), words)
+    }
+
+    /// `node KSampler (id 12)`
+    fn described(&self) -> String {
+        format!("node {} (id {})", short(&self.class), short(&self.id))
+    }
 }
 
-/// What a graph says, in any of the wrappings that graphs come in; nothing where there is none.
-pub(super) fn read(value: &Value) -> Option<Restored> {
-    let object = value.as_object()?;
-    if let Some(found) = of_object(object) {
-        return Some(found);
+/// One graph of a file, in one or both writings.
+#[derive(Default)]
+struct Writings<'a> {
+    run: Option<&'a Map<String, Value>>,
+    canvas: Option<&'a Map<String, Value>>,
+}
+
+impl<'a> Writings<'a> {
+    fn add(&mut self, value: &'a Value) -> bool {
+        let Some(object) = value.as_object() else {
+            return false;
+        };
+        if object.get("nodes").is_some_and(Value::is_array) {
+            self.canvas = self.canvas.or(Some(object));
+        } else if object.values().any(is_run_node) {
+            self.run = self.run.or(Some(object));
+        } else {
+            return false;
+        }
+        true
     }
-    // Clips carry both writings in one comment, each perhaps as a text.
-    let inner = |name: &str| {
-        let inner = object.get(name)?;
-        let parsed = inner.as_str().and_then(fields::parse);
-        of_object(parsed.as_ref().unwrap_or(inner).as_object()?)
+}
+
+fn is_run_node(value: &Value) -> bool {
+    let node = Fields::of(value);
+    node.is_some_and(|node| node.has("class_type") && node.object(&["inputs"]).is_some())
+}
+
+/// Unwraps the members of a comment that holds both writings, each possibly as a text; else returns the value alone.
+pub(super) fn unwrap(value: Value) -> Vec<Value> {
+    let mut alone = Writings::default();
+    if alone.add(&value) {
+        return vec![value];
+    }
+    let Value::Object(mut object) = value else {
+        return vec![value];
     };
-    match (inner("prompt"), inner("workflow")) {
-        (Some(run), Some(drawn)) => Some(run.filled_from(drawn)),
-        (run, drawn) => run.or(drawn),
+    let inner: Vec<Value> = ["prompt", "workflow"]
+        .iter()
+        .filter_map(|name| {
+            let inner = object.get(*name)?;
+            let inner = inner
+                .as_str()
+                .and_then(fields::parse)
+                .or_else(|| Some(inner.clone()))?;
+            Writings::default().add(&inner).then(|| {
+                object.remove(*name);
+                inner
+            })
+        })
+        .collect();
+    if inner.is_empty() {
+        vec![Value::Object(object)]
+    } else {
+        inner
     }
 }
 
-fn of_object(object: &Map<String, Value>) -> Option<Restored> {
-    if let Some(Value::Array(nodes)) = object.get("nodes") {
-        let found = reading::read(&Graph::drawn(nodes, object.get("links")));
-        // What is packed into a subgraph may be the whole of it.
-        return found.or_else(|| {
-            let definitions = object.get("definitions").and_then(Fields::of)?;
-            definitions.list(&["subgraphs"]).iter().find_map(|inner| {
-                let inner = Fields::of(inner)?;
-                let nodes = inner.list(&["nodes"]);
-                reading::read(&Graph::drawn(nodes, inner.get(&["links"])))
-            })
-        });
+pub(super) fn is_graph(value: &Value) -> bool {
+    Writings::default().add(value)
+}
+
+/// Reads the graph among the JSON texts of one file; `None` without a sampler.
+pub(super) fn read(values: &[&Value]) -> Option<Restored> {
+    let mut writings = Writings::default();
+    for value in values {
+        writings.add(value);
     }
-    let graph = Graph::run(object);
-    (!graph.nodes.is_empty())
-        .then(|| reading::read(&graph))
-        .flatten()
+    let canvas = writings.canvas.map(canvas::read);
+    let run = writings.run.and_then(|object| {
+        let mut graph = Graph::from_run(object);
+        if let Some(canvas) = &canvas {
+            graph.borrow_slots(canvas);
+        }
+        reading::read(&graph)
+    });
+    run.or_else(|| reading::read(canvas.as_ref()?)).or_else(|| {
+        // A file may hold a subgraph that its canvas does not place.
+        let definitions = canvas::definitions(writings.canvas?);
+        definitions
+            .into_iter()
+            .take(MAX_LONE_SUBGRAPHS)
+            .find_map(|inner| reading::read(&canvas::read(inner)))
+    })
 }
 
 impl Graph {
-    /// Of the writing that is run.
-    fn run(object: &Map<String, Value>) -> Self {
+    fn from_run(object: &Map<String, Value>) -> Self {
         let nodes = object.iter().take(MAX_NODES);
         let nodes = nodes.filter_map(|(id, node)| {
             let node = Fields::of(node)?;
@@ -109,15 +228,20 @@ impl Graph {
                 let link = value.as_array().filter(|pair| pair.len() == 2);
                 let link = link.and_then(|pair| Some((id_of(&pair[0])?, pair[1].as_u64()?)));
                 let input = match link {
-                    Some((from, slot)) if object.contains_key(&from) => Input::Link { from, slot },
+                    Some((from, slot)) if object.contains_key(&from) => Input::Link(Link {
+                        from,
+                        slot,
+                        kind: String::new(),
+                    }),
                     _ => Input::Value(value.clone()),
                 };
                 (name.clone(), input)
             });
             let node = Node {
+                id: id.clone(),
                 class,
                 inputs: inputs.collect(),
-                is_bypassed: false,
+                ..Node::default()
             };
             Some((id.clone(), node))
         });
@@ -126,53 +250,29 @@ impl Graph {
         }
     }
 
-    /// Of the writing that is edited.
-    fn drawn(nodes: &[Value], links: Option<&Value>) -> Self {
-        let links = links_of(links);
-        let nodes = nodes.iter().take(MAX_NODES).filter_map(|node| {
-            let node = Fields::of(node)?;
-            let id = id_of(node.get(&["id"])?)?;
-            let class = node.text(&["type"])?;
-            // Muted nodes and those that only pass on.
-            let mode = node.number(&["mode"]).unwrap_or(0.0);
-            let mut inputs = widgets::values(&class, node);
-            for input in node.list(&["inputs"]) {
-                let linked = Fields::of(input).and_then(|input| {
-                    let link = links.get(&id_of(input.get(&["link"])?)?)?;
-                    Some((input.text(&["name"])?, link.clone()))
-                });
-                inputs.extend(linked);
-            }
-            let node = Node {
-                class,
-                inputs,
-                is_bypassed: mode == 2.0 || mode == 4.0,
+    /// Takes slot names and types from the canvas, and the texts that display nodes show: those of the run itself,
+    /// where `prompt` still holds those of the run before.
+    fn borrow_slots(&mut self, canvas: &Self) {
+        for (id, node) in &mut self.nodes {
+            let drawn = canvas.nodes.get(id);
+            let Some(drawn) = drawn.filter(|drawn| drawn.class == node.class) else {
+                continue;
             };
-            Some((id, node))
-        });
-        Self {
-            nodes: nodes.collect(),
+            node.outputs.clone_from(&drawn.outputs);
+            if node.is_called(text::DISPLAYS) {
+                let shown = drawn.inputs.iter().filter(
+                    |(_, it)| matches!(it, Input::Value(Value::String(text)) if !text.is_empty()),
+                );
+                let shown = shown.map(|(name, it)| (name.clone(), it.clone()));
+                node.inputs.extend(shown);
+            }
         }
     }
 }
 
-/// The links by their numbers: `[number, from, slot, to, slot, kind]`, or as objects.
-fn links_of(links: Option<&Value>) -> BTreeMap<Id, Input> {
-    let links = links.and_then(Value::as_array);
-    let links = links.map_or(&[][..], Vec::as_slice).iter();
-    let links = links.take(4 * MAX_NODES).filter_map(|link| {
-        let part = |index: usize, name: &str| match link {
-            Value::Array(parts) => parts.get(index),
-            Value::Object(parts) => parts.get(name),
-            _ => None,
-        };
-        let input = Input::Link {
-            from: id_of(part(1, "origin_id")?)?,
-            slot: part(2, "origin_slot")?.as_u64()?,
-        };
-        Some((id_of(part(0, "id")?)?, input))
-    });
-    links.collect()
+/// Returns whether a text contains one of these words, which spaces separate.
+fn has_word(text: &str, words: &str) -> bool {
+    words.split(' ').any(|word| text.contains(word))
 }
 
 fn id_of(value: &Value) -> Option<Id> {

@@ -1,131 +1,168 @@
-//! What a graph says of how its result was made: from its sampler back to noise, words, model and size.
+//! Settings of a graph: from the sampler that made the result back to noise, prompts, model and size.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 
-use super::walk::Walk;
-use super::{Graph, Id, Node};
-use crate::media::has_clip_name;
-use crate::restore::{MAX_LORAS, Restored, RestoredLora, fields, file_name, names, short};
+use serde_json::Value;
 
-/// Nodes of one chain, such as LoRAs behind each other.
+use super::controls::{loaded_file, note_control_videos, read_controls};
+use super::loras::NodeLoras;
+use super::passes::{self, Pass, denoise, parts, read_refinement, starts_within, takes_image};
+use super::walk::{LinkKind, Source, Walk, is_sampler};
+use super::{Graph, Input, Node, has_word};
+use crate::media::has_clip_name;
+use crate::restore::{Restored, fields, file_name, names, short};
+
+/// Nodes of one chain, such as LoRAs after each other.
 const MAX_CHAIN: usize = 200;
-/// The names of a link to the latents that a sampler goes on from.
-const LATENTS: [&str; 4] = ["latent_image", "samples", "latent", "image_embeds"];
+const MODEL_NAMES: [&str; 6] = [
+    "unet_name",
+    "ckpt_name",
+    "model_name",
+    "gguf_name",
+    "model_path",
+    "model",
+];
+/// Nodes on the way of a model that change its result by nothing but rounding, or whose settings are read.
+const IDLE_MODEL_NODES: &str = "lora load modelsampling sage compile blockswap torch accumulation reroute controlnet wildcard prompt";
 
 pub(super) fn read(graph: &Graph) -> Option<Restored> {
     let walk = Walk::of(graph);
-    let passes = passes(&walk)?;
-    let (first, last) = (passes.first()?, passes.last()?);
+    let chain = passes::chain(&walk)?;
     let mut restored = Restored::of("ComfyUI");
-    read_sampler(&walk, first.1, &mut restored);
-    if passes.len() > 1 {
-        read_second(&walk, first.1, last.1, &mut restored);
+    let (first, later) = chain.passes.split_first()?;
+    read_first(&walk, first.sampler, &mut restored);
+    for pass in later {
+        read_later(&walk, first.sampler, pass, &mut restored);
+    }
+    if let Some(source) = chain.source {
+        let node = source.described();
+        restored.note_picture(format!(
+            "It was made from a result of the same graph ({node}), which is not in the file: add it separately"
+        ));
+    }
+    if chain.is_one_of_several {
+        let node = first.sampler.described();
+        restored.note(format!(
+            "The graph saves several results: the settings are those of {node}"
+        ));
+    }
+    for node in chain.after {
+        if node.is_called("upscale interpol vfi facerestore") {
+            let node = node.described();
+            restored.note(format!(
+                "The finished result was changed by {node}, which is not repeated: upscale it or interpolate its frames afterwards"
+            ));
+        }
     }
     read_rate(&walk, &mut restored);
-    note_controls(&walk, &mut restored);
-    note_control_clips(&walk, &mut restored);
+    read_controls(&walk, &mut restored);
+    note_control_videos(&walk, &mut restored);
+    if walk.is_exhausted() {
+        restored.note("The graph is too large or its links go in circles: not all of it was read");
+    }
     Some(restored)
 }
 
-fn is_sampler(node: &Node) -> bool {
-    let has_noise = ["seed", "noise_seed", "noise"]
-        .iter()
-        .any(|name| node.has(name));
-    let has_steps = ["steps", "sigmas"].iter().any(|name| node.has(name));
-    !node.is_bypassed && has_noise && has_steps
+/// Reads the first pass. An upscaler or detailer of a loaded image tells nothing of how that image was made but words
+/// and model.
+fn read_first<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) {
+    let is_detailer = takes_image(walk, sampler) && sampler.is_called("upscale detail");
+    if !is_detailer {
+        read_sampler(walk, sampler, restored);
+        if let Some(script) = walk.linked(sampler, "script") {
+            read_script(walk, script, restored);
+        }
+        return;
+    }
+    let mut own = Restored::default();
+    read_sampler(walk, sampler, &mut own);
+    restored.model = own.model;
+    restored.loras = own.loras;
+    restored.prompt = own.prompt;
+    restored.negative_prompt = own.negative_prompt;
+    restored.unread_prompt = own.unread_prompt;
+    restored.notes = own.notes;
+    let node = sampler.described();
+    restored.note_picture(format!(
+        "A finished image was upscaled or detailed by {node}, whose seed, steps and strength are not used: the image is not in the file"
+    ));
 }
 
-/// The samplers of the result, the first pass first: from what is written, or all of them, back along the latents.
-fn passes<'a>(walk: &Walk<'a>) -> Option<Vec<(&'a Id, &'a Node)>> {
-    let nodes = &walk.graph.nodes;
-    let ends = nodes.iter().filter(|(_, node)| {
-        let class = node.class.to_lowercase();
-        let writes = ["save", "preview", "combine"]
-            .iter()
-            .any(|word| class.contains(word));
-        writes && !node.is_bypassed
-    });
-    let found = nearest_sampler(walk, ends.map(|(id, _)| id));
-    let mut at = found.or_else(|| nodes.iter().rev().find(|(_, node)| is_sampler(node)))?;
-    let mut passes = vec![at];
-    let mut seen = BTreeSet::from([at.0]);
-    while passes.len() < 16 {
-        let behind = LATENTS.iter().find_map(|name| at.1.link(name));
-        let before = behind.and_then(|(id, _)| nearest_sampler(walk, std::iter::once(id)));
-        match before {
-            Some(before) if seen.insert(before.0) => {
-                passes.insert(0, before);
-                at = before;
-            }
-            _ => break,
+/// Reads a node with which a sampler of a loader pack runs again.
+fn read_script<'a>(walk: &Walk<'a>, script: &'a Node, restored: &mut Restored) {
+    let node = script.described();
+    let scale = walk.number(script, &["upscale_by"]);
+    match (scale, walk.number(script, &["denoise"])) {
+        (Some(_), Some(strength)) => {
+            let steps = walk.count(script, &["hires_steps"]);
+            let steps = steps.map_or_else(String::new, |steps| format!("{steps} steps"));
+            restored.add_second_pass(scale, strength, &node, &steps);
         }
+        _ => restored.note(format!("A script of the sampler is not used: {node}")),
     }
-    Some(passes)
-}
-
-/// The first sampler that is met against the links.
-fn nearest_sampler<'a>(
-    walk: &Walk<'a>,
-    from: impl Iterator<Item = &'a Id>,
-) -> Option<(&'a Id, &'a Node)> {
-    let mut waiting: VecDeque<&Id> = from.collect();
-    let mut seen: BTreeSet<&Id> = waiting.iter().copied().collect();
-    while let Some(id) = waiting.pop_front() {
-        if !walk.may_go_on() {
-            break;
-        }
-        let Some((id, node)) = walk.graph.nodes.get_key_value(id) else {
-            continue;
-        };
-        if is_sampler(node) {
-            return Some((id, node));
-        }
-        for (next, _) in node.links() {
-            if seen.insert(next) {
-                waiting.push_back(next);
-            }
-        }
-    }
-    None
 }
 
 fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) {
-    // The parts of a sampler may be nodes of their own.
-    let noise = walk.linked(sampler, "noise");
-    let guider = walk.linked(sampler, "guider");
-    let select = walk.linked(sampler, "sampler");
-    let sigmas = scheduler(walk, sampler);
-    let parts = [Some(sampler), noise, guider, select, sigmas];
-    let parts = || parts.into_iter().flatten();
+    let parts = parts(walk, sampler);
+    let number = |names: &[&str]| parts.iter().find_map(|part| walk.number(part, names));
 
     let names = ["seed", "noise_seed"];
-    let usable = parts().find_map(|part| {
-        walk.value(part, &names)
-            .filter(|it| fields::seed(it).is_some())
-    });
-    if let Some(seed) = usable.or_else(|| parts().find_map(|part| walk.value(part, &names))) {
+    let mut seeds = parts.iter().filter_map(|part| walk.value(part, &names));
+    let first_seed = seeds.next();
+    let usable = first_seed
+        .iter()
+        .cloned()
+        .chain(seeds)
+        .find(|it| fields::seed(it).is_some());
+    if let Some(seed) = usable.or(first_seed) {
         restored.take_seed(&seed);
     }
-    restored.num_steps = parts().find_map(|part| walk.count(part, &["steps"]));
-    restored.cfg_scale = parts().find_map(|part| walk.number(part, &["cfg", "cfg_conds"]));
-    restored.shift = parts().find_map(|part| walk.number(part, &["shift"]));
-    restored.distilled_guidance =
-        parts().find_map(|part| walk.number(part, &["guidance_scale", "guidance"]));
-    restored.secs = parts().find_map(|part| walk.number(part, &["total_second_length"]));
-    read_names(walk, &parts().collect::<Vec<_>>(), sampler, restored);
+    restored.num_steps = parts.iter().find_map(|part| walk.count(part, &["steps"]));
+    restored.cfg_scale = number(&["cfg", "cfg_conds"]);
+    restored.shift = number(&["shift", "sigma_shift"]);
+    restored.distilled_guidance = number(&["guidance_scale", "guidance"]);
+    restored.secs = number(&["total_second_length"]);
+    read_names(walk, &parts, sampler, restored);
+    for (what, is_read, names) in [
+        ("seed", restored.seed.is_some(), &["seed", "noise_seed"][..]),
+        ("number of steps", restored.num_steps.is_some(), &["steps"]),
+        ("guidance", restored.cfg_scale.is_some(), &["cfg"]),
+    ] {
+        let mut sources = parts
+            .iter()
+            .flat_map(|part| names.iter().map(|name| walk.linked(part, name)));
+        if !is_read && let Some(Some(node)) = sources.find(Option::is_some) {
+            let node = node.described();
+            let instead = if what == "seed" {
+                "The form keeps its own"
+            } else {
+                "The model's own is used"
+            };
+            restored.note(format!(
+                "The {what} could not be read: {node} makes it. {instead}"
+            ));
+        }
+    }
 
+    let guider = walk.linked(sampler, "guider");
     let guided = guider.filter(|guider| guider.has("model") || guider.has("conditioning"));
     let guided = guided.unwrap_or(sampler);
-    read_model(walk, guided, restored);
-    read_words(walk, guided, restored);
-    read_latents(walk, sampler, restored);
-    let strength = parts().find_map(|part| walk.number(part, &["denoise", "denoise_strength"]));
-    restored.strength = strength.filter(|strength| *strength < 1.0);
+    // Latents first: a text encoder may be given another size.
+    let latents = read_latents(walk, sampler, restored);
+    read_prompts(walk, guided, restored);
+    read_models(walk, guided, restored);
+    if let Some(node) = latents.filter(|node| restored.width.is_none() && !takes_image(walk, node))
+    {
+        let node = node.described();
+        restored.note(format!(
+            "The size could not be read: {node} makes it. The model's own is used"
+        ));
+    }
+    restored.strength = denoise(walk, sampler).filter(|strength| *strength < 1.0);
 }
 
 fn read_names<'a>(walk: &Walk<'a>, parts: &[&'a Node], sampler: &'a Node, restored: &mut Restored) {
-    let name = |wanted: &[&str]| parts.iter().find_map(|part| walk.text(part, wanted));
+    let name = |wanted: &[&str]| parts.iter().find_map(|part| walk.name(part, wanted));
     if sampler.class.starts_with("WanVideo") {
         // Its one name is of both.
         if let Some(name) = name(&["scheduler"]) {
@@ -141,157 +178,161 @@ fn read_names<'a>(walk: &Walk<'a>, parts: &[&'a Node], sampler: &'a Node, restor
     }
 }
 
-/// The node that has the steps of a sampler's sigmas, behind those that cut them.
-fn scheduler<'a>(walk: &Walk<'a>, sampler: &'a Node) -> Option<&'a Node> {
-    let mut node = walk.linked(sampler, "sigmas")?;
-    for _ in 0..MAX_CHAIN {
-        match walk.linked(node, "sigmas") {
-            Some(next) if !node.has("steps") => node = next,
-            _ => break,
-        }
-    }
-    Some(node)
+/// Reads the model; of samplers with two experts both, with a guidance for each.
+fn read_models<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) {
+    let of_expert = |what: &str, expert: &str| {
+        let mut names = sampler.inputs.keys().map(String::as_str);
+        names.find(|name| name.contains(what) && name.contains(expert))
+    };
+    let model = |name: &str| {
+        let source = sampler
+            .inputs
+            .get(name)
+            .and_then(|input| walk.follow(input, name));
+        source.and_then(Source::node)
+    };
+    let high = of_expert("model", "high").and_then(model);
+    let low = of_expert("model", "low").and_then(model);
+    let Some((high, low)) = high.zip(low) else {
+        let next = model_of(walk, sampler);
+        read_model(walk, sampler, next, restored);
+        return;
+    };
+    let cfg = |expert| of_expert("cfg", expert).and_then(|name| walk.number(sampler, &[name]));
+    restored.cfg_scale = cfg("high").or(restored.cfg_scale);
+    read_model(walk, sampler, Some(high), restored);
+    let mut second = Restored {
+        cfg_scale: cfg("low").or(restored.cfg_scale),
+        ..Restored::default()
+    };
+    read_model(walk, sampler, Some(low), &mut second);
+    restored.take_second_expert(second);
 }
 
-/// The model that goes into a node, and what changes it on the way: LoRAs and the shift.
-fn read_model<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
-    let mut at = node;
-    let mut loras = Vec::new();
-    for _ in 0..MAX_CHAIN {
-        let link = ["model", "MODEL", "unet"]
-            .iter()
-            .find_map(|name| walk.linked(at, name));
-        let Some(next) = link else {
-            break;
-        };
-        at = next;
-        loras_of(walk, at, &mut loras);
-        if restored.shift.is_none() {
-            restored.shift = walk.number(at, &["shift"]);
-        }
+/// Node from which a node gets its model.
+fn model_of<'a>(walk: &Walk<'a>, node: &'a Node) -> Option<&'a Node> {
+    let named = ["model", "MODEL", "unet"]
+        .iter()
+        .find(|name| node.link(name).is_some());
+    let input = match named {
+        Some(name) => Some((*name, &node.inputs[*name])),
+        None => walk.links_of(node, LinkKind::Model).first().copied(),
+    };
+    let source = match input {
+        Some((name, input)) => walk.follow(input, name),
+        None => walk.source(node, &["model"]).filter(|source| {
+            source
+                .node()
+                .is_some_and(|source| !std::ptr::eq(source, node))
+        }),
+    };
+    source?.node()
+}
+
+/// Reads the model's name, and what changes the model on the way: LoRAs and the shift.
+fn read_model<'a>(
+    walk: &Walk<'a>,
+    sampler: &'a Node,
+    next: Option<&'a Node>,
+    restored: &mut Restored,
+) {
+    let mut next = next;
+    let mut chain = vec![sampler];
+    while let Some(node) = next.filter(|_| chain.len() < MAX_CHAIN) {
+        chain.push(node);
+        next = model_of(walk, node);
     }
-    const MODELS: [&str; 6] = [
-        "unet_name",
-        "ckpt_name",
-        "model_name",
-        "gguf_name",
-        "model_path",
-        "model",
-    ];
-    let name = walk.text(at, &MODELS).filter(|name| !name.is_empty());
-    restored.model = name.map(|name| file_name(&name).to_owned());
-    // Nearest to the sampler was read first, and is applied last.
-    for lora in loras.into_iter().rev() {
+    let mut unread = Vec::new();
+    // Nearest the loader first, as they are applied.
+    let mut loras = NodeLoras::default();
+    for node in chain.iter().rev() {
+        walk.read_loras(node, &mut loras);
+    }
+    for lora in loras.found {
         restored.add_lora(lora);
     }
-}
-
-fn loras_of<'a>(walk: &Walk<'a>, node: &'a Node, loras: &mut Vec<RestoredLora>) {
-    if loras.len() >= MAX_LORAS {
-        return;
+    for node in loras.unread {
+        let node = node.described();
+        restored.note(format!(
+            "The {node} sets a LoRA in a way that Safelight does not read as a whole: check its name and strength"
+        ));
     }
-    if let Some(name) = walk.text(node, &["lora_name"]) {
-        let strength = walk.number(node, &["strength_model", "strength"]);
-        loras.push(RestoredLora::new(&name, strength.unwrap_or(1.0)));
-    }
-    // Many in one node, an object each.
-    for (name, input) in &node.inputs {
-        if loras.len() >= MAX_LORAS {
-            return;
+    let loader = chain[chain.len() - 1];
+    for node in &chain[1..] {
+        if restored.shift.is_none() {
+            restored.shift = walk.number(node, &["shift"]);
         }
-        if let super::Input::Value(value) = input
-            && name.starts_with("lora_")
-            && let Some(lora) = fields::Fields::of(value)
-            && lora.is_on("on")
-            && let Some(name) = lora.name(&["lora"])
-        {
-            let strength = lora.number(&["strength"]).unwrap_or(1.0);
-            loras.push(RestoredLora::new(&name, strength));
+        let is_idle =
+            std::ptr::eq(*node, loader) || node.is_called(IDLE_MODEL_NODES) || is_sampler(node);
+        if !is_idle {
+            unread.push(node.described());
         }
     }
-    // A chain of its own beside the model.
-    let mut chain = walk.linked(node, "lora");
-    for _ in 0..MAX_LORAS {
-        let Some(link) = chain.filter(|_| loras.len() < MAX_LORAS) else {
-            break;
-        };
-        if let Some(name) = walk.text(link, &["lora", "lora_0", "lora_name"]) {
-            let strength = walk.number(link, &["strength", "strength_0"]);
-            loras.push(RestoredLora::new(&name, strength.unwrap_or(1.0)));
+    match walk
+        .name(loader, &MODEL_NAMES)
+        .or_else(|| weight_file(loader))
+    {
+        Some(name) if !name.trim().is_empty() => {
+            restored.model = Some(file_name(&name).to_owned());
         }
-        chain = walk.linked(link, "prev_lora");
+        _ if chain.len() > 1 => {
+            let node = loader.described();
+            restored.note(format!("The model could not be read: {node} loads it"));
+        }
+        _ => {}
+    }
+    if !unread.is_empty() {
+        let nodes = unread.join(", ");
+        restored.note(format!("Changes of the model that are not used: {nodes}"));
     }
 }
 
-/// The prompts, the guidance among them, and a size that stands on their way.
-fn read_words<'a>(walk: &Walk<'a>, guided: &'a Node, restored: &mut Restored) {
-    if let Some(words) = walk.linked(guided, "text_embeds") {
-        restored.prompt = walk.text(words, &["positive_prompt"]);
-        restored.negative_prompt = walk.text(words, &["negative_prompt"]);
-    }
-    let positive = guided
-        .link("positive")
-        .or_else(|| guided.link("conditioning"));
-    if let Some((id, slot)) = positive {
-        let prompt = words(walk, id, slot, true, restored);
-        restored.prompt = prompt.or_else(|| restored.prompt.take());
-    }
-    if let Some((id, slot)) = guided.link("negative") {
-        let negative = words(walk, id, slot, false, restored);
-        restored.negative_prompt = negative.or_else(|| restored.negative_prompt.take());
-    }
+/// Name of a transformer's file in a loader whose inputs have other names.
+fn weight_file(loader: &Node) -> Option<String> {
+    loader.inputs.iter().find_map(|(name, input)| match input {
+        Input::Value(Value::String(file)) => {
+            let is_other = has_word(name, "vae clip lora encoder control");
+            let is_file = has_word(file, ".safetensors .gguf .sft .ckpt");
+            (is_file && !is_other).then(|| file.clone())
+        }
+        _ => None,
+    })
 }
 
-/// The text behind a conditioning.
-fn words<'a>(
-    walk: &Walk<'a>,
-    id: &'a Id,
-    slot: u64,
-    is_positive: bool,
-    restored: &mut Restored,
-) -> Option<String> {
-    let (mut id, mut slot) = (id, slot);
-    let mut references = Vec::new();
-    let mut prompts = Vec::new();
-    for _ in 0..MAX_CHAIN {
-        let Some((node, from_slot)) = walk.node(id, slot) else {
-            break;
-        };
-        if is_positive && restored.distilled_guidance.is_none() {
+fn read_prompts<'a>(walk: &Walk<'a>, guided: &'a Node, restored: &mut Restored) {
+    // No slot of the sampler itself is meant.
+    let source = Some(Source::Node(guided, u64::MAX));
+    let positive = walk.read_prompt(source, "positive", restored);
+    let (mut references, mut prompts) = (Vec::new(), Vec::new());
+    for node in &positive.visited {
+        if restored.distilled_guidance.is_none() {
             restored.distilled_guidance = walk.number(node, &["guidance"]);
         }
-        // The first of a chain lies deepest.
+        // The first of a chain is the farthest from the sampler.
         references.splice(0..0, references_of(walk, node));
         prompts.splice(0..0, prompt_picture_of(walk, node));
         read_size(walk, node, restored);
-        if node.class.contains("ZeroOut") {
-            return Some(String::new());
-        }
-        let text = walk.text(node, &["text", "t5xxl", "prompt", "clip_l", "text_g"]);
-        if text.is_some() {
-            if is_positive {
-                note_references(&references, restored);
-                note_prompt_pictures(&prompts, restored);
-            }
-            return text;
-        }
-        let pair = if from_slot == 1 {
-            "negative"
-        } else {
-            "positive"
-        };
-        let next = [pair, "conditioning", "conditioning_1", "positive"]
-            .iter()
-            .find_map(|name| node.link(name));
-        let Some(next) = next else {
-            break;
-        };
-        (id, slot) = next;
     }
-    None
+    if restored.prompt.is_some() {
+        note_references(&references, restored);
+        note_prompt_pictures(&prompts, restored);
+    }
+    let mut names = guided.inputs.keys();
+    let has_embeds = guided.has("text_embeds");
+    let has_pipe = !walk.links_of(guided, LinkKind::Pipe).is_empty();
+    if names.any(|name| name.contains("neg")) || has_embeds || has_pipe {
+        let negative = walk.read_prompt(source, "negative", restored);
+        for node in negative.visited {
+            read_size(walk, node, restored);
+        }
+        // An encoder of one text gives the positive prompt alone.
+        if has_embeds && restored.negative_prompt == restored.prompt {
+            restored.negative_prompt = None;
+        }
+    }
 }
 
-/// The files of the pictures that a node gives the model to look at, in their order.
+/// Files of the images that a node shows the model, in order.
 fn references_of<'a>(walk: &Walk<'a>, node: &'a Node) -> Vec<String> {
     let names: &[&str] = if node.class.contains("ReferenceLatent") {
         &["latent"]
@@ -306,7 +347,7 @@ fn references_of<'a>(walk: &Walk<'a>, node: &'a Node) -> Vec<String> {
     files.collect()
 }
 
-/// The file of the picture that a node makes a part of the prompt, with its strength.
+/// File of an image that a node makes a part of the prompt, with its strength.
 fn prompt_picture_of<'a>(walk: &Walk<'a>, node: &'a Node) -> Option<String> {
     if !node.class.contains("StyleModelApply") {
         return None;
@@ -325,19 +366,6 @@ fn note_prompt_pictures(files: &[String], restored: &mut Restored) {
     }
 }
 
-/// The file behind what a node is given: a picture, scaled or in latents.
-fn loaded_file<'a>(walk: &Walk<'a>, node: &'a Node, name: &str) -> Option<String> {
-    let mut source = walk.linked(node, name)?;
-    for _ in 0..MAX_CHAIN {
-        if let Some(file) = walk.text(source, &["image", "video", "file"]) {
-            return Some(short(file_name(&file)));
-        }
-        let inputs = ["pixels", "image", "samples", "latent", "video", "mask"];
-        source = inputs.iter().find_map(|name| walk.linked(source, name))?;
-    }
-    None
-}
-
 fn note_references(files: &[String], restored: &mut Restored) {
     let note = match files {
         [] => return,
@@ -350,83 +378,19 @@ fn note_references(files: &[String], restored: &mut Restored) {
     restored.note_picture(note);
 }
 
-/// What brought control pictures in: neither those nor the networks are in the file.
-fn note_controls(walk: &Walk<'_>, restored: &mut Restored) {
-    let nodes = walk.graph.nodes.values().filter(|node| !node.is_bypassed);
-    let appliers: Vec<&Node> = nodes
-        .filter(|node| {
-            let class = node.class.to_lowercase();
-            // ControlNetApplyAdvanced, ControlNetApplySD3, QwenImageDiffsynthControlnet, ...
-            class.contains("controlnet") && node.link("image").is_some()
-        })
-        .collect();
-    for node in appliers {
-        let network = ["control_net", "model_patch"].iter().find_map(|name| {
-            let mut loader = walk.linked(node, name)?;
-            for _ in 0..MAX_CHAIN {
-                let names = ["control_net_name", "name", "model_name"];
-                if let Some(name) = walk.text(loader, &names) {
-                    return Some(short(file_name(&name)));
-                }
-                loader = walk.linked(loader, "control_net")?;
-            }
-            None
-        });
-        let file = loaded_file(walk, node, "image");
-        let strength = walk.number(node, &["strength"]).unwrap_or(1.0);
-        let from = walk.number(node, &["start_percent"]).unwrap_or(0.0);
-        let until = walk.number(node, &["end_percent"]).unwrap_or(1.0);
-        let network = network.map_or_else(String::new, |name| format!(" {name}"));
-        let file = file.map_or_else(String::new, |name| format!(", {name},"));
-        restored.note_picture(format!(
-            "It was made with the ControlNet{network} at strength {strength} in the steps {from} to {until}: its control picture{file} is not in the file, add it separately"
-        ));
-    }
-}
-
-/// What a model with layers for a control clip was shown, of which nothing is in the file.
-fn note_control_clips(walk: &Walk<'_>, restored: &mut Restored) {
-    let nodes = walk.graph.nodes.values().filter(|node| !node.is_bypassed);
-    for node in nodes.filter(|node| node.class == "WanVaceToVideo") {
-        let strength = walk.number(node, &["strength"]).unwrap_or(1.0);
-        for (name, what) in [
-            ("control_video", "control clip"),
-            ("control_masks", "mask of the control clip"),
-            ("reference_image", "reference picture"),
-        ] {
-            if node.link(name).is_none() {
-                continue;
-            }
-            let file = loaded_file(walk, node, name);
-            let file = file.map_or_else(String::new, |name| format!(", {name},"));
-            let heard = match name {
-                "control_video" => format!(" at strength {strength}"),
-                _ => String::new(),
-            };
-            restored.note_picture(format!(
-                "Its {what}{heard}{file} is not in the file: add it separately"
-            ));
-        }
-    }
-}
-
-/// The size and length where a node has them; the start picture that it is given.
+/// Reads the size and length of a node, and names the image that it starts from.
 fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
-    let (width, height) = (
-        walk.count(node, &["width", "generation_width"]),
-        walk.count(node, &["height", "generation_height"]),
-    );
-    restored.take_size(width.zip(height));
+    restored.take_size(walk.size(node));
     if restored.num_frames.is_none() {
         restored.num_frames = walk.count(node, &["length", "num_frames"]);
     }
-    let is_control = node.class.to_lowercase().contains("controlnet");
+    let is_control = node.is_called("controlnet");
     let pictures = ["start_image", "image", "pixels", "end_image", "reference"];
     for name in pictures.into_iter().filter(|_| !is_control) {
         let Some(source) = walk.linked(node, name) else {
             continue;
         };
-        if let Some(image) = walk.text(source, &["image"]) {
+        if let Some(image) = walk.name(source, &["image"]) {
             let image = short(file_name(&image));
             let which = match name {
                 "end_image" => "end picture",
@@ -440,58 +404,47 @@ fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
     }
 }
 
-fn read_latents<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) {
+/// Reads the size from the sampler's latents; returns the node where they begin.
+fn read_latents<'a>(
+    walk: &Walk<'a>,
+    sampler: &'a Node,
+    restored: &mut Restored,
+) -> Option<&'a Node> {
+    let mut last = None;
     let mut node = sampler;
     for _ in 0..MAX_CHAIN {
-        let next = LATENTS.iter().find_map(|name| walk.linked(node, name));
-        let Some(next) = next else {
+        let next = match walk.links_of(node, LinkKind::Latent).first() {
+            Some((name, input)) => walk.follow(input, name),
+            None => walk.source(node, &["latent_image", "samples", "latent"]),
+        };
+        let Some(next) = next.and_then(Source::node).filter(|next| !is_sampler(next)) else {
             break;
         };
-        if is_sampler(next) {
-            break;
-        }
+        last = Some(next);
         node = next;
         read_size(walk, node, restored);
     }
+    last
 }
 
-/// A second pass: the other of two experts, or a refinement that is not made here.
-fn read_second<'a>(walk: &Walk<'a>, first: &'a Node, last: &'a Node, restored: &mut Restored) {
-    let mut second = Restored::default();
-    read_sampler(walk, last, &mut second);
-    let starts_within = walk.number(last, &["start_at_step", "start_step"]);
-    let is_split = starts_within.is_some_and(|start| start > 0.0)
-        || (first.has("sigmas") && second.model != restored.model);
-    if !is_split {
-        restored.note("It was refined in a second pass, which Safelight does not run");
-        return;
-    }
-    restored.cfg_scale_2 = second.cfg_scale;
-    if second.model == restored.model {
-        return;
-    }
-    restored.model_2 = second.model;
-    for lora in &mut restored.loras {
-        lora.strength_2 = Some(0.0);
-    }
-    for lora in second.loras {
-        let same = restored
-            .loras
-            .iter_mut()
-            .find(|known| known.name == lora.name);
-        match same {
-            Some(known) => known.strength_2 = Some(lora.strength),
-            None => restored.add_lora(RestoredLora {
-                strength: 0.0,
-                strength_2: Some(lora.strength),
-                ..lora
-            }),
-        }
+/// Reads a pass after the first: the other of two experts, or a refinement of the result.
+fn read_later<'a>(walk: &Walk<'a>, first: &'a Node, pass: &Pass<'a>, restored: &mut Restored) {
+    let mut own = Restored::default();
+    read_sampler(walk, pass.sampler, &mut own);
+    let is_scaled = pass.before.iter().any(|node| node.is_called("scale"));
+    let is_split =
+        starts_within(walk, pass.sampler) || (first.has("sigmas") && own.model != restored.model);
+    if is_split && !takes_image(walk, pass.sampler) && !is_scaled {
+        restored.take_second_expert(own);
+    } else {
+        read_refinement(walk, pass, &own, restored);
     }
 }
 
 fn read_rate(walk: &Walk<'_>, restored: &mut Restored) {
-    let writers = walk.graph.nodes.values().filter(|node| !node.is_bypassed);
-    let mut rates = writers.filter_map(|node| walk.number(node, &["fps", "frame_rate"]));
+    let names = ["fps", "frame_rate"];
+    let nodes = walk.graph.nodes.values();
+    let writers = nodes.filter(|node| node.runs() && names.iter().any(|name| node.has(name)));
+    let mut rates = writers.filter_map(|node| walk.number(node, &names));
     restored.fps = rates.find(|rate| *rate >= 1.0);
 }

@@ -1,136 +1,416 @@
-//! Walking a graph against its links: through reroutes, primitives and nodes of text to the value itself.
+//! Following links to the node or value at their other end: through reroutes, bypassed nodes, subgraphs, switches,
+//! contexts and pipes.
 //!
-//! Each walk spends a budget and has a greatest depth, so no circle holds it.
+//! All walks in a graph share a budget of steps and a greatest depth, so circles end.
 
 use std::cell::Cell;
 
 use serde_json::Value;
 
-use super::{Graph, Id, Input, Node};
+use super::{Graph, Input, Link, Node, NodeMode, has_word};
 use crate::restore::fields;
 
 /// Steps of all walks in one graph.
-const BUDGET: u32 = 200_000;
-/// Steps of one walk into the depth.
+const BUDGET: u32 = 100_000;
+/// Links in a row, and calls within each other.
 const MAX_DEPTH: u32 = 100;
-/// Letters of a text that is put together.
-const MAX_TEXT: usize = 1 << 20;
+/// Nodes of a size whose edges come from each other.
+const MAX_SIZE_DEPTH: u32 = 3;
+/// Names of a switch's input that say which of the others it chooses.
+const SELECTORS: [&str; 8] = [
+    "select",
+    "index",
+    "input",
+    "Input",
+    "switch",
+    "boolean",
+    "condition",
+    "cond",
+];
 
-/// What nodes call the value that they only hand on.
-const HELD: &str = "value text string prompt seed int float number Value Text String INT FLOAT STRING \
-                    wildcard_text populated_text";
+/// Type of a link, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum LinkKind {
+    Conditioning,
+    Model,
+    Latent,
+    Image,
+    Text,
+    /// Bundle of several links: contexts and pipes.
+    Pipe,
+    Lora,
+    Other,
+    Unknown,
+}
+
+impl LinkKind {
+    fn from_type(kind: &str) -> Self {
+        match kind {
+            "CONDITIONING" | "WANVIDEOTEXTEMBEDS" => Self::Conditioning,
+            "MODEL" | "WANVIDEOMODEL" => Self::Model,
+            "LATENT" | "WANVIDIMAGE_EMBEDS" => Self::Latent,
+            "IMAGE" | "VIDEO" => Self::Image,
+            "STRING" => Self::Text,
+            "RGTHREE_CONTEXT" => Self::Pipe,
+            kind if kind.contains("PIPE") => Self::Pipe,
+            kind if kind.contains("LORA") => Self::Lora,
+            // `*`, and what is no type.
+            kind if kind.len() < 3 => Self::Unknown,
+            _ => Self::Other,
+        }
+    }
+
+    /// Guesses from the name of the input.
+    fn from_name(name: &str) -> Self {
+        const NAMES: [(LinkKind, &str); 10] = [
+            (
+                LinkKind::Other,
+                "upscale_model style_model sam_model patch vision control vae",
+            ),
+            (LinkKind::Other, "mask sigmas guider segs bbox detector"),
+            (LinkKind::Pipe, "pipe ctx"),
+            (LinkKind::Lora, "lora"),
+            (LinkKind::Conditioning, "cond positive negative text_embeds"),
+            (LinkKind::Model, "model unet"),
+            (LinkKind::Latent, "latent samples image_embeds"),
+            (LinkKind::Image, "image pixels frames video"),
+            (LinkKind::Other, "clip"),
+            (LinkKind::Text, "text string prompt"),
+        ];
+        let name = name.to_lowercase();
+        if name == "context" {
+            return Self::Pipe;
+        }
+        let mut kinds = NAMES.iter();
+        let kind = kinds.find(|(_, words)| has_word(&name, words));
+        kind.map_or(Self::Unknown, |(kind, _)| *kind)
+    }
+}
+
+/// Far end of an input.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source<'a> {
+    Value(&'a Value),
+    /// Output slot of a node that does something of its own.
+    Node(&'a Node, u64),
+}
+
+impl<'a> Source<'a> {
+    pub fn node(self) -> Option<&'a Node> {
+        match self {
+            Self::Node(node, _) => Some(node),
+            Self::Value(_) => None,
+        }
+    }
+}
 
 pub(super) struct Walk<'a> {
     pub graph: &'a Graph,
+    /// Node whose stored text was taken for a prompt.
+    pub stored_text: Cell<Option<&'a Node>>,
     left: Cell<u32>,
+    depth: Cell<u32>,
+    size_depth: Cell<u32>,
+}
+
+/// Counts one call within others until it is dropped.
+pub(super) struct DepthGuard<'w>(&'w Cell<u32>);
+
+impl<'w> DepthGuard<'w> {
+    fn enter(depth: &'w Cell<u32>, most: u32) -> Option<Self> {
+        let entered = depth.get();
+        (entered < most).then(|| {
+            depth.set(entered + 1);
+            Self(depth)
+        })
+    }
+}
+
+impl Drop for DepthGuard<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 impl<'a> Walk<'a> {
     pub fn of(graph: &'a Graph) -> Self {
         Self {
             graph,
+            stored_text: Cell::new(None),
             left: Cell::new(BUDGET),
+            depth: Cell::new(0),
+            size_depth: Cell::new(0),
         }
     }
 
-    /// Whether there is budget for a step.
-    pub fn may_go_on(&self) -> bool {
-        let left = self.left.get();
-        self.left.set(left.saturating_sub(1));
-        left > 0
+    /// Enters a recursive call; `None` where depth or budget end.
+    pub fn enter(&self) -> Option<DepthGuard<'_>> {
+        DepthGuard::enter(&self.depth, MAX_DEPTH).filter(|_| self.spend(1))
     }
 
-    /// The node, where it is one that does something: those that only pass on are stepped through.
-    pub fn node(&self, id: &Id, slot: u64) -> Option<(&'a Node, u64)> {
-        let (mut id, mut slot) = (id, slot);
+    /// Returns whether the budget is used up.
+    pub fn is_exhausted(&self) -> bool {
+        self.left.get() == 0
+    }
+
+    /// Returns whether there was budget for the steps.
+    pub fn spend(&self, steps: usize) -> bool {
+        let left = self.left.get();
+        let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+        self.left.set(left.saturating_sub(steps));
+        left > steps
+    }
+
+    pub fn kind(&self, name: &str, link: &Link) -> LinkKind {
+        let slot = usize::try_from(link.slot).unwrap_or(usize::MAX);
+        let source = self.graph.nodes.get(&link.from);
+        let declared = source.and_then(|node| node.outputs.get(slot));
+        let declared = declared.map_or("", |slot| slot.kind.as_str());
+        [declared, &link.kind]
+            .into_iter()
+            .map(LinkKind::from_type)
+            .find(|kind| *kind != LinkKind::Unknown)
+            .unwrap_or_else(|| LinkKind::from_name(name))
+    }
+
+    /// Linked inputs of a type, in natural order of their names.
+    pub fn links_of(&self, node: &'a Node, kind: LinkKind) -> Vec<(&'a str, &'a Input)> {
+        let inputs = node.sorted_inputs().into_iter();
+        inputs
+            .filter(|(name, input)| match input {
+                Input::Link(link) => self.kind(name, link) == kind,
+                Input::Value(_) => false,
+            })
+            .collect()
+    }
+
+    /// Source of the first of these inputs that the node has, else of the pipe that the node is given.
+    pub fn source(&self, node: &'a Node, names: &[&str]) -> Option<Source<'a>> {
+        let mut named = names
+            .iter()
+            .filter_map(|name| Some((*name, node.inputs.get(*name)?)));
+        named
+            .find_map(|(name, input)| self.follow(input, name))
+            .or_else(|| {
+                let (_, pipe) = *self.links_of(node, LinkKind::Pipe).first()?;
+                self.follow(pipe, names.first()?)
+            })
+    }
+
+    /// Node that an input is linked to.
+    pub fn linked(&self, node: &'a Node, name: &str) -> Option<&'a Node> {
+        node.link(name)?;
+        self.follow(node.inputs.get(name)?, name)?.node()
+    }
+
+    /// Far end of an input, whose name says which member of a pipe is meant.
+    pub fn follow(&self, input: &'a Input, name: &str) -> Option<Source<'a>> {
+        let (mut input, mut wanted) = (input, name.to_owned());
         for _ in 0..MAX_DEPTH {
-            if !self.may_go_on() {
+            if !self.spend(1) {
                 return None;
             }
-            let node = self.graph.nodes.get(id)?;
-            if !(node.is_bypassed || node.class.starts_with("Reroute")) {
-                return Some((node, slot));
+            let link = match input {
+                Input::Value(value) => return Some(Source::Value(value)),
+                Input::Link(link) => link,
+            };
+            let node = self.graph.nodes.get(&link.from)?;
+            // What is done with a node takes time by its inputs.
+            if node.mode == NodeMode::Muted || !self.spend(node.inputs.len() / 4) {
+                return None;
             }
-            // One that is passed by gives what goes in at the same place, else the first.
-            let nth = usize::try_from(slot).unwrap_or(0);
-            let next = node.links().nth(nth).or_else(|| node.links().next())?;
-            (id, slot) = next;
+            match self.handed_on(node, link, &mut wanted) {
+                Some(next) => input = next,
+                None => return Some(Source::Node(node, link.slot)),
+            }
         }
         None
     }
 
-    /// What a node's input is linked to.
-    pub fn linked(&self, node: &'a Node, name: &str) -> Option<&'a Node> {
-        let (id, slot) = node.link(name)?;
-        Some(self.node(id, slot)?.0)
-    }
-
-    /// The value of an input, from wherever it comes.
-    pub fn value(&self, node: &'a Node, names: &[&str]) -> Option<Value> {
-        names
-            .iter()
-            .find_map(|name| self.resolve(node.inputs.get(*name)?, MAX_DEPTH))
-    }
-
-    fn resolve(&self, input: &'a Input, depth: u32) -> Option<Value> {
-        if depth == 0 || !self.may_go_on() {
+    /// Input that leaves the node unchanged at the link's slot; `None` where the node does something of its own.
+    fn handed_on(&self, node: &'a Node, link: &Link, wanted: &mut String) -> Option<&'a Input> {
+        if let Some(route) = node.routes.get(&link.slot) {
+            return Some(route);
+        }
+        let class = node.plain_class();
+        if node.mode == NodeMode::Bypassed {
+            let kind = self.kind(wanted, link);
+            let same = self.links_of(node, kind).first().map(|(_, input)| *input);
+            return same.or_else(|| first_link(node));
+        }
+        if class.starts_with("reroute") || class.ends_with("setnode") {
+            return first_link(node);
+        }
+        if is_switch(&class) {
+            return self.chosen(node, &class);
+        }
+        let pipe = self
+            .links_of(node, LinkKind::Pipe)
+            .first()
+            .map(|(_, input)| *input);
+        let is_pipe = pipe.is_some() || class.contains("pipe") || class.contains("context");
+        if !is_pipe || is_sampler(node) {
             return None;
         }
-        match input {
-            Input::Value(value) if value.is_array() || value.is_object() || value.is_null() => None,
-            Input::Value(value) => Some(value.clone()),
-            Input::Link { from, slot } => {
-                let (node, slot) = self.node(from, *slot)?;
-                self.joined(node, depth).or_else(|| {
-                    let by_name = HELD.split(' ').find_map(|name| {
-                        let input = node.inputs.get(name)?;
-                        self.resolve(input, depth - 1)
-                    });
-                    by_name.or_else(|| self.only_value(node, slot, depth))
-                })
-            }
+        let slot = usize::try_from(link.slot)
+            .ok()
+            .and_then(|slot| node.outputs.get(slot));
+        if let Some(slot) = slot.filter(|slot| LinkKind::from_type(&slot.kind) != LinkKind::Pipe)
+            && !matches!(slot.name.as_str(), "" | "*")
+        {
+            wanted.clone_from(&slot.name);
         }
+        let member = node.inputs.iter().find(|(name, _)| is_member(name, wanted));
+        member.map(|(_, input)| input).or(pipe)
     }
 
-    /// The one value that a node has, whatever it is called; for a node of several the one of the slot.
-    fn only_value(&self, node: &'a Node, slot: u64, depth: u32) -> Option<Value> {
-        let nth = match node.inputs.len() {
-            1 => 0,
-            // A node of a width and a height gives them in this order; it is sorted by name.
-            _ => match (slot, node.has("width") && node.has("height")) {
-                (0, true) => return self.resolve(node.inputs.get("width")?, depth - 1),
-                (1, true) => return self.resolve(node.inputs.get("height")?, depth - 1),
-                _ => return None,
+    /// Input that a switch chooses.
+    fn chosen(&self, node: &'a Node, class: &str) -> Option<&'a Input> {
+        let _guard = self.enter()?;
+        let selector = SELECTORS.iter().find(|name| node.has(name));
+        let mut inputs = node.sorted_inputs().into_iter();
+        let Some(selector) = selector else {
+            // The first that gives something.
+            let is_any = class.contains("any") || class.contains("context");
+            let mut links = inputs.filter(|(_, input)| matches!(input, Input::Link(_)));
+            return links
+                .find(|(name, it)| is_any && self.follow(it, name).is_some())
+                .map(|it| it.1);
+        };
+        let value = self.value(node, &[selector])?;
+        let number =
+            fields::count(&value).or_else(|| (fields::number(&value)? == 0.0).then_some(0));
+        let is_on = match &value {
+            Value::Bool(is_on) => Some(*is_on),
+            Value::String(text) => match text.to_lowercase().as_str() {
+                "true" | "on" => Some(true),
+                "false" | "off" => Some(false),
+                _ => None,
             },
+            _ => None,
         };
-        self.resolve(node.inputs.values().nth(nth)?, depth - 1)
+        let is_chosen = |name: &str| match (is_on, number) {
+            (Some(is_on), _) => {
+                let words: [&str; 2] = if is_on {
+                    ["true", "tt_"]
+                } else {
+                    ["false", "ff_"]
+                };
+                words.iter().any(|word| name.to_lowercase().contains(word))
+            }
+            (None, Some(number)) => {
+                let start = name.trim_end_matches(|it: char| it.is_ascii_digit());
+                name[start.len()..].parse() == Ok(number)
+            }
+            (None, None) => false,
+        };
+        let chosen = inputs.find(|(name, _)| !SELECTORS.contains(name) && is_chosen(name));
+        chosen.map(|(_, input)| input)
     }
 
-    /// The texts of a node that puts texts together.
-    fn joined(&self, node: &'a Node, depth: u32) -> Option<Value> {
-        let class = node.class.to_lowercase();
-        if !class.contains("concat") && !class.contains("join") {
+    /// Value of the first of these inputs that has one, wherever it comes from.
+    pub fn value(&self, node: &'a Node, names: &[&str]) -> Option<Value> {
+        let own = names.iter().find_map(|name| {
+            let input = node.inputs.get(*name)?;
+            self.value_of(input, name)
+        });
+        own.or_else(|| {
+            let (_, pipe) = *self.links_of(node, LinkKind::Pipe).first()?;
+            names
+                .iter()
+                .find_map(|name| match self.follow(pipe, name)? {
+                    Source::Value(value) => scalar(value),
+                    Source::Node(held, _) => self.value_of(held.inputs.get(*name)?, name),
+                })
+        })
+    }
+
+    fn value_of(&self, input: &'a Input, name: &str) -> Option<Value> {
+        let _guard = self.enter()?;
+        match self.follow(input, name)? {
+            Source::Value(value) => scalar(value),
+            Source::Node(node, slot) => self.held(node, slot, name),
+        }
+    }
+
+    /// Value that a node without an effect of its own gives at a slot, such as a primitive's.
+    fn held(&self, node: &'a Node, slot: u64, name: &str) -> Option<Value> {
+        if matches!(name, "width" | "height") && (size_preset(node).is_some() || node.has("height"))
+        {
+            let (width, height) = self.size(node)?;
+            let output = usize::try_from(slot)
+                .ok()
+                .and_then(|slot| node.outputs.get(slot));
+            let is_height = match output.map(|slot| slot.name.to_lowercase()) {
+                Some(name) if name.contains("height") => true,
+                Some(name) if name.contains("width") => false,
+                _ => slot == 1,
+            };
+            return Some(if is_height { height } else { width }.into());
+        }
+        if is_switch(&node.plain_class()) {
+            // It did not choose.
             return None;
         }
-        let text = |name: &str| {
-            let found = self.resolve(node.inputs.get(name)?, depth - 1)?;
-            found.as_str().map(str::to_owned)
+        // Named after the input it is for, or the only one.
+        let is_named = |it: &&str| {
+            let it = it.to_lowercase();
+            it == name || (it.starts_with(name) && it.ends_with("_total"))
         };
-        let delimiter = text("delimiter").unwrap_or_else(|| " ".to_owned());
-        let mut parts = Vec::new();
-        for name in node.inputs.keys() {
-            let is_text = ["string", "text"]
+        let named = node.inputs.keys().map(String::as_str).find(is_named);
+        let only = |is_plain: fn(&Input) -> bool| {
+            let inputs = node
+                .inputs
                 .iter()
-                .any(|start| name.to_lowercase().starts_with(start));
-            if is_text && let Some(part) = text(name).filter(|part| !part.is_empty()) {
-                parts.push(part);
-            }
-        }
-        let long: usize = parts.iter().map(String::len).sum();
-        (!parts.is_empty() && long <= MAX_TEXT).then(|| Value::String(parts.join(&delimiter)))
+                .filter(|(key, _)| !key.starts_with("control_"));
+            let mut plain = inputs
+                .filter(|(_, input)| is_plain(input))
+                .map(|(key, _)| key.as_str());
+            plain.next().filter(|_| plain.next().is_none())
+        };
+        let number =
+            |it: &Input| !matches!(it, Input::Value(it) if !it.is_number() && !it.is_string());
+        let only = only(number).or_else(|| only(|it| matches!(it, Input::Value(Value::Bool(_)))));
+        let key = named.or(only)?;
+        self.value_of(&node.inputs[key], key)
     }
 
-    pub fn text(&self, node: &'a Node, names: &[&str]) -> Option<String> {
+    /// Size that a node sets: by a preset such as `3:4 portrait 896x1152`, else by width and height.
+    pub fn size(&self, node: &'a Node) -> Option<(u32, u32)> {
+        // Both edges may come from a node whose edges come from elsewhere.
+        let _guard = DepthGuard::enter(&self.size_depth, MAX_SIZE_DEPTH)?;
+        let preset = size_preset(node);
+        let size = |width: &[&str], height: &[&str]| {
+            let width = self.value(node, width).as_ref().and_then(fields::count)?;
+            Some((
+                width,
+                self.value(node, height).as_ref().and_then(fields::count)?,
+            ))
+        };
+        let Some(preset) = preset else {
+            return size(
+                &["width", "generation_width", "empty_latent_width"],
+                &["height", "generation_height", "empty_latent_height"],
+            );
+        };
+        if let Some(size) = size(&["width_override"], &["height_override"]) {
+            return Some(size);
+        }
+        let mut words = preset.split(|it: char| !(it.is_ascii_digit() || "x×* ".contains(it)));
+        let found = words.find_map(|word| fields::size(word.trim()))?;
+        let is_swapped = node.inputs.iter().any(|(name, input)| {
+            let is_on =
+                matches!(input, Input::Value(it) if *it == true || it == "On" || it == "true");
+            is_on && (name.contains("swap") || name.contains("flip"))
+        });
+        Some(if is_swapped {
+            (found.1, found.0)
+        } else {
+            found
+        })
+    }
+
+    pub fn name(&self, node: &'a Node, names: &[&str]) -> Option<String> {
         self.value(node, names)?.as_str().map(str::to_owned)
     }
 
@@ -141,4 +421,53 @@ impl<'a> Walk<'a> {
     pub fn count(&self, node: &'a Node, names: &[&str]) -> Option<u32> {
         fields::count(&self.value(node, names)?)
     }
+}
+
+/// Returns whether a node denoises: it has a source of noise and steps.
+pub(super) fn is_sampler(node: &Node) -> bool {
+    let has = |names: &[&str]| names.iter().any(|name| node.has(name));
+    node.runs() && has(&["seed", "noise_seed", "noise"]) && has(&["steps", "sigmas"])
+}
+
+/// Preset that a node takes its size from, unless that is the user's own.
+fn size_preset(node: &Node) -> Option<String> {
+    node.inputs.iter().find_map(|(name, input)| {
+        let Input::Value(Value::String(text)) = input else {
+            return None;
+        };
+        let (name, text) = (name.to_lowercase(), text.to_lowercase());
+        let is_own = has_word(&text, "custom none manual");
+        let is_switch = matches!(text.as_str(), "on" | "off" | "true" | "false");
+        let is_size = has_word(&name, "aspect resolution preset dimension ratio size");
+        (is_size && !is_own && !is_switch).then_some(text)
+    })
+}
+
+fn is_switch(class: &str) -> bool {
+    has_word(class, "switch ifelse conditionalbranch")
+}
+
+fn is_member(name: &str, wanted: &str) -> bool {
+    let plain = |name: &str| match name.to_lowercase().as_str() {
+        "latent_image" | "samples" => "latent".to_owned(),
+        "images" | "pixels" => "image".to_owned(),
+        name => name.to_owned(),
+    };
+    plain(name) == plain(wanted)
+}
+
+fn first_link(node: &Node) -> Option<&Input> {
+    let links = node.inputs.values();
+    links
+        .into_iter()
+        .find(|input| matches!(input, Input::Link(_)))
+}
+
+/// A value that is neither list nor object, but for a chosen file with its preview image.
+fn scalar(value: &Value) -> Option<Value> {
+    let value = value
+        .get("content")
+        .filter(|it| it.is_string())
+        .unwrap_or(value);
+    (!value.is_array() && !value.is_object() && !value.is_null()).then(|| value.clone())
 }

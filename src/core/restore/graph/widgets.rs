@@ -40,6 +40,48 @@ const ORDERS: &[(&str, &str)] = &[
     ("UnetLoaderGGUF", "unet_name"),
     ("CheckpointLoaderSimple", "ckpt_name"),
     ("LoadImage", "image"),
+    (
+        "KSampler (Efficient)",
+        "seed steps cfg sampler_name scheduler denoise preview_method vae_decode",
+    ),
+    (
+        "Efficient Loader",
+        "ckpt_name vae_name clip_skip lora_name lora_model_strength lora_clip_strength positive negative \
+         token_normalization weight_interpretation empty_latent_width empty_latent_height batch_size",
+    ),
+    (
+        "CR LoRA Stack",
+        "switch_1 lora_name_1 model_weight_1 clip_weight_1 switch_2 lora_name_2 model_weight_2 clip_weight_2 \
+         switch_3 lora_name_3 model_weight_3 clip_weight_3",
+    ),
+    (
+        "WanMoeKSampler",
+        "boundary add_noise noise_seed steps cfg_high_noise cfg_low_noise sampler_name scheduler sigma_shift \
+         start_at_step end_at_step return_with_leftover_noise",
+    ),
+    (
+        "UltimateSDUpscale",
+        "upscale_by seed steps cfg sampler_name scheduler denoise mode_type tile_width tile_height",
+    ),
+    ("LatentUpscale", "upscale_method width height crop"),
+    ("LatentUpscaleBy", "upscale_method scale_by"),
+    ("ImageScale", "upscale_method width height crop"),
+    ("ImageScaleBy", "upscale_method scale_by"),
+    ("ImageScaleToTotalPixels", "upscale_method megapixels"),
+    ("UpscaleModelLoader", "model_name"),
+    ("ControlNetLoader", "control_net_name"),
+    (
+        "ControlNetApplyAdvanced",
+        "strength start_percent end_percent",
+    ),
+    ("StringConcatenate", "string_a string_b delimiter"),
+    ("StringReplace", "string find replace"),
+    ("TextEncodeQwenImageEdit", "prompt"),
+    (
+        "ImpactWildcardProcessor",
+        "wildcard_text populated_text mode seed",
+    ),
+    ("ShowText|pysssss", "text_0"),
     ("CreateVideo", "fps"),
     ("SaveAnimatedWEBP", "filename_prefix fps"),
     ("SaveWEBM", "filename_prefix codec fps crf"),
@@ -84,6 +126,11 @@ pub(super) fn values(class: &str, node: Fields<'_>) -> BTreeMap<String, Input> {
     let mut found = BTreeMap::new();
     let mut is_behind_seed = false;
     for it in row {
+        // A display's text may be a list of one.
+        let it = match it.as_array().map(Vec::as_slice) {
+            Some([only @ Value::String(_)]) => only,
+            _ => it,
+        };
         // Behind a seed stands what becomes of it.
         let controls = ["fixed", "increment", "decrement", "randomize"];
         let is_control = is_behind_seed && controls.iter().any(|control| it == control);

@@ -55,6 +55,69 @@ fn wide_graphs_end_in_time() {
 }
 
 #[test]
+fn subgraphs_within_themselves_and_switches_in_circles_end() {
+    use serde_json::{Value, json};
+    // Each level holds the next one twice.
+    let level = |index: usize| {
+        let inner = format!("level{}", (index + 1) % 40);
+        let nodes: Vec<Value> = (0..2)
+            .map(|id| json!({"id": id, "type": inner, "inputs": []}))
+            .collect();
+        json!({"id": format!("level{index}"), "nodes": nodes, "links": []})
+    };
+    let levels: Vec<Value> = (0..40).map(level).collect();
+    let canvas = json!({"nodes": [{"id": 1, "type": "level0"}], "links": [], "definitions": {"subgraphs": levels}});
+    assert_eq!(read_file("a.json", canvas.to_string().as_bytes()), None);
+
+    let switch = |from: &str| json!({"class_type": "AnySwitch", "inputs": {"select": [from, 0], "any_1": [from, 0]}});
+    let graph = json!({
+        "1": {"class_type": "KSampler", "inputs": {"seed": ["2", 0], "steps": 9, "cfg": ["5", 0], "model": ["3", 0],
+            "positive": ["2", 0], "negative": ["4", 0], "latent_image": ["5", 0]}},
+        "2": switch("3"), "3": switch("2"),
+        "4": {"class_type": "Context", "inputs": {"base_ctx": ["4", 0], "context": ["2", 0]}},
+        "5": {"class_type": "EmptyLatentImage", "inputs": {"width": ["5", 1], "height": ["5", 0]}},
+        "6": {"class_type": "LoraStack", "inputs": {"lora_stack": ["6", 0], "lora_name": ["6", 0]}},
+        "7": {"class_type": "SaveImage", "inputs": {"images": ["1", 0]}},
+    });
+    let found = read_file("a.json", graph.to_string().as_bytes()).unwrap();
+    assert_eq!((found.num_steps, found.prompt), (Some(9), None));
+}
+
+#[test]
+fn a_chain_of_twenty_thousand_nodes_and_one_of_wide_nodes_end_in_time() {
+    use serde_json::{Map, Value, json};
+    let sampler = json!({"class_type": "KSampler", "inputs": {"seed": 1, "steps": 9, "model": ["0", 0],
+        "positive": ["0", 0], "latent_image": ["0", 0]}});
+    let mut chain: Map<String, Value> = (0..20_000)
+        .map(|id| {
+            let next = json!([(id + 1).to_string(), 0]);
+            let inputs = json!({"model": next, "conditioning": next, "samples": next, "lora_name": "a", "strength_model": 0.5});
+            (id.to_string(), json!({"class_type": "LoraLoader", "inputs": inputs}))
+        })
+        .collect();
+    chain.insert("30000".to_owned(), sampler.clone());
+    let found = read_file("a.json", Value::Object(chain).to_string().as_bytes()).unwrap();
+    assert_eq!((found.num_steps, found.prompt), (Some(9), None));
+
+    let wide = (0..30).map(|id| {
+        let next = json!([(id + 1).to_string(), 0]);
+        let inputs = (0..1000).map(|index| (format!("lora_name_{index}"), json!("None")));
+        let mut inputs: Map<String, Value> = inputs.collect();
+        inputs.extend(
+            ["model", "conditioning_a", "conditioning_b", "text"]
+                .map(|name| (name.to_owned(), next.clone())),
+        );
+        (
+            id.to_string(),
+            json!({"class_type": "LoraLoader", "inputs": inputs}),
+        )
+    });
+    let mut wide: Map<String, Value> = wide.collect();
+    wide.insert("30000".to_owned(), sampler);
+    assert!(read_file("a.json", Value::Object(wide).to_string().as_bytes()).is_some());
+}
+
+#[test]
 fn odd_values_are_left_out_and_nothing_panics() {
     let odd = [
         "null",

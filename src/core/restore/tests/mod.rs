@@ -3,6 +3,8 @@
 mod graphs;
 mod hostile;
 mod models;
+mod packs;
+mod passes;
 mod tools;
 
 use std::fs;

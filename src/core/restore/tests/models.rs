@@ -187,3 +187,76 @@ fn a_form_has_what_the_model_can_be_told_and_says_the_rest() {
     assert_eq!((form.num_frames, form.fps), (None, None));
     assert!(notes[1].contains("It is a clip"), "{notes:?}");
 }
+
+#[test]
+fn loras_of_one_name_are_chosen_by_folder_then_by_the_model_and_else_left_to_the_user() {
+    let mut restored = Restored {
+        loras: vec![
+            RestoredLora::new("wan\\style", 0.5),
+            RestoredLora::new("ink", 1.0),
+            RestoredLora::new("paper", 1.0),
+            lora("gone", 0.25, None),
+        ],
+        ..Restored::default()
+    };
+    let files = [
+        "/l/flux/style.safetensors",
+        "/l/wan/style.safetensors",
+        "/l/flux/ink.safetensors",
+        "/l/wan/ink.safetensors",
+        "/l/wan/a/paper.safetensors",
+        "/l/wan/b/paper.safetensors",
+    ]
+    .map(PathBuf::from);
+    let notes = restored.choose_loras(&files, &|file| file.starts_with("/l/wan"));
+    assert!(
+        matches!(&notes[..], [only] if only.contains("paper (1)") && only.contains("/l/wan/b/paper")),
+        "{notes:?}"
+    );
+    let (found, missing) = restored.find_loras(&files);
+    let paths: Vec<_> = found.iter().map(|lora| lora.path.clone()).collect();
+    assert_eq!(paths, [files[1].clone(), files[3].clone()]);
+    assert_eq!(missing, ["gone (0.25)"]);
+}
+
+#[test]
+fn a_second_pass_and_controls_go_by_what_the_model_has() {
+    let control = RestoredControl {
+        network: Some("union".to_owned()),
+        image: None,
+        strength: 1.0,
+        from: 0.0,
+        until: 1.0,
+    };
+    let restored = Restored {
+        second_pass: Some(crate::job::SecondPass {
+            scale: 2.0,
+            strength: 0.4,
+        }),
+        controls: vec![control],
+        ..Restored::default()
+    };
+    let mut spec = test_spec();
+    spec.limits.fixed_size = false;
+    spec.limits.controls = crate::model::ControlUse::NETWORKS;
+    spec.limits.max_pixels = 1 << 20;
+    spec.limits.max_edge = 2048;
+    let (form, notes) = restored.form_for(&spec);
+    assert_eq!(form.second_pass, restored.second_pass);
+    assert_eq!(notes, [] as [&str; 0]);
+
+    spec.limits.controls = crate::model::ControlUse::NONE;
+    spec.limits.max_pixels = 1 << 16;
+    let (form, notes) = restored.form_for(&spec);
+    assert_eq!(form.second_pass, None);
+    assert_eq!(
+        notes,
+        [
+            "Its second pass at scale 2 and denoising strength 0.4 is not used: Test model does not make results as large",
+            "Test model takes no control images: leave them out"
+        ]
+    );
+    spec.limits.fixed_size = true;
+    let (_, notes) = restored.form_for(&spec);
+    assert!(notes[0].ends_with("Test model has none"), "{notes:?}");
+}

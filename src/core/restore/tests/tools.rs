@@ -298,3 +298,168 @@ fn a_clip_that_was_changed_is_named_with_its_strength() {
         found.notes
     );
 }
+
+#[test]
+fn a_seed_of_minus_one_is_a_random_seed_and_others_below_zero_are_none() {
+    for (seed, is_random) in [("-1", true), ("\"-1\"", true), ("-2", false), ("5", false)] {
+        let text = format!(r#"{{"prompt": "a fox", "seed": {seed}, "steps": 4}}"#);
+        let found = read_file("a.json", text.as_bytes()).unwrap();
+        assert_eq!(found.has_random_seed, is_random, "{seed}");
+    }
+}
+
+#[test]
+fn restored_prompts_are_literal() {
+    let prompt = "a {red|blue} fox, __place__";
+    let text = format!("{prompt}\nNegative prompt: {{fog|rain}}\nSteps: 9, Seed: 7, CFG scale: 4");
+    let found = read_png("parameters", &text);
+    let (form, _) = found.form_for(&crate::model::test_spec());
+    assert_eq!(form.unedited_prompt().unwrap().text, prompt);
+    assert_eq!(form.unedited_negative().unwrap().text, "{fog|rain}");
+}
+
+#[test]
+fn brackets_that_a1111_reads_as_weights_are_named_and_ratios_are_not() {
+    let notes = |prompt: &str| {
+        read_png(
+            "parameters",
+            &format!("{prompt}\nSteps: 9, Seed: 7, CFG scale: 1"),
+        )
+        .notes
+    };
+    for prompt in ["a ((red)) fox", "a [red] fox"] {
+        let notes = notes(prompt);
+        assert!(notes[0].starts_with("Brackets are not used"), "{notes:?}");
+    }
+    let named = notes(r"a (skirt \(blue\):1.2)");
+    assert!(
+        named[0].contains(r"(skirt \(blue\):1.2) stays"),
+        "{named:?}"
+    );
+    for prompt in ["a (2:1) crop (scale 1:2)", r"a (fox) \(b:1.2\)"] {
+        assert_eq!(notes(prompt), Vec::<String>::new(), "{prompt}");
+    }
+}
+
+fn read_text(text: &str) -> Restored {
+    read_png("parameters", text)
+}
+
+#[test]
+fn a_hires_fix_is_a_second_pass_and_not_image_to_image() {
+    let found = read_text(
+        "a fox\nSteps: 20, CFG scale: 7, Seed: 3, Size: 512x768, Denoising strength: 0.4, Hires upscale: 2, Hires steps: 10, Hires upscaler: 4x-UltraSharp, Hires prompt: \"a fox, \\\"lit\\\": late\", Version: v1.10.1",
+    );
+    let pass = found.second_pass.unwrap();
+    assert_eq!(
+        (pass.scale, pass.strength, found.strength),
+        (2.0, 0.4, None)
+    );
+    assert!(!found.from_picture);
+    let note = "The second pass had settings of its own: steps 10, upscaler 4x-UltraSharp, prompt a fox, \"lit\": late. Safelight's has those of the first";
+    assert_eq!(found.notes, [note]);
+    let found = read_text(
+        "a fox\nSteps: 20, CFG scale: 7, Seed: 3, Size: 512x768, Denoising strength: 0.5, Hires resize: 768x1152",
+    );
+    assert_eq!(found.second_pass.map(|pass| pass.scale), Some(1.5));
+    let found = read_text(
+        "a fox\nSteps: 20, CFG scale: 7, Seed: 3, Denoising strength: 0.5, Hires upscale: 8",
+    );
+    assert_eq!((found.second_pass, found.strength), (None, None));
+    assert!(
+        found.notes[0].starts_with("Another pass at scale 8 is not used"),
+        "{:?}",
+        found.notes
+    );
+}
+
+#[test]
+fn a_controlnet_is_named_with_its_settings() {
+    let found = read_text(
+        "a dog\nSteps: 20, CFG scale: 7, Seed: 3, ControlNet 0: \"Module: canny, Model: control_canny [abc], Weight: 0.8, Resize Mode: Crop and Resize, Guidance Start: 0.1, Guidance End: 0.9\", Version: v1.9",
+    );
+    assert_eq!(
+        found.notes,
+        [
+            "It was made with the ControlNet control_canny at strength 0.8 in the steps 0.1 to 0.9: its control picture is not in the file, add it separately"
+        ]
+    );
+}
+
+#[test]
+fn the_strength_of_the_transformer_counts_in_a_tag() {
+    let found = read_text(
+        "a fox <lora:detail:te=0.5:unet=0.8> and <lora:sub\\dir\\Name (v1.2):0.33:lbw=OUTALL> <lyco:old:0.5> <lora:two:1:0.25> <lora:dot.v1.2:.25> a <3 b\nNegative prompt: <lora:inneg:0.4> ugly\nSteps: 20, CFG scale: 7, Seed: 3",
+    );
+    let expected = [
+        lora("detail", 0.8, None),
+        lora("Name (v1.2)", 0.33, None),
+        lora("old", 0.5, None),
+        lora("two", 0.25, None),
+        lora("dot.v1.2", 0.25, None),
+    ];
+    assert_eq!(found.loras, expected);
+    assert_eq!(found.prompt.as_deref(), Some("a fox and a <3 b"));
+    assert_eq!(found.negative_prompt.as_deref(), Some("ugly"));
+    let note = "LoRAs in the negative prompt are not used, as in A1111: inneg (0.4)";
+    assert_eq!(found.notes, [note]);
+}
+
+#[test]
+fn the_resources_of_civitai_and_the_hashes_of_loras_are_named() {
+    let found = read_text(
+        r#"a fox
+Negative prompt: ugly
+Steps: 25, CFG scale: 3,5, Sampler: Undefined, Seed: 3, Size: 832x1216, Clip skip: 2, Civitai resources: [{"type":"checkpoint","modelVersionId":691639,"modelName":"FLUX","modelVersionName":"Dev"},{"type":"lora","weight":0.8,"modelVersionId":11,"modelName":"Ink: lines, thin","modelVersionName":"v1"},{"type":"lora","weight":-0.35,"modelVersionId":12},{"type":"embed","modelName":"Bad hands"}], Civitai metadata: {"remixOfId":1}"#,
+    );
+    let expected = [
+        lora("Ink: lines, thin v1", 0.8, None),
+        lora("Civitai 12", -0.35, None),
+    ];
+    assert_eq!(found.loras, expected);
+    assert_eq!(found.model.as_deref(), Some("FLUX Dev"));
+    assert_eq!((found.cfg_scale, found.width), (Some(3.5), Some(832)));
+    assert_eq!(
+        found.notes,
+        ["Not used: Bad hands (embed)", "Not used: clip skip 2"]
+    );
+
+    let found = read_text(
+        "a fox <lora:ink:0.5>\nSteps: 25, CFG scale: 3, Seed: 3, Lora hashes: \"ink: de92428f6411, Gr: ain: aabbccddeeff\"",
+    );
+    assert_eq!(found.loras, [lora("ink", 0.5, None)]);
+    assert!(
+        found.notes[0].contains("the LoRA Gr: ain, at a strength that the file does not say"),
+        "{:?}",
+        found.notes
+    );
+}
+
+#[test]
+fn the_settings_are_the_last_line_and_the_first_of_two_values_counts() {
+    let found = read_text(
+        "a poster\nSteps: 5, Sampler: LMS, Seed: 1, Size: 64x64\nNegative prompt: x\nSteps: 20, Sampler: Euler, CFG scale: 7, Seed: 3",
+    );
+    assert_eq!((found.num_steps, found.seed), (Some(20), Some(3)));
+    assert_eq!(
+        found.prompt.as_deref(),
+        Some("a poster\nSteps: 5, Sampler: LMS, Seed: 1, Size: 64x64")
+    );
+    let found = read_text(
+        "a poster\nSteps: 20, Sampler: Euler, CFG scale: 7, Seed: 3\nSteps: 99, but not these",
+    );
+    assert_eq!((found.num_steps, found.seed), (Some(20), Some(3)));
+    assert_eq!(
+        found.notes,
+        ["The settings say steps twice: 20 is used, and not 99"]
+    );
+}
+
+#[test]
+fn a_file_without_a_prompt_says_so_first() {
+    let found = read_file(
+        "a.json",
+        br#"{"seed": 5, "steps": 25, "gs": 9.5, "total_second_length": 4}"#,
+    );
+    assert_eq!(found.unwrap().notes, ["The file has no prompt: write one"]);
+}

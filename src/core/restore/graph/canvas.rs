@@ -1,0 +1,208 @@
+//! The `workflow` writing: nodes with widget values, links in a list, subgraphs and Set/Get nodes, as one flat graph.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::{Graph, Id, Input, Link, MAX_NODES, Node, NodeMode, Slot, id_of, widgets};
+use crate::restore::fields::Fields;
+
+/// Subgraphs within each other.
+const MAX_DEPTH: usize = 16;
+/// Id of the node within a subgraph that stands for the inputs of the subgraph.
+const INPUTS_ID: &str = "-10";
+/// As `INPUTS_ID`, for the outputs.
+const OUTPUTS_ID: &str = "-20";
+
+/// Nodes and links of the canvas or of one subgraph.
+struct Drawing<'a> {
+    nodes: &'a [Value],
+    links: BTreeMap<Id, Link>,
+    /// Links into the outputs of a subgraph, by slot.
+    outputs: BTreeMap<u64, Link>,
+    /// Names of a subgraph's inputs, in order of their slots.
+    input_names: Vec<String>,
+}
+
+impl<'a> Drawing<'a> {
+    fn of(object: Fields<'a>) -> Self {
+        let (mut links, mut outputs) = (BTreeMap::new(), BTreeMap::new());
+        for link in object.list(&["links"]).iter().take(4 * MAX_NODES) {
+            // `[id, from, slot, to, slot, type]`, or an object within subgraphs.
+            let part = |index: usize, name: &str| match link {
+                Value::Array(parts) => parts.get(index),
+                Value::Object(parts) => parts.get(name),
+                _ => None,
+            };
+            let read = || {
+                let found = Link {
+                    from: id_of(part(1, "origin_id")?)?,
+                    slot: part(2, "origin_slot")?.as_u64()?,
+                    kind: part(5, "type")
+                        .and_then(Value::as_str)
+                        .unwrap_or_default()
+                        .to_owned(),
+                };
+                let to = part(3, "target_id").and_then(id_of);
+                let slot = part(4, "target_slot").and_then(Value::as_u64);
+                Some((id_of(part(0, "id")?)?, found, to, slot))
+            };
+            let Some((id, found, to, slot)) = read() else {
+                continue;
+            };
+            if to.as_deref() == Some(OUTPUTS_ID) {
+                outputs.extend(slot.map(|slot| (slot, found.clone())));
+            }
+            links.insert(id, found);
+        }
+        let names = object.list(&["inputs"]).iter().take(MAX_NODES);
+        let name = |slot: &Value| Fields::of(slot).and_then(|slot| slot.text(&["name"]));
+        Self {
+            nodes: object.list(&["nodes"]),
+            links,
+            outputs,
+            input_names: names.map(|slot| name(slot).unwrap_or_default()).collect(),
+        }
+    }
+}
+
+/// Definitions of the subgraphs of a canvas.
+pub(super) fn definitions(object: &Map<String, Value>) -> Vec<&Map<String, Value>> {
+    let definitions = object.get("definitions").and_then(Fields::of);
+    let list = definitions.map_or(&[][..], |it| it.list(&["subgraphs"]));
+    list.iter()
+        .take(MAX_NODES)
+        .filter_map(Value::as_object)
+        .collect()
+}
+
+/// Flattens a canvas: the nodes of a subgraph get ids such as `20:3`, as in the other writing.
+pub(super) fn read(object: &Map<String, Value>) -> Graph {
+    let inner = definitions(object).into_iter().filter_map(|inner| {
+        let inner = Fields(inner);
+        Some((inner.text(&["id"])?, Drawing::of(inner)))
+    });
+    let mut flattening = Flattening {
+        graph: Graph::default(),
+        left: MAX_NODES,
+        subgraphs: inner.collect(),
+    };
+    flattening.add(&Drawing::of(Fields(object)), "", &[], 0);
+    flattening.graph
+}
+
+struct Flattening<'a> {
+    graph: Graph,
+    left: usize,
+    subgraphs: BTreeMap<String, Drawing<'a>>,
+}
+
+impl Flattening<'_> {
+    /// Adds the nodes of a drawing, below `prefix`; `outer` are the inputs of a subgraph, by slot.
+    fn add(&mut self, drawing: &Drawing<'_>, prefix: &str, outer: &[Option<Input>], depth: usize) {
+        let mut added: Vec<Node> = Vec::new();
+        for node in drawing.nodes {
+            if self.left == 0 {
+                break;
+            }
+            self.left -= 1;
+            added.extend(node_of(node, drawing, prefix, outer));
+        }
+        route_set_nodes(&mut added);
+        for mut node in added {
+            // Taken out meanwhile, so that a subgraph within itself ends.
+            if depth < MAX_DEPTH
+                && let Some(inner) = self.subgraphs.remove(&node.class)
+            {
+                let inside = format!("{}:", node.id);
+                let names = inner.input_names.iter();
+                let inputs: Vec<_> = names.map(|name| node.inputs.get(name).cloned()).collect();
+                self.add(&inner, &inside, &inputs, depth + 1);
+                let outputs = inner.outputs.iter();
+                let routes = outputs
+                    .filter_map(|(slot, link)| Some((*slot, input_of(link, &inside, &inputs)?)));
+                node.routes = routes.collect();
+                self.subgraphs.insert(node.class.clone(), inner);
+            }
+            self.graph.nodes.insert(node.id.clone(), node);
+        }
+    }
+}
+
+/// The input at the end of a link; a link from the subgraph's own inputs gives what is outside.
+fn input_of(link: &Link, prefix: &str, outer: &[Option<Input>]) -> Option<Input> {
+    if link.from == INPUTS_ID {
+        return outer.get(usize::try_from(link.slot).ok()?)?.clone();
+    }
+    Some(Input::Link(Link {
+        from: format!("{prefix}{}", link.from),
+        ..link.clone()
+    }))
+}
+
+fn node_of(
+    value: &Value,
+    drawing: &Drawing<'_>,
+    prefix: &str,
+    outer: &[Option<Input>],
+) -> Option<Node> {
+    let node = Fields::of(value)?;
+    let id = id_of(node.get(&["id"])?)?;
+    let class = node.text(&["type"])?;
+    let mut inputs = widgets::values(&class, node);
+    for input in node.list(&["inputs"]) {
+        let linked = Fields::of(input).and_then(|input| {
+            let link = drawing.links.get(&id_of(input.get(&["link"])?)?)?;
+            Some((input.text(&["name"])?, input_of(link, prefix, outer)?))
+        });
+        inputs.extend(linked);
+    }
+    let outputs = node.list(&["outputs"]).iter().take(MAX_NODES).map(|slot| {
+        let slot = Fields::of(slot);
+        let text = |name| slot.and_then(|slot| slot.text(&[name])).unwrap_or_default();
+        Slot {
+            name: text("name"),
+            kind: text("type"),
+        }
+    });
+    Some(Node {
+        id: format!("{prefix}{id}"),
+        class,
+        inputs,
+        outputs: outputs.collect(),
+        mode: match node.number(&["mode"]) {
+            Some(2.0) => NodeMode::Muted,
+            Some(4.0) => NodeMode::Bypassed,
+            _ => NodeMode::Runs,
+        },
+        ..Node::default()
+    })
+}
+
+/// Lets each Get node hand on the input of the Set node of its name.
+fn route_set_nodes(nodes: &mut [Node]) {
+    let name = |node: &Node| {
+        let mut values = node.inputs.values();
+        values.find_map(|input| match input {
+            Input::Value(Value::String(name)) => Some(name.clone()),
+            _ => None,
+        })
+    };
+    let set = nodes
+        .iter()
+        .filter(|node| node.plain_class().ends_with("setnode"));
+    let set: BTreeMap<String, Link> = set
+        .filter_map(|node| Some((name(node)?, node.links().next()?.1.clone())))
+        .collect();
+    for node in nodes {
+        if node.plain_class().ends_with("getnode") {
+            match name(node).and_then(|name| set.get(&name)) {
+                Some(link) => {
+                    node.routes.insert(0, Input::Link(link.clone()));
+                }
+                // The name is not the value.
+                None => node.inputs.clear(),
+            }
+        }
+    }
+}

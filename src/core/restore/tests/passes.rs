@@ -1,0 +1,278 @@
+//! Graphs of several samplers, and canvases with subgraphs and Set and Get nodes.
+
+use serde_json::{Value, json};
+
+use super::packs::{assert_note, encoder, graph_with, read_with};
+use super::*;
+use crate::job::SecondPass;
+
+fn second_sampler(latents: &str) -> Value {
+    json!({"class_type": "KSampler", "inputs": {"seed": 6, "steps": 10, "cfg": 1.0, "sampler_name": "euler",
+        "scheduler": "simple", "denoise": 0.55, "model": ["1", 0], "positive": ["4", 0], "negative": ["5", 0],
+        "latent_image": [latents, 0]}})
+}
+
+#[test]
+fn an_upscale_between_two_samplers_is_a_second_pass() {
+    let encode =
+        json!({"class_type": "VAEEncode", "inputs": {"pixels": ["20", 0], "vae": ["9", 0]}});
+    let network =
+        json!({"class_type": "UpscaleModelLoader", "inputs": {"model_name": "4x-UltraSharp.pth"}});
+    let enlarged = json!({"class_type": "ImageUpscaleWithModel", "inputs": {"image": ["8", 0], "upscale_model": ["25", 0]}});
+    for (scale, parts) in [
+        (
+            1.5,
+            json!({"20": {"class_type": "LatentUpscaleBy", "inputs": {"scale_by": 1.5, "samples": ["7", 0]}},
+            "21": second_sampler("20")}),
+        ),
+        (
+            2.0,
+            json!({"20": {"class_type": "LatentUpscale", "inputs": {"width": 1792, "height": 1280, "samples": ["7", 0]}},
+            "21": second_sampler("20")}),
+        ),
+        (
+            2.0,
+            json!({"20": {"class_type": "ImageScaleBy", "inputs": {"scale_by": 0.5, "image": ["24", 0]}},
+            "24": enlarged, "25": network, "22": encode, "21": second_sampler("22")}),
+        ),
+    ] {
+        let mut parts = parts;
+        parts["10"] = json!({"class_type": "SaveImage", "inputs": {"images": ["23", 0]}});
+        parts["23"] = json!({"class_type": "VAEDecode", "inputs": {"samples": ["21", 0]}});
+        let found = read_with(&parts);
+        assert_eq!(
+            found.second_pass,
+            Some(SecondPass {
+                scale,
+                strength: 0.55
+            })
+        );
+        assert_eq!(
+            (found.seed, found.num_steps, found.strength),
+            (Some(9), Some(24), None)
+        );
+        assert_eq!(
+            found.notes,
+            [
+                "The second pass had settings of its own: 10 steps, seed 6. Safelight's has those of the first"
+            ]
+        );
+    }
+}
+
+#[test]
+fn upscalers_and_detailers_are_later_passes() {
+    let upscaler = json!({"class_type": "UltimateSDUpscale", "inputs": {"upscale_by": 2, "seed": 5, "steps": 8, "cfg": 1,
+        "denoise": 0.2, "tile_width": 512, "image": ["8", 0], "model": ["1", 0], "positive": ["11", 0]}});
+    let detailer = json!({"class_type": "FaceDetailer", "inputs": {"guide_size": 512, "seed": 5, "steps": 8, "cfg": 1,
+        "denoise": 0.2, "image": ["8", 0], "model": ["1", 0], "positive": ["11", 0]}});
+    for node in [upscaler.clone(), detailer] {
+        let class = node["class_type"].as_str().unwrap().to_owned();
+        let found =
+            read_with(&json!({"20": node, "11": encoder("a face"), "10.images": ["20", 0]}));
+        assert_eq!(found.prompt.as_deref(), Some("a red barn"));
+        assert_eq!(
+            (found.seed, found.num_steps, found.strength),
+            (Some(9), Some(24), None)
+        );
+        assert_note(
+            &found,
+            &format!(
+                "is not used: node {class} (id 20) with its own seed 5, 8 steps, denoising strength 0.2"
+            ),
+        );
+        assert!(!found.from_picture);
+    }
+    // Of an image that is not in the file.
+    let load = json!({"class_type": "LoadImage", "inputs": {"image": "barn.png"}});
+    let found = read_with(
+        &json!({"20": upscaler, "11": encoder("a barn"), "8": load, "10.images": ["20", 0]}),
+    );
+    assert_eq!(
+        (found.seed, found.num_steps, found.strength),
+        (None, None, None)
+    );
+    assert_eq!(
+        (found.prompt.as_deref(), found.from_picture),
+        (Some("a barn"), true)
+    );
+    assert_note(
+        &found,
+        "upscaled or detailed by node UltimateSDUpscale (id 20)",
+    );
+}
+
+#[test]
+fn a_sampler_of_two_experts_gives_both_models_and_guidances() {
+    let with = json!({"class_type": "LoraLoaderModelOnly", "inputs": {"lora_name": "fast.safetensors",
+        "strength_model": 0.5, "model": ["2", 0]}});
+    let found = read_with(&json!({
+        "1": {"class_type": "UNETLoader", "inputs": {"unet_name": "wan2.2_t2v_high_noise_14B.safetensors"}},
+        "2": {"class_type": "UNETLoader", "inputs": {"unet_name": "wan2.2_t2v_low_noise_14B.safetensors"}},
+        "11": with,
+        "7": {"class_type": "WanMoeKSampler", "inputs": {"boundary": 0.875, "add_noise": "enable", "noise_seed": 99,
+            "steps": 20, "cfg_high_noise": 3.5, "cfg_low_noise": 3.0, "sampler_name": "euler", "scheduler": "simple",
+            "sigma_shift": 8, "model_high_noise": ["1", 0], "model_low_noise": ["11", 0], "positive": ["3", 0],
+            "negative": ["5", 0], "latent_image": ["6", 0]}},
+    }));
+    assert_eq!(
+        found.model.as_deref(),
+        Some("wan2.2_t2v_high_noise_14B.safetensors")
+    );
+    assert_eq!(
+        found.model_2.as_deref(),
+        Some("wan2.2_t2v_low_noise_14B.safetensors")
+    );
+    assert_eq!(
+        (found.cfg_scale, found.cfg_scale_2, found.shift),
+        (Some(3.5), Some(3.0), Some(8.0))
+    );
+    assert_eq!(found.loras, [lora("fast.safetensors", 0.0, Some(0.5))]);
+}
+
+#[test]
+fn a_video_from_an_image_of_the_same_graph_is_not_its_second_pass() {
+    let found = read_with(&json!({
+        "20": {"class_type": "WanImageToVideo", "inputs": {"width": 832, "height": 480, "length": 81,
+            "positive": ["3", 0], "negative": ["5", 0], "start_image": ["8", 0]}},
+        "21": {"class_type": "KSampler", "inputs": {"seed": 5, "steps": 20, "cfg": 3.5, "denoise": 1.0, "model": ["22", 0],
+            "positive": ["20", 0], "negative": ["20", 1], "latent_image": ["20", 2]}},
+        "22": {"class_type": "UNETLoader", "inputs": {"unet_name": "wan.safetensors"}},
+        "23": {"class_type": "VAEDecode", "inputs": {"samples": ["21", 0]}},
+        "10": {"class_type": "SaveVideo", "inputs": {"video": ["23", 0]}},
+    }));
+    assert_eq!(
+        (found.seed, found.num_frames, found.width),
+        (Some(5), Some(81), Some(832))
+    );
+    assert!(found.from_picture);
+    assert_note(
+        &found,
+        "from a result of the same graph (node KSampler (id 7))",
+    );
+}
+
+/// A canvas node whose inputs are linked by these numbers.
+fn node(id: i64, class: &str, inputs: &[(&str, i64)], values: &Value) -> Value {
+    let inputs: Vec<Value> = inputs
+        .iter()
+        .map(|(name, link)| json!({"name": name, "type": "*", "link": link}))
+        .collect();
+    json!({"id": id, "type": class, "mode": 0, "inputs": inputs, "outputs": [], "widgets_values": values})
+}
+
+/// Nodes and links of a plain canvas; the prompt comes in by link 1, the result leaves by link 7.
+fn plain_nodes() -> (Vec<Value>, Vec<Value>) {
+    let nodes = vec![
+        node(
+            1,
+            "UNETLoader",
+            &[],
+            &json!(["flux1-dev.safetensors", "default"]),
+        ),
+        node(6, "EmptySD3LatentImage", &[], &json!([896, 640, 1])),
+        node(8, "CLIPTextEncode", &[], &json!(["ugly"])),
+        node(
+            7,
+            "KSampler",
+            &[
+                ("model", 3),
+                ("positive", 2),
+                ("negative", 5),
+                ("latent_image", 4),
+            ],
+            &json!([555, "fixed", 21, 1.2, "euler", "simple", 1]),
+        ),
+        node(9, "VAEDecode", &[("samples", 6)], &json!([])),
+    ];
+    let links = [(3, 1), (4, 6), (5, 8), (6, 7)];
+    let link = |(id, from): &(i64, i64)| json!({"id": id, "origin_id": from, "origin_slot": 0, "type": "*"});
+    (nodes, links.iter().map(link).collect())
+}
+
+fn assert_barn(found: &Restored) {
+    assert_eq!(found.prompt.as_deref(), Some("a red barn"));
+    assert_eq!(found.negative_prompt.as_deref(), Some("ugly"));
+    assert_eq!(
+        (found.seed, found.num_steps, found.width),
+        (Some(555), Some(21), Some(896))
+    );
+    assert_eq!(found.notes, [] as [&str; 0]);
+}
+
+#[test]
+fn a_subgraph_takes_its_inputs_from_outside_also_two_levels_deep() {
+    let (mut nodes, mut links) = plain_nodes();
+    nodes.push(json!({"id": 3, "type": "CLIPTextEncode", "inputs": [
+        {"name": "text", "type": "STRING", "widget": {"name": "text"}, "link": 1}], "widgets_values": [""]}));
+    links.push(json!({"id": 1, "origin_id": -10, "origin_slot": 0, "target_id": 3, "target_slot": 0, "type": "STRING"}));
+    links.push(json!({"id": 2, "origin_id": 3, "origin_slot": 0, "target_id": 7, "target_slot": 1, "type": "CONDITIONING"}));
+    links.push(json!({"id": 7, "origin_id": 9, "origin_slot": 0, "target_id": -20, "target_slot": 0, "type": "IMAGE"}));
+    let inner =
+        json!({"id": "inner", "inputs": [{"name": "text"}], "nodes": nodes, "links": links});
+    let outer = json!({"id": "outer", "inputs": [{"name": "prompt"}],
+        "nodes": [{"id": 5, "type": "inner", "inputs": [{"name": "text", "widget": {"name": "text"}, "link": 1}],
+            "widgets_values": ["not this"]}],
+        "links": [{"id": 1, "origin_id": -10, "origin_slot": 0, "target_id": 5, "target_slot": 0},
+            {"id": 2, "origin_id": 5, "origin_slot": 0, "target_id": -20, "target_slot": 0}]});
+    let instance = |class: &str, input: &str| {
+        json!({"nodes": [
+            {"id": 20, "type": class, "inputs": [{"name": input, "widget": {"name": input}, "link": null}], "widgets_values": ["a red barn"]},
+            node(21, "SaveImage", &[("images", 1)], &json!(["x"]))],
+        "links": [[1, 20, 0, 21, 0, "IMAGE"]], "definitions": {"subgraphs": [inner, outer]}})
+    };
+    for (class, input) in [("inner", "text"), ("outer", "prompt")] {
+        let text = instance(class, input).to_string();
+        assert_barn(&read_file("a.json", text.as_bytes()).unwrap());
+    }
+    // The other writing gets its slot types from the canvas, by ids such as `20:7`.
+    let canvas = instance("inner", "text");
+    let both = json!({"prompt": graph_with(&json!({})), "workflow": canvas});
+    let found = read_file("a.json", both.to_string().as_bytes()).unwrap();
+    assert_eq!(found.seed, Some(9));
+}
+
+#[test]
+fn a_get_node_gives_the_input_of_its_set_node() {
+    let (mut nodes, mut links) = plain_nodes();
+    nodes.extend([
+        node(3, "CLIPTextEncode", &[], &json!(["a red barn"])),
+        node(4, "SetNode", &[("CONDITIONING", 10)], &json!(["pos"])),
+        node(5, "GetNode", &[], &json!(["pos"])),
+        node(10, "SaveImage", &[("images", 7)], &json!(["x"])),
+    ]);
+    for (id, from) in [(10, 3), (2, 5), (7, 9)] {
+        links.push(json!([id, from, 0, 0, 0, "*"]));
+    }
+    let text = json!({"nodes": nodes, "links": links}).to_string();
+    assert_barn(&read_file("a.json", text.as_bytes()).unwrap());
+}
+
+#[test]
+fn a_bypassed_node_hands_on_the_input_of_its_outputs_type() {
+    let (mut nodes, mut links) = plain_nodes();
+    let mut bypassed = node(
+        4,
+        "ControlNetApply",
+        &[("image", 11), ("conditioning", 10)],
+        &json!([]),
+    );
+    bypassed["mode"] = json!(4);
+    bypassed["outputs"] = json!([{"name": "CONDITIONING", "type": "CONDITIONING"}]);
+    nodes.extend([
+        node(3, "CLIPTextEncode", &[], &json!(["a red barn"])),
+        node(12, "LoadImage", &[], &json!(["pose.png"])),
+        bypassed,
+        node(10, "SaveImage", &[("images", 7)], &json!(["x"])),
+    ]);
+    for (id, from, kind) in [
+        (10, 3, "CONDITIONING"),
+        (11, 12, "IMAGE"),
+        (2, 4, "CONDITIONING"),
+        (7, 9, "IMAGE"),
+    ] {
+        links.push(json!([id, from, 0, 0, 0, kind]));
+    }
+    let text = json!({"nodes": nodes, "links": links}).to_string();
+    assert_barn(&read_file("a.json", text.as_bytes()).unwrap());
+}
