@@ -106,7 +106,7 @@ fn read_input(path: &Path) -> Result<OpenedInput, JobError> {
 /// Whether it is of a kind that is a picture or a clip: only a look inside tells.
 pub(in crate::app) fn may_move(path: &Path) -> bool {
     let mut head = [0; 4];
-    // What cannot be read is explained by whoever opens it.
+    // Errors are reported when the file is opened.
     let read = open_regular(path).and_then(|mut file| file.read_exact(&mut head));
     read.is_ok() && [b"GIF8", b"RIFF", b"\x89PNG"].contains(&&head)
 }

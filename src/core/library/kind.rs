@@ -68,7 +68,7 @@ fn known_ends<'a>(names: impl Iterator<Item = &'a str>) -> HashSet<&'static str>
     found
 }
 
-/// What a header may be of by its names. `names` may have other texts among them.
+/// Guesses the role of a file from the tensor names in its header. `names` may include other texts.
 pub(super) fn at_a_glance<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Option<Role> {
     let ends = known_ends(names.clone());
     let rule = rules().find(|rule| rule.fits(|end| ends.contains(end)))?;

@@ -94,7 +94,7 @@ pub(crate) fn before_comma(text: &str) -> &str {
     text.split_once(", ").map_or(text, |(before, _)| before)
 }
 
-/// Whether a file is known by its tensors as a model that no family runs.
+/// Returns true if the tensors are those of a known model that no family runs.
 fn is_other_model(kind: &TensorKind) -> bool {
     kind.role == "transformer" && Family::of_id(kind.family).is_none()
 }

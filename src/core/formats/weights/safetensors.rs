@@ -178,8 +178,8 @@ impl<'de> Deserialize<'de> for Sizes {
     }
 }
 
-/// What a file says about itself. The format allows texts only; a number that a writer put there is kept as its text,
-/// and everything else is left out.
+/// Metadata of a file. The format allows text only; numbers, which some writers put there, are kept as text, and
+/// everything else is dropped.
 struct Notes(BTreeMap<String, String>);
 
 /// Text of a note; `None` for what is neither a text nor a number.

@@ -1,4 +1,4 @@
-//! What a file is by its name and first bytes, before its header is read or if it has none.
+//! Detection of files that are not weights, by name and first bytes, and advice for each kind.
 
 use std::ffi::OsString;
 use std::io::Read as _;

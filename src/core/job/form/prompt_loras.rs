@@ -7,7 +7,7 @@ use crate::job::prompt::{LoraTag, TaggedPrompt, WildcardFolders, has_choices};
 use crate::job::{GenerateRequest, Lora};
 use crate::lora::{LoraFile, LoraIndex, Table, fitting_plan};
 
-/// Says beside the prompt which LoRAs it names. Where it still has choices, expanding says it.
+/// Adds a notice on the LoRAs that a prompt names; prompts with choices get theirs when they are expanded.
 pub(super) fn note(request: &GenerateRequest, found: &mut Findings) {
     if request.prompt_template.is_none()
         && !has_choices(&request.prompt)

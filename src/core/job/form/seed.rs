@@ -60,7 +60,7 @@ impl GenerateForm {
         self.typed_seed = None;
     }
 
-    /// Takes what somebody types; what is no seed stays until it is one.
+    /// Parses typed text as the seed; text that is not a number is kept for further editing.
     pub fn type_seed(&mut self, text: String) {
         match text.parse() {
             Ok(SeedChoice::Fixed(seed)) => self.set_seed(seed),

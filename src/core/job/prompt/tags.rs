@@ -77,7 +77,7 @@ impl TaggedPrompt {
         Ok(all)
     }
 
-    /// The text behind a tag, without the blank or comma that would stand there twice.
+    /// Returns the text after a tag, without a space or comma that would be doubled.
     fn joined<'a>(&mut self, behind: &'a str) -> &'a str {
         let mut rest = behind;
         if let Some(behind_comma) = rest.trim_start_matches(' ').strip_prefix(',') {

@@ -7,7 +7,7 @@
 
 use super::timeline;
 
-/// What a prompt has of weights.
+/// Prompt weights of A1111 and ComfyUI in a prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptWeights {
     /// The prompt without weights.
