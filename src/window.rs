@@ -16,8 +16,6 @@ use crate::starting;
 use crate::ui::{self, Panels, theme};
 use crate::worker::WorkerHandle;
 
-/// Where earlier versions kept what the window remembers: a key of its own storage.
-const OLD_STATE_KEY: &str = "state";
 /// Bursts of events cost one repaint.
 const WAKE_AFTER: Duration = Duration::from_millis(16);
 
@@ -97,15 +95,13 @@ impl Window {
     pub fn new(
         cc: &eframe::CreationContext<'_>,
         worker: WorkerHandle,
-        mut startup: StartupOptions,
+        startup: StartupOptions,
     ) -> Self {
         let ctx = &cc.egui_ctx;
         theme::install(ctx);
         ui::focus::install(ctx);
         // The settings' own keys do it.
         ctx.options_mut(|options| options.zoom_with_keyboard = false);
-        let old = || eframe::get_value(cc.storage?, OLD_STATE_KEY);
-        startup.remembered = startup.remembered.or_else(old);
         // Nothing was ever remembered, and nobody came with something in hand.
         let is_first_start =
             cc.storage.is_some() && startup.remembered.is_none() && startup.files.is_empty();

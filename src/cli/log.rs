@@ -3,9 +3,9 @@
 //! Standard error belongs to what is said to people; log lines go there only on demand. Without a
 //! log the program works all the same.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Write};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -83,8 +83,6 @@ impl LogFile {
     fn open(path: PathBuf) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
             make_private_folder(folder)?;
-            // Earlier versions let others look in. Everything that holds prompts lies below.
-            fs::set_permissions(folder, Permissions::from_mode(0o700)).ok();
         }
         let file = open_for_appending(&path)?;
         let mut log = Self { path, file };

@@ -1,24 +1,26 @@
-//! Throwing files away as desktops do, into a trash on the same disk, from where they come back.
+//! The desktop's trash: files move there on their own disk and come back.
 //!
-//! After the Trash specification of freedesktop.org, version 1.0. A file only changes its folder: nothing is copied,
-//! nothing is ever removed, and where there is no trash on a file's disk the file stays.
+//! After the Trash specification of freedesktop.org, version 1.0. A file only changes its folder: nothing is copied or
+//! removed, and a file on a disk without a trash stays.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+
+use rustix::process::getuid;
 
 use crate::files::FileError;
 use crate::naming;
 use crate::uri::encoded;
 
-/// So many files of one name are told apart.
-const MAX_NAMESAKES: usize = 10_000;
-/// Set on a folder in which everybody may put files and only their owners may remove them.
+/// Files of one name in a trash.
+const MAX_NAMESAKES: u32 = 10_000;
+/// Mode of a folder in which everybody may create files and only their owners may remove them.
 const STICKY: u32 = 0o1000;
 
-/// Why a file was not thrown away, or did not come back. It is where it was.
+/// Reason why a file did not move. It is where it was.
 #[derive(Debug, thiserror::Error)]
 pub enum TrashError {
     #[error("this file does not exist: {path}", path = path.display())]
@@ -35,17 +37,18 @@ pub struct Trash {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trashed {
-    /// Where it was.
+    /// Path before the file was moved.
     pub from: PathBuf,
-    /// Where it is.
+    /// Path in the trash.
     pub file: PathBuf,
     info: PathBuf,
 }
 
-/// A trash that a file can go to, and from where its paths are counted.
-struct Place {
+/// Trash folder of a disk.
+struct TrashFolder {
     folder: PathBuf,
-    top: Option<PathBuf>,
+    /// Folder that paths in notes are relative to; empty for absolute ones.
+    base: PathBuf,
 }
 
 impl Trash {
@@ -55,202 +58,138 @@ impl Trash {
     }
 
     pub fn put(&self, path: &Path) -> Result<Trashed, TrashError> {
-        let unmovable = |err| unmovable(&err, path);
-        let stat = fs::symlink_metadata(path).map_err(|err| match err.kind() {
-            io::ErrorKind::NotFound => TrashError::Gone {
+        let put = fs::symlink_metadata(path).and_then(|stat| {
+            let from = absolute(path)?;
+            self.folder_for(&from, stat.dev())?.put(from)
+        });
+        put.map_err(|err| match err.kind() {
+            ErrorKind::NotFound if fs::symlink_metadata(path).is_err() => TrashError::Gone {
                 path: path.to_path_buf(),
             },
-            _ => unmovable(err),
-        })?;
-        let from = absolute(path).map_err(unmovable)?;
-        let place = self.place_for(&from, stat.dev())?;
-        put_into(&place, path, from)
+            _ => {
+                let sentence = format!("the file cannot be moved to the trash ({err})");
+                FileError::new(sentence, path).into()
+            }
+        })
     }
 
-    /// The home's own for files of its disk, else one at the top of the file's disk.
-    fn place_for(&self, from: &Path, device: u64) -> Result<Place, TrashError> {
-        let mut reason = String::new();
-        match prepared(&self.home) {
-            Ok(()) if device_of(&self.home) == Some(device) => {
-                return Ok(Place {
-                    folder: self.home.clone(),
-                    top: None,
-                });
-            }
-            Ok(()) => {}
-            Err(err) => reason = err.to_string(),
+    /// The home's trash for files of its disk, else the one at the top of theirs.
+    fn folder_for(&self, from: &Path, device: u64) -> io::Result<TrashFolder> {
+        let home = prepare(&self.home).and_then(|()| fs::metadata(&self.home));
+        if home.is_ok_and(|stat| stat.dev() == device) {
+            return Ok(TrashFolder {
+                folder: self.home.clone(),
+                base: PathBuf::new(),
+            });
         }
-        let found = top_of(from, device).map(|top| place_at(top, this_user()));
-        match found {
-            Some(Ok(place)) => Ok(place),
-            Some(Err(err)) => Err(no_trash(from, &err.to_string())),
-            None => Err(no_trash(from, &reason)),
-        }
+        let is_on_disk =
+            |folder: &&Path| fs::metadata(folder).is_ok_and(|stat| stat.dev() == device);
+        let above = from.ancestors().skip(1).take_while(is_on_disk);
+        TrashFolder::at_top(above.last().unwrap_or(from))
     }
 }
 
-/// The trash at the top of a disk: the one that all users share when it is safe, else this user's own.
-fn place_at(top: PathBuf, user: Option<u32>) -> io::Result<Place> {
-    let user = user.ok_or_else(|| io::Error::other("its owner is not known"))?;
-    let shared = top.join(".Trash");
-    let is_safe =
-        fs::symlink_metadata(&shared).is_ok_and(|stat| stat.is_dir() && stat.mode() & STICKY != 0);
-    let in_shared = shared.join(user.to_string());
-    let folder = if is_safe && prepared(&in_shared).is_ok() {
-        in_shared
-    } else {
-        let own = top.join(format!(".Trash-{user}"));
-        prepared(&own)?;
-        own
-    };
-    Ok(Place {
-        folder,
-        top: Some(top),
-    })
-}
-
-fn put_into(place: &Place, path: &Path, from: PathBuf) -> Result<Trashed, TrashError> {
-    let named = place
-        .top
-        .as_deref()
-        .and_then(|top| from.strip_prefix(top).ok());
-    let text = format!(
-        "[Trash Info]\nPath={}\nDeletionDate={}\n",
-        encoded(named.unwrap_or(&from)),
-        date()
-    );
-    for number in 1..=MAX_NAMESAKES {
-        let name = name_in_trash(&from, number);
-        let mut info_name = name.clone();
-        info_name.push(".trashinfo");
-        let info = place.folder.join("info").join(info_name);
-        let file = place.folder.join("files").join(name);
-        let mut options = OpenOptions::new();
-        // Whoever makes this file owns the name.
-        let mut written = match options.write(true).create_new(true).open(&info) {
-            Ok(written) => written,
-            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => continue,
-            Err(err) => return Err(unmovable(&err, path)),
-        };
-        if fs::symlink_metadata(&file).is_ok() {
-            fs::remove_file(&info).ok(); // Somebody's leftover; the next name is free.
-            continue;
+impl TrashFolder {
+    /// The trash at the top of a disk: the one that all users share if it is safe, else this user's.
+    fn at_top(top: &Path) -> io::Result<Self> {
+        let user = getuid().as_raw();
+        let shared = top.join(".Trash");
+        let is_safe = fs::symlink_metadata(&shared)
+            .is_ok_and(|stat| stat.is_dir() && stat.mode() & STICKY != 0);
+        let mut folder = shared.join(user.to_string());
+        if !is_safe || prepare(&folder).is_err() {
+            folder = top.join(format!(".Trash-{user}"));
+            prepare(&folder)
+                .map_err(|err| io::Error::other(format!("its disk has no trash: {err}")))?;
         }
-        let moved = written
-            .write_all(text.as_bytes())
-            .and_then(|()| fs::rename(&from, &file));
-        return match moved {
-            Ok(()) => Ok(Trashed { from, file, info }),
-            Err(err) => {
-                fs::remove_file(&info).ok(); // The first error is the one that matters.
-                Err(match err.kind() {
-                    io::ErrorKind::CrossesDevices => no_trash(path, &err.to_string()),
-                    _ => unmovable(&err, path),
-                })
-            }
-        };
+        Ok(Self {
+            folder,
+            base: top.to_owned(),
+        })
     }
-    Err(no_trash(path, "it is full of files of this name"))
+
+    fn put(&self, from: PathBuf) -> io::Result<Trashed> {
+        let name = from.file_name().unwrap_or_default();
+        let note = format!(
+            "[Trash Info]\nPath={}\nDeletionDate={}\n",
+            encoded(from.strip_prefix(&self.base).unwrap_or(&from)),
+            naming::local_time("%Y-%m-%dT%H:%M:%S")
+        );
+        for number in 1..=MAX_NAMESAKES {
+            let mut free = OsString::new();
+            if number > 1 {
+                free.push(format!("{number}."));
+            }
+            free.push(name);
+            let file = self.folder.join("files").join(&free);
+            free.push(".trashinfo");
+            let info = self.folder.join("info").join(free);
+            // The program that creates the note owns the name.
+            let mut options = OpenOptions::new();
+            let mut written = match options.write(true).create_new(true).open(&info) {
+                Err(err) if err.kind() == ErrorKind::AlreadyExists => continue,
+                opened => opened?,
+            };
+            let moved = if fs::symlink_metadata(&file).is_ok() {
+                Err(ErrorKind::AlreadyExists.into())
+            } else {
+                written
+                    .write_all(note.as_bytes())
+                    .and_then(|()| fs::rename(&from, &file))
+            };
+            match moved {
+                Ok(()) => return Ok(Trashed { from, file, info }),
+                Err(err) => {
+                    fs::remove_file(&info).ok(); // The first error is the one that matters.
+                    if err.kind() != ErrorKind::AlreadyExists {
+                        return Err(err);
+                    }
+                }
+            }
+        }
+        Err(io::Error::other("it is full of files of this name"))
+    }
 }
 
 impl Trashed {
-    pub fn restore(&self) -> Result<(), TrashError> {
-        let failed =
-            |err| FileError::new(format!("the file cannot be moved back ({err})"), &self.from);
-        if fs::symlink_metadata(&self.from).is_ok() {
-            Err(FileError::new(
-                "another file stands where this one was",
-                &self.from,
-            ))?;
-        }
-        if let Some(folder) = self.from.parent() {
-            fs::create_dir_all(folder).map_err(failed)?;
-        }
-        fs::rename(&self.file, &self.from).map_err(failed)?;
+    pub fn restore(&self) -> Result<(), FileError> {
+        let restored = if fs::symlink_metadata(&self.from).is_ok() {
+            Err(io::Error::other("another file has its name"))
+        } else {
+            let folder = self.from.parent().unwrap_or(&self.from);
+            fs::create_dir_all(folder).and_then(|()| fs::rename(&self.file, &self.from))
+        };
+        restored.map_err(|err| {
+            FileError::new(format!("the file cannot be moved back ({err})"), &self.from)
+        })?;
         fs::remove_file(&self.info).ok(); // Without its file it says nothing.
         Ok(())
     }
 }
 
-fn unmovable(err: &io::Error, path: &Path) -> TrashError {
-    let sentence = format!("the file cannot be moved to the trash ({err})");
-    FileError::new(sentence, path).into()
-}
-
-fn no_trash(path: &Path, reason: &str) -> TrashError {
-    let reason = if reason.is_empty() {
-        "it cannot be created"
-    } else {
-        reason
-    };
-    let sentence = format!("there is no trash on the disk of this file ({reason})");
-    FileError::new(sentence, path).into()
-}
-
-/// The path without links in its folders, and with those of the file itself.
+/// Resolves links in the folders of a path, but not the file itself.
 fn absolute(path: &Path) -> io::Result<PathBuf> {
     let whole = std::path::absolute(path)?;
     match (whole.parent(), whole.file_name()) {
         (Some(folder), Some(name)) => Ok(fs::canonicalize(folder)?.join(name)),
-        _ => Err(io::ErrorKind::InvalidInput.into()),
+        _ => Err(ErrorKind::InvalidInput.into()),
     }
 }
 
-/// `clip.mp4`, `clip.2.mp4` and so on.
-fn name_in_trash(from: &Path, number: usize) -> OsString {
-    let name = from.file_name().unwrap_or_default().to_os_string();
-    if number == 1 {
-        return name;
-    }
-    let mut other = from.file_stem().unwrap_or_default().to_os_string();
-    other.push(format!(".{number}"));
-    if let Some(extension) = from.extension() {
-        other.push(".");
-        other.push(extension);
-    }
-    other
-}
-
-/// Makes the two folders of a trash, for its user alone.
-fn prepared(folder: &Path) -> io::Result<()> {
+/// Creates the two folders of a trash, for its user only.
+fn prepare(folder: &Path) -> io::Result<()> {
     for name in ["files", "info"] {
         let mut builder = DirBuilder::new();
-        builder
-            .recursive(true)
-            .mode(0o700)
-            .create(folder.join(name))?;
+        builder.recursive(true).mode(0o700);
+        builder.create(folder.join(name))?;
     }
-    // A link could lead anywhere, and another user's is not ours to fill.
+    // A link could lead anywhere, and another user's trash is not ours to fill.
     let stat = fs::symlink_metadata(folder)?;
-    let is_own = this_user().is_none_or(|user| user == stat.uid());
-    if stat.is_dir() && is_own {
+    if stat.is_dir() && stat.uid() == getuid().as_raw() {
         Ok(())
     } else {
         Err(io::Error::other("the trash there belongs to somebody else"))
     }
-}
-
-fn device_of(path: &Path) -> Option<u64> {
-    fs::metadata(path).ok().map(|stat| stat.dev())
-}
-
-/// The highest folder of the file's disk.
-fn top_of(path: &Path, device: u64) -> Option<PathBuf> {
-    let above = path.ancestors().skip(1);
-    let on_it = above.take_while(|folder| device_of(folder) == Some(device));
-    on_it.last().map(Path::to_path_buf)
-}
-
-fn this_user() -> Option<u32> {
-    fs::metadata("/proc/self").ok().map(|stat| stat.uid())
-}
-
-/// `2026-11-20T10:15:02`.
-fn date() -> String {
-    let stamp = naming::timestamp();
-    let (day, time) = stamp.split_once('_').unwrap_or((&stamp, "000000"));
-    let part = |at: usize| time.get(at..at + 2).unwrap_or("00");
-    format!("{day}T{}:{}:{}", part(0), part(2), part(4))
 }
 
 #[cfg(test)]
@@ -300,10 +239,10 @@ mod tests {
             .iter()
             .map(|one| one.file.file_name().unwrap())
             .collect();
-        assert_eq!(names, ["a.tar.png", "a.tar.2.png", "a.tar.3.png"]);
+        assert_eq!(names, ["a.tar.png", "2.a.tar.png", "3.a.tar.png"]);
         fs::write(&path, "new").unwrap();
         let err = trashed[0].restore().unwrap_err().to_string();
-        assert!(err.contains("another file stands"), "{err}");
+        assert!(err.contains("another file has its name"), "{err}");
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read(&trashed[0].file).unwrap(), b"one");
     }
@@ -320,9 +259,9 @@ mod tests {
             fs::write(&path, "one").unwrap();
             let permissions = fs::Permissions::from_mode(mode);
             fs::set_permissions(top.join(".Trash"), permissions).unwrap();
-            let place = place_at(top.clone(), this_user()).unwrap();
-            let trashed = put_into(&place, &path, path.clone()).unwrap();
-            let user = this_user().unwrap().to_string();
+            let trash = TrashFolder::at_top(&top).unwrap();
+            let trashed = trash.put(path.clone()).unwrap();
+            let user = getuid().as_raw().to_string();
             let folder = top.join(folder.replace("USER", &user));
             assert_eq!(trashed.file, folder.join("files/a.png"));
             let note = fs::read_to_string(folder.join("info/a.png.trashinfo")).unwrap();
@@ -337,19 +276,15 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a.png");
         fs::write(&path, "one").unwrap();
-        fs::write(
-            root.path().join(format!(".Trash-{}", this_user().unwrap())),
-            "",
-        )
-        .unwrap();
-        let place = place_at(root.path().to_path_buf(), this_user());
-        assert!(place.is_err(), "a file stands where the trash would be");
-        assert_eq!(fs::read(&path).unwrap(), b"one");
-        let place = Place {
+        let own = format!(".Trash-{}", getuid().as_raw());
+        fs::write(root.path().join(own), "").unwrap();
+        let at_top = TrashFolder::at_top(root.path());
+        assert!(at_top.is_err(), "a file has the name of the trash");
+        let missing = TrashFolder {
             folder: root.path().join("none"),
-            top: None,
+            base: PathBuf::new(),
         };
-        assert!(put_into(&place, &path, path.clone()).is_err());
+        assert!(missing.put(path.clone()).is_err());
         assert_eq!(fs::read(&path).unwrap(), b"one");
         let none = root.path().join("none.png");
         assert!(matches!(

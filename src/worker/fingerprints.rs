@@ -106,8 +106,7 @@ fn taken<'a>(weights: impl IntoIterator<Item = Weights<'a>>) -> BTreeMap<String,
     known.collect()
 }
 
-/// Compares them with those that a file in the job's folder holds. What an earlier version did not keep there is no
-/// reason to refuse the job.
+/// Compares them with those that a file in the job's folder holds; one that could not be taken then is not compared.
 fn check<'a>(
     weights: impl IntoIterator<Item = Weights<'a>>,
     kept: &Path,

@@ -96,20 +96,11 @@ impl Inputs {
     /// The inputs of a job that goes on in its folder: those that were copied there.
     pub(super) fn reopen(request: &GenerateRequest, folder: &JobFolder) -> Result<Self, JobError> {
         fingerprints::check_same(request, folder)?;
-        folder
-            .move_seen(request)
-            .map_err(|err| JobError::disk("a picture of the job cannot be moved", &err))?;
         let mut inputs = Self {
             // Without them the clip only says less of what it was made of.
             fingerprints: read_json_or_default(&folder.inputs_file()),
             ..Self::default()
         };
-        if request.image.is_none()
-            && let Some(seen) = inputs.fingerprints.remove("image")
-        {
-            let name = GenerateRequest::reference_name(0);
-            inputs.fingerprints.entry(name).or_insert(seen);
-        }
         if let Some(clip) = &request.extend {
             let copy = folder.extended().join(clip.file_name().unwrap_or_default());
             let info = media::clip_info(&copy).map_err(|err| unusable(&err))?;

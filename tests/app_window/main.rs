@@ -28,7 +28,6 @@ mod neighbour;
 #[path = "../common/networks.rs"]
 mod networks;
 mod notices;
-mod old_files;
 mod outpaint;
 mod pictures;
 mod planning;

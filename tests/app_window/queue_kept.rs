@@ -132,28 +132,6 @@ fn a_broken_file_is_kept_aside_and_told() {
 }
 
 #[test]
-fn jobs_that_were_to_make_a_webm_make_an_mp4_instead_and_it_says_so() {
-    let mut bench = Bench::new();
-    bench.start_job();
-    bench.press("Generate");
-    until_kept(&mut bench, 2);
-    let home = bench.close();
-    let path = Paths::under(home.path()).queue_file();
-    let text = fs::read_to_string(&path).unwrap();
-    assert!(text.contains(".mp4\""), "{text}");
-    fs::write(&path, text.replace(".mp4\"", ".webm\"")).unwrap();
-    let mut bench = Bench::in_home(home, same_model);
-    bench.until("it is said", |bench| {
-        bench.has("This version writes no WebM")
-    });
-    let waiting = &bench.app().queue.waiting;
-    assert!(!waiting.is_empty());
-    for job in waiting {
-        assert_eq!(job.request.out().extension().unwrap(), "mp4");
-    }
-}
-
-#[test]
 fn a_second_window_leaves_the_queue_to_the_first() {
     let mut bench = Bench::new();
     bench.start_job();

@@ -172,19 +172,6 @@ fn a_model_that_edits_one_picture_takes_it_in_whatever_place_it_was_named() {
     bench.assert_shows("1 of 1");
     let asked = request_of(&mut bench);
     assert_eq!(asked.references, paths[1..]);
-    // As earlier versions wrote it.
-    let before = GenerateRequest {
-        image: Some(paths[0].clone()),
-        references: Vec::new(),
-        ..asked
-    };
-    let take_over = InputsCommand::TakeOver(Box::new(before));
-    bench.app().cx.push(take_over);
-    bench.until("it is there", |bench| {
-        bench.has("Reference picture 1: a.png")
-    });
-    let again = request_of(&mut bench);
-    assert_eq!((again.image, again.references), (None, paths[..1].to_vec()));
 }
 
 /// A model that reads pictures as prompts, and has what reads them.

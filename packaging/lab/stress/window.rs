@@ -63,25 +63,6 @@ impl Visit {
 }
 
 const STATE: &str = "data/safelight/state.json";
-/// Files that an earlier program wrote, and where they lie.
-const OLD: [(&str, &[u8]); 4] = [
-    (
-        QUEUE,
-        include_bytes!("../../../tests/fixtures/old/queue.json"),
-    ),
-    (
-        STATE,
-        include_bytes!("../../../tests/fixtures/old/state.json"),
-    ),
-    (
-        "config/safelight/presets.toml",
-        include_bytes!("../../../tests/fixtures/old/presets.toml"),
-    ),
-    (
-        SETTINGS,
-        include_bytes!("../../../tests/fixtures/old/settings.toml"),
-    ),
-];
 /// So many LoRAs lie there that a search for them lasts longer than a moment.
 const NUM_LORAS: usize = 40;
 /// So many jobs wait, and so many results lie there, before somebody changes them.
@@ -249,11 +230,6 @@ impl Sitting {
     fn lay(&mut self, visit: Visit, random: &mut Random) -> Result<Vec<QueuedJob>> {
         self.num_visits += 1;
         match visit {
-            Visit::Anything if random.below(4) == 0 => {
-                for (name, bytes) in OLD {
-                    self.user.write(name, bytes)?;
-                }
-            }
             Visit::Anything | Visit::FailingDisk => {}
             Visit::Queue => self.lay_form("Watch", random)?,
             Visit::WaitingJobs => {
@@ -337,7 +313,7 @@ impl Sitting {
     fn lay_jobs(&self) -> Result<Vec<QueuedJob>> {
         let jobs = (0..NUM_JOBS).map(|index| {
             let number = self.num_visits * NUM_JOBS + index;
-            json!({"id": number, "request": {
+            json!({"id": number, "state": "waiting", "device": "auto", "has_output": false, "request": {
                 "model": "little-world", "family": "wan", "prompt": format!("boat number {number}"),
                 "negative_prompt": "", "width": 64, "height": 64, "num_frames": 5, "fps": 8.0, "num_steps": 6,
                 "guidance_scale": 1.0, "sampler": "euler", "seed": number, "out": "boat.mp4",

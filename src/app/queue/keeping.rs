@@ -12,7 +12,6 @@ use safelight_core::job::{
     JobError, JobErrorKind, JobFolder, JobRequest, QueueFile, QueuedJob, QueuedState,
 };
 use safelight_core::locks::Lock;
-use safelight_core::media;
 use safelight_core::settings::Paths;
 
 use crate::app::cx::Cx;
@@ -140,30 +139,7 @@ pub(super) fn restore(paths: &Paths) -> Restored {
     for job in std::mem::take(&mut restored.file.jobs) {
         take(&mut restored, job, &folder_of);
     }
-    without_unwritten(&mut restored);
     restored
-}
-
-/// Jobs of an earlier version, or of a build with more formats, get a format that this one writes.
-fn without_unwritten(restored: &mut Restored) {
-    let waiting = restored.waiting.iter_mut();
-    let stopped = restored.stopped.iter_mut().map(|stopped| &mut stopped.job);
-    let left = restored.left.iter_mut().map(|left| &mut left.request);
-    let queued = waiting.chain(stopped).map(|job| &mut job.request);
-    // What is done of a job that finishes is encoded for its kind of file.
-    let is_of_any_kind = |request: &&mut JobRequest| request.generate().is_some();
-    let mut formats = BTreeSet::new();
-    for request in queued.chain(left).filter(is_of_any_kind) {
-        if let Some(instead) = media::instead_of_unwritten(request.out()) {
-            *request.out_mut() = instead.out;
-            formats.insert(instead.unwritten);
-        }
-    }
-    let problems = formats.into_iter().map(|format| {
-        let what = words::not_written(format, media::DEFAULT_CLIP_ENDING);
-        JobError::new(JobErrorKind::InvalidRequest, what)
-    });
-    restored.problems.extend(problems);
 }
 
 /// One job of the last run, as it stands now.

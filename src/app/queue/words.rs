@@ -34,10 +34,6 @@ pub(super) const QUIT: &str = "Quit Safelight";
 pub(super) const SUSPEND: &str = "Suspend the computer";
 
 // The queue on the disk.
-/// `format` is one of its own name, `ending` that of a file.
-pub(super) fn not_written(format: &str, ending: &str) -> String {
-    format!("This version writes no {format}, so jobs in the queue make .{ending} clips instead")
-}
 pub(super) const NOT_KEPT: &str = "The jobs of this window are lost when it closes";
 pub(super) const OTHER_WINDOW: &str = "another Safelight window already keeps the queue";
 pub(super) const MAKE_ROOM_FOR_QUEUE: &str =

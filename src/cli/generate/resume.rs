@@ -9,9 +9,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use safelight_core::job::{
-    DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, JobRequest, Notice,
+    DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, JobRequest,
 };
-use safelight_core::media::{self, ClipFormat, Instead};
+use safelight_core::media::ClipFormat;
 use serde_json::{Value, json};
 
 use super::jobs::settle_paths;
@@ -70,7 +70,7 @@ fn go_on(
         absolute(Path::new(job))
     };
     let here = JobFolder::at(&folder);
-    let (request, notices) = request_in(&here, args)?;
+    let request = request_in(&here, args)?;
     if args.discard {
         return discard(&here, args.json);
     }
@@ -78,7 +78,7 @@ fn go_on(
     let order = Order {
         id: number_of(&folder).unwrap_or_else(JobId::next),
         request,
-        notices,
+        notices: Vec::new(),
         resume: Some(folder),
     };
     let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
@@ -94,10 +94,7 @@ fn go_on(
 }
 
 /// The job in a folder, with its result where the arguments want it.
-fn request_in(
-    folder: &JobFolder,
-    args: &ResumeArgs,
-) -> Result<(JobRequest, Vec<Notice>), JobError> {
+fn request_in(folder: &JobFolder, args: &ResumeArgs) -> Result<JobRequest, JobError> {
     let unread = |err: io::Error| {
         let what = format!(
             "this job cannot be resumed ({err}): {}",
@@ -117,26 +114,15 @@ fn request_in(
             request.out = absolute(out);
             request.is_out_automatic = false;
         }
-        return Ok((request.into(), Vec::new()));
+        return Ok(request.into());
     }
     let mut request = folder.request().map_err(unread)?;
-    let mut notices = Vec::new();
     if let Some(out) = &args.out {
         request.out.clone_from(out);
         request.is_out_automatic = false;
         settle_paths(&mut request)?;
-    } else if let Some(Instead { out, unwritten }) = media::instead_of_unwritten(&request.out) {
-        notices.push(Notice {
-            field: "out",
-            message: format!(
-                "This version of Safelight does not write {unwritten}: the result is saved as {}",
-                out.display()
-            ),
-        });
-        request.out = out;
-        request.is_out_automatic = true;
     }
-    Ok((request.into(), notices))
+    Ok(request.into())
 }
 
 fn absolute(path: &Path) -> PathBuf {

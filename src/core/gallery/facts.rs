@@ -275,9 +275,8 @@ fn is_ours(sidecar: &Path, result: &Path) -> bool {
         let other = sidecar.with_extension(extension);
         other != result && other.is_file()
     };
-    // Earlier versions wrote WebM too.
     sidecar.is_file()
-        && !["mp4", "webm", "gif", "webp", "png", "jpg"]
+        && !["mp4", "gif", "webp", "png", "jpg"]
             .iter()
             .any(|extension| is_other(extension))
         && read_settings(sidecar)

@@ -147,12 +147,10 @@ impl Shelf {
                 None => new.push(found),
             }
         }
-        let secs: Vec<i64> = new
-            .iter()
-            .map(|found| found.stamp.modified_ns.div_euclid(1_000_000_000))
-            .collect();
         let mut unread = Vec::new();
-        for (found, made) in new.into_iter().zip(naming::local_times(&secs)) {
+        for found in new {
+            let secs = found.stamp.modified_ns.div_euclid(1_000_000_000);
+            let made = naming::local_minute(secs);
             let reading = match self.known.get(&found.path) {
                 Some((stamp, Ok(facts))) if *stamp == found.stamp => {
                     Reading::Read(Arc::clone(facts))

@@ -82,13 +82,6 @@ impl JobRequest {
         }
     }
 
-    pub fn out_mut(&mut self) -> &mut PathBuf {
-        match self {
-            Self::Generate(request) => &mut request.out,
-            Self::Finish(request) => &mut request.out,
-        }
-    }
-
     /// Width and height of what it makes, in pixels.
     pub fn size(&self) -> (u32, u32) {
         match self {

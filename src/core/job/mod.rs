@@ -7,7 +7,6 @@
 mod asked;
 mod cancel;
 mod control;
-mod earlier;
 mod error;
 mod folder;
 pub(crate) mod form;

@@ -34,12 +34,9 @@ pub enum QueuedState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedJob {
     pub id: JobId,
-    #[serde(default)]
     pub state: QueuedState,
-    #[serde(default)]
     pub device: DeviceChoice,
     /// Its prompts are settled and its result has a name.
-    #[serde(default)]
     pub has_output: bool,
     /// Its prompts are settled, and its result is to be named anew.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -152,6 +149,12 @@ mod tests {
         })
     }
 
+    fn waiting(id: u64, request: &Value) -> Value {
+        serde_json::json!({
+            "id": id, "state": "waiting", "device": "auto", "has_output": false, "request": request,
+        })
+    }
+
     fn load(text: &str) -> Result<QueueFile, FileError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("queue.json");
@@ -188,20 +191,21 @@ mod tests {
     }
 
     #[test]
-    fn a_job_of_an_older_program_says_less_and_one_of_another_costs_itself_alone() {
+    fn a_job_that_cannot_be_read_costs_itself_alone_and_one_job_is_never_there_twice() {
+        let mut dreaming = waiting(3, &request());
+        dreaming["state"] = "dreaming".into();
         let text = serde_json::json!({
             "version": 1,
             "jobs": [
-                {"id": 1, "request": request()},
-                {"id": 2, "request": {"model": 5}},
-                {"id": 1, "request": request()},
-                {"id": 3, "state": "dreaming", "request": request()},
+                waiting(1, &request()),
+                waiting(2, &serde_json::json!({"model": 5})),
+                waiting(1, &request()),
+                dreaming,
             ],
         });
         let file = load(&text.to_string()).unwrap();
         assert_eq!((file.jobs.len(), file.unread.len()), (1, 2));
-        assert_eq!(file.jobs[0].state, QueuedState::Waiting);
-        assert!(!file.jobs[0].has_output && file.forgotten.is_empty());
+        assert!(file.forgotten.is_empty());
     }
 
     #[test]
@@ -210,7 +214,7 @@ mod tests {
         foreign["family"] = "sora".into();
         let text = serde_json::json!({
             "version": 1,
-            "jobs": [{"id": 1, "request": foreign}, {"id": 2, "request": request()}],
+            "jobs": [waiting(1, &foreign), waiting(2, &request())],
         });
         let file = load(&text.to_string()).unwrap();
         assert_eq!(file.jobs.len(), 1);

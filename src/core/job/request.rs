@@ -21,8 +21,6 @@ pub const CARRIED_APP: &str = "Safelight";
 
 /// A validated request. The engine need not check it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-// Read by way of `earlier`.
-#[serde(remote = "Self")]
 pub struct GenerateRequest {
     /// The catalogue's id, or the path that the user gave.
     pub model: String,

@@ -40,7 +40,6 @@ struct Written {
     count: u32,
     window: u32,
     order: SectionOrder,
-    #[serde(default = "crate::model::one")]
     lead: u32,
 }
 
@@ -306,10 +305,6 @@ mod tests {
             }
             assert_eq!((len, all.num_frames()), (3 * 36 + 4 * lead - 3, len));
         }
-        // A request of an earlier version.
-        let old = r#"{"count": 3, "window": 9, "order": "f1"}"#;
-        let old: Sections = serde_json::from_str(old).unwrap();
-        assert_eq!(old, sections(3, 9, SectionOrder::F1));
     }
 
     #[test]

@@ -86,24 +86,6 @@ impl GenerateForm {
         }
     }
 
-    /// The same for any model, of a form in which everything is said.
-    pub(crate) fn said_values(&self) -> PresetValues {
-        let sampling = self.sampling;
-        PresetValues {
-            size: Some(self.preset_size()),
-            frames: self.num_frames,
-            seconds: self.secs,
-            fps: self.fps,
-            sampling: PartialSampling {
-                end_step: sampling.end_step.or(Some(0)),
-                shift: sampling.shift.or(Some(0.0)),
-                ..sampling
-            },
-            step_cache: Some(CacheChoice(self.step_cache)),
-            vae_tile: self.vae_tile.or(Some(0)),
-        }
-    }
-
     fn preset_size(&self) -> PresetSize {
         match self.size {
             SizeChoice::Auto => PresetSize::Auto,

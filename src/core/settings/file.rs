@@ -120,15 +120,10 @@ impl Settings {
         let mut settings: Self =
             toml::from_str(text).map_err(|err| broken(text, err.span(), err.message(), path))?;
         let mut warnings = unknown_keys(text);
-        let unwritten = match settings.output.format.as_str() {
-            "webm" => Some("Safelight no longer writes WebM"),
-            "mp4" if !HAS_H264 => Some("This build of Safelight has no H.264 and writes no MP4"),
-            _ => None,
-        };
-        if let Some(unwritten) = unwritten {
+        if settings.output.format == "mp4" && !HAS_H264 {
             settings.output.format = OutputSettings::default().format;
             warnings.push(format!(
-                "{unwritten} (output.format): clips become .{}",
+                "This build of Safelight has no H.264 and writes no MP4 (output.format): clips become .{}",
                 settings.output.format
             ));
         }

@@ -38,14 +38,6 @@ impl Computed {
         }
     }
 
-    /// By this engine where no other is known, as of a job that an earlier version began.
-    pub(super) fn perhaps_by(self, engine: Option<&EngineReport>) -> Self {
-        match engine {
-            Some(engine) if self.device.is_none() => self.by(engine),
-            _ => self,
-        }
-    }
-
     /// With those of these climbs that helped and changed the result.
     pub(super) fn climbed(mut self, climbs: &[Climb]) -> Self {
         for climb in climbs {

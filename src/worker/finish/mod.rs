@@ -453,8 +453,7 @@ impl FinishWalk<'_> {
                 fields.remove(local);
             }
             fields.insert("version".to_owned(), json!(env!("CARGO_PKG_VERSION")));
-            let computed = Computed::kept(folder).perhaps_by(self.engine.report());
-            let computed = computed.climbed(self.ladder.climbs());
+            let computed = Computed::kept(folder).climbed(self.ladder.climbs());
             if let Value::Object(computed) = json!(computed) {
                 fields.extend(computed);
             }

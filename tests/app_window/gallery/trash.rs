@@ -110,7 +110,7 @@ fn what_could_not_come_back_can_be_tried_again() {
     let mut bench = one_deleted(home.path());
     fs::create_dir(&path).unwrap();
     bench.press("Undo");
-    bench.until("it is told", |bench| bench.has("another file stands"));
+    bench.until("it is told", |bench| bench.has("another file has its name"));
     fs::remove_dir(&path).unwrap();
     bench.press("Try again");
     bench.until("it is back", |bench| bench.shown().len() == 1);

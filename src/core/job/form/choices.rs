@@ -2,15 +2,13 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
 
 use super::{Findings, GenerateForm, LiteralPrompt, StartPicture};
 use crate::job::{
     GenerateRequest, Lora, OfGrid, PartialSampling, PromptPicture, Sampling, SectionOrder,
 };
 use crate::model::{Guidance, ImageRole, InputUse, ModelSpec, Preset};
-use crate::presets::PresetValues;
 use crate::settings::Settings;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -418,27 +416,4 @@ pub(super) fn loras(
         lora
     });
     acting.collect()
-}
-
-/// Earlier versions wrote every value of the form, in a shape of its own.
-pub(super) fn before_preset<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Box<PresetValues>>, D::Error> {
-    let Some(mut found) = Option::<Map<String, Value>>::deserialize(deserializer)? else {
-        return Ok(None);
-    };
-    if let Some(Value::Object(sampling)) = found.remove("sampling") {
-        found.extend(sampling);
-        if let Some(Value::Array(edges)) = found.remove("edges")
-            && let [width, height] = edges.as_slice()
-        {
-            found.insert("width".to_owned(), width.clone());
-            found.insert("height".to_owned(), height.clone());
-        }
-        let form: GenerateForm =
-            serde_json::from_value(Value::Object(found)).map_err(serde::de::Error::custom)?;
-        return Ok(Some(Box::new(form.said_values())));
-    }
-    let values = serde_json::from_value(Value::Object(found)).map_err(serde::de::Error::custom)?;
-    Ok(Some(Box::new(values)))
 }

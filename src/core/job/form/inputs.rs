@@ -36,10 +36,12 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, foun
     ];
     for (field, is_given, what) in starts {
         if is_given && !spec.start_image.is_possible() {
-            found.fail(
-                field,
-                format!("{name} makes {things} from text only and cannot use {what}"),
-            );
+            let sentence = if spec.edits_reference() && field == "image" {
+                format!("{name} starts from no picture: give it as the reference picture")
+            } else {
+                format!("{name} makes {things} from text only and cannot use {what}")
+            };
+            found.fail(field, sentence);
         }
     }
     let has_start = form.image.is_some() || form.extend.is_some();

@@ -120,12 +120,10 @@ pub struct GenerateForm {
     #[serde(flatten)]
     pub sampling: PartialSampling,
     /// What stood before a preset was taken over.
-    #[serde(deserialize_with = "choices::before_preset")]
     pub before_preset: Option<Box<PresetValues>>,
     /// Edge of the VAE's tiles in pixels; whole frames when absent.
     pub vae_tile: Option<u32>,
     /// Of the first result.
-    #[serde(deserialize_with = "seed::read")]
     pub seed: u64,
     /// What stands in the seed's field while that is no number.
     #[serde(skip_serializing_if = "is_default")]
@@ -243,9 +241,6 @@ impl Findings {
 impl GenerateForm {
     /// The request that this form asks of this model, or all that is wrong with it.
     pub fn validate(&self, spec: &ModelSpec) -> Result<Validated, Vec<FieldError>> {
-        if let Some(form) = self.with_picture_seen(spec) {
-            return form.validate(spec);
-        }
         let mut found = Findings::default();
         let spec = &*sections::in_order(self, spec);
         let preset = self.chosen_preset(spec, &mut found);

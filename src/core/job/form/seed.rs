@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::GenerateForm;
 use crate::named::labelled;
@@ -107,20 +107,6 @@ pub(crate) fn beyond_last(first: u64, count: u32) -> Option<String> {
     })
 }
 
-/// Earlier versions kept the text of the field.
-pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Found {
-        Number(u64),
-        Text(String),
-    }
-    Ok(match Found::deserialize(deserializer)? {
-        Found::Number(seed) => seed,
-        Found::Text(text) => text.trim().parse().unwrap_or_else(|_| random_seed()),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,12 +143,5 @@ mod tests {
         for text in ["-2", "-", "1.5", ""] {
             assert!(text.parse::<SeedChoice>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_seed_that_was_kept_as_text_is_read() {
-        let read = |json: &str| serde_json::from_str::<GenerateForm>(json).unwrap().seed;
-        assert_eq!(read("{\"seed\": \"4321\"}"), 4321);
-        assert_eq!(read("{\"seed\": 18446744073709551615}"), u64::MAX);
     }
 }

@@ -19,7 +19,6 @@ mod runs;
 mod sound_track;
 mod webp;
 #[cfg(feature = "h264")]
-use std::collections::HashSet;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -429,31 +428,6 @@ pub fn numbered_path(path: &Path, number: usize) -> PathBuf {
         name.push(extension.to_ascii_lowercase());
     }
     path.with_file_name(name)
-}
-
-/// What is written in the place of a format that is not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Instead {
-    /// A free name that ends in [`DEFAULT_CLIP_ENDING`].
-    pub out: PathBuf,
-    /// The format's own name.
-    pub unwritten: &'static str,
-}
-
-/// Where a result goes that was to become a WebM, which is no longer written, or in a build without H.264 an MP4.
-/// Nothing for other names.
-pub fn instead_of_unwritten(out: &Path) -> Option<Instead> {
-    let unwritten = if has_ending(out, &[WEBM]) {
-        "WebM"
-    } else if !HAS_H264 && has_ending(out, &[MP4]) {
-        ClipFormat::Mp4.name()
-    } else {
-        return None;
-    };
-    let folder = out.parent().unwrap_or_else(|| Path::new(""));
-    let stem = out.file_stem().unwrap_or_default().to_string_lossy();
-    let out = naming::free_path(folder, &stem, DEFAULT_CLIP_ENDING, &mut HashSet::new());
-    Some(Instead { out, unwritten })
 }
 
 #[cfg(test)]

@@ -335,30 +335,6 @@ fn a_format_that_is_not_written_is_refused_with_what_to_write_instead() {
 }
 
 #[test]
-fn what_was_to_become_a_format_that_is_not_written_gets_a_free_name_for_the_default() {
-    let folder = folder();
-    let path = |name: &str| folder.path().join(name);
-    let default = |name: &str| path(name).with_extension(DEFAULT_CLIP_ENDING);
-    let unwritten: &[_] = if HAS_H264 {
-        &[("webm", "WebM")]
-    } else {
-        &[("webm", "WebM"), ("mp4", "MP4")]
-    };
-    for (ending, name) in unwritten {
-        let instead = |stem: &str| instead_of_unwritten(&path(&format!("{stem}.{ending}")));
-        let made = instead(name).unwrap();
-        assert_eq!((made.out, made.unwritten), (default(name), *name));
-        fs::write(default(name), b"other").unwrap();
-        assert_eq!(instead(name).unwrap().out, default(&format!("{name}-2")));
-    }
-    let made = instead_of_unwritten(Path::new("a.WEBM")).unwrap();
-    assert_eq!(made.out, Path::new("a").with_extension(DEFAULT_CLIP_ENDING));
-    for name in [&format!("a.{DEFAULT_CLIP_ENDING}"), "webm", "a.webm.gif"] {
-        assert_eq!(instead_of_unwritten(&path(name)), None);
-    }
-}
-
-#[test]
 fn a_dropped_clip_leaves_nothing_and_the_old_file_stays() {
     for extension in EXTENSIONS {
         let folder = folder();
