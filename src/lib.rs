@@ -18,6 +18,5 @@ pub mod runtimes;
 pub(crate) mod starting;
 pub mod telemetry;
 pub mod ui;
-pub mod updates;
 pub mod window;
 pub mod worker;

@@ -48,7 +48,6 @@ impl App {
         self.memory.poll(&mut self.cx);
         self.doctor.poll(&mut self.cx);
         self.runtimes.poll(&self.cx);
-        self.updates.poll(&mut self.cx);
         self.gallery.poll(&self.queue, &mut self.cx);
         self.settings.poll(&mut self.cx);
         self.watch.poll(&mut self.cx);

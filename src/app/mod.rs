@@ -36,7 +36,6 @@ pub mod shortcuts;
 pub mod state;
 pub mod thumbs;
 pub mod undo;
-pub mod updates;
 mod words;
 
 use std::path::PathBuf;
@@ -76,7 +75,6 @@ use restore::Restoring;
 use runtimes::{RuntimeFetching, RuntimeLinks};
 use settings::SettingsKeeping;
 use state::{Drawn, Page, State};
-use updates::{AskNewest, Updates};
 
 /// What the window is opened with.
 pub struct StartupOptions {
@@ -96,8 +94,6 @@ pub struct StartupOptions {
     /// Where models are fetched from, when somebody asks for it.
     pub hub: Hub,
     pub runtimes: RuntimeLinks,
-    /// Asks for the newest version, where the settings want it.
-    pub ask_newest: AskNewest,
     /// Things to tell at once, such as a settings file that could not be read.
     pub problems: Vec<JobError>,
     /// Why the settings file could not be used: what one of the problems says.
@@ -144,7 +140,6 @@ impl StartupOptions {
                 look: runtimes::look(paths.clone()),
                 fulfil: runtimes::fulfil(paths.clone()),
             },
-            ask_newest: updates::ask(),
             remembered: remembering::read(&paths.state_file()),
             paths: Some(paths),
             hub: Hub::of_environment(),
@@ -178,7 +173,6 @@ pub struct App {
     form_jobs: FormJobs,
     pub doctor: Doctor,
     pub runtimes: RuntimeFetching,
-    updates: Updates,
     pub finishing: Finishing,
     pub inputs: Inputs,
     pub drops: Drops,
@@ -211,7 +205,6 @@ impl App {
             form_jobs: FormJobs::default(),
             doctor: Doctor::new(startup.examine, startup.measure),
             runtimes: RuntimeFetching::new(startup.runtimes),
-            updates: Updates::new(startup.ask_newest),
             finishing: Finishing::default(),
             gallery: Gallery::new(state.gallery),
             settings,

@@ -1,4 +1,4 @@
-//! What those parts of the app say that are one file: the form, undo, the doctor, updates and downloads.
+//! What those parts of the app say that are one file: the form, undo, the doctor and downloads.
 
 use std::path::Path;
 
@@ -64,11 +64,6 @@ pub(super) fn result_folder_not_made(folder: &Path) -> String {
         "The folder for results cannot be made ({})",
         folder.display()
     )
-}
-
-// Updates.
-pub(super) fn newer(version: &str, own: &str) -> String {
-    format!("Safelight {version} is there, and this is {own}")
 }
 
 // Downloads.

@@ -10,7 +10,7 @@ use safelight_core::units::size_text;
 use serde_json::json;
 
 use super::{Surroundings, out};
-use crate::doctor::{Status, examine_this_machine, miopen, updates, worst};
+use crate::doctor::{Status, examine_this_machine, miopen, worst};
 use crate::worker::environment;
 
 /// Check the engine, GPUs, memory, environment, speed, models and folders
@@ -22,34 +22,15 @@ pub struct DoctorArgs {
     /// Skip the slow checks: the speed of the device and of the disk
     #[arg(long)]
     quick: bool,
-    #[command(flatten)]
-    only: Only,
-}
-
-/// What is done instead of the checks.
-#[derive(Args, Debug)]
-struct Only {
     /// Only clear the disk cache of MIOpen, AMD's convolution library, and run no checks
     #[arg(long, conflicts_with = "quick")]
     clear_miopen_cache: bool,
-    /// Only ask for the newest version, at the address of the setting updates.feed, and run no checks
-    #[arg(long, conflicts_with_all = ["quick", "clear_miopen_cache"])]
-    updates: bool,
 }
 
 /// Runs the command: 0 unless something fails, which is 1.
 pub fn run(args: &DoctorArgs, surroundings: &Surroundings) -> ExitCode {
-    if args.only.clear_miopen_cache {
+    if args.clear_miopen_cache {
         return clear(args, surroundings);
-    }
-    if args.only.updates {
-        let check = updates(&surroundings.settings().updates);
-        let code = u8::from(check.status == Status::Fail);
-        return if args.json {
-            out::print_json(&json!(check), code)
-        } else {
-            out::print(&check.text(), code)
-        };
     }
     let mut checks = Vec::new();
     examine_this_machine(

@@ -16,7 +16,6 @@ pub mod miopen;
 mod speed;
 #[cfg(test)]
 mod tests;
-mod updates;
 mod variables;
 
 use std::collections::BTreeMap;
@@ -41,7 +40,6 @@ use crate::worker::environment::{self, EngineTarget};
 use crate::worker::{ProcessLauncher, probe_engine};
 pub(crate) use access::missing_groups;
 pub(crate) use firmware::releases as firmware_releases;
-pub use updates::updates;
 
 /// An engine that has not said what it is by then is not waited for: loading a GPU runtime from a cold disk is slow.
 const ENGINE_LIMIT: Duration = Duration::from_mins(1);
@@ -97,7 +95,7 @@ impl Group {
         match name {
             "settings" | "libtorch" | "engine" | "restarts" | "memory tiers" => Self::Engine,
             "gpu" | "gpu access" | "gpu memory" | "gpu choice" => Self::Gpu,
-            "kernel" | "driver" | "memory" | "updates" => Self::System,
+            "kernel" | "driver" | "memory" => Self::System,
             "environment" => Self::Environment,
             "speed" => Self::Speed,
             _ => Self::Files,

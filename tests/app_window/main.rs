@@ -51,7 +51,6 @@ mod server;
 mod settings;
 mod strip;
 mod undo;
-mod updates;
 mod variants;
 mod viewer;
 mod watching;

@@ -50,7 +50,6 @@ pub struct Settings {
     pub output: OutputSettings,
     pub models: ModelSettings,
     pub interface: InterfaceSettings,
-    pub updates: UpdateSettings,
 }
 
 impl Settings {
@@ -236,19 +235,6 @@ with_defaults! {
         pub preview: PreviewChoice = PreviewChoice::Auto,
         /// The desktop tells when a job has failed or long work is done and the window is not looked at.
         pub notifications: bool = true,
-    }
-}
-
-with_defaults! {
-    /// Whether it is looked for a newer Safelight. Nothing is asked unless both are set, or somebody asks.
-    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(default)]
-    pub struct UpdateSettings {
-        /// Look once at each start of the window.
-        pub check: bool = false,
-        /// What says the newest version: a JSON file. The project has none so far.
-        #[serde(deserialize_with = "address_or_empty")]
-        pub feed: Option<String> = None,
     }
 }
 

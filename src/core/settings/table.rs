@@ -112,14 +112,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
 
 /// Every setting with its default and a comment: what a first save writes.
 pub fn default_file() -> String {
-    const TABLES: [&str; 6] = [
-        "runtime",
-        "memory",
-        "output",
-        "models",
-        "interface",
-        "updates",
-    ];
+    const TABLES: [&str; 5] = ["runtime", "memory", "output", "models", "interface"];
     let defaults = Settings::default().values();
     let mut text =
         "# Safelight's settings. Whatever is left out has the value shown here.\n".to_owned();
@@ -357,25 +350,6 @@ pub const SECTIONS: &[Section] = &[
                 explanation: "The number format of the transformer. Automatic: bf16 on a GPU, f32 on the CPU",
                 written: "",
                 control: Control::Choice(DtypeChoice::CHOICES),
-            },
-        ],
-    },
-    Section {
-        name: "Updates",
-        settings: &[
-            Setting {
-                key: "updates.check",
-                name: "Look for updates",
-                explanation: "Ask the address below for the newest version at each start. Nothing is sent but the request, and nothing is installed",
-                written: "true asks once at each start of the window; `safelight doctor --updates` asks at once",
-                control: Control::Switch("Ask at each start for a newer version"),
-            },
-            Setting {
-                key: "updates.feed",
-                name: "Address for updates",
-                explanation: "A JSON file with the newest version: {\"version\": \"1.2.3\", \"page\": \"https://…\"}. Safelight has no such address of its own yet. Empty: nothing is asked",
-                written: "An address that begins with https://",
-                control: Control::Address("None"),
             },
         ],
     },
