@@ -15,7 +15,6 @@ pub mod doctor;
 pub mod download;
 pub mod report;
 pub mod runtimes;
-pub(crate) mod starting;
 pub mod telemetry;
 pub mod ui;
 pub mod window;

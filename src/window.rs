@@ -12,7 +12,6 @@ use crate::app::desktop::{APP_ID, place};
 use crate::app::inputs::wayland_drop;
 use crate::app::state::Page;
 use crate::app::{App, StartupOptions};
-use crate::starting;
 use crate::ui::{self, Panels, theme};
 use crate::worker::WorkerHandle;
 
@@ -56,12 +55,9 @@ pub fn run<E: std::error::Error + Send + Sync + 'static>(
         ..Default::default()
     };
     let create = Box::new(|cc: &eframe::CreationContext<'_>| {
-        starting::passed("window and graphics opened");
         let ctx = cc.egui_ctx.clone();
         let worker = start_worker(Box::new(move || ctx.request_repaint_after(WAKE_AFTER)))?;
-        let window = Window::new(cc, worker, startup);
-        starting::passed("state restored");
-        Ok(Box::new(window) as Box<dyn eframe::App>)
+        Ok(Box::new(Window::new(cc, worker, startup)) as Box<dyn eframe::App>)
     });
     eframe::run_native("Safelight", options, create).map_err(|err| WindowError {
         reason: without_source_place(&err.to_string()).to_owned(),
@@ -121,7 +117,7 @@ impl Window {
 impl eframe::App for Window {
     fn logic(&mut self, ctx: &Context, frame: &mut eframe::Frame) {
         if self.num_frames == 1 {
-            starting::shown();
+            tracing::info!("the first frame is shown");
         }
         if !std::mem::replace(&mut self.is_placed, true) {
             place::correct(ctx, frame, theme::WINDOW_MIN_SIZE);
@@ -137,14 +133,8 @@ impl eframe::App for Window {
 
     fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
         self.num_frames += 1;
-        if self.num_frames == 1 {
-            starting::passed("first frame begun");
-        }
         let (drawn, commands) = ui::draw(ui, &mut self.app, &mut self.panels);
         self.app.take_frame(drawn, commands);
-        if self.num_frames == 1 {
-            starting::passed("first frame laid out");
-        }
     }
 
     /// What should outlive the window is in the app's own file; a half-scrolled form should not.

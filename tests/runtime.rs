@@ -1,25 +1,16 @@
 //! `safelight runtime`, as a user meets it: on false machines, with the real engine, and against an index of wheels with
 //! nothing real in them.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
-
-#[expect(dead_code, reason = "other tests use all of it")]
-mod common;
-#[expect(dead_code, reason = "other tests use all of it")]
-#[path = "common/server.rs"]
-mod server;
-#[path = "common/wheels.rs"]
-mod wheels;
-
 use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::Home;
 use serde_json::Value;
-use server::Server;
-use wheels::{VERSION, index};
+
+use crate::common::server::Server;
+use crate::common::wheels::{self, VERSION, index};
+use crate::common::{Home, end};
 
 fn answer(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
@@ -263,7 +254,7 @@ fn the_one_before_is_kept_until_a_job_has_finished_and_one_command_goes_back() {
         .args(["--out", "clip.webp"])
         .output()
         .unwrap();
-    let (last, code) = common::end(&output);
+    let (last, code) = end(&output);
     assert_eq!(code, 0, "{last}");
     assert!(notes().contains("\"is_proven\":true"), "{}", notes());
 

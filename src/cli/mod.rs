@@ -27,8 +27,6 @@ pub use generate::GenerateArgs;
 pub use report::print_comparison;
 pub use surroundings::Surroundings;
 
-use crate::starting;
-
 /// Make images and videos on your own GPU. Without a subcommand the window opens.
 #[derive(Parser, Debug)]
 #[command(
@@ -63,7 +61,6 @@ enum Command {
 }
 
 pub fn main() -> ExitCode {
-    starting::begin();
     let arguments = Arguments::try_parse()
         .and_then(with_files)
         .and_then(with_prompt)
@@ -76,7 +73,6 @@ pub fn main() -> ExitCode {
     log::start();
     let surroundings = Surroundings::of_this_user();
     surroundings.remove_partials();
-    starting::passed("settings read");
     match arguments.command {
         Some(Command::Generate(args)) => generate::run(*args, &surroundings),
         Some(Command::Resume(args)) => generate::resume::run(&args, &surroundings),

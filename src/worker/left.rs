@@ -6,36 +6,30 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use safelight_core::finish::FinishRequest;
-use safelight_core::job::{GenerateRequest, JobFolder, JobId, JobRequest, Recipe};
+use safelight_core::job::{JobFolder, JobId, JobRequest, Recipe, Stage};
 use safelight_core::media::Runs;
 
-/// A job that can go on.
+/// A job that can be resumed.
 #[derive(Clone, Debug)]
-pub struct LeftJob {
+pub struct Left {
     pub id: JobId,
     pub folder: PathBuf,
-    pub request: GenerateRequest,
-    /// Stages that need not be run again, and all.
-    pub num_finished: usize,
-    pub num_stages: usize,
+    pub request: JobRequest,
+    /// Stages of a job that generates, frames of one that finishes; they are not made again.
+    pub num_done: usize,
+    /// As `num_done`, all of them.
+    pub num_all: usize,
 }
 
-impl LeftJob {
-    /// Those below the folder of all jobs that no program has now, newest first.
-    pub fn all(jobs: &Path) -> Vec<Self> {
-        let entries = fs::read_dir(jobs).into_iter().flatten().flatten();
-        let mut left: Vec<Self> = entries
-            .filter_map(|entry| Self::at(&entry.path()))
-            .collect();
-        left.sort_by_key(|job| std::cmp::Reverse(job.id));
-        left
-    }
-
+impl Left {
     fn at(path: &Path) -> Option<Self> {
         let id = number_of(path)?;
         let folder = JobFolder::at(path);
-        let request = folder.request();
+        let request: io::Result<JobRequest> = if folder.finish_file().exists() {
+            folder.finish_request().map(Into::into)
+        } else {
+            folder.request().map(Into::into)
+        };
         let request = request.inspect_err(|err| {
             if err.kind() != io::ErrorKind::NotFound {
                 let folder = path.display();
@@ -45,103 +39,50 @@ impl LeftJob {
             }
         });
         let request = request.ok()?;
-        // One that cannot be held is alive; it is let go at once.
+        // A job that cannot be held runs; it is released immediately.
         drop(folder.hold().ok()?);
-        let recipe = Recipe::of(&request);
-        Some(Self {
-            id,
-            folder: path.to_owned(),
-            num_finished: folder.num_finished(&recipe),
-            num_stages: recipe.stages.len(),
-            request,
-        })
-    }
-
-    /// How far it is, for people.
-    pub fn progress_text(&self) -> String {
-        let finished = self.num_finished;
-        match self.request.sections {
-            Some(sections) => {
-                let recipe = Recipe::of(&self.request);
-                let made = (0..finished).filter(|position| {
-                    recipe.stages[*position] == safelight_core::job::Stage::Denoise
-                });
-                format!("{} of {} sections", made.count(), sections.count)
+        let (num_done, num_all) = match &request {
+            JobRequest::Generate(request) => {
+                let recipe = Recipe::of(request);
+                (folder.num_finished(&recipe), recipe.stages.len())
             }
-            None => format!("{finished} of {} stages", self.num_stages),
-        }
-    }
-}
-
-/// A job that finishes something and can go on.
-#[derive(Clone, Debug)]
-pub struct LeftFinish {
-    pub id: JobId,
-    pub folder: PathBuf,
-    pub request: FinishRequest,
-    /// Frames that need not be made again.
-    pub num_frames: u32,
-}
-
-impl LeftFinish {
-    /// Those below the folder of all jobs that no program has now, newest first.
-    pub fn all(jobs: &Path) -> Vec<Self> {
-        let entries = fs::read_dir(jobs).into_iter().flatten().flatten();
-        let mut left: Vec<Self> = entries
-            .filter_map(|entry| Self::at(&entry.path()))
-            .collect();
-        left.sort_by_key(|job| std::cmp::Reverse(job.id));
-        left
-    }
-
-    fn at(path: &Path) -> Option<Self> {
-        let id = number_of(path)?;
-        let folder = JobFolder::at(path);
-        let request = folder.finish_request().ok()?;
-        // One that cannot be held is alive; it is let go at once.
-        drop(folder.hold().ok()?);
+            JobRequest::Finish(request) => {
+                let done = Runs::at(&folder.parts());
+                (done as usize, request.after.num_frames as usize)
+            }
+        };
         Some(Self {
             id,
             folder: path.to_owned(),
-            num_frames: Runs::at(&folder.parts()),
             request,
+            num_done,
+            num_all,
         })
     }
 
-    /// How far it is, for people.
-    pub fn progress_text(&self) -> String {
-        format!(
-            "{} of {} frames",
-            self.num_frames, self.request.after.num_frames
-        )
+    /// Progress for people, such as `2 of 4 stages`.
+    pub fn progress(&self) -> String {
+        let (mut done, mut all, mut what) = (self.num_done, self.num_all, "stages");
+        match &self.request {
+            JobRequest::Finish(_) => what = "frames",
+            JobRequest::Generate(request) => {
+                if let Some(sections) = request.sections {
+                    let stages = Recipe::of(request).stages;
+                    let finished = stages.iter().take(done);
+                    done = finished.filter(|stage| **stage == Stage::Denoise).count();
+                    (all, what) = (sections.count as usize, "sections");
+                }
+            }
+        }
+        format!("{done} of {all} {what}")
     }
 }
 
-/// A job of either kind that can go on.
-#[derive(Clone, Debug)]
-pub struct Left {
-    pub id: JobId,
-    pub folder: PathBuf,
-    pub request: JobRequest,
-    /// How far it is, for people.
-    pub progress: String,
-}
-
-/// All of them below the folder of all jobs, newest first.
+/// The jobs below the folder of all jobs that no program runs, newest first.
 pub fn left_in(jobs: &Path) -> Vec<Left> {
-    let generating = LeftJob::all(jobs).into_iter().map(|job| Left {
-        progress: job.progress_text(),
-        id: job.id,
-        folder: job.folder,
-        request: job.request.into(),
-    });
-    let finishing = LeftFinish::all(jobs).into_iter().map(|job| Left {
-        progress: job.progress_text(),
-        id: job.id,
-        folder: job.folder,
-        request: job.request.into(),
-    });
-    let mut left: Vec<Left> = generating.chain(finishing).collect();
+    let entries = fs::read_dir(jobs).into_iter().flatten().flatten();
+    let left = entries.filter_map(|entry| Left::at(&entry.path()));
+    let mut left: Vec<Left> = left.collect();
     left.sort_by_key(|job| std::cmp::Reverse(job.id));
     left
 }
@@ -164,15 +105,15 @@ mod tests {
                 "model": "framepack", "family": "framepack", "prompt": "a boat", "negative_prompt": "",
                 "width": 256, "height": 256, "num_frames": 109, "fps": 30.0, "num_steps": 12,
                 "guidance_scale": 4.0, "sampler": "unipc", "seed": 7,
-                "sections": {"count": count, "window": 9, "order": "original"},
+                "sections": {"count": count, "window": 9, "order": "original", "lead": 1},
             });
             fs::create_dir(jobs.path().join(id)).unwrap();
             let text = serde_json::to_vec(&request).unwrap();
             fs::write(jobs.path().join(id).join("request.json"), text).unwrap();
         }
-        let left = LeftJob::all(jobs.path());
+        let left = left_in(jobs.path());
         let ids: Vec<JobId> = left.iter().map(|job| job.id).collect();
         assert_eq!(ids, [JobId(1)]);
-        assert_eq!(left[0].progress_text(), "0 of 3 sections");
+        assert_eq!(left[0].progress(), "0 of 3 sections");
     }
 }

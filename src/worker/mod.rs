@@ -49,7 +49,7 @@ use safelight_core::settings::{Settings, rocm_of};
 pub(crate) use amd::driver_versions;
 pub use events::Wake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
-pub use left::{Left, LeftFinish, LeftJob, left_in, number_of};
+pub use left::{Left, left_in, number_of};
 pub use process::{
     FindRuntime, ProcessLauncher, engine_executable, engine_for, not_started, served_versions,
 };

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{Control, ControlBy, ControlSettings, FieldError};
+use safelight_core::job::{Control, ControlBy, FieldError};
 use safelight_core::library::{FoundControl, find_controls};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
@@ -57,28 +57,13 @@ impl ControlNetworks {
 }
 
 impl Inputs {
-    /// Has a control picture, counted from 0, act so.
-    pub(super) fn set_control(&mut self, index: usize, settings: ControlSettings) {
-        if let Some(input) = self.placed.controls.get_mut(index) {
-            input.control = settings;
-        }
-    }
-
     /// Puts an opened file in the place of a part of a control; nowhere where the control is gone.
     pub(super) fn put_part(&mut self, part: ControlPart, opened: Source) {
         let (ControlPart::Source(index) | ControlPart::Mask(index)) = part;
-        if let Some(input) = self.placed.controls.get_mut(index) {
-            match part {
-                ControlPart::Source(_) => input.source = opened,
-                ControlPart::Mask(_) => input.control_mask = Some(opened),
-            }
-        }
-    }
-
-    pub(super) fn remove_control_mask(&mut self, index: usize) {
-        if let Some(input) = self.placed.controls.get_mut(index) {
-            input.control_mask = None;
-        }
+        self.change(Slot::Control, index, |input| match part {
+            ControlPart::Source(_) => input.source = opened,
+            ControlPart::Mask(_) => input.control_mask = Some(opened),
+        });
     }
 
     /// What a mask lies on, and the mask that there is.
@@ -168,7 +153,7 @@ impl Inputs {
             input.control = settings;
             return (input, mask);
         }
-        if let Some(before) = self.placed.controls.last() {
+        if let Some(before) = self.of(Slot::Control).last() {
             input.control.network.clone_from(&before.control.network);
         }
         (input, None)
@@ -186,7 +171,7 @@ impl Inputs {
             (Some(only), None) => Some(&only.path),
             _ => None,
         };
-        for input in &mut self.placed.controls {
+        for input in self.placed.of_mut(Slot::Control) {
             let network = &mut input.control.network;
             let is_foreign = |path: &mut PathBuf| {
                 let known = found.iter().find(|it| it.path == *path);

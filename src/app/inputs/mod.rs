@@ -84,54 +84,25 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// What stands in the places.
+/// The inputs in the places of [`Slot::ALL`], of a list in the order in which a prompt counts them.
 #[derive(Clone, Debug, Default)]
-pub struct Placed {
-    start: Option<Input>,
-    end: Option<Input>,
-    mask: Option<Input>,
-    /// In the order in which a prompt counts them.
-    references: Vec<Input>,
-    controls: Vec<Input>,
-    /// Parts of the prompt, in their order.
-    prompts: Vec<Input>,
-}
+pub struct Placed([Vec<Input>; Slot::ALL.len()]);
 
 impl Placed {
-    fn of(&self, slot: Slot) -> &[Input] {
-        match slot {
-            Slot::Start => self.start.as_slice(),
-            Slot::End => self.end.as_slice(),
-            Slot::Mask => self.mask.as_slice(),
-            Slot::Reference => &self.references,
-            Slot::Prompt => &self.prompts,
-            Slot::Control => &self.controls,
-        }
+    fn of(&self, slot: Slot) -> &Vec<Input> {
+        &self.0[slot as usize]
     }
 
-    /// Of a place with several.
-    fn list_of(&mut self, slot: Slot) -> Option<&mut Vec<Input>> {
-        match slot {
-            Slot::Reference => Some(&mut self.references),
-            Slot::Prompt => Some(&mut self.prompts),
-            Slot::Control => Some(&mut self.controls),
-            Slot::Start | Slot::End | Slot::Mask => None,
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Input> {
-        Slot::ALL.into_iter().flat_map(|slot| self.of(slot))
+    fn of_mut(&mut self, slot: Slot) -> &mut Vec<Input> {
+        &mut self.0[slot as usize]
     }
 
     fn put(&mut self, slot: Slot, input: Input) {
-        match slot {
-            Slot::Start => self.start = Some(input),
-            Slot::End => self.end = Some(input),
-            Slot::Mask => self.mask = Some(input),
-            Slot::Reference => self.references.push(input),
-            Slot::Control => self.controls.push(input),
-            Slot::Prompt => self.prompts.push(input),
+        let place = self.of_mut(slot);
+        if !slot.is_list() {
+            place.clear();
         }
+        place.push(input);
     }
 }
 
@@ -223,18 +194,11 @@ impl Inputs {
     }
 
     pub fn all(&self) -> impl Iterator<Item = &Input> {
-        self.placed.all()
+        self.placed.0.iter().flatten()
     }
 
     pub fn remove(&mut self, slot: Slot) {
-        match slot {
-            Slot::Start => self.placed.start = None,
-            Slot::End => self.placed.end = None,
-            Slot::Mask => self.placed.mask = None,
-            Slot::Reference => self.placed.references.clear(),
-            Slot::Control => self.placed.controls.clear(),
-            Slot::Prompt => self.placed.prompts.clear(),
-        }
+        self.placed.of_mut(slot).clear();
     }
 
     /// Empties all places.
@@ -244,23 +208,22 @@ impl Inputs {
 
     /// Takes one of several pictures out, counted from 0.
     fn take_one(&mut self, slot: Slot, index: usize) -> Option<Input> {
-        let list = self.placed.list_of(slot)?;
-        (index < list.len()).then(|| list.remove(index))
+        let place = self.placed.of_mut(slot);
+        (index < place.len()).then(|| place.remove(index))
     }
 
     /// Has one of several pictures stand where another one does; both are counted from 0.
     fn move_one(&mut self, slot: Slot, from: usize, to: usize) {
-        if let Some(input) = self.take_one(slot, from)
-            && let Some(list) = self.placed.list_of(slot)
-        {
-            list.insert(to.min(list.len()), input);
+        if let Some(input) = self.take_one(slot, from) {
+            let place = self.placed.of_mut(slot);
+            place.insert(to.min(place.len()), input);
         }
     }
 
-    /// How much a picture says as a part of the prompt; counted from 0.
-    fn set_strength(&mut self, index: usize, strength: f64) {
-        if let Some(input) = self.placed.prompts.get_mut(index) {
-            input.strength = strength;
+    /// Changes one of several pictures, counted from 0.
+    fn change(&mut self, slot: Slot, index: usize, change: impl FnOnce(&mut Input)) {
+        if let Some(input) = self.placed.of_mut(slot).get_mut(index) {
+            change(input);
         }
     }
 
@@ -271,20 +234,8 @@ impl Inputs {
 
     /// Takes a file out of every place in which it stands.
     pub fn remove_file(&mut self, path: &Path) {
-        let is_it = |input: &mut Input| input.source.path() == path;
-        let Placed {
-            start,
-            end,
-            mask,
-            references,
-            controls,
-            prompts,
-        } = &mut self.placed;
-        for place in [start, end, mask] {
-            place.take_if(is_it);
-        }
-        for list in [references, prompts, controls] {
-            list.retain_mut(|input| !is_it(input));
+        for place in &mut self.placed.0 {
+            place.retain(|input| input.source.path() != path);
         }
     }
 
@@ -304,30 +255,27 @@ impl Inputs {
 
     /// The clip that is gone on from or made anew.
     pub fn clip(&self) -> Option<&SourceClip> {
-        match &self.placed.start.as_ref()?.source {
-            Source::Clip(clip) => Some(clip),
-            Source::Picture(_) => None,
-        }
+        self.get(Slot::Start).and_then(clip)
     }
 
     pub fn sources(&self) -> Sources<'_> {
+        self.sources_where(|_| true)
+    }
+
+    /// Of the places of which this is so.
+    fn sources_where(&self, is_taken: impl Fn(Slot) -> bool) -> Sources<'_> {
+        let of = |slot| {
+            if is_taken(slot) { self.of(slot) } else { &[] }
+        };
         Sources {
-            image: picture_of(self.get(Slot::Start)),
-            last_image: picture_of(self.get(Slot::End)),
-            extend: self.clip(),
+            image: of(Slot::Start).first().and_then(picture),
+            last_image: of(Slot::End).first().and_then(picture),
+            extend: of(Slot::Start).first().and_then(clip),
             source_clip: None,
-            mask: self.get(Slot::Mask).map(|input| sized(&input.source)),
-            references: self
-                .of(Slot::Reference)
-                .iter()
-                .filter_map(picture)
-                .collect(),
-            controls: self
-                .of(Slot::Control)
-                .iter()
-                .map(Input::as_control)
-                .collect(),
-            prompt_pictures: self.of(Slot::Prompt).iter().filter_map(chosen).collect(),
+            mask: of(Slot::Mask).first().map(|input| sized(&input.source)),
+            references: of(Slot::Reference).iter().filter_map(picture).collect(),
+            controls: of(Slot::Control).iter().map(Input::as_control).collect(),
+            prompt_pictures: of(Slot::Prompt).iter().filter_map(chosen).collect(),
         }
     }
 
@@ -345,7 +293,7 @@ impl Inputs {
     /// the model takes another; the second one when the start is taken, the second is free and the model goes by both;
     /// else the start.
     pub fn next(&self, places: Places) -> Slot {
-        if places.needs_control && self.placed.controls.is_empty() {
+        if places.needs_control && self.of(Slot::Control).is_empty() {
             return Slot::Control;
         }
         if self.free_in(Slot::Reference, places) > 0
@@ -353,7 +301,7 @@ impl Inputs {
         {
             return Slot::Reference;
         }
-        let has_start = self.placed.start.is_some();
+        let has_start = self.get(Slot::Start).is_some();
         let free = |slot: &Slot| has_start && self.get(*slot).is_none();
         places.second.filter(free).unwrap_or(Slot::Start)
     }
@@ -390,12 +338,14 @@ impl Inputs {
             (Source::Picture(_), Some(slot)) => slot,
             (Source::Picture(_), None) => self.next(places),
         };
-        if slot == Slot::Reference && places.max_references == 1 {
+        let takes_one = match slot {
+            Slot::Reference => places.max_references == 1,
+            Slot::Control => places.max_controls == 1,
+            _ => false,
+        };
+        if takes_one {
             // As at the start, a new one takes the other's place.
-            self.placed.references.clear();
-        }
-        if slot == Slot::Control && places.max_controls == 1 {
-            self.placed.controls.clear();
+            self.remove(slot);
         }
         let mut strengths = self.strengths.iter();
         if slot == Slot::Prompt
@@ -409,13 +359,13 @@ impl Inputs {
 
     /// Whether start and end can change places.
     pub fn can_swap(&self) -> bool {
-        let Placed { start, end, .. } = &self.placed;
-        (start.is_some() || end.is_some()) && self.clip().is_none()
+        let has_either = self.get(Slot::Start).is_some() || self.get(Slot::End).is_some();
+        has_either && self.clip().is_none()
     }
 
     pub fn swap(&mut self) {
         if self.can_swap() {
-            std::mem::swap(&mut self.placed.start, &mut self.placed.end);
+            self.placed.0.swap(Slot::Start as usize, Slot::End as usize);
         }
     }
 }
@@ -429,10 +379,6 @@ fn sized(source: &Source) -> StartPicture {
     }
 }
 
-fn picture_of(input: Option<&Input>) -> Option<&StartPicture> {
-    input.and_then(picture)
-}
-
 fn chosen(input: &Input) -> Option<ChosenPicture> {
     Some(ChosenPicture {
         picture: picture(input)?.clone(),
@@ -444,5 +390,12 @@ fn picture(input: &Input) -> Option<&StartPicture> {
     match &input.source {
         Source::Picture(picture) => Some(picture),
         Source::Clip(_) => None,
+    }
+}
+
+fn clip(input: &Input) -> Option<&SourceClip> {
+    match &input.source {
+        Source::Clip(clip) => Some(clip),
+        Source::Picture(_) => None,
     }
 }

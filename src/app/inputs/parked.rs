@@ -1,7 +1,7 @@
 //! What stands in the form and means nothing to the chosen model: it is parked, which is kept and not sent, and counts
 //! again with a model that takes it.
 
-use safelight_core::job::{FormControl, GenerateForm};
+use safelight_core::job::GenerateForm;
 use safelight_core::model::ModelSpec;
 
 use crate::app::inputs::{Inputs, Slot, Source, Sources};
@@ -48,7 +48,8 @@ impl Inputs {
                 (false, why)
             }
             (Slot::Mask, _) => {
-                let is_on_picture = self.sources().image.is_some();
+                let start = self.get(Slot::Start).map(|input| &input.source);
+                let is_on_picture = matches!(start, Some(Source::Picture(_)));
                 (is_on_picture, Parked::MaskWithoutPicture)
             }
             // More of them than a model takes are told, as which to leave out is its user's to say.
@@ -59,43 +60,17 @@ impl Inputs {
         (!is_taken).then_some(why)
     }
 
-    /// The controls without masks that nothing takes.
-    fn controls_for(&self, mut controls: Vec<FormControl>, spec: &ModelSpec) -> Vec<FormControl> {
-        for (index, control) in controls.iter_mut().enumerate() {
+    /// What the model is given of all that stands here.
+    pub fn sources_for(&self, form: &GenerateForm, spec: &ModelSpec) -> Sources<'_> {
+        let mut sources = self.sources_where(|slot| self.parked(slot, form, spec).is_none());
+        for (index, control) in sources.controls.iter_mut().enumerate() {
             if self.is_control_mask_parked(index, spec) {
                 control.mask = None;
             }
         }
-        controls
-    }
-
-    /// What the model is given of all that stands here.
-    pub fn sources_for(&self, form: &GenerateForm, spec: &ModelSpec) -> Sources<'_> {
-        let all = self.sources();
-        let is_taken = |slot| self.parked(slot, form, spec).is_none();
-        let clip = all.extend.filter(|_| is_taken(Slot::Start));
-        let is_changed = form.changes_clip(spec);
-        Sources {
-            image: all.image.filter(|_| is_taken(Slot::Start)),
-            last_image: all.last_image.filter(|_| is_taken(Slot::End)),
-            extend: clip.filter(|_| !is_changed),
-            source_clip: clip.filter(|_| is_changed),
-            mask: all.mask.filter(|_| is_taken(Slot::Mask)),
-            references: if is_taken(Slot::Reference) {
-                all.references
-            } else {
-                Vec::new()
-            },
-            controls: if is_taken(Slot::Control) {
-                self.controls_for(all.controls, spec)
-            } else {
-                Vec::new()
-            },
-            prompt_pictures: if is_taken(Slot::Prompt) {
-                all.prompt_pictures
-            } else {
-                Vec::new()
-            },
+        if form.changes_clip(spec) {
+            sources.source_clip = sources.extend.take();
         }
+        sources
     }
 }

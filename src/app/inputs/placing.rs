@@ -33,7 +33,9 @@ impl Inputs {
             InputsCommand::PickControlMask(index) => {
                 self.pick(ControlPart::Mask(index).into(), cx);
             }
-            InputsCommand::RemoveControlMask(index) => self.remove_control_mask(index),
+            InputsCommand::RemoveControlMask(index) => {
+                self.change(Slot::Control, index, |input| input.control_mask = None);
+            }
             InputsCommand::Open(paths, placing) => self.open(paths, placing, cx),
             InputsCommand::OpenHere(paths, placing) => self.open_here(paths, placing, cx),
             InputsCommand::ContinueFrom(path) => {
@@ -56,9 +58,13 @@ impl Inputs {
                 }
             }
             InputsCommand::LookForNetworks => self.control_networks.refresh(),
-            InputsCommand::SetControl(index, settings) => self.set_control(index, settings),
+            InputsCommand::SetControl(index, settings) => {
+                self.change(Slot::Control, index, |input| input.control = settings);
+            }
             InputsCommand::MoveOne(slot, from, to) => self.move_one(slot, from, to),
-            InputsCommand::SetStrength(index, strength) => self.set_strength(index, strength),
+            InputsCommand::SetStrength(index, strength) => {
+                self.change(Slot::Prompt, index, |input| input.strength = strength);
+            }
             InputsCommand::Swap => self.swap(),
         }
     }

@@ -67,7 +67,7 @@ impl JobQueue {
             if is_running || self.forgotten.contains(&id) || self.waiting_job(id).is_some() {
                 continue;
             }
-            let progress = job.progress;
+            let progress = job.progress();
             let known = self.stopped.iter_mut().find(|it| it.job.id == id);
             if let Some(stopped) = known {
                 stopped.job.resume = Some(job.folder);

@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::job::{
-    DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, JobRequest,
-};
+use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, JobRequest};
 use safelight_core::media::ClipFormat;
 use serde_json::{Value, json};
 
@@ -19,7 +17,7 @@ use super::report::{ended, print_event, say};
 use super::telemetry::Telemetry;
 use super::{Order, Orders, work};
 use crate::cli::{Surroundings, out};
-use crate::worker::{LeftFinish, LeftJob, not_held, number_of};
+use crate::worker::{Left, left_in, not_held, number_of};
 
 /// Resume a job that failed or was interrupted, or list those jobs
 #[derive(Args, Debug)]
@@ -45,13 +43,12 @@ pub struct ResumeArgs {
 pub fn run(args: &ResumeArgs, surroundings: &Surroundings) -> ExitCode {
     let jobs = surroundings.paths.jobs();
     let Some(job) = &args.job else {
-        let (left, finishing) = (LeftJob::all(&jobs), LeftFinish::all(&jobs));
+        let left = left_in(&jobs);
         return if args.json {
-            let all = left.iter().map(as_json);
-            let all: Vec<Value> = all.chain(finishing.iter().map(finish_as_json)).collect();
+            let all: Vec<Value> = left.iter().map(as_json).collect();
             out::print_json(&json!({"jobs": all}), 0)
         } else {
-            out::print(&as_text(&left, &finishing), 0)
+            out::print(&as_text(&left), 0)
         };
     };
     ended(go_on(job, args, &jobs, surroundings), args.json)
@@ -151,52 +148,45 @@ fn discard(folder: &JobFolder, is_json: bool) -> Result<u8, JobError> {
     Ok(0)
 }
 
-fn as_json(left: &LeftJob) -> Value {
-    json!({
+fn as_json(left: &Left) -> Value {
+    let mut fields = json!({
         "job": left.id.to_string(),
         "folder": left.folder,
-        "model": left.request.model,
-        "prompt": left.request.prompt,
-        "out": left.request.out,
-        "finished": left.num_finished,
-        "stages": left.num_stages,
-    })
+        "out": left.request.out(),
+    });
+    match &left.request {
+        JobRequest::Generate(request) => {
+            fields["model"] = json!(request.model);
+            fields["prompt"] = json!(request.prompt);
+            fields["finished"] = json!(left.num_done);
+            fields["stages"] = json!(left.num_all);
+        }
+        JobRequest::Finish(request) => {
+            fields["source"] = json!(request.source);
+            fields["frames"] = json!(left.num_done);
+            fields["all_frames"] = json!(left.num_all);
+        }
+    }
+    fields
 }
 
-fn finish_as_json(left: &LeftFinish) -> Value {
-    json!({
-        "job": left.id.to_string(),
-        "folder": left.folder,
-        "source": left.request.source,
-        "out": left.request.out,
-        "frames": left.num_frames,
-        "all_frames": left.request.after.num_frames,
-    })
-}
-
-fn as_text(left: &[LeftJob], finishing: &[LeftFinish]) -> String {
-    if left.is_empty() && finishing.is_empty() {
+fn as_text(left: &[Left]) -> String {
+    if left.is_empty() {
         return "There is no job to resume\n".to_owned();
     }
     let mut text = String::from("Jobs that `safelight resume NUMBER` can continue\n");
-    let row = |left: &LeftJob| {
-        let prompt: String = left.request.prompt.chars().take(40).collect();
+    let rows = left.iter().map(|left| {
+        let title = match &left.request {
+            JobRequest::Generate(request) => request.prompt.chars().take(40).collect(),
+            JobRequest::Finish(request) => request.title(),
+        };
         vec![
             left.id.to_string(),
-            left.progress_text(),
-            left.request.out.display().to_string(),
-            prompt.replace('\n', " "),
+            left.progress(),
+            left.request.out().display().to_string(),
+            title.replace('\n', " "),
         ]
-    };
-    let finish_row = |left: &LeftFinish| {
-        vec![
-            left.id.to_string(),
-            left.progress_text(),
-            left.request.out.display().to_string(),
-            left.request.title(),
-        ]
-    };
-    let rows = left.iter().map(row).chain(finishing.iter().map(finish_row));
+    });
     let rows: Vec<Vec<String>> = rows.collect();
     // Writing to a string cannot fail.
     write!(text, "{}", out::table(&rows)).ok();

@@ -32,9 +32,8 @@ pub const HAS_H264: bool = cfg!(feature = "h264");
 
 pub use alpha::AlphaChannel;
 pub use clip::{
-    ClipFormat, ClipOptions, ClipWriter, DEFAULT_CLIP_ENDING, RunWriter, Runs,
-    check_frame_size, check_frames_writable, check_writable, numbered_path,
-    write_clip, write_png,
+    ClipFormat, ClipOptions, ClipWriter, DEFAULT_CLIP_ENDING, RunWriter, Runs, check_frame_size,
+    check_frames_writable, check_writable, numbered_path, write_clip, write_png,
 };
 pub use edges::canny;
 pub use endings::{CLIP_ENDINGS, PICTURE_ENDINGS, has_clip_name, has_picture_name};

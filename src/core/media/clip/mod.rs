@@ -25,7 +25,6 @@ use std::path::{Path, PathBuf};
 use super::metadata::{MAX_SETTINGS_BYTES, is_json_object};
 use super::place::{self, Pending, PendingFiles};
 use super::{AlphaChannel, FrameStarts, HAS_H264, MediaError, Picture};
-use crate::files::has_ending;
 use crate::named::{named, with_defaults};
 use crate::naming;
 use crate::units::size_text;
