@@ -34,18 +34,25 @@ pub struct UpscaleArgs {
     /// Or the size to make; what is too much of another aspect ratio is cut off at the edges
     #[arg(long, value_name = "WIDTHxHEIGHT")]
     size: Option<TargetSize>,
-    /// The file to write [default: named after the source, in this folder]
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// auto, cpu or cuda:N; ROCm's GPUs are cuda:N too [default: the setting]
-    #[arg(long)]
-    device: Option<DeviceChoice>,
-    /// auto, f32, bf16 or f16; auto is f16 on GPUs and f32 on CPUs [default: auto]
-    #[arg(long)]
-    dtype: Option<DtypeChoice>,
     /// Compute in tiles of at most this many pixels, for less memory: 64 or more [default: as large as fits]
     #[arg(long, value_name = "N")]
     tile: Option<u32>,
+    #[command(flatten)]
+    job: FinishArgs,
+}
+
+/// Options of `upscale` and `interpolate`.
+#[derive(Args, Debug)]
+pub(super) struct FinishArgs {
+    /// The file to write [default: named after the source, in this folder]
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+    /// auto, cpu or cuda:N; ROCm's GPUs are cuda:N too [default: the setting]
+    #[arg(long)]
+    pub(super) device: Option<DeviceChoice>,
+    /// auto, f32, bf16 or f16; auto is f16 on GPUs and f32 on CPUs [default: auto]
+    #[arg(long)]
+    pub(super) dtype: Option<DtypeChoice>,
     /// The most device memory to use [default: the setting, else by the class of the device]
     #[arg(long, value_name = "GIB", value_parser = gib_value)]
     vram_cap: Option<f64>,
@@ -57,16 +64,34 @@ pub struct UpscaleArgs {
     json: bool,
 }
 
+impl FinishArgs {
+    /// Runs the job, or prints its plan.
+    pub(super) fn run(
+        &self,
+        request: Result<FinishRequest, JobError>,
+        surroundings: &Surroundings,
+    ) -> ExitCode {
+        let done = request.and_then(|request| {
+            if self.plan {
+                return finish_plan(&request, self.device, self.json, surroundings);
+            }
+            let done = generate::finish(request, self.device, self.json, surroundings);
+            done.map(ExitCode::from)
+        });
+        done.unwrap_or_else(|err| ended(Err(err), self.json))
+    }
+
+    pub(super) fn memory(&self, settings: &Settings) -> MemoryChoice {
+        MemoryChoice {
+            cap_bytes: self.vram_cap.or(settings.memory.cap_gib).map(from_gib),
+            ..MemoryChoice::default()
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &UpscaleArgs, surroundings: &Surroundings) -> ExitCode {
-    let done = request(args, surroundings).and_then(|request| {
-        if args.plan {
-            return finish_plan(&request, args.device, args.json, surroundings);
-        }
-        let done = generate::finish(request, args.device, args.json, surroundings);
-        done.map(ExitCode::from)
-    });
-    done.unwrap_or_else(|err| ended(Err(err), args.json))
+    args.job.run(request(args, surroundings), surroundings)
 }
 
 fn request(args: &UpscaleArgs, surroundings: &Surroundings) -> Result<FinishRequest, JobError> {
@@ -78,12 +103,12 @@ fn request(args: &UpscaleArgs, surroundings: &Surroundings) -> Result<FinishRequ
         size: args
             .size
             .unwrap_or_else(|| TargetSize::Factor(args.scale.unwrap_or(2.0))),
-        is_out_automatic: args.out.is_none(),
-        out: result_of(args.out.as_deref(), &source, "upscaled", is_picture)?,
+        is_out_automatic: args.job.out.is_none(),
+        out: result_of(args.job.out.as_deref(), &source, "upscaled", is_picture)?,
         source,
-        dtype: args.dtype.unwrap_or_default(),
+        dtype: args.job.dtype.unwrap_or_default(),
         tile: args.tile,
-        memory: memory_of(args.vram_cap, settings),
+        memory: args.job.memory(settings),
         crf: settings.output.crf,
     };
     form.validate()
@@ -145,13 +170,6 @@ pub(super) fn result_of(
         &ending,
         &mut HashSet::new(),
     ))
-}
-
-pub(super) fn memory_of(vram_cap: Option<f64>, settings: &Settings) -> MemoryChoice {
-    MemoryChoice {
-        cap_bytes: vram_cap.or(settings.memory.cap_gib).map(from_gib),
-        ..MemoryChoice::default()
-    }
 }
 
 /// The job goes on when its caller's folder is gone.

@@ -291,13 +291,19 @@ pub fn read_json_or_default<T: DeserializeOwned + Default>(path: &Path) -> T {
         .unwrap_or_default()
 }
 
+/// A free name for a broken file: `queue.broken-1.json` for `queue.json`.
+pub(crate) fn aside_path(path: &Path) -> PathBuf {
+    let ending = path.extension().unwrap_or_default().display();
+    let name = |number: u32| path.with_extension(format!("broken-{number}.{ending}"));
+    let free = (1..1000).map(name).find(|path| !path.exists());
+    free.unwrap_or_else(|| name(0))
+}
+
 /// Keeps a JSON file that is not read whole under another name beside itself, before a new one takes its place; gives
 /// that name. It is copied; what could not be read for what it is (a pipe, a device, a folder, a file far too large) gets the
 /// name itself.
 pub fn keep_aside(path: &Path) -> io::Result<PathBuf> {
-    let name = |number: u32| path.with_extension(format!("broken-{number}.json"));
-    let free = (1..1000).map(name).find(|path| !path.exists());
-    let aside = free.unwrap_or_else(|| name(0));
+    let aside = aside_path(path);
     let found = fs::metadata(path)?;
     if found.is_file() && found.len() <= MAX_JSON_BYTES {
         copy_private(path, &aside)?;

@@ -2,16 +2,14 @@
 //!
 //! Kept as JSON in a folder of records, of which the newest stay; written out as CSV for whoever asks.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use safelight_core::files::{read_bounded, write_atomically, write_json};
 use safelight_core::job::{JobId, MemorySample, Reclaim, Stage};
-use serde::de::{Error as _, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 /// An hour at ten a second; beyond it every second sample goes, so that the whole job stays.
 const MAX_SAMPLES: usize = 36_000;
@@ -64,12 +62,9 @@ pub struct Record {
     pub model: String,
     /// The engine's line on its device; empty when none started.
     pub device: String,
-    #[serde(deserialize_with = "at_most::<_, _, MAX_SAMPLES>")]
     pub samples: Vec<MemorySample>,
     /// In the order of time.
-    #[serde(deserialize_with = "at_most::<_, _, MAX_STAGES>")]
     pub stages: Vec<RecordedStage>,
-    #[serde(deserialize_with = "at_most::<_, _, MAX_STAGES>")]
     pub reclaims: Vec<RecordedReclaim>,
 }
 
@@ -223,6 +218,13 @@ impl Record {
     pub fn load(folder: &Path, job: JobId) -> io::Result<Self> {
         let text = read_bounded(&path_of(folder, job), MAX_RECORD_BYTES)?;
         let mut record: Self = serde_json::from_slice(&text).map_err(io::Error::other)?;
+        let is_of_a_job = record.samples.len() <= MAX_SAMPLES
+            && record.stages.len().max(record.reclaims.len()) <= MAX_STAGES;
+        if !is_of_a_job {
+            return Err(io::Error::other(
+                "this record has more entries than any job",
+            ));
+        }
         // They are searched by their times, and a file may have been changed.
         let stages = &mut record.stages;
         stages.sort_by(|a, b| a.from_secs.total_cmp(&b.from_secs));
@@ -233,36 +235,6 @@ impl Record {
     pub fn export(&self, path: &Path) -> io::Result<()> {
         write_all(path, std::slice::from_ref(self))
     }
-}
-
-/// A list of at most `MAX` entries: small ones take many times their bytes in the file.
-fn at_most<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    struct AtMost<T, const MAX: usize>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for AtMost<T, MAX> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {MAX} entries")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
-            let mut entries = Vec::new();
-            while let Some(entry) = list.next_element()? {
-                if entries.len() == MAX {
-                    return Err(A::Error::invalid_length(MAX + 1, &self));
-                }
-                entries.push(entry);
-            }
-            Ok(entries)
-        }
-    }
-
-    deserializer.deserialize_seq(AtMost::<T, MAX>(PhantomData))
 }
 
 /// Writes the records of several jobs into one file: as an object or a list in a `.json` file, else as one table.
@@ -419,7 +391,7 @@ mod tests {
             ["", "", &*format!("{reclaims},{reclaim}")],
         ] {
             let err = load(lists).unwrap_err().to_string();
-            assert!(err.contains("a list of at most"), "{err}");
+            assert!(err.contains("more entries than any job"), "{err}");
         }
         let large = fs::File::create(&path).unwrap();
         large.set_len(MAX_RECORD_BYTES + 1).unwrap();

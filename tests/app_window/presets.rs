@@ -188,7 +188,7 @@ fn a_broken_file_of_presets_is_named_and_kept() {
     bench.press("Save preset");
     bench.until("it is told", |bench| bench.has("The old one is kept"));
     assert!(fs::read_to_string(&file).unwrap().contains("New"));
-    let aside = file.with_file_name("presets.toml.broken-1");
+    let aside = file.with_file_name("presets.broken-1.toml");
     assert_eq!(fs::read_to_string(aside).unwrap(), broken);
 }
 

@@ -3,7 +3,7 @@
 //! What was read can be read again, so a broken index counts as none. Favourites cannot: a broken file of them is put
 //! aside, never overwritten.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Stamp;
 use super::facts::Facts;
-use crate::files::{FileError, read_bounded, write_json};
-use crate::naming;
+use crate::files::{FileError, aside_path, read_bounded, write_json};
 use crate::uri::{decoded, encoded};
 
 /// Of a gallery of more than a million results.
@@ -105,10 +104,7 @@ pub(super) fn load_favourites(path: &Path) -> (BTreeSet<PathBuf>, Option<IndexEr
         let paths = file.favourites.iter().map(|text| decoded(text));
         return (paths.collect(), None);
     }
-    let folder = path.parent().unwrap_or_else(|| Path::new(""));
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let stem = format!("{stem}.broken");
-    let aside = naming::free_path(folder, &stem, "json", &mut HashSet::new());
+    let aside = aside_path(path);
     let moved = fs::rename(path, &aside);
     let problem = match moved {
         Ok(()) => IndexError::Other(FileError::new(

@@ -213,7 +213,7 @@ fn a_broken_index_is_made_anew_and_broken_favourites_are_put_aside() {
     let (_, problem) = Shelf::open(PathBuf::new(), home.path().join("favourites.json"));
     assert!(problem.is_some());
     let aside = |name: &str| fs::read(home.path().join(name)).unwrap();
-    assert_eq!(aside("favourites.broken.json"), b"no list");
+    assert_eq!(aside("favourites.broken-1.json"), b"no list");
     assert_eq!(aside("favourites.broken-2.json"), b"no list either");
 }
 

@@ -198,20 +198,9 @@ fn fewer_frames(planner: &Planner<'_>, request: &GenerateRequest, rank: u8) -> O
         num_frames: groups.saturating_mul(4).saturating_add(1),
     };
     let is_better = |groups: u32| planner.plan(&change(groups).applied(request)).rank() < rank;
+    // Counted from 1, and fewer than there are.
     let groups = request.num_frames.saturating_sub(1) / 4;
-    if groups == 0 || !is_better(0) {
-        return None;
-    }
-    // All up to `fits` fit, `too_many` do not.
-    let (mut fits, mut too_many) = (0, groups);
-    while too_many - fits > 1 {
-        let middle = fits + (too_many - fits) / 2;
-        if is_better(middle) {
-            fits = middle;
-        } else {
-            too_many = middle;
-        }
-    }
+    let fits = most(groups, &|count| is_better(count - 1))? - 1;
     let change = change(fits);
     let plan = planner.plan(&change.applied(request));
     tried(plan, rank, change, request)

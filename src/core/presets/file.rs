@@ -12,7 +12,7 @@ use thiserror::Error;
 use toml_edit::{ArrayOfTables, Document, DocumentMut, Item, Table};
 
 use super::PresetValues;
-use crate::files::{FileError, read_text_bounded, write_private};
+use crate::files::{FileError, aside_path, read_text_bounded, write_private};
 use crate::job::PartialSampling;
 
 const HEAD: &str = "\
@@ -139,7 +139,7 @@ pub fn edit(path: &Path, edit: &PresetEdit) -> Result<Option<PathBuf>, PresetsEr
     let write_failed = |err| FileError::new(format!("cannot save the presets: {err}"), path);
     let (mut document, aside) = match read(path) {
         Ok(document) => (document, None),
-        Err(PresetsError::Broken(_)) => (DocumentMut::new(), Some(free_name(path))),
+        Err(PresetsError::Broken(_)) => (DocumentMut::new(), Some(aside_path(path))),
         Err(err) => return Err(err),
     };
     change(&mut document, edit, path)?;
@@ -296,12 +296,4 @@ fn fill(table: &mut Table, name: &str, preset: &OwnPreset) {
             table[key] = item.clone();
         }
     }
-}
-
-fn free_name(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    (1_u32..10_000)
-        .map(|number| path.with_file_name(format!("{name}.broken-{number}")))
-        .find(|candidate| !candidate.exists())
-        .unwrap_or_else(|| path.with_file_name(format!("{name}.broken")))
 }
