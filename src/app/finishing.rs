@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use safelight_core::finish::{
-    FinishRequest, Found, FoundInterpolator, FoundUpscaler, InterpolateForm, TargetSize,
-    UpscaleForm, ending_of, find_interpolators, find_upscalers, look_at,
+    FinishForm, FinishRequest, FinishWish, Found, FoundInterpolator, FoundUpscaler, TargetSize,
+    ending_of, find_interpolators, find_upscalers, look_at,
 };
 use safelight_core::job::{DtypeChoice, JobError, JobErrorKind};
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
@@ -131,35 +131,25 @@ impl Wish {
             settings,
             ..
         } = self;
-        // Eight bits of colour need more than the bf16 that others compute in.
-        let dtype = DtypeChoice::Auto;
-        let (memory, crf) = (settings.memory.choice(), settings.output.crf);
-        let is_out_automatic = true;
-        match finish {
-            Finish::Upscale(factor) => UpscaleForm {
-                source,
-                network,
+        let wish = match finish {
+            Finish::Upscale(factor) => FinishWish::Upscale {
                 size: TargetSize::Factor(f64::from(factor)),
-                out,
-                is_out_automatic,
-                dtype,
                 tile: None,
-                memory,
-                crf,
-            }
-            .validate(),
-            Finish::Frames(rate) => InterpolateForm {
-                source,
-                network,
-                rate,
-                out,
-                is_out_automatic,
-                dtype,
-                memory,
-                crf,
-            }
-            .validate(),
-        }
+            },
+            Finish::Frames(rate) => FinishWish::Interpolate(rate),
+        };
+        let form = FinishForm {
+            source,
+            network,
+            wish,
+            out,
+            is_out_automatic: true,
+            // Eight bits of colour need more than the bf16 that others compute in.
+            dtype: DtypeChoice::Auto,
+            memory: settings.memory.choice(),
+            crf: settings.output.crf,
+        };
+        form.validate()
     }
 
     /// A place for the result: the queue gives it a free name when its turn comes. Makes the folder.

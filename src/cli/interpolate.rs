@@ -4,13 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::finish::{
-    FinishRequest, InterpolateForm, NewRate, find_interpolators, interpolator_named, look_at,
-};
+use safelight_core::finish::{FinishWish, NewRate, find_interpolators, interpolator_named};
 use safelight_core::job::JobError;
 
 use super::Surroundings;
-use super::upscale::{FinishArgs, absolute, chosen, result_of, unknown};
+use super::upscale::{FinishArgs, chosen, unknown};
 
 /// Give a clip more frames a second: RIFE makes those between, and scenes that cut are not blended
 #[derive(Args, Debug)]
@@ -33,33 +31,23 @@ pub struct InterpolateArgs {
 
 /// Runs the command.
 pub fn run(args: &InterpolateArgs, surroundings: &Surroundings) -> ExitCode {
-    args.job.run(request(args, surroundings), surroundings)
+    let rate = match args.fps {
+        Some(fps) => NewRate::Fps(fps),
+        None => NewRate::Times(args.times.unwrap_or(2)),
+    };
+    let wish = (FinishWish::Interpolate(rate), "interpolated");
+    let network = || network(args, surroundings);
+    args.job.run(&args.source, network, wish, surroundings)
 }
 
-fn request(args: &InterpolateArgs, surroundings: &Surroundings) -> Result<FinishRequest, JobError> {
+/// The network that the arguments name, or the only one that there is.
+fn network(args: &InterpolateArgs, surroundings: &Surroundings) -> Result<PathBuf, JobError> {
     let (paths, settings) = (&surroundings.paths, surroundings.settings());
-    let source = absolute(&args.source)?;
-    let (is_picture, _) = look_at(&source)?;
-    let network = if let Some(wanted) = &args.model {
-        interpolator_named(wanted, paths, settings).map_err(|err| unknown(&err))
-    } else {
-        let found = find_interpolators(paths, settings).into_iter();
-        let labels = found.map(|it| (it.label(), it.path)).collect();
-        let home = paths.models().join("frame_interpolation");
-        chosen(labels, "RIFE network", &home)
-    };
-    let form = InterpolateForm {
-        network: absolute(&network?)?,
-        rate: match args.fps {
-            Some(fps) => NewRate::Fps(fps),
-            None => NewRate::Times(args.times.unwrap_or(2)),
-        },
-        is_out_automatic: args.job.out.is_none(),
-        out: result_of(args.job.out.as_deref(), &source, "interpolated", is_picture)?,
-        source,
-        dtype: args.job.dtype.unwrap_or_default(),
-        memory: args.job.memory(settings),
-        crf: settings.output.crf,
-    };
-    form.validate()
+    if let Some(wanted) = &args.model {
+        return interpolator_named(wanted, paths, settings).map_err(|err| unknown(&err));
+    }
+    let found = find_interpolators(paths, settings).into_iter();
+    let labels = found.map(|it| (it.label(), it.path)).collect();
+    let home = paths.models().join("frame_interpolation");
+    chosen(labels, "RIFE network", &home)
 }

@@ -6,13 +6,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use safelight_core::finish::{
-    FinishRequest, TargetSize, UpscaleForm, ending_of, find_upscalers, look_at, upscaler_named,
+    FinishForm, FinishWish, TargetSize, ending_of, find_upscalers, look_at, upscaler_named,
 };
 use safelight_core::job::{DeviceChoice, DtypeChoice, JobError, JobErrorKind};
 use safelight_core::memory::MemoryChoice;
 use safelight_core::model::CatalogError;
 use safelight_core::naming;
-use safelight_core::settings::Settings;
 use safelight_core::units::from_gib;
 
 use super::Surroundings;
@@ -46,13 +45,13 @@ pub struct UpscaleArgs {
 pub(super) struct FinishArgs {
     /// The file to write [default: named after the source, in this folder]
     #[arg(long, value_name = "FILE")]
-    pub(super) out: Option<PathBuf>,
+    out: Option<PathBuf>,
     /// auto, cpu or cuda:N; ROCm's GPUs are cuda:N too [default: the setting]
     #[arg(long)]
-    pub(super) device: Option<DeviceChoice>,
+    device: Option<DeviceChoice>,
     /// auto, f32, bf16 or f16; auto is f16 on GPUs and f32 on CPUs [default: auto]
     #[arg(long)]
-    pub(super) dtype: Option<DtypeChoice>,
+    dtype: Option<DtypeChoice>,
     /// The most device memory to use [default: the setting, else by the class of the device]
     #[arg(long, value_name = "GIB", value_parser = gib_value)]
     vram_cap: Option<f64>,
@@ -65,13 +64,34 @@ pub(super) struct FinishArgs {
 }
 
 impl FinishArgs {
-    /// Runs the job, or prints its plan.
+    /// Runs the job, or prints its plan. `suffix`: end of a result's name that is not given.
     pub(super) fn run(
         &self,
-        request: Result<FinishRequest, JobError>,
+        source: &Path,
+        network: impl FnOnce() -> Result<PathBuf, JobError>,
+        (wish, suffix): (FinishWish, &str),
         surroundings: &Surroundings,
     ) -> ExitCode {
-        let done = request.and_then(|request| {
+        let request = || {
+            let settings = surroundings.settings();
+            let source = absolute(source)?;
+            let (is_picture, _) = look_at(&source)?;
+            let form = FinishForm {
+                network: absolute(&network()?)?,
+                wish,
+                is_out_automatic: self.out.is_none(),
+                out: result_of(self.out.as_deref(), &source, suffix, is_picture)?,
+                source,
+                dtype: self.dtype.unwrap_or_default(),
+                memory: MemoryChoice {
+                    cap_bytes: self.vram_cap.or(settings.memory.cap_gib).map(from_gib),
+                    ..MemoryChoice::default()
+                },
+                crf: settings.output.crf,
+            };
+            form.validate()
+        };
+        let done = request().and_then(|request| {
             if self.plan {
                 return finish_plan(&request, self.device, self.json, surroundings);
             }
@@ -80,38 +100,18 @@ impl FinishArgs {
         });
         done.unwrap_or_else(|err| ended(Err(err), self.json))
     }
-
-    pub(super) fn memory(&self, settings: &Settings) -> MemoryChoice {
-        MemoryChoice {
-            cap_bytes: self.vram_cap.or(settings.memory.cap_gib).map(from_gib),
-            ..MemoryChoice::default()
-        }
-    }
 }
 
 /// Runs the command.
 pub fn run(args: &UpscaleArgs, surroundings: &Surroundings) -> ExitCode {
-    args.job.run(request(args, surroundings), surroundings)
-}
-
-fn request(args: &UpscaleArgs, surroundings: &Surroundings) -> Result<FinishRequest, JobError> {
-    let settings = surroundings.settings();
-    let source = absolute(&args.source)?;
-    let (is_picture, _) = look_at(&source)?;
-    let form = UpscaleForm {
-        network: absolute(&network(args, surroundings)?)?,
-        size: args
-            .size
-            .unwrap_or_else(|| TargetSize::Factor(args.scale.unwrap_or(2.0))),
-        is_out_automatic: args.job.out.is_none(),
-        out: result_of(args.job.out.as_deref(), &source, "upscaled", is_picture)?,
-        source,
-        dtype: args.job.dtype.unwrap_or_default(),
+    let size = args.size;
+    let wish = FinishWish::Upscale {
+        size: size.unwrap_or_else(|| TargetSize::Factor(args.scale.unwrap_or(2.0))),
         tile: args.tile,
-        memory: args.job.memory(settings),
-        crf: settings.output.crf,
     };
-    form.validate()
+    let network = || network(args, surroundings);
+    let wish = (wish, "upscaled");
+    args.job.run(&args.source, network, wish, surroundings)
 }
 
 /// The network that the arguments name, or the only one that there is.
@@ -152,7 +152,7 @@ pub(super) fn chosen(
 }
 
 /// Where the result goes: as the arguments say, else a free name beside the caller, the source's with `done` behind it.
-pub(super) fn result_of(
+fn result_of(
     out: Option<&Path>,
     source: &Path,
     done: &str,
@@ -173,7 +173,7 @@ pub(super) fn result_of(
 }
 
 /// The job goes on when its caller's folder is gone.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf, JobError> {
+fn absolute(path: &Path) -> Result<PathBuf, JobError> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if path.to_str().is_some() {
         return Ok(path);

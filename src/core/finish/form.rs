@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::{FinishRequest, FinishWork};
+use super::{FinishRequest, FinishWork, Retiming};
 use crate::job::{DtypeChoice, JobError, JobErrorKind};
 use crate::media::{
     self, ClipFormat, ClipInfo, DEFAULT_CLIP_ENDING, MAX_PIXELS, MediaError, check_frame_size,
     check_frames_writable,
 };
 use crate::memory::MemoryChoice;
-use crate::networks::UpscalerConfig;
+use crate::networks::{IfnetConfig, UpscalerConfig};
 
 /// A network is used so often one after the other at most.
 const MAX_PASSES: u32 = 3;
@@ -40,37 +40,75 @@ impl FromStr for TargetSize {
     }
 }
 
+/// Frame rate of the result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NewRate {
+    /// Frames for each frame.
+    Times(u32),
+    /// Frames per second.
+    Fps(f64),
+}
+
+/// Work that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FinishWish {
+    Upscale {
+        size: TargetSize,
+        /// The longest edge of what is computed at a time, in pixels; as much as fits when absent.
+        tile: Option<u32>,
+    },
+    Interpolate(NewRate),
+}
+
 /// What is asked for: checked as a whole by [`validate`](Self::validate).
 #[derive(Clone, Debug, PartialEq)]
-pub struct UpscaleForm {
+pub struct FinishForm {
     pub source: PathBuf,
     pub network: PathBuf,
-    pub size: TargetSize,
+    pub wish: FinishWish,
     pub out: PathBuf,
     pub is_out_automatic: bool,
     pub dtype: DtypeChoice,
-    /// In pixels.
-    pub tile: Option<u32>,
     pub memory: MemoryChoice,
     pub crf: u8,
 }
 
-impl UpscaleForm {
+impl FinishForm {
     /// The request, or one sentence on why there can be none. Reads headers, and the source once.
     pub fn validate(self) -> Result<FinishRequest, JobError> {
-        let config = UpscalerConfig::read(&self.network).map_err(|err| JobError::from(&err))?;
         let (is_picture, before) = look_for(&self.source, &self.out)?;
-        let (width, height) = self.size_of(&before)?;
-        if let Some(tile) = self.tile.filter(|tile| *tile < MIN_TILE) {
-            return Err(invalid(format!(
-                "expected tiles of at least {MIN_TILE} pixels, found {tile}"
-            )));
-        }
-        let passes = passes(&config, &before, (width, height))?;
-        let after = ClipInfo {
-            width,
-            height,
-            ..before
+        let network = self.network;
+        let (after, work, tile) = match self.wish {
+            FinishWish::Upscale { size, tile } => {
+                let config = UpscalerConfig::read(&network).map_err(|err| JobError::from(&err))?;
+                let (width, height) = size_of(size, &before)?;
+                if let Some(tile) = tile.filter(|tile| *tile < MIN_TILE) {
+                    return Err(invalid(format!(
+                        "expected tiles of at least {MIN_TILE} pixels, found {tile}"
+                    )));
+                }
+                let passes = passes(&config, &before, (width, height))?;
+                let after = ClipInfo {
+                    width,
+                    height,
+                    ..before
+                };
+                (after, FinishWork::Upscale { network, passes }, tile)
+            }
+            FinishWish::Interpolate(rate) => {
+                IfnetConfig::read(&network).map_err(|err| JobError::from(&err))?;
+                let retiming = match rate {
+                    NewRate::Times(times) => Retiming::times(before.num_frames, before.fps, times),
+                    NewRate::Fps(fps) => Retiming::to_fps(before.num_frames, before.fps, fps),
+                };
+                let retiming = retiming.map_err(invalid)?;
+                let after = ClipInfo {
+                    fps: retiming.fps(),
+                    num_frames: retiming.num_frames(),
+                    ..before
+                };
+                (after, FinishWork::Interpolate { network }, None)
+            }
         };
         check_out(&self.out, is_picture, &after)?;
         let fingerprint = fingerprint(&self.source, is_picture).map_err(|err| unusable(&err))?;
@@ -80,41 +118,38 @@ impl UpscaleForm {
             is_picture,
             before,
             after,
-            work: FinishWork::Upscale {
-                network: self.network,
-                passes,
-            },
+            work,
             dtype: self.dtype,
-            tile: self.tile,
+            tile,
             memory: self.memory,
             crf: self.crf,
             out: self.out,
             is_out_automatic: self.is_out_automatic,
         })
     }
+}
 
-    fn size_of(&self, before: &ClipInfo) -> Result<(u32, u32), JobError> {
-        let (width, height) = match self.size {
-            TargetSize::Pixels(width, height) => (width, height),
-            TargetSize::Factor(factor) if (1.0..=MAX_FACTOR).contains(&factor) => {
-                let side = |side: u32| (f64::from(side) * factor).round() as u32;
-                (side(before.width), side(before.height))
-            }
-            TargetSize::Factor(factor) => {
-                return Err(invalid(format!(
-                    "expected a factor between 1 and {MAX_FACTOR}, found {factor}"
-                )));
-            }
-        };
-        let pixels = u64::from(width) * u64::from(height);
-        if pixels > MAX_PIXELS {
+fn size_of(size: TargetSize, before: &ClipInfo) -> Result<(u32, u32), JobError> {
+    let (width, height) = match size {
+        TargetSize::Pixels(width, height) => (width, height),
+        TargetSize::Factor(factor) if (1.0..=MAX_FACTOR).contains(&factor) => {
+            let side = |side: u32| (f64::from(side) * factor).round() as u32;
+            (side(before.width), side(before.height))
+        }
+        TargetSize::Factor(factor) => {
             return Err(invalid(format!(
-                "the result would be {width} × {height}, and at most {} megapixels can be made",
-                MAX_PIXELS / 1_000_000
+                "expected a factor between 1 and {MAX_FACTOR}, found {factor}"
             )));
         }
-        Ok((width, height))
+    };
+    let pixels = u64::from(width) * u64::from(height);
+    if pixels > MAX_PIXELS {
+        return Err(invalid(format!(
+            "the result would be {width} × {height}, and at most {} megapixels can be made",
+            MAX_PIXELS / 1_000_000
+        )));
     }
+    Ok((width, height))
 }
 
 /// What a source is: whether a single picture, and its size, length and rate.
@@ -129,7 +164,7 @@ pub fn look_at(source: &Path) -> Result<(bool, ClipInfo), JobError> {
 }
 
 /// As [`look_at`], but a video of one frame is no picture if the result is to be a video.
-pub(super) fn look_for(source: &Path, out: &Path) -> Result<(bool, ClipInfo), JobError> {
+fn look_for(source: &Path, out: &Path) -> Result<(bool, ClipInfo), JobError> {
     let (is_picture, info) = look_at(source)?;
     let makes_video = ClipFormat::from_path(out).is_ok_and(|format| !format.holds_pictures());
     match media::clip_info(source) {
@@ -189,7 +224,7 @@ fn passes(
     })
 }
 
-pub(super) fn check_out(out: &Path, is_picture: bool, after: &ClipInfo) -> Result<(), JobError> {
+fn check_out(out: &Path, is_picture: bool, after: &ClipInfo) -> Result<(), JobError> {
     let format = ClipFormat::from_path(out).map_err(|err| unusable(&err))?;
     if is_picture && !format.holds_pictures() {
         return Err(invalid(format!(
@@ -202,11 +237,11 @@ pub(super) fn check_out(out: &Path, is_picture: bool, after: &ClipInfo) -> Resul
         .map_err(|err| unusable(&err))
 }
 
-pub(super) fn invalid(sentence: impl Into<String>) -> JobError {
+fn invalid(sentence: impl Into<String>) -> JobError {
     JobError::new(JobErrorKind::InvalidRequest, sentence)
 }
 
-pub(super) fn unusable(err: &MediaError) -> JobError {
+fn unusable(err: &MediaError) -> JobError {
     JobError::from_error(JobErrorKind::InvalidRequest, err)
 }
 

@@ -4,7 +4,6 @@
 //! picture is computed at a time.
 
 mod form;
-mod interpolate;
 mod networks;
 mod request;
 mod retiming;
@@ -12,8 +11,7 @@ mod tiles;
 
 #[cfg(test)]
 pub(crate) use form::tests::network as test_network;
-pub use form::{TargetSize, UpscaleForm, ending_of, fingerprint, look_at};
-pub use interpolate::{InterpolateForm, NewRate};
+pub use form::{FinishForm, FinishWish, NewRate, TargetSize, ending_of, fingerprint, look_at};
 pub use networks::{
     Found, FoundInterpolator, FoundUpscaler, find_interpolators, find_upscalers,
     interpolator_named, upscaler_named,

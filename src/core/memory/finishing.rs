@@ -195,7 +195,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::finish::{TargetSize, UpscaleForm};
+    use crate::finish::{FinishForm, FinishWish, TargetSize};
     use crate::media::{Picture, write_png};
     use crate::memory::MemoryChoice;
     use crate::networks::{RrdbConfig, RrdbNames, UpscalerLayers};
@@ -228,14 +228,16 @@ mod tests {
             &Picture::from_fn(1024, 1024, |_, _| [9; 3]).unwrap(),
         )
         .unwrap();
-        let form = UpscaleForm {
+        let form = FinishForm {
             source,
             network: crate::finish::test_network(folder, "body_x2"),
-            size: TargetSize::Factor(2.0),
+            wish: FinishWish::Upscale {
+                size: TargetSize::Factor(2.0),
+                tile: None,
+            },
             out: folder.join("large.png"),
             is_out_automatic: false,
             dtype: DtypeChoice::Auto,
-            tile: None,
             memory: MemoryChoice {
                 cap_bytes,
                 ..MemoryChoice::default()

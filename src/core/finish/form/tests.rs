@@ -1,5 +1,7 @@
 //! What can be asked for, and the sentences for what cannot.
 
+mod interpolate;
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -26,15 +28,18 @@ pub(crate) fn network(folder: &Path, name: &str) -> PathBuf {
     path
 }
 
-fn form(folder: &Path, source: PathBuf) -> UpscaleForm {
-    UpscaleForm {
+fn upscale(size: TargetSize) -> FinishWish {
+    FinishWish::Upscale { size, tile: None }
+}
+
+fn form(folder: &Path, source: PathBuf) -> FinishForm {
+    FinishForm {
         source,
         network: network(folder, "body_x2"),
-        size: TargetSize::Factor(2.0),
+        wish: upscale(TargetSize::Factor(2.0)),
         out: folder.join("large.png"),
         is_out_automatic: false,
         dtype: DtypeChoice::Auto,
-        tile: None,
         memory: MemoryChoice::default(),
         crf: 16,
     }
@@ -56,8 +61,8 @@ fn a_network_is_used_as_often_as_the_size_needs() {
         (TargetSize::Factor(4.0), 2, (120, 80)),
         (TargetSize::Pixels(100, 100), 3, (100, 100)),
     ] {
-        let request = UpscaleForm {
-            size,
+        let request = FinishForm {
+            wish: upscale(size),
             ..form.clone()
         }
         .validate()
@@ -84,26 +89,31 @@ fn a_network_is_used_as_often_as_the_size_needs() {
 fn what_cannot_be_made_is_refused_before_anything_is_computed() {
     let folder = tempfile::tempdir().unwrap();
     let good = form(folder.path(), picture(folder.path()));
-    let refused = |change: &dyn Fn(&mut UpscaleForm)| {
+    let refused = |change: &dyn Fn(&mut FinishForm)| {
         let mut form = good.clone();
         change(&mut form);
         form.validate().unwrap_err().summary
     };
-    let far = refused(&|form| form.size = TargetSize::Factor(9.0));
+    let far = refused(&|form| form.wish = upscale(TargetSize::Factor(9.0)));
     assert_eq!(
         far,
         "this network enlarges ×2, and at most 3 times, but ×9 was asked for"
     );
     let same = refused(&|form| form.network = network(folder.path(), "body_x1"));
     assert_eq!(same, "this network does not enlarge, and ×2 was asked for");
-    let small = refused(&|form| form.size = TargetSize::Factor(0.5));
+    let small = refused(&|form| form.wish = upscale(TargetSize::Factor(0.5)));
     assert_eq!(small, "expected a factor between 1 and 16, found 0.5");
-    let huge = refused(&|form| form.size = TargetSize::Pixels(40_000, 40_000));
+    let huge = refused(&|form| form.wish = upscale(TargetSize::Pixels(40_000, 40_000)));
     assert!(
         huge.starts_with("the result would be 40000 × 40000"),
         "{huge}"
     );
-    let tiles = refused(&|form| form.tile = Some(8));
+    let tiles = refused(&|form| {
+        form.wish = FinishWish::Upscale {
+            size: TargetSize::Factor(2.0),
+            tile: Some(8),
+        };
+    });
     assert_eq!(tiles, "expected tiles of at least 64 pixels, found 8");
     let clip = refused(&|form| form.out.set_extension("gif").then_some(()).unwrap());
     assert!(
@@ -134,7 +144,7 @@ fn a_video_of_one_frame_becomes_an_image_or_a_video_as_its_result_is_named() {
         ("large.webp", true),
         ("large.gif", false),
     ] {
-        let form = UpscaleForm {
+        let form = FinishForm {
             out: folder.path().join(name),
             ..form(folder.path(), source.clone())
         };
@@ -155,7 +165,7 @@ fn a_clip_keeps_its_length_and_rate() {
         ..ClipOptions::default()
     };
     write_clip(&source, &frames, options).unwrap();
-    let clip = UpscaleForm {
+    let clip = FinishForm {
         out: folder.path().join("large.webp"),
         ..form(folder.path(), source.clone())
     };

@@ -1,9 +1,8 @@
-//! What can be asked for, and the sentences for what cannot.
+//! Requests for more frames per second, and the sentences for what cannot be made.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use super::*;
+use super::super::*;
 use crate::job::Stage;
 use crate::media::{ClipOptions, Picture, write_clip, write_png};
 
@@ -25,7 +24,7 @@ fn network(folder: &Path) -> PathBuf {
     path
 }
 
-fn form(folder: &Path) -> InterpolateForm {
+fn form(folder: &Path) -> FinishForm {
     let source = folder.join("clip.gif");
     let frames = [10, 200, 90].map(|grey| Picture::from_fn(30, 20, |_, _| [grey; 3]).unwrap());
     let options = ClipOptions {
@@ -33,10 +32,10 @@ fn form(folder: &Path) -> InterpolateForm {
         ..ClipOptions::default()
     };
     write_clip(&source, &frames, options).unwrap();
-    InterpolateForm {
+    FinishForm {
         source,
         network: network(folder),
-        rate: NewRate::Times(2),
+        wish: FinishWish::Interpolate(NewRate::Times(2)),
         out: folder.join("smooth.webp"),
         is_out_automatic: false,
         dtype: DtypeChoice::Auto,
@@ -54,8 +53,8 @@ fn a_request_says_how_many_frames_there_will_be_and_is_kept_as_it_is() {
         (NewRate::Times(4), 12, 40.0),
         (NewRate::Fps(25.0), 8, 25.0),
     ] {
-        let request = InterpolateForm {
-            rate,
+        let request = FinishForm {
+            wish: FinishWish::Interpolate(rate),
             ..form.clone()
         };
         let request = request.validate().unwrap();
@@ -80,12 +79,12 @@ fn a_request_says_how_many_frames_there_will_be_and_is_kept_as_it_is() {
 fn what_cannot_be_made_is_refused_before_anything_is_computed() {
     let folder = tempfile::tempdir().unwrap();
     let good = form(folder.path());
-    let refused = |change: &dyn Fn(&mut InterpolateForm)| {
+    let refused = |change: &dyn Fn(&mut FinishForm)| {
         let mut form = good.clone();
         change(&mut form);
         form.validate().unwrap_err().summary
     };
-    let slow = refused(&|form| form.rate = NewRate::Fps(10.0));
+    let slow = refused(&|form| form.wish = FinishWish::Interpolate(NewRate::Fps(10.0)));
     assert_eq!(slow, "the clip has 10 frames a second already: choose more");
     let one = folder.path().join("one.png");
     write_png(&one, &Picture::from_fn(8, 8, |_, _| [9; 3]).unwrap()).unwrap();
