@@ -1,21 +1,22 @@
-//! The command line of `cargo xtask`, parsed by hand: it is small, and a parser would be the only dependency.
+//! The command line of `cargo xtask`. A parser would be compiled before everything else.
 
-use crate::checks::{Only, PartName};
+use crate::checks::{Only, Part};
 use crate::failure::{Failure, Result};
+use crate::package::PackageOptions;
 
 pub const HELP: &str = "\
-cargo xtask setup                  prepare libtorch and what the system lacks; with --second-engine also the libtorch
+cargo xtask setup                  prepare libtorch and missing system packages; with --second-engine also the libtorch
                                    2.13.0 that ROCm 10 has
 cargo xtask run [--release]        prepare, build and open the app
 cargo xtask run [--release] -- …   prepare, build and run the command line, e.g. -- generate --prompt \"a red kite\"
                                     with --second-engine before --, the engine for libtorch 2.13.0 is built, too
-cargo xtask test [--only PART]     prepare and pass everything: format, dependencies, build with clippy, tests, docs;
+cargo xtask test [--only PART]     prepare and pass everything: format, build with clippy, tests, docs;
                                     --only tests/plan runs one executable, --only second-engine the engine's tests
                                     on libtorch 2.13.0
-cargo xtask bench …                prepare, build a release of what measures and run it, e.g. bench flux --json
+cargo xtask bench …                prepare, build a release of the benchmarks and run it, e.g. bench flux --json
 cargo xtask package [--developer]  pack a release with libtorch into target/package: an archive with its installer,
-                                   a .deb and an .rpm; with --developer also what measures, with --without-h264
-                                   what neither writes nor reads MP4, into target/package-without-h264
+                                   a .deb and an .rpm; with --developer also the benchmarks, with --without-h264
+                                   a build that neither writes nor reads MP4, into target/package-without-h264
 cargo xtask help                   show this
 
 SAFELIGHT_CACHE=DIR                keeps libtorch in DIR instead of ~/.cache/safelight
@@ -32,113 +33,71 @@ pub enum Request {
         second_engine: bool,
         args: Vec<String>,
     },
-    Test(TestOptions),
+    Test(Option<Only>),
     Bench(Vec<String>),
     Package(PackageOptions),
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PackageOptions {
-    /// Also what measures.
-    pub developer: bool,
-    /// Neither writes nor reads MP4.
-    pub without_h264: bool,
-}
-
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct TestOptions {
-    pub only: Option<Only>,
-}
-
 pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Request> {
-    let mut args = args.into_iter();
-    let Some(command) = args.next() else {
+    let mut args: Vec<String> = args.into_iter().collect();
+    if args.is_empty() {
         return Err(Failure::usage(format!(
-            "cargo xtask needs to know what to do\n\n{HELP}"
-        )));
-    };
-    if command == "bench" {
-        return Ok(Request::Bench(args.collect()));
-    }
-    let (options, rest) = split_at_dashes(args);
-    if !rest.is_empty() && command != "run" {
-        return Err(Failure::usage(format!(
-            "cargo xtask {command} takes nothing after --"
+            "cargo xtask needs a command\n\n{HELP}"
         )));
     }
-    match command.as_str() {
-        "help" | "--help" | "-h" => Ok(Request::Help),
-        "setup" => {
-            let [second_engine] = flags(&command, &options, ["--second-engine"])?;
-            Ok(Request::Setup { second_engine })
+    let command = args.remove(0);
+    let known: &[&str] = match &*command {
+        "help" | "--help" | "-h" => &[],
+        "setup" => &["--second-engine"],
+        "run" => &["--release", "--second-engine"],
+        "test" => return only(&args).map(Request::Test),
+        "bench" => return Ok(Request::Bench(args)),
+        "package" => &["--developer", "--without-h264"],
+        other => {
+            let sentence = format!("cargo xtask has no command {other}\n\n{HELP}");
+            return Err(Failure::usage(sentence));
         }
-        "run" => {
-            let [release, second_engine] =
-                flags(&command, &options, ["--release", "--second-engine"])?;
-            Ok(Request::Run {
-                release,
-                second_engine,
-                args: rest,
-            })
-        }
-        "test" => test_options(&options).map(Request::Test),
-        "package" => {
-            let known = ["--developer", "--without-h264"];
-            let [developer, without_h264] = flags(&command, &options, known)?;
-            Ok(Request::Package(PackageOptions {
-                developer,
-                without_h264,
-            }))
-        }
-        other => Err(Failure::usage(format!(
-            "cargo xtask has no command {other}\n\n{HELP}"
-        ))),
-    }
-}
-
-fn split_at_dashes(args: impl Iterator<Item = String>) -> (Vec<String>, Vec<String>) {
-    let mut args: Vec<String> = args.collect();
-    let Some(dashes) = args.iter().position(|arg| arg == "--") else {
-        return (args, Vec::new());
     };
-    let rest = args.split_off(dashes + 1);
-    args.truncate(dashes);
-    (args, rest)
-}
-
-/// Which of the known flags are there; anything else is refused by name.
-fn flags<const N: usize>(command: &str, options: &[String], known: [&str; N]) -> Result<[bool; N]> {
-    match options
-        .iter()
-        .find(|option| !known.contains(&option.as_str()))
-    {
-        Some(unknown) if command == "run" => Err(Failure::usage(format!(
-            "cargo xtask run does not know {unknown}; arguments for Safelight go behind --, as in \
+    let dashes = args.iter().position(|arg| arg == "--");
+    let (options, args) = match dashes {
+        Some(at) if command == "run" => (&args[..at], args[at + 1..].to_vec()),
+        _ => (&args[..], Vec::new()),
+    };
+    if let Some(unknown) = options.iter().find(|it| !known.contains(&&***it)) {
+        return Err(Failure::usage(format!(
+            "cargo xtask {command} does not know {unknown}; only run takes arguments for Safelight, after --, as in \
              cargo xtask run -- generate"
-        ))),
-        Some(unknown) => Err(Failure::usage(format!(
-            "cargo xtask {command} does not know {unknown}"
-        ))),
-        None => Ok(known.map(|flag| options.iter().any(|option| option == flag))),
+        )));
     }
+    let has = |flag: &str| options.iter().any(|option| option == flag);
+    let second_engine = has("--second-engine");
+    Ok(match &*command {
+        "setup" => Request::Setup { second_engine },
+        "run" => Request::Run {
+            release: has("--release"),
+            second_engine,
+            args,
+        },
+        "package" => Request::Package(PackageOptions {
+            developer: has("--developer"),
+            without_h264: has("--without-h264"),
+        }),
+        _ => Request::Help,
+    })
 }
 
-fn test_options(options: &[String]) -> Result<TestOptions> {
-    match options {
-        [] => Ok(TestOptions::default()),
-        [flag, name] if flag == "--only" => Only::from_text(name)
-            .map(|only| TestOptions { only: Some(only) })
-            .ok_or_else(|| {
-                Failure::usage(format!(
-                    "cargo xtask test has no part {name}: it has {}",
-                    PartName::all()
-                ))
-            }),
-        _ => Err(Failure::usage(format!(
-            "cargo xtask test takes --only PART and nothing else: {}",
-            PartName::all()
-        ))),
-    }
+fn only(options: &[String]) -> Result<Option<Only>> {
+    let only = match options {
+        [] => return Ok(None),
+        [flag, name] if flag == "--only" => Only::parse(name),
+        _ => None,
+    };
+    let parts = Part::ALL.map(Part::name).join(", ");
+    let sentence = format!(
+        "cargo xtask test takes --only PART and no {}; the parts are {parts}",
+        options.join(" ")
+    );
+    only.map(Some).ok_or_else(|| Failure::usage(sentence))
 }
 
 #[cfg(test)]
@@ -149,79 +108,78 @@ mod tests {
         parse(line.split_whitespace().map(str::to_owned))
     }
 
-    #[test]
-    fn run_passes_on_what_stands_behind_the_dashes() {
-        let request = parsed("run --release -- generate --seed 3 -- x").expect("valid");
-        let args = ["generate", "--seed", "3", "--", "x"]
-            .map(str::to_owned)
-            .to_vec();
-        assert_eq!(
-            request,
-            Request::Run {
-                release: true,
-                second_engine: false,
-                args
-            }
-        );
-        assert_eq!(
-            parsed("run --second-engine").expect("valid"),
-            Request::Run {
-                release: false,
-                second_engine: true,
-                args: Vec::new()
-            }
-        );
-        let second_engine = true;
-        assert_eq!(
-            parsed("setup --second-engine").expect("valid"),
-            Request::Setup { second_engine }
-        );
+    fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
+        texts.map(str::to_owned).to_vec()
     }
 
     #[test]
-    fn bench_passes_on_everything_and_package_knows_its_flags() {
-        assert_eq!(
-            parsed("bench flux --json").expect("valid"),
-            Request::Bench(["flux", "--json"].map(str::to_owned).to_vec())
-        );
-        for (line, developer, without_h264) in [
-            ("package", false, false),
-            ("package --developer", true, false),
-            ("package --without-h264", false, true),
-            ("package --without-h264 --developer", true, true),
+    fn arguments_after_dashes_are_those_of_the_program() {
+        for (line, request) in [
+            (
+                "run --release -- generate --seed 3 -- x",
+                Request::Run {
+                    release: true,
+                    second_engine: false,
+                    args: texts(["generate", "--seed", "3", "--", "x"]),
+                },
+            ),
+            (
+                "run --second-engine",
+                Request::Run {
+                    release: false,
+                    second_engine: true,
+                    args: Vec::new(),
+                },
+            ),
+            (
+                "setup --second-engine",
+                Request::Setup {
+                    second_engine: true,
+                },
+            ),
+            (
+                "bench flux --json",
+                Request::Bench(texts(["flux", "--json"])),
+            ),
+            (
+                "package --without-h264 --developer",
+                Request::Package(PackageOptions {
+                    developer: true,
+                    without_h264: true,
+                }),
+            ),
+            (
+                "package",
+                Request::Package(PackageOptions {
+                    developer: false,
+                    without_h264: false,
+                }),
+            ),
+            ("test", Request::Test(None)),
+            ("--help", Request::Help),
         ] {
-            let request = Request::Package(PackageOptions {
-                developer,
-                without_h264,
-            });
             assert_eq!(parsed(line).expect("valid"), request, "{line}");
         }
     }
 
     #[test]
-    fn test_runs_one_part_or_one_executable_when_asked() {
+    fn a_test_of_one_part_or_one_executable_can_be_requested() {
         for (text, part, executable) in [
-            ("docs", PartName::Docs, None),
-            ("tests", PartName::Tests, None),
-            ("tests/plan", PartName::Tests, Some("tests/plan")),
+            ("docs", Part::Docs, None),
+            ("tests", Part::Tests, None),
+            ("tests/plan", Part::Tests, Some("tests/plan")),
         ] {
             let executable = executable.map(str::to_owned);
             let only = Some(Only { part, executable });
-            assert_eq!(
-                parsed(&format!("test --only {text}")).expect("valid"),
-                Request::Test(TestOptions { only })
-            );
+            let request = parsed(&format!("test --only {text}")).expect("valid");
+            assert_eq!(request, Request::Test(only));
         }
-        assert_eq!(
-            parsed("test").expect("valid"),
-            Request::Test(TestOptions::default())
-        );
     }
 
     #[test]
     fn wrong_arguments_are_named_and_end_with_two() {
         for (line, named) in [
-            ("", "what to do"),
+            ("", "a command"),
             ("fly", "fly"),
             ("run generate", "generate"),
             ("setup --fast", "--fast"),
@@ -233,12 +191,7 @@ mod tests {
         ] {
             let failure = parsed(line).expect_err(line);
             assert_eq!(failure.code(), 2, "{line}");
-            assert!(
-                failure
-                    .sentence()
-                    .is_some_and(|sentence| sentence.contains(named)),
-                "{line}: {failure:?}"
-            );
+            assert!(failure.sentence().contains(named), "{line}: {failure:?}");
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::failure::{Doing as _, Failure, Result};
@@ -22,24 +22,23 @@ const LIBTORCH_VARIABLES: [&str; 7] = [
     "LIBTORCH_STATIC",
     "LIBTORCH_USE_PYTORCH",
 ];
-/// Before the names of executables: with the features that the tests have, so that nothing is built again behind them.
-/// Cargo joins the features of all packages that it is asked for, and what tests ask for where one test, a small one, is
-/// among them.
-pub const AS_TESTED: &[&str] = &["--workspace", "--test", "process"];
-const CLIPPY: &str = "clippy-driver";
-const APP_BINS: &[&str] = &["--bin", "safelight", "--bin", "safelight-engine"];
-const APP: &[&str] = &["--package", "safelight", "--package", "safelight-engine"];
+/// The whole workspace: the features of its packages are then those of the tests.
+const FOR_DEVELOPMENT: &[&str] = &["--workspace"];
+/// The app and its engine as users get them.
+const RELEASE: &[&str] = &[
+    "--release",
+    "--package=safelight",
+    "--package=safelight-engine",
+];
 const LOW_DISK_KB: u64 = 300 * 1024;
 
 /// A program that starts in the repository with the user's environment.
-pub fn program(workspace: &Workspace, name: impl AsRef<OsStr>) -> Command {
+fn program(workspace: &Workspace, name: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(name);
     for (variable, _) in std::env::vars_os() {
         let name = variable.to_string_lossy();
-        if name.starts_with("CARGO_PKG_")
-            || name.starts_with("CARGO_MANIFEST_")
-            || name == "CARGO_BIN_NAME"
-        {
+        let of_cargo = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_NAME"];
+        if of_cargo.iter().any(|start| name.starts_with(start)) {
             command.env_remove(&variable);
         }
     }
@@ -60,10 +59,8 @@ pub fn program(workspace: &Workspace, name: impl AsRef<OsStr>) -> Command {
 }
 
 pub fn cargo(workspace: &Workspace) -> Command {
-    let mut command = program(
-        workspace,
-        std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
-    );
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = program(workspace, cargo);
     command.current_dir(workspace.root());
     command
 }
@@ -72,128 +69,94 @@ pub fn cargo(workspace: &Workspace) -> Command {
 /// it, so that neither builds again what the other has.
 pub fn linting_cargo(workspace: &Workspace) -> Command {
     let mut command = cargo(workspace);
-    let has_clippy = program(workspace, CLIPPY)
-        .arg("--version")
-        .stdout(Stdio::null())
+    let mut clippy = program(workspace, "clippy-driver");
+    let clippy = clippy.arg("--version").stdout(Stdio::null());
+    // A cargo without it runs the app all the same; the tests need it.
+    if clippy
         .stderr(Stdio::null())
         .status()
-        .is_ok_and(|status| status.success());
-    // A cargo without it runs the app all the same; the tests need it.
-    if has_clippy {
+        .is_ok_and(|it| it.success())
+    {
         command.env("RUSTC_WORKSPACE_WRAPPER", workspace.tool().join("lint"));
     }
     command
 }
 
-/// Brings the Rust packages, so that a missing network is not mistaken for a broken build.
+/// Downloads the Rust packages, so that a missing network is not mistaken for a broken build.
 pub fn fetch(workspace: &Workspace) -> Result<()> {
     if let Some(path) = std::env::var_os("LIBTORCH")
         .filter(|path| !libtorch::is_our_link(workspace, Path::new(path)))
     {
-        eprintln!(
-            "LIBTORCH={} is not used here: Safelight builds with its own",
-            Path::new(&path).display()
-        );
+        let path = Path::new(&path).display();
+        eprintln!("LIBTORCH={path} is not used here: Safelight builds with its own");
     }
-    let status = cargo(workspace)
-        .args(["fetch", "--target", "x86_64-unknown-linux-gnu"])
-        .status()
-        .doing(|| "cargo cannot be started".to_owned())?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(explain_full_disk(workspace).unwrap_or_else(|| {
-        Failure::new(
-            "The Rust packages could not be fetched: check the network and cargo's proxy settings, then run this again",
-        )
-    }))
+    let mut command = cargo(workspace);
+    command.args(["fetch", "--target", "x86_64-unknown-linux-gnu"]);
+    let advice = "The Rust packages could not be fetched: check the network and cargo's proxy settings, then run this again";
+    succeed(workspace, &mut command, advice)
 }
 
-/// Builds both executables side by side and becomes the first. Returns only when that fails.
-///
-/// Becoming it, rather than waiting for it, lets Ctrl-C and the exit code be the app's alone.
-pub fn build_and_become_the_app(workspace: &Workspace, release: bool, args: &[String]) -> Failure {
-    let app = workspace.target().join(if release {
-        "release/safelight"
-    } else {
-        "debug/safelight"
-    });
-    let built = if release {
-        build_release(workspace, &[])
-    } else {
-        build_app(workspace)
-    };
-    match built {
-        Ok(()) => become_program(workspace, &app, args),
-        Err(failure) => failure,
-    }
-}
-
-/// Builds what measures and becomes it. Returns only when that fails.
-pub fn build_and_become_the_bench(workspace: &Workspace, args: &[String]) -> Failure {
-    match build_bench(workspace, &[]) {
-        Ok(()) => become_program(
-            workspace,
-            &workspace.target().join("release/safelight-bench"),
-            args,
-        ),
-        Err(failure) => failure,
-    }
-}
-
-fn become_program(workspace: &Workspace, path: &Path, args: &[String]) -> Failure {
+/// Becomes a program; returns only when that fails. Ctrl-C and the exit code are then the program's alone.
+pub fn become_program(workspace: &Workspace, path: &Path, args: &[String]) -> Failure {
     let err = program(workspace, path).args(args).exec();
     Failure::new(format!("{} cannot be started: {err}", path.display()))
 }
 
-/// The app and its engine, as the tests have them.
-pub fn build_app(workspace: &Workspace) -> Result<()> {
-    build(workspace, &[AS_TESTED, APP_BINS].concat())
-}
-
-/// The app and its engine, as users get them; `features` are more arguments for cargo.
-pub fn build_release(workspace: &Workspace, features: &[&str]) -> Result<()> {
-    build(workspace, &[APP, &["--release"], features].concat())
-}
-
-/// What measures. By itself: an engine that is built along would get its features.
-pub fn build_bench(workspace: &Workspace, features: &[&str]) -> Result<()> {
-    let bench = &["--package", "safelight-bench", "--release"];
-    build(workspace, &[bench, features].concat())
-}
-
-fn build(workspace: &Workspace, options: &[&str]) -> Result<()> {
-    let mut command = if options.contains(&"--release") {
+/// Builds the app and its engine, and no test: a release as users get it, or for development. `features` are more
+/// arguments for cargo.
+pub fn build(workspace: &Workspace, release: bool, features: &[&str]) -> Result<()> {
+    let mut command = if release {
         cargo(workspace)
     } else {
         linting_cargo(workspace)
     };
-    command.arg("build").args(options);
-    succeed(workspace, &mut command)
+    command.arg("build").args(packages(release)).args(features);
+    command.args(["--bin=safelight", "--bin=safelight-engine"]);
+    succeed_building(workspace, &mut command)
 }
 
-/// Runs a build. An error has a sentence.
-pub fn succeed(workspace: &Workspace, command: &mut Command) -> Result<()> {
+/// The packages whose features count, as arguments for cargo.
+pub fn packages(release: bool) -> &'static [&'static str] {
+    if release { RELEASE } else { FOR_DEVELOPMENT }
+}
+
+/// Builds the program that downloads libtorch -> its path. The app has most of what it is made of.
+pub fn build_fetch(workspace: &Workspace) -> Result<PathBuf> {
+    let mut command = linting_cargo(workspace);
+    command
+        .args(["build", "--bin=fetch-libtorch"])
+        .args(packages(false));
+    succeed_building(workspace, &mut command)?;
+    Ok(workspace.target().join("debug/fetch-libtorch"))
+}
+
+/// Builds the benchmarks. Alone: an engine that is built along would get their features.
+pub fn build_bench(workspace: &Workspace, features: &[&str]) -> Result<()> {
+    let mut command = cargo(workspace);
+    command.args(["build", "--package", "safelight-bench", "--release"]);
+    succeed_building(workspace, command.args(features))
+}
+
+pub fn succeed_building(workspace: &Workspace, command: &mut Command) -> Result<()> {
+    let sentence = "Safelight does not build; cargo says why above";
+    succeed(workspace, command, sentence)
+}
+
+fn succeed(workspace: &Workspace, command: &mut Command, sentence: &str) -> Result<()> {
     // Standard output belongs to the program that is started.
-    let status = command
-        .stdout(std::io::stderr())
-        .status()
-        .doing(|| "cargo cannot be started".to_owned())?;
-    if status.success() {
+    let status = command.stdout(std::io::stderr()).status();
+    if status
+        .doing(|| "cargo cannot be started".to_owned())?
+        .success()
+    {
         return Ok(());
     }
-    Err(explain_full_disk(workspace)
-        .unwrap_or_else(|| Failure::new("Safelight does not build; cargo says why above")))
+    Err(explain_full_disk(workspace).unwrap_or_else(|| Failure::new(sentence)))
 }
 
-/// A sentence when the disk of the build folder is (nearly) full, whatever the failed program said.
+/// A sentence where the disk of the build folder is (nearly) full.
 pub fn explain_full_disk(workspace: &Workspace) -> Option<Failure> {
-    let output = Command::new("df")
-        .arg("-Pk")
-        .arg(workspace.target())
-        .output()
-        .ok()?;
-    let free_kb = free_kb(&String::from_utf8_lossy(&output.stdout))?;
+    let free_kb = free_kb(workspace.target())?;
     (free_kb < LOW_DISK_KB).then(|| {
         Failure::new(format!(
             "The disk of {} has {} MiB left: make room (a build takes about 6 GB), or set CARGO_TARGET_DIR to a \
@@ -204,33 +167,32 @@ pub fn explain_full_disk(workspace: &Workspace) -> Option<Failure> {
     })
 }
 
+/// Free space on the disk of a folder, in KiB.
+pub fn free_kb(folder: &Path) -> Option<u64> {
+    let output = Command::new("df").arg("-Pk").arg(folder).output().ok()?;
+    free_kb_in(&String::from_utf8_lossy(&output.stdout))
+}
+
 /// The fourth column of the second line of `df -Pk`.
-fn free_kb(listing: &str) -> Option<u64> {
-    listing
-        .lines()
-        .nth(1)?
-        .split_whitespace()
-        .nth(3)?
-        .parse()
-        .ok()
+fn free_kb_in(listing: &str) -> Option<u64> {
+    let line = listing.lines().nth(1)?;
+    line.split_whitespace().nth(3)?.parse().ok()
 }
 
 /// The library path without the folders that the outer cargo put in it: the build folder's, the compiler's and
 /// (by its runner) libtorch's.
 fn library_path_of_the_user(path: Option<OsString>, target: &Path) -> Option<OsString> {
     let path = path?;
-    let own: Vec<_> = std::env::split_paths(&path)
-        .filter(|folder| {
-            !folder.starts_with(target)
-                && !folder
-                    .components()
-                    .any(|part| part.as_os_str() == "rustlib")
-        })
-        .filter(|folder| !folder.join("rustlib").is_dir() && !folder.ends_with(".libtorch/lib"))
-        .collect();
-    std::env::join_paths(own)
-        .ok()
-        .filter(|joined| !joined.is_empty())
+    let own = std::env::split_paths(&path).filter(|folder| {
+        !folder.starts_with(target)
+            && !folder
+                .components()
+                .any(|part| part.as_os_str() == "rustlib")
+            && !folder.join("rustlib").is_dir()
+            && !folder.ends_with(".libtorch/lib")
+    });
+    let joined = std::env::join_paths(own).ok();
+    joined.filter(|joined| !joined.is_empty())
 }
 
 #[cfg(test)]
@@ -255,7 +217,7 @@ mod tests {
     #[test]
     fn the_free_space_is_read_from_df() {
         let listing = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/vda 1000 400 600 40% /\n";
-        assert_eq!(free_kb(listing), Some(600));
-        assert_eq!(free_kb(""), None);
+        assert_eq!(free_kb_in(listing), Some(600));
+        assert_eq!(free_kb_in(""), None);
     }
 }

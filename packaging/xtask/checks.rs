@@ -1,26 +1,21 @@
 //! `cargo xtask test`: the parts that must pass, in the order in which a mistake is cheapest to find.
 //!
-//! The last line is always `N passed, N failed`, summed over all tests; a part that fails by itself (format,
-//! dependencies, build, docs) counts as one failure. Tests get no display, a software Vulkan driver and scratch folders
-//! instead of the user's own. All tests of `cargo test --workspace` run, some executables at a time; those of the engine
-//! for libtorch 2.13.0 only with `--only second-engine`.
+//! The last line is always `N passed, N failed`, summed over all tests; a part that fails without a failed test counts as
+//! one failure. Tests get no display, a software Vulkan driver and scratch folders instead of the user's own.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::cargo;
-use crate::dependencies;
-use crate::executables::{self, TestExecutable};
+use crate::executables::{Executable, record, run_all};
 use crate::failure::{Doing as _, Failure, Result};
 use crate::packages;
-use crate::policy;
 use crate::second::SecondEngine;
-use crate::side_by_side::{self, Done, Job};
 use crate::workspace::Workspace;
 
-/// What a user may have set and no test may see.
+/// Variables of the user that no test may see.
 const USERS_OWN: [&str; 7] = [
     "DISPLAY",
     "WAYLAND_DISPLAY",
@@ -30,47 +25,40 @@ const USERS_OWN: [&str; 7] = [
     "SAFELIGHT_ENGINE",
     "SAFELIGHT_LIBTORCH",
 ];
+const SCRATCH: [(&str, &str); 7] = [
+    ("XDG_CONFIG_HOME", "config"),
+    ("XDG_DATA_HOME", "data"),
+    ("XDG_STATE_HOME", "state"),
+    ("XDG_CACHE_HOME", "cache"),
+    ("XDG_PICTURES_DIR", "pictures"),
+    ("XDG_VIDEOS_DIR", "videos"),
+    ("HF_HOME", "huggingface"),
+];
+/// Build, tests and docs take the same targets, so that nothing is built for one and again for the other.
+const BUILD: [&str; 3] = ["build", "--workspace", "--all-targets"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PartName {
+pub enum Part {
     Format,
-    Dependencies,
     Build,
     Tests,
+    /// Not part of a plain `cargo xtask test`.
     SecondEngine,
     Docs,
 }
 
-impl PartName {
-    const ALL: [Self; 6] = [
+impl Part {
+    pub const ALL: [Self; 5] = [
         Self::Format,
-        Self::Dependencies,
         Self::Build,
         Self::Tests,
         Self::SecondEngine,
         Self::Docs,
     ];
-    /// Parts of a plain `cargo xtask test`.
-    const DEFAULT: [Self; 5] = [
-        Self::Format,
-        Self::Dependencies,
-        Self::Build,
-        Self::Tests,
-        Self::Docs,
-    ];
 
-    pub fn from_text(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|part| part.text() == text)
-    }
-
-    pub fn all() -> String {
-        Self::ALL.map(Self::text).join(", ")
-    }
-
-    fn text(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Format => "format",
-            Self::Dependencies => "dependencies",
             Self::Build => "build",
             Self::Tests => "tests",
             Self::SecondEngine => "second-engine",
@@ -81,50 +69,26 @@ impl PartName {
     pub fn runs_tests(self) -> bool {
         matches!(self, Self::Tests | Self::SecondEngine)
     }
-
-    /// Build, tests and docs take the same targets, so that nothing is built for one and again for the other. The build
-    /// is clippy's too: by itself, it would go over the whole workspace once more.
-    fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Format => &["fmt", "--all", "--check"],
-            // Cargo has no command for the one, and the other has a workspace of its own.
-            Self::Dependencies | Self::SecondEngine => &[],
-            Self::Build => &["build", "--workspace", "--all-targets"],
-            // Of all targets those that hold tests: not `--bins`, which would link each executable as a test.
-            Self::Tests => &["test", "--workspace", "--tests"],
-            Self::Docs => &["test", "--workspace", "--no-fail-fast", "--doc"],
-        }
-    }
-
-    /// What has to be there before this part runs alone.
-    fn with_what_it_needs(self) -> Vec<Self> {
-        if matches!(self, Self::Tests | Self::Docs) {
-            vec![Self::Build, self]
-        } else {
-            vec![self]
-        }
-    }
 }
 
-/// The one part that is asked for.
+/// The one part that is requested.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Only {
-    pub part: PartName,
-    /// The one test executable of it that is, such as `tests/plan`.
+    pub part: Part,
+    /// One test executable of it, such as `tests/plan`.
     pub executable: Option<String>,
 }
 
 impl Only {
-    pub fn from_text(text: &str) -> Option<Self> {
-        let (part, executable) = match text.split_once('/') {
-            Some((part, _)) => (PartName::from_text(part)?, Some(text.to_owned())),
-            None => (PartName::from_text(text)?, None),
-        };
+    pub fn parse(text: &str) -> Option<Self> {
+        let name = text.split('/').next().unwrap_or_default();
+        let part = Part::ALL.into_iter().find(|part| part.name() == name)?;
+        let executable = (name != text).then(|| text.to_owned());
         (part.runs_tests() || executable.is_none()).then_some(Self { part, executable })
     }
 }
 
-/// What the `test result` lines of tests add up to.
+/// Sums of the `test result` lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     passed: u64,
@@ -132,26 +96,12 @@ struct Tally {
     ignored: u64,
 }
 
-impl Tally {
-    fn add(&mut self, other: Self) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.ignored += other.ignored;
-    }
-}
-
-struct Ended {
-    part: PartName,
-    took: Duration,
-    is_passed: bool,
-}
-
 struct Checks<'a> {
     workspace: &'a Workspace,
     libtorch: &'a Path,
     only: Option<&'a Only>,
     tally: Tally,
-    /// Test executables.
+    /// Names of test executables.
     failed: Vec<String>,
 }
 
@@ -163,254 +113,169 @@ pub fn run(workspace: &Workspace, libtorch: &Path, only: Option<&Only>) -> Resul
         tally: Tally::default(),
         failed: Vec::new(),
     };
-    let parts = only.map_or_else(
-        || PartName::DEFAULT.to_vec(),
-        |only| only.part.with_what_it_needs(),
-    );
-    let mut ended = Vec::new();
+    let parts = match only.map(|only| only.part) {
+        None => vec![Part::Format, Part::Build, Part::Tests, Part::Docs],
+        Some(part @ (Part::Tests | Part::Docs)) => vec![Part::Build, part],
+        Some(part) => vec![part],
+    };
+    let (mut report, mut is_passed) = (Vec::new(), true);
     for part in parts {
-        eprintln!("== {} ==", part.text());
+        let name = part.name();
+        eprintln!("== {name} ==");
         let start = Instant::now();
-        let is_passed = checks.run_part(part)?;
-        ended.push(Ended {
-            part,
-            took: start.elapsed(),
-            is_passed,
-        });
+        is_passed = checks.run_part(part)?;
+        let word = if is_passed { "ok" } else { "FAILED" };
+        let secs = start.elapsed().as_secs_f64();
+        report.push(format!("{name:<13} {word:<6} {secs:>6.1} s"));
         if !is_passed {
             break;
         }
     }
-    let is_passed = ended.iter().all(|part| part.is_passed);
-    let Checks {
-        mut tally, failed, ..
-    } = checks;
-    if !is_passed {
-        // A part that fails without a failed test is a failure all the same.
-        tally.failed = tally.failed.max(1);
-        if let Some(sentence) = cargo::explain_full_disk(workspace)
-            .as_ref()
-            .and_then(Failure::sentence)
-        {
-            eprintln!("error: {sentence}");
-        }
-    }
-    report(&ended, &failed, tally);
-    Ok(if is_passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
-}
-
-fn report(ended: &[Ended], failed: &[String], tally: Tally) {
     println!();
-    for name in failed {
+    for name in checks.failed {
         println!("{name} failed; it alone: cargo xtask test --only {name}");
     }
-    for Ended {
-        part,
-        took,
-        is_passed,
-    } in ended
-    {
-        let word = if *is_passed { "ok" } else { "FAILED" };
-        println!(
-            "{:<12} {word:<6} {:>6.1} s",
-            part.text(),
-            took.as_secs_f64()
-        );
-    }
+    println!("{}", report.join("\n"));
+    let mut tally = checks.tally;
     if tally.ignored > 0 {
         println!(
             "{} ignored, and this project ignores no test",
             tally.ignored
         );
     }
+    if !is_passed {
+        tally.failed = tally.failed.max(1);
+        if let Some(failure) = cargo::explain_full_disk(workspace) {
+            eprintln!("error: {}", failure.sentence());
+        }
+    }
     println!("{} passed, {} failed", tally.passed, tally.failed);
+    Ok(ExitCode::from(u8::from(!is_passed)))
 }
 
 impl Checks<'_> {
-    fn run_part(&mut self, part: PartName) -> Result<bool> {
-        let cargo = match part {
-            PartName::Build | PartName::Tests | PartName::Docs => cargo::linting_cargo,
-            PartName::Format | PartName::Dependencies | PartName::SecondEngine => cargo::cargo,
-        };
-        let mut command = cargo(self.workspace);
-        command.args(part.arguments());
+    fn run_part(&mut self, part: Part) -> Result<bool> {
+        let workspace = self.workspace;
         match part {
-            PartName::Format => succeeds(&mut command),
-            PartName::Dependencies => are_dependencies_good(self.workspace),
-            PartName::Build => Ok(succeeds(&mut command)? && has_no_warnings(self.workspace)?),
-            PartName::Tests => {
-                self.run_side_by_side(executables::ask(self.workspace, part.text(), command)?)
+            Part::Format => succeeds(cargo::cargo(workspace).args(["fmt", "--all", "--check"])),
+            Part::Build => {
+                let is_built = succeeds(cargo::linting_cargo(workspace).args(BUILD))?;
+                Ok(is_built && has_no_warnings(workspace)?)
             }
-            PartName::SecondEngine => {
-                let second = SecondEngine::prepare(self.workspace)?;
-                second.build_tests()?;
-                self.run_side_by_side(second.tests(part.text())?)
+            Part::Tests => {
+                let mut command = cargo::linting_cargo(workspace);
+                // Not `--bins`, which would link each executable as a test.
+                command.args(["test", "--workspace", "--tests"]);
+                self.run_tests(record(workspace, "tests", command)?)
             }
-            PartName::Docs => {
-                let page_maker = self.workspace.root().join("packaging/xtask/rustdoc");
+            Part::SecondEngine => self.run_tests(SecondEngine::prepare(workspace)?.tests()?),
+            Part::Docs => {
+                let mut command = cargo::linting_cargo(workspace);
                 command
-                    .env("RUSTDOC", page_maker)
-                    .env("SAFELIGHT_DOCS", self.workspace.target().join("doc"));
-                self.run_examples(command)
+                    .args(["test", "--workspace", "--no-fail-fast", "--doc"])
+                    .env("RUSTDOC", workspace.tool().join("rustdoc"))
+                    .env("SAFELIGHT_DOCS", workspace.target().join("doc"));
+                let name = part.name().to_owned();
+                self.run_tests(vec![Executable { name, command }])
             }
         }
     }
 
-    fn run_side_by_side(&mut self, mut tests: Vec<TestExecutable>) -> Result<bool> {
+    fn run_tests(&mut self, mut tests: Vec<Executable>) -> Result<bool> {
         if let Some(name) = self.only.and_then(|only| only.executable.as_deref()) {
             let known: Vec<_> = tests.iter().map(|test| test.name.clone()).collect();
             tests.retain(|test| test.name == name);
             if tests.is_empty() {
+                let known = known.join(", ");
                 return Err(Failure::usage(format!(
-                    "There is no {name}: there are {}",
-                    known.join(", ")
+                    "There is no {name}: there are {known}"
                 )));
             }
         }
-        let mut jobs = Vec::new();
-        for test in tests {
-            let mut command = test.command(self.workspace);
-            isolate(&mut command, self.workspace, self.libtorch, &test.name)?;
-            let name = test.name;
-            jobs.push(Job { name, command });
+        for test in &mut tests {
+            self.isolate(test)?;
         }
-        eprintln!("{} test executables, some at a time", jobs.len());
         let folder = self.workspace.target().join("test-output");
-        side_by_side::run_all(&folder, jobs, |done| self.tell(done))?;
+        run_all(&folder, tests, |name, secs, is_passed, output| {
+            let text = String::from_utf8_lossy(output);
+            let before = self.tally.failed;
+            for result in text.lines().filter_map(results_of) {
+                self.tally.passed += result.passed;
+                self.tally.failed += result.failed;
+                self.tally.ignored += result.ignored;
+            }
+            if !is_passed {
+                self.failed.push(name.to_owned());
+                // One that is killed prints no result.
+                self.tally.failed = self.tally.failed.max(before + 1);
+            }
+            let word = if is_passed { "ok" } else { "FAILED" };
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "\n-- {name}, {secs:.1} s, {word} --")
+                .and_then(|()| out.write_all(output))
+                .doing(|| "Standard output".to_owned())
+        })?;
         Ok(self.failed.is_empty() && self.tally.ignored == 0)
     }
 
-    fn tell(&mut self, done: &Done) -> Result<()> {
-        let text = String::from_utf8_lossy(&done.output);
-        let results: Vec<_> = text.lines().filter_map(results_of).collect();
-        let has_failed_test = results.iter().any(|it| it.failed > 0);
-        for result in results {
-            self.tally.add(result);
+    /// No display, always the same driver, and nothing that a test could read or write of the user's or of other tests.
+    fn isolate(&self, test: &mut Executable) -> Result<()> {
+        let scratch = self.workspace.target().join("test-home").join(&test.name);
+        crate::executables::empty(&scratch)?;
+        for (variable, folder) in SCRATCH {
+            let folder = scratch.join(folder);
+            std::fs::create_dir(&folder).doing(|| folder.display().to_string())?;
+            test.command.env(variable, folder);
         }
-        if !done.is_passed {
-            self.failed.push(done.name.clone());
-            // One that is killed says nothing of the test that it was at.
-            self.tally.failed += u64::from(!has_failed_test);
+        for variable in USERS_OWN {
+            test.command.env_remove(variable);
         }
-        let word = if done.is_passed { "ok" } else { "FAILED" };
-        let secs = done.took.as_secs_f64();
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "\n-- {}, {secs:.1} s, {word} --", done.name)
-            .and_then(|()| out.write_all(&done.output))
-            .doing(|| "Standard output".to_owned())
-    }
-
-    /// Passes every line on and adds up the results.
-    fn run_examples(&mut self, mut command: Command) -> Result<bool> {
-        isolate(&mut command, self.workspace, self.libtorch, "docs")?;
-        let mut child = command
-            .stdout(Stdio::piped())
-            .spawn()
-            .doing(|| "cargo cannot be started".to_owned())?;
-        if let Some(stdout) = child.stdout.take() {
-            let mut out = std::io::stdout().lock();
-            for line in BufReader::new(stdout).split(b'\n') {
-                let line = line.doing(|| "The output of cargo test".to_owned())?;
-                if let Some(results) = results_of(&String::from_utf8_lossy(&line)) {
-                    self.tally.add(results);
-                }
-                out.write_all(&line)
-                    .and_then(|()| out.write_all(b"\n"))
-                    .doing(|| "Standard output".to_owned())?;
-            }
+        if let Some(driver) = packages::software_vulkan_driver() {
+            test.command.env("VK_DRIVER_FILES", driver);
         }
-        let status = child.wait().doing(|| "cargo test".to_owned())?;
-        Ok(status.success() && self.tally.ignored == 0)
+        // The engine finds the prepared libtorch as it does on a user's machine, though the cache above is a scratch one.
+        if let Some(cache) = self.libtorch.parent() {
+            test.command.env("SAFELIGHT_CACHE", cache);
+        }
+        Ok(())
     }
 }
 
-/// Behind a build, which has said them: cargo keeps what the compiler and clippy said, and says it again.
+/// After a build, which has printed them: cargo keeps the warnings of the compiler and of clippy, and repeats them.
 fn has_no_warnings(workspace: &Workspace) -> Result<bool> {
-    let output = cargo::linting_cargo(workspace)
-        .args(PartName::Build.arguments())
-        .arg("--message-format=json")
-        .stderr(Stdio::null())
-        .output()
-        .doing(|| "cargo cannot be started".to_owned())?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let num = said.lines().filter(|line| is_diagnostic(line)).count();
-    if num > 0 {
+    let mut command = cargo::linting_cargo(workspace);
+    command.args(BUILD).arg("--message-format=json");
+    let output = command.stderr(Stdio::null()).output();
+    let output = output.doing(|| "cargo cannot be started".to_owned())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let count = text.lines().filter(|line| is_diagnostic(line)).count();
+    if count > 0 {
         eprintln!(
-            "error: the build has warnings ({num} lines of them above): mend them, or `#[expect]` them with a reason"
+            "error: the build has {count} warnings: fix them, or `#[expect]` them with a reason"
         );
     }
-    Ok(num == 0)
+    Ok(count == 0)
 }
 
-/// Whether a line of cargo's JSON is what the compiler said of the code.
 fn is_diagnostic(line: &str) -> bool {
     line.starts_with(r#"{"reason":"compiler-message""#)
 }
 
-/// Names every dependency that nothing uses or that `deny.toml` does not allow.
-fn are_dependencies_good(workspace: &Workspace) -> Result<bool> {
-    let mut objections = dependencies::unused(workspace.root())?;
-    objections.extend(policy::objections(workspace)?);
-    for sentence in &objections {
-        eprintln!("error: {sentence}");
-    }
-    Ok(objections.is_empty())
-}
-
 fn succeeds(command: &mut Command) -> Result<bool> {
-    command
+    let status = command
         .status()
-        .map(|status| status.success())
-        .doing(|| "cargo cannot be started".to_owned())
-}
-
-/// No display, always the same driver, and nothing that a test could read or write of the user's or of other tests.
-fn isolate(
-    command: &mut Command,
-    workspace: &Workspace,
-    libtorch: &Path,
-    name: &str,
-) -> Result<()> {
-    let scratch = workspace.target().join("test-home").join(name);
-    executables::empty(&scratch)?;
-    for (variable, folder) in [
-        ("XDG_CONFIG_HOME", "config"),
-        ("XDG_DATA_HOME", "data"),
-        ("XDG_STATE_HOME", "state"),
-        ("XDG_CACHE_HOME", "cache"),
-        ("XDG_PICTURES_DIR", "pictures"),
-        ("XDG_VIDEOS_DIR", "videos"),
-        ("HF_HOME", "huggingface"),
-    ] {
-        let folder = scratch.join(folder);
-        std::fs::create_dir_all(&folder).doing(|| folder.display().to_string())?;
-        command.env(variable, folder);
-    }
-    for variable in USERS_OWN {
-        command.env_remove(variable);
-    }
-    if let Some(driver) = packages::software_vulkan_driver() {
-        command.env("VK_DRIVER_FILES", driver);
-    }
-    // The engine finds the prepared libtorch as it does on a user's machine, though the cache above is a scratch one.
-    if let Some(cache) = libtorch.parent() {
-        command.env("SAFELIGHT_CACHE", cache);
-    }
-    Ok(())
+        .doing(|| "cargo cannot be started".to_owned())?;
+    Ok(status.success())
 }
 
 /// The numbers of `test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; …`.
 fn results_of(line: &str) -> Option<Tally> {
     let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let count = |word: &str| {
-        numbers.split("; ").find_map(|pair| {
-            let (number, name) = pair.trim().split_once(' ')?;
-            (name == word).then(|| number.parse().ok())?
-        })
+        let mut pairs = numbers
+            .split("; ")
+            .filter_map(|pair| pair.trim().split_once(' '));
+        pairs.find(|(_, name)| *name == word)?.0.parse().ok()
     };
     Some(Tally {
         passed: count("passed")?,
@@ -424,43 +289,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_results_of_cargo_test_are_added_up() {
-        let mut tally = Tally::default();
-        for line in [
-            "running 3 tests",
-            "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
-            "test result: FAILED. 11 passed; 2 failed; 1 ignored; 0 measured; 5 filtered out; finished in 1.20s",
-            "test result: nonsense",
+    fn the_results_of_cargo_test_are_read() {
+        for (line, expected) in [
+            ("running 3 tests", None),
+            (
+                "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+                Some((3, 0, 0)),
+            ),
+            (
+                "test result: FAILED. 11 passed; 2 failed; 1 ignored; 0 measured; 5 filtered out; finished in 1.20s",
+                Some((11, 2, 1)),
+            ),
+            ("test result: nonsense", None),
         ] {
-            if let Some(results) = results_of(line) {
-                tally.add(results);
-            }
+            let found = results_of(line).map(|it| (it.passed, it.failed, it.ignored));
+            assert_eq!(found, expected, "{line}");
         }
-        assert_eq!(
-            tally,
-            Tally {
-                passed: 14,
-                failed: 2,
-                ignored: 1
-            }
-        );
     }
 
     #[test]
-    fn what_the_compiler_said_is_told_from_what_cargo_built() {
-        assert!(is_diagnostic(
-            r#"{"reason":"compiler-message","package_id":"path+file:///w#0.1.0"}"#
-        ));
-        assert!(!is_diagnostic(
-            r#"{"reason":"compiler-artifact","package_id":"path+file:///w#0.1.0"}"#
-        ));
-    }
-
-    #[test]
-    fn every_part_is_found_by_its_name() {
-        for part in PartName::ALL {
-            assert_eq!(PartName::from_text(part.text()), Some(part));
-        }
-        assert_eq!(PartName::from_text("everything"), None);
+    fn diagnostics_are_told_from_what_cargo_built() {
+        let line =
+            |reason: &str| format!(r#"{{"reason":"{reason}","package_id":"path+file:///w"}}"#);
+        assert!(is_diagnostic(&line("compiler-message")));
+        assert!(!is_diagnostic(&line("compiler-artifact")));
     }
 }

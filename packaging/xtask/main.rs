@@ -1,8 +1,7 @@
 //! `cargo xtask`: prepares everything that Safelight needs, then runs, tests or packs it.
 //!
 //! It has no dependencies, so it starts within seconds on a fresh clone and without a network.
-//! Everything that it says goes to standard error: standard output belongs to the program that it starts.
-//! It does not decide what a test is (cargo does), nor fetch by itself (`fetch.py` does, through pip).
+//! Its messages go to standard error: standard output belongs to the program that it starts.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -12,22 +11,19 @@
 mod arguments;
 mod cargo;
 mod checks;
-mod dependencies;
 mod executables;
 mod failure;
-#[cfg(test)]
-mod fetch_tests;
 mod libtorch;
+mod licences;
 mod package;
 mod packages;
-mod policy;
 mod second;
-mod side_by_side;
 mod workspace;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use arguments::{Request, TestOptions};
+use arguments::Request;
 use failure::{Failure, Result};
 use packages::Goal;
 use second::SecondEngine;
@@ -35,90 +31,82 @@ use workspace::Workspace;
 
 fn main() -> ExitCode {
     let outcome = arguments::parse(std::env::args().skip(1)).and_then(obey);
-    match outcome {
-        Ok(code) => code,
-        Err(failure) => {
-            if let Some(sentence) = failure.sentence() {
-                eprintln!("error: {sentence}");
-            }
-            ExitCode::from(failure.code())
-        }
-    }
+    outcome.unwrap_or_else(|failure| {
+        eprintln!("error: {}", failure.sentence());
+        ExitCode::from(failure.code())
+    })
 }
 
 fn obey(request: Request) -> Result<ExitCode> {
+    if request == Request::Help {
+        print!("{}", arguments::HELP);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let workspace = &Workspace::find()?;
     match request {
-        Request::Help => print!("{}", arguments::HELP),
+        Request::Help => {}
         Request::Setup { second_engine } => {
-            let workspace = Workspace::find()?;
-            let libtorch = set_up(&workspace, Goal::Everything)?;
+            let libtorch = set_up(workspace, Goal::Everything)?;
             if second_engine {
-                SecondEngine::prepare(&workspace)?;
+                SecondEngine::prepare(workspace)?;
             }
-            eprintln!(
-                "Everything is prepared; libtorch is in {}",
-                libtorch.display()
-            );
+            let libtorch = libtorch.display();
+            eprintln!("Everything is prepared; libtorch is in {libtorch}");
         }
         Request::Run {
             release,
             second_engine,
             args,
         } => {
-            let workspace = Workspace::find()?;
-            set_up(
-                &workspace,
-                if args.is_empty() {
-                    Goal::Window
-                } else {
-                    Goal::CommandLine
-                },
-            )?;
+            let is_window = args.is_empty();
+            let goal = if is_window {
+                Goal::Window
+            } else {
+                Goal::CommandLine
+            };
+            set_up(workspace, goal)?;
+            cargo::build(workspace, release, &[])?;
             if second_engine {
-                let second = SecondEngine::prepare(&workspace)?;
-                if release {
-                    second.build_release(&[])?;
-                } else {
-                    second.build_app()?;
-                }
+                let second = SecondEngine::prepare(workspace)?;
+                second.build(release, &[])?;
             }
-            return Err(cargo::build_and_become_the_app(&workspace, release, &args));
+            let folder = if release { "release" } else { "debug" };
+            let app = workspace.target().join(folder).join("safelight");
+            return Err(cargo::become_program(workspace, &app, &args));
         }
-        Request::Test(TestOptions { only }) => {
-            let workspace = Workspace::find()?;
-            let goal = if only.as_ref().is_none_or(|only| only.part.runs_tests()) {
+        Request::Test(only) => {
+            let runs_tests = only.as_ref().is_none_or(|only| only.part.runs_tests());
+            let goal = if runs_tests {
                 Goal::Tests
             } else {
                 Goal::CommandLine
             };
-            let libtorch = set_up(&workspace, goal)?;
-            return checks::run(&workspace, &libtorch, only.as_ref());
+            let libtorch = set_up(workspace, goal)?;
+            return checks::run(workspace, &libtorch, only.as_ref());
         }
         Request::Bench(args) => {
-            let workspace = Workspace::find()?;
-            set_up(&workspace, Goal::CommandLine)?;
-            return Err(cargo::build_and_become_the_bench(&workspace, &args));
+            set_up(workspace, Goal::CommandLine)?;
+            cargo::build_bench(workspace, &[])?;
+            let bench = workspace.target().join("release/safelight-bench");
+            return Err(cargo::become_program(workspace, &bench, &args));
         }
         Request::Package(options) => {
-            let workspace = Workspace::find()?;
-            let libtorch = set_up(&workspace, Goal::Package)?;
-            let second = SecondEngine::prepare(&workspace)?;
-            package::make(&workspace, &libtorch, &second, options)?;
+            let libtorch = set_up(workspace, Goal::Package)?;
+            package::make(workspace, &libtorch, options)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// System packages, libtorch and Rust packages, in the order in which they need each other.
-fn set_up(workspace: &Workspace, goal: Goal) -> Result<std::path::PathBuf> {
+/// System packages, Rust packages and libtorch, in the order in which they need each other.
+fn set_up(workspace: &Workspace, goal: Goal) -> Result<PathBuf> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-        return Err(Failure::new(
-            "Safelight is prepared on Linux on x86_64 only, for now",
-        ));
+        let sentence = "Safelight is prepared on Linux on x86_64 only, for now";
+        return Err(Failure::new(sentence));
     }
-    let libtorch = libtorch::Libtorch::locate(workspace, &libtorch::FIRST)?;
-    packages::prepare(goal, !libtorch.is_complete())?;
-    libtorch.prepare()?;
+    packages::prepare(goal)?;
     cargo::fetch(workspace)?;
-    Ok(libtorch.into_folder())
+    let libtorch = libtorch::prepare(workspace, &libtorch::FIRST)?;
+    libtorch::lead_link(workspace, &libtorch)?;
+    Ok(libtorch)
 }

@@ -1,7 +1,7 @@
-//! What the system must have beside Rust: found out by looking, installed with apt as root, else named.
+//! Packages of the system: found by looking for what is used of them, installed with apt as root, else named.
 //!
-//! A thing counts as there when it can be used (a tool on the path, a library that the loader knows), whoever
-//! installed it; so this works on every distribution, and only the last step speaks of apt.
+//! A tool counts as there when it is on the path, a library when the loader knows it, whoever installed it; so this works
+//! on every distribution, and only the last step speaks of apt.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::{Doing as _, Failure, Result};
-use crate::libtorch;
 
-/// What the packages are wanted for now.
+/// The purpose of the packages now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     Everything,
@@ -25,11 +24,9 @@ pub enum Goal {
 enum Need {
     /// Nothing builds without it.
     Build,
-    /// libtorch cannot be fetched without it.
-    Fetch,
     /// The window is drawn with it; the tests draw it without a display.
     Drawing,
-    /// The window opens with the ones of its display server.
+    /// The window opens with those of its display server.
     Window,
     /// A test opens the real window on a display without a screen.
     Display,
@@ -39,161 +36,105 @@ enum Need {
     Packing,
 }
 
-enum Probe {
-    /// Any of these programs on the path.
-    Tool(&'static [&'static str]),
-    /// A library that the loader finds.
-    Library(&'static str),
-    /// A Vulkan driver that draws on the CPU.
-    SoftwareVulkan,
-    Pip,
+impl Need {
+    fn is_wanted(self, goal: Goal) -> bool {
+        match self {
+            Self::Build | Self::Speed => true,
+            Self::Packing => goal == Goal::Package,
+            Self::Drawing | Self::Window => !matches!(goal, Goal::CommandLine | Goal::Package),
+            Self::Display => matches!(goal, Goal::Tests | Goal::Everything),
+        }
+    }
+
+    fn is_essential(self, goal: Goal) -> bool {
+        match self {
+            Self::Build => true,
+            Self::Packing => goal == Goal::Package,
+            Self::Drawing | Self::Display => goal == Goal::Tests,
+            // The app says which of them it misses on its display server.
+            Self::Window | Self::Speed => false,
+        }
+    }
 }
 
-struct Package {
-    apt: &'static str,
-    need: Need,
-    probe: Probe,
-}
-
-const fn package(apt: &'static str, need: Need, probe: Probe) -> Package {
-    Package { apt, need, probe }
-}
-
-/// By the names of Debian and Ubuntu.
-const PACKAGES: &[Package] = &[
-    package("g++", Need::Build, Probe::Tool(&["c++", "g++"])),
-    package("xvfb", Need::Display, Probe::Tool(&["Xvfb"])),
-    package("dpkg", Need::Packing, Probe::Tool(&["dpkg-deb"])),
-    package("rpm", Need::Packing, Probe::Tool(&["rpmbuild"])),
-    package("sway", Need::Display, Probe::Tool(&["sway"])),
-    package("wtype", Need::Display, Probe::Tool(&["wtype"])),
-    package("wl-clipboard", Need::Display, Probe::Tool(&["wl-copy"])),
-    package("nasm", Need::Speed, Probe::Tool(&["nasm"])),
-    package("python3", Need::Fetch, Probe::Tool(&["python3"])),
-    package("python3-pip", Need::Fetch, Probe::Pip),
-    package("mesa-vulkan-drivers", Need::Drawing, Probe::SoftwareVulkan),
-    package(
-        "libvulkan1",
-        Need::Drawing,
-        Probe::Library("libvulkan.so.1"),
-    ),
-    package(
-        "libfontconfig1",
-        Need::Window,
-        Probe::Library("libfontconfig.so.1"),
-    ),
-    package("libgl1", Need::Window, Probe::Library("libGL.so.1")),
-    package("libegl1", Need::Window, Probe::Library("libEGL.so.1")),
-    package("libx11-6", Need::Window, Probe::Library("libX11.so.6")),
-    package(
-        "libx11-xcb1",
-        Need::Window,
-        Probe::Library("libX11-xcb.so.1"),
-    ),
-    package(
-        "libxcursor1",
-        Need::Window,
-        Probe::Library("libXcursor.so.1"),
-    ),
-    package("libxi6", Need::Window, Probe::Library("libXi.so.6")),
-    package("libxrandr2", Need::Window, Probe::Library("libXrandr.so.2")),
-    package(
-        "libxkbcommon0",
-        Need::Window,
-        Probe::Library("libxkbcommon.so.0"),
-    ),
-    package(
-        "libxkbcommon-x11-0",
-        Need::Window,
-        Probe::Library("libxkbcommon-x11.so.0"),
-    ),
-    package(
-        "libwayland-client0",
-        Need::Window,
-        Probe::Library("libwayland-client.so.0"),
-    ),
-    package(
-        "libdbus-1-3",
-        Need::Window,
-        Probe::Library("libdbus-1.so.3"),
-    ),
+/// By the names of Debian and Ubuntu: a program on the path, a library of the loader, or else a Vulkan driver that draws
+/// on the CPU.
+const PACKAGES: [(Need, &str, &str); 22] = [
+    (Need::Build, "g++", "c++"),
+    (Need::Display, "xvfb", "Xvfb"),
+    (Need::Packing, "dpkg", "dpkg-deb"),
+    (Need::Packing, "rpm", "rpmbuild"),
+    (Need::Display, "sway", "sway"),
+    (Need::Display, "wtype", "wtype"),
+    (Need::Display, "wl-clipboard", "wl-copy"),
+    (Need::Speed, "nasm", "nasm"),
+    (Need::Drawing, "mesa-vulkan-drivers", ""),
+    (Need::Drawing, "libvulkan1", "libvulkan.so.1"),
+    (Need::Window, "libfontconfig1", "libfontconfig.so.1"),
+    (Need::Window, "libgl1", "libGL.so.1"),
+    (Need::Window, "libegl1", "libEGL.so.1"),
+    (Need::Window, "libx11-6", "libX11.so.6"),
+    (Need::Window, "libx11-xcb1", "libX11-xcb.so.1"),
+    (Need::Window, "libxcursor1", "libXcursor.so.1"),
+    (Need::Window, "libxi6", "libXi.so.6"),
+    (Need::Window, "libxrandr2", "libXrandr.so.2"),
+    (Need::Window, "libxkbcommon0", "libxkbcommon.so.0"),
+    (Need::Window, "libxkbcommon-x11-0", "libxkbcommon-x11.so.0"),
+    (Need::Window, "libwayland-client0", "libwayland-client.so.0"),
+    (Need::Window, "libdbus-1-3", "libdbus-1.so.3"),
 ];
 
-/// What the window is drawn and opened with, by the names of Debian and Ubuntu.
-pub fn of_the_window() -> Vec<&'static str> {
+/// The packages that the window is drawn and opened with, by the names of Debian and Ubuntu.
+pub fn of_the_window() -> String {
     let wanted = PACKAGES
         .iter()
-        .filter(|package| matches!(package.need, Need::Drawing | Need::Window));
-    wanted.map(|package| package.apt).collect()
+        .filter(|(need, ..)| matches!(need, Need::Drawing | Need::Window));
+    let names: Vec<_> = wanted.map(|(_, name, _)| *name).collect();
+    names.join(", ")
 }
 
-/// Installs or names what is missing. Fails only when the goal cannot be reached without it.
-pub fn prepare(goal: Goal, is_fetching: bool) -> Result<()> {
-    let missing = missing(goal, is_fetching);
+/// Installs or names missing packages. Fails only when the goal cannot be reached without one.
+pub fn prepare(goal: Goal) -> Result<()> {
+    let missing = missing(goal);
     if missing.is_empty() {
         return Ok(());
     }
-    let names: Vec<&str> = missing.iter().map(|package| package.apt).collect();
-    let names = names.join(" ");
-    if is_root() && on_path("apt-get") {
-        return install(&missing, &names, goal, is_fetching);
+    let names: Vec<_> = missing.iter().map(|(_, name)| *name).collect();
+    let has_apt = on_path("apt-get");
+    if has_apt && std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
+        return install(&names, goal);
     }
-    let advice = if on_path("apt-get") {
+    let names = names.join(" ");
+    let advice = if has_apt {
         format!("install with\n\n    sudo apt-get install -y --no-install-recommends {names}\n")
     } else {
         format!("install, by its name in your distribution: {names}")
     };
-    if let Some(package) = missing
-        .iter()
-        .find(|package| is_essential(package.need, goal))
-    {
-        return Err(Failure::new(format!(
-            "This machine lacks {}, which is needed here; {advice}",
-            package.apt
-        )));
+    if let Some((_, name)) = missing.iter().find(|(need, _)| need.is_essential(goal)) {
+        let sentence = format!("This machine lacks {name}, which is needed here; {advice}");
+        return Err(Failure::new(sentence));
     }
     eprintln!("This machine lacks packages that Safelight uses and can start without; {advice}");
     Ok(())
 }
 
-fn missing(goal: Goal, is_fetching: bool) -> Vec<&'static Package> {
+fn missing(goal: Goal) -> Vec<(Need, &'static str)> {
     let libraries = loader_libraries();
-    let is_there = |package: &&Package| match package.probe {
-        _ if !is_wanted(package.need, goal, is_fetching) => true,
-        Probe::Tool(names) => names.iter().any(|name| on_path(name)),
-        Probe::Library(name) => libraries.as_ref().is_none_or(|known| known.contains(name)),
-        Probe::SoftwareVulkan => software_vulkan_driver().is_some(),
-        Probe::Pip => libtorch::pip_is_there(),
+    let is_there = |used: &str| match used {
+        "" => software_vulkan_driver().is_some(),
+        library if library.contains(".so.") => libraries
+            .as_ref()
+            .is_none_or(|known| known.contains(library)),
+        tool => on_path(tool),
     };
-    PACKAGES
+    let missing = PACKAGES
         .iter()
-        .filter(|package| !is_there(package))
-        .collect()
+        .filter(|(need, _, used)| need.is_wanted(goal) && !is_there(used));
+    missing.map(|(need, name, _)| (*need, *name)).collect()
 }
 
-/// Whether the goal has any use for it.
-fn is_wanted(need: Need, goal: Goal, is_fetching: bool) -> bool {
-    match need {
-        Need::Build | Need::Speed => true,
-        Need::Fetch => is_fetching,
-        Need::Packing => goal == Goal::Package,
-        Need::Drawing | Need::Window => !matches!(goal, Goal::CommandLine | Goal::Package),
-        Need::Display => matches!(goal, Goal::Tests | Goal::Everything),
-    }
-}
-
-fn is_essential(need: Need, goal: Goal) -> bool {
-    match need {
-        Need::Build | Need::Fetch => true,
-        Need::Packing => goal == Goal::Package,
-        Need::Drawing | Need::Display => goal == Goal::Tests,
-        // Which of them it takes depends on the display server, and the app says what it misses.
-        Need::Window | Need::Speed => false,
-    }
-}
-
-fn install(missing: &[&Package], names: &str, goal: Goal, is_fetching: bool) -> Result<()> {
-    eprintln!("Installing with apt-get: {names}");
+fn install(names: &[&str], goal: Goal) -> Result<()> {
+    eprintln!("Installing with apt-get: {}", names.join(" "));
     let apt_get = |args: &[&str]| {
         Command::new("apt-get")
             .args([
@@ -210,86 +151,55 @@ fn install(missing: &[&Package], names: &str, goal: Goal, is_fetching: bool) -> 
             .status()
             .doing(|| "apt-get cannot be started".to_owned())
     };
-    let mut args = vec!["install", "-y", "--no-install-recommends"];
-    args.extend(missing.iter().map(|package| package.apt));
+    let args = [&["install", "-y", "--no-install-recommends"], names].concat();
     // The lists of a fresh machine are empty or old: then the first try fails at once.
     if !apt_get(&args)?.success() {
         apt_get(&["update"])?;
         apt_get(&args)?;
     }
-    let still: Vec<_> = self::missing(goal, is_fetching);
-    if let Some(package) = still
-        .iter()
-        .find(|package| is_essential(package.need, goal))
-    {
-        return Err(Failure::new(format!(
-            "apt-get could not install {}: check the network and apt's sources, then run this again",
-            package.apt
-        )));
-    }
-    for package in still {
-        eprintln!(
-            "apt-get could not install {}; Safelight can start without it",
-            package.apt
-        );
+    for (need, name) in missing(goal) {
+        if need.is_essential(goal) {
+            return Err(Failure::new(format!(
+                "apt-get could not install {name}: check the network and apt's sources, then run this again"
+            )));
+        }
+        eprintln!("apt-get could not install {name}; Safelight can start without it");
     }
     Ok(())
 }
 
-fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
-}
-
 fn on_path(tool: &str) -> bool {
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file()))
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(tool).is_file())
 }
 
-/// The names in the loader's cache, or none when it cannot be asked: then nothing is said to be missing.
+/// The names in the loader's cache, or none when it cannot be read: then nothing is said to be missing.
 fn loader_libraries() -> Option<HashSet<String>> {
     // Debian keeps it out of an ordinary user's path.
-    ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"]
-        .into_iter()
-        .find_map(|ldconfig| {
-            Command::new(ldconfig)
-                .arg("-p")
-                .output()
-                .ok()
-                .filter(|output| output.status.success())
-        })
-        .map(|output| library_names(&String::from_utf8_lossy(&output.stdout)))
+    let mut programs = ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"].into_iter();
+    programs.find_map(|ldconfig| {
+        let output = Command::new(ldconfig).arg("-p").output().ok()?;
+        let listing = String::from_utf8_lossy(&output.stdout);
+        output.status.success().then(|| library_names(&listing))
+    })
 }
 
-/// Lines such as `libXi.so.6 (libc6,x86-64) => /lib/x86_64-linux-gnu/libXi.so.6`.
+/// Names in lines such as `libXi.so.6 (libc6,x86-64) => /lib/x86_64-linux-gnu/libXi.so.6`.
 fn library_names(listing: &str) -> HashSet<String> {
-    listing
-        .lines()
-        .filter(|line| line.contains("x86-64"))
-        .filter_map(|line| line.split_whitespace().next())
-        .map(str::to_owned)
-        .collect()
+    let lines = listing.lines().filter(|line| line.contains("x86-64"));
+    let names = lines.filter_map(|line| line.split_whitespace().next());
+    names.map(str::to_owned).collect()
 }
 
 /// The description of Mesa's software driver, which the tests draw with so that every machine draws the same.
 pub fn software_vulkan_driver() -> Option<PathBuf> {
-    [
-        "/usr/share/vulkan/icd.d",
-        "/usr/local/share/vulkan/icd.d",
-        "/etc/vulkan/icd.d",
-    ]
-    .into_iter()
-    .filter_map(|folder| Path::new(folder).read_dir().ok())
-    .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
-    .filter(|path| {
-        path.file_name()
-            .is_some_and(|name| is_software_driver(&name.to_string_lossy()))
-    })
-    .min()
-}
-
-fn is_software_driver(name: &str) -> bool {
-    name.strip_suffix(".json")
-        .is_some_and(|stem| stem == "lvp_icd" || stem == "lvp_icd.x86_64")
+    let shared = ["/usr/share", "/usr/local/share", "/etc"];
+    let folders = shared.map(|folder| Path::new(folder).join("vulkan/icd.d"));
+    let names = ["lvp_icd.json", "lvp_icd.x86_64.json"];
+    let mut paths = folders
+        .iter()
+        .flat_map(|folder| names.map(|name| folder.join(name)));
+    paths.find(|path| path.is_file())
 }
 
 #[cfg(test)]
@@ -307,35 +217,26 @@ mod tests {
     }
 
     #[test]
-    fn only_mesas_software_driver_of_this_processor_counts() {
-        assert!(is_software_driver("lvp_icd.x86_64.json"));
-        assert!(is_software_driver("lvp_icd.json"));
-        assert!(!is_software_driver("lvp_icd.i686.json"));
-        assert!(!is_software_driver("radeon_icd.x86_64.json"));
-    }
-
-    #[test]
     fn tests_need_the_software_driver_and_the_app_does_not() {
-        assert!(is_essential(Need::Drawing, Goal::Tests));
-        assert!(!is_essential(Need::Drawing, Goal::Window));
-        assert!(!is_essential(Need::Window, Goal::Window));
-        assert!(is_essential(Need::Build, Goal::CommandLine));
+        assert!(Need::Drawing.is_essential(Goal::Tests));
+        assert!(!Need::Drawing.is_essential(Goal::Window));
+        assert!(!Need::Window.is_essential(Goal::Window));
+        assert!(Need::Build.is_essential(Goal::CommandLine));
+        assert!(Need::Display.is_essential(Goal::Tests));
     }
 
     #[test]
-    fn nothing_is_asked_for_that_the_goal_has_no_use_for() {
-        assert!(!is_wanted(Need::Window, Goal::CommandLine, true));
-        assert!(is_wanted(Need::Window, Goal::Tests, true));
-        assert!(is_wanted(Need::Display, Goal::Tests, true));
-        assert!(!is_wanted(Need::Display, Goal::Window, true));
-        assert!(is_essential(Need::Display, Goal::Tests));
-        assert!(!is_wanted(Need::Fetch, Goal::Everything, false));
-        assert!(is_wanted(Need::Drawing, Goal::Window, false));
+    fn nothing_is_installed_that_the_goal_has_no_use_for() {
+        assert!(!Need::Window.is_wanted(Goal::CommandLine));
+        assert!(Need::Window.is_wanted(Goal::Tests));
+        assert!(Need::Display.is_wanted(Goal::Tests));
+        assert!(!Need::Display.is_wanted(Goal::Window));
+        assert!(Need::Drawing.is_wanted(Goal::Window));
     }
 
     #[test]
     fn every_package_is_named_once() {
-        let names: HashSet<_> = PACKAGES.iter().map(|package| package.apt).collect();
+        let names: HashSet<_> = PACKAGES.iter().map(|(_, name, _)| name).collect();
         assert_eq!(names.len(), PACKAGES.len());
     }
 }

@@ -1,4 +1,4 @@
-//! Where the repository and its build folder are.
+//! The folders of the repository and of its build.
 
 use std::path::{Path, PathBuf};
 

@@ -1,27 +1,20 @@
-//! Whom downloads trust: the certificates of Mozilla, which are built in, and those of this system, where companies put their own.
+//! Whom downloads trust: the certificates of Mozilla, which are built in, and those of this system.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use rustls::CertificateError::UnknownIssuer;
 use rustls::Error::InvalidCertificate;
-use rustls::crypto::ring;
-use ureq::tls::{Certificate, TlsConfig};
+use ureq::tls::TlsConfig;
 
 /// TLS that knows both. The system's are read once.
 pub(super) fn tls() -> TlsConfig {
     static TLS: OnceLock<TlsConfig> = OnceLock::new();
     TLS.get_or_init(|| {
-        let system = rustls_native_certs::load_native_certs();
-        for err in &system.errors {
+        let (config, errors) = safelight_wheels::tls(None);
+        for err in errors {
             tracing::warn!("a certificate of this system cannot be read: {err}");
         }
-        let own = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
-        let all = own.chain(&system.certs);
-        let roots = all.map(|certificate| Certificate::from_der(certificate).to_owned());
-        TlsConfig::builder()
-            .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
-            .root_certs(roots.into())
-            .build()
+        config
     })
     .clone()
 }

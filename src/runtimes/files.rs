@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
-use safelight_core::formats::wheel::sum_of;
 use safelight_core::job::CancelToken;
+use safelight_wheels::sum_of;
 use serde_json::Value;
 
 use super::install::NOTE;

@@ -8,14 +8,16 @@ use std::io::{self, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use safelight_core::files::{write_atomically, write_json};
-use safelight_core::formats::wheel::{Directory, Record, directory_of, record_letters, tail_bytes};
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
 use safelight_core::locks::Lock;
 use safelight_core::settings::{Paths, Runtime};
+use safelight_wheels::{
+    At, Directory, Listed, Record, Requirement, directory_of, of_folder, of_page, record_letters,
+    record_sum, tail_bytes,
+};
 use serde_json::{Value, json};
 
 use super::folders::{empty, exchange, share};
-use super::index::{At, Listed, Requirement, of_folder, of_page, record_sum};
 use super::local;
 use super::members::is_needed;
 use super::place::Place;
@@ -266,7 +268,8 @@ impl Installing<'_> {
         let listed = requirement.choose(listed, &self.build.version, |name| {
             record_sum(name).is_some()
         });
-        let listed = listed.ok_or_else(|| requirement.missing(&place))?;
+        let listed = listed
+            .ok_or_else(|| JobError::new(JobErrorKind::Network, requirement.missing(&place)))?;
         let opened = match &listed.at {
             At::File(path) => {
                 let file = File::open(path).and_then(|file| {

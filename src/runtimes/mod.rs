@@ -8,7 +8,6 @@ mod files;
 mod fit;
 mod folders;
 mod here;
-mod index;
 mod install;
 #[cfg(test)]
 mod install_tests;
@@ -39,8 +38,6 @@ use crate::download::Options;
 pub use check::{Checked, check};
 pub use fit::{Fit, Refusal, of_machine, of_place, refusal};
 pub use here::{Before, Found, Surroundings, all, folder};
-/// Used by `tests/hostile`.
-pub use index::{Listed, Requirement, of_page};
 pub use install::{Installed, NOTE, Progress, install};
 pub use local::build_of;
 pub use machine::{Gpu, Machine, nvidia_on_bus};

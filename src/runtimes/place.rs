@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::{Runtime, RuntimeSettings};
 use safelight_core::uri::is_address;
-
-use super::index::{is_wheel, of_folder};
+use safelight_wheels::{is_wheel, of_folder};
 
 /// Where wheels are taken from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
 use safelight_core::settings::{EngineBuild, Runtime, engine_of};
+use safelight_wheels::PYPI;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -32,11 +33,7 @@ const INDEXES: [(&str, &str, &[&str]); 5] = [
         "https://download.pytorch.org/whl/cu126/",
         PYTORCH,
     ),
-    (
-        "pypi",
-        "https://pypi.org/simple/",
-        &["files.pythonhosted.org"],
-    ),
+    ("pypi", PYPI, &["files.pythonhosted.org"]),
 ];
 /// Where PyTorch's index keeps its files, and where NVIDIA's wheels that it lists are.
 const PYTORCH: &[&str] = &[

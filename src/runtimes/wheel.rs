@@ -4,10 +4,9 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use safelight_core::formats::wheel::{Directory, Member, WheelError};
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_wheels::{Directory, Listed, Member, WheelError};
 
-use super::index::Listed;
 use crate::download::{DownloadError, Parts};
 
 /// A wheel that is at least partly here.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use safelight_core::formats::wheel::record_letters;
 use safelight_core::uri;
+use safelight_wheels::record_letters;
 use sha2::{Digest as _, Sha256};
 
 use super::server::{Answer, Request, good};

@@ -3,14 +3,14 @@
 //!
 //! Speaks X11 as other programs on a desktop do. Knows nothing of Safelight.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, IoSlice};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use safelight_core::media::Picture;
-use x11rb::connection::Connection as _;
+use x11rb::connection::{Connection as _, RequestConnection as _};
 use x11rb::errors::ReplyError;
 use x11rb::protocol::Event;
 use x11rb::protocol::xproto::{
@@ -19,7 +19,6 @@ use x11rb::protocol::xproto::{
     MOTION_NOTIFY_EVENT, MapState, PropMode, SELECTION_NOTIFY_EVENT, SelectionNotifyEvent,
     SelectionRequestEvent, Window, WindowClass,
 };
-use x11rb::protocol::xtest::ConnectionExt as _;
 use x11rb::rust_connection::RustConnection;
 use x11rb::wrapper::ConnectionExt as _;
 
@@ -140,12 +139,29 @@ impl Display {
         let down = keys.iter().map(|key| (KEY_PRESS_EVENT, *key));
         let up = keys.iter().rev().map(|key| (KEY_RELEASE_EVENT, *key));
         for (kind, key) in down.chain(up) {
-            self.connection
-                .xtest_fake_input(kind, key, x11rb::CURRENT_TIME, self.root, 0, 0, 0)
-                .unwrap();
-            self.connection.sync().unwrap();
-            thread::sleep(Duration::from_millis(30));
+            self.fake_input(kind, key, (0, 0));
         }
+    }
+
+    /// Sends `FakeInput` of the XTEST extension: x11rb's own would need a feature with which the app, too, is built anew.
+    fn fake_input(&self, kind: u8, detail: u8, (x, y): (i16, i16)) {
+        const FAKE_INPUT: u8 = 2;
+        let xtest = self.connection.extension_information("XTEST").unwrap();
+        let mut request = [0; 36];
+        request[0] = xtest.expect("Xvfb has it").major_opcode;
+        request[1] = FAKE_INPUT;
+        request[2..4].copy_from_slice(&9_u16.to_ne_bytes()); // Its length in words.
+        request[4..6].copy_from_slice(&[kind, detail]);
+        request[12..16].copy_from_slice(&self.root.to_ne_bytes());
+        request[24..26].copy_from_slice(&x.to_ne_bytes());
+        request[26..28].copy_from_slice(&y.to_ne_bytes());
+        let request = [IoSlice::new(&request)];
+        let sent = self
+            .connection
+            .send_request_without_reply(&request, Vec::new());
+        sent.unwrap();
+        self.connection.sync().unwrap();
+        thread::sleep(Duration::from_millis(30));
     }
 
     /// Clicks at this place of the window: button 1 is the left one, 3 the right.
@@ -163,11 +179,7 @@ impl Display {
             (BUTTON_PRESS_EVENT, button),
             (BUTTON_RELEASE_EVENT, button),
         ] {
-            self.connection
-                .xtest_fake_input(kind, detail, x11rb::CURRENT_TIME, self.root, x, y, 0)
-                .unwrap();
-            self.connection.sync().unwrap();
-            thread::sleep(Duration::from_millis(30));
+            self.fake_input(kind, detail, (x, y));
         }
     }
 

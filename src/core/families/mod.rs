@@ -12,7 +12,8 @@ pub mod framepack;
 pub mod krea2;
 mod parts;
 pub mod qwen_image;
-#[cfg(feature = "toy-family")]
+// A family that lives in one folder of the tests. Releases are built without.
+#[cfg(debug_assertions)]
 #[path = "../../../tests/toy_family/core.rs"]
 pub mod toy;
 pub mod wan;
@@ -29,7 +30,7 @@ pub(crate) use def::{FileRules, LoraRules, LoraSign, PublishedNetwork, TinyDecod
 
 /// In the order in which a file is tried: the names of FLUX.1's tensors occur in other families, too.
 static FAMILIES: &[&FamilyDef] = &[
-    #[cfg(feature = "toy-family")]
+    #[cfg(debug_assertions)]
     &toy::DEF,
     &framepack::DEF,
     &wan::DEF,

@@ -1,5 +1,5 @@
-//! The containers of pictures and clips as parts in a row: PNG, JPEG, WebP, GIF, MP4 and Matroska (WebM); TIFF's
-//! directory; and wheels.
+//! The containers of pictures and clips as parts in a row: PNG, JPEG, WebP, GIF, MP4 and Matroska (WebM); and
+//! TIFF's directory.
 //!
 //! One bounded walker for each, used by all who look into such a file. Files are not trusted: every length is checked
 //! against the file's own and against a limit before anything is read. What the parts mean is `media`'s to say.
@@ -14,7 +14,6 @@ pub(crate) mod tiff;
 pub(crate) mod webm;
 pub(crate) mod webp;
 pub mod weights;
-pub mod wheel;
 
 pub(crate) use source::ByteSource;
 

@@ -4,3 +4,4 @@ pub(crate) mod made_up;
 pub(crate) mod networks;
 pub(crate) mod pipelines;
 pub(crate) mod published;
+pub(crate) mod random;

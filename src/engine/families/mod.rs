@@ -12,7 +12,8 @@ pub mod flux2;
 pub mod framepack;
 pub mod krea2;
 pub mod qwen_image;
-#[cfg(feature = "toy-family")]
+// See safelight_core::families.
+#[cfg(debug_assertions)]
 #[path = "../../../tests/toy_family/engine.rs"]
 mod toy;
 pub mod wan;
@@ -64,7 +65,7 @@ pub(crate) trait EngineFamily: Sync {
 }
 
 static FAMILIES: &[&dyn EngineFamily] = &[
-    #[cfg(feature = "toy-family")]
+    #[cfg(debug_assertions)]
     &toy::Toy,
     &framepack::FramePack,
     &wan::Wan,

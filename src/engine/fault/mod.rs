@@ -1,20 +1,20 @@
 //! The places where faults can be injected, so that tests see the app outlive every death of its engine and every failed
 //! allocation.
 //!
-//! Only with the cargo feature `fault-injection`, which releases do not have: without it nothing happens at any place.
+//! Only in development builds: in a release nothing happens at any place.
 //! What strikes is with the tests, in `tests/fault_injection`.
 
-#[cfg(feature = "fault-injection")]
+#[cfg(debug_assertions)]
 #[path = "../../../tests/fault_injection/mod.rs"]
 mod injection;
-#[cfg(not(feature = "fault-injection"))]
+#[cfg(not(debug_assertions))]
 mod none;
 
 use serde::Deserialize;
 
-#[cfg(feature = "fault-injection")]
+#[cfg(debug_assertions)]
 pub use injection::{Armed, arm, at, claims_gpu};
-#[cfg(not(feature = "fault-injection"))]
+#[cfg(not(debug_assertions))]
 pub use none::{Armed, arm, at, claims_gpu};
 
 /// The places where stages allocate, by class, and two moments of theirs.

@@ -4,7 +4,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use safelight::runtimes::{Requirement, of_page};
 use safelight::telemetry::record::Record;
 use safelight_core::catalog::known_models;
 use safelight_core::gallery::Shelf;
@@ -18,6 +17,7 @@ use safelight_core::memory::counters::Counters;
 use safelight_core::protocol::{EngineCommand, EngineMessage, read_frame};
 use safelight_core::settings::Settings;
 use safelight_core::{presets, restore};
+use safelight_wheels::{Requirement, of_page};
 
 use crate::scratch::Scratch;
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 
-use safelight_core::formats::wheel::{Directory, Record, WheelError, directory_of, sum_of};
+use safelight_wheels::{Directory, Record, WheelError, directory_of, sum_of};
 
 use crate::scratch::Scratch;
 

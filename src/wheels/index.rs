@@ -5,27 +5,23 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::uri;
+use percent_encoding::percent_decode_str;
 
-/// Of the wheels of which set-up takes the CPU's half.
-const LOCKS: [&str; 2] = [
-    include_str!("../../packaging/xtask/libtorch.lock"),
-    include_str!("../../packaging/xtask/libtorch-2.13.lock"),
-];
+/// The Python registry.
+pub const PYPI: &str = "https://pypi.org/simple/";
 
 /// A wheel that could be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// Its file name.
-    pub(super) name: String,
-    pub(super) at: At,
+    pub name: String,
+    pub at: At,
     /// Lower-case hexadecimal, where the page states it.
-    pub(super) sha256: Option<String>,
+    pub sha256: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum At {
+pub enum At {
     Url(String),
     File(PathBuf),
 }
@@ -50,7 +46,7 @@ impl<'a> Requirement<'a> {
     }
 
     /// The page of an index that lists it.
-    pub(super) fn page(&self, index: &str) -> String {
+    pub fn page(&self, index: &str) -> String {
         format!("{}/{}/", index.trim_end_matches('/'), self.name)
     }
 
@@ -85,14 +81,11 @@ impl<'a> Requirement<'a> {
         ranked.max_by(|(a, _), (b, _)| a.cmp(b)).map(|(_, it)| it)
     }
 
-    /// That there is none.
-    pub(super) fn missing(&self, place: &str) -> JobError {
+    /// A sentence that there is none.
+    pub fn missing(&self, place: &str) -> String {
         let version = self.version.map_or_else(String::new, |it| format!(" {it}"));
-        let what = format!(
-            "there is no wheel of {}{version} for this machine: {place}",
-            self.name
-        );
-        JobError::new(JobErrorKind::Network, what)
+        let name = &self.name;
+        format!("there is no wheel of {name}{version} for this machine: {place}")
     }
 }
 
@@ -154,9 +147,19 @@ impl<'a> Name<'a> {
     }
 }
 
-/// The wheels that a page lists. `hosts`: where files may be, beside the page's own.
+/// The wheels that a page lists, on its own host and on `hosts` alone.
 pub fn of_page(page: &str, html: &str, hosts: &[&str]) -> Vec<Listed> {
-    // Of a page that was cut, the last address may be half a one.
+    let mut listed = links(page, html);
+    listed.retain(|it| match &it.at {
+        At::Url(url) => host(url) == host(page) || hosts.iter().any(|it| host(url) == Some(it)),
+        At::File(_) => false,
+    });
+    listed
+}
+
+/// The wheels that a page lists, wherever they are.
+pub fn links(page: &str, html: &str) -> Vec<Listed> {
+    // The last address of a page that was cut may be incomplete.
     let tags = &html[..html.rfind('>').unwrap_or(0)];
     tags.split("<a ")
         .skip(1)
@@ -166,13 +169,11 @@ pub fn of_page(page: &str, html: &str, hosts: &[&str]) -> Vec<Listed> {
             let quote = href.chars().next().filter(|c| ['"', '\''].contains(c))?;
             let href = href[1..].split(quote).next()?.replace("&amp;", "&");
             let (address, sum) = href.split_once('#').unwrap_or((&href, ""));
-            let url = joined(page, address)?;
-            let is_near = host(&url) == host(page) || hosts.iter().any(|it| host(&url) == Some(it));
             let path = address.split('?').next()?;
-            let name = uri::decoded(path.rsplit('/').next()?);
-            is_near.then(|| Listed {
-                name: name.to_string_lossy().into_owned(),
-                at: At::Url(url),
+            let name = percent_decode_str(path.rsplit('/').next()?).decode_utf8_lossy();
+            Some(Listed {
+                name: name.into_owned(),
+                at: At::Url(joined(page, address)?),
                 sha256: sum.strip_prefix("sha256=").map(str::to_lowercase),
             })
         })
@@ -180,12 +181,12 @@ pub fn of_page(page: &str, html: &str, hosts: &[&str]) -> Vec<Listed> {
         .collect()
 }
 
-pub(super) fn is_wheel(name: &str) -> bool {
+pub fn is_wheel(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|it| it == "whl")
 }
 
 /// The wheels in a folder.
-pub(super) fn of_folder(folder: &Path) -> Vec<Listed> {
+pub fn of_folder(folder: &Path) -> Vec<Listed> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     // Opening a pipe would wait for its writer.
     let files = entries.filter(|entry| entry.path().is_file());
@@ -199,25 +200,13 @@ pub(super) fn of_folder(folder: &Path) -> Vec<Listed> {
     listed.collect()
 }
 
-/// The SHA-256 of a wheel's list of files, where the lock of set-up knows that wheel.
-pub(super) fn record_sum(file: &str) -> Option<&'static str> {
-    LOCKS.iter().flat_map(|lock| lock.lines()).find_map(|line| {
-        let mut words = line.strip_prefix("wheel ")?.split(' ');
-        let (name, version) = words.next()?.split_once("===")?;
-        let start = format!("{}-{version}-cp311-", name.replace('-', "_"));
-        let pure = format!("{}-{version}-py3-", name.replace('-', "_"));
-        // Those are the wheels of CPython 3.11, or of any Python.
-        (file.starts_with(&start) || file.starts_with(&pure)).then(|| words.next())?
-    })
-}
-
 /// Scheme and host of an address, with its port.
 fn host(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     rest.split(['/', '?', '#']).next()
 }
 
-/// Where a link on a page leads.
+/// The absolute address of a link on a page.
 fn joined(page: &str, address: &str) -> Option<String> {
     if address.contains("://") {
         return Some(address.to_owned());
@@ -338,15 +327,5 @@ mod tests {
         );
         let page = Requirement::parse("rocm_sdk.core==7.14.1").page("https://index.example/whl/");
         assert_eq!(page, "https://index.example/whl/rocm-sdk-core/");
-    }
-
-    #[test]
-    fn the_lists_of_both_libtorchs_wheels_are_known() {
-        let is_known = |version: &str| {
-            let name = format!("torch-{version}-cp311-cp311-manylinux_2_28_x86_64.whl");
-            record_sum(&name).is_some_and(|sum| sum.len() == 64)
-        };
-        assert!(is_known("2.11.0") && is_known("2.13.0"));
-        assert!(!is_known("2.12.0") && !is_known("2.13.0+rocm10.0.0"));
     }
 }

@@ -3,18 +3,13 @@
 //!
 //! Files are not trusted: every place and length is checked against the file's own. Writes nothing.
 
-mod directory;
-#[cfg(test)]
-mod tests;
-
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
+use crate::directory::{Directory, Member};
 use flate2::read::DeflateDecoder;
 use sha2::{Digest as _, Sha256};
-use thiserror::Error;
-
-pub use directory::{Directory, Member, directory_of, tail_bytes};
 
 /// More than any list of files has.
 const MAX_RECORD_BYTES: u64 = 64 << 20;
@@ -23,24 +18,55 @@ const BUFFER_BYTES: usize = 1 << 20;
 const LOCAL_BYTES: usize = 30;
 const LOCAL_SIGN: [u8; 4] = *b"PK\x03\x04";
 
-/// What is wrong with a wheel, or with writing what it has.
-#[derive(Debug, Error)]
+/// An unusable wheel, or a failure to write its content.
+#[derive(Debug)]
 pub enum WheelError {
-    #[error("its table of contents is damaged: {reason}")]
-    Damaged { reason: &'static str },
-    #[error("it has no list of its files (RECORD)")]
+    /// The table of contents, and why.
+    Damaged {
+        reason: &'static str,
+    },
     NoRecord,
-    #[error("its list of files has another checksum than the known one")]
+    /// The list of files has another checksum than the known one.
     OtherRecord,
-    #[error("{name} is not in its list of files")]
-    NotListed { name: String },
-    #[error("{name} is damaged: it is not what the list of files says")]
-    Broken { name: String },
-    #[error("{0}")]
-    Io(#[from] io::Error),
+    NotListed {
+        name: String,
+    },
+    /// The member has another checksum than the list of files says.
+    Broken {
+        name: String,
+    },
+    Io(io::Error),
 }
 
-type Result<T> = std::result::Result<T, WheelError>;
+impl fmt::Display for WheelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged { reason } => write!(f, "its table of contents is damaged: {reason}"),
+            Self::NoRecord => f.write_str("it has no list of its files (RECORD)"),
+            Self::OtherRecord => {
+                f.write_str("its list of files has another checksum than the known one")
+            }
+            Self::NotListed { name } => write!(f, "{name} is not in its list of files"),
+            Self::Broken { name } => {
+                write!(
+                    f,
+                    "{name} is damaged: it is not what the list of files says"
+                )
+            }
+            Self::Io(err) => err.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WheelError {}
+
+impl From<io::Error> for WheelError {
+    fn from(err: io::Error) -> Self {
+        Self::Io(err)
+    }
+}
+
+pub(crate) type Result<T> = std::result::Result<T, WheelError>;
 
 /// The checksums of a wheel's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,7 +120,7 @@ impl Record {
         let listed = listed.ok_or_else(|| WheelError::NotListed { name: name() })?;
         let digest = match copy(file, member, out) {
             Ok(digest) => digest,
-            // What the decoder says of bytes that are not what they should be.
+            // The decoder's errors for damaged bytes.
             Err(WheelError::Io(err)) if is_of_content(&err) => {
                 return Err(WheelError::Broken { name: name() });
             }
@@ -177,7 +203,13 @@ fn hashed(from: impl Read, bytes: u64, out: &mut impl Write) -> io::Result<([u8;
     Ok((hash.finalize().into(), copied))
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// The SHA-256 of bytes in lower-case hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// Lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").ok(); // Writing to a string cannot fail.

@@ -3,6 +3,7 @@
 use std::io::Cursor;
 
 use super::*;
+use crate::record::Result;
 
 /// Made by the standard library of Python 3.11:
 ///

@@ -2,7 +2,7 @@
 //!
 //! Reads the last bytes of a file alone, which may be all of it that is there.
 
-use super::{Result, WheelError};
+use crate::record::{Result, WheelError};
 
 /// A zip's own words on where its table is are within so many bytes of its end: a comment of the longest length, and
 /// the two records for large files.
@@ -21,15 +21,15 @@ const DEFLATED: u16 = 8;
 pub struct Member {
     /// With folders, as the wheel says it. It never leads out of the folder that it is put into.
     pub name: String,
-    /// Where it begins in the wheel, and where the next one does at the latest.
+    /// First byte in the wheel, and the first byte of the next member or of the table.
     pub start: u64,
     pub end: u64,
     pub bytes: u64,
-    pub(super) packed_bytes: u64,
-    pub(super) is_packed: bool,
+    pub(crate) packed_bytes: u64,
+    pub(crate) is_packed: bool,
 }
 
-/// What is in a wheel.
+/// The table of contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directory {
     pub members: Vec<Member>,
@@ -46,7 +46,7 @@ impl Directory {
     }
 }
 
-/// How many bytes of the end of a file of this length say where its table is.
+/// Bytes at the end of a file of this length that locate its table.
 pub fn tail_bytes(file_bytes: u64) -> u64 {
     file_bytes.min(TAIL_BYTES)
 }
@@ -172,7 +172,7 @@ fn parsed(table: &[u8], table_at: u64) -> Result<Directory> {
     Ok(Directory { members })
 }
 
-/// Whether a path stays below the folder that it is put into.
+/// Refuses paths that lead out of the folder they are put into.
 fn is_inside(name: &str) -> bool {
     !name.contains(['\\', '\0'])
         && name

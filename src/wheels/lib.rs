@@ -1,0 +1,18 @@
+//! Python wheels: the indexes that list them, their members, and the lock files that name what libtorch is made of.
+//!
+//! Shared by the program, which installs runtimes, and by `fetch-libtorch`, which `cargo xtask` builds before everything
+//! else: it must compile in seconds. Writes nothing.
+
+mod directory;
+mod index;
+mod lock;
+mod record;
+#[cfg(test)]
+mod tests;
+mod trust;
+
+pub use directory::{Directory, Member, directory_of, tail_bytes};
+pub use index::{At, Listed, PYPI, Requirement, is_wheel, links, of_folder, of_page};
+pub use lock::{FIRST, Lock, LockedWheel, SECOND, record_sum};
+pub use record::{Record, WheelError, hex, record_letters, sha256, sum_of};
+pub use trust::tls;
