@@ -13,9 +13,10 @@ use std::thread;
 
 use safelight_core::files::{make_private_folder, private};
 use safelight_core::settings::Paths;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, fmt};
 
 /// Says which levels are logged, and that standard error gets the lines too.
 const VARIABLE: &str = "SAFELIGHT_LOG";
@@ -30,10 +31,10 @@ pub fn start() {
     let wanted = std::env::var(VARIABLE)
         .ok()
         .filter(|levels| !levels.is_empty());
-    let levels = wanted
+    let levels: Targets = wanted
         .as_deref()
-        .and_then(|levels| EnvFilter::try_new(levels).ok())
-        .unwrap_or_else(|| EnvFilter::new(DEFAULT_LEVELS));
+        .and_then(|levels| levels.parse().ok())
+        .unwrap_or_else(|| DEFAULT_LEVELS.parse().unwrap_or_default());
     let to_file = Paths::of_this_user()
         .and_then(|paths| LogFile::open(paths.log_file()).ok())
         .map(|file| {
@@ -184,6 +185,6 @@ mod tests {
 
     #[test]
     fn the_default_levels_are_understood() {
-        assert!(EnvFilter::try_new(DEFAULT_LEVELS).is_ok());
+        assert!(DEFAULT_LEVELS.parse::<Targets>().is_ok());
     }
 }

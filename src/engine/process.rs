@@ -17,7 +17,10 @@ use rustix::fs::Mode;
 use rustix::process::{Signal, getpid, getppid, kill_process};
 use safelight_core::job::DeviceChoice;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::bench;
 use crate::kernels::{self, apart};
@@ -126,12 +129,12 @@ pub fn device_of(
 }
 
 fn serve_the_app(arguments: impl Iterator<Item = String>) -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_env_filter(
-            EnvFilter::try_from_env("SAFELIGHT_LOG").unwrap_or_else(|_| EnvFilter::new("info")),
-        )
-        .with_ansi(false)
+    let levels = std::env::var("SAFELIGHT_LOG").ok();
+    let levels = levels.filter(|levels| !levels.is_empty());
+    let levels: Option<Targets> = levels.and_then(|levels| levels.parse().ok());
+    tracing_subscriber::registry()
+        .with(levels.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO)))
+        .with(fmt::layer().with_writer(io::stderr).with_ansi(false))
         .init();
     match device_of(arguments).and_then(serve_over_standard_streams) {
         Ok(()) => ExitCode::SUCCESS,
