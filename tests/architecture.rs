@@ -16,8 +16,6 @@ mod pages;
 mod source;
 #[path = "architecture/window.rs"]
 mod window;
-#[path = "architecture/words.rs"]
-mod words;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -24,7 +24,6 @@ use crate::app::prompt::typing::Typing;
 use crate::app::state::{Drawn, Folds, Page};
 use crate::app::thumbs::Thumbs;
 use crate::app::undo::{Undo, UndoHistory};
-use crate::app::words;
 
 /// What [`crate::app::App`] hands to its parts.
 pub struct Cx {
@@ -211,8 +210,8 @@ impl Cx {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Pending<T> {
         self.background.on_files(work).unwrap_or_else(|| {
-            let err = JobError::new(JobErrorKind::Disk, words::files_busy(undone));
-            self.tell(Severity::Warning, err.advise(words::TRY_IN_A_MOMENT));
+            let err = JobError::new(JobErrorKind::Disk, format!("{undone}: files are busy"));
+            self.tell(Severity::Warning, err.advise("Try again in a moment"));
             Pending::default()
         })
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::Paths;
+use safelight_core::units::size_text;
 
 use crate::app::commands::DoctorCommand;
 use crate::app::cx::Cx;
 use crate::app::notices::Severity;
 use crate::app::pending::{Pending, Stream};
 use crate::app::reporting::{Measure, Reporting};
-use crate::app::words;
 use crate::doctor::miopen::{self, MIOPEN_CACHE};
 use crate::doctor::{Check, Status, examine_this_machine};
 use crate::worker::{ProcessLauncher, environment};
@@ -96,7 +96,9 @@ impl Doctor {
             }
             // What is measured beside a job would be of no use to anybody, and slow the job.
             DoctorCommand::MakeReport if is_idle => self.report.start(cx),
-            DoctorCommand::MakeReport => cx.say(words::REPORT_WAITS),
+            DoctorCommand::MakeReport => {
+                cx.say("A report measures this machine: wait until no job runs");
+            }
             DoctorCommand::StopReport => self.report.stop(),
             DoctorCommand::OpenReport => self.report.show(false, cx),
             DoctorCommand::ShowReportFolder => self.report.show(true, cx),
@@ -125,11 +127,14 @@ impl Doctor {
         }
         match self.clearing.take() {
             Some(Ok(bytes)) => {
-                cx.say(words::cache_cleared(bytes));
+                cx.say(format!(
+                    "MIOpen's cache is cleared: {} freed",
+                    size_text(bytes)
+                ));
                 self.checks.retain(|check| check.name != MIOPEN_CACHE);
             }
             Some(Err(reason)) => {
-                let what = words::cache_not_cleared(&reason);
+                let what = format!("MIOpen's cache cannot be cleared: {reason}");
                 cx.tell(Severity::Error, JobError::new(JobErrorKind::Disk, what));
             }
             None => {}

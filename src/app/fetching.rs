@@ -13,7 +13,6 @@ use crate::app::commands::{FetchCommand, LibraryCommand};
 use crate::app::cx::Cx;
 use crate::app::notices::{Cause, Notice, NoticeAction, Severity};
 use crate::app::pending::Pending;
-use crate::app::words;
 use crate::download::{self, Hub, Options, Order, Progress};
 use crate::telemetry::host;
 
@@ -301,7 +300,7 @@ impl Fetching {
             Fetched::Quoted(Err(err)) | Fetched::Ended(Err(err)) => FetchState::Stopped(Some(err)),
             Fetched::Ended(Ok(false)) => FetchState::Stopped(None),
             Fetched::Ended(Ok(true)) => {
-                cx.say(words::downloaded(&fetch.entry.name));
+                cx.say(format!("{} is downloaded", fetch.entry.name));
                 self.arrived.insert(0, fetch.entry.name.clone());
                 self.arriving = self.fetch.take().map(|fetch| Arriving {
                     id: fetch.entry.id,
@@ -324,7 +323,7 @@ impl Fetching {
         let Some(spec) = cx.models.get(&id).cloned() else {
             return;
         };
-        let text = words::ready(&spec.name);
+        let text = format!("{} is ready", spec.name);
         cx.say(text.as_str());
         if own_model == Some(id.as_str()) {
             return;
@@ -332,10 +331,11 @@ impl Fetching {
         if !is_editing && cx.form == form {
             cx.form.reset_to(&spec);
         } else {
-            let card = JobError::new(JobErrorKind::Internal, text).advise(words::MODEL_STAYS);
+            let card = JobError::new(JobErrorKind::Internal, text)
+                .advise("The form keeps the model that you are using");
             let action = NoticeAction {
-                label: words::SWITCH,
-                explanation: words::SWITCH_EXPLAINED,
+                label: "Switch to it",
+                explanation: "Your prompt stays; the other values become this model's defaults",
                 command: LibraryCommand::Choose(id.clone()).into(),
             };
             let notice = Notice::new(Severity::Info, card).with(vec![action]);

@@ -18,7 +18,6 @@ use crate::app::cx::Cx;
 use crate::app::notices::Severity;
 use crate::app::pending::Pending;
 use crate::app::queue::JobQueue;
-use crate::app::words;
 
 /// The networks that do one thing, and the one among them that is used.
 pub struct Networks<C> {
@@ -81,7 +80,9 @@ impl Finishing {
             folders,
             settings: cx.settings.clone(),
         };
-        let checking = cx.on_files(words::NOT_FINISHED, move || wish.request(finish));
+        let checking = cx.on_files("The job was not put into the queue", move || {
+            wish.request(finish)
+        });
         self.checking.add(checking);
     }
 
@@ -105,7 +106,7 @@ impl Finishing {
         match self.checking.take() {
             None => {}
             Some(Ok(request)) => {
-                cx.say(words::queued(&request.title()));
+                cx.say(format!("Queued: {}", request.title()));
                 queue.add(vec![request], cx);
             }
             Some(Err(err)) => cx.tell(Severity::Error, err),
@@ -159,8 +160,13 @@ impl Wish {
         let folder = if is_picture { of_pictures } else { of_clips };
         let folder = folder
             .as_ref()
-            .ok_or_else(|| JobError::new(JobErrorKind::Disk, words::NO_RESULT_FOLDER))?;
-        let what = || words::result_folder_not_made(folder);
+            .ok_or_else(|| JobError::new(JobErrorKind::Disk, "There is no folder for results"))?;
+        let what = || {
+            format!(
+                "The folder for results cannot be made ({})",
+                folder.display()
+            )
+        };
         fs::create_dir_all(folder).map_err(|err| JobError::disk(what(), &err))?;
         let stem = self.source.file_stem().unwrap_or_default();
         let name = Path::new(stem).with_extension(ending_of(&self.source, is_picture));

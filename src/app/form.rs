@@ -15,7 +15,6 @@ use crate::app::inputs::{Inputs, Sources};
 use crate::app::models::Models;
 use crate::app::notices::Cause;
 use crate::app::undo::FormBefore;
-use crate::app::words;
 
 /// Jobs that are made while the form is written: as many as a grid has at most.
 const MAX_LOOKED_AT: usize = 400;
@@ -70,7 +69,7 @@ pub(in crate::app) fn clear_form(inputs: &mut Inputs, cx: &mut Cx) {
     }
     inputs.clear();
     inputs.settle_offers(cx);
-    cx.say(words::FORM_IS_EMPTY);
+    cx.say("The form is empty");
 }
 
 /// All jobs that the form would make, made anew when it changes: how long they take is told, and what is wrong with one
@@ -130,7 +129,9 @@ pub(in crate::app) fn window_jobs(
     if num_lines > MAX_LINES {
         return Err(vec![FieldError {
             field: "prompt",
-            message: words::too_many_lines(num_lines, MAX_LINES),
+            message: format!(
+                "{num_lines} lines are too many: one prompt per line makes at most {MAX_LINES} jobs"
+            ),
         }]);
     }
     jobs_of(form, spec, &|name| models.find(name))
@@ -145,7 +146,7 @@ impl FormBefore {
         cx: &mut Cx,
     ) -> Result<(), &'static str> {
         if self.edited != edited {
-            return Err(words::FORM_OF_ANOTHER);
+            return Err("the form now holds the settings of another job, so it was not changed");
         }
         if let Some(before) = self.inputs {
             cx.form = self.form;
@@ -203,6 +204,9 @@ mod tests {
         before(None).put_back(&mut inputs, None, &mut cx).unwrap();
         assert_eq!(cx.form.negative_prompt.as_deref(), Some("dark"));
         let of_a_job = before(Some(JobId(1))).put_back(&mut inputs, None, &mut cx);
-        assert!(of_a_job.is_err_and(|why| why == words::FORM_OF_ANOTHER));
+        assert!(
+            of_a_job.is_err_and(|why| why
+                == "the form now holds the settings of another job, so it was not changed")
+        );
     }
 }

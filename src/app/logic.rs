@@ -16,7 +16,6 @@ use crate::app::queue::editing::Editing;
 use crate::app::shortcuts::{SHORTCUTS, Shortcut, take_shortcuts};
 use crate::app::state::Page;
 use crate::app::undo::{FormBefore, Undo, UndoEntry};
-use crate::app::words;
 use crate::worker::WorkerEvent;
 
 impl App {
@@ -179,7 +178,7 @@ impl App {
                 self.queue.update(command, inputs, loras, &mut self.cx);
             }
             AppCommand::Library(LibraryCommand::ResetForm) => {
-                self.change_form(words::RESET_FORM, |app| {
+                self.change_form("reset the form", |app| {
                     app.library.update(LibraryCommand::ResetForm, &mut app.cx);
                 });
             }
@@ -196,8 +195,8 @@ impl App {
             AppCommand::Loras(command) => self.loras.update(command, &mut self.cx),
             AppCommand::Presets(command) => {
                 let name = match command {
-                    PresetsCommand::Undo => words::TAKE_BACK_PRESET,
-                    _ => words::APPLY_PRESET,
+                    PresetsCommand::Undo => "take back a preset",
+                    _ => "apply a preset",
                 };
                 self.change_form(name, |app| {
                     app.presets.update(command, &app.inputs, &mut app.cx);
@@ -266,17 +265,17 @@ impl App {
         clear_form(&mut self.inputs, &mut self.cx);
         self.cx
             .undo
-            .push(words::CLEAR_FORM, Undo::Form(Box::new(before)));
+            .push("clear the form", Undo::Form(Box::new(before)));
     }
 
     /// Takes back what was done last, or the entry with this number.
     fn undo(&mut self, id: Option<u64>) {
         let Some(UndoEntry { id, name, what }) = self.cx.undo.take(id) else {
-            self.cx.say(words::NOTHING_TO_UNDO);
+            self.cx.say("There is nothing to undo");
             return;
         };
         self.cx.notices.end(&Cause::Undo(id));
-        self.cx.say(words::undone(&name));
+        self.cx.say(format!("Undone: {name}"));
         match what {
             Undo::Jobs { jobs, was_paused } => self.queue.put_all_back(jobs, was_paused),
             Undo::Results => self.gallery.bring_back(id, &self.queue, &mut self.cx),

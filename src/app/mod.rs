@@ -36,7 +36,6 @@ pub mod shortcuts;
 pub mod state;
 pub mod thumbs;
 pub mod undo;
-mod words;
 
 use std::path::PathBuf;
 
@@ -120,7 +119,9 @@ impl StartupOptions {
             .map(|text| JobError::new(JobErrorKind::InvalidRequest, text))
             .collect();
         let broken = error.map(|err| {
-            JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(words::DEFAULTS_USED)
+            JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(
+                "The defaults are used until you correct the file. Safelight does not change it",
+            )
         });
         let broken_settings = broken.as_ref().map(|err| err.summary.clone());
         problems.extend(broken);

@@ -11,8 +11,6 @@ use safelight_core::library::{SearchedPlace, Watch};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
 
-use crate::app::words;
-
 /// Looks for models; runs on a thread of its own.
 pub type LoadModels = Arc<dyn Fn(&Settings) -> FoundModels + Send + Sync>;
 
@@ -88,7 +86,9 @@ impl Models {
             spec.id.eq_ignore_ascii_case(wanted) || spec.name.eq_ignore_ascii_case(wanted)
         };
         let found = self.get(wanted).or_else(|| self.all().iter().find(is_it));
-        found.cloned().ok_or_else(|| words::no_model(wanted))
+        found
+            .cloned()
+            .ok_or_else(|| format!("there is no model {wanted:?} on this machine"))
     }
 
     /// The form's, as its LoRAs make it.

@@ -3,8 +3,6 @@
 //! A card leaves when what it tells of is over, or was seen for a while where it tells of something passing; who draws it
 //! says how long it was seen. Nothing here draws.
 
-mod words;
-
 use std::cell::Cell;
 use std::path::PathBuf;
 
@@ -93,8 +91,8 @@ impl NoticeAction {
     /// Takes back what the entry with this number tells.
     pub fn undo(id: u64) -> Self {
         Self {
-            label: words::UNDO,
-            explanation: words::UNDO_EXPLAINED,
+            label: "Undo",
+            explanation: "Bring it back as it was (Ctrl+Z takes back what was done last)",
             command: AppCommand::Undo(Some(id)),
         }
     }
@@ -138,9 +136,12 @@ impl Notice {
     /// A job that failed, which of them it was, and the way to resume it.
     pub fn of_failed(id: JobId, err: JobError, job: &str) -> Self {
         let (label, explanation) = if err.kept.is_some() {
-            (words::RESUME, words::RESUME_EXPLAINED)
+            (
+                "Resume",
+                "Continue where it stopped: what was finished is kept for a week",
+            )
         } else {
-            (words::TRY_AGAIN, words::TRY_AGAIN_EXPLAINED)
+            ("Try again", "Start over from the beginning")
         };
         let again = NoticeAction {
             label,
@@ -148,8 +149,8 @@ impl Notice {
             command: QueueCommand::Restart(id).into(),
         };
         let open = NoticeAction {
-            label: words::OPEN_QUEUE,
-            explanation: words::OPEN_QUEUE_EXPLAINED,
+            label: "Open the queue",
+            explanation: "The job is there among the stopped ones",
             command: QueueCommand::Open(true).into(),
         };
         let lines = [err.advice.as_str(), job].into_iter();
@@ -223,7 +224,10 @@ impl Notices {
             [] => return,
             [one] => ((*one).to_owned(), String::new()),
             several => (
-                words::values_changed(several.len(), model),
+                format!(
+                    "{} values were changed to what {model} can make",
+                    several.len()
+                ),
                 several.join("\n"),
             ),
         };

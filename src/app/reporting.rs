@@ -12,7 +12,6 @@ use crate::app::background::open_outside;
 use crate::app::cx::Cx;
 use crate::app::notices::Severity;
 use crate::app::pending::Stream;
-use crate::app::words;
 use crate::report::{LIMIT, Order, Place, Progress, make};
 
 /// Makes a report of this machine, tells how far it is, and gives its place. Runs on a thread of its own.
@@ -132,8 +131,8 @@ impl Reporting {
         }
         cx.background.attempt("open-report", move || {
             open_outside(&page).map_err(|why| {
-                JobError::new(JobErrorKind::Disk, words::NO_BROWSER)
-                    .advise(words::page_is(&page))
+                JobError::new(JobErrorKind::Disk, "The report cannot be opened here")
+                    .advise(format!("Its page is {}", page.display()))
                     .detail(why)
             })
         });

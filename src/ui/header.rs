@@ -9,8 +9,9 @@ use crate::app::commands::{AppCommand, SettingsCommand};
 use crate::app::shortcuts;
 use crate::app::state::{Page, PanelPlace};
 use crate::ui::widgets::{self, palette};
-use crate::ui::words::{self, HeaderWords};
 use crate::ui::{View, downloads, icons, queue, theme};
+
+const DOWNLOADS: &str = "Downloads";
 
 pub(super) fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
@@ -19,22 +20,47 @@ pub(super) fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
         widgets::at_right(ui, "header", |ui| {
             ui.spacing_mut().item_spacing.x = 1.0;
             queue::panel::header_button(ui, view);
-            page_button(ui, view, Page::Gallery, icons::IMAGES, &words::GALLERY);
+            let explanation = "All results: search them, look at them again, make more of them";
+            page_button(
+                ui,
+                view,
+                Page::Gallery,
+                (icons::IMAGES, "Gallery"),
+                explanation,
+            );
             downloads_button(ui, view);
-            page_button(ui, view, Page::Doctor, icons::STETHOSCOPE, &words::DOCTOR);
-            page_button(ui, view, Page::Settings, icons::GEAR, &words::SETTINGS);
+            let explanation = "Check this machine: GPU, memory, libtorch, speed, models";
+            page_button(
+                ui,
+                view,
+                Page::Doctor,
+                (icons::STETHOSCOPE, "Doctor"),
+                explanation,
+            );
+            let explanation = "Device, folders and appearance";
+            page_button(
+                ui,
+                view,
+                Page::Settings,
+                (icons::GEAR, "Settings"),
+                explanation,
+            );
             theme_button(ui, view);
         });
     });
 }
 
 /// Opens a page; pressed again, it goes back to what is watched.
-fn page_button(ui: &mut Ui, view: &mut View<'_>, page: Page, icon: char, told: &HeaderWords) {
+fn page_button(
+    ui: &mut Ui,
+    view: &mut View<'_>,
+    page: Page,
+    (icon, name): (char, &str),
+    explanation: &str,
+) {
     let is_open = is_open(view, page);
-    let keys = told.label.to_lowercase();
-    let explanation = shortcuts::explained(told.explanation, &keys);
-    let face = (icon, told.label);
-    if button(ui, is_open, face, told.name, &explanation).clicked() {
+    let explanation = shortcuts::explained(explanation, &name.to_lowercase());
+    if button(ui, is_open, (icon, name), name, &explanation).clicked() {
         show(view, page, is_open);
     }
 }
@@ -52,13 +78,13 @@ fn show(view: &mut View<'_>, page: Page, is_open: bool) {
 fn downloads_button(ui: &mut Ui, view: &mut View<'_>) {
     let (percent, num_stopped) = downloads::state(view);
     let is_open = is_open(view, Page::Downloads);
-    let explanation = downloads::words::header(percent, num_stopped);
+    let explanation = downloads_hover(percent, num_stopped);
     let explanation = shortcuts::explained(&explanation, "downloads");
-    let face = (icons::DOWNLOAD, words::DOWNLOADS);
-    let response = button(ui, is_open, face, words::DOWNLOADS, &explanation);
+    let face = (icons::DOWNLOAD, DOWNLOADS);
+    let response = button(ui, is_open, face, DOWNLOADS, &explanation);
     let palette = palette(ui);
     if let Some(percent) = percent {
-        let text = downloads::words::percent(percent);
+        let text = format!("{percent}%");
         badge(ui, response.rect, &text, palette.accent);
     } else if num_stopped > 0 {
         let text = num_stopped.min(99).to_string();
@@ -69,15 +95,32 @@ fn downloads_button(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
+/// Hover text of the button in the header.
+fn downloads_hover(percent: Option<u32>, num_stopped: usize) -> String {
+    match (percent, num_stopped) {
+        (Some(percent), _) => format!("A model is being downloaded: {percent} %"),
+        (None, 0) => "Models that are being downloaded".to_owned(),
+        (None, 1) => "1 download was paused or has failed".to_owned(),
+        (None, count) => format!("{count} downloads were paused or have failed"),
+    }
+}
+
 fn theme_button(ui: &mut Ui, view: &mut View<'_>) {
-    let (icon, told) = if ui.visuals().dark_mode {
-        (icons::SUN, &words::LIGHT)
+    let (face, name, explanation) = if ui.visuals().dark_mode {
+        (
+            (icons::SUN, "Light"),
+            "Light theme",
+            "Switch to the light theme",
+        )
     } else {
-        (icons::MOON, &words::DARK)
+        (
+            (icons::MOON, "Dark"),
+            "Dark theme",
+            "Switch to the dark theme",
+        )
     };
-    let explanation = shortcuts::explained(told.explanation, "theme");
-    let face = (icon, told.label);
-    if button(ui, false, face, told.name, &explanation).clicked() {
+    let explanation = shortcuts::explained(explanation, "theme");
+    if button(ui, false, face, name, &explanation).clicked() {
         view.push(SettingsCommand::SwitchTheme);
     }
 }

@@ -25,7 +25,6 @@ mod status;
 pub mod theme;
 mod watch;
 pub mod widgets;
-mod words;
 
 use egui::{
     CentralPanel, Context, Frame, Id, LayerId, Margin, Panel, Popup, Rect, Sense, Ui, UiBuilder,

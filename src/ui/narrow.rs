@@ -8,16 +8,16 @@ use egui::{CentralPanel, Frame, Panel, ScrollArea, Ui};
 use crate::app::commands::DesktopCommand;
 use crate::app::state::{Page, PanelPlace};
 use crate::ui::widgets::choice;
-use crate::ui::{View, memory, theme, words};
+use crate::ui::{View, memory, theme};
 
 /// Which of the two is shown.
 pub(super) fn sides_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
         let is_form = !view.app.cx.is_view_shown;
-        if choice(ui, is_form, words::FORM, words::FORM_HOVER).clicked() {
+        if choice(ui, is_form, "Form", "What to make").clicked() {
             view.push(DesktopCommand::ShowView(false));
         }
-        if choice(ui, !is_form, words::VIEW, words::VIEW_HOVER).clicked() {
+        if choice(ui, !is_form, "View", "The picture, and the other pages").clicked() {
             view.push(DesktopCommand::ShowView(true));
         }
     });

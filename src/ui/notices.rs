@@ -2,8 +2,6 @@
 //!
 //! They lie over the picture alone. Everywhere else they have room of their own, so that they cover no control.
 
-mod words;
-
 use egui::{
     Align, Align2, Area, Context, Frame, Id, Layout, Margin, Order, Panel, Rect, Response,
     RichText, ScrollArea, Ui, vec2,
@@ -99,17 +97,24 @@ fn all_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
     frame.show(ui, |ui| {
         ui.set_width(ui.available_width());
         ui.horizontal(|ui| {
-            let text = words::count(count, count.saturating_sub(MAX_SHOWN));
+            let text = count_text(count, count.saturating_sub(MAX_SHOWN));
             ui.label(RichText::new(text).small().color(palette.weak));
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                let button = ui.button(words::CLOSE_ALL);
-                if button.on_hover_text(words::CLOSE_ALL_EXPLAINED).clicked() {
+                let button = ui.button("Close all");
+                if button.on_hover_text("Close all notices").clicked() {
                     view.push(NoticesCommand::DismissAll);
                 }
             });
         });
     });
     ui.add_space(theme::SMALL_GAP);
+}
+
+fn count_text(all: usize, unseen: usize) -> String {
+    match unseen {
+        0 => format!("{all} notices"),
+        unseen => format!("{all} notices, {unseen} more below"),
+    }
 }
 
 fn notice_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) -> Response {
@@ -124,7 +129,7 @@ fn notice_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) -> Response {
         ui.horizontal(|ui| {
             ui.label(RichText::new(icon).size(20.0).color(colour));
             ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
-                if icon_button(ui, icons::X, words::DISMISS, words::DISMISS_EXPLAINED).clicked() {
+                if icon_button(ui, icons::X, "Dismiss", "Close this notice").clicked() {
                     view.push(NoticesCommand::Dismiss(notice.id));
                 }
                 ui.with_layout(Layout::top_down(Align::LEFT), |ui| {
@@ -162,14 +167,7 @@ fn copy_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) {
     if notice.details.is_empty() {
         return;
     }
-    if sign_button(
-        ui,
-        icons::COPY,
-        words::COPY_DETAILS,
-        words::COPY_DETAILS_EXPLAINED,
-    )
-    .clicked()
-    {
+    if sign_button(ui, icons::COPY, "Copy details", "For a bug report").clicked() {
         let text = format!("{}\n{}\n{}", notice.summary, notice.advice, notice.details);
         view.push(DesktopCommand::CopyText(text));
     }

@@ -13,7 +13,6 @@ use egui::{
 use crate::app::notices::sentence;
 use crate::ui::icons;
 use crate::ui::theme::{self, Palette};
-use crate::ui::words;
 
 /// The colours in use.
 pub fn palette(ui: &Ui) -> &'static Palette {
@@ -178,7 +177,7 @@ pub fn with_icon(icon: char, text: &str) -> String {
 
 /// A small rounded button that offers something to take over.
 pub fn chip(ui: &mut Ui, text: &str, explanation: &str) -> Response {
-    chip_of(ui, text, &words::example(text), explanation)
+    chip_of(ui, text, &format!("Example: {text}"), explanation)
 }
 
 /// The same by another name.
@@ -347,8 +346,8 @@ pub fn reset_button(ui: &mut Ui, own: &Own) -> bool {
     ui.scope(|ui| {
         ui.spacing_mut().button_padding.x = 1.0;
         ui.add(Button::new(icon).frame_when_inactive(false))
-            .on_hover_text(words::back_to(value))
-            .accessible_name(words::reset(own.name))
+            .on_hover_text(format!("Back to {value}"))
+            .accessible_name(format!("Reset {}", own.name))
             .clicked()
     })
     .inner

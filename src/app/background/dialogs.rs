@@ -10,7 +10,6 @@ use safelight_core::job::{JobError, JobErrorKind};
 
 use crate::app::background::Background;
 use crate::app::background::guard::guarded;
-use crate::app::background::words;
 use crate::app::pending::Pending;
 
 /// A dialog that ends sooner was never shown: there is no file chooser on this machine.
@@ -22,7 +21,10 @@ impl Background {
         &self,
         ask: impl FnOnce() -> Option<T> + Send + 'static,
     ) -> Pending<Option<T>> {
-        self.ask_or(words::INSTEAD_OF_DIALOG, ask)
+        self.ask_or(
+            "Drop a file onto the window or type its path, or install xdg-desktop-portal or zenity",
+            ask,
+        )
     }
 
     /// The same, with other advice where there is no file chooser.
@@ -52,5 +54,5 @@ impl Background {
 }
 
 fn no_dialog(instead: &str) -> JobError {
-    JobError::new(JobErrorKind::Internal, words::NO_DIALOG).advise(instead)
+    JobError::new(JobErrorKind::Internal, "this desktop has no file chooser").advise(instead)
 }

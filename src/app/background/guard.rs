@@ -7,9 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use safelight_core::job::{JobError, JobErrorKind};
 
-use crate::app::background::words;
-
-pub(in crate::app) use crate::app::background::words::NOT_SURVIVED;
+/// Error of a file whose decoder panicked.
+pub(in crate::app) const NOT_SURVIVED: &str = "the file is damaged and cannot be opened";
 
 /// Does the work; `None` where it panics, which the panic hook has logged.
 pub(in crate::app) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
@@ -22,7 +21,7 @@ pub(in crate::app) fn survived<T>(
 ) -> Result<T, JobError> {
     guarded(work).unwrap_or_else(|| {
         let err = JobError::new(JobErrorKind::Internal, NOT_SURVIVED);
-        Err(err.advise(words::TRY_ANOTHER_FILE))
+        Err(err.advise("Try another file. Nothing else is lost"))
     })
 }
 

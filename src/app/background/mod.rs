@@ -5,7 +5,6 @@
 
 mod dialogs;
 pub(in crate::app) mod guard;
-mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -158,8 +157,8 @@ impl Background {
     pub fn open_folder(&self, folder: PathBuf) {
         self.attempt("open-folder", move || {
             open_outside(&folder).map_err(|why| {
-                JobError::new(JobErrorKind::Disk, words::NO_FILE_MANAGER)
-                    .advise(words::folder_is(&folder))
+                JobError::new(JobErrorKind::Disk, "no file manager could be opened")
+                    .advise(format!("The folder is {}", folder.display()))
                     .detail(why)
             })
         });
@@ -186,8 +185,11 @@ impl Drop for Background {
 fn do_all(waiting: &Receiver<Work>, problems: &Postbox<JobError>) {
     for work in waiting {
         if guarded(work).is_none() {
-            let err =
-                JobError::new(JobErrorKind::Internal, words::WORK_ENDED).advise(words::DO_AGAIN);
+            let err = JobError::new(
+                JobErrorKind::Internal,
+                "the last action on a file was not finished",
+            )
+            .advise("Do it again. The log says what went wrong");
             problems.post(err);
         }
     }
@@ -207,10 +209,10 @@ fn spawn<T: Send + 'static>(
 /// Opens a file or folder with whatever the desktop opens such things with; or why not.
 pub fn open_outside(path: &Path) -> Result<(), String> {
     let output = Command::new("xdg-open").arg(path).output();
-    let output = output.map_err(|err| words::not_opened(&err))?;
+    let output = output.map_err(|err| format!("xdg-open: {err}"))?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     let is_done = output.status.success();
-    let why = || words::not_opened(&said);
+    let why = || format!("xdg-open: {said}");
     is_done.then_some(()).ok_or_else(why)
 }
 
@@ -225,7 +227,7 @@ mod tests {
         let behind = background.on_files(|| 3);
         let (mut panics, mut behind) = panics.zip(behind).expect("there is room");
         let told = background.problems.recv();
-        assert!(told.is_ok_and(|err| err.summary == words::WORK_ENDED));
+        assert!(told.is_ok_and(|err| err.summary == "the last action on a file was not finished"));
         drop(background);
         assert_eq!((panics.take(), behind.take()), (None, Some(3)));
     }

@@ -8,7 +8,6 @@ use safelight_core::units::duration_text;
 
 use super::{Desktop, Message, is_looked_at, short};
 use crate::app::cx::Cx;
-use crate::app::desktop::words;
 use crate::app::notices::sentence;
 use crate::app::pending::Pending;
 use crate::app::queue::RunningJob;
@@ -40,19 +39,39 @@ impl Unseen {
         if let (1, 0, JobOutcome::Finished(output)) = (self.num_done, self.num_failed, outcome) {
             let name = output.path().file_name().unwrap_or_default();
             return Message {
-                summary: words::done_in(after),
+                summary: format!("Done in {after}"),
                 body: format!("{prompt}\n{}", name.to_string_lossy()),
             };
         }
-        let done = words::done(self.num_clips, self.num_pictures);
-        let failed = words::failed(self.num_failed);
-        let last = words::last_job(after, &prompt);
+        let done = done_text(self.num_clips, self.num_pictures);
+        let failed = failed_text(self.num_failed);
+        let last = format!("After {after}. The last job: {prompt}");
         let (summary, body) = match (self.num_done, self.num_failed) {
             (_, 0) => (done, last),
             (0, _) => (failed, last),
             _ => (done, format!("{failed}\n{last}")),
         };
         Message { summary, body }
+    }
+}
+
+fn done_text(num_clips: u32, num_pictures: u32) -> String {
+    match (num_clips, num_pictures) {
+        (1, 0) => "1 clip is done".to_owned(),
+        (clips, 0) => format!("{clips} clips are done"),
+        (0, 1) => "1 picture is done".to_owned(),
+        (0, pictures) => format!("{pictures} pictures are done"),
+        (1, 1) => "1 clip and 1 picture are done".to_owned(),
+        (1, pictures) => format!("1 clip and {pictures} pictures are done"),
+        (clips, 1) => format!("{clips} clips and 1 picture are done"),
+        (clips, pictures) => format!("{clips} clips and {pictures} pictures are done"),
+    }
+}
+
+fn failed_text(count: u32) -> String {
+    match count {
+        1 => "1 job failed".to_owned(),
+        count => format!("{count} jobs failed"),
     }
 }
 
@@ -106,7 +125,7 @@ impl Desktop {
 fn failure(job: &RunningJob, err: &JobError) -> Message {
     let prompt = short(&job.request.title());
     Message {
-        summary: words::JOB_FAILED.to_owned(),
+        summary: "A job failed".to_owned(),
         body: format!("{prompt}\n{}", sentence(&err.summary)),
     }
 }

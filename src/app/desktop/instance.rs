@@ -18,8 +18,6 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, getuid};
 use safelight_core::locks::Lock;
 
-use crate::app::desktop::words;
-
 /// What a message begins with.
 const GREETING: &[u8] = b"safelight 1\n";
 const ANSWER: &[u8] = b"ok\n";
@@ -152,7 +150,7 @@ fn hand_over(socket: &Path, files: &[PathBuf]) -> io::Result<()> {
     if answer == ANSWER {
         Ok(())
     } else {
-        Err(io::Error::other(words::OTHER_PROGRAM))
+        Err(io::Error::other("another program answered"))
     }
 }
 
@@ -177,7 +175,11 @@ fn check_user(stream: &UnixStream, user: Uid) -> io::Result<()> {
     if other == user {
         return Ok(());
     }
-    let reason = words::other_user(other.as_raw(), user.as_raw());
+    let reason = format!(
+        "it belongs to user {}, not {}",
+        other.as_raw(),
+        user.as_raw()
+    );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
 }
 
@@ -189,7 +191,7 @@ fn receive(mut stream: UnixStream, user: Uid) -> io::Result<Vec<PathBuf>> {
     (&mut stream).take(MAX_BYTES).read_to_end(&mut message)?;
     let is_whole = (message.len() as u64) < MAX_BYTES;
     let Some(list) = message.strip_prefix(GREETING).filter(|_| is_whole) else {
-        return Err(io::Error::other(words::NO_LIST));
+        return Err(io::Error::other("it is no list of files"));
     };
     let paths = list.split(|byte| *byte == 0);
     let paths = paths.map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec())));

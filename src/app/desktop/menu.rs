@@ -8,8 +8,6 @@ use safelight_core::files::write_atomically;
 
 use super::APP_ID;
 
-use crate::app::desktop::words;
-
 const ENTRY: &str = include_str!("../../../packaging/linux/org.safelight.Safelight.desktop");
 const ICON: &[u8] = include_bytes!("../../../assets/icons/safelight-256.png");
 
@@ -26,8 +24,12 @@ fn icon_file(data: &Path) -> PathBuf {
 /// Writes the entry that starts `executable`, in place of an older one, and the icon. Gives the entry's path.
 pub fn add(data: &Path, executable: &Path) -> io::Result<PathBuf> {
     let program = executable.to_str().filter(|path| !path.contains('\n'));
-    let program = program
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidFilename, words::BAD_FOLDER_NAME))?;
+    let program = program.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidFilename,
+            "the name of the program's folder cannot stand in a menu entry",
+        )
+    })?;
     let entry: String = ENTRY
         .lines()
         .map(|line| match line.split_once('=') {

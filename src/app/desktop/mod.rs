@@ -10,7 +10,6 @@ pub mod instance;
 mod menu;
 mod notification;
 pub mod place;
-mod words;
 
 use std::io;
 use std::path::PathBuf;
@@ -170,9 +169,15 @@ impl Desktop {
             drop_files(files, SHOWN, cx);
         }
         match self.adding.take() {
-            Some(Ok(entry)) => cx.say(words::in_menu(&entry)),
+            Some(Ok(entry)) => cx.say(format!(
+                "Safelight was added to the applications menu: {}",
+                entry.display()
+            )),
             Some(Err(err)) => {
-                let problem = JobError::new(JobErrorKind::Disk, words::NOT_IN_MENU);
+                let problem = JobError::new(
+                    JobErrorKind::Disk,
+                    "Safelight could not be added to the applications menu",
+                );
                 cx.tell(Severity::Warning, problem.detail(err.to_string()));
             }
             None => {}
@@ -183,7 +188,7 @@ impl Desktop {
         let programs = cx.paths.as_ref().and_then(|paths| paths.programs.as_ref());
         let data = programs.map(|programs| programs.data.clone());
         let adding = cx.background.on_files(move || {
-            let data = data.ok_or_else(|| io::Error::other(words::NO_HOME))?;
+            let data = data.ok_or_else(|| io::Error::other("there is no home folder"))?;
             menu::add(&data, &std::env::current_exe()?)
         });
         self.adding = adding.unwrap_or_default();

@@ -12,7 +12,6 @@ use safelight_core::gallery::{Entry, Facts, Found, Query, Scan, Scanner, Shelf, 
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::Paths;
 
-use crate::app::gallery::words;
 use crate::app::pending::Postbox;
 
 /// How often the folders are looked at while the gallery is open.
@@ -248,5 +247,6 @@ impl Librarian {
 }
 
 fn favourites_error(err: &dyn std::error::Error) -> JobError {
-    JobError::from_error(JobErrorKind::Disk, err).advise(words::FAVOURITES_NOT_KEPT)
+    JobError::from_error(JobErrorKind::Disk, err)
+        .advise("Favourites are lost when Safelight closes. Make that folder writable to keep them")
 }

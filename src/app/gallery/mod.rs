@@ -8,7 +8,6 @@ mod reading;
 mod selection;
 mod trashing;
 pub mod wishes;
-mod words;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

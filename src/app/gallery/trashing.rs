@@ -14,7 +14,6 @@ use crate::app::cx::Cx;
 use crate::app::gallery::Gallery;
 use crate::app::gallery::librarian::Errand;
 use crate::app::gallery::wishes::TrashWish;
-use crate::app::gallery::words;
 use crate::app::notices::{Cause, Notice, NoticeAction, Severity};
 use crate::app::pending::Pending;
 use crate::app::queue::JobQueue;
@@ -78,7 +77,7 @@ impl Bin {
 
 impl Gallery {
     pub(super) fn trash(&mut self, wishes: Vec<TrashWish>, queue: &JobQueue, cx: &mut Cx) {
-        let id = cx.undo.push(words::delete(wishes.len()), Undo::Results);
+        let id = cx.undo.push(delete_text(wishes.len()), Undo::Results);
         self.do_with_trash(TrashErrand::Put(id, wishes), queue, cx);
     }
 
@@ -127,7 +126,10 @@ impl Gallery {
             .into_iter()
             .partition(|wish| is_being_written(&wish.path));
         for wish in written {
-            results.problems.push(words::is_being_written(&wish.path));
+            results.problems.push(format!(
+                "the running job writes this file: {}",
+                wish.path.display()
+            ));
         }
         let trash = Trash::new(paths.trash());
         let needed: HashSet<PathBuf> = queue
@@ -174,7 +176,7 @@ impl Gallery {
         }
         if num_results > 0 {
             self.bin.batches.insert(id, trashed);
-            cx.notices.show_undo(id, words::in_trash(num_results));
+            cx.notices.show_undo(id, in_trash_text(num_results));
         } else {
             // It may be on its way back already, of which nothing comes.
             drop(cx.undo.take(Some(id)));
@@ -186,10 +188,10 @@ impl Gallery {
         }
         let what = match problems.as_slice() {
             [] => return,
-            [one] => words::not_deleted(one),
-            [first, ..] => words::several_not_deleted(problems.len(), first),
+            [one] => format!("not deleted: {one}"),
+            [first, ..] => format!("{} files were not deleted: {first}", problems.len()),
         };
-        let notice = notice_of(what, words::UNMOVED, &problems, num_results);
+        let notice = notice_of(what, "Nothing else was changed", &problems, num_results);
         cx.notices.show(notice);
     }
 
@@ -201,29 +203,44 @@ impl Gallery {
         } = results;
         let num_results = restored.len();
         let mut again = Vec::new();
-        let mut advice = words::TRASH_EMPTIED;
+        let mut advice = "The trash was emptied, or another program took the file";
         if !failed.is_empty() {
             // They can be tried again, and do not stand in the way of what went before them.
             let id = cx
                 .undo
-                .push_behind(words::delete(failed.len()), Undo::Results);
+                .push_behind(delete_text(failed.len()), Undo::Results);
             self.bin.batches.insert(id, failed);
             again.push(NoticeAction {
-                label: words::TRY_AGAIN,
+                label: "Try again",
                 ..NoticeAction::undo(id)
             });
-            advice = words::STILL_IN_TRASH;
+            advice = "It is still in the desktop's trash";
         }
         if num_results > 0 {
             self.selection.expect(restored);
-            cx.say(words::BACK_FROM_TRASH);
+            cx.say("Restored from the trash");
             self.look_again();
         }
         if let Some(first) = problems.first() {
-            let what = words::not_restored(first);
+            let what = format!("not restored: {first}");
             let notice = notice_of(what, advice, &problems, num_results);
             cx.notices.show(notice.with(again));
         }
+    }
+}
+
+fn in_trash_text(count: usize) -> String {
+    match count {
+        1 => "1 result is in the trash".to_owned(),
+        more => format!("{more} results are in the trash"),
+    }
+}
+
+/// Name in the undo history.
+fn delete_text(count: usize) -> String {
+    match count {
+        1 => "delete a result".to_owned(),
+        more => format!("delete {more} results"),
     }
 }
 
@@ -243,7 +260,10 @@ impl TrashedResults {
     fn put(&mut self, trash: &Trash, wish: TrashWish, needed: &HashSet<PathBuf>) {
         let files = files_of(&wish.path, wish.is_frame);
         if let Some(file) = files.iter().find(|file| needed.contains(*file)) {
-            self.problems.push(words::is_needed(file));
+            self.problems.push(format!(
+                "a job in the queue uses this file: {}",
+                file.display()
+            ));
             return;
         }
         let mut trashed = Vec::new();
@@ -280,7 +300,10 @@ impl RestoredResults {
             let problem = if is_there {
                 err.to_string()
             } else {
-                words::not_in_trash(&file.from)
+                format!(
+                    "this file is not in the trash any more: {}",
+                    file.from.display()
+                )
             };
             self.problems.push(problem);
             is_there

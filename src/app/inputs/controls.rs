@@ -10,7 +10,7 @@ use safelight_core::settings::{Paths, Settings};
 
 use crate::app::background::Background;
 use crate::app::inputs::slots::{ControlPart, MaskOf, Slot, Source};
-use crate::app::inputs::{Input, Inputs, words};
+use crate::app::inputs::{Input, Inputs};
 use crate::app::pending::Pending;
 
 #[derive(Default)]
@@ -137,7 +137,11 @@ impl Inputs {
         let lacking = lacking.filter(|index| painted != Some(MaskOf::Control(*index)));
         let err = lacking.map(|index| FieldError {
             field: "control",
-            message: words::control_needs_mask(index + 1),
+            message: format!(
+                "the ControlNet of control picture {} regenerates a part of it and needs a mask: \
+                paint that part, or drop a mask",
+                index + 1
+            ),
         });
         err.into_iter().collect()
     }

@@ -11,7 +11,6 @@ use safelight_core::restore;
 
 use crate::app::inputs::opening::may_move;
 use crate::app::inputs::slots::Placing;
-use crate::app::inputs::words;
 
 /// Pictures of one folder that are taken, and may become a job each.
 const MAX_PICTURES: usize = 500;
@@ -65,10 +64,10 @@ fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, JobError> {
     let refused = |what: String| {
         JobError::new(
             JobErrorKind::InvalidRequest,
-            words::of_folder(&what, folder),
+            format!("{what}: {}", folder.display()),
         )
     };
-    let unreadable = |err: io::Error| refused(words::folder_unread(&err));
+    let unreadable = |err: io::Error| refused(format!("the folder cannot be read ({err})"));
     let mut pictures = Vec::new();
     for entry in folder.read_dir().map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
@@ -76,12 +75,13 @@ fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, JobError> {
             pictures.push(path);
         }
         if pictures.len() > MAX_PICTURES {
-            let what = words::too_many_pictures(MAX_PICTURES);
-            return Err(refused(what).advise(words::DROP_SOME));
+            let what = format!("there are more than {MAX_PICTURES} pictures in this folder");
+            return Err(refused(what).advise("Select some of its pictures and drop those"));
         }
     }
     if pictures.is_empty() {
-        return Err(refused(words::NO_PICTURES.to_owned()).advise(words::INNER_FOLDERS));
+        return Err(refused("there are no pictures in this folder".to_owned())
+            .advise("Pictures in folders inside it do not count"));
     }
     pictures.sort_unstable();
     Ok(pictures)

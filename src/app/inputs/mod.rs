@@ -10,7 +10,6 @@ pub mod parked;
 mod placing;
 pub mod slots;
 pub mod wayland_drop;
-mod words;
 
 use std::path::{Path, PathBuf};
 

@@ -15,7 +15,6 @@ use safelight_core::naming::{names_like, timestamp};
 
 use crate::app::background::guard::{self, NOT_SURVIVED};
 use crate::app::inputs::slots::{Continued, Placing, Source};
-use crate::app::inputs::words;
 
 /// A file as it will stand in the form.
 pub struct OpenedInput {
@@ -83,7 +82,8 @@ pub fn open_input(path: &Path) -> Result<OpenedInput, JobError> {
 fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, JobError>) -> Result<T, JobError> {
     guard::guarded(read).unwrap_or_else(|| {
         let text = format!("{NOT_SURVIVED}: {}", path.display());
-        Err(JobError::new(JobErrorKind::InvalidRequest, text).advise(words::SAVE_ANEW))
+        Err(JobError::new(JobErrorKind::InvalidRequest, text)
+            .advise("Choose another file, or save this one again in another program"))
     })
 }
 
@@ -220,15 +220,17 @@ fn thumb(picture: &Picture) -> Result<Picture, JobError> {
 }
 
 fn keep_error(err: &dyn std::error::Error) -> JobError {
-    JobError::from_error(JobErrorKind::Disk, err).advise(words::DROP_AS_FILE)
+    JobError::from_error(JobErrorKind::Disk, err).advise("Save the picture as a file and drop that")
 }
 
 fn picture_error(err: &MediaError) -> JobError {
-    JobError::from_error(JobErrorKind::InvalidRequest, err).advise(words::OTHER_PICTURE)
+    JobError::from_error(JobErrorKind::InvalidRequest, err)
+        .advise("Choose another picture, or a clip to continue")
 }
 
 fn clip_error(err: &MediaError) -> JobError {
-    JobError::from_error(JobErrorKind::InvalidRequest, err).advise(words::OTHER_CLIP)
+    JobError::from_error(JobErrorKind::InvalidRequest, err)
+        .advise("Choose another clip, or drop a picture of its last frame")
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ use crate::app::inputs::opening::{
     open_inputs, opened_one,
 };
 use crate::app::inputs::slots::{ControlPart, Placing, Slot, Source};
-use crate::app::inputs::words;
 use crate::app::inputs::{Input, Inputs, Places};
 use crate::app::models::Models;
 use crate::app::notices::{Cause, Notice, Severity};
@@ -25,6 +24,9 @@ use crate::app::pending::{Pending, Postbox};
 use crate::app::queue::choices::Several;
 use crate::app::state::Page;
 use crate::app::thumbs::Pictured;
+
+const PICTURES: &str = "Pictures";
+const PICTURES_AND_CLIPS: &str = "Pictures and clips";
 
 impl Inputs {
     pub fn update(&mut self, command: InputsCommand, cx: &mut Cx) {
@@ -129,35 +131,35 @@ impl Inputs {
             let dialog = match slot {
                 Slot::Control | Slot::Mask if part.is_some() || slot == Slot::Mask => {
                     rfd::FileDialog::new()
-                        .set_title(words::CHOOSE_MASK)
+                        .set_title("Choose a mask: white is regenerated, black stays")
                         .add_filter(
-                            words::PICTURES_AND_CLIPS,
+                            PICTURES_AND_CLIPS,
                             &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
                         )
                 }
                 Slot::Start => rfd::FileDialog::new()
-                    .set_title(words::CHOOSE_START)
+                    .set_title("Choose a start picture, or a clip to continue or to change")
                     .add_filter(
-                        words::PICTURES_AND_CLIPS,
+                        PICTURES_AND_CLIPS,
                         &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
                     ),
                 Slot::End | Slot::Mask => rfd::FileDialog::new()
-                    .set_title(words::CHOOSE_END)
-                    .add_filter(words::PICTURES, &PICTURE_ENDINGS),
+                    .set_title("Choose an end picture")
+                    .add_filter(PICTURES, &PICTURE_ENDINGS),
                 Slot::Reference => rfd::FileDialog::new()
-                    .set_title(words::CHOOSE_REFERENCES)
-                    .add_filter(words::PICTURES, &PICTURE_ENDINGS),
+                    .set_title("Choose reference pictures")
+                    .add_filter(PICTURES, &PICTURE_ENDINGS),
                 Slot::Control => rfd::FileDialog::new()
-                    .set_title(words::CHOOSE_CONTROLS)
+                    .set_title("Choose control pictures")
                     .add_filter(
-                        words::PICTURES_AND_CLIPS,
+                        PICTURES_AND_CLIPS,
                         &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
                     ),
                 Slot::Prompt => rfd::FileDialog::new()
-                    .set_title(words::CHOOSE_PROMPTS)
-                    .add_filter(words::PICTURES, &PICTURE_ENDINGS),
+                    .set_title("Choose pictures as prompts")
+                    .add_filter(PICTURES, &PICTURE_ENDINGS),
             };
-            let dialog = dialog.add_filter(words::ALL_FILES, &["*"]);
+            let dialog = dialog.add_filter("All files", &["*"]);
             let paths = match slot {
                 _ if part.is_some() => vec![dialog.pick_file()?],
                 Slot::Reference | Slot::Control | Slot::Prompt => dialog.pick_files()?,
@@ -389,15 +391,15 @@ impl Inputs {
             }
             if wish.is_some_and(|wish| wish != slot) && self.clip().is_some() {
                 let why = match wish {
-                    Some(Slot::Mask) => words::MASK_IS_PICTURE,
-                    Some(Slot::Reference | Slot::Prompt) => words::REFERENCE_IS_PICTURE,
-                    _ => words::END_IS_PICTURE,
+                    Some(Slot::Mask) => "A mask must be a picture",
+                    Some(Slot::Reference | Slot::Prompt) => "A reference must be a picture",
+                    _ => "An end picture must be a picture",
                 };
                 let changes = |spec| form.changes_clip(spec);
                 let text = if cx.models.of(form).is_some_and(changes) {
-                    words::clip_is_changed(&name)
+                    format!("{name} is a clip: it is changed")
                 } else {
-                    words::clip_is_extended(&name)
+                    format!("{name} is a clip: it is extended")
                 };
                 let notice = JobError::new(JobErrorKind::InvalidRequest, text);
                 cx.tell(Severity::Info, notice.advise(why));
@@ -443,16 +445,35 @@ fn say_left_out(form: &GenerateForm, num_files: usize, taken: &[String], cx: &mu
     let makes_pictures = model.is_some_and(|model| model.family.makes_pictures);
     let places = model.map(Places::of).unwrap_or_default();
     let why = match places.second {
-        _ if places.max_references > 0 => words::SOME_REFERENCES,
-        _ if places.max_controls > 0 => words::SOME_CONTROLS,
-        Some(Slot::Mask) => words::ONE_MASK,
-        Some(_) => words::ONE_END,
-        None if makes_pictures => words::ONE_START_OF_PICTURE,
-        None => words::ONE_START_OF_CLIP,
+        _ if places.max_references > 0 => {
+            "The model takes no more reference pictures. Remove one first"
+        }
+        _ if places.max_controls > 0 => {
+            "The model takes no more control pictures. Remove one first"
+        }
+        Some(Slot::Mask) => {
+            "There is one picture and one mask. Press Generate, then drop the next one: it waits \
+            in the queue"
+        }
+        Some(_) => {
+            "A clip has one start and one end picture. Press Generate, then drop the next one: it \
+            waits in the queue"
+        }
+        None if makes_pictures => {
+            "A picture starts from one picture. Press Generate, then drop the next one: it waits \
+            in the queue"
+        }
+        None => {
+            "A clip starts from one picture. Press Generate, then drop the next one: it waits in \
+            the queue"
+        }
     };
     let text = match taken {
-        [one] => words::one_taken(num_files, one),
-        _ => words::some_taken(num_files, &taken.join(", ")),
+        [one] => format!("only one of {num_files} files is used: {one}"),
+        _ => format!(
+            "not all of {num_files} files are used, only these: {}",
+            taken.join(", ")
+        ),
     };
     let notice = JobError::new(JobErrorKind::InvalidRequest, text).advise(why);
     cx.tell(Severity::Info, notice);

@@ -8,7 +8,6 @@ pub mod remembered;
 pub mod rows;
 mod searching;
 pub mod survey;
-mod words;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

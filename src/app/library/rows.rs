@@ -7,10 +7,19 @@ use safelight_core::model::{InputUse, ModelSpec};
 use safelight_core::units::{GIB, size_text};
 
 use crate::app::form::thing_of;
-use crate::app::library::words;
 
 /// Models that were used lately, above all others.
 const MAX_RECENT: usize = 3;
+
+/// Headings of the list, in its order.
+const HEADINGS: [&str; 6] = [
+    "Favourites",
+    "Used recently",
+    "On this disk",
+    "Something is missing or wrong",
+    "To download",
+    "Not supported by this version",
+];
 
 /// Which list a model is in, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +97,7 @@ impl Rows {
                 Place::Known(_) => 4,
             }
         };
-        let headings = words::HEADINGS;
+        let headings = HEADINGS;
         let mut found: Vec<Vec<usize>> = vec![Vec::new(); headings.len()];
         for (at, model) in self.models.iter().enumerate() {
             if is_found(model) {
@@ -139,24 +148,24 @@ impl Rows {
 pub fn needs_text(spec: &ModelSpec) -> &'static str {
     use InputUse::{No, Optional, Required};
     if spec.mask == Required {
-        return words::FROM_PICTURE_AND_MASK;
+        return "picture and mask";
     }
     if spec.limits.max_references > 0 {
-        return words::FROM_TEXT_OR_PICTURES;
+        return "text or pictures";
     }
     if spec.limits.controls.is_required {
-        return words::FROM_CONTROL;
+        return "text and a control picture";
     }
     match (spec.start_image, spec.end_image) {
-        (No, No) if spec.clip_strength().is_some() => words::FROM_TEXT_OR_CLIP,
-        (No, No) => words::FROM_TEXT,
-        (Optional, No) => words::FROM_TEXT_OR_PICTURE,
-        (Required, No) => words::FROM_PICTURE,
-        (Required, Optional) => words::FROM_PICTURE_OR_BOTH,
-        (Optional, Optional) => words::FROM_ANY,
-        (Optional | Required, Required) => words::FROM_BOTH,
-        (No, Optional) => words::FROM_TEXT_OR_LAST,
-        (No, Required) => words::FROM_LAST,
+        (No, No) if spec.clip_strength().is_some() => "text, or text and a clip",
+        (No, No) => "text",
+        (Optional, No) => "text or picture",
+        (Required, No) => "picture",
+        (Required, Optional) => "picture, or first and last",
+        (Optional, Optional) => "text, picture, or first and last",
+        (Optional | Required, Required) => "first and last picture",
+        (No, Optional) => "text or last picture",
+        (No, Required) => "last picture",
     }
 }
 
@@ -176,20 +185,29 @@ fn of_spec(at: usize, spec: &ModelSpec) -> Listed {
         id: spec.id.clone(),
         place: Place::Here(at),
         name: spec.name.clone(),
-        facts: words::facts(spec, needs_text(spec)),
+        facts: facts_text(spec, needs_text(spec)),
         size: size_text(spec.bytes),
         ailment: None,
         haystack: haystack.join(" ").to_lowercase(),
     }
 }
 
+fn facts_text(spec: &ModelSpec, needs: &str) -> String {
+    let kind = spec.family.kind_text(&spec.variant);
+    if spec.family.makes_pictures {
+        format!("{kind}  ·  pictures from {needs}")
+    } else {
+        format!("{kind}  ·  clips from {needs}")
+    }
+}
+
 fn of_unusable(at: usize, model: &UnusableModel) -> Listed {
     let facts = match (&model.needs[..], model.ailment) {
-        ([], Ailment::Incomplete) => words::FILE_MISSING.to_owned(),
-        ([], Ailment::Broken) => words::WRONG.to_owned(),
-        ([], Ailment::Unsupported) => words::UNSUPPORTED.to_owned(),
-        ([one], _) => words::needs(&one.what),
-        (several, _) => words::needs_files(several.len()),
+        ([], Ailment::Incomplete) => "A file is missing".to_owned(),
+        ([], Ailment::Broken) => "A file is damaged or does not belong to it".to_owned(),
+        ([], Ailment::Unsupported) => "This version cannot run models of this kind".to_owned(),
+        ([one], _) => format!("Needs {}", one.what),
+        (several, _) => format!("Needs {} more files", several.len()),
     };
     let path = model.path.display().to_string();
     Listed {
@@ -207,7 +225,7 @@ fn of_known(at: usize, entry: &CatalogEntry) -> Listed {
     let family = entry.family.label;
     let size = match entry.bytes_to_fetch() {
         Some(bytes) => size_text(bytes),
-        None => words::about_gib(entry.about_bytes_to_fetch().div_ceil(GIB)),
+        None => format!("about {} GiB", entry.about_bytes_to_fetch().div_ceil(GIB)),
     };
     let haystack = [
         &entry.name,

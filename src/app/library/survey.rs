@@ -16,10 +16,10 @@ use safelight_core::memory::{
 };
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings, own_runtime};
+use safelight_core::units::gib_text;
 
 use crate::app::form::whole_form;
 use crate::app::inputs::Sources;
-use crate::app::library::words;
 use crate::app::memory::course::Course;
 use crate::telemetry::{self, Device, DeviceQuery, Roots, host};
 use crate::worker::Estimates;
@@ -216,7 +216,7 @@ impl Judge<'_> {
             && let Some(narrow) = sketch(true)
             && narrow.word < FitWord::TooLarge
         {
-            let way = words::USE_SMALLER_FILES.to_owned();
+            let way = "Use fp8 or GGUF files of it".to_owned();
             fit.ways.insert(0, way);
             fit.ways.truncate(MAX_WAYS);
         }
@@ -272,7 +272,7 @@ impl Judge<'_> {
         let largest = entry.largest_part_bytes(is_cpu);
         let free = facts.budget(&self.settings.memory.choice()).available_bytes;
         let (word, text) = if largest == 0 {
-            let text = words::SIZE_UNKNOWN.to_owned();
+            let text = "Its size is known after the download".to_owned();
             (FitWord::Unknown, text)
         } else {
             let word = if largest + BESIDE_WEIGHTS_BYTES <= free {
@@ -282,7 +282,7 @@ impl Judge<'_> {
             } else {
                 FitWord::TooLarge
             };
-            (word, words::largest_part(largest, free))
+            (word, largest_part_text(largest, free))
         };
         Fit {
             word,
@@ -291,6 +291,11 @@ impl Judge<'_> {
             secs: None,
         }
     }
+}
+
+fn largest_part_text(largest_bytes: u64, free_bytes: u64) -> String {
+    let (largest, free) = (gib_text(largest_bytes), gib_text(free_bytes));
+    format!("Its largest part is about {largest} GiB, {free} GiB are free")
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! Folders are listed and headers read on threads of their own. Draws nothing.
 
 mod looking;
-mod words;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -61,7 +60,7 @@ impl LoraShelf {
         let gone = form.acting_loras().filter(|lora| self.is_gone(lora));
         gone.map(|lora| FieldError {
             field: "lora",
-            message: words::file_gone(&lora.name()),
+            message: format!("the file of the LoRA {} is gone", lora.name()),
         })
         .collect()
     }
@@ -90,7 +89,7 @@ impl LoraShelf {
         match &self.chosen(&lora.path)?.fit {
             Fit::Yes(_) => None,
             Fit::No(reason) => Some(reason.clone()),
-            Fit::Gone => Some(words::its_file_gone(&lora.path)),
+            Fit::Gone => Some(format!("its file is gone: {}", lora.path.display())),
         }
     }
 
@@ -112,7 +111,7 @@ impl LoraShelf {
             LorasCommand::Add(paths) => self.want(paths, cx),
             LorasCommand::Pick => {
                 self.picking = cx.background.ask(|| {
-                    let dialog = rfd::FileDialog::new().set_title(words::CHOOSE);
+                    let dialog = rfd::FileDialog::new().set_title("Choose LoRA files");
                     dialog.add_filter("LoRAs", &["safetensors"]).pick_files()
                 });
             }
@@ -163,11 +162,11 @@ impl LoraShelf {
         let reason = match &found.fit {
             Fit::Yes(_) => None,
             Fit::No(reason) => Some(reason.clone()),
-            Fit::Gone => Some(words::NO_FILE.to_owned()),
+            Fit::Gone => Some("there is no such file".to_owned()),
         };
         if let Some(reason) = reason {
             let err = JobError::new(JobErrorKind::InvalidRequest, reason)
-                .advise(words::file_is(&found.path));
+                .advise(format!("The file is {}", found.path.display()));
             cx.notices.show(Notice::of_input(err));
             return;
         }
@@ -183,7 +182,7 @@ impl LoraShelf {
             let mut lora = ChosenLora::new(found.path.clone());
             lora.strength = strength;
             loras.push(lora);
-            cx.say(words::added(&found.name()));
+            cx.say(format!("Added the LoRA {}", found.name()));
         }
         self.chosen.insert(found.path.clone(), Some(found));
     }
@@ -222,8 +221,12 @@ impl LoraShelf {
             return;
         };
         let Some(spec) = cx.model().cloned() else {
-            let text = words::no_model(first);
-            let err = JobError::new(JobErrorKind::InvalidRequest, text).advise(words::CHOOSE_MODEL);
+            let text = format!(
+                "a LoRA needs a model, and none is selected: {}",
+                first.display()
+            );
+            let err = JobError::new(JobErrorKind::InvalidRequest, text)
+                .advise("Choose a model, then add the LoRA again");
             cx.tell(Severity::Warning, err);
             return;
         };

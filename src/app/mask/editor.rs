@@ -9,10 +9,10 @@ use crossbeam_channel::Sender;
 use egui::{Rect, Vec2};
 use safelight_core::media::{Brush, Margins};
 
+use super::Said;
 use super::opening::Opened;
 use super::painter::Order;
 use super::tiles::{Shown, Sight};
-use super::{Said, words};
 use crate::app::commands::MaskCommand;
 use crate::app::cx::Cx;
 use crate::app::inputs::{Inputs, MaskOf, Source};
@@ -236,7 +236,7 @@ impl Editor {
                     if cx.page == Page::Mask {
                         cx.show(Page::Watch);
                     }
-                    cx.say(words::IN_PLACE);
+                    cx.say("The mask is in the form");
                 }
                 Said::Kept(Err(err)) => {
                     self.busy = None;

@@ -8,7 +8,6 @@ mod opening;
 mod painter;
 mod sizes;
 pub mod tiles;
-mod words;
 
 use std::path::PathBuf;
 
@@ -56,7 +55,9 @@ fn fitted(command: MaskCommand, editor: &Editor, cx: &Cx) -> Result<MaskCommand,
     };
     let refused = |what: String| JobError::new(JobErrorKind::InvalidRequest, what);
     let Some(spec) = cx.model() else {
-        return Err(refused(words::NO_MODEL.to_owned()));
+        return Err(refused(
+            "choose a model first, which says what sizes can be made".to_owned(),
+        ));
     };
     if wanted.margins.are_none() {
         return Ok(MaskCommand::Extend(wanted));
@@ -245,7 +246,7 @@ impl Masking {
         };
         let Some(paths) = &cx.paths else {
             editor.is_submit_due = false;
-            let err = JobError::new(JobErrorKind::Disk, words::NO_FOLDER);
+            let err = JobError::new(JobErrorKind::Disk, "there is no folder to save a mask in");
             cx.tell(Severity::Error, err);
             return;
         };

@@ -9,7 +9,6 @@ use safelight_core::naming;
 
 use crate::app::inputs::{MaskOf, Source};
 use crate::app::mask::tiles::Levels;
-use crate::app::mask::words;
 
 /// What is painted on and the mask to go on from.
 pub(super) struct Opened {
@@ -49,15 +48,22 @@ pub(super) fn keep(folder: &Path, picture: &Path, mask: &Mask) -> Result<PathBuf
     let path = folder.join(name);
     let made = make_private_folder(folder);
     made.map_err(|err| {
-        JobError::from_error(JobErrorKind::Disk, &err).advise(words::make_room(folder))
+        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
     })?;
     media::write_mask(&path, mask.width(), mask.height(), mask.values()).map_err(|err| {
-        JobError::from_error(JobErrorKind::Disk, &err).advise(words::make_room(folder))
+        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
     })?;
     make_private(&path).map_err(|err| {
-        JobError::from_error(JobErrorKind::Disk, &err).advise(words::make_room(folder))
+        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
     })?;
     Ok(path)
+}
+
+fn make_room_advice(folder: &Path) -> String {
+    format!(
+        "What you painted is still here. Free some space or make this folder writable, then use the mask again: {}",
+        folder.display()
+    )
 }
 
 /// Writes an extended picture and its mask under names of their own; gives them in this order.
@@ -68,7 +74,7 @@ pub(super) fn keep_extended(
 ) -> Result<(PathBuf, PathBuf), JobError> {
     let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
     media::write_extended(folder, &stem, extended).map_err(|err| {
-        JobError::from_error(JobErrorKind::Disk, &err).advise(words::make_room(folder))
+        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
     })
 }
 
@@ -82,11 +88,12 @@ pub(super) fn keep_extended_control(
 ) -> Result<(Source, PathBuf), JobError> {
     let made = media::write_extended_clip(folder, source, num_frames, margins, mask);
     let (source, mask) = made.map_err(|err| {
-        JobError::from_error(JobErrorKind::Disk, &err).advise(words::make_room(folder))
+        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
     })?;
     Ok((source, mask.path))
 }
 
 pub(super) fn opening_error(err: &MediaError) -> JobError {
-    JobError::from_error(JobErrorKind::InvalidRequest, err).advise(words::CHOOSE_AGAIN)
+    JobError::from_error(JobErrorKind::InvalidRequest, err)
+        .advise("Choose the picture or the mask again")
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use safelight_core::job::{JobError, JobErrorKind, JobId};
 
 use crate::app::background::Background;
-use crate::app::memory::words;
 use crate::app::pending::Pending;
 use crate::telemetry::record::Record;
 
@@ -15,19 +14,23 @@ pub(super) fn export(
     records: PathBuf,
     job: JobId,
 ) -> Pending<Option<Result<PathBuf, JobError>>> {
-    let instead = words::take_record(&records);
+    let instead = format!("Copy the record itself from {}", records.display());
     background.ask_or(instead, move || {
         let path = rfd::FileDialog::new()
-            .set_title(words::EXPORT)
+            .set_title("Export the telemetry of this job")
             .set_file_name(format!("safelight-{job}.csv"))
-            .add_filter(words::TABLES, &["csv"])
+            .add_filter("Tables", &["csv"])
             .add_filter("JSON", &["json"])
             .save_file()?;
         let written = Record::load(&records, job).and_then(|record| record.export(&path));
-        Some(
-            written
-                .map(|()| path.clone())
-                .map_err(|err| JobError::new(JobErrorKind::Disk, words::not_exported(&err, &path))),
-        )
+        Some(written.map(|()| path.clone()).map_err(|err| {
+            JobError::new(
+                JobErrorKind::Disk,
+                format!(
+                    "the telemetry could not be exported ({err}): {}",
+                    path.display()
+                ),
+            )
+        }))
     })
 }

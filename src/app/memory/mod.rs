@@ -6,7 +6,6 @@
 pub mod course;
 mod exporting;
 pub mod planning;
-mod words;
 
 use safelight_core::job::{Climb, MemorySample, Reclaim, Stage};
 use safelight_core::memory::{DeviceClass, Plan, PlanOutcome};

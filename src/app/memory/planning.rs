@@ -19,7 +19,6 @@ use crate::app::cx::Cx;
 use crate::app::form::FormJobs;
 use crate::app::memory::course::Course;
 use crate::app::memory::exporting;
-use crate::app::memory::words;
 use crate::app::notices::Severity;
 use crate::app::pending::Pending;
 use crate::telemetry::{self, Device, DeviceQuery, Roots};
@@ -207,7 +206,7 @@ impl Planning {
             self.planned = None;
         }
         match self.exporting.take().flatten() {
-            Some(Ok(path)) => cx.say(words::exported(&path)),
+            Some(Ok(path)) => cx.say(format!("Telemetry exported: {}", path.display())),
             Some(Err(err)) => cx.tell(Severity::Warning, err),
             None => {}
         }

@@ -3,7 +3,6 @@
 //! It only finds and remembers; what is chosen is pushed as any other command.
 
 mod fuzzy;
-mod words;
 
 use egui::{Context, Popup};
 use safelight_core::settings::table;
@@ -19,6 +18,7 @@ use crate::app::shortcuts::{Shortcut, keys_text};
 
 /// Of what was used, so many stand first.
 const MAX_RECENT: usize = 8;
+const PRESET: &str = "Preset";
 
 /// The list of all commands, and that of their keys.
 #[derive(Default)]
@@ -116,7 +116,7 @@ impl Palette {
         for shortcut in possible {
             let name = match shortcut.id {
                 "palette" | "back" | "shortcuts-by-question" => continue,
-                "undo" => &words::undo(cx.undo.last().unwrap_or_default()),
+                "undo" => &format!("Undo: {}", cx.undo.last().unwrap_or_default()),
                 _ => shortcut.name,
             };
             let (kind, command) = (shortcut.group.name(), (shortcut.command)());
@@ -135,38 +135,28 @@ impl Palette {
             entries.extend(presets.map(|preset| {
                 let id = format!("preset:{}", preset.key.id());
                 let command = AppCommand::Presets(PresetsCommand::Apply(preset.key));
-                entry(id, &preset.name, words::PRESET, command)
+                entry(id, &preset.name, PRESET, command)
             }));
         }
         entries.push(entry(
             "settings-of-file".to_owned(),
-            words::SETTINGS_OF_FILE,
-            words::PRESET,
+            "Use the settings of a file…",
+            PRESET,
             AppCommand::Restore(RestoreCommand::Pick),
         ));
         entries.push(entry(
             "add-to-menu".to_owned(),
-            words::ADD_TO_MENU,
-            words::DESKTOP,
+            "Add Safelight to the applications menu",
+            "Desktop",
             AppCommand::Desktop(DesktopCommand::AddToMenu),
         ));
         entries.extend(cx.models.all().iter().map(|spec| {
             let command = AppCommand::Library(LibraryCommand::Choose(spec.id.clone()));
-            entry(
-                format!("model:{}", spec.id),
-                &spec.name,
-                words::MODEL,
-                command,
-            )
+            entry(format!("model:{}", spec.id), &spec.name, "Model", command)
         }));
         entries.extend(table::settings().map(|row| {
             let command = AppCommand::Settings(SettingsCommand::Show(row.key));
-            entry(
-                format!("setting:{}", row.key),
-                row.name,
-                words::SETTING,
-                command,
-            )
+            entry(format!("setting:{}", row.key), row.name, "Setting", command)
         }));
         let settings = settings.recent.iter().map(|key| format!("setting:{key}"));
         let recent: Vec<String> = self.recent.iter().cloned().chain(settings).collect();

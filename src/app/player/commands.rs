@@ -13,7 +13,7 @@ use crate::app::gallery::wishes::TrashWish;
 use crate::app::inputs::slots::Continued;
 use crate::app::player::compare::Compare;
 use crate::app::player::zoom::Zoom;
-use crate::app::player::{Playhead, Viewing, Watch, saving, words};
+use crate::app::player::{Playhead, Viewing, Watch, saving};
 use crate::app::queue::{JobQueue, ResultItem};
 use crate::app::state::Page;
 
@@ -284,5 +284,5 @@ fn is_of_frame(command: &PlayerCommand) -> bool {
 
 fn copy_path(path: &Path, cx: &mut Cx) {
     cx.ctx.copy_text(path.display().to_string());
-    cx.say(words::PATH_COPIED);
+    cx.say("Path copied");
 }

@@ -4,10 +4,46 @@
 
 use serde_json::{Map, Value};
 
-use crate::app::player::words::{self, SETTINGS, Setting};
-
 /// Longer values are cut; the whole ones are in the files.
 const MAX_CHARS: usize = 80;
+
+/// A setting: its key in files, its name, and what is said where a result has none of its own.
+struct Setting {
+    key: &'static str,
+    name: &'static str,
+    none: &'static str,
+}
+
+/// Settings that are compared, in the order of the list.
+const SETTINGS: [Setting; 27] = [
+    setting("model", "model", "unknown model"),
+    setting("seed", "seed", "unknown seed"),
+    setting("num_steps", "steps", "default steps"),
+    setting("guidance_scale", "guidance", "default guidance"),
+    setting("true_cfg_scale", "CFG scale", "CFG off"),
+    setting("guider", "guider", "plain guidance"),
+    setting("guidance_range", "guided part", "guided in all steps"),
+    setting("guidance_scale_2", "low-noise guidance", "one guidance"),
+    setting("sampler", "sampler", "default sampler"),
+    setting("sigma_schedule", "schedule", "default schedule"),
+    setting("shift", "shift", "automatic shift"),
+    setting("strength", "strength", "default strength"),
+    setting("start_step", "from step", "from the first step"),
+    setting("end_step", "to step", "to the last step"),
+    setting("step_cache", "step cache", "no step cache"),
+    setting("loras", "LoRAs", "no LoRAs"),
+    setting("num_frames", "frames", "default length"),
+    setting("fps", "fps", "default fps"),
+    setting("image", "start picture", "no start picture"),
+    setting("last_image", "end picture", "no end picture"),
+    setting("mask", "mask", "no mask"),
+    setting("references", "reference pictures", "no reference pictures"),
+    setting("controls", "control pictures", "no control pictures"),
+    setting("extend", "extends", "extends no clip"),
+    setting("vae_tile", "decoded in tiles of", "decoded without tiles"),
+    setting("negative_prompt", "negative prompt", "no negative prompt"),
+    setting("prompt", "prompt", "no prompt"),
+];
 
 /// What A has of each setting in which they differ, and what B has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +64,7 @@ pub fn differences(a: Option<&Value>, b: Option<&Value>) -> Differences {
     let (Some(a), Some(b)) = (a, b) else {
         let all = |request: Option<&Value>| match request {
             Some(request) => summary(request),
-            None => vec![words::UNKNOWN_SETTINGS.to_owned()],
+            None => vec!["settings unknown".to_owned()],
         };
         return Differences {
             a: all(a),
@@ -50,13 +86,17 @@ pub fn differences(a: Option<&Value>, b: Option<&Value>) -> Differences {
         }
     }
     if found == Differences::default() {
-        let same = vec![words::SAME_SETTINGS.to_owned()];
+        let same = vec!["same settings".to_owned()];
         return Differences {
             a: same.clone(),
             b: same,
         };
     }
     found
+}
+
+const fn setting(key: &'static str, name: &'static str, none: &'static str) -> Setting {
+    Setting { key, name, none }
 }
 
 fn summary(request: &Value) -> Vec<String> {
@@ -71,7 +111,7 @@ fn summary(request: &Value) -> Vec<String> {
 fn size(request: &Value) -> String {
     match (request["width"].as_u64(), request["height"].as_u64()) {
         (Some(width), Some(height)) => format!("{width} × {height}"),
-        _ => words::UNKNOWN_SIZE.to_owned(),
+        _ => "unknown size".to_owned(),
     }
 }
 
@@ -84,9 +124,9 @@ fn told(setting: &Setting, value: &Value) -> String {
         other => {
             let text = short(&value_text(other));
             if matches!(setting.key, "prompt" | "negative_prompt") {
-                words::quoted(setting.name, &text)
+                format!("{} “{text}”", setting.name)
             } else {
-                words::value(setting.name, &text)
+                format!("{} {text}", setting.name)
             }
         }
     }
@@ -115,7 +155,7 @@ fn value_text(value: &Value) -> String {
 fn object_text(fields: &Map<String, Value>) -> String {
     if let (Some(path), Some(strength)) = (fields.get("path"), fields.get("strength")) {
         // A LoRA.
-        return words::lora(&value_text(path), &value_text(strength));
+        return format!("{} at {}", value_text(path), value_text(strength));
     }
     let texts = fields
         .iter()

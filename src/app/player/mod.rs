@@ -16,7 +16,6 @@ pub mod screen;
 mod showing;
 mod sight;
 mod window;
-mod words;
 pub mod zoom;
 
 use std::path::PathBuf;

@@ -15,7 +15,6 @@ use crate::app::player::facts::PlayedFile;
 use crate::app::player::frames::Frames;
 use crate::app::player::reading::{FileFrames, Wake};
 use crate::app::player::screen::Screen;
-use crate::app::player::words;
 
 /// Pictures of one batch that are opened together.
 const MAX_BATCH: usize = 64;
@@ -50,7 +49,10 @@ impl OpenedFile {
 /// Opens whatever the file is; `max_side` is that of the largest texture.
 pub(super) fn open(path: &Path, max_side: u32, wake: &Wake) -> Result<OpenedFile, JobError> {
     open_media(path, max_side, wake).map_err(|err| {
-        JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(words::READABLE_FILES)
+        JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(
+            "Safelight plays PNG, JPEG, WebP, GIF, BMP and TIFF pictures, with ffmpeg also AVIF \
+            and HEIC, and MP4, MOV and WebM clips",
+        )
     })
 }
 
@@ -116,7 +118,7 @@ fn open_clip(
     };
     let frames = FileFrames::start(reader, max_side, Arc::clone(wake));
     let frames = frames.map_err(|source| MediaError::Io {
-        action: words::START_READING,
+        action: "start reading",
         source,
         path: path.to_path_buf(),
     })?;

@@ -5,8 +5,6 @@
 use safelight_core::media::FrameStarts;
 use serde::{Deserialize, Serialize};
 
-use crate::app::player::words;
-
 /// A frame this close to its time counts as due: the window is woken a little early.
 const SLACK_SECS: f64 = 0.02;
 /// After a longer silence (the window was hidden) the clip goes on where it stood.
@@ -49,9 +47,9 @@ impl Repeat {
     /// In the interface.
     pub fn label(self) -> &'static str {
         match self {
-            Self::Off => words::PLAY_ONCE,
-            Self::Loop => words::LOOP,
-            Self::PingPong => words::BACK_AND_FORTH,
+            Self::Off => "Play once",
+            Self::Loop => "Loop",
+            Self::PingPong => "Back and forth",
         }
     }
 }

@@ -11,7 +11,6 @@ use safelight_core::media::{ClipReader, FrameStarts, MediaError, Picture, thumbn
 
 use crate::app::background::guard::guarded;
 use crate::app::player::window::{BUDGET_BYTES, Window};
-use crate::app::player::words;
 
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
@@ -140,7 +139,7 @@ fn read(mut reader: ClipReader, shared: &Parking<Reading>, wake: &Wake) {
             has_broken_off = false;
             Err(MediaError::Damaged {
                 kind: "clip",
-                detail: words::READER_FAILED.to_owned(),
+                detail: "its reader failed".to_owned(),
                 path: reader.path().to_path_buf(),
             })
         });

@@ -15,7 +15,7 @@ use crate::app::commands::InputsCommand;
 use crate::app::cx::Cx;
 use crate::app::inputs::slots::Slot;
 use crate::app::notices::Severity;
-use crate::app::player::{Viewing, Watch, words};
+use crate::app::player::{Viewing, Watch};
 use crate::app::queue::JobQueue;
 use crate::app::state::color_image;
 
@@ -57,7 +57,7 @@ impl Watch {
             return;
         };
         self.saving
-            .add(cx.on_files(words::FRAME_NOT_SAVED, move || {
+            .add(cx.on_files("the frame was not saved", move || {
                 save(&frame).map(|path| (frame.index + 1, path))
             }));
     }
@@ -65,7 +65,7 @@ impl Watch {
     pub(super) fn copy_frame(&self, queue: &JobQueue, cx: &mut Cx) {
         if let Some(frame) = self.shown_frame(queue) {
             cx.ctx.copy_image(color_image(&frame.picture));
-            cx.say(words::frame_copied(frame.index + 1));
+            cx.say(format!("Frame {} copied", frame.index + 1));
         }
     }
 
@@ -94,9 +94,15 @@ pub(super) fn tell(saved: Result<(usize, PathBuf), MediaError>, cx: &mut Cx) {
     };
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let told = JobError::new(JobErrorKind::Internal, words::frame_saved(number, &name));
-    cx.tell(Severity::Info, told.advise(words::in_folder(folder)));
-    cx.say(words::frame_saved_at(number, &path));
+    let told = JobError::new(
+        JobErrorKind::Internal,
+        format!("frame {number} is saved as {name}"),
+    );
+    cx.tell(
+        Severity::Info,
+        told.advise(format!("In the folder {}", folder.display())),
+    );
+    cx.say(format!("Frame {number} saved: {}", path.display()));
 }
 
 /// Writes the frame beside its clip, with the clip's settings and its own number.
@@ -127,9 +133,9 @@ fn settings_of_frame(path: &Path, number: usize) -> Option<String> {
 
 fn save_error(err: &MediaError) -> JobError {
     let advice = if err.is_disk_full() {
-        words::SAVE_AGAIN
+        "Free some space, then save the frame again"
     } else {
-        words::COPY_INSTEAD
+        "Copy the frame instead, and paste it into another program"
     };
     JobError::from_error(JobErrorKind::Disk, err).advise(advice)
 }

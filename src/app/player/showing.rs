@@ -17,7 +17,7 @@ use crate::app::player::frames::Frames;
 use crate::app::player::opening::{self, OpenedFile};
 use crate::app::player::reading::Wake;
 use crate::app::player::screen::Screen;
-use crate::app::player::{Opening, PlayedFile, Player, Playhead, SPEEDS, Viewing, Watch, words};
+use crate::app::player::{Opening, PlayedFile, Player, Playhead, SPEEDS, Viewing, Watch};
 use crate::app::queue::{JobQueue, ResultItem, RunningJob};
 use crate::app::state::Page;
 
@@ -459,7 +459,7 @@ impl Watch {
         let of_player = self.player.as_ref().and_then(Player::take_failure);
         if let Some(err) = of_compare.or(of_player) {
             let err = JobError::from_error(JobErrorKind::InvalidRequest, &err)
-                .advise(words::WATCH_BEFORE_DAMAGE);
+                .advise("What comes before the damage can be watched");
             cx.tell(Severity::Warning, err);
         }
     }

@@ -3,8 +3,6 @@
 use safelight_core::model::ModelSpec;
 use safelight_core::presets::{OwnPreset, PresetValues, Quality};
 
-use crate::app::presets::words;
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PresetKey {
     /// Every model has these.
@@ -53,7 +51,7 @@ pub(super) fn all(own: &[OwnPreset], spec: &ModelSpec) -> Vec<PresetChoice> {
         key: PresetKey::Own(preset.name.clone()),
         name: preset.name.clone(),
         note: match &preset.model {
-            Some(model) if *model != spec.id => words::saved_with(model),
+            Some(model) if *model != spec.id => format!("Saved with {model}"),
             _ => String::new(),
         },
         values: preset.values.clone(),

@@ -3,7 +3,6 @@
 //! Their file is read and changed on the file thread; what a preset does to the form is in [`safelight_core::presets`].
 
 pub mod choices;
-mod words;
 
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::model::ModelSpec;
@@ -74,14 +73,17 @@ impl OwnPresets {
                 Ok((loaded, aside)) => {
                     self.take(loaded, cx);
                     if let Some(aside) = aside {
-                        let card = JobError::new(JobErrorKind::InvalidRequest, words::NEW_FILE);
-                        let card = card.advise(words::old_file(&aside));
+                        let card = JobError::new(
+                            JobErrorKind::InvalidRequest,
+                            "the presets file was damaged, and a new one was started",
+                        );
+                        let card = card.advise(format!("The old one is kept as {aside}"));
                         cx.tell(Severity::Warning, card);
                     }
                 }
                 Err(err) => {
-                    let card =
-                        JobError::from_error(JobErrorKind::Disk, &err).advise(words::UNCHANGED);
+                    let card = JobError::from_error(JobErrorKind::Disk, &err)
+                        .advise("The presets are unchanged");
                     cx.tell_about(Cause::PresetsFile, Severity::Error, card);
                 }
             }
@@ -101,11 +103,12 @@ impl OwnPresets {
         let Some(path) = cx.paths.as_ref().map(|paths| paths.presets_file()) else {
             return;
         };
-        self.coming.add(cx.on_files(words::NOT_CHANGED, move || {
-            let aside = presets::edit(&path, &edit)?;
-            let aside = aside.map(|aside| aside.display().to_string());
-            Ok((presets::load(&path), aside))
-        }));
+        self.coming
+            .add(cx.on_files("the presets were not changed", move || {
+                let aside = presets::edit(&path, &edit)?;
+                let aside = aside.map(|aside| aside.display().to_string());
+                Ok((presets::load(&path), aside))
+            }));
     }
 
     fn take(&mut self, loaded: LoadedPresets, cx: &mut Cx) {
@@ -120,7 +123,10 @@ impl OwnPresets {
         let problems = (!problems.is_empty())
             .then(|| JobError::new(JobErrorKind::InvalidRequest, problems.join("; ")));
         for card in broken.into_iter().chain(problems) {
-            let card = card.advise(words::CORRECT_FILE);
+            let card = card.advise(
+                "Correct the file, then open the preset menu. Safelight does not change the file \
+                until then",
+            );
             cx.tell_about(Cause::PresetsFile, Severity::Warning, card);
         }
     }

@@ -5,7 +5,6 @@
 pub mod counting;
 pub mod history;
 pub mod typing;
-mod words;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -150,11 +149,14 @@ impl PromptDesk {
             return;
         };
         let path = paths.data.join("prompts.jsonl");
-        let keeping = cx.on_files(words::HISTORY_UNCHANGED, move || {
+        let keeping = cx.on_files("the list of earlier prompts was not changed", move || {
             prompts::change(&path, change).map_err(|err| {
-                JobError::new(JobErrorKind::Disk, words::NOT_REMEMBERED)
-                    .advise(words::make_writable(&path))
-                    .detail(err.to_string())
+                JobError::new(
+                    JobErrorKind::Disk,
+                    "the prompt could not be added to the earlier prompts",
+                )
+                .advise(format!("Make this file writable: {}", path.display()))
+                .detail(err.to_string())
             })
         });
         self.keeping.add(keeping);
@@ -183,16 +185,22 @@ impl PromptDesk {
     fn open_wildcard_folder(&mut self, cx: &mut Cx) {
         let folders = cx.wildcard_folders();
         let Some(folder) = folders.first().map(PathBuf::from) else {
-            let err = JobError::new(JobErrorKind::Disk, words::NO_WILDCARDS)
-                .advise(words::CHOOSE_WILDCARDS);
+            let err = JobError::new(JobErrorKind::Disk, "there is no folder for wildcard files")
+                .advise("Choose one in the settings");
             cx.tell(Severity::Warning, err);
             return;
         };
         let making = cx.background.on_files(move || {
             let made = make_private_folder(&folder).map_err(|err| {
-                JobError::new(JobErrorKind::Disk, words::wildcards_not_made(&folder))
-                    .advise(words::OTHER_WILDCARDS)
-                    .detail(err.to_string())
+                JobError::new(
+                    JobErrorKind::Disk,
+                    format!(
+                        "the folder for wildcard files could not be made: {}",
+                        folder.display()
+                    ),
+                )
+                .advise("Choose another folder in the settings")
+                .detail(err.to_string())
             });
             made.map(|()| folder)
         });

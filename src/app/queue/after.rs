@@ -10,7 +10,6 @@ use safelight_core::job::{JobError, JobErrorKind};
 use crate::app::cx::Cx;
 use crate::app::queue::JobQueue;
 use crate::app::queue::choices::{AfterQueue, Countdown};
-use crate::app::queue::words;
 
 /// How long there is to say no.
 const COUNTDOWN_SECS: f64 = 30.0;
@@ -75,11 +74,13 @@ fn suspend() -> Result<(), JobError> {
             Ok(output) if output.status.success() => return Ok(()),
             Ok(output) => {
                 let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                reasons.push(words::suspend_failed(program, &why));
+                reasons.push(format!("{program} suspend: {why}"));
             }
-            Err(err) => reasons.push(words::program_failed(program, &err)),
+            Err(err) => reasons.push(format!("{program}: {err}")),
         }
     }
-    let err = JobError::new(JobErrorKind::Device, words::NOT_SUSPENDED);
-    Err(err.advise(words::ALL_SAVED).detail(reasons.join("\n")))
+    let err = JobError::new(JobErrorKind::Device, "the computer could not be suspended");
+    Err(err
+        .advise("All results are saved")
+        .detail(reasons.join("\n")))
 }

@@ -7,7 +7,6 @@ use safelight_core::job::JobError;
 use serde::{Deserialize, Serialize};
 
 use crate::app::inputs::slots::Placing;
-use crate::app::queue::words;
 
 /// What is remembered of the panel across runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,9 +59,9 @@ impl AfterQueue {
     /// The name in the interface.
     pub fn label(self) -> &'static str {
         match self {
-            Self::Nothing => words::DO_NOTHING,
-            Self::Quit => words::QUIT,
-            Self::Suspend => words::SUSPEND,
+            Self::Nothing => "Do nothing",
+            Self::Quit => "Quit Safelight",
+            Self::Suspend => "Suspend the computer",
         }
     }
 }

@@ -7,7 +7,6 @@ use crate::app::inputs::Inputs;
 use crate::app::notices::{Cause, Severity};
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::{Removed, WaitingJob};
-use crate::app::queue::words;
 
 /// The job that is changed, and what stood in the form before.
 pub struct Editing {
@@ -61,8 +60,9 @@ impl JobQueue {
             return;
         };
         if cx.models.get(&request.model).is_none() {
-            let text = words::model_gone(&request.model);
-            let err = JobError::new(JobErrorKind::BadModel, text).advise(words::MODEL_GONE_ADVICE);
+            let text = format!("the model of this job is not here: {}", request.model);
+            let err = JobError::new(JobErrorKind::BadModel, text)
+                .advise("Search for models again, or remove the job");
             cx.tell_about(Cause::Models, Severity::Warning, err);
             return;
         }
@@ -113,7 +113,7 @@ impl JobQueue {
         }
         self.touch();
         self.end_edit(inputs, cx);
-        cx.say(words::JOB_CHANGED);
+        cx.say("The job was changed");
     }
 
     /// The same job once more behind the first one, with another seed unless the form keeps its own.

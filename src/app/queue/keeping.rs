@@ -18,7 +18,6 @@ use crate::app::cx::Cx;
 use crate::app::notices::{Cause, Severity};
 use crate::app::pending::Pending;
 use crate::app::queue::jobs::{Stopped, StoppedJob, WaitingJob};
-use crate::app::queue::words;
 use crate::worker::{Left, left_in};
 
 /// What is known of the file.
@@ -116,8 +115,8 @@ pub(super) fn restore(paths: &Paths) -> Restored {
     let unread = std::mem::take(&mut restored.file.unread);
     if let Some(first) = unread.first() {
         let what = match unread.len() {
-            1 => words::job_unread(first),
-            several => words::jobs_unread(several, first),
+            1 => format!("one job of the queue could not be read: {first}"),
+            several => format!("{several} jobs of the queue could not be read, the first: {first}"),
         };
         let problem = JobError::new(JobErrorKind::Disk, what).detail(unread.join("\n"));
         keep_aside(&mut restored, &path, problem);
@@ -187,10 +186,13 @@ fn take(
 /// Keeps a file that is not read whole, before it is written anew. Where that fails, it is not written at all.
 fn keep_aside(restored: &mut Restored, path: &Path, problem: JobError) {
     restored.problems.push(match files::keep_aside(path) {
-        Ok(copy) => problem.advise(words::kept_as(&copy)),
+        Ok(copy) => problem.advise(format!("The file is kept as {}", copy.display())),
         Err(err) => {
             restored.lock = None;
-            problem.advise(words::old_queue_not_copied(&err))
+            problem.advise(format!(
+                "The jobs of this window are lost when it closes, because the old file could not \
+                be copied ({err})"
+            ))
         }
     });
 }
@@ -201,9 +203,16 @@ fn lock(paths: &Paths) -> Result<Lock, JobError> {
     let taken = make_private_folder(&paths.data).and_then(|()| Lock::take(&path));
     taken.map_err(|err| {
         let what = match err.kind() {
-            io::ErrorKind::WouldBlock => words::OTHER_WINDOW.to_owned(),
-            _ => words::queue_not_written(&err, &path),
+            io::ErrorKind::WouldBlock => {
+                "another Safelight window already keeps the queue".to_owned()
+            }
+            _ => queue_not_written_text(&err, &path),
         };
-        JobError::new(JobErrorKind::Disk, what).advise(words::NOT_KEPT)
+        JobError::new(JobErrorKind::Disk, what)
+            .advise("The jobs of this window are lost when it closes")
     })
+}
+
+pub(super) fn queue_not_written_text(why: &dyn std::fmt::Display, path: &Path) -> String {
+    format!("the queue could not be saved ({why}): {}", path.display())
 }

@@ -13,8 +13,7 @@ use crate::app::cx::Cx;
 use crate::app::notices::Severity;
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::{Stopped, StoppedJob, WaitingJob};
-use crate::app::queue::keeping::{Restored, restore};
-use crate::app::queue::words;
+use crate::app::queue::keeping::{Restored, queue_not_written_text, restore};
 use crate::worker::{Left, left_in};
 
 impl JobQueue {
@@ -148,7 +147,10 @@ fn queued(job: &WaitingJob, state: QueuedState) -> QueuedJob {
 }
 
 fn unwritten(path: &Path, err: &io::Error) -> JobError {
-    JobError::new(JobErrorKind::Disk, words::queue_not_written(err, path))
-        .advise(words::MAKE_ROOM_FOR_QUEUE)
+    JobError::new(JobErrorKind::Disk, queue_not_written_text(err, path))
+        .advise(
+            "Waiting jobs are lost when Safelight closes. Free some space, or make the folder \
+            writable",
+        )
         .detail(err.to_string())
 }

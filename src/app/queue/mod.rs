@@ -18,7 +18,6 @@ mod several;
 mod sheets;
 mod submit;
 mod turns;
-mod words;
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -269,10 +268,10 @@ impl JobQueue {
         let was_paused = self.is_paused;
         // An empty queue has nothing to hold back: the next job is not to wait for no reason that is seen.
         self.is_paused &= self.running.is_some() || !self.waiting.is_empty();
-        let name = words::remove(jobs.len());
+        let name = remove_text(jobs.len());
         let done = match jobs.as_slice() {
-            [one] => words::removed(&one.job().request.title()),
-            several => words::several_removed(several.len()),
+            [one] => format!("Removed from the queue: {}", one.job().request.title()),
+            several => format!("{} jobs were removed from the queue", several.len()),
         };
         cx.offer_undo(name, done, Undo::Jobs { jobs, was_paused });
     }
@@ -284,6 +283,14 @@ impl JobQueue {
             job.pause = Some(wish);
             job.cancel.pause();
         }
+    }
+}
+
+/// Name in the undo history.
+fn remove_text(count: usize) -> String {
+    match count {
+        1 => "remove a job".to_owned(),
+        count => format!("remove {count} jobs"),
     }
 }
 

@@ -15,7 +15,6 @@ use safelight_core::naming;
 
 use crate::app::cx::Cx;
 use crate::app::notices::{Cause, Severity};
-use crate::app::queue::words;
 
 /// What came of looking for a name.
 pub(super) struct Named {
@@ -30,8 +29,8 @@ pub(super) struct Named {
 pub(super) fn has_folder(spec: &ModelSpec, cx: &mut Cx) -> bool {
     let is_there = cx.output_folder(cx.form.makes_picture(spec)).is_some();
     if !is_there {
-        let err =
-            JobError::new(JobErrorKind::Disk, words::NO_FOLDER).advise(words::NO_FOLDER_ADVICE);
+        let err = JobError::new(JobErrorKind::Disk, "no folder for results is known")
+            .advise("Choose one in the settings");
         cx.tell_about(Cause::ResultFolder, Severity::Error, err);
     }
     is_there
@@ -71,7 +70,12 @@ pub(super) fn find_output(
 }
 
 fn folder_error(folder: &Path, err: &io::Error) -> JobError {
-    JobError::new(JobErrorKind::Disk, words::folder_not_made(folder, err))
-        .advise(words::OTHER_FOLDER_ADVICE)
+    JobError::new(JobErrorKind::Disk, folder_not_made_text(folder, err))
+        .advise("Choose another folder in the settings")
         .detail(err.to_string())
+}
+
+fn folder_not_made_text(folder: &Path, why: &dyn std::fmt::Display) -> String {
+    let folder = folder.display();
+    format!("the folder for results cannot be made ({why}): {folder}")
 }

@@ -22,7 +22,6 @@ use crate::app::pending::Stream;
 use crate::app::queue::JobQueue;
 use crate::app::queue::choices::{Choice, Several};
 use crate::app::queue::naming::has_folder;
-use crate::app::queue::words;
 use crate::app::thumbs::Pictured;
 
 /// So many broken files are named in the card; the others are counted.
@@ -185,18 +184,34 @@ impl JobQueue {
 
 impl Opening {
     fn tell_end(self, cx: &mut Cx) {
-        cx.say(words::jobs_added(self.num_jobs));
+        cx.say(jobs_added_text(self.num_jobs));
         let problems = self.problems;
         if problems.is_empty() {
             return;
         }
-        let summary = words::files_unused(problems.len(), self.num_files);
+        let summary = files_unused_text(problems.len(), self.num_files);
         let named = problems.iter().take(MAX_NAMED);
         let mut lines: Vec<String> = named.map(|err| sentence(&err.summary)).collect();
         if problems.len() > MAX_NAMED {
-            lines.push(words::and_more(problems.len() - MAX_NAMED));
+            lines.push(format!("and {} more", problems.len() - MAX_NAMED));
         }
         let err = JobError::new(JobErrorKind::InvalidRequest, summary).advise(lines.join("\n"));
         cx.tell_about(Cause::Inputs, Severity::Warning, err);
+    }
+}
+
+fn jobs_added_text(count: usize) -> String {
+    match count {
+        1 => "1 job was added to the queue".to_owned(),
+        count => format!("{count} jobs were added to the queue"),
+    }
+}
+
+/// Number of files that could not be used.
+fn files_unused_text(count: usize, all: usize) -> String {
+    match (count, all) {
+        (count, all) if count == all => format!("none of the {all} files could be used"),
+        (1, all) => format!("one of {all} files could not be used"),
+        (count, all) => format!("{count} of {all} files could not be used"),
     }
 }

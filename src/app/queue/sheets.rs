@@ -13,9 +13,9 @@ use crate::app::commands::PlayerCommand;
 use crate::app::cx::Cx;
 use crate::app::inputs::Inputs;
 use crate::app::notices::{Notice, NoticeAction, Severity};
+use crate::app::queue::JobQueue;
 use crate::app::queue::grids::{GridProgress, SheetMade};
 use crate::app::queue::jobs::Stopped;
-use crate::app::queue::{JobQueue, words};
 
 impl JobQueue {
     /// The grid that a job is a cell of, where it is known, and the cell's number from 0.
@@ -134,11 +134,14 @@ impl JobQueue {
         self.touch();
         match written {
             Ok(path) => {
-                let told = JobError::new(JobErrorKind::Internal, words::sheet_made(&name))
-                    .advise(words::SHEET_ADVICE);
+                let told = JobError::new(
+                    JobErrorKind::Internal,
+                    format!("the contact sheet of the {name} is saved beside the results"),
+                )
+                .advise("Click a cell to open that result");
                 let show = NoticeAction {
-                    label: words::SHOW_SHEET,
-                    explanation: words::SHOW_SHEET_EXPLAINED,
+                    label: "Show",
+                    explanation: "Look at the contact sheet",
                     command: PlayerCommand::PlayFile(path.clone()).into(),
                 };
                 cx.notices
@@ -146,8 +149,9 @@ impl JobQueue {
                 cx.push(PlayerCommand::ShowSheet(path));
             }
             Err(err) => {
-                let told = JobError::from_error(JobErrorKind::Disk, &err)
-                    .advise(words::sheet_not_made(&name));
+                let told = JobError::from_error(JobErrorKind::Disk, &err).advise(format!(
+                    "The {name} has no contact sheet. Its results are saved"
+                ));
                 cx.tell(Severity::Warning, told);
             }
         }

@@ -12,7 +12,6 @@ use crate::app::notices::{Cause, Severity};
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::WaitingJob;
 use crate::app::queue::naming::has_folder;
-use crate::app::queue::words;
 use crate::app::state::Page;
 
 impl JobQueue {
@@ -21,7 +20,7 @@ impl JobQueue {
             return;
         };
         if inputs.is_opening() {
-            cx.say(words::STILL_OPENING);
+            cx.say("The picture is still being opened");
             return;
         }
         let mut errors = loras.errors(&cx.form);
@@ -111,8 +110,16 @@ fn say_refused(errors: &[FieldError], cx: &mut Cx) {
         .collect();
     if !unsaid.is_empty() {
         let err = JobError::new(JobErrorKind::InvalidRequest, unsaid.join("; ")).advise(
-            words::correct(errors.iter().all(|err| err.field == "prompt")),
+            correct_advice(errors.iter().all(|err| err.field == "prompt")),
         );
         cx.tell_about(Cause::Form, Severity::Error, err);
+    }
+}
+
+fn correct_advice(is_prompt: bool) -> &'static str {
+    if is_prompt {
+        "Nothing was added to the queue. Correct the prompt, then press Generate again"
+    } else {
+        "Nothing was added to the queue. Correct this in the form, then press Generate again"
     }
 }

@@ -1,8 +1,12 @@
 //! Whose turn it is: a waiting job gets its file's name, then the worker, and at its end the next one follows.
 
+use std::path::Path;
+
 use safelight_core::job::{
     CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate,
 };
+use safelight_core::shown::one_line;
+use safelight_core::units::duration_text;
 
 use crate::app::background::guard::survived;
 use crate::app::cx::Cx;
@@ -10,9 +14,12 @@ use crate::app::memory::planning::Planning;
 use crate::app::notices::{Cause, Notice, Severity};
 use crate::app::queue::jobs::{PauseWish, Removed, ResultItem, Stopped, StoppedJob, WaitingJob};
 use crate::app::queue::naming::{Named, find_output};
-use crate::app::queue::{JobQueue, RunningJob, words};
+use crate::app::queue::{JobQueue, RunningJob};
 use crate::app::undo::Undo;
 use crate::worker::{WorkerCommand, WorkerHandle};
+
+/// Maximum number of characters of a prompt that names a job.
+const MAX_PROMPT: usize = 80;
 
 impl JobQueue {
     /// Has the next file name looked for, one at a time: any number of jobs may wait.
@@ -105,8 +112,11 @@ impl JobQueue {
         self.waiting.push_front(job);
         self.is_paused = true;
         let log = cx.paths.as_ref().map(|paths| paths.log_file());
-        let err = JobError::new(JobErrorKind::Internal, words::WORKER_ENDED)
-            .advise(words::reopen(log.as_deref()));
+        let err = JobError::new(
+            JobErrorKind::Internal,
+            "the worker of this window has ended",
+        )
+        .advise(reopen_advice(log.as_deref()));
         cx.tell(Severity::Error, err);
     }
 
@@ -152,7 +162,7 @@ impl JobQueue {
             }
             JobOutcome::Cancelled => {
                 offer_cancelled(job.to_idle(), cx);
-                cx.say(words::CANCELLED);
+                cx.say("Cancelled; Ctrl+Z puts it back");
             }
             JobOutcome::Kept(output) => {
                 self.keep_result(&job, output, cx);
@@ -160,13 +170,13 @@ impl JobQueue {
                 // Its file is what was made.
                 idle.forget_output();
                 offer_cancelled(idle, cx);
-                cx.say(words::CANCELLED_KEPT);
+                cx.say("Cancelled; what was made is kept");
             }
             JobOutcome::Paused => self.put_off(&job, cx),
             JobOutcome::Failed(err) => {
-                cx.say(words::FAILED);
+                cx.say("The last job failed");
                 self.fail(&job, err.clone());
-                let job_of_it = words::of_job(&job.request.title());
+                let job_of_it = job_text(&job.request.title());
                 cx.notices.show(Notice::of_failed(job.id, err, &job_of_it));
                 self.find_left(cx);
             }
@@ -184,14 +194,17 @@ impl JobQueue {
     }
 
     fn keep_result(&mut self, job: &RunningJob, output: JobOutput, cx: &mut Cx) {
-        cx.say(words::done_in(output.secs));
+        cx.say(format!("Done in {}", duration_text(output.secs)));
         for text in &output.warnings {
             warn(job, text.clone(), cx);
         }
         let request = job.request.clone();
         if output.clip.frames.is_empty() && request.generate().is_some() {
-            let err = JobError::new(JobErrorKind::Internal, words::NO_FRAMES)
-                .advise(words::file_is(output.path()));
+            let err = JobError::new(
+                JobErrorKind::Internal,
+                "the finished job came without frames",
+            )
+            .advise(format!("The file is {}", output.path().display()));
             cx.tell_about(Cause::Job(job.id), Severity::Warning, err);
             return;
         }
@@ -226,7 +239,24 @@ impl JobQueue {
             // How far it is, its folder tells.
             self.find_left(cx);
         }
-        cx.say(words::PAUSED);
+        cx.say("Paused; it can be resumed");
+    }
+}
+
+/// Names the job of a card.
+fn job_text(prompt: &str) -> String {
+    match &*one_line(prompt, MAX_PROMPT) {
+        "" => "The job without a prompt".to_owned(),
+        line => format!("The job: {line}"),
+    }
+}
+
+fn reopen_advice(log: Option<&Path>) -> String {
+    match log.map(Path::display) {
+        None => "Close Safelight and open it again: the queue is kept".to_owned(),
+        Some(log) => {
+            format!("Close Safelight and open it again: the queue is kept; the log says why: {log}")
+        }
     }
 }
 
@@ -234,14 +264,21 @@ impl JobQueue {
 fn offer_cancelled(mut job: WaitingJob, cx: &mut Cx) {
     // The old number has had its end.
     job.id = JobId::next();
-    let done = words::cancelled(&job.request.title());
+    let done = cancelled_text(&job.request.title());
     let (jobs, was_paused) = (vec![Removed::Cancelled(job)], false);
-    cx.offer_undo(words::CANCEL_A_JOB, done, Undo::Jobs { jobs, was_paused });
+    cx.offer_undo("cancel a job", done, Undo::Jobs { jobs, was_paused });
+}
+
+fn cancelled_text(prompt: &str) -> String {
+    if prompt.is_empty() {
+        return "Cancelled".to_owned();
+    }
+    format!("Cancelled: {prompt}")
 }
 
 /// A job's warning stays for whoever comes back to a queue that ran alone.
 fn warn(job: &RunningJob, text: String, cx: &mut Cx) {
     let warning = JobError::new(JobErrorKind::Internal, text);
-    let warning = warning.advise(words::of_job(&job.request.title()));
+    let warning = warning.advise(job_text(&job.request.title()));
     cx.tell_about(Cause::Job(job.id), Severity::Warning, warning);
 }

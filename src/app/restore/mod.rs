@@ -2,8 +2,6 @@
 //!
 //! Files are read on threads of their own by [`safelight_core::restore`]; what fits a model is said there, too.
 
-mod words;
-
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
@@ -64,9 +62,9 @@ impl Restoring {
                 self.picking = cx.background.ask(|| {
                     let kinds = [&PICTURE_ENDINGS, &CLIP_ENDINGS[..], &["json", "txt"]].concat();
                     rfd::FileDialog::new()
-                        .set_title(words::CHOOSE)
-                        .add_filter(words::FILES_WITH_SETTINGS, &kinds)
-                        .add_filter(words::ALL_FILES, &["*"])
+                        .set_title("Choose a picture, a clip or a JSON file with settings")
+                        .add_filter("Files with settings", &kinds)
+                        .add_filter("All files", &["*"])
                         .pick_file()
                 });
             }
@@ -108,7 +106,7 @@ impl Restoring {
         self.reading = cx.background.run("read-settings", move || {
             let found = restore::read(&path).map_err(|err| {
                 JobError::from_error(JobErrorKind::InvalidRequest, &err)
-                    .advise(words::CHOOSE_ANOTHER)
+                    .advise("Choose a picture, a clip or a JSON file that contains settings")
             });
             let found = found.map(|found| {
                 found.map(|found| {
@@ -171,24 +169,31 @@ fn fill(
     };
     cx.is_seed_used = false;
     let name = name_of(path);
-    cx.say(words::used(&name));
+    cx.say(format!("Settings of {name} used"));
     // What an earlier file says is not in the form any more.
     cx.notices.end(&Cause::Restored);
     cx.notices.end(&Cause::SettingsOf(path.to_owned()));
     inputs.settle_offers(cx);
     let (severity, summary) = if notes.is_empty() {
-        (Severity::Info, words::all_used(&name, &tool))
+        (
+            Severity::Info,
+            format!("the settings of {name} ({tool}) are in the form"),
+        )
     } else {
-        (Severity::Warning, words::some_used(&name, &tool))
+        (
+            Severity::Warning,
+            format!("not all settings of {name} ({tool}) could be used"),
+        )
     };
     let said: Vec<&str> = notes.iter().take(MAX_SAID).map(String::as_str).collect();
     let mut card = JobError::new(JobErrorKind::InvalidRequest, summary).advise(said.join(".\n"));
     if notes.len() > MAX_SAID {
         card = card.detail(notes.join("\n"));
     }
-    let id = cx
-        .undo
-        .push(words::use_settings_of(&name), Undo::Form(Box::new(before)));
+    let id = cx.undo.push(
+        format!("use the settings of {name}"),
+        Undo::Form(Box::new(before)),
+    );
     let notice = Notice::new(severity, card).with(vec![NoticeAction::undo(id)]);
     cx.notices.show(notice.about(Cause::Restored));
 }
@@ -218,11 +223,15 @@ fn use_own(request: GenerateRequest, path: &Path, inputs: &mut Inputs, cx: &mut 
             } else {
                 // The order of sections is the other model's.
                 cx.form.section_order = None;
-                vec![words::model_replaced(&wanted, &name)]
+                vec![model_replaced_text(&wanted, &name)]
             }
         }
         None => use_restored(&restored, &[], path, inputs, cx),
     }
+}
+
+fn model_replaced_text(wanted: &str, used: &str) -> String {
+    format!("It was made with {wanted}, which is not here. {used} is used instead")
 }
 
 /// Another program's settings: what the nearest model can be told.
@@ -234,7 +243,7 @@ fn use_restored(
     cx: &mut Cx,
 ) -> Vec<String> {
     let specs = cx.models.all();
-    let name = restored.model.as_deref().unwrap_or(words::UNNAMED_MODEL);
+    let name = restored.model.as_deref().unwrap_or("an unnamed model");
     let mut fitting = restored.clone();
     let (spec, note) = match match_model(restored, specs) {
         Some(found) if found.is_same => (Some(found.spec), None),
@@ -242,13 +251,19 @@ fn use_restored(
             fitting.section_order = None;
             (
                 Some(found.spec),
-                Some(words::model_replaced(name, &found.spec.name)),
+                Some(model_replaced_text(name, &found.spec.name)),
             )
         }
         None => {
             fitting.forget_family();
             let current = cx.model();
-            let note = current.map(|spec| words::no_model_of_family(name, &spec.name));
+            let note = current.map(|spec| {
+                format!(
+                    "It was made with {name}, and no model of that family is here. {} stays \
+                    selected, with its own steps, guidance and sampler",
+                    spec.name
+                )
+            });
             (current, note)
         }
     };
@@ -256,7 +271,7 @@ fn use_restored(
         // Without any model the words are all that can be kept.
         let prompt = restored.prompt.clone();
         cx.form.set_literal_prompt(prompt.unwrap_or_default());
-        return vec![words::ONLY_PROMPT.to_owned()];
+        return vec!["There is no model yet: only the prompt is used".to_owned()];
     };
     // It is the result, and not what that was made from.
     if !restored.from_picture && spec.start_image != InputUse::Required {
@@ -272,7 +287,10 @@ fn use_restored(
     cx.form.name_size(&spec, source);
     cx.form.loras = found.iter().map(ChosenLora::from).collect();
     if !missing.is_empty() {
-        notes.push(words::missing_loras(&missing.join(", ")));
+        notes.push(format!(
+            "These LoRAs were not found: {}",
+            missing.join(", ")
+        ));
     }
     notes
 }
@@ -318,21 +336,21 @@ fn offer_settings(offer: Offer, cx: &mut Cx) {
     } = offer;
     let name = name_of(&path);
     let advice = match (is_placed, is_clip) {
-        (true, true) => words::IS_EXTENDED,
-        (true, false) => words::IS_START_PICTURE,
-        (false, _) => words::HAS_SETTINGS,
+        (true, true) => "It is extended. It also contains its prompt and settings",
+        (true, false) => "It is in the form as a picture. It also contains its prompt and settings",
+        (false, _) => "It also contains its prompt and settings",
     };
-    let summary = words::made_with(&name, &tool);
+    let summary = format!("{name} was made with {tool}");
     let card = JobError::new(JobErrorKind::InvalidRequest, summary).advise(advice);
     let mut actions = vec![NoticeAction {
-        label: words::USE_SETTINGS,
-        explanation: words::USE_SETTINGS_EXPLAINED,
+        label: "Use settings",
+        explanation: "Fill the form with the prompt, the seed and the settings of this file",
         command: RestoreCommand::Use(path.clone()).into(),
     }];
     if !is_placed {
         actions.push(NoticeAction {
-            label: words::EXTEND,
-            explanation: words::EXTEND_EXPLAINED,
+            label: "Extend clip",
+            explanation: "Continue this clip: new frames are added behind its last one",
             command: InputsCommand::ContinueFrom(path.clone()).into(),
         });
     }

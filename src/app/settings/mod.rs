@@ -4,7 +4,6 @@
 //! later value counts, and no file that cannot be read is written over. Files are read and written by other threads.
 
 mod watching;
-mod words;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -137,7 +136,7 @@ impl SettingsKeeping {
         let mut settings = cx.settings.clone();
         settings.interface.scale = ((scale * 20.0).round() / 20.0).clamp(0.5, 3.0);
         self.change(settings, cx);
-        cx.say(words::scale(cx.settings.interface.scale));
+        cx.say(scale_text(cx.settings.interface.scale));
     }
 
     /// Takes over what was changed on the screen; it is written a moment later.
@@ -159,11 +158,11 @@ impl SettingsKeeping {
 
     fn pick_folder(&mut self, purpose: FolderSetting, cx: &Cx) {
         let title = match purpose {
-            FolderSetting::Output => words::CHOOSE_CLIPS,
-            FolderSetting::Pictures => words::CHOOSE_PICTURES,
-            FolderSetting::Libtorch => words::CHOOSE_LIBTORCH,
-            FolderSetting::Models => words::CHOOSE_MODELS,
-            FolderSetting::Wildcards => words::CHOOSE_WILDCARDS,
+            FolderSetting::Output => "Choose the folder for clips",
+            FolderSetting::Pictures => "Choose the folder for pictures",
+            FolderSetting::Libtorch => "Choose a libtorch folder",
+            FolderSetting::Models => "Choose a folder with models",
+            FolderSetting::Wildcards => "Choose a folder with wildcard files",
         };
         self.picking = cx.background.ask(move || {
             let dialog = rfd::FileDialog::new().set_title(title);
@@ -219,7 +218,7 @@ impl SettingsKeeping {
     fn take_news(&mut self, news: SettingsNews, cx: &mut Cx) {
         let loaded = match news {
             SettingsNews::Gone => {
-                self.forget_broken(words::FILE_GONE, cx);
+                self.forget_broken("The broken settings file is gone", cx);
                 // What changed meanwhile makes a new one.
                 if cx.settings != self.base {
                     self.changed_at = Some(cx.now_secs);
@@ -236,7 +235,7 @@ impl SettingsKeeping {
         if let Some(err) = error {
             self.tell_broken(&err, cx);
         } else {
-            self.forget_broken(words::FILE_MENDED, cx);
+            self.forget_broken("The settings file can be read again", cx);
             self.tell_unknown_keys(&warnings, cx);
             let base = self.base.clone();
             self.settle(&base, settings, cx);
@@ -253,8 +252,8 @@ impl SettingsKeeping {
         self.base = theirs;
         if !changed.is_empty() {
             cx.say(match changed.as_slice() {
-                [one] => words::taken(one),
-                several => words::several_taken(several.len()),
+                [one] => format!("Taken from the settings file: {one}"),
+                several => format!("{} settings taken from the settings file", several.len()),
             });
             apply(merged, cx);
         }
@@ -263,7 +262,10 @@ impl SettingsKeeping {
     fn keep_unsaved(&mut self, err: &SettingsError, cx: &mut Cx) {
         if let SettingsError::Write { .. } = err {
             // It is tried again with the next change, and when the window is closed.
-            let err = JobError::from_error(JobErrorKind::Disk, err).advise(words::MAKE_WRITABLE);
+            let err = JobError::from_error(JobErrorKind::Disk, err).advise(
+                "Your changes work now, but are lost when Safelight closes. Make the file writable \
+                to keep them",
+            );
             cx.tell_about(Cause::SettingsFile, Severity::Warning, err);
         } else {
             self.changed_at = Some(cx.now_secs);
@@ -273,8 +275,10 @@ impl SettingsKeeping {
 
     /// One card with the place, for as long as the file is broken.
     fn tell_broken(&mut self, err: &SettingsError, cx: &mut Cx) {
-        let err =
-            JobError::from_error(JobErrorKind::InvalidRequest, err).advise(words::CORRECT_FILE);
+        let err = JobError::from_error(JobErrorKind::InvalidRequest, err).advise(
+            "The settings from before stay in use. Correct the file: until then your changes work, \
+            but are not saved",
+        );
         if self.broken.as_ref() == Some(&err.summary) {
             return;
         }
@@ -294,7 +298,7 @@ impl SettingsKeeping {
         for text in warnings {
             if self.told.insert(text.clone()) {
                 let err = JobError::new(JobErrorKind::InvalidRequest, text.as_str())
-                    .advise(words::UNKNOWN_KEY);
+                    .advise("It does nothing, and stays in the file");
                 cx.tell_about(Cause::SettingsKey(text.clone()), Severity::Info, err);
             }
         }
@@ -315,12 +319,16 @@ impl SettingsKeeping {
             there
                 .and_then(|()| open_outside(file.path()))
                 .map_err(|why| {
-                    JobError::new(JobErrorKind::Disk, words::NO_EDITOR)
-                        .advise(words::file_is(file.path()))
+                    JobError::new(JobErrorKind::Disk, "no editor could be opened")
+                        .advise(format!("The file is {}", file.path().display()))
                         .detail(why)
                 })
         });
     }
+}
+
+fn scale_text(scale: f32) -> String {
+    format!("Interface at {:.0} %", scale * 100.0)
 }
 
 /// Makes the settings act, wherever they come from. Nothing of a running job changes; parts that go by some of them see

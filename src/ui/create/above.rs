@@ -10,14 +10,21 @@ use egui::{
 use safelight_core::model::ModelSpec;
 
 use crate::app::commands::{AppCommand, InputsCommand, LibraryCommand, LorasCommand, MaskCommand};
+use crate::app::inputs::parked::Parked;
 use crate::app::inputs::{Input, MaskOf, Slot};
 use crate::app::notices::sentence;
-use crate::ui::create::{pictures, sources, words};
+use crate::ui::create::pictures::slot_words::slot_words;
+use crate::ui::create::pictures::{PAINT_MASK_HOVER, paint_control_mask_hover};
+use crate::ui::create::{pictures, sources};
 use crate::ui::widgets::{palette, reserved};
 use crate::ui::{View, theme};
 
 /// More are shown under the pointer.
 const MAX_LINES: usize = 3;
+const REMOVE: &str = "Remove";
+const REMOVE_HOVER: &str = "Take it out of the form. Files on the disk stay";
+const CHOOSE: &str = "Choose…";
+const PAINT: &str = "Paint…";
 
 /// What the line says.
 struct Said {
@@ -107,7 +114,10 @@ fn said(ui: &Ui, view: &View<'_>) -> Option<Said> {
     }
     let text = match parked.as_slice() {
         [(text, _)] => text.clone(),
-        several => words::parked_several(several.len()),
+        several => format!(
+            "This model does not use {} things in the form. They are kept.",
+            several.len()
+        ),
     };
     // LoRAs are named by their number: the last one is taken out first.
     parked.reverse();
@@ -116,8 +126,8 @@ fn said(ui: &Ui, view: &View<'_>) -> Option<Said> {
         text,
         colour: palette.weak,
         help: Some(Help {
-            name: words::REMOVE,
-            hover: format!("{}\n{}", said.join("\n"), words::REMOVE_HOVER),
+            name: REMOVE,
+            hover: format!("{}\n{REMOVE_HOVER}", said.join("\n")),
             commands: parked.into_iter().map(|(_, command)| command).collect(),
         }),
     })
@@ -128,21 +138,19 @@ fn help_with(field: &str, view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, O
     let has = |slot| view.app.inputs.get(slot).is_some();
     let help = match field {
         "image" if !has(Slot::Start) => {
-            let hover = pictures::words::slot(Slot::Start, Some(spec)).choose;
-            Help::new(words::CHOOSE, hover, InputsCommand::Pick(Slot::Start))
+            let hover = slot_words(Slot::Start, Some(spec)).choose;
+            Help::new(CHOOSE, hover, InputsCommand::Pick(Slot::Start))
         }
         "last-image" if !has(Slot::End) => {
-            let hover = pictures::words::slot(Slot::End, Some(spec)).choose;
-            Help::new(words::CHOOSE, hover, InputsCommand::Pick(Slot::End))
+            let hover = slot_words(Slot::End, Some(spec)).choose;
+            Help::new(CHOOSE, hover, InputsCommand::Pick(Slot::End))
         }
-        "mask" if !has(Slot::Mask) && has(Slot::Start) => Help::new(
-            words::PAINT,
-            pictures::words::PAINT_MASK_HOVER,
-            MaskCommand::Open(MaskOf::Start),
-        ),
+        "mask" if !has(Slot::Mask) && has(Slot::Start) => {
+            Help::new(PAINT, PAINT_MASK_HOVER, MaskCommand::Open(MaskOf::Start))
+        }
         "control" if !has(Slot::Control) => {
-            let hover = pictures::words::slot(Slot::Control, Some(spec)).choose;
-            Help::new(words::CHOOSE, hover, InputsCommand::Pick(Slot::Control))
+            let hover = slot_words(Slot::Control, Some(spec)).choose;
+            Help::new(CHOOSE, hover, InputsCommand::Pick(Slot::Control))
         }
         "control" => {
             let inputs = &view.app.inputs;
@@ -154,8 +162,8 @@ fn help_with(field: &str, view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, O
                 return (None, None);
             }
             Help::new(
-                words::PAINT,
-                pictures::words::paint_control_mask_hover(Some(spec)),
+                PAINT,
+                paint_control_mask_hover(Some(spec)),
                 MaskCommand::Open(MaskOf::Control(index)),
             )
         }
@@ -165,7 +173,7 @@ fn help_with(field: &str, view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, O
             let Some(at) = view.form.loras.iter().position(is_gone) else {
                 return (None, None);
             };
-            Help::new(words::REMOVE, words::REMOVE_HOVER, LorasCommand::Remove(at))
+            Help::new(REMOVE, REMOVE_HOVER, LorasCommand::Remove(at))
         }
         _ => return (None, None),
     };
@@ -182,8 +190,12 @@ fn extend_elsewhere(view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, Option<
         return (None, None);
     };
     let command = LibraryCommand::Choose(other.id.clone());
-    let help = Help::new(words::SWITCH, &words::switch_hover(&other.name), command);
-    let text = words::cannot_extend(&spec.name, &other.name);
+    let help = Help::new(
+        "Switch",
+        &format!("Choose {}. The clip and the prompt stay", other.name),
+        command,
+    );
+    let text = format!("{} cannot continue a clip. Use {}.", spec.name, other.name);
     (Some(help), Some(text))
 }
 
@@ -193,21 +205,50 @@ fn parked(view: &View<'_>, spec: &ModelSpec) -> Vec<(String, AppCommand)> {
     let mut parked = Vec::new();
     for slot in Slot::ALL {
         if let Some(why) = view.app.inputs.parked(slot, view.form, spec) {
-            let text = words::parked(why, makes_pictures).to_owned();
+            let text = parked_text(why, makes_pictures).to_owned();
             parked.push((text, InputsCommand::Remove(slot).into()));
         }
     }
     for index in 0..view.app.inputs.of(Slot::Control).len() {
         if view.app.inputs.is_control_mask_parked(index, spec) {
-            let text = words::parked_control_mask(spec.limits.controls.takes_masks).to_owned();
+            let text = parked_control_mask_text(spec.limits.controls.takes_masks).to_owned();
             parked.push((text, InputsCommand::RemoveControlMask(index).into()));
         }
     }
     for (index, lora) in view.form.loras.iter().enumerate() {
         if view.app.loras.is_parked(lora) {
-            let text = words::parked_lora(&lora.name());
+            let text = format!(
+                "The LoRA {} is not for this model. It is kept.",
+                lora.name()
+            );
             parked.push((text, LorasCommand::Remove(index).into()));
         }
     }
     parked
+}
+
+/// Reason why the selected model ignores something in the form.
+fn parked_text(why: Parked, makes_pictures: bool) -> &'static str {
+    match why {
+        Parked::StartPicture if makes_pictures => {
+            "This model makes pictures from text only. The start picture is kept."
+        }
+        Parked::StartPicture => "This model makes clips from text only. The start picture is kept.",
+        Parked::EndPicture => "This model does not use end pictures. The end picture is kept.",
+        Parked::Mask => "This model does not use masks. The mask is kept.",
+        Parked::MaskWithoutPicture => "A mask needs a start picture. The mask is kept.",
+        Parked::MaskWithoutClip => "A mask needs a clip to change. The mask is kept.",
+        Parked::Clip => "This model cannot extend a clip. The clip is kept.",
+        Parked::References => "This model does not use reference pictures. They are kept.",
+        Parked::Controls => "This model does not use control pictures. They are kept.",
+        Parked::PromptPictures => "This model does not read pictures as prompts. They are kept.",
+    }
+}
+
+fn parked_control_mask_text(is_of_network: bool) -> &'static str {
+    if is_of_network {
+        "This ControlNet takes no mask. The mask of the control picture is kept."
+    } else {
+        "This model takes no mask of a control picture. The mask is kept."
+    }
 }

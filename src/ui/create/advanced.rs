@@ -5,10 +5,10 @@ use safelight_core::job::{GenerateForm, Sampler, SigmaSchedule, StepCacheKind};
 use safelight_core::model::ModelSpec;
 
 use crate::app::commands::LibraryCommand;
+use crate::ui::create::RUN_TO;
 use crate::ui::create::guidance::guidance_ui;
 use crate::ui::create::guider::guider_ui;
 use crate::ui::create::second_pass::second_pass_ui;
-use crate::ui::create::words;
 use crate::ui::widgets::{
     Own, default_row, field_error, field_note, list_box, number, own_row, wide_slider,
 };
@@ -18,6 +18,13 @@ use crate::ui::{View, theme};
 const TILES_PX: [u32; 2] = [256, 512];
 /// The shift that a model without one begins with.
 const USUAL_SHIFT: f64 = 3.0;
+const STEPS_HOVER: &str = "How many times the result is refined. More is slower and cleaner";
+const SHIFT_HOVER: &str = "Where the steps are spent: higher on the composition, lower on details";
+const SHIFT_AUTO: &str = "Automatic";
+const FPS_HOVER: &str =
+    "Frames per second of the saved clip. It changes how fast it plays, not what is made";
+const TILES_OFF: &str = "Off";
+const STEP_CACHE_OFF: &str = "Off";
 
 pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     steps_ui(ui, view.form, spec);
@@ -52,8 +59,8 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         said_ui(ui, view, &["step-cache"]);
     }
     if ui
-        .button(words::RESET_ALL)
-        .on_hover_text(words::RESET_ALL_HOVER)
+        .button("Reset to the model's defaults")
+        .on_hover_text("Everything except the prompt, the LoRAs, the pictures and the seed")
         .clicked()
     {
         view.push(LibraryCommand::ResetForm);
@@ -77,12 +84,12 @@ fn steps_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let before = form.sampling.num_steps;
     default_row(
         ui,
-        (words::STEPS, "steps", words::STEPS_HOVER),
+        ("Steps", "steps", STEPS_HOVER),
         &mut form.sampling.num_steps,
         (default, default.to_string()),
         |ui, label, num_steps| {
             let slider = Slider::new(num_steps, 1..=100).clamping(SliderClamping::Never);
-            wide_slider(ui, slider, words::STEPS_HOVER).labelled_by(label);
+            wide_slider(ui, slider, STEPS_HOVER).labelled_by(label);
         },
     );
     if form.sampling.num_steps != before {
@@ -95,21 +102,22 @@ fn part_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let sampling = &mut form.sampling;
     let part = (sampling.start_step.unwrap_or(0), sampling.end_step);
     let (mut start, mut end) = (part.0, part.1.unwrap_or(num_steps));
-    let own = Own::of(words::RUN_STEPS_FIELD, &part, &(0, None), words::RUN_ALL);
-    let hover = words::RUN_STEPS_HOVER;
-    let reset = own_row(ui, words::RUN_STEPS, hover, &own, |ui, _| {
-        let width = pair_width(ui, words::RUN_TO);
+    let own = Own::of("the part of the steps", &part, &(0, None), "all of them");
+    let hover = "Which part of the steps runs. Stopping early leaves noise, for another model to \
+                continue; starting late begins from noise as if earlier steps had run";
+    let reset = own_row(ui, "Run steps", hover, &own, |ui, _| {
+        let width = pair_width(ui, RUN_TO);
         let response = number(ui, width, DragValue::new(&mut start).speed(0.1))
-            .on_hover_text(words::START_STEP_HOVER)
-            .accessible_name(words::START_STEP);
+            .on_hover_text("The first step that runs, counted from 0")
+            .accessible_name("Start step");
         if response.changed() {
             sampling.start_step = Some(start);
         }
-        ui.label(words::RUN_TO);
+        ui.label(RUN_TO);
         let width = ui.available_width();
         let response = number(ui, width, DragValue::new(&mut end).speed(0.1))
-            .on_hover_text(words::END_STEP_HOVER)
-            .accessible_name(words::END_STEP);
+            .on_hover_text("The step to stop before. The number of steps runs all of them")
+            .accessible_name("End step");
         if response.changed() {
             sampling.end_step = (end != num_steps).then_some(end);
         }
@@ -131,29 +139,54 @@ pub(super) fn pair_width(ui: &Ui, word: &str) -> f32 {
 fn sampler_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let default = spec.defaults.sampling.sampler;
     let text = |sampler: Sampler| {
-        let text = words::sampler(sampler);
+        let text = sampler_text(sampler);
         if sampler == default {
-            words::own_sampler(text)
+            format!("{text}. The model's default, and the best choice when in doubt")
         } else {
             text.to_owned()
         }
     };
     choice_ui(
         ui,
-        (words::SAMPLER, "sampler", words::SAMPLER_HOVER),
+        ("Sampler", "sampler", "How noise becomes a picture"),
         (&mut form.sampling.sampler, default),
         &Sampler::ALL.map(|sampler| (sampler, sampler.label(), text(sampler))),
     );
 }
 
+/// Strength of a sampler, as its hover text.
+fn sampler_text(sampler: Sampler) -> &'static str {
+    match sampler {
+        Sampler::UniPc => "Corrects itself with the steps before: clean in few steps",
+        Sampler::UniPcBh1 => "UniPC with a gentler correction, for fewer than ten steps",
+        Sampler::Euler => "The simplest: straight steps",
+        Sampler::Heun => "Checks and corrects each step: better steps, but twice as slow",
+        Sampler::DpmPp2m => "Looks one step back: smooth and sharp, as fast as Euler",
+        Sampler::Lcm => "For models distilled to a few steps: adds new noise between steps",
+    }
+}
+
 fn schedule_ui(ui: &mut Ui, form: &mut GenerateForm) {
-    let text = |schedule| words::schedule(schedule).to_owned();
+    let text = |schedule| schedule_text(schedule).to_owned();
     choice_ui(
         ui,
-        (words::SCHEDULE, "schedule", words::SCHEDULE_HOVER),
+        (
+            "Scheduler",
+            "schedule",
+            "How the noise levels of the steps are spaced",
+        ),
         (&mut form.sampling.sigma_schedule, SigmaSchedule::default()),
         &SigmaSchedule::ALL.map(|schedule| (schedule, schedule.label(), text(schedule))),
     );
+}
+
+fn schedule_text(schedule: SigmaSchedule) -> &'static str {
+    match schedule {
+        SigmaSchedule::Simple => "As the model was trained",
+        SigmaSchedule::Beta => "More steps at both ends, for composition and details",
+        SigmaSchedule::Karras => "More steps at low noise, for details",
+        SigmaSchedule::Exponential => "Each step removes the same fraction of the noise",
+    }
 }
 
 /// One of several, each with its name and what speaks for it.
@@ -177,7 +210,7 @@ pub(super) fn choice_ui<T: Copy + PartialEq>(
             })
             .response
             .labelled_by(label)
-            .on_hover_text(words::choice_hover(explanation, name, text));
+            .on_hover_text(format!("{explanation}. {name}: {text}"));
     });
 }
 
@@ -192,18 +225,21 @@ enum ShiftChoice {
 impl ShiftChoice {
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Automatic => (words::SHIFT_AUTO, words::SHIFT_AUTO_HOVER),
-            Self::BySize => (words::SHIFT_BY_SIZE, words::SHIFT_BY_SIZE_HOVER),
-            Self::Fixed => (words::SHIFT_FIXED, words::SHIFT_FIXED_HOVER),
+            Self::Automatic => (SHIFT_AUTO, "The model's own schedule"),
+            Self::BySize => (
+                "By size",
+                "The larger the result, the more steps go into the composition",
+            ),
+            Self::Fixed => ("Fixed", "A number of your own"),
         }
     }
 }
 
 fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let default = spec.defaults.sampling.shift;
-    let own = default.map_or_else(|| words::SHIFT_AUTO.to_owned(), |shift| shift.to_string());
+    let own = default.map_or_else(|| SHIFT_AUTO.to_owned(), |shift| shift.to_string());
     let own = Own::of("shift", &form.sampling.shift, &default, own);
-    let reset = own_row(ui, words::SHIFT, words::SHIFT_HOVER, &own, |ui, label| {
+    let reset = own_row(ui, "Shift", SHIFT_HOVER, &own, |ui, label| {
         let before = match form.sampling.shift {
             Some(_) => ShiftChoice::Fixed,
             None if form.sampling.dynamic_shift => ShiftChoice::BySize,
@@ -230,7 +266,7 @@ fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
                 })
                 .response
                 .labelled_by(label)
-                .on_hover_text(words::SHIFT_HOVER);
+                .on_hover_text(SHIFT_HOVER);
         });
         if choice != before {
             let (width, height) = form.shown_size(spec, None);
@@ -245,8 +281,8 @@ fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
                 .max_decimals(2);
             let width = ui.available_width();
             number(ui, width, value)
-                .on_hover_text(words::SHIFT_HOVER)
-                .accessible_name(words::SHIFT_VALUE);
+                .on_hover_text(SHIFT_HOVER)
+                .accessible_name("Shift value");
         }
     });
     if reset {
@@ -263,7 +299,7 @@ fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let mut own_rate = form.fps.filter(|_| clip_fps.is_none());
     default_row(
         ui,
-        (words::FPS, words::FPS_FIELD, words::FPS_HOVER),
+        ("Frame rate", "frame rate", FPS_HOVER),
         &mut own_rate,
         (default, default.to_string()),
         |ui, label, fps| {
@@ -276,8 +312,8 @@ fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
             ui.add_enabled_ui(clip_fps.is_none(), |ui| {
                 let width = ui.available_width();
                 number(ui, width, value)
-                    .on_hover_text(words::FPS_HOVER)
-                    .on_disabled_hover_text(words::FPS_OF_CLIP)
+                    .on_hover_text(FPS_HOVER)
+                    .on_disabled_hover_text("The clip continues at its own rate")
                     .labelled_by(label);
             });
             if clip_fps.is_none() {
@@ -291,11 +327,13 @@ fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 }
 
 fn tile_ui(ui: &mut Ui, form: &mut GenerateForm) {
-    let own = Own::of("tiles", &form.vae_tile, &None, words::TILES_OFF);
-    let hover = words::TILES_HOVER;
-    let reset = own_row(ui, words::TILES, hover, &own, |ui, label| {
-        let name =
-            |tile: Option<u32>| tile.map_or_else(|| words::TILES_OFF.to_owned(), words::tile);
+    let own = Own::of("tiles", &form.vae_tile, &None, TILES_OFF);
+    let hover = "Turns latents into pixels piece by piece: needs much less memory and takes a \
+                little longer";
+    let reset = own_row(ui, "Decode in tiles", hover, &own, |ui, label| {
+        let name = |tile: Option<u32>| {
+            tile.map_or_else(|| TILES_OFF.to_owned(), |pixels| format!("{pixels} px"))
+        };
         list_box(ui, "tiles", &name(form.vae_tile))
             .show_ui(ui, |ui| {
                 let offered = TILES_PX.map(Some);
@@ -317,14 +355,10 @@ fn tile_ui(ui: &mut Ui, form: &mut GenerateForm) {
 
 /// `offered`: what the model can.
 fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]) {
-    let hover = words::STEP_CACHE_HOVER;
-    let own = Own::of(
-        words::STEP_CACHE_FIELD,
-        &form.step_cache,
-        &None,
-        words::STEP_CACHE_OFF,
-    );
-    let reset = own_row(ui, words::STEP_CACHE, hover, &own, |ui, label| {
+    let hover = "Skips steps that would change little: up to twice as fast, with some loss. For \
+                drafts. A job that was paused begins its steps again";
+    let own = Own::of("step cache", &form.step_cache, &None, STEP_CACHE_OFF);
+    let reset = own_row(ui, "Step cache", hover, &own, |ui, label| {
         let kind = form.step_cache.map(|cache| cache.kind);
         let mut chosen = kind;
         ui.scope(|ui| {
@@ -332,13 +366,13 @@ fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]
                 let gap = ui.spacing().item_spacing.x;
                 ui.set_max_width(ui.available_width() - theme::VALUE_WIDTH - gap);
             }
-            let name = kind.map_or(words::STEP_CACHE_OFF, StepCacheKind::label);
+            let name = kind.map_or(STEP_CACHE_OFF, StepCacheKind::label);
             list_box(ui, "step-cache", name)
                 .show_ui(ui, |ui| {
-                    ui.selectable_value(&mut chosen, None, words::STEP_CACHE_OFF);
+                    ui.selectable_value(&mut chosen, None, STEP_CACHE_OFF);
                     for &kind in offered {
                         ui.selectable_value(&mut chosen, Some(kind), kind.label())
-                            .on_hover_text(words::step_cache(kind));
+                            .on_hover_text(step_cache_text(kind));
                     }
                 })
                 .response
@@ -355,9 +389,15 @@ fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]
                 .max_decimals(decimals)
                 .range(cache.kind.thresholds());
             let (name, hover) = if is_interval {
-                (words::INTERVAL, words::INTERVAL_HOVER)
+                (
+                    "Step cache interval",
+                    "One step of so many is computed: higher is faster and worse",
+                )
             } else {
-                (words::THRESHOLD, words::THRESHOLD_HOVER)
+                (
+                    "Step cache threshold",
+                    "How much may change before a step is computed: higher is faster and worse",
+                )
             };
             let width = ui.available_width();
             number(ui, width, value)
@@ -367,5 +407,21 @@ fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]
     });
     if reset {
         form.step_cache = None;
+    }
+}
+
+/// Strength of a step cache, as its hover text.
+fn step_cache_text(kind: StepCacheKind) -> &'static str {
+    match kind {
+        StepCacheKind::TeaCache => "Skips a step while the input of the network has hardly moved",
+        StepCacheKind::MagCache => {
+            "Skips steps that are known to add nearly the same as the one before"
+        }
+        StepCacheKind::FirstBlock => {
+            "Runs the first block of each step, and the others only when it gives something new"
+        }
+        StepCacheKind::TaylorSeer => {
+            "Computes one step of several, and guesses those between from the last two"
+        }
     }
 }

@@ -5,17 +5,23 @@ use egui::{Slider, SliderClamping, Ui};
 use safelight_core::job::{GenerateForm, Sampling};
 use safelight_core::model::{Guidance, ModelSpec};
 
-use crate::ui::create::words;
 use crate::ui::widgets::{
     Own, default_row, field_hint, group_label, reset_button, row, typed_number, wide_slider,
 };
 
+const GUIDANCE: &str = "Guidance";
+const GUIDANCE_HOVER: &str = "CFG scale: how strictly the prompt is followed. Above 1 each step takes twice as long; too high looks harsh";
+const CFG: &str = "CFG scale";
+const CFG_HOVER: &str = "True classifier-free guidance, which steers away from the negative prompt. Above 1 each step takes twice as long";
+
 pub(super) fn guidance_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     match spec.guidance {
         Guidance::Cfg if spec.has_two_experts() => experts_ui(ui, form, spec),
-        Guidance::Cfg => own_ui(ui, form, spec, words::GUIDANCE_HOVER),
+        Guidance::Cfg => own_ui(ui, form, spec, GUIDANCE_HOVER),
         Guidance::Distilled => {
-            own_ui(ui, form, spec, words::DISTILLED_HOVER);
+            let explanation = "How strictly the prompt is followed. The model was trained with \
+                              this number, so it costs no time; too high looks harsh";
+            own_ui(ui, form, spec, explanation);
             real_ui(ui, form);
         }
         Guidance::None => real_ui(ui, form),
@@ -26,7 +32,7 @@ fn own_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec, explanation: &
     let default = spec.defaults.sampling.guidance_scale;
     default_row(
         ui,
-        (words::GUIDANCE, "guidance", explanation),
+        (GUIDANCE, "guidance", explanation),
         &mut form.sampling.guidance_scale,
         (default, default.to_string()),
         |ui, label, scale| {
@@ -39,7 +45,7 @@ fn own_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec, explanation: &
 fn real_ui(ui: &mut Ui, form: &mut GenerateForm) {
     default_row(
         ui,
-        (words::CFG, words::CFG, words::CFG_HOVER),
+        (CFG, CFG, CFG_HOVER),
         &mut form.sampling.true_cfg_scale,
         (1.0, "1"),
         |ui, label, scale| {
@@ -48,10 +54,10 @@ fn real_ui(ui: &mut Ui, form: &mut GenerateForm) {
                 .max_decimals(2)
                 .custom_parser(typed_number)
                 .clamping(SliderClamping::Never);
-            wide_slider(ui, slider, words::CFG_HOVER).labelled_by(label);
+            wide_slider(ui, slider, CFG_HOVER).labelled_by(label);
         },
     );
-    field_hint(ui, words::CFG_HINT);
+    field_hint(ui, "1 = off; higher values use the negative prompt");
 }
 
 fn experts_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
@@ -61,11 +67,11 @@ fn experts_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
         "guidance",
         &scales_of(form.sampling_for(spec)),
         &(high, low),
-        words::two_scales(high, low),
+        format!("{high} and {low}"),
     );
     // The heading of both can put them back.
     let reset = ui.horizontal(|ui| {
-        group_label(ui, words::GUIDANCE, words::GUIDANCE_HOVER);
+        group_label(ui, GUIDANCE, GUIDANCE_HOVER);
         reset_button(ui, &own)
     });
     if reset.inner {
@@ -75,15 +81,15 @@ fn experts_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let mut scales = before;
     let experts = [
         (
-            words::HIGH_NOISE,
-            words::GUIDANCE_HIGH,
-            words::HIGH_NOISE_HOVER,
+            "High noise",
+            "Guidance, high noise",
+            "How strictly the expert for composition and motion follows the prompt",
             &mut scales.0,
         ),
         (
-            words::LOW_NOISE,
-            words::GUIDANCE_LOW,
-            words::LOW_NOISE_HOVER,
+            "Low noise",
+            "Guidance, low noise",
+            "How strictly the expert for details follows the prompt",
             &mut scales.1,
         ),
     ];

@@ -6,9 +6,12 @@ use egui::{DragValue, Slider, SliderClamping, TextEdit, Ui};
 use safelight_core::job::{BlockSet, GenerateForm, GuidanceRange, Guider, GuiderKind};
 use safelight_core::model::ModelSpec;
 
+use crate::ui::create::RUN_TO;
 use crate::ui::create::advanced::{choice_ui, pair_width};
-use crate::ui::create::words;
 use crate::ui::widgets::{Own, number, own_row, row, wide_slider};
+
+const ZERO_STEPS_HOVER: &str =
+    "The first steps change nothing, because guidance is least sure there";
 
 pub(super) fn guider_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let is_guided = form.is_guided(spec);
@@ -16,35 +19,24 @@ pub(super) fn guider_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) 
     match &mut form.sampling.guider {
         Some(Guider::CfgZero { zero_steps }) => {
             let slider = Slider::new(zero_steps, 0..=10).clamping(SliderClamping::Never);
-            row(
-                ui,
-                words::ZERO_STEPS,
-                words::ZERO_STEPS_HOVER,
-                |ui, label| {
-                    wide_slider(ui, slider, words::ZERO_STEPS_HOVER).labelled_by(label);
-                },
-            );
+            row(ui, "Steps left out", ZERO_STEPS_HOVER, |ui, label| {
+                wide_slider(ui, slider, ZERO_STEPS_HOVER).labelled_by(label);
+            });
         }
         Some(Guider::Apg {
             eta,
             longest,
             momentum,
         }) => {
-            number_ui(ui, words::ETA, words::ETA_HOVER, eta, Guider::ETA);
-            number_ui(
-                ui,
-                words::LONGEST,
-                words::LONGEST_HOVER,
-                longest,
-                Guider::LONGEST,
-            );
-            number_ui(
-                ui,
-                words::MOMENTUM,
-                words::MOMENTUM_HOVER,
-                momentum,
-                Guider::MOMENTUM,
-            );
+            let explanation = "How much stays of the guidance that only makes the picture harsher: \
+                              0 removes it, 1 keeps all of it";
+            number_ui(ui, "Parallel part", explanation, eta, Guider::ETA);
+            let explanation = "How far guidance may push a step; large results need more, and 0 \
+                              sets no limit";
+            number_ui(ui, "Largest change", explanation, longest, Guider::LONGEST);
+            let explanation = "How much of the earlier steps' guidance is added: below 0 it is \
+                              taken off, which gives each step a fresh direction";
+            number_ui(ui, "Momentum", explanation, momentum, Guider::MOMENTUM);
         }
         Some(Guider::SkipLayers {
             blocks,
@@ -52,16 +44,13 @@ pub(super) fn guider_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) 
             part,
         }) => {
             blocks_ui(ui, blocks);
-            number_ui(
-                ui,
-                words::SKIP_SCALE,
-                words::SKIP_SCALE_HOVER,
-                scale,
-                Guider::SKIP_SCALE,
-            );
-            let hover = words::SKIPPED_PART_HOVER;
-            row(ui, words::SKIPPED_PART, hover, |ui, _| {
-                let names = (words::SKIPPED_FROM, words::SKIPPED_TO);
+            let explanation = "How far each step moves away from the answer with skipped blocks: \
+                              higher is firmer, and too high looks harsh";
+            number_ui(ui, "Skip scale", explanation, scale, Guider::SKIP_SCALE);
+            let hover = "The part of the steps with the extra pass, from 0 to 1; its first step \
+                        runs without. Each step with it takes one more pass";
+            row(ui, "Skipping part", hover, |ui, _| {
+                let names = ("Skipping from", "Skipping to");
                 part_ui(ui, part, hover, names);
             });
         }
@@ -79,10 +68,15 @@ fn kind_ui(ui: &mut Ui, guider: &mut Option<Guider>, is_guided: bool) {
     };
     let before = guider.map(Guider::kind).filter(|kind| acts(*kind));
     let mut kind = before;
-    let text = |kind| words::guider(kind).to_owned();
+    let text = |kind| guider_text(kind).to_owned();
     choice_ui(
         ui,
-        (words::GUIDER, "guider", words::GUIDER_HOVER),
+        (
+            "Guider",
+            "guider",
+            "How the model's answers become one step: that to the prompt, and others to steer away \
+            from",
+        ),
         (&mut kind, GuiderKind::Cfg),
         &GuiderKind::ALL
             .into_iter()
@@ -95,10 +89,27 @@ fn kind_ui(ui: &mut Ui, guider: &mut Option<Guider>, is_guided: bool) {
     }
 }
 
+/// Strength of a guider, as its hover text.
+fn guider_text(guider: GuiderKind) -> &'static str {
+    match guider {
+        GuiderKind::Cfg => "The difference of both answers, times the scale",
+        GuiderKind::CfgZero => {
+            "Scales the negative answer to fit, and leaves out the first steps: better composition with the same time"
+        }
+        GuiderKind::Apg => {
+            "Takes out what only makes the picture harsher: natural colours at high scales"
+        }
+        GuiderKind::SkipLayers => {
+            "Steers away from a worse answer, made without some blocks: firmer bodies and structure for one more pass (skip-layer guidance)"
+        }
+    }
+}
+
 /// A list of numbers, which counts as soon as it is one.
 fn blocks_ui(ui: &mut Ui, blocks: &mut BlockSet) {
-    let hover = words::SKIPPED_BLOCKS_HOVER;
-    row(ui, words::SKIPPED_BLOCKS, hover, |ui, label| {
+    let hover = "Which blocks of the transformer the extra pass skips: numbers from 0 with commas \
+                between them. Blocks near the first third, such as 9 or 10, are the usual choice";
+    row(ui, "Blocks", hover, |ui, label| {
         let id = label.with("blocks");
         let draft = ui.data(|data| data.get_temp::<String>(id));
         let mut text = draft.unwrap_or_else(|| blocks.to_string());
@@ -128,11 +139,11 @@ fn part_ui(ui: &mut Ui, part: &mut GuidanceRange, hover: &str, (from, to): (&str
             .speed(0.005)
             .max_decimals(2)
     };
-    let width = pair_width(ui, words::RUN_TO);
+    let width = pair_width(ui, RUN_TO);
     number(ui, width, value(&mut part.start))
         .on_hover_text(hover)
         .accessible_name(from);
-    ui.label(words::RUN_TO);
+    ui.label(RUN_TO);
     let width = ui.available_width();
     number(ui, width, value(&mut part.end))
         .on_hover_text(hover)
@@ -156,21 +167,17 @@ fn number_ui(ui: &mut Ui, name: &str, hover: &str, value: &mut f64, (least, most
 
 fn range_ui(ui: &mut Ui, wish: &mut Option<GuidanceRange>) {
     let whole = GuidanceRange::default();
-    let hover = words::GUIDED_PART_HOVER;
+    let hover = "The part of the steps in which guidance acts, from 0 to 1. Steps outside it take \
+                half the time";
     let own = Own::of(
-        words::GUIDED_PART_FIELD,
+        "the guided part",
         &wish.unwrap_or_default(),
         &whole,
-        words::GUIDED_ALL,
+        "all steps",
     );
     let mut range = wish.unwrap_or_default();
-    let reset = own_row(ui, words::GUIDED_PART, hover, &own, |ui, _| {
-        part_ui(
-            ui,
-            &mut range,
-            hover,
-            (words::GUIDED_FROM, words::GUIDED_TO),
-        );
+    let reset = own_row(ui, "Guided part", hover, &own, |ui, _| {
+        part_ui(ui, &mut range, hover, ("Guided from", "Guided to"));
     });
     if reset {
         *wish = None;

@@ -13,7 +13,6 @@ pub(super) mod presets;
 pub(super) mod prompt;
 mod second_pass;
 mod seed;
-mod words;
 
 use egui::{Frame, Margin, Panel, ScrollArea, Ui};
 
@@ -21,6 +20,8 @@ use crate::app::App;
 use crate::app::inputs::Sources;
 use crate::ui::header::header_ui;
 use crate::ui::{View, queue, theme};
+
+const RUN_TO: &str = "to";
 
 pub(super) fn create_ui(ui: &mut Ui, view: &mut View<'_>) {
     let margin = Margin {
@@ -59,4 +60,14 @@ fn sources<'a>(view: &View<'a>) -> Sources<'a> {
         Some(spec) => app.inputs.sources_for(view.form, spec),
         None => app.inputs.sources(),
     }
+}
+
+/// Frame rate, rounded to two decimals.
+fn rate(fps: f64) -> f64 {
+    (fps * 100.0).round() / 100.0
+}
+
+/// Chooses between the sentence for image models and that for video models.
+fn image_or_video<'a>(makes_pictures: bool, picture: &'a str, clip: &'a str) -> &'a str {
+    if makes_pictures { picture } else { clip }
 }

@@ -7,26 +7,28 @@ use safelight_core::units::size_text;
 use crate::app::commands::{AppCommand, DesktopCommand, LibraryCommand};
 use crate::app::library::rows::needs_text;
 use crate::app::state::Page;
-use crate::ui::create::words;
+use crate::ui::create::image_or_video;
 use crate::ui::widgets::{flush, group_label, icon_button, palette, wide_note};
 use crate::ui::{View, icons, theme};
 
 pub(super) fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let label = group_label(ui, words::MODEL, words::MODEL_HOVER);
+    let explanation = "The model that makes the result. Folders with more models are added in the \
+                      settings";
+    let label = group_label(ui, "Model", explanation);
     if view.app.cx.models.are_loading {
-        ui.label(words::MODELS_LOADING);
+        ui.label("Looking for models…");
     } else if view.app.cx.models.all().is_empty() {
         none_ui(ui, view);
     } else {
         let chosen = view.model();
-        let name = chosen.map_or(words::CHOOSE_MODEL, |spec| spec.name.as_str());
+        let name = chosen.map_or("Choose a model", |spec| spec.name.as_str());
         let name = name.to_owned();
         picker_ui(ui, view, &name, label.id);
         let chosen = view.model();
         if let Some(spec) = chosen {
             let weak = palette(ui).weak;
             let mut text = facts_text(spec);
-            if !matches!(spec.licence.as_str(), "" | words::NO_LICENCE) {
+            if !matches!(spec.licence.as_str(), "" | "not stated") {
                 text = format!("{text}  ·  {}", spec.licence);
             }
             ui.add(Label::new(RichText::new(text).small().color(weak)).truncate())
@@ -54,7 +56,7 @@ fn picker_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, label: egui::Id) {
     });
     let response = response
         .labelled_by(label)
-        .on_hover_text(words::ALL_MODELS_HOVER);
+        .on_hover_text("All models: what they are, whether they fit, what is missing");
     if response.clicked() {
         view.push(AppCommand::Show(if is_open {
             Page::Watch
@@ -74,7 +76,10 @@ fn facts_text(spec: &ModelSpec) -> String {
 }
 
 fn hover_text(spec: &ModelSpec) -> String {
-    words::model_hover(spec, needs_text(spec))
+    let (about, licence, needs) = (&spec.description, &spec.licence, needs_text(spec));
+    let (bytes, folder) = (size_text(spec.bytes), spec.folder.display());
+    let makes = image_or_video(spec.family.makes_pictures, "pictures", "clips");
+    format!("{about}\nMakes {makes} from {needs}\nLicence: {licence}\n{bytes} on disk: {folder}")
 }
 
 /// Models that are on the disk and cannot be used, each with what is missing or wrong.
@@ -84,7 +89,7 @@ fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
         return;
     }
     let palette = palette(ui);
-    let title = words::problems(problems.len());
+    let title = problems_text(problems.len());
     let is_open = view.folds.are_problems_open;
     ui.horizontal(|ui| {
         let icon = if is_open {
@@ -95,13 +100,14 @@ fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
         let text = RichText::new(format!("{icon} {title}")).small();
         let button = Button::new(text.color(palette.amber)).frame_when_inactive(false);
         let response = flush(ui, button)
-            .on_hover_text(words::PROBLEMS_HOVER)
+            .on_hover_text("What is missing or wrong, and what to do")
             .accessible_name(&title);
         if response.clicked() {
             view.folds.are_problems_open = !is_open;
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let (name, hover) = (words::COPY_PROBLEMS, words::COPY_PROBLEMS_HOVER);
+            let name = "Copy what is wrong with models";
+            let hover = "Copy details for a bug report";
             if icon_button(ui, icons::COPY, name, hover).clicked() {
                 let whole = problems
                     .iter()
@@ -131,21 +137,30 @@ fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
         });
 }
 
+fn problems_text(count: usize) -> String {
+    match count {
+        1 => "1 model cannot be used".to_owned(),
+        count => format!("{count} models cannot be used"),
+    }
+}
+
 fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
-    ui.label(words::NO_MODEL);
+    ui.label("No model was found");
     let weak = palette(ui).weak;
-    ui.label(RichText::new(words::NO_MODEL_ADVICE).small().color(weak));
+    let text = "Safelight comes with one, but its assets folder is missing. Install Safelight again, \
+               or add a folder with models in the settings.";
+    ui.label(RichText::new(text).small().color(weak));
     searched_ui(ui, view);
     ui.horizontal(|ui| {
-        if ui.button(words::OPEN_SETTINGS).clicked() {
+        if ui.button("Open settings…").clicked() {
             view.push(AppCommand::Show(Page::Settings));
         }
-        if icon_button(ui, icons::RESET, words::LOOK_AGAIN, words::LOOK_AGAIN_HOVER).clicked() {
+        if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
             view.push(LibraryCommand::Reload);
         }
         if ui
-            .button(words::GET_MODEL)
-            .on_hover_text(words::GET_MODEL_HOVER)
+            .button("Get a model…")
+            .on_hover_text("Models that can be downloaded")
             .clicked()
         {
             view.push(AppCommand::Show(Page::Welcome));
@@ -159,7 +174,7 @@ fn searched_ui(ui: &mut Ui, view: &View<'_>) {
         return;
     }
     let weak = palette(ui).weak;
-    ui.label(RichText::new(words::SEARCHED).small());
+    ui.label(RichText::new("These folders were searched").small());
     ScrollArea::vertical()
         .id_salt("searched-places")
         .max_height(theme::PROBLEMS_HEIGHT)
@@ -167,7 +182,15 @@ fn searched_ui(ui: &mut Ui, view: &View<'_>) {
             ui.spacing_mut().item_spacing.y = 2.0;
             for place in &view.app.cx.models.found.searched {
                 let folder = place.path.display().to_string();
-                wide_note(ui, &words::searched(&folder, place.exists), weak);
+                wide_note(ui, &searched_text(&folder, place.exists), weak);
             }
         });
+}
+
+fn searched_text(folder: &str, exists: bool) -> String {
+    if exists {
+        folder.to_owned()
+    } else {
+        format!("{folder} (not there)")
+    }
 }

@@ -13,7 +13,7 @@ use crate::ui::create::advanced::{advanced_ui, pair_width, said_ui};
 use crate::ui::create::grid::grid_ui;
 use crate::ui::create::presets::presets_ui;
 use crate::ui::create::seed::seed_ui;
-use crate::ui::create::{sources, words};
+use crate::ui::create::{image_or_video, rate, sources};
 use crate::ui::widgets::{
     Own, default_row, field_hint, fold_icon, list_box, number, own_row, row, wide_slider,
 };
@@ -23,6 +23,9 @@ use crate::ui::{View, theme};
 const MAX_REPEATS: u32 = 16;
 /// Between the two edges of a size.
 const TIMES: &str = "×";
+const LENGTH: &str = "Length";
+const ORDER_HOVER: &str =
+    "Which section is made first. Models are made for one order; their files do not say which";
 
 pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(spec) = view.model().cloned() else {
@@ -37,36 +40,41 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
     count_ui(ui, view, &spec);
     presets_ui(ui, view, &spec);
     seed_ui(ui, view);
-    let header = CollapsingHeader::new(words::ADVANCED)
+    let header = CollapsingHeader::new("Advanced")
         .id_salt("advanced")
         .open(None)
         .default_open(view.folds.is_advanced_open)
         .icon(fold_icon)
         .show_unindented(ui, |ui| advanced_ui(ui, view, &spec));
     view.folds.is_advanced_open = header.fully_open();
-    header.header_response.on_hover_text(words::ADVANCED_HOVER);
+    header.header_response.on_hover_text(
+        "Everything else that the model can be told, such as steps, guidance and sampler",
+    );
     grid_ui(ui, view, &spec);
-    let clear = ui.button(words::CLEAR).on_hover_text(words::CLEAR_HOVER);
+    let clear = ui.button("Clear form").on_hover_text(
+        "Empty the prompt, the pictures, the mask and the LoRAs, and set everything else to the \
+        model's defaults",
+    );
     if clear.clicked() {
         view.push(AppCommand::ClearForm);
     }
 }
 
 fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let explanation = words::size_hover(view.makes_pictures());
+    let explanation = size_hover(view.makes_pictures());
     let auto = auto_text(spec, view);
     let (own_width, own_height) = (spec.defaults.width, spec.defaults.height);
-    let own_text = words::own_size(own_width, own_height);
+    let own_text = format!("The model's own  {own_width} × {own_height}");
     let follows = GenerateForm::default().shown_size(spec, sources(view).size());
     let is_own_offered = view.form.size == SizeChoice::Own || follows != (own_width, own_height);
     let own = Own::of("size", &view.form.size, &SizeChoice::Auto, &auto);
-    let reset = own_row(ui, words::SIZE, explanation, &own, |ui, label| {
+    let reset = own_row(ui, "Size", explanation, &own, |ui, label| {
         let before = view.form.shown_size(spec, sources(view).size());
         let form = &mut *view.form;
         let selected = match form.size {
             SizeChoice::Auto => auto.clone(),
             SizeChoice::Own => own_text.clone(),
-            SizeChoice::Custom => words::custom_size(before.0, before.1),
+            SizeChoice::Custom => format!("Custom  {} × {}", before.0, before.1),
             SizeChoice::Aspect(across, down) => aspect_text(spec, across, down),
         };
         let response = list_box(ui, "size", &selected)
@@ -83,7 +91,7 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
                     }
                 }
                 if ui
-                    .selectable_label(form.size == SizeChoice::Custom, words::CUSTOM)
+                    .selectable_label(form.size == SizeChoice::Custom, "Custom…")
                     .clicked()
                 {
                     form.set_size(before);
@@ -103,9 +111,17 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     said_ui(ui, view, &["width", "height"]);
 }
 
+fn size_hover(makes_pictures: bool) -> &'static str {
+    image_or_video(
+        makes_pictures,
+        "Width and height of the picture in pixels. Larger takes longer and needs more memory",
+        "Width and height of the clip in pixels. Larger takes longer and needs more memory",
+    )
+}
+
 fn custom_size_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let multiple = spec.limits.size_multiple;
-    let explanation = words::multiple_of(multiple);
+    let explanation = format!("In pixels, a multiple of {multiple}");
     row(ui, "", &explanation, |ui, _| {
         let edge = |ui: &mut Ui, width, name: &str, value: &mut Option<u32>| {
             let value = DragValue::new(value.get_or_insert_default())
@@ -117,10 +133,10 @@ fn custom_size_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
                 .accessible_name(name);
         };
         let width = pair_width(ui, TIMES);
-        edge(ui, width, words::WIDTH, &mut form.width);
+        edge(ui, width, "Width", &mut form.width);
         ui.label(TIMES);
         let rest = ui.available_width();
-        edge(ui, rest, words::HEIGHT, &mut form.height);
+        edge(ui, rest, "Height", &mut form.height);
     });
 }
 
@@ -130,11 +146,11 @@ fn auto_text(spec: &ModelSpec, view: &View<'_>) -> String {
     let auto = GenerateForm::default();
     let (width, height) = auto.shown_size(spec, sources.size());
     if sources.size().is_none() || spec.limits.fixed_size {
-        words::size(width, height)
+        format!("{width} × {height}")
     } else if is_of_clip(&sources) {
-        words::size_of_clip(width, height)
+        format!("Like the clip  {width} × {height}")
     } else {
-        words::size_of_picture(width, height)
+        format!("Like the picture  {width} × {height}")
     }
 }
 
@@ -152,19 +168,40 @@ fn aspect_text(spec: &ModelSpec, across: u32, down: u32) -> String {
     let aspect = (across, down);
     let known = ASPECTS.iter().find(|known| (known.0, known.1) == aspect);
     let name = known.map_or("", |known| known.2);
-    words::aspect_size(name, aspect, size, is_of_aspect(size, aspect))
+    aspect_size_text(name, aspect, size, is_of_aspect(size, aspect))
+}
+
+/// Size with its aspect ratio, or with the nearest one.
+fn aspect_size_text(
+    name: &str,
+    (across, down): (u32, u32),
+    (width, height): (u32, u32),
+    is_exact: bool,
+) -> String {
+    if is_exact {
+        format!("{name} {across}:{down}   {width} × {height}")
+    } else {
+        format!("Near {across}:{down}   {width} × {height}")
+    }
 }
 
 /// How many are made with one click.
 fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let (most, explanation) = if spec.takes_batches() {
-        (spec.limits.max_batch, words::BATCH_HOVER)
+        (
+            spec.limits.max_batch,
+            "How many pictures are made at once, each with the next seed. More at once need more \
+            memory",
+        )
     } else {
-        (MAX_REPEATS, words::REPEATS_HOVER)
+        (
+            MAX_REPEATS,
+            "How many are made one after the other, each with the next seed",
+        )
     };
     default_row(
         ui,
-        (words::HOW_MANY, words::HOW_MANY_FIELD, explanation),
+        ("How many", "how many", explanation),
         &mut view.form.batch_size,
         (1, "1"),
         |ui, label, count| {
@@ -176,10 +213,11 @@ fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 
 /// The length of a clip that is made section by section, and their order.
 fn sections_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let explanation = words::SECTIONS_HOVER;
+    let explanation = "How long the clip is. It is made section by section, and each can be \
+                      watched as soon as it is done";
     default_row(
         ui,
-        (words::LENGTH, "length", explanation),
+        (LENGTH, "length", explanation),
         &mut view.form.secs,
         (DEFAULT_SECS, seconds_text(DEFAULT_SECS)),
         |ui, label, secs| {
@@ -202,7 +240,7 @@ fn order_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     };
     default_row(
         ui,
-        (words::ORDER, "order", words::ORDER_HOVER),
+        ("Order", "order", ORDER_HOVER),
         &mut view.form.section_order,
         (default, default.label()),
         |ui, label, order| {
@@ -214,7 +252,7 @@ fn order_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
                 })
                 .response
                 .labelled_by(label)
-                .on_hover_text(words::ORDER_HOVER);
+                .on_hover_text(ORDER_HOVER);
         },
     );
     said_ui(ui, view, &["sampling"]);
@@ -231,17 +269,22 @@ fn sections_text(view: &View<'_>, spec: &ModelSpec) -> String {
         order: SectionOrder::default(),
         lead: 1,
     };
-    words::sections(count, f64::from(sections.num_frames()) / fps, fps)
+    let secs = seconds_text(f64::from(sections.num_frames()) / fps);
+    let fps = rate(fps);
+    match count {
+        1 => format!("1 section, {secs} at {fps} frames a second"),
+        count => format!("{count} sections, {secs} at {fps} frames a second"),
+    }
 }
 
 fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let explanation = words::LENGTH_HOVER;
+    let explanation = "How long the clip is. One frame is a picture";
     let default = spec.defaults.num_frames;
     default_row(
         ui,
-        (words::LENGTH, "length", explanation),
+        (LENGTH, "length", explanation),
         &mut view.form.num_frames,
-        (default, words::frames(default)),
+        (default, format!("{default} frames")),
         |ui, label, num_frames| {
             let stride = spec.limits.frame_stride.max(1);
             // In whole groups, and told in frames.
@@ -266,7 +309,7 @@ fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
                 .speed(f64::from(stride) / 8.0)
                 .suffix(" frames");
             number(ui, theme::FRAMES_WIDTH, value)
-                .on_hover_text(words::frames_of(stride))
+                .on_hover_text(format!("A multiple of {stride}, plus one"))
                 .accessible_name("Frames");
         },
     );
@@ -284,17 +327,26 @@ fn length_text(view: &View<'_>, spec: &ModelSpec) -> String {
         let num_new = num_frames.saturating_sub(1);
         let num_all = num_new.saturating_add(info.num_frames);
         let secs = |num_frames: u32| f64::from(num_frames) / info.fps;
-        return words::longer(secs(num_new), secs(num_all), info.fps);
+        return longer_text(secs(num_new), secs(num_all), info.fps);
     }
     let source = sources(view).source_clip.map(|clip| &clip.info);
     if let Some(info) = source.filter(|info| info.num_frames > 1) {
         // No longer than the clip, and at its rate.
         let num_frames = num_frames.min(info.num_frames);
-        return words::length(f64::from(num_frames) / info.fps, info.fps);
+        return secs_text(f64::from(num_frames) / info.fps, info.fps);
     }
     if num_frames == 1 {
-        words::ONE_PICTURE.to_owned()
+        "A single picture".to_owned()
     } else {
-        words::length(f64::from(num_frames) / fps, fps)
+        secs_text(f64::from(num_frames) / fps, fps)
     }
+}
+
+fn secs_text(secs: f64, fps: f64) -> String {
+    format!("{} at {} frames a second", seconds_text(secs), rate(fps))
+}
+
+fn longer_text(more: f64, all: f64, fps: f64) -> String {
+    let (more, all) = (seconds_text(more), seconds_text(all));
+    format!("{more} more, {all} in all at {} frames a second", rate(fps))
 }

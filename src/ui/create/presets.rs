@@ -1,8 +1,6 @@
 //! Presets: values that go together, taken over with one click and given back with another; and the menu in which the
 //! user's own are kept.
 
-mod words;
-
 use egui::containers::menu::{MenuButton, MenuConfig};
 use egui::{Button, Key, PopupCloseBehavior, RichText, TextEdit, Ui};
 use safelight_core::model::ModelSpec;
@@ -13,6 +11,8 @@ use crate::app::presets::choices::{PresetChoice, PresetKey};
 use crate::ui::create::sources;
 use crate::ui::widgets::{choice, field_hint, icon_button, row, with_icon};
 use crate::ui::{View, icons, theme};
+
+const FROM_FILE: &str = "From a file…";
 
 /// What is typed in the menu.
 #[derive(Default)]
@@ -33,32 +33,37 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let can_undo =
         form.before_preset.is_some() || chosen.is_some_and(|at| !is_own_way(&choices[at]));
     let mut wish = None;
-    row(ui, words::PRESET, words::PRESET_HOVER, |ui, _| {
-        ui.horizontal_wrapped(|ui| {
-            // Close together: all have room in a form that nobody made wider.
-            ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
-            for (index, preset) in choices.iter().enumerate() {
-                let is_chosen = chosen == Some(index);
-                if choice(ui, is_chosen, &preset.name, &hover_text(preset)).clicked() {
-                    // A second click gives back what the first one took.
-                    wish = Some(if is_chosen {
-                        PresetsCommand::Undo
-                    } else {
-                        PresetsCommand::Apply(preset.key.clone())
-                    });
+    row(
+        ui,
+        "Preset",
+        "Values that go together: steps, guidance, size and more at once",
+        |ui, _| {
+            ui.horizontal_wrapped(|ui| {
+                // Close together: all have room in a form that nobody made wider.
+                ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
+                for (index, preset) in choices.iter().enumerate() {
+                    let is_chosen = chosen == Some(index);
+                    if choice(ui, is_chosen, &preset.name, &hover_text(preset)).clicked() {
+                        // A second click gives back what the first one took.
+                        wish = Some(if is_chosen {
+                            PresetsCommand::Undo
+                        } else {
+                            PresetsCommand::Apply(preset.key.clone())
+                        });
+                    }
                 }
-            }
-            // It stays when a value was changed since, and its place is kept for it.
-            let (name, hover) = (words::PRESET_RESET, words::PRESET_RESET_HOVER);
-            ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
-            let reset = |ui: &mut Ui| icon_button(ui, icons::RESET, name, hover).clicked();
-            if ui.add_enabled_ui(can_undo, reset).inner {
-                wish = Some(PresetsCommand::Undo);
-            }
-            // The menu stays open while presets before it come and go.
-            ui.push_id("preset-menu", |ui| menu_button(ui, view));
-        });
-    });
+                // It stays when a value was changed since, and its place is kept for it.
+                let (name, hover) = ("Reset", "Back to the values before the preset");
+                ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
+                let reset = |ui: &mut Ui| icon_button(ui, icons::RESET, name, hover).clicked();
+                if ui.add_enabled_ui(can_undo, reset).inner {
+                    wish = Some(PresetsCommand::Undo);
+                }
+                // The menu stays open while presets before it come and go.
+                ui.push_id("preset-menu", |ui| menu_button(ui, view));
+            });
+        },
+    );
     // What a distilled model needs is worth a line, for which there is room where it may come; what a draft is, the
     // hover text says.
     let of_model = |preset: &&PresetChoice| matches!(preset.key, PresetKey::Model(_));
@@ -76,7 +81,15 @@ fn is_own_way(preset: &PresetChoice) -> bool {
 
 /// What it is for, and what it sets.
 fn hover_text(preset: &PresetChoice) -> String {
-    words::preset_sets(&preset.note, &preset.values.described())
+    preset_sets_text(&preset.note, &preset.values.described())
+}
+
+fn preset_sets_text(note: &str, values: &str) -> String {
+    if note.is_empty() {
+        format!("Sets {values}")
+    } else {
+        format!("{note}\nSets {values}")
+    }
 }
 
 fn menu_button(ui: &mut Ui, view: &mut View<'_>) {
@@ -87,8 +100,8 @@ fn menu_button(ui: &mut Ui, view: &mut View<'_>) {
         .config(config)
         .ui(ui, |ui| menu_ui(ui, view));
     let response = response
-        .on_hover_text(words::PRESET_MENU_HOVER)
-        .accessible_name(words::PRESET_MENU);
+        .on_hover_text("Save these settings as a preset of your own, or load them from a file")
+        .accessible_name("Preset menu");
     if response.clicked() {
         view.push(PresetsCommand::Reload);
     }
@@ -97,9 +110,12 @@ fn menu_button(ui: &mut Ui, view: &mut View<'_>) {
 fn menu_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.set_width(theme::MENU_WIDTH);
     if ui
-        .button(with_icon(icons::FOLDER_OPEN, words::FROM_FILE))
-        .on_hover_text(words::FROM_FILE_HOVER)
-        .accessible_name(words::FROM_FILE)
+        .button(with_icon(icons::FOLDER_OPEN, FROM_FILE))
+        .on_hover_text(
+            "Use the settings stored in a picture, a clip or a JSON file, made here or by another \
+            program",
+        )
+        .accessible_name(FROM_FILE)
         .clicked()
     {
         view.push(RestoreCommand::Pick);
@@ -117,18 +133,21 @@ fn save_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
         let name = &mut view.panels.presets.new_name;
         let edit = TextEdit::singleline(name)
-            .hint_text(words::PRESET_NAME_HINT)
+            .hint_text("A name for these settings")
             .desired_width(theme::MENU_WIDTH - 76.0);
         let response = ui
             .add(edit)
-            .on_hover_text(words::PRESET_NAME_HOVER)
-            .accessible_name(words::PRESET_NAME);
+            .on_hover_text(
+                "Saves size, length, steps, guidance and the like; not the prompts, the pictures, \
+                the LoRAs and the seed. A preset of the same name is replaced",
+            )
+            .accessible_name("Preset name");
         let is_entered = response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
         let is_named = !name.trim().is_empty();
         let save = ui
-            .add_enabled(is_named, Button::new(words::SAVE))
-            .on_hover_text(words::SAVE_HOVER)
-            .accessible_name(words::SAVE_PRESET);
+            .add_enabled(is_named, Button::new("Save"))
+            .on_hover_text("Save these settings under this name")
+            .accessible_name("Save preset");
         is_wanted = is_named && (is_entered || save.clicked());
     });
     if is_wanted {
@@ -147,13 +166,11 @@ fn own_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
             let edit = TextEdit::singleline(to).desired_width(theme::MENU_WIDTH - 90.0);
             let response = ui
                 .add(edit)
-                .on_hover_text(words::NEW_NAME_HOVER)
-                .accessible_name(words::NEW_PRESET_NAME);
+                .on_hover_text("The preset's new name")
+                .accessible_name("New preset name");
             let is_entered =
                 response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
-            let done = ui
-                .button(words::RENAME)
-                .on_hover_text(words::RENAME_DONE_HOVER);
+            let done = ui.button("Rename").on_hover_text("Use this name");
             if is_entered || done.clicked() {
                 wish = Some(PresetsCommand::Rename {
                     from: from.clone(),
@@ -165,16 +182,17 @@ fn own_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
         let label = ui.add(egui::Label::new(name).truncate());
         label.on_hover_text(name);
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-            let delete = words::delete(name);
-            if icon_button(ui, icons::TRASH, &delete, words::DELETE_HOVER).clicked() {
+            let delete = format!("Delete preset {name}");
+            if icon_button(ui, icons::TRASH, &delete, "Delete this preset").clicked() {
                 wish = Some(PresetsCommand::Delete(name.to_owned()));
             }
-            let rename = words::rename(name);
-            if icon_button(ui, icons::PENCIL, &rename, words::RENAME_HOVER).clicked() {
+            let rename = format!("Rename preset {name}");
+            if icon_button(ui, icons::PENCIL, &rename, "Rename this preset").clicked() {
                 view.panels.presets.renaming = Some((name.to_owned(), name.to_owned()));
             }
-            let update = words::update(name);
-            if icon_button(ui, icons::SAVE, &update, words::UPDATE_HOVER).clicked() {
+            let update = format!("Update preset {name}");
+            let explanation = "Replace its values with those of the form";
+            if icon_button(ui, icons::SAVE, &update, explanation).clicked() {
                 wish = Some(PresetsCommand::Save(name.to_owned()));
             }
         });

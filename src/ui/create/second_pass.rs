@@ -3,23 +3,19 @@
 use egui::{DragValue, Ui};
 use safelight_core::job::{GenerateForm, SecondPass};
 
-use crate::ui::create::words;
 use crate::ui::theme;
 use crate::ui::widgets::{Own, list_box, number, own_row};
 
 /// How many times as long the edges may become here; arguments and files say any other.
 const SCALES: [f64; 4] = [1.25, 1.5, 2.0, 4.0];
+const SECOND_PASS_OFF: &str = "Off";
 
 /// For models that have one.
 pub(super) fn second_pass_ui(ui: &mut Ui, form: &mut GenerateForm) {
-    let hover = words::SECOND_PASS_HOVER;
-    let own = Own::of(
-        words::SECOND_PASS_FIELD,
-        &form.second_pass,
-        &None,
-        words::SECOND_PASS_OFF,
-    );
-    let reset = own_row(ui, words::SECOND_PASS, hover, &own, |ui, label| {
+    let hover = "Enlarges what is made and runs the model on it again, for more details (hires \
+                fix). Takes as long as a result of that size, less what the strength saves";
+    let own = Own::of("second pass", &form.second_pass, &None, SECOND_PASS_OFF);
+    let reset = own_row(ui, "Second pass", hover, &own, |ui, label| {
         let before = form.second_pass;
         let mut scale = before.map(|pass| pass.scale);
         ui.scope(|ui| {
@@ -27,12 +23,13 @@ pub(super) fn second_pass_ui(ui: &mut Ui, form: &mut GenerateForm) {
                 let gap = ui.spacing().item_spacing.x;
                 ui.set_max_width(ui.available_width() - theme::VALUE_WIDTH - gap);
             }
-            let shown = scale.map_or_else(|| words::SECOND_PASS_OFF.to_owned(), words::times);
+            let shown =
+                scale.map_or_else(|| SECOND_PASS_OFF.to_owned(), |scale| format!("{scale}×"));
             list_box(ui, "second-pass", &shown)
                 .show_ui(ui, |ui| {
-                    ui.selectable_value(&mut scale, None, words::SECOND_PASS_OFF);
+                    ui.selectable_value(&mut scale, None, SECOND_PASS_OFF);
                     for choice in SCALES {
-                        ui.selectable_value(&mut scale, Some(choice), words::times(choice));
+                        ui.selectable_value(&mut scale, Some(choice), format!("{choice}×"));
                     }
                 })
                 .response
@@ -48,8 +45,11 @@ pub(super) fn second_pass_ui(ui: &mut Ui, form: &mut GenerateForm) {
                 .range(0.01..=1.0);
             let width = ui.available_width();
             number(ui, width, value)
-                .on_hover_text(words::SECOND_STRENGTH_HOVER)
-                .accessible_name(words::SECOND_STRENGTH);
+                .on_hover_text(
+                    "How much the second pass makes anew: 0.3 to 0.5 adds details, more changes \
+                    the picture",
+                )
+                .accessible_name("Second pass strength");
         }
     });
     if reset {

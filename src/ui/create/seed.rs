@@ -6,7 +6,7 @@ use safelight_core::job::SeedMode;
 
 use crate::app::commands::QueueCommand;
 use crate::ui::create::advanced::said_ui;
-use crate::ui::create::words;
+use crate::ui::create::image_or_video;
 use crate::ui::widgets::{icon_button, list_box, row};
 use crate::ui::{View, icons, theme};
 
@@ -17,8 +17,8 @@ const SEEN_DIGITS: usize = 9;
 
 pub(super) fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
     let makes_pictures = view.makes_pictures();
-    let explanation = words::seed_hover(makes_pictures);
-    row(ui, words::SEED, explanation, |ui, label| {
+    let explanation = seed_hover(makes_pictures);
+    row(ui, "Seed", explanation, |ui, label| {
         // Close together: a seed of nine digits is seen whole.
         ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
         ui.spacing_mut().button_padding.x = theme::SMALL_GAP;
@@ -48,15 +48,34 @@ pub(super) fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
             .show_ui(ui, |ui| {
                 for choice in SeedMode::ALL {
                     ui.selectable_value(mode, choice, choice.label())
-                        .on_hover_text(words::seed_mode(choice, makes_pictures));
+                        .on_hover_text(seed_mode_text(choice, makes_pictures));
                 }
             })
             .response
-            .on_hover_text(words::seed_mode(*mode, makes_pictures))
-            .accessible_name(words::SEED_MODE);
-        if icon_button(ui, icons::DICE, words::ROLL, words::ROLL_HOVER).clicked() {
+            .on_hover_text(seed_mode_text(*mode, makes_pictures))
+            .accessible_name("Seed mode");
+        if icon_button(ui, icons::DICE, "Roll a new seed", "Another random seed").clicked() {
             view.push(QueueCommand::RollSeed);
         }
     });
     said_ui(ui, view, &["seed"]);
+}
+
+fn seed_hover(makes_pictures: bool) -> &'static str {
+    image_or_video(
+        makes_pictures,
+        "The start of the random numbers. The same seed and settings make the same picture",
+        "The start of the random numbers. The same seed and settings make the same clip",
+    )
+}
+
+fn seed_mode_text(mode: SeedMode, makes_pictures: bool) -> &'static str {
+    match (mode, makes_pictures) {
+        (SeedMode::Random, true) => "Every new picture gets a new seed",
+        (SeedMode::Random, false) => "Every new clip gets a new seed",
+        (SeedMode::Fixed, true) => "Every picture uses this seed, until you change it",
+        (SeedMode::Fixed, false) => "Every clip uses this seed, until you change it",
+        (SeedMode::Increment, true) => "Every new picture gets the next higher number",
+        (SeedMode::Increment, false) => "Every new clip gets the next higher number",
+    }
 }

@@ -3,7 +3,6 @@
 //! Examines nothing: it shows what the thread of the examination has told so far.
 
 mod report;
-mod words;
 
 use egui::{
     Align, Button, Color32, Frame, Label, Layout, Margin, RichText, ScrollArea, Ui, UiBuilder, vec2,
@@ -47,23 +46,25 @@ pub(super) fn doctor_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     let is_small = ui.available_width() < theme::STACK_WIDTH;
     ui.horizontal(|ui| {
-        ui.label(RichText::new(words::TITLE).heading().strong());
+        ui.label(RichText::new("Doctor").heading().strong());
         at_right(ui, "doctor", |ui| {
             let is_enabled = !view.app.doctor.is_examining();
-            let (name, explanation) = (words::EXAMINE, words::EXAMINE_HOVER);
+            let name = "Examine again";
+            let explanation = "Takes a few seconds, while the GPU and the disk are measured";
             let again = ui.add_enabled_ui(is_enabled, |ui| {
                 page_button(ui, is_small, icons::RESET, name, explanation)
             });
             if again.inner.clicked() {
                 view.push(DoctorCommand::Examine);
             }
-            let (name, explanation) = (words::COPY, words::COPY_ALL_HOVER);
+            let (name, explanation) = ("Copy as text", "Copy all of this, for a bug report");
             if page_button(ui, is_small, icons::COPY, name, explanation).clicked() {
                 let text = view.app.doctor.text();
                 view.push(DesktopCommand::CopyText(text));
             }
             report::button_ui(ui, view, is_small);
-            if icon_button(ui, icons::X, words::CLOSE, words::BACK).clicked() {
+            let hover = "Back to the picture (Escape)";
+            if icon_button(ui, icons::X, "Close the doctor", hover).clicked() {
                 view.push(AppCommand::Show(Page::Watch));
             }
             ui.add_space(theme::GAP);
@@ -72,7 +73,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal_wrapped(|ui| {
         summary_ui(ui, view);
         let hides_fine = &mut view.panels.doctor.hides_fine;
-        ui.checkbox(hides_fine, words::ATTENTION);
+        ui.checkbox(hides_fine, "Show only what needs attention");
     });
 }
 
@@ -86,12 +87,23 @@ fn summary_ui(ui: &mut Ui, view: &View<'_>) {
         }
         let (icon, colour) = verdict(ui, status);
         sign(ui, icon, 16.0, colour);
-        ui.label(words::count(status, count));
+        ui.label(count_text(status, count));
         ui.add_space(theme::SMALL_GAP);
     }
     if page.is_examining() {
-        ui.label(RichText::new(words::EXAMINING).color(palette(ui).amber));
+        ui.label(RichText::new("Examining…").color(palette(ui).amber));
         ui.add_space(theme::SMALL_GAP);
+    }
+}
+
+/// Number of checks with a status.
+fn count_text(status: Status, count: usize) -> String {
+    match (status, count) {
+        (Status::Ok, count) => format!("{count} fine"),
+        (Status::Warn, 1) => "1 note".to_owned(),
+        (Status::Warn, count) => format!("{count} notes"),
+        (Status::Fail, 1) => "1 problem".to_owned(),
+        (Status::Fail, count) => format!("{count} problems"),
     }
 }
 
@@ -176,16 +188,25 @@ fn check_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check, name: &str) {
 /// The sign of a verdict, which screen readers say.
 fn verdict_ui(ui: &mut Ui, status: Status) {
     let (icon, colour) = verdict(ui, status);
-    let name = words::verdict(status);
+    let name = verdict_text(status);
     sign(ui, icon, 16.0, colour)
         .widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, name));
+}
+
+/// Accessible name of a check's sign.
+fn verdict_text(status: Status) -> &'static str {
+    match status {
+        Status::Ok => "Fine",
+        Status::Warn => "Note",
+        Status::Fail => "Problem",
+    }
 }
 
 /// The name of a check as people write it.
 fn title(name: &str) -> String {
     match name {
         "libtorch" => name.to_owned(),
-        MIOPEN_CACHE => words::MIOPEN_CACHE.to_owned(),
+        MIOPEN_CACHE => "MIOpen cache".to_owned(),
         _ => match name.strip_prefix("gpu") {
             Some(rest) => format!("GPU{rest}"),
             None => sentence(name),
@@ -221,11 +242,11 @@ fn words_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check) {
         ui.add(Label::new(text).wrap());
     }
     if check.name == MIOPEN_CACHE {
-        let clear = Button::new(with_icon(icons::BROOM, words::CLEAR));
+        let clear = Button::new(with_icon(icons::BROOM, "Clear"));
         if ui
             .add(clear)
-            .on_hover_text(words::CLEAR_HOVER)
-            .accessible_name(words::CLEAR_NAME)
+            .on_hover_text("Delete it. MIOpen makes it again when it is needed")
+            .accessible_name("Clear MIOpen's cache")
             .clicked()
         {
             view.push(DoctorCommand::ClearMiopen);
@@ -266,8 +287,8 @@ fn command_ui(ui: &mut Ui, view: &mut View<'_>, command: &str) {
         .inner_margin(Margin::symmetric(10, 2));
     frame.show(ui, |ui| {
         ui.horizontal(|ui| {
-            let name = words::copy_command(command);
-            if icon_button(ui, icons::COPY, &name, words::COPY_HOVER).clicked() {
+            let name = format!("Copy command {command}");
+            if icon_button(ui, icons::COPY, &name, "Copy this command for a terminal").clicked() {
                 view.push(DesktopCommand::CopyText(command.to_owned()));
             }
             ui.add(Label::new(RichText::new(command).monospace()).wrap());

@@ -2,7 +2,6 @@
 
 use egui::{Frame, Label, Margin, ProgressBar, RichText, Ui};
 
-use super::words;
 use crate::app::commands::DoctorCommand;
 use crate::app::reporting::State;
 use crate::ui::widgets::{page_button, palette, progress_bar};
@@ -13,12 +12,13 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>, is_small: bool) {
     let is_idle = view.app.queue.running.is_none();
     let is_enabled = is_idle && !view.app.doctor.report.is_busy();
     let explanation = if is_idle {
-        words::MAKE_HOVER
+        "Measure this machine for up to ten minutes and write a page about it, without names and \
+        folders. Nothing is sent"
     } else {
-        words::MAKE_NOT_NOW
+        "A report measures this machine: it waits until no job runs"
     };
     let button = ui.add_enabled_ui(is_enabled, |ui| {
-        page_button(ui, is_small, icons::CLOCK, words::MAKE, explanation)
+        page_button(ui, is_small, icons::CLOCK, "Make a report", explanation)
     });
     if button.inner.on_disabled_hover_text(explanation).clicked() {
         view.push(DoctorCommand::MakeReport);
@@ -30,13 +30,21 @@ pub(super) fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
     let state = &view.app.doctor.report.state;
     let (text, part) = match state {
         State::None => return,
-        State::Running(progress) if progress.what.is_empty() => {
-            (words::measuring(words::BEGINS), Some(progress.part))
-        }
-        State::Running(progress) => (words::measuring(&progress.what), Some(progress.part)),
-        State::Stopping => (words::STOPPING.to_owned(), None),
-        State::Made(made) if made.is_whole => (words::MADE.to_owned(), None),
-        State::Made(_) => (words::MADE_IN_PART.to_owned(), None),
+        State::Running(progress) if progress.what.is_empty() => (
+            measuring_text("Looking at this machine"),
+            Some(progress.part),
+        ),
+        State::Running(progress) => (measuring_text(&progress.what), Some(progress.part)),
+        State::Stopping => ("Writing down what was measured…".to_owned(), None),
+        State::Made(made) if made.is_whole => (
+            "The report is there. Nothing was sent: read it before you give it to anybody"
+                .to_owned(),
+            None,
+        ),
+        State::Made(_) => (
+            "The report was stopped: what was measured until then is there".to_owned(),
+            None,
+        ),
     };
     let is_made = matches!(state, State::Made(_));
     let frame = Frame::new()
@@ -54,7 +62,9 @@ pub(super) fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
             if is_made {
                 made_ui(ui, view);
             } else if part.is_some() {
-                let stop = ui.button(words::STOP).on_hover_text(words::STOP_HOVER);
+                let stop = ui
+                    .button("Cancel")
+                    .on_hover_text("Measure no more. What was measured until now is kept");
                 if stop.clicked() {
                     view.push(DoctorCommand::StopReport);
                 }
@@ -63,14 +73,21 @@ pub(super) fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
+/// Progress of a report.
+fn measuring_text(what: &str) -> String {
+    format!("Making a report: {what}")
+}
+
 fn made_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let open = ui.button(words::OPEN).on_hover_text(words::OPEN_HOVER);
+    let open = ui
+        .button("Open")
+        .on_hover_text("Open the page in your browser");
     if open.clicked() {
         view.push(DoctorCommand::OpenReport);
     }
     let show = ui
-        .button(words::SHOW_FOLDER)
-        .on_hover_text(words::SHOW_FOLDER_HOVER);
+        .button("Show folder")
+        .on_hover_text("Open the folder with the page and its figures as JSON");
     if show.clicked() {
         view.push(DoctorCommand::ShowReportFolder);
     }

@@ -3,28 +3,32 @@
 //!
 //! Fetches nothing: the work is [`crate::app::fetching`]'s.
 
-pub(super) mod words;
-
 use egui::{Frame, ProgressBar, RichText, ScrollArea, Ui};
 use safelight_core::catalog::{CatalogEntry, Source};
+use safelight_core::units::{duration_text, size_text};
 
 use crate::app::commands::{AppCommand, FetchCommand};
 use crate::app::fetching::{Fetch, FetchState, Quoted};
 use crate::app::state::Page;
-use crate::download::Progress;
+use crate::download::{Phase, Progress};
 use crate::ui::widgets::{
     at_right, card, group_label, icon_button, palette, progress_bar, wide_note,
 };
 use crate::ui::{View, icons, theme};
+
+const CLOSE: &str = "Close";
+const KEPT: &str = "What has been downloaded is kept, and is not downloaded again";
+const PROGRESS: &str = "Download progress";
 
 pub(super) fn downloads_ui(ui: &mut Ui, view: &mut View<'_>) {
     Frame::new()
         .inner_margin(theme::PAGE_MARGIN)
         .show(ui, |ui| {
             ui.horizontal(|ui| {
-                ui.label(RichText::new(words::TITLE).heading().strong());
+                ui.label(RichText::new("Downloads").heading().strong());
                 at_right(ui, "downloads", |ui| {
-                    if icon_button(ui, icons::X, words::CLOSE_PAGE, words::BACK).clicked() {
+                    let explanation = "Back to the picture (Escape)";
+                    if icon_button(ui, icons::X, "Close the downloads", explanation).clicked() {
                         view.push(AppCommand::Show(Page::Watch));
                     }
                     ui.add_space(theme::GAP);
@@ -44,13 +48,13 @@ pub(super) fn downloads_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     let fetching = &view.app.fetching;
     if fetching.fetch.is_none() {
-        ui.label(RichText::new(words::NONE).color(palette(ui).weak));
+        ui.label(RichText::new("Nothing is being downloaded.").color(palette(ui).weak));
     }
     fetch_ui(ui, view);
     let parked = view.app.fetching.parked.clone();
     if !parked.is_empty() {
         ui.add_space(theme::GAP);
-        group_label(ui, words::STOPPED, "");
+        group_label(ui, "Paused or failed", "");
         for fetch in &parked {
             card(ui, palette(ui).line).show(ui, |ui| {
                 ui.set_width(ui.available_width());
@@ -62,14 +66,17 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     let arrived = &view.app.fetching.arrived;
     if !arrived.is_empty() {
         ui.add_space(theme::GAP);
-        group_label(ui, words::DOWNLOADED, "");
+        group_label(ui, "Downloaded since Safelight was opened", "");
         for name in arrived {
             ui.label(name);
         }
     }
     ui.add_space(theme::GAP);
-    let models = ui.button(words::SEE_MODELS);
-    if models.on_hover_text(words::SEE_MODELS_HOVER).clicked() {
+    let models = ui.button("See all models");
+    if models
+        .on_hover_text("Models that can be downloaded, and whether they fit")
+        .clicked()
+    {
         view.push(AppCommand::Show(Page::Models));
     }
 }
@@ -103,19 +110,19 @@ pub(super) fn fetch_ui(ui: &mut Ui, view: &mut View<'_>) {
         let folder = fetch.folder.display().to_string();
         ui.label(RichText::new(&entry.name).strong());
         wide_note(ui, &entry.description, palette.weak);
-        wide_note(ui, &words::licence(&entry.licence), palette.weak);
+        wide_note(ui, &format!("Licence: {}", entry.licence), palette.weak);
         for source in &entry.sources {
             source_ui(ui, source);
         }
-        wide_note(ui, &words::folder(&folder), palette.weak);
+        wide_note(ui, &format!("Goes into {folder}"), palette.weak);
         match &fetch.state {
             FetchState::Shown => shown_ui(ui, view, entry),
             FetchState::Asking => {
-                wide_note(ui, words::ASKING, palette.text);
-                button(ui, view, words::CANCEL, "", FetchCommand::Pause);
+                wide_note(ui, "Asking the server for sizes…", palette.text);
+                button(ui, view, "Cancel", "", FetchCommand::Pause);
             }
             FetchState::Asked(quoted) => asked_ui(ui, view, &folder, *quoted),
-            FetchState::Pausing => wide_note(ui, words::PAUSING, palette.text),
+            FetchState::Pausing => wide_note(ui, "Pausing…", palette.text),
             FetchState::Running => running_ui(ui, view, fetch.board.read().as_ref()),
             FetchState::Stopped(_) => stopped_ui(ui, view, &fetch, FetchCommand::Begin),
         }
@@ -125,13 +132,13 @@ pub(super) fn fetch_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn source_ui(ui: &mut Ui, source: &Source) {
     let (part, name) = (source.component.label(), &source.name);
     let text = match (&source.here, source.bytes) {
-        (Some(_), _) => words::file_here(part, name),
-        (None, Some(bytes)) => words::file_of_size(part, name, bytes),
-        (None, None) => words::file_of_unknown_size(part, name),
+        (Some(_), _) => format!("{part}: {name}, already on this disk"),
+        (None, Some(bytes)) => format!("{part}: {name}, {}", size_text(bytes)),
+        (None, None) => format!("{part}: {name}, size not known yet"),
     };
     let place = match &source.here {
         Some(here) => here.display().to_string(),
-        None => words::from_repository(&source.repository),
+        None => format!("From {} on huggingface.co", source.repository),
     };
     ui.scope(|ui| wide_note(ui, &text, palette(ui).text))
         .response
@@ -141,39 +148,83 @@ fn source_ui(ui: &mut Ui, source: &Source) {
 fn shown_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
     let count = entry.to_fetch().count();
     if count == 0 {
-        wide_note(ui, words::ALL_HERE, palette(ui).amber);
-        button(ui, view, words::CLOSE, "", FetchCommand::Show(None));
+        let note = "All files are here. What is wrong is said below";
+        wide_note(ui, note, palette(ui).amber);
+        button(ui, view, CLOSE, "", FetchCommand::Show(None));
         return;
     }
-    let text = entry
-        .bytes_to_fetch()
-        .map_or_else(|| words::files_to_download(count), words::bytes_to_download);
+    let text = entry.bytes_to_fetch().map_or_else(
+        || files_to_download_text(count),
+        |bytes| format!("{} to download", size_text(bytes)),
+    );
     wide_note(ui, &text, palette(ui).text);
     ui.horizontal(|ui| {
         let ask = FetchCommand::Ask;
-        button(ui, view, words::DOWNLOAD, words::DOWNLOAD_HOVER, ask);
-        button(ui, view, words::CLOSE, "", FetchCommand::Show(None));
+        let explanation = "Asks the server for the sizes first";
+        button(ui, view, "Download…", explanation, ask);
+        button(ui, view, CLOSE, "", FetchCommand::Show(None));
     });
 }
 
+fn files_to_download_text(count: usize) -> String {
+    match count {
+        1 => "1 file to download".to_owned(),
+        count => format!("{count} files to download"),
+    }
+}
+
 fn asked_ui(ui: &mut Ui, view: &mut View<'_>, folder: &str, quoted: Quoted) {
-    let text = words::question(quoted.left_bytes, folder, quoted.free_bytes);
+    let text = question_text(quoted.left_bytes, folder, quoted.free_bytes);
     wide_note(ui, &text, palette(ui).text);
     ui.horizontal(|ui| {
-        button(ui, view, words::DOWNLOAD_NOW, "", FetchCommand::Begin);
-        button(ui, view, words::CLOSE, "", FetchCommand::Show(None));
+        button(ui, view, "Download now", "", FetchCommand::Begin);
+        button(ui, view, CLOSE, "", FetchCommand::Show(None));
     });
+}
+
+fn question_text(bytes: u64, folder: &str, free: Option<u64>) -> String {
+    let bytes = size_text(bytes);
+    match free {
+        Some(free) => format!(
+            "Download {bytes} into {folder}? {} are free there.",
+            size_text(free)
+        ),
+        None => format!("Download {bytes} into {folder}?"),
+    }
 }
 
 fn running_ui(ui: &mut Ui, view: &mut View<'_>, progress: Option<&Progress>) {
     let share = progress.map_or(0.0, share);
     let bar = ProgressBar::new(share).desired_height(theme::SMALL_GAP);
     progress_bar(ui, bar)
-        .on_hover_text(words::PROGRESS)
-        .accessible_name(words::PROGRESS);
-    let text = progress.map_or_else(|| words::STARTING.to_owned(), words::running);
+        .on_hover_text(PROGRESS)
+        .accessible_name(PROGRESS);
+    let text = progress.map_or_else(|| "Starting…".to_owned(), running_text);
     wide_note(ui, &text, palette(ui).text);
-    button(ui, view, words::PAUSE, words::KEPT, FetchCommand::Pause);
+    button(ui, view, "Pause", KEPT, FetchCommand::Pause);
+}
+
+fn running_text(progress: &Progress) -> String {
+    let Progress { phase, name, .. } = progress;
+    let amount = amount_text(progress);
+    match (phase, progress.secs_left()) {
+        (Phase::Asking, _) => format!("Asking for {name}"),
+        (Phase::Checking, _) => format!("Checking {name}"),
+        (Phase::Fetching, None) => {
+            format!("Downloading {name}: {amount}, waiting for the server")
+        }
+        (Phase::Fetching, Some(secs)) => {
+            let speed = size_text(progress.bytes_per_sec as u64);
+            let left = duration_text(secs);
+            format!("Downloading {name}: {amount}, {speed}/s, {left} left")
+        }
+    }
+}
+
+/// `4 MiB of 6 MiB`
+fn amount_text(progress: &Progress) -> String {
+    let (done, total) = (progress.done_bytes, progress.total_bytes);
+    format!("{} of {}", size_text(done), size_text(total))
 }
 
 fn parked_ui(ui: &mut Ui, view: &mut View<'_>, fetch: &Fetch) {
@@ -193,17 +244,20 @@ fn stopped_ui(ui: &mut Ui, view: &mut View<'_>, fetch: &Fetch, again: FetchComma
         if !err.advice.is_empty() {
             wide_note(ui, &err.advice, palette.weak);
         }
-        words::TRY_AGAIN
+        "Try again"
     } else {
         let text = fetch.board.read();
-        let text = text.map_or_else(|| words::PAUSED.to_owned(), |it| words::paused(&it));
+        let text = text.map_or_else(
+            || "Paused".to_owned(),
+            |it| format!("Paused at {}", amount_text(&it)),
+        );
         wide_note(ui, &text, palette.text);
-        words::CONTINUE
+        "Continue"
     };
     ui.horizontal(|ui| {
-        button(ui, view, name, words::KEPT, again);
+        button(ui, view, name, KEPT, again);
         let forget = FetchCommand::Forget(fetch.entry.id.clone());
-        button(ui, view, words::CLOSE, words::KEPT, forget);
+        button(ui, view, CLOSE, KEPT, forget);
     });
 }
 

@@ -19,7 +19,7 @@ fn main_of(view: &View<'_>, entry: &Entry) -> Vec<Action> {
         [] | [_] => main_actions(view, &Subject::of_entry(entry)),
         [one, other] => {
             let (a, b) = (one.path.clone(), other.path.clone());
-            let (name, explanation) = (results::words::COMPARE, results::words::COMPARE_MORE);
+            let (name, explanation) = ("Compare", "Show both beside each other");
             let compare = PlayerCommand::CompareFiles(a, b);
             vec![Action::new(icons::COLUMNS, name, explanation, compare)]
         }

@@ -14,7 +14,6 @@ use crate::app::commands::{GalleryCommand, PlayerCommand};
 use crate::app::notices::sentence;
 use crate::app::thumbs::Pictured;
 use crate::ui::gallery::actions::menu_ui;
-use crate::ui::gallery::words::{self, Kind};
 use crate::ui::results::{Subject, drag};
 use crate::ui::widgets::{badge, palette, text_at, texture_ui};
 use crate::ui::{View, icons, theme};
@@ -63,13 +62,17 @@ pub(in crate::ui) fn name_of(entry: &Entry) -> String {
         prompt.chars().take(NAME_CHARS).collect()
     };
     let kind = if matches!(entry.reading, Reading::Broken(_)) {
-        Kind::Unreadable
+        "unreadable"
     } else if entry.is_clip() {
-        Kind::Clip
+        "clip"
     } else {
-        Kind::Picture
+        "picture"
     };
-    words::result_name(&what, kind, entry.is_favourite)
+    if entry.is_favourite {
+        format!("{what}, {kind}, favourite")
+    } else {
+        format!("{what}, {kind}")
+    }
 }
 
 /// The picture in its own shape, or a quiet sign; tells why there is none.

@@ -12,19 +12,28 @@ use egui::{
 };
 use safelight_core::finish::FinishWork;
 use safelight_core::gallery::{Entry, Facts, Finished, Reading, THUMB_SIDE};
-use safelight_core::media::thumbnail_size;
+use safelight_core::media::{ClipInfo, thumbnail_size};
 use safelight_core::units::{duration_text, seconds_text, size_text};
 
 use crate::app::commands::{DesktopCommand, PlayerCommand};
 use crate::app::notices::sentence;
 use crate::app::thumbs::Pictured;
 use crate::ui::gallery::actions::{actions_ui, file_actions_ui};
-use crate::ui::gallery::words;
+use crate::ui::gallery::grouped;
 use crate::ui::widgets::{fitted, icon_button, palette, texture_ui};
 use crate::ui::{View, icons, theme};
 
 /// Words of more letters are names of files.
 const LONG_WORD: usize = 20;
+
+/// Keys and what they do.
+const KEYS: [(&str, &str); 5] = [
+    ("Arrows", "select, with Shift several"),
+    ("Enter", "plays, as a double-click does"),
+    ("F", "marks as favourite"),
+    ("Delete", "moves to the trash"),
+    ("Ctrl+F", "searches"),
+];
 
 pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(entry) = view.app.gallery.current().map(Arc::clone) else {
@@ -54,9 +63,9 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
 /// Nothing is chosen: the place stays, so that the rows beside it do too.
 fn hint_ui(ui: &mut Ui) {
     let weak = palette(ui).weak;
-    ui.label(RichText::new(words::SELECT_HINT).color(weak));
+    ui.label(RichText::new("Select a result to see how it was made").color(weak));
     ui.add_space(theme::GAP);
-    for (keys, what) in words::KEYS {
+    for (keys, what) in KEYS {
         fact_ui(ui, keys, what);
     }
 }
@@ -91,7 +100,7 @@ fn picture_ui(ui: &mut Ui, view: &View<'_>, entry: &Arc<Entry>) {
 }
 
 fn several_ui(ui: &mut Ui, view: &View<'_>, count: usize) {
-    ui.label(RichText::new(words::selected(count)).strong());
+    ui.label(RichText::new(format!("{} results selected", grouped(count))).strong());
     let chosen = view.app.gallery.chosen();
     let bytes = chosen.iter().map(|entry| entry.stamp.bytes).sum();
     ui.label(RichText::new(size_text(bytes)).color(palette(ui).weak));
@@ -104,10 +113,10 @@ fn prompt_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
     };
     let weak = palette(ui).weak;
     for (name, copy, text) in [
-        (words::PROMPT, words::COPY_PROMPT, &facts.prompt),
+        ("Prompt", "Copy prompt", &facts.prompt),
         (
-            words::NEGATIVE_PROMPT,
-            words::COPY_NEGATIVE_PROMPT,
+            "Negative prompt",
+            "Copy negative prompt",
             &facts.negative_prompt,
         ),
     ] {
@@ -117,7 +126,7 @@ fn prompt_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
         ui.add_space(theme::SMALL_GAP);
         ui.horizontal(|ui| {
             ui.label(RichText::new(name).color(weak));
-            if icon_button(ui, icons::COPY, copy, words::COPY_MORE).clicked() {
+            if icon_button(ui, icons::COPY, copy, "Put it on the clipboard").clicked() {
                 view.push(DesktopCommand::CopyText(text.clone()));
             }
         });
@@ -138,10 +147,10 @@ fn facts_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
             finished_ui(ui, view, entry, done);
         }
     }
-    fact_ui(ui, words::MADE, &entry.made);
+    fact_ui(ui, "Made", &entry.made);
     let place = view.app.gallery.place_of(&entry.path).display();
     let file = format!("{place}, {}", size_text(entry.stamp.bytes));
-    fact_ui(ui, words::FILE, &file);
+    fact_ui(ui, "File", &file);
 }
 
 /// What made it, and what it is.
@@ -152,29 +161,26 @@ fn making_ui(ui: &mut Ui, facts: &Facts) {
     let has_base = !from.start.is_empty() || !from.source_clip.is_empty();
     let strength = from.strength.filter(|_| has_base);
     let rows = [
-        (words::MODEL, facts.model.clone()),
-        (words::LORAS, from.loras.join("\n")),
+        ("Model", facts.model.clone()),
+        ("LoRAs", from.loras.join("\n")),
         (
-            words::SEED,
+            "Seed",
             facts.seed.map(|seed| seed.to_string()).unwrap_or_default(),
         ),
-        (words::SAMPLER, sampler_text(facts)),
-        (words::GUIDANCE, number(facts.guidance_scale)),
-        (words::START_PICTURE, from.start.clone()),
-        (words::SOURCE_CLIP, from.source_clip.clone()),
-        (words::STRENGTH, number(strength)),
-        (words::END_PICTURE, from.end.clone()),
-        (words::MASK, from.mask.clone()),
-        (words::REFERENCES, from.references.join("\n")),
-        (words::CONTROLS, from.controls.join("\n")),
-        (words::PROMPT_PICTURES, from.prompt_pictures.join("\n")),
-        (words::EXTENDS, from.extended.clone()),
-        (words::SIZE, format!("{} × {}", facts.width, facts.height)),
-        (words::LENGTH, length_text(facts)),
-        (
-            words::TIME,
-            facts.secs.map(duration_text).unwrap_or_default(),
-        ),
+        ("Sampler", sampler_text(facts)),
+        ("Guidance", number(facts.guidance_scale)),
+        ("Start picture", from.start.clone()),
+        ("Made from", from.source_clip.clone()),
+        ("Strength", number(strength)),
+        ("End picture", from.end.clone()),
+        ("Mask", from.mask.clone()),
+        ("References", from.references.join("\n")),
+        ("Controlled by", from.controls.join("\n")),
+        ("Pictures as prompts", from.prompt_pictures.join("\n")),
+        ("Extends", from.extended.clone()),
+        ("Size", format!("{} × {}", facts.width, facts.height)),
+        ("Length", length_text(facts)),
+        ("Took", facts.secs.map(duration_text).unwrap_or_default()),
     ];
     for (name, text) in rows {
         fact_ui(ui, name, &text);
@@ -186,12 +192,12 @@ fn finished_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, done: &Finished)
     let network = done.work.network_name();
     let (name, text) = match done.work {
         FinishWork::Upscale { .. } => (
-            words::UPSCALED,
-            words::enlarged(&network, &done.before, &done.after),
+            "Upscaled",
+            enlarged_text(&network, &done.before, &done.after),
         ),
         FinishWork::Interpolate { .. } => (
-            words::MORE_FRAMES,
-            words::retimed(&network, &done.before, &done.after),
+            "More frames",
+            retimed_text(&network, &done.before, &done.after),
         ),
     };
     fact_ui(ui, name, &text);
@@ -200,13 +206,13 @@ fn finished_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, done: &Finished)
     };
     let folder = entry.path.parent().unwrap_or_else(|| Path::new(""));
     let source = folder.join(&done.source);
-    row_ui(ui, words::SOURCE, |ui| {
+    row_ui(ui, "Made of", |ui| {
         // As wide as there is room: the pointer over it tells all of it.
         ui.style_mut().wrap_mode = Some(TextWrapMode::Truncate);
         let link = Link::new(&*file);
         if ui
             .add(link)
-            .on_hover_text(words::open_source(&source))
+            .on_hover_text(format!("Open {}", source.display()))
             .clicked()
         {
             view.push(PlayerCommand::PlayFile(source));
@@ -214,15 +220,37 @@ fn finished_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, done: &Finished)
     });
 }
 
+/// With which network, and the size before and after: `4x-UltraSharp: 256 × 256 to 512 × 512`.
+fn enlarged_text(network: &str, before: &ClipInfo, after: &ClipInfo) -> String {
+    let size = |info: &ClipInfo| format!("{} × {}", info.width, info.height);
+    format!("{network}: {} to {}", size(before), size(after))
+}
+
+/// With which network, and the rate and length before and after: `rife: 8 to 16 frames a second, 17 to 33 frames`.
+fn retimed_text(network: &str, before: &ClipInfo, after: &ClipInfo) -> String {
+    let fps = |info: &ClipInfo| (info.fps * 100.0).round() / 100.0;
+    format!(
+        "{network}: {} to {} frames a second, {} to {} frames",
+        fps(before),
+        fps(after),
+        before.num_frames,
+        after.num_frames
+    )
+}
+
 fn sampler_text(facts: &Facts) -> String {
     let sampler = facts.sampler.parse::<safelight_core::job::Sampler>();
     let label = sampler.map_or(facts.sampler.as_str(), |sampler| sampler.label());
-    words::num_steps(label, facts.num_steps)
+    match facts.num_steps {
+        Some(1) => format!("{label}, 1 step"),
+        Some(steps) => format!("{label}, {steps} steps"),
+        None => label.to_owned(),
+    }
 }
 
 fn length_text(facts: &Facts) -> String {
     facts.clip_secs().map_or_else(String::new, |secs| {
-        words::length(&seconds_text(secs), facts.num_frames)
+        format!("{}, {} frames", seconds_text(secs), facts.num_frames)
     })
 }
 

@@ -7,7 +7,6 @@ pub(in crate::ui) mod cell;
 mod details;
 mod grid;
 mod keys;
-pub mod words;
 
 use egui::{
     Align, Align2, Button, CentralPanel, ComboBox, FontId, Frame, Layout, Margin, Panel, RichText,
@@ -22,6 +21,9 @@ use crate::ui::widgets::{
     choice, icon_button, icon_toggle, list_icon, palette, wide_note, with_icon,
 };
 use crate::ui::{View, icons, theme};
+
+const LOADING: &str = "Loading…";
+const SHOW_ALL: &str = "Show all results";
 
 /// What the page remembers for itself.
 #[derive(Default)]
@@ -90,18 +92,18 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     let words = count_text(view);
     let palette = palette(ui);
     ui.horizontal(|ui| {
-        ui.label(RichText::new(words::TITLE).heading().strong());
+        ui.label(RichText::new("Gallery").heading().strong());
         ui.add_space(theme::SMALL_GAP);
         ui.label(RichText::new(words).color(palette.weak));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if icon_button(ui, icons::X, words::CLOSE, words::CLOSE_MORE).clicked() {
+            if icon_button(ui, icons::X, "Close the gallery", "Back to the picture").clicked() {
                 view.push(AppCommand::Show(Page::Watch));
             }
             let mut side = view.app.gallery.look.side;
             let slider = Slider::new(&mut side, theme::GALLERY_SIDES).show_value(false);
             ui.spacing_mut().slider_width = theme::GALLERY_SLIDER;
-            let slider = ui.add(slider).on_hover_text(words::THUMBNAIL_SIZE_MORE);
-            if slider.accessible_name(words::THUMBNAIL_SIZE).changed() {
+            let slider = ui.add(slider).on_hover_text("How large the thumbnails are");
+            if slider.accessible_name("Thumbnail size").changed() {
                 view.push(GalleryCommand::Resize(side));
             }
         });
@@ -112,32 +114,59 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn count_text(view: &View<'_>) -> String {
     let page = &view.app.gallery;
     let Some(listing) = &page.listing else {
-        return words::LOADING.to_owned();
+        return LOADING.to_owned();
     };
-    let mut text = words::count(listing.items.len(), page.query.leaves_out());
+    let mut text = num_results_text(listing.items.len(), page.query.leaves_out());
     if listing.is_looking {
-        text = words::looking(&text);
+        text = format!("{text}, looking for more…");
     } else if listing.num_unread > 0 {
-        text = words::still_reading(&text, listing.num_unread);
+        text = format!("{text}, {} still to read…", grouped(listing.num_unread));
     }
     match page.selection.len() {
         0 | 1 => text,
-        more => words::with_selected(&text, more),
+        more => format!("{text}, {} selected", grouped(more)),
     }
+}
+
+/// Number of results, or of those that match the search.
+fn num_results_text(count: usize, are_found: bool) -> String {
+    let number = grouped(count);
+    match (count, are_found) {
+        (1, false) => "1 result".to_owned(),
+        (1, true) => "1 result found".to_owned(),
+        (_, false) => format!("{number} results"),
+        (_, true) => format!("{number} results found"),
+    }
+}
+
+/// `12,345`.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
     let mut query = view.app.gallery.query.clone();
     ui.horizontal_wrapped(|ui| {
-        let hint = with_icon(icons::SEARCH, words::SEARCH_HINT);
+        let hint = with_icon(icons::SEARCH, "Search");
         let field = TextEdit::singleline(&mut query.words)
             .id_salt(keys::SEARCH_FIELD)
             .hint_text(hint)
             .desired_width(theme::GALLERY_SEARCH.min(ui.available_width()));
         let field = ui
             .add(field)
-            .on_hover_text(words::SEARCH_MORE)
-            .accessible_name(words::SEARCH);
+            .on_hover_text(
+                "Words from the prompt, the model, the file name or the seed. All of them must \
+                match (Ctrl+F)",
+            )
+            .accessible_name("Search results");
         if std::mem::take(&mut view.panels.gallery.is_search_wanted) {
             field.request_focus();
         }
@@ -146,17 +175,17 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
             if query.words.is_empty() {
                 ui.set_invisible();
             }
-            if icon_button(ui, icons::X, words::CLEAR_SEARCH, words::CLEAR_SEARCH_MORE).clicked() {
+            if icon_button(ui, icons::X, "Clear the search", "Show all results again").clicked() {
                 query.words.clear();
             }
         });
         for show in Show::ALL {
-            let explanation = words::show_more(show);
+            let explanation = show_hover(show);
             if choice(ui, query.show == show, show.label(), explanation).clicked() {
                 query.show = show;
             }
         }
-        let explanation = words::ONLY_FAVOURITES;
+        let explanation = "Only favourites";
         if icon_toggle(
             ui,
             query.only_favourites,
@@ -177,11 +206,19 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
                 }
             })
             .response
-            .on_hover_text(words::SORT_MORE)
-            .accessible_name(words::SORT);
+            .on_hover_text("Which results come first")
+            .accessible_name("Sort results");
     });
     if query != view.app.gallery.query {
         view.push(GalleryCommand::Ask(query));
+    }
+}
+
+fn show_hover(show: Show) -> &'static str {
+    match show {
+        Show::All => "Pictures and clips",
+        Show::Pictures => "Only pictures",
+        Show::Clips => "Only clips",
     }
 }
 
@@ -202,16 +239,12 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
         .is_some_and(|listing| !listing.is_looking);
     let leaves_out = page.query.leaves_out();
     let (icon, title, advice) = if !is_known {
-        (icons::IMAGES, words::LOADING, String::new())
+        (icons::IMAGES, LOADING, String::new())
     } else if leaves_out {
-        (
-            icons::SEARCH,
-            words::NO_MATCHES,
-            words::no_matches_more(&page.query),
-        )
+        (icons::SEARCH, "No matches", no_matches_advice(&page.query))
     } else {
-        let advice = words::NOTHING_YET_MORE.to_owned();
-        (icons::IMAGES, words::NOTHING_YET, advice)
+        let advice = "Every picture and clip that you make appears here, newest first".to_owned();
+        (icons::IMAGES, "Nothing here yet", advice)
     };
     let palette = palette(ui);
     let area = ui.available_rect_before_wrap();
@@ -230,11 +263,11 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
             ui.label(RichText::new(sentence(&advice)).color(palette.weak));
         }
         if is_known && leaves_out {
-            let all = Button::new(words::SHOW_ALL);
+            let all = Button::new(SHOW_ALL);
             if ui
                 .add(all)
-                .on_hover_text(words::SHOW_ALL_MORE)
-                .accessible_name(words::SHOW_ALL)
+                .on_hover_text("Clear the search and all filters")
+                .accessible_name(SHOW_ALL)
                 .clicked()
             {
                 view.push(GalleryCommand::Ask(Query {
@@ -244,4 +277,22 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
             }
         }
     });
+}
+
+/// Filters and search words that leave results out.
+fn no_matches_advice(query: &Query) -> String {
+    let shown = match (query.show, query.only_favourites) {
+        (Show::All, false) => "",
+        (Show::All, true) => "Only favourites are shown",
+        (Show::Pictures, false) => "Only pictures are shown",
+        (Show::Clips, false) => "Only clips are shown",
+        (Show::Pictures, true) => "Only pictures that are favourites are shown",
+        (Show::Clips, true) => "Only clips that are favourites are shown",
+    };
+    let advice = "Other words, or fewer of them, may find more";
+    match (query.words.trim().is_empty(), shown) {
+        (_, "") => advice.to_owned(),
+        (true, shown) => shown.to_owned(),
+        (false, shown) => format!("{shown}. {advice}"),
+    }
 }

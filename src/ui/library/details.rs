@@ -5,15 +5,17 @@ use std::path::Path;
 use egui::{Align, Button, Label, Layout, RichText, ScrollArea, Ui};
 use safelight_core::catalog::{CatalogEntry, ComponentCard, UnusableModel};
 use safelight_core::model::ModelSpec;
-use safelight_core::units::size_text;
+use safelight_core::units::{about_rough_text, seconds_text, size_text};
 
 use crate::app::commands::{DesktopCommand, LibraryCommand};
 use crate::app::library::rows::{Listed, Place, needs_text};
 use crate::app::notices::sentence;
 use crate::ui::downloads::fetch_ui;
-use crate::ui::library::{fit_colour, words};
+use crate::ui::library::{ASKS_FIRST, WAYS, fit_colour};
 use crate::ui::widgets::{card, icon_button, icon_toggle, palette, second_button, wide_note};
-use crate::ui::{View, downloads, icons, theme};
+use crate::ui::{View, icons, theme};
+
+const COPY_PATH_HOVER: &str = "Copy the path to the clipboard";
 
 pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(model) = view.app.library.listed().cloned() else {
@@ -50,7 +52,7 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 fn nothing_ui(ui: &mut Ui, view: &mut View<'_>) {
     let weak = palette(ui).weak;
-    ui.label(RichText::new(words::NOTHING_CHOSEN).color(weak));
+    ui.label(RichText::new("Choose a model in the list to see what it is").color(weak));
     fetch_ui(ui, view);
 }
 
@@ -73,9 +75,13 @@ fn here_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, spec: &ModelSpec) {
     });
     ui.add_space(theme::GAP);
     // Above the files, which are there a moment later: nothing moves under the pointer.
-    let text = if is_used { words::GO_ON } else { words::USE };
+    let text = if is_used {
+        "Continue with this model"
+    } else {
+        "Use this model"
+    };
     if second_button(ui, true, icons::CHECK_CIRCLE, text)
-        .on_hover_text(words::USE_HOVER)
+        .on_hover_text("Fills in its default size and steps; your prompt stays (Enter)")
         .clicked()
     {
         view.push(LibraryCommand::Use(spec.id.clone()));
@@ -89,11 +95,11 @@ fn title_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let is_favourite = view.app.library.remembered.favourites.contains(&model.id);
             let explanation = if is_favourite {
-                words::FAVOURITE_ON
+                "Listed first; press to stop that"
             } else {
-                words::FAVOURITE_OFF
+                "List it first"
             };
-            let name = words::FAVOURITE;
+            let name = "Favourite";
             if icon_toggle(ui, is_favourite, icons::STAR, name, explanation).clicked() {
                 let command = LibraryCommand::Favour(model.id.clone(), !is_favourite);
                 view.push(command);
@@ -113,13 +119,22 @@ fn fit_ui(ui: &mut Ui, view: &View<'_>, model: &Listed) {
     let colour = fit_colour(ui, Some(fit));
     wide_note(ui, &sentence(&fit.text), colour);
     if !fit.ways.is_empty() {
-        wide_note(ui, words::WAYS, palette(ui).text);
+        wide_note(ui, WAYS, palette(ui).text);
         for way in &fit.ways {
-            wide_note(ui, &words::way(way), palette(ui).text);
+            wide_note(ui, &format!("• {way}"), palette(ui).text);
         }
     } else if let Some(secs) = fit.secs {
-        let text = words::result_time(secs, makes_pictures(view, model));
+        let text = result_time_text(secs, makes_pictures(view, model));
         wide_note(ui, &text, palette(ui).weak);
+    }
+}
+
+fn result_time_text(secs: u64, makes_pictures: bool) -> String {
+    let time = about_rough_text(secs);
+    if makes_pictures {
+        format!("A picture takes {time}")
+    } else {
+        format!("A clip takes {time}")
     }
 }
 
@@ -148,14 +163,14 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
 
 fn facts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     vec![
-        (words::KIND, spec.family.kind_text(&spec.variant)),
-        (words::MAKES, words::makes(spec, needs_text(spec))),
-        (words::DEFAULTS, words::defaults(spec)),
-        (words::ON_DISK, size_text(spec.bytes)),
+        ("Kind", spec.family.kind_text(&spec.variant)),
+        ("Makes", makes_text(spec, needs_text(spec))),
+        ("Defaults", defaults_text(spec)),
+        ("On disk", size_text(spec.bytes)),
         (
-            words::LICENCE,
+            "Licence",
             if spec.licence.is_empty() {
-                words::NO_LICENCE.to_owned()
+                "not stated".to_owned()
             } else {
                 spec.licence.clone()
             },
@@ -163,18 +178,38 @@ fn facts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     ]
 }
 
+fn makes_text(spec: &ModelSpec, needs: &str) -> String {
+    if spec.family.makes_pictures {
+        format!("pictures from {needs}")
+    } else {
+        format!("clips from {needs}")
+    }
+}
+
+/// `832 × 480, 5.1 s at 16 fps, 30 steps`.
+fn defaults_text(spec: &ModelSpec) -> String {
+    let defaults = &spec.defaults;
+    let (width, height) = (defaults.width, defaults.height);
+    let (steps, fps) = (defaults.sampling.num_steps, defaults.fps);
+    if spec.family.makes_pictures {
+        return format!("{width} × {height}, {steps} steps");
+    }
+    let secs = seconds_text(f64::from(defaults.num_frames) / fps.max(f64::EPSILON));
+    format!("{width} × {height}, {secs} at {fps} fps, {steps} steps")
+}
+
 /// What one would like to know before using it.
 fn oddities(spec: &ModelSpec) -> Vec<String> {
     let mut odd = Vec::new();
     if spec.licence.to_lowercase().contains("non-commercial") {
-        odd.push(words::NON_COMMERCIAL.to_owned());
+        odd.push("Its licence does not allow commercial use".to_owned());
     }
     if spec.limits.fixed_size {
         let (width, height) = (spec.defaults.width, spec.defaults.height);
-        odd.push(words::one_size(width, height));
+        odd.push(format!("It makes one size only: {width} × {height}"));
     }
     if spec.files.transformer_2.is_some() {
-        odd.push(words::TWO_EXPERTS.to_owned());
+        odd.push("It has two transformers: one for high noise, then one for low noise".to_owned());
     }
     odd
 }
@@ -193,9 +228,9 @@ fn part_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path, part: &ComponentCard)
     let weak = palette(ui).weak;
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let what = words::part(&part.name);
-            let copy = words::copy_path_of(what);
-            if icon_button(ui, icons::COPY, &copy, words::COPY_PATH_HOVER).clicked() {
+            let what = part_text(&part.name);
+            let copy = format!("Copy the path of the {what}");
+            if icon_button(ui, icons::COPY, &copy, COPY_PATH_HOVER).clicked() {
                 view.push(DesktopCommand::CopyText(place.display().to_string()));
             }
             ui.label(RichText::new(size_text(part.bytes)).small());
@@ -213,6 +248,18 @@ fn part_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path, part: &ComponentCard)
     });
 }
 
+/// Label of a model component, by its folder name.
+fn part_text(name: &str) -> &'static str {
+    match name {
+        "transformer" => "transformer",
+        "transformer_2" => "transformer for low noise",
+        "vae" => "VAE",
+        "text_encoder" => "text encoder",
+        "text_encoder_2" => "second text encoder",
+        _ => "image encoder",
+    }
+}
+
 /// The types that most of its numbers have: `BF16`, `F8_E4M3 and F32`.
 fn storage_text(part: &ComponentCard) -> String {
     let mut types: Vec<(&String, u64)> = part.dtypes.iter().map(|(name, n)| (name, *n)).collect();
@@ -226,19 +273,19 @@ fn storage_text(part: &ComponentCard) -> String {
 }
 
 fn place_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path) {
-    fact_ui(ui, words::FOLDER, &place.display().to_string());
+    fact_ui(ui, "Folder", &place.display().to_string());
     ui.horizontal(|ui| {
         if ui
-            .button(words::SHOW_FOLDER)
-            .on_hover_text(words::SHOW_FOLDER_HOVER)
+            .button("Show folder")
+            .on_hover_text("Open it in the file manager")
             .clicked()
         {
             let command = LibraryCommand::ShowFolder(place.to_path_buf());
             view.push(command);
         }
         if ui
-            .button(words::COPY_PATH)
-            .on_hover_text(words::COPY_PATH_HOVER)
+            .button("Copy path")
+            .on_hover_text(COPY_PATH_HOVER)
             .clicked()
         {
             view.push(DesktopCommand::CopyText(place.display().to_string()));
@@ -251,10 +298,10 @@ fn unusable_ui(ui: &mut Ui, view: &mut View<'_>, model: &UnusableModel) {
     card(ui, palette(ui).amber.gamma_multiply(0.6)).show(ui, |ui| {
         ui.set_width(ui.available_width());
         if !model.needs.is_empty() {
-            ui.label(words::NEEDS);
+            ui.label("It needs");
             for needed in &model.needs {
                 wide_note(ui, &needed.what, palette(ui).text);
-                wide_note(ui, &words::get(&needed.example), palette(ui).amber);
+                wide_note(ui, &format!("Get {}", needed.example), palette(ui).amber);
             }
             ui.add_space(theme::SMALL_GAP);
         }
@@ -265,8 +312,8 @@ fn unusable_ui(ui: &mut Ui, view: &mut View<'_>, model: &UnusableModel) {
         place_ui(ui, view, &model.path);
         let is_shown = view.app.fetching.fetch.is_some();
         if model.fetch.is_some() && !is_shown {
-            let button = ui.add(Button::new(words::GET_MISSING));
-            if button.on_hover_text(words::ASKS_FIRST).clicked() {
+            let button = ui.add(Button::new("Download what is missing…"));
+            if button.on_hover_text(ASKS_FIRST).clicked() {
                 let id = model.path.display().to_string();
                 view.push(LibraryCommand::Complete(id));
             }
@@ -289,25 +336,33 @@ fn known_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, entry: &CatalogEnt
         && let bytes = entry.about_bytes_to_fetch()
         && bytes > free
     {
-        wide_note(ui, &words::no_room(bytes, free), palette(ui).error);
+        wide_note(
+            ui,
+            &format!(
+                "It takes about {} on the disk, and {} are free",
+                size_text(bytes),
+                size_text(free)
+            ),
+            palette(ui).error,
+        );
     }
     ui.add_space(theme::SMALL_GAP);
     if is_other {
         ui.label(RichText::new(&entry.name).strong());
         wide_note(ui, &entry.description, palette(ui).weak);
-        wide_note(
-            ui,
-            &downloads::words::licence(&entry.licence),
-            palette(ui).weak,
-        );
-        wide_note(ui, words::ANOTHER_FIRST, palette(ui).amber);
+        wide_note(ui, &format!("Licence: {}", entry.licence), palette(ui).weak);
+        let note = "Another model is being downloaded. This one can be downloaded after it";
+        wide_note(ui, note, palette(ui).amber);
         fetch_ui(ui, view);
         return;
     }
     fetch_ui(ui, view);
     if view.app.fetching.fetch.is_none() {
-        let files = ui.button(words::SHOW_FILES);
-        if files.on_hover_text(words::SHOW_FILES_HOVER).clicked() {
+        let files = ui.button("Show its files…");
+        if files
+            .on_hover_text("What would be downloaded, how large it is, and where it goes")
+            .clicked()
+        {
             view.push(LibraryCommand::Look(entry.id.clone()));
         }
     }

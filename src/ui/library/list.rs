@@ -9,7 +9,7 @@ use safelight_core::catalog::Ailment;
 
 use crate::app::commands::LibraryCommand;
 use crate::app::library::rows::{Listed, Place, Row};
-use crate::ui::library::{fit_colour, words};
+use crate::ui::library::{LOOKING, fit_colour, fit_hover, fit_text};
 use crate::ui::widgets::palette;
 use crate::ui::{View, icons, theme};
 
@@ -67,17 +67,17 @@ fn offset_of_chosen(view: &mut View<'_>, room: f32) -> Option<f32> {
 fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.add_space(theme::GAP);
     if view.app.cx.models.are_loading {
-        ui.label(words::LOOKING);
+        ui.label(LOOKING);
         return;
     }
     if view.app.library.query.is_empty() {
-        ui.label(words::NONE);
+        ui.label("No models found, and none are known");
         return;
     }
-    ui.label(words::NO_MATCHES);
+    ui.label("No matches");
     if ui
-        .button(words::SHOW_ALL)
-        .on_hover_text(words::SHOW_ALL_HOVER)
+        .button("Show all")
+        .on_hover_text("Clear the search")
         .clicked()
     {
         view.push(LibraryCommand::Search(String::new()));
@@ -147,13 +147,10 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
         palette.weak,
     );
     let (said, colour) = match model.ailment {
-        Some(Ailment::Incomplete) => (words::INCOMPLETE.to_owned(), palette.amber),
-        Some(Ailment::Broken) => (words::BROKEN.to_owned(), palette.error),
-        Some(Ailment::Unsupported) => (words::UNSUPPORTED.to_owned(), palette.weak),
-        None => (
-            fit.map_or_else(String::new, words::fit),
-            fit_colour(ui, fit),
-        ),
+        Some(Ailment::Incomplete) => ("incomplete".to_owned(), palette.amber),
+        Some(Ailment::Broken) => ("cannot be used".to_owned(), palette.error),
+        Some(Ailment::Unsupported) => ("not supported".to_owned(), palette.weak),
+        None => (fit.map_or_else(String::new, fit_text), fit_colour(ui, fit)),
     };
     let said_width = text_at(pos2(right, lower), Align2::RIGHT_CENTER, &said, colour);
     let is_favourite = view.app.library.remembered.favourites.contains(&model.id);
@@ -186,7 +183,7 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
     line(lower, &[(&model.facts, palette.weak)], &small, said_width);
     let response = match fit {
         Some(fit) if model.ailment.is_none() => {
-            response.on_hover_text(format!("{}\n{}", model.facts, words::fit_hover(fit)))
+            response.on_hover_text(format!("{}\n{}", model.facts, fit_hover(fit)))
         }
         _ => response.on_hover_text(&model.facts),
     };

@@ -5,17 +5,28 @@
 mod details;
 mod list;
 pub(super) mod welcome;
-mod words;
 
 use egui::{
     Align, Frame, Id, Key, Layout, Margin, Modifiers, RichText, TextEdit, Ui, UiBuilder, vec2,
 };
+use safelight_core::units::about_rough_text;
 
 use crate::app::commands::{AppCommand, LibraryCommand, SettingsCommand};
 use crate::app::library::survey::{Fit, FitWord};
 use crate::app::state::Page;
 use crate::ui::widgets::{icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
+
+const LOOK_AGAIN: &str = "Look again";
+const LOOK_AGAIN_HOVER: &str = "Look for models again (F5)";
+const ADD_FOLDER: &str = "Add a folder…";
+const ADD_FOLDER_NAME: &str = "Add a models folder";
+const ADD_FOLDER_HOVER: &str =
+    "Also look for models in another folder, or in another program's. Nothing is copied or moved";
+const LOOKING: &str = "Looking for models…";
+const WAYS: &str = "What makes it fit:";
+const ASKS_FIRST: &str =
+    "Shows the files, their sizes and where they go. Nothing is downloaded before you agree";
 
 /// What the page remembers for itself.
 #[derive(Default)]
@@ -67,7 +78,7 @@ pub(super) fn library_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     let is_small = ui.available_width() < theme::SEARCH_BESIDE_WIDTH;
     ui.horizontal(|ui| {
-        ui.label(RichText::new(words::TITLE).heading().strong());
+        ui.label(RichText::new("Models").heading().strong());
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             buttons_ui(ui, view);
             if !is_small {
@@ -84,15 +95,16 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 /// From the last to the first.
 fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) {
-    if icon_button(ui, icons::X, words::CLOSE, words::BACK).clicked() {
+    let explanation = "Back to the picture (Escape)";
+    if icon_button(ui, icons::X, "Close the models", explanation).clicked() {
         view.push(AppCommand::Show(Page::Watch));
     }
-    if icon_button(ui, icons::RESET, words::LOOK_AGAIN, words::LOOK_AGAIN_HOVER).clicked() {
+    if icon_button(ui, icons::RESET, LOOK_AGAIN, LOOK_AGAIN_HOVER).clicked() {
         view.push(LibraryCommand::Reload);
     }
     if ui
-        .button(words::FIRST_STEPS)
-        .on_hover_text(words::FIRST_STEPS_HOVER)
+        .button("First steps")
+        .on_hover_text("What was found, what this machine can run, what to download")
         .clicked()
     {
         view.push(AppCommand::Show(Page::Welcome));
@@ -102,12 +114,12 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) {
     let text = if ui.available_width() < theme::KEYS_WIDTH {
         icons::FOLDER_OPEN.to_string()
     } else {
-        with_icon(icons::FOLDER_OPEN, words::ADD_FOLDER)
+        with_icon(icons::FOLDER_OPEN, ADD_FOLDER)
     };
     if ui
         .add_enabled(is_free, egui::Button::new(text))
-        .on_hover_text(words::ADD_FOLDER_HOVER)
-        .accessible_name(words::ADD_FOLDER_NAME)
+        .on_hover_text(ADD_FOLDER_HOVER)
+        .accessible_name(ADD_FOLDER_NAME)
         .clicked()
     {
         let purpose = crate::app::commands::FolderSetting::Models;
@@ -117,7 +129,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
     let mut query = view.app.library.query.clone();
-    let hint = words::SEARCH_HINT;
+    let hint = "Search by name, kind, folder…";
     let field = TextEdit::singleline(&mut query)
         .id(search_id())
         .hint_text(with_icon(icons::SEARCH, hint))
@@ -127,8 +139,8 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
             vec2(ui.available_width(), ui.spacing().interact_size.y),
             field,
         )
-        .on_hover_text(words::SEARCH_HOVER)
-        .accessible_name(words::SEARCH);
+        .on_hover_text("All words must match. Arrows select, Enter uses, Escape goes back")
+        .accessible_name("Search models");
     let num_opened = view.app.library.num_opened;
     if std::mem::replace(&mut view.panels.library.num_opened, num_opened) != num_opened {
         response.request_focus();
@@ -185,4 +197,27 @@ fn fit_colour(ui: &Ui, fit: Option<&Fit>) -> egui::Color32 {
         Some((FitWord::TooLarge, true)) => palette.error,
         Some((FitWord::Unknown, _)) | None => palette.weak,
     }
+}
+
+/// Memory verdict of a model, with the time of one result if known: `fits · about 14 h`.
+fn fit_text(fit: &Fit) -> String {
+    match (fit.word, fit.secs.map(about_rough_text)) {
+        (FitWord::Fits, Some(time)) => format!("fits · {time}"),
+        (FitWord::Fits, None) => "fits".to_owned(),
+        (FitWord::Squeezed, Some(time)) => format!("just fits · {time}"),
+        (FitWord::Squeezed, None) => "just fits".to_owned(),
+        (FitWord::TooLarge, _) if !fit.ways.is_empty() => "too large at its defaults".to_owned(),
+        (FitWord::TooLarge, _) => "too large".to_owned(),
+        (FitWord::Unknown, _) => String::new(),
+    }
+}
+
+/// Verdict and remedies, one per line.
+fn fit_hover(fit: &Fit) -> String {
+    let mut lines = vec![fit.text.clone()];
+    if !fit.ways.is_empty() {
+        lines.push(WAYS.to_owned());
+        lines.extend(fit.ways.iter().map(|way| format!("• {way}")));
+    }
+    lines.join("\n")
 }

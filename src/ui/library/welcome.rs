@@ -7,16 +7,20 @@ use egui::{Align, Button, Frame, Label, Layout, RichText, ScrollArea, Ui};
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::families::Family;
 use safelight_core::memory::DeviceClass;
+use safelight_core::units::{gib_text, size_text};
 
 use crate::app::commands::{
     AppCommand, DesktopCommand, FetchCommand, FolderSetting, LibraryCommand, SettingsCommand,
 };
 use crate::app::library::first_model;
-use crate::app::library::survey::{Fit, FitWord};
+use crate::app::library::survey::{Fit, FitWord, Machine};
 use crate::app::notices::sentence;
 use crate::app::state::Page;
 use crate::ui::downloads::fetch_ui;
-use crate::ui::library::{fit_colour, words};
+use crate::ui::library::{
+    ADD_FOLDER, ADD_FOLDER_HOVER, ADD_FOLDER_NAME, ASKS_FIRST, LOOK_AGAIN, LOOK_AGAIN_HOVER,
+    LOOKING, fit_colour, fit_hover, fit_text,
+};
 use crate::ui::runtimes::card_ui;
 use crate::ui::widgets::{card, icon_button, main_button, palette, sign, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
@@ -54,12 +58,15 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
         let accent = palette(ui).accent;
         sign(ui, icons::APERTURE, 34.0, accent);
         ui.vertical(|ui| {
-            ui.label(RichText::new(words::WELCOME).heading().strong());
+            ui.label(RichText::new("Welcome to Safelight").heading().strong());
             let weak = palette(ui).weak;
-            ui.add(Label::new(RichText::new(words::WELCOME_TEXT).small().color(weak)).wrap());
+            let text = "Pictures and clips, made on your own computer. Nothing you make or write \
+                       leaves it.";
+            ui.add(Label::new(RichText::new(text).small().color(weak)).wrap());
         });
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if icon_button(ui, icons::X, words::SKIP, words::SKIP_HOVER).clicked() {
+            let explanation = "You find this page again under “First steps” among the models";
+            if icon_button(ui, icons::X, "Skip the first steps", explanation).clicked() {
                 view.push(LibraryCommand::Leave);
             }
         });
@@ -79,9 +86,9 @@ fn begin_ui(ui: &mut Ui, view: &mut View<'_>) {
             .as_ref()
             .is_some_and(|spec| spec.family.makes_pictures);
         let text = if thing {
-            words::FIRST_PICTURE
+            "Make your first picture"
         } else {
-            words::FIRST_CLIP
+            "Make your first clip"
         };
         let button = main_button(ui, is_ready, icons::SPARKLE, text);
         if button.clicked() && is_ready {
@@ -89,14 +96,19 @@ fn begin_ui(ui: &mut Ui, view: &mut View<'_>) {
         }
     });
     let note = match (&model, is_engine_there) {
-        (_, false) => words::NEEDS_LIBTORCH.to_owned(),
+        (_, false) => "First, libtorch is needed: see below".to_owned(),
         (Some(spec), true) => {
-            let prompt = spec.example_prompts.first();
-            words::first_with(&spec.name, prompt.map(String::as_str))
+            let (model, prompt) = (&spec.name, spec.example_prompts.first());
+            prompt.map_or_else(
+                || format!("With {model}"),
+                |prompt| format!("With {model}: “{prompt}”"),
+            )
         }
-        (None, true) if view.app.cx.models.are_loading => words::LOOKING.to_owned(),
-        (None, true) if view.app.cx.models.all().is_empty() => words::NEEDS_MODEL.to_owned(),
-        (None, true) => words::NEEDS_PICTURE.to_owned(),
+        (None, true) if view.app.cx.models.are_loading => LOOKING.to_owned(),
+        (None, true) if view.app.cx.models.all().is_empty() => {
+            "First, a model is needed: download one, or add a folder that has one".to_owned()
+        }
+        (None, true) => "Your models need a start picture: drop one on the window".to_owned(),
     };
     wide_note(ui, &note, palette(ui).weak);
 }
@@ -117,25 +129,28 @@ fn libtorch_ui(ui: &mut Ui, view: &mut View<'_>) {
                 let copy = Button::new(with_icon(icons::COPY, command));
                 if ui
                     .add(copy)
-                    .on_hover_text(words::COPY_COMMAND_HOVER)
-                    .accessible_name(words::COPY_COMMAND)
+                    .on_hover_text("Copy this command, and run it in a terminal")
+                    .accessible_name("Copy the command")
                     .clicked()
                 {
                     view.push(DesktopCommand::CopyText(command.to_owned()));
                 }
             }
-            let button = Button::new(with_icon(icons::FOLDER_OPEN, words::CHOOSE_LIBTORCH));
+            let button = Button::new(with_icon(icons::FOLDER_OPEN, "Choose a libtorch folder…"));
             if ui
                 .add_enabled(!view.app.cx.background.is_asking(), button)
-                .on_hover_text(words::CHOOSE_LIBTORCH_HOVER)
-                .accessible_name(words::CHOOSE_LIBTORCH_NAME)
+                .on_hover_text(
+                    "A folder with libtorch 2.11.0 or 2.13.0, or the torch folder of a Python \
+                    environment",
+                )
+                .accessible_name("Choose a libtorch folder")
                 .clicked()
             {
                 view.push(SettingsCommand::PickFolder(FolderSetting::Libtorch));
             }
             if ui
-                .button(words::DOCTOR)
-                .on_hover_text(words::DOCTOR_HOVER)
+                .button("Check this machine")
+                .on_hover_text("The doctor examines this machine in detail")
                 .clicked()
             {
                 view.push(AppCommand::Show(Page::Doctor));
@@ -158,9 +173,9 @@ fn machine_ui(ui: &mut Ui, view: &mut View<'_>) {
     let machine = view.app.library.survey.machine.clone();
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
-        title(ui, words::MACHINE);
+        title(ui, "This machine");
         let Some(machine) = machine else {
-            wide_note(ui, words::LOOKING_AT_MACHINE, palette(ui).weak);
+            wide_note(ui, "Looking…", palette(ui).weak);
             return;
         };
         let is_cpu = machine.device.facts.class == DeviceClass::Cpu;
@@ -170,17 +185,47 @@ fn machine_ui(ui: &mut Ui, view: &mut View<'_>) {
             palette(ui).text
         };
         let has_idle_gpu = view.app.runtimes.idle_gpu().is_some();
-        wide_note(ui, &words::device(&machine, has_idle_gpu), colour);
+        wide_note(ui, &device_text(&machine, has_idle_gpu), colour);
         if let Some(free) = machine.free_bytes {
-            wide_note(ui, &words::disk(free), palette(ui).text);
+            wide_note(
+                ui,
+                &format!("{} are free on the disk for models.", size_text(free)),
+                palette(ui).text,
+            );
         }
         if !machine.is_writable {
-            let text = words::not_writable(&machine.models.display().to_string());
+            let text = format!(
+                "This folder cannot be written to, so models cannot be downloaded and settings are \
+                not kept: {}",
+                machine.models.display()
+            );
             wide_note(ui, &text, palette(ui).amber);
         }
         ui.add_space(theme::SMALL_GAP);
         fits_ui(ui, view);
     });
+}
+
+/// `has_idle_gpu`: there is one that jobs do not use yet.
+fn device_text(machine: &Machine, has_idle_gpu: bool) -> String {
+    let facts = &machine.device.facts;
+    let memory = gib_text(facts.total_bytes);
+    let name = &machine.device.name;
+    match facts.class {
+        DeviceClass::Unified => {
+            format!("{name}, which shares {memory} GiB of memory with the processor.")
+        }
+        DeviceClass::Discrete => {
+            format!("{name}, a graphics card with {memory} GiB of its own memory.")
+        }
+        // The card above says what to do about it.
+        DeviceClass::Cpu if has_idle_gpu => {
+            format!("Running on the CPU, which is slow, with {memory} GiB of memory.")
+        }
+        DeviceClass::Cpu => format!(
+            "No supported GPU found. Running on the CPU, which is slow, with {memory} GiB of memory."
+        ),
+    }
 }
 
 struct Said {
@@ -208,11 +253,13 @@ fn fits_ui(ui: &mut Ui, view: &mut View<'_>) {
         });
     });
     if said.iter().any(|said| said.fit.secs.is_some()) {
-        wide_note(ui, words::TIMES, palette(ui).weak);
+        let note = "Times are for one result at the model's default size and length, and rough \
+                   before the first one";
+        wide_note(ui, note, palette(ui).weak);
     }
     if ui
-        .button(words::SEE_ALL)
-        .on_hover_text(words::SEE_ALL_HOVER)
+        .button("See all models")
+        .on_hover_text("All models, with what they are and whether they fit")
         .clicked()
     {
         view.push(AppCommand::Show(Page::Models));
@@ -226,8 +273,8 @@ fn said_ui(ui: &mut Ui, said: &Said) {
         ui.set_max_width(theme::FIT_WIDTH.min(ui.available_width() - theme::GAP));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let colour = fit_colour(ui, Some(fit));
-            ui.label(RichText::new(words::fit(fit)).small().color(colour))
-                .on_hover_text(words::fit_hover(fit));
+            ui.label(RichText::new(fit_text(fit)).small().color(colour))
+                .on_hover_text(fit_hover(fit));
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 let ink = if *is_here { palette.text } else { palette.weak };
                 ui.add(Label::new(RichText::new(name).small().color(ink)).truncate());
@@ -235,9 +282,11 @@ fn said_ui(ui: &mut Ui, said: &Said) {
         });
     });
     if let Some(way) = fit.ways.first() {
-        let text = RichText::new(words::way(way)).small().color(palette.weak);
+        let text = RichText::new(format!("• {way}"))
+            .small()
+            .color(palette.weak);
         ui.add(Label::new(text).truncate())
-            .on_hover_text(words::fit_hover(fit));
+            .on_hover_text(fit_hover(fit));
     }
 }
 
@@ -270,34 +319,52 @@ fn said_of_models(view: &View<'_>) -> Vec<Said> {
 fn found_ui(ui: &mut Ui, view: &mut View<'_>) {
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
-        title(ui, words::FOUND);
+        title(ui, "Found on this disk");
         let num_here = view.app.cx.models.all().len();
         let num_broken = view.app.cx.models.found.unusable.len();
         let text = if view.app.cx.models.are_loading {
-            words::LOOKING.to_owned()
+            LOOKING.to_owned()
         } else {
-            words::usable(num_here)
+            usable_text(num_here)
         };
         wide_note(ui, &text, palette(ui).text);
         if num_broken > 0 {
-            wide_note(ui, &words::unusable(num_broken), palette(ui).amber);
+            wide_note(ui, &unusable_text(num_broken), palette(ui).amber);
         }
         searched_ui(ui, view);
         ui.horizontal(|ui| {
-            let add = Button::new(with_icon(icons::FOLDER_OPEN, words::ADD_FOLDER));
+            let add = Button::new(with_icon(icons::FOLDER_OPEN, ADD_FOLDER));
             if ui
                 .add_enabled(!view.app.cx.background.is_asking(), add)
-                .on_hover_text(words::ADD_FOLDER_HOVER)
-                .accessible_name(words::ADD_FOLDER_NAME)
+                .on_hover_text(ADD_FOLDER_HOVER)
+                .accessible_name(ADD_FOLDER_NAME)
                 .clicked()
             {
                 view.push(SettingsCommand::PickFolder(FolderSetting::Models));
             }
-            if icon_button(ui, icons::RESET, words::LOOK_AGAIN, words::LOOK_AGAIN_HOVER).clicked() {
+            if icon_button(ui, icons::RESET, LOOK_AGAIN, LOOK_AGAIN_HOVER).clicked() {
                 view.push(LibraryCommand::Reload);
             }
         });
     });
+}
+
+fn usable_text(count: usize) -> String {
+    match count {
+        0 => "No usable model".to_owned(),
+        1 => "1 usable model".to_owned(),
+        count => format!("{count} usable models"),
+    }
+}
+
+fn unusable_text(count: usize) -> String {
+    match count {
+        1 => "1 more lacks a file or is of another kind. The list of models says what it needs"
+            .to_owned(),
+        count => format!(
+            "{count} more lack files or are of other kinds. The list of models says what each needs"
+        ),
+    }
 }
 
 /// The folders that were gone through.
@@ -316,7 +383,7 @@ fn searched_ui(ui: &mut Ui, view: &View<'_>) {
     if there.is_empty() {
         return;
     }
-    wide_note(ui, words::LOOKED_IN, weak);
+    wide_note(ui, "Searched folders", weak);
     let height = ui.text_style_height(&egui::TextStyle::Small) + 2.0;
     ScrollArea::vertical()
         .id_salt("searched-folders")
@@ -338,7 +405,7 @@ fn offers_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
-        title(ui, words::OFFERS);
+        title(ui, "Models to download");
         let shown = view
             .app
             .fetching
@@ -370,19 +437,19 @@ fn offer_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
                 .is_none_or(|fetch| !fetch.is_busy());
             let button = ui.add_enabled(
                 is_free,
-                Button::new(with_icon(icons::DOWNLOAD, words::DOWNLOAD)),
+                Button::new(with_icon(icons::DOWNLOAD, "Download…")),
             );
             if button
-                .on_hover_text(words::ASKS_FIRST)
-                .accessible_name(words::download(&entry.name))
+                .on_hover_text(ASKS_FIRST)
+                .accessible_name(format!("Download {}", entry.name))
                 .clicked()
             {
                 view.push(FetchCommand::Show(Some(entry.id.clone())));
             }
             let colour = fit_colour(ui, fit.as_ref());
             if let Some(fit) = &fit {
-                ui.label(RichText::new(words::fit(fit)).small().color(colour))
-                    .on_hover_text(words::fit_hover(fit));
+                ui.label(RichText::new(fit_text(fit)).small().color(colour))
+                    .on_hover_text(fit_hover(fit));
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 ui.vertical(|ui| {

@@ -9,8 +9,8 @@ use crate::app::commands::{AppCommand, MaskCommand};
 use crate::app::mask::Editor;
 use crate::app::state::Page;
 use crate::ui::View;
+use crate::ui::mask::MaskPanel;
 use crate::ui::mask::extend::{draw_edges, edges_ui};
-use crate::ui::mask::{MaskPanel, words};
 use crate::ui::widgets::palette;
 
 /// No nearer than so many points a pixel.
@@ -52,7 +52,9 @@ fn fit_scale(size: Vec2, area: Rect) -> f32 {
 pub(super) fn canvas_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
     let area = ui.available_rect_before_wrap();
     let response = ui.allocate_rect(area, Sense::click_and_drag());
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Canvas, true, words::CANVAS));
+    response.widget_info(|| {
+        egui::WidgetInfo::labeled(egui::Role::Canvas, true, "Mask over the picture")
+    });
     if !view.app.palette.is_covered(ui.ctx()) {
         keys(ui, view);
     }

@@ -12,7 +12,6 @@ use crate::app::commands::MaskCommand;
 use crate::app::mask::Editor;
 use crate::ui::View;
 use crate::ui::mask::canvas::Lie;
-use crate::ui::mask::words;
 use crate::ui::widgets::palette;
 
 /// As much as is offered on one side.
@@ -21,6 +20,7 @@ const MAX_ROOM: u32 = 4096;
 const HOLD: f32 = 12.0;
 /// The bar in the middle of an edge that shows that.
 const GRIP: Vec2 = vec2(40.0, 4.0);
+const EXTEND_HOVER: &str = "Give the picture room at its sides, which is generated (outpainting); of a clip every frame gets it. Write pixels here, or drag an edge of the picture. Edges grow to what the model takes";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Side {
@@ -35,10 +35,10 @@ impl Side {
 
     fn name(self) -> &'static str {
         match self {
-            Self::Left => words::LEFT,
-            Self::Top => words::TOP,
-            Self::Right => words::RIGHT,
-            Self::Bottom => words::BOTTOM,
+            Self::Left => "left ",
+            Self::Top => "top ",
+            Self::Right => "right ",
+            Self::Bottom => "bottom ",
         }
     }
 
@@ -132,27 +132,33 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
     let is_applied = ui
         .horizontal_wrapped(|ui| {
             let weak = palette(ui).weak;
-            ui.label(RichText::new(words::EXTEND).color(weak))
-                .on_hover_text(words::EXTEND_HOVER);
+            ui.label(RichText::new("Extend").color(weak))
+                .on_hover_text(EXTEND_HOVER);
             for side in Side::ALL {
                 let value = DragValue::new(side.of(&mut wish.margins))
                     .range(0..=MAX_ROOM)
                     .prefix(side.name())
                     .suffix(" px");
                 ui.add(value)
-                    .on_hover_text(words::EXTEND_HOVER)
-                    .accessible_name(words::side_name(side.name()));
+                    .on_hover_text(EXTEND_HOVER)
+                    .accessible_name(format!("Extend {}", side.name().trim()));
             }
             let overlap = DragValue::new(&mut wish.overlap)
                 .range(0..=MAX_OVERLAP)
-                .prefix(words::OVERLAP_BEFORE)
+                .prefix("overlap ")
                 .suffix(" px");
             ui.add(overlap)
-                .on_hover_text(words::OVERLAP_HOVER)
-                .accessible_name(words::OVERLAP_NAME);
+                .on_hover_text(
+                    "How far the mask fades into the picture at an extended side: half of that is \
+                    generated anew, so that no seam is seen. 0 keeps every pixel of the picture",
+                )
+                .accessible_name("Overlap");
             let can_apply = editor.busy.is_none();
-            ui.add_enabled(can_apply, Button::new(words::APPLY))
-                .on_hover_text(words::APPLY_HOVER)
+            ui.add_enabled(can_apply, Button::new("Extend the picture"))
+                .on_hover_text(
+                    "Make the room. What you painted on the picture stays; 0 on all sides takes \
+                    the room away",
+                )
                 .clicked()
         })
         .inner;
@@ -188,8 +194,11 @@ pub(super) fn edges_ui(
         let response = ui
             .interact(strip, id, Sense::drag())
             .on_hover_cursor(side.cursor())
-            .on_hover_text(words::EDGE_HOVER);
-        let name = words::edge_name(side.name());
+            .on_hover_text(
+                "Drag outwards to extend the picture on this side; drag back to take the room \
+                away. What is new is generated",
+            );
+        let name = format!("Drag the {} edge", side.name().trim());
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Splitter, true, &name));
         if response.hovered() {
             view.panels.mask.extend.hovered = Some(side);
@@ -316,7 +325,7 @@ pub(super) fn draw_edges(ui: &Ui, view: &View<'_>, editor: &Editor, lie: Lie, ar
         let stroke = Stroke::new(1.5, palette.accent);
         painter.rect_stroke(strip, CornerRadius::ZERO, stroke, StrokeKind::Inside);
         let font = TextStyle::Body.resolve(ui.style());
-        let text = words::room(room.round() as u32);
+        let text = format!("+{} px", room.round() as u32);
         painter.text(
             strip.center(),
             Align2::CENTER_CENTER,

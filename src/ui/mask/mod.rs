@@ -4,7 +4,6 @@
 
 mod canvas;
 mod extend;
-mod words;
 
 use egui::{Align, Button, Frame, Layout, Margin, RichText, Slider, Ui, Vec2};
 use safelight_core::media::Brush;
@@ -20,6 +19,7 @@ const MIN_BRUSH: f32 = 1.0;
 pub const MAX_BRUSH: f32 = 2000.0;
 /// How far edges may be softened, in pixels of the picture.
 const MAX_SOFTEN: u32 = 200;
+const USE: &str = "Use this mask";
 
 /// What is painted with, and how the picture is looked at.
 #[derive(Default)]
@@ -105,9 +105,9 @@ pub(super) fn mask_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn none_ui(ui: &mut Ui, view: &View<'_>) {
     ui.centered_and_justified(|ui| {
         let text = if view.app.masking.is_opening() {
-            words::OPENING
+            "Opening the picture…"
         } else {
-            words::NO_PICTURE
+            "Choose a picture first, then paint a mask over it"
         };
         ui.label(RichText::new(text).color(palette(ui).weak));
     });
@@ -119,35 +119,40 @@ fn push(view: &mut View<'_>, command: MaskCommand) {
 
 fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
     ui.horizontal(|ui| {
-        ui.label(RichText::new(words::TITLE).heading().strong());
+        ui.label(RichText::new("Paint a mask").heading().strong());
         let weak = palette(ui).weak;
         let size = editor.size();
-        let text = words::picture(&editor.name(), size.x, size.y);
+        let text = format!("{}  ·  {} × {} pixels", editor.name(), size.x, size.y);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if icon_button(ui, icons::X, words::CLOSE, words::CLOSE_HOVER).clicked() {
+            let explanation = "Back to the picture. What you painted is kept and used";
+            if icon_button(ui, icons::X, "Close the mask", explanation).clicked() {
                 view.push(AppCommand::Show(Page::Watch));
             }
             let is_idle = editor.busy.is_none();
-            let use_it = Button::new(with_icon(icons::CHECK_CIRCLE, words::USE));
+            let use_it = Button::new(with_icon(icons::CHECK_CIRCLE, USE));
             if ui
                 .add_enabled(is_idle, use_it)
-                .on_hover_text(words::USE_HOVER)
-                .accessible_name(words::USE)
+                .on_hover_text(
+                    "Save it and regenerate the painted part. Generate does this by itself",
+                )
+                .accessible_name(USE)
                 .clicked()
             {
                 push(view, MaskCommand::Use);
             }
             if ui
-                .add_enabled(is_idle, Button::new(words::DISCARD))
-                .on_hover_text(words::DISCARD_HOVER)
+                .add_enabled(is_idle, Button::new("Discard"))
+                .on_hover_text(
+                    "Throw away what you painted here. A mask that was there before stays",
+                )
                 .clicked()
             {
                 push(view, MaskCommand::Discard);
             }
             match editor.busy {
-                Some(Busy::Extending) => drop(ui.label(words::EXTENDING)),
-                Some(Busy::Softening) => drop(ui.label(words::SOFTENING)),
-                Some(Busy::Keeping) => drop(ui.label(words::KEEPING)),
+                Some(Busy::Extending) => drop(ui.label("Extending…")),
+                Some(Busy::Softening) => drop(ui.label("Softening…")),
+                Some(Busy::Keeping) => drop(ui.label("Saving…")),
                 None => {}
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
@@ -160,10 +165,12 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
 /// What is painted with.
 fn brush_ui(ui: &mut Ui, panel: &mut MaskPanel) {
     ui.horizontal_wrapped(|ui| {
-        if choice(ui, !panel.is_erasing, words::PAINT, words::PAINT_HOVER).clicked() {
+        let explanation = "The painted part is regenerated";
+        if choice(ui, !panel.is_erasing, "Paint", explanation).clicked() {
             panel.is_erasing = false;
         }
-        if choice(ui, panel.is_erasing, words::ERASE, words::ERASE_HOVER).clicked() {
+        let explanation = "The erased part stays as it is. The right mouse button erases too (E)";
+        if choice(ui, panel.is_erasing, "Erase", explanation).clicked() {
             panel.is_erasing = true;
         }
         ui.separator();
@@ -171,16 +178,20 @@ fn brush_ui(ui: &mut Ui, panel: &mut MaskPanel) {
             .logarithmic(true)
             .fixed_decimals(0)
             .suffix(" px");
-        named_slider(ui, words::BRUSH, slider, words::BRUSH_HOVER);
+        let explanation = "Diameter of the brush in pixels of the picture ([ and ], or the wheel)";
+        named_slider(ui, "Brush size", slider, explanation);
         let slider = Slider::new(&mut panel.softness, 0.0..=100.0)
             .fixed_decimals(0)
             .suffix(" %");
-        named_slider(ui, words::SOFT, slider, words::SOFT_HOVER);
+        let explanation = "How much of the brush fades towards its edge. 0 % is hard";
+        named_slider(ui, "Soft edge", slider, explanation);
         let slider = Slider::new(&mut panel.opacity, 0.1..=1.0)
             .custom_formatter(|share, _| format!("{:.0}", share * 100.0))
             .custom_parser(|text| text.trim().parse::<f64>().ok().map(|it| it / 100.0))
             .suffix(" %");
-        named_slider(ui, words::OVERLAY, slider, words::OVERLAY_HOVER);
+        let explanation = "How strongly the colour covers the picture. The mask itself does not \
+                          change";
+        named_slider(ui, "Overlay", slider, explanation);
     });
 }
 
@@ -215,47 +226,41 @@ fn whole_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
             }
         };
         let (undo, redo) = (editor.painted.can_undo, editor.painted.can_redo);
-        tool(ui, undo, words::UNDO, words::UNDO_HOVER, MaskCommand::Undo);
-        tool(ui, redo, words::REDO, words::REDO_HOVER, MaskCommand::Redo);
+        let hover = "Undo the last step (Ctrl+Z)";
+        tool(ui, undo, "Undo", hover, MaskCommand::Undo);
+        let hover = "Redo the step (Ctrl+Shift+Z)";
+        tool(ui, redo, "Redo", hover, MaskCommand::Redo);
         ui.separator();
-        tool(ui, true, words::FILL, words::FILL_HOVER, MaskCommand::Fill);
-        tool(
-            ui,
-            true,
-            words::CLEAR,
-            words::CLEAR_HOVER,
-            MaskCommand::Clear,
-        );
-        tool(
-            ui,
-            true,
-            words::INVERT,
-            words::INVERT_HOVER,
-            MaskCommand::Invert,
-        );
+        let hover = "Paint the whole picture";
+        tool(ui, true, "Fill", hover, MaskCommand::Fill);
+        tool(ui, true, "Clear", "Erase everything", MaskCommand::Clear);
+        let hover = "Paint what is not painted, and erase what is";
+        tool(ui, true, "Invert", hover, MaskCommand::Invert);
         ui.separator();
-        tool(ui, true, words::FEATHER, words::FEATHER_HOVER, soften);
+        let hover = "Soften all edges of the mask by this many pixels to each side";
+        tool(ui, true, "Feather", hover, soften);
         ui.add(
             egui::DragValue::new(&mut view.panels.mask.soften_by)
                 .range(1..=MAX_SOFTEN)
                 .suffix(" px"),
         )
-        .on_hover_text(words::FEATHER_BY_HOVER)
-        .accessible_name(words::FEATHER_BY);
+        .on_hover_text("How far Feather softens")
+        .accessible_name("Feather by");
         ui.separator();
         look_ui(ui, &mut view.panels.mask);
     });
 }
 
 fn look_ui(ui: &mut Ui, panel: &mut MaskPanel) {
-    if choice(ui, panel.scale.is_none(), words::FIT, words::FIT_HOVER).clicked() {
+    if choice(ui, panel.scale.is_none(), "Fit", "Show the whole picture").clicked() {
         panel.scale = None;
         panel.offset = Vec2::ZERO;
     }
     let dots = ui.ctx().pixels_per_point();
     let is_true = panel.scale == Some(1.0 / dots);
-    let hover = words::TRUE_SIZE_HOVER;
-    if choice(ui, is_true, words::TRUE_SIZE, hover).clicked() {
+    let hover = "One pixel of the picture for each pixel of the screen. Ctrl and the wheel zoom, \
+                the middle button moves";
+    if choice(ui, is_true, "100 %", hover).clicked() {
         panel.scale = Some(1.0 / dots);
     }
 }

@@ -5,7 +5,7 @@
 
 use egui::{RichText, Ui};
 use egui_plot::Span as BandSpan;
-use safelight_core::units::in_gib;
+use safelight_core::units::{about_text, in_gib, size_text};
 
 use crate::app::memory::course::Span;
 use crate::app::memory::planning::Planned;
@@ -13,7 +13,7 @@ use crate::ui::memory::graph::{
     Extent, axis_secs, base_plot, block, dotted, fix_bounds, name_plot, position_of,
 };
 use crate::ui::memory::legend::heading_ui;
-use crate::ui::memory::{Room, words};
+use crate::ui::memory::{PREDICTED_PEAK, Room, predicted_peak_text, time_text};
 use crate::ui::widgets::palette;
 use crate::ui::{View, theme};
 
@@ -21,17 +21,21 @@ pub(super) fn expected_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
     let palette = palette(ui);
     let room = Room::below(ui, height);
     ui.horizontal_wrapped(|ui| {
-        heading_ui(ui, view, words::EXPECTED);
+        heading_ui(ui, view, "Expected");
         let Some(planned) = view.app.memory.planned() else {
             return;
         };
         let plan = &planned.plan;
-        let peak = words::predicted_peak(plan.peak_bytes);
+        let peak = predicted_peak_text(plan.peak_bytes);
         ui.label(RichText::new(peak).small().color(palette.allocated))
-            .on_hover_text(words::PEAK_HOVER);
-        let cap = words::budget(plan.budget.cap_bytes);
+            .on_hover_text("The most that tensors are expected to take, weights included");
+        let cap = format!("Budget {}", size_text(plan.budget.cap_bytes));
         ui.label(RichText::new(cap).small().color(palette.cap))
-            .on_hover_text(words::budget_hover(plan.budget.available_bytes));
+            .on_hover_text(format!(
+                "The most that is used on this device. {} of it is left for tensors: other \
+                programs and the driver have the rest",
+                size_text(plan.budget.available_bytes)
+            ));
     });
     if let Some(planned) = view.app.memory.planned() {
         plot_ui(ui, planned, room.left(ui));
@@ -74,18 +78,36 @@ fn plot_ui(ui: &mut Ui, planned: &Planned, height: f32) {
             }
             dotted(
                 plot,
-                words::PREDICTED_PEAK,
+                PREDICTED_PEAK,
                 in_gib(plan.peak_bytes),
                 palette.allocated,
             );
             if available < extent.top_gib {
-                dotted(plot, words::LEFT_FOR_TENSORS, available, palette.available);
+                dotted(plot, "Available for tensors", available, palette.available);
             }
             if let Some(at) = extent.cap_at {
-                dotted(plot, words::BUDGET, at, palette.cap);
+                dotted(plot, "Budget", at, palette.cap);
             }
         });
-    name_plot(&shown, &words::expected(planned));
+    name_plot(&shown, &expected_text(planned));
+}
+
+/// Accessible name of the expected memory plot.
+fn expected_text(planned: &Planned) -> String {
+    let plan = &planned.plan;
+    let stages: Vec<String> = plan
+        .stages
+        .iter()
+        .filter(|stage| stage.peak_bytes > 0)
+        .map(|stage| format!("{} {}", stage.stage.label(), size_text(stage.peak_bytes)))
+        .collect();
+    format!(
+        "Expected memory: at most {} of a budget of {}. {}. By stage: {}",
+        size_text(plan.peak_bytes),
+        size_text(plan.budget.cap_bytes),
+        time_text(&planned.course),
+        stages.join(", ")
+    )
 }
 
 fn told_at(spans: &[Span], is_timed: bool, at_secs: f64) -> String {
@@ -95,10 +117,13 @@ fn told_at(spans: &[Span], is_timed: bool, at_secs: f64) -> String {
     };
     let mut lines = vec![
         span.stage.label().to_owned(),
-        words::expected_bytes(span.peak_bytes),
+        format!("Expected {}", size_text(span.peak_bytes)),
     ];
     if is_timed {
-        lines.push(words::takes_about(span.to_secs - span.from_secs));
+        lines.push(format!(
+            "takes {}",
+            about_text(span.to_secs - span.from_secs)
+        ));
     }
     lines.join("\n")
 }

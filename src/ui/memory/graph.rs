@@ -8,10 +8,12 @@ use egui_plot::{
     GridMark, HLine, HoverPosition, Line, LineStyle, Plot, PlotPoint, PlotPoints, PlotResponse,
     PlotUi, Polygon, Span, VLine,
 };
-use safelight_core::units::{from_gib, in_gib, size_text};
+use safelight_core::job::{Climb, Reclaim};
+use safelight_core::memory::Rung;
+use safelight_core::units::{duration_text, from_gib, in_gib, seconds_text, size_text};
 
 use crate::app::memory::MemoryHistory;
-use crate::ui::memory::{Series, is_known, words};
+use crate::ui::memory::{PREDICTED_PEAK, Series, is_known, job_event_texts};
 use crate::ui::theme::{self, Palette};
 use crate::ui::widgets::palette;
 
@@ -91,7 +93,27 @@ pub(super) fn plot_ui(
             marks(plot, history, palette);
             limits(plot, history, extent, palette);
         });
-    name_plot(&shown, &words::told(history));
+    name_plot(&shown, &graph_text(history));
+}
+
+/// Accessible name of a job's memory graph.
+fn graph_text(history: &MemoryHistory) -> String {
+    let mut parts = vec![format!(
+        "Memory graph over {}: at most {} used",
+        duration_text(history.end_secs()),
+        size_text(history.peak_bytes())
+    )];
+    if let Some(last) = history.last() {
+        parts.push(format!("{} now", size_text(last.used_bytes)));
+    }
+    if let Some(bytes) = history.predicted_bytes() {
+        parts.push(format!("{} of tensors were predicted", size_text(bytes)));
+    }
+    if let Some(band) = history.bands().last() {
+        parts.push(format!("last stage: {}", band.stage.label()));
+    }
+    parts.extend(job_event_texts(history));
+    parts.join(", ")
 }
 
 /// The bands of the stages, each with what was expected of it.
@@ -152,17 +174,51 @@ fn lines<'a>(plot: &mut PlotUi<'a>, history: &MemoryHistory, series: &[Series]) 
 fn marks(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &Palette) {
     for mark in history.marks() {
         plot.vline(
-            VLine::new(words::freed(&mark.reclaim), mark.at_secs)
+            VLine::new(freed_text(&mark.reclaim), mark.at_secs)
                 .color(palette.good.gamma_multiply(0.6))
                 .style(LineStyle::dotted_dense()),
         );
     }
     for (at, climb) in history.climb_marks() {
         plot.vline(
-            VLine::new(words::climb_words(climb), at)
+            VLine::new(climb_text(climb), at)
                 .color(palette.amber)
                 .width(1.6),
         );
+    }
+}
+
+fn freed_text(reclaim: &Reclaim) -> String {
+    let Reclaim {
+        boundary,
+        before_bytes,
+        after_bytes,
+    } = reclaim;
+    let given = size_text(before_bytes.saturating_sub(*after_bytes));
+    format!("{boundary}: {given} freed")
+}
+
+/// `Decoding continued in tiles of 512 pixels`
+pub(super) fn climb_text(climb: Climb) -> String {
+    let stage = climb.stage.label();
+    let tile = climb.rung.tile().unwrap_or_default();
+    match (climb.rung, climb.helped) {
+        (Rung::Ground | Rung::FreeAndRetry, true) => {
+            format!("{stage} continued after unused memory was freed")
+        }
+        (Rung::Ground | Rung::FreeAndRetry, false) => {
+            format!("{stage} was tried again after unused memory was freed")
+        }
+        (Rung::StreamMore, true) => format!("{stage} continued with streamed weights"),
+        (Rung::StreamMore, false) => format!("{stage} was tried with streamed weights"),
+        (Rung::Tiles512 | Rung::Tiles256, true) => {
+            format!("{stage} continued in tiles of {tile} pixels")
+        }
+        (Rung::Tiles512 | Rung::Tiles256, false) => {
+            format!("{stage} was tried in tiles of {tile} pixels")
+        }
+        (Rung::OnCpu, true) => format!("{stage} continued on the CPU"),
+        (Rung::OnCpu, false) => format!("{stage} was tried on the CPU"),
     }
 }
 
@@ -170,7 +226,7 @@ fn limits(plot: &mut PlotUi<'_>, history: &MemoryHistory, extent: Extent, palett
     if let Some(bytes) = history.predicted_bytes() {
         dotted(
             plot,
-            words::PREDICTED_PEAK,
+            PREDICTED_PEAK,
             in_gib(bytes).min(extent.top_gib * 0.99),
             palette.allocated,
         );
@@ -232,8 +288,8 @@ pub(super) fn position_of(position: &HoverPosition<'_>) -> PlotPoint {
 fn told_at(history: &MemoryHistory, series: &[Series], at_secs: f64, near_secs: f64) -> String {
     let stage = history.stage_at(at_secs).map(|band| band.stage);
     let mut lines = vec![match stage {
-        Some(stage) => words::stage_after(stage.label(), at_secs),
-        None => words::after(at_secs),
+        Some(stage) => format!("{}, after {}", stage.label(), seconds_text(at_secs)),
+        None => format!("after {}", seconds_text(at_secs)),
     }];
     let is_past = at_secs <= history.end_secs() + near_secs;
     if let Some(sample) = history.nearest(at_secs).filter(|_| is_past) {
@@ -242,16 +298,16 @@ fn told_at(history: &MemoryHistory, series: &[Series], at_secs: f64, near_secs: 
         }
     }
     if let Some(bytes) = stage.and_then(|stage| history.predicted_of(stage)) {
-        lines.push(words::expected_bytes(bytes));
+        lines.push(format!("Expected {}", size_text(bytes)));
     }
     let is_near = |at: f64| (at - at_secs).abs() <= near_secs;
     let reclaims = history.marks().iter().filter(|mark| is_near(mark.at_secs));
-    lines.extend(reclaims.map(|mark| words::freed(&mark.reclaim)));
+    lines.extend(reclaims.map(|mark| freed_text(&mark.reclaim)));
     let climbs = history.climb_marks().into_iter();
     lines.extend(
         climbs
             .filter(|(at, _)| is_near(*at))
-            .map(|(_, climb)| words::climb_words(climb)),
+            .map(|(_, climb)| climb_text(climb)),
     );
     lines.join("\n")
 }
@@ -286,6 +342,8 @@ pub(super) fn axis_bytes(gib: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use safelight_core::job::Stage;
+
     use super::*;
 
     #[test]
@@ -299,5 +357,31 @@ mod tests {
         };
         assert_eq!(told(0.2), ["", "0.2 s", "0.4 s", "0.6 s"]);
         assert_eq!(told(10.0), ["", "10 s", "20 s", "30 s"]);
+    }
+
+    #[test]
+    fn what_was_tried_reads_like_a_sentence() {
+        let climb = Climb {
+            stage: Stage::Decode,
+            section: 0,
+            rung: Rung::Tiles512,
+            helped: true,
+        };
+        assert_eq!(
+            climb_text(climb),
+            "Decoding continued in tiles of 512 pixels"
+        );
+        let failed = Climb {
+            rung: Rung::OnCpu,
+            helped: false,
+            ..climb
+        };
+        assert_eq!(climb_text(failed), "Decoding was tried on the CPU");
+    }
+
+    #[test]
+    fn an_empty_graph_has_words_too() {
+        let text = graph_text(&MemoryHistory::default());
+        assert!(text.starts_with("Memory graph over 0 s"), "{text}");
     }
 }

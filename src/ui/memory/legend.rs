@@ -8,7 +8,7 @@ use safelight_core::units::size_text;
 
 use crate::app::commands::MemoryCommand;
 use crate::app::memory::MemoryHistory;
-use crate::ui::memory::{Series, is_known, words};
+use crate::ui::memory::{Series, is_known, predicted_peak_text};
 use crate::ui::widgets::{choice, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -32,8 +32,12 @@ pub(super) fn heading_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
         return;
     }
     let choices = [
-        (false, words::LAST_JOB, words::LAST_JOB_HOVER),
-        (true, words::NEXT_JOB, words::NEXT_JOB_HOVER),
+        (false, "Last job", "The memory of the last job"),
+        (
+            true,
+            "Next job",
+            "What the job in the form is expected to need",
+        ),
     ];
     for (is_next, name, explanation) in choices {
         if choice(ui, planning.is_shown == is_next, name, explanation).clicked() {
@@ -46,10 +50,14 @@ pub(super) fn heading_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
 pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
     let palette = palette(ui);
     let export = ui.horizontal_wrapped(|ui| {
-        heading_ui(ui, view, words::MEMORY);
+        heading_ui(ui, view, "Memory");
         let history = view.app.queue.memory();
         let Some(last) = history.last() else {
-            ui.label(RichText::new(words::EMPTY).small().color(palette.weak));
+            ui.label(
+                RichText::new("The graph is drawn here while a job runs")
+                    .small()
+                    .color(palette.weak),
+            );
             return None;
         };
         for line in series.iter().filter(|line| !line.is_thin) {
@@ -57,18 +65,27 @@ pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
         }
         if last.total_bytes > 0 {
             ui.add_space(theme::SMALL_GAP);
-            let text = words::total(last.total_bytes);
+            let text = format!("Cap {}", size_text(last.total_bytes));
             ui.label(RichText::new(text).small().color(palette.cap))
-                .on_hover_text(words::TOTAL_HOVER);
+                .on_hover_text(
+                    "All memory of the device. Where it is far above the rest, its line stays at \
+                    the upper edge",
+                );
         }
         ui.add_space(theme::GAP);
-        let text = words::peak_used(history.peak_bytes());
+        let text = format!("Peak used {}", size_text(history.peak_bytes()));
         ui.label(RichText::new(text).small().color(palette.weak))
-            .on_hover_text(words::PEAK_USED_HOVER);
+            .on_hover_text(
+                "The highest value of Used in this job. It is more than Allocated, because not all \
+                of it is tensors",
+            );
         if let Some(predicted) = history.predicted_bytes() {
-            let text = words::predicted_peak(predicted);
+            let text = predicted_peak_text(predicted);
             ui.label(RichText::new(text).small().color(palette.weak))
-                .on_hover_text(words::PREDICTED_HOVER);
+                .on_hover_text(
+                    "What the plan expects of Allocated: the dotted line, and the pale blocks \
+                    stage by stage",
+                );
         }
         export_ui(ui, view)
     });
@@ -84,10 +101,13 @@ fn export_ui(ui: &mut Ui, view: &View<'_>) -> Option<JobId> {
         .queue
         .last_job
         .filter(|_| view.app.queue.running.is_none())?;
-    let text = RichText::new(with_icon(icons::SAVE, words::EXPORT)).small();
+    let text = RichText::new(with_icon(icons::SAVE, "Export")).small();
     ui.add(Button::new(text).frame_when_inactive(false))
-        .on_hover_text(words::EXPORT_HOVER)
-        .accessible_name(words::EXPORT_NAME)
+        .on_hover_text(
+            "Save what was measured during this job as a table or as JSON: memory ten times a \
+            second, temperature, power, stages, freed memory",
+        )
+        .accessible_name("Export telemetry")
         .clicked()
         .then_some(job)
 }
@@ -107,23 +127,31 @@ pub(super) fn machine_ui(
     ui.scope(|ui| {
         ui.spacing_mut().interact_size.y = 0.0;
         ui.horizontal_wrapped(|ui| {
-            ui.label(RichText::new(words::MACHINE).color(weak));
+            ui.label(RichText::new("Machine").color(weak));
             for line in series.iter().filter(|line| line.is_thin) {
                 series_ui(ui, history, last, line);
             }
             if let Some(share) = cache_share(history, last) {
                 ui.label(RichText::new(share).small().color(weak))
-                    .on_hover_text(words::SHARED_HOVER);
+                    .on_hover_text(
+                        "The CPU and the GPU share one memory. Files that the system keeps in it \
+                        make room when the job needs it",
+                    );
             }
             let figures = [
-                (machine.busy_percent, words::BUSY, " %", words::BUSY_HOVER),
+                (
+                    machine.busy_percent,
+                    "Busy",
+                    " %",
+                    "How much of the time the GPU computes",
+                ),
                 (
                     machine.temperature_celsius,
                     "",
                     " °C",
-                    words::TEMPERATURE_HOVER,
+                    "The GPU's temperature",
                 ),
-                (machine.power_watts, "", " W", words::POWER_HOVER),
+                (machine.power_watts, "", " W", "The GPU's power"),
             ];
             for (figure, name, unit, explanation) in figures {
                 let Some(figure) = figure else { continue };
@@ -143,7 +171,7 @@ fn cache_share(history: &MemoryHistory, last: &MemorySample) -> Option<String> {
         return None;
     }
     let percent = cache as f64 / last.total_bytes as f64 * 100.0;
-    Some(words::files_share(percent))
+    Some(format!("Files have {percent:.0} % of the shared memory"))
 }
 
 fn series_ui(ui: &mut Ui, history: &MemoryHistory, last: &MemorySample, line: &Series) {

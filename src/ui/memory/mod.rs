@@ -7,17 +7,20 @@ mod expected;
 mod graph;
 mod legend;
 mod plan;
-mod words;
 
-use egui::{Color32, Ui};
+use egui::{Color32, Label, RichText, Ui};
 use safelight_core::job::MemorySample;
+use safelight_core::units::{about_text, duration_text, size_text};
 
 use crate::app::memory::MemoryHistory;
+use crate::app::memory::course::Course;
 use crate::ui::View;
+use crate::ui::memory::graph::climb_text;
 use crate::ui::theme::{self, Palette};
 use crate::ui::widgets::palette;
 
 pub(super) use plan::{summary_ui, warning_ui};
+const PREDICTED_PEAK: &str = "Predicted peak allocated";
 
 /// One line of the graph.
 struct Series {
@@ -44,13 +47,48 @@ pub(super) fn memory_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
     if let Some(last) = history.last() {
         legend::machine_ui(ui, history, last, &series);
         if !is_running {
-            words::last_job_ui(ui, history);
+            last_job_ui(ui, history);
         }
         let height = room.left(ui);
         graph::plot_ui(ui, history, &series, height, is_running);
     } else if is_running {
         ui.add_space(room.left(ui));
     }
+}
+
+/// Shows the memory events of the last job in one line, if there are any.
+fn last_job_ui(ui: &mut Ui, history: &MemoryHistory) {
+    let mut parts = Vec::new();
+    parts.extend(
+        history
+            .outcome()
+            .map(|outcome| format!("peak allocated {}", outcome.line())),
+    );
+    parts.extend(job_event_texts(history));
+    if parts.is_empty() {
+        return;
+    }
+    let weak = palette(ui).weak;
+    let text = format!("Last job: {}", parts.join("  ·  "));
+    ui.add(Label::new(RichText::new(&text).small().color(weak)).truncate())
+        .on_hover_text(&text);
+}
+
+fn job_event_texts(history: &MemoryHistory) -> Vec<String> {
+    let mut parts: Vec<String> = history.climbs().iter().copied().map(climb_text).collect();
+    let given: u64 = history
+        .marks()
+        .iter()
+        .map(|mark| {
+            mark.reclaim
+                .before_bytes
+                .saturating_sub(mark.reclaim.after_bytes)
+        })
+        .sum();
+    if given > 0 {
+        parts.push(format!("{} freed between stages", size_text(given)));
+    }
+    parts
 }
 
 /// The place of a graph and of the lines above it, equally high before a job, while it runs and behind it: the picture
@@ -78,36 +116,38 @@ impl Room {
 fn series(palette: &Palette) -> [Series; 5] {
     [
         Series {
-            name: words::USED,
-            explanation: words::USED_HOVER,
+            name: "Used",
+            explanation: "What all programs use on the device; on the CPU, what the engine has in \
+                         memory",
             colour: palette.used,
             bytes: |sample| sample.used_bytes,
             is_thin: false,
         },
         Series {
-            name: words::ALLOCATED,
-            explanation: words::ALLOCATED_HOVER,
+            name: "Allocated",
+            explanation: "Tensors in use, weights included",
             colour: palette.allocated,
             bytes: |sample| sample.allocated_bytes,
             is_thin: false,
         },
         Series {
-            name: words::RESERVED,
-            explanation: words::RESERVED_HOVER,
+            name: "Reserved",
+            explanation: "What the allocator holds, in use or kept for reuse",
             colour: palette.reserved,
             bytes: |sample| sample.reserved_bytes,
             is_thin: false,
         },
         Series {
-            name: words::PAGE_CACHE,
-            explanation: words::PAGE_CACHE_HOVER,
+            name: "Page cache",
+            explanation: "Files that the system keeps in main memory; it drops them when programs \
+                         need the room",
             colour: palette.cache,
             bytes: |sample| sample.machine.page_cache_bytes.unwrap_or(0),
             is_thin: true,
         },
         Series {
-            name: words::FREE,
-            explanation: words::FREE_HOVER,
+            name: "Free",
+            explanation: "Main memory that programs can still get",
             colour: palette.available,
             bytes: |sample| sample.machine.host_available_bytes.unwrap_or(0),
             is_thin: true,
@@ -121,4 +161,37 @@ fn is_known(history: &MemoryHistory, line: &Series) -> bool {
         .samples()
         .iter()
         .any(|sample| (line.bytes)(sample) > 0)
+}
+
+fn predicted_peak_text(bytes: u64) -> String {
+    format!("Predicted peak allocated {}", size_text(bytes))
+}
+
+/// Expected time of the form's job.
+fn time_text(course: &Course) -> String {
+    if !course.is_timed {
+        return "The time is known after the first job of this kind".to_owned();
+    }
+    let secs = about_text(course.total_secs());
+    if course.streaming_secs >= 1.0 {
+        let more = duration_text(course.streaming_secs);
+        format!(
+            "Takes {secs}, going by earlier jobs; reading weights again in each step adds at most {more}"
+        )
+    } else {
+        format!("Takes {secs}, going by earlier jobs")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_promised_that_nobody_knows() {
+        let mut course = Course::default();
+        assert!(time_text(&course).contains("after the first job"));
+        course.is_timed = true;
+        assert!(time_text(&course).starts_with("Takes under a second"));
+    }
 }

@@ -5,12 +5,12 @@
 use egui::{Button, Color32, CornerRadius, Label, RichText, Slider, Ui};
 use safelight_core::memory::Plan;
 use safelight_core::settings::MemorySettings;
-use safelight_core::units::in_gib;
+use safelight_core::units::{about_text, gib_text, in_gib, size_text};
 
 use crate::app::commands::{DesktopCommand, MemoryCommand, SettingsCommand};
 use crate::app::memory::planning::Planned;
 use crate::app::state::PanelPlace;
-use crate::ui::memory::words;
+use crate::ui::memory::time_text;
 use crate::ui::widgets::{flush, ink, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -18,6 +18,10 @@ use crate::ui::{View, icons, theme};
 const SLIDER_WIDTH: f32 = 170.0;
 /// Of the cap with its name.
 const CAP_WIDTH: f32 = 180.0;
+const TIME_HOVER: &str = "From the times of earlier jobs; other programs and heat change them";
+const KEEP_FREE_HOVER: &str = "Preserved memory: the part of the device's memory that is kept free for what a model computes, beside its weights. More is safer and slower: weights that do not stay are read again in each step";
+const CAP_HOVER: &str =
+    "Safelight never uses more of the device's memory than this, other programs included";
 
 pub(super) fn plan_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(planned) = view.app.memory.planned().cloned() else {
@@ -43,12 +47,12 @@ fn verdict_ui(ui: &mut Ui, view: &mut View<'_>, planned: &Planned) {
     ui.horizontal_wrapped(|ui| {
         let verdict = &planned.plan.verdict.text;
         ui.label(RichText::new(verdict).small().color(colour));
-        let time = words::time_words(&planned.course);
+        let time = time_text(&planned.course);
         ui.label(RichText::new(time).small().color(palette.weak))
-            .on_hover_text(words::TIME_HOVER);
-        if let Some(text) = words::all_jobs(planned) {
+            .on_hover_text(TIME_HOVER);
+        if let Some(text) = all_jobs_text(planned) {
             ui.label(RichText::new(text).small().color(palette.weak))
-                .on_hover_text(words::TIME_HOVER);
+                .on_hover_text(TIME_HOVER);
         }
         for suggestion in &planned.suggestions {
             let button = Button::new(RichText::new(&suggestion.text).small())
@@ -62,6 +66,13 @@ fn verdict_ui(ui: &mut Ui, view: &mut View<'_>, planned: &Planned) {
     });
 }
 
+/// Expected time of all jobs that one press makes; `None` for a single job.
+fn all_jobs_text(planned: &Planned) -> Option<String> {
+    let num_jobs = planned.num_jobs;
+    let is_told = planned.course.is_timed && num_jobs > 1;
+    is_told.then(|| format!("All {num_jobs} jobs take {}", about_text(planned.all_secs)))
+}
+
 /// Whether the form's job fits, in the status line; nothing while a job runs, or where the panel says it.
 pub(in crate::ui) fn summary_ui(ui: &mut Ui, view: &View<'_>) {
     let is_said = view.app.cx.drawn.memory != PanelPlace::Nowhere;
@@ -73,9 +84,31 @@ pub(in crate::ui) fn summary_ui(ui: &mut Ui, view: &View<'_>) {
     };
     let palette = palette(ui);
     let colour = verdict_colour(palette.good, palette.amber, palette.error, &planned.plan);
-    let text = RichText::new(words::summary(planned)).small().color(colour);
+    let text = RichText::new(summary_text(planned)).small().color(colour);
     ui.add(Label::new(text).truncate())
-        .on_hover_text(words::SUMMARY_HOVER);
+        .on_hover_text("Whether the job of the form fits. Press Memory for details");
+}
+
+/// The plan in a few words, with a time where one is known: `Fits · about 14 s`.
+fn summary_text(planned: &Planned) -> String {
+    let plan = &planned.plan;
+    if !plan.fits() {
+        let [needs, free] = [plan.verdict.needs_bytes, plan.verdict.of_bytes].map(gib_text);
+        return format!("Does not fit  ·  needs {needs} GiB, {free} GiB are free");
+    }
+    let fits = if plan.rank() == 0 {
+        "Fits"
+    } else {
+        "Just fits"
+    };
+    if !planned.course.is_timed {
+        return fits.to_owned();
+    }
+    let time = about_text(planned.all_secs);
+    match planned.num_jobs {
+        0 | 1 => format!("{fits}  ·  {time}"),
+        num_jobs => format!("{fits}  ·  {time} for {num_jobs} jobs"),
+    }
 }
 
 /// The verdict in a line above the main button, where it warns and the panel does not say it; a click opens the panel.
@@ -96,7 +129,7 @@ pub(in crate::ui) fn warning_ui(ui: &mut Ui, view: &mut View<'_>) {
     let text = RichText::new(with_icon(icons::WARNING, verdict)).small();
     let button = Button::new(text.color(colour)).frame_when_inactive(false);
     let response = flush(ui, button.truncate())
-        .on_hover_text(format!("{verdict}\n{}", words::OPEN_HOVER))
+        .on_hover_text(format!("{verdict}\nPress to open the memory panel"))
         .accessible_name(verdict);
     if response.clicked() {
         view.push(DesktopCommand::ToggleMemory);
@@ -111,8 +144,8 @@ fn verdict_colour(good: Color32, helped: Color32, bad: Color32, plan: &Plan) -> 
 fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let weak = palette(ui).weak;
     let label = ui
-        .label(RichText::new(words::KEEP_FREE).small().color(weak))
-        .on_hover_text(words::KEEP_FREE_HOVER);
+        .label(RichText::new("Keep free for computing").small().color(weak))
+        .on_hover_text(KEEP_FREE_HOVER);
     let most = in_gib(plan.budget.cap_bytes).max(1.0);
     let suggested = in_gib(plan.suggested_preserved_bytes);
     let set = view.app.cx.settings.memory.preserved_gib;
@@ -125,7 +158,7 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
         .fixed_decimals(1)
         .update_while_editing(false)
         .suffix(" GiB");
-    let response = ui.add(slider).on_hover_text(words::KEEP_FREE_HOVER);
+    let response = ui.add(slider).on_hover_text(KEEP_FREE_HOVER);
     let response = response.labelled_by(label.id);
     if is_held(&response) {
         view.push(MemoryCommand::DraftPreserved(Some(value)));
@@ -134,10 +167,14 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
         view.push(MemoryCommand::DraftPreserved(None));
         change(view, |memory| memory.preserved_gib = Some(rounded(value)));
     }
-    let text = words::auto(plan.suggested_preserved_bytes);
+    let text = format!("Auto ({})", size_text(plan.suggested_preserved_bytes));
     let is_own = set.is_none();
     let tick = Button::new(RichText::new(text).small().color(ink(ui, is_own))).selected(is_own);
-    if ui.add(tick).on_hover_text(words::AUTO_HOVER).clicked() {
+    if ui
+        .add(tick)
+        .on_hover_text("Calculated for each job: what it is estimated to need, and a margin")
+        .clicked()
+    {
         view.push(MemoryCommand::DraftPreserved(None));
         change(view, |memory| memory.preserved_gib = None);
     }
@@ -146,8 +183,8 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
 fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let weak = palette(ui).weak;
     let label = ui
-        .label(RichText::new(words::CAP).small().color(weak))
-        .on_hover_text(words::CAP_HOVER);
+        .label(RichText::new("Memory cap").small().color(weak))
+        .on_hover_text(CAP_HOVER);
     let total = in_gib(plan.budget.total_bytes).max(1.0);
     let set = view.app.cx.settings.memory.cap_gib;
     let draft = view.app.memory.cap_draft;
@@ -161,10 +198,7 @@ fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
         .fixed_decimals(1)
         .update_while_editing(false)
         .suffix(" GiB");
-    let response = ui
-        .add(drag)
-        .on_hover_text(words::CAP_HOVER)
-        .labelled_by(label.id);
+    let response = ui.add(drag).on_hover_text(CAP_HOVER).labelled_by(label.id);
     // Settings are kept when the mouse lets go, not with each step of it.
     if is_held(&response) {
         view.push(MemoryCommand::DraftCap(Some(value)));
@@ -173,7 +207,7 @@ fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
         change(view, |memory| memory.cap_gib = Some(rounded(value)));
     }
     if set.is_some() {
-        let button = Button::new(RichText::new(words::DEFAULT_CAP).small().color(weak));
+        let button = Button::new(RichText::new("Default cap").small().color(weak));
         if ui.add(button).clicked() {
             change(view, |memory| memory.cap_gib = None);
         }

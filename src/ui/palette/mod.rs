@@ -3,7 +3,6 @@
 //! Both show the one table of commands; which entry is found is the app's.
 
 mod shortcuts;
-mod words;
 
 use egui::{
     Align, Button, Context, Key, Layout, Margin, Modifiers, RichText, ScrollArea, TextEdit, Ui,
@@ -40,10 +39,10 @@ pub(super) fn palette_ui(ctx: &Context, view: &mut View<'_>) {
     let response = modal(ctx, "command-palette", (theme::PALETTE_WIDTH, 12), |ui| {
         let field = TextEdit::singleline(&mut panel.query)
             .id_salt("palette-query")
-            .hint_text(words::HINT)
+            .hint_text("What would you like to do?")
             .desired_width(f32::INFINITY)
             .margin(Margin::same(9));
-        let field = ui.add(field).accessible_name(words::SEARCH);
+        let field = ui.add(field).accessible_name("Search commands");
         if field.changed() {
             panel.chosen = 0;
         }
@@ -100,7 +99,7 @@ fn take_keys(ctx: &Context, panel: &mut PalettePanel, palette: &Palette) -> (boo
 /// The one that was clicked.
 fn list_ui(ui: &mut Ui, panel: &mut PalettePanel, found: &[&Entry], height: f32) -> Option<usize> {
     if found.is_empty() {
-        ui.label(RichText::new(words::NO_MATCHES).color(colours(ui).weak));
+        ui.label(RichText::new("No matches").color(colours(ui).weak));
         return None;
     }
     let row = theme::PALETTE_ROW;
@@ -133,7 +132,7 @@ fn entry_ui(ui: &mut Ui, entry: &Entry, is_chosen: bool) -> bool {
             .selected(is_chosen)
             .frame_when_inactive(is_chosen)
             .min_size(size);
-        let name = words::entry(entry.kind, &entry.name, &entry.keys);
+        let name = entry_text(entry.kind, &entry.name, &entry.keys);
         let response = ui.add(button).accessible_name(name);
         let inside = response.rect.shrink2(vec2(10.0, 0.0));
         let mut line = ui.new_child(
@@ -149,4 +148,13 @@ fn entry_ui(ui: &mut Ui, entry: &Entry, is_chosen: bool) -> bool {
         response.clicked()
     })
     .inner
+}
+
+/// Accessible name of an entry.
+fn entry_text(kind: &str, name: &str, keys: &str) -> String {
+    if keys.is_empty() {
+        format!("{kind}: {name}")
+    } else {
+        format!("{kind}: {name} ({keys})")
+    }
 }

@@ -4,7 +4,6 @@
 
 use egui::{Context, Grid, Label, RichText, ScrollArea, Ui};
 
-use super::words;
 use crate::app::commands::PaletteCommand;
 use crate::app::shortcuts::{Group, SHORTCUTS, Shortcut, keys_text};
 use crate::ui::dialog::modal;
@@ -19,13 +18,13 @@ pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
     let response = modal(ctx, "shortcuts", (theme::PALETTE_WIDTH, 16), |ui| {
         let is_closed = ui
             .horizontal(|ui| {
-                ui.heading(words::SHORTCUTS);
+                ui.heading("Keyboard shortcuts");
                 ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
                     icon_button(
                         ui,
                         icons::X,
-                        words::CLOSE_SHORTCUTS,
-                        words::CLOSE_SHORTCUTS_EXPLAINED,
+                        "Close the shortcuts",
+                        "Back to the window (Escape)",
                     )
                     .clicked()
                 })
@@ -40,7 +39,9 @@ pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
                     group_ui(ui, group);
                 }
                 let weak = palette(ui).weak;
-                ui.label(RichText::new(words::GENERAL_KEYS).color(weak));
+                let text = "Tab and Shift+Tab move between controls, Space presses a button, and \
+                           the arrow keys move a slider.";
+                ui.label(RichText::new(text).color(weak));
             });
         is_closed
     });
@@ -75,5 +76,5 @@ fn group_ui(ui: &mut Ui, group: Group) {
 
 fn keys_of(shortcut: &Shortcut) -> RichText {
     let keys: Vec<String> = shortcut.keys.iter().map(|keys| keys_text(*keys)).collect();
-    RichText::new(words::either(&keys)).monospace()
+    RichText::new(keys.join(" or ")).monospace()
 }

@@ -4,12 +4,12 @@ use egui::{Key, Response, Ui};
 use safelight_core::job::GridId;
 
 use crate::app::commands::QueueCommand;
+use crate::app::queue::grids::GridProgress;
 use crate::app::queue::{JobQueue, StoppedJob};
 use crate::app::shortcuts::key;
 use crate::ui::queue::parts::{
     Line, background, buttons_ui, facts_ui, grid_row_rect, sign_ui, thumb_rect, words_ui,
 };
-use crate::ui::queue::words;
 use crate::ui::widgets::{caret, icon_button, palette};
 use crate::ui::{View, icons};
 
@@ -96,19 +96,28 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut View<'_>, waiting: WaitingGrid) {
     background(ui, rect, edge, fill);
     sign_ui(ui, thumb_rect(rect), icons::ROWS);
     let line = Line {
-        text: words::grid_left(size, waiting.num_waiting, &progress),
+        text: grid_left_text(size, waiting.num_waiting, &progress),
         colour: palette.weak,
     };
     words_ui(ui, rect, prompt, line, 56.0);
     let open = is_open(ui, waiting.id);
     let mut toggles = false;
     buttons_ui(ui, rect, waiting.id.0, |ui| {
-        let name = words::cancel_grid(prompt);
-        if icon_button(ui, icons::X, &name, words::CANCEL_GRID_EXPLAINED).clicked() {
+        let name = format!("Cancel the grid: {prompt}");
+        let explanation = "Cancel the whole grid: its running job stops, the waiting ones leave \
+                          the queue, and the contact sheet shows what is finished. Ctrl+Z brings \
+                          the waiting ones back (Delete)";
+        if icon_button(ui, icons::X, &name, explanation).clicked() {
             view.push(QueueCommand::CancelGrid(waiting.id));
         }
-        let name = words::show_jobs_of_grid(prompt);
-        toggles = icon_button(ui, caret(open), &name, words::SHOW_JOBS_EXPLAINED).clicked();
+        let name = format!("Jobs of the grid: {prompt}");
+        toggles = icon_button(
+            ui,
+            caret(open),
+            &name,
+            "Show the jobs of the grid, or fold them away",
+        )
+        .clicked();
     });
     if response.clicked() {
         response.request_focus();
@@ -117,12 +126,27 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut View<'_>, waiting: WaitingGrid) {
         ui.data_mut(|data| data.insert_temp(fold_id(waiting.id), !open));
     }
     delete_key(ui, view, &response, waiting.id);
-    let name = words::waiting_grid(&title, prompt);
+    let name = format!("{title}: {prompt}");
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
     response.on_hover_ui(|ui| {
         ui.label(&title);
         facts_ui(ui, view, &job.request, &job.missing);
     });
+}
+
+/// Progress of a grid with waiting jobs.
+fn grid_left_text(
+    (columns, rows): (usize, usize),
+    num_waiting: usize,
+    progress: &GridProgress,
+) -> String {
+    let made = progress.num_made;
+    match progress.num_failed {
+        0 => format!("{columns} × {rows} grid · {num_waiting} waiting, {made} done"),
+        failed => {
+            format!("{columns} × {rows} grid · {num_waiting} waiting, {made} done, {failed} failed")
+        }
+    }
 }
 
 fn delete_key(ui: &Ui, view: &mut View<'_>, response: &Response, id: GridId) {

@@ -6,7 +6,6 @@ mod parts;
 pub(super) mod questions;
 mod reach;
 mod row;
-mod words;
 
 use egui::{Button, Label, Response, RichText, Ui};
 
@@ -17,6 +16,13 @@ use crate::app::state::Page;
 use crate::ui::create::above;
 use crate::ui::widgets::{across, main_button, palette, second_button, with_icon};
 use crate::ui::{View, icons, memory, theme};
+
+const RESUME_QUEUE_EXPLAINED: &str = "Start the waiting jobs, one after the other";
+const PAUSE_JOB: &str = "Pause this job";
+const PAUSING: &str = "Pausing…";
+const CANCEL: &str = "Cancel";
+const CANCELLING: &str = "Cancelling…";
+const RESUME: &str = "Resume";
 
 pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
     paused_ui(ui, view);
@@ -31,13 +37,42 @@ pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
     let spec = view.app.cx.models.of(form);
     let count = spec.map_or(1, |spec| form.num_results(spec));
     let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures);
-    let name = words::generate(count, makes_pictures);
+    let name = generate_text(count, makes_pictures);
     let explanation = if is_running {
-        words::add_explained(count, makes_pictures)
+        add_explained(count, makes_pictures)
     } else {
-        words::generate_explained(count, makes_pictures)
+        generate_explained(count, makes_pictures)
     };
     submit_ui(ui, view, icons::SPARKLE, &name, &explanation);
+}
+
+/// The main button.
+fn generate_text(count: usize, makes_pictures: bool) -> String {
+    match (count, makes_pictures) {
+        (1, _) => "Generate".to_owned(),
+        (count, true) => format!("Generate {count} pictures"),
+        (count, false) => format!("Generate {count} clips"),
+    }
+}
+
+/// Hover text of the main button.
+fn generate_explained(count: usize, makes_pictures: bool) -> String {
+    match (count, makes_pictures) {
+        (1, true) => "Make the picture".to_owned(),
+        (1, false) => "Make the clip".to_owned(),
+        (count, true) => format!("Make {count} pictures"),
+        (count, false) => format!("Make {count} clips"),
+    }
+}
+
+/// Hover text of the main button while another job runs.
+fn add_explained(count: usize, makes_pictures: bool) -> String {
+    match (count, makes_pictures) {
+        (1, true) => "Add another picture to the queue, after the running job".to_owned(),
+        (1, false) => "Add another clip to the queue, after the running job".to_owned(),
+        (count, true) => format!("Add {count} pictures to the queue, after the running job"),
+        (count, false) => format!("Add {count} clips to the queue, after the running job"),
+    }
 }
 
 /// The main button; where the form is wrong it says why.
@@ -57,7 +92,7 @@ fn submit_ui(ui: &mut Ui, view: &mut View<'_>, icon: char, name: &str, explanati
     } else {
         main_button(ui, is_enabled, icon, name)
     };
-    let reason = first_error.unwrap_or_else(|| words::NO_MODEL.to_owned());
+    let reason = first_error.unwrap_or_else(|| "There is no model yet".to_owned());
     if response
         .on_hover_text(explained(explanation, "generate"))
         .on_disabled_hover_text(reason)
@@ -70,14 +105,15 @@ fn submit_ui(ui: &mut Ui, view: &mut View<'_>, icon: char, name: &str, explanati
 /// The form holds a job of the queue.
 fn edit_ui(ui: &mut Ui, view: &mut View<'_>) {
     let amber = palette(ui).amber;
-    let text = RichText::new(words::EDITING).color(amber);
+    let text = RichText::new("You are editing a job of the queue").color(amber);
     ui.add(Label::new(text).truncate());
-    let explanation = words::CANCEL_EDIT_EXPLAINED;
-    if wide_button(ui, icons::X, words::CANCEL_EDIT, explanation).clicked() {
+    let explanation = "Back to what was in the form before. The job stays as it was";
+    if wide_button(ui, icons::X, "Cancel edit", explanation).clicked() {
         view.push(QueueCommand::CancelEdit);
     }
-    let explanation = words::SAVE_JOB_EXPLAINED;
-    submit_ui(ui, view, icons::CHECK_CIRCLE, words::SAVE_JOB, explanation);
+    let explanation = "The job keeps its place in the queue and starts over with these settings";
+    let name = "Save as this job";
+    submit_ui(ui, view, icons::CHECK_CIRCLE, name, explanation);
 }
 
 /// New jobs would only wait: why, and how they do not.
@@ -86,9 +122,9 @@ fn paused_ui(ui: &mut Ui, view: &mut View<'_>) {
         return;
     }
     let amber = palette(ui).amber;
-    ui.label(RichText::new(words::IS_PAUSED).color(amber));
-    let explanation = words::RESUME_QUEUE_EXPLAINED;
-    if wide_button(ui, icons::PLAY, words::RESUME_QUEUE, explanation).clicked() {
+    ui.label(RichText::new("The queue is paused").color(amber));
+    let explanation = RESUME_QUEUE_EXPLAINED;
+    if wide_button(ui, icons::PLAY, "Resume the queue", explanation).clicked() {
         view.push(QueueCommand::GoOn);
     }
 }
@@ -100,21 +136,26 @@ fn stop_ui(ui: &mut Ui, view: &mut View<'_>) {
     };
     let is_stopping = job.cancel.is_cancelled();
     let (pause, cancel) = match (is_stopping, job.cancel.is_paused()) {
-        (false, _) => (words::PAUSE_JOB, words::CANCEL),
-        (true, true) => (words::PAUSING, words::CANCEL),
-        (true, false) => (words::PAUSE_JOB, words::CANCELLING),
+        (false, _) => (PAUSE_JOB, CANCEL),
+        (true, true) => (PAUSING, CANCEL),
+        (true, false) => (PAUSE_JOB, CANCELLING),
     };
     let can_cancel = !is_stopping || job.cancel.is_paused();
     ui.columns(2, |columns| {
         if let [left, right] = columns {
             left.add_enabled_ui(!is_stopping, |ui| {
-                let explanation = words::PAUSE_JOB_EXPLAINED;
+                let explanation = "Stop it and free the memory. What is finished is kept, and it \
+                                  can be resumed from there. Waiting jobs continue";
                 if wide_button(ui, icons::PAUSE, pause, explanation).clicked() {
                     view.push(QueueCommand::PauseRunning);
                 }
             });
             right.add_enabled_ui(can_cancel, |ui| {
-                let explanation = explained(words::CANCEL_EXPLAINED, "cancel");
+                let explanation = explained(
+                    "Stop the running job for good. Whole sections of a clip are kept, unfinished \
+                    pictures are not. Waiting jobs continue",
+                    "cancel",
+                );
                 if wide_button(ui, icons::STOP, cancel, &explanation).clicked() {
                     view.push(QueueCommand::Cancel);
                 }

@@ -15,9 +15,11 @@ use crate::app::state::Page;
 use crate::app::state::PanelPlace;
 use crate::ui::queue::grid::{Row, grid_ui, rows};
 use crate::ui::queue::row::{running_ui, stopped_ui, waiting_ui};
-use crate::ui::queue::words;
+use crate::ui::queue::{RESUME, RESUME_QUEUE_EXPLAINED};
 use crate::ui::widgets::{icon_button, icon_toggle, list_icon, palette, progress_bar, sign_button};
 use crate::ui::{View, header, icons, theme};
+
+const QUEUE: &str = "Queue";
 
 /// Where the panel has room in this width beside the form.
 pub(in crate::ui) fn place(width: f32, view: &View<'_>) -> PanelPlace {
@@ -97,11 +99,11 @@ fn top_ui(ui: &mut Ui, view: &mut View<'_>) {
 /// Opens the panel and closes it; says how many jobs there are.
 pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut View<'_>) {
     let (num_waiting, num_stopped) = (view.app.queue.waiting.len(), view.app.queue.stopped.len());
-    let explanation = words::header(num_waiting, num_stopped);
+    let explanation = queue_hover(num_waiting, num_stopped);
     let explanation = shortcuts::explained(&explanation, "queue");
     let is_open = view.drawn.queue != PanelPlace::Nowhere;
-    let face = (icons::QUEUE, words::QUEUE);
-    let button = header::button(ui, is_open, face, words::QUEUE, &explanation);
+    let face = (icons::QUEUE, QUEUE);
+    let button = header::button(ui, is_open, face, QUEUE, &explanation);
     if num_waiting > 0 && !is_open {
         let text = num_waiting.min(99).to_string();
         header::badge(ui, button.rect, &text, palette(ui).accent);
@@ -111,22 +113,35 @@ pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
+/// Hover text of the button that opens the panel.
+fn queue_hover(num_waiting: usize, num_stopped: usize) -> String {
+    match (num_waiting, num_stopped) {
+        (0, 0) => "Running and waiting jobs".to_owned(),
+        (waiting, 0) => format!("Running and waiting jobs: {waiting} waiting"),
+        (waiting, stopped) => {
+            format!("Running and waiting jobs: {waiting} waiting, {stopped} stopped")
+        }
+    }
+}
+
 fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
-        ui.label(RichText::new(words::QUEUE).strong().size(15.0));
+        ui.label(RichText::new(QUEUE).strong().size(15.0));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if icon_button(ui, icons::X, words::CLOSE, words::CLOSE_EXPLAINED).clicked() {
+            if icon_button(ui, icons::X, "Close the queue", "The jobs continue").clicked() {
                 view.push(QueueCommand::Open(false));
             }
             let queue = &view.app.queue;
             let wish = if queue.is_paused {
-                let explanation = words::RESUME_QUEUE_EXPLAINED;
-                icon_toggle(ui, true, icons::PLAY, words::START_QUEUE, explanation)
+                let explanation = RESUME_QUEUE_EXPLAINED;
+                icon_toggle(ui, true, icons::PLAY, "Start the queue", explanation)
                     .clicked()
                     .then_some(QueueCommand::GoOn)
             } else {
-                let explanation = words::PAUSE_QUEUE_EXPLAINED;
-                icon_button(ui, icons::PAUSE, words::PAUSE_QUEUE, explanation)
+                let explanation = "Start no further job. The running one stops at its last \
+                                  finished stage or saved step, frees the memory, and resumes from \
+                                  there";
+                icon_button(ui, icons::PAUSE, "Pause the queue", explanation)
                     .clicked()
                     .then_some(QueueCommand::PauseAll)
             };
@@ -137,11 +152,11 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
     let can_wait = view.app.queue.running.is_some() && !view.app.queue.is_paused;
     ui.add_enabled_ui(can_wait, |ui| {
         let mut pauses = view.app.queue.pauses_after;
-        let explanation = words::PAUSE_AFTER_EXPLAINED;
+        let explanation = "The running job finishes; the next one waits until you resume the queue";
         let checkbox = ui
-            .checkbox(&mut pauses, words::PAUSE_AFTER)
+            .checkbox(&mut pauses, "Pause after this job")
             .on_hover_text(explanation)
-            .on_disabled_hover_text(words::PAUSE_AFTER_DISABLED);
+            .on_disabled_hover_text("No job is running, or the queue is paused");
         if checkbox.changed() {
             view.push(QueueCommand::PauseAfter(pauses));
         }
@@ -157,18 +172,25 @@ fn held_ui(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
     card(ui).show(ui, |ui| {
         ui.set_width(ui.available_width());
-        ui.label(RichText::new(words::held(count)).color(palette.amber));
+        ui.label(RichText::new(held_text(count)).color(palette.amber));
         ui.horizontal(|ui| {
-            let explanation = words::RESUME_HELD_EXPLAINED;
-            if sign_button(ui, icons::PLAY, words::RESUME, explanation).clicked() {
+            let explanation = "Start them, one after the other";
+            if sign_button(ui, icons::PLAY, RESUME, explanation).clicked() {
                 view.push(QueueCommand::ReleaseHeld);
             }
-            let explanation = words::CLEAR_HELD_EXPLAINED;
-            if sign_button(ui, icons::TRASH, words::CLEAR, explanation).clicked() {
+            let explanation = "Remove them from the queue. Ctrl+Z brings them back";
+            if sign_button(ui, icons::TRASH, "Clear", explanation).clicked() {
                 view.push(QueueCommand::ClearHeld);
             }
         });
     });
+}
+
+fn held_text(count: usize) -> String {
+    match count {
+        1 => "1 job is left from last time".to_owned(),
+        count => format!("{count} jobs are left from last time"),
+    }
 }
 
 /// Files that become jobs.
@@ -178,17 +200,17 @@ fn opening_ui(ui: &mut Ui, view: &mut View<'_>) {
         card(ui).show(ui, |ui| {
             ui.set_width(ui.available_width());
             ui.horizontal(|ui| {
-                ui.label(words::opening((done + 1).min(all), all));
+                ui.label(format!("Opening {} of {all} files…", (done + 1).min(all)));
                 ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                    let explanation = words::STOP_OPENING_EXPLAINED;
-                    if icon_button(ui, icons::X, words::STOP_OPENING, explanation).clicked() {
+                    let explanation = "Open no more of them. Those in the queue stay there";
+                    if icon_button(ui, icons::X, "Stop opening files", explanation).clicked() {
                         let stop = QueueCommand::StopOpening(opening.number);
                         view.push(stop);
                     }
                 });
             });
             let bar = ProgressBar::new(done as f32 / all.max(1) as f32).desired_height(6.0);
-            progress_bar(ui, bar).accessible_name(words::FILES_OPENED);
+            progress_bar(ui, bar).accessible_name("Files opened");
         });
     }
 }
@@ -199,24 +221,31 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, max_height: f32) {
     let weak = palette(ui).weak;
     if num_waiting + num_stopped == 0 {
         let text = if queue.running.is_some() {
-            words::NO_OTHER_JOB
+            "No other job is waiting"
         } else {
-            words::NO_JOB
+            "No job is waiting. Press Generate as often as you like, or drop several pictures at \
+            once"
         };
         ui.add(Label::new(RichText::new(text).color(weak)).wrap());
         return;
     }
     ui.horizontal(|ui| {
         if num_waiting > 0 {
-            ui.label(RichText::new(words::waiting(num_waiting)).color(weak));
+            ui.label(RichText::new(format!("Waiting ({num_waiting})")).color(weak));
         }
         if num_stopped > 0 {
-            ui.label(RichText::new(words::stopped(num_stopped)).color(weak))
-                .on_hover_text(words::STOPPED_EXPLAINED);
+            ui.label(RichText::new(format!("Stopped ({num_stopped})")).color(weak))
+                .on_hover_text(
+                    "Jobs that were interrupted come first, those that failed or were paused come \
+                    after the waiting ones",
+                );
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let text = RichText::new(words::CLEAR_ALL).small();
-            let button = ui.button(text).on_hover_text(words::CLEAR_ALL_EXPLAINED);
+            let text = RichText::new("Clear all").small();
+            let button = ui.button(text).on_hover_text(
+                "Remove all waiting and stopped jobs. The running one continues. Ctrl+Z brings \
+                them back",
+            );
             if button.clicked() {
                 view.push(QueueCommand::Clear);
             }
@@ -244,11 +273,12 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, max_height: f32) {
 }
 
 fn after_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let explanation = words::THEN_EXPLAINED;
+    let explanation = "What happens after the last job. You have half a minute to stop it; it \
+                      applies until Safelight is closed";
     let weak = palette(ui).weak;
     ui.horizontal(|ui| {
         let label = ui
-            .label(RichText::new(words::THEN).color(weak))
+            .label(RichText::new("Then").color(weak))
             .on_hover_text(explanation);
         let before = view.app.queue.after;
         let mut after = before;

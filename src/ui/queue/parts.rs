@@ -10,7 +10,6 @@ use safelight_core::job::{GridId, JobId, JobRequest};
 use safelight_core::units::seconds_text;
 
 use crate::app::thumbs::Pictured;
-use crate::ui::queue::words;
 use crate::ui::widgets::{palette, text_at, texture_ui};
 use crate::ui::{View, icons, theme};
 
@@ -120,10 +119,19 @@ pub(super) fn buttons_ui(ui: &mut Ui, row: Rect, number: u64, contents: impl FnO
 /// `Little World · 256×256 · 2.1 s`.
 pub(super) fn short_facts(view: &View<'_>, request: &JobRequest) -> String {
     let length = match request.num_frames() {
-        0 | 1 => words::pictures(request.batch_size()),
+        0 | 1 => pictures_text(request.batch_size()),
         frames => seconds_text(f64::from(frames) / request.fps().max(f64::EPSILON)),
     };
-    words::short_facts(&model_name(view, request), request.size(), &length)
+    let (model, (width, height)) = (model_name(view, request), request.size());
+    format!("{model} · {width}×{height} · {length}")
+}
+
+/// Output of an image job.
+fn pictures_text(count: u32) -> String {
+    match count {
+        0 | 1 => "picture".to_owned(),
+        count => format!("{count} pictures"),
+    }
 }
 
 fn model_name<'a>(view: &'a View<'_>, request: &'a JobRequest) -> Cow<'a, str> {
@@ -143,12 +151,19 @@ pub(super) fn facts_ui(
     ui.label(request.title());
     let short = short_facts(view, request);
     ui.label(match request.generate() {
-        Some(request) => words::facts(&short, request.seed, request.sampling.num_steps),
+        Some(request) => facts_text(&short, request.seed, request.sampling.num_steps),
         None => short,
     });
     for path in missing {
         let amber = palette(ui).amber;
-        let text = words::missing_file(path);
+        let text = format!("This file is missing: {}", path.display());
         ui.label(RichText::new(text).color(amber));
+    }
+}
+
+fn facts_text(short: &str, seed: u64, num_steps: u32) -> String {
+    match num_steps {
+        1 => format!("{short} · seed {seed} · 1 step"),
+        steps => format!("{short} · seed {seed} · {steps} steps"),
     }
 }

@@ -6,7 +6,6 @@ use crate::app::commands::{AppCommand, QueueCommand};
 use crate::app::queue::choices::{AfterQueue, Countdown};
 use crate::app::queue::choices::{Choice, Several};
 use crate::ui::dialog::modal;
-use crate::ui::queue::words;
 use crate::ui::widgets::{across, main_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -25,21 +24,21 @@ fn several_ui(ctx: &Context, view: &mut View<'_>, several: &Several) {
     let count = several.paths.len();
     let mut choice = None;
     let asked = modal(ctx, "several-files", WIDTH, |ui| {
-        ui.heading(words::files_at_once(count));
+        ui.heading(format!("{count} files at once"));
         let weak = palette(ui).weak;
         let spec = view.model();
-        let text = words::files_explained(spec.is_some_and(|spec| spec.family.makes_pictures));
+        let text = files_explained(spec.is_some_and(|spec| spec.family.makes_pictures));
         ui.label(RichText::new(text).color(weak));
         ui.add_space(theme::SMALL_GAP);
-        let name = words::job_for_each(count);
+        let name = format!("Make {count} jobs, one for each");
         if main_button(ui, true, icons::IMAGES, &name).clicked() {
             choice = Some(Choice::Each);
         }
-        let form = words::into_form(several.takes, count);
+        let form = into_form_text(several.takes, count);
         if button_ui(ui, icons::IMAGE, &form) {
             choice = Some(Choice::Form);
         }
-        if button_ui(ui, icons::X, words::NOTHING_WITH_FILES) {
+        if button_ui(ui, icons::X, "Use none of them") {
             choice = Some(Choice::None);
         }
     });
@@ -50,23 +49,57 @@ fn several_ui(ctx: &Context, view: &mut View<'_>, several: &Several) {
     view.commands.extend(take);
 }
 
+fn files_explained(makes_pictures: bool) -> &'static str {
+    if makes_pictures {
+        "Each can become a picture of its own, with the settings of the form and a size that fits it."
+    } else {
+        "Each can become a clip of its own, with the settings of the form and a size that fits it."
+    }
+}
+
+/// `takes`: the form has places for so many of the files.
+fn into_form_text(takes: usize, count: usize) -> String {
+    match (takes, count) {
+        (1, _) => "Put only the first into the form".to_owned(),
+        (2, 2) => "Put both into the form".to_owned(),
+        (2, _) => "Put the first two into the form".to_owned(),
+        _ => format!("Put the first {takes} into the form"),
+    }
+}
+
 fn countdown_ui(ctx: &Context, view: &mut View<'_>, countdown: Countdown) {
     let mut is_stopped = false;
     let asked = modal(ctx, "after-the-queue", WIDTH, |ui| {
         let secs = countdown.secs_left;
         let (text, name) = match countdown.action {
-            AfterQueue::Suspend => (words::suspends_in(secs), words::STAY_AWAKE),
-            AfterQueue::Quit | AfterQueue::Nothing => (words::quits_in(secs), words::STAY_OPEN),
+            AfterQueue::Suspend => (
+                format!("The computer goes to sleep in {secs} s"),
+                "Stay awake",
+            ),
+            AfterQueue::Quit | AfterQueue::Nothing => {
+                (format!("Safelight quits in {secs} s"), "Stay open")
+            }
         };
         ui.heading(text);
         let weak = palette(ui).weak;
-        let text = words::queue_done(view.app.queue.stopped.len());
+        let text = queue_done_text(view.app.queue.stopped.len());
         ui.label(RichText::new(text).color(weak));
         ui.add_space(theme::SMALL_GAP);
         is_stopped = main_button(ui, true, icons::STOP, name).clicked();
     });
     if is_stopped || asked.should_close() {
         view.push(QueueCommand::StopCountdown);
+    }
+}
+
+fn queue_done_text(num_stopped: usize) -> String {
+    match num_stopped {
+        0 => "The queue is done, and every result is saved.".to_owned(),
+        1 => "The queue is done except for 1 stopped job, which is kept for the next start."
+            .to_owned(),
+        count => format!(
+            "The queue is done except for {count} stopped jobs, which are kept for the next start."
+        ),
     }
 }
 

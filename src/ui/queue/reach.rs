@@ -8,7 +8,6 @@ use safelight_core::job::JobId;
 use crate::app::commands::QueueCommand;
 use crate::app::queue::choices::Place;
 use crate::app::shortcuts::{alt, ctrl, key, keys_text};
-use crate::ui::queue::words;
 use crate::ui::widgets::{palette, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -50,14 +49,14 @@ fn deeds(id: JobId, again: Option<&'static str>) -> Vec<Deed> {
         None => vec![
             deed(
                 icons::ARROW_TO_TOP,
-                words::TO_TOP,
+                "Move to the top",
                 Some(alt(Key::Home)),
                 to(Place::Top),
             ),
-            deed(icons::ARROW_UP, words::UP, Some(alt(up)), to(Place::Up)),
+            deed(icons::ARROW_UP, "Move up", Some(alt(up)), to(Place::Up)),
             deed(
                 icons::ARROW_DOWN,
-                words::DOWN,
+                "Move down",
                 Some(alt(down)),
                 to(Place::Down),
             ),
@@ -65,14 +64,9 @@ fn deeds(id: JobId, again: Option<&'static str>) -> Vec<Deed> {
     };
     let delete = Some(key(Key::Delete));
     deeds.extend([
-        deed(icons::PENCIL, words::EDIT, Some(key(Key::Enter)), edit),
-        deed(icons::COPY, words::DUPLICATE, Some(ctrl(Key::D)), copy),
-        deed(
-            icons::TRASH,
-            words::REMOVE,
-            delete,
-            QueueCommand::Remove(id),
-        ),
+        deed(icons::PENCIL, "Edit", Some(key(Key::Enter)), edit),
+        deed(icons::COPY, "Duplicate", Some(ctrl(Key::D)), copy),
+        deed(icons::TRASH, "Remove", delete, QueueCommand::Remove(id)),
     ]);
     deeds
 }

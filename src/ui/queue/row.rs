@@ -1,6 +1,7 @@
 //! One job of the queue as a row: running, waiting or stopped. What they are drawn with is [`super::parts`]'s.
 
 use egui::{CornerRadius, Rect, Response, RichText, Sense, Ui, pos2, vec2};
+use safelight_core::units::duration_text;
 
 use crate::app::commands::QueueCommand;
 use crate::app::notices::sentence;
@@ -11,30 +12,30 @@ use crate::ui::queue::parts::{
     words_ui,
 };
 use crate::ui::queue::reach::{drag, keys, menu_button, menu_ui};
-use crate::ui::queue::words;
+use crate::ui::queue::{CANCELLING, PAUSING, RESUME};
+use crate::ui::status::stage_text;
 use crate::ui::theme::Palette;
 use crate::ui::widgets::{icon_button, palette, text_at, texture_ui};
-use crate::ui::words::stage_of;
 use crate::ui::{View, icons, theme};
 
 pub(super) fn running_ui(ui: &mut Ui, view: &View<'_>, job: &RunningJob) {
     let palette = palette(ui);
     let text = if job.cancel.is_paused() {
-        words::PAUSING.to_owned()
+        PAUSING.to_owned()
     } else if job.cancel.is_cancelled() {
-        words::CANCELLING.to_owned()
+        CANCELLING.to_owned()
     } else if job.waiting.is_some() {
-        words::WAITING_FOR_MEMORY.to_owned()
+        "Waiting for memory".to_owned()
     } else {
         let left = job.secs_left;
-        let left = left.map(words::secs_left);
+        let left = left.map(|secs| format!("about {} left", duration_text(secs.max(1.0))));
         let stage = job
             .stage
-            .map_or(words::STARTING_ENGINE, |it| stage_of(job, it));
+            .map_or("Starting the engine…", |it| stage_text(job, it));
         left.unwrap_or_else(|| stage.to_owned())
     };
     let text = match view.app.queue.grid_of(&job.request) {
-        Some((grid, index)) => words::cell(index + 1, grid.num_cells(), &text),
+        Some((grid, index)) => format!("Cell {} of {}: {text}", index + 1, grid.num_cells()),
         None => text,
     };
     let (rect, _) =
@@ -57,7 +58,7 @@ pub(super) fn running_ui(ui: &mut Ui, view: &View<'_>, job: &RunningJob) {
         colour: palette.amber,
     };
     let response = ui.interact(rect, row_id(job.id), Sense::hover());
-    let name = words::running_job(&job.request.title());
+    let name = format!("Running: {}", job.request.title());
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
     words_ui(ui, rect, &job.request.title(), line, 0.0);
     response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &[]));
@@ -73,13 +74,13 @@ fn progress_ui(ui: &Ui, thumb: Rect, progress: f32) {
         let shade = palette.stage.gamma_multiply(strength);
         ui.painter().rect_filled(rect, radius, shade);
     }
-    let text = words::percent(progress);
+    let text = format!("{:.0} %", progress * 100.0);
     text_at(ui, thumb.center(), text, 13.0, palette.text);
 }
 
 pub(super) fn waiting_ui(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, index: usize) {
     let line = waiting_line(view, job, palette(ui));
-    let name = words::waiting_job(index + 1, &job.request.title());
+    let name = format!("{}. {}", index + 1, job.request.title());
     let (rect, response) = idle_ui(ui, view, job, None, (&name, line));
     drag(ui, view, &response, rect, (job.id, index));
     response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &job.missing));
@@ -89,11 +90,11 @@ pub(super) fn stopped_ui(ui: &mut Ui, view: &mut View<'_>, stopped: &StoppedJob)
     let job = &stopped.job;
     let (word, line) = stopped_line(ui, stopped);
     let again = if job.resume.is_some() {
-        words::RESUME
+        RESUME
     } else {
-        words::TRY_AGAIN
+        "Try again"
     };
-    let name = words::stopped_job(word, &job.request.title());
+    let name = format!("{word}. {}", job.request.title());
     let (_, response) = idle_ui(ui, view, job, Some(again), (&name, line));
     response.on_hover_ui(|ui| {
         if let Stopped::Failed(err) = &stopped.why {
@@ -143,19 +144,31 @@ fn idle_ui(
 fn idle_buttons(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, again: Option<&'static str>) {
     let prompt = &job.request.title();
     let (removing, more) = match again {
-        None => (words::REMOVE_WAITING_EXPLAINED, words::MORE_WAITING),
-        Some(_) => (words::REMOVE_STOPPED_EXPLAINED, words::MORE_STOPPED),
+        None => (
+            "Remove it from the queue (Delete)",
+            "Move, edit or duplicate it",
+        ),
+        Some(_) => (
+            "Remove it from the queue (Delete). What is finished of it is kept for a week in its \
+            folder",
+            "Edit or duplicate it",
+        ),
     };
-    let name = words::remove(prompt);
+    let name = format!("Remove from queue: {prompt}");
     if icon_button(ui, icons::X, &name, removing).clicked() {
         view.push(QueueCommand::Remove(job.id));
     }
-    let name = words::more(prompt);
+    let name = format!("More for: {prompt}");
     menu_button(ui, &name, more, |ui| menu_ui(ui, view, job.id, again));
     let (name, explanation) = match again {
         None => return,
-        Some(_) if job.resume.is_some() => (words::resume(prompt), words::RESUME_EXPLAINED),
-        Some(_) => (words::try_again(prompt), words::TRY_AGAIN_EXPLAINED),
+        Some(_) if job.resume.is_some() => {
+            (format!("Resume: {prompt}"), "Continue where it stopped")
+        }
+        Some(_) => (
+            format!("Try again: {prompt}"),
+            "Start over from the beginning",
+        ),
     };
     if icon_button(ui, icons::PLAY, &name, explanation).clicked() {
         view.push(QueueCommand::Restart(job.id));
@@ -166,14 +179,14 @@ fn waiting_line(view: &View<'_>, job: &WaitingJob, palette: &Palette) -> Line {
     let is_edited = view.app.queue.edited() == Some(job.id);
     let missing = job.missing.first();
     let text = if is_edited {
-        words::IS_EDITED.to_owned()
+        "Its settings are in the form".to_owned()
     } else if let Some(path) = missing {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        words::missing(&name, job.missing.len())
+        missing_text(&name, job.missing.len())
     } else if job.resume.is_some() {
-        words::WILL_RESUME.to_owned()
+        "Resumes where it stopped".to_owned()
     } else if job.is_held {
-        words::FROM_LAST_TIME.to_owned()
+        "From last time".to_owned()
     } else {
         short_facts(view, &job.request)
     };
@@ -188,18 +201,25 @@ fn waiting_line(view: &View<'_>, job: &WaitingJob, palette: &Palette) -> Line {
     }
 }
 
+fn missing_text(first: &str, count: usize) -> String {
+    match count {
+        1 => format!("{first} is missing"),
+        count => format!("{first} and {} more are missing", count - 1),
+    }
+}
+
 /// Why it stopped, in a word and in a line.
 fn stopped_line(ui: &Ui, stopped: &StoppedJob) -> (&'static str, Line) {
     let palette = palette(ui);
     let (word, colour) = match &stopped.why {
-        Stopped::Failed(_) => (words::FAILED, palette.error),
-        Stopped::Paused => (words::PAUSED, palette.amber),
-        Stopped::Unfinished => (words::INTERRUPTED, palette.amber),
+        Stopped::Failed(_) => ("Failed", palette.error),
+        Stopped::Paused => ("Paused", palette.amber),
+        Stopped::Unfinished => ("Interrupted", palette.amber),
     };
     let text = match &stopped.why {
-        Stopped::Failed(err) => words::stopped_why(word, &err.summary),
+        Stopped::Failed(err) => format!("{word}: {}", err.summary),
         _ if stopped.progress.is_empty() => word.to_owned(),
-        _ => words::stopped_at(word, &stopped.progress),
+        _ => format!("{word}, {}", stopped.progress),
     };
     (word, Line { text, colour })
 }

@@ -6,7 +6,7 @@ use egui::{Align2, Area, CornerRadius, CursorIcon, DragAndDrop, Id, Order, Respo
 
 use crate::app::commands::{AppCommand, InputsCommand};
 use crate::app::inputs::{Placing, Slot};
-use crate::ui::results::{Subject, words};
+use crate::ui::results::Subject;
 use crate::ui::widgets::palette;
 use crate::ui::{View, theme};
 
@@ -72,7 +72,7 @@ pub fn drag_ui(ui: &Ui, view: &mut View<'_>) {
                 }
             }
             let galley = painter.layout_no_wrap(
-                words::dragged(&dragged.name),
+                format!("Drop {} on a picture in the form", dragged.name),
                 egui::TextStyle::Small.resolve(area.style()),
                 palette.text,
             );

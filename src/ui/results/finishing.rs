@@ -5,25 +5,35 @@ use std::path::PathBuf;
 use safelight_core::finish::{Found, NewRate};
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 
-use super::{Action, Subject, words};
+use super::{Action, Subject};
 use crate::app::commands::{Finish, FinishCommand};
 use crate::app::finishing::Networks;
+use crate::ui::results::UNREADABLE;
 use crate::ui::{View, icons};
 
 /// Networks that are listed in a menu.
 const MAX_NETWORKS: usize = 12;
 /// Frames a second that are offered: of films, of television and of screens.
 const RATES: [u32; 7] = [24, 25, 30, 48, 50, 60, 120];
+const TO_A_RATE_MORE: &str = "RIFE makes the frames that are missing for so many a second, and the clip stays as long as it is";
 
 /// Nothing where no upscaler is on this machine.
 pub(super) fn upscale_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
     if view.app.finishing.upscalers.chosen().is_none() {
         return Vec::new();
     }
-    let unreadable = subject.is_unreadable.then_some(words::UNREADABLE);
+    let unreadable = subject.is_unreadable.then_some(UNREADABLE);
     let factors = [
-        (2, words::UPSCALE_2, words::UPSCALE_2_MORE),
-        (4, words::UPSCALE_4, words::UPSCALE_4_MORE),
+        (
+            2,
+            "Upscale ×2",
+            "Make it twice as wide and high with the chosen upscaler, as a job of the queue",
+        ),
+        (
+            4,
+            "Upscale ×4",
+            "Make it four times as wide and high with the chosen upscaler, as a job of the queue",
+        ),
     ];
     let action = |(factor, name, explanation)| {
         let make = FinishCommand::Make(subject.path.clone(), Finish::Upscale(factor));
@@ -37,26 +47,36 @@ pub(super) fn frames_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> 
     if !subject.is_clip || view.app.finishing.interpolators.chosen().is_none() {
         return Vec::new();
     }
-    let unreadable = subject.is_unreadable.then_some(words::UNREADABLE);
+    let unreadable = subject.is_unreadable.then_some(UNREADABLE);
     let make = |rate| FinishCommand::Make(subject.path.clone(), Finish::Frames(rate));
     let times = [
-        (2, words::DOUBLE_FRAMES, words::DOUBLE_FRAMES_MORE),
-        (4, words::FRAMES_4, words::FRAMES_4_MORE),
+        (
+            2,
+            "Double frames",
+            "RIFE makes a frame between every two: twice as many a second, and the clip stays as \
+            long as it is",
+        ),
+        (
+            4,
+            "Frames ×4",
+            "RIFE makes three frames between every two: four times as many a second, and the clip \
+            stays as long as it is",
+        ),
     ];
     let times = times.map(|(times, name, explanation)| {
         Action::new(icons::FILM, name, explanation, make(NewRate::Times(times)))
     });
     let rates = RATES.map(|fps| {
-        let (name, explanation) = (words::rate(fps), words::TO_A_RATE_MORE);
+        let (name, explanation) = (format!("{fps} frames a second"), TO_A_RATE_MORE);
         let wanted = f64::from(fps);
         let has_it = subject.fps.is_some_and(|known| wanted <= known);
         Action::new(icons::CLOCK, name, explanation, make(NewRate::Fps(wanted)))
-            .unless(has_it.then_some(words::HAS_RATE))
+            .unless(has_it.then_some("The clip has as many frames a second already"))
     });
     let to_a_rate = Action::of_several(
         icons::CLOCK,
-        words::TO_A_RATE,
-        words::TO_A_RATE_MORE,
+        "Frames to a rate",
+        TO_A_RATE_MORE,
         rates.into(),
     );
     let all = times.into_iter().chain([to_a_rate]);
@@ -68,15 +88,16 @@ pub fn network_actions(view: &View<'_>, is_clip: bool) -> Vec<Action> {
     let finishing = &view.app.finishing;
     let upscalers = Choosing {
         networks: &finishing.upscalers,
-        name: words::upscaler,
-        explanation: words::UPSCALER_MORE,
+        name: |name| format!("Upscaler: {name}"),
+        explanation: "Which of the networks that were found upscales from now on",
         label: Found::<UpscalerConfig>::label,
         choose: FinishCommand::UseUpscaler,
     };
     let interpolators = Choosing {
         networks: &finishing.interpolators,
-        name: words::interpolator,
-        explanation: words::INTERPOLATOR_MORE,
+        name: |name| format!("RIFE: {name}"),
+        explanation: "Which of the RIFE networks that were found makes frames between frames from \
+                     now on",
         label: Found::<IfnetConfig>::label,
         choose: FinishCommand::UseInterpolator,
     };

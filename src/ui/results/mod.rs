@@ -5,7 +5,6 @@
 
 pub mod drag;
 mod finishing;
-pub mod words;
 
 use std::path::PathBuf;
 
@@ -25,6 +24,8 @@ use crate::ui::widgets::with_icon;
 use crate::ui::{View, icons, theme};
 pub use finishing::network_actions;
 use finishing::{frames_actions, upscale_actions};
+
+const UNREADABLE: &str = "The file cannot be read";
 
 /// Something that can be done.
 pub struct Action {
@@ -248,8 +249,8 @@ fn favourite(view: &View<'_>, path: &PathBuf) -> Option<bool> {
 /// What is done with what it shows.
 pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
     let path = || subject.path.clone();
-    let unreadable = subject.is_unreadable.then_some(words::UNREADABLE);
-    let silent = (!subject.has_settings).then_some(words::NO_SETTINGS);
+    let unreadable = subject.is_unreadable.then_some(UNREADABLE);
+    let silent = (!subject.has_settings).then_some("The file does not contain its settings");
     let mut actions = Vec::new();
     if !subject.is_shown {
         let play = match subject.job {
@@ -257,11 +258,11 @@ pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
             None => PlayerCommand::PlayFile(path()),
         };
         let (icon, name) = if subject.is_clip {
-            (icons::PLAY, words::PLAY)
+            (icons::PLAY, "Play")
         } else {
-            (icons::IMAGE, words::SHOW)
+            (icons::IMAGE, "Show")
         };
-        let play = Action::new(icon, name, words::PLAY_MORE, play);
+        let play = Action::new(icon, name, "Show it large", play);
         actions.push(play.unless(unreadable));
     }
     let take_over: AppCommand = match subject.job {
@@ -270,8 +271,8 @@ pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
     };
     let take_over = Action::new(
         icons::RESET,
-        words::USE_SETTINGS,
-        words::USE_SETTINGS_MORE,
+        "Use settings",
+        "Put its prompt, seed and settings into the form",
         take_over,
     );
     actions.push(take_over.unless(unreadable.or(silent)));
@@ -288,8 +289,8 @@ pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
     {
         actions.push(Action::new(
             icons::COLUMNS,
-            words::COMPARE_WITH_SHOWN,
-            words::COMPARE_WITH_SHOWN_MORE,
+            "Compare with what is shown",
+            "Show both beside each other (Ctrl-click)",
             PlayerCommand::CompareWith(id),
         ));
     }
@@ -307,20 +308,29 @@ fn start_action(view: &View<'_>, subject: &Subject) -> Action {
     let spec = view.model();
     let changes = spec.is_some_and(|spec| view.form.changes_clip(spec));
     let (name, explanation) = if subject.is_clip && changes {
-        (words::CHANGE, words::CHANGE_MORE)
+        (
+            "Change clip",
+            "Make the next clip from this one, as far as the strength says",
+        )
     } else if subject.is_clip {
-        (words::EXTEND, words::EXTEND_MORE)
+        (
+            "Extend clip",
+            "Continue this clip: new frames are added behind its last one",
+        )
     } else {
-        (words::USE_AS_START, words::USE_AS_START_MORE)
+        (
+            "Use as start picture",
+            "Make the next result from this picture",
+        )
     };
     let obstacle = if subject.is_unreadable {
-        Some(words::UNREADABLE)
+        Some(UNREADABLE)
     } else if subject.is_clip && changes {
         None
     } else if !spec.is_some_and(|spec| spec.start_image.is_possible()) {
-        Some(words::NO_START)
+        Some("The selected model cannot start from a picture")
     } else if subject.is_clip && spec.is_some_and(|spec| spec.family.makes_pictures) {
-        Some(words::MAKES_PICTURES)
+        Some("The selected model makes pictures and cannot extend a clip")
     } else {
         None
     };
@@ -338,29 +348,34 @@ fn other_places(
     let mut places = Vec::new();
     if subject.is_clip {
         if spec.limits.controls.takes_clips {
-            let (name, explanation) = (words::USE_AS_CONTROL_CLIP, words::USE_AS_CONTROL_CLIP_MORE);
+            let name = "Use as control clip";
+            let explanation = "The next clip follows this one, frame by frame";
             places.push((Slot::Control, icons::IMAGES, name, explanation));
         }
         return places;
     }
     if spec.end_image.is_possible() {
-        let (name, explanation) = (words::USE_AS_END, words::USE_AS_END_MORE);
+        let (name, explanation) = ("Use as end picture", "The next clip ends on this picture");
         places.push((Slot::End, icons::FLAG, name, explanation));
     }
     if spec.mask.is_possible() {
-        let (name, explanation) = (words::USE_AS_MASK, words::USE_AS_MASK_MORE);
+        let (name, explanation) = ("Use as mask", "White is regenerated, black stays");
         places.push((Slot::Mask, icons::BRUSH, name, explanation));
     }
     if spec.limits.max_references > 0 {
-        let (name, explanation) = (words::USE_AS_REFERENCE, words::USE_AS_REFERENCE_MORE);
+        let name = "Use as reference";
+        let explanation = "The model sees this picture beside the next prompt";
         places.push((Slot::Reference, icons::IMAGES, name, explanation));
     }
     if spec.limits.controls.is_possible() {
-        let (name, explanation) = (words::USE_AS_CONTROL, words::USE_AS_CONTROL_MORE);
+        let name = "Use as control picture";
+        let explanation = "The next result follows this picture";
         places.push((Slot::Control, icons::IMAGES, name, explanation));
     }
     if spec.prompt_pictures.is_some() && spec.files.picture_prompts.is_some() {
-        let (name, explanation) = (words::USE_AS_PROMPT, words::USE_AS_PROMPT_MORE);
+        let name = "Use as prompt";
+        let explanation = "The next result takes its look and its things from this picture, beside \
+                          the prompt's words";
         places.push((Slot::Prompt, icons::IMAGES, name, explanation));
     }
     places
@@ -380,11 +395,16 @@ pub fn file_actions(subject: &Subject) -> Vec<Action> {
     actions.extend([
         Action::new(
             icons::FOLDER_OPEN,
-            words::OPEN_FOLDER,
-            words::OPEN_FOLDER_MORE,
+            "Open folder",
+            "Show the file in the file manager",
             GalleryCommand::OpenFolder(path()),
         ),
-        Action::new(icons::COPY, words::COPY_PATH, words::COPY_PATH_MORE, copy),
+        Action::new(
+            icons::COPY,
+            "Copy path",
+            "Put the file's path on the clipboard",
+            copy,
+        ),
         delete_action(subject.trash.clone(), subject.trash.len()),
     ]);
     actions
@@ -393,9 +413,12 @@ pub fn file_actions(subject: &Subject) -> Vec<Action> {
 /// Makes all of these favourites, or none of them any more.
 pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> Action {
     let (name, explanation) = if are_favourites {
-        (words::NOT_A_FAVOURITE, words::NOT_A_FAVOURITE_MORE)
+        ("Not a favourite", "Take the star away (F in the gallery)")
     } else {
-        (words::FAVOURITE, words::FAVOURITE_MORE)
+        (
+            "Favourite",
+            "Mark it with a star, to find it again (F in the gallery)",
+        )
     };
     let command = GalleryCommand::Favour(paths, !are_favourites);
     Action::new(icons::STAR, name, explanation, command)
@@ -405,10 +428,17 @@ pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> Action {
 pub fn delete_action(wishes: Vec<TrashWish>, num_files: usize) -> Action {
     Action::new(
         icons::TRASH,
-        words::delete(num_files),
-        words::DELETE_MORE,
+        delete_text(num_files),
+        "Move it to the trash. Undo brings it back (Delete)",
         GalleryCommand::Trash(wishes),
     )
+}
+
+fn delete_text(num_files: usize) -> String {
+    match num_files {
+        0 | 1 => "Delete".to_owned(),
+        more => format!("Delete all {more} pictures"),
+    }
 }
 
 /// What stands in a menu: it scrolls where the window has no room for it.

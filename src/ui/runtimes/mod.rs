@@ -4,18 +4,25 @@
 //! The card is shown where jobs are not there yet, or have just come.
 
 mod section;
-mod words;
 
 use egui::{Align, Button, Layout, ProgressBar, RichText, Ui};
+use safelight_core::units::size_text;
 
 use crate::app::commands::{AppCommand, DesktopCommand, RuntimeCommand, SettingsCommand};
 use crate::app::notices::sentence;
 use crate::app::runtimes::RuntimeState;
 use crate::app::state::Page;
-use crate::runtimes::{Advice, Kind, Progress, Refusal, folder};
+use crate::runtimes::{Advice, Build, Kind, Progress, Refusal, folder};
 use crate::ui::widgets::{card, palette, progress_bar, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
 pub(in crate::ui) use section::{KEY, SectionState, section_ui};
+const DONE: &str = "The new libtorch is installed. The next job uses it";
+const GET_HOVER: &str =
+    "Download it, try whether it computes right, and use it. The one in use stays on the disk";
+const USE: &str = "Use it";
+const USE_HOVER: &str =
+    "Try whether it computes right, and use it. The one in use stays on the disk";
+const NEVER_ON_AMD: &str = "Safelight has not yet run on any AMD GPU.";
 
 pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(advice) = view.app.runtimes.advice().cloned() else {
@@ -34,39 +41,55 @@ pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.set_width(ui.available_width());
         match (&advice, is_done) {
             (_, true) => {
-                ui.label(RichText::new(words::DONE).color(colour));
+                ui.label(RichText::new(DONE).color(colour));
             }
             (Advice::Get { gpu, build }, _) => {
-                ui.label(RichText::new(words::on_cpu(&gpu.name)).color(colour));
+                ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
                 let folder = view.app.cx.paths.as_ref().map(folder).unwrap_or_default();
                 let folder = folder.join(&build.id).display().to_string();
-                wide_note(ui, &words::get(build, &folder), palette(ui).text);
-                wide_note(ui, words::TRIED, palette(ui).weak);
+                wide_note(ui, &get_text(build, &folder), palette(ui).text);
+                let note = "It is tried in a process of its own before jobs get it. The one in use \
+                           stays on the disk.";
+                wide_note(ui, note, palette(ui).weak);
                 if build.kind == Kind::Rocm {
-                    wide_note(ui, words::NEVER_ON_AMD, palette(ui).weak);
+                    wide_note(ui, NEVER_ON_AMD, palette(ui).weak);
                 }
-                follow_ui(ui, view, words::GET, words::GET_HOVER);
+                follow_ui(ui, view, "Get it", GET_HOVER);
             }
             (Advice::Use { gpu, id }, _) => {
-                ui.label(RichText::new(words::on_cpu(&gpu.name)).color(colour));
-                wide_note(ui, &words::here(id), palette(ui).text);
-                follow_ui(ui, view, words::USE, words::USE_HOVER);
+                ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
+                wide_note(
+                    ui,
+                    &format!("The libtorch “{id}” on this disk serves it."),
+                    palette(ui).text,
+                );
+                follow_ui(ui, view, USE, USE_HOVER);
             }
             (Advice::Mend { gpu, refusal }, _) => {
-                ui.label(RichText::new(words::on_cpu(&gpu.name)).color(colour));
+                ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
                 mend_ui(ui, view, refusal);
             }
             (Advice::NoGpu | Advice::CpuChosen | Advice::Served { .. }, _) => {}
         }
         if ui
-            .link(words::ALL)
-            .on_hover_text(words::ALL_HOVER)
+            .link("All runtimes")
+            .on_hover_text("See in the settings what is on this disk and what fits this machine")
             .clicked()
         {
             view.push(SettingsCommand::Show(KEY));
         }
     });
     ui.add_space(theme::GAP);
+}
+
+fn on_cpu_text(gpu: &str) -> String {
+    format!("{gpu}: Safelight runs on the CPU")
+}
+
+fn get_text(build: &Build, folder: &str) -> String {
+    let (name, licences) = (&build.name, &build.licences);
+    let size = size_text(build.download_mb * 1_000_000);
+    format!("{name} serves it: about {size} to download into {folder}. Licences: {licences}.")
 }
 
 /// Beside what the status line says of the device: that a GPU is idle, and the way to the card.
@@ -76,9 +99,13 @@ pub(in crate::ui) fn idle_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(gpu) = view.app.runtimes.idle_gpu().filter(|_| is_wanted) else {
         return;
     };
-    let text = RichText::new(words::idle(&gpu.name)).small();
+    let text = RichText::new(format!("{} is not used", gpu.name)).small();
     let button = Button::new(text.color(palette(ui).amber)).frame_when_inactive(false);
-    if ui.add(button).on_hover_text(words::IDLE_HOVER).clicked() {
+    if ui
+        .add(button)
+        .on_hover_text("See how jobs get onto this GPU")
+        .clicked()
+    {
         view.push(AppCommand::Show(Page::Welcome));
     }
 }
@@ -106,7 +133,7 @@ fn failure_ui(ui: &mut Ui, view: &View<'_>) {
 /// a double click on that one does not reach it.
 fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
     let RuntimeState::Running(progress) = &view.app.runtimes.state else {
-        wide_note(ui, words::STOPPING, palette(ui).weak);
+        wide_note(ui, "Stopping…", palette(ui).weak);
         return;
     };
     let (text, share) = match progress {
@@ -114,18 +141,20 @@ fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
             done_bytes,
             total_bytes,
         }) => (
-            words::fetching(*done_bytes, *total_bytes),
+            format!("{} of {}", size_text(*done_bytes), size_text(*total_bytes)),
             Some(*done_bytes as f32 / (*total_bytes).max(1) as f32),
         ),
-        Some(Progress::Unpacking { .. }) => (words::UNPACKING.to_owned(), None),
-        Some(Progress::Comparing { .. }) => (words::COMPARING.to_owned(), None),
-        Some(Progress::Trying) => (words::TRYING.to_owned(), None),
-        Some(Progress::Asking { .. }) | None => (words::ASKING.to_owned(), None),
+        Some(Progress::Unpacking { .. }) => ("Unpacking…".to_owned(), None),
+        Some(Progress::Comparing { .. }) => ("Looking which files are damaged…".to_owned(), None),
+        Some(Progress::Trying) => ("Trying whether it computes right…".to_owned(), None),
+        Some(Progress::Asking { .. }) | None => ("Asking for sizes…".to_owned(), None),
     };
     ui.horizontal(|ui| {
         ui.label(RichText::new(text).small());
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let stop = ui.button(words::STOP).on_hover_text(words::STOP_HOVER);
+            let stop = ui
+                .button("Cancel")
+                .on_hover_text("What was downloaded is kept for the next time");
             if stop.clicked() {
                 view.push(RuntimeCommand::Stop);
             }
@@ -145,8 +174,8 @@ fn mend_ui(ui: &mut Ui, view: &mut View<'_>, refusal: &Refusal) {
     let copy = Button::new(with_icon(icons::COPY, &refusal.command));
     if ui
         .add(copy)
-        .on_hover_text(words::COPY_HOVER)
-        .accessible_name(words::COPY)
+        .on_hover_text("Copy this command, and run it in a terminal")
+        .accessible_name("Copy the command that helps")
         .clicked()
     {
         view.push(DesktopCommand::CopyText(refusal.command.clone()));

@@ -3,12 +3,14 @@
 //! One errand runs at a time; its row shows how far it is.
 
 use egui::{Button, Frame, RichText, Ui};
+use safelight_core::units::size_text;
 
-use super::{failure_ui, mend_ui, progress_ui, words};
+use super::{failure_ui, mend_ui, progress_ui};
 use crate::app::commands::RuntimeCommand;
 use crate::app::notices::sentence;
 use crate::app::runtimes::{Errand, RuntimeState};
 use crate::runtimes::{Advice, Before, Build, Kind, Overview, RuntimeRow};
+use crate::ui::runtimes::{DONE, GET_HOVER, NEVER_ON_AMD, USE, USE_HOVER};
 use crate::ui::widgets::{palette, wide_note};
 use crate::ui::{View, theme};
 
@@ -25,7 +27,11 @@ pub struct SectionState {
 /// Whether the section is meant by these words of a search, in lower case.
 fn is_meant(search: &str) -> bool {
     let mut wanted = search.split_whitespace();
-    wanted.all(|word| words::MEANT.contains(word))
+    wanted.all(|word| {
+        "runtimes libtorch gpu rocm cuda cpu device engine install use check repair delete remove \
+        go back"
+            .contains(word)
+    })
 }
 
 /// `search`: what is looked for in the settings. The answer is whether it was shown.
@@ -34,11 +40,12 @@ pub(in crate::ui) fn section_ui(ui: &mut Ui, view: &mut View<'_>, search: &str) 
         return false;
     }
     ui.add_space(theme::GAP);
-    ui.label(RichText::new(words::TITLE).strong());
+    ui.label(RichText::new("Runtimes").strong());
     ui.separator();
-    wide_note(ui, words::ABOUT, palette(ui).weak);
+    let note = "A runtime is a folder with libtorch, which computes the jobs.";
+    wide_note(ui, note, palette(ui).weak);
     let Some(overview) = view.app.runtimes.overview.clone() else {
-        wide_note(ui, words::LOOKING, palette(ui).weak);
+        wide_note(ui, "Looking at this machine…", palette(ui).weak);
         return true;
     };
     let here = overview.here.iter().map(|row| &row.found.id);
@@ -51,14 +58,17 @@ pub(in crate::ui) fn section_ui(ui: &mut Ui, view: &mut View<'_>, search: &str) 
         row_ui(ui, view, row);
     }
     if overview.here.is_empty() {
-        wide_note(ui, words::NONE, palette(ui).amber);
+        wide_note(ui, "No runtime was found.", palette(ui).amber);
     }
     if let Some(before) = overview.previous()
         && !view.app.runtimes.is_busy()
     {
         let id = &before.found.id;
-        let button = ui.button(words::go_back(id));
-        if button.on_hover_text(words::BACK_HOVER).clicked() {
+        let button = ui.button(format!("Go back to {id}"));
+        if button
+            .on_hover_text("Try the runtime that jobs used before the one in use, and use it again")
+            .clicked()
+        {
             view.push(RuntimeCommand::Use(id.clone()));
         }
     }
@@ -74,9 +84,9 @@ fn ended_ui(ui: &mut Ui, view: &View<'_>) {
         return;
     }
     let text = match &runtimes.errand {
-        Some(Errand::Get { .. } | Errand::Use(_)) => words::DONE.to_owned(),
-        Some(Errand::Check(id)) => words::checked(id),
-        Some(Errand::Remove(id)) => words::removed(id),
+        Some(Errand::Get { .. } | Errand::Use(_)) => DONE.to_owned(),
+        Some(Errand::Check(id)) => format!("The check passed: {id} computes right."),
+        Some(Errand::Remove(id)) => format!("Deleted: {id}."),
         None => return,
     };
     wide_note(ui, &text, palette(ui).good);
@@ -102,15 +112,19 @@ fn row_ui(ui: &mut Ui, view: &mut View<'_>, row: &RuntimeRow) {
         ui.horizontal_wrapped(|ui| {
             ui.label(RichText::new(&found.id).strong());
             if found.is_used {
-                ui.label(RichText::new(words::IN_USE).small().color(palette(ui).good));
+                ui.label(RichText::new("in use").small().color(palette(ui).good));
             } else if found.is_previous() {
-                ui.label(RichText::new(words::BEFORE).small().color(palette(ui).weak));
+                ui.label(RichText::new("used before").small().color(palette(ui).weak));
             }
         });
-        let facts = words::facts(row.kind, row.version.as_deref(), &row.targets, row.bytes);
+        let facts = facts_text(row.kind, row.version.as_deref(), &row.targets, row.bytes);
         wide_note(ui, &facts, palette(ui).text);
         if let Some(device) = &row.device {
-            wide_note(ui, &words::computed_on(device), palette(ui).text);
+            wide_note(
+                ui,
+                &format!("When it was last checked it computed on {device}"),
+                palette(ui).text,
+            );
         }
         let folder = found.runtime.folder.display().to_string();
         wide_note(ui, &folder, palette(ui).weak);
@@ -133,11 +147,27 @@ fn row_ui(ui: &mut Ui, view: &mut View<'_>, row: &RuntimeRow) {
     });
 }
 
+/// Device kind, version, GPU targets and size of a libtorch.
+fn facts_text(kind: Kind, version: Option<&str>, targets: &[String], bytes: u64) -> String {
+    let kind = match kind {
+        Kind::Cpu => "CPU",
+        Kind::Cuda => "CUDA",
+        Kind::Rocm => "ROCm",
+    };
+    let version = version.unwrap_or("version unknown");
+    let mut facts = vec![kind.to_owned(), format!("libtorch {version}")];
+    if !targets.is_empty() {
+        facts.push(targets.join(" "));
+    }
+    facts.push(size_text(bytes));
+    facts.join(" · ")
+}
+
 fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, row: &RuntimeRow) {
     let (found, id) = (&row.found, &row.found.id);
     if !found.is_used {
-        let button = ui.button(words::USE).on_hover_text(words::USE_HOVER);
-        if button.accessible_name(words::use_named(id)).clicked() {
+        let button = ui.button(USE).on_hover_text(USE_HOVER);
+        if button.accessible_name(format!("Use {id}")).clicked() {
             view.push(RuntimeCommand::Use(id.clone()));
         }
     }
@@ -148,27 +178,33 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, row: &RuntimeRow) {
         .as_ref()
         .filter(|_| has_failed || row.is_incomplete)
     {
-        let button = ui.button(words::REPAIR).on_hover_text(words::REPAIR_HOVER);
-        if button.accessible_name(words::repair_named(id)).clicked() {
+        let button = ui.button("Repair").on_hover_text(
+            "Download the files that are missing or damaged, try whether it computes right, and \
+            use it",
+        );
+        if button.accessible_name(format!("Repair {id}")).clicked() {
             view.push(RuntimeCommand::Install(Box::new(build.clone())));
         }
     }
-    let button = ui.button(words::CHECK).on_hover_text(words::CHECK_HOVER);
-    if button.accessible_name(words::check_named(id)).clicked() {
+    let button = ui.button("Check").on_hover_text(
+        "Compare its files with those that were installed, and a matrix product, a convolution and \
+        attention with the CPU, in a process of its own",
+    );
+    if button.accessible_name(format!("Check {id}")).clicked() {
         view.push(RuntimeCommand::Check(id.clone()));
     }
     if found.is_own && !found.is_used {
         let is_kept = found.before == Before::Kept;
         let explanation = if is_kept {
-            words::IS_KEPT
+            "Kept until a job has finished on the runtime in use, so that you can go back to it"
         } else {
-            words::REMOVE_HOVER
+            "Delete its folder. Another runtime is used"
         };
-        let button = ui.add_enabled(!is_kept, Button::new(words::REMOVE));
+        let button = ui.add_enabled(!is_kept, Button::new("Delete…"));
         let button = button
             .on_hover_text(explanation)
             .on_disabled_hover_text(explanation);
-        if button.accessible_name(words::remove_named(id)).clicked() {
+        if button.accessible_name(format!("Delete {id}")).clicked() {
             view.panels.settings.runtimes.asked = Some(id.clone());
         }
     }
@@ -182,13 +218,13 @@ fn question_ui(ui: &mut Ui, view: &mut View<'_>, row: &RuntimeRow) {
     }
     let is_possible = row.found.can_be_removed() && !view.app.runtimes.is_busy();
     ui.horizontal_wrapped(|ui| {
-        ui.label(words::remove_question(id, row.bytes));
-        let remove = ui.add_enabled(is_possible, Button::new(words::REMOVE_NOW));
-        if remove.on_hover_text(words::REMOVE_NOW_HOVER).clicked() {
+        ui.label(format!("Delete {id} and free {}?", size_text(row.bytes)));
+        let remove = ui.add_enabled(is_possible, Button::new("Delete it"));
+        if remove.on_hover_text("It can be installed again").clicked() {
             view.push(RuntimeCommand::Remove(id.clone()));
             view.panels.settings.runtimes.asked = None;
         }
-        let keep = ui.button(words::KEEP).on_hover_text(words::KEEP_HOVER);
+        let keep = ui.button("Keep it").on_hover_text("Delete nothing");
         if keep.clicked() {
             view.panels.settings.runtimes.asked = None;
         }
@@ -200,12 +236,13 @@ fn fitting_ui(ui: &mut Ui, view: &mut View<'_>, overview: &Overview) {
     let is_refused = matches!(overview.advice, Advice::Mend { .. });
     if overview.offers.is_empty() && !is_refused {
         if overview.machine.gpus.is_empty() && overview.advice == Advice::NoGpu {
-            wide_note(ui, words::NO_GPU, palette(ui).weak);
+            let note = "No GPU was found: jobs run on the CPU.";
+            wide_note(ui, note, palette(ui).weak);
         }
         return;
     }
     ui.add_space(theme::SMALL_GAP);
-    ui.label(RichText::new(words::OFFERS).color(palette(ui).weak));
+    ui.label(RichText::new("For this machine").color(palette(ui).weak));
     if let Advice::Mend { refusal, .. } = &overview.advice {
         frame(ui).show(ui, |ui| {
             ui.set_width(ui.available_width());
@@ -221,9 +258,9 @@ fn offer_ui(ui: &mut Ui, view: &mut View<'_>, build: &Build) {
     frame(ui).show(ui, |ui| {
         ui.set_width(ui.available_width());
         ui.label(RichText::new(&build.name).strong());
-        wide_note(ui, &words::offer(build), palette(ui).text);
+        wide_note(ui, &offer_text(build), palette(ui).text);
         if build.kind == Kind::Rocm {
-            wide_note(ui, words::NEVER_ON_AMD, palette(ui).weak);
+            wide_note(ui, NEVER_ON_AMD, palette(ui).weak);
         }
         let is_idle = !view.app.runtimes.is_busy();
         if is_about(view, &build.id) {
@@ -233,11 +270,16 @@ fn offer_ui(ui: &mut Ui, view: &mut View<'_>, build: &Build) {
             }
             ended_ui(ui, view);
         }
-        let button = ui.add_enabled(is_idle, Button::new(words::INSTALL));
-        let name = words::install_named(&build.name);
-        let button = button.on_hover_text(words::GET_HOVER);
+        let button = ui.add_enabled(is_idle, Button::new("Install"));
+        let name = format!("Install {}", build.name);
+        let button = button.on_hover_text(GET_HOVER);
         if button.accessible_name(name).clicked() {
             view.push(RuntimeCommand::Install(Box::new(build.clone())));
         }
     });
+}
+
+fn offer_text(build: &Build) -> String {
+    let size = size_text(build.download_mb * 1_000_000);
+    format!("About {size} to download. Licences: {}.", build.licences)
 }

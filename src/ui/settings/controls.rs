@@ -8,7 +8,7 @@ use safelight_core::settings::OutputSettings;
 use safelight_core::settings::table::{Control, Value};
 use safelight_core::uri::is_address;
 
-use super::{Edit, words};
+use super::Edit;
 use crate::app::commands::{FolderSetting, SettingsCommand};
 use crate::ui::widgets::{field_width, icon_button, list_icon, palette, wide_note};
 use crate::ui::{icons, theme};
@@ -114,7 +114,7 @@ impl Edit<'_> {
     fn gib(&self, ui: &mut Ui, mut gib: Option<f64>, automatic: &str) -> Option<f64> {
         ui.horizontal_wrapped(|ui| {
             let mut is_automatic = gib.is_none();
-            let name = words::automatic(self.row.name, automatic);
+            let name = format!("{}: {automatic}", self.row.name);
             let checkbox = ui.checkbox(&mut is_automatic, automatic);
             if checkbox.accessible_name(name).changed() {
                 gib = (!is_automatic).then_some(8.0);
@@ -134,10 +134,10 @@ impl Edit<'_> {
             let response = ui.add(Slider::new(crf, 0..=i64::from(OutputSettings::WORST_CRF)));
             self.called(response);
             let meaning = match *crf {
-                ..=10 => words::HARDLY_ANY_LOSS,
-                11..=18 => words::LIKE_ORIGINAL,
-                19..=27 => words::SMALL,
-                _ => words::VISIBLY_WORSE,
+                ..=10 => "hardly any loss, large files",
+                11..=18 => "looks like the original",
+                19..=27 => "small files",
+                _ => "visibly worse",
             };
             ui.add(Label::new(meaning).extend());
         });
@@ -164,7 +164,7 @@ impl Edit<'_> {
         ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
         for choice in [100_u32, 125, 150, 200, 300] {
             let is_chosen = (current - f64::from(choice)).abs() < 0.5;
-            let name = words::scale(choice);
+            let name = format!("Scale {choice} %");
             let button = ui.selectable_label(is_chosen, choice.to_string());
             if button.accessible_name(name).clicked() {
                 self.settings.interface.scale = choice as f32 / 100.0;
@@ -178,23 +178,19 @@ impl Edit<'_> {
             DeviceChoice::Cuda(index) => index,
             _ => 0,
         };
-        let (numbered, name) = (DeviceChoice::Cuda(gpu).to_string(), words::gpu(gpu));
+        let (numbered, name) = (DeviceChoice::Cuda(gpu).to_string(), format!("GPU {gpu}"));
         let choices = [
-            ("auto", words::AUTOMATIC),
-            ("cpu", words::CPU),
+            ("auto", "Automatic"),
+            ("cpu", "CPU"),
             (numbered.as_str(), name.as_str()),
         ];
         ui.horizontal_wrapped(|ui| {
             let chosen = self.choice(ui, &device.to_string(), &choices);
             device = chosen.parse().unwrap_or(device);
             if let DeviceChoice::Cuda(index) = &mut device {
-                ui.add(
-                    DragValue::new(index)
-                        .range(0..=15)
-                        .prefix(words::GPU_PREFIX),
-                )
-                .on_hover_text(words::GPU_NUMBER_HOVER)
-                .accessible_name(words::GPU_NUMBER);
+                ui.add(DragValue::new(index).range(0..=15).prefix("number "))
+                    .on_hover_text("As libtorch counts them, from 0")
+                    .accessible_name("GPU number");
             }
         });
         self.settings.runtime.device = device;
@@ -209,8 +205,8 @@ impl Edit<'_> {
             if let Some(text) = self.typed(ui, "", folder, hint, width) {
                 text.trim().clone_into(&mut chosen);
             }
-            let name = words::choose(self.row.name);
-            if icon_button(ui, icons::FOLDER_OPEN, &name, words::CHOOSE_FOLDER).clicked() {
+            let name = format!("Choose: {}", self.row.name);
+            if icon_button(ui, icons::FOLDER_OPEN, &name, "Choose a folder…").clicked() {
                 self.pick_folder();
             }
         });
@@ -233,7 +229,7 @@ impl Edit<'_> {
             let draft = self.page.draft.as_ref();
             let typed = draft.filter(|(key, _)| key == self.row.key);
             if typed.is_some_and(|(_, text)| !text.is_empty() && !is_address(text.trim())) {
-                wide_note(ui, words::NO_ADDRESS, palette(ui).amber);
+                wide_note(ui, "An address begins with https://", palette(ui).amber);
             }
         });
         chosen

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use egui::Ui;
 
-use super::{Edit, words};
+use super::Edit;
 use crate::ui::widgets::{field_width, icon_button};
 use crate::ui::{icons, theme};
 
@@ -25,8 +25,8 @@ impl Edit<'_> {
                         Some(text) => text.trim().clone_into(folder),
                         None => {}
                     }
-                    let name = words::remove_at(self.row.name, index + 1);
-                    let explanation = words::REMOVE_FOLDER_HOVER;
+                    let name = format!("Remove: {} {}", self.row.name, index + 1);
+                    let explanation = "Stop looking in this folder";
                     if icon_button(ui, icons::TRASH, &name, explanation).clicked() {
                         removed = Some(index);
                     }
@@ -35,9 +35,9 @@ impl Edit<'_> {
             if let Some(index) = removed {
                 folders.remove(index);
             }
-            let name = words::add(self.row.name);
+            let name = format!("Add: {}", self.row.name);
             let button = ui
-                .button(words::ADD_FOLDER)
+                .button("Add a folder…")
                 .on_hover_text(self.row.explanation);
             if button.accessible_name(name).clicked() {
                 self.pick_folder();
@@ -54,7 +54,7 @@ impl Edit<'_> {
                 ui.horizontal(|ui| self.variable(ui, &mut variables, &name, &value));
             }
             let width = field_width(ui, theme::VARIABLE_WIDTH);
-            let added = self.typed(ui, words::NEW_VARIABLE, "", words::VARIABLE_HINT, width);
+            let added = self.typed(ui, ": new", "", "NAME=value", width);
             if let Some(text) = added {
                 let (name, value) = text.split_once('=').unwrap_or((&text, ""));
                 let (name, value) = (name.trim(), value.trim());
@@ -78,12 +78,12 @@ impl Edit<'_> {
             [width, ui.spacing().interact_size.y],
             egui::Label::new(egui::RichText::new(name).monospace()).truncate(),
         );
-        let typed = self.typed(ui, &format!(": {name}"), value, words::NOT_SET, width);
+        let typed = self.typed(ui, &format!(": {name}"), value, "not set", width);
         if let Some(text) = typed.filter(|text| !text.contains('\0')) {
             variables.insert(name.to_owned(), text);
         }
-        let button = words::remove(name);
-        let explanation = words::REMOVE_VARIABLE_HOVER;
+        let button = format!("Remove: {name}");
+        let explanation = "Leave this variable as Safelight sets it";
         if icon_button(ui, icons::TRASH, &button, explanation).clicked() {
             variables.remove(name);
         }

@@ -4,7 +4,6 @@
 
 mod controls;
 mod lists;
-mod words;
 
 use std::collections::BTreeMap;
 
@@ -17,6 +16,9 @@ use crate::app::state::Page;
 use crate::ui::runtimes::{KEY as RUNTIMES_AT, SectionState, section_ui};
 use crate::ui::widgets::{field_width, icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
+
+const SEARCH: &str = "Search settings";
+const OPEN_FILE: &str = "Open settings file";
 
 /// What the page remembers for itself.
 #[derive(Default)]
@@ -75,20 +77,21 @@ pub(super) fn settings_ui(ui: &mut Ui, view: &mut View<'_>) {
 
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
-        ui.label(RichText::new(words::TITLE).heading().strong());
+        ui.label(RichText::new("Settings").heading().strong());
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.add_space(theme::GAP);
-            if icon_button(ui, icons::X, words::CLOSE, words::BACK).clicked() {
+            let hover = "Back to the picture (Escape)";
+            if icon_button(ui, icons::X, "Close the settings", hover).clicked() {
                 view.push(AppCommand::Show(Page::Watch));
             }
             let width = field_width(ui, theme::SEARCH_WIDTH);
             let search = TextEdit::singleline(&mut view.panels.settings.search)
                 .id_salt("settings-search")
-                .hint_text(words::SEARCH)
+                .hint_text(SEARCH)
                 .desired_width(width);
             ui.add(search)
-                .on_hover_text(words::SEARCH_HOVER)
-                .accessible_name(words::SEARCH);
+                .on_hover_text("Part of a setting's name, explanation or key in the file")
+                .accessible_name(SEARCH);
         });
     });
 }
@@ -97,11 +100,14 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn place_ui(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
     ui.horizontal_wrapped(|ui| {
-        let open = Button::new(with_icon(icons::FOLDER_OPEN, words::OPEN_FILE));
+        let open = Button::new(with_icon(icons::FOLDER_OPEN, OPEN_FILE));
         if ui
             .add(open)
-            .on_hover_text(words::OPEN_FILE_HOVER)
-            .accessible_name(words::OPEN_FILE)
+            .on_hover_text(
+                "All settings as text with comments. Changes take effect when you save, and your \
+                comments stay",
+            )
+            .accessible_name(OPEN_FILE)
             .clicked()
         {
             view.push(SettingsCommand::OpenFile);
@@ -112,7 +118,9 @@ fn place_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.add(egui::Label::new(path).truncate());
     });
     if view.app.settings.broken.is_some() {
-        ui.add(egui::Label::new(RichText::new(words::BROKEN).color(palette.amber)).wrap());
+        let text = "The file cannot be read at the moment. What you change here counts, and is \
+                   written as soon as the file is corrected.";
+        ui.add(egui::Label::new(RichText::new(text).color(palette.amber)).wrap());
     }
 }
 
@@ -155,13 +163,17 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
         }
     }
     if !is_any {
-        let text = words::none_found(view.panels.settings.search.trim());
+        let text = none_found_text(view.panels.settings.search.trim());
         ui.label(RichText::new(text).color(palette(ui).weak));
     }
     if settings != view.app.cx.settings {
         view.push(SettingsCommand::Change(Box::new(settings)));
     }
     view.commands.append(&mut wishes);
+}
+
+fn none_found_text(search: &str) -> String {
+    format!("No matches for \u{201c}{search}\u{201d}")
 }
 
 /// The name, the control and the way back to the default; the control below its name where there is little room.
@@ -237,8 +249,8 @@ fn reset_ui(ui: &mut Ui, edit: &mut Edit<'_>, is_default: bool) {
         ui.allocate_space(size);
         return;
     }
-    let name = words::reset(edit.row.name);
-    if icon_button(ui, icons::RESET, &name, words::RESET_HOVER).clicked() {
+    let name = format!("Reset: {}", edit.row.name);
+    if icon_button(ui, icons::RESET, &name, "Back to the default").clicked() {
         edit.page.draft = None;
         let reset = SettingsCommand::Reset(edit.row.key);
         edit.wishes.push(reset.into());

@@ -11,9 +11,11 @@ use crate::app::player::zoom::Zoom;
 use crate::app::player::{Playback, Playhead, Repeat, SPEEDS, Viewing};
 use crate::ui::watch::caption::Told;
 use crate::ui::watch::more::MoreButton;
-use crate::ui::watch::{compare, more, playhead, words};
+use crate::ui::watch::{compare, more, playhead};
 use crate::ui::widgets::{icon_button, icon_toggle, list_icon, palette};
 use crate::ui::{View, icons, theme};
+
+pub(super) const SPEED_MORE: &str = "Playback speed";
 
 /// How much of the bar its row has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,22 +124,22 @@ fn told_ui(ui: &mut Ui, told: &Told) {
 fn play_ui(ui: &mut Ui, view: &mut View<'_>) {
     let is_playing = playhead(view).is_some_and(|playhead| playhead.is_playing());
     let (icon, name) = if is_playing {
-        (icons::PAUSE, words::PAUSE)
+        (icons::PAUSE, "Pause")
     } else {
-        (icons::PLAY, words::PLAY)
+        (icons::PLAY, "Play")
     };
     let buttons = [
-        (icon, name, words::PLAY_MORE, PlayerCommand::Toggle),
+        (icon, name, "Play or pause (Space)", PlayerCommand::Toggle),
         (
             icons::CARET_LEFT,
-            words::PREVIOUS_FRAME,
-            words::PREVIOUS_FRAME_MORE,
+            "Previous frame",
+            "One frame back (Left; Home goes to the first)",
             PlayerCommand::Step(-1),
         ),
         (
             icons::CARET_RIGHT,
-            words::NEXT_FRAME,
-            words::NEXT_FRAME_MORE,
+            "Next frame",
+            "One frame forward (Right; End goes to the last)",
             PlayerCommand::Step(1),
         ),
     ];
@@ -156,11 +158,11 @@ fn num_pictures(view: &View<'_>) -> usize {
 /// Through the pictures of a batch from disk.
 fn turn_ui(ui: &mut Ui, view: &mut View<'_>) {
     let buttons = [
-        (icons::CARET_LEFT, words::PREVIOUS_PICTURE, -1),
-        (icons::CARET_RIGHT, words::NEXT_PICTURE, 1),
+        (icons::CARET_LEFT, "Previous picture", -1),
+        (icons::CARET_RIGHT, "Next picture", 1),
     ];
     for (icon, name, by) in buttons {
-        if icon_button(ui, icon, name, words::OF_BATCH_MORE).clicked() {
+        if icon_button(ui, icon, name, "Of the same batch (Left and Right)").clicked() {
             view.push(PlayerCommand::Step(by));
         }
     }
@@ -197,8 +199,8 @@ fn position_ui(ui: &mut Ui, view: &mut View<'_>) {
     let slider = Slider::new(&mut index, 0..=len - 1).show_value(false);
     let response = ui
         .add(slider)
-        .on_hover_text(words::POSITION_MORE)
-        .accessible_name(words::POSITION);
+        .on_hover_text("Drag to go to a frame")
+        .accessible_name("Position");
     if response.changed() {
         view.push(PlayerCommand::ShowFrame(index));
     }
@@ -209,16 +211,16 @@ fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
     let mut speed = playback.speed;
     ComboBox::from_id_salt("speed")
         .icon(list_icon)
-        .selected_text(words::speed(speed))
+        .selected_text(speed_text(speed))
         .width(theme::SPEED_WIDTH)
         .show_ui(ui, |ui| {
             for choice in SPEEDS {
-                ui.selectable_value(&mut speed, choice, words::speed(choice));
+                ui.selectable_value(&mut speed, choice, speed_text(choice));
             }
         })
         .response
-        .on_hover_text(words::SPEED_MORE)
-        .accessible_name(words::speed_name(playback.speed));
+        .on_hover_text(SPEED_MORE)
+        .accessible_name(format!("Speed {}×", playback.speed));
     if speed != playback.speed {
         let playback = Playback { speed, ..playback };
         view.push(PlayerCommand::SetPlayback(playback));
@@ -228,10 +230,22 @@ fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
         Repeat::Off | Repeat::Loop => icons::REPEAT,
         Repeat::PingPong => icons::SWAP,
     };
-    let (name, explanation) = (words::at_the_end(repeat), words::at_the_end_more(repeat));
+    let (name, explanation) = (
+        format!("At the end: {}", repeat.label()),
+        at_the_end_hover(repeat),
+    );
     if icon_toggle(ui, repeat != Repeat::Off, icon, &name, &explanation).clicked() {
         view.push(PlayerCommand::NextRepeat);
     }
+}
+
+pub(super) fn speed_text(speed: f64) -> String {
+    format!("{speed}×")
+}
+
+pub(super) fn at_the_end_hover(repeat: Repeat) -> String {
+    let (now, next) = (repeat.label(), repeat.next().label());
+    format!("At the end: {now}. Press for “{next}” (L)")
 }
 
 /// How large the picture is.
@@ -239,8 +253,12 @@ pub(super) fn zoom_ui(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
     let own_size = Zoom::own_size(ui.ctx().pixels_per_point());
     let choices = [
-        (own_size, words::OWN_SIZE, words::OWN_SIZE_MORE),
-        (Zoom::Fit, words::FIT, words::FIT_MORE),
+        (
+            own_size,
+            "100 %",
+            "One pixel of the picture for each of the screen (1). The wheel zooms, dragging moves",
+        ),
+        (Zoom::Fit, "Fit", "Show the whole picture (0)"),
     ];
     for (choice, name, explanation) in choices {
         let colour = if view.app.watch.zoom == choice {
@@ -272,7 +290,7 @@ mod tests {
 
     #[test]
     fn speeds_read_like_factors() {
-        assert_eq!(words::speed(0.25), "0.25×");
-        assert_eq!(words::speed(2.0), "2×");
+        assert_eq!(speed_text(0.25), "0.25×");
+        assert_eq!(speed_text(2.0), "2×");
     }
 }

@@ -5,7 +5,6 @@ use egui::{ScrollArea, Stroke, Ui, vec2};
 use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::queue::ResultItem;
 use crate::ui::watch::strip::thumb_button;
-use crate::ui::watch::words;
 use crate::ui::widgets::palette;
 use crate::ui::{View, theme};
 
@@ -38,8 +37,8 @@ pub(super) fn batch_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
                     let seed = request.map_or(0, |request| request.seed);
                     let response = ui
                         .add(button)
-                        .on_hover_text(words::of_batch_more(seed))
-                        .accessible_name(words::of_batch(index + 1, count));
+                        .on_hover_text(format!("Seed {seed} (Left and Right go through the batch)"))
+                        .accessible_name(format!("Picture {} of {count}", index + 1));
                     if response.clicked() {
                         wish = Some(AppCommand::Player(PlayerCommand::ShowFrame(index)));
                     }

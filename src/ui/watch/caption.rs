@@ -1,10 +1,20 @@
 //! The line that says what is shown: size, length, seed, time and name of a result or a file.
 
+use safelight_core::units::duration_text;
+
 use crate::app::player::{PlayedFile, Viewing};
 use crate::app::queue::ResultItem;
 use crate::ui::View;
-use crate::ui::watch::live;
-use crate::ui::watch::words::{self, Length};
+use crate::ui::watch::{listed_text, live};
+
+/// Length of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Length {
+    Picture,
+    /// Position in the batch, from 1, and batch size.
+    OfBatch(usize, usize),
+    Frames(usize),
+}
 
 /// What is told of what is shown: a line, and more on hover.
 pub(super) struct Told {
@@ -42,7 +52,7 @@ fn of_result(item: &ResultItem, shown: usize) -> Option<Told> {
     } else {
         Length::Frames(frames.len())
     };
-    let line = words::caption(
+    let line = caption_text(
         (request.width, request.height),
         length,
         Some(request.seed),
@@ -53,6 +63,27 @@ fn of_result(item: &ResultItem, shown: usize) -> Option<Told> {
         line,
         more: format!("{}\n{}", request.prompt, path.display()),
     })
+}
+
+/// `832 × 480  ·  81 frames  ·  seed 12  ·  1 min 5 s  ·  boat.mp4`: what is not known is left out.
+fn caption_text(
+    (width, height): (u32, u32),
+    length: Length,
+    seed: Option<u64>,
+    secs: Option<f64>,
+    file: &str,
+) -> String {
+    let length = match length {
+        Length::Picture => "picture".to_owned(),
+        Length::OfBatch(number, count) => format!("picture {number} of {count}"),
+        Length::Frames(1) => "1 frame".to_owned(),
+        Length::Frames(count) => format!("{count} frames"),
+    };
+    let mut facts = vec![format!("{width} × {height}"), length];
+    facts.extend(seed.map(|seed| format!("seed {seed}")));
+    facts.extend(secs.map(duration_text));
+    facts.push(file.to_owned());
+    listed_text(&facts)
 }
 
 fn of_file(file: &PlayedFile, shown: usize, num_frames: usize) -> Told {
@@ -66,10 +97,32 @@ fn of_file(file: &PlayedFile, shown: usize, num_frames: usize) -> Told {
     let name = file.name_of(shown);
     let path = file.path_of(shown).display().to_string();
     Told {
-        line: words::caption((file.width, file.height), length, seed, None, &name),
+        line: caption_text((file.width, file.height), length, seed, None, &name),
         more: match file.prompt(shown) {
             Some(prompt) => format!("{prompt}\n{path}"),
             None => path,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caption_says_what_is_known_and_no_more() {
+        let clip = caption_text(
+            (832, 480),
+            Length::Frames(81),
+            Some(12),
+            Some(65.0),
+            "boat.mp4",
+        );
+        assert_eq!(
+            clip,
+            "832 × 480  ·  81 frames  ·  seed 12  ·  1 min 5 s  ·  boat.mp4"
+        );
+        let picture = caption_text((64, 32), Length::OfBatch(2, 4), None, None, "a.png");
+        assert_eq!(picture, "64 × 32  ·  picture 2 of 4  ·  a.png");
     }
 }

@@ -6,7 +6,7 @@ use crate::app::commands::PlayerCommand;
 use crate::app::player::compare::{Compare, CompareMode, GAINS};
 use crate::app::player::screen::Screen;
 use crate::app::player::zoom::Zoom;
-use crate::ui::watch::{playhead, stage, words};
+use crate::ui::watch::{playhead, stage};
 use crate::ui::widgets::{badge, choice, palette, with_icon};
 use crate::ui::{View, icons, theme};
 use egui::{
@@ -16,14 +16,18 @@ use egui::{
 const MODES: [(CompareMode, &str, &str); 3] = [
     (
         CompareMode::SideBySide,
-        words::SIDE_BY_SIDE,
-        words::SIDE_BY_SIDE_MORE,
+        "Side by side",
+        "A on the left, B on the right",
     ),
-    (CompareMode::Wipe, words::WIPE, words::WIPE_MORE),
+    (
+        CompareMode::Wipe,
+        "Wipe",
+        "B over A: drag the line between them, or use the keys [ and ]",
+    ),
     (
         CompareMode::Difference,
-        words::DIFFERENCE,
-        words::DIFFERENCE_MORE,
+        "Difference",
+        "How much each pixel of B differs from A: black where they are the same",
     ),
 ];
 
@@ -54,14 +58,14 @@ pub(super) fn modes_ui(ui: &mut Ui, view: &mut View<'_>) {
     for (icon, name, explanation, command) in [
         (
             icons::SWAP,
-            words::SWAP,
-            words::SWAP_MORE,
+            "Swap A and B",
+            "A and B change places",
             PlayerCommand::SwapSides,
         ),
         (
             icons::X,
-            words::CLOSE_COMPARISON,
-            words::CLOSE_COMPARISON_MORE,
+            "Close",
+            "Back to what was shown before (Escape)",
             PlayerCommand::LeaveCompare,
         ),
     ] {
@@ -78,8 +82,8 @@ fn divider_slider(ui: &mut Ui, view: &mut View<'_>, compare: &Compare) {
     ui.spacing_mut().slider_width = theme::LABEL_WIDTH * 1.5;
     let slider = Slider::new(&mut divider, 0.0..=1.0).show_value(false);
     ui.add(slider)
-        .on_hover_text(words::DIVIDER_MORE)
-        .accessible_name(words::DIVIDER);
+        .on_hover_text("Where A ends and B begins (keys [ and ])")
+        .accessible_name("Divider");
     move_divider(view, compare, divider);
 }
 
@@ -91,10 +95,17 @@ fn move_divider(view: &mut View<'_>, compare: &Compare, to: f32) {
 
 fn gain_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare) {
     for gain in GAINS {
-        let (name, explanation) = (words::gain(gain), words::gain_more(gain));
+        let (name, explanation) = (format!("{gain}×"), gain_hover(gain));
         if choice(ui, compare.gain == gain, &name, &explanation).clicked() {
             view.push(PlayerCommand::Amplify(gain));
         }
+    }
+}
+
+fn gain_hover(gain: u8) -> String {
+    match gain {
+        1 => "Differences are shown as they are".to_owned(),
+        _ => format!("Differences are shown {gain} times as strong as they are"),
     }
 }
 
@@ -123,7 +134,7 @@ pub(super) fn pictures_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
         CompareMode::Difference => {
             let size = compare.difference.size().unwrap_or(Vec2::splat(1.0));
             let (response, shown) = stage::stage_ui(ui, view, area, size);
-            named(&response, words::DIFFERENCE_NAME);
+            named(&response, "Difference of A and B");
             stage::paint(ui, area, shown, &compare.difference, Color32::WHITE);
             stage::edge(ui, area, shown, palette(ui).line);
         }
@@ -145,7 +156,7 @@ fn side_by_side_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare, area: Re
     let [first, second] = stage::two_stages_ui(ui, view, stages);
     for (place, side, letter, (response, shown)) in [(left, a, "A", first), (right, b, "B", second)]
     {
-        named(&response, &words::side(letter, &side.title));
+        named(&response, &format!("{letter}: {}", side.title));
         stage::paint(ui, place, shown, &side.screen, Color32::WHITE);
         stage::edge(ui, place, shown, palette(ui).line);
         let corner = shown.intersect(place).left_top();
@@ -156,7 +167,10 @@ fn side_by_side_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare, area: Re
 fn wipe_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare, area: Rect) {
     let size = size_of(&compare.sides[0].screen);
     let (response, shown) = stage::stage_ui(ui, view, area, size);
-    let names = words::sides(&compare.sides[0].title, &compare.sides[1].title);
+    let names = format!(
+        "A: {}, B: {}",
+        compare.sides[0].title, compare.sides[1].title
+    );
     named(&response, &names);
     // B in A's place, each in its own shape.
     let other = Zoom::Fit.rect(shown, size_of(&compare.sides[1].screen));

@@ -9,7 +9,6 @@ use egui::{
 };
 use safelight_core::model::ModelSpec;
 
-use crate::ui::watch::words;
 use crate::ui::widgets::palette;
 use crate::ui::{View, icons, theme};
 
@@ -29,15 +28,15 @@ pub(in crate::ui) fn zones_ui(ui: &Ui, view: &mut View<'_>, window: Rect) -> boo
     painter.text(
         area.center_top() + vec2(0.0, MARGIN),
         Align2::CENTER_TOP,
-        words::ZONES_TITLE,
+        "What is this file for?",
         FontId::proportional(22.0),
         palette.text,
     );
     let is_clip = view.app.drops.held.is_some_and(|held| held.is_clip);
     let elsewhere = if is_clip {
-        words::ELSEWHERE_CLIP
+        "Dropped anywhere else, the clip plays"
     } else {
-        words::ELSEWHERE_PICTURE
+        "Dropped anywhere else, the picture goes into the form"
     };
     if !view.app.drops.is_on_wayland() {
         painter.text(
@@ -55,8 +54,8 @@ pub(in crate::ui) fn zones_ui(ui: &Ui, view: &mut View<'_>, window: Rect) -> boo
     );
     let settings = (
         icons::RESET,
-        words::ZONE_SETTINGS,
-        words::ZONE_SETTINGS_MORE,
+        "Use settings",
+        "Its prompt, seed and settings go into the form",
     );
     let Some(start) = start_words(view, is_clip) else {
         zone_ui(ui, painter, row, settings);
@@ -78,20 +77,36 @@ pub(in crate::ui) fn zones_ui(ui: &Ui, view: &mut View<'_>, window: Rect) -> boo
 fn start_words(view: &View<'_>, is_clip: bool) -> Option<(char, &'static str, &'static str)> {
     let spec = view.model();
     if is_clip && spec.is_some_and(|spec| view.form.changes_clip(spec)) {
-        return Some((icons::FILM, words::ZONE_CHANGE, words::ZONE_CHANGE_MORE));
+        return Some((
+            icons::FILM,
+            "Change clip",
+            "The next clip is made from it, as far as the strength says",
+        ));
     }
     if !spec.is_none_or(|spec| spec.start_image.is_possible()) {
         return None;
     }
     let makes_pictures = |spec: &ModelSpec| spec.family.makes_pictures;
     Some(if view.app.drops.is_on_wayland() {
-        (icons::UPLOAD, words::ZONE_EITHER, words::ZONE_EITHER_MORE)
+        (
+            icons::UPLOAD,
+            "Use the file itself",
+            "A picture starts the next result, a clip is extended",
+        )
     } else if !is_clip {
-        (icons::IMAGE, words::ZONE_START, words::ZONE_START_MORE)
+        (
+            icons::IMAGE,
+            "Use as start picture",
+            "The next result is made from it",
+        )
     } else if spec.is_some_and(makes_pictures) {
         return None;
     } else {
-        (icons::FILM, words::ZONE_EXTEND, words::ZONE_EXTEND_MORE)
+        (
+            icons::FILM,
+            "Extend clip",
+            "New frames are added behind its last one",
+        )
     })
 }
 

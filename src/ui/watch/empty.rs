@@ -9,7 +9,6 @@ use egui::{
 use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::state::Page;
 use crate::ui::gallery::cell;
-use crate::ui::watch::words;
 use crate::ui::widgets::{palette, text_at, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -34,19 +33,19 @@ pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>) {
     let red = palette.accent.gamma_multiply(0.85);
     text_at(ui, center - vec2(0.0, 40.0), icon, 54.0, red);
     let text = if num_results > 0 {
-        words::NOTHING_NEW_YET
+        "Nothing new yet"
     } else {
-        words::NOTHING_YET
+        "Nothing here yet"
     };
     text_at(ui, center + vec2(0.0, 14.0), text, 18.0, palette.text);
     let advice = if view.app.cx.models.are_loading {
-        words::MODELS_LOADING
+        "Looking for models…"
     } else if view.app.cx.models.all().is_empty() {
-        words::NO_MODEL
+        "Get a model first"
     } else if view.form.prompt.trim().is_empty() {
-        words::BEGIN_OR_WRITE
+        "Press Generate, or write a prompt first"
     } else {
-        words::BEGIN
+        "Press Generate"
     };
     text_at(ui, center + vec2(0.0, 40.0), advice, 13.5, palette.weak);
     if num_results > 0 {
@@ -59,7 +58,7 @@ pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>) {
 fn results_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>, num_results: usize) {
     let layout = Layout::top_down(Align::Center);
     ui.scope_builder(UiBuilder::new().max_rect(area).layout(layout), |ui| {
-        let text = words::show_all(num_results);
+        let text = show_all_text(num_results);
         let button = ui.add(Button::new(with_icon(icons::IMAGES, &text)));
         if button.accessible_name(&text).clicked() {
             view.push(AppCommand::Show(Page::Gallery));
@@ -73,6 +72,13 @@ fn results_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>, num_results: usize) 
     });
 }
 
+fn show_all_text(count: usize) -> String {
+    match count {
+        1 => "Show the result in the gallery".to_owned(),
+        count => format!("Show all {count} results in the gallery"),
+    }
+}
+
 /// A row of results that play when they are clicked.
 fn newest_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
     let newest = view.app.gallery.newest(count);
@@ -84,7 +90,7 @@ fn newest_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
         let corner = row.min + vec2(index as f32 * step, 0.0);
         let rect = Rect::from_min_size(corner, Vec2::splat(NEWEST_SIDE));
         let response = ui.interact(rect, Id::unique(("newest", entry.thumb)), Sense::click());
-        let name = words::show_earlier(&cell::name_of(entry));
+        let name = format!("Show {}", cell::name_of(entry));
         response.widget_info(|| WidgetInfo::labeled(Role::Button, true, &name));
         let broken = cell::picture_ui(ui, view, entry, rect);
         if response.hovered() || response.has_focus() {

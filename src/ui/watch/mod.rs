@@ -14,7 +14,6 @@ mod live;
 mod more;
 mod stage;
 pub(super) mod strip;
-pub mod words;
 
 use std::path::PathBuf;
 
@@ -123,9 +122,9 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
     let Some(size) = view.app.watch.screen.size() else {
         ui.allocate_rect(area, egui::Sense::hover());
         let text = match view.app.watch.opening() {
-            Some(name) => words::opening(name),
-            None if is_live => words::STARTING.to_owned(),
-            None => words::OPENING.to_owned(),
+            Some(name) => format!("Opening {name}…"),
+            None if is_live => "The first preview appears in a moment…".to_owned(),
+            None => "Opening…".to_owned(),
         };
         empty::waiting_ui(ui, area, &text);
         return;
@@ -152,7 +151,7 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
     let response = if cell.is_some() {
         response
             .on_hover_cursor(CursorIcon::PointingHand)
-            .on_hover_text(words::OPEN_CELL)
+            .on_hover_text("Open this result of the grid")
     } else {
         response
     };
@@ -212,7 +211,7 @@ fn inset_ui(ui: &Ui, area: Rect, inset: &Screen) {
 /// What a screen reader says of the picture.
 fn name_of(view: &View<'_>) -> String {
     match view.app.watch.viewing {
-        Viewing::Live => words::LIVE.to_owned(),
+        Viewing::Live => "Live preview".to_owned(),
         Viewing::Result(id)
             if view
                 .app
@@ -220,15 +219,17 @@ fn name_of(view: &View<'_>) -> String {
                 .result(id)
                 .is_some_and(ResultItem::is_pictures) =>
         {
-            words::FINISHED_PICTURE.to_owned()
+            "Finished picture".to_owned()
         }
-        Viewing::Result(_) => words::FINISHED_CLIP.to_owned(),
+        Viewing::Result(_) => "Finished clip".to_owned(),
         Viewing::File => {
             let shown = view.app.watch.shown_of_batch();
             let file = view.app.watch.file.as_ref();
-            file.map_or_else(String::new, |file| words::file_name(&file.name_of(shown)))
+            file.map_or_else(String::new, |file| {
+                format!("The file {}", file.name_of(shown))
+            })
         }
-        Viewing::Compare => words::COMPARISON.to_owned(),
+        Viewing::Compare => "Comparison".to_owned(),
     }
 }
 
@@ -252,4 +253,9 @@ fn requested_size(view: &View<'_>) -> Option<Vec2> {
     }
     let file = view.app.watch.file.as_ref()?;
     Some(vec2(file.width as f32, file.height as f32))
+}
+
+/// Joins facts with a separator.
+fn listed_text(facts: &[String]) -> String {
+    facts.join("  ·  ")
 }

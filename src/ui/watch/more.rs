@@ -8,7 +8,8 @@ use crate::app::commands::PlayerCommand;
 use crate::app::inputs::Slot;
 use crate::app::player::{Playback, SPEEDS, Viewing};
 use crate::ui::results::{self, Action, Subject};
-use crate::ui::watch::{bar, playhead, words};
+use crate::ui::watch::bar::{SPEED_MORE, at_the_end_hover, speed_text};
+use crate::ui::watch::{bar, playhead};
 use crate::ui::widgets::{icon_button, with_icon};
 use crate::ui::{View, icons};
 
@@ -16,6 +17,8 @@ use crate::ui::{View, icons};
 const MAX_OFFERED: usize = 30;
 /// So much of a prompt tells them apart.
 const PROMPT_CHARS: usize = 40;
+const MORE: &str = "More";
+const COMPARE_WITH: &str = "Compare with";
 
 /// Whether there is anything to be done with what is shown.
 pub(super) fn is_possible(view: &View<'_>) -> bool {
@@ -41,14 +44,14 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>, button: MoreButton) {
         return;
     }
     let label = match button {
-        MoreButton::Named => RichText::new(with_icon(icons::DOTS, words::MORE)),
+        MoreButton::Named => RichText::new(with_icon(icons::DOTS, MORE)),
         MoreButton::Small | MoreButton::WithPace => RichText::new(icons::DOTS).size(17.0),
     };
     let has_pace = button == MoreButton::WithPace;
     let menu = ui.menu_button(label, |ui| menu_ui(ui, view, has_pace));
     menu.response
-        .on_hover_text(words::MORE_MORE)
-        .accessible_name(words::MORE);
+        .on_hover_text("Everything else that can be done with this result")
+        .accessible_name(MORE);
 }
 
 pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, has_pace: bool) {
@@ -79,31 +82,33 @@ fn frame_actions(view: &View<'_>) -> Vec<Action> {
     let spec = view.model();
     let can_start = spec.is_some_and(|spec| spec.start_image.is_possible());
     let can_end = spec.is_some_and(|spec| spec.end_image.is_possible());
-    let unless = |is_possible: bool| (!is_possible).then_some(words::NO_PICTURE_INPUT);
+    let unless = |is_possible: bool| {
+        (!is_possible).then_some("The selected model does not take such a picture")
+    };
     let mut actions = vec![
         Action::new(
             icons::CAMERA,
-            words::SAVE_FRAME,
-            words::SAVE_FRAME_MORE,
+            "Save this frame",
+            "Write it as a PNG beside the clip, with the clip's settings inside (S)",
             PlayerCommand::SaveFrame,
         ),
         Action::new(
             icons::COPY,
-            words::COPY_FRAME,
-            words::COPY_FRAME_MORE,
+            "Copy this frame",
+            "Put the picture on the clipboard (C)",
             PlayerCommand::CopyFrame,
         ),
         Action::new(
             icons::ARROW_RIGHT,
-            words::USE_FRAME_AS_START,
-            words::USE_FRAME_AS_START_MORE,
+            "Use frame as start picture",
+            "The next result starts from this frame",
             PlayerCommand::UseFrame(Slot::Start),
         )
         .unless(unless(can_start)),
         Action::new(
             icons::FLAG,
-            words::USE_FRAME_AS_END,
-            words::USE_FRAME_AS_END_MORE,
+            "Use frame as end picture",
+            "The next clip ends on this frame",
             PlayerCommand::UseFrame(Slot::End),
         )
         .unless(unless(can_end)),
@@ -111,8 +116,8 @@ fn frame_actions(view: &View<'_>) -> Vec<Action> {
     if spec.is_some_and(|spec| spec.limits.max_references > 0) {
         actions.push(Action::new(
             icons::IMAGES,
-            words::USE_FRAME_AS_REFERENCE,
-            words::USE_FRAME_AS_REFERENCE_MORE,
+            "Use frame as reference",
+            "The model sees this frame beside the next prompt",
             PlayerCommand::UseFrame(Slot::Reference),
         ));
     }
@@ -125,17 +130,17 @@ fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
         let playback = view.app.watch.playback;
         for speed in SPEEDS {
-            let name = words::speed(speed);
+            let name = speed_text(speed);
             let button = Button::selectable(speed == playback.speed, &name);
-            if ui.add(button).on_hover_text(words::SPEED_MORE).clicked() {
+            if ui.add(button).on_hover_text(SPEED_MORE).clicked() {
                 view.push(PlayerCommand::SetPlayback(Playback { speed, ..playback }));
             }
         }
     });
     let repeat = view.app.watch.playback.repeat;
-    let name = words::at_the_end(repeat);
+    let name = format!("At the end: {}", repeat.label());
     let button = ui.add(Button::new(with_icon(icons::REPEAT, &name)));
-    let button = button.on_hover_text(words::at_the_end_more(repeat));
+    let button = button.on_hover_text(at_the_end_hover(repeat));
     if button.accessible_name(&name).clicked() {
         view.push(PlayerCommand::NextRepeat);
     }
@@ -153,14 +158,14 @@ fn compare_ui(ui: &mut Ui, view: &mut View<'_>) {
         .take(MAX_OFFERED)
         .map(|(index, item)| {
             let title: String = item.request.title().chars().take(PROMPT_CHARS).collect();
-            (item.id, words::other_result(index + 1, &title, item.seed()))
+            (item.id, other_result_text(index + 1, &title, item.seed()))
         })
         .collect();
-    let label = with_icon(icons::COLUMNS, words::COMPARE_WITH);
+    let label = with_icon(icons::COLUMNS, COMPARE_WITH);
     if others.is_empty() {
         ui.add_enabled(false, Button::new(label))
-            .on_disabled_hover_text(words::NOTHING_TO_COMPARE)
-            .accessible_name(words::COMPARE_WITH);
+            .on_disabled_hover_text("There is no other result yet")
+            .accessible_name(COMPARE_WITH);
         return;
     }
     let menu = ui.menu_button(label, |ui| {
@@ -171,7 +176,15 @@ fn compare_ui(ui: &mut Ui, view: &mut View<'_>) {
             }
         }
     });
-    menu.response.accessible_name(words::COMPARE_WITH);
+    menu.response.accessible_name(COMPARE_WITH);
+}
+
+/// One of the results that can be compared; numbers count from 1.
+fn other_result_text(number: usize, title: &str, seed: Option<u64>) -> String {
+    match seed {
+        Some(seed) => format!("{number}: {title}, seed {seed}"),
+        None => format!("{number}: {title}"),
+    }
 }
 
 /// Back to the running job, while something else is looked at.
@@ -181,8 +194,8 @@ pub(super) fn live_button(ui: &mut Ui, view: &mut View<'_>) {
         return;
     }
     let accent = crate::ui::widgets::palette(ui).accent;
-    let button = Button::new(RichText::new(words::BACK_TO_LIVE).color(accent));
-    let button = ui.add(button).on_hover_text(words::BACK_TO_LIVE_MORE);
+    let button = Button::new(RichText::new("Back to the live preview").color(accent));
+    let button = ui.add(button).on_hover_text("Another job is running now");
     if button.clicked() {
         view.push(PlayerCommand::ShowLive);
     }
@@ -193,14 +206,14 @@ pub(super) fn full_button(ui: &mut Ui, view: &mut View<'_>) {
     let (icon, name, explanation) = if view.app.watch.is_full {
         (
             icons::CORNERS_IN,
-            words::LEAVE_FULL_SCREEN,
-            words::LEAVE_FULL_SCREEN_MORE,
+            "Leave full screen",
+            "Show the whole window again (F, F11 or Escape)",
         )
     } else {
         (
             icons::CORNERS_OUT,
-            words::FULL_SCREEN,
-            words::FULL_SCREEN_MORE,
+            "Full screen",
+            "Show only the picture (F or F11)",
         )
     };
     if icon_button(ui, icon, name, explanation).clicked() {

@@ -9,7 +9,6 @@ use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::queue::ResultItem;
 use crate::app::thumbs::Pictured;
 use crate::ui::results::{Subject, drag, result_menu_ui};
-use crate::ui::watch::words;
 use crate::ui::widgets::{badge, palette};
 use crate::ui::{View, narrow, theme};
 
@@ -74,8 +73,8 @@ fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem, i
     let title = item.request.title();
     let response = ui
         .add(button.sense(Sense::click_and_drag()))
-        .on_hover_text(words::result_more(&title, item.seed()))
-        .accessible_name(words::result_name(index + 1, &title));
+        .on_hover_text(result_hover(&title, item.seed()))
+        .accessible_name(format!("Result {}: {title}", index + 1));
     if response.gained_focus() {
         response.scroll_to_me(None);
     }
@@ -99,6 +98,15 @@ fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem, i
     if response.context_menu_opened() || response.secondary_clicked() {
         let subject = Subject::of_result(view, item);
         response.context_menu(|ui| result_menu_ui(ui, view, &subject));
+    }
+}
+
+fn result_hover(title: &str, seed: Option<u64>) -> String {
+    match seed {
+        Some(seed) => {
+            format!("{title}\nSeed {seed}. Ctrl-click compares, right-click shows a menu")
+        }
+        None => format!("{title}\nCtrl-click compares, right-click shows a menu"),
     }
 }
 

@@ -2,8 +2,6 @@
 //!
 //! What values mean and how many jobs they are is core's.
 
-mod words;
-
 use egui::containers::menu::MenuButton;
 use egui::{Align, Button, CollapsingHeader, Layout, Response, RichText, TextEdit, Ui, vec2};
 use safelight_core::job::{GridAxis, GridSetting};
@@ -13,6 +11,8 @@ use crate::ui::create::advanced::said_ui;
 use crate::ui::create::sources;
 use crate::ui::widgets::{field_hint, fold_icon, list_box, row};
 use crate::ui::{View, icons, theme};
+
+const OFF: &str = "Nothing";
 
 /// A setting that can be chosen, with what it is called here.
 struct Choice {
@@ -31,13 +31,16 @@ impl Choice {
 pub(super) fn grid_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     // A grid that acts is not hidden.
     let is_on = !view.form.grid.is_empty();
-    let header = CollapsingHeader::new(words::GRID)
+    let header = CollapsingHeader::new("Grid")
         .id_salt("grid")
         .open(is_on.then_some(true))
         .default_open(view.folds.is_grid_open)
         .icon(fold_icon)
         .show_unindented(ui, |ui| sides_ui(ui, view, spec));
-    header.header_response.on_hover_text(words::GRID_HOVER);
+    header.header_response.on_hover_text(
+        "Vary one or two settings: a job for each value or pair of values, and a contact sheet of \
+        all results in the end",
+    );
     view.folds.is_grid_open = header.openness > 0.5;
 }
 
@@ -48,13 +51,22 @@ fn sides_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         side_ui(ui, view, &choices, 1);
         if view.error_of("grid").is_none() {
             let count = view.form.num_results(spec);
-            field_hint(ui, &words::count(count, spec.family.makes_pictures));
+            field_hint(ui, &count_text(count, spec.family.makes_pictures));
         }
     }
     // The first of all errors stands above Generate.
     let first = view.app.cx.field_errors.first();
     if first.is_none_or(|err| err.field != "grid") {
         said_ui(ui, view, &["grid"]);
+    }
+}
+
+/// `3 × 2 cells: 6 jobs`.
+fn count_text(num_jobs: usize, makes_pictures: bool) -> String {
+    match (num_jobs, makes_pictures) {
+        (1, _) => "1 job: write more values for a grid".to_owned(),
+        (jobs, true) => format!("{jobs} jobs, one picture each, and a contact sheet"),
+        (jobs, false) => format!("{jobs} jobs, one clip each, and a contact sheet"),
     }
 }
 
@@ -68,7 +80,7 @@ fn choices(view: &View<'_>, spec: &ModelSpec) -> Vec<Choice> {
                     let name = lora.name();
                     choices.push(Choice {
                         setting,
-                        label: words::lora(&name),
+                        label: format!("Strength of {name}"),
                         lora: Some(name),
                     });
                 }
@@ -102,8 +114,14 @@ fn has_strength(view: &View<'_>, spec: &ModelSpec) -> bool {
 /// One side: its setting, and below that its values.
 fn side_ui(ui: &mut Ui, view: &mut View<'_>, choices: &[Choice], side: usize) {
     let (name, explanation) = match side {
-        0 => (words::ACROSS, words::ACROSS_HOVER),
-        _ => (words::DOWN, words::DOWN_HOVER),
+        0 => (
+            "Across",
+            "The setting that differs from column to column of the contact sheet",
+        ),
+        _ => (
+            "Down",
+            "A second setting, which differs from row to row: a job for each pair of values",
+        ),
     };
     let axis = view.form.grid.get(side).cloned();
     let known = axis
@@ -115,12 +133,12 @@ fn side_ui(ui: &mut Ui, view: &mut View<'_>, choices: &[Choice], side: usize) {
         let selected = match (&axis, known) {
             (_, Some(at)) => choices[at].label.as_str(),
             (Some(axis), None) => axis.setting.label(),
-            (None, None) => words::OFF,
+            (None, None) => OFF,
         };
         list_box(ui, name, selected)
             .height(theme::PICKER_HEIGHT)
             .show_ui(ui, |ui| {
-                if ui.selectable_label(axis.is_none(), words::OFF).clicked() {
+                if ui.selectable_label(axis.is_none(), OFF).clicked() {
                     is_off = true;
                 }
                 for (at, choice) in choices.iter().enumerate() {
@@ -165,13 +183,13 @@ fn values_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, side: usize) {
     let Some(axis) = view.form.grid.get_mut(side) else {
         return;
     };
-    let explanation = words::values_hover(axis.setting);
-    row(ui, words::VALUES, explanation, |ui, _| {
+    let explanation = values_hover(axis.setting);
+    row(ui, "Values", explanation, |ui, _| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             if !offered.is_empty() {
                 offered_ui(ui, &offered, &mut axis.values)
-                    .on_hover_text(words::ADD_VALUE_HOVER)
-                    .accessible_name(words::add_value(name));
+                    .on_hover_text("Add one of those that there are")
+                    .accessible_name(format!("Add a value {}", name.to_lowercase()));
             }
             let field = TextEdit::singleline(&mut axis.values)
                 .id_salt(("grid-values", side))
@@ -179,9 +197,32 @@ fn values_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, side: usize) {
                 .desired_width(ui.available_width());
             ui.add(field)
                 .on_hover_text(explanation)
-                .accessible_name(words::values_of(name));
+                .accessible_name(format!("Values {}", name.to_lowercase()));
         });
     });
+}
+
+/// Syntax of the values of a setting.
+fn values_hover(setting: GridSetting) -> &'static str {
+    match setting {
+        GridSetting::Seed | GridSetting::Steps => {
+            "Whole numbers and ranges, such as 4, 8, 12 or 1..3 or 10..50:10"
+        }
+        GridSetting::Guidance
+        | GridSetting::TrueCfg
+        | GridSetting::Strength
+        | GridSetting::Shift
+        | GridSetting::Lora => "Numbers and ranges, such as 1, 3.5, 6 or 0..1:0.25 or 0..1 [5]",
+        GridSetting::Sampler | GridSetting::Schedule => {
+            "Names, separated by commas. The button beside the field adds one"
+        }
+        GridSetting::Model => {
+            "Models, separated by commas. The button beside the field adds one. They run one after the other, so that each is loaded once"
+        }
+        GridSetting::Prompt => {
+            "Texts, separated by commas: the first stands in the prompt, and each of the others takes its place. A text with a comma stands in quotes"
+        }
+    }
 }
 
 /// The button of a menu of values, each of which is added to `values` by a click.

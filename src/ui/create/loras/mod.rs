@@ -1,7 +1,6 @@
 //! The LoRAs that the form has chosen, each with its strength, its words and what jobs said of it.
 
 pub(in crate::ui) mod shelf;
-mod words;
 
 use egui::{
     Align, Button, Checkbox, Frame, Label, Layout, Margin, RichText, Slider, SliderClamping, Ui,
@@ -23,18 +22,22 @@ use crate::ui::{View, icons, theme};
 
 /// Words of a LoRA that are offered.
 const MAX_WORDS: usize = 6;
+const ADD: &str = "Add LoRA";
+const HIGH_NOISE: &str = "High noise";
+const LOW_NOISE: &str = "Low noise";
 
 pub(super) fn loras_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(spec) = view.model().cloned() else {
         return;
     };
-    let explanation = words::LORAS_HOVER;
+    let explanation = "Small files that teach the model a style, a person or a movement. Drop one \
+                      onto the window, or choose from those on this machine";
     ui.horizontal(|ui| {
-        group_label(ui, words::LORAS, explanation);
+        group_label(ui, "LoRAs", explanation);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let button = Button::new(RichText::new(with_icon(icons::PLUS, words::ADD)).small());
+            let button = Button::new(RichText::new(with_icon(icons::PLUS, ADD)).small());
             let add = ui.add(button).on_hover_text(explanation);
-            if add.accessible_name(words::ADD).clicked() {
+            if add.accessible_name(ADD).clicked() {
                 view.push(LorasCommand::Open);
             }
         });
@@ -72,11 +75,12 @@ fn lora_ui(
     let objection = shelf.objection(lora);
     ui.horizontal(|ui| {
         ui.add(Checkbox::without_text(&mut lora.is_on))
-            .on_hover_text(words::ON_HOVER)
-            .accessible_name(words::use_name(&name));
+            .on_hover_text("Switched off it stays here and is not used")
+            .accessible_name(format!("Use {name}"));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let remove = words::remove_name(&name);
-            if icon_button(ui, icons::X, &remove, words::REMOVE_HOVER).clicked() {
+            let remove = format!("Remove {name}");
+            let explanation = "Remove it from the form. The file stays";
+            if icon_button(ui, icons::X, &remove, explanation).clicked() {
                 wish = Some(LorasCommand::Remove(index).into());
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
@@ -121,9 +125,12 @@ fn preset_ui(ui: &mut Ui, lora: &ChosenLora, form: &GenerateForm, spec: &ModelSp
     if form.has_values(&values, spec, None) {
         return false;
     }
-    let text = words::set_preset(&preset.name);
+    let text = format!("Use the preset {}", preset.name);
     let button = ui.button(&text);
-    let hover = words::set_preset_hover(&values.described());
+    let hover = format!(
+        "This LoRA was made for few steps. Set what its authors say: {}",
+        values.described()
+    );
     button.on_hover_text(hover).clicked()
 }
 
@@ -135,18 +142,18 @@ fn strengths_ui(
     known: Option<&FoundLora>,
     spec: &ModelSpec,
 ) {
-    let explanation = words::STRENGTH_HOVER;
+    let explanation = "How strongly it acts: 1 as trained, 0 not at all, below 0 the opposite";
     let expert = known.and_then(|known| known.card.as_ref()?.expert);
     if !spec.has_two_experts() || expert.is_some() {
         let label = match expert.filter(|_| spec.has_two_experts()) {
-            Some("high-noise") => words::HIGH_NOISE,
-            Some(_) => words::LOW_NOISE,
-            None => words::STRENGTH,
+            Some("high-noise") => HIGH_NOISE,
+            Some(_) => LOW_NOISE,
+            None => "Strength",
         };
         strength_ui(
             ui,
             label,
-            &words::strength_name(name),
+            &format!("Strength of {name}"),
             explanation,
             &mut lora.strength,
         );
@@ -154,14 +161,16 @@ fn strengths_ui(
     }
     strength_ui(
         ui,
-        words::HIGH_NOISE,
-        &words::high_noise_name(name),
-        words::HIGH_NOISE_HOVER,
+        HIGH_NOISE,
+        &format!("Strength of {name}, high noise"),
+        "How strongly it acts on the expert for composition and motion",
         &mut lora.strength,
     );
     let mut strength = lora.strength_2.unwrap_or(lora.strength);
-    let (label, hover) = (words::low_noise_name(name), words::LOW_NOISE_HOVER);
-    if strength_ui(ui, words::LOW_NOISE, &label, hover, &mut strength) {
+    let label = format!("Strength of {name}, low noise");
+    let hover = "How strongly it acts on the expert for details. It follows the other until you \
+                set it";
+    if strength_ui(ui, LOW_NOISE, &label, hover, &mut strength) {
         lora.strength_2 = Some(strength);
     }
 }
@@ -196,8 +205,9 @@ fn words_ui(ui: &mut Ui, known: Option<&FoundLora>) -> Option<String> {
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().button_padding.y = 2.0;
         for word in trained.iter().take(MAX_WORDS) {
-            let name = words::insert_word(word);
-            if chip_of(ui, word, &name, words::WORD_HOVER).clicked() {
+            let name = format!("Insert word: {word}");
+            let explanation = "It was trained on this word. Click to write it into the prompt";
+            if chip_of(ui, word, &name, explanation).clicked() {
                 clicked = Some(word.clone());
             }
         }
@@ -212,8 +222,11 @@ fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&Coverage>) 
         _ => None,
     });
     let (coverage, text) = match (used, promised) {
-        (Some(used), _) => (used, words::used(used)),
-        (None, Some(some)) => (some, words::promised(some)),
+        (Some(used), _) => (
+            used,
+            format!("{} of {} keys used", used.applied, used.total),
+        ),
+        (None, Some(some)) => (some, promised_text(some)),
         (None, None) => return,
     };
     let notice = coverage.notices.first();
@@ -229,13 +242,23 @@ fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&Coverage>) 
         .on_hover_text(coverage.to_string());
 }
 
+/// Keys of a LoRA that the model has, where these are few.
+fn promised_text(coverage: &Coverage) -> String {
+    let (applied, total) = (coverage.applied, coverage.total);
+    format!("Only {applied} of {total} keys fit this model")
+}
+
 fn about(lora: &ChosenLora, known: Option<&FoundLora>) -> String {
     let card = known.and_then(|known| known.card.as_ref());
     let mut lines: Vec<String> = Vec::new();
     if let Some(card) = card {
         lines.extend(card.title.clone());
         lines.push(crate::app::notices::sentence(&card.text()));
-        lines.extend(card.base_model.as_deref().map(words::base_model));
+        lines.extend(
+            card.base_model
+                .as_deref()
+                .map(|base| format!("Base model: {base}")),
+        );
     }
     lines.push(lora.path.display().to_string());
     lines.join("\n")

@@ -12,10 +12,11 @@ use safelight_core::units::size_text;
 
 use crate::app::commands::LorasCommand;
 use crate::app::notices::sentence;
-use crate::ui::create::loras::words;
 use crate::ui::dialog::modal_width;
 use crate::ui::widgets::{list_height, palette, search_field, wide_note, with_icon};
 use crate::ui::{View, icons, theme};
+
+const GONE: &str = "The file is gone";
 
 /// What the list remembers for itself.
 #[derive(Default)]
@@ -69,7 +70,7 @@ pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
         .frame(frame)
         .show(ctx, |ui| {
             ui.set_width(width);
-            ui.heading(words::SHELF);
+            ui.heading("Add a LoRA");
             ui.add_space(theme::SMALL_GAP);
             search_ui(ui, view);
             list_ui(ui, view);
@@ -83,11 +84,18 @@ pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
 
 fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
     let model = view.model();
-    let only = words::only_for(model.map(|spec| spec.name.as_str()));
+    let only = only_for_text(model.map(|spec| spec.name.as_str()));
     let panel = &mut view.panels.loras;
-    search_field(ui, &mut panel.search, words::SEARCH);
+    search_field(ui, &mut panel.search, "Search LoRAs");
     ui.checkbox(&mut panel.hides_others, only)
-        .on_hover_text(words::ONLY_HOVER);
+        .on_hover_text("LoRAs for other models are grey and say why they do not fit");
+}
+
+fn only_for_text(model: Option<&str>) -> String {
+    match model {
+        Some(model) => format!("Only those for {model}"),
+        None => "Only those for the model".to_owned(),
+    }
 }
 
 fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -99,10 +107,13 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
         wide_note(ui, problem, palette(ui).error);
     }
     let text = match (shown.len(), shelf.is_looking()) {
-        (0, true) => words::LOOKING,
-        (_, true) => words::LOOKING_MORE,
-        (0, false) if shelf.found.is_empty() => words::NONE,
-        (0, false) => words::NO_MATCHES,
+        (0, true) => "Looking…",
+        (_, true) => "Looking for more…",
+        (0, false) if shelf.found.is_empty() => {
+            "No LoRA files were found where ComfyUI and other programs keep them, nor in your own \
+            model folders (see Settings)"
+        }
+        (0, false) => "No matches",
         (_, false) => "",
     };
     // Its line and the list's height stay as they are while LoRAs come in: nobody clicks beside what has moved.
@@ -140,23 +151,22 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) -> bool {
     ui.horizontal(|ui| {
         let palette = palette(ui);
-        let done =
-            Button::new(RichText::new(words::DONE).color(palette.on_accent)).fill(palette.accent);
+        let done = Button::new(RichText::new("Done").color(palette.on_accent)).fill(palette.accent);
         let is_done = ui.add(done).clicked();
         let is_free = !view.app.cx.background.is_asking();
-        let pick = Button::new(with_icon(icons::FOLDER_OPEN, words::FROM_FILE));
+        let pick = Button::new(with_icon(icons::FOLDER_OPEN, "From a file…"));
         let pick = ui
             .add_enabled(is_free, pick)
-            .on_hover_text(words::PICK_HOVER)
-            .accessible_name(words::PICK);
+            .on_hover_text("A LoRA from any folder")
+            .accessible_name("LoRA from a file");
         if pick.clicked() {
             view.push(LorasCommand::Pick);
         }
-        let again = Button::new(with_icon(icons::RESET, words::LOOK_AGAIN));
+        let again = Button::new(with_icon(icons::RESET, "Look again"));
         let again = ui
             .add_enabled(!view.app.loras.is_looking(), again)
-            .on_hover_text(words::LOOK_HOVER)
-            .accessible_name(words::LOOK);
+            .on_hover_text("Search the folders again")
+            .accessible_name("Look for LoRAs again");
         if again.clicked() {
             view.push(LorasCommand::Look);
         }
@@ -177,7 +187,7 @@ fn lora_ui(ui: &mut Ui, lora: &FoundLora, is_chosen: bool) -> bool {
     let hover = match &lora.fit {
         Fit::Yes(coverage) => format!("{coverage}\n{path}"),
         Fit::No(reason) => format!("{}\n{path}", sentence(reason)),
-        Fit::Gone => format!("{}\n{path}", words::GONE),
+        Fit::Gone => format!("{GONE}\n{path}"),
     };
     ui.add_enabled(fits, button)
         .on_hover_text(&hover)
@@ -202,7 +212,7 @@ fn entry_text(ui: &Ui, lora: &FoundLora) -> LayoutJob {
     let below = match &lora.fit {
         Fit::Yes(_) => facts_text(lora),
         Fit::No(reason) => sentence(reason),
-        Fit::Gone => words::GONE.to_owned(),
+        Fit::Gone => GONE.to_owned(),
     };
     let mut job = LayoutJob::default();
     let name = cropped(&lora.name(), theme::SHELF_NAME_COLUMNS);
@@ -221,8 +231,8 @@ fn facts_text(lora: &FoundLora) -> String {
     if let Some(card) = &lora.card {
         facts.push(card.made_for.clone());
         facts.push(card.algorithms.join(" and "));
-        facts.extend(card.ranks.last().map(words::rank));
-        facts.extend(card.expert.map(words::expert));
+        facts.extend(card.ranks.last().map(|rank| format!("rank {rank}")));
+        facts.extend(card.expert.map(|expert| format!("{expert} expert")));
         facts.extend(card.trained_words.first().map(|word| format!("“{word}”")));
     }
     facts.push(size_text(lora.bytes));

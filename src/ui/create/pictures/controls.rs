@@ -9,17 +9,24 @@ use safelight_core::library::FoundControl;
 use crate::app::commands::{InputsCommand, PlayerCommand};
 use crate::app::inputs::{Input, Slot};
 use crate::app::thumbs::{EDGES_SIDE, Pictured};
+use crate::ui::create::RUN_TO;
 use crate::ui::create::advanced::{pair_width, said_ui};
 use crate::ui::create::pictures::control_mask::control_mask_ui;
 use crate::ui::create::pictures::references::add_ui;
 use crate::ui::create::pictures::slot::{facts_ui, name_ui, thumb_ui, tile};
-use crate::ui::create::pictures::words;
-use crate::ui::create::words::RUN_TO;
+use crate::ui::create::pictures::slot_words::slot_words;
+use crate::ui::create::pictures::{REMOVE_PICTURE_HOVER, pixels_text};
 use crate::ui::widgets::{
     field_hint, field_note, group_label, icon_button, list_box, number, palette, row, wide_note,
     wide_slider,
 };
 use crate::ui::{View, icons, theme};
+
+const CONTROL_NETWORK: &str = "ControlNet";
+const CONTROL_NETWORK_HOVER: &str = "The network that has the result follow this picture. Those for the chosen model are offered, out of ComfyUI's models/controlnet and models/model_patches, Forge's models/ControlNet and the folder controlnet of Safelight's models";
+const CONTROL_KIND: &str = "Shows";
+const CONTROL_STRENGTH: &str = "Strength";
+const EDGES: &str = "Draw its edges";
 
 pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
     let takes = view
@@ -28,10 +35,10 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
     let controls = view.app.inputs.of(Slot::Control).to_vec();
     ui.add_space(theme::SMALL_GAP);
     ui.horizontal(|ui| {
-        let words = words::slot(Slot::Control, view.model());
+        let words = slot_words(Slot::Control, view.model());
         group_label(ui, words.heading, words.explanation);
         if takes.most > 1 {
-            let count = words::num_references(controls.len(), takes.most as usize);
+            let count = format!("{} of {}", controls.len(), takes.most as usize);
             ui.weak(count);
         }
     });
@@ -119,18 +126,18 @@ fn head_ui(ui: &mut Ui, view: &mut View<'_>, (index, input): (usize, &Input)) {
             });
             let picture = shown.inner.interact(egui::Sense::click());
             let file = input.source.file_name();
-            let name = words::control_picture(number, &file);
+            let name = format!("Control picture {number}: {file}");
             picture.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
             if picture.clicked() {
                 let path = input.source.path().to_path_buf();
                 view.push(PlayerCommand::ShowInput(path));
             }
             let (width, height) = input.source.size();
-            picture.on_hover_text(format!("{file}\n{}", words::pixels(width, height)));
+            picture.on_hover_text(format!("{file}\n{}", pixels_text(width, height)));
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
-                let name = words::remove_control(number);
-                if icon_button(ui, icons::TRASH, &name, words::REMOVE_PICTURE_HOVER).clicked() {
+                let name = format!("Remove control picture {number}");
+                if icon_button(ui, icons::TRASH, &name, REMOVE_PICTURE_HOVER).clicked() {
                     view.push(InputsCommand::RemoveOne(Slot::Control, index));
                 }
                 let words_width = vec2(ui.available_width(), place.y);
@@ -173,48 +180,55 @@ fn kinds_of(
 
 fn network_ui(ui: &mut Ui, view: &View<'_>, count: usize, settings: &mut ControlSettings) {
     let found: Vec<FoundControl> = networks(view).cloned().collect();
-    row(
-        ui,
-        words::CONTROL_NETWORK,
-        words::CONTROL_NETWORK_HOVER,
-        |ui, _| {
-            let chosen = settings.network.clone();
-            // The name may be longer than its place.
-            let path = chosen.as_ref().map(|path| path.display().to_string());
-            let hover = path.unwrap_or_else(|| words::CONTROL_NETWORK_HOVER.to_owned());
-            let known = found.iter().find(|it| Some(&it.path) == chosen.as_ref());
-            let shown = match (known, &chosen) {
-                (Some(found), _) => found.name.clone(),
-                (None, Some(path)) => {
-                    let name = path.file_name().unwrap_or_default();
-                    name.to_string_lossy().into_owned()
+    row(ui, CONTROL_NETWORK, CONTROL_NETWORK_HOVER, |ui, _| {
+        let chosen = settings.network.clone();
+        // The name may be longer than its place.
+        let path = chosen.as_ref().map(|path| path.display().to_string());
+        let hover = path.unwrap_or_else(|| CONTROL_NETWORK_HOVER.to_owned());
+        let known = found.iter().find(|it| Some(&it.path) == chosen.as_ref());
+        let shown = match (known, &chosen) {
+            (Some(found), _) => found.name.clone(),
+            (None, Some(path)) => {
+                let name = path.file_name().unwrap_or_default();
+                name.to_string_lossy().into_owned()
+            }
+            (None, None) => "Choose one".to_owned(),
+        };
+        list_box(ui, "network", &shown)
+            .show_ui(ui, |ui| {
+                for it in &found {
+                    let path = Some(it.path.clone());
+                    ui.selectable_value(&mut settings.network, path, &it.name)
+                        .on_hover_text(it.config.label);
                 }
-                (None, None) => words::NO_NETWORK.to_owned(),
-            };
-            list_box(ui, "network", &shown)
-                .show_ui(ui, |ui| {
-                    for it in &found {
-                        let path = Some(it.path.clone());
-                        ui.selectable_value(&mut settings.network, path, &it.name)
-                            .on_hover_text(it.config.label);
-                    }
-                })
-                .response
-                .on_hover_text(hover)
-                .accessible_name(words::of_control(words::CONTROL_NETWORK, count));
-        },
-    );
+            })
+            .response
+            .on_hover_text(hover)
+            .accessible_name(control_name(CONTROL_NETWORK, count));
+    });
     if found.is_empty()
         && let Some(spec) = view.model()
     {
         if view.app.inputs.control_networks.is_looking() {
-            field_hint(ui, words::LOOKING_FOR_NETWORKS);
+            field_hint(ui, "Looking for ControlNets…");
         } else {
-            field_hint(ui, &words::no_networks(spec.family.label));
+            field_hint(
+                ui,
+                &format!(
+                    "No ControlNet for {} was found: put one as .safetensors into ComfyUI's \
+                    models/controlnet",
+                    spec.family.label
+                ),
+            );
         }
     } else if settings.network.is_none() {
-        field_note(ui, words::NETWORK_NEEDED);
+        field_note(ui, "Choose the ControlNet for this picture");
     }
+}
+
+/// A setting of one of them, for those who do not see where it stands.
+fn control_name(setting: &str, number: usize) -> String {
+    format!("{setting} of control picture {number}")
 }
 
 fn kind_ui(
@@ -223,9 +237,9 @@ fn kind_ui(
     kinds: &'static [ControlKind],
     settings: &mut ControlSettings,
 ) {
-    let hover = words::CONTROL_KIND_HOVER;
-    row(ui, words::CONTROL_KIND, hover, |ui, _| {
-        let shown = settings.kind.map_or(words::NO_KIND, ControlKind::label);
+    let hover = "What the picture shows: this network must be told";
+    row(ui, CONTROL_KIND, hover, |ui, _| {
+        let shown = settings.kind.map_or("Not said", ControlKind::label);
         list_box(ui, "kind", shown)
             .show_ui(ui, |ui| {
                 for &kind in kinds {
@@ -234,24 +248,25 @@ fn kind_ui(
             })
             .response
             .on_hover_text(hover)
-            .accessible_name(words::of_control(words::CONTROL_KIND, count));
+            .accessible_name(control_name(CONTROL_KIND, count));
     });
 }
 
 fn strength_ui(ui: &mut Ui, count: usize, settings: &mut ControlSettings) {
-    let hover = words::CONTROL_STRENGTH_HOVER;
-    row(ui, words::CONTROL_STRENGTH, hover, |ui, _| {
+    let hover = "How strongly the result follows the picture: 0 not at all, 1 as the network was \
+                trained; 0.6 to 0.8 leaves the prompt some freedom";
+    row(ui, CONTROL_STRENGTH, hover, |ui, _| {
         let slider = Slider::new(&mut settings.strength, ControlSettings::STRENGTHS)
             .step_by(0.05)
             .max_decimals(2);
-        wide_slider(ui, slider, hover)
-            .accessible_name(words::of_control(words::CONTROL_STRENGTH, count));
+        wide_slider(ui, slider, hover).accessible_name(control_name(CONTROL_STRENGTH, count));
     });
 }
 
 fn part_ui(ui: &mut Ui, count: usize, settings: &mut ControlSettings) {
-    let hover = words::CONTROL_PART_HOVER;
-    row(ui, words::CONTROL_PART, hover, |ui, _| {
+    let hover = "The part of the steps in which the picture is followed, from 0 to 1. The layout \
+                is settled early: ending at 0.6 leaves the details to the prompt";
+    row(ui, "Acting part", hover, |ui, _| {
         let (from, until) = (settings.from, settings.until);
         let value = |edge, range| {
             DragValue::new(edge)
@@ -263,13 +278,13 @@ fn part_ui(ui: &mut Ui, count: usize, settings: &mut ControlSettings) {
         let begin = value(&mut settings.from, 0.0..=(until - 0.01).max(0.0));
         number(ui, width, begin)
             .on_hover_text(hover)
-            .accessible_name(words::of_control(words::CONTROL_FROM, count));
+            .accessible_name(control_name("Acting from", count));
         ui.label(RUN_TO);
         let end = value(&mut settings.until, (from + 0.01).min(1.0)..=1.0);
         let width = ui.available_width();
         number(ui, width, end)
             .on_hover_text(hover)
-            .accessible_name(words::of_control(words::CONTROL_TO, count));
+            .accessible_name(control_name("Acting to", count));
     });
 }
 
@@ -280,31 +295,44 @@ fn edges_ui(
     settings: &mut ControlSettings,
 ) {
     let mut is_made = settings.made.is_some();
-    ui.checkbox(&mut is_made, words::EDGES)
-        .on_hover_text(words::EDGES_HOVER)
-        .accessible_name(words::of_control(words::EDGES, count));
+    ui.checkbox(&mut is_made, EDGES)
+        .on_hover_text(
+            "Shows the model the edges of this picture (Canny), white lines on black, instead of \
+            the picture itself. Off for a picture that is edges already",
+        )
+        .accessible_name(control_name(EDGES, count));
     settings.made = is_made.then(|| settings.made.unwrap_or_default());
     let Some(edges) = &mut settings.made else {
         return;
     };
-    row(ui, words::THRESHOLDS, words::THRESHOLDS_HOVER, |ui, _| {
-        let width = ((ui.available_width() - ui.spacing().item_spacing.x) / 2.0).floor();
-        let (least, most) = Edges::THRESHOLDS.into_inner();
-        let (lowest, highest) = (edges.low, edges.high);
-        let low = DragValue::new(&mut edges.low)
-            .range(least..=highest)
-            .prefix(words::LOW_BEFORE);
-        number(ui, width, low)
-            .on_hover_text(words::LOW_HOVER)
-            .accessible_name(words::of_control(words::LOW, count));
-        let high = DragValue::new(&mut edges.high)
-            .range(lowest..=most)
-            .prefix(words::HIGH_BEFORE);
-        let rest = ui.available_width();
-        number(ui, rest, high)
-            .on_hover_text(words::HIGH_HOVER)
-            .accessible_name(words::of_control(words::HIGH, count));
-    });
+    row(
+        ui,
+        "Thresholds",
+        "How much light and dark must differ where a line is drawn, 1 to 1000. Lower numbers draw \
+        more and longer lines",
+        |ui, _| {
+            let width = ((ui.available_width() - ui.spacing().item_spacing.x) / 2.0).floor();
+            let (least, most) = Edges::THRESHOLDS.into_inner();
+            let (lowest, highest) = (edges.low, edges.high);
+            let low = DragValue::new(&mut edges.low)
+                .range(least..=highest)
+                .prefix("low ");
+            number(ui, width, low)
+                .on_hover_text(
+                    "Where light and dark differ by this much, a line goes on. Lower: longer lines",
+                )
+                .accessible_name(control_name("Low threshold", count));
+            let high = DragValue::new(&mut edges.high)
+                .range(lowest..=most)
+                .prefix("high ");
+            let rest = ui.available_width();
+            number(ui, rest, high)
+                .on_hover_text(
+                    "Where light and dark differ by this much, a line begins. Lower: more lines",
+                )
+                .accessible_name(control_name("High threshold", count));
+        },
+    );
     drawn_ui(ui, view, input, *edges);
 }
 
@@ -323,7 +351,7 @@ fn drawn_ui(ui: &mut Ui, view: &View<'_>, input: &Input, edges: Edges) {
         let file = input.source.file_name();
         let image = Image::new(thumb)
             .fit_to_exact_size(size)
-            .alt_text(words::drawn_edges(&file));
+            .alt_text(format!("Edges of {file}"));
         ui.put(rect, image);
     }
 }

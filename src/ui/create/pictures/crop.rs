@@ -8,7 +8,6 @@ use safelight_core::model::ModelSpec;
 
 use crate::app::inputs::Slot;
 use crate::app::player::Viewing;
-use crate::ui::create::pictures::words;
 use crate::ui::create::sources;
 use crate::ui::widgets::{palette, wide_note};
 use crate::ui::{View, theme};
@@ -68,9 +67,12 @@ pub(super) fn notes_ui(ui: &mut Ui, view: &View<'_>) {
             continue;
         }
         let text = if is_cropped(view) {
-            words::cropped((share * 100.0).round().max(1.0) as u32)
+            format!(
+                "Only the middle {} % of the picture is used",
+                (share * 100.0).round().max(1.0) as u32
+            )
         } else {
-            words::stretched(size.0, size.1)
+            format!("The picture is stretched to {} × {}", size.0, size.1)
         };
         wide_note(ui, &text, amber);
     }
@@ -115,7 +117,12 @@ pub(in crate::ui) fn crop_ui(ui: &Ui, view: &View<'_>, area: Rect, shown: Rect) 
     }
     let stroke = Stroke::new(1.5, palette.amber);
     painter.rect_stroke(used, CornerRadius::ZERO, stroke, StrokeKind::Inside);
-    label(ui, &painter, used, &words::crop_of(size.0, size.1));
+    label(
+        ui,
+        &painter,
+        used,
+        &format!("Used for {} × {}", size.0, size.1),
+    );
 }
 
 /// What the marked part is for, in its corner, and for screen readers.

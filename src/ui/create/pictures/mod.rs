@@ -6,7 +6,7 @@ pub(in crate::ui::create) mod controls;
 pub(in crate::ui) mod crop;
 mod references;
 mod slot;
-pub(super) mod words;
+pub(super) mod slot_words;
 
 use egui::{
     Align, Align2, Area, CornerRadius, Layout, Order, RichText, Slider, Stroke, TextStyle, Ui, vec2,
@@ -18,13 +18,23 @@ use crate::app::commands::InputsCommand;
 use crate::app::inputs::{Places, Slot};
 use crate::ui::create::advanced::said_ui;
 use crate::ui::create::pictures::slot::{paint_button, slot_ui};
-use crate::ui::create::sources;
+use crate::ui::create::pictures::slot_words::slot_words;
+use crate::ui::create::{image_or_video, sources};
 use crate::ui::watch::drop_zones::zones_ui;
 use crate::ui::widgets::{
     default_row, field_hint, group_label, icon_button, list_box, palette, row, wide_note,
     wide_slider, with_icon,
 };
 use crate::ui::{View, icons, theme};
+
+const FIT_HOVER: &str = "What happens to a picture whose shape differs from the size that is made";
+pub(super) const PAINT_MASK_HOVER: &str = "Paint which part of the picture is regenerated";
+const EDIT_MASK_HOVER: &str = "Paint over this mask";
+const CLIP_MASK_UNPAINTED: &str = "A mask that is a clip cannot be painted on";
+const CLIP_HOVER: &str =
+    "Continue it with new frames behind its last one, or make it anew as far as the strength says";
+const REMOVE_PICTURE_HOVER: &str = "Continue without it";
+const DROP_PICTURE: &str = "Drop a picture here, or choose a file…";
 
 pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
     let slots: Vec<Slot> = Slot::ALL
@@ -113,18 +123,18 @@ fn is_missing(view: &View<'_>, slot: Slot) -> bool {
 }
 
 fn heading_ui(ui: &mut Ui, view: &View<'_>, slot: Slot) {
-    let words = words::slot(slot, view.model());
+    let words = slot_words(slot, view.model());
     let all = sources(view);
     let heading = match slot {
-        Slot::Start if all.extend.is_some() => words::CLIP_HEADING,
-        Slot::Start if all.source_clip.is_some() => words::CHANGED_CLIP_HEADING,
+        Slot::Start if all.extend.is_some() => "Continue this clip",
+        Slot::Start if all.source_clip.is_some() => "Change this clip",
         _ => words.heading,
     };
     ui.horizontal(|ui| {
         group_label(ui, heading, words.explanation);
         if is_missing(view, slot) {
             let amber = palette(ui).amber;
-            ui.label(RichText::new(words::NEEDED).small().color(amber));
+            ui.label(RichText::new("needed").small().color(amber));
         }
     });
 }
@@ -139,7 +149,7 @@ fn pair_ui(ui: &mut Ui, view: &mut View<'_>, slots: &[Slot]) {
                 heading_ui(ui, view, slot);
                 if slot == Slot::Mask && view.app.inputs.get(slot).is_none() {
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                        paint_button(ui, view, words::PAINT_MASK, words::PAINT_MASK_HOVER);
+                        paint_button(ui, view, "Paint a mask", PAINT_MASK_HOVER);
                     });
                 }
                 if slot == Slot::End {
@@ -153,13 +163,13 @@ fn pair_ui(ui: &mut Ui, view: &mut View<'_>, slots: &[Slot]) {
 
 fn swap_ui(ui: &mut Ui, view: &mut View<'_>) {
     let explanation = if view.app.inputs.clip().is_some() {
-        words::SWAP_CLIP
+        "A clip can only be at the start"
     } else {
-        words::SWAP_HOVER
+        "Swap the start and the end picture"
     };
     let can_swap = view.app.inputs.can_swap();
     ui.add_enabled_ui(can_swap, |ui| {
-        let button = icon_button(ui, icons::SWAP, words::SWAP, explanation);
+        let button = icon_button(ui, icons::SWAP, "Swap pictures", explanation);
         if button.on_disabled_hover_text(explanation).clicked() {
             view.push(InputsCommand::Swap);
         }
@@ -201,12 +211,12 @@ fn field_of(slot: Slot) -> &'static str {
 }
 
 fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
-    row(ui, words::FIT, words::FIT_HOVER, |ui, label| {
+    row(ui, "Fit", FIT_HOVER, |ui, label| {
         let mut fit = view.form.fit.unwrap_or(Fit::Crop);
         let before = fit;
         let name = |fit: Fit| match fit {
-            Fit::Crop => words::FIT_CROP,
-            Fit::Stretch => words::FIT_STRETCH,
+            Fit::Crop => "Crop to the middle",
+            Fit::Stretch => "Stretch",
         };
         list_box(ui, "fit", name(fit))
             .show_ui(ui, |ui| {
@@ -216,7 +226,7 @@ fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
             })
             .response
             .labelled_by(label)
-            .on_hover_text(words::FIT_HOVER);
+            .on_hover_text(FIT_HOVER);
         if fit != before {
             view.form.fit = Some(fit);
         }
@@ -229,13 +239,9 @@ fn clip_ui(ui: &mut Ui, view: &mut View<'_>) {
     if sources(view).clip().is_none() || !view.model().is_some_and(does_both) {
         return;
     }
-    row(ui, words::CLIP, words::CLIP_HOVER, |ui, label| {
+    row(ui, "Clip", CLIP_HOVER, |ui, label| {
         let name = |remakes: bool| {
-            if remakes {
-                words::CLIP_CHANGE
-            } else {
-                words::CLIP_CONTINUE
-            }
+            if remakes { "Change it" } else { "Continue it" }
         };
         list_box(ui, "clip", name(view.form.remakes_clip))
             .show_ui(ui, |ui| {
@@ -245,7 +251,7 @@ fn clip_ui(ui: &mut Ui, view: &mut View<'_>) {
             })
             .response
             .labelled_by(label)
-            .on_hover_text(words::CLIP_HOVER);
+            .on_hover_text(CLIP_HOVER);
     });
 }
 
@@ -257,17 +263,25 @@ fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
     let all = sources(view);
     let is_base = all.image.is_some() && spec.image_role != ImageRole::FirstFrame;
     let (default, explanation) = if is_base {
-        (spec.defaults.sampling.strength, words::STRENGTH_HOVER)
+        (
+            spec.defaults.sampling.strength,
+            "How much of the picture changes: a little changes details, 0.5 keeps the composition, \
+            1 keeps nothing",
+        )
     } else {
         let strength = all.source_clip.and_then(|_| spec.clip_strength());
-        (strength, words::CLIP_STRENGTH_HOVER)
+        (
+            strength,
+            "How much of the clip changes: 0.4 changes the look and keeps every movement, 0.8 \
+            keeps the composition, 1 keeps hardly anything",
+        )
     };
     let Some(default) = default else {
         return;
     };
     default_row(
         ui,
-        (words::STRENGTH, "strength", explanation),
+        ("Strength", "strength", explanation),
         &mut view.form.sampling.strength,
         (default, format!("{default:.2}")),
         |ui, label, strength| {
@@ -281,7 +295,7 @@ fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
     let num_steps = sampling.num_steps;
     let strength = sampling.strength.unwrap_or(default);
     let num_made = num_steps.saturating_sub(spec.family.first_step(num_steps, strength));
-    field_hint(ui, &words::steps_run(num_made, num_steps));
+    field_hint(ui, &format!("{num_made} of {num_steps} steps are run"));
     said_ui(ui, view, &["strength"]);
 }
 
@@ -291,8 +305,11 @@ fn keep_ui(ui: &mut Ui, view: &mut View<'_>) {
         .model()
         .is_some_and(|spec| spec.image_role == ImageRole::Canvas);
     if fills && sources(view).mask.is_some() {
-        ui.checkbox(&mut view.form.keeps_unmasked, words::KEEP_REST)
-            .on_hover_text(words::KEEP_REST_HOVER);
+        ui.checkbox(&mut view.form.keeps_unmasked, "Keep the rest as it is")
+            .on_hover_text(
+                "Put back what the mask does not cover, to the byte. This model fills the whole \
+                picture and changes the rest a little",
+            );
     }
 }
 
@@ -333,7 +350,7 @@ pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &mut View<'_>) {
                 ui.painter().text(
                     place.center(),
                     Align2::CENTER_CENTER,
-                    words::slot(slot, spec).heading,
+                    slot_words(slot, spec).heading,
                     TextStyle::Body.resolve(ui.style()),
                     palette.text,
                 );
@@ -360,24 +377,59 @@ fn drop_text(view: &View<'_>) -> &'static str {
     };
     let is_clip = view.app.drops.held.is_some_and(|held| held.is_clip);
     if is_clip && spec.is_some_and(|spec| view.form.changes_clip(spec)) {
-        return words::DROP_CHANGED_CLIP;
+        return "Drop it to change this clip";
     }
     if spec.is_some_and(takes_none) {
-        return words::drop_of_text_model(makes_pictures);
+        return drop_of_text_model_text(makes_pictures);
     }
     let next = view.app.inputs.next(places);
     let num_files = view.app.drops.held.map_or(0, |held| held.num_files);
     match (places.second, next) {
-        _ if num_files > view.app.inputs.room(num_files, None, places) => words::DROP_MANY,
-        (Some(Slot::End), _) if num_files > 1 => words::DROP_START_AND_END,
-        (Some(Slot::Mask), _) if num_files > 1 => words::DROP_WITH_MASK,
-        _ if is_clip && makes_pictures => words::DROP_NO_CLIP,
-        _ if is_clip => words::DROP_CLIP,
-        (_, Slot::End) => words::DROP_END,
-        (_, Slot::Mask) => words::DROP_MASK,
-        (_, Slot::Reference) if num_files > 1 => words::DROP_REFERENCES,
-        (_, Slot::Reference | Slot::Prompt) => words::DROP_REFERENCE,
-        (_, Slot::Control) => words::DROP_CONTROL,
-        (_, Slot::Start) => words::drop_start(spec.map(|spec| spec.image_role)),
+        _ if num_files > view.app.inputs.room(num_files, None, places) => {
+            "Drop them: each can become a job of its own"
+        }
+        (Some(Slot::End), _) if num_files > 1 => {
+            "Drop them: the clip starts from the first and ends on the second"
+        }
+        (Some(Slot::Mask), _) if num_files > 1 => {
+            "Drop them: the first is the picture, the second its mask"
+        }
+        _ if is_clip && makes_pictures => "This model starts from a picture, not from a clip",
+        _ if is_clip => "Drop it to extend this clip",
+        (_, Slot::End) => "Drop it to end the clip on this picture",
+        (_, Slot::Mask) => "Drop it as the mask",
+        (_, Slot::Reference) if num_files > 1 => "Drop them as reference pictures",
+        (_, Slot::Reference | Slot::Prompt) => "Drop it as a reference picture",
+        (_, Slot::Control) => "Drop it as the control picture",
+        (_, Slot::Start) => drop_start_text(spec.map(|spec| spec.image_role)),
+    }
+}
+
+/// Hover text of the button that paints a control's mask; it mentions outpainting where the model can.
+pub(super) fn paint_control_mask_hover(spec: Option<&ModelSpec>) -> &'static str {
+    if spec.is_some_and(|spec| spec.limits.controls.can_extend()) {
+        "Paint over its first frame which part is regenerated. There, drag an edge outwards to extend the clip at its sides (outpainting)"
+    } else {
+        PAINT_MASK_HOVER
+    }
+}
+
+fn pixels_text(width: u32, height: u32) -> String {
+    format!("{width} × {height} pixels")
+}
+
+fn drop_of_text_model_text(makes_pictures: bool) -> &'static str {
+    image_or_video(
+        makes_pictures,
+        "This model makes pictures from text only",
+        "This model makes clips from text only",
+    )
+}
+
+fn drop_start_text(role: Option<ImageRole>) -> &'static str {
+    match role {
+        Some(ImageRole::FirstFrame) | None => "Drop it to start the clip from this picture",
+        Some(ImageRole::Base) => "Drop it to start from this picture",
+        Some(ImageRole::Canvas) => "Drop it to fill a part of this picture",
     }
 }

@@ -8,14 +8,49 @@ use egui::{
 };
 
 use safelight_core::job::PROMPT_STRENGTHS;
+use safelight_core::model::ModelSpec;
 
 use crate::app::commands::{InputsCommand, PlayerCommand};
 use crate::app::inputs::{Input, Places, Slot};
 use crate::ui::create::advanced::said_ui;
 use crate::ui::create::pictures::slot::{dashed_frame, thumb_ui};
-use crate::ui::create::pictures::{field_of, words};
+use crate::ui::create::pictures::slot_words::slot_words;
+use crate::ui::create::pictures::{DROP_PICTURE, REMOVE_PICTURE_HOVER, field_of, pixels_text};
 use crate::ui::widgets::{badge, field_hint, group_label, icon_button, number, palette};
 use crate::ui::{View, icons, theme};
+
+/// Accessible names for one of several images in a slot, numbered from 1.
+struct OneOf(Slot);
+
+impl OneOf {
+    fn named(&self, number: usize, file: &str) -> String {
+        match self.0 {
+            Slot::Prompt => format!("Prompt picture {number}: {file}"),
+            _ => format!("Reference picture {number}: {file}"),
+        }
+    }
+
+    fn remove(&self, number: usize) -> String {
+        match self.0 {
+            Slot::Prompt => format!("Remove prompt picture {number}"),
+            _ => format!("Remove reference picture {number}"),
+        }
+    }
+
+    fn earlier(&self, number: usize) -> String {
+        match self.0 {
+            Slot::Prompt => format!("Move prompt picture {number} to the left"),
+            _ => format!("Move reference picture {number} to the left"),
+        }
+    }
+
+    fn later(&self, number: usize) -> String {
+        match self.0 {
+            Slot::Prompt => format!("Move prompt picture {number} to the right"),
+            _ => format!("Move reference picture {number} to the right"),
+        }
+    }
+}
 
 /// Which picture of which place is dragged, from 0.
 struct Dragged(Slot, usize);
@@ -35,10 +70,10 @@ pub(super) fn references_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
     let missing = missing.and_then(|spec| spec.prompt_pictures.clone());
     ui.add_space(theme::SMALL_GAP);
     ui.horizontal(|ui| {
-        let words = words::slot(slot, view.model());
+        let words = slot_words(slot, view.model());
         group_label(ui, words.heading, words.explanation);
         if missing.is_none() && most > 0 {
-            ui.weak(words::num_references(references.len(), most));
+            ui.weak(format!("{} of {most}", references.len()));
         }
     });
     if let Some(missing) = missing {
@@ -104,10 +139,13 @@ fn strength_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, mut strength: f64
         .speed(0.01)
         .max_decimals(2);
     let response = number(ui, theme::REFERENCE_SIDE, drag);
-    let name = words::picture_strength(index + 1);
+    let name = format!("Strength of prompt picture {}", index + 1);
     let changed = response.changed();
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::SpinButton, true, &name));
-    response.on_hover_text(words::PICTURE_STRENGTH_HOVER);
+    response.on_hover_text(
+        "How much this picture says beside the text: 1 as the model was trained, less for more of \
+        the text, 0 for nothing",
+    );
     if changed {
         view.push(InputsCommand::SetStrength(index, strength));
     }
@@ -141,36 +179,38 @@ fn picture_ui(
     let ink = (theme::COUNT_SIZE * 0.7, palette.on_accent);
     badge(ui, corner, palette.accent, index + 1, ink);
     let file = input.source.file_name();
-    let name = words::one_of(slot).named(index + 1, &file);
+    let name = one_of(slot).named(index + 1, &file);
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
     let (width, height) = input.source.size();
-    response.on_hover_text(format!("{file}\n{}", words::pixels(width, height)))
+    response.on_hover_text(format!("{file}\n{}", pixels_text(width, height)))
+}
+
+fn one_of(slot: Slot) -> OneOf {
+    OneOf(slot)
 }
 
 fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, (slot, index): (Slot, usize), count: usize) {
     ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
     let number = index + 1;
     let moves = [
-        (
-            index > 0,
-            icons::CARET_LEFT,
-            words::one_of(slot).earlier(number),
-        ),
+        (index > 0, icons::CARET_LEFT, one_of(slot).earlier(number)),
         (
             number < count,
             icons::CARET_RIGHT,
-            words::one_of(slot).later(number),
+            one_of(slot).later(number),
         ),
     ];
     for (to, (is_possible, icon, name)) in [index.wrapping_sub(1), number].into_iter().zip(moves) {
         ui.add_enabled_ui(is_possible, |ui| {
-            if icon_button(ui, icon, &name, words::MOVE_REFERENCE_HOVER).clicked() {
+            let explanation = "The prompt counts the pictures from the left. They can be dragged, \
+                              too";
+            if icon_button(ui, icon, &name, explanation).clicked() {
                 view.push(InputsCommand::MoveOne(slot, index, to));
             }
         });
     }
-    let name = words::one_of(slot).remove(number);
-    if icon_button(ui, icons::TRASH, &name, words::REMOVE_PICTURE_HOVER).clicked() {
+    let name = one_of(slot).remove(number);
+    if icon_button(ui, icons::TRASH, &name, REMOVE_PICTURE_HOVER).clicked() {
         view.push(InputsCommand::RemoveOne(slot, index));
     }
 }
@@ -178,7 +218,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, (slot, index): (Slot, usize), co
 /// The place of the next one; one that stands in no row has the whole width.
 pub(super) fn add_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_wide: bool) {
     let palette = palette(ui);
-    let words = words::slot(slot, view.model());
+    let words = slot_words(slot, view.model());
     let side = theme::REFERENCE_SIDE;
     let (place, shown) = if is_wide {
         let whole = vec2(ui.available_width(), theme::DROP_HEIGHT);
@@ -202,7 +242,7 @@ pub(super) fn add_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_wide: bool
     dashed_frame(ui, rect, if is_lit { palette.amber } else { palette.line });
     let ink = if is_lit { palette.text } else { palette.weak };
     let (text, font) = if is_wide {
-        let text = words::drop_here(slot, view.model());
+        let text = drop_text(slot, view.model());
         let text = crate::ui::widgets::with_icon(icons::UPLOAD, text);
         (text, theme::DROP_TEXT)
     } else {
@@ -213,5 +253,21 @@ pub(super) fn add_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_wide: bool
         .text(rect.center(), egui::Align2::CENTER_CENTER, text, font, ink);
     if response.on_hover_text(words.explanation).clicked() && !is_busy {
         view.push(InputsCommand::Pick(slot));
+    }
+}
+
+/// Text of an empty slot that takes several files.
+fn drop_text(slot: Slot, spec: Option<&ModelSpec>) -> &'static str {
+    let controls = spec.map(|spec| spec.limits.controls);
+    let takes_clips = controls.is_some_and(|takes| takes.takes_clips);
+    let is_one = match slot {
+        Slot::Control => controls.is_some_and(|takes| takes.most == 1),
+        Slot::Reference => spec.is_some_and(|spec| spec.limits.max_references == 1),
+        _ => false,
+    };
+    match slot {
+        Slot::Control if takes_clips => "Drop a clip or a picture here, or choose a file…",
+        _ if is_one => DROP_PICTURE,
+        _ => "Drop pictures here, or choose files…",
     }
 }

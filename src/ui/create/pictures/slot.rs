@@ -7,11 +7,16 @@ use egui::{
     Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
 };
 use safelight_core::gallery::THUMB_SIDE;
+use safelight_core::units::seconds_text;
 
 use crate::app::commands::{InputsCommand, MaskCommand};
 use crate::app::inputs::{Input, MaskOf, Slot, Source};
 use crate::app::thumbs::Pictured;
-use crate::ui::create::pictures::words;
+use crate::ui::create::pictures::slot_words::slot_words;
+use crate::ui::create::pictures::{
+    CLIP_MASK_UNPAINTED, DROP_PICTURE, EDIT_MASK_HOVER, REMOVE_PICTURE_HOVER, pixels_text,
+};
+use crate::ui::create::rate;
 use crate::ui::widgets::{badge, icon_button, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
@@ -29,19 +34,19 @@ pub(super) fn slot_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: b
 
 fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Rect {
     let palette = palette(ui);
-    let words = words::slot(slot, view.model());
+    let words = slot_words(slot, view.model());
     let is_next = slot == Slot::Start || view.app.inputs.get(Slot::Start).is_some();
     let text = if view.app.inputs.is_opening() && is_next {
-        words::OPENING.to_owned()
+        "Opening…".to_owned()
     } else if is_narrow {
         let what = if slot == Slot::Mask {
-            words::DROP_MASK_NARROW
+            "Drop a mask,\nor choose a file…"
         } else {
-            words::DROP_PICTURE_NARROW
+            "Drop a picture,\nor choose a file…"
         };
         with_icon(icons::UPLOAD, what)
     } else {
-        with_icon(icons::UPLOAD, words::DROP_PICTURE)
+        with_icon(icons::UPLOAD, DROP_PICTURE)
     };
     let height = match (is_narrow, view.app.inputs.is_empty()) {
         (true, true) => theme::EMPTY_TILE_HEIGHT,
@@ -160,7 +165,7 @@ pub(super) fn thumb_ui(
     let image = Image::new(thumb)
         .fit_to_exact_size(size)
         .corner_radius(CornerRadius::same(4))
-        .alt_text(words::thumb(slot, is_clip, &input.source.file_name()));
+        .alt_text(thumb_text(slot, is_clip, &input.source.file_name()));
     let response = ui.add(image);
     if is_clip {
         // The picture keeps its aspect in the middle of what it was given.
@@ -169,6 +174,19 @@ pub(super) fn thumb_ui(
         clip_badge(ui, Rect::from_center_size(response.rect.center(), drawn));
     }
     response
+}
+
+/// Accessible name of the thumbnail in a slot.
+fn thumb_text(slot: Slot, is_clip: bool, file: &str) -> String {
+    match (slot, is_clip) {
+        (_, true) => format!("Last frame of {file}"),
+        (Slot::Start, _) => format!("Start picture {file}"),
+        (Slot::End, _) => format!("End picture {file}"),
+        (Slot::Mask, _) => format!("Mask {file}"),
+        (Slot::Reference, _) => format!("Reference picture {file}"),
+        (Slot::Control, _) => format!("Control picture {file}"),
+        (Slot::Prompt, _) => format!("Prompt picture {file}"),
+    }
 }
 
 /// Marks the lower left corner of a clip's frame.
@@ -193,14 +211,20 @@ pub(super) fn facts_ui(ui: &mut Ui, input: &Input) {
     let small = |text: String| RichText::new(text).small().color(weak);
     match &input.source {
         Source::Picture(_) => {
-            ui.add(Label::new(small(words::pixels(width, height))).truncate());
+            ui.add(Label::new(small(pixels_text(width, height))).truncate());
         }
         Source::Clip(clip) => {
-            let length = words::clip_length(clip.info.num_frames, clip.info.fps);
+            let length = clip_length_text(clip.info.num_frames, clip.info.fps);
             ui.add(Label::new(small(length)).truncate())
-                .on_hover_text(words::pixels(width, height));
+                .on_hover_text(pixels_text(width, height));
         }
     }
+}
+
+/// `81 frames, 5.1 s at 16 fps`.
+fn clip_length_text(num_frames: u32, fps: f64) -> String {
+    let secs = seconds_text(f64::from(num_frames) / fps.max(f64::EPSILON));
+    format!("{num_frames} frames, {secs} at {} fps", rate(fps))
 }
 
 /// Another file, the brush of a mask, away with it: from left to right, however they are laid out.
@@ -217,10 +241,10 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
 }
 
 fn remove_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
-    let words = words::slot(slot, view.model());
+    let words = slot_words(slot, view.model());
     let (name, explanation) = match &input.source {
-        Source::Clip(_) if slot == Slot::Start => (words::REMOVE_CLIP, words::REMOVE_CLIP_HOVER),
-        _ => (words.remove, words::REMOVE_PICTURE_HOVER),
+        Source::Clip(_) if slot == Slot::Start => ("Remove clip", "Go on without this clip"),
+        _ => (words.remove, REMOVE_PICTURE_HOVER),
     };
     if icon_button(ui, icons::TRASH, name, explanation).clicked() {
         view.push(InputsCommand::Remove(slot));
@@ -229,13 +253,13 @@ fn remove_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
 
 fn edit_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
     if slot == Slot::Mask {
-        paint_button(ui, view, words::EDIT_MASK, words::EDIT_MASK_HOVER);
+        paint_button(ui, view, "Edit mask", EDIT_MASK_HOVER);
     }
 }
 
 fn other_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
-    let words = words::slot(slot, view.model());
-    let other = icon_button(ui, icons::FOLDER_OPEN, words.other, words::OTHER_FILE);
+    let words = slot_words(slot, view.model());
+    let other = icon_button(ui, icons::FOLDER_OPEN, words.other, "Choose another file…");
     if other.clicked() && !view.app.cx.background.is_asking() {
         view.push(InputsCommand::Pick(slot));
     }
@@ -247,9 +271,12 @@ pub(super) fn paint_button(ui: &mut Ui, view: &mut View<'_>, name: &str, explana
     let has_clip = inputs.clip().is_some();
     let mask = inputs.get(Slot::Mask).map(|input| &input.source);
     let (explanation, why_not) = match mask {
-        Some(Source::Clip(_)) => (explanation, words::CLIP_MASK_UNPAINTED),
-        _ if has_clip => (words::PAINT_CLIP_HOVER, words::MASK_OF_CONTINUED),
-        _ => (explanation, words::PICTURE_FIRST),
+        Some(Source::Clip(_)) => (explanation, CLIP_MASK_UNPAINTED),
+        _ if has_clip => (
+            "Paint over the clip's first frame which part of every frame is regenerated",
+            "A clip that is continued takes no mask",
+        ),
+        _ => (explanation, "Choose the picture first"),
     };
     let can_open = view.app.can_paint_mask(MaskOf::Start);
     ui.add_enabled_ui(can_open, |ui| {

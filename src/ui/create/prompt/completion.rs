@@ -6,7 +6,6 @@ use egui::{Align, Key, Layout, Modifiers, Popup, PopupCloseBehavior, Response, U
 
 use crate::ui::View;
 use crate::ui::create::prompt::wildcards::lines_text;
-use crate::ui::create::prompt::words;
 
 /// Up and down choose, Tab and Enter take, Escape declines.
 pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
@@ -67,14 +66,14 @@ pub(super) fn completion_ui(ui: &Ui, view: &mut View<'_>, field: &Response, curs
         .close_behavior(PopupCloseBehavior::IgnoreClicks)
         .width(field.rect.width())
         .layout(Layout::top_down_justified(Align::Min))
-        .accessible_name(words::WILDCARDS_MATCHING)
+        .accessible_name("Matching wildcards")
         .show(|ui| {
             for (index, name) in offer.names.iter().enumerate() {
                 let file = files.and_then(|all| all.iter().find(|file| file.name == *name));
                 let entry = ui
                     .selectable_label(index == offer.chosen, format!("__{name}__"))
                     .on_hover_text(file.map_or_else(String::new, lines_text))
-                    .accessible_name(words::complete(name));
+                    .accessible_name(format!("Complete {name}"));
                 if entry.clicked() {
                     accepted = Some(index);
                 }

@@ -4,15 +4,17 @@ use egui::{Button, Layout, Popup, PopupCloseBehavior, Response, RichText, Scroll
 use safelight_core::prompts::PromptEntry;
 
 use crate::app::commands::PromptCommand;
-use crate::ui::create::prompt::words;
+use crate::ui::create::prompt::NO_MATCHES;
 use crate::ui::widgets::{icon_button, list_height, palette, search_field};
 use crate::ui::{View, icons, theme};
 
 /// A row shows so much of a prompt.
 const MAX_SHOWN: usize = 200;
+const HISTORY: &str = "Earlier prompts";
 
 pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let button = icon_button(ui, icons::CLOCK, words::HISTORY, words::HISTORY_HOVER);
+    let explanation = "Prompts that you used before (Alt+Up and Alt+Down in the prompt)";
+    let button = icon_button(ui, icons::CLOCK, HISTORY, explanation);
     if button.clicked() {
         view.panels.prompt.history_search.clear();
         view.push(PromptCommand::Begin);
@@ -20,7 +22,7 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
     Popup::menu(&button)
         .close_behavior(PopupCloseBehavior::CloseOnClickOutside)
         .width(theme::LIST_WIDTH)
-        .accessible_name(words::HISTORY)
+        .accessible_name(HISTORY)
         .show(|ui| list_ui(ui, view, &button));
 }
 
@@ -29,25 +31,22 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, button: &Response) {
     let all = history.entries();
     if all.is_empty() {
         let text = if history.is_known {
-            words::HISTORY_EMPTY
+            "Prompts that you generate with appear here"
         } else {
-            words::READING
+            "Reading…"
         };
         ui.label(RichText::new(text).color(palette(ui).weak));
         return;
     }
-    let field = search_field(
-        ui,
-        &mut view.panels.prompt.history_search,
-        words::HISTORY_SEARCH,
-    );
+    let name = "Search earlier prompts";
+    let field = search_field(ui, &mut view.panels.prompt.history_search, name);
     if button.clicked() {
         field.request_focus();
     }
     let wanted = view.panels.prompt.history_search.trim().to_lowercase();
     let shown: Vec<&PromptEntry> = all.iter().filter(|entry| has(entry, &wanted)).collect();
     if shown.is_empty() {
-        ui.label(RichText::new(words::NO_MATCHES).color(palette(ui).weak));
+        ui.label(RichText::new(NO_MATCHES).color(palette(ui).weak));
     }
     let mut wish = None;
     ScrollArea::vertical()
@@ -73,15 +72,15 @@ fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
     let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
     let layout = Layout::right_to_left(egui::Align::Center);
     ui.allocate_ui_with_layout(size, layout, |ui| {
-        let name = words::forget(&text);
-        if icon_button(ui, icons::X, &name, words::FORGET_HOVER).clicked() {
+        let name = format!("Forget: {text}");
+        if icon_button(ui, icons::X, &name, "Remove it from this list").clicked() {
             wish = Some(PromptCommand::Forget(entry.clone()));
         }
         let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
         let whole = if entry.negative.is_empty() {
             entry.prompt.clone()
         } else {
-            words::with_negative(&entry.prompt, &entry.negative)
+            format!("{}\n\nNegative prompt: {}", entry.prompt, entry.negative)
         };
         let button = Button::new(&text)
             .frame_when_inactive(false)
@@ -90,7 +89,7 @@ fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
         let response = ui
             .add(button)
             .on_hover_text(whole)
-            .accessible_name(words::use_prompt(&text));
+            .accessible_name(format!("Use: {text}"));
         if response.clicked() {
             wish = Some(PromptCommand::Use(entry.clone()));
         }

@@ -4,7 +4,6 @@ mod completion;
 mod count;
 mod history;
 mod wildcards;
-mod words;
 
 use egui::text::{CCursor, CCursorRange};
 use egui::{Button, Id, RichText, ScrollArea, TextEdit, TextStyle, Ui};
@@ -14,6 +13,7 @@ use safelight_core::model::{Guidance, ModelSpec};
 use crate::app::commands::PromptCommand;
 use crate::app::prompt::field_id;
 use crate::ui::create::advanced::said_ui;
+use crate::ui::create::image_or_video;
 use crate::ui::widgets::{
     at_right, chip, group_label, icon_button, icon_toggle, palette, reserved, wide_note,
 };
@@ -21,6 +21,8 @@ use crate::ui::{View, icons, theme};
 
 /// Examples that are shown at once; the dice reaches them all.
 const NUM_CHIPS: usize = 2;
+const USE_AS_TEMPLATE: &str = "Use as template";
+const NO_MATCHES: &str = "No matches";
 
 /// What is typed above the lists.
 #[derive(Default)]
@@ -36,9 +38,9 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
         .unwrap_or_default();
     let label = heading_ui(ui, view, &examples);
     let hint = if view.form.is_one_a_line {
-        words::PROMPT_LINES
+        "One prompt per line, each line makes a job"
     } else {
-        words::prompt_hint(view.makes_pictures())
+        prompt_hint(view.makes_pictures())
     };
     field_ui(ui, view, label, hint);
     let is_empty = view.form.prompt.trim().is_empty();
@@ -52,17 +54,26 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
     let literal = view.form.unedited_prompt();
     if literal.is_some() && is_empty {
-        wide_note(ui, words::NO_PROMPT, palette(ui).amber);
+        wide_note(ui, "The file names no prompt: write one", palette(ui).amber);
     }
-    if literal_ui(ui, literal, words::USE_AS_TEMPLATE) {
+    if literal_ui(ui, literal, USE_AS_TEMPLATE) {
         view.form.use_prompt_as_template();
         view.push(PromptCommand::Begin);
     }
     if is_right_to_left(&view.form.prompt) {
         let amber = palette(ui).amber;
-        ui.scope(|ui| wide_note(ui, words::RIGHT_TO_LEFT, amber))
-            .response
-            .on_hover_text(words::RIGHT_TO_LEFT_HOVER);
+        ui.scope(|ui| {
+            wide_note(
+                ui,
+                "Right-to-left text is shown in the wrong order here",
+                amber,
+            )
+        })
+        .response
+        .on_hover_text(
+            "Safelight cannot display Hebrew and Arabic from right to left yet. The text itself is \
+            stored in the right order, and the model reads it as you wrote it",
+        );
     }
     said_ui(ui, view, &["prompt"]);
     let Some(spec) = view.model().cloned() else {
@@ -73,8 +84,26 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
     } else {
         let negative = view.form.negative_prompt.as_deref();
         let is_empty = negative.unwrap_or_default().trim().is_empty();
-        let text = words::negative_idle(spec.guidance, is_empty);
+        let text = negative_idle_text(spec.guidance, is_empty);
         wide_note(ui, text, palette(ui).weak);
+    }
+}
+
+fn prompt_hint(makes_pictures: bool) -> &'static str {
+    image_or_video(makes_pictures, "Describe the picture", "Describe the clip")
+}
+
+/// Reason why the negative prompt is not used, and the remedy.
+fn negative_idle_text(guidance: Guidance, is_empty: bool) -> &'static str {
+    match (guidance == Guidance::Cfg, is_empty) {
+        (true, true) => "No negative prompt: it needs a guidance above 1 (see Advanced)",
+        (true, false) => {
+            "The negative prompt is kept but not used: it needs a guidance above 1 (see Advanced)"
+        }
+        (false, true) => "No negative prompt: it needs a CFG scale above 1 (see Advanced)",
+        (false, false) => {
+            "The negative prompt is kept but not used: it needs a CFG scale above 1 (see Advanced)"
+        }
     }
 }
 
@@ -85,7 +114,7 @@ fn examples_ui(ui: &mut Ui, view: &mut View<'_>, examples: &[String]) {
         for (ui, example) in columns.iter_mut().zip(shown) {
             ui.spacing_mut().button_padding.y = 1.0;
             ui.spacing_mut().interact_size.y = 0.0;
-            if chip(ui, example, words::EXAMPLE_HOVER).clicked() {
+            if chip(ui, example, "Click to use this prompt").clicked() {
                 view.push(PromptCommand::UseExample(example.clone()));
             }
         }
@@ -108,23 +137,23 @@ fn is_right_to_left(text: &str) -> bool {
 
 /// The label and the buttons behind it; gives the label's id.
 fn heading_ui(ui: &mut Ui, view: &mut View<'_>, examples: &[String]) -> Id {
-    let explanation = words::prompt_hover(view.makes_pictures());
+    let explanation = prompt_hover(view.makes_pictures());
     ui.horizontal(|ui| {
-        let label = group_label(ui, words::PROMPT, explanation);
+        let label = group_label(ui, "Prompt", explanation);
         at_right(ui, "prompt", |ui| {
             history::button_ui(ui, view);
             wildcards::button_ui(ui, view);
             let is_on = view.form.is_one_a_line;
             let meaning = if is_on {
-                words::ONE_A_LINE_ON
+                "Each line makes a job of its own. Click to use all lines as one prompt"
             } else {
-                words::ONE_A_LINE_OFF
+                "Make a job of each line"
             };
-            if icon_toggle(ui, is_on, icons::ROWS, words::ONE_A_LINE, meaning).clicked() {
+            if icon_toggle(ui, is_on, icons::ROWS, "One job per line", meaning).clicked() {
                 view.form.is_one_a_line = !is_on;
             }
             if !examples.is_empty() {
-                let (name, hover) = (words::RANDOM_EXAMPLE, words::RANDOM_EXAMPLE_HOVER);
+                let (name, hover) = ("Random example", "Another example prompt");
                 let roll = icon_button(ui, icons::DICE, name, hover);
                 if roll.clicked() {
                     let pick = another(examples, &view.form.prompt);
@@ -135,6 +164,14 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>, examples: &[String]) -> Id {
         label.id
     })
     .inner
+}
+
+fn prompt_hover(makes_pictures: bool) -> &'static str {
+    image_or_video(
+        makes_pictures,
+        "Describe the picture in plain words. {a|b} picks one of them, __name__ a line of a wildcard file",
+        "Describe the clip in plain words. {a|b} picks one of them, __name__ a line of a wildcard file",
+    )
 }
 
 fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
@@ -189,12 +226,12 @@ fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
 
 /// Shown where it acts: without guidance nothing is steered away from.
 fn negative_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let explanation = words::negative_hover(view.makes_pictures());
-    let label = group_label(ui, words::NEGATIVE, explanation);
+    let explanation = negative_hover(view.makes_pictures());
+    let label = group_label(ui, "Negative prompt", explanation);
     let hint = if spec.guidance == Guidance::Cfg {
-        words::NEGATIVE_HINT
+        "Nothing in particular"
     } else {
-        words::NEGATIVE_NEEDED
+        "Needed: what to keep out"
     };
     let negative = &mut view.form.negative_prompt;
     let negative = negative.get_or_insert_with(|| spec.defaults.negative_prompt.clone());
@@ -216,10 +253,18 @@ fn negative_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     }
     count::negative_count_ui(ui, view);
     let literal = view.form.unedited_negative();
-    if literal_ui(ui, literal, words::USE_NEGATIVE_AS_TEMPLATE) {
+    if literal_ui(ui, literal, "Use negative prompt as template") {
         view.form.use_negative_as_template();
         view.push(PromptCommand::Begin);
     }
+}
+
+fn negative_hover(makes_pictures: bool) -> &'static str {
+    image_or_video(
+        makes_pictures,
+        "What to keep out of the picture. It is used because the guidance is above 1",
+        "What to keep out of the clip. It is used because the guidance is above 1",
+    )
 }
 
 /// The line below a literal prompt that looks like a template; true if its button is clicked.
@@ -229,11 +274,15 @@ fn literal_ui(ui: &mut Ui, literal: Option<&LiteralPrompt>, name: &str) -> bool 
     };
     ui.vertical(|ui| {
         ui.spacing_mut().item_spacing.y = 4.0;
-        let text = RichText::new(words::LITERAL).small();
-        ui.label(text.color(palette(ui).amber))
-            .on_hover_text(words::LITERAL_HOVER);
-        ui.add(Button::new(RichText::new(words::USE_AS_TEMPLATE).small()))
-            .on_hover_text(words::use_as_template(&literal.template))
+        let text = RichText::new("Literal text: choices and wildcards are not expanded").small();
+        ui.label(text.color(palette(ui).amber)).on_hover_text(
+            "This prompt comes from a finished file. It is used as it is until you edit it",
+        );
+        ui.add(Button::new(RichText::new(USE_AS_TEMPLATE).small()))
+            .on_hover_text(format!(
+                "Expand choices, wildcards and comments again:\n{}",
+                literal.template
+            ))
             .accessible_name(name)
             .clicked()
     })
