@@ -129,8 +129,8 @@ shortcuts! {
     Watch Watching "more-of-a" "Compare: show more of A" [key(Key::CloseBracket)] => PlayerCommand::MoveDivider(0.05);
     Watch Watching "save-frame" "Save this frame" [key(Key::S)] => PlayerCommand::SaveFrame;
     Watch Watching "copy-frame" "Copy this frame" [key(Key::C)] => PlayerCommand::CopyFrame;
-    Watch Watching "continue-from-frame" "Use frame as start picture" [] => PlayerCommand::UseFrame(Slot::Start);
-    Watch Watching "end-on-frame" "Use frame as end picture" [] => PlayerCommand::UseFrame(Slot::End);
+    Watch Watching "continue-from-frame" "Use frame as start image" [] => PlayerCommand::UseFrame(Slot::Start);
+    Watch Watching "end-on-frame" "Use frame as end image" [] => PlayerCommand::UseFrame(Slot::End);
     Watch Watching "delete" "Delete what is shown" [key(Key::Delete)] => PlayerCommand::Delete;
     Watch Anywhere "copy-path" "Copy path" [] => PlayerCommand::CopyPath;
     Watch Anywhere "live" "Show the running job" [] => PlayerCommand::ShowLive;

@@ -50,7 +50,7 @@ fn waiting_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
     let button = ui
         .small_button("Continue now")
-        .on_hover_text("The job takes its memory back at once, whatever other programs need");
+        .on_hover_text("Resume now, even if other programs need the memory");
     if button.clicked() {
         view.push(QueueCommand::WaitNoMore);
     }
@@ -129,7 +129,7 @@ pub(super) fn stage_text(job: &RunningJob, stage: Stage) -> &'static str {
     });
     match stage {
         Stage::EncodeImage if are_several => "Reading the pictures",
-        Stage::EncodeVision if are_several => "Looking at the pictures",
+        Stage::EncodeVision if are_several => "Encoding the images (CLIP vision)",
         stage => stage.label(),
     }
 }

@@ -271,8 +271,10 @@ fn about(secs: f64) -> String {
     }
 }
 
+/// The stage's label inside a sentence.
 fn doing(stage: Stage) -> String {
-    stage.label().to_lowercase()
+    let label = stage.label();
+    format!("{}{}", label[..1].to_lowercase(), &label[1..])
 }
 
 /// The one error of a job for whose stage no rung is left. `why`: how the last try failed.

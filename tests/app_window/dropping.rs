@@ -117,9 +117,9 @@ fn a_clip_of_ours_that_is_dropped_elsewhere_plays_and_changes_nothing() {
 fn a_picture_of_ours_is_dropped_for_its_settings_or_as_the_start_picture() {
     let (mut bench, path) = with_file("boat.png", 1);
     hold(&mut bench, &path);
-    until_asked(&mut bench, "Use as start picture");
+    until_asked(&mut bench, "Use as start image");
     assert!(!bench.has("Extend clip"));
-    let zone = bench.harness.get_by_label("Use as start picture").rect();
+    let zone = bench.harness.get_by_label("Use as start image").rect();
     drop_at(&mut bench, &path, zone.center());
     bench.until("it is the start picture", |bench| {
         bench.has("Start picture boat.png")

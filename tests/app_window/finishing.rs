@@ -177,7 +177,7 @@ fn until_shown(bench: &mut Bench, path: &Path) {
 #[test]
 fn a_clip_gets_more_frames_and_its_result_stands_in_the_strip_like_any_other() {
     let (mut bench, clip) = with_networks(&["4x-Zero.safetensors"], &["rife.safetensors"]);
-    bench.press_more("Double frames");
+    bench.press_more("Interpolate frames ×2");
     let sent = next_finish(&mut bench);
     assert_eq!(sent.request.source, clip);
     let (before, after) = (sent.request.before, sent.request.after);
@@ -207,12 +207,12 @@ fn a_clip_gets_more_frames_and_its_result_stands_in_the_strip_like_any_other() {
 #[test]
 fn a_rate_is_chosen_among_those_that_are_more_than_the_clip_has() {
     let (mut bench, _) = with_networks(&[], &["rife.safetensors"]);
-    bench.press_more("Double frames");
+    bench.press_more("Interpolate frames ×2");
     let doubled = next_finish(&mut bench);
     bench.say(doubled.id, JobUpdate::Started(doubled.request.recipe()));
     end_finish(&mut bench, &doubled, 64, 6);
     bench.press("More");
-    bench.press("Frames to a rate");
+    bench.press("Interpolate to frame rate");
     let rate = |bench: &Bench, name: &str| {
         let button = bench.harness.get_by_role_and_label(Role::Button, name);
         !button.accesskit_node().is_disabled()

@@ -314,7 +314,7 @@ fn details_tell_what_made_a_result_and_put_it_into_the_form() {
     let copied = bench.copied_by("Copy path");
     assert_eq!(copied, Some(path.display().to_string()));
     assert!(bench.harness.query_by_label("Use as mask").is_none());
-    bench.press("Use as end picture");
+    bench.press("Use as end image");
     bench.until("it is opened", |bench| {
         bench.app().inputs.get(Slot::End).is_some()
     });
@@ -345,7 +345,7 @@ fn a_broken_file_is_a_quiet_place_with_its_reason() {
     bench.assert_shows("This file is empty");
     assert!(bench.app().cx.notices.all().is_empty());
     assert_eq!(bench.app().cx.page, Page::Gallery);
-    for name in ["Show", "Use settings", "Use as start picture"] {
+    for name in ["Show", "Use settings", "Use as start image"] {
         assert!(bench.is_disabled(name), "{name}");
     }
     assert!(!bench.is_disabled("Delete"));

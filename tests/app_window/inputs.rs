@@ -157,7 +157,7 @@ fn the_words_over_the_window_say_where_held_files_will_go() {
     held(&mut bench, &["a.png", "b.png"]);
     bench.assert_shows("starts from the first and ends on the second");
     held(&mut bench, &["a.png", "b.png", "c.png"]);
-    bench.assert_shows("each can become a job of its own");
+    bench.assert_shows("Drop to queue one job per file");
     held(&mut bench, &[]);
     drop_picture(&mut bench, "a.png", "Start picture");
     held(&mut bench, &["b.png"]);

@@ -113,7 +113,7 @@ fn the_status_line_says_the_stage_the_step_and_the_time_left() {
         secs_left: 65.0,
     };
     bench.say(sent.id, step);
-    bench.assert_shows("Developing  ·  5 of 12  ·  about 1 min 5 s left");
+    bench.assert_shows("Denoising  ·  5 of 12  ·  about 1 min 5 s left");
     let before = bench.app().queue.running.as_ref().unwrap().progress();
     bench.say(
         sent.id,

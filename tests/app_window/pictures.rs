@@ -66,7 +66,7 @@ fn a_model_of_pictures_has_no_frames_and_says_picture() {
     }
     bench
         .harness
-        .get_by_role_and_label(Role::ComboBox, "Decode in tiles");
+        .get_by_role_and_label(Role::ComboBox, "Tiled VAE");
     let request = request_of(&mut bench);
     assert_eq!((request.width, request.height), (1024, 1024));
     assert_eq!((request.num_frames, request.batch_size), (1, 1));
@@ -250,7 +250,7 @@ fn a_model_without_a_guidance_shows_the_real_one_alone() {
 fn every_schedule_can_be_chosen() {
     let mut bench = Bench::of(flux_spec());
     open_advanced(&mut bench);
-    bench.scroll_to("Decode in tiles");
+    bench.scroll_to("Tiled VAE");
     for schedule in SigmaSchedule::ALL {
         bench
             .harness
@@ -344,7 +344,7 @@ fn the_picture_that_is_looked_at_becomes_the_start_picture_and_gives_its_seed() 
     bench.press_more("Use settings");
     let form = &bench.app().cx.form;
     assert_eq!((form.seed, form.batch_size), (41, Some(1)));
-    bench.press_more("Use as start picture");
+    bench.press_more("Use as start image");
     let name = paths[1].file_name().unwrap().to_str().unwrap().to_owned();
     bench.until("it is taken over", |bench| {
         bench.has(&format!("Start picture {name}"))
@@ -360,7 +360,7 @@ fn the_picture_that_is_looked_at_becomes_the_start_picture_and_gives_its_seed() 
 fn a_picture_whose_file_is_gone_is_used_all_the_same() {
     let (mut bench, paths) = batch();
     std::fs::remove_file(&paths[0]).unwrap();
-    bench.press_more("Use as start picture");
+    bench.press_more("Use as start image");
     bench.until("it is kept", |bench| bench.has("Start picture picture-"));
     assert!(request_of(&mut bench).image.unwrap().is_file());
 }

@@ -90,10 +90,10 @@ fn at_first_the_memory_is_a_line_that_says_whether_the_job_fits() {
     bench.until("the plan is made", |bench| {
         bench.harness.query_by_label("Fits").is_some()
     });
-    assert!(!bench.has("Keep free for computing"));
+    assert!(!bench.has("Reserved for activations"));
     assert!(!bench.has("Expected memory"));
     bench.press("Show memory");
-    bench.assert_shows("Keep free for computing");
+    bench.assert_shows("Reserved for activations");
     assert!(bench.harness.query_by_label("Fits").is_none(), "said twice");
 }
 
@@ -164,11 +164,11 @@ fn the_smallest_window_shows_the_memory_when_it_is_asked_for() {
         let role = Role::SpinButton;
         let value = bench
             .harness
-            .get_by_role_and_label(role, "Keep free for computing");
+            .get_by_role_and_label(role, "Reserved for activations");
         let text = value.rect();
         assert!(text.max.x <= size.x && text.max.y <= size.y, "{text:?}");
         bench.press("Hide memory");
-        assert!(!bench.has("Keep free for computing"), "{size}");
+        assert!(!bench.has("Reserved for activations"), "{size}");
         bench
             .harness
             .get_by_role_and_label(Role::Image, "Finished clip");
@@ -177,7 +177,7 @@ fn the_smallest_window_shows_the_memory_when_it_is_asked_for() {
     bench.press("Show memory");
     bench.harness.key_press(egui::Key::Escape);
     bench.settle();
-    assert!(!bench.has("Keep free for computing"));
+    assert!(!bench.has("Reserved for activations"));
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_job_that_does_not_fit_says_so_above_generate_while_the_memory_is_folded() {
     bench.settle();
     assert!(bench.app().cx.folds.is_graph_open);
     bench.harness.get_by_label_contains("Does not fit: ");
-    bench.assert_shows("Keep free for computing");
+    bench.assert_shows("Reserved for activations");
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn the_picture_keeps_most_of_the_height_and_its_place_when_a_job_ends() {
     let top = |bench: &Bench| {
         let slider = bench
             .harness
-            .get_by_role_and_label(Role::SpinButton, "Keep free for computing");
+            .get_by_role_and_label(Role::SpinButton, "Reserved for activations");
         slider.rect().top()
     };
     let before = top(&bench);
@@ -311,7 +311,7 @@ fn the_queue_has_the_height_that_the_memory_leaves_it() {
 fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
     let mut bench = on_card(24 << 10);
     bench.until("the plan is made", |bench| {
-        bench.has("Keep free for computing")
+        bench.has("Reserved for activations")
     });
     let mut settings = bench.app().cx.settings.clone();
     settings.memory.preserved_gib = Some(6.5);
@@ -320,7 +320,7 @@ fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
     bench.settle();
     let slider = bench
         .harness
-        .get_by_role_and_label(Role::SpinButton, "Keep free for computing");
+        .get_by_role_and_label(Role::SpinButton, "Reserved for activations");
     assert!(slider.value().is_some_and(|value| value.starts_with("6.5")));
     let sent = bench.start_job();
     assert_eq!(sent.request.memory.preserved_bytes, Some(13 * GIB / 2));
@@ -336,7 +336,7 @@ fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
 fn what_a_plan_suggests_is_shown_and_not_made_a_setting() {
     let mut bench = on_card(24 << 10);
     bench.until("the plan is made", |bench| {
-        bench.has("Keep free for computing")
+        bench.has("Reserved for activations")
     });
     bench.settle();
     assert_eq!(bench.app().cx.settings.memory, Default::default());
@@ -405,7 +405,7 @@ fn the_plan_of_another_model_does_not_stay() {
 fn a_slider_is_kept_when_the_mouse_lets_go_and_seen_before() {
     let mut bench = on_card(24 << 10);
     bench.until("the plan is made", |bench| {
-        bench.has("Keep free for computing")
+        bench.has("Reserved for activations")
     });
     assert_eq!(
         bench.app().cx.settings.memory.preserved_gib,
@@ -414,7 +414,7 @@ fn a_slider_is_kept_when_the_mouse_lets_go_and_seen_before() {
     );
     let slider = bench
         .harness
-        .get_by_role_and_label(Role::Slider, "Keep free for computing");
+        .get_by_role_and_label(Role::Slider, "Reserved for activations");
     let rect = slider.rect();
     let at = |share: f32| egui::pos2(rect.left() + rect.width() * share, rect.center().y);
     let button = |pos, pressed| egui::Event::PointerButton {

@@ -80,7 +80,7 @@ fn a_prompt_that_is_too_long_says_how_much_is_not_read() {
     let long = "boat ".repeat(600);
     bench.app().cx.form.prompt.clone_from(&long);
     let cut = tokens_of(long.trim()) - 512;
-    let text = format!("the last {cut} are not read");
+    let text = format!("the last {cut} are truncated");
     bench.until("it is said", |bench| bench.has(&text));
 }
 

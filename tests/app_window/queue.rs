@@ -340,7 +340,7 @@ fn two_pictures_for_one_place_are_asked_about_and_nothing_may_be_done_with_them(
     let paths = ["a.png", "b.png"].map(|name| bench.picture_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1]]);
     bench.until("it is asked", |bench| bench.has("2 files at once"));
-    bench.press("Use none of them");
+    bench.press("Cancel");
     assert!(!bench.has("2 files at once"));
     bench.assert_no_job();
     assert!(bench.app().inputs.is_empty());

@@ -150,7 +150,7 @@ fn the_words_over_the_window_say_what_becomes_of_held_pictures() {
     held(&mut bench, &["a.png", "b.png"]);
     bench.assert_shows("Drop them as reference pictures");
     held(&mut bench, &["a.png", "b.png", "c.png", "d.png"]);
-    bench.assert_shows("each can become a job of its own");
+    bench.assert_shows("Drop to queue one job per file");
     let place = bench
         .harness
         .query_by_role_and_label(Role::Button, "Add reference pictures");

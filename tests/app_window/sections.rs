@@ -66,12 +66,12 @@ fn the_clip_so_far_plays_while_the_next_section_is_made() {
         resumed: false,
     };
     bench.say(sent.id, stage(Stage::Denoise, 0));
-    bench.assert_shows("Developing  ·  section 1 of 4");
+    bench.assert_shows("Denoising  ·  section 1 of 4");
     let before = bench.app().queue.running.as_ref().unwrap().progress();
     bench.say(sent.id, stage(Stage::Decode, 0));
     bench.say(sent.id, made(0, 33));
     bench.say(sent.id, stage(Stage::Denoise, 1));
-    bench.assert_shows("Developing  ·  section 2 of 4");
+    bench.assert_shows("Denoising  ·  section 2 of 4");
     assert_eq!(bench.app().watch.viewing, Viewing::Live);
     assert!(bench.app().watch.screen.texture().is_some());
     // As often as the clip has frames, not as slowly as a preview.

@@ -122,12 +122,12 @@ fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guida
     let mut bench = Bench::new();
     open_advanced(&mut bench);
     for (guider, numbers) in [
-        ("APG", &["Parallel part", "Largest change", "Momentum"][..]),
+        ("APG", &["APG eta", "Norm threshold", "Momentum"][..]),
         (
             "Skip layers",
             &["Skip scale", "Skipping from", "Skipping to"],
         ),
-        ("CFG-Zero*", &["Steps left out"]),
+        ("CFG-Zero*", &["Zero-init steps"]),
     ] {
         choose(&mut bench, "Guider", guider);
         for name in numbers {
@@ -143,7 +143,7 @@ fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guida
     let sampling = bench.next_job().request.sampling;
     assert_eq!(sampling.guider, Guider::CfgZero { zero_steps: 1 });
     assert_eq!(sampling.guidance_range, part);
-    for name in ["guider", "the guided part"] {
+    for name in ["guider", "the guidance range"] {
         bench.press(&format!("Reset {name}"));
     }
     let sampling = bench.app().cx.form.sampling;
@@ -152,7 +152,7 @@ fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guida
     bench.app().cx.form.sampling.guidance_scale = Some(1.0);
     bench.app().cx.form.sampling.guidance_range = Some(part);
     bench.settle();
-    assert!(!bench.has("Guided part"));
+    assert!(!bench.has("Guidance range"));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn the_negative_prompt_is_shown_where_it_acts() {
 fn every_sampler_can_be_chosen() {
     let mut bench = Bench::new();
     open_advanced(&mut bench);
-    bench.scroll_to("Decode in tiles");
+    bench.scroll_to("Tiled VAE");
     for sampler in Sampler::ALL {
         bench
             .harness
@@ -239,7 +239,7 @@ fn a_part_of_the_steps_and_the_vaes_tiles_reach_the_job() {
     for name in ["Start step", "End step"] {
         bench.harness.get_by_role_and_label(Role::SpinButton, name);
     }
-    choose(&mut bench, "Decode in tiles", "512 px");
+    choose(&mut bench, "Tiled VAE", "512 px");
     let form = &mut bench.app().cx.form;
     (form.sampling.start_step, form.sampling.end_step) = (Some(3), Some(9));
     bench.press("Generate");
@@ -296,19 +296,19 @@ fn both_experts_count_on_in_one_row_of_steps() {
             last = now;
         };
         begin(&mut bench, sent.id, Stage::EncodeVision);
-        bench.assert_shows("Looking at the picture");
+        bench.assert_shows("Encoding the image (CLIP vision)");
         begin(&mut bench, sent.id, Stage::DenoiseHigh);
         progress(&mut bench);
         bench.say(sent.id, step(Stage::DenoiseHigh, high.0, high.1));
-        bench.assert_shows("Developing the composition  ·  2 of 12");
+        bench.assert_shows("Denoising the composition  ·  2 of 12");
         bench.say(sent.id, sample(1.0, 500, 400, 400, 2048));
         bench.say(sent.id, sample(2.0, 600, 400, 400, 2048));
         progress(&mut bench);
         begin(&mut bench, sent.id, Stage::DenoiseLow);
-        bench.assert_shows("Developing the details  ·  2 of 12");
+        bench.assert_shows("Denoising the details  ·  2 of 12");
         progress(&mut bench);
         bench.say(sent.id, step(Stage::DenoiseLow, low.0, low.1));
-        bench.assert_shows("Developing the details  ·  7 of 12");
+        bench.assert_shows("Denoising the details  ·  7 of 12");
         progress(&mut bench);
         bench.say(sent.id, sample(4.0, 600, 400, 400, 2048));
         let time = StageTime {

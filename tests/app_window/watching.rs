@@ -263,11 +263,11 @@ fn the_frame_that_is_shown_starts_the_next_one_or_ends_it() {
     bench.press("Pause");
     run(&mut bench, AppCommand::Player(PlayerCommand::ShowFrame(1)));
     bench.settle();
-    bench.press_more("Use frame as start picture");
+    bench.press_more("Use frame as start image");
     bench.until("it is the start picture", |bench| {
         bench.has("Start picture frame-")
     });
-    bench.press_more("Use frame as end picture");
+    bench.press_more("Use frame as end image");
     bench.until("it is the end picture", |bench| {
         bench.has("End picture frame-")
     });
@@ -371,5 +371,5 @@ fn a_line_below_the_live_preview_says_what_happens() {
         picture: picture(16, [1, 2, 3]),
     };
     bench.say(sent.id, JobUpdate::Preview(frame));
-    bench.assert_shows("Developing  ·  step 7 of 25  ·  about 2 min 10 s left");
+    bench.assert_shows("Denoising  ·  step 7 of 25  ·  about 2 min 10 s left");
 }

@@ -317,7 +317,7 @@ fn an_engine_that_dies_twice_fails_the_job_with_a_reason_and_the_next_job_works(
     };
     assert_eq!(err.kind, JobErrorKind::EngineLost);
     assert!(
-        err.summary.contains("Developing") && err.summary.contains("signal 9"),
+        err.summary.contains("Denoising") && err.summary.contains("signal 9"),
         "{err}"
     );
     // No smaller size mends that.

@@ -22,7 +22,7 @@ const SETTINGS: [Setting; 27] = [
     setting("guidance_scale", "guidance", "default guidance"),
     setting("true_cfg_scale", "CFG scale", "CFG off"),
     setting("guider", "guider", "plain guidance"),
-    setting("guidance_range", "guided part", "guided in all steps"),
+    setting("guidance_range", "guidance range", "guided in all steps"),
     setting("guidance_scale_2", "low-noise guidance", "one guidance"),
     setting("sampler", "sampler", "default sampler"),
     setting("sigma_schedule", "schedule", "default schedule"),

@@ -459,7 +459,7 @@ impl Watch {
         let of_player = self.player.as_ref().and_then(Player::take_failure);
         if let Some(err) = of_compare.or(of_player) {
             let err = JobError::from_error(JobErrorKind::InvalidRequest, &err)
-                .advise("What comes before the damage can be watched");
+                .advise("The part before the damage can be played");
             cx.tell(Severity::Warning, err);
         }
     }

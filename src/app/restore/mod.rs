@@ -350,7 +350,7 @@ fn offer_settings(offer: Offer, cx: &mut Cx) {
     if !is_placed {
         actions.push(NoticeAction {
             label: "Extend clip",
-            explanation: "Continue this clip: new frames are added behind its last one",
+            explanation: "Add new frames after the last one",
             command: InputsCommand::ContinueFrom(path.clone()).into(),
         });
     }

@@ -18,13 +18,13 @@ named! {
         /// Start and end pictures to latents, through the VAE's encoder.
         EncodeImage = "encode_image", "Reading the picture";
         /// Start and end pictures to embeddings, through the image encoder.
-        EncodeVision = "encode_vision", "Looking at the picture";
+        EncodeVision = "encode_vision", "Encoding the image (CLIP vision)";
         /// Noise to latents, through the only transformer.
-        Denoise = "denoise", "Developing";
+        Denoise = "denoise", "Denoising";
         /// Noise to half-made latents, through the high-noise expert.
-        DenoiseHigh = "denoise_high", "Developing the composition";
+        DenoiseHigh = "denoise_high", "Denoising the composition";
         /// Half-made latents to latents, through the low-noise expert.
-        DenoiseLow = "denoise_low", "Developing the details";
+        DenoiseLow = "denoise_low", "Denoising the details";
         /// Drop every weight of the transformer, and prove it.
         Unload = "unload", "Unloading the transformer";
         /// Latents to frames, through the VAE's decoder.
@@ -32,7 +32,7 @@ named! {
         /// Finished pictures or frames to larger ones.
         Upscale = "upscale", "Upscaling";
         /// Frames of a clip to more frames a second.
-        Interpolate = "interpolate", "Making frames between";
+        Interpolate = "interpolate", "Interpolating frames";
         /// Frames to a file. The one stage that needs no engine.
         Save = "save", "Saving";
     }

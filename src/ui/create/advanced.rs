@@ -19,7 +19,8 @@ const TILES_PX: [u32; 2] = [256, 512];
 /// The shift that a model without one begins with.
 const USUAL_SHIFT: f64 = 3.0;
 const STEPS_HOVER: &str = "How many times the result is refined. More is slower and cleaner";
-const SHIFT_HOVER: &str = "Where the steps are spent: higher on the composition, lower on details";
+const SHIFT_HOVER: &str =
+    "Timestep shift: higher spends more steps on composition, lower on details";
 const SHIFT_AUTO: &str = "Automatic";
 const FPS_HOVER: &str =
     "Frames per second of the saved clip. It changes how fast it plays, not what is made";
@@ -148,7 +149,11 @@ fn sampler_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     };
     choice_ui(
         ui,
-        ("Sampler", "sampler", "How noise becomes a picture"),
+        (
+            "Sampler",
+            "sampler",
+            "Method that removes noise step by step",
+        ),
         (&mut form.sampling.sampler, default),
         &Sampler::ALL.map(|sampler| (sampler, sampler.label(), text(sampler))),
     );
@@ -328,9 +333,8 @@ fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 
 fn tile_ui(ui: &mut Ui, form: &mut GenerateForm) {
     let own = Own::of("tiles", &form.vae_tile, &None, TILES_OFF);
-    let hover = "Turns latents into pixels piece by piece: needs much less memory and takes a \
-                little longer";
-    let reset = own_row(ui, "Decode in tiles", hover, &own, |ui, label| {
+    let hover = "Decodes latents tile by tile: needs much less memory, slightly slower";
+    let reset = own_row(ui, "Tiled VAE", hover, &own, |ui, label| {
         let name = |tile: Option<u32>| {
             tile.map_or_else(|| TILES_OFF.to_owned(), |pixels| format!("{pixels} px"))
         };
@@ -355,7 +359,7 @@ fn tile_ui(ui: &mut Ui, form: &mut GenerateForm) {
 
 /// `offered`: what the model can.
 fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]) {
-    let hover = "Skips steps that would change little: up to twice as fast, with some loss. For \
+    let hover = "Reuses results of similar steps: up to 2× faster with some quality loss. For \
                 drafts. A job that was paused begins its steps again";
     let own = Own::of("step cache", &form.step_cache, &None, STEP_CACHE_OFF);
     let reset = own_row(ui, "Step cache", hover, &own, |ui, label| {

@@ -19,7 +19,7 @@ pub(super) fn guider_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) 
     match &mut form.sampling.guider {
         Some(Guider::CfgZero { zero_steps }) => {
             let slider = Slider::new(zero_steps, 0..=10).clamping(SliderClamping::Never);
-            row(ui, "Steps left out", ZERO_STEPS_HOVER, |ui, label| {
+            row(ui, "Zero-init steps", ZERO_STEPS_HOVER, |ui, label| {
                 wide_slider(ui, slider, ZERO_STEPS_HOVER).labelled_by(label);
             });
         }
@@ -28,12 +28,12 @@ pub(super) fn guider_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) 
             longest,
             momentum,
         }) => {
-            let explanation = "How much stays of the guidance that only makes the picture harsher: \
-                              0 removes it, 1 keeps all of it";
-            number_ui(ui, "Parallel part", explanation, eta, Guider::ETA);
+            let explanation = "Share kept of the parallel guidance component, which oversaturates: \
+                              0 removes it, 1 keeps it";
+            number_ui(ui, "APG eta", explanation, eta, Guider::ETA);
             let explanation = "How far guidance may push a step; large results need more, and 0 \
                               sets no limit";
-            number_ui(ui, "Largest change", explanation, longest, Guider::LONGEST);
+            number_ui(ui, "Norm threshold", explanation, longest, Guider::LONGEST);
             let explanation = "How much of the earlier steps' guidance is added: below 0 it is \
                               taken off, which gives each step a fresh direction";
             number_ui(ui, "Momentum", explanation, momentum, Guider::MOMENTUM);
@@ -74,8 +74,7 @@ fn kind_ui(ui: &mut Ui, guider: &mut Option<Guider>, is_guided: bool) {
         (
             "Guider",
             "guider",
-            "How the model's answers become one step: that to the prompt, and others to steer away \
-            from",
+            "How the conditional and unconditional predictions are combined",
         ),
         (&mut kind, GuiderKind::Cfg),
         &GuiderKind::ALL
@@ -96,9 +95,7 @@ fn guider_text(guider: GuiderKind) -> &'static str {
         GuiderKind::CfgZero => {
             "Scales the negative answer to fit, and leaves out the first steps: better composition with the same time"
         }
-        GuiderKind::Apg => {
-            "Takes out what only makes the picture harsher: natural colours at high scales"
-        }
+        GuiderKind::Apg => "Removes oversaturation: natural colours at high scales (APG)",
         GuiderKind::SkipLayers => {
             "Steers away from a worse answer, made without some blocks: firmer bodies and structure for one more pass (skip-layer guidance)"
         }
@@ -170,13 +167,13 @@ fn range_ui(ui: &mut Ui, wish: &mut Option<GuidanceRange>) {
     let hover = "The part of the steps in which guidance acts, from 0 to 1. Steps outside it take \
                 half the time";
     let own = Own::of(
-        "the guided part",
+        "the guidance range",
         &wish.unwrap_or_default(),
         &whole,
         "all steps",
     );
     let mut range = wish.unwrap_or_default();
-    let reset = own_row(ui, "Guided part", hover, &own, |ui, _| {
+    let reset = own_row(ui, "Guidance range", hover, &own, |ui, _| {
         part_ui(ui, &mut range, hover, ("Guided from", "Guided to"));
     });
     if reset {

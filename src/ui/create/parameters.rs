@@ -47,9 +47,9 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
         .icon(fold_icon)
         .show_unindented(ui, |ui| advanced_ui(ui, view, &spec));
     view.folds.is_advanced_open = header.fully_open();
-    header.header_response.on_hover_text(
-        "Everything else that the model can be told, such as steps, guidance and sampler",
-    );
+    header
+        .header_response
+        .on_hover_text("All other settings, such as steps, guidance and sampler");
     grid_ui(ui, view, &spec);
     let clear = ui.button("Clear form").on_hover_text(
         "Empty the prompt, the pictures, the mask and the LoRAs, and set everything else to the \
@@ -190,8 +190,7 @@ fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let (most, explanation) = if spec.takes_batches() {
         (
             spec.limits.max_batch,
-            "How many pictures are made at once, each with the next seed. More at once need more \
-            memory",
+            "Images generated together, with consecutive seeds. Larger batches need more memory",
         )
     } else {
         (

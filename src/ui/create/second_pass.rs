@@ -12,8 +12,8 @@ const SECOND_PASS_OFF: &str = "Off";
 
 /// For models that have one.
 pub(super) fn second_pass_ui(ui: &mut Ui, form: &mut GenerateForm) {
-    let hover = "Enlarges what is made and runs the model on it again, for more details (hires \
-                fix). Takes as long as a result of that size, less what the strength saves";
+    let hover = "Hires fix: upscales the result and denoises it again for more detail. Takes as \
+                long as a result of that size, less what the strength saves";
     let own = Own::of("second pass", &form.second_pass, &None, SECOND_PASS_OFF);
     let reset = own_row(ui, "Second pass", hover, &own, |ui, label| {
         let before = form.second_pass;
@@ -46,8 +46,8 @@ pub(super) fn second_pass_ui(ui: &mut Ui, form: &mut GenerateForm) {
             let width = ui.available_width();
             number(ui, width, value)
                 .on_hover_text(
-                    "How much the second pass makes anew: 0.3 to 0.5 adds details, more changes \
-                    the picture",
+                    "Denoising strength of the second pass: 0.3 to 0.5 adds detail, more changes \
+                    the image",
                 )
                 .accessible_name("Second pass strength");
         }

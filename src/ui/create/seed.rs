@@ -64,8 +64,8 @@ pub(super) fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
 fn seed_hover(makes_pictures: bool) -> &'static str {
     image_or_video(
         makes_pictures,
-        "The start of the random numbers. The same seed and settings make the same picture",
-        "The start of the random numbers. The same seed and settings make the same clip",
+        "Seed of the random noise. The same seed and settings make the same picture",
+        "Seed of the random noise. The same seed and settings make the same clip",
     )
 }
 

@@ -148,7 +148,7 @@ fn source_ui(ui: &mut Ui, source: &Source) {
 fn shown_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
     let count = entry.to_fetch().count();
     if count == 0 {
-        let note = "All files are here. What is wrong is said below";
+        let note = "All files are present. The problem is shown below";
         wide_note(ui, note, palette(ui).amber);
         button(ui, view, CLOSE, "", FetchCommand::Show(None));
         return;

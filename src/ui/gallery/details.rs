@@ -175,7 +175,7 @@ fn making_ui(ui: &mut Ui, facts: &Facts) {
         ("End picture", from.end.clone()),
         ("Mask", from.mask.clone()),
         ("References", from.references.join("\n")),
-        ("Controlled by", from.controls.join("\n")),
+        ("Control images", from.controls.join("\n")),
         ("Pictures as prompts", from.prompt_pictures.join("\n")),
         ("Extends", from.extended.clone()),
         ("Size", format!("{} × {}", facts.width, facts.height)),
@@ -206,7 +206,7 @@ fn finished_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, done: &Finished)
     };
     let folder = entry.path.parent().unwrap_or_else(|| Path::new(""));
     let source = folder.join(&done.source);
-    row_ui(ui, "Made of", |ui| {
+    row_ui(ui, "Source file", |ui| {
         // As wide as there is room: the pointer over it tells all of it.
         ui.style_mut().wrap_mode = Some(TextWrapMode::Truncate);
         let link = Link::new(&*file);

@@ -95,7 +95,7 @@ fn title_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let is_favourite = view.app.library.remembered.favourites.contains(&model.id);
             let explanation = if is_favourite {
-                "Listed first; press to stop that"
+                "Listed first; click to remove from favourites"
             } else {
                 "List it first"
             };

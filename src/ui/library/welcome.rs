@@ -253,8 +253,7 @@ fn fits_ui(ui: &mut Ui, view: &mut View<'_>) {
         });
     });
     if said.iter().any(|said| said.fit.secs.is_some()) {
-        let note = "Times are for one result at the model's default size and length, and rough \
-                   before the first one";
+        let note = "Times are for one result at default size and length; rough until the first run";
         wide_note(ui, note, palette(ui).weak);
     }
     if ui

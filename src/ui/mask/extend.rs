@@ -20,7 +20,7 @@ const MAX_ROOM: u32 = 4096;
 const HOLD: f32 = 12.0;
 /// The bar in the middle of an edge that shows that.
 const GRIP: Vec2 = vec2(40.0, 4.0);
-const EXTEND_HOVER: &str = "Give the picture room at its sides, which is generated (outpainting); of a clip every frame gets it. Write pixels here, or drag an edge of the picture. Edges grow to what the model takes";
+const EXTEND_HOVER: &str = "Outpaint: add margins that are generated, in every frame of a video. Write pixels here, or drag an edge of the picture. Edges grow to what the model takes";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Side {

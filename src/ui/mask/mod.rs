@@ -142,9 +142,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
             }
             if ui
                 .add_enabled(is_idle, Button::new("Discard"))
-                .on_hover_text(
-                    "Throw away what you painted here. A mask that was there before stays",
-                )
+                .on_hover_text("Discard your changes and keep the previous mask")
                 .clicked()
             {
                 push(view, MaskCommand::Discard);

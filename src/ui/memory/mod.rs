@@ -14,6 +14,7 @@ use safelight_core::units::{about_text, duration_text, size_text};
 
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::Course;
+use crate::app::notices::sentence;
 use crate::ui::View;
 use crate::ui::memory::graph::climb_text;
 use crate::ui::theme::{self, Palette};
@@ -172,14 +173,12 @@ fn time_text(course: &Course) -> String {
     if !course.is_timed {
         return "The time is known after the first job of this kind".to_owned();
     }
-    let secs = about_text(course.total_secs());
+    let secs = sentence(&about_text(course.total_secs()));
     if course.streaming_secs >= 1.0 {
         let more = duration_text(course.streaming_secs);
-        format!(
-            "Takes {secs}, going by earlier jobs; reading weights again in each step adds at most {more}"
-        )
+        format!("{secs}, based on earlier jobs; streaming weights adds up to {more}")
     } else {
-        format!("Takes {secs}, going by earlier jobs")
+        format!("{secs}, based on earlier jobs")
     }
 }
 
@@ -192,6 +191,6 @@ mod tests {
         let mut course = Course::default();
         assert!(time_text(&course).contains("after the first job"));
         course.is_timed = true;
-        assert!(time_text(&course).starts_with("Takes under a second"));
+        assert!(time_text(&course).starts_with("Under a second"));
     }
 }

@@ -18,7 +18,7 @@ use crate::ui::{View, icons, theme};
 const SLIDER_WIDTH: f32 = 170.0;
 /// Of the cap with its name.
 const CAP_WIDTH: f32 = 180.0;
-const TIME_HOVER: &str = "From the times of earlier jobs; other programs and heat change them";
+const TIME_HOVER: &str = "Estimated from earlier jobs; other programs and throttling affect it";
 const KEEP_FREE_HOVER: &str = "Preserved memory: the part of the device's memory that is kept free for what a model computes, beside its weights. More is safer and slower: weights that do not stay are read again in each step";
 const CAP_HOVER: &str =
     "Safelight never uses more of the device's memory than this, other programs included";
@@ -144,7 +144,11 @@ fn verdict_colour(good: Color32, helped: Color32, bad: Color32, plan: &Plan) -> 
 fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     let weak = palette(ui).weak;
     let label = ui
-        .label(RichText::new("Keep free for computing").small().color(weak))
+        .label(
+            RichText::new("Reserved for activations")
+                .small()
+                .color(weak),
+        )
         .on_hover_text(KEEP_FREE_HOVER);
     let most = in_gib(plan.budget.cap_bytes).max(1.0);
     let suggested = in_gib(plan.suggested_preserved_bytes);

@@ -138,9 +138,8 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
                     .clicked()
                     .then_some(QueueCommand::GoOn)
             } else {
-                let explanation = "Start no further job. The running one stops at its last \
-                                  finished stage or saved step, frees the memory, and resumes from \
-                                  there";
+                let explanation = "Start no more jobs. The running job stops at its last \
+                                  checkpoint, frees its memory and can be resumed";
                 icon_button(ui, icons::PAUSE, "Pause the queue", explanation)
                     .clicked()
                     .then_some(QueueCommand::PauseAll)

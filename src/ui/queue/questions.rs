@@ -38,7 +38,7 @@ fn several_ui(ctx: &Context, view: &mut View<'_>, several: &Several) {
         if button_ui(ui, icons::IMAGE, &form) {
             choice = Some(Choice::Form);
         }
-        if button_ui(ui, icons::X, "Use none of them") {
+        if button_ui(ui, icons::X, "Cancel") {
             choice = Some(Choice::None);
         }
     });

@@ -15,7 +15,7 @@ use crate::ui::{View, icons};
 const MAX_NETWORKS: usize = 12;
 /// Frames a second that are offered: of films, of television and of screens.
 const RATES: [u32; 7] = [24, 25, 30, 48, 50, 60, 120];
-const TO_A_RATE_MORE: &str = "RIFE makes the frames that are missing for so many a second, and the clip stays as long as it is";
+const TO_A_RATE_MORE: &str = "RIFE interpolates frames up to this rate. Duration stays the same";
 
 /// Nothing where no upscaler is on this machine.
 pub(super) fn upscale_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
@@ -27,12 +27,12 @@ pub(super) fn upscale_actions(view: &View<'_>, subject: &Subject) -> Vec<Action>
         (
             2,
             "Upscale ×2",
-            "Make it twice as wide and high with the chosen upscaler, as a job of the queue",
+            "Queue a job that doubles width and height with the selected upscaler",
         ),
         (
             4,
             "Upscale ×4",
-            "Make it four times as wide and high with the chosen upscaler, as a job of the queue",
+            "Queue a job that quadruples width and height with the selected upscaler",
         ),
     ];
     let action = |(factor, name, explanation)| {
@@ -52,15 +52,13 @@ pub(super) fn frames_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> 
     let times = [
         (
             2,
-            "Double frames",
-            "RIFE makes a frame between every two: twice as many a second, and the clip stays as \
-            long as it is",
+            "Interpolate frames ×2",
+            "RIFE adds a frame between every two: double the frame rate, same duration",
         ),
         (
             4,
-            "Frames ×4",
-            "RIFE makes three frames between every two: four times as many a second, and the clip \
-            stays as long as it is",
+            "Interpolate frames ×4",
+            "RIFE adds three frames between every two: four times the frame rate, same duration",
         ),
     ];
     let times = times.map(|(times, name, explanation)| {
@@ -71,11 +69,11 @@ pub(super) fn frames_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> 
         let wanted = f64::from(fps);
         let has_it = subject.fps.is_some_and(|known| wanted <= known);
         Action::new(icons::CLOCK, name, explanation, make(NewRate::Fps(wanted)))
-            .unless(has_it.then_some("The clip has as many frames a second already"))
+            .unless(has_it.then_some("The video already has this frame rate"))
     });
     let to_a_rate = Action::of_several(
         icons::CLOCK,
-        "Frames to a rate",
+        "Interpolate to frame rate",
         TO_A_RATE_MORE,
         rates.into(),
     );
@@ -89,15 +87,14 @@ pub fn network_actions(view: &View<'_>, is_clip: bool) -> Vec<Action> {
     let upscalers = Choosing {
         networks: &finishing.upscalers,
         name: |name| format!("Upscaler: {name}"),
-        explanation: "Which of the networks that were found upscales from now on",
+        explanation: "Upscaler used from now on",
         label: Found::<UpscalerConfig>::label,
         choose: FinishCommand::UseUpscaler,
     };
     let interpolators = Choosing {
         networks: &finishing.interpolators,
         name: |name| format!("RIFE: {name}"),
-        explanation: "Which of the RIFE networks that were found makes frames between frames from \
-                     now on",
+        explanation: "RIFE model used for frame interpolation",
         label: Found::<IfnetConfig>::label,
         choose: FinishCommand::UseInterpolator,
     };

@@ -262,7 +262,7 @@ pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
         } else {
             (icons::IMAGE, "Show")
         };
-        let play = Action::new(icon, name, "Show it large", play);
+        let play = Action::new(icon, name, "View full size", play);
         actions.push(play.unless(unreadable));
     }
     let take_over: AppCommand = match subject.job {
@@ -309,17 +309,14 @@ fn start_action(view: &View<'_>, subject: &Subject) -> Action {
     let changes = spec.is_some_and(|spec| view.form.changes_clip(spec));
     let (name, explanation) = if subject.is_clip && changes {
         (
-            "Change clip",
-            "Make the next clip from this one, as far as the strength says",
+            "Regenerate video (vid2vid)",
+            "Generate a new video from this one, using the denoising strength",
         )
     } else if subject.is_clip {
-        (
-            "Extend clip",
-            "Continue this clip: new frames are added behind its last one",
-        )
+        ("Extend clip", "Add new frames after the last one")
     } else {
         (
-            "Use as start picture",
+            "Use as start image",
             "Make the next result from this picture",
         )
     };
@@ -355,7 +352,10 @@ fn other_places(
         return places;
     }
     if spec.end_image.is_possible() {
-        let (name, explanation) = ("Use as end picture", "The next clip ends on this picture");
+        let (name, explanation) = (
+            "Use as end image",
+            "Use this image as the last frame of the next video",
+        );
         places.push((Slot::End, icons::FLAG, name, explanation));
     }
     if spec.mask.is_possible() {
@@ -364,18 +364,17 @@ fn other_places(
     }
     if spec.limits.max_references > 0 {
         let name = "Use as reference";
-        let explanation = "The model sees this picture beside the next prompt";
+        let explanation = "Use this image as a reference for the next prompt";
         places.push((Slot::Reference, icons::IMAGES, name, explanation));
     }
     if spec.limits.controls.is_possible() {
-        let name = "Use as control picture";
+        let name = "Use as control image";
         let explanation = "The next result follows this picture";
         places.push((Slot::Control, icons::IMAGES, name, explanation));
     }
     if spec.prompt_pictures.is_some() && spec.files.picture_prompts.is_some() {
         let name = "Use as prompt";
-        let explanation = "The next result takes its look and its things from this picture, beside \
-                          the prompt's words";
+        let explanation = "Use this image as an image prompt, in addition to the text";
         places.push((Slot::Prompt, icons::IMAGES, name, explanation));
     }
     places

@@ -18,7 +18,7 @@ use crate::ui::{View, icons, theme};
 pub(in crate::ui) use section::{KEY, SectionState, section_ui};
 const DONE: &str = "The new libtorch is installed. The next job uses it";
 const GET_HOVER: &str =
-    "Download it, try whether it computes right, and use it. The one in use stays on the disk";
+    "Download it, run the self-test and use it. The current runtime stays installed";
 const USE: &str = "Use it";
 const USE_HOVER: &str =
     "Try whether it computes right, and use it. The one in use stays on the disk";
@@ -145,7 +145,7 @@ fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
             Some(*done_bytes as f32 / (*total_bytes).max(1) as f32),
         ),
         Some(Progress::Unpacking { .. }) => ("Unpacking…".to_owned(), None),
-        Some(Progress::Comparing { .. }) => ("Looking which files are damaged…".to_owned(), None),
+        Some(Progress::Comparing { .. }) => ("Verifying files…".to_owned(), None),
         Some(Progress::Trying) => ("Trying whether it computes right…".to_owned(), None),
         Some(Progress::Asking { .. }) | None => ("Asking for sizes…".to_owned(), None),
     };

@@ -79,7 +79,7 @@ fn start_words(view: &View<'_>, is_clip: bool) -> Option<(char, &'static str, &'
     if is_clip && spec.is_some_and(|spec| view.form.changes_clip(spec)) {
         return Some((
             icons::FILM,
-            "Change clip",
+            "Regenerate video (vid2vid)",
             "The next clip is made from it, as far as the strength says",
         ));
     }
@@ -96,7 +96,7 @@ fn start_words(view: &View<'_>, is_clip: bool) -> Option<(char, &'static str, &'
     } else if !is_clip {
         (
             icons::IMAGE,
-            "Use as start picture",
+            "Use as start image",
             "The next result is made from it",
         )
     } else if spec.is_some_and(makes_pictures) {

@@ -19,7 +19,7 @@ pub(super) fn told(job: &RunningJob) -> Told {
     }
 }
 
-/// `Developing  ·  step 7 of 25  ·  section 2 of 5  ·  about 3 min left`
+/// `Denoising  ·  step 7 of 25  ·  section 2 of 5  ·  about 3 min left`
 fn stage_line(job: &RunningJob) -> String {
     if let Some(crowded) = &job.waiting {
         return crowded.to_string();

@@ -50,7 +50,7 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>, button: MoreButton) {
     let has_pace = button == MoreButton::WithPace;
     let menu = ui.menu_button(label, |ui| menu_ui(ui, view, has_pace));
     menu.response
-        .on_hover_text("Everything else that can be done with this result")
+        .on_hover_text("More actions for this result")
         .accessible_name(MORE);
 }
 
@@ -83,7 +83,7 @@ fn frame_actions(view: &View<'_>) -> Vec<Action> {
     let can_start = spec.is_some_and(|spec| spec.start_image.is_possible());
     let can_end = spec.is_some_and(|spec| spec.end_image.is_possible());
     let unless = |is_possible: bool| {
-        (!is_possible).then_some("The selected model does not take such a picture")
+        (!is_possible).then_some("The selected model does not support this input")
     };
     let mut actions = vec![
         Action::new(
@@ -100,14 +100,14 @@ fn frame_actions(view: &View<'_>) -> Vec<Action> {
         ),
         Action::new(
             icons::ARROW_RIGHT,
-            "Use frame as start picture",
+            "Use frame as start image",
             "The next result starts from this frame",
             PlayerCommand::UseFrame(Slot::Start),
         )
         .unless(unless(can_start)),
         Action::new(
             icons::FLAG,
-            "Use frame as end picture",
+            "Use frame as end image",
             "The next clip ends on this frame",
             PlayerCommand::UseFrame(Slot::End),
         )

@@ -75,7 +75,7 @@ fn lora_ui(
     let objection = shelf.objection(lora);
     ui.horizontal(|ui| {
         ui.add(Checkbox::without_text(&mut lora.is_on))
-            .on_hover_text("Switched off it stays here and is not used")
+            .on_hover_text("Disabled LoRAs stay in the list")
             .accessible_name(format!("Use {name}"));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let remove = format!("Remove {name}");

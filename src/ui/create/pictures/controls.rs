@@ -24,7 +24,7 @@ use crate::ui::{View, icons, theme};
 
 const CONTROL_NETWORK: &str = "ControlNet";
 const CONTROL_NETWORK_HOVER: &str = "The network that has the result follow this picture. Those for the chosen model are offered, out of ComfyUI's models/controlnet and models/model_patches, Forge's models/ControlNet and the folder controlnet of Safelight's models";
-const CONTROL_KIND: &str = "Shows";
+const CONTROL_KIND: &str = "Control type";
 const CONTROL_STRENGTH: &str = "Strength";
 const EDGES: &str = "Draw its edges";
 
@@ -237,9 +237,9 @@ fn kind_ui(
     kinds: &'static [ControlKind],
     settings: &mut ControlSettings,
 ) {
-    let hover = "What the picture shows: this network must be told";
+    let hover = "What the image shows; this ControlNet needs to know";
     row(ui, CONTROL_KIND, hover, |ui, _| {
-        let shown = settings.kind.map_or("Not said", ControlKind::label);
+        let shown = settings.kind.map_or("Not set", ControlKind::label);
         list_box(ui, "kind", shown)
             .show_ui(ui, |ui| {
                 for &kind in kinds {
@@ -264,9 +264,9 @@ fn strength_ui(ui: &mut Ui, count: usize, settings: &mut ControlSettings) {
 }
 
 fn part_ui(ui: &mut Ui, count: usize, settings: &mut ControlSettings) {
-    let hover = "The part of the steps in which the picture is followed, from 0 to 1. The layout \
-                is settled early: ending at 0.6 leaves the details to the prompt";
-    row(ui, "Acting part", hover, |ui, _| {
+    let hover = "Range of steps in which the control image acts, from 0 to 1. The layout is \
+                settled early: ending at 0.6 leaves the details to the prompt";
+    row(ui, "Step range", hover, |ui, _| {
         let (from, until) = (settings.from, settings.until);
         let value = |edge, range| {
             DragValue::new(edge)

@@ -27,12 +27,12 @@ use crate::ui::widgets::{
 };
 use crate::ui::{View, icons, theme};
 
-const FIT_HOVER: &str = "What happens to a picture whose shape differs from the size that is made";
+const FIT_HOVER: &str = "How an image with another aspect ratio is fitted to the output size";
 pub(super) const PAINT_MASK_HOVER: &str = "Paint which part of the picture is regenerated";
 const EDIT_MASK_HOVER: &str = "Paint over this mask";
 const CLIP_MASK_UNPAINTED: &str = "A mask that is a clip cannot be painted on";
 const CLIP_HOVER: &str =
-    "Continue it with new frames behind its last one, or make it anew as far as the strength says";
+    "Extend it after its last frame, or regenerate it with the given denoising strength";
 const REMOVE_PICTURE_HOVER: &str = "Continue without it";
 const DROP_PICTURE: &str = "Drop a picture here, or choose a file…";
 
@@ -265,8 +265,8 @@ fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
     let (default, explanation) = if is_base {
         (
             spec.defaults.sampling.strength,
-            "How much of the picture changes: a little changes details, 0.5 keeps the composition, \
-            1 keeps nothing",
+            "Denoising strength: low values change details, 0.5 keeps the composition, 1 ignores \
+            the image",
         )
     } else {
         let strength = all.source_clip.and_then(|_| spec.clip_strength());
@@ -305,11 +305,14 @@ fn keep_ui(ui: &mut Ui, view: &mut View<'_>) {
         .model()
         .is_some_and(|spec| spec.image_role == ImageRole::Canvas);
     if fills && sources(view).mask.is_some() {
-        ui.checkbox(&mut view.form.keeps_unmasked, "Keep the rest as it is")
-            .on_hover_text(
-                "Put back what the mask does not cover, to the byte. This model fills the whole \
-                picture and changes the rest a little",
-            );
+        ui.checkbox(
+            &mut view.form.keeps_unmasked,
+            "Keep unmasked area unchanged",
+        )
+        .on_hover_text(
+            "Restore unmasked pixels exactly. This model fills the whole picture and changes the \
+            rest a little",
+        );
     }
 }
 
@@ -386,7 +389,7 @@ fn drop_text(view: &View<'_>) -> &'static str {
     let num_files = view.app.drops.held.map_or(0, |held| held.num_files);
     match (places.second, next) {
         _ if num_files > view.app.inputs.room(num_files, None, places) => {
-            "Drop them: each can become a job of its own"
+            "Drop to queue one job per file"
         }
         (Some(Slot::End), _) if num_files > 1 => {
             "Drop them: the clip starts from the first and ends on the second"

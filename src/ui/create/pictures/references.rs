@@ -143,8 +143,7 @@ fn strength_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, mut strength: f64
     let changed = response.changed();
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::SpinButton, true, &name));
     response.on_hover_text(
-        "How much this picture says beside the text: 1 as the model was trained, less for more of \
-        the text, 0 for nothing",
+        "Weight of this image prompt: 1 as trained, lower favours the text, 0 is off",
     );
     if changed {
         view.push(InputsCommand::SetStrength(index, strength));

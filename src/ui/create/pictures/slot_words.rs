@@ -154,7 +154,7 @@ fn control(kind: Option<ControlKind>) -> (&'static str, &'static str) {
         ),
         _ => (
             "Control pictures",
-            "They say where things are to be: edges, a depth map, a pose. Drop files here, or choose some",
+            "They guide the layout: edges, a depth map, a pose. Drop files here, or choose some",
         ),
     }
 }

@@ -47,9 +47,10 @@ fn tokens_text(count: &PromptCount) -> String {
     match (main.num_cut(), is_estimate) {
         (0, false) => amount,
         (0, true) => format!("{amount} (estimated: the model's tokenizer cannot be read)"),
-        (cut, false) => format!("{amount}: the last {cut} are not read"),
+        (cut, false) => format!("{amount}: the last {cut} are truncated"),
         (cut, true) => format!(
-            "{amount}: the last {cut} are not read (estimated: the model's tokenizer cannot be read)"
+            "{amount}: the last {cut} are truncated (estimated: the model's tokenizer cannot be \
+            read)"
         ),
     }
 }
@@ -116,7 +117,7 @@ mod tests {
         let long = count(&[("UMT5", 530, 512)]);
         assert_eq!(
             tokens_text(&long),
-            "530 of 512 tokens: the last 18 are not read"
+            "530 of 512 tokens: the last 18 are truncated"
         );
         let varied = PromptCount {
             varies: true,

@@ -61,19 +61,14 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
         view.push(PromptCommand::Begin);
     }
     if is_right_to_left(&view.form.prompt) {
+        let note = "Right-to-left text is shown in the wrong order here";
         let amber = palette(ui).amber;
-        ui.scope(|ui| {
-            wide_note(
-                ui,
-                "Right-to-left text is shown in the wrong order here",
-                amber,
-            )
-        })
-        .response
-        .on_hover_text(
-            "Safelight cannot display Hebrew and Arabic from right to left yet. The text itself is \
-            stored in the right order, and the model reads it as you wrote it",
-        );
+        let explanation = "Safelight cannot display Hebrew and Arabic from right to left yet. The \
+                          text itself is stored in the right order, and the model reads it as you \
+                          wrote it";
+        ui.scope(|ui| wide_note(ui, note, amber))
+            .response
+            .on_hover_text(explanation);
     }
     said_ui(ui, view, &["prompt"]);
     let Some(spec) = view.model().cloned() else {
@@ -231,7 +226,7 @@ fn negative_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let hint = if spec.guidance == Guidance::Cfg {
         "Nothing in particular"
     } else {
-        "Needed: what to keep out"
+        "Required: what to avoid"
     };
     let negative = &mut view.form.negative_prompt;
     let negative = negative.get_or_insert_with(|| spec.defaults.negative_prompt.clone());
